@@ -1,0 +1,192 @@
+//! Sliding log: the time of every admitted unit.
+//!
+//! Units of one instant are kept as one event with a count. What a newer
+//! event has pushed out of the window can never count again, whatever the
+//! clock does, for nothing is decided before the newest event; so it is
+//! dropped when that event is written.
+
+use std::collections::VecDeque;
+
+use super::{Mode, Standing, Verdict, verdict};
+use crate::limit::Limit;
+use crate::time::{Micros, Retry, Timestamp};
+
+/// The events of a log, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Log {
+    /// Signed, because a log that is moved back may begin before the epoch.
+    events: VecDeque<Event>,
+    /// The units of all events together, so that a decision need not add them up.
+    units: u64,
+    window: Micros,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Event {
+    at: i64,
+    units: u32,
+}
+
+/// A verdict on a [`Log`], and what may be done with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogAssessment {
+    /// The answer.
+    pub verdict: Verdict,
+    /// How far the log must be moved back, even if nothing is charged.
+    pub correction: Option<u64>,
+    /// Whether a charge would add units.
+    pub charges: bool,
+    at: i64,
+    cost: u64,
+}
+
+impl Log {
+    /// Judges `cost` units at `now`. A log of another window is taken as empty.
+    pub fn assess(
+        limit: &Limit,
+        stored: Option<&Self>,
+        now: Timestamp,
+        cost: u64,
+        mode: Mode,
+    ) -> LogAssessment {
+        let empty = Self::default();
+        let log = stored
+            .filter(|log| log.window == limit.window())
+            .unwrap_or(&empty);
+        let (standing, correction) = log.settle(limit, now);
+        let width = limit.window().get() as i64;
+        // As the log stands: a correction that is not yet written moves the
+        // events and the instant alike, so the times between them hold.
+        let at = standing.at as i64 + correction.unwrap_or(0) as i64;
+        let (live, counted) = log.live(at - width);
+        let capacity = limit.capacity();
+
+        let wait = if cost > capacity {
+            Retry::Never
+        } else {
+            let mut too_many = (counted + cost).saturating_sub(capacity);
+            let mut wait = 0;
+            for event in live {
+                if too_many == 0 {
+                    break;
+                }
+                too_many = too_many.saturating_sub(event.units.into());
+                wait = event.at + width - at;
+            }
+            Retry::After(standing.seen_from_clock(wait as u64))
+        };
+        let passes = wait == Retry::NOW;
+        let charges = passes && cost > 0;
+        let (left, newest) = if charges && mode == Mode::Take {
+            (counted + cost, Some(at))
+        } else {
+            let newest = log.events.back().filter(|_| counted > 0);
+            (counted, newest.map(|event| event.at))
+        };
+        let reset_after = newest.map_or(Micros::ZERO, |newest| {
+            standing.seen_from_clock((newest + width - at) as u64)
+        });
+        LogAssessment {
+            verdict: verdict(
+                wait,
+                passes.then_some(Micros::ZERO),
+                capacity.saturating_sub(left),
+                reset_after,
+            ),
+            correction,
+            charges,
+            at: standing.at as i64,
+            cost,
+        }
+    }
+
+    /// Writes what must be written whatever becomes of the request.
+    pub fn correct(&mut self, assessment: &LogAssessment) {
+        if let Some(back) = assessment.correction {
+            for event in &mut self.events {
+                event.at -= back as i64;
+            }
+        }
+    }
+
+    /// Adds the units, after [`Log::correct`].
+    pub fn charge(&mut self, limit: &Limit, assessment: &LogAssessment) {
+        if self.window != limit.window() {
+            *self = Self {
+                window: limit.window(),
+                ..Self::default()
+            };
+        }
+        let LogAssessment { at, cost, .. } = *assessment;
+        let oldest = at - limit.window().get() as i64;
+        while let Some(gone) = self.events.pop_front_if(|event| event.at <= oldest) {
+            self.units -= u64::from(gone.units);
+        }
+        self.units += cost;
+        // A cost that passes is at most the capacity.
+        let units = cost as u32;
+        match self.events.back_mut() {
+            Some(newest) if newest.at == at => newest.units += units,
+            _ => self.events.push_back(Event { at, units }),
+        }
+    }
+
+    /// Takes the newest units off.
+    pub fn refund(&mut self, limit: &Limit, now: Timestamp, mut units: u64) {
+        if self.window != limit.window() {
+            *self = Self::default();
+            return;
+        }
+        let settled = Self::assess(limit, Some(self), now, 0, Mode::Peek);
+        self.correct(&settled);
+        let oldest = settled.at - limit.window().get() as i64;
+        while let Some(newest) = self.events.back_mut().filter(|event| event.at > oldest) {
+            let back = units.min(newest.units.into());
+            units -= back;
+            self.units -= back;
+            newest.units -= back as u32;
+            if newest.units > 0 {
+                break;
+            }
+            self.events.pop_back();
+        }
+    }
+
+    /// Whether nothing of it counts at `now` or later.
+    pub fn is_spent(&self, now: Timestamp) -> bool {
+        let oldest = now.micros() as i64 - self.window.get() as i64;
+        self.events.back().is_none_or(|newest| newest.at <= oldest)
+    }
+
+    /// The units that count at `now`.
+    pub fn units(&self, now: Timestamp) -> u64 {
+        let newest = self.events.back().map_or(0, |event| event.at);
+        let at = newest.max(now.micros() as i64);
+        self.live(at - self.window.get() as i64).1
+    }
+
+    /// Where time stands, and how far the whole log must be moved back.
+    fn settle(&self, limit: &Limit, now: Timestamp) -> (Standing, Option<u64>) {
+        let clock = now.micros() as i64;
+        let ahead = match self.events.back() {
+            Some(newest) if newest.at > clock => (newest.at - clock) as u64,
+            _ => return (Standing::at_clock(now), None),
+        };
+        if ahead > limit.window().get() {
+            (Standing::at_clock(now), Some(ahead))
+        } else {
+            let at = now.micros() + ahead;
+            (Standing { at, ahead }, None)
+        }
+    }
+
+    /// The events later than `after`, and their units.
+    fn live(&self, after: i64) -> (impl Iterator<Item = &Event>, u64) {
+        let first = self.events.partition_point(|event| event.at <= after);
+        let gone = self
+            .events
+            .range(..first)
+            .map(|event| u64::from(event.units));
+        (self.events.range(first..), self.units - gone.sum::<u64>())
+    }
+}

@@ -1,0 +1,99 @@
+//! Where the embedded store gets its time from.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::time::Timestamp;
+
+/// A source of time.
+pub trait Clock: Send + Sync {
+    /// What time it is.
+    fn now(&self) -> Timestamp;
+}
+
+/// The wall clock.
+///
+/// Between two looks at the operating system's clock, at most
+/// [`SystemClock::ANCHOR_LIFE`] apart in each thread, time is carried forward
+/// by the processor's cycle counter: half the price, and a step or drift of
+/// the system clock is still seen at the next look.
+#[derive(Clone, Debug)]
+pub struct SystemClock {
+    ticks: quanta::Clock,
+}
+
+#[derive(Clone, Copy)]
+struct Anchor {
+    ticks: quanta::Instant,
+    micros: u64,
+}
+
+thread_local! {
+    static ANCHOR: Cell<Option<Anchor>> = const { Cell::new(None) };
+}
+
+impl SystemClock {
+    /// How long the cycle counter is trusted before the system clock is asked again.
+    pub const ANCHOR_LIFE: Duration = Duration::from_millis(20);
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        Self {
+            ticks: quanta::Clock::new(),
+        }
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Timestamp {
+        let ticks = self.ticks.now();
+        if let Some(anchor) = ANCHOR.get() {
+            let since = ticks.duration_since(anchor.ticks);
+            if since < Self::ANCHOR_LIFE {
+                let micros = anchor.micros + u64::from(since.subsec_micros());
+                return Timestamp::saturating_from_micros(micros);
+            }
+        }
+        let micros = wall_micros();
+        ANCHOR.set(Some(Anchor { ticks, micros }));
+        Timestamp::saturating_from_micros(micros)
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that looks at the wall clock"
+)]
+fn wall_micros() -> u64 {
+    // A machine whose clock stands before 1970 counts from the epoch.
+    let since_epoch = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A clock that stands still until it is set: for tests and simulations.
+/// Clones show the same time.
+#[derive(Clone, Debug, Default)]
+pub struct ManualClock(Arc<AtomicU64>);
+
+impl ManualClock {
+    /// A clock that shows `now`.
+    pub fn new(now: Timestamp) -> Self {
+        Self(Arc::new(AtomicU64::new(now.micros())))
+    }
+
+    /// Sets the time, forwards or backwards.
+    pub fn set(&self, now: Timestamp) {
+        self.0.store(now.micros(), Ordering::Relaxed);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::saturating_from_micros(self.0.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,310 @@
+//! The answer, and how the verdicts of many bands become one.
+
+use std::fmt;
+use std::ops::Range;
+use std::slice;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::algorithm::Verdict;
+use crate::plan::{Applied, Plan};
+use crate::rules::{Band, Rule, RuleSet};
+use crate::time::{Micros, Retry};
+
+/// How a request fared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// Every rule let it pass.
+    Allowed,
+    /// A band refused it, for now.
+    Denied,
+    /// It can never pass.
+    Never,
+    /// It passes; a shadow rule would have refused it.
+    ShadowDenied,
+    /// No rule matched.
+    NoRule,
+    /// The store failed, and the rule set lets pass then.
+    FailedOpen,
+    /// The store failed, and the rule set refuses then.
+    FailedClosed,
+    /// The store failed, and the embedded engine decided.
+    Fallback,
+}
+
+impl Outcome {
+    /// The name that every interface gives it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::Never => "never",
+            Self::ShadowDenied => "shadow_denied",
+            Self::NoRule => "no_rule",
+            Self::FailedOpen => "failed_open",
+            Self::FailedClosed => "failed_closed",
+            Self::Fallback => "fallback",
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The answer to one request.
+#[derive(Clone, Debug)]
+pub struct Decision {
+    allowed: bool,
+    outcome: Outcome,
+    /// Whose rules the indices below speak of; `None` where no rule applied.
+    set: Option<Arc<RuleSet>>,
+    reported: Option<BandRef>,
+    remaining: Option<u64>,
+    retry_after: Retry,
+    reset_after: Micros,
+    delay: Micros,
+    applied: SmallVec<[AppliedRule; 4]>,
+    violated: SmallVec<[BandRef; 2]>,
+}
+
+/// A rule that was decided.
+#[derive(Clone, Debug)]
+struct AppliedRule {
+    rule: u32,
+    bands: Range<u32>,
+    refuses: bool,
+}
+
+/// A band of a rule of the set; `None` stands for the key that is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct BandRef {
+    rule: u32,
+    band: Option<u32>,
+}
+
+/// A band that refused, shown as `rule/band`.
+#[derive(Clone, Copy, Debug)]
+pub struct Violation<'d> {
+    /// The rule.
+    pub rule: &'d Rule,
+    /// The band; `None` where the rule refused because its key was missing.
+    pub band: Option<&'d Band>,
+}
+
+impl fmt::Display for Violation<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let band = self.band.map_or("missing_key", Band::id);
+        write!(f, "{}/{band}", self.rule.id())
+    }
+}
+
+impl Decision {
+    /// Whether the request may go on, after [`Decision::delay`].
+    pub fn allowed(&self) -> bool {
+        self.allowed
+    }
+
+    /// How it fared.
+    pub fn outcome(&self) -> Outcome {
+        self.outcome
+    }
+
+    /// The rule that is reported: of a denial the one to wait longest for, else
+    /// the one with the least left.
+    pub fn rule(&self) -> Option<&Rule> {
+        Some(self.resolve(self.reported?)?.rule)
+    }
+
+    /// The band that is reported.
+    pub fn band(&self) -> Option<&Band> {
+        self.resolve(self.reported?)?.band
+    }
+
+    /// The capacity of the reported band.
+    pub fn limit(&self) -> Option<u64> {
+        self.band().map(|band| band.limit().capacity())
+    }
+
+    /// Whole units left in the reported band.
+    pub fn remaining(&self) -> Option<u64> {
+        self.remaining
+    }
+
+    /// How long until the same request would pass; zero where it did.
+    pub fn retry_after(&self) -> Retry {
+        self.retry_after
+    }
+
+    /// How long until the reported band is full again.
+    pub fn reset_after(&self) -> Micros {
+        self.reset_after
+    }
+
+    /// How long an allowed request must wait before it goes on.
+    pub fn delay(&self) -> Micros {
+        self.delay
+    }
+
+    /// The bands that refused, in the order of evaluation. Of an allowed
+    /// request they are those of shadow rules.
+    pub fn violated(&self) -> impl Iterator<Item = Violation<'_>> {
+        self.violated.iter().filter_map(|band| self.resolve(*band))
+    }
+
+    /// The rules that were decided, each with whether it refused.
+    pub fn rules(&self) -> impl Iterator<Item = (&Rule, bool)> {
+        let set = self.set.as_deref();
+        self.applied.iter().filter_map(move |applied| {
+            let rule = set?.rules().get(applied.rule as usize)?;
+            Some((rule, applied.refuses))
+        })
+    }
+
+    /// Every band that was decided, with its rule.
+    pub fn bands(&self) -> impl Iterator<Item = (&Rule, &Band)> {
+        let set = self.set.as_deref();
+        self.applied.iter().flat_map(move |applied| {
+            applied.bands.clone().filter_map(move |band| {
+                let rule = set?.rules().get(applied.rule as usize)?;
+                Some((rule, rule.band(band)?))
+            })
+        })
+    }
+
+    /// The rule set that was asked, where one of its rules applied.
+    pub fn rule_set(&self) -> Option<&RuleSet> {
+        self.set.as_deref()
+    }
+
+    fn resolve(&self, band: BandRef) -> Option<Violation<'_>> {
+        let rule = self.set.as_ref()?.rules().get(band.rule as usize)?;
+        let band = match band.band {
+            Some(index) => Some(rule.band(index)?),
+            None => None,
+        };
+        Some(Violation { rule, band })
+    }
+
+    /// No rule matched, or there is no such set and that is no reason to refuse.
+    pub(crate) fn no_rule() -> Self {
+        Self::plain(true, Outcome::NoRule, Retry::NOW)
+    }
+
+    /// A decision without a rule behind it.
+    pub(crate) fn plain(allowed: bool, outcome: Outcome, retry_after: Retry) -> Self {
+        Self {
+            allowed,
+            outcome,
+            set: None,
+            reported: None,
+            remaining: None,
+            retry_after,
+            reset_after: Micros::ZERO,
+            delay: Micros::ZERO,
+            applied: SmallVec::new(),
+            violated: SmallVec::new(),
+        }
+    }
+
+    /// The same decision, made by the embedded engine in the store's stead.
+    pub(crate) fn as_fallback(mut self) -> Self {
+        self.outcome = Outcome::Fallback;
+        self
+    }
+
+    /// What the verdicts on a plan come to.
+    pub(crate) fn combine(set: &Arc<RuleSet>, plan: &Plan<'_>, verdicts: &[Verdict]) -> Self {
+        if plan.applied.is_empty() {
+            return Self::no_rule();
+        }
+        let mut decision = Self::plain(true, Outcome::Allowed, Retry::NOW);
+        decision.set = Some(Arc::clone(set));
+        let mut verdicts = verdicts.iter();
+        for applied in plan.applied.iter().filter(|applied| !applied.shadow) {
+            decision.add_enforced(applied, &mut verdicts);
+        }
+        if !decision.allowed {
+            return decision;
+        }
+        for applied in plan.applied.iter().filter(|applied| applied.shadow) {
+            decision.add_shadow(applied, &mut verdicts);
+        }
+        decision
+    }
+
+    fn add_enforced(&mut self, applied: &Applied, verdicts: &mut slice::Iter<'_, Verdict>) {
+        let before = self.violated.len();
+        if applied.bands.is_empty() {
+            let missing = Verdict {
+                passes: false,
+                remaining: 0,
+                retry_after: Retry::Never,
+                reset_after: Micros::ZERO,
+                delay: Micros::ZERO,
+            };
+            self.add_band(applied.rule, None, &missing);
+        }
+        for (band, verdict) in applied.bands.clone().zip(verdicts) {
+            self.add_band(applied.rule, Some(band), verdict);
+        }
+        self.applied.push(AppliedRule {
+            rule: applied.rule,
+            bands: applied.bands.clone(),
+            refuses: self.violated.len() > before,
+        });
+    }
+
+    fn add_band(&mut self, rule: u32, band: Option<u32>, verdict: &Verdict) {
+        let band = BandRef { rule, band };
+        // Of equals the first is reported, so only a strictly better one takes over.
+        let better = if verdict.passes {
+            self.delay = self.delay.max(verdict.delay);
+            self.allowed && self.remaining.is_none_or(|least| verdict.remaining < least)
+        } else {
+            self.violated.push(band);
+            let first = self.allowed;
+            self.allowed = false;
+            first || verdict.retry_after > self.retry_after
+        };
+        if better {
+            self.reported = Some(band);
+            self.remaining = Some(verdict.remaining);
+            self.retry_after = verdict.retry_after;
+            self.reset_after = verdict.reset_after;
+        }
+        if !self.allowed {
+            self.delay = Micros::ZERO;
+            self.outcome = match self.retry_after {
+                Retry::Never => Outcome::Never,
+                Retry::After(_) => Outcome::Denied,
+            };
+        }
+    }
+
+    fn add_shadow(&mut self, applied: &Applied, verdicts: &mut slice::Iter<'_, Verdict>) {
+        let before = self.violated.len();
+        let rule = applied.rule;
+        if applied.bands.is_empty() {
+            self.violated.push(BandRef { rule, band: None });
+        }
+        for (band, verdict) in applied.bands.clone().zip(verdicts) {
+            if !verdict.passes {
+                let band = Some(band);
+                self.violated.push(BandRef { rule, band });
+            }
+        }
+        let refuses = self.violated.len() > before;
+        if refuses {
+            self.outcome = Outcome::ShadowDenied;
+        }
+        self.applied.push(AppliedRule {
+            rule,
+            bands: applied.bands.clone(),
+            refuses,
+        });
+    }
+}

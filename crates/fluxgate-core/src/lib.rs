@@ -1,0 +1,80 @@
+//! Exact rate limiting.
+//!
+//! Rules say who may do how much; a [`Limiter`] decides by them. Decisions are
+//! exact: no fraction is lost, nothing is rounded on the way, and a request is
+//! charged to every band of every rule that applies, or to none.
+//!
+//! ```
+//! use fluxgate_core::{Limiter, MemoryStore, RequestContext, RuleSets};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let rules = "
+//! rule_sets:
+//!   api-limits:
+//!     rules:
+//!       - id: per-user
+//!         scope: per_user
+//!         bands: [ { capacity: 2, window: 1m } ]
+//! ";
+//! let limiter = Limiter::new(RuleSets::from_yaml(rules)?, MemoryStore::default());
+//! let context = RequestContext::builder().user("u1").path("/api/x").build();
+//! # fluxgate_core::ready(async {
+//! assert!(limiter.check("api-limits", &context).await?.allowed());
+//! assert!(limiter.check("api-limits", &context).await?.allowed());
+//! let third = limiter.check("api-limits", &context).await?;
+//! assert!(!third.allowed());
+//! assert_eq!(third.violated().next().unwrap().to_string(), "per-user/b0");
+//! # Ok::<_, fluxgate_core::LimiterError>(())
+//! # })?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The core has no clock, no I/O and no floating point of its own: time comes
+//! in from the store, which has it from a [`Clock`] or from a server.
+#![deny(missing_docs)]
+
+pub mod algorithm;
+mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+mod context;
+mod decision;
+mod key;
+pub mod limit;
+mod limiter;
+mod matcher;
+pub mod memory;
+mod plan;
+mod rules;
+mod store;
+mod time;
+pub mod yaml;
+
+pub use algorithm::{Mode, Verdict};
+pub use clock::{Clock, ManualClock, SystemClock};
+pub use context::{RequestContext, RequestContextBuilder};
+pub use decision::{Decision, Outcome, Violation};
+pub use key::{IdentityError, KeyPart, OnMissingKey};
+pub use limit::{Algorithm, Limit, LimitError};
+pub use limiter::{BandState, Limiter, LimiterError, Observer, describe_identity};
+pub use memory::MemoryStore;
+pub use rules::{
+    Band, CostSource, OnError, OnMissingRuleSet, Rule, RuleMode, RuleNumber, RuleSet, RuleSets,
+    RulesError,
+};
+pub use store::{Check, Checks, Group, Reason, Store, StoreError, Subject, Verdicts};
+pub use time::{Micros, Retry, Timestamp};
+
+/// The result of a future that is ready at once, as every future of the
+/// [`MemoryStore`] is.
+///
+/// # Panics
+/// If it is not ready.
+pub fn ready<F: Future>(future: F) -> F::Output {
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).poll(&mut context) {
+        std::task::Poll::Ready(output) => output,
+        std::task::Poll::Pending => panic!("the future has to wait for something"),
+    }
+}

@@ -1,0 +1,339 @@
+//! Rules and a store: what everyone calls.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use arc_swap::ArcSwap;
+
+use crate::algorithm::Mode;
+use crate::context::RequestContext;
+use crate::decision::{Decision, Outcome};
+use crate::key::{self, IdentityError};
+use crate::memory::MemoryStore;
+use crate::plan::Plan;
+use crate::rules::{Band, OnError, OnMissingRuleSet, Rule, RuleSet, RuleSets};
+use crate::store::{Checks, Group, Reason, Store, StoreError, Subject, Verdicts};
+use crate::time::{Micros, Retry, Timestamp};
+
+/// What a failed-closed denial tells a client to wait.
+const FAILED_CLOSED_RETRY: Micros = Micros::new(1_000_000);
+
+/// Decides requests by rule sets that may change while it runs.
+#[derive(Debug)]
+pub struct Limiter<S = MemoryStore> {
+    rules: ArcSwap<RuleSets>,
+    store: S,
+    /// Decides in the store's stead where a rule set says so; made when it is
+    /// first needed.
+    fallback: OnceLock<MemoryStore>,
+    observer: Option<Box<dyn Observer>>,
+    /// Names that were asked for and do not exist, to be told of once each.
+    missing: Mutex<HashSet<Box<str>>>,
+}
+
+/// Is told what a limiter notices besides its decisions.
+pub trait Observer: Send + Sync + std::fmt::Debug {
+    /// The store failed; the rule set's `on_error` decides.
+    fn store_failed(&self, error: &StoreError, on_error: OnError) {
+        let _ = (error, on_error);
+    }
+
+    /// A rule set was asked for that does not exist; told once for each name.
+    fn rule_set_missing(&self, name: &str) {
+        let _ = name;
+    }
+}
+
+impl<S: Store> Limiter<S> {
+    /// Decides by these rules on this store.
+    pub fn new(rules: RuleSets, store: S) -> Self {
+        Self {
+            rules: ArcSwap::from_pointee(rules),
+            store,
+            fallback: OnceLock::new(),
+            observer: None,
+            missing: Mutex::default(),
+        }
+    }
+
+    /// Tells `observer` of store failures and missing rule sets.
+    pub fn observed_by(mut self, observer: impl Observer + 'static) -> Self {
+        self.observer = Some(Box::new(observer));
+        self
+    }
+
+    /// The store.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// The rules in force.
+    pub fn rules(&self) -> Arc<RuleSets> {
+        self.rules.load_full()
+    }
+
+    /// Puts other rules in force, at once and as a whole. Rules that reset on
+    /// change and have changed leave nothing behind.
+    pub async fn replace_rules(&self, rules: RuleSets) -> Result<(), StoreError> {
+        let old = self.rules.swap(Arc::new(rules));
+        let new = self.rules.load_full();
+        for set in old.iter() {
+            for rule in set.rules().iter().filter(|rule| rule.reset_on_change()) {
+                let now = new.get(set.name()).and_then(|set| set.rule(rule.id()));
+                // A rule that resets on change has what it says in its number.
+                if now.is_none_or(|now| now.number() != rule.number()) {
+                    self.store.reset_rule(rule_subject(rule)).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides a request and charges it if it passes.
+    pub async fn check(
+        &self,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+    ) -> Result<Decision, LimiterError> {
+        self.decide(rule_set, context, Mode::Take).await
+    }
+
+    /// Decides in the same way and charges nothing.
+    pub async fn peek(
+        &self,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+    ) -> Result<Decision, LimiterError> {
+        self.decide(rule_set, context, Mode::Peek).await
+    }
+
+    async fn decide(
+        &self,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+        mode: Mode,
+    ) -> Result<Decision, LimiterError> {
+        let rules = self.rules.load();
+        let Some(set) = rules.get(rule_set) else {
+            return Ok(self.without_rule_set(rule_set, rules.on_missing()));
+        };
+        let set = Arc::clone(set);
+        drop(rules);
+        let plan = Plan::new(&set, context, mode);
+        if plan.checks.list().is_empty() {
+            return Ok(Decision::combine(&set, &plan, &[]));
+        }
+        match self.store.decide(&plan.checks).await {
+            Ok(verdicts) => Ok(Decision::combine(&set, &plan, &verdicts)),
+            Err(error) => Ok(self.on_error(&set, &plan, &error)),
+        }
+    }
+
+    fn without_rule_set(&self, name: &str, on_missing: OnMissingRuleSet) -> Decision {
+        const MOST_NAMES: usize = 1_000;
+        if let Some(observer) = &self.observer {
+            let mut told = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+            if told.len() < MOST_NAMES && told.insert(name.into()) {
+                observer.rule_set_missing(name);
+            }
+        }
+        match on_missing {
+            OnMissingRuleSet::Allow => Decision::no_rule(),
+            OnMissingRuleSet::Deny => Decision::plain(false, Outcome::Denied, Retry::Never),
+        }
+    }
+
+    fn on_error(&self, set: &Arc<RuleSet>, plan: &Plan<'_>, error: &StoreError) -> Decision {
+        if let Some(observer) = &self.observer {
+            observer.store_failed(error, set.on_error());
+        }
+        match set.on_error() {
+            OnError::Allow => Decision::plain(true, Outcome::FailedOpen, Retry::NOW),
+            OnError::Deny => {
+                let retry = Retry::After(FAILED_CLOSED_RETRY);
+                Decision::plain(false, Outcome::FailedClosed, retry)
+            }
+            OnError::Local => {
+                let fallback = self.fallback.get_or_init(MemoryStore::default);
+                let verdicts = fallback.decide_now(&plan.checks);
+                Decision::combine(set, plan, &verdicts).as_fallback()
+            }
+        }
+    }
+
+    /// Gives units back to an identity, in every band of a rule, and tells what
+    /// the fullest-used band has left then.
+    pub async fn refund(
+        &self,
+        rule_set: &str,
+        rule: &str,
+        identity: &[&str],
+        units: u64,
+    ) -> Result<u64, LimiterError> {
+        let set = self.set(rule_set)?;
+        let rule = find_rule(&set, rule)?;
+        let (subject, bands) = rule.subject_of(identity, set.ipv6_prefix())?;
+        let subject = Subject {
+            rule: rule.number(),
+            bytes: &subject,
+        };
+        let verdicts = self.store.refund(subject, bands, units).await?;
+        let remaining = verdicts.iter().map(|verdict| verdict.remaining).min();
+        remaining.ok_or_else(|| no_verdict().into())
+    }
+
+    /// Forgets an identity in every band of a rule; tells how many had state.
+    pub async fn reset(
+        &self,
+        rule_set: &str,
+        rule: &str,
+        identity: &[&str],
+    ) -> Result<u64, LimiterError> {
+        let set = self.set(rule_set)?;
+        let rule = find_rule(&set, rule)?;
+        let (subject, bands) = rule.subject_of(identity, set.ipv6_prefix())?;
+        let subject = Subject {
+            rule: rule.number(),
+            bytes: &subject,
+        };
+        Ok(self.store.reset(subject, bands).await?)
+    }
+
+    /// Forgets all identities of a rule; tells how many counters had state.
+    pub async fn reset_rule(&self, rule_set: &str, rule: &str) -> Result<u64, LimiterError> {
+        let set = self.set(rule_set)?;
+        let rule = find_rule(&set, rule)?;
+        Ok(self.store.reset_rule(rule_subject(rule)).await?)
+    }
+
+    /// What an identity has left in each band of a rule.
+    pub async fn state(
+        &self,
+        rule_set: &str,
+        rule: &str,
+        identity: &[&str],
+    ) -> Result<Vec<BandState>, LimiterError> {
+        let set = self.set(rule_set)?;
+        let rule = find_rule(&set, rule)?;
+        let (subject, bands) = rule.subject_of(identity, set.ipv6_prefix())?;
+        let mut checks = Checks::new(Mode::Peek);
+        let subject = Subject {
+            rule: rule.number(),
+            bytes: &subject,
+        };
+        checks.push(subject, bands, 0, Group::ENFORCED);
+        let verdicts: Verdicts = self.store.decide(&checks).await?;
+        let states = bands
+            .iter()
+            .zip(&verdicts)
+            .map(|(band, verdict)| BandState {
+                band: band.clone(),
+                remaining: verdict.remaining,
+                reset_after: verdict.reset_after,
+            });
+        Ok(states.collect())
+    }
+
+    fn set(&self, name: &str) -> Result<Arc<RuleSet>, LimiterError> {
+        let rules = self.rules.load();
+        let set = rules.get(name).cloned();
+        set.ok_or_else(|| LimiterError::UnknownRuleSet(name.into()))
+    }
+}
+
+impl<C: crate::clock::Clock> Limiter<MemoryStore<C>> {
+    /// Decides a request of the instant `now`, whatever the store's clock says.
+    pub fn check_at(
+        &self,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+        now: Timestamp,
+    ) -> Decision {
+        self.check_at_noting(rule_set, context, now, |_, _| {})
+    }
+
+    /// Like [`Limiter::check_at`]; of every rule that refused, `note` is told
+    /// the identity it counts, for people to read.
+    pub fn check_at_noting(
+        &self,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+        now: Timestamp,
+        mut note: impl FnMut(&Rule, Option<&[u8]>),
+    ) -> Decision {
+        let rules = self.rules.load();
+        let Some(set) = rules.get(rule_set) else {
+            return self.without_rule_set(rule_set, rules.on_missing());
+        };
+        let plan = Plan::new(set, context, Mode::Take);
+        let verdicts = self.store.decide_at(&plan.checks, now);
+        let decision = Decision::combine(set, &plan, &verdicts);
+        for ((rule, refused), applied) in decision.rules().zip(&plan.applied) {
+            if refused {
+                let known = !applied.bands.is_empty();
+                note(rule, known.then(|| plan.identity(applied)));
+            }
+        }
+        decision
+    }
+}
+
+/// An encoded identity, for people to read: `user=ann`, `ip=10.0.0.1 path=/x`.
+pub fn describe_identity(encoded: &[u8]) -> String {
+    key::describe_identity(encoded)
+}
+
+/// What a band holds for one identity.
+#[derive(Clone, Debug)]
+pub struct BandState {
+    /// The band.
+    pub band: Band,
+    /// Whole units left.
+    pub remaining: u64,
+    /// How long until it is full again.
+    pub reset_after: Micros,
+}
+
+/// Why a call about a rule cannot be answered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LimiterError {
+    /// There is no such rule set.
+    #[error("there is no rule set `{0}`")]
+    UnknownRuleSet(String),
+    /// There is no such rule, or it is not enabled.
+    #[error("there is no rule `{rule}` in rule set `{rule_set}`")]
+    UnknownRule {
+        /// The set.
+        rule_set: String,
+        /// The rule.
+        rule: String,
+    },
+    /// The identity does not fit the rule's key.
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+fn find_rule<'s>(set: &'s RuleSet, id: &str) -> Result<&'s Rule, LimiterError> {
+    set.rule(id).ok_or_else(|| LimiterError::UnknownRule {
+        rule_set: set.name().into(),
+        rule: id.into(),
+    })
+}
+
+fn rule_subject(rule: &Rule) -> Subject<'_> {
+    Subject {
+        rule: rule.number(),
+        bytes: rule.subject(),
+    }
+}
+
+fn no_verdict() -> StoreError {
+    StoreError {
+        reason: Reason::BadResponse,
+        message: "the store gave no verdict".into(),
+    }
+}

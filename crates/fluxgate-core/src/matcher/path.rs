@@ -1,0 +1,179 @@
+//! Many path patterns, walked at once.
+
+use std::ops::ControlFlow;
+
+use hashbrown::HashMap;
+use smallvec::SmallVec;
+
+use super::glob::GlobTrie;
+use super::pattern::{Pattern, Segment};
+
+/// A trie of patterns by segment, with the rules that end at each node.
+#[derive(Debug)]
+pub(super) struct PathTrie {
+    nodes: Vec<PathNode>,
+}
+
+#[derive(Debug, Default)]
+struct PathNode {
+    literals: Literals,
+    globs: Option<Box<GlobTrie>>,
+    any: Option<u32>,
+    deep: Option<u32>,
+    /// Reached by a `**`: any segment leads back here.
+    stays: bool,
+    rules: Vec<u32>,
+}
+
+/// Most nodes have one way on, and one comparison is cheaper than a hash.
+#[derive(Debug, Default)]
+enum Literals {
+    #[default]
+    None,
+    One(Box<str>, u32),
+    Many(HashMap<Box<str>, u32>),
+}
+
+impl Literals {
+    fn get(&self, segment: &str) -> Option<u32> {
+        match self {
+            Self::None => None,
+            Self::One(known, to) => (**known == *segment).then_some(*to),
+            Self::Many(known) => known.get(segment).copied(),
+        }
+    }
+
+    fn insert(&mut self, segment: &str, to: u32) {
+        *self = match std::mem::take(self) {
+            Self::None => Self::One(segment.into(), to),
+            Self::One(known, known_to) => Self::Many(HashMap::from_iter([
+                (known, known_to),
+                (segment.into(), to),
+            ])),
+            Self::Many(mut known) => {
+                known.insert(segment.into(), to);
+                Self::Many(known)
+            }
+        };
+    }
+}
+
+type Alive = SmallVec<[u32; 16]>;
+
+impl Default for PathTrie {
+    fn default() -> Self {
+        Self {
+            nodes: vec![PathNode::default()],
+        }
+    }
+}
+
+impl PathTrie {
+    pub(super) fn insert(&mut self, pattern: &Pattern, rule: u32) {
+        let mut at = 0;
+        for segment in &pattern.segments {
+            let next = self.nodes.len() as u32;
+            let node = &mut self.nodes[at];
+            let to = match segment {
+                Segment::Literal(text) => node.literals.get(text).unwrap_or_else(|| {
+                    node.literals.insert(text, next);
+                    next
+                }),
+                Segment::Any => *node.any.get_or_insert(next),
+                Segment::Glob(tokens) => {
+                    let globs = node.globs.get_or_insert_default();
+                    globs.target_of(tokens, || next)
+                }
+                // Two in a row are as good as one.
+                Segment::Deep if node.stays => at as u32,
+                Segment::Deep => *node.deep.get_or_insert(next),
+            };
+            if to == next {
+                self.nodes.push(PathNode {
+                    stays: *segment == Segment::Deep,
+                    ..PathNode::default()
+                });
+            }
+            at = to as usize;
+        }
+        self.nodes[at].rules.push(rule);
+    }
+
+    /// Calls `found` with the rules at the end of every pattern that fits,
+    /// until it breaks. A path that does not begin with `/` fits none.
+    pub(super) fn find(&self, path: &str, mut found: impl FnMut(&[u32]) -> ControlFlow<()>) {
+        let Some(rest) = path.strip_prefix('/') else {
+            return;
+        };
+        let mut alive = Alive::new();
+        let mut next = Alive::new();
+        self.enter(0, &mut alive);
+        for segment in rest.split('/') {
+            next.clear();
+            for &at in &alive {
+                let node = &self.nodes[at as usize];
+                if let Some(to) = node.literals.get(segment) {
+                    self.enter(to, &mut next);
+                }
+                if let Some(to) = node.any {
+                    self.enter(to, &mut next);
+                }
+                if let Some(globs) = &node.globs {
+                    globs.find(segment, |to| self.enter(to, &mut next));
+                }
+                if node.stays {
+                    self.enter(at, &mut next);
+                }
+            }
+            std::mem::swap(&mut alive, &mut next);
+            if alive.is_empty() {
+                return;
+            }
+        }
+        for at in alive {
+            let rules = &self.nodes[at as usize].rules;
+            if !rules.is_empty() && found(rules).is_break() {
+                return;
+            }
+        }
+    }
+
+    /// Adds a node, and the one behind a `**` that stands for nothing.
+    fn enter(&self, at: u32, alive: &mut Alive) {
+        if !alive.contains(&at) {
+            alive.push(at);
+            if let Some(deep) = self.nodes[at as usize].deep {
+                self.enter(deep, alive);
+            }
+        }
+    }
+}
+
+/// Patterns of which any will do.
+#[derive(Debug, Default)]
+pub(crate) struct PathSet(Option<PathTrie>);
+
+impl PathSet {
+    pub(crate) fn new(patterns: Vec<Pattern>) -> Self {
+        if patterns.is_empty() {
+            return Self(None);
+        }
+        let mut trie = PathTrie::default();
+        for pattern in &patterns {
+            trie.insert(pattern, 0);
+        }
+        Self(Some(trie))
+    }
+
+    /// Whether a pattern fits. Without a path, none does.
+    pub(crate) fn contains(&self, path: Option<&str>) -> bool {
+        let mut contains = false;
+        if let (Some(trie), Some(path)) = (&self.0, path) {
+            trie.find(path, |_| {
+                contains = true;
+                ControlFlow::Break(())
+            });
+        }
+        contains
+    }
+}

@@ -1,0 +1,71 @@
+//! A path pattern, taken apart.
+
+/// A pattern's segments: what stands between its slashes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pattern {
+    pub(super) segments: Vec<Segment>,
+}
+
+/// One segment of a pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Segment {
+    /// Exactly this text.
+    Literal(Box<str>),
+    /// `*`: any one segment.
+    Any,
+    /// A text with `*` or `?` in it.
+    Glob(Vec<Token>),
+    /// `**`: zero or more whole segments.
+    Deep,
+}
+
+/// What a glob is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Token {
+    /// This character.
+    Char(char),
+    /// `?`: any one character.
+    One,
+    /// `*`: any characters.
+    Many,
+}
+
+/// Why a text is no pattern.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PatternError {
+    #[error("a path pattern begins with `/`; `{0}` does not")]
+    NoSlash(String),
+    #[error("`**` stands only as a whole segment; `{0}` has more in it")]
+    DeepInSegment(String),
+}
+
+impl Pattern {
+    pub(crate) fn parse(text: &str) -> Result<Self, PatternError> {
+        let Some(rest) = text.strip_prefix('/') else {
+            return Err(PatternError::NoSlash(text.into()));
+        };
+        let segments = rest.split('/').map(Segment::parse);
+        Ok(Self {
+            segments: segments.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+impl Segment {
+    fn parse(text: &str) -> Result<Self, PatternError> {
+        match text {
+            "*" => Ok(Self::Any),
+            "**" => Ok(Self::Deep),
+            _ if text.contains("**") => Err(PatternError::DeepInSegment(text.into())),
+            _ if text.contains(['*', '?']) => {
+                let tokens = text.chars().map(|char| match char {
+                    '*' => Token::Many,
+                    '?' => Token::One,
+                    other => Token::Char(other),
+                });
+                Ok(Self::Glob(tokens.collect()))
+            }
+            _ => Ok(Self::Literal(text.into())),
+        }
+    }
+}

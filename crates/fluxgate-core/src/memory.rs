@@ -1,0 +1,223 @@
+//! The embedded store: bounded, shared by threads, and without identities.
+//!
+//! A key is kept as a keyed 128-bit fingerprint, shortened to what a slot has
+//! room for. Keys are spread over many shards with a lock each; a request locks
+//! the shards of all its subjects, in one order, decides, writes and lets go,
+//! so what it does is seen whole or not at all.
+
+mod cells;
+mod logs;
+mod slot;
+mod table;
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::algorithm::{Mode, Verdict};
+use crate::clock::{Clock, SystemClock};
+use crate::rules::{Band, RuleNumber};
+use crate::store::{Check, Checks, Group, Store, StoreError, Subject, Verdicts};
+use crate::time::Timestamp;
+use table::{Assessed, Held, Key, Table};
+
+/// How many keys are kept unless told otherwise.
+pub const DEFAULT_MAX_KEYS: usize = 1_000_000;
+
+/// When a key may be forgotten.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Retention {
+    /// Once its quota is full again; before that only if there are too many
+    /// keys, and then those go first that cost least to forget.
+    #[default]
+    UntilFull,
+    /// Never: for simulations, where the clock may go back by years.
+    Forever,
+}
+
+/// The embedded store.
+#[derive(Debug)]
+pub struct MemoryStore<C = SystemClock> {
+    clock: C,
+    table: Table,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::with_max_keys(DEFAULT_MAX_KEYS)
+    }
+}
+
+impl MemoryStore {
+    /// A store on the system's clock that keeps at most `max_keys` keys.
+    pub fn with_max_keys(max_keys: usize) -> Self {
+        Self::new(SystemClock::default(), max_keys, Retention::UntilFull)
+    }
+}
+
+impl<C: Clock> MemoryStore<C> {
+    /// A store on any clock.
+    pub fn new(clock: C, max_keys: usize, retention: Retention) -> Self {
+        Self {
+            clock,
+            table: Table::new(max_keys, retention),
+        }
+    }
+
+    /// How many keys are kept now.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether no key is kept.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Takes `cost` units of a limit that belongs to no rule, for any key.
+    pub fn take(&self, key: &str, band: &Band, cost: u64) -> Verdict {
+        self.take_at(key, band, cost, self.clock.now())
+    }
+
+    /// Like [`MemoryStore::take`], at the instant `now`.
+    pub fn take_at(&self, key: &str, band: &Band, cost: u64, now: Timestamp) -> Verdict {
+        let fingerprint = self.table.fingerprint(key.as_bytes());
+        let key = self.table.key(fingerprint, RuleNumber::NONE, band);
+        let mut held = self.table.hold(&[key]);
+        let assessed = held.assess(&key, band.limit(), now, cost, Mode::Take);
+        if assessed.verdict().passes {
+            held.charge(&key, band.limit(), now, &assessed);
+        } else {
+            held.correct(&key, band.limit(), &assessed);
+        }
+        *assessed.verdict()
+    }
+
+    /// Decides checks at the store's own time.
+    pub fn decide_now(&self, checks: &Checks<'_>) -> Verdicts {
+        self.decide_at(checks, self.clock.now())
+    }
+
+    /// Decides checks at the instant `now`.
+    pub fn decide_at(&self, checks: &Checks<'_>, now: Timestamp) -> Verdicts {
+        let list = checks.list();
+        let keys = self.keys(checks);
+        let mut held = self.table.hold(&keys);
+        let mut verdicts = Verdicts::new();
+        let mut start = 0;
+        while start < list.len() {
+            let group = list[start].group;
+            let end = start
+                + list[start..]
+                    .iter()
+                    .take_while(|check| check.group == group)
+                    .count();
+            let (group_keys, group_list) = (&keys[start..end], &list[start..end]);
+            let passes = decide_group(
+                &mut held,
+                group_keys,
+                group_list,
+                now,
+                checks.mode(),
+                &mut verdicts,
+            );
+            if group == Group::ENFORCED && !passes {
+                break;
+            }
+            start = end;
+        }
+        verdicts
+    }
+
+    /// The keys of all checks; a subject is hashed once for all its bands.
+    fn keys(&self, checks: &Checks<'_>) -> SmallVec<[Key; 4]> {
+        let mut keys: SmallVec<[Key; 4]> = smallvec![];
+        let mut known: Option<(&Check<'_>, u128)> = None;
+        for check in checks.list() {
+            let subject = checks.subject(check);
+            let fingerprint = match known {
+                Some((before, fingerprint)) if Checks::same_subject(before, check) => fingerprint,
+                _ => self.table.fingerprint(subject.bytes),
+            };
+            known = Some((check, fingerprint));
+            keys.push(self.table.key(fingerprint, subject.rule, check.band));
+        }
+        keys
+    }
+
+    fn keys_of(&self, subject: Subject<'_>, bands: &[Band]) -> SmallVec<[Key; 4]> {
+        let fingerprint = self.table.fingerprint(subject.bytes);
+        bands
+            .iter()
+            .map(|band| self.table.key(fingerprint, subject.rule, band))
+            .collect()
+    }
+}
+
+/// Decides checks that are charged together or not at all.
+fn decide_group(
+    held: &mut Held<'_>,
+    keys: &[Key],
+    checks: &[Check<'_>],
+    now: Timestamp,
+    mode: Mode,
+    verdicts: &mut Verdicts,
+) -> bool {
+    let mut assessed: SmallVec<[Assessed; 4]> = smallvec![];
+    for (index, (key, check)) in keys.iter().zip(checks).enumerate() {
+        // What this request already asks of the same counter adds up.
+        let before = keys[..index].iter().zip(checks);
+        let before = before.filter(|(known, _)| *known == key);
+        let cost = before.fold(check.cost, |sum, (_, check)| sum.saturating_add(check.cost));
+        assessed.push(held.assess(key, check.band.limit(), now, cost, mode));
+    }
+    let passes = assessed.iter().all(|assessed| assessed.verdict().passes);
+    for ((key, check), assessed) in keys.iter().zip(checks).zip(&assessed) {
+        let limit = check.band.limit();
+        if passes && mode == Mode::Take {
+            held.charge(key, limit, now, assessed);
+            verdicts.push(*assessed.verdict());
+            continue;
+        }
+        held.correct(key, limit, assessed);
+        let mut verdict = *assessed.verdict();
+        if verdict.passes && mode == Mode::Take {
+            // Not charged after all: tell what is there without it.
+            let peeked = held.assess(key, limit, now, check.cost, Mode::Peek);
+            verdict = *peeked.verdict();
+        }
+        verdicts.push(verdict);
+    }
+    passes
+}
+
+impl<C: Clock> Store for MemoryStore<C> {
+    async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
+        Ok(self.decide_now(checks))
+    }
+
+    async fn refund(
+        &self,
+        subject: Subject<'_>,
+        bands: &[Band],
+        units: u64,
+    ) -> Result<Verdicts, StoreError> {
+        let now = self.clock.now();
+        let keys = self.keys_of(subject, bands);
+        let mut held = self.table.hold(&keys);
+        let verdicts = keys.iter().zip(bands).map(|(key, band)| {
+            held.refund(key, band.limit(), now, units);
+            let assessed = held.assess(key, band.limit(), now, 0, Mode::Peek);
+            *assessed.verdict()
+        });
+        Ok(verdicts.collect())
+    }
+
+    async fn reset(&self, subject: Subject<'_>, bands: &[Band]) -> Result<u64, StoreError> {
+        let keys = self.keys_of(subject, bands);
+        let mut held = self.table.hold(&keys);
+        Ok(keys.iter().map(|key| u64::from(held.remove(key))).sum())
+    }
+
+    async fn reset_rule(&self, rule: Subject<'_>) -> Result<u64, StoreError> {
+        Ok(self.table.remove_rule(rule.rule))
+    }
+}

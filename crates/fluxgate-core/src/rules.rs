@@ -1,0 +1,130 @@
+//! Rules: from the text that people write to what a decision can use at once.
+
+mod duration;
+mod number;
+mod parse;
+mod rule;
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use crate::matcher::Matcher;
+use crate::yaml::{Fault, Faults, Node};
+
+pub use number::RuleNumber;
+pub use rule::{Band, CostSource, OnError, OnMissingRuleSet, Rule, RuleMode};
+
+/// Every rule set of a process, checked and ready.
+#[derive(Debug, Default)]
+pub struct RuleSets {
+    sets: HashMap<Box<str>, Arc<RuleSet>>,
+    on_missing: OnMissingRuleSet,
+}
+
+/// What the rules themselves do not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct RuleOptions {
+    /// How many leading bits of an IPv6 address are counted as one client.
+    ipv6_prefix: u8,
+    /// What a rule set that does not exist means.
+    on_missing_rule_set: OnMissingRuleSet,
+}
+
+impl Default for RuleOptions {
+    fn default() -> Self {
+        Self {
+            ipv6_prefix: 64,
+            on_missing_rule_set: OnMissingRuleSet::default(),
+        }
+    }
+}
+
+impl RuleSets {
+    /// Reads a rule file: a mapping with `rule_sets` and, if wanted,
+    /// `on_missing_rule_set` and `keys: { ipv6_prefix }`. JSON will do as well.
+    pub fn from_yaml(text: &str) -> Result<Self, RulesError> {
+        let root = match Node::parse(text) {
+            Ok(root) => root,
+            Err(fault) => return Err(RulesError(vec![fault])),
+        };
+        let mut faults = Faults::default();
+        let sets = parse::rule_file(&root, &mut faults);
+        if faults.count() > 0 {
+            return Err(RulesError(faults.into_sorted()));
+        }
+        Ok(sets)
+    }
+
+    /// The set of this name.
+    pub fn get(&self, name: &str) -> Option<&Arc<RuleSet>> {
+        self.sets.get(name)
+    }
+
+    /// The only set, if there is just one.
+    pub fn only(&self) -> Option<&Arc<RuleSet>> {
+        let mut sets = self.sets.values();
+        sets.next().filter(|_| self.sets.len() == 1)
+    }
+
+    /// All sets, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<RuleSet>> {
+        self.sets.values()
+    }
+
+    /// What a set that does not exist means.
+    pub fn on_missing(&self) -> OnMissingRuleSet {
+        self.on_missing
+    }
+}
+
+/// Rules that are asked together.
+#[derive(Debug)]
+pub struct RuleSet {
+    name: Box<str>,
+    on_error: OnError,
+    /// The enabled rules in the order of evaluation.
+    rules: Vec<Rule>,
+    matcher: Matcher,
+    ipv6_prefix: u8,
+}
+
+impl RuleSet {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What is decided when the store cannot.
+    pub fn on_error(&self) -> OnError {
+        self.on_error
+    }
+
+    /// The enabled rules in the order of evaluation.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// The enabled rule of this id.
+    pub fn rule(&self, id: &str) -> Option<&Rule> {
+        self.rules.iter().find(|rule| rule.id() == id)
+    }
+
+    pub(crate) fn matcher(&self) -> &Matcher {
+        &self.matcher
+    }
+
+    pub(crate) fn ipv6_prefix(&self) -> u8 {
+        self.ipv6_prefix
+    }
+}
+
+/// Everything that is wrong with a rule file; shown as one line a fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", lines(.0))]
+pub struct RulesError(pub Vec<Fault>);
+
+fn lines(faults: &[Fault]) -> String {
+    let lines: Vec<_> = faults.iter().map(Fault::to_string).collect();
+    lines.join("\n")
+}

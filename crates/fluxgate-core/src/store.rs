@@ -1,0 +1,237 @@
+//! The seam between decisions and where their state is kept.
+//!
+//! A store takes data, not closures, so that a whole decision can cross a
+//! network in one round trip: a list of checks goes in, one verdict each comes
+//! back. To refuse is an answer; an error means that the store itself failed.
+
+use std::future::Future;
+use std::ops::Range;
+
+use smallvec::SmallVec;
+
+use crate::algorithm::{Mode, Verdict};
+use crate::key::SubjectBytes;
+use crate::rules::{Band, RuleNumber};
+
+/// Verdicts in the order of the checks they answer.
+pub type Verdicts = SmallVec<[Verdict; 4]>;
+
+/// A rule and an identity: who is counted, whatever the band. All bands of one
+/// subject live together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subject<'a> {
+    /// The rule's number in this process.
+    pub rule: RuleNumber,
+    /// Rule and identity, encoded so that no two subjects meet.
+    pub bytes: &'a [u8],
+}
+
+/// Checks that are decided together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Group(u16);
+
+impl Group {
+    /// The checks that can refuse: all of them pass and are charged, or none is.
+    pub const ENFORCED: Self = Self(0);
+
+    /// The checks of the `index`-th shadow rule. They are looked at only if the
+    /// enforced ones pass, and are charged together or not at all.
+    pub fn shadow(index: usize) -> Self {
+        Self(u16::try_from(index + 1).unwrap_or(u16::MAX))
+    }
+}
+
+/// One band to be asked.
+#[derive(Clone, Debug)]
+pub struct Check<'r> {
+    subject: Range<usize>,
+    rule: RuleNumber,
+    /// The band.
+    pub band: &'r Band,
+    /// The units it is asked for.
+    pub cost: u64,
+    /// What it is decided together with.
+    pub group: Group,
+}
+
+/// Everything that one request asks of a store, the enforced checks first.
+#[derive(Clone, Debug)]
+pub struct Checks<'r> {
+    mode: Mode,
+    bytes: SubjectBytes,
+    list: SmallVec<[Check<'r>; 4]>,
+}
+
+impl<'r> Checks<'r> {
+    /// Nothing yet.
+    pub fn new(mode: Mode) -> Self {
+        Self {
+            mode,
+            bytes: SmallVec::new(),
+            list: SmallVec::new(),
+        }
+    }
+
+    /// Adds all bands of one subject. Groups must come in ascending order.
+    pub fn push(&mut self, subject: Subject<'_>, bands: &'r [Band], cost: u64, group: Group) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(subject.bytes);
+        self.push_encoded(start, subject.rule, bands, cost, group);
+    }
+
+    /// Adds all bands of the subject whose bytes were written from `start` on.
+    pub(crate) fn push_encoded(
+        &mut self,
+        start: usize,
+        rule: RuleNumber,
+        bands: &'r [Band],
+        cost: u64,
+        group: Group,
+    ) {
+        debug_assert!(self.list.last().is_none_or(|last| last.group <= group));
+        let subject = start..self.bytes.len();
+        for band in bands {
+            self.list.push(Check {
+                subject: subject.clone(),
+                rule,
+                band,
+                cost,
+                group,
+            });
+        }
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut SubjectBytes {
+        &mut self.bytes
+    }
+
+    pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
+        self.bytes.get(range).unwrap_or_default()
+    }
+
+    /// Whether the checks are to be charged.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    pub(crate) fn set_mode(&mut self, mode: Mode) {
+        self.mode = mode;
+    }
+
+    /// The checks.
+    pub fn list(&self) -> &[Check<'r>] {
+        &self.list
+    }
+
+    /// Who a check is about.
+    pub fn subject(&self, check: &Check<'_>) -> Subject<'_> {
+        Subject {
+            rule: check.rule,
+            bytes: &self.bytes[check.subject.clone()],
+        }
+    }
+
+    /// Whether two checks are about one subject, by where it stands.
+    pub(crate) fn same_subject(a: &Check<'_>, b: &Check<'_>) -> bool {
+        a.subject == b.subject
+    }
+}
+
+/// Where state is kept, and by whose clock.
+///
+/// Every store must pass the suite of [`crate::conformance`].
+pub trait Store: Send + Sync {
+    /// Decides all checks at one instant.
+    ///
+    /// The enforced checks are charged together or not at all; two of them that
+    /// meet on one counter add up. If they pass, each shadow group is decided
+    /// by itself in the same way; if not, the answer ends with the enforced
+    /// checks. Nothing is charged in [`Mode::Peek`].
+    fn decide(
+        &self,
+        checks: &Checks<'_>,
+    ) -> impl Future<Output = Result<Verdicts, StoreError>> + Send;
+
+    /// Gives units back to every band of a subject, and tells what each holds.
+    fn refund(
+        &self,
+        subject: Subject<'_>,
+        bands: &[Band],
+        units: u64,
+    ) -> impl Future<Output = Result<Verdicts, StoreError>> + Send;
+
+    /// Forgets the bands of a subject; tells how many had state.
+    fn reset(
+        &self,
+        subject: Subject<'_>,
+        bands: &[Band],
+    ) -> impl Future<Output = Result<u64, StoreError>> + Send;
+
+    /// Forgets everything of a rule, whose subjects all begin with these bytes;
+    /// tells how many counters had state.
+    fn reset_rule(&self, rule: Subject<'_>)
+    -> impl Future<Output = Result<u64, StoreError>> + Send;
+}
+
+/// The store itself failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {message}", .reason.name())]
+pub struct StoreError {
+    /// What kind of trouble; the label it is counted under.
+    pub reason: Reason,
+    /// The rest of the story.
+    pub message: String,
+}
+
+/// Kinds of trouble with a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Anything without a name of its own.
+    RedisError,
+    /// No answer within the deadline.
+    Timeout,
+    /// An answer that cannot be one.
+    BadResponse,
+    /// Something else stands at our key.
+    BadTypes,
+    /// Not asked, because it kept failing.
+    CircuitOpen,
+    /// Out of memory.
+    Oom,
+    /// It refuses writes because it cannot save.
+    Misconf,
+    /// It wants a password.
+    Noauth,
+    /// The user may not do this.
+    Noperm,
+    /// It is still loading its data.
+    Loading,
+    /// A script keeps it busy.
+    Busy,
+    /// It is a replica.
+    Readonly,
+    /// The cluster lacks slots.
+    ClusterDown,
+}
+
+impl Reason {
+    /// The label.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RedisError => "redis_error",
+            Self::Timeout => "timeout",
+            Self::BadResponse => "bad_response",
+            Self::BadTypes => "bad_types",
+            Self::CircuitOpen => "circuit_open",
+            Self::Oom => "oom",
+            Self::Misconf => "misconf",
+            Self::Noauth => "noauth",
+            Self::Noperm => "noperm",
+            Self::Loading => "loading",
+            Self::Busy => "busy",
+            Self::Readonly => "readonly",
+            Self::ClusterDown => "cluster_down",
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! `fluxgate simulate`: recorded requests through rules, on virtual time.
+
+mod combined;
+mod event;
+mod lines;
+mod output;
+mod progress;
+mod summary;
+mod time;
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+
+use fluxgate_core::memory::Retention;
+use fluxgate_core::{Limiter, ManualClock, MemoryStore, Timestamp};
+
+use crate::cli::{Exit, Failure};
+use crate::rule_file;
+use event::Event;
+use lines::{Line, Lines};
+use progress::Progress;
+use summary::Summary;
+
+/// The arguments of `fluxgate simulate`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// The rule file
+    #[arg(long, value_name = "FILE")]
+    rules: PathBuf,
+    /// The recorded requests; `-` is standard input
+    #[arg(long, value_name = "FILE|-")]
+    input: PathBuf,
+    /// Where the decisions go; `-` is standard output
+    #[arg(long, value_name = "FILE|-", default_value = "-")]
+    output: PathBuf,
+    /// How the requests are recorded
+    #[arg(long, value_enum, default_value_t = Format::Ndjson)]
+    format: Format,
+    /// The rule set for lines that name none; by default the only one
+    #[arg(long, value_name = "NAME")]
+    rule_set: Option<String>,
+    /// Print a table by rule and the most denied identities to standard error
+    #[arg(long)]
+    summary: bool,
+    /// Skip and count bad lines instead of ending at the first
+    #[arg(long)]
+    lenient: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Format {
+    /// One JSON object a line
+    Ndjson,
+    /// Access logs of Apache and nginx
+    Combined,
+}
+
+/// What is buffered on the way out.
+const OUTPUT_BUFFER: usize = 256 * 1024;
+
+pub(crate) fn run(options: &Options) -> Result<(), Failure> {
+    let rules = rule_file::load(&options.rules)?;
+    let input = open_input(&options.input)?;
+    let progress = Progress::of(&input, options);
+    let output = create_output(options)?;
+
+    let default_set = match &options.rule_set {
+        Some(name) => Some(name.clone()),
+        None => rules.only().map(|set| set.name().to_owned()),
+    };
+    let store = MemoryStore::new(ManualClock::default(), usize::MAX, Retention::Forever);
+    let mut simulation = Simulation {
+        limiter: Limiter::new(rules, store),
+        default_set,
+        format: options.format,
+        latest: Timestamp::default(),
+        summary: options.summary.then(Summary::default),
+        skipped: 0,
+        line: Vec::with_capacity(512),
+    };
+    let mut output = BufWriter::with_capacity(OUTPUT_BUFFER, output);
+    let result = simulation.run(Lines::new(input.reader), &mut output, progress, options);
+    let flushed = output
+        .flush()
+        .map_err(|error| cannot_write(options, &error));
+    simulation.report(options);
+    match result.and(flushed) {
+        // Whoever read the output has seen enough.
+        Err(Stop::ReaderGone) => Ok(()),
+        Err(Stop::Failed(failure)) => Err(failure),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// Why a simulation ended early.
+enum Stop {
+    ReaderGone,
+    Failed(Failure),
+}
+
+impl From<Failure> for Stop {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+struct Simulation {
+    limiter: Limiter<MemoryStore<ManualClock>>,
+    default_set: Option<String>,
+    format: Format,
+    /// The latest time so far, where time is not to go back.
+    latest: Timestamp,
+    summary: Option<Summary>,
+    skipped: u64,
+    /// Reused for every line that is written.
+    line: Vec<u8>,
+}
+
+impl Simulation {
+    fn run(
+        &mut self,
+        mut lines: Lines<impl Read>,
+        output: &mut impl Write,
+        mut progress: Progress,
+        options: &Options,
+    ) -> Result<(), Stop> {
+        loop {
+            if lines.must_read() {
+                // Nobody who waits for an answer shall wait for the next question.
+                output
+                    .flush()
+                    .map_err(|error| cannot_write(options, &error))?;
+                progress.show(lines.bytes_read(), lines.number());
+            }
+            let line = match lines.next() {
+                Ok(Some(line)) => line,
+                Ok(None) => return Ok(()),
+                Err(error) => {
+                    let input = options.input.display();
+                    return Err(Failure::new(Exit::NoInput, format!("{input}: {error}")).into());
+                }
+            };
+            let decided = match line {
+                Line::Text(text) => {
+                    if text.trim_ascii().is_empty() {
+                        continue;
+                    }
+                    self.decide(text)
+                }
+                Line::TooLong => Err(format!("longer than {} bytes", lines::LONGEST)),
+            };
+            match decided {
+                Ok(()) => output
+                    .write_all(&self.line)
+                    .map_err(|error| cannot_write(options, &error))?,
+                Err(_) if options.lenient => self.skipped += 1,
+                Err(what) => {
+                    let input = options.input.display();
+                    let message = format!("{input}:{}: {what}", lines.number());
+                    return Err(Failure::new(Exit::Data, message).into());
+                }
+            }
+        }
+    }
+
+    /// Decides one recorded request; the answer stands in `self.line`.
+    fn decide(&mut self, text: &[u8]) -> Result<(), String> {
+        let mut event = match self.format {
+            Format::Ndjson => Event::from_json(text)?,
+            Format::Combined => combined::parse(text)?,
+        };
+        if self.format == Format::Combined {
+            // Lines are written when requests end: not in the order they came.
+            self.latest = self.latest.max(event.at);
+            event.at = self.latest;
+        }
+        let rule_set = event.rule_set.as_deref().or(self.default_set.as_deref());
+        let rule_set = rule_set.ok_or("no `rule_set`, and the rule file has not just one")?;
+        let decision = match &mut self.summary {
+            None => self.limiter.check_at(rule_set, &event.context, event.at),
+            Some(summary) => {
+                let context = &event.context;
+                let decision =
+                    self.limiter
+                        .check_at_noting(rule_set, context, event.at, |rule, identity| {
+                            summary.refused(rule_set, rule, identity);
+                        });
+                summary.decided(rule_set, &decision);
+                decision
+            }
+        };
+        self.line.clear();
+        output::write_decision(&mut self.line, event.at, &decision);
+        Ok(())
+    }
+
+    fn report(&self, options: &Options) {
+        if let Some(summary) = &self.summary {
+            eprint!("{summary}");
+        }
+        if options.lenient && (self.skipped > 0 || options.summary) {
+            eprintln!("{} bad line(s) skipped", self.skipped);
+        }
+    }
+}
+
+/// Where the recorded requests come from.
+struct Input {
+    reader: Box<dyn Read>,
+    /// The size of a file, where it is one.
+    size: Option<u64>,
+}
+
+fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+fn open_input(path: &Path) -> Result<Input, Failure> {
+    if is_standard(path) {
+        return Ok(Input {
+            reader: Box::new(io::stdin().lock()),
+            size: None,
+        });
+    }
+    let failure =
+        |error: io::Error| Failure::new(Exit::NoInput, format!("{}: {error}", path.display()));
+    let file = File::open(path).map_err(failure)?;
+    let metadata = file.metadata().map_err(failure)?;
+    Ok(Input {
+        reader: Box::new(file),
+        size: metadata.is_file().then_some(metadata.len()),
+    })
+}
+
+fn create_output(options: &Options) -> Result<Box<dyn Write>, Failure> {
+    let path = &options.output;
+    if is_standard(path) {
+        return Ok(Box::new(io::stdout().lock()));
+    }
+    for other in [&options.input, &options.rules] {
+        let same = fs::canonicalize(path).ok();
+        if same.is_some() && same == fs::canonicalize(other).ok() {
+            let path = path.display();
+            return Err(Failure::new(
+                Exit::Io,
+                format!("{path}: would be overwritten while it is read; name another output"),
+            ));
+        }
+    }
+    match File::create(path) {
+        Ok(file) => Ok(Box::new(file)),
+        Err(error) => Err(Failure::new(
+            Exit::Io,
+            format!("{}: {error}", path.display()),
+        )),
+    }
+}
+
+fn cannot_write(options: &Options, error: &io::Error) -> Stop {
+    if error.kind() == io::ErrorKind::BrokenPipe {
+        return Stop::ReaderGone;
+    }
+    let output = options.output.display();
+    Failure::new(Exit::Io, format!("{output}: {error}")).into()
+}
+
+impl Progress {
+    /// Shown to a person who waits for a large file, and only where it does not
+    /// get in the way of the decisions.
+    fn of(input: &Input, options: &Options) -> Self {
+        const LARGE: u64 = 16 * 1024 * 1024;
+        let shares_terminal = is_standard(&options.output) && io::stdout().is_terminal();
+        match input.size {
+            Some(size) if size >= LARGE && io::stderr().is_terminal() && !shares_terminal => {
+                Self::new(size)
+            }
+            _ => Self::off(),
+        }
+    }
+}
