@@ -26,7 +26,7 @@ pub struct SystemClock {
 
 #[derive(Clone, Copy)]
 struct Anchor {
-    ticks: quanta::Instant,
+    ticks: u64,
     micros: u64,
 }
 
@@ -36,8 +36,10 @@ thread_local! {
 
 impl SystemClock {
     /// How long the cycle counter is trusted before the system clock is asked again.
-    pub const ANCHOR_LIFE: Duration = Duration::from_millis(20);
+    pub const ANCHOR_LIFE: Duration = Duration::from_nanos(ANCHOR_NANOS);
 }
+
+const ANCHOR_NANOS: u64 = 20_000_000;
 
 impl Default for SystemClock {
     fn default() -> Self {
@@ -49,12 +51,11 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        let ticks = self.ticks.now();
+        let ticks = self.ticks.raw();
         if let Some(anchor) = ANCHOR.get() {
-            let since = ticks.duration_since(anchor.ticks);
-            if since < Self::ANCHOR_LIFE {
-                let micros = anchor.micros + u64::from(since.subsec_micros());
-                return Timestamp::saturating_from_micros(micros);
+            let nanos = self.ticks.delta_as_nanos(anchor.ticks, ticks);
+            if nanos < ANCHOR_NANOS {
+                return Timestamp::saturating_from_micros(anchor.micros + nanos / 1000);
             }
         }
         let micros = wall_micros();

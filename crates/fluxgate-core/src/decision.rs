@@ -211,7 +211,7 @@ impl Decision {
     }
 
     /// The same decision, made by the embedded engine in the store's stead.
-    pub(crate) fn as_fallback(mut self) -> Self {
+    pub(crate) fn into_fallback(mut self) -> Self {
         self.outcome = Outcome::Fallback;
         self
     }

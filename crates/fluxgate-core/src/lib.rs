@@ -36,8 +36,6 @@
 
 pub mod algorithm;
 mod clock;
-#[cfg(feature = "conformance")]
-pub mod conformance;
 mod context;
 mod decision;
 mod key;

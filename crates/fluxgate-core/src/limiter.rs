@@ -156,7 +156,7 @@ impl<S: Store> Limiter<S> {
             OnError::Local => {
                 let fallback = self.fallback.get_or_init(MemoryStore::default);
                 let verdicts = fallback.decide_now(&plan.checks);
-                Decision::combine(set, plan, &verdicts).as_fallback()
+                Decision::combine(set, plan, &verdicts).into_fallback()
             }
         }
     }

@@ -81,14 +81,7 @@ impl<C: Clock> MemoryStore<C> {
     pub fn take_at(&self, key: &str, band: &Band, cost: u64, now: Timestamp) -> Verdict {
         let fingerprint = self.table.fingerprint(key.as_bytes());
         let key = self.table.key(fingerprint, RuleNumber::NONE, band);
-        let mut held = self.table.hold(&[key]);
-        let assessed = held.assess(&key, band.limit(), now, cost, Mode::Take);
-        if assessed.verdict().passes {
-            held.charge(&key, band.limit(), now, &assessed);
-        } else {
-            held.correct(&key, band.limit(), &assessed);
-        }
-        *assessed.verdict()
+        self.table.take(&key, band.limit(), now, cost)
     }
 
     /// Decides checks at the store's own time.

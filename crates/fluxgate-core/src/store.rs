@@ -139,7 +139,7 @@ impl<'r> Checks<'r> {
 
 /// Where state is kept, and by whose clock.
 ///
-/// Every store must pass the suite of [`crate::conformance`].
+/// Every store must pass the conformance suite.
 pub trait Store: Send + Sync {
     /// Decides all checks at one instant.
     ///

@@ -1,31 +1,34 @@
 //! One shard of packed states: a small open-addressing table.
 
+use smallvec::SmallVec;
+
 use super::slot::{Print, Slot};
 use crate::time::Timestamp;
 
 /// A shard fits one cache line together with its lock. A key that is alone in
-/// its shard lives right there; the others are in a table beside it, probed
-/// linearly.
+/// its shard lives right there; the others are in a table beside it, which is
+/// probed linearly, a cache line at a time.
 #[derive(Debug, Default)]
 pub(super) struct CellShard {
     first: Slot,
-    table: Box<[TableSlot]>,
+    table: Box<[Line]>,
     /// Slots of the table that are in use.
     used: u32,
 }
 
-/// Never across two cache lines.
+/// As many slots as a cache line holds. Every key has a line as its home.
 #[derive(Clone, Copy, Debug, Default)]
-#[repr(align(32))]
-struct TableSlot(Slot);
+#[repr(align(64))]
+struct Line([Slot; 2]);
 
-const SMALLEST_TABLE: usize = 4;
+const SLOTS_PER_LINE: usize = 2;
+const SMALLEST_TABLE: usize = 2;
 
 /// Where a key stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+pub(super) enum Place {
     First,
-    Table(usize),
+    Table { line: usize, slot: usize },
 }
 
 impl CellShard {
@@ -33,18 +36,52 @@ impl CellShard {
         self.used as usize + usize::from(!self.first.is_empty())
     }
 
-    pub(super) fn get(&self, print: Print) -> Option<&Slot> {
-        Some(self.slot(self.find(print)?))
+    /// Where a key stands, if it is there.
+    pub(super) fn find(&self, print: Print) -> Option<Place> {
+        if self.first.has(print) {
+            return Some(Place::First);
+        }
+        let mut line = start_of(print.home(), self.table.len());
+        // There is always an empty slot, so the walk ends before the table does.
+        for _ in 0..self.table.len() {
+            for (slot, known) in self.table[line].0.iter().enumerate() {
+                if known.has(print) {
+                    return Some(Place::Table { line, slot });
+                }
+                if known.is_empty() {
+                    return None;
+                }
+            }
+            line = next(line, self.table.len());
+        }
+        None
     }
 
-    /// Replaces the state of a key that is there; says whether it was.
-    pub(super) fn replace(&mut self, print: Print, slot: Slot) -> bool {
-        match self.find(print) {
-            Some(Place::First) => self.first = slot,
-            Some(Place::Table(index)) => self.table[index].0 = slot,
-            None => return false,
+    /// What stands at a place that [`CellShard::find`] told.
+    pub(super) fn slot(&self, place: Place) -> &Slot {
+        match place {
+            Place::First => &self.first,
+            Place::Table { line, slot } => &self.table[line].0[slot],
         }
-        true
+    }
+
+    /// Whether a key still stands where it stood.
+    pub(super) fn holds(&self, place: Place, print: Print) -> bool {
+        match place {
+            Place::First => self.first.has(print),
+            Place::Table { line, slot } => {
+                let line = self.table.get(line);
+                line.is_some_and(|line| line.0[slot].has(print))
+            }
+        }
+    }
+
+    /// Replaces what stands at such a place.
+    pub(super) fn set(&mut self, place: Place, state: Slot) {
+        match place {
+            Place::First => self.first = state,
+            Place::Table { line, slot } => self.table[line].0[slot] = state,
+        }
     }
 
     /// Adds a key that is not there.
@@ -54,20 +91,21 @@ impl CellShard {
             return;
         }
         if self.is_full() {
-            self.rebuild();
+            self.grow();
         }
         self.place(slot);
     }
 
     /// Whether one more key would make the table grow.
     pub(super) fn is_full(&self) -> bool {
-        !self.first.is_empty() && (self.used as usize + 1) * 5 > self.table.len() * 4
+        let slots = self.table.len() * SLOTS_PER_LINE;
+        !self.first.is_empty() && (self.used as usize + 1) * 4 > slots * 3
     }
 
+    /// Forgets a key; says whether it was there.
     pub(super) fn remove(&mut self, print: Print) -> bool {
         match self.find(print) {
-            Some(Place::First) => self.first = Slot::default(),
-            Some(Place::Table(index)) => self.remove_at(index),
+            Some(place) => self.remove_at(place),
             None => return false,
         }
         true
@@ -79,107 +117,117 @@ impl CellShard {
         if !self.first.is_empty() && !keep(&self.first) {
             self.first = Slot::default();
         }
-        for entry in &mut self.table {
-            if !entry.0.is_empty() && !keep(&entry.0) {
-                entry.0 = Slot::default();
-                self.used -= 1;
-            }
+        let kept: SmallVec<[Slot; 32]> = self.slots().filter(|slot| keep(slot)).collect();
+        if kept.len() < self.used as usize {
+            self.lay(&kept);
         }
-        let gone = before - self.len();
-        if gone > 0 {
-            self.rebuild();
-        }
-        gone
+        before - self.len()
     }
 
-    /// Forgets the one slot that costs least to forget; says whether there was one.
+    /// Forgets the one key that costs least to forget; says whether there was one.
     pub(super) fn evict(&mut self, now: Timestamp) -> bool {
-        let first = (!self.first.is_empty()).then(|| (self.first.loss(now), Place::First));
-        let table = self.table.iter().enumerate();
-        let cheapest = table
-            .filter(|(_, entry)| !entry.0.is_empty())
-            .map(|(index, entry)| (entry.0.loss(now), Place::Table(index)))
-            .chain(first)
-            .min_by_key(|(loss, _)| *loss);
-        match cheapest {
+        let in_table = self.table.iter().enumerate().flat_map(|(line, slots)| {
+            let slots = slots.0.iter().enumerate();
+            slots.map(move |(slot, state)| (Place::Table { line, slot }, state))
+        });
+        let all = in_table.chain([(Place::First, &self.first)]);
+        let cheapest = all
+            .filter(|(_, state)| !state.is_empty())
+            .min_by_key(|(_, state)| state.loss(now));
+        match cheapest.map(|(place, _)| place) {
+            Some(place) => self.remove_at(place),
             None => return false,
-            Some((_, Place::First)) => self.first = Slot::default(),
-            Some((_, Place::Table(index))) => self.remove_at(index),
         }
         true
     }
 
-    fn slot(&self, place: Place) -> &Slot {
-        match place {
-            Place::First => &self.first,
-            Place::Table(index) => &self.table[index].0,
+    fn place(&mut self, state: Slot) {
+        let mut line = start_of(state.home(), self.table.len());
+        loop {
+            let mut slots = self.table[line].0.iter_mut();
+            if let Some(empty) = slots.find(|slot| slot.is_empty()) {
+                *empty = state;
+                self.used += 1;
+                return;
+            }
+            line = next(line, self.table.len());
         }
     }
 
-    fn find(&self, print: Print) -> Option<Place> {
-        if self.first.has(print) {
-            return Some(Place::First);
+    /// Forgets what stands there and closes the gap: a walk from any key's home
+    /// must not meet an empty slot before the key.
+    fn remove_at(&mut self, place: Place) {
+        let Place::Table { mut line, mut slot } = place else {
+            self.first = Slot::default();
+            return;
+        };
+        self.used -= 1;
+        loop {
+            // The gap moves to the end of its line, where a walk would end.
+            let last = SLOTS_PER_LINE - 1;
+            self.table[line].0.copy_within(slot + 1.., slot);
+            self.table[line].0[last] = Slot::default();
+            match self.find_filler(line) {
+                Some(filler) => {
+                    self.table[line].0[last] = self.table[filler.0].0[filler.1];
+                    (line, slot) = filler;
+                }
+                None => return,
+            }
         }
-        let mut index = start_of(print.home(), self.table.len());
-        // There is always an empty slot, so the walk ends.
-        for _ in 0..self.table.len() {
-            let slot = &self.table[index].0;
-            if slot.is_empty() {
-                return None;
+    }
+
+    /// The first key after `gap` that a walk from its home reaches only through
+    /// `gap`'s line.
+    fn find_filler(&self, gap: usize) -> Option<(usize, usize)> {
+        let length = self.table.len();
+        let mut line = next(gap, length);
+        while line != gap {
+            for (slot, state) in self.table[line].0.iter().enumerate() {
+                if state.is_empty() {
+                    return None;
+                }
+                let home = start_of(state.home(), length);
+                let from_home = (line + length - home) % length;
+                let from_gap = (line + length - gap) % length;
+                if from_home >= from_gap {
+                    return Some((line, slot));
+                }
             }
-            if slot.has(print) {
-                return Some(Place::Table(index));
-            }
-            index = next(index, self.table.len());
+            line = next(line, length);
         }
         None
     }
 
-    fn place(&mut self, slot: Slot) {
-        let mut index = start_of(slot.home(), self.table.len());
-        while !self.table[index].0.is_empty() {
-            index = next(index, self.table.len());
-        }
-        self.table[index].0 = slot;
-        self.used += 1;
+    /// Makes room for half as many again.
+    fn grow(&mut self) {
+        let kept: SmallVec<[Slot; 32]> = self.slots().collect();
+        self.table = Box::default();
+        self.lay(&kept);
     }
 
-    /// Closes the gap, so that no key is cut off from its home.
-    fn remove_at(&mut self, mut gap: usize) {
-        let length = self.table.len();
-        let mut index = gap;
-        loop {
-            index = next(index, length);
-            let slot = self.table[index].0;
-            if slot.is_empty() {
-                break;
-            }
-            let start = start_of(slot.home(), length);
-            // It may move to the gap if the gap lies on its way from its home.
-            let from_home = (index + length - start) % length;
-            let from_gap = (index + length - gap) % length;
-            if from_home >= from_gap {
-                self.table[gap].0 = slot;
-                gap = index;
-            }
-        }
-        self.table[gap].0 = Slot::default();
-        self.used -= 1;
+    fn slots(&self) -> impl Iterator<Item = Slot> {
+        let slots = self.table.iter().flat_map(|line| line.0);
+        slots.filter(|slot| !slot.is_empty())
     }
 
-    /// Lays the table anew, with room for half as many again.
-    fn rebuild(&mut self) {
-        let wanted = (self.used as usize + 1) * 13 / 8 + 1;
-        let table = vec![TableSlot::default(); wanted.max(SMALLEST_TABLE)];
-        let old = std::mem::replace(&mut self.table, table.into());
+    /// Lays the table anew with just these slots. A table that is neither too
+    /// small nor far too large is used again.
+    fn lay(&mut self, slots: &[Slot]) {
+        let wanted = ((slots.len() + 1) * 7 / 8).max(SMALLEST_TABLE);
+        if (wanted..=8 * wanted).contains(&self.table.len()) {
+            self.table.fill(Line::default());
+        } else {
+            self.table = vec![Line::default(); wanted].into();
+        }
         self.used = 0;
-        for entry in old.iter().filter(|entry| !entry.0.is_empty()) {
-            self.place(entry.0);
+        for slot in slots {
+            self.place(*slot);
         }
     }
 }
 
-/// Spreads homes over any number of slots without a division.
+/// Spreads homes over any number of lines without a division.
 fn start_of(home: u32, length: usize) -> usize {
     ((u64::from(home) * length as u64) >> 32) as usize
 }

@@ -126,6 +126,19 @@ impl Slot {
         })
     }
 
+    /// Whether nothing is lost if it is forgotten at `now`.
+    pub(super) fn is_spent(&self, now: Timestamp) -> bool {
+        let Some(cell) = self.cell() else { return true };
+        let means_something_until = match cell.value {
+            Value::Bucket(bucket) => bucket.full_at.ceil(),
+            Value::Counts(counts) => match cell.algorithm {
+                Algorithm::SlidingWindow => counts.start + 2 * cell.window.get(),
+                _ => counts.start + cell.window.get(),
+            },
+        };
+        means_something_until <= now.micros()
+    }
+
     /// What forgetting it at `now` would cost.
     pub(super) fn loss(&self, now: Timestamp) -> Loss {
         let Some(cell) = self.cell() else { return 0 };

@@ -8,7 +8,7 @@ use siphasher::sip128::SipHasher13;
 use smallvec::SmallVec;
 
 use super::Retention;
-use super::cells::CellShard;
+use super::cells::{CellShard, Place};
 use super::logs::LogShard;
 use super::slot::{Print, Slot};
 use crate::algorithm::{Assessment, Cell, Log, LogAssessment, Mode, Verdict};
@@ -18,8 +18,8 @@ use crate::time::Timestamp;
 
 /// About this many keys share a lock when the table is full: few enough that
 /// the cheapest of them is found at once, enough that one can be found.
-const KEYS_PER_SHARD: usize = 128;
-const MOST_SHARDS: usize = 8192;
+const KEYS_PER_SHARD: usize = 256;
+const MOST_SHARDS: usize = 4096;
 
 /// All keys.
 #[derive(Debug)]
@@ -114,6 +114,19 @@ impl Table {
         held
     }
 
+    /// Judges one key and charges it if it passes: what [`Held`] does for many,
+    /// without its bookkeeping.
+    pub(super) fn take(&self, key: &Key, limit: &Limit, now: Timestamp, cost: u64) -> Verdict {
+        let mut guard = self.lock(key.lock);
+        let assessed = guard.assess(key, limit, now, cost, Mode::Take);
+        if assessed.verdict().passes {
+            guard.charge(self, key, limit, now, &assessed);
+        } else {
+            guard.correct(key, limit, &assessed);
+        }
+        *assessed.verdict()
+    }
+
     /// Forgets every key of a rule; says how many.
     pub(super) fn remove_rule(&self, rule: RuleNumber) -> u64 {
         let mut gone = 0;
@@ -148,6 +161,18 @@ impl Table {
         grown.is_ok()
     }
 
+    fn insert(&self, shard: &mut CellShard, slot: Slot, now: Timestamp) {
+        if shard.is_full() && self.retention == Retention::UntilFull {
+            self.shrink(shard.retain(|slot| !slot.is_spent(now)));
+        }
+        if !self.try_grow() && !shard.evict(now) {
+            // Full, and nothing here to forget: the one case in which the table
+            // holds a key more. A charge is never dropped.
+            self.live.fetch_add(1, Ordering::Relaxed);
+        }
+        shard.insert(slot);
+    }
+
     fn shrink(&self, by: usize) {
         self.live.fetch_sub(by, Ordering::Relaxed);
     }
@@ -161,14 +186,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// What was found out about a key, to be written or not.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Assessed {
-    Cell(Assessment),
+    /// With where the key stood then.
+    Cell(Assessment, Option<Place>),
     Log(LogAssessment),
 }
 
 impl Assessed {
     pub(super) fn verdict(&self) -> &Verdict {
         match self {
-            Self::Cell(assessment) => &assessment.verdict,
+            Self::Cell(assessment, _) => &assessment.verdict,
             Self::Log(assessment) => &assessment.verdict,
         }
     }
@@ -179,27 +205,14 @@ enum Guard<'t> {
     Logs(MutexGuard<'t, LogShard>),
 }
 
-/// The shards of one request, locked.
-pub(super) struct Held<'t> {
-    table: &'t Table,
-    guards: SmallVec<[(Lock, Guard<'t>); 2]>,
-}
-
-impl Held<'_> {
+impl Guard<'_> {
     /// Judges a key as it stands.
-    pub(super) fn assess(
-        &self,
-        key: &Key,
-        limit: &Limit,
-        now: Timestamp,
-        cost: u64,
-        mode: Mode,
-    ) -> Assessed {
-        match self.guard(key.lock) {
+    fn assess(&self, key: &Key, limit: &Limit, now: Timestamp, cost: u64, mode: Mode) -> Assessed {
+        match self {
             Guard::Cells(shard) => {
-                let slot = shard.get(Print::of(key.fingerprint));
-                let cell = slot.and_then(Slot::cell);
-                Assessed::Cell(Cell::assess(limit, cell, now, cost, mode))
+                let place = shard.find(Print::of(key.fingerprint));
+                let cell = place.and_then(|place| shard.slot(place).cell());
+                Assessed::Cell(Cell::assess(limit, cell, now, cost, mode), place)
             }
             Guard::Logs(shard) => {
                 let log = shard.get(key.fingerprint);
@@ -209,13 +222,12 @@ impl Held<'_> {
     }
 
     /// Writes what must be written though nothing is charged.
-    pub(super) fn correct(&mut self, key: &Key, limit: &Limit, assessed: &Assessed) {
-        let guard = guard_of(&mut self.guards, key.lock);
-        match (guard, assessed) {
-            (Guard::Cells(shard), Assessed::Cell(assessment)) => {
-                if let Some(cell) = &assessment.corrected {
-                    let print = Print::of(key.fingerprint);
-                    shard.replace(print, Slot::new(print, key.rule, limit, cell));
+    fn correct(&mut self, key: &Key, limit: &Limit, assessed: &Assessed) {
+        match (self, assessed) {
+            (Guard::Cells(shard), Assessed::Cell(assessment, Some(_))) => {
+                let print = Print::of(key.fingerprint);
+                if let (Some(cell), Some(place)) = (&assessment.corrected, shard.find(print)) {
+                    shard.set(place, Slot::new(print, key.rule, limit, cell));
                 }
             }
             (Guard::Logs(shard), Assessed::Log(assessment)) => {
@@ -228,29 +240,34 @@ impl Held<'_> {
     }
 
     /// Writes the charge of an assessment that passed.
-    pub(super) fn charge(&mut self, key: &Key, limit: &Limit, now: Timestamp, assessed: &Assessed) {
-        let table = self.table;
-        let guard = guard_of(&mut self.guards, key.lock);
-        match (guard, assessed) {
-            (Guard::Cells(shard), Assessed::Cell(assessment)) => {
+    fn charge(
+        &mut self,
+        table: &Table,
+        key: &Key,
+        limit: &Limit,
+        now: Timestamp,
+        assessed: &Assessed,
+    ) {
+        match (self, assessed) {
+            (Guard::Cells(shard), Assessed::Cell(assessment, place)) => {
                 // A charge contains the correction.
-                let Some(cell) = assessment.charged.or(assessment.corrected) else {
+                let Some(cell) = assessment
+                    .charged
+                    .as_ref()
+                    .or(assessment.corrected.as_ref())
+                else {
                     return;
                 };
                 let print = Print::of(key.fingerprint);
-                let slot = Slot::new(print, key.rule, limit, &cell);
-                if shard.replace(print, slot) {
-                    return;
+                let slot = Slot::new(print, key.rule, limit, cell);
+                // Another band of this request may have moved it meanwhile.
+                let place = place
+                    .filter(|place| shard.holds(*place, print))
+                    .or_else(|| shard.find(print));
+                match place {
+                    Some(place) => shard.set(place, slot),
+                    None => table.insert(shard, slot, now),
                 }
-                if shard.is_full() && table.retention == Retention::UntilFull {
-                    table.shrink(shard.retain(|slot| slot.loss(now) > 0));
-                }
-                if !table.try_grow() && !shard.evict(now) {
-                    // Full, and nothing here to forget: the one case in which
-                    // the table holds a key more. A charge is never dropped.
-                    table.live.fetch_add(1, Ordering::Relaxed);
-                }
-                shard.insert(slot);
             }
             (Guard::Logs(shard), Assessed::Log(assessment)) => {
                 if let Some(log) = shard.get_mut(key.fingerprint) {
@@ -278,20 +295,18 @@ impl Held<'_> {
     }
 
     /// Gives units back.
-    pub(super) fn refund(&mut self, key: &Key, limit: &Limit, now: Timestamp, units: u64) {
-        let guard = guard_of(&mut self.guards, key.lock);
-        match guard {
+    fn refund(&mut self, table: &Table, key: &Key, limit: &Limit, now: Timestamp, units: u64) {
+        match self {
             Guard::Cells(shard) => {
                 let print = Print::of(key.fingerprint);
-                let Some(cell) = shard.get(print).and_then(Slot::cell) else {
+                let Some(place) = shard.find(print) else {
                     return;
                 };
-                match Cell::refund(limit, cell, now, units) {
-                    Some(cell) => {
-                        shard.replace(print, Slot::new(print, key.rule, limit, &cell));
-                    }
+                let cell = shard.slot(place).cell();
+                match cell.and_then(|cell| Cell::refund(limit, cell, now, units)) {
+                    Some(cell) => shard.set(place, Slot::new(print, key.rule, limit, &cell)),
                     None => {
-                        self.remove(key);
+                        self.remove(table, key);
                     }
                 }
             }
@@ -304,28 +319,61 @@ impl Held<'_> {
     }
 
     /// Forgets a key; says whether it was there.
-    pub(super) fn remove(&mut self, key: &Key) -> bool {
-        let guard = guard_of(&mut self.guards, key.lock);
-        let gone = match guard {
+    fn remove(&mut self, table: &Table, key: &Key) -> bool {
+        let gone = match self {
             Guard::Cells(shard) => shard.remove(Print::of(key.fingerprint)),
             Guard::Logs(shard) => shard.remove(key.fingerprint),
         };
-        self.table.shrink(usize::from(gone));
+        table.shrink(usize::from(gone));
         gone
-    }
-
-    fn guard(&self, lock: Lock) -> &Guard<'_> {
-        let mut guards = self.guards.iter();
-        let found = guards.find(|(held, _)| *held == lock);
-        &found.expect("every key's lock is held").1
     }
 }
 
-fn guard_of<'h, 't>(
-    guards: &'h mut SmallVec<[(Lock, Guard<'t>); 2]>,
-    lock: Lock,
-) -> &'h mut Guard<'t> {
-    let mut guards = guards.iter_mut();
-    let found = guards.find(|(held, _)| *held == lock);
-    &mut found.expect("every key's lock is held").1
+/// The shards of one request, locked.
+pub(super) struct Held<'t> {
+    table: &'t Table,
+    guards: SmallVec<[(Lock, Guard<'t>); 2]>,
+}
+
+impl<'t> Held<'t> {
+    /// Judges a key as it stands.
+    pub(super) fn assess(
+        &mut self,
+        key: &Key,
+        limit: &Limit,
+        now: Timestamp,
+        cost: u64,
+        mode: Mode,
+    ) -> Assessed {
+        self.guard(key).assess(key, limit, now, cost, mode)
+    }
+
+    /// Writes what must be written though nothing is charged.
+    pub(super) fn correct(&mut self, key: &Key, limit: &Limit, assessed: &Assessed) {
+        self.guard(key).correct(key, limit, assessed);
+    }
+
+    /// Writes the charge of an assessment that passed.
+    pub(super) fn charge(&mut self, key: &Key, limit: &Limit, now: Timestamp, assessed: &Assessed) {
+        let table = self.table;
+        self.guard(key).charge(table, key, limit, now, assessed);
+    }
+
+    /// Gives units back.
+    pub(super) fn refund(&mut self, key: &Key, limit: &Limit, now: Timestamp, units: u64) {
+        let table = self.table;
+        self.guard(key).refund(table, key, limit, now, units);
+    }
+
+    /// Forgets a key; says whether it was there.
+    pub(super) fn remove(&mut self, key: &Key) -> bool {
+        let table = self.table;
+        self.guard(key).remove(table, key)
+    }
+
+    fn guard(&mut self, key: &Key) -> &mut Guard<'t> {
+        let mut guards = self.guards.iter_mut();
+        let found = guards.find(|(held, _)| *held == key.lock);
+        &mut found.expect("every key's lock is held").1
+    }
 }

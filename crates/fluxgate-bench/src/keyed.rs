@@ -1,0 +1,76 @@
+//! One limit for each of many keys, beside governor's keyed limiter. Both read
+//! their own clock at each call.
+
+use std::hint::black_box;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use fluxgate_core::{Algorithm, Band, Limit, MemoryStore};
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+
+use crate::report::{Better, Report, calls_per_second, in_turn};
+
+/// Slow enough that a key is rarely full again before it is asked again.
+const PER_MINUTE: u32 = 100;
+
+pub(crate) fn keys(count: usize) -> Vec<String> {
+    let keys = 0..count;
+    keys.map(|index| format!("api-limits:per-user:user-{index:08}"))
+        .collect()
+}
+
+pub(crate) fn governor() -> DefaultKeyedRateLimiter<String> {
+    RateLimiter::keyed(Quota::per_minute(
+        NonZeroU32::new(PER_MINUTE).unwrap_or(NonZeroU32::MIN),
+    ))
+}
+
+#[expect(clippy::unwrap_used, reason = "the numbers are in the domain")]
+pub(crate) fn band() -> Band {
+    let limit = Limit::builder(
+        Algorithm::TokenBucket,
+        PER_MINUTE.into(),
+        Duration::from_secs(60),
+    );
+    Band::new("b0", limit.build().unwrap())
+}
+
+pub(crate) fn thousand(report: &mut Report) {
+    run(report, "keyed-1k", 1_000, 4_000_000);
+}
+
+pub(crate) fn million(report: &mut Report) {
+    run(report, "keyed-1m", 1_000_000, 2_000_000);
+}
+
+fn run(report: &mut Report, name: &str, count: usize, calls: u64) {
+    let keys = keys(count);
+    let band = band();
+    let ours = MemoryStore::with_max_keys(count.max(1_000_000));
+    let theirs = governor();
+    for key in &keys {
+        ours.take(key, &band, 1);
+        let _ = theirs.check_key(key);
+    }
+    let pick = |random: u64| &keys[(random % count as u64) as usize];
+    let figures = in_turn(
+        5,
+        || {
+            calls_per_second(2, calls, |random| {
+                black_box(ours.take(pick(random), &band, 1));
+            })
+        },
+        || {
+            calls_per_second(2, calls, |random| {
+                let _ = black_box(theirs.check_key(pick(random)));
+            })
+        },
+    );
+    report.line(
+        name,
+        figures,
+        "governor keyed, 2 threads",
+        "decisions/s",
+        Better::More,
+    );
+}

@@ -1,0 +1,57 @@
+//! Benchmarks, each measured beside its yardstick in the same run.
+//!
+//! `fluxgate-bench [--json] [NAME…]`; `scripts/bench` calls it and adds what
+//! needs other programs.
+#![allow(
+    clippy::disallowed_methods,
+    clippy::float_arithmetic,
+    reason = "measuring is looking at the clock, and ratios are fractions"
+)]
+
+mod decision;
+mod keyed;
+mod matching;
+mod memory;
+mod report;
+
+use report::Report;
+
+type Bench = (&'static str, fn(&mut Report));
+
+const BENCHES: [Bench; 6] = [
+    ("keyed-1k", keyed::thousand),
+    ("keyed-1m", keyed::million),
+    ("decision", decision::run),
+    ("matching", matching::run),
+    ("memory", memory::bytes_per_key),
+    ("flood", memory::flood),
+];
+
+fn main() {
+    let mut json = false;
+    let mut wanted = Vec::new();
+    for argument in std::env::args().skip(1) {
+        match argument.as_str() {
+            "--json" => json = true,
+            "--list" => {
+                for (name, _) in BENCHES {
+                    println!("{name}");
+                }
+                return;
+            }
+            _ => wanted.push(argument),
+        }
+    }
+    for name in &wanted {
+        if !BENCHES.iter().any(|(known, _)| known == name) {
+            eprintln!("there is no benchmark `{name}`; --list names them");
+            std::process::exit(64);
+        }
+    }
+    let mut report = Report::new(json);
+    for (name, run) in BENCHES {
+        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+            run(&mut report);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What is printed, and the loops that measure.
+
+use std::time::{Duration, Instant};
+
+/// Prints a line a benchmark.
+pub(crate) struct Report {
+    json: bool,
+}
+
+/// Whether more or less of a unit is better.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Better {
+    More,
+    Less,
+}
+
+impl Report {
+    pub(crate) fn new(json: bool) -> Self {
+        Self { json }
+    }
+
+    /// Both figures are given in `unit`; the ratio is above 1 where ours is better.
+    pub(crate) fn line(
+        &mut self,
+        bench: &str,
+        (ours, theirs): (f64, f64),
+        yardstick: &str,
+        unit: &str,
+        better: Better,
+    ) {
+        let ratio = match better {
+            Better::More => ours / theirs,
+            Better::Less => theirs / ours,
+        };
+        if self.json {
+            println!(
+                "{{\"bench\":\"{bench}\",\"ours\":{ours:.1},\"theirs\":{theirs:.1},\
+                 \"yardstick\":\"{yardstick}\",\"unit\":\"{unit}\",\"ratio\":{ratio:.3}}}"
+            );
+        } else {
+            println!(
+                "{bench:<24} {ours:>14.1} {theirs:>14.1} {unit:<14} {ratio:>6.2}x  {yardstick}"
+            );
+        }
+    }
+}
+
+/// Rounds of ours and theirs in turn; the median of each.
+pub(crate) fn in_turn(
+    rounds: usize,
+    mut ours: impl FnMut() -> f64,
+    mut theirs: impl FnMut() -> f64,
+) -> (f64, f64) {
+    let mut all = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        all.0.push(ours());
+        all.1.push(theirs());
+    }
+    (median(all.0), median(all.1))
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+/// Nanoseconds a call, on this thread.
+pub(crate) fn nanos_per_call(calls: u64, mut call: impl FnMut(u64)) -> f64 {
+    let start = Instant::now();
+    for index in 0..calls {
+        call(index);
+    }
+    start.elapsed().as_nanos() as f64 / calls as f64
+}
+
+/// Calls a second on `threads` threads together, each making its own calls.
+pub(crate) fn calls_per_second<F>(threads: u64, calls: u64, call: F) -> f64
+where
+    F: Fn(u64) + Sync,
+{
+    let barrier = std::sync::Barrier::new(threads as usize);
+    let longest = std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads)
+            .map(|thread| {
+                let (barrier, call) = (&barrier, &call);
+                scope.spawn(move || {
+                    let mut random = Random::new(thread + 1);
+                    barrier.wait();
+                    let start = Instant::now();
+                    for _ in 0..calls {
+                        call(random.next());
+                    }
+                    start.elapsed()
+                })
+            })
+            .collect();
+        let times = handles.into_iter().map(|handle| handle.join());
+        times.map(|time| time.unwrap_or(Duration::MAX)).max()
+    });
+    (threads * calls) as f64 / longest.unwrap_or(Duration::MAX).as_secs_f64()
+}
+
+/// A small generator, the same numbers each run.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
