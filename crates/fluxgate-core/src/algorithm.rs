@@ -44,21 +44,11 @@ pub struct Verdict {
 
 /// The state of a band that fits into a few numbers: all but a log.
 ///
-/// It carries the algorithm and the window it was made under, so that a band
-/// whose algorithm or window has changed starts afresh.
+/// A state speaks only of the algorithm and the window it was made under. A
+/// store that finds it under another one must take it as absent: such a band
+/// starts afresh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cell {
-    /// The algorithm that wrote it.
-    pub algorithm: Algorithm,
-    /// The window that it was written under.
-    pub window: Micros,
-    /// The numbers.
-    pub value: Value,
-}
-
-/// The numbers of a [`Cell`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value {
+pub enum Cell {
     /// Of the two buckets.
     Bucket(Bucket),
     /// Of the two counting windows.
@@ -76,11 +66,17 @@ pub struct Assessment {
     pub charged: Option<Cell>,
 }
 
+impl Assessment {
+    /// What to write when a request is charged: a charge contains the correction.
+    pub fn to_write(&self) -> Option<&Cell> {
+        self.charged.as_ref().or(self.corrected.as_ref())
+    }
+}
+
 impl Cell {
-    /// Judges `cost` units on `stored` at `now`.
-    ///
-    /// # Panics
-    /// Not for a sliding log: its state is a [`Log`], and the caller has it.
+    /// Judges `cost` units on `stored` at `now`. Not for a sliding log, whose
+    /// state is a [`Log`].
+    #[inline(always)]
     pub fn assess(
         limit: &Limit,
         stored: Option<Self>,
@@ -88,84 +84,58 @@ impl Cell {
         cost: u64,
         mode: Mode,
     ) -> Assessment {
-        match Self::value_for(limit, stored) {
-            Numbers::Bucket(stored) => {
-                let (verdict, corrected, charged) = bucket::assess(limit, stored, now, cost, mode);
-                Self::assessment(limit, verdict, corrected, charged, Value::Bucket)
-            }
-            Numbers::Counts(stored) => {
-                let assess = match limit.algorithm() {
-                    Algorithm::SlidingWindow => sliding_window::assess,
-                    _ => fixed_window::assess,
-                };
-                let (verdict, corrected, charged) = assess(limit, stored, now, cost, mode);
-                Self::assessment(limit, verdict, corrected, charged, Value::Counts)
-            }
+        if limit.algorithm().is_bucket() {
+            let stored = stored.and_then(Self::bucket);
+            let (verdict, corrected, charged) = bucket::assess(limit, stored, now, cost, mode);
+            return Assessment {
+                verdict,
+                corrected: corrected.map(Self::Bucket),
+                charged: charged.map(Self::Bucket),
+            };
+        }
+        let stored = stored.and_then(Self::counts);
+        let (verdict, corrected, charged) = match limit.algorithm() {
+            Algorithm::SlidingWindow => sliding_window::assess(limit, stored, now, cost, mode),
+            _ => fixed_window::assess(limit, stored, now, cost, mode),
+        };
+        Assessment {
+            verdict,
+            corrected: corrected.map(Self::Counts),
+            charged: charged.map(Self::Counts),
         }
     }
 
     /// What is left of `stored` when `units` are given back at `now`; `None`
     /// when nothing is owed any more.
     pub fn refund(limit: &Limit, stored: Self, now: Timestamp, units: u64) -> Option<Self> {
-        let value = match Self::value_for(limit, Some(stored)) {
-            Numbers::Bucket(stored) => {
-                Value::Bucket(bucket::refund(limit.rate(), stored?, now, units)?)
+        match stored {
+            Self::Bucket(stored) => {
+                bucket::refund(limit.rate(), stored, now, units).map(Self::Bucket)
             }
-            Numbers::Counts(stored) => {
-                Value::Counts(window::refund(limit.window(), stored?, now, units)?)
+            Self::Counts(stored) => {
+                window::refund(limit.window(), stored, now, units).map(Self::Counts)
             }
-        };
-        Some(Self::of(limit, value))
-    }
-
-    fn of(limit: &Limit, value: Value) -> Self {
-        Self {
-            algorithm: limit.algorithm(),
-            window: limit.window(),
-            value,
         }
     }
 
-    fn assessment<N>(
-        limit: &Limit,
-        verdict: Verdict,
-        corrected: Option<N>,
-        charged: Option<N>,
-        wrap: fn(N) -> Value,
-    ) -> Assessment {
-        Assessment {
-            verdict,
-            corrected: corrected.map(|numbers| Self::of(limit, wrap(numbers))),
-            charged: charged.map(|numbers| Self::of(limit, wrap(numbers))),
+    fn bucket(self) -> Option<Bucket> {
+        match self {
+            Self::Bucket(bucket) => Some(bucket),
+            Self::Counts(_) => None,
         }
     }
 
-    /// The stored numbers as far as they still speak of this limit.
-    fn value_for(limit: &Limit, stored: Option<Self>) -> Numbers {
-        let value = stored
-            .filter(|cell| cell.algorithm == limit.algorithm() && cell.window == limit.window())
-            .map(|cell| cell.value);
-        if limit.algorithm().is_bucket() {
-            Numbers::Bucket(match value {
-                Some(Value::Bucket(bucket)) => Some(bucket),
-                _ => None,
-            })
-        } else {
-            Numbers::Counts(match value {
-                Some(Value::Counts(counts)) => Some(counts),
-                _ => None,
-            })
+    fn counts(self) -> Option<Counts> {
+        match self {
+            Self::Counts(counts) => Some(counts),
+            Self::Bucket(_) => None,
         }
     }
-}
-
-enum Numbers {
-    Bucket(Option<Bucket>),
-    Counts(Option<Counts>),
 }
 
 /// A verdict from what every algorithm finds out: how long to wait if the
 /// request does not pass at once, and what is left of the quota.
+#[inline]
 fn verdict(wait: Retry, delay: Option<Micros>, remaining: u64, reset_after: Micros) -> Verdict {
     let passes = delay.is_some();
     Verdict {

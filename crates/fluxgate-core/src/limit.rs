@@ -162,6 +162,7 @@ impl Rate {
 
     /// n·P/R: the time that `units` take to refill. At most C·P/R for the
     /// units of one request, so the sum with any instant fits.
+    #[inline]
     pub fn time_of(&self, units: u64) -> Fine {
         if units == 1 {
             return self.one_unit;
@@ -170,6 +171,7 @@ impl Rate {
     }
 
     /// `a + b`, carried once.
+    #[inline]
     pub fn add(&self, a: Fine, b: Fine) -> Fine {
         let part = u64::from(a.part) + u64::from(b.part);
         let carry = u64::from(part >= self.refill());
@@ -181,6 +183,7 @@ impl Rate {
     }
 
     /// `a − b`, or zero if `b` is the greater.
+    #[inline]
     pub fn saturating_sub(&self, a: Fine, b: Fine) -> Fine {
         if a <= b {
             return Fine::default();
@@ -193,6 +196,7 @@ impl Rate {
     }
 
     /// The units that refill in `span`, rounded up: ceil((whole·R + part) / P).
+    #[inline]
     pub fn units_in(&self, span: Fine) -> u64 {
         let period = self.period.get();
         match span.whole.checked_mul(self.refill()) {

@@ -5,9 +5,12 @@
 //! the shards of all its subjects, in one order, decides, writes and lets go,
 //! so what it does is seen whole or not at all.
 
-mod cells;
+mod held;
+mod line;
 mod logs;
+mod shard;
 mod slot;
+mod sync;
 mod table;
 
 use smallvec::{SmallVec, smallvec};
@@ -17,7 +20,10 @@ use crate::clock::{Clock, SystemClock};
 use crate::rules::{Band, RuleNumber};
 use crate::store::{Check, Checks, Group, Store, StoreError, Subject, Verdicts};
 use crate::time::Timestamp;
-use table::{Assessed, Held, Key, Table};
+pub(crate) use slot::Imprint;
+
+use held::{Assessed, Held};
+use table::{Key, Table};
 
 /// How many keys are kept unless told otherwise.
 pub const DEFAULT_MAX_KEYS: usize = 1_000_000;
@@ -81,7 +87,7 @@ impl<C: Clock> MemoryStore<C> {
     pub fn take_at(&self, key: &str, band: &Band, cost: u64, now: Timestamp) -> Verdict {
         let fingerprint = self.table.fingerprint(key.as_bytes());
         let key = self.table.key(fingerprint, RuleNumber::NONE, band);
-        self.table.take(&key, band.limit(), now, cost)
+        self.table.take(&key, band, now, cost)
     }
 
     /// Decides checks at the store's own time.
@@ -93,7 +99,7 @@ impl<C: Clock> MemoryStore<C> {
     pub fn decide_at(&self, checks: &Checks<'_>, now: Timestamp) -> Verdicts {
         let list = checks.list();
         let keys = self.keys(checks);
-        let mut held = self.table.hold(&keys);
+        let mut held = Held::new(&self.table, &keys);
         let mut verdicts = Verdicts::new();
         let mut start = 0;
         while start < list.len() {
@@ -160,21 +166,21 @@ fn decide_group(
         let before = keys[..index].iter().zip(checks);
         let before = before.filter(|(known, _)| *known == key);
         let cost = before.fold(check.cost, |sum, (_, check)| sum.saturating_add(check.cost));
-        assessed.push(held.assess(key, check.band.limit(), now, cost, mode));
+        assessed.push(held.assess(key, check.band, now, cost, mode));
     }
     let passes = assessed.iter().all(|assessed| assessed.verdict().passes);
     for ((key, check), assessed) in keys.iter().zip(checks).zip(&assessed) {
-        let limit = check.band.limit();
+        let band = check.band;
         if passes && mode == Mode::Take {
-            held.charge(key, limit, now, assessed);
+            held.charge(key, band, now, assessed);
             verdicts.push(*assessed.verdict());
             continue;
         }
-        held.correct(key, limit, assessed);
+        held.correct(key, band, assessed);
         let mut verdict = *assessed.verdict();
         if verdict.passes && mode == Mode::Take {
             // Not charged after all: tell what is there without it.
-            let peeked = held.assess(key, limit, now, check.cost, Mode::Peek);
+            let peeked = held.assess(key, band, now, check.cost, Mode::Peek);
             verdict = *peeked.verdict();
         }
         verdicts.push(verdict);
@@ -195,10 +201,10 @@ impl<C: Clock> Store for MemoryStore<C> {
     ) -> Result<Verdicts, StoreError> {
         let now = self.clock.now();
         let keys = self.keys_of(subject, bands);
-        let mut held = self.table.hold(&keys);
+        let mut held = Held::new(&self.table, &keys);
         let verdicts = keys.iter().zip(bands).map(|(key, band)| {
-            held.refund(key, band.limit(), now, units);
-            let assessed = held.assess(key, band.limit(), now, 0, Mode::Peek);
+            held.refund(key, band, now, units);
+            let assessed = held.assess(key, band, now, 0, Mode::Peek);
             *assessed.verdict()
         });
         Ok(verdicts.collect())
@@ -206,7 +212,7 @@ impl<C: Clock> Store for MemoryStore<C> {
 
     async fn reset(&self, subject: Subject<'_>, bands: &[Band]) -> Result<u64, StoreError> {
         let keys = self.keys_of(subject, bands);
-        let mut held = self.table.hold(&keys);
+        let mut held = Held::new(&self.table, &keys);
         Ok(keys.iter().map(|key| u64::from(held.remove(key))).sum())
     }
 

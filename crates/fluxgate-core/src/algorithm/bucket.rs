@@ -20,6 +20,7 @@ pub struct Bucket {
 }
 
 /// The instant at which the bucket is full, and whether it had to be pulled back.
+#[inline]
 fn settle(rate: &Rate, stored: Option<Bucket>, now: Timestamp) -> (Fine, bool) {
     let now = Fine {
         whole: now.micros(),
@@ -42,6 +43,7 @@ fn settle(rate: &Rate, stored: Option<Bucket>, now: Timestamp) -> (Fine, bool) {
 
 /// The same instant with the fraction in R-ths of today's R; one that does not
 /// fit goes up to the next microsecond.
+#[inline]
 fn in_parts_of(rate: &Rate, stored: Bucket) -> Fine {
     let Bucket { full_at, refill } = stored;
     if u64::from(refill) == rate.refill() || full_at.part == 0 {
@@ -62,6 +64,7 @@ fn in_parts_of(rate: &Rate, stored: Bucket) -> Fine {
     }
 }
 
+#[inline(always)]
 pub(super) fn assess(
     limit: &Limit,
     stored: Option<Bucket>,
@@ -130,10 +133,12 @@ pub(super) fn refund(rate: &Rate, stored: Bucket, now: Timestamp, units: u64) ->
 }
 
 /// C − ceil(owed·R/P), not below 0.
+#[inline]
 fn remaining(limit: &Limit, owed: Fine) -> u64 {
     limit.capacity().saturating_sub(limit.rate().units_in(owed))
 }
 
+#[inline]
 fn bucket(rate: &Rate, full_at: Fine) -> Bucket {
     Bucket {
         full_at,

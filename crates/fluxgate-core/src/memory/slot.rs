@@ -1,45 +1,82 @@
-//! A key and its state in 32 bytes, two to a cache line.
+//! A key and its state in 30 bytes.
 
-use crate::algorithm::{Bucket, Cell, Counts, Value};
+use crate::algorithm::{Bucket, Cell, Counts};
 use crate::limit::{Algorithm, Fine, Limit};
 use crate::rules::RuleNumber;
-use crate::time::{Micros, Timestamp};
+use crate::time::Timestamp;
 
-/// A key and its state, or nothing.
+/// The state of a key, or nothing, in three words.
 ///
 /// | word | from bit 0 up |
 /// |---|---|
-/// | 0 | fingerprint, 64 |
-/// | 1 | instant or window start, 58; fingerprint, 6 |
-/// | 2 | fraction or previous count, 30; refill or current count, 30; algorithm, 3 |
-/// | 3 | window in ms, 35; rule, 20; scale, 9 |
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Slot([u64; 4]);
+/// | 0 | instant or window start, 58; fingerprint, 6 |
+/// | 1 | fraction or previous count, 30; refill or current count, 30; algorithm, 3 |
+/// | 2 | window in ms, 35; rule, 20; scale, 9 |
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct State(pub(super) [u64; 3]);
 
+/// A key and its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot {
+    /// 48 bits of the fingerprint.
+    pub(super) tag: u64,
+    pub(super) state: State,
+}
+
+const TAG_BITS: u32 = 48;
 const INSTANT_BITS: u32 = 58;
 const COUNT_BITS: u32 = 30;
 const WINDOW_BITS: u32 = 35;
 const ALGORITHM_SHIFT: u32 = 2 * COUNT_BITS;
+const INSTANT_MASK: u64 = (1 << INSTANT_BITS) - 1;
+const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
+const WINDOW_MASK: u64 = (1 << WINDOW_BITS) - 1;
 const SCALE_SHIFT: u32 = WINDOW_BITS + RuleNumber::BITS;
 
-/// What of a fingerprint a slot keeps.
+/// What a line keeps of a fingerprint: 54 bits, besides those that lead to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Print {
-    high: u64,
-    low: u64,
+    tag: u64,
+    /// Where [`State`] has it: in the uppermost six bits.
+    rest: u64,
 }
 
 impl Print {
     pub(super) fn of(fingerprint: u128) -> Self {
         Self {
-            high: (fingerprint >> 64) as u64,
-            low: (fingerprint as u64) << INSTANT_BITS,
+            tag: (fingerprint >> 80) as u64,
+            rest: (fingerprint >> 16) as u64 & (u64::MAX << INSTANT_BITS),
         }
     }
 
-    /// Where in a shard's table the key belongs, as a part of 2^32.
+    pub(super) fn tag(self) -> u64 {
+        self.tag
+    }
+
+    /// Which line of a shard the key belongs to, as a part of 2^32.
     pub(super) fn home(self) -> u32 {
-        (self.high >> 32) as u32
+        (self.tag >> 16) as u32
+    }
+
+    /// All its bits, in one number.
+    pub(super) fn bits(self) -> u64 {
+        self.tag | self.rest >> INSTANT_BITS << TAG_BITS
+    }
+
+    pub(super) fn from_bits(bits: u64) -> Self {
+        Self {
+            tag: bits & ((1 << TAG_BITS) - 1),
+            rest: bits >> TAG_BITS << INSTANT_BITS,
+        }
+    }
+}
+
+impl Slot {
+    pub(super) fn print(&self) -> Print {
+        Print {
+            tag: self.tag,
+            rest: self.state.0[0] & (u64::MAX << INSTANT_BITS),
+        }
     }
 }
 
@@ -47,64 +84,76 @@ impl Print {
 /// 65536ths. Nothing is lost of what is full again.
 pub(super) type Loss = u64;
 
-impl Slot {
-    pub(super) fn new(print: Print, rule: RuleNumber, limit: &Limit, cell: &Cell) -> Self {
-        let (instant, first, second) = match cell.value {
-            Value::Bucket(Bucket { full_at, refill }) => (full_at.whole, full_at.part, refill),
-            Value::Counts(counts) => (counts.start, counts.previous, counts.current),
+/// What every state of a limit has in common, worked out once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Imprint {
+    /// The algorithm, where a state has it.
+    algorithm: u64,
+    /// The window and the scale, where a state has them.
+    frame: u64,
+}
+
+impl Imprint {
+    pub(crate) fn new(limit: &Limit) -> Self {
+        let (algorithm, scale) = match limit.algorithm() {
+            Algorithm::TokenBucket => (1, limit.rate().fill().whole),
+            Algorithm::LeakyBucket => (2, limit.rate().fill().whole),
+            Algorithm::FixedWindow => (3, limit.capacity()),
+            Algorithm::SlidingWindow => (4, limit.capacity()),
+            // Never packed.
+            Algorithm::SlidingLog => (0, limit.capacity()),
         };
-        let algorithm = match cell.algorithm {
-            Algorithm::TokenBucket => 1,
-            Algorithm::LeakyBucket => 2,
-            Algorithm::FixedWindow => 3,
-            Algorithm::SlidingLog | Algorithm::SlidingWindow => 4,
-        };
-        let scale = match cell.value {
-            Value::Bucket(_) => limit.rate().fill().whole,
-            Value::Counts(_) => limit.capacity(),
+        Self {
+            algorithm: algorithm << ALGORITHM_SHIFT,
+            frame: limit.window().get() / 1000 | shorten(scale) << SCALE_SHIFT,
+        }
+    }
+}
+
+impl State {
+    pub(super) const EMPTY: Self = Self([0; 3]);
+
+    pub(super) fn new(print: Print, rule: RuleNumber, imprint: Imprint, cell: &Cell) -> Self {
+        let (instant, first, second) = match *cell {
+            Cell::Bucket(Bucket { full_at, refill }) => (full_at.whole, full_at.part, refill),
+            Cell::Counts(counts) => (counts.start, counts.previous, counts.current),
         };
         Self([
-            print.high,
-            instant | print.low,
-            u64::from(first) | u64::from(second) << COUNT_BITS | algorithm << ALGORITHM_SHIFT,
-            cell.window.get() / 1000
-                | u64::from(rule.get()) << WINDOW_BITS
-                | shorten(scale) << SCALE_SHIFT,
+            instant | print.rest,
+            u64::from(first) | u64::from(second) << COUNT_BITS | imprint.algorithm,
+            imprint.frame | u64::from(rule.get()) << WINDOW_BITS,
         ])
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.0[2] >> ALGORITHM_SHIFT == 0
+    pub(super) fn is_empty(self) -> bool {
+        self.0[1] >> ALGORITHM_SHIFT == 0
     }
 
-    pub(super) fn has(&self, print: Print) -> bool {
-        self.0[0] == print.high && (self.0[1] ^ print.low) >> INSTANT_BITS == 0 && !self.is_empty()
+    /// Whether this is the state of a key with this print, the tag apart.
+    pub(super) fn has(self, print: Print) -> bool {
+        ((self.0[0] ^ print.rest) >> INSTANT_BITS == 0) & !self.is_empty()
     }
 
-    /// As [`Print::home`].
-    pub(super) fn home(&self) -> u32 {
-        (self.0[0] >> 32) as u32
+    pub(super) fn rule(self) -> u32 {
+        (self.0[2] >> WINDOW_BITS) as u32 & ((1 << RuleNumber::BITS) - 1)
     }
 
-    pub(super) fn rule(&self) -> u32 {
-        (self.0[3] >> WINDOW_BITS) as u32 & ((1 << RuleNumber::BITS) - 1)
+    /// The numbers, if they were made under this algorithm and window.
+    pub(super) fn cell(self, imprint: Imprint) -> Option<Cell> {
+        let other_window = (self.0[2] ^ imprint.frame) & WINDOW_MASK != 0;
+        let other_algorithm = (self.0[1] ^ imprint.algorithm) >> ALGORITHM_SHIFT != 0;
+        if other_window | other_algorithm {
+            return None;
+        }
+        Some(self.numbers())
     }
 
-    /// The state; `None` if the slot is empty.
-    pub(super) fn cell(&self) -> Option<Cell> {
-        let instant = self.0[1] & ((1 << INSTANT_BITS) - 1);
-        let count_mask = (1 << COUNT_BITS) - 1;
-        let first = (self.0[2] & count_mask) as u32;
-        let second = (self.0[2] >> COUNT_BITS & count_mask) as u32;
-        let algorithm = match self.0[2] >> ALGORITHM_SHIFT {
-            1 => Algorithm::TokenBucket,
-            2 => Algorithm::LeakyBucket,
-            3 => Algorithm::FixedWindow,
-            4 => Algorithm::SlidingWindow,
-            _ => return None,
-        };
-        let value = if algorithm.is_bucket() {
-            Value::Bucket(Bucket {
+    fn numbers(self) -> Cell {
+        let instant = self.0[0] & INSTANT_MASK;
+        let first = (self.0[1] & COUNT_MASK) as u32;
+        let second = (self.0[1] >> COUNT_BITS & COUNT_MASK) as u32;
+        if self.is_bucket() {
+            Cell::Bucket(Bucket {
                 full_at: Fine {
                     whole: instant,
                     part: first,
@@ -112,48 +161,50 @@ impl Slot {
                 refill: second,
             })
         } else {
-            Value::Counts(Counts {
+            Cell::Counts(Counts {
                 start: instant,
                 previous: first,
                 current: second,
             })
-        };
-        let window_ms = self.0[3] & ((1 << WINDOW_BITS) - 1);
-        Some(Cell {
-            algorithm,
-            window: Micros::new(window_ms * 1000),
-            value,
-        })
+        }
+    }
+
+    fn is_bucket(self) -> bool {
+        self.0[1] >> ALGORITHM_SHIFT <= 2
+    }
+
+    fn is_sliding(self) -> bool {
+        self.0[1] >> ALGORITHM_SHIFT == 4
+    }
+
+    fn window(self) -> u64 {
+        (self.0[2] & WINDOW_MASK) * 1000
     }
 
     /// Whether nothing is lost if it is forgotten at `now`.
-    pub(super) fn is_spent(&self, now: Timestamp) -> bool {
-        let Some(cell) = self.cell() else { return true };
-        let means_something_until = match cell.value {
-            Value::Bucket(bucket) => bucket.full_at.ceil(),
-            Value::Counts(counts) => match cell.algorithm {
-                Algorithm::SlidingWindow => counts.start + 2 * cell.window.get(),
-                _ => counts.start + cell.window.get(),
-            },
+    pub(super) fn is_spent(self, now: Timestamp) -> bool {
+        let means_something_until = match self.numbers() {
+            Cell::Bucket(bucket) => bucket.full_at.ceil(),
+            Cell::Counts(counts) => {
+                let windows = if self.is_sliding() { 2 } else { 1 };
+                counts.start + windows * self.window()
+            }
         };
         means_something_until <= now.micros()
     }
 
     /// What forgetting it at `now` would cost.
-    pub(super) fn loss(&self, now: Timestamp) -> Loss {
-        let Some(cell) = self.cell() else { return 0 };
+    pub(super) fn loss(self, now: Timestamp) -> Loss {
         let now = now.micros();
-        let used = match cell.value {
-            Value::Bucket(bucket) => bucket.full_at.ceil().saturating_sub(now),
-            Value::Counts(counts) => {
-                let width = cell.window.get();
+        let used = match self.numbers() {
+            Cell::Bucket(bucket) => bucket.full_at.ceil().saturating_sub(now),
+            Cell::Counts(counts) => {
+                let width = self.window();
                 let gone = now.saturating_sub(counts.start);
                 // What fades, and how much of its window is still covered.
                 let (whole, fading, covered) = match gone / width {
                     0 => (counts.current, counts.previous, width - gone),
-                    1 if cell.algorithm == Algorithm::SlidingWindow => {
-                        (0, counts.current, 2 * width - gone)
-                    }
+                    1 if self.is_sliding() => (0, counts.current, 2 * width - gone),
                     _ => (0, 0, 0),
                 };
                 let fading = u128::from(fading) * u128::from(covered) / u128::from(width);
@@ -163,7 +214,7 @@ impl Slot {
         if used == 0 {
             return 0;
         }
-        let scale = lengthen(self.0[3] >> SCALE_SHIFT);
+        let scale = lengthen(self.0[2] >> SCALE_SHIFT);
         (((u128::from(used) << 16) / u128::from(scale)) as Loss).max(1)
     }
 }
@@ -199,40 +250,53 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_holds_the_largest_numbers_of_the_domain() {
+    fn a_state_holds_the_largest_numbers_of_the_domain() {
         let print = Print::of(u128::MAX);
         let latest = Timestamp::MAX.micros() + 4_026 * 86_400_000_000;
         let most = MAX_UNITS as u32;
-        for algorithm in [Algorithm::TokenBucket, Algorithm::LeakyBucket] {
-            let cell = Cell {
-                algorithm,
-                window: MAX_SPAN,
-                value: Value::Bucket(Bucket {
-                    full_at: Fine {
-                        whole: latest,
-                        part: most - 1,
-                    },
-                    refill: most,
-                }),
-            };
-            let slot = Slot::new(print, RuleNumber::NONE, &limit(algorithm), &cell);
-            assert_eq!(slot.cell(), Some(cell));
-            assert!(slot.has(print) && !slot.has(Print::of(u128::MAX - 1)));
+        let bucket = Cell::Bucket(Bucket {
+            full_at: Fine {
+                whole: latest,
+                part: most - 1,
+            },
+            refill: most,
+        });
+        let counts = Cell::Counts(Counts {
+            start: Timestamp::MAX.micros(),
+            previous: most,
+            current: most,
+        });
+        for (algorithm, cell) in [
+            (Algorithm::TokenBucket, bucket),
+            (Algorithm::LeakyBucket, bucket),
+            (Algorithm::FixedWindow, counts),
+            (Algorithm::SlidingWindow, counts),
+        ] {
+            let imprint = Imprint::new(&limit(algorithm));
+            let state = State::new(print, RuleNumber::NONE, imprint, &cell);
+            assert_eq!(state.cell(imprint), Some(cell));
+            assert!(state.has(print) && !state.has(Print::of(u128::MAX >> 54)));
+            assert!(!state.is_empty());
         }
-        for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow] {
-            let cell = Cell {
-                algorithm,
-                window: MAX_SPAN,
-                value: Value::Counts(Counts {
-                    start: Timestamp::MAX.micros(),
-                    previous: most,
-                    current: most,
-                }),
-            };
-            let slot = Slot::new(print, RuleNumber::NONE, &limit(algorithm), &cell);
-            assert_eq!(slot.cell(), Some(cell));
-        }
-        assert!(Slot::default().is_empty() && !Slot::default().has(Print::of(0)));
+        assert!(State::EMPTY.is_empty() && !State::EMPTY.has(Print::of(0)));
+    }
+
+    #[test]
+    fn a_state_of_another_algorithm_or_window_does_not_count() {
+        let imprint = |algorithm, seconds| {
+            let limit = Limit::builder(algorithm, 10, Duration::from_secs(seconds));
+            Imprint::new(&limit.build().unwrap())
+        };
+        let token = imprint(Algorithm::TokenBucket, 1);
+        let cell = Cell::Bucket(Bucket {
+            full_at: Fine { whole: 7, part: 3 },
+            refill: 10,
+        });
+        let state = State::new(Print::of(1), RuleNumber::NONE, token, &cell);
+        assert_eq!(state.cell(token), Some(cell));
+        assert_eq!(state.cell(imprint(Algorithm::TokenBucket, 2)), None);
+        assert_eq!(state.cell(imprint(Algorithm::LeakyBucket, 1)), None);
+        assert_eq!(state.cell(imprint(Algorithm::FixedWindow, 1)), None);
     }
 
     #[test]
@@ -252,16 +316,11 @@ mod tests {
             .build()
             .unwrap();
         let slot = |whole| {
-            let value = Value::Bucket(Bucket {
+            let cell = Cell::Bucket(Bucket {
                 full_at: Fine { whole, part: 0 },
                 refill: 16,
             });
-            let cell = Cell {
-                algorithm: Algorithm::TokenBucket,
-                window: limit.window(),
-                value,
-            };
-            Slot::new(Print::of(7), RuleNumber::NONE, &limit, &cell)
+            State::new(Print::of(7), RuleNumber::NONE, Imprint::new(&limit), &cell)
         };
         let now = Timestamp::from_micros(100_000_000).unwrap();
         assert_eq!(slot(100_000_000).loss(now), 0);

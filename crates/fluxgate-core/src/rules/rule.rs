@@ -10,6 +10,7 @@ use crate::context::RequestContext;
 use crate::key::{self, IdentityError, KeyPart, OnMissingKey, SubjectBytes};
 use crate::limit::Limit;
 use crate::matcher::PathSet;
+use crate::memory::Imprint;
 
 /// What is decided when the store cannot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -81,10 +82,12 @@ fn whole_number(text: &str) -> Option<u64> {
 /// One limit of a rule.
 #[derive(Clone, Debug)]
 pub struct Band {
-    pub(super) id: Box<str>,
+    id: Box<str>,
     /// Tells the bands of one subject apart; a hash of the id.
-    pub(super) tag: u128,
-    pub(super) limit: Limit,
+    tag: u128,
+    limit: Limit,
+    /// What the memory store keeps of the limit.
+    imprint: Imprint,
 }
 
 impl Band {
@@ -94,6 +97,7 @@ impl Band {
         Self {
             id: id.into(),
             tag: tag.as_u128(),
+            imprint: Imprint::new(&limit),
             limit,
         }
     }
@@ -110,6 +114,10 @@ impl Band {
 
     pub(crate) fn tag(&self) -> u128 {
         self.tag
+    }
+
+    pub(crate) fn imprint(&self) -> Imprint {
+        self.imprint
     }
 }
 

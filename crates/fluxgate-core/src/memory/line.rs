@@ -1,0 +1,231 @@
+//! A cache line that holds two keys and their lock.
+//!
+//! Everything is an atomic word, so a line can be read without being locked: a
+//! reader takes the words, and then looks whether anybody had the lock
+//! meanwhile (a sequence lock). A refusal, which changes nothing, therefore
+//! writes nothing, and a key under attack does not travel from core to core.
+
+use super::slot::{Print, Slot, State};
+use super::sync::{AtomicU64, Ordering, fence, spin};
+
+/// How many keys a line holds.
+pub(super) const SLOTS: usize = 2;
+
+const TAGS: usize = 1;
+const STATES: usize = 2;
+const STATE_WORDS: usize = 3;
+const WORDS: usize = STATES + SLOTS * STATE_WORDS;
+
+// The lower half of the first word: three flags and a count of the changes.
+const LOCKED: u64 = 1;
+/// The line has been replaced by another; look again.
+const RETIRED: u64 = 2;
+/// Keys that belong here may be in the shard's overflow.
+const SPILLED: u64 = 4;
+const ONE_CHANGE: u64 = 8;
+const LOWER: u64 = 0xffff_ffff;
+
+/// Two keys and their states.
+///
+/// | words | |
+/// |---|---|
+/// | 0 | flags and version, 32 bits; the first tag's lower 32 bits |
+/// | 1 | the first tag's upper 16 bits; the second tag, 48 bits |
+/// | 2 to 4, 5 to 7 | the states |
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Line([AtomicU64; WORDS]);
+
+impl Default for Line {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+/// What a line says of a key when it is read without being locked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Glance {
+    /// The state of the key, if it is here.
+    pub(super) state: Option<State>,
+    /// The version it was read at.
+    pub(super) version: Version,
+}
+
+/// The first word of a line that is not locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Version(u64);
+
+impl Version {
+    /// Whether the line had been replaced.
+    pub(super) fn is_retired(self) -> bool {
+        self.0 & RETIRED != 0
+    }
+}
+
+impl Line {
+    /// Reads a key's state, unless somebody is writing.
+    pub(super) fn glance(&self, print: Print) -> Option<Glance> {
+        let version = self.0[0].load(Ordering::Acquire);
+        if version & LOCKED != 0 {
+            return None;
+        }
+        let slot = self.find(version, print);
+        let state = slot.map(|slot| self.state(slot));
+        // The words were read before the version is read again.
+        fence(Ordering::Acquire);
+        let unchanged = self.0[0].load(Ordering::Relaxed) == version;
+        unchanged.then_some(Glance {
+            state,
+            version: Version(version),
+        })
+    }
+
+    /// Waits for the lock. Whoever has it holds it for well under a
+    /// microsecond, unless its thread is put aside; then this one steps aside
+    /// too.
+    pub(super) fn lock(&self) -> LineGuard<'_> {
+        let mut tries = 0;
+        loop {
+            if let Some(guard) = self.try_lock() {
+                return guard;
+            }
+            spin(tries);
+            tries += 1;
+        }
+    }
+
+    /// The lock, if nobody has it.
+    pub(super) fn try_lock(&self) -> Option<LineGuard<'_>> {
+        let version = self.0[0].load(Ordering::Relaxed);
+        self.lock_unchanged(Version(version))
+    }
+
+    /// The lock, if nobody has it and nothing has changed since `version`.
+    pub(super) fn lock_unchanged(&self, Version(version): Version) -> Option<LineGuard<'_>> {
+        if version & LOCKED != 0 {
+            return None;
+        }
+        self.0[0]
+            .compare_exchange(
+                version,
+                version | LOCKED,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            )
+            .ok()?;
+        // A reader that sees any word written from here on sees the lock too.
+        fence(Ordering::Release);
+        let changed = version.wrapping_add(ONE_CHANGE) & LOWER;
+        Some(LineGuard {
+            line: self,
+            first: version & !LOWER | changed,
+        })
+    }
+
+    /// The slot of a key, where `first` is the first word.
+    fn find(&self, first: u64, print: Print) -> Option<usize> {
+        let tags = self.tags(first);
+        // Which of the two it is cannot be predicted, so it is not branched on.
+        let here = [0, 1].map(|slot| {
+            let state = self.state(slot);
+            (tags[slot] == print.tag()) & state.has(print)
+        });
+        (here[0] | here[1]).then_some(usize::from(here[1]))
+    }
+
+    fn tags(&self, first: u64) -> [u64; SLOTS] {
+        let second = self.0[TAGS].load(Ordering::Relaxed);
+        [first >> 32 | (second & 0xffff) << 32, second >> 16]
+    }
+
+    fn state(&self, slot: usize) -> State {
+        let start = STATES + slot * STATE_WORDS;
+        State([0, 1, 2].map(|word| self.0[start + word].load(Ordering::Relaxed)))
+    }
+}
+
+/// A line that nobody else can change, or read without noticing.
+#[derive(Debug)]
+pub(super) struct LineGuard<'l> {
+    line: &'l Line,
+    /// What the first word becomes when the lock is let go.
+    first: u64,
+}
+
+impl LineGuard<'_> {
+    /// Whether the line has been replaced.
+    pub(super) fn is_retired(&self) -> bool {
+        self.first & RETIRED != 0
+    }
+
+    pub(super) fn retire(&mut self) {
+        self.first |= RETIRED;
+    }
+
+    /// Whether keys that belong here may be elsewhere.
+    pub(super) fn is_spilled(&self) -> bool {
+        self.first & SPILLED != 0
+    }
+
+    pub(super) fn spill(&mut self) {
+        self.first |= SPILLED;
+    }
+
+    pub(super) fn find(&self, print: Print) -> Option<usize> {
+        self.line.find(self.first, print)
+    }
+
+    /// A slot that has no key.
+    pub(super) fn find_empty(&self) -> Option<usize> {
+        (0..SLOTS).find(|slot| self.line.state(*slot).is_empty())
+    }
+
+    pub(super) fn state(&self, slot: usize) -> State {
+        self.line.state(slot)
+    }
+
+    /// The keys that are here.
+    pub(super) fn slots(&self) -> impl Iterator<Item = (usize, Slot)> {
+        let tags = self.line.tags(self.first);
+        let slots = tags.map(|tag| Slot {
+            tag,
+            state: State::EMPTY,
+        });
+        let slots = slots.into_iter().enumerate().map(|(index, slot)| {
+            let state = self.line.state(index);
+            (index, Slot { state, ..slot })
+        });
+        slots.filter(|(_, slot)| !slot.state.is_empty())
+    }
+
+    /// Writes a state for the key that is there already.
+    pub(super) fn set_state(&mut self, slot: usize, state: State) {
+        let start = STATES + slot * STATE_WORDS;
+        for (word, value) in self.line.0[start..].iter().zip(state.0) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes a key and its state.
+    pub(super) fn set(&mut self, index: usize, Slot { tag, state }: Slot) {
+        let second = &self.line.0[TAGS];
+        let known = second.load(Ordering::Relaxed);
+        if index == 0 {
+            self.first = self.first & LOWER | tag << 32;
+            second.store(known & !0xffff | tag >> 32, Ordering::Relaxed);
+        } else {
+            second.store(known & 0xffff | tag << 16, Ordering::Relaxed);
+        }
+        self.set_state(index, state);
+    }
+
+    pub(super) fn clear(&mut self, slot: usize) {
+        self.set_state(slot, State::EMPTY);
+    }
+}
+
+impl Drop for LineGuard<'_> {
+    fn drop(&mut self) {
+        self.line.0[0].store(self.first, Ordering::Release);
+    }
+}

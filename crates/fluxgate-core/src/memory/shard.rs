@@ -1,0 +1,184 @@
+//! One shard: lines of keys, and an overflow for those that find no room.
+
+use std::sync::{Mutex, OnceLock};
+
+use super::line::{Line, LineGuard};
+use super::slot::{Loss, Print, Slot, State};
+use crate::time::Timestamp;
+
+/// How often a shard can get more lines.
+const LEVELS: usize = 4;
+/// How many lines a shard begins with.
+const FEW: usize = 4;
+
+/// A shard begins with a few lines and gets more once keys overflow. Lines
+/// that were outgrown are retired and stay empty: they are a small part.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct Shard {
+    levels: [OnceLock<Box<[Line]>>; LEVELS],
+    /// Keys whose line is full. Locked only after the lines of a request.
+    pub(super) overflow: Mutex<Overflow>,
+}
+
+/// How many lines the shards of a table have.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sizes([usize; LEVELS]);
+
+impl Sizes {
+    /// For shards of `keys` keys, and no more unless `unlimited`.
+    pub(super) fn new(keys: usize, unlimited: bool) -> Self {
+        // Five keys to four lines: every seventh overflows, and a key takes 58
+        // bytes. Fewer lines would be slower, more of them larger.
+        let full = (keys * 4).div_ceil(5).max(FEW);
+        let beyond = |factor| if unlimited { full * factor } else { full };
+        Self([FEW, full, beyond(16), beyond(256)])
+    }
+}
+
+impl Shard {
+    /// The lines in use.
+    pub(super) fn lines(&self) -> &[Line] {
+        match self.lines_if_any() {
+            Some(lines) => lines,
+            None => self.levels[0].get_or_init(|| make_lines(FEW)),
+        }
+    }
+
+    /// The lines in use, if there are any yet.
+    pub(super) fn lines_if_any(&self) -> Option<&[Line]> {
+        let mut levels = self.levels.iter().rev();
+        levels.find_map(|level| level.get().map(|lines| &**lines))
+    }
+
+    /// The place of a key's line among [`Shard::lines`].
+    pub(super) fn line_of(print: Print, lines: &[Line]) -> usize {
+        // Spreads homes over any number of lines without a division.
+        ((u64::from(print.home()) * lines.len() as u64) >> 32) as usize
+    }
+
+    /// The next level, if it would have more lines.
+    fn next_level(&self, sizes: &Sizes) -> Option<(usize, usize)> {
+        let lines = self.lines().len();
+        let mut sizes = sizes.0.iter().copied().enumerate();
+        sizes.find(|(level, size)| *size > lines && self.levels[*level].get().is_none())
+    }
+
+    /// Whether so many keys overflow that the shard should get more lines.
+    pub(super) fn is_crowded(&self, overflowing: usize, sizes: &Sizes) -> bool {
+        overflowing * 2 > self.lines().len() && self.next_level(sizes).is_some()
+    }
+
+    /// Moves to more lines; `keep` says what is worth it. Says how many keys
+    /// were left behind. The caller holds no lock of the shard.
+    pub(super) fn grow(&self, sizes: &Sizes, keep: impl Fn(State) -> bool) -> usize {
+        // In order, like every request that needs several.
+        let mut held: Vec<LineGuard<'_>> = self.lines().iter().map(Line::lock).collect();
+        if held.iter().any(LineGuard::is_retired) {
+            return 0;
+        }
+        let mut overflow = super::table::lock(&self.overflow);
+        let Some((level, size)) = self.next_level(sizes) else {
+            return 0;
+        };
+        let all = overflow.take();
+        let in_lines = held.iter().flat_map(|line| line.slots().map(|(_, slot)| slot));
+        let lines = make_lines(size);
+        let mut left = 0;
+        for slot in in_lines.chain(all) {
+            if !keep(slot.state) {
+                left += 1;
+                continue;
+            }
+            let mut line = lines[Self::line_of(slot.print(), &lines)].lock();
+            match line.find_empty() {
+                Some(index) => line.set(index, slot),
+                None => {
+                    line.spill();
+                    overflow.set(slot);
+                }
+            }
+        }
+        let published = self.levels[level].set(lines).is_ok();
+        debug_assert!(published, "only the holder of all lines can grow a shard");
+        for line in &mut held {
+            line.retire();
+        }
+        left
+    }
+}
+
+fn make_lines(count: usize) -> Box<[Line]> {
+    (0..count).map(|_| Line::default()).collect()
+}
+
+/// Keys without a line, in the order of their prints: few in a shard, so that
+/// shifting them costs less than the room that a hash table leaves free.
+#[derive(Debug, Default)]
+pub(super) struct Overflow {
+    prints: Vec<u64>,
+    states: Vec<State>,
+}
+
+impl Overflow {
+    pub(super) fn len(&self) -> usize {
+        self.prints.len()
+    }
+
+    pub(super) fn get(&self, print: Print) -> Option<State> {
+        let index = self.prints.binary_search(&print.bits()).ok()?;
+        Some(self.states[index])
+    }
+
+    /// Writes the state of a key, new or not.
+    pub(super) fn set(&mut self, slot: Slot) {
+        let print = slot.print().bits();
+        match self.prints.binary_search(&print) {
+            Ok(index) => self.states[index] = slot.state,
+            Err(index) => {
+                if self.prints.len() == self.prints.capacity() {
+                    let more = self.prints.len() / 4 + 4;
+                    self.prints.reserve_exact(more);
+                    self.states.reserve_exact(more);
+                }
+                self.prints.insert(index, print);
+                self.states.insert(index, slot.state);
+            }
+        }
+    }
+
+    pub(super) fn remove(&mut self, print: Print) -> bool {
+        let found = self.prints.binary_search(&print.bits());
+        if let Ok(index) = found {
+            self.prints.remove(index);
+            self.states.remove(index);
+        }
+        found.is_ok()
+    }
+
+    /// Forgets every key that `keep` does not want; says how many.
+    pub(super) fn retain(&mut self, keep: impl Fn(State) -> bool) -> usize {
+        let before = self.len();
+        let mut kept = self.states.iter().map(|state| keep(*state));
+        self.prints.retain(|_| kept.next().unwrap_or(true));
+        self.states.retain(|state| keep(*state));
+        before - self.len()
+    }
+
+    /// The key that costs least to forget.
+    pub(super) fn cheapest(&self, now: Timestamp) -> Option<(Loss, Print)> {
+        let states = self.states.iter().enumerate();
+        let losses = states.map(|(index, state)| (state.loss(now), index));
+        let (loss, index) = losses.min()?;
+        Some((loss, Print::from_bits(self.prints[index])))
+    }
+
+    fn take(&mut self) -> impl Iterator<Item = Slot> + use<> {
+        let prints = std::mem::take(&mut self.prints).into_iter();
+        let states = std::mem::take(&mut self.states);
+        prints.zip(states).map(|(print, state)| Slot {
+            tag: Print::from_bits(print).tag(),
+            state,
+        })
+    }
+}
