@@ -63,7 +63,8 @@ impl<'a> RequestContext<'a> {
 
     /// The attribute of this name.
     pub fn attribute(&self, name: &str) -> Option<&str> {
-        let mut attributes = self.attributes.iter();
+        // Of two, the one that was set last.
+        let mut attributes = self.attributes.iter().rev();
         attributes
             .find(|(known, _)| known == name)
             .map(|(_, value)| value.as_ref())
@@ -117,16 +118,7 @@ impl<'a> RequestContextBuilder<'a> {
         name: impl Into<Cow<'a, str>>,
         value: impl Into<Cow<'a, str>>,
     ) -> Self {
-        let (name, value) = (name.into(), value.into());
-        match self
-            .0
-            .attributes
-            .iter_mut()
-            .find(|(known, _)| *known == name)
-        {
-            Some((_, known)) => *known = value,
-            None => self.0.attributes.push((name, value)),
-        }
+        self.0.attributes.push((name.into(), value.into()));
         self
     }
 

@@ -4,9 +4,10 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::context::RequestContext;
+use crate::small::Small;
 
 /// Bytes of a subject: a rule and an identity. Most fit without an allocation.
-pub(crate) type SubjectBytes = smallvec::SmallVec<[u8; 192]>;
+pub(crate) type SubjectBytes = Small<u8, 192>;
 
 /// One part of a key, as a rule names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -36,6 +36,8 @@
 
 pub mod algorithm;
 mod clock;
+#[cfg(feature = "conformance")]
+pub mod conformance;
 mod context;
 mod decision;
 mod key;
@@ -45,6 +47,7 @@ mod matcher;
 pub mod memory;
 mod plan;
 mod rules;
+mod small;
 mod store;
 mod time;
 pub mod yaml;

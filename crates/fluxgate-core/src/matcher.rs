@@ -12,16 +12,16 @@ mod pattern;
 use std::ops::ControlFlow;
 
 use hashbrown::HashMap;
-use smallvec::SmallVec;
 
 pub(crate) use path::PathSet;
 use path::PathTrie;
 pub(crate) use pattern::Pattern;
 
 use crate::context::RequestContext;
+use crate::small::Small;
 
 /// The rules that matched, as indices in the order of evaluation.
-pub(crate) type Matches = SmallVec<[u32; 16]>;
+pub(crate) type Matches = Small<u32, 16>;
 
 /// What a rule asks of a request. `None` asks nothing.
 #[derive(Debug, Default)]
@@ -94,7 +94,7 @@ impl Group {
     fn collect(&self, path: Option<&str>, matches: &mut Matches) {
         matches.extend_from_slice(&self.any_path);
         if let Some(path) = path {
-            self.paths.find(path, |rules| {
+            let _ = self.paths.find(path, |rules| {
                 matches.extend_from_slice(rules);
                 ControlFlow::Continue(())
             });
@@ -103,7 +103,7 @@ impl Group {
 }
 
 /// The values of a signature's fields, each with its length.
-type Values = SmallVec<[u8; 64]>;
+type Values = Small<u8, 64>;
 
 fn push_value(value: &str, values: &mut Values) {
     values.extend_from_slice(&(value.len() as u64).to_le_bytes());
@@ -164,9 +164,7 @@ impl Matcher {
         } else {
             self.find_by_request(context, &mut matches);
         }
-        matches.sort_unstable();
-        matches.dedup();
-        matches
+        in_order(matches)
     }
 
     /// Walks the request's own fields, for rule sets that know many more.
@@ -177,13 +175,19 @@ impl Matcher {
         for (name, _) in &context.headers {
             let field = Field::Header(name.to_ascii_lowercase().into());
             // Not the value beside the name: of two headers the first counts.
-            if let Some(value) = field.value_in(context) {
+            if self.by_field.contains_key(&field)
+                && let Some(value) = field.value_in(context)
+            {
                 self.find_by(&field, value, context, matches);
             }
         }
-        for (name, value) in &context.attributes {
+        for (name, _) in &context.attributes {
             let field = Field::Attribute(name.as_ref().into());
-            self.find_by(&field, value, context, matches);
+            if self.by_field.contains_key(&field)
+                && let Some(value) = field.value_in(context)
+            {
+                self.find_by(&field, value, context, matches);
+            }
         }
     }
 
@@ -232,6 +236,21 @@ impl Conditions {
         }
         wanted
     }
+}
+
+/// A rule may have matched by several of its patterns.
+fn in_order(mut matches: Matches) -> Matches {
+    if matches.len() < 2 {
+        return matches;
+    }
+    matches.sort_unstable();
+    let mut unique = Matches::new();
+    for &rule in matches.iter() {
+        if unique.last() != Some(&rule) {
+            unique.push(rule);
+        }
+    }
+    unique
 }
 
 /// Each way to choose one value for every field. Only methods have several.

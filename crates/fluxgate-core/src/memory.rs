@@ -5,13 +5,15 @@
 //! the shards of all its subjects, in one order, decides, writes and lets go,
 //! so what it does is seen whole or not at all.
 
+mod fast;
 mod held;
 mod line;
-mod logs;
 mod shard;
 mod slot;
 mod sync;
 mod table;
+
+use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
 
@@ -99,21 +101,24 @@ impl<C: Clock> MemoryStore<C> {
     pub fn decide_at(&self, checks: &Checks<'_>, now: Timestamp) -> Verdicts {
         let list = checks.list();
         let keys = self.keys(checks);
+        if list.iter().all(|check| check.group == Group::ENFORCED) {
+            let decided = self.table.decide_in_lines(&keys, list, now, checks.mode());
+            if let Some(verdicts) = decided {
+                return verdicts;
+            }
+        }
         let mut held = Held::new(&self.table, &keys);
         let mut verdicts = Verdicts::new();
         let mut start = 0;
         while start < list.len() {
             let group = list[start].group;
-            let end = start
-                + list[start..]
-                    .iter()
-                    .take_while(|check| check.group == group)
-                    .count();
-            let (group_keys, group_list) = (&keys[start..end], &list[start..end]);
+            let rest = list[start..].iter();
+            let end = start + rest.take_while(|check| check.group == group).count();
             let passes = decide_group(
                 &mut held,
-                group_keys,
-                group_list,
+                &keys,
+                list,
+                start..end,
                 now,
                 checks.mode(),
                 &mut verdicts,
@@ -151,36 +156,45 @@ impl<C: Clock> MemoryStore<C> {
     }
 }
 
-/// Decides checks that are charged together or not at all.
+/// Decides a range of checks that are charged together or not at all.
 fn decide_group(
-    held: &mut Held<'_>,
+    held: &mut Held<'_, '_>,
     keys: &[Key],
     checks: &[Check<'_>],
+    group: Range<usize>,
     now: Timestamp,
     mode: Mode,
     verdicts: &mut Verdicts,
 ) -> bool {
     let mut assessed: SmallVec<[Assessed; 4]> = smallvec![];
-    for (index, (key, check)) in keys.iter().zip(checks).enumerate() {
+    for at in group.clone() {
         // What this request already asks of the same counter adds up.
-        let before = keys[..index].iter().zip(checks);
-        let before = before.filter(|(known, _)| *known == key);
-        let cost = before.fold(check.cost, |sum, (_, check)| sum.saturating_add(check.cost));
-        assessed.push(held.assess(key, check.band, now, cost, mode));
+        let before = group.start..at;
+        let before = before.filter(|earlier| keys[*earlier] == keys[at]);
+        let cost = before.fold(checks[at].cost, |sum, earlier| {
+            sum.saturating_add(checks[earlier].cost)
+        });
+        assessed.push(held.assess(at, checks[at].band, now, cost, mode));
     }
     let passes = assessed.iter().all(|assessed| assessed.verdict().passes);
-    for ((key, check), assessed) in keys.iter().zip(checks).zip(&assessed) {
-        let band = check.band;
+    for (at, assessed) in group.clone().zip(&assessed) {
+        let Check { band, cost, .. } = checks[at];
+        // Of checks that meet, the last one speaks for all.
+        let is_last = !keys[at + 1..group.end].contains(&keys[at]);
         if passes && mode == Mode::Take {
-            held.charge(key, band, now, assessed);
+            if is_last {
+                held.charge(at, band, now, assessed);
+            }
             verdicts.push(*assessed.verdict());
             continue;
         }
-        held.correct(key, band, assessed);
+        if is_last {
+            held.correct(at, band, assessed);
+        }
         let mut verdict = *assessed.verdict();
         if verdict.passes && mode == Mode::Take {
             // Not charged after all: tell what is there without it.
-            let peeked = held.assess(key, band, now, check.cost, Mode::Peek);
+            let peeked = held.assess(at, band, now, cost, Mode::Peek);
             verdict = *peeked.verdict();
         }
         verdicts.push(verdict);
@@ -202,9 +216,9 @@ impl<C: Clock> Store for MemoryStore<C> {
         let now = self.clock.now();
         let keys = self.keys_of(subject, bands);
         let mut held = Held::new(&self.table, &keys);
-        let verdicts = keys.iter().zip(bands).map(|(key, band)| {
-            held.refund(key, band, now, units);
-            let assessed = held.assess(key, band, now, 0, Mode::Peek);
+        let verdicts = bands.iter().enumerate().map(|(at, band)| {
+            held.refund(at, band, now, units);
+            let assessed = held.assess(at, band, now, 0, Mode::Peek);
             *assessed.verdict()
         });
         Ok(verdicts.collect())
@@ -213,7 +227,7 @@ impl<C: Clock> Store for MemoryStore<C> {
     async fn reset(&self, subject: Subject<'_>, bands: &[Band]) -> Result<u64, StoreError> {
         let keys = self.keys_of(subject, bands);
         let mut held = Held::new(&self.table, &keys);
-        Ok(keys.iter().map(|key| u64::from(held.remove(key))).sum())
+        Ok((0..keys.len()).map(|at| u64::from(held.remove(at))).sum())
     }
 
     async fn reset_rule(&self, rule: Subject<'_>) -> Result<u64, StoreError> {

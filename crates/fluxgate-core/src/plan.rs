@@ -42,7 +42,7 @@ impl<'r> Plan<'r> {
         };
         let matches = set.matcher().find(context);
         let mut has_shadow = false;
-        for &index in &matches {
+        for &index in matches.iter() {
             match set.rules()[index as usize].mode() {
                 RuleMode::Enforce => plan.add(set, index, context, Group::ENFORCED),
                 RuleMode::Shadow => has_shadow = true,
@@ -53,7 +53,7 @@ impl<'r> Plan<'r> {
             // to name those that refuse too. Shadow rules are not asked at all.
             plan.checks.set_mode(Mode::Peek);
         } else if has_shadow {
-            for &index in &matches {
+            for &index in matches.iter() {
                 if set.rules()[index as usize].mode() == RuleMode::Shadow {
                     plan.add(set, index, context, Group::shadow(plan.applied.len()));
                 }

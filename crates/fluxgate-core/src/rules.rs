@@ -44,12 +44,16 @@ impl RuleSets {
     /// Reads a rule file: a mapping with `rule_sets` and, if wanted,
     /// `on_missing_rule_set` and `keys: { ipv6_prefix }`. JSON will do as well.
     pub fn from_yaml(text: &str) -> Result<Self, RulesError> {
-        let root = match Node::parse(text) {
-            Ok(root) => root,
-            Err(fault) => return Err(RulesError(vec![fault])),
-        };
+        match Node::parse(text) {
+            Ok(root) => Self::from_node(&root),
+            Err(fault) => Err(RulesError(vec![fault])),
+        }
+    }
+
+    /// Reads a rule file that is a tree already.
+    pub fn from_node(root: &Node) -> Result<Self, RulesError> {
         let mut faults = Faults::default();
-        let sets = parse::rule_file(&root, &mut faults);
+        let sets = parse::rule_file(root, &mut faults);
         if faults.count() > 0 {
             return Err(RulesError(faults.into_sorted()));
         }

@@ -67,7 +67,7 @@ impl<'r> Checks<'r> {
     pub fn new(mode: Mode) -> Self {
         Self {
             mode,
-            bytes: SmallVec::new(),
+            bytes: SubjectBytes::new(),
             list: SmallVec::new(),
         }
     }
@@ -139,7 +139,7 @@ impl<'r> Checks<'r> {
 
 /// Where state is kept, and by whose clock.
 ///
-/// Every store must pass the conformance suite.
+/// Every store must pass the suite of the `conformance` module (a feature).
 pub trait Store: Send + Sync {
     /// Decides all checks at one instant.
     ///

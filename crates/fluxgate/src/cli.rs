@@ -1,6 +1,7 @@
 //! The command line.
 
 use std::fmt;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -82,7 +83,8 @@ pub(crate) fn run() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("{}", failure.message);
+            // Whoever closed standard error does not want to know.
+            let _ = writeln!(io::stderr(), "{}", failure.message);
             ExitCode::from(failure.exit as u8)
         }
     }
@@ -92,9 +94,10 @@ fn validate(file: &std::path::Path) -> Result<(), Failure> {
     let rules = rule_file::load(file)?;
     let count = rules.iter().map(|set| set.rules().len()).sum::<usize>();
     let sets = rules.iter().count();
-    println!(
-        "{}: ok, {sets} rule set(s) with {count} enabled rule(s)",
-        file.display()
+    let file = file.display();
+    let _ = writeln!(
+        io::stdout(),
+        "{file}: ok, {sets} rule set(s) with {count} enabled rule(s)"
     );
     Ok(())
 }

@@ -3,22 +3,26 @@
 mod combined;
 mod event;
 mod lines;
+mod missing;
 mod output;
 mod progress;
 mod summary;
 mod time;
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use fluxgate_core::memory::Retention;
-use fluxgate_core::{Limiter, ManualClock, MemoryStore, Timestamp};
+use fluxgate_core::{Limiter, ManualClock, MemoryStore, OnMissingRuleSet, Timestamp};
 
 use crate::cli::{Exit, Failure};
 use crate::rule_file;
 use event::Event;
 use lines::{Line, Lines};
+use missing::MissingSets;
 use progress::Progress;
 use summary::Summary;
 
@@ -70,8 +74,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         None => rules.only().map(|set| set.name().to_owned()),
     };
     let store = MemoryStore::new(ManualClock::default(), usize::MAX, Retention::Forever);
+    let missing = MissingSets::default();
     let mut simulation = Simulation {
-        limiter: Limiter::new(rules, store),
+        limiter: Limiter::new(rules, store).observed_by(missing.clone()),
+        missing,
         default_set,
         format: options.format,
         latest: Timestamp::default(),
@@ -84,7 +90,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let flushed = output
         .flush()
         .map_err(|error| cannot_write(options, &error));
-    simulation.report(options);
+    // Whoever reads standard error may have gone too; that is no failure.
+    let _ = simulation.report(options, &mut io::stderr().lock());
     match result.and(flushed) {
         // Whoever read the output has seen enough.
         Err(Stop::ReaderGone) => Ok(()),
@@ -107,6 +114,7 @@ impl From<Failure> for Stop {
 
 struct Simulation {
     limiter: Limiter<MemoryStore<ManualClock>>,
+    missing: MissingSets,
     default_set: Option<String>,
     format: Format,
     /// The latest time so far, where time is not to go back.
@@ -157,6 +165,7 @@ impl Simulation {
                 Err(_) if options.lenient => self.skipped += 1,
                 Err(what) => {
                     let input = options.input.display();
+                    let what = printable(&what);
                     let message = format!("{input}:{}: {what}", lines.number());
                     return Err(Failure::new(Exit::Data, message).into());
                 }
@@ -195,14 +204,39 @@ impl Simulation {
         Ok(())
     }
 
-    fn report(&self, options: &Options) {
+    fn report(&self, options: &Options, out: &mut impl Write) -> io::Result<()> {
         if let Some(summary) = &self.summary {
-            eprint!("{summary}");
+            write!(out, "{summary}")?;
         }
         if options.lenient && (self.skipped > 0 || options.summary) {
-            eprintln!("{} bad line(s) skipped", self.skipped);
+            writeln!(out, "{} bad line(s) skipped", self.skipped)?;
+        }
+        let fate = match self.limiter.rules().on_missing() {
+            OnMissingRuleSet::Allow => "allowed",
+            OnMissingRuleSet::Deny => "denied",
+        };
+        for name in self.missing.names() {
+            let name = printable(&name);
+            writeln!(
+                out,
+                "there is no rule set `{name}`; its requests were {fate}"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// What a line holds may be anything; a terminal shall not obey it.
+fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for char in text.chars() {
+        if char.is_control() {
+            shown.extend(char.escape_default());
+        } else {
+            shown.push(char);
         }
     }
+    shown
 }
 
 /// Where the recorded requests come from.
@@ -239,8 +273,7 @@ fn create_output(options: &Options) -> Result<Box<dyn Write>, Failure> {
         return Ok(Box::new(io::stdout().lock()));
     }
     for other in [&options.input, &options.rules] {
-        let same = fs::canonicalize(path).ok();
-        if same.is_some() && same == fs::canonicalize(other).ok() {
+        if is_same_file(path, other) {
             let path = path.display();
             return Err(Failure::new(
                 Exit::Io,
@@ -255,6 +288,29 @@ fn create_output(options: &Options) -> Result<Box<dyn Write>, Failure> {
             format!("{}: {error}", path.display()),
         )),
     }
+}
+
+/// Whether both name one file, by whatever path, link or redirection.
+fn is_same_file(output: &Path, other: &Path) -> bool {
+    let Ok(output) = fs::metadata(output) else {
+        return false;
+    };
+    let other = if is_standard(other) {
+        standard_input()
+    } else {
+        fs::metadata(other)
+    };
+    // Writing to a terminal or a device destroys nothing that is still to be read.
+    other.is_ok_and(|other| output.is_file() && file_id(&output) == file_id(&other))
+}
+
+fn standard_input() -> io::Result<Metadata> {
+    let copy = io::stdin().as_fd().try_clone_to_owned()?;
+    File::from(copy).metadata()
+}
+
+fn file_id(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
 }
 
 fn cannot_write(options: &Options, error: &io::Error) -> Stop {

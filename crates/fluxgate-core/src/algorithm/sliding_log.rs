@@ -158,11 +158,15 @@ impl Log {
         self.events.back().is_none_or(|newest| newest.at <= oldest)
     }
 
-    /// The units that count at `now`.
-    pub fn units(&self, now: Timestamp) -> u64 {
-        let newest = self.events.back().map_or(0, |event| event.at);
-        let at = newest.max(now.micros() as i64);
-        self.live(at - self.window.get() as i64).1
+    /// When its newest event was; the epoch if it has none or an older one.
+    pub fn newest(&self) -> u64 {
+        let newest = self.events.back();
+        newest.map_or(0, |event| u64::try_from(event.at).unwrap_or(0))
+    }
+
+    /// All units that it remembers.
+    pub fn units(&self) -> u64 {
+        self.units
     }
 
     /// Where time stands, and how far the whole log must be moved back.

@@ -1,9 +1,11 @@
 //! Many globs over one segment, walked at once.
 
+use std::ops::ControlFlow;
+
 use hashbrown::HashMap;
-use smallvec::{SmallVec, smallvec};
 
 use super::pattern::Token;
+use crate::small::Small;
 
 /// A trie of globs. Globs that begin alike share their beginning, so the nodes
 /// that are alive at once are few however many globs there are.
@@ -22,6 +24,8 @@ struct GlobNode {
     /// Where a glob that ends here leads to.
     target: Option<u32>,
 }
+
+type Alive = Small<u32, 16>;
 
 impl Default for GlobTrie {
     fn default() -> Self {
@@ -54,14 +58,19 @@ impl GlobTrie {
         *self.nodes[at as usize].target.get_or_insert_with(make)
     }
 
-    /// Calls `found` with the target of every glob that `segment` fits.
-    pub(super) fn find(&self, segment: &str, mut found: impl FnMut(u32)) {
-        let mut alive: SmallVec<[u32; 16]> = smallvec![];
-        let mut next: SmallVec<[u32; 16]> = smallvec![];
+    /// Calls `found` with the target of every glob that `segment` fits,
+    /// until it breaks.
+    pub(super) fn find(
+        &self,
+        segment: &str,
+        mut found: impl FnMut(u32) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        let mut alive = Alive::new();
+        let mut next = Alive::new();
         self.enter(0, &mut alive);
         for char in segment.chars() {
             next.clear();
-            for &at in &alive {
+            for &at in alive.iter() {
                 let node = &self.nodes[at as usize];
                 if let Some(&to) = node.chars.get(&char) {
                     self.enter(to, &mut next);
@@ -75,18 +84,19 @@ impl GlobTrie {
             }
             std::mem::swap(&mut alive, &mut next);
             if alive.is_empty() {
-                return;
+                break;
             }
         }
-        for at in alive {
+        for &at in alive.iter() {
             if let Some(target) = self.nodes[at as usize].target {
-                found(target);
+                found(target)?;
             }
         }
+        ControlFlow::Continue(())
     }
 
     /// Adds a node, and the one behind a `*` that stands for nothing.
-    fn enter(&self, at: u32, alive: &mut SmallVec<[u32; 16]>) {
+    fn enter(&self, at: u32, alive: &mut Alive) {
         if !alive.contains(&at) {
             alive.push(at);
             if let Some(many) = self.nodes[at as usize].many {

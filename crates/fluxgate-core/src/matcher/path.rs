@@ -3,10 +3,10 @@
 use std::ops::ControlFlow;
 
 use hashbrown::HashMap;
-use smallvec::SmallVec;
 
 use super::glob::GlobTrie;
 use super::pattern::{Pattern, Segment};
+use crate::small::Small;
 
 /// A trie of patterns by segment, with the rules that end at each node.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ impl Literals {
     }
 }
 
-type Alive = SmallVec<[u32; 16]>;
+type Alive = Small<u32, 16>;
 
 impl Default for PathTrie {
     fn default() -> Self {
@@ -100,51 +100,94 @@ impl PathTrie {
     }
 
     /// Calls `found` with the rules at the end of every pattern that fits,
-    /// until it breaks. A path that does not begin with `/` fits none.
-    pub(super) fn find(&self, path: &str, mut found: impl FnMut(&[u32]) -> ControlFlow<()>) {
+    /// until it breaks; with some of them perhaps more than once. A path that
+    /// does not begin with `/` fits none.
+    pub(super) fn find(
+        &self,
+        path: &str,
+        mut found: impl FnMut(&[u32]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let Some(rest) = path.strip_prefix('/') else {
-            return;
+            return ControlFlow::Continue(());
         };
         let mut alive = Alive::new();
         let mut next = Alive::new();
-        self.enter(0, &mut alive);
-        for segment in rest.split('/') {
+        self.enter(0, &mut alive, &mut found)?;
+        for segment in Segments(Some(rest)) {
             next.clear();
-            for &at in &alive {
+            for &at in alive.iter() {
                 let node = &self.nodes[at as usize];
                 if let Some(to) = node.literals.get(segment) {
-                    self.enter(to, &mut next);
+                    self.enter(to, &mut next, &mut found)?;
                 }
                 if let Some(to) = node.any {
-                    self.enter(to, &mut next);
+                    self.enter(to, &mut next, &mut found)?;
                 }
                 if let Some(globs) = &node.globs {
-                    globs.find(segment, |to| self.enter(to, &mut next));
+                    globs.find(segment, |to| self.enter(to, &mut next, &mut found))?;
                 }
                 if node.stays {
-                    self.enter(at, &mut next);
+                    self.enter(at, &mut next, &mut found)?;
                 }
             }
             std::mem::swap(&mut alive, &mut next);
             if alive.is_empty() {
-                return;
+                return ControlFlow::Continue(());
             }
         }
-        for at in alive {
-            let rules = &self.nodes[at as usize].rules;
-            if !rules.is_empty() && found(rules).is_break() {
-                return;
-            }
+        for &at in alive.iter() {
+            found(&self.nodes[at as usize].rules)?;
         }
+        ControlFlow::Continue(())
     }
 
     /// Adds a node, and the one behind a `**` that stands for nothing.
-    fn enter(&self, at: u32, alive: &mut Alive) {
-        if !alive.contains(&at) {
+    fn enter(
+        &self,
+        at: u32,
+        alive: &mut Alive,
+        found: &mut impl FnMut(&[u32]) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        if alive.contains(&at) {
+            return ControlFlow::Continue(());
+        }
+        let node = &self.nodes[at as usize];
+        if node.stays && node.is_end() {
+            // A pattern that ends with `**` fits whatever follows.
+            return found(&node.rules);
+        }
+        if !node.is_end() || !node.rules.is_empty() {
             alive.push(at);
-            if let Some(deep) = self.nodes[at as usize].deep {
-                self.enter(deep, alive);
+        }
+        match node.deep {
+            Some(deep) => self.enter(deep, alive, found),
+            None => ControlFlow::Continue(()),
+        }
+    }
+}
+
+impl PathNode {
+    /// Whether no segment leads on from here.
+    fn is_end(&self) -> bool {
+        matches!(self.literals, Literals::None) && self.globs.is_none() && self.any.is_none()
+    }
+}
+
+/// What stands between the slashes: `str::split` for one byte and short texts.
+struct Segments<'p>(Option<&'p str>);
+
+impl<'p> Iterator for Segments<'p> {
+    type Item = &'p str;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'p str> {
+        let rest = self.0?;
+        match rest.bytes().position(|byte| byte == b'/') {
+            Some(end) => {
+                self.0 = Some(&rest[end + 1..]);
+                Some(&rest[..end])
             }
+            None => self.0.take(),
         }
     }
 }
@@ -167,13 +210,13 @@ impl PathSet {
 
     /// Whether a pattern fits. Without a path, none does.
     pub(crate) fn contains(&self, path: Option<&str>) -> bool {
-        let mut contains = false;
-        if let (Some(trie), Some(path)) = (&self.0, path) {
-            trie.find(path, |_| {
-                contains = true;
-                ControlFlow::Break(())
-            });
-        }
-        contains
+        let (Some(trie), Some(path)) = (&self.0, path) else {
+            return false;
+        };
+        let found = trie.find(path, |rules| match rules {
+            [] => ControlFlow::Continue(()),
+            _ => ControlFlow::Break(()),
+        });
+        found.is_break()
     }
 }

@@ -1,17 +1,17 @@
 //! The locks that one request holds, and what it does under them.
 //!
 //! The order is the same for everybody: lines by shard and place, then
-//! overflows by shard, then logs by shard. Lines of other keys, looked at for
-//! something to evict, are taken only if nobody has them.
+//! overflows by shard. Lines of other keys, looked at for something to evict,
+//! are taken only if nobody has them.
 
 use std::sync::MutexGuard;
 
 use smallvec::SmallVec;
 
-use super::line::LineGuard;
-use super::logs::LogShard;
+use super::Retention;
+use super::line::{Line, LineGuard};
 use super::shard::{Overflow, Shard};
-use super::slot::{Print, Slot};
+use super::slot::{Loss, Print, Slot, State};
 use super::table::{Key, Table, lock};
 use crate::algorithm::{Assessment, Cell, Log, LogAssessment, Mode, Verdict};
 use crate::rules::Band;
@@ -37,24 +37,34 @@ impl Assessed {
 }
 
 /// Everything that guards the keys of one request, locked.
-pub(super) struct Held<'t> {
+pub(super) struct Held<'t, 'k> {
     table: &'t Table,
-    lines: SmallVec<[HeldLine<'t>; 4]>,
+    keys: &'k [Key],
+    lines: SmallVec<[LineGuard<'t>; 4]>,
+    /// Which of the lines is each key's own.
+    homes: SmallVec<[u16; 8]>,
     overflows: SmallVec<[(u32, MutexGuard<'t, Overflow>); 1]>,
-    logs: SmallVec<[(u32, MutexGuard<'t, LogShard>); 1]>,
     /// Shards in which a key found no line, and which could have more of them.
     crowded: SmallVec<[(u32, Timestamp); 1]>,
 }
 
-struct HeldLine<'t> {
+/// Where a key belongs.
+#[derive(Clone, Copy)]
+struct Place<'t> {
     shard: u32,
     index: usize,
-    guard: LineGuard<'t>,
+    line: &'t Line,
 }
 
-impl<'t> Held<'t> {
-    /// Locks what guards these keys.
-    pub(super) fn new(table: &'t Table, keys: &[Key]) -> Self {
+impl Place<'_> {
+    fn order(&self) -> (u32, usize) {
+        (self.shard, self.index)
+    }
+}
+
+impl<'t, 'k> Held<'t, 'k> {
+    /// Locks what guards these keys. They are spoken of by their index.
+    pub(super) fn new(table: &'t Table, keys: &'k [Key]) -> Self {
         loop {
             if let Some(held) = Self::try_new(table, keys) {
                 return held;
@@ -63,64 +73,65 @@ impl<'t> Held<'t> {
     }
 
     /// `None` if a shard has just grown.
-    fn try_new(table: &'t Table, keys: &[Key]) -> Option<Self> {
+    fn try_new(table: &'t Table, keys: &'k [Key]) -> Option<Self> {
         let mut held = Self {
             table,
+            keys,
             lines: SmallVec::new(),
+            homes: SmallVec::new(),
             overflows: SmallVec::new(),
-            logs: SmallVec::new(),
             crowded: SmallVec::new(),
         };
-        held.lock_lines(keys)?;
-        held.lock_overflows(keys);
-        held.lock_logs(keys);
+        held.lock_lines()?;
+        held.lock_overflows();
         Some(held)
     }
 
-    fn lock_lines(&mut self, keys: &[Key]) -> Option<()> {
-        let table = self.table;
-        let mut wanted: SmallVec<[(u32, usize); 8]> = SmallVec::new();
-        for key in keys.iter().filter(|key| !key.is_log) {
-            let (_, _, index) = table.line_of(key);
-            wanted.push((key.shard, index));
+    fn lock_lines(&mut self) -> Option<()> {
+        let mut places: SmallVec<[Place<'t>; 4]> = SmallVec::new();
+        for key in self.keys {
+            let lines = self.table.shards[key.shard as usize].lines();
+            let index = Shard::line_of(key.print, lines);
+            places.push(Place {
+                shard: key.shard,
+                index,
+                line: &lines[index],
+            });
         }
-        if wanted.len() > 1 {
-            wanted.sort_unstable();
-            wanted.dedup();
-        }
-        for (shard, index) in wanted {
-            // The shard may have grown since; then the line is retired.
-            let line = table.shards[shard as usize].lines().get(index)?;
-            let guard = line.lock();
+        let mut in_order = places.clone();
+        in_order.sort_unstable_by_key(Place::order);
+        in_order.dedup_by_key(|place| place.order());
+        for place in &in_order {
+            let guard = place.line.lock();
+            // If the shard has grown meanwhile, the key belongs elsewhere now.
             if guard.is_retired() {
                 return None;
             }
-            self.lines.push(HeldLine {
-                shard,
-                index,
-                guard,
-            });
+            self.lines.push(guard);
         }
-        // With a line of each shard locked and not retired, none can grow now;
-        // but one may have grown between the look and the lock.
-        let in_place = keys.iter().filter(|key| !key.is_log).all(|key| {
-            let (_, _, index) = table.line_of(key);
-            let mut lines = self.lines.iter();
-            lines.any(|line| (line.shard, line.index) == (key.shard, index))
-        });
-        in_place.then_some(())
+        for place in &places {
+            let mut in_order = in_order.iter();
+            let home = in_order.position(|other| other.order() == place.order());
+            self.homes.push(home.unwrap_or(0) as u16);
+        }
+        Some(())
     }
 
     /// Those that may hold a key, or may have to take one.
-    fn lock_overflows(&mut self, keys: &[Key]) {
+    fn lock_overflows(&mut self) {
         let mut wanted: SmallVec<[u32; 4]> = SmallVec::new();
-        for key in keys.iter().filter(|key| !key.is_log) {
-            let line = &self.line(key).guard;
-            if line.find(key.print()).is_none()
-                && (line.is_spilled() || line.find_empty().is_none() || wanted_room(keys, key))
-            {
+        for (at, key) in self.keys.iter().enumerate() {
+            let line = self.line(at);
+            let may_be_elsewhere = || {
+                line.find(key.print).is_none()
+                    && (line.is_spilled() || line.find_empty().is_none() || self.has_company(key))
+            };
+            if key.is_log || may_be_elsewhere() {
                 wanted.push(key.shard);
             }
+        }
+        if wanted.is_empty() {
+            return;
         }
         wanted.sort_unstable();
         wanted.dedup();
@@ -130,138 +141,158 @@ impl<'t> Held<'t> {
         }
     }
 
-    fn lock_logs(&mut self, keys: &[Key]) {
-        let logs = keys.iter().filter(|key| key.is_log);
-        let mut wanted: SmallVec<[u32; 4]> = logs.map(|key| key.shard).collect();
-        wanted.sort_unstable();
-        wanted.dedup();
-        for shard in wanted {
-            let logs = lock(&self.table.logs[shard as usize]);
-            self.logs.push((shard, logs));
-        }
+    /// Whether another key of the request may take the last room in the line.
+    fn has_company(&self, key: &Key) -> bool {
+        let mut others = self.keys.iter().filter(|other| *other != key);
+        others.any(|other| other.shard == key.shard)
     }
 
     /// Judges a key as it stands.
     pub(super) fn assess(
         &mut self,
-        key: &Key,
+        at: usize,
         band: &Band,
         now: Timestamp,
         cost: u64,
         mode: Mode,
     ) -> Assessed {
-        if key.is_log {
-            let log = self.log(key).get(key.fingerprint);
+        if self.keys[at].is_log {
+            let log = self.log(at).map(|log| &*log);
             return Assessed::Log(Log::assess(band.limit(), log, now, cost, mode));
         }
-        let cell = self.cell(key, band);
+        let cell = self.cell(at, band);
         Assessed::Cell(Cell::assess(band.limit(), cell, now, cost, mode))
     }
 
     /// Writes what must be written though nothing is charged.
-    pub(super) fn correct(&mut self, key: &Key, band: &Band, assessed: &Assessed) {
+    pub(super) fn correct(&mut self, at: usize, band: &Band, assessed: &Assessed) {
+        let key = self.keys[at];
         match assessed {
             Assessed::Cell(assessment) => {
                 if let Some(cell) = &assessment.corrected {
-                    self.replace(key, key.slot(band, cell));
+                    self.replace(at, key.slot(band, cell));
                 }
             }
             Assessed::Log(assessment) => {
-                if let Some(log) = self.log(key).get_mut(key.fingerprint) {
+                if let Some(log) = self.log(at) {
                     log.correct(assessment);
+                    let slot = key.slot_of_log(band, log);
+                    self.replace(at, slot);
                 }
             }
         }
     }
 
     /// Writes the charge of an assessment that passed.
-    pub(super) fn charge(&mut self, key: &Key, band: &Band, now: Timestamp, assessed: &Assessed) {
+    pub(super) fn charge(&mut self, at: usize, band: &Band, now: Timestamp, assessed: &Assessed) {
+        let key = self.keys[at];
         match assessed {
             Assessed::Cell(assessment) => {
                 if let Some(cell) = assessment.to_write() {
                     let slot = key.slot(band, cell);
-                    if !self.replace(key, slot) {
-                        self.insert(key, slot, now);
+                    if !self.replace(at, slot) {
+                        self.insert(at, slot, now);
                     }
                 }
             }
-            Assessed::Log(assessment) => {
-                let table = self.table;
-                self.log(key).charge(table, key, band, now, assessment);
+            Assessed::Log(assessment) if assessment.charges => {
+                self.charge_log(at, band, now, assessment);
             }
+            Assessed::Log(_) => self.correct(at, band, assessed),
         }
     }
 
+    fn charge_log(&mut self, at: usize, band: &Band, now: Timestamp, assessment: &LogAssessment) {
+        let key = self.keys[at];
+        let mut log = self.log(at).map(std::mem::take).unwrap_or_default();
+        log.correct(assessment);
+        log.charge(band.limit(), assessment);
+        let slot = key.slot_of_log(band, &log);
+        if !self.replace(at, slot) {
+            self.insert(at, slot, now);
+        }
+        let forgets = self.table.retention == Retention::UntilFull;
+        let overflow = self.held_overflow(key.shard);
+        overflow.keep_log(key.print, log, |log| forgets && log.is_spent(now));
+    }
+
     /// Gives units back.
-    pub(super) fn refund(&mut self, key: &Key, band: &Band, now: Timestamp, units: u64) {
+    pub(super) fn refund(&mut self, at: usize, band: &Band, now: Timestamp, units: u64) {
+        let key = self.keys[at];
         if key.is_log {
-            if let Some(log) = self.log(key).get_mut(key.fingerprint) {
-                log.refund(band.limit(), now, units);
+            let Some(log) = self.log(at) else { return };
+            log.refund(band.limit(), now, units);
+            if log.units() == 0 {
+                self.remove(at);
+            } else {
+                let slot = key.slot_of_log(band, log);
+                self.replace(at, slot);
             }
             return;
         }
-        let Some(cell) = self.cell(key, band) else { return };
+        let Some(cell) = self.cell(at, band) else {
+            return;
+        };
         match Cell::refund(band.limit(), cell, now, units) {
             Some(cell) => {
-                self.replace(key, key.slot(band, &cell));
+                self.replace(at, key.slot(band, &cell));
             }
             None => {
-                self.remove(key);
+                self.remove(at);
             }
         }
     }
 
     /// Forgets a key; says whether it was there.
-    pub(super) fn remove(&mut self, key: &Key) -> bool {
-        let gone = if key.is_log {
-            self.log(key).remove(key.fingerprint)
-        } else {
-            let line = self.line_mut(key);
-            match line.find(key.print()) {
-                Some(slot) => {
-                    line.clear(slot);
-                    true
-                }
-                None => {
-                    let overflow = self.overflow(key.shard);
-                    overflow.is_some_and(|overflow| overflow.remove(key.print()))
-                }
-            }
-        };
+    pub(super) fn remove(&mut self, at: usize) -> bool {
+        let key = self.keys[at];
+        let in_line = self.line(at).find(key.print);
+        if let Some(slot) = in_line {
+            self.line_mut(at).clear(slot);
+        }
+        let overflow = self.overflow(key.shard);
+        let in_overflow = overflow.is_some_and(|overflow| overflow.remove(key.print));
+        let gone = in_line.is_some() || in_overflow;
         self.table.forget(usize::from(gone));
         gone
     }
 
-    fn cell(&mut self, key: &Key, band: &Band) -> Option<Cell> {
-        let print = key.print();
-        let line = &self.line(key).guard;
-        let state = match line.find(print) {
+    fn cell(&mut self, at: usize, band: &Band) -> Option<Cell> {
+        self.state(at)?.cell(band.imprint())
+    }
+
+    fn state(&mut self, at: usize) -> Option<State> {
+        let key = &self.keys[at];
+        let line = self.line(at);
+        match line.find(key.print) {
             Some(slot) => Some(line.state(slot)),
-            None => self.overflow(key.shard)?.get(print),
-        };
-        state?.cell(band.imprint())
+            None => self.overflow(key.shard)?.get(key.print),
+        }
     }
 
     /// Writes the state of a key that is there; says whether it is.
-    fn replace(&mut self, key: &Key, slot: Slot) -> bool {
-        let line = self.line_mut(key);
-        if let Some(index) = line.find(key.print()) {
+    fn replace(&mut self, at: usize, slot: Slot) -> bool {
+        let key = &self.keys[at];
+        let print = key.print;
+        let line = self.line_mut(at);
+        if let Some(index) = line.find(print) {
             line.set_state(index, slot.state);
             return true;
         }
-        match self.overflow(key.shard) {
-            Some(overflow) if overflow.get(key.print()).is_some() => {
+        let overflow = self.overflow(key.shard);
+        match overflow.filter(|overflow| overflow.get(print).is_some()) {
+            Some(overflow) => {
                 overflow.set(slot);
                 true
             }
-            _ => false,
+            None => false,
         }
     }
 
     /// Adds a key that is not there.
-    fn insert(&mut self, key: &Key, slot: Slot, now: Timestamp) {
+    fn insert(&mut self, at: usize, slot: Slot, now: Timestamp) {
         let table = self.table;
-        let line = self.line_mut(key);
+        let line = self.line_mut(at);
         let empty = line.find_empty();
         if let Some(index) = empty
             && table.try_count()
@@ -271,90 +302,107 @@ impl<'t> Held<'t> {
         }
         // What is full again means nothing, but costs nothing either while
         // there is room, and is found at once if it comes back.
-        let spent = line.slots().find(|(_, slot)| table.is_spent(slot.state, now));
+        let spent = line
+            .slots()
+            .find(|(_, slot)| table.is_spent(slot.state, now));
         if let Some((index, _)) = spent {
             line.set(index, slot);
             return;
         }
-        if (empty.is_some() || !table.try_count()) && !self.evict(key, now) {
+        if (empty.is_some() || !table.try_count()) && !self.evict(at, now) {
             // Full, and nothing at hand to forget: the one case in which the
             // table holds a key more. A charge is never dropped.
             table.count();
         }
-        let line = self.line_mut(key);
+        let line = self.line_mut(at);
         if let Some(index) = line.find_empty() {
             line.set(index, slot);
             return;
         }
         line.spill();
-        let overflow = self.overflow(key.shard);
-        let overflow = overflow.expect("every key that may need an overflow has it locked");
+        let shard = self.keys[at].shard;
+        let overflow = self.held_overflow(shard);
         if overflow.len().is_power_of_two() {
             table.forget(overflow.retain(|state| !table.is_spent(state, now)));
         }
         overflow.set(slot);
-        let shard = &table.shards[key.shard as usize];
-        if shard.is_crowded(overflow.len(), &table.sizes) {
-            self.crowded.push((key.shard, now));
+        if table.shards[shard as usize].is_crowded(overflow.len(), &table.sizes) {
+            self.crowded.push((shard, now));
         }
     }
 
     /// Forgets the key that costs least among the ones at hand: in the line of
-    /// `key`, in its shard's overflow and in some lines beside it. Says whether
+    /// a key, in its shard's overflow and in some lines beside it. Says whether
     /// there was one.
-    fn evict(&mut self, key: &Key, now: Timestamp) -> bool {
+    fn evict(&mut self, at: usize, now: Timestamp) -> bool {
+        let key = self.keys[at];
         let table = self.table;
         let shard = &table.shards[key.shard as usize];
         let lines = shard.lines();
-        let own = Shard::line_of(key.print(), lines);
+        let own = Shard::line_of(key.print, lines);
 
-        let in_line = self.line(key).guard.slots();
-        let mut cheapest = in_line
-            .map(|(index, slot)| (slot.state.loss(now), Victim::InLine(index)))
-            .min_by_key(|(loss, _)| *loss);
-        let overflow = self.overflow(key.shard).and_then(|overflow| overflow.cheapest(now));
-        if let Some((loss, print)) = overflow
+        let mut cheapest = None;
+        if let Some((loss, index, _)) = least_loss(self.line(at), now) {
+            cheapest = Some((loss, Victim::InLine(index)));
+        }
+        let overflow = self.overflow(key.shard);
+        if let Some((loss, print)) = overflow.and_then(|overflow| overflow.cheapest(now))
             && cheapest.as_ref().is_none_or(|(least, _)| loss < *least)
         {
             cheapest = Some((loss, Victim::InOverflow(print)));
         }
-        for step in 1..EVICTION_LINES.min(lines.len()) {
+        let beside = (1..EVICTION_LINES.min(lines.len())).map(|step| (own + step) % lines.len());
+        for line in beside.map(|index| &lines[index]) {
             // A line that this or another request holds is passed over.
-            let Some(line) = lines[(own + step) % lines.len()].try_lock() else {
+            let Some(line) = line.try_lock() else {
                 continue;
             };
-            let here = line.slots().map(|(index, slot)| (slot.state.loss(now), index));
-            if let Some((loss, index)) = here.min_by_key(|(loss, _)| *loss)
+            if let Some((loss, index, print)) = least_loss(&line, now)
                 && cheapest.as_ref().is_none_or(|(least, _)| loss < *least)
             {
-                cheapest = Some((loss, Victim::Beside(line, index)));
+                cheapest = Some((loss, Victim::Beside(line, index, print)));
             }
         }
-        match cheapest {
-            None => return false,
-            Some((_, Victim::InLine(index))) => self.line_mut(key).clear(index),
-            Some((_, Victim::Beside(mut line, index))) => line.clear(index),
-            Some((_, Victim::InOverflow(print))) => {
-                if let Some(overflow) = self.overflow(key.shard) {
+        let forgotten = match cheapest {
+            None => return table.evict_outside(key.shard as usize, now),
+            Some((_, Victim::InLine(index))) => {
+                let mut slots = self.line(at).slots();
+                let print = slots
+                    .find(|(slot, _)| *slot == index)
+                    .map(|(_, slot)| slot.print());
+                drop(slots);
+                self.line_mut(at).clear(index);
+                print
+            }
+            Some((_, Victim::Beside(mut line, index, print))) => {
+                line.clear(index);
+                Some(print)
+            }
+            Some((_, Victim::InOverflow(print))) => Some(print),
+        };
+        // A log goes with its stand-in. If the overflow is busy, it goes when
+        // it is spent.
+        if let Some(print) = forgotten {
+            match self.overflow(key.shard) {
+                Some(overflow) => {
                     overflow.remove(print);
+                }
+                None => {
+                    if let Ok(mut overflow) = shard.overflow.try_lock() {
+                        overflow.remove(print);
+                    }
                 }
             }
         }
         true
     }
 
-    fn line(&self, key: &Key) -> &HeldLine<'t> {
-        let (_, _, index) = self.table.line_of(key);
-        let mut lines = self.lines.iter();
-        let found = lines.find(|line| line.shard == key.shard && line.index == index);
-        found.expect("every key's line is held")
+    fn line(&self, at: usize) -> &LineGuard<'t> {
+        &self.lines[usize::from(self.homes[at])]
     }
 
-    fn line_mut(&mut self, key: &Key) -> &mut LineGuard<'t> {
-        let (_, _, index) = self.table.line_of(key);
-        let mut lines = self.lines.iter_mut();
-        let found = lines.find(|line| line.shard == key.shard && line.index == index);
-        &mut found.expect("every key's line is held").guard
+    fn line_mut(&mut self, at: usize) -> &mut LineGuard<'t> {
+        &mut self.lines[usize::from(self.homes[at])]
     }
 
     fn overflow(&mut self, shard: u32) -> Option<&mut Overflow> {
@@ -363,14 +411,22 @@ impl<'t> Held<'t> {
         found.map(|(_, overflow)| &mut **overflow)
     }
 
-    fn log(&mut self, key: &Key) -> &mut LogShard {
-        let mut logs = self.logs.iter_mut();
-        let found = logs.find(|(shard, _)| *shard == key.shard);
-        &mut found.expect("every key's log is held").1
+    fn held_overflow(&mut self, shard: u32) -> &mut Overflow {
+        let overflow = self.overflow(shard);
+        overflow.expect("every key that may need an overflow has it locked")
+    }
+
+    /// The log of a key, if its stand-in says that there is one.
+    fn log(&mut self, at: usize) -> Option<&mut Log> {
+        self.state(at).filter(|state| state.is_log())?;
+        let key = &self.keys[at];
+        self.held_overflow(key.shard)
+            .logs
+            .get_mut(&key.print.bits())
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for Held<'_, '_> {
     /// Lets go of everything, then gives crowded shards more lines.
     fn drop(&mut self) {
         if self.crowded.is_empty() {
@@ -378,7 +434,6 @@ impl Drop for Held<'_> {
         }
         self.lines.clear();
         self.overflows.clear();
-        self.logs.clear();
         for (shard, now) in std::mem::take(&mut self.crowded) {
             let table = self.table;
             let shard = &table.shards[shard as usize];
@@ -387,14 +442,16 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Whether other keys of the request may take the last room in this key's line.
-fn wanted_room(keys: &[Key], key: &Key) -> bool {
-    keys.iter().any(|other| other != key && other.shard == key.shard && !other.is_log)
+/// The key of a line that costs least to forget.
+pub(super) fn least_loss(line: &LineGuard<'_>, now: Timestamp) -> Option<(Loss, usize, Print)> {
+    let slots = line.slots();
+    let losses = slots.map(|(index, slot)| (slot.state.loss(now), index, slot.print()));
+    losses.min_by_key(|(loss, ..)| *loss)
 }
 
 /// A key that may be forgotten.
 enum Victim<'t> {
     InLine(usize),
-    Beside(LineGuard<'t>, usize),
+    Beside(LineGuard<'t>, usize, Print),
     InOverflow(Print),
 }

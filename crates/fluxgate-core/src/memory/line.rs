@@ -71,13 +71,14 @@ impl Line {
         }
         let slot = self.find(version, print);
         let state = slot.map(|slot| self.state(slot));
-        // The words were read before the version is read again.
+        let version = Version(version);
+        self.is_still(version).then_some(Glance { state, version })
+    }
+
+    /// Whether nothing has changed since `version`, for what was read before.
+    pub(super) fn is_still(&self, Version(version): Version) -> bool {
         fence(Ordering::Acquire);
-        let unchanged = self.0[0].load(Ordering::Relaxed) == version;
-        unchanged.then_some(Glance {
-            state,
-            version: Version(version),
-        })
+        self.0[0].load(Ordering::Relaxed) == version
     }
 
     /// Waits for the lock. Whoever has it holds it for well under a
@@ -227,5 +228,81 @@ impl LineGuard<'_> {
 impl Drop for LineGuard<'_> {
     fn drop(&mut self) {
         self.line.0[0].store(self.first, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+    use loom::thread;
+
+    fn slot(number: u64) -> Slot {
+        // Any three words with an algorithm in the second one.
+        let state = State([number, number | 1 << 60, number]);
+        Slot {
+            tag: Print::of(0).tag(),
+            state,
+        }
+    }
+
+    fn add_one(line: &Line) {
+        let mut line = line.lock();
+        let slot_index = line.find(Print::of(0)).unwrap_or(0);
+        let State([number, ..]) = line.state(slot_index);
+        line.set(slot_index, slot(number + 1));
+    }
+
+    /// Two threads add one to a state of three words.
+    #[test]
+    fn loom_no_change_is_lost() {
+        loom::model(|| {
+            let line = Arc::new(Line::default());
+            line.lock().set(0, slot(0));
+            let other = Arc::clone(&line);
+            let thread = thread::spawn(move || add_one(&other));
+            add_one(&line);
+            thread.join().unwrap();
+            assert_eq!(line.lock().state(0), slot(2).state);
+        });
+    }
+
+    /// One thread writes, another glances: it sees all of a state or nothing.
+    #[test]
+    fn loom_a_glance_is_never_torn() {
+        loom::model(|| {
+            let line = Arc::new(Line::default());
+            line.lock().set(0, slot(0));
+            let other = Arc::clone(&line);
+            let thread = thread::spawn(move || add_one(&other));
+            if let Some(Glance { state, .. }) = line.glance(Print::of(0)) {
+                let state = state.map(|state| state.0);
+                assert!(state == Some(slot(0).state.0) || state == Some(slot(1).state.0));
+            }
+            thread.join().unwrap();
+        });
+    }
+
+    /// A charge on what was glanced at is written only if nothing came between.
+    #[test]
+    fn loom_a_glance_that_is_outdated_cannot_be_written() {
+        loom::model(|| {
+            let line = Arc::new(Line::default());
+            line.lock().set(0, slot(0));
+            let other = Arc::clone(&line);
+            let thread = thread::spawn(move || add_one(&other));
+            let mut written = 0;
+            if let Some(Glance {
+                state: Some(State([number, ..])),
+                version,
+            }) = line.glance(Print::of(0))
+                && let Some(mut guard) = line.lock_unchanged(version)
+            {
+                guard.set(0, slot(number + 1));
+                written = 1;
+            }
+            thread.join().unwrap();
+            assert_eq!(line.lock().state(0), slot(1 + written).state);
+        });
     }
 }

@@ -2,8 +2,11 @@
 
 use std::sync::{Mutex, OnceLock};
 
+use hashbrown::HashMap;
+
 use super::line::{Line, LineGuard};
 use super::slot::{Loss, Print, Slot, State};
+use crate::algorithm::Log;
 use crate::time::Timestamp;
 
 /// How often a shard can get more lines.
@@ -17,7 +20,7 @@ const FEW: usize = 4;
 #[repr(align(64))]
 pub(super) struct Shard {
     levels: [OnceLock<Box<[Line]>>; LEVELS],
-    /// Keys whose line is full. Locked only after the lines of a request.
+    /// What has no room in lines. Locked only after the lines of a request.
     pub(super) overflow: Mutex<Overflow>,
 }
 
@@ -82,7 +85,9 @@ impl Shard {
             return 0;
         };
         let all = overflow.take();
-        let in_lines = held.iter().flat_map(|line| line.slots().map(|(_, slot)| slot));
+        let in_lines = held
+            .iter()
+            .flat_map(|line| line.slots().map(|(_, slot)| slot));
         let lines = make_lines(size);
         let mut left = 0;
         for slot in in_lines.chain(all) {
@@ -112,12 +117,15 @@ fn make_lines(count: usize) -> Box<[Line]> {
     (0..count).map(|_| Line::default()).collect()
 }
 
-/// Keys without a line, in the order of their prints: few in a shard, so that
-/// shifting them costs less than the room that a hash table leaves free.
+/// Keys whose line is full, in the order of their prints: few in a shard, so
+/// that shifting them costs less than the room that a hash table leaves free.
+/// And the logs, of which a line or this list holds only a stand-in: what has
+/// lost its stand-in counts no more.
 #[derive(Debug, Default)]
 pub(super) struct Overflow {
     prints: Vec<u64>,
     states: Vec<State>,
+    pub(super) logs: HashMap<u64, Log>,
 }
 
 impl Overflow {
@@ -147,7 +155,18 @@ impl Overflow {
         }
     }
 
+    /// Keeps a log, for as long as its stand-in is kept. Before the map grows,
+    /// what `is_spent` goes: also what has lost its stand-in, sooner or later.
+    pub(super) fn keep_log(&mut self, print: Print, log: Log, is_spent: impl Fn(&Log) -> bool) {
+        if self.logs.len() == self.logs.capacity() {
+            self.logs.retain(|_, log| !is_spent(log));
+        }
+        self.logs.insert(print.bits(), log);
+    }
+
+    /// Forgets a key; says whether it stood in the list.
     pub(super) fn remove(&mut self, print: Print) -> bool {
+        self.logs.remove(&print.bits());
         let found = self.prints.binary_search(&print.bits());
         if let Ok(index) = found {
             self.prints.remove(index);

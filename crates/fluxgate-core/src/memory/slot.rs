@@ -1,6 +1,6 @@
 //! A key and its state in 30 bytes.
 
-use crate::algorithm::{Bucket, Cell, Counts};
+use crate::algorithm::{Bucket, Cell, Counts, Log};
 use crate::limit::{Algorithm, Fine, Limit};
 use crate::rules::RuleNumber;
 use crate::time::Timestamp;
@@ -32,6 +32,9 @@ const INSTANT_MASK: u64 = (1 << INSTANT_BITS) - 1;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 const WINDOW_MASK: u64 = (1 << WINDOW_BITS) - 1;
 const SCALE_SHIFT: u32 = WINDOW_BITS + RuleNumber::BITS;
+
+const SLIDING: u64 = 4;
+const LOG: u64 = 5;
 
 /// What a line keeps of a fingerprint: 54 bits, besides those that lead to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,13 +102,12 @@ impl Imprint {
             Algorithm::TokenBucket => (1, limit.rate().fill().whole),
             Algorithm::LeakyBucket => (2, limit.rate().fill().whole),
             Algorithm::FixedWindow => (3, limit.capacity()),
-            Algorithm::SlidingWindow => (4, limit.capacity()),
-            // Never packed.
-            Algorithm::SlidingLog => (0, limit.capacity()),
+            Algorithm::SlidingWindow => (SLIDING, limit.capacity()),
+            Algorithm::SlidingLog => (LOG, limit.capacity()),
         };
         Self {
             algorithm: algorithm << ALGORITHM_SHIFT,
-            frame: limit.window().get() / 1000 | shorten(scale) << SCALE_SHIFT,
+            frame: (limit.window().get() / 1000) | shorten(scale) << SCALE_SHIFT,
         }
     }
 }
@@ -123,6 +125,17 @@ impl State {
             u64::from(first) | u64::from(second) << COUNT_BITS | imprint.algorithm,
             imprint.frame | u64::from(rule.get()) << WINDOW_BITS,
         ])
+    }
+
+    /// Stands for a log: when its newest event was, and how many units it has.
+    pub(super) fn of_log(print: Print, rule: RuleNumber, imprint: Imprint, log: &Log) -> Self {
+        let counts = Counts {
+            start: log.newest(),
+            previous: 0,
+            // A log has at most MAX_LOG_UNITS.
+            current: log.units() as u32,
+        };
+        Self::new(print, rule, imprint, &Cell::Counts(counts))
     }
 
     pub(super) fn is_empty(self) -> bool {
@@ -174,7 +187,12 @@ impl State {
     }
 
     fn is_sliding(self) -> bool {
-        self.0[1] >> ALGORITHM_SHIFT == 4
+        self.0[1] >> ALGORITHM_SHIFT == SLIDING
+    }
+
+    /// Whether this only stands for a log, which is kept elsewhere.
+    pub(super) fn is_log(self) -> bool {
+        self.0[1] >> ALGORITHM_SHIFT == LOG
     }
 
     fn window(self) -> u64 {

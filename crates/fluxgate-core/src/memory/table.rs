@@ -7,12 +7,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use siphasher::sip128::SipHasher13;
 
 use super::Retention;
-use super::held::Held;
-use super::line::{Glance, Line};
-use super::logs::LogShard;
+use super::held::{Held, least_loss};
+use super::line::Line;
 use super::shard::{Shard, Sizes};
 use super::slot::{Print, Slot, State};
-use crate::algorithm::{Cell, Mode, Verdict};
+use crate::algorithm::{Cell, Log, Mode, Verdict};
 use crate::limit::Algorithm;
 use crate::rules::{Band, RuleNumber};
 use crate::time::Timestamp;
@@ -27,7 +26,6 @@ pub(super) struct Table {
     /// Secret, so that nobody can make keys that meet.
     hasher: SipHasher13,
     pub(super) shards: Box<[Shard]>,
-    pub(super) logs: Box<[Mutex<LogShard>]>,
     live: AtomicUsize,
     max_keys: usize,
     pub(super) retention: Retention,
@@ -37,23 +35,27 @@ pub(super) struct Table {
 /// A counter: one band of one subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    pub(super) fingerprint: u128,
+    pub(super) print: Print,
     pub(super) shard: u32,
     pub(super) is_log: bool,
     pub(super) rule: RuleNumber,
 }
 
 impl Key {
-    pub(super) fn print(&self) -> Print {
-        Print::of(self.fingerprint)
-    }
-
     /// The key with this state.
     pub(super) fn slot(&self, band: &Band, cell: &Cell) -> Slot {
-        let print = self.print();
+        self.with(State::new(self.print, self.rule, band.imprint(), cell))
+    }
+
+    /// The key with the stand-in of its log.
+    pub(super) fn slot_of_log(&self, band: &Band, log: &Log) -> Slot {
+        self.with(State::of_log(self.print, self.rule, band.imprint(), log))
+    }
+
+    fn with(&self, state: State) -> Slot {
         Slot {
-            tag: print.tag(),
-            state: State::new(print, self.rule, band.imprint(), cell),
+            tag: self.print.tag(),
+            state,
         }
     }
 }
@@ -61,7 +63,11 @@ impl Key {
 impl Table {
     pub(super) fn new(max_keys: usize, retention: Retention) -> Self {
         let unlimited = retention == Retention::Forever;
-        let made_for = if unlimited { super::DEFAULT_MAX_KEYS } else { max_keys.max(1) };
+        let made_for = if unlimited {
+            super::DEFAULT_MAX_KEYS
+        } else {
+            max_keys.max(1)
+        };
         let shards = (made_for / KEYS_PER_SHARD)
             .next_power_of_two()
             .clamp(1, MOST_SHARDS);
@@ -69,7 +75,6 @@ impl Table {
         Self {
             hasher: SipHasher13::new_with_keys(random(), random()),
             shards: (0..shards).map(|_| Shard::default()).collect(),
-            logs: (0..shards.div_ceil(16)).map(|_| Mutex::default()).collect(),
             live: AtomicUsize::new(0),
             max_keys: max_keys.max(1),
             retention,
@@ -89,70 +94,29 @@ impl Table {
     /// The key of a band of the subject with this fingerprint.
     pub(super) fn key(&self, subject: u128, rule: RuleNumber, band: &Band) -> Key {
         let fingerprint = subject ^ band.tag();
-        let is_log = band.limit().algorithm() == Algorithm::SlidingLog;
         // From bits that the print does not keep.
-        let spread = fingerprint as usize;
-        let shard = if is_log {
-            spread % self.logs.len()
-        } else {
-            spread & (self.shards.len() - 1)
-        };
+        let shard = fingerprint as usize & (self.shards.len() - 1);
         Key {
-            fingerprint,
+            print: Print::of(fingerprint),
             shard: shard as u32,
-            is_log,
+            is_log: band.limit().algorithm() == Algorithm::SlidingLog,
             rule,
         }
     }
 
-    /// The lines that a key belongs to, and which of them is its own.
-    pub(super) fn line_of(&self, key: &Key) -> (&Shard, &Line, usize) {
-        let shard = &self.shards[key.shard as usize];
-        let lines = shard.lines();
-        let index = Shard::line_of(key.print(), lines);
-        (shard, &lines[index], index)
-    }
-
     /// Judges one key and charges it if it passes.
     pub(super) fn take(&self, key: &Key, band: &Band, now: Timestamp, cost: u64) -> Verdict {
-        if !key.is_log
-            && let Some(verdict) = self.take_in_line(key, band, now, cost)
-        {
+        if let Some(verdict) = self.take_in_line(key, band, now, cost) {
             return verdict;
         }
         let mut held = Held::new(self, std::slice::from_ref(key));
-        let assessed = held.assess(key, band, now, cost, Mode::Take);
+        let assessed = held.assess(0, band, now, cost, Mode::Take);
         if assessed.verdict().passes {
-            held.charge(key, band, now, &assessed);
+            held.charge(0, band, now, &assessed);
         } else {
-            held.correct(key, band, &assessed);
+            held.correct(0, band, &assessed);
         }
         *assessed.verdict()
-    }
-
-    /// What [`Table::take`] does for a key that is in its line, unless somebody
-    /// else is at it. A refusal writes nothing at all.
-    fn take_in_line(
-        &self,
-        key: &Key,
-        band: &Band,
-        now: Timestamp,
-        cost: u64,
-    ) -> Option<Verdict> {
-        let (_, line, _) = self.line_of(key);
-        let print = key.print();
-        let Glance { state, version } = line.glance(print)?;
-        if version.is_retired() {
-            return None;
-        }
-        let cell = state?.cell(band.imprint());
-        let assessment = Cell::assess(band.limit(), cell, now, cost, Mode::Take);
-        if let Some(cell) = assessment.to_write() {
-            let mut line = line.lock_unchanged(version)?;
-            let slot = line.find(print)?;
-            line.set_state(slot, State::new(print, key.rule, band.imprint(), cell));
-        }
-        Some(assessment.verdict)
     }
 
     /// Forgets every key of a rule; says how many.
@@ -160,11 +124,6 @@ impl Table {
         let mut gone = 0;
         for shard in &self.shards {
             gone += self.remove_rule_in(shard, rule);
-        }
-        for shard in &self.logs {
-            let here = lock(shard).remove_rule(rule);
-            self.forget(here);
-            gone += here;
         }
         gone as u64
     }
@@ -196,6 +155,27 @@ impl Table {
             self.forget(here);
             return gone + here;
         }
+    }
+
+    /// Forgets a cheap key of another shard, for one that has none; says whether
+    /// there was one.
+    pub(super) fn evict_outside(&self, shard: usize, now: Timestamp) -> bool {
+        let others = (1..self.shards.len()).map(|step| (shard + step) % self.shards.len());
+        for other in others.map(|index| &self.shards[index]) {
+            let lines = other.lines_if_any().unwrap_or_default().iter();
+            let cheapest = lines
+                .filter_map(Line::try_lock)
+                .filter_map(|line| least_loss(&line, now).map(|found| (found, line)))
+                .min_by_key(|((loss, ..), _)| *loss);
+            if let Some(((_, index, print), mut line)) = cheapest {
+                line.clear(index);
+                if let Ok(mut overflow) = other.overflow.try_lock() {
+                    overflow.remove(print);
+                }
+                return true;
+            }
+        }
+        false
     }
 
     /// Counts one more key, if there is room for it.

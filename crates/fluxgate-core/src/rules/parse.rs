@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use smallvec::SmallVec;
 
 use super::rule::{Band, CostSource, OnError, OnMissingRuleSet, Rule, RuleMode};
 use super::{RuleNumber, RuleOptions, RuleSet, RuleSets, duration};
@@ -45,7 +44,10 @@ pub(super) fn rule_file(root: &Node, faults: &mut Faults) -> RuleSets {
     match rule_sets {
         Some(node) => sets(node, options, faults),
         None => {
-            faults.add(root.position, "`rule_sets` is missing");
+            // What is no mapping at all has been told.
+            if faults.count() == 0 {
+                faults.add(root.position, "`rule_sets` is missing");
+            }
             RuleSets::default()
         }
     }
@@ -701,7 +703,7 @@ struct BandPlaces {
 /// The start of every subject of a rule. A rule that resets on change has what
 /// it says in it: any other text makes other subjects.
 fn subject_of_rule(set: &str, id: &str, resets: Option<&Node>) -> SubjectBytes {
-    let mut subject = SmallVec::new();
+    let mut subject = SubjectBytes::new();
     key::encode_bytes(set, &mut subject);
     key::encode_bytes(id, &mut subject);
     if let Some(rule) = resets {

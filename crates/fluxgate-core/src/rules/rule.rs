@@ -3,7 +3,6 @@
 use std::ops::Range;
 
 use hashbrown::HashMap;
-use smallvec::SmallVec;
 
 use super::RuleNumber;
 use crate::context::RequestContext;
@@ -236,7 +235,7 @@ impl Rule {
         values: &[&str],
         ipv6_prefix: u8,
     ) -> Result<(SubjectBytes, &[Band]), IdentityError> {
-        let mut subject: SubjectBytes = SmallVec::from_slice(&self.subject);
+        let mut subject = self.subject.clone();
         key::encode_values(&self.key, values, ipv6_prefix, &mut subject)?;
         let bands = self.bands_for(&subject[self.subject.len()..]);
         Ok((subject, self.bands_in(&bands)))

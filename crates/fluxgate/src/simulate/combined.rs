@@ -33,7 +33,10 @@ pub(super) fn parse(line: &[u8]) -> Result<Event<'_>, String> {
         let ip: Result<IpAddr, _> = address.parse();
         context = context.ip(ip.map_err(|_| format!("`{address}` is no address"))?);
     }
-    if let Some(user) = present(Cow::Borrowed(user)) {
+    // One blank ends the word before; any more would be the user's own.
+    let user = user.strip_prefix(' ').unwrap_or(user);
+    // Apache writes an empty name so.
+    if let Some(user) = present(unescape(user)).filter(|user| user != "\"\"") {
         context = context.user(user);
     }
     if let Some((method, path)) = method_and_path(&request) {
@@ -59,7 +62,12 @@ fn present(text: Cow<'_, str>) -> Option<Cow<'_, str>> {
 fn method_and_path<'a>(request: &Cow<'a, str>) -> Option<(Cow<'a, str>, Cow<'a, str>)> {
     let parts = |request: &str| {
         let (method, rest) = request.split_once(' ')?;
-        let (target, _protocol) = rest.rsplit_once(' ')?;
+        let target = match rest.rsplit_once(' ') {
+            Some((target, _protocol)) => target,
+            // HTTP/0.9 names no protocol.
+            None if rest.starts_with('/') => rest,
+            None => return None,
+        };
         let path = target.split('?').next()?;
         Some((
             method.len(),
@@ -169,6 +177,25 @@ mod tests {
         let line = r#"- - - [10/Oct/2000:13:55:36 +0000] "-" 400 0 "-" "-""#;
         assert_eq!(context(line), RequestContext::default());
         let line = r#"- - - [10/Oct/2000:13:55:36 +0000] "\x16\x03\x01" 400 0"#;
+        assert_eq!(context(line), RequestContext::default());
+        let line = r#"- - "" [10/Oct/2000:13:55:36 +0000] "-" 400 0 "-" "-""#;
+        assert_eq!(context(line), RequestContext::default());
+    }
+
+    #[test]
+    fn a_user_may_have_blanks_and_escapes() {
+        let line = r#"- - DOM\\ann \"x\" [10/Oct/2000:13:55:36 +0000] "-" 400 0 "-" "-""#;
+        assert_eq!(context(line).user(), Some(r#"DOM\ann "x""#));
+        let line = r#"- -  ann  [10/Oct/2000:13:55:36 +0000] "-" 400 0 "-" "-""#;
+        assert_eq!(context(line).user(), Some(" ann "));
+    }
+
+    #[test]
+    fn a_request_of_http_0_9_has_a_method_and_a_path() {
+        let line = r#"- - - [10/Oct/2000:13:55:36 +0000] "GET /a?b" 200 0 "-" "-""#;
+        assert_eq!(context(line).method(), Some("GET"));
+        assert_eq!(context(line).path(), Some("/a"));
+        let line = r#"- - - [10/Oct/2000:13:55:36 +0000] "\x16\x03 x" 400 0 "-" "-""#;
         assert_eq!(context(line), RequestContext::default());
     }
 

@@ -1,6 +1,7 @@
 //! One recorded request in JSON.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -93,12 +94,12 @@ impl<'a> Event<'a> {
             context = context.cost(cost.ok_or("`cost` must be a whole number from 0")?);
         }
         if let Some(headers) = fields.headers {
-            for (name, value) in headers.unique("header", str::eq_ignore_ascii_case)? {
+            for (name, value) in headers.unique(Names::Headers)? {
                 context = context.header(name, value);
             }
         }
         if let Some(attributes) = fields.attributes {
-            for (name, value) in attributes.unique("attribute", |a, b| a == b)? {
+            for (name, value) in attributes.unique(Names::Attributes)? {
                 context = context.attribute(name, value);
             }
         }
@@ -112,9 +113,17 @@ impl<'a> Event<'a> {
 
 /// Without the line, which is always the first of one.
 fn explain(error: &serde_json::Error) -> String {
+    format!("{} (column {})", without_place(error), error.column())
+}
+
+/// What is wrong, without where.
+fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
-    let what = text.split(" at line ").next().unwrap_or(&text);
-    format!("{what} (column {})", error.column())
+    // The name of a field may hold the same words; the place stands last.
+    match text.rsplit_once(" at line ") {
+        Some((what, _)) => what.to_owned(),
+        None => text,
+    }
 }
 
 /// Digits only; what is past the end of u64 is as good as its end.
@@ -155,20 +164,58 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
 
 /// Headers or attributes. Numbers and booleans count as their JSON text, null
 /// as absent.
-struct Texts<'a>(Vec<(Cow<'a, str>, Cow<'a, str>)>);
+struct Texts<'a>(Pairs<'a>);
+
+/// Names and values, in the order of the line.
+type Pairs<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
+
+/// What the names of [`Texts`] are, and so when two are the same.
+#[derive(Clone, Copy)]
+enum Names {
+    Headers,
+    Attributes,
+}
+
+impl Names {
+    fn are_same(self, a: &str, b: &str) -> bool {
+        match self {
+            Self::Headers => a.eq_ignore_ascii_case(b),
+            Self::Attributes => a == b,
+        }
+    }
+
+    /// The same text for the same names.
+    fn folded(self, name: &str) -> Cow<'_, str> {
+        match self {
+            Self::Headers => Cow::Owned(name.to_ascii_lowercase()),
+            Self::Attributes => Cow::Borrowed(name),
+        }
+    }
+}
 
 impl<'a> Texts<'a> {
-    fn unique(
-        self,
-        what: &str,
-        same: impl Fn(&str, &str) -> bool,
-    ) -> Result<Vec<(Cow<'a, str>, Cow<'a, str>)>, String> {
-        for (index, (name, _)) in self.0.iter().enumerate() {
-            if self.0[..index].iter().any(|(known, _)| same(known, name)) {
-                return Err(format!("{what} {name:?} stands twice"));
-            }
-        }
-        Ok(self.0)
+    /// The pairs, if no name stands twice.
+    fn unique(self, names: Names) -> Result<Pairs<'a>, String> {
+        const FEW: usize = 16;
+        let mut given = self.0.iter().map(|(name, _)| &**name).enumerate();
+        let twice = if self.0.len() <= FEW {
+            given.find(|(index, name)| {
+                let mut before = self.0[..*index].iter();
+                before.any(|(known, _)| names.are_same(known, name))
+            })
+        } else {
+            // Each compared with each takes minutes for a line full of names.
+            let mut seen = HashSet::with_capacity(self.0.len());
+            given.find(|(_, name)| !seen.insert(names.folded(name)))
+        };
+        let Some((_, name)) = twice else {
+            return Ok(self.0);
+        };
+        let what = match names {
+            Names::Headers => "header",
+            Names::Attributes => "attribute",
+        };
+        Err(format!("{what} {name:?} stands twice"))
     }
 }
 
@@ -192,8 +239,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for Texts<'a> {
                     }
                     let value = match raw.as_bytes().first() {
                         Some(b'"') => {
-                            let text: Text<'_> =
-                                serde_json::from_str(raw).map_err(de::Error::custom)?;
+                            // Its place in the value is not its place in the line.
+                            let text: Text<'_> = serde_json::from_str(raw)
+                                .map_err(|error| de::Error::custom(without_place(&error)))?;
                             text.0
                         }
                         Some(b'{' | b'[') => {

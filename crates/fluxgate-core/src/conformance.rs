@@ -1,0 +1,75 @@
+//! One suite for every store.
+//!
+//! The vectors of `spec/vectors` are decisions worked out by hand or by an
+//! independent exact model. [`run`] puts a store through all of them; a store
+//! that differs in a unit or a microsecond fails.
+
+mod vector;
+
+use std::path::{Path, PathBuf};
+
+use crate::clock::ManualClock;
+use crate::store::Store;
+use crate::time::Timestamp;
+use crate::yaml::{Fault, Node, Value};
+use vector::Vector;
+
+/// Puts stores through every vector; `make` makes an empty one on the clock it
+/// is given. Tells how many steps were checked.
+pub async fn run<S: Store>(make: impl AsyncFn(ManualClock) -> S) -> Result<usize, Mismatch> {
+    let mut steps = 0;
+    for path in vector_files()? {
+        let text = std::fs::read_to_string(&path).map_err(|error| unreadable(&path, &error))?;
+        let root = Node::parse(&text).map_err(|fault| bad_vector(&path, &fault))?;
+        let Value::List(cases) = &root.value else {
+            return Err(unreadable(&path, &"not a list"));
+        };
+        for case in cases {
+            let clock = ManualClock::new(Timestamp::default());
+            let vector = Vector::read(case).map_err(|fault| bad_vector(&path, &fault))?;
+            let store = make(clock.clone()).await;
+            let checked = vector.run(store, &clock).await;
+            steps += checked.map_err(|what| Mismatch {
+                place: format!("{}: {}", path.display(), vector.name()),
+                what,
+            })?;
+        }
+    }
+    Ok(steps)
+}
+
+/// A store that does not do what a vector says, or a vector that says nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {what}")]
+pub struct Mismatch {
+    /// The file and the case.
+    pub place: String,
+    /// The step, what was expected and what came.
+    pub what: String,
+}
+
+fn vector_files() -> Result<Vec<PathBuf>, Mismatch> {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../spec/vectors"));
+    let entries = std::fs::read_dir(folder).map_err(|error| unreadable(folder, &error))?;
+    let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    files.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "json")
+    });
+    files.sort();
+    if files.is_empty() {
+        return Err(unreadable(folder, &"no vectors"));
+    }
+    Ok(files)
+}
+
+fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Mismatch {
+    Mismatch {
+        place: path.display().to_string(),
+        what: error.to_string(),
+    }
+}
+
+fn bad_vector(path: &Path, fault: &Fault) -> Mismatch {
+    unreadable(path, fault)
+}

@@ -1,0 +1,145 @@
+//! The short way through: keys that are in their lines, decided on what was
+//! read without a lock.
+//!
+//! Only what must be written is locked, and only if nothing has changed since
+//! it was read; nobody waits here. Whoever is disturbed takes the long way
+//! ([`super::held`]), which always gets through.
+
+use super::line::{Line, LineGuard, Version};
+use super::shard::Shard;
+use super::slot::{Print, State};
+use super::table::{Key, Table};
+use crate::algorithm::{Assessment, Cell, Mode, Verdict};
+use crate::rules::Band;
+use crate::store::{Check, Verdicts};
+use crate::time::Timestamp;
+
+/// How many checks go this way at most.
+const MOST_CHECKS: usize = 4;
+
+/// What was read of a key, and what it comes to.
+struct Look<'t> {
+    line: &'t Line,
+    print: Print,
+    version: Version,
+    assessment: Assessment,
+}
+
+impl<'t> Look<'t> {
+    /// `None` if the key is not in its line, or somebody is writing there.
+    #[inline]
+    fn new(
+        table: &'t Table,
+        key: &Key,
+        band: &Band,
+        now: Timestamp,
+        cost: u64,
+        mode: Mode,
+    ) -> Option<Self> {
+        let print = key.print;
+        let lines = table.shards[key.shard as usize].lines();
+        let line = &lines[Shard::line_of(print, lines)];
+        let glance = line.glance(print)?;
+        if glance.version.is_retired() {
+            return None;
+        }
+        let cell = glance.state?.cell(band.imprint());
+        Some(Self {
+            line,
+            print,
+            version: glance.version,
+            assessment: Cell::assess(band.limit(), cell, now, cost, mode),
+        })
+    }
+
+    /// Locks the line, unless it has changed.
+    fn lock(&self) -> Option<LineGuard<'t>> {
+        self.line.lock_unchanged(self.version)
+    }
+
+    fn write(&self, line: &mut LineGuard<'_>, key: &Key, band: &Band, cell: &Cell) {
+        if let Some(slot) = line.find(self.print) {
+            let state = State::new(self.print, key.rule, band.imprint(), cell);
+            line.set_state(slot, state);
+        }
+    }
+}
+
+impl Table {
+    /// Judges one key and charges it if it passes.
+    pub(super) fn take_in_line(
+        &self,
+        key: &Key,
+        band: &Band,
+        now: Timestamp,
+        cost: u64,
+    ) -> Option<Verdict> {
+        if key.is_log {
+            return None;
+        }
+        let look = Look::new(self, key, band, now, cost, Mode::Take)?;
+        if let Some(cell) = look.assessment.to_write() {
+            look.write(&mut look.lock()?, key, band, cell);
+        }
+        Some(look.assessment.verdict)
+    }
+
+    /// Decides checks that are charged together or not at all.
+    pub(super) fn decide_in_lines(
+        &self,
+        keys: &[Key],
+        checks: &[Check<'_>],
+        now: Timestamp,
+        mode: Mode,
+    ) -> Option<Verdicts> {
+        let mut looks: [Option<Look<'_>>; MOST_CHECKS] = Default::default();
+        if keys.len() > MOST_CHECKS {
+            return None;
+        }
+        let mut passes = true;
+        for (index, (key, check)) in keys.iter().zip(checks).enumerate() {
+            if key.is_log || keys[..index].contains(key) {
+                return None;
+            }
+            let look = Look::new(self, key, check.band, now, check.cost, mode)?;
+            passes &= look.assessment.verdict.passes;
+            looks[index] = Some(look);
+        }
+        let charges = passes && mode == Mode::Take;
+        let to_write = |look: &Look<'_>| match charges {
+            true => look.assessment.to_write().copied(),
+            false => look.assessment.corrected,
+        };
+        let writes = looks.iter().flatten().any(|look| to_write(look).is_some());
+        if writes {
+            // All of them, so that what was read still stands together.
+            let mut lines: [Option<LineGuard<'_>>; MOST_CHECKS] = Default::default();
+            for (line, look) in lines.iter_mut().zip(looks.iter().flatten()) {
+                *line = Some(look.lock()?);
+            }
+            let looks = looks.iter().flatten().zip(keys).zip(checks);
+            for (line, ((look, key), check)) in lines.iter_mut().flatten().zip(looks) {
+                if let Some(cell) = to_write(look) {
+                    look.write(line, key, check.band, &cell);
+                }
+            }
+        } else if keys.len() > 1 {
+            // What was read one after the other was there at one time.
+            let mut looks = looks.iter().flatten();
+            if !looks.all(|look| look.line.is_still(look.version)) {
+                return None;
+            }
+        }
+        let mut verdicts = Verdicts::new();
+        for (look, (key, check)) in looks.iter().flatten().zip(keys.iter().zip(checks)) {
+            let mut verdict = look.assessment.verdict;
+            if !charges && mode == Mode::Take && verdict.passes {
+                // Not charged after all: tell what is there without it.
+                let look = Look::new(self, key, check.band, now, check.cost, Mode::Peek);
+                verdict = look?.assessment.verdict;
+            }
+            verdicts.push(verdict);
+        }
+        Some(verdicts)
+    }
+}

@@ -1,0 +1,157 @@
+//! A clock that goes back never opens the gate, and what it did heals.
+
+use fluxgate_core::limit::Algorithm;
+use proptest::prelude::*;
+
+use crate::support::{
+    ALGORITHMS, Gate, HOUR, MILLI, MINUTE, SECOND, START, cases, global, name_of,
+};
+
+const CAPACITY: u64 = 10;
+const WINDOW: u64 = 7 * SECOND;
+
+fn gate(algorithm: Algorithm) -> Gate {
+    let (algorithm, window) = (name_of(algorithm), WINDOW / MILLI);
+    Gate::new(&global(&format!(
+        "algorithm: {algorithm}, bands: [{{ capacity: {CAPACITY}, window: {window}ms }}]"
+    )))
+}
+
+/// How long the whole quota may take to come back once the clock stands far
+/// behind the state: the rest of the window that counts, for the two counts of
+/// the sliding window both.
+fn healing_time(algorithm: Algorithm) -> u64 {
+    match algorithm {
+        Algorithm::SlidingWindow => 2 * WINDOW,
+        _ => WINDOW,
+    }
+}
+
+#[test]
+fn a_used_up_limit_stays_used_up_when_the_clock_goes_back() {
+    for algorithm in ALGORITHMS {
+        for back in [1, MILLI, SECOND, WINDOW, WINDOW + 1, MINUTE, HOUR] {
+            let gate = gate(algorithm);
+            let now = START + 3 * SECOND;
+            assert!(gate.at(now).take(CAPACITY).allowed());
+            let decision = gate.at(now - back).take(1);
+            assert!(!decision.allowed(), "{algorithm:?} {back}");
+            assert_eq!(decision.remaining(), Some(0));
+            assert!(
+                gate.at(now - back).look(0).allowed(),
+                "{algorithm:?} {back}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_hour_back_heals_within_a_window() {
+    for algorithm in ALGORITHMS {
+        let gate = gate(algorithm);
+        let now = START + 3 * SECOND;
+        assert!(gate.at(now).take(CAPACITY).allowed());
+        let back = now - HOUR;
+        let decision = gate.at(back).take(1);
+        assert!(!decision.allowed());
+        let reset = decision.reset_after().get();
+        assert!(reset <= healing_time(algorithm), "{algorithm:?} {reset}");
+        // The correction was written by the denial, so it does not start anew.
+        assert!(
+            gate.at(back + reset).take(CAPACITY).allowed(),
+            "{algorithm:?}"
+        );
+    }
+}
+
+#[test]
+fn a_small_step_back_heals_when_the_clock_has_caught_up() {
+    for algorithm in ALGORITHMS {
+        let gate = gate(algorithm);
+        let now = START + 3 * SECOND;
+        let reset = gate.at(now).take(CAPACITY).reset_after().get();
+        // Denied meanwhile, nothing is corrected: the promise stands.
+        assert!(!gate.at(now - SECOND).take(1).allowed());
+        assert!(
+            gate.at(now + reset).take(CAPACITY).allowed(),
+            "{algorithm:?}"
+        );
+    }
+}
+
+#[test]
+fn a_look_writes_the_correction_as_well() {
+    for algorithm in ALGORITHMS {
+        let gate = gate(algorithm);
+        gate.at(START).take(CAPACITY);
+        let back = START - HOUR;
+        let looked = gate.at(back).look(1).reset_after().get();
+        // Were the look forgotten, the state would be corrected only now, and
+        // a whole window more would have to pass.
+        assert!(
+            gate.at(back + looked).take(CAPACITY).allowed(),
+            "{algorithm:?}"
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(300))]
+
+    #[test]
+    fn what_was_denied_before_the_step_is_denied_after_it(
+        algorithm in prop::sample::select(&ALGORITHMS[..]),
+        traffic in prop::collection::vec((0..3 * SECOND, 0..4_u64), 1..40),
+        back in prop_oneof![0..2 * WINDOW, Just(HOUR)],
+        cost in 0..=CAPACITY,
+    ) {
+        let gate = gate(algorithm);
+        let mut now = START;
+        for (pause, cost) in traffic {
+            now += pause;
+            gate.at(now).take(cost);
+        }
+        let before = gate.at(now).look(cost).allowed();
+        let after = gate.at(now - back).look(cost).allowed();
+        // A sliding window that is moved back weighs its two counts anew.
+        let moves = algorithm == Algorithm::SlidingWindow && back > WINDOW;
+        prop_assert!(before || !after || moves);
+    }
+
+    /// Counting only the time by which the clock goes forward, going back and
+    /// forth by an hour admits no more than time that simply passes.
+    #[test]
+    fn an_hour_back_and_forth_admits_no_more(
+        algorithm in prop::sample::select(&[
+            Algorithm::TokenBucket, Algorithm::LeakyBucket, Algorithm::SlidingLog,
+        ][..]),
+        traffic in prop::collection::vec((0..2 * SECOND, 0..4_u64, 0..20_u8), 1..150),
+    ) {
+        let gate = gate(algorithm);
+        let (mut now, mut forward, mut is_back) = (START, 0, false);
+        let mut admitted: Vec<(u64, u64)> = Vec::new();
+        for (pause, cost, jump) in traffic {
+            now += pause;
+            forward += pause;
+            match (jump, is_back) {
+                (0, false) => (now, is_back) = (now - HOUR, true),
+                (0, true) => (now, forward, is_back) = (now + HOUR, forward + HOUR, false),
+                _ => {}
+            }
+            if gate.at(now).take(cost).allowed() {
+                admitted.push((forward, cost));
+            }
+        }
+        for (first, (from, _)) in admitted.iter().enumerate() {
+            let mut sum = 0;
+            for (at, cost) in &admitted[first..] {
+                sum += cost;
+                if algorithm == Algorithm::SlidingLog {
+                    prop_assert!(sum <= CAPACITY || at - from >= WINDOW);
+                } else {
+                    prop_assert!(sum * WINDOW <= CAPACITY * (WINDOW + at - from));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The suite that every store must pass, on the embedded one.
+
+use fluxgate_core::memory::Retention;
+use fluxgate_core::{MemoryStore, conformance, ready};
+
+#[test]
+fn the_memory_store_decides_as_the_vectors_say() {
+    for retention in [Retention::Forever, Retention::UntilFull] {
+        let steps = ready(conformance::run(async |clock| {
+            MemoryStore::new(clock, 1_000, retention)
+        }));
+        let steps = steps.unwrap_or_else(|mismatch| panic!("{retention:?}: {mismatch}"));
+        assert!(steps > 300, "only {steps} steps were checked");
+    }
+}

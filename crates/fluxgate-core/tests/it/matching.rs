@@ -1,0 +1,344 @@
+//! Which rules apply: compared with a matcher that tries everything.
+
+use fluxgate_core::RequestContext;
+use proptest::prelude::*;
+
+use crate::support::{Gate, cases, set_of};
+
+/// Segments one by one, `**` by trying every length.
+fn path_fits(pattern: &str, path: &str) -> bool {
+    fn segments_fit(patterns: &[&str], segments: &[&str]) -> bool {
+        match patterns {
+            [] => segments.is_empty(),
+            ["**", rest @ ..] => {
+                (0..=segments.len()).any(|from| segments_fit(rest, &segments[from..]))
+            }
+            [first, rest @ ..] => segments.split_first().is_some_and(|(segment, segments)| {
+                let (first, segment): (Vec<_>, Vec<_>) =
+                    (first.chars().collect(), segment.chars().collect());
+                segment_fits(&first, &segment) && segments_fit(rest, segments)
+            }),
+        }
+    }
+    fn segment_fits(pattern: &[char], text: &[char]) -> bool {
+        match pattern {
+            [] => text.is_empty(),
+            ['*', rest @ ..] => (0..=text.len()).any(|from| segment_fits(rest, &text[from..])),
+            ['?', rest @ ..] => !text.is_empty() && segment_fits(rest, &text[1..]),
+            [char, rest @ ..] => text.first() == Some(char) && segment_fits(rest, &text[1..]),
+        }
+    }
+    let Some(path) = path.strip_prefix('/') else {
+        return false;
+    };
+    let patterns: Vec<_> = pattern[1..].split('/').collect();
+    segments_fit(&patterns, &path.split('/').collect::<Vec<_>>())
+}
+
+/// What a rule asks, written down twice: once for us, once as a rule.
+#[derive(Clone, Debug)]
+struct Asked {
+    priority: i32,
+    paths: Vec<String>,
+    not_paths: Vec<String>,
+    methods: Vec<&'static str>,
+    headers: Vec<(usize, &'static str)>,
+    attributes: Vec<(usize, &'static str)>,
+}
+
+#[derive(Clone, Debug)]
+struct Request {
+    path: Option<String>,
+    method: Option<&'static str>,
+    headers: Vec<(usize, &'static str)>,
+    attributes: Vec<(usize, &'static str)>,
+}
+
+const METHODS: [&str; 3] = ["GET", "get", "POST"];
+const VALUES: [&str; 3] = ["1", "2", ""];
+
+impl Asked {
+    fn rule(&self, id: usize) -> String {
+        let list = |name: &str, items: Vec<String>| {
+            if items.is_empty() {
+                String::new()
+            } else {
+                format!("{name}: [{}], ", items.join(", "))
+            }
+        };
+        let quoted = |items: &[String]| items.iter().map(|item| format!("{item:?}")).collect();
+        let pairs = |prefix: &str, pairs: &[(usize, &str)]| {
+            let pairs: Vec<_> = pairs
+                .iter()
+                .map(|(name, value)| format!("{prefix}{name}: \"{value}\""))
+                .collect();
+            format!("{{ {} }}", pairs.join(", "))
+        };
+        let mut parts =
+            list("path", quoted(&self.paths)) + &list("not_path", quoted(&self.not_paths));
+        parts += &list(
+            "methods",
+            self.methods.iter().map(ToString::to_string).collect(),
+        );
+        parts += &format!("headers: {}, ", pairs("X-H", &self.headers));
+        parts += &format!("attributes: {}", pairs("a", &self.attributes));
+        let priority = self.priority;
+        format!(
+            "{{ id: r{id}, scope: global, priority: {priority}, match: {{ {parts} }}, \
+             bands: [{{ capacity: 1000, window: 1h }}] }}"
+        )
+    }
+
+    fn applies(&self, request: &Request) -> bool {
+        let fits = |patterns: &[String]| {
+            let path = request.path.as_deref();
+            path.is_some_and(|path| patterns.iter().any(|pattern| path_fits(pattern, path)))
+        };
+        // Of several of one name the first header counts.
+        let header = |name| request.headers.iter().find(|(known, _)| *known == name);
+        (self.paths.is_empty() || fits(&self.paths))
+            && !fits(&self.not_paths)
+            && (self.methods.is_empty()
+                || request
+                    .method
+                    .is_some_and(|method| self.methods.contains(&method)))
+            && self
+                .headers
+                .iter()
+                .all(|wanted| header(wanted.0) == Some(wanted))
+            && self
+                .attributes
+                .iter()
+                .all(|wanted| request.attributes.contains(wanted))
+    }
+}
+
+impl Request {
+    fn context(&self) -> RequestContext<'static> {
+        let mut builder = RequestContext::builder();
+        if let Some(path) = &self.path {
+            builder = builder.path(path.clone());
+        }
+        if let Some(method) = self.method {
+            builder = builder.method(method);
+        }
+        for (name, value) in &self.headers {
+            builder = builder.header(format!("x-h{name}"), *value);
+        }
+        for (name, value) in &self.attributes {
+            builder = builder.attribute(format!("a{name}"), *value);
+        }
+        builder.build()
+    }
+}
+
+fn pattern() -> impl Strategy<Value = String> {
+    let segment = prop_oneof![
+        3 => "[abä?]{0,3}",
+        2 => "[ab]{0,2}\\*[ab?]{0,2}",
+        1 => "\\*[ab]\\*",
+        2 => Just("*".to_owned()),
+        3 => Just("**".to_owned()),
+    ];
+    prop::collection::vec(segment, 1..5).prop_map(|segments| format!("/{}", segments.join("/")))
+}
+
+fn path() -> impl Strategy<Value = String> {
+    prop_oneof![9 => "(/[abä]{0,3}){1,5}", 1 => "[ab/]{0,4}", 1 => Just("/*".to_owned())]
+}
+
+/// Names and values; each name once.
+fn pairs(names: usize, most: usize) -> impl Strategy<Value = Vec<(usize, &'static str)>> {
+    let pair = (0..names, prop::sample::select(&VALUES[..]));
+    prop::collection::vec(pair, 0..=most).prop_map(|mut pairs| {
+        pairs.sort_by_key(|(name, _)| *name);
+        pairs.dedup_by_key(|(name, _)| *name);
+        pairs
+    })
+}
+
+/// `names` is how many different headers and attributes there are to ask about.
+fn asked(names: usize) -> impl Strategy<Value = Asked> {
+    let methods = prop::sample::subsequence(&METHODS[..], 0..=2);
+    (
+        prop_oneof![3 => Just(100), 1 => -2..200_i32],
+        prop::collection::vec(pattern(), 0..3),
+        prop::collection::vec(pattern(), 0..2),
+        prop_oneof![2 => Just(Vec::new()), 1 => methods],
+        prop_oneof![1 => Just(Vec::new()), 1 => pairs(names, 2)],
+        prop_oneof![1 => Just(Vec::new()), 1 => pairs(names, 2)],
+    )
+        .prop_map(
+            |(priority, paths, not_paths, methods, headers, attributes)| Asked {
+                priority,
+                paths,
+                not_paths,
+                methods,
+                headers,
+                attributes,
+            },
+        )
+}
+
+fn incoming(names: usize) -> impl Strategy<Value = Request> {
+    (
+        prop::option::weighted(0.9, path()),
+        prop::option::of(prop::sample::select(&METHODS[..])),
+        pairs(names, 3),
+        pairs(names, 4),
+    )
+        .prop_map(|(path, method, headers, attributes)| Request {
+            path,
+            method,
+            headers,
+            attributes,
+        })
+}
+
+fn agrees(rules: &[Asked], requests: &[Request]) -> Result<(), TestCaseError> {
+    let written: Vec<_> = rules
+        .iter()
+        .enumerate()
+        .map(|(id, asked)| asked.rule(id))
+        .collect();
+    let gate = Gate::new(&set_of(&written.join(",\n")));
+    let mut order: Vec<_> = (0..rules.len()).collect();
+    order.sort_by_key(|id| rules[*id].priority);
+    for request in requests {
+        let decision = gate.peek(&request.context());
+        let found: Vec<_> = decision
+            .rules()
+            .map(|(rule, _)| rule.id().to_owned())
+            .collect();
+        let expected = order.iter().filter(|id| rules[**id].applies(request));
+        let expected: Vec<_> = expected.map(|id| format!("r{id}")).collect();
+        prop_assert_eq!(&found, &expected, "{:?}", request);
+        let outcome = if expected.is_empty() {
+            "no_rule"
+        } else {
+            "allowed"
+        };
+        prop_assert_eq!(decision.outcome().name(), outcome);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(cases(300))]
+
+    #[test]
+    fn globs_agree_with_a_matcher_that_tries_everything(
+        patterns in prop::collection::vec(pattern(), 1..12), paths in prop::collection::vec(path(), 1..40)
+    ) {
+        let alone = |pattern: &String| Asked {
+            priority: 100, paths: vec![pattern.clone()], not_paths: vec![],
+            methods: vec![], headers: vec![], attributes: vec![],
+        };
+        let rules: Vec<_> = patterns.iter().map(alone).collect();
+        let requests: Vec<_> = paths.into_iter().map(|path| Request {
+            path: Some(path), method: None, headers: vec![], attributes: vec![],
+        }).collect();
+        agrees(&rules, &requests)?;
+    }
+
+    #[test]
+    fn all_conditions_together_agree_with_a_matcher_that_tries_everything(
+        rules in prop::collection::vec(asked(3), 1..12), requests in prop::collection::vec(incoming(3), 1..20)
+    ) {
+        agrees(&rules, &requests)?;
+    }
+
+    #[test]
+    fn many_names_agree_with_a_matcher_that_tries_everything(
+        rules in prop::collection::vec(asked(40), 20..60), requests in prop::collection::vec(incoming(40), 1..20)
+    ) {
+        agrees(&rules, &requests)?;
+    }
+}
+
+#[test]
+fn patterns_mean_what_they_say() {
+    for (pattern, fitting, others) in [
+        (
+            "/api/**",
+            &["/api", "/api/", "/api/x", "/api/x/y/"][..],
+            &["/", "/apix", "/v1/api", "api", "/API", "/api?x"][..],
+        ),
+        ("/**", &["/", "/a", "/a/b"], &["", "a"]),
+        (
+            "/a/*/c",
+            &["/a/b/c", "/a//c", "/a/bbb/c"],
+            &["/a/c", "/a/b/b/c", "/a/b/c/"],
+        ),
+        ("/a?c", &["/abc", "/aäc"], &["/ac", "/abbc", "/a/c"]),
+        ("/a*", &["/a", "/ab", "/a*"], &["/a/", "/b", "/a/b"]),
+        ("/a/", &["/a/"], &["/a", "/a//"]),
+        (
+            "/a/**/z",
+            &["/a/z", "/a/b/z", "/a/b/c/z", "/a/z/z"],
+            &["/a", "/az", "/a/z/"],
+        ),
+        ("/", &["/"], &["", "//", "/a"]),
+        ("/*.json", &["/x.json", "/.json"], &["/x.jso", "/x/y.json"]),
+    ] {
+        let rule = format!(
+            "{{ id: r, scope: global, match: {{ path: [\"{pattern}\"] }}, bands: [{{ capacity: 1000, window: 1h }}] }}"
+        );
+        let gate = Gate::new(&set_of(&rule));
+        let matches = |path: &str| {
+            gate.check(&RequestContext::builder().path(path).build())
+                .rule()
+                .is_some()
+        };
+        for path in fitting {
+            assert!(
+                matches(path) && path_fits(pattern, path),
+                "{pattern} {path}"
+            );
+        }
+        for path in others {
+            assert!(
+                !matches(path) && !path_fits(pattern, path),
+                "{pattern} {path}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_the_request_lacks_does_not_hold() {
+    let rule = |part: &str| {
+        format!(
+            "{{ id: r, scope: global, match: {{ {part} }}, bands: [{{ capacity: 1000, window: 1h }}] }}"
+        )
+    };
+    let nothing = RequestContext::default();
+    for part in [
+        "path: [\"/**\"]",
+        "methods: [GET]",
+        "headers: { X: \"\" }",
+        "attributes: { x: \"\" }",
+    ] {
+        assert!(
+            Gate::new(&set_of(&rule(part)))
+                .check(&nothing)
+                .rule()
+                .is_none(),
+            "{part}"
+        );
+    }
+    assert!(
+        Gate::new(&set_of(&rule("not_path: [\"/**\"]")))
+            .check(&nothing)
+            .rule()
+            .is_some()
+    );
+}
+
+#[test]
+fn a_rule_that_is_switched_off_does_not_match() {
+    let gate = Gate::new(&set_of(
+        "{ id: r, scope: global, enabled: false, bands: [{ capacity: 1, window: 1h }] }",
+    ));
+    assert_eq!(gate.take(1).outcome().name(), "no_rule");
+}

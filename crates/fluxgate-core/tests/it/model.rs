@@ -1,0 +1,395 @@
+//! A slow, exact model of one band: the definitions of the algorithms, word for
+//! word, on rational numbers. Nothing here is clever, and nothing is shared
+//! with what it is compared to.
+
+use fluxgate_core::limit::Algorithm;
+use num_bigint::BigInt;
+use num_rational::BigRational;
+use num_traits::{Signed, ToPrimitive, Zero};
+
+/// The numbers of a band; times in microseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Limit {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) capacity: u64,
+    pub(crate) window: u64,
+    pub(crate) refill: u64,
+    pub(crate) period: u64,
+    pub(crate) max_wait: Option<u64>,
+    pub(crate) shape: bool,
+}
+
+/// What a band says of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) passes: bool,
+    /// Until it would pass without waiting; `None` is never.
+    pub(crate) retry: Option<u64>,
+    pub(crate) delay: u64,
+    pub(crate) remaining: u64,
+    pub(crate) reset: u64,
+}
+
+/// The state of a band.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counter(Option<State>);
+
+/// State belongs to the algorithm and the window it was made under.
+#[derive(Clone, Debug)]
+struct State {
+    algorithm: Algorithm,
+    window: u64,
+    kind: Kind,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    /// The instant at which a bucket would be full.
+    FullAt(BigRational),
+    /// The start of an aligned window, what was admitted in the one before it
+    /// and what in it.
+    Counts(i128, u64, u64),
+    /// When how many units were admitted, oldest first.
+    Log(Vec<(i128, u64)>),
+}
+
+/// Decides `cost` units on all bands together: all of them take, or none does.
+pub(crate) fn decide(
+    bands: &mut [(Limit, Counter)],
+    now: u64,
+    cost: u64,
+    takes: bool,
+) -> Vec<Answer> {
+    // Corrections are made whatever becomes of the request.
+    for (limit, counter) in bands.iter_mut() {
+        counter.settle(limit, now);
+    }
+    let mut answers: Vec<_> = bands
+        .iter()
+        .map(|(limit, counter)| counter.judge(limit, now, cost))
+        .collect();
+    if takes && cost > 0 && answers.iter().all(|answer| answer.passes) {
+        for (limit, counter) in bands.iter_mut() {
+            counter.charge(limit, now, cost);
+        }
+    }
+    for (answer, (limit, counter)) in answers.iter_mut().zip(bands) {
+        (answer.remaining, answer.reset) = counter.left(limit, now);
+    }
+    answers
+}
+
+impl Counter {
+    /// Starts afresh where algorithm or window changed, and corrects what lies
+    /// too far ahead of the clock.
+    fn settle(&mut self, limit: &Limit, now: u64) {
+        let is_ours =
+            |state: &State| state.algorithm == limit.algorithm && state.window == limit.window;
+        if !self.0.as_ref().is_some_and(is_ours) {
+            self.0 = None;
+        }
+        let width = i128::from(limit.window);
+        let now = i128::from(now);
+        match self.0.as_mut().map(|state| &mut state.kind) {
+            None => {}
+            Some(Kind::FullAt(full_at)) => {
+                let furthest = integer(now)
+                    + units(limit.capacity) * limit.unit_time()
+                    + units(limit.max_wait.unwrap_or(0));
+                if limit.in_its_fractions(full_at) > furthest {
+                    *full_at = furthest;
+                }
+            }
+            Some(Kind::Counts(start, _, _)) if *start - now > width => {
+                *start = now - now % width;
+            }
+            Some(Kind::Counts(..)) => {}
+            Some(Kind::Log(events)) => {
+                let newest = events.last().map_or(now, |event| event.0);
+                if newest - now > width {
+                    for event in events {
+                        event.0 -= newest - now;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The verdict on a settled state; what is left is filled in later.
+    fn judge(&self, limit: &Limit, now: u64, cost: u64) -> Answer {
+        let (wait, mut delay) = match limit.algorithm {
+            // It never passes.
+            _ if cost > limit.capacity => (None, 0),
+            Algorithm::TokenBucket => {
+                let missing = units(cost) - self.tokens(limit, now);
+                (Some(ceil(&(missing * limit.unit_time()))), 0)
+            }
+            Algorithm::LeakyBucket => {
+                let level = self.level(limit, now);
+                let too_much = &level + units(cost) - units(limit.capacity);
+                let queue = ceil(&(level * limit.unit_time()));
+                let wait = ceil(&(too_much * limit.unit_time()));
+                (Some(wait), if limit.shape { queue } else { 0 })
+            }
+            _ => (Some(self.first_passing(limit, now, cost)), 0),
+        };
+        let mut passes = wait == Some(0);
+        if let (false, Some(wait), Some(most)) = (passes, wait, limit.max_wait) {
+            // A reservation; only buckets can owe.
+            if limit.algorithm.is_bucket() && wait <= most {
+                (passes, delay) = (true, wait);
+            }
+        }
+        Answer {
+            passes,
+            retry: if passes { Some(0) } else { wait },
+            delay: if passes { delay } else { 0 },
+            remaining: 0,
+            reset: 0,
+        }
+    }
+
+    /// How long until a window or log lets `cost` pass, found by halving: while
+    /// nothing comes, what passes once goes on passing.
+    fn first_passing(&self, limit: &Limit, now: u64, cost: u64) -> u64 {
+        let at = self.standing(now);
+        let room = units(limit.capacity - cost);
+        let passes = |later: u64| self.used(limit, at + i128::from(later)) <= room;
+        if passes(0) {
+            return 0;
+        }
+        let (mut denied, mut passed) = (0, 2 * limit.window);
+        assert!(passes(passed), "all is free after two windows");
+        while passed - denied > 1 {
+            let middle = denied + (passed - denied) / 2;
+            if passes(middle) {
+                passed = middle;
+            } else {
+                denied = middle;
+            }
+        }
+        self.seen_from(now, passed)
+    }
+
+    /// What counts against the capacity at an instant not before the state's own.
+    fn used(&self, limit: &Limit, at: i128) -> BigRational {
+        let width = i128::from(limit.window);
+        match self.kind() {
+            Some(Kind::Counts(..)) => {
+                let (previous, current) = self.counts(limit, at);
+                if limit.algorithm == Algorithm::FixedWindow {
+                    return units(current);
+                }
+                let weight = BigRational::new((width - at % width).into(), width.into());
+                units(previous) * weight + units(current)
+            }
+            Some(Kind::Log(events)) => {
+                let live = events.iter().filter(|(time, _)| *time > at - width);
+                units(live.map(|event| event.1).sum())
+            }
+            _ => BigRational::zero(),
+        }
+    }
+
+    /// The counts of the window before the one that `at` lies in, and of that one.
+    fn counts(&self, limit: &Limit, at: i128) -> (u64, u64) {
+        let Some(Kind::Counts(start, previous, current)) = self.kind() else {
+            return (0, 0);
+        };
+        match at / i128::from(limit.window) - start / i128::from(limit.window) {
+            0 => (*previous, *current),
+            1 => (*current, 0),
+            _ => (0, 0),
+        }
+    }
+
+    fn charge(&mut self, limit: &Limit, now: u64, cost: u64) {
+        let at = self.standing(now);
+        let width = i128::from(limit.window);
+        let kind = match limit.algorithm {
+            Algorithm::TokenBucket => {
+                let missing = units(limit.capacity) - self.tokens(limit, now) + units(cost);
+                Kind::FullAt(integer(now.into()) + missing * limit.unit_time())
+            }
+            Algorithm::LeakyBucket => {
+                let level = self.level(limit, now) + units(cost);
+                Kind::FullAt(integer(now.into()) + level * limit.unit_time())
+            }
+            Algorithm::FixedWindow | Algorithm::SlidingWindow => {
+                let (previous, current) = self.counts(limit, at);
+                Kind::Counts(at - at % width, previous, current + cost)
+            }
+            Algorithm::SlidingLog => {
+                let mut events = self.events();
+                // What a newer unit has pushed out is forgotten for good.
+                events.retain(|event| event.0 > at - width);
+                events.push((at, cost));
+                Kind::Log(events)
+            }
+        };
+        self.write(limit, Some(kind));
+    }
+
+    /// Gives units back; a quota that is full again leaves no state.
+    pub(crate) fn refund(&mut self, limit: &Limit, now: u64, back: u64) {
+        self.settle(limit, now);
+        if self.0.is_none() {
+            return;
+        }
+        let at = self.standing(now);
+        let width = i128::from(limit.window);
+        let kind = match limit.algorithm {
+            Algorithm::TokenBucket => {
+                let missing = units(limit.capacity) - self.tokens(limit, now) - units(back);
+                let full_at = integer(now.into()) + &missing * limit.unit_time();
+                missing.is_positive().then_some(Kind::FullAt(full_at))
+            }
+            Algorithm::LeakyBucket => {
+                let level = self.level(limit, now) - units(back);
+                let full_at = integer(now.into()) + &level * limit.unit_time();
+                level.is_positive().then_some(Kind::FullAt(full_at))
+            }
+            Algorithm::FixedWindow | Algorithm::SlidingWindow => {
+                let (mut previous, mut current) = self.counts(limit, at);
+                if limit.algorithm == Algorithm::FixedWindow {
+                    previous = 0;
+                }
+                current = current.saturating_sub(back);
+                let counts = Kind::Counts(at - at % width, previous, current);
+                (previous + current > 0).then_some(counts)
+            }
+            Algorithm::SlidingLog => {
+                let mut events = self.events();
+                let mut left = back;
+                // Only what still counts can be given back.
+                for event in events.iter_mut().rev() {
+                    if event.0 > at - width {
+                        let taken = left.min(event.1);
+                        event.1 -= taken;
+                        left -= taken;
+                    }
+                }
+                events.retain(|event| event.1 > 0);
+                Some(Kind::Log(events))
+            }
+        };
+        self.write(limit, kind);
+    }
+
+    /// Whole units left, and the time until the full quota is there again.
+    pub(crate) fn left(&self, limit: &Limit, now: u64) -> (u64, u64) {
+        let capacity = units(limit.capacity);
+        let width = limit.window;
+        let at = self.standing(now);
+        let (free, reset) = match limit.algorithm {
+            Algorithm::TokenBucket => {
+                let tokens = self.tokens(limit, now);
+                let reset = ceil(&((capacity - &tokens) * limit.unit_time()));
+                (tokens, reset)
+            }
+            Algorithm::LeakyBucket => {
+                let level = self.level(limit, now);
+                let reset = ceil(&(&level * limit.unit_time()));
+                (capacity - level, reset)
+            }
+            Algorithm::FixedWindow | Algorithm::SlidingWindow => {
+                let elapsed = (at % i128::from(width)) as u64;
+                let until_free = match (limit.algorithm, self.counts(limit, at)) {
+                    (Algorithm::SlidingWindow, (_, 1..)) => 2 * width - elapsed,
+                    (Algorithm::SlidingWindow, (1.., 0)) | (_, (_, 1..)) => width - elapsed,
+                    _ => 0,
+                };
+                let free = capacity - self.used(limit, at);
+                (free, self.seen_from(now, until_free))
+            }
+            Algorithm::SlidingLog => {
+                let newest = self.events().last().map_or(i128::MIN / 2, |event| event.0);
+                let until_free = (newest + i128::from(width) - at).max(0) as u64;
+                let free = capacity - self.used(limit, at);
+                (free, self.seen_from(now, until_free))
+            }
+        };
+        (free.floor().to_integer().to_u64().unwrap_or(0), reset)
+    }
+
+    /// v: what is in a token bucket.
+    fn tokens(&self, limit: &Limit, now: u64) -> BigRational {
+        units(limit.capacity) - self.level(limit, now)
+    }
+
+    /// w: what is in a leaky bucket, never below 0.
+    fn level(&self, limit: &Limit, now: u64) -> BigRational {
+        let Some(Kind::FullAt(full_at)) = self.kind() else {
+            return BigRational::zero();
+        };
+        let until_full = limit.in_its_fractions(full_at) - integer(now.into());
+        (until_full / limit.unit_time()).max(BigRational::zero())
+    }
+
+    /// The instant to decide at: a window or log that is ahead of the clock
+    /// makes time stand at its start, or at its newest event.
+    fn standing(&self, now: u64) -> i128 {
+        let now = i128::from(now);
+        match self.kind() {
+            Some(Kind::Counts(start, _, _)) => now.max(*start),
+            Some(Kind::Log(events)) => events.last().map_or(now, |event| now.max(event.0)),
+            _ => now,
+        }
+    }
+
+    /// A time from there, as the clock sees it.
+    fn seen_from(&self, now: u64, span: u64) -> u64 {
+        let ahead = (self.standing(now) - i128::from(now)) as u64;
+        if span == 0 { 0 } else { span + ahead }
+    }
+
+    fn kind(&self) -> Option<&Kind> {
+        self.0.as_ref().map(|state| &state.kind)
+    }
+
+    fn events(&self) -> Vec<(i128, u64)> {
+        match self.kind() {
+            Some(Kind::Log(events)) => events.clone(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn write(&mut self, limit: &Limit, kind: Option<Kind>) {
+        self.0 = kind.map(|kind| State {
+            algorithm: limit.algorithm,
+            window: limit.window,
+            kind,
+        });
+    }
+}
+
+impl Limit {
+    /// P/R: the time of one unit.
+    fn unit_time(&self) -> BigRational {
+        BigRational::new(self.period.into(), self.refill.into())
+    }
+
+    /// An instant as a bucket of this refill sees it: a fraction that is not
+    /// made of R-ths goes up to the next microsecond.
+    fn in_its_fractions(&self, instant: &BigRational) -> BigRational {
+        if (instant * units(self.refill)).is_integer() {
+            instant.clone()
+        } else {
+            instant.ceil()
+        }
+    }
+}
+
+fn units(number: u64) -> BigRational {
+    BigRational::from_integer(number.into())
+}
+
+fn integer(number: i128) -> BigRational {
+    BigRational::from_integer(BigInt::from(number))
+}
+
+/// Rounded up, and not below 0.
+fn ceil(span: &BigRational) -> u64 {
+    let span = span.ceil().to_integer();
+    span.max(BigInt::zero()).to_u64().unwrap()
+}

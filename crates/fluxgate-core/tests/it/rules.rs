@@ -1,0 +1,297 @@
+//! What a rule file may say. Every refusal names its place; in these snippets
+//! the place is marked with `§`, right before the first character of it.
+
+use fluxgate_core::RuleSets;
+use fluxgate_core::yaml::Position;
+
+/// The faults of a marked snippet must stand where its marks do, in their
+/// order, with these pieces of text.
+#[track_caller]
+pub(crate) fn refused(marked: &str, pieces: &[&str]) {
+    let mut text = String::new();
+    let mut places = Vec::new();
+    let (mut line, mut column) = (1, 1);
+    for char in marked.chars() {
+        match char {
+            '§' => {
+                places.push(Position { line, column });
+                continue;
+            }
+            '\n' => (line, column) = (line + 1, 1),
+            _ => column += 1,
+        }
+        text.push(char);
+    }
+    let Err(error) = RuleSets::from_yaml(&text) else {
+        panic!("this is taken for good:\n{text}");
+    };
+    let found: Vec<_> = error.0.iter().map(|fault| fault.position).collect();
+    assert_eq!(found, places, "{error}\nin {text}");
+    for (fault, piece) in error.0.iter().zip(pieces) {
+        assert!(
+            fault.message.contains(piece),
+            "`{piece}` is not in: {fault}\nin {text}"
+        );
+    }
+    assert_eq!(pieces.len(), places.len(), "a piece for each mark");
+    let shown: Vec<_> = error.0.iter().map(ToString::to_string).collect();
+    assert_eq!(error.to_string(), shown.join("\n"), "one line a fault");
+}
+
+/// A rule that says this; the mark is on its second line.
+fn rule(body: &str) -> String {
+    format!("rule_sets: {{ s: {{ rules: [\n{body}\n] }} }}")
+}
+
+const BANDS: &str = "bands: [{ capacity: 1, window: 1s }]";
+
+#[track_caller]
+pub(crate) fn rule_refused(body: &str, piece: &str) {
+    refused(&rule(&body.replace("BANDS", BANDS)), &[piece]);
+}
+
+#[track_caller]
+pub(crate) fn band_refused(algorithm: &str, band: &str, piece: &str) {
+    let body = format!("{{ id: r, scope: global, algorithm: {algorithm}, bands: [{band}] }}");
+    refused(&rule(&body), &[piece]);
+}
+
+#[test]
+fn unknown_fields_are_refused_wherever_they_stand() {
+    refused("rule_sets: {}\n§rules: []", &["unknown field `rules`"]);
+    refused(
+        "keys: { §ipv4_prefix: 24 }\nrule_sets: {}",
+        &["unknown field `ipv4_prefix`"],
+    );
+    refused(
+        "rule_sets: { s: { §onerror: allow, rules: [\n{ id: r, scope: global, bands: [{ capacity: 1, window: 1s }] }\n] } }",
+        &["unknown field `onerror`"],
+    );
+    rule_refused(
+        "{ id: r, scope: global, §limit: 1, BANDS }",
+        "unknown field `limit`",
+    );
+    rule_refused(
+        "{ id: r, scope: global, match: { §paths: [\"/\"] }, BANDS }",
+        "unknown field `paths`",
+    );
+    band_refused(
+        "token_bucket",
+        "{ capacity: 1, window: 1s, §rate: 1 }",
+        "unknown field `rate`",
+    );
+    rule_refused(
+        "{ id: r, scope: per_user, BANDS, overrides: [{ identity: u, §cost: 2, BANDS }] }",
+        "unknown field `cost`",
+    );
+}
+
+#[test]
+fn unknown_names_are_refused() {
+    refused(
+        "on_missing_rule_set: §maybe\nrule_sets: {}",
+        &["`on_missing_rule_set` must be one of allow, deny"],
+    );
+    refused(
+        "rule_sets: { s: { on_error: §retry, rules: [\n{ id: r, scope: global, bands: [{ capacity: 1, window: 1s }] }\n] } }",
+        &["`on_error` must be one of allow, deny, local; `retry` is not"],
+    );
+    rule_refused(
+        "{ id: r, scope: §per_tenant, BANDS }",
+        "`scope` must be one of global, per_ip",
+    );
+    rule_refused(
+        "{ id: r, scope: global, mode: §dry_run, BANDS }",
+        "`mode` must be one of enforce, shadow",
+    );
+    rule_refused(
+        "{ id: r, scope: global, algorithm: §tokenbucket, BANDS }",
+        "`algorithm` must be one of token_bucket",
+    );
+    rule_refused(
+        "{ id: r, scope: global, on_exceed: §queue, BANDS }",
+        "`on_exceed` must be one of reject, wait",
+    );
+    rule_refused(
+        "{ id: r, scope: global, on_missing_key: §allow, BANDS }",
+        "`on_missing_key` must be one of ip, anonymous, skip, deny",
+    );
+    rule_refused(
+        "{ id: r, key: [§cookie], BANDS }",
+        "`cookie` is no part of a key",
+    );
+    rule_refused(
+        "{ id: r, key: [§\"header:\"], BANDS }",
+        "cannot be the name of a header",
+    );
+    rule_refused("{ id: r, key: [§\"attr:\"], BANDS }", "is no part of a key");
+    rule_refused(
+        "{ id: r, scope: global, enabled: §yes, BANDS }",
+        "`enabled` must be true or false",
+    );
+    rule_refused(
+        "{ id: r, scope: global, priority: §high, BANDS }",
+        "`priority` must be a whole number",
+    );
+}
+
+#[test]
+fn what_is_missing_is_named() {
+    refused("§on_missing_rule_set: allow", &["`rule_sets` is missing"]);
+    refused(
+        "rule_sets: { s: §{ on_error: allow } }",
+        &["has no `rules`"],
+    );
+    rule_refused("§{ scope: global, BANDS }", "needs an `id`");
+    rule_refused("§{ id: r, scope: global }", "needs `bands`");
+    rule_refused("§{ id: r, BANDS }", "needs a `scope` or a `key`");
+    rule_refused(
+        "{ id: r, scope: global, key: §[ip], BANDS }",
+        "either a `scope` or a `key`",
+    );
+    band_refused("token_bucket", "§{ capacity: 1 }", "needs a `window`");
+    band_refused("token_bucket", "§{ window: 1s }", "needs a `capacity`");
+    band_refused(
+        "token_bucket",
+        "{ capacity: 1, window: 1s }, §{ capacity: 1, window: null }",
+        "needs a `window`",
+    );
+    rule_refused(
+        "{ id: r, scope: per_user, BANDS, overrides: [§{ BANDS }] }",
+        "needs an `identity`",
+    );
+    rule_refused(
+        "{ id: r, scope: per_user, BANDS, overrides: [§{ identity: u }] }",
+        "needs `bands`",
+    );
+}
+
+#[test]
+fn empty_lists_are_refused() {
+    refused(
+        "rule_sets: { s: { rules: §[] } }",
+        &["`rules` must not be an empty list"],
+    );
+    rule_refused(
+        "{ id: r, scope: global, bands: §[] }",
+        "`bands` must not be an empty list",
+    );
+    rule_refused(
+        "{ id: r, key: §[], BANDS }",
+        "`key` must not be an empty list",
+    );
+    for field in ["path", "not_path", "methods"] {
+        let body = format!("{{ id: r, scope: global, match: {{ {field}: §[] }}, BANDS }}");
+        rule_refused(&body, &format!("`{field}` must not be an empty list"));
+    }
+    rule_refused(
+        "{ id: r, scope: per_user, BANDS, overrides: §[] }",
+        "`overrides` must not be an empty list",
+    );
+    rule_refused(
+        "{ id: r, scope: per_user, BANDS, overrides: [{ identity: u, bands: §[] }] }",
+        "`bands` must not be",
+    );
+    rule_refused(
+        "{ id: r, scope: per_user, BANDS, overrides: [{ identity: §[], BANDS }] }",
+        "`identity` must not be",
+    );
+}
+
+#[test]
+fn duplicates_are_refused() {
+    rule_refused(
+        "{ id: r, scope: global, BANDS }, { id: §r, scope: per_ip, BANDS }",
+        "a rule `r` stands",
+    );
+    // One that is switched off still has its id.
+    rule_refused(
+        "{ id: r, scope: global, enabled: false, BANDS }, { id: §r, scope: per_ip, BANDS }",
+        "a rule `r` stands",
+    );
+    let band = "capacity: 1, window: 1s";
+    let two = |first: &str, second: &str| format!("{{ {first}{band} }}, {second}");
+    band_refused(
+        "token_bucket",
+        &two("id: a, ", &format!("{{ id: §a, {band} }}")),
+        "a band `a` stands",
+    );
+    // The first is b0 by its position.
+    band_refused(
+        "token_bucket",
+        &two("", &format!("{{ id: §b0, {band} }}")),
+        "a band `b0` stands",
+    );
+    band_refused(
+        "token_bucket",
+        &two("id: b1, ", &format!("§{{ {band} }}")),
+        "a band `b1` stands",
+    );
+    refused(
+        "rule_sets:\n  s: { rules: [{ id: r, scope: global, bands: [{ capacity: 1, window: 1s }] }] }\n  §s: null",
+        &["`s` stands twice"],
+    );
+    rule_refused(
+        "{ id: r, scope: global, §scope: per_ip, BANDS }",
+        "`scope` stands twice",
+    );
+    rule_refused(
+        "{ id: r, scope: global, match: { headers: { X-A: \"1\", §x-a: \"2\" } }, BANDS }",
+        "stands twice",
+    );
+}
+
+#[test]
+fn ids_are_of_few_characters() {
+    for id in ["Per-User", "_r", "-r", "a.b", "a/b", "a b", "ä"] {
+        rule_refused(
+            &format!("{{ id: §\"{id}\", scope: global, BANDS }}"),
+            "is no rule id",
+        );
+    }
+    rule_refused("{ id: §\"\", scope: global, BANDS }", "is no rule id");
+    band_refused(
+        "token_bucket",
+        "{ id: §\"a/b\", capacity: 1, window: 1s }",
+        "is no band id",
+    );
+}
+
+#[test]
+fn several_faults_are_all_told_in_the_order_of_the_text() {
+    refused(
+        "
+rule_sets:
+  one:
+    §onerror: allow
+    rules:
+      - id: §Bad
+        scope: §nobody
+        bands:
+          - { capacity: §0, window: §1w }
+          - §{ capacity: 5 }
+        cost: §-1
+  two:
+    rules:
+      - id: fine
+        scope: global
+        bands: [ { capacity: 1, window: 1s } ]
+      - id: §fine
+        key: [ip]
+        §colour: red
+        bands: §{}
+",
+        &[
+            "unknown field `onerror`",
+            "`Bad` is no rule id",
+            "`scope` must be one of",
+            "`capacity` must be a whole number from 1",
+            "`window` must be",
+            "needs a `window`",
+            "`cost` must be",
+            "stands in rule set `two` already",
+            "unknown field `colour`",
+            "`bands` must be a list, not a mapping",
+        ],
+    );
+}

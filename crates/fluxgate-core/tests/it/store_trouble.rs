@@ -1,0 +1,206 @@
+//! A store that fails, a rule set that is not there, and who is told.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use fluxgate_core::{
+    Band, Checks, Limiter, LimiterError, Observer, OnError, Reason, RequestContext, Store,
+    StoreError, Subject, Verdicts, ready,
+};
+use fluxgate_core::{ManualClock, MemoryStore, memory::Retention};
+
+use crate::support::{Gate, SECOND, START, instant, parse, retry, seen};
+
+/// A store that can be broken.
+#[derive(Debug)]
+struct Fragile {
+    store: MemoryStore<ManualClock>,
+    broken: Arc<AtomicBool>,
+}
+
+impl Fragile {
+    fn working(&self) -> Result<&MemoryStore<ManualClock>, StoreError> {
+        if self.broken.load(Ordering::Relaxed) {
+            return Err(StoreError {
+                reason: Reason::Timeout,
+                message: "no answer".into(),
+            });
+        }
+        Ok(&self.store)
+    }
+}
+
+impl Store for Fragile {
+    async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
+        self.working()?.decide(checks).await
+    }
+
+    async fn refund(
+        &self,
+        subject: Subject<'_>,
+        bands: &[Band],
+        units: u64,
+    ) -> Result<Verdicts, StoreError> {
+        self.working()?.refund(subject, bands, units).await
+    }
+
+    async fn reset(&self, subject: Subject<'_>, bands: &[Band]) -> Result<u64, StoreError> {
+        self.working()?.reset(subject, bands).await
+    }
+
+    async fn reset_rule(&self, rule: Subject<'_>) -> Result<u64, StoreError> {
+        self.working()?.reset_rule(rule).await
+    }
+}
+
+/// Writes down what it is told.
+#[derive(Clone, Debug, Default)]
+struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Notes {
+    fn add(&self, note: String) {
+        self.0.lock().unwrap().push(note);
+    }
+
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+impl Observer for Notes {
+    fn store_failed(&self, error: &StoreError, on_error: OnError) {
+        self.add(format!("{error}: {on_error:?}"));
+    }
+
+    fn rule_set_missing(&self, name: &str) {
+        self.add(name.into());
+    }
+}
+
+/// A limiter with two units an hour, the switch that breaks its store, and notes.
+fn limiter(on_error: &str) -> (Limiter<Fragile>, Arc<AtomicBool>, Notes) {
+    let rules = format!(
+        "rule_sets: {{ s: {{ {on_error} rules: [
+            {{ id: r, scope: global, match: {{ not_path: [\"/free\"] }}, bands: [{{ capacity: 2, window: 1h }}] }}] }} }}"
+    );
+    let (broken, notes) = (Arc::new(AtomicBool::new(false)), Notes::default());
+    let store = Fragile {
+        store: MemoryStore::new(ManualClock::new(instant(START)), 100, Retention::UntilFull),
+        broken: broken.clone(),
+    };
+    let limiter = Limiter::new(parse(&rules), store).observed_by(notes.clone());
+    (limiter, broken, notes)
+}
+
+fn check(limiter: &Limiter<Fragile>) -> crate::support::Seen {
+    seen(&ready(limiter.check("s", &RequestContext::default())).unwrap())
+}
+
+#[test]
+fn on_error_allow_fails_open() {
+    let (limiter, broken, notes) = limiter("on_error: allow,");
+    broken.store(true, Ordering::Relaxed);
+    for _ in 0..5 {
+        let shown = check(&limiter);
+        assert!(shown.allowed);
+        assert_eq!((shown.outcome, shown.retry), ("failed_open", Some(0)));
+        assert_eq!((shown.rule, shown.remaining), (None, None));
+    }
+    assert_eq!(notes.take(), ["timeout: no answer: Allow"; 5]);
+}
+
+#[test]
+fn on_error_deny_fails_closed_for_a_second() {
+    let (limiter, broken, notes) = limiter("on_error: deny,");
+    assert_eq!(check(&limiter).outcome, "allowed");
+    broken.store(true, Ordering::Relaxed);
+    let shown = check(&limiter);
+    assert!(!shown.allowed);
+    assert_eq!(
+        (shown.outcome, shown.retry),
+        ("failed_closed", Some(SECOND))
+    );
+    assert_eq!(notes.take().len(), 1);
+    broken.store(false, Ordering::Relaxed);
+    assert_eq!(check(&limiter).outcome, "allowed");
+    assert_eq!(check(&limiter).outcome, "denied");
+    assert!(notes.take().is_empty());
+}
+
+#[test]
+fn on_error_local_decides_by_the_same_rules() {
+    for on_error in ["", "on_error: local,"] {
+        let (limiter, broken, notes) = limiter(on_error);
+        broken.store(true, Ordering::Relaxed);
+        let shown: Vec<_> = (0..3).map(|_| check(&limiter)).collect();
+        assert!(shown.iter().all(|seen| seen.outcome == "fallback"));
+        let allowed: Vec<_> = shown.iter().map(|seen| seen.allowed).collect();
+        assert_eq!(allowed, [true, true, false]);
+        // A full decision but for the mark.
+        assert_eq!(shown[1].remaining, Some(0));
+        assert_eq!(shown[2].violated, ["r/b0"]);
+        assert!(shown[2].retry.is_some_and(|wait| wait > 0));
+        assert_eq!(notes.take(), ["timeout: no answer: Local"; 3]);
+        broken.store(false, Ordering::Relaxed);
+        assert_eq!(check(&limiter).outcome, "allowed");
+    }
+}
+
+#[test]
+fn what_needs_no_store_is_decided_without_it() {
+    let (limiter, broken, notes) = limiter("on_error: deny,");
+    broken.store(true, Ordering::Relaxed);
+    let free = RequestContext::builder().path("/free").build();
+    let decision = ready(limiter.check("s", &free)).unwrap();
+    assert_eq!(decision.outcome().name(), "no_rule");
+    assert!(notes.take().is_empty());
+}
+
+#[test]
+fn calls_about_a_rule_pass_the_error_on() {
+    let (limiter, broken, _) = limiter("");
+    broken.store(true, Ordering::Relaxed);
+    let is_timeout = |error: LimiterError| matches!(error, LimiterError::Store(error) if error.reason == Reason::Timeout);
+    assert!(is_timeout(
+        ready(limiter.refund("s", "r", &[], 1)).unwrap_err()
+    ));
+    assert!(is_timeout(ready(limiter.reset("s", "r", &[])).unwrap_err()));
+    assert!(is_timeout(ready(limiter.reset_rule("s", "r")).unwrap_err()));
+    assert!(is_timeout(ready(limiter.state("s", "r", &[])).unwrap_err()));
+}
+
+#[test]
+fn a_missing_rule_set_allows_by_default_and_is_told_once() {
+    let (limiter, _, notes) = limiter("");
+    for _ in 0..3 {
+        for name in ["t", "u"] {
+            let decision = ready(limiter.check(name, &RequestContext::default())).unwrap();
+            assert!(decision.allowed());
+            assert_eq!(decision.outcome().name(), "no_rule");
+            ready(limiter.peek(name, &RequestContext::default())).unwrap();
+        }
+    }
+    assert_eq!(notes.take(), ["t", "u"]);
+}
+
+#[test]
+fn a_missing_rule_set_can_deny() {
+    let rules = "{ on_missing_rule_set: deny, rule_sets: { s: { rules: [
+        { id: r, scope: global, bands: [{ capacity: 2, window: 1h }] }] } } }";
+    let gate = Gate::new(rules);
+    let decision = ready(gate.limiter.check("t", &RequestContext::default())).unwrap();
+    let shown = seen(&decision);
+    assert!(!shown.allowed);
+    assert_eq!((shown.outcome, retry(&decision)), ("denied", None));
+    assert_eq!(
+        (shown.rule, shown.band, shown.limit, shown.remaining),
+        (None, None, None, None)
+    );
+    assert_eq!((shown.reset, shown.delay), (0, 0));
+    assert!(shown.violated.is_empty());
+    assert!(gate.take(1).allowed());
+    let at = gate
+        .limiter
+        .check_at("t", &RequestContext::default(), instant(START));
+    assert_eq!(at.outcome().name(), "denied");
+}

@@ -1,0 +1,250 @@
+//! `fluxgate simulate --format combined`: access logs of Apache and nginx.
+
+use crate::support::{Dir, Run, allowed, denied, one_rule, unreported};
+
+/// Ten minutes past nine on the first day of 2026, in UTC.
+const T: u64 = 1_767_258_600_000_000;
+const ONE: &str = "bands: [ { capacity: 1, window: 1h } ]";
+const HOUR: u64 = 3_600_000_000;
+
+fn simulate(rule: &str, log: &[&str]) -> Run {
+    let dir = Dir::with_rules(&one_rule(rule));
+    dir.simulate(log.join("\n"), &["--format", "combined"])
+}
+
+/// A line whose request and agent are these.
+fn line(request: &str, agent: &str) -> String {
+    format!(r#"10.0.0.1 - ann [01/Jan/2026:09:10:00 +0000] "{request}" 200 2326 "-" "{agent}""#)
+}
+
+/// Whether each of these requests is counted by a rule for `path`.
+#[track_caller]
+fn matches(path: &str, requests: &[&str]) -> Vec<bool> {
+    let rule = format!(
+        "scope: global, match: {{ path: ['{path}'] }}, bands: [ {{ capacity: 100, window: 1h }} ]"
+    );
+    let log: Vec<_> = requests.iter().map(|request| line(request, "-")).collect();
+    let log: Vec<_> = log.iter().map(String::as_str).collect();
+    let run = simulate(&rule, &log);
+    let lines = run.lines();
+    lines
+        .iter()
+        .map(|line| !line.contains("\"no_rule\""))
+        .collect()
+}
+
+#[test]
+fn a_line_gives_time_address_user_method_path_referer_and_agent() {
+    let rule = format!(
+        "key: [ip, user, method, path, 'header:Referer', 'header:User-Agent'], on_missing_key: deny, {ONE}"
+    );
+    let whole = r#"2001:db8::1 - ann [01/Jan/2026:10:10:00 +0100] "GET /a/b?c=d HTTP/1.1" 200 2326 "http://x/?q" "Mozilla/5.0 (X11)""#;
+    let other_agent = whole.replace("X11", "X12");
+    let other_referer = whole.replace("?q", "?r");
+    let run = simulate(&rule, &[whole, whole, &other_agent, &other_referer]);
+    assert_eq!(
+        run.lines(),
+        [
+            allowed(T, ("r/b0", 1, 0), HOUR),
+            denied(T, ("r/b0", 1, 0), HOUR, HOUR, &["r/b0"]),
+            allowed(T, ("r/b0", 1, 0), HOUR),
+            allowed(T, ("r/b0", 1, 0), HOUR),
+        ]
+    );
+}
+
+#[test]
+fn the_path_ends_before_the_query() {
+    let requests = [
+        "GET /a HTTP/1.1",
+        "GET /a?b HTTP/1.1",
+        "GET /a?b=/c?d HTTP/2.0",
+        "GET /a? HTTP/1.1",
+        "GET /a",
+        "GET /a/ HTTP/1.1",
+        "GET /a%3Fb HTTP/1.1",
+    ];
+    assert_eq!(
+        matches("/a", &requests),
+        [true, true, true, true, true, false, false]
+    );
+}
+
+#[test]
+fn a_target_may_have_blanks_in_it() {
+    assert_eq!(
+        matches("/a b", &["GET /a b HTTP/1.1", "GET /a HTTP/1.1"]),
+        [true, false]
+    );
+}
+
+#[test]
+fn what_is_no_request_has_neither_method_nor_path() {
+    let requests = ["-", "", r"\x16\x03\x01", "GET", "hello world"];
+    assert_eq!(matches("/**", &requests), [false; 5]);
+    let rule = format!("scope: global, match: {{ methods: [GET, hello] }}, {ONE}");
+    for request in requests {
+        let run = simulate(&rule, &[&line(request, "-")]);
+        assert_eq!(run.lines(), [unreported(T, "no_rule", "")], "{request}");
+    }
+}
+
+#[test]
+fn a_dash_is_a_missing_value() {
+    let dashes = r#"- - - [01/Jan/2026:09:10:00 +0000] "-" - - "-" "-""#;
+    for part in [
+        "ip",
+        "user",
+        "method",
+        "path",
+        "'header:Referer'",
+        "'header:User-Agent'",
+    ] {
+        let run = simulate(
+            &format!("key: [{part}], on_missing_key: skip, {ONE}"),
+            &[dashes],
+        );
+        assert_eq!(run.lines(), [unreported(T, "no_rule", "")], "{part}");
+    }
+}
+
+#[test]
+fn escapes_in_quotes_are_undone() {
+    let agents = [
+        (r#"say \"hi\""#, r#"say "hi""#),
+        (r"back\\slash", r"back\slash"),
+        (r"\x41\x22\xc3\xa9", "A\"é"),
+        (r"\xZZ", "xZZ"),
+    ];
+    for (written, meant) in agents {
+        let meant = meant.replace('\'', "''");
+        let rule =
+            format!("scope: global, match: {{ headers: {{ User-Agent: '{meant}' }} }}, {ONE}");
+        let run = simulate(&rule, &[&line("GET / HTTP/1.1", written)]);
+        assert_eq!(run.lines(), [allowed(T, ("r/b0", 1, 0), HOUR)], "{written}");
+    }
+}
+
+#[test]
+fn a_users_name_may_have_blanks_in_it() {
+    let log = [
+        r#"10.0.0.1 - ann lee [01/Jan/2026:09:10:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-""#,
+        r#"10.0.0.1 - ann [01/Jan/2026:09:10:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-""#,
+        r#"10.0.0.2 - ann lee [01/Jan/2026:09:10:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-""#,
+    ];
+    assert_eq!(
+        simulate(&format!("scope: per_user, {ONE}"), &log).fates(),
+        "aad"
+    );
+}
+
+#[test]
+fn time_stands_still_where_it_seems_to_go_back() {
+    let at = |minute: &str| {
+        format!(r#"10.0.0.1 - - [01/Jan/2026:09:{minute}:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-""#)
+    };
+    let log = [at("10"), at("11"), at("10"), at("12")];
+    let log: Vec<_> = log.iter().map(String::as_str).collect();
+    let run = simulate(
+        "scope: per_ip, bands: [ { capacity: 2, window: 2m } ]",
+        &log,
+    );
+    let minute = 60_000_000;
+    assert_eq!(
+        run.lines(),
+        [
+            allowed(T, ("r/b0", 2, 1), minute),
+            allowed(T + minute, ("r/b0", 2, 1), minute),
+            allowed(T + minute, ("r/b0", 2, 0), 2 * minute),
+            allowed(T + 2 * minute, ("r/b0", 2, 0), 2 * minute),
+        ]
+    );
+}
+
+#[test]
+fn the_common_format_without_referer_and_agent_will_do() {
+    let log = [
+        r#"10.0.0.1 - - [01/Jan/2026:09:10:00 +0000] "GET / HTTP/1.1" 200 2326"#,
+        r#"10.0.0.1 - - [01/Jan/2026:09:10:00 +0000] "GET / HTTP/1.1" 200"#,
+        r#"10.0.0.2 - - [01/Jan/2026:09:10:00 +0000] "GET / HTTP/1.1" 200 0 "-" "-" "more" 0.123"#,
+    ];
+    assert_eq!(
+        simulate(&format!("scope: per_ip, {ONE}"), &log).fates(),
+        "ada"
+    );
+}
+
+#[test]
+fn a_bad_line_of_a_log_ends_the_run_with_its_number() {
+    let good = line("GET / HTTP/1.1", "-");
+    let bad = [
+        ("x", "cut off after the address"),
+        ("10.0.0.1 - ann", "no time in brackets after the user"),
+        (
+            "10.0.0.1 - - [01/Jan/2026:09:10:00 +0000",
+            "the time has no end",
+        ),
+        (
+            r#"10.0.0.1 - - [2026-01-01] "GET / HTTP/1.1" 200 1 "-" "-""#,
+            "[2026-01-01] is no time such as 31/Jan/2026:23:59:59 +0000",
+        ),
+        (
+            r#"10.0.0.1 - - [31/Feb/2026:09:10:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-""#,
+            "[31/Feb/2026:09:10:00 +0000] is no time such as 31/Jan/2026:23:59:59 +0000",
+        ),
+        (
+            "10.0.0.1 - - [01/Jan/2026:09:10:00 +0000] GET / 200",
+            "no request in quotes after the time",
+        ),
+        (
+            r#"10.0.0.1 - - [01/Jan/2026:09:10:00 +0000] "GET / HTTP/1.1"#,
+            "no request in quotes after the time",
+        ),
+        (
+            r#"10.0.0.1 - - [01/Jan/2026:09:10:00 +0000] "GET / HTTP/1.1""#,
+            "no status after the request",
+        ),
+        (
+            r#"www.example.com - - [01/Jan/2026:09:10:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-""#,
+            "`www.example.com` is no address",
+        ),
+        (r#"{"t":0}"#, "cut off after the address"),
+    ];
+    for (line, what) in bad {
+        let run = simulate(&format!("scope: global, {ONE}"), &[&good, line, &good]);
+        assert_eq!(run.code, Some(65), "{line}");
+        assert_eq!(run.stdout.lines().count(), 1, "{line}");
+        assert_eq!(run.stderr, format!("input.ndjson:2: {what}\n"));
+    }
+}
+
+#[test]
+fn lenient_skips_the_bad_lines_of_a_log() {
+    let dir = Dir::with_rules(&one_rule(&format!("scope: per_ip, {ONE}")));
+    let good = line("GET / HTTP/1.1", "-");
+    let log = format!("{good}\nx\n\n{good}\n\u{feff}\n");
+    let run = dir.simulate(log, &["--format", "combined", "--lenient"]);
+    assert_eq!(run.code, Some(0));
+    assert_eq!(run.stdout.lines().count(), 2);
+    assert_eq!(run.stderr, "2 bad line(s) skipped\n");
+}
+
+#[test]
+fn a_log_is_decided_by_the_set_that_the_option_names() {
+    let dir = Dir::with_rules(
+        "
+rule_sets:
+  one: { rules: [ { id: r1, scope: global, bands: [ { capacity: 1, window: 1h } ] } ] }
+  two: { rules: [ { id: r2, scope: global, bands: [ { capacity: 1, window: 1h } ] } ] }
+",
+    );
+    let log = line("GET / HTTP/1.1", "-");
+    let run = dir.simulate(&log, &["--format", "combined", "--rule-set", "two"]);
+    assert_eq!(run.lines(), [allowed(T, ("r2/b0", 1, 0), HOUR)]);
+    let run = dir.simulate(&log, &["--format", "combined"]);
+    assert_eq!(run.code, Some(65));
+    assert_eq!(
+        run.stderr,
+        "input.ndjson:1: no `rule_set`, and the rule file has not just one\n"
+    );
+}

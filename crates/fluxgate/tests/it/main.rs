@@ -1,0 +1,12 @@
+//! The binary as its users meet it: its files, its streams and its exit codes.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has failed; the helpers are test code too"
+)]
+
+mod combined;
+mod docs;
+mod simulate;
+mod summary;
+mod support;
+mod validate;

@@ -1,0 +1,190 @@
+//! What is no request, and what becomes of it.
+
+use crate::support::{Dir, TWO_A_SECOND};
+
+const GOOD: &str = r#"{"t":0,"user":"a"}"#;
+const NO_TIME: &str = "`t` must be a whole number of microseconds from 0 to 253402300799999999";
+const NO_RFC: &str = "`time` must be RFC 3339, from 1970 on, such as 2026-01-31T23:59:59.5Z";
+const NO_COST: &str = "`cost` must be a whole number from 0";
+
+/// Every kind of bad line, with the beginning of what is said about it.
+const BAD: &[(&str, &str)] = &[
+    // No JSON object.
+    ("x", "not a JSON object"),
+    ("[1]", "not a JSON object"),
+    ("null", "not a JSON object"),
+    ("7", "not a JSON object"),
+    ("\"{}\"", "not a JSON object"),
+    ("{", "EOF while parsing"),
+    (r#"{"t":0"#, "EOF while parsing"),
+    (r#"{"t":0,}"#, "trailing comma"),
+    (r#"{"t":0} {"t":0}"#, "trailing characters"),
+    (r#"{t:0}"#, "key must be a string"),
+    (r#"{"t":00}"#, "invalid number"),
+    (r#"{"t":0,"user":"a"#, "EOF while parsing a string"),
+    (r#"{"t":0,"user":"\ud800"}"#, "unexpected end of hex escape"),
+    (
+        r#"{"t":0,"headers":{"a":"\ud800"}}"#,
+        "unexpected end of hex escape",
+    ),
+    // An unknown field, or one twice.
+    (
+        r#"{"t":0,"peek":true}"#,
+        "unknown field `peek`, expected one of `t`, ",
+    ),
+    (r#"{"t":0,"User":"a"}"#, "unknown field `User`"),
+    (r#"{"t":0,"t":0}"#, "duplicate field `t`"),
+    // An address.
+    (
+        r#"{"t":0,"ip":"localhost"}"#,
+        "`ip` is no address: \"localhost\"",
+    ),
+    (r#"{"t":0,"ip":""}"#, "`ip` is no address: \"\""),
+    (r#"{"t":0,"ip":"10.0.0.1:80"}"#, "`ip` is no address"),
+    (r#"{"t":0,"ip":"10.0.0.0/8"}"#, "`ip` is no address"),
+    (
+        r#"{"t":0,"ip":1}"#,
+        "invalid type: integer `1`, expected a string",
+    ),
+    // A cost.
+    (r#"{"t":0,"cost":-1}"#, NO_COST),
+    (r#"{"t":0,"cost":1.5}"#, NO_COST),
+    (r#"{"t":0,"cost":"1"}"#, NO_COST),
+    (r#"{"t":0,"cost":true}"#, NO_COST),
+    (r#"{"t":0,"cost":[1]}"#, NO_COST),
+    // A time.
+    (r#"{"t":-1}"#, NO_TIME),
+    (r#"{"t":0.5}"#, NO_TIME),
+    (r#"{"t":"0"}"#, NO_TIME),
+    (r#"{"t":253402300800000000}"#, NO_TIME),
+    (r#"{"t":99999999999999999999999999}"#, NO_TIME),
+    (r#"{"time":"yesterday"}"#, NO_RFC),
+    (r#"{"time":"1969-12-31T23:59:59Z"}"#, NO_RFC),
+    (r#"{"time":"2026-01-31T23:59:59"}"#, NO_RFC),
+    (r#"{"time":"2026-02-29T00:00:00Z"}"#, NO_RFC),
+    (
+        r#"{"time":5}"#,
+        "invalid type: integer `5`, expected a string",
+    ),
+    (
+        r#"{"t":0,"time":"1970-01-01T00:00:00Z"}"#,
+        "both `t` and `time`",
+    ),
+    ("{}", "neither `t` nor `time`"),
+    (r#"{"t":null}"#, "neither `t` nor `time`"),
+    // Headers and attributes.
+    (
+        r#"{"t":0,"headers":{"a":"1","a":"2"}}"#,
+        "header \"a\" stands twice",
+    ),
+    (
+        r#"{"t":0,"headers":{"X-A":"1","x-a":"1"}}"#,
+        "header \"x-a\" stands twice",
+    ),
+    (
+        r#"{"t":0,"attributes":{"a":"1","a":"1"}}"#,
+        "attribute \"a\" stands twice",
+    ),
+    (
+        r#"{"t":0,"headers":{"a":["1"]}}"#,
+        "the value of \"a\" must be a string, number or boolean",
+    ),
+    (
+        r#"{"t":0,"attributes":{"a":{}}}"#,
+        "the value of \"a\" must be a string",
+    ),
+    (
+        r#"{"t":0,"headers":[]}"#,
+        "invalid type: sequence, expected an object",
+    ),
+    (
+        r#"{"t":0,"headers":"a"}"#,
+        "invalid type: string \"a\", expected an object",
+    ),
+    // Other texts.
+    (
+        r#"{"t":0,"user":7}"#,
+        "invalid type: integer `7`, expected a string",
+    ),
+    (
+        r#"{"t":0,"path":true}"#,
+        "invalid type: boolean `true`, expected a string",
+    ),
+    (
+        r#"{"t":0,"rule_set":[]}"#,
+        "invalid type: sequence, expected a string",
+    ),
+];
+
+#[test]
+fn a_bad_line_ends_the_run_with_its_number_after_what_came_before() {
+    let dir = Dir::with_rules(TWO_A_SECOND);
+    for (line, what) in BAD {
+        let run = dir.simulate(format!("{GOOD}\n\n{line}\n{GOOD}\n"), &[]);
+        assert_eq!(run.code, Some(65), "{line}");
+        assert_eq!(run.stdout.lines().count(), 1, "{line}");
+        let expected = format!("input.ndjson:3: {what}");
+        assert!(run.stderr.starts_with(&expected), "{line}: {}", run.stderr);
+        assert_eq!(run.stderr.lines().count(), 1, "{line}: {}", run.stderr);
+    }
+}
+
+#[test]
+fn lenient_skips_bad_lines_and_counts_them() {
+    let dir = Dir::with_rules(TWO_A_SECOND);
+    let bad: Vec<_> = BAD.iter().map(|(line, _)| *line).collect();
+    let input = format!("{GOOD}\n{}\n{GOOD}\n{GOOD}\n", bad.join("\n"));
+    let run = dir.simulate(input, &["--lenient"]);
+    assert_eq!(run.code, Some(0));
+    assert_eq!(run.stdout.lines().count(), 3);
+    assert!(run.stdout.lines().last().unwrap().contains("\"denied\""));
+    assert_eq!(run.stderr, format!("{} bad line(s) skipped\n", BAD.len()));
+}
+
+#[test]
+fn lenient_says_nothing_where_nothing_was_skipped() {
+    let dir = Dir::with_rules(TWO_A_SECOND);
+    assert_eq!(dir.simulate(GOOD, &["--lenient"]).lines().len(), 1);
+}
+
+#[test]
+fn a_line_that_is_no_utf_8_is_bad() {
+    let dir = Dir::with_rules(TWO_A_SECOND);
+    let run = dir.simulate(b"{\"t\":0,\"user\":\"\xff\"}\n", &[]);
+    assert_eq!(run.code, Some(65));
+    assert_eq!(run.stderr, "input.ndjson:1: not UTF-8\n");
+}
+
+#[test]
+fn a_line_that_is_too_long_is_bad_and_the_next_is_read() {
+    let dir = Dir::with_rules(TWO_A_SECOND);
+    let long = "x".repeat(4 * 1024 * 1024 + 1);
+    let input = format!("{GOOD}\n{long}\n{GOOD}\n");
+    let run = dir.simulate(&input, &[]);
+    assert_eq!(run.code, Some(65));
+    assert_eq!(run.stderr, "input.ndjson:2: longer than 4194304 bytes\n");
+    let run = dir.simulate(&input, &["--lenient"]);
+    assert_eq!(run.code, Some(0));
+    assert_eq!(run.stdout.lines().count(), 2);
+    assert_eq!(run.stderr, "1 bad line(s) skipped\n");
+}
+
+#[test]
+fn the_column_is_that_of_the_line() {
+    let dir = Dir::with_rules(TWO_A_SECOND);
+    let run = dir.simulate(r#"{"t":0,"headers":{"a":"b","c":"\ud800"}}"#, &[]);
+    assert_eq!(
+        run.stderr,
+        "input.ndjson:1: unexpected end of hex escape (column 39)\n"
+    );
+}
+
+#[test]
+fn what_a_bad_line_holds_is_never_obeyed_by_a_terminal() {
+    let dir = Dir::with_rules(TWO_A_SECOND);
+    let run = dir.simulate(r#"{"t":0,"\u001b[2J\n at line 9":1}"#, &[]);
+    assert_eq!(run.code, Some(65));
+    let expected = "input.ndjson:1: unknown field `\\u{1b}[2J\\n at line 9`, expected one of";
+    assert!(run.stderr.starts_with(expected), "{}", run.stderr);
+    assert_eq!(run.stderr.lines().count(), 1);
+}

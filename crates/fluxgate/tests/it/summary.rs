@@ -1,0 +1,144 @@
+//! `fluxgate simulate --summary`.
+
+use crate::support::{Dir, TWO_A_SECOND, one_rule};
+
+#[test]
+fn the_table_counts_by_rule_and_names_the_most_denied() {
+    let dir = Dir::with_rules(
+        "
+rule_sets:
+  api:
+    rules:
+      - { id: per-user, scope: per_user, bands: [ { capacity: 1, window: 1h } ] }
+      - { id: try, mode: shadow, scope: global, bands: [ { capacity: 2, window: 1h } ] }
+  b:
+    rules:
+      - { id: r, scope: per_ip, match: { path: [/x] }, bands: [ { capacity: 1, window: 1h } ] }
+",
+    );
+    let users = ["ann", "ann", "ann", "bob", "bob", "eve"];
+    let mut input = String::new();
+    for user in users {
+        input += &format!("{{\"t\":0,\"rule_set\":\"api\",\"user\":\"{user}\"}}\n");
+    }
+    for path in ["/x", "/x", "/y"] {
+        input +=
+            &format!("{{\"t\":0,\"rule_set\":\"b\",\"ip\":\"10.0.0.1\",\"path\":\"{path}\"}}\n");
+    }
+    let run = dir.simulate(input, &["--summary"]);
+    assert_eq!(run.code, Some(0));
+    assert_eq!(run.stdout.lines().count(), 9);
+    // What is denied by `per-user` is not asked of `try`.
+    let expected = "\
+rule                requests       allowed        denied  shadow-denied
+api/per-user               6             3             3              0
+api/try                    3             3             0              1
+b/r                        2             1             1              0
+(all requests)             9             5             4              1
+1 request(s) matched no rule
+
+      denied  most denied identities
+           2  api/per-user  user=ann
+           1  api/per-user  user=bob
+           1  b/r  ip=10.0.0.1
+";
+    assert_eq!(run.stderr, expected);
+}
+
+#[test]
+fn only_the_ten_most_denied_are_named_in_a_fixed_order() {
+    let dir = Dir::with_rules(&one_rule(
+        "scope: per_user, bands: [ { capacity: 1, window: 1h } ]",
+    ));
+    let mut input = String::new();
+    for user in 0..15 {
+        // The later ones are denied more often, in pairs.
+        for _ in 0..2 + user / 2 {
+            input += &format!("{{\"t\":0,\"user\":\"u{user:02}\"}}\n");
+        }
+    }
+    let run = dir.simulate(input, &["--summary"]);
+    let (_, most) = run.stderr.split_once("most denied identities\n").unwrap();
+    let most: Vec<_> = most.lines().map(str::trim_start).collect();
+    let expected = [
+        "8  api/r  user=u14",
+        "7  api/r  user=u12",
+        "7  api/r  user=u13",
+        "6  api/r  user=u10",
+        "6  api/r  user=u11",
+        "5  api/r  user=u08",
+        "5  api/r  user=u09",
+        "4  api/r  user=u06",
+        "4  api/r  user=u07",
+        "3  api/r  user=u04",
+    ];
+    assert_eq!(most, expected);
+}
+
+#[test]
+fn identities_are_shown_by_their_parts_and_api_keys_by_their_ends() {
+    let dir = Dir::with_rules(&one_rule(
+        "key: [ip, user, api_key, method, path, 'header:X', 'attr:a'], on_missing_key: anonymous, \
+         bands: [ { capacity: 1, window: 1h } ]",
+    ));
+    let line = r#"{"t":0,"ip":"2001:db8::1","user":"\u001b[2Jann","api_key":"secret-key-0123456789","method":"GET","path":"/a","headers":{"x":"1"}}"#;
+    let run = dir.simulate(format!("{line}\n{line}\n"), &["--summary"]);
+    let shown = run.stderr.lines().last().unwrap();
+    assert_eq!(
+        shown.trim_start(),
+        "1  api/r  ip=2001:db8:: user=\\u{1b}[2Jann api_key=secr…89 method=GET path=/a header:x=1 anonymous"
+    );
+    assert!(!run.stderr.contains("secret-key"));
+}
+
+#[test]
+fn a_global_rule_denies_everyone() {
+    let dir = Dir::with_rules(&one_rule(
+        "scope: global, bands: [ { capacity: 1, window: 1h } ]",
+    ));
+    let run = dir.simulate("{\"t\":0}\n{\"t\":0}\n", &["--summary"]);
+    assert!(
+        run.stderr.ends_with("           1  api/r  (everyone)\n"),
+        "{}",
+        run.stderr
+    );
+}
+
+#[test]
+fn a_missing_key_is_counted_and_has_no_identity() {
+    let dir = Dir::with_rules(&one_rule(
+        "scope: per_user, on_missing_key: deny, bands: [ { capacity: 1, window: 1h } ]",
+    ));
+    let run = dir.simulate("{\"t\":0}\n{\"t\":0}\n", &["--summary"]);
+    let expected = "\
+rule                requests       allowed        denied  shadow-denied
+api/r                      2             0             2              0
+(all requests)             2             0             2              0
+";
+    assert_eq!(run.stderr, expected);
+}
+
+#[test]
+fn the_summary_of_nothing_is_a_table_of_nothing() {
+    let dir = Dir::with_rules(TWO_A_SECOND);
+    let run = dir.simulate("", &["--summary", "--lenient"]);
+    let expected = "\
+rule                requests       allowed        denied  shadow-denied
+(all requests)             0             0             0              0
+0 bad line(s) skipped
+";
+    assert_eq!((run.code, run.stderr.as_str()), (Some(0), expected));
+}
+
+#[test]
+fn a_bad_line_comes_after_the_summary_of_what_came_before() {
+    let dir = Dir::with_rules(TWO_A_SECOND);
+    let run = dir.simulate("{\"t\":0,\"user\":\"a\"}\n{}\n", &["--summary"]);
+    let expected = "\
+rule                requests       allowed        denied  shadow-denied
+api/r                      1             1             0              0
+(all requests)             1             1             0              0
+input.ndjson:2: neither `t` nor `time`
+";
+    assert_eq!((run.code, run.stderr.as_str()), (Some(65), expected));
+}

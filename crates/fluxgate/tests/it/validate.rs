@@ -1,0 +1,273 @@
+//! `fluxgate validate`.
+
+use crate::support::{Dir, TWO_A_SECOND, one_rule};
+
+#[test]
+fn a_good_file_is_said_to_be_ok() {
+    let dir = Dir::with_rules(TWO_A_SECOND);
+    let run = dir.run(&["validate", "rules.yaml"]);
+    assert_eq!(
+        run.lines(),
+        ["rules.yaml: ok, 1 rule set(s) with 1 enabled rule(s)"]
+    );
+}
+
+#[test]
+fn json_is_yaml_too() {
+    let dir = Dir::with_rules(
+        r#"{"rule_sets":{"a":{"rules":[{"id":"r","scope":"global","bands":[{"capacity":1,"window":"1s"}]}]}}}"#,
+    );
+    assert_eq!(dir.run(&["validate", "rules.yaml"]).code, Some(0));
+}
+
+#[test]
+fn every_fault_is_told_with_file_line_and_column_in_the_order_of_the_file() {
+    let dir = Dir::with_rules(
+        "\
+on_missing_rule_set: maybe
+rule_sets:
+  api:
+    on_error: panic
+    rules:
+      - id: Bad Id
+        scope: per_user
+        key: [ip]
+        algorithm: magic
+        bands:
+          - { capacity: 0, window: 1s }
+          - { capacity: 1 }
+      - id: twice
+        scope: everyone
+        bands: []
+      - id: twice
+        scope: global
+        colour: red
+        cost: 0
+        bands: [ { id: b1, capacity: 1, window: 5w }, { capacity: 1, window: 1s } ]
+",
+    );
+    let run = dir.run(&["validate", "rules.yaml"]);
+    assert_eq!(run.code, Some(78));
+    assert!(run.stdout.is_empty());
+    let expected = [
+        "1:22: `on_missing_rule_set` must be one of allow, deny; `maybe` is not",
+        "4:15: `on_error` must be one of allow, deny, local; `panic` is not",
+        "6:13: `Bad Id` is no rule id; allowed is [a-z0-9][a-z0-9_-]* up to 200 characters",
+        "8:14: a rule has either a `scope` or a `key`, not both",
+        "9:20: `algorithm` must be one of token_bucket, leaky_bucket, fixed_window, sliding_log, sliding_window, gcra; `magic` is not",
+        "11:25: `capacity` must be a whole number from 1 to 1000000000, not `0`",
+        "12:13: a band needs a `window`",
+        "14:16: `scope` must be one of global, per_ip, per_user, per_api_key; `everyone` is not",
+        "15:16: `bands` must not be an empty list",
+        "16:13: a rule `twice` stands in rule set `api` already",
+        "18:9: unknown field `colour` in a rule; allowed are id, name, enabled, mode, priority, match, scope, key, on_missing_key, algorithm, shape, bands, cost, on_exceed, max_wait, overrides, reset_on_change, attributes",
+        "19:15: `cost` must be a whole number from 1 to 1000000000, header:NAME or attr:NAME",
+        "20:49: `window` must be a whole number with a unit (ms, s, m, h or d) from 1ms to 366d, such as 500ms or 5m",
+        "20:55: a band `b1` stands in this rule already (without an `id`, a band is b0, b1, … by its position)",
+    ];
+    let given: Vec<_> = run.stderr.lines().collect();
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|fault| format!("rules.yaml:{fault}"))
+        .collect();
+    assert_eq!(given, expected);
+}
+
+/// A rule, and what must be said of it.
+const REFUSED: &[(&str, &str)] = &[
+    ("scope: global", "a rule needs `bands`"),
+    (
+        "bands: [ { capacity: 1, window: 1s } ]",
+        "a rule needs a `scope` or a `key`",
+    ),
+    (
+        "scope: global, bands: [ { window: 1s } ]",
+        "a band needs a `capacity`",
+    ),
+    (
+        "scope: global, bands: [ { capacity: 1000000001, window: 1s } ]",
+        "from 1 to 1000000000, not `1000000001`",
+    ),
+    (
+        "scope: global, bands: [ { capacity: 1.5, window: 1s } ]",
+        "not `1.5`",
+    ),
+    (
+        "scope: global, bands: [ { capacity: '1', window: 1s } ]",
+        "not the text \"1\"",
+    ),
+    (
+        "scope: global, algorithm: sliding_log, bands: [ { capacity: 100001, window: 1s } ]",
+        "`capacity` is 100001; allowed is 1 to 100000",
+    ),
+    (
+        "scope: global, bands: [ { capacity: 1, window: 367d } ]",
+        "`window` must be",
+    ),
+    (
+        "scope: global, bands: [ { capacity: 1, window: 0s } ]",
+        "`window` must be",
+    ),
+    (
+        "scope: global, bands: [ { capacity: 1, window: 60 } ]",
+        "`window` must be",
+    ),
+    (
+        "scope: global, bands: [ { capacity: 1000000000, window: 1s, refill: 1, period: 1s } ]",
+        "would take more than 3660 days",
+    ),
+    (
+        "scope: global, algorithm: fixed_window, bands: [ { capacity: 1, window: 1s, refill: 1 } ]",
+        "`refill` belongs to token_bucket and leaky_bucket only",
+    ),
+    (
+        "scope: global, algorithm: sliding_log, bands: [ { capacity: 1, window: 1s, period: 1s } ]",
+        "`period` belongs to token_bucket and leaky_bucket only",
+    ),
+    (
+        "scope: global, shape: true, bands: [ { capacity: 1, window: 1s } ]",
+        "`shape: true` belongs to leaky_bucket only",
+    ),
+    (
+        "scope: global, algorithm: leaky_bucket, shape: true, on_exceed: wait, bands: [ { capacity: 1, window: 1s } ]",
+        "`shape: true` cannot be combined with `on_exceed: wait`",
+    ),
+    (
+        "scope: global, on_exceed: wait, max_wait: 0s, bands: [ { capacity: 1, window: 1s } ]",
+        "`max_wait` must be",
+    ),
+    (
+        "scope: global, match: { path: [api] }, bands: [ { capacity: 1, window: 1s } ]",
+        "a path pattern begins with `/`; `api` does not",
+    ),
+    (
+        "scope: global, match: { path: ['/a**'] }, bands: [ { capacity: 1, window: 1s } ]",
+        "`**` stands only as a whole segment",
+    ),
+    (
+        "scope: global, match: { methods: [] }, bands: [ { capacity: 1, window: 1s } ]",
+        "`methods` must not be an empty list",
+    ),
+    (
+        "scope: global, match: { headers: { A: x, a: y } }, bands: [ { capacity: 1, window: 1s } ]",
+        "header `a` stands twice",
+    ),
+    (
+        "key: [], bands: [ { capacity: 1, window: 1s } ]",
+        "`key` must not be an empty list",
+    ),
+    (
+        "key: [session], bands: [ { capacity: 1, window: 1s } ]",
+        "`session` is no part of a key",
+    ),
+    (
+        "key: ['header:a b'], bands: [ { capacity: 1, window: 1s } ]",
+        "`a b` cannot be the name of a header",
+    ),
+    (
+        "scope: global, cost: -1, bands: [ { capacity: 1, window: 1s } ]",
+        "`cost` must be",
+    ),
+    (
+        "scope: global, mode: off, bands: [ { capacity: 1, window: 1s } ]",
+        "`mode` must be one of enforce, shadow; `off` is not",
+    ),
+    (
+        "scope: global, enabled: yes, bands: [ { capacity: 1, window: 1s } ]",
+        "`enabled` must be true or false",
+    ),
+    (
+        "scope: global, priority: high, bands: [ { capacity: 1, window: 1s } ]",
+        "`priority` must be a whole number",
+    ),
+    (
+        "scope: global, bands: [ { id: a/b, capacity: 1, window: 1s } ]",
+        "`a/b` is no band id",
+    ),
+    (
+        "scope: global, bands: [ { capacity: 1, window: 1s } ], overrides: [ { identity: x, bands: [ { capacity: 1, window: 1s } ] } ]",
+        "a global rule has no identities",
+    ),
+    (
+        "scope: per_ip, bands: [ { capacity: 1, window: 1s } ], overrides: [ { identity: x, bands: [ { capacity: 1, window: 1s } ] } ]",
+        "`x` is no IP address",
+    ),
+    (
+        "scope: per_user, bands: [ { capacity: 1, window: 1s } ], overrides: [ { identity: [a, b], bands: [ { capacity: 1, window: 1s } ] } ]",
+        "the key has 1 part(s), the identity 2 value(s)",
+    ),
+    (
+        "scope: per_user, bands: [ { capacity: 1, window: 1s } ], overrides: [ { identity: x } ]",
+        "an override needs `bands`",
+    ),
+    (
+        "scope: per_ip, bands: [ { capacity: 1, window: 1s } ], overrides: [ { identity: '1.2.3.4', bands: [ { capacity: 1, window: 1s } ] }, { identity: '::ffff:1.2.3.4', bands: [ { capacity: 1, window: 1s } ] } ]",
+        "there is an override for this identity already",
+    ),
+];
+
+#[test]
+fn what_is_outside_the_domain_is_refused_and_explained() {
+    for (rule, what) in REFUSED {
+        let dir = Dir::with_rules(&one_rule(rule));
+        let run = dir.run(&["validate", "rules.yaml"]);
+        assert_eq!(run.code, Some(78), "{rule}");
+        let lines: Vec<_> = run.stderr.lines().collect();
+        assert_eq!(lines.len(), 1, "{rule}: {lines:?}");
+        assert!(lines[0].starts_with("rules.yaml:4:"), "{rule}: {lines:?}");
+        assert!(lines[0].contains(what), "{rule}: {lines:?}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_yaml_or_no_rule_file_is_told_with_its_place() {
+    let cases = [
+        ("rule_sets: [", "rules.yaml:2:1: not valid YAML: "),
+        ("a: b: c", "rules.yaml:1:5: not valid YAML: "),
+        (
+            "",
+            "rules.yaml:1:1: a rule file must be a mapping, not nothing",
+        ),
+        (
+            "[]",
+            "rules.yaml:1:1: a rule file must be a mapping, not a list",
+        ),
+        ("{}", "rules.yaml:1:1: `rule_sets` is missing"),
+        (
+            "rule_sets: 7",
+            "rules.yaml:1:12: `rule_sets` must be a mapping, not a single value",
+        ),
+        (
+            "rule_sets: {}\nrule_sets: {}",
+            "rules.yaml:2:1: `rule_sets` stands twice in a rule file",
+        ),
+        (
+            "rule_sets: { a: {} }",
+            "rules.yaml:1:17: rule set `a` has no `rules`",
+        ),
+        (
+            "rule_sets: {}\n---\nrule_sets: {}",
+            "rules.yaml:3:1: only one document is allowed",
+        ),
+    ];
+    for (text, beginning) in cases {
+        let dir = Dir::with_rules(text);
+        let run = dir.run(&["validate", "rules.yaml"]);
+        assert_eq!(run.code, Some(78), "{text:?}");
+        assert!(
+            run.stderr.lines().any(|line| line.starts_with(beginning)),
+            "{text:?}: {}",
+            run.stderr
+        );
+    }
+}
+
+#[test]
+fn a_missing_file_is_told_with_exit_66() {
+    let run = Dir::new().run(&["validate", "nowhere.yaml"]);
+    assert_eq!(run.code, Some(66));
+    assert_eq!(
+        run.stderr,
+        "nowhere.yaml: No such file or directory (os error 2)\n"
+    );
+}
