@@ -7,8 +7,8 @@
 
 use super::line::{Line, LineGuard, Version};
 use super::shard::Shard;
-use super::slot::{Print, State};
-use super::table::{Key, Table};
+use super::slot::State;
+use super::table::{Key, Table, lock};
 use crate::algorithm::{Assessment, Cell, Mode, Verdict};
 use crate::rules::Band;
 use crate::store::{Check, Verdicts};
@@ -20,7 +20,7 @@ const MOST_CHECKS: usize = 4;
 /// What was read of a key, and what it comes to.
 struct Look<'t> {
     line: &'t Line,
-    print: Print,
+    slot: usize,
     version: Version,
     assessment: Assessment,
 }
@@ -43,25 +43,24 @@ impl<'t> Look<'t> {
         if glance.version.is_retired() {
             return None;
         }
-        let cell = glance.state?.cell(band.imprint());
+        let (slot, state) = glance.found?;
+        let cell = state.cell(band.imprint());
         Some(Self {
             line,
-            print,
+            slot,
             version: glance.version,
             assessment: Cell::assess(band.limit(), cell, now, cost, mode),
         })
     }
 
-    /// Locks the line, unless it has changed.
+    /// Locks the line, unless it has changed; then the slot is still the key's.
     fn lock(&self) -> Option<LineGuard<'t>> {
         self.line.lock_unchanged(self.version)
     }
 
     fn write(&self, line: &mut LineGuard<'_>, key: &Key, band: &Band, cell: &Cell) {
-        if let Some(slot) = line.find(self.print) {
-            let state = State::new(self.print, key.rule, band.imprint(), cell);
-            line.set_state(slot, state);
-        }
+        let state = State::new(key.print, key.rule, band.imprint(), cell);
+        line.set_state(self.slot, state);
     }
 }
 
@@ -82,6 +81,27 @@ impl Table {
             look.write(&mut look.lock()?, key, band, cell);
         }
         Some(look.assessment.verdict)
+    }
+
+    /// The same for a key that is in its shard's overflow. Whoever holds that
+    /// needs no line: a key is in one place only, and leaves none unlocked.
+    pub(super) fn take_in_overflow(
+        &self,
+        key: &Key,
+        band: &Band,
+        now: Timestamp,
+        cost: u64,
+    ) -> Option<Verdict> {
+        if key.is_log {
+            return None;
+        }
+        let mut overflow = lock(&self.shards[key.shard as usize].overflow);
+        let cell = overflow.get(key.print)?.cell(band.imprint());
+        let assessment = Cell::assess(band.limit(), cell, now, cost, Mode::Take);
+        if let Some(cell) = assessment.to_write() {
+            overflow.set(key.slot(band, cell));
+        }
+        Some(assessment.verdict)
     }
 
     /// Decides checks that are charged together or not at all.

@@ -45,8 +45,8 @@ impl Default for Line {
 /// What a line says of a key when it is read without being locked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Glance {
-    /// The state of the key, if it is here.
-    pub(super) state: Option<State>,
+    /// The slot and the state of the key, if it is here.
+    pub(super) found: Option<(usize, State)>,
     /// The version it was read at.
     pub(super) version: Version,
 }
@@ -70,9 +70,9 @@ impl Line {
             return None;
         }
         let slot = self.find(version, print);
-        let state = slot.map(|slot| self.state(slot));
+        let found = slot.map(|slot| (slot, self.state(slot)));
         let version = Version(version);
-        self.is_still(version).then_some(Glance { state, version })
+        self.is_still(version).then_some(Glance { found, version })
     }
 
     /// Whether nothing has changed since `version`, for what was read before.
@@ -286,8 +286,8 @@ mod loom_tests {
             let (line, version) = line();
             let other = Arc::clone(&line);
             let thread = thread::spawn(move || add_one(&other, version));
-            if let Some(Glance { state, .. }) = line.glance(Print::of(0)) {
-                let state = state.map(|state| state.0);
+            if let Some(Glance { found, .. }) = line.glance(Print::of(0)) {
+                let state = found.map(|(_, state)| state.0);
                 assert!(state == Some(slot(0).state.0) || state == Some(slot(1).state.0));
             }
             assert!(thread.join().unwrap());

@@ -17,8 +17,8 @@ use crate::rules::{Band, RuleNumber};
 use crate::time::Timestamp;
 
 /// About this many keys share a shard when the table is full.
-const KEYS_PER_SHARD: usize = 512;
-const MOST_SHARDS: usize = 2048;
+const KEYS_PER_SHARD: usize = 2048;
+const MOST_SHARDS: usize = 512;
 
 /// All keys.
 #[derive(Debug)]
@@ -106,7 +106,10 @@ impl Table {
 
     /// Judges one key and charges it if it passes.
     pub(super) fn take(&self, key: &Key, band: &Band, now: Timestamp, cost: u64) -> Verdict {
-        if let Some(verdict) = self.take_in_line(key, band, now, cost) {
+        let quick = self
+            .take_in_line(key, band, now, cost)
+            .or_else(|| self.take_in_overflow(key, band, now, cost));
+        if let Some(verdict) = quick {
             return verdict;
         }
         let mut held = Held::new(self, std::slice::from_ref(key));
