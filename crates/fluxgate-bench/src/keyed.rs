@@ -10,8 +10,10 @@ use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
 use crate::report::{Better, Report, calls_per_second, in_turn};
 
-/// Slow enough that a key is rarely full again before it is asked again.
-const PER_MINUTE: u32 = 100;
+/// So many that hardly anything is refused, as in ordinary traffic.
+const AMPLE: u32 = 10_000_000;
+/// So few that nearly everything is refused, as under attack.
+const SCARCE: u32 = 100;
 
 pub(crate) fn keys(count: usize) -> Vec<String> {
     let keys = 0..count;
@@ -20,34 +22,36 @@ pub(crate) fn keys(count: usize) -> Vec<String> {
 }
 
 pub(crate) fn governor() -> DefaultKeyedRateLimiter<String> {
-    RateLimiter::keyed(Quota::per_minute(
-        NonZeroU32::new(PER_MINUTE).unwrap_or(NonZeroU32::MIN),
-    ))
+    keyed_governor(AMPLE)
+}
+
+fn keyed_governor(per_minute: u32) -> DefaultKeyedRateLimiter<String> {
+    let per_minute = NonZeroU32::new(per_minute).unwrap_or(NonZeroU32::MIN);
+    RateLimiter::keyed(Quota::per_minute(per_minute))
 }
 
 #[expect(clippy::unwrap_used, reason = "the numbers are in the domain")]
-pub(crate) fn band() -> Band {
-    let limit = Limit::builder(
-        Algorithm::TokenBucket,
-        PER_MINUTE.into(),
-        Duration::from_secs(60),
-    );
+fn band(per_minute: u32) -> Band {
+    let minute = Duration::from_secs(60);
+    let limit = Limit::builder(Algorithm::TokenBucket, per_minute.into(), minute);
     Band::new("b0", limit.build().unwrap())
 }
 
 pub(crate) fn thousand(report: &mut Report) {
-    run(report, "keyed-1k", 1_000, 4_000_000);
+    run(report, "keyed-1k", 1_000, AMPLE, 4_000_000);
+    run(report, "keyed-1k-refused", 1_000, SCARCE, 4_000_000);
 }
 
 pub(crate) fn million(report: &mut Report) {
-    run(report, "keyed-1m", 1_000_000, 2_000_000);
+    run(report, "keyed-1m", 1_000_000, AMPLE, 2_000_000);
+    run(report, "keyed-1m-slow-refill", 1_000_000, SCARCE, 2_000_000);
 }
 
-fn run(report: &mut Report, name: &str, count: usize, calls: u64) {
+fn run(report: &mut Report, name: &str, count: usize, per_minute: u32, calls: u64) {
     let keys = keys(count);
-    let band = band();
+    let band = band(per_minute);
     let ours = MemoryStore::with_max_keys(count.max(1_000_000));
-    let theirs = governor();
+    let theirs = keyed_governor(per_minute);
     for key in &keys {
         ours.take(key, &band, 1);
         let _ = theirs.check_key(key);

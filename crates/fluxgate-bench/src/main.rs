@@ -13,25 +13,29 @@ mod keyed;
 mod matching;
 mod memory;
 mod report;
+mod simulate;
 
 use report::Report;
 
 type Bench = (&'static str, fn(&mut Report));
 
-const BENCHES: [Bench; 6] = [
+const BENCHES: [Bench; 7] = [
     ("keyed-1k", keyed::thousand),
     ("keyed-1m", keyed::million),
     ("decision", decision::run),
     ("matching", matching::run),
     ("memory", memory::bytes_per_key),
     ("flood", memory::flood),
+    ("simulate", simulate::run),
 ];
 
 fn main() {
     let mut json = false;
     let mut wanted = Vec::new();
-    for argument in std::env::args().skip(1) {
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
         match argument.as_str() {
+            memory::MEASURE => return memory::measure(&arguments.next().unwrap_or_default()),
             "--json" => json = true,
             "--list" => {
                 for (name, _) in BENCHES {

@@ -1,7 +1,8 @@
-//! How much memory keys take, and what a flood of them does.
+//! How much memory keys take, and what a flood of them does. Each is measured
+//! in a process of its own, where nothing else has left memory behind.
 
-use std::fs;
 use std::time::Duration;
+use std::{env, fs, process};
 
 use fluxgate_core::memory::Retention;
 use fluxgate_core::{Algorithm, Band, Limit, ManualClock, MemoryStore, Timestamp};
@@ -10,63 +11,96 @@ use crate::keyed;
 use crate::report::{Better, Report};
 
 const MILLION: usize = 1_000_000;
+const USED_UP: usize = 1_000;
 
-#[expect(clippy::unwrap_used, reason = "the numbers are in the domain")]
-fn hourly() -> Limit {
-    let limit = Limit::builder(Algorithm::TokenBucket, 10, Duration::from_secs(3600));
-    limit.build().unwrap()
-}
-
-/// Bytes that this process has in memory.
-fn resident() -> f64 {
-    let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm
-        .split(' ')
-        .nth(1)
-        .and_then(|pages| pages.parse::<u64>().ok());
-    (pages.unwrap_or(0) * 4096) as f64
-}
+/// The argument that makes this program measure one thing and print it.
+pub(crate) const MEASURE: &str = "--measure";
 
 pub(crate) fn bytes_per_key(report: &mut Report) {
-    let keys = keyed::keys(MILLION);
-    let band = Band::new("b0", hourly());
-    let before = resident();
-    let ours = MemoryStore::default();
-    for key in &keys {
-        ours.take(key, &band, 1);
-    }
-    let ours_bytes = (resident() - before) / ours.len() as f64;
-    assert_eq!(ours.len(), MILLION);
-    let figures = (ours_bytes, 64.0);
+    let [ours] = measured("ours");
+    let [theirs] = measured("governor");
+    let allowed = (ours, 64.0);
     report.line(
         "memory",
-        figures,
+        allowed,
         "64 bytes a key allowed",
         "bytes/key",
         Better::Less,
     );
-
-    let before = resident();
-    let theirs = keyed::governor();
-    for key in &keys {
-        let _ = theirs.check_key(key);
-    }
-    let theirs_bytes = (resident() - before) / theirs.len() as f64;
-    let figures = (ours_bytes, theirs_bytes);
     report.line(
         "memory-governor",
-        figures,
+        (ours, theirs),
         "governor keyed",
         "bytes/key",
         Better::Less,
     );
 }
 
-/// Five million keys that are used once, and a thousand that are used up.
-#[expect(clippy::unwrap_used, reason = "the numbers are in the domain")]
 pub(crate) fn flood(report: &mut Report) {
-    const USED_UP: usize = 1_000;
-    let band = Band::new("b0", hourly());
+    let [bytes, kept] = measured("flood");
+    let allowed = (bytes, 64.0);
+    let before = (kept, USED_UP as f64);
+    report.line(
+        "flood-memory",
+        allowed,
+        "64 bytes a key allowed",
+        "bytes/key",
+        Better::Less,
+    );
+    report.line(
+        "flood-kept",
+        before,
+        "limits used up before the flood",
+        "limits",
+        Better::More,
+    );
+}
+
+/// What this program prints when it is started to measure `what`.
+#[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
+fn measured<const N: usize>(what: &str) -> [f64; N] {
+    let mut command = process::Command::new(env::current_exe().unwrap());
+    let output = command.args([MEASURE, what]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let numbers: Vec<f64> = text.split_whitespace().flat_map(str::parse).collect();
+    numbers.try_into().unwrap()
+}
+
+/// Measures one thing.
+pub(crate) fn measure(what: &str) {
+    match what {
+        "ours" => measure_ours(),
+        "governor" => measure_governor(),
+        _ => measure_flood(),
+    }
+}
+
+fn measure_ours() {
+    let keys = keyed::keys(MILLION);
+    let band = hourly();
+    let before = resident();
+    let store = MemoryStore::default();
+    for key in &keys {
+        store.take(key, &band, 1);
+    }
+    assert_eq!(store.len(), MILLION);
+    println!("{}", (resident() - before) / MILLION as f64);
+}
+
+fn measure_governor() {
+    let keys = keyed::keys(MILLION);
+    let before = resident();
+    let limiter = keyed::governor();
+    for key in &keys {
+        let _ = limiter.check_key(key);
+    }
+    println!("{}", (resident() - before) / limiter.len() as f64);
+}
+
+/// Five million keys that are used once, and a thousand that are nearly used up.
+#[expect(clippy::unwrap_used, reason = "the number is in the domain")]
+fn measure_flood() {
+    let band = hourly();
     let clock = ManualClock::new(Timestamp::from_micros(1_700_000_000_000_000).unwrap());
     let before = resident();
     let store = MemoryStore::new(clock, MILLION, Retention::UntilFull);
@@ -81,19 +115,21 @@ pub(crate) fn flood(report: &mut Report) {
     let bytes = (resident() - before) / MILLION as f64;
     // With nine of ten used, one that was forgotten would pass with two.
     let kept = (0..USED_UP).filter(|index| !store.take(&victim(*index), &band, 2).passes);
-    let kept = kept.count() as f64;
-    report.line(
-        "flood-memory",
-        (bytes, 64.0),
-        "64 bytes a key allowed",
-        "bytes/key",
-        Better::Less,
-    );
-    report.line(
-        "flood-kept",
-        (kept, USED_UP as f64),
-        "limits used up before",
-        "limits",
-        Better::More,
-    );
+    println!("{bytes} {}", kept.count());
+}
+
+#[expect(clippy::unwrap_used, reason = "the numbers are in the domain")]
+fn hourly() -> Band {
+    let limit = Limit::builder(Algorithm::TokenBucket, 10, Duration::from_secs(3600));
+    Band::new("b0", limit.build().unwrap())
+}
+
+/// Bytes that this process has in memory.
+fn resident() -> f64 {
+    let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm
+        .split(' ')
+        .nth(1)
+        .and_then(|pages| pages.parse::<u64>().ok());
+    (pages.unwrap_or(0) * 4096) as f64
 }
