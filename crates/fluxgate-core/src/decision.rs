@@ -60,7 +60,7 @@ impl fmt::Display for Outcome {
 pub struct Decision {
     allowed: bool,
     outcome: Outcome,
-    /// Whose rules the indices below speak of; `None` where no rule applied.
+    /// Whose rules the indices below speak of; `None` where there is no such set.
     set: Option<Arc<RuleSet>>,
     reported: Option<BandRef>,
     remaining: Option<u64>,
@@ -175,7 +175,7 @@ impl Decision {
         })
     }
 
-    /// The rule set that was asked, where one of its rules applied.
+    /// The rule set that was asked, if there is one of that name.
     pub fn rule_set(&self) -> Option<&RuleSet> {
         self.set.as_deref()
     }
@@ -216,13 +216,18 @@ impl Decision {
         self
     }
 
+    /// Says whose rules it speaks of, which [`Decision::combine`] leaves open.
+    pub(crate) fn of_set(mut self, set: Arc<RuleSet>) -> Self {
+        self.set = Some(set);
+        self
+    }
+
     /// What the verdicts on a plan come to.
-    pub(crate) fn combine(set: &Arc<RuleSet>, plan: &Plan<'_>, verdicts: &[Verdict]) -> Self {
+    pub(crate) fn combine(plan: &Plan<'_>, verdicts: &[Verdict]) -> Self {
         if plan.applied.is_empty() {
             return Self::no_rule();
         }
         let mut decision = Self::plain(true, Outcome::Allowed, Retry::NOW);
-        decision.set = Some(Arc::clone(set));
         let mut verdicts = verdicts.iter();
         for applied in plan.applied.iter().filter(|applied| !applied.shadow) {
             decision.add_enforced(applied, &mut verdicts);

@@ -119,14 +119,18 @@ impl<S: Store> Limiter<S> {
         };
         let set = Arc::clone(set);
         drop(rules);
-        let plan = Plan::new(&set, context, mode);
-        if plan.checks.list().is_empty() {
-            return Ok(Decision::combine(&set, &plan, &[]));
-        }
-        match self.store.decide(&plan.checks).await {
-            Ok(verdicts) => Ok(Decision::combine(&set, &plan, &verdicts)),
-            Err(error) => Ok(self.on_error(&set, &plan, &error)),
-        }
+        let decision = {
+            let plan = Plan::new(&set, context, mode);
+            if plan.checks.list().is_empty() {
+                Decision::combine(&plan, &[])
+            } else {
+                match self.store.decide(&plan.checks).await {
+                    Ok(verdicts) => Decision::combine(&plan, &verdicts),
+                    Err(error) => self.on_error(set.on_error(), &plan, &error),
+                }
+            }
+        };
+        Ok(decision.of_set(set))
     }
 
     fn without_rule_set(&self, name: &str, on_missing: OnMissingRuleSet) -> Decision {
@@ -143,11 +147,11 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    fn on_error(&self, set: &Arc<RuleSet>, plan: &Plan<'_>, error: &StoreError) -> Decision {
+    fn on_error(&self, on_error: OnError, plan: &Plan<'_>, error: &StoreError) -> Decision {
         if let Some(observer) = &self.observer {
-            observer.store_failed(error, set.on_error());
+            observer.store_failed(error, on_error);
         }
-        match set.on_error() {
+        match on_error {
             OnError::Allow => Decision::plain(true, Outcome::FailedOpen, Retry::NOW),
             OnError::Deny => {
                 let retry = Retry::After(FAILED_CLOSED_RETRY);
@@ -156,7 +160,7 @@ impl<S: Store> Limiter<S> {
             OnError::Local => {
                 let fallback = self.fallback.get_or_init(MemoryStore::default);
                 let verdicts = fallback.decide_now(&plan.checks);
-                Decision::combine(set, plan, &verdicts).into_fallback()
+                Decision::combine(plan, &verdicts).into_fallback()
             }
         }
     }
@@ -267,7 +271,7 @@ impl<C: crate::clock::Clock> Limiter<MemoryStore<C>> {
         };
         let plan = Plan::new(set, context, Mode::Take);
         let verdicts = self.store.decide_at(&plan.checks, now);
-        let decision = Decision::combine(set, &plan, &verdicts);
+        let decision = Decision::combine(&plan, &verdicts).of_set(Arc::clone(set));
         for ((rule, refused), applied) in decision.rules().zip(&plan.applied) {
             if refused {
                 let known = !applied.bands.is_empty();

@@ -107,8 +107,9 @@ impl PathTrie {
         path: &str,
         mut found: impl FnMut(&[u32]) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let Some(rest) = path.strip_prefix('/') else {
-            return ControlFlow::Continue(());
+        let rest = match path.strip_prefix('/') {
+            Some(rest) if self.nodes.len() > 1 => rest,
+            _ => return ControlFlow::Continue(()),
         };
         let mut alive = Alive::new();
         let mut next = Alive::new();

@@ -5,6 +5,8 @@
 //! it was read; nobody waits here. Whoever is disturbed takes the long way
 //! ([`super::held`]), which always gets through.
 
+use smallvec::SmallVec;
+
 use super::line::{Line, LineGuard, Version};
 use super::shard::Shard;
 use super::slot::State;
@@ -56,6 +58,15 @@ impl<'t> Look<'t> {
     /// Locks the line, unless it has changed; then the slot is still the key's.
     fn lock(&self) -> Option<LineGuard<'t>> {
         self.line.lock_unchanged(self.version)
+    }
+
+    /// What is to be written, if the request is charged or not.
+    fn to_write(&self, charges: bool) -> Option<&Cell> {
+        if charges {
+            self.assessment.to_write()
+        } else {
+            self.assessment.corrected.as_ref()
+        }
     }
 
     fn write(&self, line: &mut LineGuard<'_>, key: &Key, band: &Band, cell: &Cell) {
@@ -112,10 +123,10 @@ impl Table {
         now: Timestamp,
         mode: Mode,
     ) -> Option<Verdicts> {
-        let mut looks: [Option<Look<'_>>; MOST_CHECKS] = Default::default();
         if keys.len() > MOST_CHECKS {
             return None;
         }
+        let mut looks: SmallVec<[Look<'_>; MOST_CHECKS]> = SmallVec::new();
         let mut passes = true;
         for (index, (key, check)) in keys.iter().zip(checks).enumerate() {
             if key.is_log || keys[..index].contains(key) {
@@ -123,35 +134,29 @@ impl Table {
             }
             let look = Look::new(self, key, check.band, now, check.cost, mode)?;
             passes &= look.assessment.verdict.passes;
-            looks[index] = Some(look);
+            looks.push(look);
         }
         let charges = passes && mode == Mode::Take;
-        let to_write = |look: &Look<'_>| match charges {
-            true => look.assessment.to_write().copied(),
-            false => look.assessment.corrected,
-        };
-        let writes = looks.iter().flatten().any(|look| to_write(look).is_some());
-        if writes {
+        if looks.iter().any(|look| look.to_write(charges).is_some()) {
             // All of them, so that what was read still stands together.
-            let mut lines: [Option<LineGuard<'_>>; MOST_CHECKS] = Default::default();
-            for (line, look) in lines.iter_mut().zip(looks.iter().flatten()) {
-                *line = Some(look.lock()?);
+            let mut lines: SmallVec<[LineGuard<'_>; MOST_CHECKS]> = SmallVec::new();
+            for look in &looks {
+                lines.push(look.lock()?);
             }
-            let looks = looks.iter().flatten().zip(keys).zip(checks);
-            for (line, ((look, key), check)) in lines.iter_mut().flatten().zip(looks) {
-                if let Some(cell) = to_write(look) {
-                    look.write(line, key, check.band, &cell);
+            for (index, look) in looks.iter().enumerate() {
+                if let Some(cell) = look.to_write(charges) {
+                    look.write(&mut lines[index], &keys[index], checks[index].band, cell);
                 }
             }
         } else if keys.len() > 1 {
             // What was read one after the other was there at one time.
-            let mut looks = looks.iter().flatten();
-            if !looks.all(|look| look.line.is_still(look.version)) {
+            let still = |look: &Look<'_>| look.line.is_still(look.version);
+            if !looks.iter().all(still) {
                 return None;
             }
         }
         let mut verdicts = Verdicts::new();
-        for (look, (key, check)) in looks.iter().flatten().zip(keys.iter().zip(checks)) {
+        for (look, (key, check)) in looks.iter().zip(keys.iter().zip(checks)) {
             let mut verdict = look.assessment.verdict;
             if !charges && mode == Mode::Take && verdict.passes {
                 // Not charged after all: tell what is there without it.

@@ -252,7 +252,7 @@ impl RuleReader<'_> {
                 own,
                 overrides: overrides.unwrap_or_default(),
                 attributes: attributes.unwrap_or_default(),
-                subject,
+                subject: subject.to_vec().into(),
                 number,
                 reset_on_change,
             },

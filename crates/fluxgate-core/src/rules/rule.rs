@@ -141,7 +141,7 @@ pub struct Rule {
     pub(super) attributes: Vec<(Box<str>, Box<str>)>,
     /// The start of every subject of this rule: its set, its id and, where it
     /// resets on change, what it says.
-    pub(super) subject: SubjectBytes,
+    pub(super) subject: Box<[u8]>,
     pub(super) number: RuleNumber,
     pub(super) reset_on_change: bool,
 }
@@ -235,7 +235,8 @@ impl Rule {
         values: &[&str],
         ipv6_prefix: u8,
     ) -> Result<(SubjectBytes, &[Band]), IdentityError> {
-        let mut subject = self.subject.clone();
+        let mut subject = SubjectBytes::new();
+        subject.extend_from_slice(&self.subject);
         key::encode_values(&self.key, values, ipv6_prefix, &mut subject)?;
         let bands = self.bands_for(&subject[self.subject.len()..]);
         Ok((subject, self.bands_in(&bands)))
