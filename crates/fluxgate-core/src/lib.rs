@@ -47,6 +47,7 @@ mod matcher;
 pub mod memory;
 mod plan;
 mod rules;
+mod sip;
 mod small;
 mod store;
 mod time;

@@ -4,8 +4,6 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use siphasher::sip128::SipHasher13;
-
 use super::Retention;
 use super::held::{Held, least_loss};
 use super::line::Line;
@@ -14,6 +12,7 @@ use super::slot::{Print, Slot, State};
 use crate::algorithm::{Cell, Log, Mode, Verdict};
 use crate::limit::Algorithm;
 use crate::rules::{Band, RuleNumber};
+use crate::sip::Sip13;
 use crate::time::Timestamp;
 
 /// About this many keys share a shard when the table is full.
@@ -24,7 +23,7 @@ const MOST_SHARDS: usize = 512;
 #[derive(Debug)]
 pub(super) struct Table {
     /// Secret, so that nobody can make keys that meet.
-    hasher: SipHasher13,
+    hasher: Sip13,
     pub(super) shards: Box<[Shard]>,
     live: AtomicUsize,
     max_keys: usize,
@@ -73,7 +72,7 @@ impl Table {
             .clamp(1, MOST_SHARDS);
         let random = || RandomState::new().hash_one(0);
         Self {
-            hasher: SipHasher13::new_with_keys(random(), random()),
+            hasher: Sip13::new(random(), random()),
             shards: (0..shards).map(|_| Shard::default()).collect(),
             live: AtomicUsize::new(0),
             max_keys: max_keys.max(1),
@@ -88,7 +87,7 @@ impl Table {
 
     /// The fingerprint of a subject.
     pub(super) fn fingerprint(&self, subject: &[u8]) -> u128 {
-        self.hasher.hash(subject).as_u128()
+        self.hasher.hash(subject)
     }
 
     /// The key of a band of the subject with this fingerprint.

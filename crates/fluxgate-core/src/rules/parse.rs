@@ -12,6 +12,7 @@ use super::{RuleNumber, RuleOptions, RuleSet, RuleSets, duration};
 use crate::key::{self, KeyPart, OnMissingKey, SubjectBytes};
 use crate::limit::{Algorithm, Field, Limit, LimitBuilder, LimitError, MAX_UNITS};
 use crate::matcher::{Conditions, Matcher, PathSet, Pattern};
+use crate::sip::Sip13;
 use crate::yaml::{Faults, Node, Position, Value};
 
 const DEFAULT_PRIORITY: i64 = 100;
@@ -707,11 +708,10 @@ fn subject_of_rule(set: &str, id: &str, resets: Option<&Node>) -> SubjectBytes {
     key::encode_bytes(set, &mut subject);
     key::encode_bytes(id, &mut subject);
     if let Some(rule) = resets {
-        let hasher = siphasher::sip128::SipHasher13::new();
-        let says = hasher.hash(rule.canonical().as_bytes());
+        let says = Sip13::PUBLIC.hash(rule.canonical().as_bytes());
         // No part of an identity begins with this byte.
         subject.push(b'!');
-        subject.extend_from_slice(&says.as_bytes());
+        subject.extend_from_slice(&says.to_le_bytes());
     }
     subject
 }

@@ -10,6 +10,7 @@ use crate::key::{self, IdentityError, KeyPart, OnMissingKey, SubjectBytes};
 use crate::limit::Limit;
 use crate::matcher::PathSet;
 use crate::memory::Imprint;
+use crate::sip::Sip13;
 
 /// What is decided when the store cannot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,10 +93,9 @@ pub struct Band {
 impl Band {
     /// A band outside any rule.
     pub fn new(id: &str, limit: Limit) -> Self {
-        let tag = siphasher::sip128::SipHasher13::new().hash(id.as_bytes());
         Self {
             id: id.into(),
-            tag: tag.as_u128(),
+            tag: Sip13::PUBLIC.hash(id.as_bytes()),
             imprint: Imprint::new(&limit),
             limit,
         }
