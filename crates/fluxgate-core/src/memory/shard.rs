@@ -11,7 +11,7 @@ use crate::algorithm::Log;
 use crate::time::Timestamp;
 
 /// How often a shard can get more lines.
-const LEVELS: usize = 4;
+const LEVELS: usize = 6;
 /// How many lines a shard begins with.
 const FEW: usize = 16;
 
@@ -37,11 +37,17 @@ pub(super) struct Sizes([usize; LEVELS]);
 impl Sizes {
     /// For shards of `keys` keys, and no more unless `unlimited`.
     pub(super) fn new(keys: usize, unlimited: bool) -> Self {
-        // Five keys to four lines: every seventh overflows, and a key takes 58
-        // bytes. Fewer lines would be slower, more of them larger.
+        if unlimited {
+            // No more lines than keys, so that they stay close together.
+            return Self(std::array::from_fn(|level| FEW << (3 * level)));
+        }
+        // Five keys to four lines: every seventh overflows, and a key takes 60
+        // bytes. Fewer lines would be slower, more of them larger; and what is
+        // outgrown is not given back, so it is one step only.
         let full = (keys * 4).div_ceil(5).max(FEW);
-        let beyond = |factor| if unlimited { full * factor } else { full };
-        Self([FEW, full, beyond(16), beyond(256)])
+        let mut sizes = [full; LEVELS];
+        sizes[0] = FEW;
+        Self(sizes)
     }
 }
 

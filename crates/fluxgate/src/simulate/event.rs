@@ -238,6 +238,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Texts<'a> {
                         continue;
                     }
                     let value = match raw.as_bytes().first() {
+                        Some(b'"') if !raw.contains('\\') => Cow::Borrowed(&raw[1..raw.len() - 1]),
                         Some(b'"') => {
                             // Its place in the value is not its place in the line.
                             let text: Text<'_> = serde_json::from_str(raw)
