@@ -1,8 +1,8 @@
 //! `fluxgate simulate`: recorded requests through rules, on virtual time.
 
+mod blocks;
 mod combined;
 mod event;
-mod lines;
 mod missing;
 mod output;
 mod progress;
@@ -20,8 +20,8 @@ use fluxgate_core::{Limiter, ManualClock, MemoryStore, OnMissingRuleSet, Timesta
 
 use crate::cli::{Exit, Failure};
 use crate::rule_file;
+use blocks::{Block, Blocks};
 use event::Event;
-use lines::{Line, Lines};
 use missing::MissingSets;
 use progress::Progress;
 use summary::Summary;
@@ -82,11 +82,12 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         format: options.format,
         latest: Timestamp::default(),
         summary: options.summary.then(Summary::default),
+        lines: 0,
         skipped: 0,
         line: Vec::with_capacity(512),
     };
     let mut output = BufWriter::with_capacity(OUTPUT_BUFFER, output);
-    let result = simulation.run(Lines::new(input.reader), &mut output, progress, options);
+    let result = simulation.run(Blocks::new(input.reader), &mut output, progress, options);
     let flushed = output
         .flush()
         .map_err(|error| cannot_write(options, &error));
@@ -120,6 +121,8 @@ struct Simulation {
     /// The latest time so far, where time is not to go back.
     latest: Timestamp,
     summary: Option<Summary>,
+    /// Lines so far, blank ones included.
+    lines: u64,
     skipped: u64,
     /// Reused for every line that is written.
     line: Vec<u8>,
@@ -128,57 +131,103 @@ struct Simulation {
 impl Simulation {
     fn run(
         &mut self,
-        mut lines: Lines<impl Read>,
+        mut blocks: Blocks<impl Read>,
         output: &mut impl Write,
         mut progress: Progress,
         options: &Options,
     ) -> Result<(), Stop> {
         loop {
-            if lines.must_read() {
-                // Nobody who waits for an answer shall wait for the next question.
-                output
-                    .flush()
-                    .map_err(|error| cannot_write(options, &error))?;
-                progress.show(lines.bytes_read(), lines.number());
-            }
-            let line = match lines.next() {
-                Ok(Some(line)) => line,
+            // Nobody who waits for an answer shall wait for the next question.
+            output
+                .flush()
+                .map_err(|error| cannot_write(options, &error))?;
+            progress.show(blocks.bytes_read(), self.lines);
+            match blocks.next() {
+                Ok(Some(Block::Lines(text))) => self.run_block(text, output, options)?,
+                Ok(Some(Block::TooLong)) => {
+                    self.lines += 1;
+                    self.finish_line(Err(too_long()), output, options)?;
+                }
                 Ok(None) => return Ok(()),
                 Err(error) => {
                     let input = options.input.display();
                     return Err(Failure::new(Exit::NoInput, format!("{input}: {error}")).into());
                 }
-            };
-            let decided = match line {
-                Line::Text(text) => {
-                    if text.trim_ascii().is_empty() {
-                        continue;
+            }
+        }
+    }
+
+    /// Decides all lines of a block. Of a large one, a second thread reads the
+    /// lines while this one decides what has been read.
+    fn run_block(
+        &mut self,
+        text: &[u8],
+        output: &mut impl Write,
+        options: &Options,
+    ) -> Result<(), Stop> {
+        const LARGE: usize = 128 * 1024;
+        const LINES_AT_ONCE: usize = 256;
+        const BATCHES_AHEAD: usize = 8;
+        let format = self.format;
+        if text.len() < LARGE {
+            return blocks::lines(text).try_for_each(|line| {
+                self.lines += 1;
+                match parse(format, line) {
+                    Some(event) => self.finish_line(event, output, options),
+                    None => Ok(()),
+                }
+            });
+        }
+        std::thread::scope(|scope| {
+            let (sender, batches) = std::sync::mpsc::sync_channel(BATCHES_AHEAD);
+            scope.spawn(move || {
+                let mut lines = blocks::lines(text)
+                    .map(|line| parse(format, line))
+                    .peekable();
+                while lines.peek().is_some() {
+                    let batch: Vec<_> = lines.by_ref().take(LINES_AT_ONCE).collect();
+                    if sender.send(batch).is_err() {
+                        // The simulation has ended at a bad line.
+                        break;
                     }
-                    self.decide(text)
                 }
-                Line::TooLong => Err(format!("longer than {} bytes", lines::LONGEST)),
-            };
-            match decided {
-                Ok(()) => output
-                    .write_all(&self.line)
-                    .map_err(|error| cannot_write(options, &error))?,
-                Err(_) if options.lenient => self.skipped += 1,
-                Err(what) => {
-                    let input = options.input.display();
-                    let what = printable(&what);
-                    let message = format!("{input}:{}: {what}", lines.number());
-                    return Err(Failure::new(Exit::Data, message).into());
+            });
+            for event in batches.into_iter().flatten() {
+                self.lines += 1;
+                if let Some(event) = event {
+                    self.finish_line(event, output, options)?;
                 }
+            }
+            Ok(())
+        })
+    }
+
+    /// Decides a line that was read, and writes the answer.
+    fn finish_line(
+        &mut self,
+        event: Result<Event<'_>, String>,
+        output: &mut impl Write,
+        options: &Options,
+    ) -> Result<(), Stop> {
+        match event.and_then(|event| self.decide(event)) {
+            Ok(()) => output
+                .write_all(&self.line)
+                .map_err(|error| cannot_write(options, &error)),
+            Err(_) if options.lenient => {
+                self.skipped += 1;
+                Ok(())
+            }
+            Err(what) => {
+                let input = options.input.display();
+                let what = printable(&what);
+                let message = format!("{input}:{}: {what}", self.lines);
+                Err(Failure::new(Exit::Data, message).into())
             }
         }
     }
 
     /// Decides one recorded request; the answer stands in `self.line`.
-    fn decide(&mut self, text: &[u8]) -> Result<(), String> {
-        let mut event = match self.format {
-            Format::Ndjson => Event::from_json(text)?,
-            Format::Combined => combined::parse(text)?,
-        };
+    fn decide(&mut self, mut event: Event<'_>) -> Result<(), String> {
         if self.format == Format::Combined {
             // Lines are written when requests end: not in the order they came.
             self.latest = self.latest.max(event.at);
@@ -237,6 +286,24 @@ fn printable(text: &str) -> String {
         }
     }
     shown
+}
+
+/// A recorded request, unless the line is blank.
+fn parse(format: Format, line: &[u8]) -> Option<Result<Event<'_>, String>> {
+    if line.trim_ascii().is_empty() {
+        return None;
+    }
+    if line.len() > blocks::LONGEST {
+        return Some(Err(too_long()));
+    }
+    Some(match format {
+        Format::Ndjson => Event::from_json(line),
+        Format::Combined => combined::parse(line),
+    })
+}
+
+fn too_long() -> String {
+    format!("longer than {} bytes", blocks::LONGEST)
 }
 
 /// Where the recorded requests come from.
