@@ -2,7 +2,7 @@
 //! nobody can make without the key.
 //!
 //! The general crates take their input in pieces; here it is always one slice,
-//! and that makes half the difference on keys of a few dozen bytes.
+//! which needs fewer instructions on keys of a few dozen bytes.
 
 /// The key of a hash.
 #[derive(Clone, Copy, Debug)]
