@@ -114,7 +114,7 @@ fn measure_flood() {
     assert!(store.len() <= MILLION, "{} keys", store.len());
     let bytes = (resident() - before) / MILLION as f64;
     // With nine of ten used, one that was forgotten would pass with two.
-    let kept = (0..USED_UP).filter(|index| !store.take(&victim(*index), &band, 2).passes);
+    let kept = (0..USED_UP).filter(|index| !store.take(&victim(*index), &band, 2).passes());
     println!("{bytes} {}", kept.count());
 }
 

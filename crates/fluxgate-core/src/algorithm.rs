@@ -30,16 +30,22 @@ pub enum Mode {
 /// What one band says of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Whether this band lets it pass, at once or by a reservation.
-    pub passes: bool,
     /// Whole units left after the decision.
     pub remaining: u64,
-    /// Zero where it passes.
+    /// Zero where it passes, and nowhere else.
     pub retry_after: Retry,
     /// How long until the full quota is there again.
     pub reset_after: Micros,
     /// How long an admitted request must wait before it goes on.
     pub delay: Micros,
+}
+
+impl Verdict {
+    /// Whether this band lets it pass, at once or by a reservation.
+    #[inline]
+    pub fn passes(&self) -> bool {
+        self.retry_after == Retry::NOW
+    }
 }
 
 /// The state of a band that fits into a few numbers: all but a log.
@@ -76,7 +82,6 @@ impl Assessment {
 impl Cell {
     /// Judges `cost` units on `stored` at `now`. Not for a sliding log, whose
     /// state is a [`Log`].
-    #[inline(always)]
     pub fn assess(
         limit: &Limit,
         stored: Option<Self>,
@@ -86,7 +91,7 @@ impl Cell {
     ) -> Assessment {
         if limit.algorithm().is_bucket() {
             let stored = stored.and_then(Self::bucket);
-            let (verdict, corrected, charged) = bucket::assess(limit, stored, now, cost, mode);
+            let (verdict, corrected, charged) = Bucket::assess(limit, stored, now, cost, mode);
             return Assessment {
                 verdict,
                 corrected: corrected.map(Self::Bucket),
@@ -94,10 +99,7 @@ impl Cell {
             };
         }
         let stored = stored.and_then(Self::counts);
-        let (verdict, corrected, charged) = match limit.algorithm() {
-            Algorithm::SlidingWindow => sliding_window::assess(limit, stored, now, cost, mode),
-            _ => fixed_window::assess(limit, stored, now, cost, mode),
-        };
+        let (verdict, corrected, charged) = Counts::assess(limit, stored, now, cost, mode);
         Assessment {
             verdict,
             corrected: corrected.map(Self::Counts),
@@ -133,15 +135,44 @@ impl Cell {
     }
 }
 
+impl Bucket {
+    /// A verdict, what to write even if nothing is charged, and what to write
+    /// if the request is: for a limit that is a bucket.
+    #[inline(always)]
+    pub(crate) fn assess(
+        limit: &Limit,
+        stored: Option<Self>,
+        now: Timestamp,
+        cost: u64,
+        mode: Mode,
+    ) -> (Verdict, Option<Self>, Option<Self>) {
+        bucket::assess(limit, stored, now, cost, mode)
+    }
+}
+
+impl Counts {
+    /// The same for a limit that is a counting window.
+    pub(crate) fn assess(
+        limit: &Limit,
+        stored: Option<Self>,
+        now: Timestamp,
+        cost: u64,
+        mode: Mode,
+    ) -> (Verdict, Option<Self>, Option<Self>) {
+        match limit.algorithm() {
+            Algorithm::SlidingWindow => sliding_window::assess(limit, stored, now, cost, mode),
+            _ => fixed_window::assess(limit, stored, now, cost, mode),
+        }
+    }
+}
+
 /// A verdict from what every algorithm finds out: how long to wait if the
 /// request does not pass at once, and what is left of the quota.
 #[inline]
 fn verdict(wait: Retry, delay: Option<Micros>, remaining: u64, reset_after: Micros) -> Verdict {
-    let passes = delay.is_some();
     Verdict {
-        passes,
         remaining,
-        retry_after: if passes { Retry::NOW } else { wait },
+        retry_after: if delay.is_some() { Retry::NOW } else { wait },
         reset_after,
         delay: delay.unwrap_or_default(),
     }

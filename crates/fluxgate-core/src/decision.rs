@@ -245,7 +245,6 @@ impl Decision {
         let before = self.violated.len();
         if applied.bands.is_empty() {
             let missing = Verdict {
-                passes: false,
                 remaining: 0,
                 retry_after: Retry::Never,
                 reset_after: Micros::ZERO,
@@ -266,7 +265,7 @@ impl Decision {
     fn add_band(&mut self, rule: u32, band: Option<u32>, verdict: &Verdict) {
         let band = BandRef { rule, band };
         // Of equals the first is reported, so only a strictly better one takes over.
-        let better = if verdict.passes {
+        let better = if verdict.passes() {
             self.delay = self.delay.max(verdict.delay);
             self.allowed && self.remaining.is_none_or(|least| verdict.remaining < least)
         } else {
@@ -297,7 +296,7 @@ impl Decision {
             self.violated.push(BandRef { rule, band: None });
         }
         for (band, verdict) in applied.bands.clone().zip(verdicts) {
-            if !verdict.passes {
+            if !verdict.passes() {
                 let band = Some(band);
                 self.violated.push(BandRef { rule, band });
             }

@@ -40,6 +40,7 @@ mod clock;
 pub mod conformance;
 mod context;
 mod decision;
+mod fingerprint;
 mod key;
 pub mod limit;
 mod limiter;

@@ -130,6 +130,7 @@ pub struct Rate {
     period: Micros,
     one_unit: Fine,
     fill: Fine,
+    furthest: Fine,
     max_wait: Option<Micros>,
     shape: bool,
 }
@@ -148,6 +149,12 @@ impl Rate {
     /// C·P/R: the time it takes to fill from empty.
     pub const fn fill(&self) -> Fine {
         self.fill
+    }
+
+    /// The longest that a bucket can be from full: the time to fill from empty,
+    /// and what may be reserved.
+    pub const fn furthest(&self) -> Fine {
+        self.furthest
     }
 
     /// How far a request may reserve ahead, where the rule waits.
@@ -196,19 +203,22 @@ impl Rate {
     }
 
     /// The units that refill in `span`, rounded up: ceil((whole·R + part) / P).
-    #[inline]
+    #[inline(always)]
     pub fn units_in(&self, span: Fine) -> u64 {
-        let period = self.period.get();
         match span.whole.checked_mul(self.refill()) {
             Some(product) if product <= u64::MAX - MAX_UNITS => {
-                (product + u64::from(span.part)).div_ceil(period)
+                (product + u64::from(span.part)).div_ceil(self.period.get())
             }
-            _ => {
-                let product = u128::from(span.whole) * u128::from(self.refill);
-                let units = (product + u128::from(span.part)).div_ceil(u128::from(period));
-                u64::try_from(units).unwrap_or(u64::MAX)
-            }
+            _ => self.many_units_in(span),
         }
+    }
+
+    #[cold]
+    fn many_units_in(&self, span: Fine) -> u64 {
+        let product = u128::from(span.whole) * u128::from(self.refill);
+        let product = product + u128::from(span.part);
+        let units = product.div_ceil(u128::from(self.period.get()));
+        u64::try_from(units).unwrap_or(u64::MAX)
     }
 }
 
@@ -308,6 +318,11 @@ impl LimitBuilder {
         if fill.ceil() > MAX_FILL.get() {
             return Err(LimitError::FillTooLong);
         }
+        let max_wait = self.max_wait.filter(|_| algorithm.is_bucket());
+        let furthest = Fine {
+            whole: fill.whole + max_wait.unwrap_or_default().get(),
+            part: fill.part,
+        };
         Ok(Limit {
             algorithm,
             capacity,
@@ -317,7 +332,8 @@ impl LimitBuilder {
                 period,
                 one_unit: split(1, period, refill),
                 fill,
-                max_wait: self.max_wait.filter(|_| algorithm.is_bucket()),
+                furthest,
+                max_wait,
                 shape: self.shape,
             },
         })

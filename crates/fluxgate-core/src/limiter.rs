@@ -120,7 +120,8 @@ impl<S: Store> Limiter<S> {
         let set = Arc::clone(set);
         drop(rules);
         let decision = {
-            let plan = Plan::new(&set, context, mode);
+            let mut plan = Plan::new(mode);
+            plan.fill(&set, context);
             if plan.checks.list().is_empty() {
                 Decision::combine(&plan, &[])
             } else {
@@ -269,7 +270,8 @@ impl<C: crate::clock::Clock> Limiter<MemoryStore<C>> {
         let Some(set) = rules.get(rule_set) else {
             return self.without_rule_set(rule_set, rules.on_missing());
         };
-        let plan = Plan::new(set, context, Mode::Take);
+        let mut plan = Plan::new(Mode::Take);
+        plan.fill(set, context);
         let verdicts = self.store.decide_at(&plan.checks, now);
         let decision = Decision::combine(&plan, &verdicts).of_set(Arc::clone(set));
         for ((rule, refused), applied) in decision.rules().zip(&plan.applied) {

@@ -6,6 +6,7 @@
 //! on the request and on the rules that apply, not on how many rules there are.
 
 mod glob;
+mod lookup;
 mod path;
 mod pattern;
 
@@ -13,6 +14,7 @@ use std::ops::ControlFlow;
 
 use hashbrown::HashMap;
 
+use lookup::Lookup;
 pub(crate) use path::PathSet;
 use path::PathTrie;
 pub(crate) use pattern::Pattern;
@@ -57,9 +59,9 @@ pub(crate) struct Matcher {
     /// The rules that ask only for a path, or for nothing.
     plain: Group,
     /// The others, by the field that the fewest rules ask about.
-    by_field: HashMap<Field, Vec<Signature>>,
-    /// The keys of `by_field`, to walk them when they are few.
-    fields: Vec<Field>,
+    fields: Vec<(Field, Vec<Signature>)>,
+    /// Where each of `fields` stands, for when they are too many to walk.
+    places: HashMap<Field, usize>,
 }
 
 /// Rules that ask about the same fields.
@@ -68,7 +70,7 @@ struct Signature {
     /// The fields besides the one it is found by.
     others: Vec<Field>,
     /// By the values of all fields.
-    groups: HashMap<Box<[u8]>, Group>,
+    groups: Lookup<Group>,
 }
 
 /// Rules that ask for the same values of the same fields.
@@ -102,12 +104,20 @@ impl Group {
     }
 }
 
-/// The values of a signature's fields, each with its length.
+/// The values of a signature's fields.
 type Values = Small<u8, 64>;
 
-fn push_value(value: &str, values: &mut Values) {
-    values.extend_from_slice(&(value.len() as u64).to_le_bytes());
-    values.extend_from_slice(value.as_bytes());
+/// The others with their lengths, then the first: no two lists meet, and one
+/// value alone is itself. `None` if one of them is missing.
+fn joined<'v>(others: impl Iterator<Item = Option<&'v str>>, first: &str) -> Option<Values> {
+    let mut values = Values::new();
+    for other in others {
+        let other = other?;
+        values.extend_from_slice(&(other.len() as u64).to_le_bytes());
+        values.extend_from_slice(other.as_bytes());
+    }
+    values.extend_from_slice(first.as_bytes());
+    Some(values)
 }
 
 impl Matcher {
@@ -128,7 +138,11 @@ impl Matcher {
                 matcher.plain.insert(rule, paths);
                 continue;
             };
-            let signatures = matcher.by_field.entry(first.clone()).or_default();
+            let place = *matcher.places.entry_ref(first).or_insert_with(|| {
+                matcher.fields.push((first.clone(), Vec::new()));
+                matcher.fields.len() - 1
+            });
+            let signatures = &mut matcher.fields[place].1;
             let is_same = |signature: &Signature| {
                 let known = signature.others.iter();
                 known.eq(others.iter().map(|(field, _)| field))
@@ -136,87 +150,78 @@ impl Matcher {
             let index = signatures.iter().position(is_same).unwrap_or_else(|| {
                 signatures.push(Signature {
                     others: others.iter().map(|(field, _)| field.clone()).collect(),
-                    groups: HashMap::new(),
+                    groups: Lookup::default(),
                 });
                 signatures.len() - 1
             });
-            for values in each_combination(&wanted) {
+            for choice in each_choice(&wanted) {
+                let [first, others @ ..] = &choice[..] else {
+                    continue;
+                };
+                let values = joined(others.iter().copied().map(Some), first);
                 let groups = &mut signatures[index].groups;
-                let group = groups.entry(values.to_vec().into()).or_default();
+                let group = groups.get_or_insert_with(&values.unwrap_or_default(), Group::default);
                 group.insert(rule, paths);
             }
         }
-        matcher.fields = matcher.by_field.keys().cloned().collect();
         matcher
     }
 
-    /// The rules whose conditions hold, `not_path` apart.
-    pub(crate) fn find(&self, context: &RequestContext<'_>) -> Matches {
-        let mut matches = Matches::new();
-        self.plain.collect(context.path(), &mut matches);
+    /// Adds the rules whose conditions hold, `not_path` apart.
+    pub(crate) fn find(&self, context: &RequestContext<'_>, matches: &mut Matches) {
+        self.plain.collect(context.path(), matches);
         let in_request = context.headers.len() + context.attributes.len();
         if self.fields.len() <= in_request + 1 {
-            for field in &self.fields {
+            for (field, signatures) in &self.fields {
                 if let Some(value) = field.value_in(context) {
-                    self.find_by(field, value, context, &mut matches);
+                    find_by(signatures, value, context, matches);
                 }
             }
         } else {
-            self.find_by_request(context, &mut matches);
+            self.find_by_request(context, matches);
         }
-        in_order(matches)
+        if matches.len() > 1 {
+            // A rule may have matched by several of its patterns.
+            matches.sort_unstable();
+            matches.dedup();
+        }
     }
 
     /// Walks the request's own fields, for rule sets that know many more.
     fn find_by_request(&self, context: &RequestContext<'_>, matches: &mut Matches) {
-        if let Some(method) = context.method() {
-            self.find_by(&Field::Method, method, context, matches);
-        }
-        for (name, _) in &context.headers {
-            let field = Field::Header(name.to_ascii_lowercase().into());
+        let headers = context.headers.iter();
+        let headers = headers.map(|(name, _)| Field::Header(name.to_ascii_lowercase().into()));
+        let attributes = context.attributes.iter();
+        let attributes = attributes.map(|(name, _)| Field::Attribute(name.as_ref().into()));
+        let fields = std::iter::once(Field::Method).chain(headers);
+        for field in fields.chain(attributes) {
             // Not the value beside the name: of two headers the first counts.
-            if self.by_field.contains_key(&field)
+            if let Some(place) = self.places.get(&field)
                 && let Some(value) = field.value_in(context)
             {
-                self.find_by(&field, value, context, matches);
-            }
-        }
-        for (name, _) in &context.attributes {
-            let field = Field::Attribute(name.as_ref().into());
-            if self.by_field.contains_key(&field)
-                && let Some(value) = field.value_in(context)
-            {
-                self.find_by(&field, value, context, matches);
+                find_by(&self.fields[*place].1, value, context, matches);
             }
         }
     }
+}
 
-    fn find_by(
-        &self,
-        field: &Field,
-        value: &str,
-        context: &RequestContext<'_>,
-        matches: &mut Matches,
-    ) {
-        let Some(signatures) = self.by_field.get(field) else {
-            return;
+/// The rules of these signatures, which are found by a field of this value.
+fn find_by(
+    signatures: &[Signature],
+    value: &str,
+    context: &RequestContext<'_>,
+    matches: &mut Matches,
+) {
+    for signature in signatures {
+        let group = if signature.others.is_empty() {
+            signature.groups.get(value.as_bytes())
+        } else {
+            let others = signature.others.iter();
+            let others = others.map(|other| other.value_in(context));
+            joined(others, value).and_then(|values| signature.groups.get(&values))
         };
-        for signature in signatures {
-            let mut values = Values::new();
-            push_value(value, &mut values);
-            let complete = signature.others.iter().all(|other| {
-                let value = other.value_in(context);
-                value.is_some_and(|value| {
-                    push_value(value, &mut values);
-                    true
-                })
-            });
-            if !complete {
-                continue;
-            }
-            if let Some(group) = signature.groups.get(&values[..]) {
-                group.collect(context.path(), matches);
-            }
+        if let Some(group) = group {
+            group.collect(context.path(), matches);
         }
     }
 }
@@ -238,35 +243,18 @@ impl Conditions {
     }
 }
 
-/// A rule may have matched by several of its patterns.
-fn in_order(mut matches: Matches) -> Matches {
-    if matches.len() < 2 {
-        return matches;
-    }
-    matches.sort_unstable();
-    let mut unique = Matches::new();
-    for &rule in matches.iter() {
-        if unique.last() != Some(&rule) {
-            unique.push(rule);
-        }
-    }
-    unique
-}
-
 /// Each way to choose one value for every field. Only methods have several.
-fn each_combination(wanted: &[(Field, Vec<Box<str>>)]) -> Vec<Values> {
-    let mut combinations = vec![Values::new()];
-    for (_, choices) in wanted {
-        combinations = combinations
+fn each_choice(wanted: &[(Field, Vec<Box<str>>)]) -> Vec<Vec<&str>> {
+    let mut choices: Vec<Vec<&str>> = vec![Vec::new()];
+    for (_, values) in wanted {
+        choices = choices
             .iter()
             .flat_map(|chosen| {
-                choices.iter().map(|choice| {
-                    let mut values = chosen.clone();
-                    push_value(choice, &mut values);
-                    values
-                })
+                values
+                    .iter()
+                    .map(|value| [&chosen[..], &[&**value]].concat())
             })
             .collect();
     }
-    combinations
+    choices
 }

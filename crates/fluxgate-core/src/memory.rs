@@ -1,9 +1,9 @@
 //! The embedded store: bounded, shared by threads, and without identities.
 //!
-//! A key is kept as a keyed 128-bit fingerprint, shortened to what a slot has
-//! room for. Keys are spread over many shards with a lock each; a request locks
-//! the shards of all its subjects, in one order, decides, writes and lets go,
-//! so what it does is seen whole or not at all.
+//! A key is kept as a secret fingerprint: 54 bits of it beside the state, and up
+//! to nine by the shard it is in. A line of two keys has a lock of its own; a
+//! request takes the locks of all its keys, in one order, decides, writes and
+//! lets go, so what it does is seen whole or not at all.
 
 mod fast;
 mod held;
@@ -100,15 +100,20 @@ impl<C: Clock> MemoryStore<C> {
     /// Decides checks at the instant `now`.
     pub fn decide_at(&self, checks: &Checks<'_>, now: Timestamp) -> Verdicts {
         let list = checks.list();
-        let keys = self.keys(checks);
+        let mut keys: SmallVec<[Key; 4]> = smallvec![];
+        self.add_keys(checks, &mut keys);
+        let mut verdicts = Verdicts::new();
         if list.iter().all(|check| check.group == Group::ENFORCED) {
-            let decided = self.table.decide_in_lines(&keys, list, now, checks.mode());
-            if let Some(verdicts) = decided {
+            let mode = checks.mode();
+            let decided = self
+                .table
+                .decide_in_lines(&keys, list, now, mode, &mut verdicts);
+            if decided.is_some() {
                 return verdicts;
             }
+            verdicts.clear();
         }
         let mut held = Held::new(&self.table, &keys);
-        let mut verdicts = Verdicts::new();
         let mut start = 0;
         while start < list.len() {
             let group = list[start].group;
@@ -131,10 +136,9 @@ impl<C: Clock> MemoryStore<C> {
         verdicts
     }
 
-    /// The keys of all checks; a subject is hashed once for all its bands.
-    fn keys(&self, checks: &Checks<'_>) -> SmallVec<[Key; 4]> {
-        let mut keys: SmallVec<[Key; 4]> = smallvec![];
-        let mut known: Option<(&Check<'_>, u128)> = None;
+    /// Adds the keys of all checks; a subject is hashed once for all its bands.
+    fn add_keys(&self, checks: &Checks<'_>, keys: &mut SmallVec<[Key; 4]>) {
+        let mut known: Option<(&Check<'_>, u64)> = None;
         for check in checks.list() {
             let subject = checks.subject(check);
             let fingerprint = match known {
@@ -144,7 +148,6 @@ impl<C: Clock> MemoryStore<C> {
             known = Some((check, fingerprint));
             keys.push(self.table.key(fingerprint, subject.rule, check.band));
         }
-        keys
     }
 
     fn keys_of(&self, subject: Subject<'_>, bands: &[Band]) -> SmallVec<[Key; 4]> {
@@ -176,7 +179,7 @@ fn decide_group(
         });
         assessed.push(held.assess(at, checks[at].band, now, cost, mode));
     }
-    let passes = assessed.iter().all(|assessed| assessed.verdict().passes);
+    let passes = assessed.iter().all(|assessed| assessed.verdict().passes());
     for (at, assessed) in group.clone().zip(&assessed) {
         let Check { band, cost, .. } = checks[at];
         // Of checks that meet, the last one speaks for all.
@@ -192,7 +195,7 @@ fn decide_group(
             held.correct(at, band, assessed);
         }
         let mut verdict = *assessed.verdict();
-        if verdict.passes && mode == Mode::Take {
+        if verdict.passes() && mode == Mode::Take {
             // Not charged after all: tell what is there without it.
             let peeked = held.assess(at, band, now, cost, Mode::Peek);
             verdict = *peeked.verdict();

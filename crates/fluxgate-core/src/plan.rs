@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use crate::algorithm::Mode;
 use crate::context::RequestContext;
 use crate::key::{self, Identity};
+use crate::matcher::Matches;
 use crate::rules::{RuleMode, RuleSet};
 use crate::store::{Checks, Group};
 
@@ -34,32 +35,39 @@ pub(crate) struct Plan<'r> {
 }
 
 impl<'r> Plan<'r> {
-    pub(crate) fn new(set: &'r RuleSet, context: &RequestContext<'_>, mode: Mode) -> Self {
-        let mut plan = Self {
+    /// Asks nothing yet.
+    #[inline]
+    pub(crate) fn new(mode: Mode) -> Self {
+        Self {
             applied: SmallVec::new(),
             checks: Checks::new(mode),
             refused: false,
-        };
-        let matches = set.matcher().find(context);
+        }
+    }
+
+    /// Adds what the rules of `set` ask of a request. (Not a constructor: a
+    /// plan is large, and is filled where it stands.)
+    pub(crate) fn fill(&mut self, set: &'r RuleSet, context: &RequestContext<'_>) {
+        let mut matches = Matches::new();
+        set.matcher().find(context, &mut matches);
         let mut has_shadow = false;
         for &index in matches.iter() {
             match set.rules()[index as usize].mode() {
-                RuleMode::Enforce => plan.add(set, index, context, Group::ENFORCED),
+                RuleMode::Enforce => self.add(set, index, context, Group::ENFORCED),
                 RuleMode::Shadow => has_shadow = true,
             }
         }
-        if plan.refused {
+        if self.refused {
             // The request is denied whatever the bands say; they are asked only
             // to name those that refuse too. Shadow rules are not asked at all.
-            plan.checks.set_mode(Mode::Peek);
+            self.checks.set_mode(Mode::Peek);
         } else if has_shadow {
             for &index in matches.iter() {
                 if set.rules()[index as usize].mode() == RuleMode::Shadow {
-                    plan.add(set, index, context, Group::shadow(plan.applied.len()));
+                    self.add(set, index, context, Group::shadow(self.applied.len()));
                 }
             }
         }
-        plan
     }
 
     fn add(&mut self, set: &'r RuleSet, index: u32, context: &RequestContext<'_>, group: Group) {

@@ -64,10 +64,31 @@ impl<T: Copy + Default, const N: usize> Small<T, N> {
         self.length = length;
     }
 
+    /// Keeps one of equals that stand side by side.
+    pub(crate) fn dedup(&mut self)
+    where
+        T: PartialEq,
+    {
+        let mut kept = 0;
+        for index in 0..self.length {
+            if kept == 0 || self[index] != self[kept - 1] {
+                self[kept] = self[index];
+                kept += 1;
+            }
+        }
+        self.truncate(kept);
+    }
+
     fn move_to_heap(&mut self) {
         if self.length <= N {
             self.heap.extend_from_slice(&self.place[..self.length]);
         }
+    }
+}
+
+impl<T: Copy + Default, const N: usize> Default for Small<T, N> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -125,10 +146,12 @@ mod tests {
                     small.clear();
                     list.clear();
                 }
-                _ => small.sort_unstable(),
-            }
-            if step % 7 == 6 {
-                list.sort_unstable();
+                _ => {
+                    small.sort_unstable();
+                    small.dedup();
+                    list.sort_unstable();
+                    list.dedup();
+                }
             }
             assert_eq!(&*small, &*list, "step {step}");
         }

@@ -19,25 +19,27 @@ pub struct Bucket {
     pub refill: u32,
 }
 
-/// The instant at which the bucket is full, and whether it had to be pulled back.
-#[inline]
+/// How long until the bucket is full, and whether that had to be shortened.
+#[inline(always)]
 fn settle(rate: &Rate, stored: Option<Bucket>, now: Timestamp) -> (Fine, bool) {
-    let now = Fine {
-        whole: now.micros(),
-        part: 0,
-    };
     let Some(stored) = stored else {
-        return (now, false);
+        return (Fine::default(), false);
     };
     let full_at = in_parts_of(rate, stored);
+    // The clock shows whole microseconds, so nothing is borrowed.
+    let Some(whole) = full_at.whole.checked_sub(now.micros()) else {
+        return (Fine::default(), false);
+    };
+    let owed = Fine {
+        whole,
+        part: full_at.part,
+    };
     // Further ahead than the fullest debt: the clock went back, or the limit
     // was made smaller.
-    let mut furthest = rate.add(now, rate.fill());
-    furthest.whole += rate.max_wait().unwrap_or_default().get();
-    if full_at > furthest {
-        (furthest, true)
+    if owed > rate.furthest() {
+        (rate.furthest(), true)
     } else {
-        (full_at, false)
+        (owed, false)
     }
 }
 
@@ -73,14 +75,8 @@ pub(super) fn assess(
     mode: Mode,
 ) -> (Verdict, Option<Bucket>, Option<Bucket>) {
     let rate = limit.rate();
-    let (full_at, pulled_back) = settle(rate, stored, now);
-    let corrected = pulled_back.then(|| bucket(rate, full_at));
-    let clock = Fine {
-        whole: now.micros(),
-        part: 0,
-    };
-    let owed = rate.saturating_sub(full_at, clock);
-
+    let (owed, shortened) = settle(rate, stored, now);
+    let corrected = shortened.then(|| bucket(rate, owed, now));
     if cost > limit.capacity() {
         let verdict = verdict(
             Retry::Never,
@@ -91,15 +87,13 @@ pub(super) fn assess(
         return (verdict, corrected, None);
     }
     let after = rate.add(owed, rate.time_of(cost));
-    let wait = Micros::new(rate.saturating_sub(after, rate.fill()).ceil());
-    let delay = if wait == Micros::ZERO {
-        Some(if rate.shape() {
-            Micros::new(owed.ceil())
-        } else {
-            Micros::ZERO
-        })
+    let (wait, delay) = if after <= rate.fill() {
+        let delay = if rate.shape() { owed.ceil() } else { 0 };
+        (Micros::ZERO, Some(Micros::new(delay)))
     } else {
-        rate.max_wait().filter(|most| wait <= *most).map(|_| wait)
+        let wait = Micros::new(rate.saturating_sub(after, rate.fill()).ceil());
+        let delay = rate.max_wait().filter(|most| wait <= *most);
+        (wait, delay.map(|_| wait))
     };
     let taken = delay.is_some() && cost > 0;
     let left = if taken && mode == Mode::Take {
@@ -113,23 +107,18 @@ pub(super) fn assess(
         remaining(limit, left),
         Micros::new(left.ceil()),
     );
-    let charged = taken.then(|| bucket(rate, rate.add(clock, after)));
+    let charged = taken.then(|| bucket(rate, after, now));
     (verdict, corrected, charged)
 }
 
 /// v = min(C, v + n); `None` when the bucket is full again.
 pub(super) fn refund(rate: &Rate, stored: Bucket, now: Timestamp, units: u64) -> Option<Bucket> {
-    let (full_at, _) = settle(rate, Some(stored), now);
-    let clock = Fine {
-        whole: now.micros(),
-        part: 0,
-    };
-    let owed = rate.saturating_sub(full_at, clock);
+    let (owed, _) = settle(rate, Some(stored), now);
     if units >= rate.units_in(owed) {
         return None;
     }
     let owed = rate.saturating_sub(owed, rate.time_of(units));
-    Some(bucket(rate, rate.add(clock, owed)))
+    Some(bucket(rate, owed, now))
 }
 
 /// C − ceil(owed·R/P), not below 0.
@@ -138,10 +127,14 @@ fn remaining(limit: &Limit, owed: Fine) -> u64 {
     limit.capacity().saturating_sub(limit.rate().units_in(owed))
 }
 
+/// A bucket that will be full when what it owes has come back.
 #[inline]
-fn bucket(rate: &Rate, full_at: Fine) -> Bucket {
+fn bucket(rate: &Rate, owed: Fine, now: Timestamp) -> Bucket {
     Bucket {
-        full_at,
+        full_at: Fine {
+            whole: now.micros() + owed.whole,
+            part: owed.part,
+        },
         // At most MAX_UNITS.
         refill: rate.refill() as u32,
     }

@@ -2,9 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use hashbrown::HashMap;
-
 use super::glob::GlobTrie;
+use super::lookup::Lookup;
 use super::pattern::{Pattern, Segment};
 use crate::small::Small;
 
@@ -16,7 +15,7 @@ pub(super) struct PathTrie {
 
 #[derive(Debug, Default)]
 struct PathNode {
-    literals: Literals,
+    literals: Lookup<u32>,
     globs: Option<Box<GlobTrie>>,
     any: Option<u32>,
     deep: Option<u32>,
@@ -25,40 +24,7 @@ struct PathNode {
     rules: Vec<u32>,
 }
 
-/// Most nodes have one way on, and one comparison is cheaper than a hash.
-#[derive(Debug, Default)]
-enum Literals {
-    #[default]
-    None,
-    One(Box<str>, u32),
-    Many(HashMap<Box<str>, u32>),
-}
-
-impl Literals {
-    fn get(&self, segment: &str) -> Option<u32> {
-        match self {
-            Self::None => None,
-            Self::One(known, to) => (**known == *segment).then_some(*to),
-            Self::Many(known) => known.get(segment).copied(),
-        }
-    }
-
-    fn insert(&mut self, segment: &str, to: u32) {
-        *self = match std::mem::take(self) {
-            Self::None => Self::One(segment.into(), to),
-            Self::One(known, known_to) => Self::Many(HashMap::from_iter([
-                (known, known_to),
-                (segment.into(), to),
-            ])),
-            Self::Many(mut known) => {
-                known.insert(segment.into(), to);
-                Self::Many(known)
-            }
-        };
-    }
-}
-
-type Alive = Small<u32, 16>;
+type Alive = Small<u32, 8>;
 
 impl Default for PathTrie {
     fn default() -> Self {
@@ -75,10 +41,9 @@ impl PathTrie {
             let next = self.nodes.len() as u32;
             let node = &mut self.nodes[at];
             let to = match segment {
-                Segment::Literal(text) => node.literals.get(text).unwrap_or_else(|| {
-                    node.literals.insert(text, next);
-                    next
-                }),
+                Segment::Literal(text) => {
+                    *node.literals.get_or_insert_with(text.as_bytes(), || next)
+                }
                 Segment::Any => *node.any.get_or_insert(next),
                 Segment::Glob(tokens) => {
                     let globs = node.globs.get_or_insert_default();
@@ -118,8 +83,8 @@ impl PathTrie {
             next.clear();
             for &at in alive.iter() {
                 let node = &self.nodes[at as usize];
-                if let Some(to) = node.literals.get(segment) {
-                    self.enter(to, &mut next, &mut found)?;
+                if let Some(to) = node.literals.get(segment.as_bytes()) {
+                    self.enter(*to, &mut next, &mut found)?;
                 }
                 if let Some(to) = node.any {
                     self.enter(to, &mut next, &mut found)?;
@@ -170,7 +135,7 @@ impl PathTrie {
 impl PathNode {
     /// Whether no segment leads on from here.
     fn is_end(&self) -> bool {
-        matches!(self.literals, Literals::None) && self.globs.is_none() && self.any.is_none()
+        self.literals.is_empty() && self.globs.is_none() && self.any.is_none()
     }
 }
 

@@ -11,7 +11,7 @@ use super::line::{Line, LineGuard, Version};
 use super::shard::Shard;
 use super::slot::State;
 use super::table::{Key, Table, lock};
-use crate::algorithm::{Assessment, Cell, Mode, Verdict};
+use crate::algorithm::{Bucket, Cell, Counts, Mode, Verdict};
 use crate::rules::Band;
 use crate::store::{Check, Verdicts};
 use crate::time::Timestamp;
@@ -24,40 +24,40 @@ thread_local! {
     static LAST_WAS_REFUSED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// What was read of a key, and what it comes to.
+/// What was read of a key, and what is to be written for it.
 struct Look<'t> {
     line: &'t Line,
     slot: usize,
     version: Version,
-    assessment: Assessment,
+    write: Option<State>,
 }
 
 impl<'t> Look<'t> {
-    /// `None` if the key is not in its line, or somebody is writing there.
-    #[inline]
-    fn new(
+    /// Judges a key as it stands, and hands over what that comes to. `None` if
+    /// the key is not in its line, or somebody is writing there.
+    #[inline(always)]
+    fn judge<R>(
         table: &'t Table,
         key: &Key,
-        band: &Band,
-        now: Timestamp,
-        cost: u64,
-        mode: Mode,
-    ) -> Option<Self> {
-        let print = key.print;
-        let lines = table.shards[key.shard as usize].lines();
-        let line = &lines[Shard::line_of(print, lines)];
-        let glance = line.glance(print)?;
+        ask: &Ask<'_>,
+        then: impl FnOnce(Verdict, Self) -> R,
+    ) -> Option<R> {
+        let line = table.line(key);
+        let glance = line.glance(key.print)?;
         if glance.version.is_retired() {
             return None;
         }
         let (slot, state) = glance.found?;
-        let cell = state.cell(band.imprint());
-        Some(Self {
-            line,
-            slot,
-            version: glance.version,
-            assessment: Cell::assess(band.limit(), cell, now, cost, mode),
-        })
+        let version = glance.version;
+        Some(ask.judge(key, state, |verdict, write| {
+            let look = Self {
+                line,
+                slot,
+                version,
+                write,
+            };
+            then(verdict, look)
+        }))
     }
 
     /// Locks the line, unless it has changed; then the slot is still the key's.
@@ -65,18 +65,52 @@ impl<'t> Look<'t> {
         self.line.lock_unchanged(self.version)
     }
 
-    /// What is to be written, if the request is charged or not.
-    fn to_write(&self, charges: bool) -> Option<&Cell> {
-        if charges {
-            self.assessment.to_write()
-        } else {
-            self.assessment.corrected.as_ref()
+    fn write(&self, line: &mut LineGuard<'_>) {
+        if let Some(state) = self.write {
+            line.set_state(self.slot, state);
         }
     }
+}
 
-    fn write(&self, line: &mut LineGuard<'_>, key: &Key, band: &Band, cell: &Cell) {
-        let state = State::new(key.print, key.rule, band.imprint(), cell);
-        line.set_state(self.slot, state);
+/// What is asked of a key.
+struct Ask<'r> {
+    band: &'r Band,
+    now: Timestamp,
+    cost: u64,
+    mode: Mode,
+}
+
+impl Ask<'_> {
+    /// Hands over the verdict, and what is to be written if the request is
+    /// charged wherever it passes.
+    ///
+    /// What follows is compiled once for buckets and once for windows, so that
+    /// neither has to move its numbers into a form that fits both.
+    #[inline(always)]
+    fn judge<R>(
+        &self,
+        key: &Key,
+        state: State,
+        then: impl FnOnce(Verdict, Option<State>) -> R,
+    ) -> R {
+        let (limit, imprint) = (self.band.limit(), self.band.imprint());
+        let is_known = state.is_of(imprint);
+        let takes = self.mode == Mode::Take;
+        if limit.algorithm().is_bucket() {
+            let stored = is_known.then(|| state.bucket());
+            let (verdict, corrected, charged) =
+                Bucket::assess(limit, stored, self.now, self.cost, self.mode);
+            let write = charged.filter(|_| takes).or(corrected);
+            let write = write.map(|write| State::of_bucket(key.print, key.rule, imprint, write));
+            then(verdict, write)
+        } else {
+            let stored = is_known.then(|| state.counts());
+            let (verdict, corrected, charged) =
+                Counts::assess(limit, stored, self.now, self.cost, self.mode);
+            let write = charged.filter(|_| takes).or(corrected);
+            let write = write.map(|write| State::of_counts(key.print, key.rule, imprint, write));
+            then(verdict, write)
+        }
     }
 }
 
@@ -86,6 +120,7 @@ impl Table {
     /// What is read first and then locked is fetched twice when another core
     /// had it last. So where the last request of this thread was charged, the
     /// line is locked at once, and where it was refused, it is only read.
+    #[inline(always)]
     pub(super) fn take_in_line(
         &self,
         key: &Key,
@@ -96,29 +131,34 @@ impl Table {
         if key.is_log {
             return None;
         }
-        let verdict = if LAST_WAS_REFUSED.get() {
-            let look = Look::new(self, key, band, now, cost, Mode::Take)?;
-            if let Some(cell) = look.assessment.to_write() {
-                look.write(&mut look.lock()?, key, band, cell);
-            }
-            look.assessment.verdict
+        let ask = Ask {
+            band,
+            now,
+            cost,
+            mode: Mode::Take,
+        };
+        if LAST_WAS_REFUSED.get() {
+            Look::judge(self, key, &ask, |verdict, look| {
+                if look.write.is_some() {
+                    look.write(&mut look.lock()?);
+                }
+                LAST_WAS_REFUSED.set(!verdict.passes());
+                Some(verdict)
+            })?
         } else {
-            let lines = self.shards[key.shard as usize].lines();
-            let mut line = lines[Shard::line_of(key.print, lines)].try_lock()?;
+            let mut line = self.line(key).try_lock()?;
             if line.is_retired() {
                 return None;
             }
             let slot = line.find(key.print)?;
-            let cell = line.state(slot).cell(band.imprint());
-            let assessment = Cell::assess(band.limit(), cell, now, cost, Mode::Take);
-            if let Some(cell) = assessment.to_write() {
-                let state = State::new(key.print, key.rule, band.imprint(), cell);
-                line.set_state(slot, state);
-            }
-            assessment.verdict
-        };
-        LAST_WAS_REFUSED.set(!verdict.passes);
-        Some(verdict)
+            ask.judge(key, line.state(slot), |verdict, write| {
+                if let Some(state) = write {
+                    line.set_state(slot, state);
+                }
+                LAST_WAS_REFUSED.set(!verdict.passes());
+                Some(verdict)
+            })
+        }
     }
 
     /// The same for a key that is in its shard's overflow. Whoever holds that
@@ -142,14 +182,16 @@ impl Table {
         Some(assessment.verdict)
     }
 
-    /// Decides checks that are charged together or not at all.
+    /// Decides checks that are charged together or not at all. What it has
+    /// added to `verdicts` means nothing if it gives up.
     pub(super) fn decide_in_lines(
         &self,
         keys: &[Key],
         checks: &[Check<'_>],
         now: Timestamp,
         mode: Mode,
-    ) -> Option<Verdicts> {
+        verdicts: &mut Verdicts,
+    ) -> Option<()> {
         if keys.len() > MOST_CHECKS {
             return None;
         }
@@ -159,39 +201,59 @@ impl Table {
             if key.is_log || keys[..index].contains(key) {
                 return None;
             }
-            let look = Look::new(self, key, check.band, now, check.cost, mode)?;
-            passes &= look.assessment.verdict.passes;
-            looks.push(look);
+            let ask = Ask {
+                band: check.band,
+                now,
+                cost: check.cost,
+                mode,
+            };
+            Look::judge(self, key, &ask, |verdict, look| {
+                passes &= verdict.passes();
+                verdicts.push(verdict);
+                looks.push(look);
+            })?;
         }
-        let charges = passes && mode == Mode::Take;
-        if looks.iter().any(|look| look.to_write(charges).is_some()) {
+        if !passes && mode == Mode::Take {
+            // Those that pass are not charged after all: tell what is there
+            // without it.
+            for (index, look) in looks.iter_mut().enumerate() {
+                if verdicts[index].passes() {
+                    let Check { band, cost, .. } = checks[index];
+                    let ask = Ask {
+                        band,
+                        now,
+                        cost,
+                        mode: Mode::Peek,
+                    };
+                    let again =
+                        Look::judge(self, &keys[index], &ask, |verdict, look| (verdict, look));
+                    (verdicts[index], *look) = again?;
+                }
+            }
+        }
+        if looks.iter().any(|look| look.write.is_some()) {
             // All of them, so that what was read still stands together.
             let mut lines: SmallVec<[LineGuard<'_>; MOST_CHECKS]> = SmallVec::new();
             for look in &looks {
                 lines.push(look.lock()?);
             }
-            for (index, look) in looks.iter().enumerate() {
-                if let Some(cell) = look.to_write(charges) {
-                    look.write(&mut lines[index], &keys[index], checks[index].band, cell);
-                }
+            for (look, line) in looks.iter().zip(&mut lines) {
+                look.write(line);
             }
-        } else if keys.len() > 1 {
+        } else if looks.len() > 1 {
             // What was read one after the other was there at one time.
             let still = |look: &Look<'_>| look.line.is_still(look.version);
             if !looks.iter().all(still) {
                 return None;
             }
         }
-        let mut verdicts = Verdicts::new();
-        for (look, (key, check)) in looks.iter().zip(keys.iter().zip(checks)) {
-            let mut verdict = look.assessment.verdict;
-            if !charges && mode == Mode::Take && verdict.passes {
-                // Not charged after all: tell what is there without it.
-                let look = Look::new(self, key, check.band, now, check.cost, Mode::Peek);
-                verdict = look?.assessment.verdict;
-            }
-            verdicts.push(verdict);
-        }
-        Some(verdicts)
+        Some(())
+    }
+
+    /// Where a key belongs.
+    #[inline]
+    fn line(&self, key: &Key) -> &Line {
+        let lines = self.shards[key.shard as usize].lines();
+        &lines[Shard::line_of(key.print, lines)]
     }
 }

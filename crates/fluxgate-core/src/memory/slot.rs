@@ -45,10 +45,14 @@ pub(super) struct Print {
 }
 
 impl Print {
-    pub(super) fn of(fingerprint: u128) -> Self {
+    /// How many bits it has.
+    pub(super) const BITS: u32 = TAG_BITS + u64::BITS - INSTANT_BITS;
+
+    /// The uppermost 54 bits.
+    pub(super) fn of(fingerprint: u64) -> Self {
         Self {
-            tag: (fingerprint >> 80) as u64,
-            rest: (fingerprint >> 16) as u64 & (u64::MAX << INSTANT_BITS),
+            tag: fingerprint >> (64 - TAG_BITS),
+            rest: fingerprint << TAG_BITS & (u64::MAX << INSTANT_BITS),
         }
     }
 
@@ -116,10 +120,42 @@ impl State {
     pub(super) const EMPTY: Self = Self([0; 3]);
 
     pub(super) fn new(print: Print, rule: RuleNumber, imprint: Imprint, cell: &Cell) -> Self {
-        let (instant, first, second) = match *cell {
-            Cell::Bucket(Bucket { full_at, refill }) => (full_at.whole, full_at.part, refill),
-            Cell::Counts(counts) => (counts.start, counts.previous, counts.current),
-        };
+        match *cell {
+            Cell::Bucket(bucket) => Self::of_bucket(print, rule, imprint, bucket),
+            Cell::Counts(counts) => Self::of_counts(print, rule, imprint, counts),
+        }
+    }
+
+    #[inline]
+    pub(super) fn of_bucket(
+        print: Print,
+        rule: RuleNumber,
+        imprint: Imprint,
+        Bucket { full_at, refill }: Bucket,
+    ) -> Self {
+        Self::of_numbers(print, rule, imprint, (full_at.whole, full_at.part, refill))
+    }
+
+    pub(super) fn of_counts(
+        print: Print,
+        rule: RuleNumber,
+        imprint: Imprint,
+        Counts {
+            start,
+            previous,
+            current,
+        }: Counts,
+    ) -> Self {
+        Self::of_numbers(print, rule, imprint, (start, previous, current))
+    }
+
+    #[inline]
+    fn of_numbers(
+        print: Print,
+        rule: RuleNumber,
+        imprint: Imprint,
+        (instant, first, second): (u64, u32, u32),
+    ) -> Self {
         Self([
             instant | print.rest,
             u64::from(first) | u64::from(second) << COUNT_BITS | imprint.algorithm,
@@ -135,7 +171,7 @@ impl State {
             // A log has at most MAX_LOG_UNITS.
             current: log.units() as u32,
         };
-        Self::new(print, rule, imprint, &Cell::Counts(counts))
+        Self::of_counts(print, rule, imprint, counts)
     }
 
     pub(super) fn is_empty(self) -> bool {
@@ -153,32 +189,43 @@ impl State {
 
     /// The numbers, if they were made under this algorithm and window.
     pub(super) fn cell(self, imprint: Imprint) -> Option<Cell> {
+        self.is_of(imprint).then(|| self.numbers())
+    }
+
+    /// Whether the numbers were made under this algorithm and window.
+    #[inline]
+    pub(super) fn is_of(self, imprint: Imprint) -> bool {
         let other_window = (self.0[2] ^ imprint.frame) & WINDOW_MASK != 0;
         let other_algorithm = (self.0[1] ^ imprint.algorithm) >> ALGORITHM_SHIFT != 0;
-        if other_window | other_algorithm {
-            return None;
-        }
-        Some(self.numbers())
+        !(other_window | other_algorithm)
     }
 
     fn numbers(self) -> Cell {
-        let instant = self.0[0] & INSTANT_MASK;
-        let first = (self.0[1] & COUNT_MASK) as u32;
-        let second = (self.0[1] >> COUNT_BITS & COUNT_MASK) as u32;
         if self.is_bucket() {
-            Cell::Bucket(Bucket {
-                full_at: Fine {
-                    whole: instant,
-                    part: first,
-                },
-                refill: second,
-            })
+            Cell::Bucket(self.bucket())
         } else {
-            Cell::Counts(Counts {
-                start: instant,
-                previous: first,
-                current: second,
-            })
+            Cell::Counts(self.counts())
+        }
+    }
+
+    /// The numbers as those of a bucket.
+    #[inline]
+    pub(super) fn bucket(self) -> Bucket {
+        Bucket {
+            full_at: Fine {
+                whole: self.0[0] & INSTANT_MASK,
+                part: (self.0[1] & COUNT_MASK) as u32,
+            },
+            refill: (self.0[1] >> COUNT_BITS & COUNT_MASK) as u32,
+        }
+    }
+
+    /// The numbers as those of a counting window, or of what stands for a log.
+    pub(super) fn counts(self) -> Counts {
+        Counts {
+            start: self.0[0] & INSTANT_MASK,
+            previous: (self.0[1] & COUNT_MASK) as u32,
+            current: (self.0[1] >> COUNT_BITS & COUNT_MASK) as u32,
         }
     }
 
@@ -269,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_state_holds_the_largest_numbers_of_the_domain() {
-        let print = Print::of(u128::MAX);
+        let print = Print::of(u64::MAX);
         let latest = Timestamp::MAX.micros() + 4_026 * 86_400_000_000;
         let most = MAX_UNITS as u32;
         let bucket = Cell::Bucket(Bucket {
@@ -293,7 +340,7 @@ mod tests {
             let imprint = Imprint::new(&limit(algorithm));
             let state = State::new(print, RuleNumber::NONE, imprint, &cell);
             assert_eq!(state.cell(imprint), Some(cell));
-            assert!(state.has(print) && !state.has(Print::of(u128::MAX >> 54)));
+            assert!(state.has(print) && !state.has(Print::of(u64::MAX >> 54)));
             assert!(!state.is_empty());
         }
         assert!(State::EMPTY.is_empty() && !State::EMPTY.has(Print::of(0)));

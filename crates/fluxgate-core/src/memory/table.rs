@@ -1,6 +1,5 @@
 //! All shards, and how a key is found in them.
 
-use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -10,9 +9,9 @@ use super::line::Line;
 use super::shard::{Shard, Sizes};
 use super::slot::{Print, Slot, State};
 use crate::algorithm::{Cell, Log, Mode, Verdict};
+use crate::fingerprint::Fingerprinter;
 use crate::limit::Algorithm;
 use crate::rules::{Band, RuleNumber};
-use crate::sip::Sip13;
 use crate::time::Timestamp;
 
 /// About this many keys share a shard when the table is full.
@@ -23,7 +22,7 @@ const MOST_SHARDS: usize = 512;
 #[derive(Debug)]
 pub(super) struct Table {
     /// Secret, so that nobody can make keys that meet.
-    hasher: Sip13,
+    fingerprinter: Fingerprinter,
     pub(super) shards: Box<[Shard]>,
     live: AtomicUsize,
     max_keys: usize,
@@ -70,9 +69,8 @@ impl Table {
         let shards = (made_for / KEYS_PER_SHARD)
             .next_power_of_two()
             .clamp(1, MOST_SHARDS);
-        let random = || RandomState::new().hash_one(0);
         Self {
-            hasher: Sip13::new(random(), random()),
+            fingerprinter: Fingerprinter::random(),
             shards: (0..shards).map(|_| Shard::default()).collect(),
             live: AtomicUsize::new(0),
             max_keys: max_keys.max(1),
@@ -86,12 +84,12 @@ impl Table {
     }
 
     /// The fingerprint of a subject.
-    pub(super) fn fingerprint(&self, subject: &[u8]) -> u128 {
-        self.hasher.hash(subject)
+    pub(super) fn fingerprint(&self, subject: &[u8]) -> u64 {
+        self.fingerprinter.of(subject)
     }
 
     /// The key of a band of the subject with this fingerprint.
-    pub(super) fn key(&self, subject: u128, rule: RuleNumber, band: &Band) -> Key {
+    pub(super) fn key(&self, subject: u64, rule: RuleNumber, band: &Band) -> Key {
         let fingerprint = subject ^ band.tag();
         // From bits that the print does not keep.
         let shard = fingerprint as usize & (self.shards.len() - 1);
@@ -104,16 +102,24 @@ impl Table {
     }
 
     /// Judges one key and charges it if it passes.
+    #[inline]
     pub(super) fn take(&self, key: &Key, band: &Band, now: Timestamp, cost: u64) -> Verdict {
-        let quick = self
-            .take_in_line(key, band, now, cost)
-            .or_else(|| self.take_in_overflow(key, band, now, cost));
-        if let Some(verdict) = quick {
+        match self.take_in_line(key, band, now, cost) {
+            Some(verdict) => verdict,
+            None => self.take_elsewhere(key, band, now, cost),
+        }
+    }
+
+    /// Apart, so that the short way has few registers to save.
+    #[cold]
+    #[inline(never)]
+    fn take_elsewhere(&self, key: &Key, band: &Band, now: Timestamp, cost: u64) -> Verdict {
+        if let Some(verdict) = self.take_in_overflow(key, band, now, cost) {
             return verdict;
         }
         let mut held = Held::new(self, std::slice::from_ref(key));
         let assessed = held.assess(0, band, now, cost, Mode::Take);
-        if assessed.verdict().passes {
+        if assessed.verdict().passes() {
             held.charge(0, band, now, &assessed);
         } else {
             held.correct(0, band, &assessed);

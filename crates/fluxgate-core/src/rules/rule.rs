@@ -84,7 +84,7 @@ fn whole_number(text: &str) -> Option<u64> {
 pub struct Band {
     id: Box<str>,
     /// Tells the bands of one subject apart; a hash of the id.
-    tag: u128,
+    tag: u64,
     limit: Limit,
     /// What the memory store keeps of the limit.
     imprint: Imprint,
@@ -95,7 +95,7 @@ impl Band {
     pub fn new(id: &str, limit: Limit) -> Self {
         Self {
             id: id.into(),
-            tag: Sip13::PUBLIC.hash(id.as_bytes()),
+            tag: Sip13::PUBLIC.hash(id.as_bytes()) as u64,
             imprint: Imprint::new(&limit),
             limit,
         }
@@ -111,7 +111,7 @@ impl Band {
         &self.limit
     }
 
-    pub(crate) fn tag(&self) -> u128 {
+    pub(crate) fn tag(&self) -> u64 {
         self.tag
     }
 

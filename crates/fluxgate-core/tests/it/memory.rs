@@ -255,7 +255,7 @@ impl Meeting {
 
     fn passes(&self, costs: &[u64], mode: Mode) -> bool {
         let verdicts = self.ask(costs, mode);
-        verdicts.iter().all(|verdict| verdict.passes)
+        verdicts.iter().all(|verdict| verdict.passes())
     }
 
     fn left(&self) -> u64 {
@@ -296,11 +296,11 @@ fn limits_without_a_rule_can_be_taken_by_key() {
     let band = Band::new("any", limit);
     let clock = ManualClock::new(instant(START));
     let store = MemoryStore::new(clock.clone(), 100, Retention::UntilFull);
-    assert!(store.take("a", &band, 2).passes);
-    assert!(!store.take("a", &band, 1).passes);
-    assert!(store.take("b", &band, 1).passes);
+    assert!(store.take("a", &band, 2).passes());
+    assert!(!store.take("a", &band, 1).passes());
+    assert!(store.take("b", &band, 1).passes());
     clock.set(instant(START + HOUR));
-    assert!(store.take("a", &band, 2).passes);
-    assert!(!store.take_at("a", &band, 1, instant(START + HOUR)).passes);
+    assert!(store.take("a", &band, 2).passes());
+    assert!(!store.take_at("a", &band, 1, instant(START + HOUR)).passes());
     assert_eq!(store.len(), 2);
 }
