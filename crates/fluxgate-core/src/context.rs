@@ -112,6 +112,12 @@ impl<'a> RequestContextBuilder<'a> {
         self
     }
 
+    /// Sets all headers at once, in place of those before.
+    pub fn headers(mut self, headers: Vec<(Cow<'a, str>, Cow<'a, str>)>) -> Self {
+        self.0.headers = headers;
+        self
+    }
+
     /// Sets an attribute; one of the same name is replaced.
     pub fn attribute(
         mut self,
@@ -119,6 +125,12 @@ impl<'a> RequestContextBuilder<'a> {
         value: impl Into<Cow<'a, str>>,
     ) -> Self {
         self.0.attributes.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets all attributes at once, in place of those before.
+    pub fn attributes(mut self, attributes: Vec<(Cow<'a, str>, Cow<'a, str>)>) -> Self {
+        self.0.attributes = attributes;
         self
     }
 

@@ -14,6 +14,7 @@ use std::io::{self, BufWriter, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 
 use fluxgate_core::memory::Retention;
 use fluxgate_core::{Limiter, ManualClock, MemoryStore, OnMissingRuleSet, Timestamp};
@@ -146,7 +147,7 @@ impl Simulation {
                 Ok(Some(Block::Lines(text))) => self.run_block(text, output, options)?,
                 Ok(Some(Block::TooLong)) => {
                     self.lines += 1;
-                    self.finish_line(Err(too_long()), output, options)?;
+                    self.finish_line(&Err(too_long()), output, options)?;
                 }
                 Ok(None) => return Ok(()),
                 Err(error) => {
@@ -173,30 +174,38 @@ impl Simulation {
             return blocks::lines(text).try_for_each(|line| {
                 self.lines += 1;
                 match parse(format, line) {
-                    Some(event) => self.finish_line(event, output, options),
+                    Some(event) => self.finish_line(&event, output, options),
                     None => Ok(()),
                 }
             });
         }
         std::thread::scope(|scope| {
-            let (sender, batches) = std::sync::mpsc::sync_channel(BATCHES_AHEAD);
+            let (sender, batches) = mpsc::sync_channel(BATCHES_AHEAD);
+            // What has been decided goes back to be freed where it was made:
+            // two threads at one allocator's lists wait for each other.
+            let (done, used) = mpsc::channel::<Vec<Option<Result<Event<'_>, String>>>>();
             scope.spawn(move || {
-                let mut lines = blocks::lines(text)
-                    .map(|line| parse(format, line))
-                    .peekable();
+                let mut lines = blocks::lines(text).peekable();
                 while lines.peek().is_some() {
-                    let batch: Vec<_> = lines.by_ref().take(LINES_AT_ONCE).collect();
+                    let mut batch = used.try_recv().unwrap_or_default();
+                    batch.clear();
+                    let lines = lines.by_ref().take(LINES_AT_ONCE);
+                    batch.extend(lines.map(|line| parse(format, line)));
                     if sender.send(batch).is_err() {
                         // The simulation has ended at a bad line.
                         break;
                     }
                 }
             });
-            for event in batches.into_iter().flatten() {
-                self.lines += 1;
-                if let Some(event) = event {
-                    self.finish_line(event, output, options)?;
+            for batch in batches {
+                for event in &batch {
+                    self.lines += 1;
+                    if let Some(event) = event {
+                        self.finish_line(event, output, options)?;
+                    }
                 }
+                // Nobody reads on after the last line of the block.
+                let _ = done.send(batch);
             }
             Ok(())
         })
@@ -205,11 +214,15 @@ impl Simulation {
     /// Decides a line that was read, and writes the answer.
     fn finish_line(
         &mut self,
-        event: Result<Event<'_>, String>,
+        event: &Result<Event<'_>, String>,
         output: &mut impl Write,
         options: &Options,
     ) -> Result<(), Stop> {
-        match event.and_then(|event| self.decide(event)) {
+        let decided = match event {
+            Ok(event) => self.decide(event),
+            Err(what) => Err(what.as_str()),
+        };
+        match decided {
             Ok(()) => output
                 .write_all(&self.line)
                 .map_err(|error| cannot_write(options, &error)),
@@ -219,7 +232,7 @@ impl Simulation {
             }
             Err(what) => {
                 let input = options.input.display();
-                let what = printable(&what);
+                let what = printable(what);
                 let message = format!("{input}:{}: {what}", self.lines);
                 Err(Failure::new(Exit::Data, message).into())
             }
@@ -227,21 +240,22 @@ impl Simulation {
     }
 
     /// Decides one recorded request; the answer stands in `self.line`.
-    fn decide(&mut self, mut event: Event<'_>) -> Result<(), String> {
+    fn decide(&mut self, event: &Event<'_>) -> Result<(), &'static str> {
+        let mut at = event.at;
         if self.format == Format::Combined {
             // Lines are written when requests end: not in the order they came.
-            self.latest = self.latest.max(event.at);
-            event.at = self.latest;
+            self.latest = self.latest.max(at);
+            at = self.latest;
         }
         let rule_set = event.rule_set.as_deref().or(self.default_set.as_deref());
         let rule_set = rule_set.ok_or("no `rule_set`, and the rule file has not just one")?;
         let decision = match &mut self.summary {
-            None => self.limiter.check_at(rule_set, &event.context, event.at),
+            None => self.limiter.check_at(rule_set, &event.context, at),
             Some(summary) => {
                 let context = &event.context;
                 let decision =
                     self.limiter
-                        .check_at_noting(rule_set, context, event.at, |rule, identity| {
+                        .check_at_noting(rule_set, context, at, |rule, identity| {
                             summary.refused(rule_set, rule, identity);
                         });
                 summary.decided(rule_set, &decision);
@@ -249,7 +263,7 @@ impl Simulation {
             }
         };
         self.line.clear();
-        output::write_decision(&mut self.line, event.at, &decision);
+        output::write_decision(&mut self.line, at, &decision);
         Ok(())
     }
 

@@ -94,14 +94,10 @@ impl<'a> Event<'a> {
             context = context.cost(cost.ok_or("`cost` must be a whole number from 0")?);
         }
         if let Some(headers) = fields.headers {
-            for (name, value) in headers.unique(Names::Headers)? {
-                context = context.header(name, value);
-            }
+            context = context.headers(headers.unique(Names::Headers)?);
         }
         if let Some(attributes) = fields.attributes {
-            for (name, value) in attributes.unique(Names::Attributes)? {
-                context = context.attribute(name, value);
-            }
+            context = context.attributes(attributes.unique(Names::Attributes)?);
         }
         Ok(Self {
             at,
