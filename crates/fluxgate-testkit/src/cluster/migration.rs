@@ -1,0 +1,107 @@
+//! Slots on the move.
+
+use super::RedisCluster;
+use crate::reply::Reply;
+
+/// A slot between two nodes.
+///
+/// Its old node answers for the keys that it still has and says `ASK` for the
+/// others; a command on several keys of which some have moved gets `TRYAGAIN`.
+/// Dropped before [`SlotMove::finish`], it stays so.
+#[derive(Debug)]
+#[must_use]
+pub struct SlotMove<'a> {
+    cluster: &'a RedisCluster,
+    slot: u16,
+    from: usize,
+    to: usize,
+}
+
+impl RedisCluster {
+    /// Moves a slot with all its keys.
+    #[track_caller]
+    pub fn move_slot(&self, slot: u16, to: usize) {
+        self.begin_move(slot, to).finish();
+    }
+
+    /// Begins to move a slot: it is migrating and importing, and no key has
+    /// moved yet.
+    #[track_caller]
+    pub fn begin_move(&self, slot: u16, to: usize) -> SlotMove<'_> {
+        let from = self.node_of_slot(slot);
+        assert_ne!(from, to, "slot {slot} is there already");
+        let moving = SlotMove {
+            cluster: self,
+            slot,
+            from,
+            to,
+        };
+        // In this order nobody is sent to a node that does not expect them.
+        moving.set_slot(to, "IMPORTING", &moving.id(from));
+        moving.set_slot(from, "MIGRATING", &moving.id(to));
+        moving
+    }
+}
+
+impl SlotMove<'_> {
+    /// The node that has the slot until the move is finished.
+    pub fn from(&self) -> usize {
+        self.from
+    }
+
+    /// The node that gets it.
+    pub fn to(&self) -> usize {
+        self.to
+    }
+
+    /// Moves so many keys at most and says how many it were: none when all have
+    /// moved.
+    #[track_caller]
+    pub fn move_keys(&self, at_most: usize) -> usize {
+        let mut cli = self.cluster.node(self.from).cli();
+        let (slot, count) = (self.slot.to_string(), at_most.to_string());
+        let reply = cli.command(&["CLUSTER", "GETKEYSINSLOT", &slot, &count]);
+        let keys = reply.array();
+        if keys.is_empty() {
+            return 0;
+        }
+        let port = self.cluster.node(self.to).port().to_string();
+        let head = ["MIGRATE", "127.0.0.1", &port, "", "0", "10000", "KEYS"];
+        let head = head.iter().map(|word| word.as_bytes());
+        let command: Vec<&[u8]> = head.chain(keys.iter().map(Reply::bytes)).collect();
+        let reply = cli.command(&command);
+        // The keys may have expired meanwhile.
+        if reply != Reply::Simple("NOKEY".to_owned()) {
+            reply.expect_ok();
+        }
+        keys.len()
+    }
+
+    /// Moves the rest and tells every living node who has the slot now.
+    #[track_caller]
+    pub fn finish(self) {
+        // A migrating slot gets no new keys: they are made on the new node.
+        while self.move_keys(100) > 0 {}
+        let new = self.id(self.to);
+        self.set_slot(self.to, "NODE", &new);
+        self.set_slot(self.from, "NODE", &new);
+        let others = (0..self.cluster.len()).filter(|node| ![self.from, self.to].contains(node));
+        for node in others.filter(|node| self.cluster.node(*node).is_running()) {
+            self.set_slot(node, "NODE", &new);
+        }
+    }
+
+    #[track_caller]
+    fn set_slot(&self, node: usize, state: &str, other: &str) {
+        let slot = self.slot.to_string();
+        let mut cli = self.cluster.node(node).cli();
+        cli.command(&["CLUSTER", "SETSLOT", &slot, state, other])
+            .expect_ok();
+    }
+
+    #[track_caller]
+    fn id(&self, node: usize) -> String {
+        let mut cli = self.cluster.node(node).cli();
+        cli.command(&["CLUSTER", "MYID"]).text()
+    }
+}

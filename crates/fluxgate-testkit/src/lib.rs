@@ -1,0 +1,51 @@
+//! Real servers for tests, and a TCP proxy that breaks things on purpose.
+//!
+//! Only threads and blocking calls: it can be used from any test, whatever
+//! runtime that has. What goes wrong here is a broken test machine and not a
+//! result, so nothing returns an error: it panics and says what was tried.
+//!
+//! Servers listen on loopback only, keep nothing on disk, live in a directory
+//! of their own and are killed when dropped. Where `setpriv` (util-linux) is
+//! installed, the kernel kills them too if the test process dies first.
+//!
+//! ```
+//! use fluxgate_testkit::{FaultProxy, Mode, RedisServer};
+//!
+//! let server = RedisServer::start();
+//! let mut cli = server.cli();
+//! cli.command(&["SET", "greeting", "hello"]).expect_ok();
+//! assert_eq!(cli.command(&["GET", "greeting"]).text(), "hello");
+//!
+//! let proxy = FaultProxy::start(server.addr());
+//! proxy.set_mode(Mode::BlackHole);
+//! let url = proxy.url("redis"); // for the client under test
+//! # assert!(url.starts_with("redis://127.0.0.1:"));
+//! ```
+#![deny(missing_docs)]
+
+mod cli;
+mod clock;
+mod cluster;
+mod dir;
+mod path;
+pub mod ports;
+mod process;
+mod proxy;
+mod reply;
+mod sentinel;
+mod server;
+mod slot;
+mod tls;
+mod wait;
+
+pub use cli::Cli;
+pub use clock::Skew;
+pub use cluster::{RedisCluster, SlotMove};
+pub use path::valkey;
+pub use proxy::{FaultProxy, Mode, ReplyFault};
+pub use reply::Reply;
+pub use sentinel::Sentinels;
+pub use server::{RedisServer, RedisServerBuilder};
+pub use slot::{SLOTS, slot_of};
+pub use tls::{Certificates, ClientAuth};
+pub use wait::{PATIENCE, wait_for, wait_until};

@@ -1,0 +1,49 @@
+//! The slot of a key, computed here so that tests do not trust the code they test.
+
+/// How many slots a cluster has.
+pub const SLOTS: u16 = 16_384;
+
+/// The slot of a key: CRC16 of what is in its first `{…}`, or of all of it.
+pub fn slot_of(key: impl AsRef<[u8]>) -> u16 {
+    crc16(hashed(key.as_ref())) % SLOTS
+}
+
+fn hashed(key: &[u8]) -> &[u8] {
+    let at = |bytes: &[u8], wanted: u8| bytes.iter().position(|byte| *byte == wanted);
+    let Some(open) = at(key, b'{') else {
+        return key;
+    };
+    let inside = &key[open + 1..];
+    match at(inside, b'}') {
+        // An empty tag is no tag.
+        None | Some(0) => key,
+        Some(end) => &inside[..end],
+    }
+}
+
+/// CRC-16/XMODEM.
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc: u16, byte| {
+        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
+            let carry = if crc & 0x8000 == 0 { 0 } else { 0x1021 };
+            (crc << 1) ^ carry
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slots_are_those_of_the_cluster_specification() {
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+        assert_eq!(slot_of(""), 0);
+        assert_eq!(slot_of("foo"), 12_182);
+        assert_eq!(slot_of("{foo}bar"), slot_of("foo"));
+        assert_eq!(slot_of("a{foo}{bar}"), slot_of("foo"));
+        assert_eq!(slot_of("{{foo}}"), crc16(b"{foo") % SLOTS);
+        assert_eq!(slot_of("{}foo"), crc16(b"{}foo") % SLOTS);
+        assert_eq!(slot_of("{foo"), crc16(b"{foo") % SLOTS);
+    }
+}

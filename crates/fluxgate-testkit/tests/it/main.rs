@@ -1,0 +1,11 @@
+//! The kit does what it says, with real servers.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test that cannot go on has failed; the helpers are test code too"
+)]
+
+mod cluster;
+mod proxy;
+mod sentinel;
+mod server;
+mod valkey;

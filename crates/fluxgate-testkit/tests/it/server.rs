@@ -1,0 +1,186 @@
+//! One server: how it starts, dies, comes back and lies about the time.
+
+use std::io::ErrorKind;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use fluxgate_testkit::{Certificates, ClientAuth, RedisServer, Reply, Skew, wait_until};
+
+const SHORT: Duration = Duration::from_millis(200);
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[test]
+fn it_answers_and_keeps_nothing_across_a_kill() {
+    let server = RedisServer::start();
+    let mut cli = server.cli();
+    cli.command(&["SET", "a", "b"]).expect_ok();
+    assert_eq!(cli.command(&["GET", "a"]), Reply::Bulk(b"b".to_vec()));
+    assert_eq!((cli.dbsize(), cli.keys("*")), (1, vec!["a".to_owned()]));
+    assert_eq!((cli.calls("get"), cli.calls("evalsha")), (1, 0));
+    assert!(cli.info("redis_version").is_some());
+
+    let (port, pid) = (server.port(), server.pid());
+    server.kill();
+    assert!(!server.is_running());
+    assert!(cli.try_command(&["PING"]).is_err());
+    assert_eq!(
+        server.try_cli().unwrap_err().kind(),
+        ErrorKind::ConnectionRefused
+    );
+
+    server.restart();
+    assert_eq!(server.port(), port);
+    assert_ne!(server.pid(), pid);
+    assert!(server.cli().command(&["GET", "a"]).is_nil());
+    assert_eq!(server.url(), format!("redis://127.0.0.1:{port}"));
+}
+
+#[test]
+fn a_paused_server_is_silent_until_it_is_resumed() {
+    let server = RedisServer::start();
+    let mut cli = server.cli();
+    server.pause();
+    assert!(server.is_running());
+    cli.set_timeout(SHORT).unwrap();
+    cli.send(&["PING"]).unwrap();
+    assert_eq!(cli.receive().unwrap_err().kind(), ErrorKind::WouldBlock);
+    server.resume();
+    cli.set_timeout(fluxgate_testkit::PATIENCE).unwrap();
+    assert_eq!(cli.receive().unwrap().text(), "PONG");
+}
+
+#[test]
+fn nothing_is_left_of_a_dropped_server_even_if_it_was_paused() {
+    let server = RedisServer::start();
+    let directory = server.directory().to_owned();
+    let process = format!("/proc/{}", server.pid());
+    assert!(directory.exists() && Path::new(&process).exists());
+    server.pause();
+    drop(server);
+    assert!(!directory.exists() && !Path::new(&process).exists());
+}
+
+#[test]
+fn a_server_lives_on_after_the_thread_that_started_it() {
+    let server = std::thread::spawn(RedisServer::start).join().unwrap();
+    assert_eq!(server.cli().command(&["PING"]).text(), "PONG");
+    assert!(server.is_running());
+}
+
+#[test]
+fn a_server_dies_with_the_process_that_started_it() {
+    if std::env::var_os("FLUXGATE_TESTKIT_CHILD").is_some() {
+        let server = RedisServer::start();
+        println!("\nserver {} {}", server.pid(), server.directory().display());
+        std::process::abort();
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "--nocapture"])
+        .arg("server::a_server_dies_with_the_process_that_started_it")
+        .env("FLUXGATE_TESTKIT_CHILD", "1")
+        .output()
+        .unwrap();
+    let output = String::from_utf8(output.stdout).unwrap();
+    let said = output.lines().find_map(|line| line.strip_prefix("server "));
+    let (pid, directory) = said.unwrap().split_once(' ').unwrap();
+    std::fs::remove_dir_all(directory).unwrap();
+    wait_until("an orphan to be killed", || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
+        status.is_err() || status.unwrap().contains("State:\tZ")
+    });
+}
+
+#[test]
+#[should_panic(expected = "no-such-directive")]
+fn a_server_that_does_not_start_says_why() {
+    RedisServer::builder().config("no-such-directive 1").start();
+}
+
+#[test]
+fn passwords_users_and_the_unix_socket_work() {
+    let server = RedisServer::builder()
+        .password("secret")
+        .user("reader on >pw ~fg:* -@all +get")
+        .unix_socket()
+        .start();
+    assert_eq!(server.cli().command(&["PING"]).text(), "PONG");
+
+    let mut stranger = fluxgate_testkit::Cli::connect(server.addr()).unwrap();
+    let error = |reply: Reply| reply.error().unwrap_or_default().to_owned();
+    assert!(error(stranger.command(&["GET", "fg:a"])).starts_with("NOAUTH"));
+    stranger.command(&["AUTH", "reader", "pw"]).expect_ok();
+    assert!(stranger.command(&["GET", "fg:a"]).is_nil());
+    assert!(error(stranger.command(&["SET", "fg:a", "1"])).starts_with("NOPERM"));
+
+    let mut local = fluxgate_testkit::Cli::connect_unix(&server.socket_path()).unwrap();
+    local.command(&["AUTH", "secret"]).expect_ok();
+    assert_eq!(local.dbsize(), 0);
+    let port = server.port();
+    assert_eq!(server.url(), format!("redis://:secret@127.0.0.1:{port}"));
+    let other = server.url_as("reader", "pw");
+    assert_eq!(other, format!("redis://reader:pw@127.0.0.1:{port}"));
+}
+
+#[test]
+fn a_full_server_refuses_writes() {
+    let server = RedisServer::builder().max_memory(1).start();
+    let reply = server.cli().command(&["SET", "a", "b"]);
+    assert!(reply.error().unwrap().starts_with("OOM"));
+}
+
+#[test]
+fn tls_asks_for_a_client_certificate_only_if_told_to() {
+    let open = RedisServer::builder().tls(ClientAuth::Off).start();
+    let closed = RedisServer::builder().tls(ClientAuth::Required).start();
+    let stranger = Certificates::generate();
+    assert!(tls_ping(&open, open.certificates(), false));
+    assert!(!tls_ping(&open, &stranger, false), "an unknown authority");
+    assert!(!tls_ping(&closed, closed.certificates(), false));
+    assert!(tls_ping(&closed, closed.certificates(), true));
+    assert_eq!(open.tls_url(), format!("rediss://{}", open.tls_addr()));
+    assert_eq!(open.cli().command(&["PING"]).text(), "PONG");
+}
+
+fn tls_ping(server: &RedisServer, files: &Certificates, show: bool) -> bool {
+    let mut command = Command::new("redis-cli");
+    command.args(["-h", "127.0.0.1", "-p"]);
+    command.arg(server.tls_addr().port().to_string());
+    command.arg("--tls").arg("--cacert").arg(files.ca());
+    if show {
+        command.arg("--cert").arg(files.client_cert());
+        command.arg("--key").arg(files.client_key());
+    }
+    let output = command.arg("PING").output().unwrap();
+    output.stdout.starts_with(b"PONG")
+}
+
+#[test]
+fn the_clock_goes_where_it_is_put_while_the_server_runs() {
+    let right = RedisServer::start();
+    let wrong = RedisServer::builder()
+        .clock_offset(Skew::Ahead(HOUR))
+        .start();
+    // Between the two looks hardly any time passes; a minute is generous.
+    let ahead = || {
+        let difference = wrong.cli().time_micros() - right.cli().time_micros();
+        (difference + 30_000_000).div_euclid(60_000_000)
+    };
+    assert_eq!(ahead(), 60);
+    wrong.set_clock_offset(Skew::Behind(HOUR));
+    assert_eq!(ahead(), -60);
+
+    // Scripts see it, and keys expire by it.
+    let script = "return redis.call('TIME')[1]";
+    let seconds = wrong.cli().command(&["EVAL", script, "0"]).text();
+    let seconds: i64 = seconds.parse().unwrap();
+    assert!((seconds - wrong.cli().time_micros() / 1_000_000).abs() < 60);
+    let mut cli = wrong.cli();
+    cli.command(&["SET", "a", "b", "EX", "1800"]).expect_ok();
+    wrong.set_clock_offset(Skew::NONE);
+    assert_eq!(ahead(), 0);
+    assert!(cli.command(&["GET", "a"]).is_nil());
+
+    wrong.restart();
+    assert_eq!(ahead(), 0);
+}
