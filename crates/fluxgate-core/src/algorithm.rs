@@ -12,7 +12,7 @@ mod sliding_window;
 mod window;
 
 pub use bucket::Bucket;
-pub use sliding_log::{Log, LogAssessment};
+pub use sliding_log::{Log, LogAssessment, LogSummary};
 pub use window::Counts;
 
 use crate::limit::{Algorithm, Limit};
@@ -114,9 +114,7 @@ impl Cell {
             Self::Bucket(stored) => {
                 bucket::refund(limit.rate(), stored, now, units).map(Self::Bucket)
             }
-            Self::Counts(stored) => {
-                window::refund(limit.window(), stored, now, units).map(Self::Counts)
-            }
+            Self::Counts(stored) => window::refund(limit, stored, now, units).map(Self::Counts),
         }
     }
 

@@ -4,6 +4,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::context::RequestContext;
+use crate::sip::Sip13;
 use crate::small::Small;
 
 /// Bytes of a subject: a rule and an identity. Most fit without an allocation.
@@ -64,6 +65,8 @@ const PATH: u8 = b'p';
 const HEADER: u8 = b'h';
 const ATTRIBUTE: u8 = b'a';
 const ANONYMOUS: u8 = b'-';
+/// Comes before what a rule says, in the subjects of one that resets on change.
+pub(crate) const RESETS: u8 = b'!';
 
 /// Appends the identity that `key` makes of `context`.
 pub(crate) fn encode_identity(
@@ -196,7 +199,7 @@ pub(crate) fn describe_identity(encoded: &[u8]) -> String {
     let mut reader = Reader(encoded);
     let mut parts = Vec::new();
     while let Some(part) = reader.part() {
-        parts.push(part);
+        parts.push(describe(&part));
     }
     if parts.is_empty() {
         "(everyone)".into()
@@ -205,6 +208,81 @@ pub(crate) fn describe_identity(encoded: &[u8]) -> String {
     }
 }
 
+/// One part of an encoded identity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdentityPart<'a> {
+    /// The byte that says what it is.
+    pub kind: u8,
+    /// The name of the header or attribute; empty for the others.
+    pub name: &'a [u8],
+    /// The text or the octets of the address; empty where one identity stands
+    /// in for all whose part is missing.
+    pub value: &'a [u8],
+}
+
+impl IdentityPart<'_> {
+    /// Whether it stands for all whose part is missing.
+    pub const fn is_anonymous(&self) -> bool {
+        self.kind == ANONYMOUS
+    }
+
+    /// Whether it is an API key.
+    pub const fn is_api_key(&self) -> bool {
+        self.kind == API_KEY
+    }
+
+    /// Whether it is an address, in 4 or 16 octets.
+    pub const fn is_address(&self) -> bool {
+        matches!(self.kind, IPV4 | IPV6)
+    }
+
+    /// Whether it has a name.
+    pub const fn is_named(&self) -> bool {
+        matches!(self.kind, HEADER | ATTRIBUTE)
+    }
+}
+
+/// A subject, taken apart.
+#[derive(Clone, Debug)]
+pub struct SubjectParts<'a> {
+    /// What all subjects of the rule begin with.
+    pub rule: &'a [u8],
+    identity: Reader<'a>,
+}
+
+impl<'a> SubjectParts<'a> {
+    /// Takes a subject apart, unless it was made elsewhere.
+    pub(crate) fn read(subject: &'a [u8]) -> Option<Self> {
+        let mut reader = Reader(subject);
+        reader.text()?;
+        reader.text()?;
+        if reader.0.first() == Some(&RESETS) {
+            reader.take(1 + size_of::<u128>())?;
+        }
+        let rule = &subject[..subject.len() - reader.0.len()];
+        let mut identity = reader.clone();
+        while !identity.0.is_empty() {
+            identity.part()?;
+        }
+        Some(Self {
+            rule,
+            identity: reader,
+        })
+    }
+
+    /// A hash of the rule that is the same in every process.
+    pub fn rule_hash(&self) -> u128 {
+        Sip13::PUBLIC.hash(self.rule)
+    }
+
+    /// The parts of the identity.
+    pub fn identity(&self) -> impl Iterator<Item = IdentityPart<'a>> {
+        let mut reader = self.identity.clone();
+        std::iter::from_fn(move || reader.part())
+    }
+}
+
+#[derive(Clone, Debug)]
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -221,24 +299,40 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(text).ok()
     }
 
-    fn part(&mut self) -> Option<String> {
-        Some(match self.take(1)?[0] {
-            IPV4 => {
-                let octets: [u8; 4] = self.take(4)?.try_into().ok()?;
-                format!("ip={}", IpAddr::from(octets))
+    fn part(&mut self) -> Option<IdentityPart<'a>> {
+        let kind = self.take(1)?[0];
+        let mut name = &[][..];
+        let value = match kind {
+            IPV4 => self.take(4)?,
+            IPV6 => self.take(16)?,
+            USER | API_KEY | METHOD | PATH => self.text()?.as_bytes(),
+            HEADER | ATTRIBUTE => {
+                name = self.text()?.as_bytes();
+                self.text()?.as_bytes()
             }
-            IPV6 => {
-                let octets: [u8; 16] = self.take(16)?.try_into().ok()?;
-                format!("ip={}", Ipv6Addr::from(octets))
-            }
-            USER => format!("user={}", self.text()?),
-            API_KEY => format!("api_key={}", ends_of(self.text()?)),
-            METHOD => format!("method={}", self.text()?),
-            PATH => format!("path={}", self.text()?),
-            HEADER => format!("header:{}={}", self.text()?, self.text()?),
-            ATTRIBUTE => format!("attr:{}={}", self.text()?, self.text()?),
-            _ => "anonymous".into(),
-        })
+            ANONYMOUS => &[],
+            _ => return None,
+        };
+        Some(IdentityPart { kind, name, value })
+    }
+}
+
+fn describe(part: &IdentityPart<'_>) -> String {
+    let name = String::from_utf8_lossy(part.name);
+    let value = String::from_utf8_lossy(part.value);
+    match (part.kind, part.value) {
+        (IPV4, &[a, b, c, d]) => format!("ip={}", IpAddr::from([a, b, c, d])),
+        (IPV6, octets) => {
+            let octets: [u8; 16] = octets.try_into().unwrap_or_default();
+            format!("ip={}", Ipv6Addr::from(octets))
+        }
+        (USER, _) => format!("user={value}"),
+        (API_KEY, _) => format!("api_key={}", ends_of(&value)),
+        (METHOD, _) => format!("method={value}"),
+        (PATH, _) => format!("path={value}"),
+        (HEADER, _) => format!("header:{name}={value}"),
+        (ATTRIBUTE, _) => format!("attr:{name}={value}"),
+        _ => "anonymous".into(),
     }
 }
 

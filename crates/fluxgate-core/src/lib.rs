@@ -58,7 +58,7 @@ pub use algorithm::{Mode, Verdict};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use context::{RequestContext, RequestContextBuilder};
 pub use decision::{Decision, Outcome, Violation};
-pub use key::{IdentityError, KeyPart, OnMissingKey};
+pub use key::{IdentityError, IdentityPart, KeyPart, OnMissingKey, SubjectParts};
 pub use limit::{Algorithm, Limit, LimitError};
 pub use limiter::{BandState, Limiter, LimiterError, Observer, describe_identity};
 pub use memory::MemoryStore;

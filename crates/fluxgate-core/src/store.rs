@@ -10,7 +10,7 @@ use std::ops::Range;
 use smallvec::SmallVec;
 
 use crate::algorithm::{Mode, Verdict};
-use crate::key::SubjectBytes;
+use crate::key::{SubjectBytes, SubjectParts};
 use crate::rules::{Band, RuleNumber};
 
 /// Verdicts in the order of the checks they answer.
@@ -24,6 +24,13 @@ pub struct Subject<'a> {
     pub rule: RuleNumber,
     /// Rule and identity, encoded so that no two subjects meet.
     pub bytes: &'a [u8],
+}
+
+impl<'a> Subject<'a> {
+    /// Rule and identity apart; `None` if no rule made these bytes.
+    pub fn parts(&self) -> Option<SubjectParts<'a>> {
+        SubjectParts::read(self.bytes)
+    }
 }
 
 /// Checks that are decided together.

@@ -40,48 +40,42 @@ pub struct LogAssessment {
     cost: u64,
 }
 
-impl Log {
-    /// Judges `cost` units at `now`. A log of another window is taken as empty.
-    pub fn assess(
-        limit: &Limit,
-        stored: Option<&Self>,
-        now: Timestamp,
-        cost: u64,
-        mode: Mode,
-    ) -> LogAssessment {
-        let empty = Self::default();
-        let log = stored
-            .filter(|log| log.window == limit.window())
-            .unwrap_or(&empty);
-        let (standing, correction) = log.settle(limit, now);
+/// What a judgement must know of a log: a store that keeps the events elsewhere
+/// can tell it without reading them all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LogSummary {
+    /// When its newest event was.
+    pub newest: Option<i64>,
+    /// The units that count where time stands: at `now`, or at the newest event
+    /// if that is later.
+    pub counted: u64,
+    /// The event with whose leaving the request fits, where it does not fit now
+    /// and ever can.
+    pub leaves: Option<i64>,
+}
+
+impl LogSummary {
+    /// Judges `cost` units at `now`.
+    pub fn judge(&self, limit: &Limit, now: Timestamp, cost: u64, mode: Mode) -> LogAssessment {
+        let (standing, correction) = settle(limit, self.newest, now);
         let width = limit.window().get() as i64;
         // As the log stands: a correction that is not yet written moves the
         // events and the instant alike, so the times between them hold.
         let at = standing.at as i64 + correction.unwrap_or(0) as i64;
-        let (live, counted) = log.live(at - width);
         let capacity = limit.capacity();
 
         let wait = if cost > capacity {
             Retry::Never
         } else {
-            let mut too_many = (counted + cost).saturating_sub(capacity);
-            let mut wait = 0;
-            for event in live {
-                if too_many == 0 {
-                    break;
-                }
-                too_many = too_many.saturating_sub(event.units.into());
-                wait = event.at + width - at;
-            }
+            let wait = self.leaves.map_or(0, |leaves| leaves + width - at);
             Retry::After(standing.seen_from_clock(wait as u64))
         };
         let passes = wait == Retry::NOW;
         let charges = passes && cost > 0;
         let (left, newest) = if charges && mode == Mode::Take {
-            (counted + cost, Some(at))
+            (self.counted + cost, Some(at))
         } else {
-            let newest = log.events.back().filter(|_| counted > 0);
-            (counted, newest.map(|event| event.at))
+            (self.counted, self.newest.filter(|_| self.counted > 0))
         };
         let reset_after = newest.map_or(Micros::ZERO, |newest| {
             standing.seen_from_clock((newest + width - at) as u64)
@@ -97,6 +91,62 @@ impl Log {
             charges,
             at: standing.at as i64,
             cost,
+        }
+    }
+}
+
+/// Where time stands, and how far the whole log must be moved back.
+fn settle(limit: &Limit, newest: Option<i64>, now: Timestamp) -> (Standing, Option<u64>) {
+    let clock = now.micros() as i64;
+    let ahead = match newest {
+        Some(newest) if newest > clock => (newest - clock) as u64,
+        _ => return (Standing::at_clock(now), None),
+    };
+    if ahead > limit.window().get() {
+        (Standing::at_clock(now), Some(ahead))
+    } else {
+        let at = now.micros() + ahead;
+        (Standing { at, ahead }, None)
+    }
+}
+
+impl LogAssessment {
+    /// The instant that a charge would stand at.
+    pub fn at(&self) -> i64 {
+        self.at
+    }
+}
+
+impl Log {
+    /// Judges `cost` units at `now`. A log of another window is taken as empty.
+    pub fn assess(
+        limit: &Limit,
+        stored: Option<&Self>,
+        now: Timestamp,
+        cost: u64,
+        mode: Mode,
+    ) -> LogAssessment {
+        let log = stored.filter(|log| log.window == limit.window());
+        let summary = log.map(|log| log.summary(limit, now, cost));
+        summary.unwrap_or_default().judge(limit, now, cost, mode)
+    }
+
+    fn summary(&self, limit: &Limit, now: Timestamp, cost: u64) -> LogSummary {
+        let newest = self.events.back().map(|event| event.at);
+        let at = newest.map_or(0, |newest| newest.max(now.micros() as i64));
+        let (mut live, counted) = self.live(at - limit.window().get() as i64);
+        let mut leaves = None;
+        if cost <= limit.capacity() {
+            let mut too_many = (counted + cost).saturating_sub(limit.capacity());
+            while let Some(event) = live.next().filter(|_| too_many > 0) {
+                too_many = too_many.saturating_sub(event.units.into());
+                leaves = Some(event.at);
+            }
+        }
+        LogSummary {
+            newest,
+            counted,
+            leaves,
         }
     }
 
@@ -167,21 +217,6 @@ impl Log {
     /// All units that it remembers.
     pub fn units(&self) -> u64 {
         self.units
-    }
-
-    /// Where time stands, and how far the whole log must be moved back.
-    fn settle(&self, limit: &Limit, now: Timestamp) -> (Standing, Option<u64>) {
-        let clock = now.micros() as i64;
-        let ahead = match self.events.back() {
-            Some(newest) if newest.at > clock => (newest.at - clock) as u64,
-            _ => return (Standing::at_clock(now), None),
-        };
-        if ahead > limit.window().get() {
-            (Standing::at_clock(now), Some(ahead))
-        } else {
-            let at = now.micros() + ahead;
-            (Standing { at, ahead }, None)
-        }
     }
 
     /// The events later than `after`, and their units.

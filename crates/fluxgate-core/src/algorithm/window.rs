@@ -1,6 +1,7 @@
 //! What the two counting windows share: aligned windows and their counts.
 
 use super::Standing;
+use crate::limit::{Algorithm, Limit};
 use crate::time::{Micros, Timestamp};
 
 /// The counts of an aligned window and of the one before it. A fixed window
@@ -60,8 +61,12 @@ pub(super) fn settle(window: Micros, stored: Option<Counts>, now: Timestamp) -> 
 }
 
 /// Takes `units` off the current count; `None` when no count is left.
-pub(super) fn refund(window: Micros, stored: Counts, now: Timestamp, units: u64) -> Option<Counts> {
-    let mut counts = settle(window, Some(stored), now).counts;
+pub(super) fn refund(limit: &Limit, stored: Counts, now: Timestamp, units: u64) -> Option<Counts> {
+    let mut counts = settle(limit.window(), Some(stored), now).counts;
+    if limit.algorithm() == Algorithm::FixedWindow {
+        // It has no memory of the window before: a count from there is no state.
+        counts.previous = 0;
+    }
     let units = u32::try_from(units).unwrap_or(u32::MAX);
     counts.current = counts.current.saturating_sub(units);
     (counts.current > 0 || counts.previous > 0).then_some(counts)

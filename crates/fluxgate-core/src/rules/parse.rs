@@ -324,7 +324,7 @@ fn subject_of_rule(set: &str, id: &str, resets: Option<&Node>) -> SubjectBytes {
     if let Some(rule) = resets {
         let says = Sip13::PUBLIC.hash(rule.canonical().as_bytes());
         // No part of an identity begins with this byte.
-        subject.push(b'!');
+        subject.push(key::RESETS);
         subject.extend_from_slice(&says.to_le_bytes());
     }
     subject

@@ -1,0 +1,351 @@
+//! A cluster: which node has which slot, and what to do when that changes.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use fluxgate_core::{Reason, StoreError};
+use redis::Value;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::breaker::BreakerState;
+use crate::endpoint::{CONNECT_TIMEOUT, Endpoint, unexpected};
+use crate::error::{Address, CallError, error, timeout as no_answer};
+use crate::jitter::jitter;
+use crate::node::{Node, Source, Work};
+
+/// The wait before keys that are in two places are asked for again.
+const MOVING_WAIT: Duration = Duration::from_millis(4);
+/// The map is not asked for more often than this.
+const BETWEEN_REFRESHES: Duration = Duration::from_millis(100);
+
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    seeds: Vec<Endpoint>,
+    state: Mutex<State>,
+    refreshing: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Ranges of slots, in order.
+    slots: Vec<SlotRange>,
+    nodes: HashMap<Address, Arc<Node>>,
+    refreshed: Option<Instant>,
+}
+
+#[derive(Clone, Debug)]
+struct SlotRange {
+    first: u16,
+    last: u16,
+    node: Arc<Node>,
+}
+
+impl Cluster {
+    /// A cluster of which at least one of the seeds is a node.
+    pub(crate) fn new(seeds: Vec<Endpoint>) -> Arc<Self> {
+        Arc::new(Self {
+            seeds,
+            state: Mutex::default(),
+            refreshing: AtomicBool::new(false),
+        })
+    }
+
+    /// Does something where a slot is, following it if it moves: a node that
+    /// sends us on has not done it.
+    pub(crate) async fn perform(
+        self: &Arc<Self>,
+        slot: u16,
+        work: &Work<'_>,
+        deadline: Instant,
+    ) -> Result<Value, StoreError> {
+        let mut node = self.node_of(slot, deadline).await?;
+        let mut asking = false;
+        loop {
+            let cause = match node.perform(work, asking, deadline).await {
+                Ok(reply) => return Ok(reply),
+                Err(cause) => cause,
+            };
+            asking = false;
+            match cause {
+                CallError::Moved(to) => {
+                    self.refresh_in_background();
+                    node = self.node_at(&node, to);
+                }
+                CallError::Ask(to) => {
+                    node = self.node_at(&node, to);
+                    asking = true;
+                }
+                CallError::TryAgain => {
+                    let pause = jitter(MOVING_WAIT);
+                    if Instant::now() + pause >= deadline {
+                        return Err(CallError::TryAgain.into_store_error());
+                    }
+                    sleep(pause).await;
+                    node = self.node_of(slot, deadline).await?;
+                }
+                cause => {
+                    // A replica may have taken over.
+                    self.refresh_in_background();
+                    return Err(cause.into_store_error());
+                }
+            }
+            if Instant::now() >= deadline {
+                return Err(no_answer("the cluster"));
+            }
+        }
+    }
+
+    /// Every node that has slots.
+    pub(crate) async fn nodes(
+        self: &Arc<Self>,
+        deadline: Instant,
+    ) -> Result<Vec<Arc<Node>>, StoreError> {
+        self.node_of(0, deadline).await?;
+        let mut nodes: Vec<Arc<Node>> = Vec::new();
+        for range in &self.state().slots {
+            if !nodes.iter().any(|known| Arc::ptr_eq(known, &range.node)) {
+                nodes.push(Arc::clone(&range.node));
+            }
+        }
+        Ok(nodes)
+    }
+
+    /// Open if any node's breaker is.
+    pub(crate) fn breaker_state(&self) -> BreakerState {
+        let state = self.state();
+        let mut states = state.slots.iter().map(|range| range.node.breaker_state());
+        states
+            .find(|state| *state != BreakerState::Closed)
+            .unwrap_or(BreakerState::Closed)
+    }
+
+    /// Asks for the map, now.
+    pub(crate) async fn refresh(&self, deadline: Instant) -> Result<(), StoreError> {
+        let known: Vec<(Option<String>, Arc<Node>)> = {
+            let state = self.state();
+            let nodes = state.nodes.iter();
+            nodes
+                .map(|((host, _), node)| (Some(host.clone()), Arc::clone(node)))
+                .collect()
+        };
+        let seeds = self.seeds.iter().map(|seed| {
+            let host = seed.host().map(str::to_owned);
+            (host, Node::new(Source::Fixed(seed.clone())))
+        });
+        let mut last = error(Reason::ClusterDown, "no node of the cluster is known");
+        for (host, node) in known.into_iter().chain(seeds) {
+            match self.ask_for_map(host.as_deref(), &node, deadline).await {
+                Ok(()) => return Ok(()),
+                Err(cause) => last = cause,
+            }
+            if Instant::now() >= deadline {
+                break;
+            }
+        }
+        Err(last)
+    }
+
+    async fn ask_for_map(
+        &self,
+        host: Option<&str>,
+        node: &Arc<Node>,
+        deadline: Instant,
+    ) -> Result<(), StoreError> {
+        let mut question = redis::cmd("CLUSTER");
+        question.arg("SLOTS");
+        let reply = node.command(&question, false, deadline).await;
+        let reply = reply.map_err(CallError::into_store_error)?;
+        let ranges = read_map(&reply, host).ok_or_else(|| unexpected("CLUSTER SLOTS"))?;
+        if ranges.is_empty() {
+            return Err(error(
+                Reason::ClusterDown,
+                "no node of the cluster has slots",
+            ));
+        }
+        let mut state = self.state();
+        let mut nodes = HashMap::new();
+        let mut slots = Vec::new();
+        for (first, last, address) in ranges {
+            let node = nodes.entry(address.clone()).or_insert_with(|| {
+                let known = state.nodes.get(&address).cloned();
+                known.unwrap_or_else(|| self.make_node(address))
+            });
+            slots.push(SlotRange {
+                first,
+                last,
+                node: Arc::clone(node),
+            });
+        }
+        slots.sort_by_key(|range| range.first);
+        *state = State {
+            slots,
+            nodes,
+            refreshed: Some(Instant::now()),
+        };
+        Ok(())
+    }
+
+    /// The node that has a slot, as far as is known.
+    async fn node_of(&self, slot: u16, deadline: Instant) -> Result<Arc<Node>, StoreError> {
+        if let Some(node) = self.state().node_of(slot) {
+            return Ok(node);
+        }
+        let refreshed = self.state().refreshed;
+        if refreshed.is_none_or(|at| at + BETWEEN_REFRESHES <= Instant::now()) {
+            timeout_at(deadline, self.refresh(deadline))
+                .await
+                .map_err(|_| no_answer("the cluster"))??;
+        }
+        let node = self.state().node_of(slot);
+        node.ok_or_else(|| {
+            let message = format!("no node of the cluster has slot {slot}");
+            error(Reason::ClusterDown, &message)
+        })
+    }
+
+    /// The node at an address that another node has named. Without a host it
+    /// is that of the node that named it.
+    fn node_at(&self, from: &Arc<Node>, (host, port): Address) -> Arc<Node> {
+        let mut state = self.state();
+        let host = if host.is_empty() {
+            let mut known = state.nodes.iter();
+            let named_by = known.find(|(_, node)| Arc::ptr_eq(node, from));
+            named_by.map(|((host, _), _)| host.clone()).unwrap_or(host)
+        } else {
+            host
+        };
+        let address = (host, port);
+        let node = state.nodes.entry(address.clone());
+        Arc::clone(node.or_insert_with(|| self.make_node(address)))
+    }
+
+    fn make_node(&self, address: Address) -> Arc<Node> {
+        // There is a seed, or nobody could have named a node.
+        Node::new(Source::Fixed(self.seeds[0].at(address)))
+    }
+
+    fn refresh_in_background(self: &Arc<Self>) {
+        let fresh = |at: Instant| at + BETWEEN_REFRESHES > Instant::now();
+        if self.state().refreshed.is_some_and(fresh) || self.refreshing.swap(true, Ordering::AcqRel)
+        {
+            return;
+        }
+        let cluster = Arc::clone(self);
+        tokio::spawn(async move {
+            // If it fails, the next call that goes wrong asks again.
+            let _ = cluster.refresh(Instant::now() + 2 * CONNECT_TIMEOUT).await;
+            cluster.refreshing.store(false, Ordering::Release);
+        });
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing can panic while it is held.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn node_of(&self, slot: u16) -> Option<Arc<Node>> {
+        let index = self.slots.partition_point(|range| range.last < slot);
+        let range = self.slots.get(index).filter(|range| range.first <= slot)?;
+        Some(Arc::clone(&range.node))
+    }
+}
+
+/// The ranges of `CLUSTER SLOTS`, each with its primary.
+fn read_map(reply: &Value, asked: Option<&str>) -> Option<Vec<(u16, u16, Address)>> {
+    let Value::Array(ranges) = reply else {
+        return None;
+    };
+    let ranges = ranges.iter().map(|range| {
+        let Value::Array(range) = range else {
+            return None;
+        };
+        let [
+            Value::Int(first),
+            Value::Int(last),
+            Value::Array(primary),
+            ..,
+        ] = &range[..]
+        else {
+            return None;
+        };
+        let [host, Value::Int(port), ..] = &primary[..] else {
+            return None;
+        };
+        let host = match host {
+            Value::BulkString(host) if !host.is_empty() => String::from_utf8(host.clone()).ok()?,
+            // It does not know its own address, but we do.
+            _ => asked?.to_owned(),
+        };
+        let slot = |number: &i64| u16::try_from(*number).ok();
+        Some((
+            slot(first)?,
+            slot(last)?,
+            (host, u16::try_from(*port).ok()?),
+        ))
+    });
+    ranges.collect()
+}
+
+/// The slot of a key: CRC-16 (XMODEM) of its tag, or of all of it.
+pub(crate) fn slot_of(key: &[u8]) -> u16 {
+    let tagged = tag(key).unwrap_or(key);
+    let crc = tagged.iter().fold(0_u16, |crc, byte| {
+        (0..8).fold(crc ^ u16::from(*byte) << 8, |crc, _| {
+            let carry = crc >> 15;
+            (crc << 1) ^ (0x1021 * carry)
+        })
+    });
+    crc % 16384
+}
+
+fn tag(key: &[u8]) -> Option<&[u8]> {
+    let open = key.iter().position(|byte| *byte == b'{')?;
+    let rest = &key[open + 1..];
+    let close = rest.iter().position(|byte| *byte == b'}')?;
+    (close > 0).then(|| &rest[..close])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_the_specification() {
+        assert_eq!(slot_of(b"123456789"), 0x31c3 % 16384);
+        assert_eq!(slot_of(b"foo"), 12182);
+        assert_eq!(slot_of(b"{user1000}.following"), slot_of(b"user1000"));
+        assert_eq!(slot_of(b"foo{{bar}}zap"), slot_of(b"{bar"));
+        assert_eq!(slot_of(b"foo{}{bar}"), {
+            let whole = slot_of(b"foo{}{bar}");
+            assert_ne!(whole, slot_of(b"bar"));
+            whole
+        });
+    }
+
+    #[test]
+    fn a_map_that_is_none_is_refused() {
+        let int = Value::Int;
+        let host = |host: &str| Value::BulkString(host.into());
+        let range = |primary| Value::Array(vec![Value::Array(vec![int(0), int(9), primary])]);
+        let good = range(Value::Array(vec![host("10.0.0.1"), int(7000), host("id")]));
+        let map = read_map(&good, None);
+        assert_eq!(map, Some(vec![(0, 9, ("10.0.0.1".into(), 7000))]));
+        let unnamed = range(Value::Array(vec![host(""), int(7000)]));
+        let map = read_map(&unnamed, Some("here"));
+        assert_eq!(map, Some(vec![(0, 9, ("here".into(), 7000))]));
+        for bad in [
+            Value::Nil,
+            Value::Array(vec![Value::Nil]),
+            range(Value::Nil),
+            range(Value::Array(vec![host("x")])),
+            range(Value::Array(vec![host("x"), int(70_000)])),
+            unnamed,
+        ] {
+            assert_eq!(read_map(&bad, None), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! What travels to the script and back, as plain bytes.
+//!
+//! A [`Request`] is one decision (or refund, or undo) encoded; several of them
+//! make one call, see [`Call`]. [`parse_reply`] takes the reply apart into one
+//! [`Answer`] each, from which the core works out the verdicts.
+
+mod answer;
+mod call;
+mod frame;
+mod reply;
+mod request;
+
+pub(crate) use answer::Answer;
+pub(crate) use call::Call;
+pub(crate) use reply::parse_reply;
+pub(crate) use request::Request;
+
+use fluxgate_core::{Reason, StoreError};
+
+fn bad_response(message: &str) -> StoreError {
+    StoreError {
+        reason: Reason::BadResponse,
+        message: message.into(),
+    }
+}

@@ -1,0 +1,60 @@
+//! Several requests in one call of the script.
+
+use std::collections::HashMap;
+
+use super::request::{KEY_AT, Request};
+
+/// The keys and the argument of one call.
+///
+/// Its requests are decided one after the other, each by itself; a later one
+/// sees what an earlier one wrote.
+#[derive(Debug)]
+pub(crate) struct Call<'r> {
+    /// Every key once: those of cells, then those of logs.
+    pub(crate) keys: Vec<&'r [u8]>,
+    /// The one argument.
+    pub(crate) argument: Vec<u8>,
+}
+
+impl<'r> Call<'r> {
+    pub(crate) fn new(requests: &[&'r Request]) -> Self {
+        let mut cells = Vec::new();
+        let mut logs = Vec::new();
+        let mut known = HashMap::new();
+        let mut places = Vec::new();
+        for request in requests {
+            for (name, is_log) in request.keys() {
+                let place = *known.entry(name).or_insert_with(|| {
+                    let list = if is_log { &mut logs } else { &mut cells };
+                    list.push(name);
+                    (is_log, list.len() as u32)
+                });
+                places.push(place);
+            }
+        }
+        let cell_count = cells.len() as u32;
+        let bytes: usize = requests.iter().map(|request| request.checks.len()).sum();
+        let mut argument = Vec::with_capacity(4 + bytes);
+        argument.extend_from_slice(&cell_count.to_le_bytes());
+        let mut places = &places[..];
+        for request in requests {
+            let start = argument.len();
+            argument.extend_from_slice(&request.checks);
+            for check in argument[start..].chunks_exact_mut(request.check_size()) {
+                let number = &mut check[KEY_AT];
+                let mut local = [0; 4];
+                local.copy_from_slice(number);
+                // Lua counts from one; logs stand after the cells.
+                let (is_log, place) = places[u32::from_le_bytes(local) as usize];
+                let place = if is_log { cell_count + place } else { place };
+                number.copy_from_slice(&place.to_le_bytes());
+            }
+            places = &places[request.keys().count()..];
+        }
+        cells.extend_from_slice(&logs);
+        Self {
+            keys: cells,
+            argument,
+        }
+    }
+}

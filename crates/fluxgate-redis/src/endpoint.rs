@@ -1,0 +1,153 @@
+//! Where a server is, and how to get in.
+
+use std::time::Duration;
+
+use fluxgate_core::{Reason, StoreError};
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::{
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, ErrorKind,
+    IntoConnectionInfo, ProtocolVersion, RedisError, TlsCertificates,
+};
+
+use crate::error::{Address, error, store_error};
+
+/// How long it may take to connect and log in.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Who logs in, and what to show and trust on the way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Login {
+    pub(crate) username: Option<String>,
+    pub(crate) password: Option<Secret>,
+    pub(crate) tls: Tls,
+}
+
+/// Certificates, in PEM.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tls {
+    /// Whom to trust, instead of the system's authorities.
+    pub(crate) ca: Option<Vec<u8>>,
+    /// What to show the server: certificate and key.
+    pub(crate) client: Option<(Vec<u8>, Secret)>,
+}
+
+/// What must not appear in a log.
+#[derive(Clone)]
+pub(crate) struct Secret(pub(crate) Vec<u8>);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(secret)")
+    }
+}
+
+/// One server.
+#[derive(Clone, Debug)]
+pub(crate) struct Endpoint(ConnectionInfo);
+
+impl Endpoint {
+    /// What a URL says, with the login beside it filled in.
+    pub(crate) fn new(url: &str, login: &Login) -> Result<Self, RedisError> {
+        // The short form is what people write; the client wants the long one.
+        let long;
+        let url = match url.strip_prefix("unix://") {
+            Some(path) => {
+                long = format!("redis+unix://{path}");
+                &long
+            }
+            None => url,
+        };
+        let mut info = url.into_connection_info()?;
+        let mut settings = info.redis_settings().clone();
+        if let Some(username) = &login.username {
+            settings = settings.set_username(username);
+        }
+        if let Some(Secret(password)) = &login.password {
+            settings = settings.set_password(String::from_utf8_lossy(password));
+        }
+        let tcp = TcpSettings::default().set_nodelay(true);
+        info = info.set_redis_settings(settings).set_tcp_settings(tcp);
+        if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
+            let client_tls = login.tls.client.clone();
+            let certificates = TlsCertificates {
+                client_tls: client_tls.map(|(client_cert, Secret(client_key))| ClientTlsConfig {
+                    client_cert,
+                    client_key,
+                }),
+                root_cert: login.tls.ca.clone(),
+            };
+            let client = Client::build_with_tls(info, certificates)?;
+            info = client.get_connection_info().clone();
+        }
+        Ok(Self(info))
+    }
+
+    /// Another server of the same deployment: the same login, another address.
+    pub(crate) fn at(&self, (host, port): Address) -> Self {
+        let addr = match self.0.addr() {
+            ConnectionAddr::TcpTls {
+                insecure,
+                tls_params,
+                ..
+            } => ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure: *insecure,
+                tls_params: tls_params.clone(),
+            },
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        Self(self.0.clone().set_addr(addr))
+    }
+
+    /// The same server without a login, as sentinels often are.
+    pub(crate) fn host(&self) -> Option<&str> {
+        match self.0.addr() {
+            ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => Some(host),
+            _ => None,
+        }
+    }
+
+    /// Its address, for people: no user and no password.
+    pub(crate) fn name(&self) -> String {
+        self.0.addr().to_string()
+    }
+
+    /// Connects and logs in, in RESP3 where the server offers it.
+    pub(crate) async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
+        match self.connect_in(ProtocolVersion::RESP3).await {
+            Err(cause) if cause.kind() == ErrorKind::RESP3NotSupported => {
+                self.connect_in(ProtocolVersion::RESP2).await
+            }
+            result => result,
+        }
+        .map_err(|cause| {
+            let StoreError { reason, message } = store_error(&cause);
+            error(
+                reason,
+                &format!("cannot connect to {}: {message}", self.name()),
+            )
+        })
+    }
+
+    async fn connect_in(
+        &self,
+        protocol: ProtocolVersion,
+    ) -> Result<MultiplexedConnection, RedisError> {
+        let settings = self.0.redis_settings().clone().set_protocol(protocol);
+        let client = Client::open(self.0.clone().set_redis_settings(settings))?;
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(CONNECT_TIMEOUT))
+            // Each call has a deadline of its own.
+            .set_response_timeout(None);
+        client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await
+    }
+}
+
+/// A reply that is none.
+pub(crate) fn unexpected(what: &str) -> StoreError {
+    error(Reason::BadResponse, &format!("{what} gave an odd answer"))
+}

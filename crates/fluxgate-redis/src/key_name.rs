@@ -1,0 +1,167 @@
+//! The names of keys.
+//!
+//! `<prefix>:{1<rule><identity>}<band>`, for example
+//! `fluxgate:{1x8Jq0_2bTdu\x0duser-00000001}burst`: a key costs about as much
+//! memory for its name as for anything else, so names are short.
+//!
+//! - `1` is the version of the layout, of names and states alike.
+//! - The rule is 60 bits of a hash, in ten characters: as safe as the
+//!   fingerprints of the memory store, and all keys of a rule begin alike.
+//! - Each part of the identity is its kind and its text with the length before
+//!   it, or `#` and a hash where it is not to be read.
+//! - The braces are the hash tag of a cluster: all bands of one rule and
+//!   identity live in one slot. An identity may contain `}`; then the tag ends
+//!   there, for all its bands alike. It is never empty, for it begins with the
+//!   version. A prefix with braces of its own makes another tag, which is again
+//!   the same for all bands of a subject.
+
+use fluxgate_core::{Band, IdentityPart, Subject, SubjectParts};
+
+use crate::identity_hash::{HashKeys, HashSecret, IdentityHash};
+
+/// The prefix, unless told otherwise.
+const DEFAULT_PREFIX: &str = "fluxgate";
+/// The version of the layout: of names, and of what stands under them.
+const VERSION: u8 = b'1';
+/// Comes before a subject that no rule made; no character of a hash.
+const OPAQUE: u8 = b'~';
+/// Comes before a hashed part; no kind of a part.
+const HASHED: u8 = b'#';
+const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+const RULE_DIGITS: u32 = 10;
+
+/// How keys are named. All processes that share limits must agree on it.
+#[derive(Clone, Debug)]
+pub struct Naming {
+    /// The prefix and what comes before every subject.
+    head: Vec<u8>,
+    hash: Option<IdentityHash>,
+}
+
+impl Default for Naming {
+    fn default() -> Self {
+        Self::new(DEFAULT_PREFIX)
+    }
+}
+
+impl Naming {
+    /// Names with this prefix, and identities as they are.
+    pub fn new(prefix: &str) -> Self {
+        let mut head = prefix.as_bytes().to_vec();
+        head.extend_from_slice(b":{");
+        head.push(VERSION);
+        Self { head, hash: None }
+    }
+
+    /// Puts a keyed hash in the place of these parts of identities.
+    pub fn hashing(mut self, which: HashKeys, secret: HashSecret) -> Self {
+        self.hash = Some(IdentityHash::new(which, secret));
+        self
+    }
+
+    /// Appends what the names of all bands of a subject begin with.
+    pub(crate) fn write_subject(&self, subject: Subject<'_>, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.head);
+        match subject.parts() {
+            Some(parts) => {
+                write_rule(&parts, out);
+                for part in parts.identity() {
+                    self.write_part(&part, out);
+                }
+            }
+            None => write_opaque(subject.bytes, out),
+        }
+        out.push(b'}');
+    }
+
+    /// Appends what makes the name of a subject that of a band.
+    pub(crate) fn write_band(band: &Band, out: &mut Vec<u8>) {
+        out.extend_from_slice(band.id().as_bytes());
+    }
+
+    /// The keys of all bands of a subject.
+    pub(crate) fn keys(&self, subject: Subject<'_>, bands: &[Band]) -> Vec<Vec<u8>> {
+        let mut head = Vec::new();
+        self.write_subject(subject, &mut head);
+        let name = |band| {
+            let mut name = head.clone();
+            Self::write_band(band, &mut name);
+            name
+        };
+        bands.iter().map(name).collect()
+    }
+
+    /// What `SCAN MATCH` finds all keys of a rule by.
+    pub(crate) fn pattern(&self, rule: Subject<'_>) -> Vec<u8> {
+        let mut head = self.head.clone();
+        match rule.parts() {
+            Some(parts) => write_rule(&parts, &mut head),
+            None => write_opaque(rule.bytes, &mut head),
+        }
+        let mut pattern = Vec::with_capacity(head.len() + 1);
+        for byte in head {
+            if matches!(byte, b'*' | b'?' | b'[' | b'\\') {
+                pattern.push(b'\\');
+            }
+            pattern.push(byte);
+        }
+        pattern.push(b'*');
+        pattern
+    }
+
+    fn write_part(&self, part: &IdentityPart<'_>, out: &mut Vec<u8>) {
+        if let Some(hash) = self.hash.as_ref().and_then(|hash| hash.of(part)) {
+            out.push(HASHED);
+            out.extend_from_slice(&hash);
+            return;
+        }
+        out.push(part.kind);
+        if part.is_named() {
+            write_text(part.name, out);
+        }
+        match part.value {
+            _ if part.is_anonymous() => {}
+            &[a, b, c, d] if part.is_address() => out.extend_from_slice(&[a, b, c, d]),
+            octets if part.is_address() => write_text(without_zeros(octets), out),
+            text => write_text(text, out),
+        }
+    }
+}
+
+fn write_rule(parts: &SubjectParts<'_>, out: &mut Vec<u8>) {
+    let hash = parts.rule_hash();
+    for digit in 0..RULE_DIGITS {
+        // Six bits.
+        out.push(DIGITS[(hash >> (6 * digit)) as usize % DIGITS.len()]);
+    }
+}
+
+/// Byte by byte, so that what begins alike has names that begin alike, and
+/// without the brace that ends it.
+fn write_opaque(bytes: &[u8], out: &mut Vec<u8>) {
+    out.push(OPAQUE);
+    for byte in bytes {
+        match byte {
+            b'%' => out.extend_from_slice(b"%%"),
+            b'}' => out.extend_from_slice(b"%)"),
+            byte => out.push(*byte),
+        }
+    }
+}
+
+/// The length, seven bits a byte, and the text.
+fn write_text(text: &[u8], out: &mut Vec<u8>) {
+    let mut length = text.len();
+    while length >= 0x80 {
+        out.push(length as u8 | 0x80);
+        length >>= 7;
+    }
+    out.push(length as u8);
+    out.extend_from_slice(text);
+}
+
+/// An IPv6 address counts by its prefix, so it mostly ends with zeros.
+fn without_zeros(octets: &[u8]) -> &[u8] {
+    let end = octets.iter().rposition(|octet| *octet != 0);
+    &octets[..end.map_or(0, |end| end + 1)]
+}

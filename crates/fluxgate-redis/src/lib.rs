@@ -1,0 +1,36 @@
+//! FluxGate's state in Redis or Valkey.
+//!
+//! One script decides and charges all bands of all rules of a request in one
+//! round trip, by the server's own clock. Its Lua has the same algorithms, under
+//! the same names and in the same order, as `fluxgate_core::algorithm`; it only
+//! decides and writes. What is reported of a decision is worked out here, by
+//! the core, from the state that the script read.
+#![deny(missing_docs)]
+
+mod batch;
+mod breaker;
+mod builder;
+mod cluster;
+mod codec;
+mod endpoint;
+mod error;
+mod identity_hash;
+#[cfg(feature = "injected-time")]
+pub mod injected_time;
+mod jitter;
+mod key_name;
+mod near_cache;
+mod node;
+mod parts;
+mod script;
+mod sentinel;
+mod store;
+mod sweep;
+mod waits;
+
+pub use breaker::BreakerState;
+pub use builder::{ConnectError, DEFAULT_DEADLINE, DEFAULT_PREFIX, RedisStoreBuilder, Topology};
+pub use identity_hash::{HashKeys, HashSecret};
+pub use key_name::Naming;
+pub use store::RedisStore;
+pub use waits::WaitPlace;

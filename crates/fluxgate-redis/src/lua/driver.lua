@@ -1,0 +1,73 @@
+-- The driver: reads the keys, goes through the requests, and writes every cell
+-- that has changed, once.
+local more
+
+for first = 1, cell_count, CHUNK do
+  local last = math.min(first + CHUNK - 1, cell_count)
+  local values, absent
+  if last == 1 then
+    values = { try('GET', KEYS[1]) }
+  else
+    values = call('MGET', spread(KEYS, first, last))
+  end
+  for k = first, last do
+    local value = values[k - first + 1]
+    if not value then
+      absent = absent or {}
+      absent[#absent + 1] = KEYS[k]
+    elseif not recognise(k, value) then
+      more = more or others()
+      more.look_closer(k)
+    end
+  end
+  -- MGET passes over what is no string; mostly there is nothing at all.
+  if absent and last > 1 and call('EXISTS', spread(absent)) > 0 then
+    more = more or others()
+    for k = first, last do
+      if not cells[k] then
+        more.look_closer(k)
+      end
+    end
+  end
+end
+for k = cell_count + 1, #KEYS do
+  more = more or others()
+  more.look_closer(k)
+end
+
+local size = #blob
+while pos <= size do
+  local from = pos
+  local op, _, _, left, k, tag, code, window, a, b, c, d, e
+  op, _, _, left, k, tag, code, window, a, b, c, d, e, pos = unpack(CHECK, blob, pos)
+  if tag <= LEAKY_BUCKET and left == 0 and op < REFUND and not foreign then
+    local passes, stored, charged, ends, corrected, corrected_ends =
+      bucket_assess(k, tag, code, window, a, b, c, d, e)
+    tell(passes, stored)
+    if charged and op == TAKE then
+      keep(k, charged, ends)
+    elseif corrected then
+      keep(k, corrected, corrected_ends)
+    end
+  else
+    more = more or others()
+    pos = more.request(from, op, left)
+  end
+  n = n + 1
+  out[n] = ';'
+end
+
+for k, ends in pairs(dirty) do
+  local key = KEYS[k]
+  if ends > 0 then
+    local millis = until_end(ends)
+    if millis then
+      call('PSETEX', key, millis, cells[k])
+    else
+      call('SET', key, cells[k])
+    end
+  else
+    call('UNLINK', key)
+  end
+end
+return table.concat(out)

@@ -1,0 +1,236 @@
+-- Sliding log: a sorted set. Its first member, at minus infinity, names the
+-- format and the window. Every other one is an event at its instant,
+-- `<total>:<units>`, where the total counts the units of all events up to it.
+-- So the units between two events are a subtraction, and the event that must
+-- leave is found by halving: no decision reads the whole log.
+local function sliding_log()
+  local match = string.match
+  -- Totals are counted anew before they become too large. They grow by at most
+  -- C = 1e5 in a window of 1 ms, so that is once in a year, or never.
+  local MOST_UNITS = 4503599627370496
+  -- Events that are written by one command when many are.
+  local CHUNK = 1000
+
+  -- The window of a log, by its first member; nothing if it is not one of ours.
+  local function window_of(first)
+    return first[2] == '-inf' and tonumber(match(first[1], '^log1:(%d+)$')) or nil
+  end
+
+  local function parse(member)
+    local total, units = match(member, '^(%d+):(%d+)$')
+    return tonumber(total), tonumber(units)
+  end
+
+  -- Total, units, instant and member of the event of a rank, if there is one.
+  local function event(key, rank)
+    local found = call('ZRANGE', key, rank, rank, 'WITHSCORES')
+    if found[1] and found[2] ~= '-inf' then
+      local total, units = parse(found[1])
+      return total, units, tonumber(found[2]), found[1]
+    end
+  end
+
+  -- The lowest rank from `low` to `high` whose event has at least this total.
+  local function rank_of(key, total, low, high)
+    while low < high do
+      local middle = (low + high - (low + high) % 2) / 2
+      if event(key, middle) < total then
+        low = middle + 1
+      else
+        high = middle
+      end
+    end
+    return low
+  end
+
+  local function keep_until(key, ends)
+    local millis = until_end(ends)
+    if millis then
+      call('PEXPIRE', key, millis)
+    end
+  end
+
+  local function add(key, at, total, units)
+    call('ZADD', key, at, format('%.0f:%.0f', total, units))
+  end
+
+  -- Writes the events from a rank on anew, so much earlier and so many units lower.
+  local function rewrite(key, rank, earlier, lower)
+    local events = call('ZRANGE', key, rank, -1, 'WITHSCORES')
+    call('ZREMRANGEBYRANK', key, rank, -1)
+    for first = 1, #events, 2 * CHUNK do
+      local args = {}
+      for i = first, math.min(first + 2 * CHUNK - 2, #events - 1), 2 do
+        local total, units = parse(events[i])
+        args[#args + 1] = events[i + 1] - earlier
+        args[#args + 1] = format('%.0f:%.0f', total - lower, units)
+      end
+      call('ZADD', key, spread(args))
+    end
+  end
+
+  -- Everything there is to know of a log, or nothing where there is none.
+  local function settle(k, window)
+    if not logs or logs[k] ~= window then
+      return nil
+    end
+    local key, width = KEYS[k], window * 1000
+    local log = { key = key, width = width }
+    log.total, log.units, log.newest, log.member = event(key, -1)
+    -- Where time stands, as the log does, and how far that must be moved back.
+    local ahead = log.newest - now
+    log.at = ahead > 0 and log.newest or now
+    log.back = ahead > width and ahead or 0
+    -- The rank of the first event that counts: the first member, at minus
+    -- infinity, makes up for ranks that begin at 0.
+    log.first = call('ZCOUNT', key, '-inf', log.at - width)
+    local total, units, at = event(key, log.first)
+    log.before = total and total - units or log.total
+    log.counted = log.total - log.before
+    log.first_total, log.first_at = total, at
+    return log
+  end
+
+  -- The instant of the event with whose leaving this many units have left.
+  local function leaves(log, units)
+    local total = log.before + units
+    if log.first_total >= total then
+      return log.first_at
+    end
+    local last = call('ZCARD', log.key) - 1
+    local _, _, at = event(log.key, rank_of(log.key, total, log.first + 1, last))
+    return at
+  end
+
+  -- What is told of it: the newest event, the units that count, and the event
+  -- that must leave before the request fits.
+  local function assess(k, _, _, window, capacity, cost)
+    local log = settle(k, window)
+    if not log then
+      return cost <= capacity, nil, { k = k, window = window, cost = cost }
+    end
+    log.cost = cost
+    local too_many = log.counted + cost - capacity
+    local leaving = 0
+    if too_many > 0 and cost <= capacity then
+      leaving = leaves(log, too_many)
+    end
+    local stored = pack('<ddd', log.newest, log.counted, leaving)
+    return too_many <= 0, stored, log, nil, log
+  end
+
+  -- Writes what must be written whatever becomes of the request.
+  local function correct(log)
+    if log.back and log.back > 0 then
+      rewrite(log.key, 1, log.back, 0)
+      log.newest, log.at = log.newest - log.back, log.at - log.back
+      log.back = 0
+      keep_until(log.key, log.newest + log.width)
+    end
+  end
+
+  -- Begins a log where there is none of this window.
+  local function begin(k, window, cost)
+    local key = KEYS[k]
+    call('UNLINK', key)
+    logs = logs or {}
+    cells[k], dirty[k], logs[k] = nil, nil, window
+    call('ZADD', key, '-inf', format('log1:%.0f', window))
+    add(key, now, cost, cost)
+    keep_until(key, now + window * 1000)
+  end
+
+  -- Adds the units that were assessed.
+  local function charge(log)
+    if log.cost == 0 then
+      return correct(log)
+    elseif not log.key then
+      return begin(log.k, log.window, log.cost)
+    end
+    correct(log)
+    local key, total, units = log.key, log.total, 0
+    if log.first > 1 then
+      call('ZREMRANGEBYRANK', key, 1, log.first - 1)
+    end
+    if log.newest == log.at then
+      -- Units of one instant are one event.
+      call('ZREM', key, log.member)
+      units = log.units
+    end
+    if total > MOST_UNITS then
+      rewrite(key, 1, 0, log.before)
+      total = total - log.before
+    end
+    add(key, log.at, total + log.cost, units + log.cost)
+    keep_until(key, log.at + log.width)
+  end
+
+  local function remove(k)
+    call('UNLINK', KEYS[k])
+    logs[k] = nil
+  end
+
+  -- After units were taken off.
+  local function shorten(k, width)
+    local _, _, newest = event(KEYS[k], -1)
+    if newest then
+      keep_until(KEYS[k], newest + width)
+    else
+      remove(k)
+    end
+  end
+
+  -- Takes the newest units off.
+  local function refund(k, _, _, window, _, units)
+    local log = settle(k, window)
+    if not log then
+      if logs and logs[k] then
+        remove(k)
+      end
+      return
+    end
+    correct(log)
+    units = units < log.counted and units or log.counted
+    if units == 0 then
+      return
+    end
+    local key, left = log.key, log.total - units
+    local rank = rank_of(key, left + 1, log.first, call('ZCARD', key) - 1)
+    local total, of_event, at = event(key, rank)
+    call('ZREMRANGEBYRANK', key, rank, -1)
+    if total - of_event < left then
+      add(key, at, left, left - (total - of_event))
+    end
+    shorten(k, log.width)
+  end
+
+  -- Takes a charge back from the event at `mark`, and from no other: the newest
+  -- units, which a refund takes, may be somebody else's.
+  local function undo(k, _, _, window, _, units, _, _, _, mark)
+    if not logs or logs[k] ~= window then
+      return
+    end
+    local key = KEYS[k]
+    local rank = call('ZCOUNT', key, '-inf', format('(%.0f', mark))
+    local total, of_event, at, member = event(key, rank)
+    if at ~= mark then
+      return
+    end
+    units = units < of_event and units or of_event
+    call('ZREM', key, member)
+    rewrite(key, rank, 0, units)
+    if units < of_event then
+      add(key, mark, total - units, of_event - units)
+    end
+    shorten(k, window * 1000)
+  end
+
+  return {
+    window_of = window_of,
+    assess = assess,
+    correct = correct,
+    charge = charge,
+    refund = refund,
+    undo = undo,
+  }
+end

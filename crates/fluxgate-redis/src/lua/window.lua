@@ -1,0 +1,71 @@
+-- What the two counting windows share.
+
+-- Counts as a state, and when that ends: a previous count ends with its window.
+local function window_state(tag, window, start, previous, current)
+  local ends = start + window * 1000
+  if tag == SLIDING_WINDOW and current > 0 then
+    ends = ends + window * 1000
+  end
+  return pack(STATE, tag, window, start, previous, current), ends
+end
+
+-- The counts of the window to decide in (start, previous, current), the
+-- instant to decide at, whether the window had to be moved back, and the state
+-- this is from, if that is of this algorithm and window.
+local function window_settle(k, tag, window)
+  local width = window * 1000
+  local start = now - now % width
+  local stored = cells[k]
+  if not stored or #stored ~= STATE_SIZE then
+    return start, 0, 0, now, false
+  end
+  local stored_tag, stored_window, stored_start, previous, current = unpack(STATE, stored)
+  if stored_tag ~= tag or stored_window ~= window then
+    return start, 0, 0, now, false
+  end
+  local ahead = stored_start - now
+  if ahead > width then
+    -- The clock went back by more than a window: this becomes now's own.
+    return start, previous, current, now, true, stored
+  elseif ahead > 0 then
+    return stored_start, previous, current, stored_start, false, stored
+  elseif stored_start == start then
+    return start, previous, current, now, false, stored
+  elseif stored_start + width == start then
+    return start, current, 0, now, false, stored
+  end
+  return start, 0, 0, now, false, stored
+end
+
+-- Takes units off the current count; no state when no count is left.
+local function window_refund(k, tag, _, window, _, units)
+  local start, previous, current, _, _, stored = window_settle(k, tag, window)
+  if tag == FIXED_WINDOW then
+    previous = 0
+  end
+  current = current > units and current - units or 0
+  if current > 0 or previous > 0 then
+    return stored, window_state(tag, window, start, previous, current)
+  end
+  return stored
+end
+
+-- Takes a charge back from the window that began at `mark`, and from no other:
+-- a refund would take units off whatever window is the current one.
+local function window_undo(k, tag, _, window, _, units, _, _, _, mark)
+  local _, _, _, _, _, stored = window_settle(k, tag, window)
+  if not stored then
+    return nil
+  end
+  local _, _, start, previous, current = unpack(STATE, stored)
+  if start == mark then
+    current = current > units and current - units or 0
+  elseif tag == SLIDING_WINDOW and start - window * 1000 == mark then
+    previous = previous > units and previous - units or 0
+  end
+  local undone, ends = window_state(tag, window, start, previous, current)
+  if ends > now and (current > 0 or previous > 0) then
+    return stored, undone, ends
+  end
+  return stored
+end

@@ -1,0 +1,66 @@
+-- What comes in and goes out.
+
+-- A check, as codec/request.rs packs it: what to do; whether it speaks for its
+-- key in its group; what it ends (0 nothing, 1 a shadow group, 2 the enforced
+-- one); how many checks of the request follow; key; algorithm; code and window;
+-- R or C; the cost, as a part or in units; the part of the furthest debt; cost
+-- and furthest debt in us.
+local CHECK, CHECK_SIZE, KEY_AT = '<BBBI4I4Bc3I5I4I4I4I7I7', 46, 7
+-- What an undo has besides: where the charge went, whole and part.
+local MARK, MARK_SIZE = '<I7I4', 11
+local TAKE, REFUND, UNDO = 1, 3, 4
+-- Keys that are read by one command.
+local CHUNK = 1000
+
+local blob = ARGV[1]
+-- The keys of cells come before those of logs.
+local cell_count, pos = unpack('<I4', blob)
+local out, n = { pack('<Bd', 1, now) }, 1
+
+-- Adds an entry to the reply: a letter, small if the check passes, and what was
+-- stored. No two kinds of state have one length.
+local function tell(passes, stored)
+  if not stored then
+    n = n + 1
+    out[n] = passes and 'n' or 'N'
+    return
+  end
+  local size = #stored
+  if size == DIGITS_SIZE then
+    out[n + 1] = passes and 'i' or 'I'
+  elseif size == STATE_SIZE then
+    out[n + 1] = passes and 'b' or 'B'
+  else
+    out[n + 1] = passes and 'l' or 'L'
+  end
+  n = n + 2
+  out[n] = stored
+end
+
+-- Takes what was read as a cell; says whether it is one of ours.
+local function recognise(k, value)
+  local size = #value
+  if size == DIGITS_SIZE then
+    local instant = tonumber(sub(value, 1, 16))
+    -- Digits and nothing that a number may begin with besides.
+    if instant and instant % 1 == 0 and byte(value) > 47 then
+      cells[k], instants[k] = value, instant
+      return true
+    end
+  elseif size == STATE_SIZE then
+    local first = byte(value)
+    if first > 240 and first < SLIDING_LOG then
+      cells[k] = value
+      return true
+    end
+  end
+  return false
+end
+
+-- A cell as it stands from now on, to be written at the end of the call.
+local function keep(k, value, ends)
+  cells[k], instants[k], dirty[k] = value, ends, ends
+  if logs then
+    logs[k] = nil
+  end
+end

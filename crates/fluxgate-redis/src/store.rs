@@ -1,0 +1,413 @@
+//! The store: what a limiter sees of Redis.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fluxgate_core::{
+    Band, Checks, Group, Mode, Reason, Store, StoreError, Subject, Verdict, Verdicts,
+};
+use redis::Value;
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, timeout_at};
+
+use crate::batch::{Batcher, bytes_of};
+use crate::breaker::BreakerState;
+use crate::builder::{ConnectError, RedisStoreBuilder};
+use crate::cluster::{Cluster, slot_of};
+use crate::codec::{Answer, Call, Request, parse_reply};
+use crate::endpoint::unexpected;
+use crate::error::{CallError, error, timeout as no_answer};
+use crate::key_name::Naming;
+use crate::near_cache::NearCache;
+use crate::node::{Node, Work};
+use crate::parts::{Part, parts_by_slot};
+use crate::script::SCRIPT;
+use crate::sweep::sweep;
+use crate::waits::{WaitPlace, Waits};
+
+/// State that several processes share in Redis, Valkey or a cluster of them.
+///
+/// Time is the server's. A decision takes one round trip; those that are ready
+/// at the same moment share it. Clones are the same store.
+#[derive(Clone, Debug)]
+pub struct RedisStore(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    servers: OnceCell<Servers>,
+    first: First,
+    naming: Naming,
+    deadline: Duration,
+    near_cache: Option<NearCache>,
+    waits: Option<Waits>,
+}
+
+/// What is known before a server has been asked what it is.
+#[derive(Debug)]
+pub(crate) enum First {
+    /// One server, or one behind sentinels.
+    One(Arc<Node>),
+    /// A cluster.
+    Cluster(Arc<Cluster>),
+    /// One or the other, as the server says.
+    Ask(Arc<Node>, Arc<Cluster>),
+}
+
+/// Where the state is.
+#[derive(Debug)]
+enum Servers {
+    One(Arc<Batcher>),
+    Cluster(Arc<Cluster>),
+}
+
+/// What came of asking for one part of a request.
+struct Asked {
+    verdicts: Verdicts,
+    /// `None` if nobody was asked, because the denial was known.
+    answer: Option<Answer>,
+}
+
+impl Asked {
+    fn passes(&self) -> bool {
+        self.verdicts.iter().all(Verdict::passes)
+    }
+}
+
+impl RedisStore {
+    /// Connects to a server, or to the cluster it belongs to.
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::builder([url]).connect().await
+    }
+
+    /// Starts with these servers: one, some nodes of a cluster, or sentinels.
+    pub fn builder<U: Into<String>>(urls: impl IntoIterator<Item = U>) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(urls)
+    }
+
+    pub(crate) fn new(
+        first: First,
+        naming: Naming,
+        deadline: Duration,
+        near_cache: bool,
+        waits: Option<Waits>,
+    ) -> Self {
+        Self(Arc::new(Inner {
+            servers: OnceCell::new(),
+            first,
+            naming,
+            deadline,
+            near_cache: near_cache.then(NearCache::default),
+            waits,
+        }))
+    }
+
+    /// Asks the server for a sign of life.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        let deadline = self.0.deadline();
+        match self.0.servers(deadline).await? {
+            Servers::One(batcher) => {
+                let ping = redis::cmd("PING");
+                let reply = batcher.node().command(&ping, false, deadline).await;
+                reply.map(drop).map_err(CallError::into_store_error)
+            }
+            Servers::Cluster(cluster) => cluster.refresh(deadline).await,
+        }
+    }
+
+    /// Whether the server is being asked at all. Of a cluster, that of a node
+    /// that is not, if there is one.
+    pub fn breaker_state(&self) -> BreakerState {
+        match (self.0.servers.get(), &self.0.first) {
+            (Some(Servers::One(batcher)), _) => batcher.node().breaker_state(),
+            (Some(Servers::Cluster(cluster)), _) => cluster.breaker_state(),
+            (None, First::One(node) | First::Ask(node, _)) => node.breaker_state(),
+            (None, First::Cluster(cluster)) => cluster.breaker_state(),
+        }
+    }
+
+    /// A place among those who wait, in all processes together, for at most
+    /// `longest`. `None` if there are too many; without a bound there never are.
+    pub async fn begin_wait(&self, longest: Duration) -> Result<Option<WaitPlace>, StoreError> {
+        let Some(waits) = &self.0.waits else {
+            return Ok(Some(WaitPlace::unbounded()));
+        };
+        let id = waits.next_id();
+        let entered = waits.enter(&id, longest, async |work, key| {
+            self.0.perform(work, key, self.0.deadline()).await
+        });
+        if !entered.await? {
+            return Ok(None);
+        }
+        Ok(Some(WaitPlace::new(self.clone(), id)))
+    }
+
+    /// Gives a place among the waiters back.
+    pub(crate) async fn end_wait(&self, id: &str) {
+        if let Some(waits) = &self.0.waits {
+            let left = waits.leave(id);
+            // If it fails, the place frees itself when its time is over.
+            let work = Work::Command(&left);
+            let _ = self.0.perform(&work, waits.key(), self.0.deadline()).await;
+        }
+    }
+}
+
+impl Store for RedisStore {
+    async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
+        let inner = &*self.0;
+        let deadline = inner.deadline();
+        match inner.servers(deadline).await? {
+            Servers::One(_) => Ok(inner.ask(checks, None, deadline).await?.verdicts),
+            Servers::Cluster(_) => inner.decide_by_parts(checks, deadline).await,
+        }
+    }
+
+    async fn refund(
+        &self,
+        subject: Subject<'_>,
+        bands: &[Band],
+        units: u64,
+    ) -> Result<Verdicts, StoreError> {
+        let inner = &*self.0;
+        inner.forget_near();
+        let request = Request::refund(subject, bands, units, &inner.naming);
+        let key = inner.naming.keys(subject, bands).into_iter().next();
+        let slot = key.map(|key| slot_of(&key)).unwrap_or_default();
+        let answer = inner.send(request, slot, inner.deadline()).await;
+        // Again: a denial from before may have been on its way.
+        inner.forget_near();
+        answer?.states(bands.iter())
+    }
+
+    async fn reset(&self, subject: Subject<'_>, bands: &[Band]) -> Result<u64, StoreError> {
+        let inner = &*self.0;
+        let keys = inner.naming.keys(subject, bands);
+        let Some(first) = keys.first() else {
+            return Ok(0);
+        };
+        inner.forget_near();
+        let mut unlink = redis::cmd("UNLINK");
+        unlink.arg(&keys);
+        let work = Work::Command(&unlink);
+        let reply = inner.perform(&work, first, inner.deadline()).await;
+        inner.forget_near();
+        count_of(&reply?)
+    }
+
+    async fn reset_rule(&self, rule: Subject<'_>) -> Result<u64, StoreError> {
+        let inner = &*self.0;
+        let pattern = inner.naming.pattern(rule);
+        let deadline = inner.deadline();
+        inner.forget_near();
+        let gone = match inner.servers(deadline).await? {
+            Servers::One(batcher) => sweep(batcher.node(), &pattern).await,
+            Servers::Cluster(cluster) => {
+                let mut gone = Ok(0);
+                for node in cluster.nodes(deadline).await? {
+                    let here = sweep(&node, &pattern).await;
+                    gone = gone.and_then(|before: u64| Ok(before + here?));
+                }
+                gone
+            }
+        };
+        inner.forget_near();
+        gone
+    }
+}
+
+impl Inner {
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.deadline
+    }
+
+    fn forget_near(&self) {
+        if let Some(near_cache) = &self.near_cache {
+            near_cache.forget();
+        }
+    }
+
+    /// Where the state is; the first time, a server may have to be asked.
+    async fn servers(&self, deadline: Instant) -> Result<&Servers, StoreError> {
+        if let Some(servers) = self.servers.get() {
+            return Ok(servers);
+        }
+        let one = |node: &Arc<Node>| Servers::One(Batcher::new(Arc::clone(node), self.deadline));
+        let servers = self.servers.get_or_try_init(async || match &self.first {
+            First::One(node) => Ok(one(node)),
+            First::Cluster(cluster) => Ok(Servers::Cluster(Arc::clone(cluster))),
+            First::Ask(node, cluster) => Ok(if is_cluster(node, deadline).await? {
+                Servers::Cluster(Arc::clone(cluster))
+            } else {
+                one(node)
+            }),
+        });
+        match timeout_at(deadline, servers).await {
+            Ok(servers) => servers,
+            Err(_) => Err(no_answer("the server")),
+        }
+    }
+
+    /// Does something where a key is.
+    async fn perform(
+        &self,
+        work: &Work<'_>,
+        key: &[u8],
+        deadline: Instant,
+    ) -> Result<Value, StoreError> {
+        match self.servers(deadline).await? {
+            Servers::One(batcher) => {
+                let reply = batcher.node().perform(work, false, deadline).await;
+                reply.map_err(CallError::into_store_error)
+            }
+            Servers::Cluster(cluster) => cluster.perform(slot_of(key), work, deadline).await,
+        }
+    }
+
+    async fn send(
+        &self,
+        request: Request,
+        slot: u16,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        match self.servers(deadline).await? {
+            Servers::One(batcher) => batcher.ask(request, deadline).await,
+            Servers::Cluster(cluster) => {
+                let call = Call::new(&[&request]);
+                let work = Work::Script(&SCRIPT, &call);
+                let reply = cluster.perform(slot, &work, deadline).await?;
+                let answer = parse_reply(bytes_of(&reply)?, 1)?.pop();
+                answer.unwrap_or_else(|| Err(unexpected("the script")))
+            }
+        }
+    }
+
+    /// Asks for checks that are in one place: the near cache first.
+    async fn ask(
+        &self,
+        checks: &Checks<'_>,
+        slot: Option<u16>,
+        deadline: Instant,
+    ) -> Result<Asked, StoreError> {
+        let question = match &self.near_cache {
+            Some(near_cache) => {
+                let question = near_cache.question(checks);
+                if let Some(verdicts) = near_cache.answer(&question, checks) {
+                    let answer = None;
+                    return Ok(Asked { verdicts, answer });
+                }
+                Some((near_cache, question))
+            }
+            None => None,
+        };
+        let request = Request::decide(checks, &self.naming);
+        let answer = self
+            .send(request, slot.unwrap_or_default(), deadline)
+            .await?;
+        let verdicts = answer.verdicts(checks)?;
+        if let Some((near_cache, question)) = question {
+            near_cache.keep(question, checks, &answer, &verdicts);
+        }
+        Ok(Asked {
+            verdicts,
+            answer: Some(answer),
+        })
+    }
+
+    /// Decides checks that may be in several slots of a cluster: the enforced
+    /// ones slot by slot, in order, given back if a later one refuses; then
+    /// each shadow rule.
+    async fn decide_by_parts(
+        &self,
+        checks: &Checks<'_>,
+        deadline: Instant,
+    ) -> Result<Verdicts, StoreError> {
+        let mode = checks.mode();
+        let parts = parts_by_slot(checks, &self.naming);
+        let is_enforced = |part: &&Part| part.group == Group::ENFORCED;
+        let mut verdicts = vec![None; checks.list().len()];
+        let mut taken: Vec<(&Part, Checks<'_>, Asked)> = Vec::new();
+        let mut refused = false;
+        for part in parts.iter().filter(is_enforced) {
+            // Once one has refused, the others only tell whether they would too.
+            let mode = if refused { Mode::Peek } else { mode };
+            let asks = part.checks(checks, mode);
+            let asked = match self.ask(&asks, Some(part.slot), deadline).await {
+                Ok(asked) => asked,
+                Err(cause) => {
+                    self.give_back(&taken, deadline).await;
+                    return Err(cause);
+                }
+            };
+            let passes = asked.passes();
+            if !passes && !refused {
+                refused = true;
+                self.give_back(&taken, deadline).await;
+                // Not charged after all: tell what is there without it.
+                for (part, _, asked) in &taken {
+                    let peeks = part.checks(checks, Mode::Peek);
+                    if let Some(answer) = &asked.answer {
+                        part.place(&answer.verdicts(&peeks)?, &mut verdicts);
+                    }
+                }
+            }
+            part.place(&asked.verdicts, &mut verdicts);
+            if passes && !refused {
+                taken.push((part, asks, asked));
+            }
+        }
+        if !refused {
+            for part in parts.iter().filter(|part| !is_enforced(part)) {
+                let asks = part.checks(checks, mode);
+                // The request has passed. What a shadow rule would have said
+                // when its node is gone is as good as that it would have passed.
+                if let Ok(asked) = self.ask(&asks, Some(part.slot), deadline).await {
+                    part.place(&asked.verdicts, &mut verdicts);
+                }
+            }
+        }
+        let decided = if refused {
+            checks
+                .list()
+                .iter()
+                .filter(|check| check.group == Group::ENFORCED)
+                .count()
+        } else {
+            verdicts.len()
+        };
+        let verdicts = verdicts.into_iter().take(decided);
+        let verdicts: Option<Verdicts> = verdicts.collect();
+        verdicts.ok_or_else(|| error(Reason::ClusterDown, "not every rule could be asked"))
+    }
+
+    /// Takes back what was charged for parts of a request that was refused. If
+    /// that fails, too much stays charged, and never too little.
+    async fn give_back(&self, taken: &[(&Part, Checks<'_>, Asked)], deadline: Instant) {
+        for (part, checks, asked) in taken {
+            let Some(answer) = &asked.answer else {
+                continue;
+            };
+            if let Ok(Some(undo)) = Request::undo(checks, answer, &self.naming) {
+                let _ = self.send(undo, part.slot, deadline).await;
+            }
+        }
+    }
+}
+
+/// Whether a server is a node of a cluster. One that may not tell is none.
+async fn is_cluster(node: &Arc<Node>, deadline: Instant) -> Result<bool, StoreError> {
+    let mut question = redis::cmd("CLUSTER");
+    question.arg("INFO");
+    match node.command(&question, false, deadline).await {
+        Ok(_) => Ok(true),
+        Err(CallError::Failed(cause)) if cause.message.starts_with("ERR") => Ok(false),
+        Err(CallError::Failed(cause)) if cause.reason == Reason::Noperm => Ok(false),
+        Err(cause) => Err(cause.into_store_error()),
+    }
+}
+
+pub(crate) fn count_of(reply: &Value) -> Result<u64, StoreError> {
+    match reply {
+        Value::Int(count) => u64::try_from(*count).map_err(|_| unexpected("UNLINK")),
+        _ => Err(unexpected("UNLINK")),
+    }
+}

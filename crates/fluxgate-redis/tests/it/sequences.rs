@@ -1,0 +1,263 @@
+//! Random limits and random sequences of what may happen to them.
+
+use std::time::Duration;
+
+use fluxgate_core::limit::{MAX_FILL, MAX_LOG_UNITS, MAX_UNITS};
+use fluxgate_core::{Algorithm, Limit};
+use proptest::prelude::*;
+
+pub(crate) const MILLI: u64 = 1_000;
+pub(crate) const SECOND: u64 = 1_000 * MILLI;
+pub(crate) const DAY: u64 = 86_400 * SECOND;
+/// The first instant of the year 2100.
+pub(crate) const LATEST: u64 = 47_482 * DAY;
+
+/// How many subjects there are, and bands of each.
+pub(crate) const SUBJECTS: usize = 3;
+pub(crate) const BANDS: usize = 2;
+
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Forward(Span),
+    Back(Span),
+    /// Requests that travel together; the rules may change between them, as
+    /// they do when processes learn of a change one after the other.
+    Decide(Vec<(Option<Change>, Request)>),
+    Refund(usize, Cost),
+    Reset(usize),
+    Change(Change),
+}
+
+/// Other numbers for a band of a subject.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    pub(crate) subject: usize,
+    pub(crate) band: usize,
+    pub(crate) numbers: Numbers,
+    /// Whether algorithm and window stay.
+    pub(crate) adjusts: bool,
+}
+
+/// Some subjects, each to be asked for a cost; the first ones are enforced, the
+/// others shadow rules.
+#[derive(Clone, Debug)]
+pub(crate) struct Request {
+    pub(crate) takes: bool,
+    pub(crate) enforced: Vec<(usize, Cost)>,
+    pub(crate) shadow: Vec<(usize, Cost)>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Span {
+    Micros(u64),
+    /// Thousandths of the window of the first band of the first subject.
+    PartOfWindow(u64),
+    /// What was last told, give or take.
+    Retry(i64),
+    Reset(i64),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Cost {
+    Units(u64),
+    /// Thousandths.
+    PartOfCapacity(u64),
+    /// What was last told to be left, and so many more.
+    Left(u64),
+}
+
+/// What a limit is made of, before it is bent into the domain.
+#[derive(Clone, Debug)]
+pub(crate) struct Numbers {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) capacity: u64,
+    pub(crate) window_ms: u64,
+    pub(crate) refill: Option<u64>,
+    pub(crate) period_ms: Option<u64>,
+    pub(crate) max_wait_ms: Option<u64>,
+    pub(crate) shape: bool,
+}
+
+impl Numbers {
+    pub(crate) fn limit(&self) -> Limit {
+        let is_bucket = self.algorithm.is_bucket();
+        let is_log = self.algorithm == Algorithm::SlidingLog;
+        let most = if is_log { MAX_LOG_UNITS } else { MAX_UNITS };
+        let capacity = self.capacity.min(most);
+        let window = Duration::from_millis(self.window_ms);
+        let mut limit = Limit::builder(self.algorithm, capacity, window);
+        if is_bucket {
+            let period_ms = self.period_ms.unwrap_or(self.window_ms);
+            // So many that it does not take too long to fill.
+            let product = u128::from(capacity) * u128::from(period_ms * MILLI);
+            let least = product.div_ceil(MAX_FILL.get().into()) as u64;
+            limit = limit.refill(self.refill.unwrap_or(capacity).max(least));
+            limit = limit.period(Duration::from_millis(period_ms));
+        }
+        match self.max_wait_ms {
+            Some(millis) => limit = limit.max_wait(Duration::from_millis(millis)),
+            None => {
+                let shapes = self.shape && self.algorithm == Algorithm::LeakyBucket;
+                limit = limit.shape(shapes);
+            }
+        }
+        limit.build().unwrap()
+    }
+}
+
+const ALGORITHMS: [Algorithm; 5] = [
+    Algorithm::TokenBucket,
+    Algorithm::LeakyBucket,
+    Algorithm::FixedWindow,
+    Algorithm::SlidingLog,
+    Algorithm::SlidingWindow,
+];
+
+/// Numbers of the whole domain.
+pub(crate) fn all_numbers() -> BoxedStrategy<Numbers> {
+    let algorithms = prop::sample::select(&ALGORITHMS[..]);
+    numbers(algorithms.boxed(), units().boxed(), span_ms().boxed())
+}
+
+/// A few small ones, so that a change often comes back to what was before.
+pub(crate) fn few_numbers() -> BoxedStrategy<Numbers> {
+    let algorithms = prop::sample::select(&ALGORITHMS[..]);
+    let units = prop::sample::select(&[2, 3, 4, 6, 12][..]);
+    let spans = prop::sample::select(&[1, 10, 1_000, 1_001][..]);
+    numbers(algorithms.boxed(), units.boxed(), spans.boxed())
+}
+
+/// The largest ones, for which no product fits into a double.
+pub(crate) fn wide_numbers() -> BoxedStrategy<Numbers> {
+    let algorithms = [Algorithm::SlidingWindow, Algorithm::TokenBucket];
+    let algorithms = prop::sample::select(algorithms.to_vec());
+    let units = MAX_UNITS - 1_000..=MAX_UNITS;
+    let spans = 360 * DAY / MILLI..=366 * DAY / MILLI;
+    numbers(algorithms.boxed(), units.boxed(), spans.boxed())
+}
+
+fn numbers(
+    algorithms: BoxedStrategy<Algorithm>,
+    units: BoxedStrategy<u64>,
+    spans: BoxedStrategy<u64>,
+) -> BoxedStrategy<Numbers> {
+    let numbers = (
+        algorithms,
+        units.clone(),
+        spans.clone(),
+        prop::option::of(units),
+        prop::option::of(spans.clone()),
+        prop::option::weighted(0.3, spans),
+        any::<bool>(),
+    );
+    let numbers = numbers.prop_map(
+        |(algorithm, capacity, window_ms, refill, period_ms, max_wait_ms, shape)| Numbers {
+            algorithm,
+            capacity,
+            window_ms,
+            refill,
+            period_ms,
+            max_wait_ms,
+            shape,
+        },
+    );
+    numbers.boxed()
+}
+
+fn units() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        4 => 1..=7_u64,
+        2 => 1..=1_000_u64,
+        1 => 1..=MAX_UNITS,
+        1 => Just(MAX_UNITS),
+    ]
+}
+
+fn span_ms() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        1 => Just(1),
+        3 => 1..=50_u64,
+        3 => 1..=100_000_u64,
+        // Those that have a code.
+        2 => prop::sample::select(&[1_000, 60_000, 3_600_000, 86_400_000][..]),
+        1 => 1..=366 * DAY / MILLI,
+        1 => Just(366 * DAY / MILLI),
+    ]
+}
+
+fn cost() -> impl Strategy<Value = Cost> {
+    prop_oneof![
+        4 => (0..=3_u64).prop_map(Cost::Units),
+        4 => (0..=1_001_u64).prop_map(Cost::PartOfCapacity),
+        4 => (0..=1_u64).prop_map(Cost::Left),
+        1 => prop_oneof![Just(u64::MAX), Just(MAX_UNITS + 1)].prop_map(Cost::Units),
+    ]
+}
+
+fn span() -> impl Strategy<Value = Span> {
+    prop_oneof![
+        2 => (0..=3_u64).prop_map(Span::Micros),
+        4 => (0..=2_500_u64).prop_map(Span::PartOfWindow),
+        2 => (0..=3_u64).prop_map(|windows| Span::PartOfWindow(windows * 1_000)),
+        1 => prop_oneof![Just(SECOND), Just(500 * DAY)].prop_map(Span::Micros),
+        3 => (-1..=1_i64).prop_map(Span::Retry),
+        2 => (-1..=1_i64).prop_map(Span::Reset),
+    ]
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    let asked = |most| prop::collection::vec((0..SUBJECTS, cost()), 0..=most);
+    (prop::bool::weighted(0.8), asked(2), asked(2)).prop_map(|(takes, mut enforced, shadow)| {
+        if enforced.is_empty() && shadow.is_empty() {
+            enforced.push((0, Cost::Units(1)));
+        }
+        Request {
+            takes,
+            enforced,
+            shadow,
+        }
+    })
+}
+
+/// Of one subject, which is where a sequence goes deepest.
+fn simple() -> impl Strategy<Value = Request> {
+    (prop::bool::weighted(0.8), cost()).prop_map(|(takes, cost)| Request {
+        takes,
+        enforced: vec![(0, cost)],
+        shadow: Vec::new(),
+    })
+}
+
+fn change(numbers: BoxedStrategy<Numbers>) -> impl Strategy<Value = Change> {
+    let change = (0..SUBJECTS, 0..BANDS, numbers, prop::bool::weighted(0.6));
+    change.prop_map(|(subject, band, numbers, adjusts)| Change {
+        subject,
+        band,
+        numbers,
+        adjusts,
+    })
+}
+
+pub(crate) fn step(numbers: &BoxedStrategy<Numbers>) -> impl Strategy<Value = Step> + use<> {
+    let change = || change(numbers.clone());
+    let changing = prop::option::weighted(0.1, change());
+    let several = (changing, prop_oneof![simple(), request()]);
+    prop_oneof![
+        14 => simple().prop_map(|request| Step::Decide(vec![(None, request)])),
+        6 => request().prop_map(|request| Step::Decide(vec![(None, request)])),
+        5 => prop::collection::vec(several, 2..8).prop_map(Step::Decide),
+        10 => span().prop_map(Step::Forward),
+        4 => span().prop_map(Step::Back),
+        3 => (0..SUBJECTS, cost()).prop_map(|(subject, cost)| Step::Refund(subject, cost)),
+        1 => (0..SUBJECTS).prop_map(Step::Reset),
+        3 => change().prop_map(Step::Change),
+    ]
+}
+
+pub(crate) fn start() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        1 => 0..10 * SECOND,
+        3 => 20_000 * DAY..20_001 * DAY,
+        1 => LATEST - 400 * DAY..=LATEST,
+    ]
+}
