@@ -19,7 +19,7 @@ use crate::codec::{Answer, Call, Request, parse_reply};
 use crate::endpoint::unexpected;
 use crate::error::{CallError, timeout as no_answer};
 use crate::node::{Node, Work};
-use crate::script::SCRIPT;
+use crate::script::TimeSource;
 
 /// So many requests make one call at most: the server answers nobody else
 /// meanwhile.
@@ -32,6 +32,7 @@ const MOST_CALLS: usize = 2;
 pub(crate) struct Batcher {
     node: Arc<Node>,
     deadline: Duration,
+    time: TimeSource,
     queue: Mutex<Queue>,
 }
 
@@ -58,10 +59,11 @@ enum Joined {
 }
 
 impl Batcher {
-    pub(crate) fn new(node: Arc<Node>, deadline: Duration) -> Arc<Self> {
+    pub(crate) fn new(node: Arc<Node>, deadline: Duration, time: TimeSource) -> Arc<Self> {
         Arc::new(Self {
             node,
             deadline,
+            time,
             queue: Mutex::default(),
         })
     }
@@ -171,8 +173,8 @@ impl Batcher {
         requests: &[&Request],
         deadline: Instant,
     ) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
-        let call = Call::new(requests);
-        let work = Work::Script(&SCRIPT, &call);
+        let call = Call::new(requests, self.time.now());
+        let work = Work::Script(self.time.script(), &call);
         let reply = match self.node.perform(&work, false, deadline).await {
             // It did nothing, and there is a new primary to be found.
             Err(CallError::ReadOnly(_)) => self.node.perform(&work, false, deadline).await,

@@ -9,6 +9,7 @@ use crate::endpoint::{Endpoint, Login, Secret};
 use crate::identity_hash::{HashKeys, HashSecret};
 use crate::key_name::Naming;
 use crate::node::{Node, Source};
+use crate::script::TimeSource;
 use crate::sentinel::Sentinels;
 use crate::store::{First, RedisStore};
 use crate::waits::Waits;
@@ -47,6 +48,7 @@ pub struct RedisStoreBuilder {
     near_cache: bool,
     hash: Option<(HashKeys, HashSecret)>,
     max_waits: Option<u32>,
+    time: TimeSource,
 }
 
 impl RedisStoreBuilder {
@@ -61,6 +63,7 @@ impl RedisStoreBuilder {
             near_cache: true,
             hash: Some((HashKeys::ApiKeys, HashSecret::new(b""))),
             max_waits: None,
+            time: TimeSource::default(),
         }
     }
 
@@ -141,6 +144,14 @@ impl RedisStoreBuilder {
         self
     }
 
+    /// Decides at the time of this clock and lets nothing expire: for tests,
+    /// with another script than that of production.
+    #[cfg(feature = "injected-time")]
+    pub fn injected_clock(mut self, clock: fluxgate_core::ManualClock) -> Self {
+        self.time.clock = Some(clock);
+        self
+    }
+
     /// Connects; fails if the server cannot be reached.
     pub async fn connect(self) -> Result<RedisStore, ConnectError> {
         let store = self.build()?;
@@ -186,6 +197,7 @@ impl RedisStoreBuilder {
             self.deadline,
             self.near_cache,
             waits,
+            self.time,
         ))
     }
 }

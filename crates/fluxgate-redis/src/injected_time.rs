@@ -89,8 +89,8 @@ impl<S: Server, C: Clock> InjectedStore<S, C> {
     }
 
     fn call(&self, requests: &[&Request]) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
-        let call = Call::new(requests);
         let now = self.clock.now().micros().to_string();
+        let call = Call::new(requests, None);
         let args = [&call.argument[..], now.as_bytes()];
         let reply = self.server.eval(TEST_SCRIPT.text, &call.keys, &args)?;
         parse_reply(&reply, requests.len())

@@ -288,6 +288,9 @@ fn evaluation(name: &str, script: &str, call: &Call<'_>) -> Cmd {
         command.arg(*key);
     }
     command.arg(&call.argument[..]);
+    if let Some(now) = &call.now {
+        command.arg(now);
+    }
     command
 }
 

@@ -55,6 +55,34 @@ pub(crate) static SCRIPT: LazyLock<Script> =
 pub(crate) static TEST_SCRIPT: LazyLock<Script> =
     LazyLock::new(|| Script::new(with_clock!("lua/test_clock.lua")));
 
+/// Whose clock a store goes by: the server's, but for tests.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TimeSource {
+    #[cfg(feature = "injected-time")]
+    pub(crate) clock: Option<fluxgate_core::ManualClock>,
+}
+
+impl TimeSource {
+    /// The script for it.
+    pub(crate) fn script(&self) -> &'static Script {
+        #[cfg(feature = "injected-time")]
+        if self.clock.is_some() {
+            return &TEST_SCRIPT;
+        }
+        &SCRIPT
+    }
+
+    /// What the script must be told.
+    pub(crate) fn now(&self) -> Option<String> {
+        #[cfg(feature = "injected-time")]
+        if let Some(clock) = &self.clock {
+            let now = fluxgate_core::Clock::now(clock).micros();
+            return Some(now.to_string());
+        }
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

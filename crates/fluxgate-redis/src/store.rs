@@ -21,7 +21,7 @@ use crate::key_name::Naming;
 use crate::near_cache::NearCache;
 use crate::node::{Node, Work};
 use crate::parts::{Part, parts_by_slot};
-use crate::script::SCRIPT;
+use crate::script::TimeSource;
 use crate::sweep::sweep;
 use crate::waits::{WaitPlace, Waits};
 
@@ -40,6 +40,7 @@ struct Inner {
     deadline: Duration,
     near_cache: Option<NearCache>,
     waits: Option<Waits>,
+    time: TimeSource,
 }
 
 /// What is known before a server has been asked what it is.
@@ -90,6 +91,7 @@ impl RedisStore {
         deadline: Duration,
         near_cache: bool,
         waits: Option<Waits>,
+        time: TimeSource,
     ) -> Self {
         Self(Arc::new(Inner {
             servers: OnceCell::new(),
@@ -98,6 +100,7 @@ impl RedisStore {
             deadline,
             near_cache: near_cache.then(NearCache::default),
             waits,
+            time,
         }))
     }
 
@@ -231,7 +234,10 @@ impl Inner {
         if let Some(servers) = self.servers.get() {
             return Ok(servers);
         }
-        let one = |node: &Arc<Node>| Servers::One(Batcher::new(Arc::clone(node), self.deadline));
+        let one = |node: &Arc<Node>| {
+            let time = self.time.clone();
+            Servers::One(Batcher::new(Arc::clone(node), self.deadline, time))
+        };
         let servers = self.servers.get_or_try_init(async || match &self.first {
             First::One(node) => Ok(one(node)),
             First::Cluster(cluster) => Ok(Servers::Cluster(Arc::clone(cluster))),
@@ -272,8 +278,8 @@ impl Inner {
         match self.servers(deadline).await? {
             Servers::One(batcher) => batcher.ask(request, deadline).await,
             Servers::Cluster(cluster) => {
-                let call = Call::new(&[&request]);
-                let work = Work::Script(&SCRIPT, &call);
+                let call = Call::new(&[&request], self.time.now());
+                let work = Work::Script(self.time.script(), &call);
                 let reply = cluster.perform(slot, &work, deadline).await?;
                 let answer = parse_reply(bytes_of(&reply)?, 1)?.pop();
                 answer.unwrap_or_else(|| Err(unexpected("the script")))

@@ -60,6 +60,7 @@ impl Waits {
         let call = Call {
             keys: vec![&self.key],
             argument: format!("{} {millis} {id}", self.most).into_bytes(),
+            now: None,
         };
         match perform(&Work::Script(&ENTER, &call), &self.key).await? {
             Value::Int(entered @ (0 | 1)) => Ok(entered == 1),

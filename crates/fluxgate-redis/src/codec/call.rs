@@ -14,10 +14,12 @@ pub(crate) struct Call<'r> {
     pub(crate) keys: Vec<&'r [u8]>,
     /// The one argument.
     pub(crate) argument: Vec<u8>,
+    /// The time, for the script of the tests.
+    pub(crate) now: Option<String>,
 }
 
 impl<'r> Call<'r> {
-    pub(crate) fn new(requests: &[&'r Request]) -> Self {
+    pub(crate) fn new(requests: &[&'r Request], now: Option<String>) -> Self {
         let mut cells = Vec::new();
         let mut logs = Vec::new();
         let mut known = HashMap::new();
@@ -55,6 +57,7 @@ impl<'r> Call<'r> {
         Self {
             keys: cells,
             argument,
+            now,
         }
     }
 }

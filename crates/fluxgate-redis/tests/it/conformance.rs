@@ -3,6 +3,9 @@
 use fluxgate_core::{conformance, ready};
 use fluxgate_redis::injected_time::InjectedStore;
 
+use fluxgate_redis::RedisStore;
+use fluxgate_testkit::RedisCluster;
+
 use crate::server::RedisServer;
 
 #[test]
@@ -15,4 +18,39 @@ fn the_script_decides_as_the_vectors_say() {
     }));
     let steps = steps.unwrap_or_else(|mismatch| panic!("{mismatch}"));
     assert!(steps > 300, "only {steps} steps were checked");
+}
+
+/// The same through the whole store: connections, coalescing, and on a cluster
+/// rules that are in several slots.
+async fn run_on(urls: &[String], clear: impl Fn()) {
+    let steps = conformance::run(async |clock| {
+        clear();
+        let store = RedisStore::builder(urls.iter().cloned())
+            .deadline(std::time::Duration::from_secs(10))
+            .near_cache(false)
+            .injected_clock(clock);
+        store.connect().await.unwrap()
+    });
+    let steps = steps.await.unwrap_or_else(|mismatch| panic!("{mismatch}"));
+    assert!(steps > 300, "only {steps} steps were checked");
+}
+
+#[tokio::test]
+async fn so_does_the_store_on_one_server() {
+    let server = fluxgate_testkit::RedisServer::start();
+    run_on(&[server.url()], || {
+        server.cli().command(&["FLUSHALL"]).expect_ok();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn so_does_the_store_on_a_cluster() {
+    let cluster = RedisCluster::start(3);
+    run_on(&cluster.urls(), || {
+        for node in cluster.nodes() {
+            node.cli().command(&["FLUSHALL"]).expect_ok();
+        }
+    })
+    .await;
 }
