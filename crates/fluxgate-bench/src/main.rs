@@ -12,6 +12,7 @@ mod decision;
 mod keyed;
 mod matching;
 mod memory;
+mod redis;
 mod report;
 mod simulate;
 
@@ -19,7 +20,7 @@ use report::Report;
 
 type Bench = (&'static str, fn(&mut Report));
 
-const BENCHES: [Bench; 7] = [
+const BENCHES: [Bench; 8] = [
     ("keyed-1k", keyed::thousand),
     ("keyed-1m", keyed::million),
     ("decision", decision::run),
@@ -27,6 +28,7 @@ const BENCHES: [Bench; 7] = [
     ("memory", memory::bytes_per_key),
     ("flood", memory::flood),
     ("simulate", simulate::run),
+    ("redis", redis::run),
 ];
 
 fn main() {

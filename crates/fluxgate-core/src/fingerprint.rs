@@ -145,8 +145,7 @@ mod tests {
             let numbers = numbers(seed);
             let prints: Vec<u64> = texts.iter().map(|text| numbers.of(text)).collect();
             for part in [0, 10, 20] {
-                let parts: HashSet<u64> =
-                    prints.iter().map(|print| (print >> part) as u64).collect();
+                let parts: HashSet<u64> = prints.iter().map(|print| print >> part).collect();
                 assert_eq!(parts.len(), texts.len(), "seed {seed}, from bit {part}");
             }
         }

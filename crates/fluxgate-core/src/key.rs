@@ -1,11 +1,15 @@
 //! Who is counted: scopes, composite keys, and an encoding in which no two
 //! identities can meet.
 
+mod parts;
+
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::context::RequestContext;
-use crate::sip::Sip13;
 use crate::small::Small;
+
+use parts::Reader;
+pub use parts::{IdentityPart, SubjectParts};
 
 /// Bytes of a subject: a rule and an identity. Most fit without an allocation.
 pub(crate) type SubjectBytes = Small<u8, 192>;
@@ -205,115 +209,6 @@ pub(crate) fn describe_identity(encoded: &[u8]) -> String {
         "(everyone)".into()
     } else {
         parts.join(" ")
-    }
-}
-
-/// One part of an encoded identity.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IdentityPart<'a> {
-    /// The byte that says what it is.
-    pub kind: u8,
-    /// The name of the header or attribute; empty for the others.
-    pub name: &'a [u8],
-    /// The text or the octets of the address; empty where one identity stands
-    /// in for all whose part is missing.
-    pub value: &'a [u8],
-}
-
-impl IdentityPart<'_> {
-    /// Whether it stands for all whose part is missing.
-    pub const fn is_anonymous(&self) -> bool {
-        self.kind == ANONYMOUS
-    }
-
-    /// Whether it is an API key.
-    pub const fn is_api_key(&self) -> bool {
-        self.kind == API_KEY
-    }
-
-    /// Whether it is an address, in 4 or 16 octets.
-    pub const fn is_address(&self) -> bool {
-        matches!(self.kind, IPV4 | IPV6)
-    }
-
-    /// Whether it has a name.
-    pub const fn is_named(&self) -> bool {
-        matches!(self.kind, HEADER | ATTRIBUTE)
-    }
-}
-
-/// A subject, taken apart.
-#[derive(Clone, Debug)]
-pub struct SubjectParts<'a> {
-    /// What all subjects of the rule begin with.
-    pub rule: &'a [u8],
-    identity: Reader<'a>,
-}
-
-impl<'a> SubjectParts<'a> {
-    /// Takes a subject apart, unless it was made elsewhere.
-    pub(crate) fn read(subject: &'a [u8]) -> Option<Self> {
-        let mut reader = Reader(subject);
-        reader.text()?;
-        reader.text()?;
-        if reader.0.first() == Some(&RESETS) {
-            reader.take(1 + size_of::<u128>())?;
-        }
-        let rule = &subject[..subject.len() - reader.0.len()];
-        let mut identity = reader.clone();
-        while !identity.0.is_empty() {
-            identity.part()?;
-        }
-        Some(Self {
-            rule,
-            identity: reader,
-        })
-    }
-
-    /// A hash of the rule that is the same in every process.
-    pub fn rule_hash(&self) -> u128 {
-        Sip13::PUBLIC.hash(self.rule)
-    }
-
-    /// The parts of the identity.
-    pub fn identity(&self) -> impl Iterator<Item = IdentityPart<'a>> {
-        let mut reader = self.identity.clone();
-        std::iter::from_fn(move || reader.part())
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
-        let (head, tail) = self.0.split_at_checked(count)?;
-        self.0 = tail;
-        Some(head)
-    }
-
-    fn text(&mut self) -> Option<&'a str> {
-        let mut length = [0; 8];
-        length[..5].copy_from_slice(self.take(5)?);
-        let text = self.take(usize::try_from(u64::from_le_bytes(length)).ok()?)?;
-        std::str::from_utf8(text).ok()
-    }
-
-    fn part(&mut self) -> Option<IdentityPart<'a>> {
-        let kind = self.take(1)?[0];
-        let mut name = &[][..];
-        let value = match kind {
-            IPV4 => self.take(4)?,
-            IPV6 => self.take(16)?,
-            USER | API_KEY | METHOD | PATH => self.text()?.as_bytes(),
-            HEADER | ATTRIBUTE => {
-                name = self.text()?.as_bytes();
-                self.text()?.as_bytes()
-            }
-            ANONYMOUS => &[],
-            _ => return None,
-        };
-        Some(IdentityPart { kind, name, value })
     }
 }
 

@@ -23,9 +23,9 @@ use crate::script::TimeSource;
 
 /// So many requests make one call at most: the server answers nobody else
 /// meanwhile.
-const MOST_REQUESTS: usize = 64;
+const MOST_REQUESTS: usize = 24;
 /// So many calls are under way at most: one is decided while the next travels.
-const MOST_CALLS: usize = 2;
+const MOST_CALLS: usize = 3;
 
 /// The requests to one server.
 #[derive(Debug)]
@@ -133,7 +133,7 @@ impl Batcher {
         });
     }
 
-    async fn send_waiting(&self) {
+    async fn send_waiting(self: &Arc<Self>) {
         let waiting: Vec<Waiting> = {
             let mut queue = self.queue();
             queue.gathering = false;
@@ -146,6 +146,8 @@ impl Batcher {
                 }
             }
             queue.last = taken.len();
+            // What found no room makes up the next call.
+            self.gather(&mut queue);
             taken
         };
         if waiting.is_empty() {

@@ -7,7 +7,7 @@ use fluxgate_core::StoreError;
 use crate::cluster::Cluster;
 use crate::endpoint::{Endpoint, Login, Secret};
 use crate::identity_hash::{HashKeys, HashSecret};
-use crate::key_name::Naming;
+use crate::key_name::{BadPrefix, Naming};
 use crate::node::{Node, Source};
 use crate::script::TimeSource;
 use crate::sentinel::Sentinels;
@@ -186,7 +186,7 @@ impl RedisStoreBuilder {
                 First::One(Node::new(Source::Sentinels(sentinels)))
             }
         };
-        let mut naming = Naming::new(&self.prefix);
+        let mut naming = Naming::new(&self.prefix)?;
         if let Some((which, secret)) = self.hash {
             naming = naming.hashing(which, secret);
         }
@@ -217,6 +217,9 @@ pub enum ConnectError {
         /// What is wrong with it.
         cause: String,
     },
+    /// A prefix that keys cannot begin with.
+    #[error(transparent)]
+    Prefix(#[from] BadPrefix),
     /// The server could not be reached, or would not serve.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -1,16 +1,26 @@
-//! A store at a time it is told, for tests: the script in a variant that takes
-//! the time from its caller, over whatever connection the test has.
+//! For tests: the script as a store, over whatever connection a test has, and
+//! in a variant that is told the time.
+//!
+//! This is no store for production. It asks one thing after the other, knows
+//! neither deadlines nor reconnections, and on a time it is told nothing that it
+//! writes ever expires.
 
-use fluxgate_core::{Band, Checks, Clock, Store, StoreError, Subject, Verdicts};
+use fluxgate_core::{Band, Checks, Clock, Store, StoreError, Subject, SystemClock, Verdicts};
 
 use crate::codec::{Answer, Call, Request, parse_reply};
 use crate::key_name::Naming;
-use crate::script::{SCRIPT, TEST_SCRIPT};
+use crate::script::{SCRIPT, Script, TEST_SCRIPT};
 
 /// A connection to a server.
 pub trait Server: Send + Sync {
-    /// `EVAL` with a reply of bytes.
-    fn eval(&self, script: &str, keys: &[&[u8]], args: &[&[u8]]) -> Result<Vec<u8>, StoreError>;
+    /// `EVALSHA`, or `EVAL` where the server lacks the script.
+    fn eval(
+        &self,
+        script: &str,
+        sha1: &str,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+    ) -> Result<Vec<u8>, StoreError>;
 
     /// `UNLINK`.
     fn unlink(&self, keys: &[Vec<u8>]) -> Result<u64, StoreError>;
@@ -19,33 +29,44 @@ pub trait Server: Send + Sync {
     fn scan(&self, pattern: &[u8]) -> Result<Vec<Vec<u8>>, StoreError>;
 }
 
-/// Decides at the time of a clock of its own, one call after the other. Nothing
-/// that it writes expires.
+/// The script as a store.
 #[derive(Debug)]
-pub struct InjectedStore<S, C> {
+pub struct ScriptStore<S, C = SystemClock> {
     server: S,
-    clock: C,
+    /// None: the script of production, and the server's clock.
+    clock: Option<C>,
     naming: Naming,
 }
 
-/// The production script, so that tests can tell it from this one.
-pub fn production_script() -> &'static str {
-    SCRIPT.text
-}
+/// What was charged, to be taken back.
+#[derive(Clone, Debug)]
+pub struct Charged(Answer);
 
-impl<S: Server, C: Clock> InjectedStore<S, C> {
-    /// A store with the default names.
-    pub fn new(server: S, clock: C) -> Self {
-        Self::named(server, clock, Naming::default())
-    }
-
-    /// A store with other names.
-    pub fn named(server: S, clock: C, naming: Naming) -> Self {
+impl<S: Server> ScriptStore<S> {
+    /// The script of production, which decides by the server's clock.
+    pub fn on_server_time(server: S) -> Self {
         Self {
             server,
-            clock,
-            naming,
+            clock: None,
+            naming: Naming::default(),
         }
+    }
+}
+
+impl<S: Server, C: Clock> ScriptStore<S, C> {
+    /// The script that decides by this clock.
+    pub fn on_clock(server: S, clock: C) -> Self {
+        Self {
+            server,
+            clock: Some(clock),
+            naming: Naming::default(),
+        }
+    }
+
+    /// With other names of keys.
+    pub fn named(mut self, naming: Naming) -> Self {
+        self.naming = naming;
+        self
     }
 
     /// Decides several requests in one call.
@@ -63,19 +84,18 @@ impl<S: Server, C: Clock> InjectedStore<S, C> {
         Ok(verdicts.collect())
     }
 
-    /// Decides, lets something else happen, and takes back what was charged.
-    pub fn decide_and_undo(
-        &self,
-        checks: &Checks<'_>,
-        meanwhile: impl FnOnce(),
-    ) -> Result<Verdicts, StoreError> {
+    /// Decides what may be taken back.
+    pub fn decide_undoable(&self, checks: &Checks<'_>) -> Result<(Verdicts, Charged), StoreError> {
         let answer = self.one(&Request::decide(checks, &self.naming))?;
-        let verdicts = answer.verdicts(checks)?;
-        meanwhile();
-        if let Some(undo) = Request::undo(checks, &answer, &self.naming)? {
+        Ok((answer.verdicts(checks)?, Charged(answer)))
+    }
+
+    /// Takes back what was charged for `checks`.
+    pub fn undo(&self, checks: &Checks<'_>, charged: &Charged) -> Result<(), StoreError> {
+        if let Some(undo) = Request::undo(checks, &charged.0, &self.naming)? {
             self.one(&undo)?;
         }
-        Ok(verdicts)
+        Ok(())
     }
 
     /// The names of the keys of a subject.
@@ -89,15 +109,20 @@ impl<S: Server, C: Clock> InjectedStore<S, C> {
     }
 
     fn call(&self, requests: &[&Request]) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
-        let now = self.clock.now().micros().to_string();
         let call = Call::new(requests, None);
+        let now = self.clock.as_ref().map(|clock| clock.now().micros());
+        let script: &Script = if now.is_some() { &TEST_SCRIPT } else { &SCRIPT };
+        // What the script of production does with it: nothing.
+        let now = now.unwrap_or(0).to_string();
         let args = [&call.argument[..], now.as_bytes()];
-        let reply = self.server.eval(TEST_SCRIPT.text, &call.keys, &args)?;
+        let reply = self
+            .server
+            .eval(script.text, &script.sha1, &call.keys, &args)?;
         parse_reply(&reply, requests.len())
     }
 }
 
-impl<S: Server, C: Clock> Store for InjectedStore<S, C> {
+impl<S: Server, C: Clock> Store for ScriptStore<S, C> {
     async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
         self.one(&Request::decide(checks, &self.naming))?
             .verdicts(checks)

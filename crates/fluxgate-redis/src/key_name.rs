@@ -1,7 +1,7 @@
 //! The names of keys.
 //!
 //! `<prefix>:{1<rule><identity>}<band>`, for example
-//! `fluxgate:{1x8Jq0_2bTdu\x0duser-00000001}burst`: a key costs about as much
+//! `fluxgate:{1e8diRNPiIZu\ruser-00000001}burst`: a key costs about as much
 //! memory for its name as for anything else, so names are short.
 //!
 //! - `1` is the version of the layout, of names and states alike.
@@ -12,8 +12,7 @@
 //! - The braces are the hash tag of a cluster: all bands of one rule and
 //!   identity live in one slot. An identity may contain `}`; then the tag ends
 //!   there, for all its bands alike. It is never empty, for it begins with the
-//!   version. A prefix with braces of its own makes another tag, which is again
-//!   the same for all bands of a subject.
+//!   version.
 
 use fluxgate_core::{Band, IdentityPart, Subject, SubjectParts};
 
@@ -38,15 +37,27 @@ pub struct Naming {
     hash: Option<IdentityHash>,
 }
 
+/// A prefix with a brace would have a say in where keys live.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` cannot be the prefix of keys: braces mark what a cluster places them by")]
+pub struct BadPrefix(String);
+
 impl Default for Naming {
     fn default() -> Self {
-        Self::new(DEFAULT_PREFIX)
+        Self::with_head(DEFAULT_PREFIX)
     }
 }
 
 impl Naming {
     /// Names with this prefix, and identities as they are.
-    pub fn new(prefix: &str) -> Self {
+    pub fn new(prefix: &str) -> Result<Self, BadPrefix> {
+        if prefix.contains(['{', '}']) {
+            return Err(BadPrefix(prefix.into()));
+        }
+        Ok(Self::with_head(prefix))
+    }
+
+    fn with_head(prefix: &str) -> Self {
         let mut head = prefix.as_bytes().to_vec();
         head.extend_from_slice(b":{");
         head.push(VERSION);
@@ -164,4 +175,108 @@ fn write_text(text: &[u8], out: &mut Vec<u8>) {
 fn without_zeros(octets: &[u8]) -> &[u8] {
     let end = octets.iter().rposition(|octet| *octet != 0);
     &octets[..end.map_or(0, |end| end + 1)]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+    use std::time::Duration;
+
+    use fluxgate_core::{Algorithm, Limit, RuleNumber};
+
+    use super::*;
+
+    /// As the core encodes it: lengths in five bytes.
+    fn encode(text: &[u8]) -> Vec<u8> {
+        [&(text.len() as u64).to_le_bytes()[..5], text].concat()
+    }
+
+    fn subject(set: &str, rule: &str, identity: &[u8]) -> Vec<u8> {
+        [
+            &encode(set.as_bytes())[..],
+            &encode(rule.as_bytes()),
+            identity,
+        ]
+        .concat()
+    }
+
+    fn user(name: &str) -> Vec<u8> {
+        [b"u", &encode(name.as_bytes())[..]].concat()
+    }
+
+    fn name(naming: &Naming, bytes: &[u8], band: &str) -> Vec<u8> {
+        let limit = Limit::builder(Algorithm::TokenBucket, 1, Duration::from_secs(1));
+        let band = Band::new(band, limit.build().unwrap());
+        let rule = RuleNumber::NONE;
+        let subject = Subject { rule, bytes };
+        naming.keys(subject, &[band]).remove(0)
+    }
+
+    /// Two releases that name keys differently would count apart.
+    #[test]
+    fn names_never_change() {
+        let naming = Naming::default();
+        let of = |bytes: &[u8]| name(&naming, bytes, "burst").escape_ascii().to_string();
+        let named = subject("api-limits", "per-user", &user("user-00000001"));
+        assert_eq!(of(&named), r"fluxgate:{1e8diRNPiIZu\ruser-00000001}burst");
+        let address = subject("s", "r", &[b"4\x0a\x00\x00\x01", &user("a}b")[..]].concat());
+        assert_eq!(
+            of(&address),
+            r"fluxgate:{1MHyRsvuFnO4\n\x00\x00\x01u\x03a}b}burst"
+        );
+        assert_eq!(of(b"10% }"), "fluxgate:{1~10%% %)}burst");
+    }
+
+    #[test]
+    fn a_prefix_has_no_braces() {
+        assert!(Naming::new("").is_ok() && Naming::new("a:b*").is_ok());
+        for prefix in ["{}", "{tag}", "a{", "}"] {
+            assert!(Naming::new(prefix).is_err());
+        }
+    }
+
+    #[test]
+    fn no_two_keys_share_a_name() {
+        let long = "x".repeat(300);
+        let identities = [
+            vec![],
+            user("a"),
+            user("b"),
+            user("a}b"),
+            user(&long),
+            [user("a"), user("b")].concat(),
+            [user("ab"), b"-".to_vec()].concat(),
+            b"-".to_vec(),
+            b"--".to_vec(),
+            b"4\x01\x02\x03\x04".to_vec(),
+            [b"4", &b"-\x03--"[..]].concat(),
+            [&b"6"[..], &[0; 16]].concat(),
+            [&b"6"[..], &[1; 8], &[0; 8]].concat(),
+            [&b"6"[..], &[1; 7], &[0; 9]].concat(),
+            [b"h", &encode(b"a")[..], &encode(b"bc")].concat(),
+            [b"h", &encode(b"ab")[..], &encode(b"c")].concat(),
+            [b"a", &encode(b"ab")[..], &encode(b"c")].concat(),
+        ];
+        let mut subjects = vec![b"opaque".to_vec(), b"}".to_vec(), b"%)".to_vec(), vec![]];
+        for identity in &identities {
+            subjects.push(subject("s", "r", identity));
+            subjects.push(subject("sr", "", identity));
+            subjects.push(subject(
+                "s",
+                "r",
+                &[b"!0123456789abcdef", &identity[..]].concat(),
+            ));
+        }
+        for which in [HashKeys::None, HashKeys::ApiKeys, HashKeys::All] {
+            let naming = Naming::default().hashing(which, HashSecret::new(b"s"));
+            let mut seen = HashMap::new();
+            for subject in &subjects {
+                for band in ["b", "b0", "}b"] {
+                    let key = (subject, band);
+                    let other = seen.insert(name(&naming, subject, band), key);
+                    assert_eq!(other, None, "{key:?}");
+                }
+            }
+        }
+    }
 }

@@ -31,6 +31,6 @@ mod waits;
 pub use breaker::BreakerState;
 pub use builder::{ConnectError, DEFAULT_DEADLINE, DEFAULT_PREFIX, RedisStoreBuilder, Topology};
 pub use identity_hash::{HashKeys, HashSecret};
-pub use key_name::Naming;
+pub use key_name::{BadPrefix, Naming};
 pub use store::RedisStore;
 pub use waits::WaitPlace;

@@ -80,3 +80,30 @@ impl Counts {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    /// A count of the window before is nothing to a fixed window: were it kept,
+    /// a clock that then goes back would find a window that nobody charged.
+    #[test]
+    fn a_refund_in_the_next_window_leaves_no_fixed_count() {
+        let stored = Counts {
+            start: 1_000_000,
+            previous: 0,
+            current: 5,
+        };
+        let now = Timestamp::from_micros(2_500_000).unwrap();
+        for (algorithm, left) in [
+            (Algorithm::FixedWindow, None),
+            (Algorithm::SlidingWindow, Some((2_000_000, 5, 0))),
+        ] {
+            let limit = Limit::builder(algorithm, 10, Duration::from_secs(1));
+            let counts = refund(&limit.build().unwrap(), stored, now, 1);
+            let counts = counts.map(|counts| (counts.start, counts.previous, counts.current));
+            assert_eq!(counts, left);
+        }
+    }
+}

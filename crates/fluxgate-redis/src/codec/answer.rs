@@ -54,9 +54,9 @@ pub(super) struct Charge {
     pub(super) check: usize,
     /// What was charged to its counter.
     pub(super) cost: u64,
-    /// Where it went: the instant at which the bucket is full after it, the
-    /// start of the window, or the instant of the event.
-    pub(super) mark: Fine,
+    /// Where it went: the start of the window, or the instant of the event; for
+    /// a bucket, when it was.
+    pub(super) mark: u64,
 }
 
 impl Answer {
@@ -209,7 +209,7 @@ struct Decided {
 struct Judged {
     verdict: Verdict,
     /// Where a charge goes, if there is something to charge.
-    mark: Option<Fine>,
+    mark: Option<u64>,
 }
 
 /// Judges by the core's own algorithms.
@@ -223,11 +223,8 @@ fn judge(
     if limit.algorithm() == Algorithm::SlidingLog {
         let summary = log_of(limit, found, now, cost)?;
         let judged = summary.judge(limit, now, cost, mode);
-        let mark = judged.charges.then(|| Fine {
-            // Not before the clock.
-            whole: judged.at() as u64,
-            part: 0,
-        });
+        // Not before the clock, so not before the epoch.
+        let mark = judged.charges.then(|| judged.at() as u64);
         return Ok(Judged {
             verdict: judged.verdict,
             mark,
@@ -235,11 +232,8 @@ fn judge(
     }
     let judged = Cell::assess(limit, cell_of(limit, found)?, now, cost, mode);
     let mark = judged.charged.map(|cell| match cell {
-        Cell::Bucket(bucket) => bucket.full_at,
-        Cell::Counts(counts) => Fine {
-            whole: counts.start,
-            part: 0,
-        },
+        Cell::Bucket(_) => now.micros(),
+        Cell::Counts(counts) => counts.start,
     });
     Ok(Judged {
         verdict: judged.verdict,

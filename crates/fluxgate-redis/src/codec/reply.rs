@@ -161,3 +161,131 @@ fn bad_types() -> StoreError {
         message: "something that is not ours stands at a key of this request".into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use fluxgate_core::{Algorithm, Band, Checks, Group, Limit, Mode, RuleNumber, Subject};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SUBJECT: Subject<'static> = Subject {
+        rule: RuleNumber::NONE,
+        bytes: b"somebody",
+    };
+
+    fn limits() -> Vec<Limit> {
+        let of = |algorithm, capacity, seconds| {
+            let limit = Limit::builder(algorithm, capacity, Duration::from_secs(seconds));
+            limit.build().unwrap()
+        };
+        vec![
+            of(Algorithm::TokenBucket, 10, 1),
+            of(Algorithm::LeakyBucket, MAX_UNITS, 366 * 86_400),
+            of(Algorithm::FixedWindow, MAX_UNITS, 366 * 86_400),
+            of(Algorithm::SlidingWindow, MAX_UNITS, 366 * 86_400),
+            of(Algorithm::SlidingLog, MAX_LOG_UNITS, 366 * 86_400),
+            of(Algorithm::SlidingLog, 3, 1),
+        ]
+    }
+
+    fn reply(now: f64, entries: &[u8]) -> Vec<u8> {
+        [&[VERSION], &now.to_le_bytes()[..], entries].concat()
+    }
+
+    #[test]
+    fn nothing_but_a_whole_reply_is_taken() {
+        let whole = reply(1.0, b"n;E;N;");
+        let answers = parse_reply(&whole, 3).unwrap();
+        assert_eq!(answers[1].as_ref().unwrap_err().reason, Reason::BadTypes);
+        assert!(answers[0].is_ok() && answers[2].is_ok());
+        for count in [0, 1, 2, 4] {
+            assert!(parse_reply(&whole, count).is_err());
+        }
+        for end in 0..whole.len() {
+            let error = parse_reply(&whole[..end], 3).unwrap_err();
+            assert_eq!(error.reason, Reason::BadResponse);
+        }
+        for bad in [&b"e;"[..], b"nE;", b"E", b"x;", b"En;"] {
+            assert!(parse_reply(&reply(1.0, bad), 1).is_err());
+        }
+        for now in [-1.0, 0.5, f64::NAN, f64::INFINITY, 1e18] {
+            assert!(parse_reply(&reply(now, b";"), 1).is_err());
+        }
+    }
+
+    /// An entry of a right length with anything in it.
+    fn entry() -> impl Strategy<Value = Vec<u8>> {
+        let numbers = || prop_oneof![any::<u64>(), 0..3_000_000_000_000_000_u64, 0..20_u64];
+        let small = || prop_oneof![any::<u32>(), 0..20_u32];
+        let state = (236..250_u8, numbers(), numbers(), small(), small());
+        let state = state.prop_map(|(tag, window, instant, first, second)| {
+            let mut bytes = vec![b'b', tag];
+            // Windows of the limits above are more likely than others.
+            let window = [1_000, 366 * 86_400_000, window][window as usize % 3];
+            bytes.extend_from_slice(&window.to_le_bytes()[..5]);
+            bytes.extend_from_slice(&instant.to_le_bytes()[..7]);
+            bytes.extend_from_slice(&first.to_le_bytes());
+            bytes.extend_from_slice(&second.to_le_bytes());
+            bytes
+        });
+        let digits = "i[0-9]{16}(051|400|551|[0-9]{3})".prop_map(String::into_bytes);
+        let whole = || {
+            let bits = any::<u64>().prop_map(f64::from_bits);
+            prop_oneof![
+                1 => bits,
+                3 => (-3_000_000_000_000_000..3_000_000_000_000_000_i64).prop_map(|n| n as f64),
+                3 => (0..100_000_i64).prop_map(|n| n as f64),
+            ]
+        };
+        let log = (whole(), whole(), whole()).prop_map(|(newest, counted, leaves)| {
+            let numbers = [newest, counted, leaves].map(f64::to_le_bytes);
+            [&b"l"[..], &numbers.concat()].concat()
+        });
+        let of_any_kind = prop_oneof![Just(b"n".to_vec()), state, digits, log];
+        (of_any_kind, any::<bool>()).prop_map(|(mut entry, passes)| {
+            if !passes {
+                entry[0] = entry[0].to_ascii_uppercase();
+            }
+            entry
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: 5_000,
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), count in 0..5_usize) {
+            let _ = parse_reply(&bytes, count);
+        }
+
+        #[test]
+        fn no_numbers_make_it_panic(
+            now in prop_oneof![0..4_000_000_000_000_000_u64, 0..20_u64],
+            entry in entry(),
+            cost in prop_oneof![0..5_u64, any::<u64>(), 0..=MAX_UNITS],
+            takes in any::<bool>(),
+        ) {
+            let bytes = reply(now as f64, &[&entry[..], b";"].concat());
+            let Ok(answers) = parse_reply(&bytes, 1) else { return Ok(()) };
+            let answer = answers[0].as_ref().unwrap();
+            for limit in limits() {
+                let band = Band::new("b", limit);
+                let mode = if takes { Mode::Take } else { Mode::Peek };
+                let mut checks = Checks::new(mode);
+                let bands = std::slice::from_ref(&band);
+                checks.push(SUBJECT, bands, cost, Group::ENFORCED);
+                if let Ok(verdicts) = answer.verdicts(&checks) {
+                    prop_assert!(verdicts[0].remaining <= band.limit().capacity());
+                }
+                let _ = answer.states(bands.iter());
+            }
+        }
+    }
+}

@@ -14,7 +14,7 @@ use crate::key_name::Naming;
 /// The bytes of a check; `driver.lua` has the format.
 pub(super) const CHECK_SIZE: usize = 46;
 /// The bytes that an undo has after each check.
-pub(super) const MARK_SIZE: usize = 11;
+pub(super) const MARK_SIZE: usize = 7;
 /// Where a check has the number of its key.
 pub(super) const KEY_AT: Range<usize> = 7..11;
 
@@ -93,9 +93,9 @@ impl Request {
     /// This is not a refund. A refund is about what an identity holds now; an
     /// undo is about one charge, made moments ago, that must be as if it had
     /// never been. It takes units from nowhere but where that charge put them:
-    /// from its window, from its event, and from a bucket no more than was not
-    /// refilled since. Where that cannot be told, it leaves too much charged
-    /// and never too little.
+    /// from its window, from its event, and from a bucket all but what may have
+    /// been refilled since only because of it. Where it cannot tell, it leaves
+    /// too much charged and never too little.
     pub(crate) fn undo(
         checks: &Checks<'_>,
         answer: &Answer,
@@ -119,8 +119,7 @@ impl Request {
                 Ends::Nothing,
                 left,
             );
-            put(&mut request.checks, charge.mark.whole, 7);
-            put(&mut request.checks, charge.mark.part.into(), 4);
+            put(&mut request.checks, charge.mark, 7);
         }
         Ok(Some(request))
     }

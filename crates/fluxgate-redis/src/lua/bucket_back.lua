@@ -17,27 +17,19 @@ local function bucket_refund(k, tag, code, window, refill, units_part, far_part,
   return stored, unless_full(tag, code, window, refill, whole, part)
 end
 
--- Takes a charge back that left the bucket at the instant `mark`. A refund
--- would give too much: while the charge stood, the bucket went on refilling
--- where it would else have been full. So what others took since is put on top
--- of what was there before the charge, or of now.
-local function bucket_undo(k, tag, code, window, refill, cost_part, far_part, cost, far, mark, mark_part)
-  local whole, part, _, stored = bucket_settle(k, tag, code, window, refill, far, far_part)
-  local before, before_part = mark - cost, mark_part - cost_part
-  if before_part < 0 then
-    before, before_part = before - 1, before_part + refill
+-- Takes a charge of the instant `mark` back. A refund would give too much: while
+-- the charge stood the bucket went on refilling, where without it it might have
+-- been full and have stood still. What has passed since is the most that this
+-- can be, so that much stays charged.
+-- Proof, for any number of charges that are taken back in any order: the state
+-- is the largest t_i + (c_i + c_i+1 + ...) over all charges c at times t. Without
+-- the charge c_x at t_x, terms of earlier charges are c_x less; a term of a later
+-- one is at most the term of x, less c_x, plus t_i - t_x <= now - t_x.
+local function bucket_undo(k, tag, code, window, refill, cost_part, far_part, cost, far, mark)
+  if now > mark then
+    cost = cost - (now - mark)
   end
-  if before < now then
-    before, before_part = now, 0
+  if cost >= 0 then
+    return bucket_refund(k, tag, code, window, refill, cost_part, far_part, cost, far)
   end
-  local undone, undone_part = before + (whole - mark), before_part + part - mark_part
-  if undone_part < 0 then
-    undone, undone_part = undone - 1, undone_part + refill
-  elseif undone_part >= refill then
-    undone, undone_part = undone + 1, undone_part - refill
-  end
-  if undone < whole or undone == whole and undone_part < part then
-    whole, part = undone, undone_part
-  end
-  return stored, unless_full(tag, code, window, refill, whole, part)
 end

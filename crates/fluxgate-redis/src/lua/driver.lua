@@ -1,12 +1,13 @@
 -- The driver: reads the keys, goes through the requests, and writes every cell
 -- that has changed, once.
-local more
+local KEYS, more = KEYS, nil
 
-for first = 1, cell_count, CHUNK do
-  local last = math.min(first + CHUNK - 1, cell_count)
+-- So many keys are read by one command.
+for first = 1, cell_count, 1000 do
+  local last = cell_count < first + 1000 and cell_count or first + 999
   local values, absent
   if last == 1 then
-    values = { try('GET', KEYS[1]) }
+    values = { redis.pcall('GET', KEYS[1]) }
   else
     values = call('MGET', spread(KEYS, first, last))
   end
@@ -57,17 +58,12 @@ while pos <= size do
   out[n] = ';'
 end
 
-for k, ends in pairs(dirty) do
-  local key = KEYS[k]
-  if ends > 0 then
-    local millis = until_end(ends)
-    if millis then
-      call('PSETEX', key, millis, cells[k])
-    else
-      call('SET', key, cells[k])
-    end
-  else
-    call('UNLINK', key)
+for k = 1, #KEYS do
+  local ends = dirty[k]
+  if ends == 0 then
+    call('UNLINK', KEYS[k])
+  elseif ends then
+    call('PSETEX', KEYS[k], until_end(ends), cells[k])
   end
 end
-return table.concat(out)
+return table.concat(out, '', 1, n)

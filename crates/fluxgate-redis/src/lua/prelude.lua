@@ -13,14 +13,14 @@
 --
 -- Functions and tables are made anew in every call, and that takes longer than
 -- most of what they do. So a call on buckets, the most common one, makes only
--- what stands outside `others`.
-local call, try = redis.call, redis.pcall
-local pack, unpack, spread = struct.pack, struct.unpack, unpack
+-- what stands outside `others`, and `others` has its own names for what it would
+-- else have to reach out for.
+local call, pack, spread, unpack = redis.call, struct.pack, unpack, struct.unpack
 local byte, format, sub = string.byte, string.format, string.sub
 
 -- What names an algorithm, in a check and at the head of a state. The token
 -- bucket has 241.
-local LEAKY_BUCKET, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG = 242, 243, 244, 245
+local LEAKY_BUCKET, SLIDING_LOG = 242, 245
 -- A state: algorithm, window in ms, and three numbers.
 local STATE, STATE_SIZE = '<BI5I7I4I4', 21
 -- The shorter state of a bucket with no fraction: 16 digits for the instant and
@@ -29,5 +29,7 @@ local DIGITS_SIZE = 19
 
 -- By the number of a key: the state of a cell as it now stands, and the instant
 -- in it if that is in digits; when a cell that must be written ends, or 0 if it
--- is to be removed. If there are any: the window of a log; what is not ours.
-local cells, instants, dirty, logs, foreign = {}, {}, {}, nil, nil
+-- is to be removed. With room for one, which is often all there is.
+local cells, instants, dirty = { false }, { false }, { false }
+-- By the number of a key, if there are any: the window of a log; what is not ours.
+local logs, foreign

@@ -92,25 +92,25 @@ local function decide(from, to)
   end
 end
 
--- Gives units back, and tells what is there then.
+-- Gives units back. A refund tells what is there then, an undo nothing.
 local function give_back(from, to)
   while from < to do
     local op, _, _, _, k, tag, code, window, a, b, c, d, e
     op, _, _, _, k, tag, code, window, a, b, c, d, e, from = unpack(CHECK, blob, from)
-    local back, mark, mark_part
+    local back, mark
     if op == UNDO then
-      mark, mark_part, from = unpack(MARK, blob, from)
+      mark, from = unpack(MARK, blob, from)
       back = tag <= LEAKY_BUCKET and bucket_undo or tag < SLIDING_LOG and window_undo or of_log('undo')
     else
       back = tag <= LEAKY_BUCKET and bucket_refund or tag < SLIDING_LOG and window_refund or of_log('refund')
     end
-    local stored, left, ends = back(k, tag, code, window, a, b, c, d, e, mark, mark_part)
-    if tag == SLIDING_LOG then
+    local stored, left, ends = back(k, tag, code, window, a, b, c, d, e, mark)
+    if stored then
+      keep(k, left, ends or 0)
+    end
+    if op == REFUND and tag == SLIDING_LOG then
       tell(of_log('assess')(k, tag, code, window, a, 0))
-    else
-      if stored then
-        keep(k, left, ends or 0)
-      end
+    elseif op == REFUND then
       tell(true, left)
     end
   end

@@ -44,10 +44,7 @@ local function sliding_log()
   end
 
   local function keep_until(key, ends)
-    local millis = until_end(ends)
-    if millis then
-      call('PEXPIRE', key, millis)
-    end
+    call('PEXPIRE', key, until_end(ends))
   end
 
   local function add(key, at, total, units)
@@ -77,6 +74,11 @@ local function sliding_log()
     local key, width = KEYS[k], window * 1000
     local log = { key = key, width = width }
     log.total, log.units, log.newest, log.member = event(key, -1)
+    if not log.total then
+      -- All that was left had ended, and so the key went.
+      logs[k] = nil
+      return nil
+    end
     -- Where time stands, as the log does, and how far that must be moved back.
     local ahead = log.newest - now
     log.at = ahead > 0 and log.newest or now

@@ -5,17 +5,13 @@
 -- one); how many checks of the request follow; key; algorithm; code and window;
 -- R or C; the cost, as a part or in units; the part of the furthest debt; cost
 -- and furthest debt in us.
-local CHECK, CHECK_SIZE, KEY_AT = '<BBBI4I4Bc3I5I4I4I4I7I7', 46, 7
--- What an undo has besides: where the charge went, whole and part.
-local MARK, MARK_SIZE = '<I7I4', 11
-local TAKE, REFUND, UNDO = 1, 3, 4
--- Keys that are read by one command.
-local CHUNK = 1000
+local CHECK, CHECK_SIZE = '<BBBI4I4Bc3I5I4I4I4I7I7', 46
+local TAKE, REFUND = 1, 3
 
 local blob = ARGV[1]
 -- The keys of cells come before those of logs.
 local cell_count, pos = unpack('<I4', blob)
-local out, n = { pack('<Bd', 1, now) }, 1
+local out, n = { pack('<Bd', 1, now), '', '', '' }, 1
 
 -- Adds an entry to the reply: a letter, small if the check passes, and what was
 -- stored. No two kinds of state have one length.

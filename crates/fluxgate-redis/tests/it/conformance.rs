@@ -1,7 +1,7 @@
 //! The suite that every store must pass, on the script.
 
 use fluxgate_core::{conformance, ready};
-use fluxgate_redis::injected_time::InjectedStore;
+use fluxgate_redis::injected_time::ScriptStore;
 
 use fluxgate_redis::RedisStore;
 use fluxgate_testkit::RedisCluster;
@@ -14,7 +14,7 @@ fn the_script_decides_as_the_vectors_say() {
     let wire = server.connect();
     let steps = ready(conformance::run(async |clock| {
         wire.clear();
-        InjectedStore::new(&wire, clock)
+        ScriptStore::on_clock(&wire, clock)
     }));
     let steps = steps.unwrap_or_else(|mismatch| panic!("{mismatch}"));
     assert!(steps > 300, "only {steps} steps were checked");

@@ -7,7 +7,7 @@ use fluxgate_core::{
     Algorithm, Band, Checks, Group, Limit, ManualClock, MemoryStore, Mode, RuleNumber, Store,
     Subject, Timestamp, Verdicts, ready,
 };
-use fluxgate_redis::injected_time::InjectedStore;
+use fluxgate_redis::injected_time::ScriptStore;
 
 use crate::sequences::{DAY, MILLI};
 use crate::server::{RedisServer, Wire};
@@ -21,7 +21,7 @@ const START: u64 = 20_000 * DAY;
 struct Pair<'w> {
     clock: ManualClock,
     memory: MemoryStore<ManualClock>,
-    redis: InjectedStore<&'w Wire, ManualClock>,
+    redis: ScriptStore<&'w Wire, ManualClock>,
 }
 
 impl<'w> Pair<'w> {
@@ -30,7 +30,7 @@ impl<'w> Pair<'w> {
         let clock = ManualClock::new(Timestamp::from_micros(START).unwrap());
         Self {
             memory: MemoryStore::new(clock.clone(), 1_000, Retention::Forever),
-            redis: InjectedStore::new(wire, clock.clone()),
+            redis: ScriptStore::on_clock(wire, clock.clone()),
             clock,
         }
     }

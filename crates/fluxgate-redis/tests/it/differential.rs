@@ -6,7 +6,7 @@ use fluxgate_core::{
     Band, Checks, Group, ManualClock, MemoryStore, Mode, RuleNumber, Store, Subject, Timestamp,
     Verdict, ready,
 };
-use fluxgate_redis::injected_time::InjectedStore;
+use fluxgate_redis::injected_time::ScriptStore;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 
@@ -23,7 +23,7 @@ struct World<'w> {
     clock: ManualClock,
     now: u64,
     memory: MemoryStore<ManualClock>,
-    redis: InjectedStore<&'w Wire, ManualClock>,
+    redis: ScriptStore<&'w Wire, ManualClock>,
     numbers: Vec<Vec<Numbers>>,
     bands: Vec<Vec<Band>>,
     /// What the last verdict of the first subject said.
@@ -36,7 +36,7 @@ impl<'w> World<'w> {
         let clock = ManualClock::new(Timestamp::from_micros(start).unwrap());
         let mut world = Self {
             memory: MemoryStore::new(clock.clone(), 1_000, Retention::Forever),
-            redis: InjectedStore::new(wire, clock.clone()),
+            redis: ScriptStore::on_clock(wire, clock.clone()),
             clock,
             now: start,
             numbers,

@@ -8,6 +8,10 @@
 mod conformance;
 mod corners;
 mod differential;
+mod expiry;
+mod foreign;
+mod names;
 mod sequences;
 mod server;
 mod store;
+mod undo;

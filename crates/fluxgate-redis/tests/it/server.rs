@@ -47,10 +47,7 @@ impl RedisServer {
 
     /// A connection, and an empty database.
     pub(crate) fn connect(&self) -> Wire {
-        let wire = Wire {
-            connection: Mutex::new(self.connection().unwrap()),
-            loaded: Mutex::default(),
-        };
+        let wire = Wire(Mutex::new(self.connection().unwrap()));
         wire.clear();
         wire
     }
@@ -83,11 +80,7 @@ impl Drop for RedisServer {
 }
 
 /// A bare connection.
-pub(crate) struct Wire {
-    connection: Mutex<Connection>,
-    /// The scripts that the server has, with their hashes.
-    loaded: Mutex<Vec<(String, String)>>,
-}
+pub(crate) struct Wire(Mutex<Connection>);
 
 impl Wire {
     pub(crate) fn run<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {
@@ -98,10 +91,7 @@ impl Wire {
         &self,
         command: &redis::Cmd,
     ) -> Result<T, RedisError> {
-        let mut connection = self
-            .connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut connection = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         command.query(&mut connection)
     }
 
@@ -114,24 +104,26 @@ impl Wire {
     pub(crate) fn keys(&self) -> usize {
         self.run(&redis::cmd("DBSIZE"))
     }
-
-    fn hash_of(&self, script: &str) -> String {
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, hash)) = loaded.iter().find(|(text, _)| text == script) {
-            return hash.clone();
-        }
-        let hash: String = self.run(redis::cmd("SCRIPT").arg("LOAD").arg(script));
-        loaded.push((script.into(), hash.clone()));
-        hash
-    }
 }
 
 impl Server for &Wire {
-    fn eval(&self, script: &str, keys: &[&[u8]], args: &[&[u8]]) -> Result<Vec<u8>, StoreError> {
-        let mut command = redis::cmd("EVALSHA");
-        command.arg(self.hash_of(script));
-        command.arg(keys.len()).arg(keys).arg(args);
-        self.try_run(&command).map_err(failed)
+    fn eval(
+        &self,
+        script: &str,
+        sha1: &str,
+        keys: &[&[u8]],
+        args: &[&[u8]],
+    ) -> Result<Vec<u8>, StoreError> {
+        let run = |name: &str, script: &str| {
+            let mut command = redis::cmd(name);
+            command.arg(script).arg(keys.len()).arg(keys).arg(args);
+            self.try_run(&command)
+        };
+        let reply = match run("EVALSHA", sha1) {
+            Err(error) if error.code() == Some("NOSCRIPT") => run("EVAL", script),
+            reply => reply,
+        };
+        reply.map_err(failed)
     }
 
     fn unlink(&self, keys: &[Vec<u8>]) -> Result<u64, StoreError> {

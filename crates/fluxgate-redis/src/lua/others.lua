@@ -1,0 +1,13 @@
+-- What a call on more than buckets needs.
+local call, try = redis.call, redis.pcall
+local pack, unpack = struct.pack, struct.unpack
+local format = string.format
+
+local LEAKY_BUCKET, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG = 242, 243, 244, 245
+local STATE, STATE_SIZE = '<BI5I7I4I4', 21
+-- Where a check has its key.
+local KEY_AT = 7
+-- What an undo has besides: the instant that the charge went to.
+local MARK, MARK_SIZE = '<I7', 7
+local TAKE, REFUND, UNDO = 1, 3, 4
+

@@ -1,0 +1,213 @@
+//! State goes by itself once it means nothing any more, and not before: the
+//! script of production, on the server's clock.
+
+use std::thread;
+use std::time::Duration;
+
+use fluxgate_core::{
+    Algorithm, Band, Checks, Group, Limit, ManualClock, Mode, RuleNumber, Store, Subject,
+    Timestamp, Verdict, ready,
+};
+use fluxgate_redis::injected_time::{ScriptStore, Server};
+
+use crate::server::{RedisServer, Wire};
+
+const SUBJECT: Subject<'static> = Subject {
+    rule: RuleNumber::NONE,
+    bytes: b"somebody",
+};
+const ALGORITHMS: [Algorithm; 5] = [
+    Algorithm::TokenBucket,
+    Algorithm::LeakyBucket,
+    Algorithm::FixedWindow,
+    Algorithm::SlidingLog,
+    Algorithm::SlidingWindow,
+];
+
+fn band(algorithm: Algorithm, capacity: u64, window: Duration) -> Band {
+    let limit = Limit::builder(algorithm, capacity, window);
+    Band::new("b", limit.build().unwrap())
+}
+
+fn checks(band: &Band, cost: u64, mode: Mode) -> Checks<'_> {
+    let mut checks = Checks::new(mode);
+    checks.push(SUBJECT, std::slice::from_ref(band), cost, Group::ENFORCED);
+    checks
+}
+
+fn take(store: &ScriptStore<&Wire>, band: &Band, cost: u64) -> Verdict {
+    ready(store.decide(&checks(band, cost, Mode::Take))).unwrap()[0]
+}
+
+/// The server's clock, in µs.
+fn time(wire: &Wire) -> u64 {
+    let (seconds, micros): (u64, u64) = wire.run(&redis::cmd("TIME"));
+    seconds * 1_000_000 + micros
+}
+
+fn left_ms(wire: &Wire, key: &[u8]) -> i64 {
+    wire.run(redis::cmd("PTTL").arg(key))
+}
+
+#[test]
+fn a_key_lives_as_long_as_its_state_says_something() {
+    let server = RedisServer::start();
+    let wire = server.connect();
+    let store = ScriptStore::on_server_time(&wire);
+    for algorithm in ALGORITHMS {
+        for window in [7, 40, 333, 1_000, 86_400_000, 30 * 86_400_000] {
+            // An odd capacity, so that buckets have fractions.
+            for capacity in [1, 10, 37] {
+                wire.clear();
+                let band = band(algorithm, capacity, Duration::from_millis(window));
+                let key = &store.keys(SUBJECT, std::slice::from_ref(&band))[0];
+                let before = time(&wire);
+                let reset = take(&store, &band, 1).reset_after.get();
+                let left = left_ms(&wire, key);
+                let after = time(&wire);
+                // Between the two looks at the clock the script had its own.
+                let latest = (after + reset).div_ceil(1_000) - before / 1_000;
+                let earliest = (before + reset).saturating_sub(after) / 1_000;
+                if left < 0 {
+                    assert!(earliest == 0, "{algorithm:?} {window} {capacity}: {left}");
+                } else {
+                    let left = left as u64;
+                    assert!(
+                        (earliest..=latest).contains(&left),
+                        "{algorithm:?} {window} {capacity}: {left} not in {earliest}..={latest}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_key_space_is_empty_when_the_windows_have_passed_and_not_before() {
+    let server = RedisServer::start();
+    let wire = server.connect();
+    let store = ScriptStore::on_server_time(&wire);
+    for algorithm in ALGORITHMS {
+        for window in [20, 55] {
+            let band = band(algorithm, 3, Duration::from_millis(window));
+            for cost in [1, 3] {
+                let before = time(&wire);
+                let verdict = take(&store, &band, cost);
+                if !verdict.passes() {
+                    continue;
+                }
+                let ends = before + verdict.reset_after.get();
+                loop {
+                    let looked = time(&wire);
+                    if (&wire).scan(b"*").unwrap().is_empty() {
+                        break;
+                    }
+                    assert!(looked < ends + 500_000, "{algorithm:?} {window}");
+                }
+                let gone = time(&wire);
+                assert!(gone >= ends, "{algorithm:?} {window}: {} us", ends - gone);
+            }
+        }
+    }
+    assert!((&wire).scan(b"*").unwrap().is_empty());
+}
+
+#[test]
+fn a_second_charge_lengthens_the_life_of_a_key() {
+    let server = RedisServer::start();
+    let wire = server.connect();
+    let store = ScriptStore::on_server_time(&wire);
+    for algorithm in ALGORITHMS {
+        let band = band(algorithm, 10, Duration::from_secs(1_000));
+        let key = &store.keys(SUBJECT, std::slice::from_ref(&band))[0];
+        wire.clear();
+        take(&store, &band, 1);
+        thread::sleep(Duration::from_millis(50));
+        let before = time(&wire);
+        let reset = take(&store, &band, 1).reset_after.get();
+        let left = left_ms(&wire, key);
+        let gone = time(&wire) - before;
+        assert!(1_000 * left + gone as i64 >= reset as i64, "{algorithm:?}");
+    }
+}
+
+#[test]
+fn a_refund_shortens_the_life_of_a_key_or_ends_it() {
+    let server = RedisServer::start();
+    let wire = server.connect();
+    let store = ScriptStore::on_server_time(&wire);
+    for algorithm in ALGORITHMS {
+        let band = band(algorithm, 10, Duration::from_secs(1_000));
+        let bands = std::slice::from_ref(&band);
+        let key = &store.keys(SUBJECT, bands)[0];
+        take(&store, &band, 4);
+        thread::sleep(Duration::from_millis(5));
+        take(&store, &band, 5);
+        let state = ready(store.refund(SUBJECT, bands, 5)).unwrap()[0];
+        assert_eq!(state.remaining, 6, "{algorithm:?}");
+        let reset_ms = state.reset_after.ceil_millis() as i64;
+        let left = left_ms(&wire, key);
+        assert!((reset_ms - 100..=reset_ms + 1).contains(&left));
+        ready(store.refund(SUBJECT, bands, 4)).unwrap();
+        assert_eq!(wire.keys(), 0, "{algorithm:?}");
+    }
+}
+
+#[test]
+fn a_log_of_which_a_refund_leaves_nothing_that_counts_goes() {
+    let server = RedisServer::start();
+    let wire = server.connect();
+    let store = ScriptStore::on_server_time(&wire);
+    let band = band(Algorithm::SlidingLog, 10, Duration::from_millis(100));
+    let bands = std::slice::from_ref(&band);
+    take(&store, &band, 1);
+    thread::sleep(Duration::from_millis(70));
+    take(&store, &band, 1);
+    thread::sleep(Duration::from_millis(50));
+    // The first one has left the window, the second one is taken off.
+    let state = ready(store.refund(SUBJECT, bands, 1)).unwrap()[0];
+    assert_eq!((state.remaining, state.reset_after.get()), (10, 0));
+    assert_eq!(wire.keys(), 0);
+    assert_eq!(take(&store, &band, 1).remaining, 9);
+}
+
+/// The clock of the server goes back; here the state is made to stand ahead.
+#[test]
+fn a_correction_is_written_with_its_own_end_even_on_a_denial() {
+    let server = RedisServer::start();
+    let wire = server.connect();
+    let now = time(&wire);
+    let store = ScriptStore::on_server_time(&wire);
+    for algorithm in ALGORITHMS {
+        wire.clear();
+        let ahead = ManualClock::new(Timestamp::from_micros(now + 86_400_000_000).unwrap());
+        let in_a_day = ScriptStore::on_clock(&wire, ahead);
+        let band = band(algorithm, 10, Duration::from_secs(60));
+        let charge = checks(&band, 10, Mode::Take);
+        assert!(ready(in_a_day.decide(&charge)).unwrap()[0].passes());
+        let key = &store.keys(SUBJECT, std::slice::from_ref(&band))[0];
+        assert!(left_ms(&wire, key) > 1_000_000_000, "that clock keeps it");
+        let denied = take(&store, &band, 1);
+        assert!(!denied.passes(), "{algorithm:?}");
+        let left = left_ms(&wire, key);
+        assert!((0..=120_001).contains(&left), "{algorithm:?}: {left}");
+    }
+}
+
+/// The other half of the promise that nobody can inject time: what else comes
+/// with a call is not looked at.
+#[test]
+fn the_script_of_production_knows_only_the_servers_clock() {
+    let server = RedisServer::start();
+    let wire = server.connect();
+    // It sends a time of 0 besides the checks.
+    let store = ScriptStore::on_server_time(&wire);
+    let band = band(Algorithm::TokenBucket, 10, Duration::from_secs(3_600));
+    let before = time(&wire);
+    take(&store, &band, 10);
+    let key = &store.keys(SUBJECT, std::slice::from_ref(&band))[0];
+    let state: String = wire.run(redis::cmd("GET").arg(key));
+    let full_at: u64 = state[..16].parse().unwrap();
+    let charged_at = full_at - 3_600_000_000;
+    assert!((before..=time(&wire)).contains(&charged_at));
+}
