@@ -45,7 +45,7 @@ struct Key {
 }
 
 impl Request {
-    /// Decides these checks.
+    /// Decides these checks, of which there must be one at least.
     pub(crate) fn decide(checks: &Checks<'_>, naming: &Naming) -> Self {
         let op = match checks.mode() {
             Mode::Take => Op::Take,
@@ -69,7 +69,8 @@ impl Request {
         request
     }
 
-    /// Gives units back to every band of a subject.
+    /// Gives units back to every band of a subject, of which there must be one
+    /// at least.
     pub(crate) fn refund(
         subject: Subject<'_>,
         bands: &[Band],

@@ -1,6 +1,7 @@
 -- Token bucket and leaky bucket: the instant at which the bucket is full, in
 -- whole us and R-ths of one. The cost as time (n*P/R) and the furthest debt
 -- (C*P/R and max_wait) come with the check, so nothing is multiplied.
+
 -- The instant as a state, and when that ends. The digits are written as two
 -- integers of eight: for the server's Lua that is thrice as fast as a double.
 local function bucket_state(tag, code, window, refill, whole, part)

@@ -2,11 +2,11 @@
 --
 -- Every number is a whole one below 2^53, where doubles are exact. The domain:
 -- C, R and costs to 1e9 (2^29.9); windows, periods and max_wait to 366 days
--- (2^44.9 us); C*P/R to 3660 days (2^48.2 us); instants to the year 2100 and
--- 4026 days more (2^52.1 us). Sums of two of these are below 2^53. Products are
--- taken in three places only: the us of a window in ms, the fraction of another
--- refill (bucket.lua) and the weight of a sliding window (sliding_window.lua),
--- the last two with a proof of their own.
+-- (2^44.9 us); C*P/R to 3660 days (2^48.2 us); so instants, from the year 2100
+-- and as far ahead as a bucket may owe, to 2^52 us, and the sum of two numbers to
+-- 2^53. Products are taken in three places only: the us of a window in ms, the
+-- fraction of another refill (bucket.lua) and the weight of a sliding window
+-- (sliding_window.lua), the last two with a proof of their own.
 -- `a % b` is exact for whole 0 <= a < 2^53 and b >= 1: a quotient that is not
 -- whole is at least 1/b from what is, and rounding moves it by at most
 -- a/b * 2^-53 < 1/b.
