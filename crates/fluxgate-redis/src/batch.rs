@@ -15,7 +15,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
-use crate::codec::{Answer, Call, Request, parse_reply};
+use crate::codec::{Answer, Call, Request};
 use crate::endpoint::unexpected;
 use crate::error::{CallError, timeout as no_answer};
 use crate::node::{Node, Work};
@@ -183,7 +183,11 @@ impl Batcher {
             reply => reply,
         };
         let reply = reply.map_err(CallError::into_store_error)?;
-        parse_reply(bytes_of(&reply)?, requests.len())
+        let answers = bytes_of(&reply).and_then(|bytes| call.answers(bytes, requests.len()));
+        if let Err(cause) = &answers {
+            self.node.distrust(cause);
+        }
+        answers
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fluxgate_core::StoreError;
 
 use crate::cluster::Cluster;
-use crate::endpoint::{Endpoint, Login, Secret};
+use crate::endpoint::{CONNECT_TIMEOUT, Endpoint, Login, Secret};
 use crate::identity_hash::{HashKeys, HashSecret};
 use crate::key_name::{BadPrefix, Naming};
 use crate::node::{Node, Source};
@@ -155,7 +155,8 @@ impl RedisStoreBuilder {
     /// Connects; fails if the server cannot be reached.
     pub async fn connect(self) -> Result<RedisStore, ConnectError> {
         let store = self.build()?;
-        store.ping().await?;
+        // Once, and there is much to do: it may take longer than a decision.
+        store.ping_within(CONNECT_TIMEOUT).await?;
         Ok(store)
     }
 

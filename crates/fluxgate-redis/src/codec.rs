@@ -1,8 +1,8 @@
 //! What travels to the script and back, as plain bytes.
 //!
 //! A [`Request`] is one decision (or refund, or undo) encoded; several of them
-//! make one call, see [`Call`]. [`parse_reply`] takes the reply apart into one
-//! [`Answer`] each, from which the core works out the verdicts.
+//! make one call, see [`Call`], which takes its reply apart into one [`Answer`]
+//! each, from which the core works out the verdicts.
 
 mod answer;
 mod call;
@@ -12,7 +12,7 @@ mod request;
 
 pub(crate) use answer::Answer;
 pub(crate) use call::Call;
-pub(crate) use reply::parse_reply;
+use reply::parse_reply;
 pub(crate) use request::Request;
 
 use fluxgate_core::{Reason, StoreError};

@@ -101,7 +101,7 @@ impl Endpoint {
         Self(self.0.clone().set_addr(addr))
     }
 
-    /// The same server without a login, as sentinels often are.
+    /// Its host, if it has one.
     pub(crate) fn host(&self) -> Option<&str> {
         match self.0.addr() {
             ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => Some(host),
@@ -150,4 +150,21 @@ impl Endpoint {
 /// A reply that is none.
 pub(crate) fn unexpected(what: &str) -> StoreError {
     error(Reason::BadResponse, &format!("{what} gave an odd answer"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A call is one small packet that must not wait for the next.
+    #[test]
+    fn small_packets_go_at_once_to_every_server_of_a_deployment() {
+        for url in ["redis://somewhere:1", "rediss://somewhere:1"] {
+            let first = Endpoint::new(url, &Login::default()).unwrap();
+            let other = first.at(("elsewhere".to_owned(), 2));
+            for Endpoint(info) in [first, other] {
+                assert!(info.tcp_settings().nodelay(), "{url}");
+            }
+        }
+    }
 }

@@ -94,8 +94,7 @@ pub(crate) fn store_error(cause: &RedisError) -> StoreError {
         "MISCONF" => Reason::Misconf,
         "NOAUTH" | "WRONGPASS" => Reason::Noauth,
         "NOPERM" => Reason::Noperm,
-        // What a user may not do is told in this way from inside a script.
-        "ERR" if detail.contains("ACL failure") || detail.contains("NOPERM") => Reason::Noperm,
+        "ERR" if is_about_rights(&detail) => Reason::Noperm,
         "LOADING" => Reason::Loading,
         "BUSY" => Reason::Busy,
         "READONLY" => Reason::Readonly,
@@ -114,6 +113,20 @@ pub(crate) fn store_error(cause: &RedisError) -> StoreError {
         format!("{code} {detail}")
     };
     StoreError { reason, message }
+}
+
+/// What a user may not do is told in these ways from inside a script: by Redis
+/// 7.0, and by those after it.
+fn is_about_rights(detail: &str) -> bool {
+    ["The user executing the script can't", "ACL failure"]
+        .iter()
+        .any(|sign| detail.contains(sign))
+}
+
+/// Whether it is the server that tells of the error: it is there, and the
+/// connection is as good as before.
+pub(crate) fn is_told(cause: &RedisError) -> bool {
+    cause.clone().into_server_errors().is_some()
 }
 
 /// Whether the server did not answer, or not like a server: the connection is of
@@ -168,6 +181,10 @@ mod tests {
             ("WRONGPASS invalid username-password pair", Reason::Noauth),
             ("NOPERM User x has no permissions", Reason::Noperm),
             ("ERR ACL failure in script: User x", Reason::Noperm),
+            (
+                "ERR The user executing the script can't run this command",
+                Reason::Noperm,
+            ),
             ("LOADING Redis is loading", Reason::Loading),
             ("BUSY Redis is busy running a script", Reason::Busy),
             ("READONLY You can't write", Reason::Readonly),

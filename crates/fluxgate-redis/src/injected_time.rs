@@ -7,7 +7,7 @@
 
 use fluxgate_core::{Band, Checks, Clock, Store, StoreError, Subject, SystemClock, Verdicts};
 
-use crate::codec::{Answer, Call, Request, parse_reply};
+use crate::codec::{Answer, Call, Request};
 use crate::key_name::Naming;
 use crate::script::{SCRIPT, Script, TEST_SCRIPT};
 
@@ -118,7 +118,7 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
         let reply = self
             .server
             .eval(script.text, &script.sha1, &call.keys, &args)?;
-        parse_reply(&reply, requests.len())
+        call.answers(&reply, requests.len())
     }
 }
 

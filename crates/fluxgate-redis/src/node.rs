@@ -14,7 +14,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::breaker::{Breaker, BreakerState, Permit};
 use crate::codec::Call;
 use crate::endpoint::{CONNECT_TIMEOUT, Endpoint};
-use crate::error::{CallError, call_error, error, is_silence, timeout as no_answer};
+use crate::error::{CallError, call_error, error, is_silence, is_told, timeout as no_answer};
 use crate::jitter::jitter;
 use crate::script::Script;
 use crate::sentinel::Sentinels;
@@ -139,22 +139,38 @@ impl Node {
         };
         let number = connection.number;
         let reply = timeout_at(deadline, connection.send(command, asking)).await;
-        let cause = match reply {
+        let (cause, is_told) = match reply {
             Ok(Ok(value)) => {
                 permit.answered();
                 return Ok(value);
             }
-            Ok(Err(cause)) => call_error(&cause),
-            Err(_) => CallError::Failed(no_answer(&self.name())),
+            Ok(Err(cause)) => (call_error(&cause), is_told(&cause)),
+            Err(_) => (CallError::Failed(no_answer(&self.name())), false),
         };
-        match &cause {
-            CallError::Failed(cause) if !is_silence(cause.reason) => {}
-            // Whatever still comes over it is not waited for, and a server that
-            // has become a replica must be looked for elsewhere.
-            CallError::Failed(_) | CallError::ReadOnly(_) => self.discard(number, &cause),
-            _ => {}
+        // Whatever still comes over it is not waited for, and a server that has
+        // become a replica must be looked for elsewhere.
+        if !is_told || matches!(cause, CallError::ReadOnly(_)) {
+            self.discard(number, &cause);
         }
-        Err(told(permit, cause))
+        if is_told {
+            permit.answered();
+        } else {
+            permit.silent();
+        }
+        Err(cause)
+    }
+
+    /// Gives the connection up, for a reply that came over it was none: what
+    /// comes next may be the answer to another question.
+    pub(crate) fn distrust(&self, cause: &StoreError) {
+        let mut link = self.link();
+        if matches!(&*link, Link::Up(_)) {
+            *link = Link::Down {
+                until: Instant::now(),
+                failures: 0,
+                cause: cause.clone(),
+            };
+        }
     }
 
     /// The connection; if there is none, the one that is being made.
@@ -294,7 +310,7 @@ fn evaluation(name: &str, script: &str, call: &Call<'_>) -> Cmd {
     command
 }
 
-/// Tells the breaker what an error says about the server.
+/// Tells the breaker what an error on the way says about the server.
 fn told(permit: Permit<'_>, cause: CallError) -> CallError {
     match &cause {
         CallError::Failed(cause) if is_silence(cause.reason) => permit.silent(),

@@ -14,7 +14,7 @@ use crate::batch::{Batcher, bytes_of};
 use crate::breaker::BreakerState;
 use crate::builder::{ConnectError, RedisStoreBuilder};
 use crate::cluster::{Cluster, slot_of};
-use crate::codec::{Answer, Call, Request, parse_reply};
+use crate::codec::{Answer, Call, Request};
 use crate::endpoint::unexpected;
 use crate::error::{CallError, error, timeout as no_answer};
 use crate::key_name::Naming;
@@ -106,7 +106,12 @@ impl RedisStore {
 
     /// Asks the server for a sign of life.
     pub async fn ping(&self) -> Result<(), StoreError> {
-        let deadline = self.0.deadline();
+        self.ping_within(Duration::ZERO).await
+    }
+
+    /// Within this time, or that of a decision if it is longer.
+    pub(crate) async fn ping_within(&self, span: Duration) -> Result<(), StoreError> {
+        let deadline = Instant::now() + span.max(self.0.deadline);
         match self.0.servers(deadline).await? {
             Servers::One(batcher) => {
                 let ping = redis::cmd("PING");
@@ -281,7 +286,7 @@ impl Inner {
                 let call = Call::new(&[&request], self.time.now());
                 let work = Work::Script(self.time.script(), &call);
                 let reply = cluster.perform(slot, &work, deadline).await?;
-                let answer = parse_reply(bytes_of(&reply)?, 1)?.pop();
+                let answer = call.answers(bytes_of(&reply)?, 1)?.pop();
                 answer.unwrap_or_else(|| Err(unexpected("the script")))
             }
         }

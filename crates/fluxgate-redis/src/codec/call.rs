@@ -1,8 +1,12 @@
 //! Several requests in one call of the script.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use fluxgate_core::StoreError;
 
 use super::request::{KEY_AT, Request};
+use super::{Answer, bad_response, parse_reply};
 
 /// The keys and the argument of one call.
 ///
@@ -36,7 +40,8 @@ impl<'r> Call<'r> {
         }
         let cell_count = cells.len() as u32;
         let bytes: usize = requests.iter().map(|request| request.checks.len()).sum();
-        let mut argument = Vec::with_capacity(4 + bytes);
+        let mut argument = Vec::with_capacity(8 + bytes);
+        argument.extend_from_slice(&next_number());
         argument.extend_from_slice(&cell_count.to_le_bytes());
         let mut places = &places[..];
         for request in requests {
@@ -60,4 +65,27 @@ impl<'r> Call<'r> {
             now,
         }
     }
+
+    /// One answer for each of its `count` requests, if this is its own reply.
+    pub(crate) fn answers(
+        &self,
+        reply: &[u8],
+        count: usize,
+    ) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
+        match (
+            reply.split_at_checked(NUMBER_SIZE),
+            self.argument.get(..NUMBER_SIZE),
+        ) {
+            (Some((number, rest)), Some(own)) if number == own => parse_reply(rest, count),
+            _ => Err(bad_response("the reply is that of another call")),
+        }
+    }
+}
+
+const NUMBER_SIZE: usize = size_of::<u32>();
+
+/// Calls that are under way at the same time have different numbers.
+fn next_number() -> [u8; NUMBER_SIZE] {
+    static NUMBERS: AtomicU32 = AtomicU32::new(0);
+    NUMBERS.fetch_add(1, Ordering::Relaxed).to_le_bytes()
 }

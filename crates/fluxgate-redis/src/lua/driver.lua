@@ -17,6 +17,10 @@ for first = 1, cell_count, 1000 do
       absent = absent or {}
       absent[#absent + 1] = KEYS[k]
     elseif not recognise(k, value) then
+      -- Of errors, only that it is no string is ours to look into.
+      if value.err and not string.find(value.err, 'WRONGTYPE', 1, true) then
+        return value
+      end
       more = more or others()
       more.look_closer(k)
     end

@@ -9,9 +9,10 @@ local CHECK, CHECK_SIZE = '<BBBI4I4Bc3I5I4I4I4I7I7', 46
 local TAKE, REFUND = 1, 3
 
 local blob = ARGV[1]
--- The keys of cells come before those of logs.
-local cell_count, pos = unpack('<I4', blob)
-local out, n = { pack('<Bd', 1, now), '', '', '' }, 1
+-- The number of the call, which is told back: a reply that went astray shall not
+-- be taken for that of another. The keys of cells come before those of logs.
+local number, cell_count, pos = unpack('<I4I4', blob)
+local out, n = { pack('<I4Bd', number, 1, now), '', '', '' }, 1
 
 -- Adds an entry to the reply: a letter, small if the check passes, and what was
 -- stored. No two kinds of state have one length.

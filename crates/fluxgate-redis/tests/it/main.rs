@@ -1,4 +1,4 @@
-//! The script and its codec on a real server.
+//! The script, its codec and the store on real servers.
 
 #![expect(
     clippy::unwrap_used,
@@ -6,12 +6,16 @@
 )]
 
 mod conformance;
+mod connections;
 mod corners;
 mod differential;
 mod expiry;
+mod faults;
 mod foreign;
 mod names;
+mod near_cache;
 mod sequences;
 mod server;
 mod store;
+mod support;
 mod undo;

@@ -1,0 +1,227 @@
+//! Ways into a server, and what is said when there is none.
+
+use std::time::Duration;
+
+use fluxgate_core::{Outcome, Reason, StoreError, conformance};
+use fluxgate_redis::{BreakerState, ConnectError, RedisStore, RedisStoreBuilder};
+use fluxgate_testkit::{
+    Certificates, ClientAuth, FaultProxy, Mode, RedisServer, ReplyFault, valkey,
+};
+use tokio::time::Instant;
+
+use crate::support::{Bench, GENEROUS, SLACK, one_band, store_at};
+
+/// Connects and decides.
+#[track_caller]
+fn works(store: RedisStoreBuilder) -> impl Future<Output = Bench> {
+    let place = std::panic::Location::caller();
+    async move {
+        let connected = store.clone().connect().await;
+        connected.unwrap_or_else(|error| panic!("{place}: {error}"));
+        let bench = Bench::new(one_band("deny", "token_bucket", 10, "1d"), store);
+        let decision = bench.check("ann").await;
+        let heard = bench.heard.errors();
+        assert_eq!(decision.outcome(), Outcome::Allowed, "{place}: {heard:?}");
+        bench
+    }
+}
+
+#[track_caller]
+fn refused(store: RedisStoreBuilder) -> impl Future<Output = StoreError> {
+    let place = std::panic::Location::caller();
+    async move {
+        match store.connect().await {
+            Ok(_) => panic!("{place}: it connects"),
+            Err(ConnectError::Store(error)) => error,
+            Err(other) => panic!("{place}: {other}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_password_lets_in_from_the_url_or_from_beside_it() {
+    let server = RedisServer::builder().password("sesame").start();
+    works(store_at(server.url())).await;
+    let bare = format!("redis://{}", server.addr());
+    works(store_at(&bare).password("sesame")).await;
+    let error = refused(store_at(&bare)).await;
+    assert_eq!(error.reason, Reason::Noauth, "{error}");
+}
+
+#[tokio::test]
+async fn a_user_with_just_the_rights_it_needs_gets_in() {
+    let server = RedisServer::builder()
+        .user(
+            "limiter on >secret ~fluxgate:* resetchannels -@all +evalsha +eval +script|load \
+             +ping +time +get +mget +exists +psetex +set +unlink +zrange",
+        )
+        .start();
+    works(store_at(server.url_as("limiter", "secret"))).await;
+    let bare = format!("redis://{}", server.addr());
+    works(store_at(bare).username("limiter").password("secret")).await;
+}
+
+#[tokio::test]
+async fn a_unix_socket_is_as_good_as_an_address() {
+    let server = RedisServer::builder().unix_socket().start();
+    let path = server.socket_path();
+    works(store_at(format!("unix://{}", path.display()))).await;
+    works(store_at(format!("redis+unix://{}", path.display()))).await;
+}
+
+#[tokio::test]
+async fn tls_trusts_the_authority_that_it_is_given_and_no_other() {
+    let server = RedisServer::builder().tls(ClientAuth::Off).start();
+    let ca = Certificates::read(server.certificates().ca());
+    works(store_at(server.tls_url()).tls_ca(&ca)).await;
+    let other = Certificates::read(Certificates::generate().ca());
+    for error in [
+        refused(store_at(server.tls_url()).tls_ca(&other)).await,
+        refused(store_at(server.tls_url())).await,
+    ] {
+        let text = error.to_string();
+        assert!(text.contains(&server.tls_addr().to_string()), "{text}");
+        assert!(text.contains("certificate"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn mutual_tls_shows_a_certificate() {
+    let server = RedisServer::builder().tls(ClientAuth::Required).start();
+    let files = server.certificates();
+    let ca = Certificates::read(files.ca());
+    let read = |files: &Certificates| {
+        let certificate = Certificates::read(files.client_cert());
+        (certificate, Certificates::read(files.client_key()))
+    };
+    let store = || store_at(server.tls_url()).tls_ca(&ca);
+    let (certificate, key) = read(files);
+    works(store().tls_client(&certificate, &key)).await;
+    let (certificate, key) = read(&Certificates::generate());
+    for error in [
+        refused(store()).await,
+        refused(store().tls_client(&certificate, &key)).await,
+    ] {
+        let text = error.to_string();
+        assert!(text.contains(&server.tls_addr().to_string()), "{text}");
+        assert!(!text.contains("PRIVATE KEY"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn the_connection_speaks_resp3() {
+    let server = RedisServer::start();
+    let bench = works(store_at(server.url())).await;
+    let clients = server.cli().command(&["CLIENT", "LIST"]).text();
+    // The other is the one that asks.
+    let resp3 = clients.lines().filter(|line| line.contains(" resp=3"));
+    assert_eq!(resp3.count(), 1, "{clients}");
+    drop(bench);
+}
+
+#[tokio::test]
+async fn nobody_there_is_told_by_address_and_without_the_password() {
+    for url in [
+        "redis://127.0.0.1:1",
+        "redis://limiter:hush@127.0.0.1:1",
+        "redis://:hush@127.0.0.1:1/3",
+    ] {
+        let store = RedisStore::builder([url]).deadline(GENEROUS);
+        let error = refused(store).await.to_string();
+        assert!(error.contains("127.0.0.1:1"), "{error}");
+        assert!(error.contains("cannot connect"), "{error}");
+        assert!(!error.contains("hush"), "{error}");
+    }
+    let error = refused(store_at("unix:///nowhere/redis.sock")).await;
+    assert!(error.to_string().contains("/nowhere/redis.sock"), "{error}");
+}
+
+#[tokio::test]
+async fn silence_is_told_by_address_and_within_the_deadline() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.addr());
+    proxy.set_mode(Mode::BlackHole);
+    let deadline = Duration::from_millis(200);
+    let start = Instant::now();
+    let store = RedisStore::builder([proxy.url("redis")]).deadline(deadline);
+    let error = refused(store).await;
+    assert!(start.elapsed() <= deadline + SLACK, "{:?}", start.elapsed());
+    assert_eq!(error.reason, Reason::Timeout, "{error}");
+    let text = error.to_string();
+    assert!(text.contains(&proxy.addr().to_string()), "{text}");
+}
+
+#[tokio::test]
+async fn what_is_no_url_is_told_without_the_password() {
+    for url in ["http://limiter:hush@somewhere", "redis://:hush@", "hush"] {
+        let error = RedisStore::builder([url]).build().unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, ConnectError::Url { .. }), "{text}");
+        assert!(url == "hush" || !text.contains("hush"), "{text}");
+    }
+}
+
+/// To be asked what it is, the server needs to be connected to once.
+#[tokio::test]
+async fn asking_a_server_what_it_is_takes_no_second_connection() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.addr());
+    let store = RedisStore::builder([proxy.url("redis")]).deadline(GENEROUS);
+    let store = store.connect().await.unwrap();
+    assert_eq!(store.breaker_state(), BreakerState::Closed);
+    assert_eq!((proxy.accepted(), proxy.open()), (1, 1));
+}
+
+/// A server that says what is wrong is there, whatever it says.
+#[tokio::test]
+async fn an_error_that_the_server_tells_breaks_no_connection() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.addr());
+    let bench = works(store_at(proxy.url("redis"))).await;
+    let connections = proxy.accepted();
+    for _ in 0..10 {
+        let odd = b"-ERR something of no name\r\n".to_vec();
+        proxy.fault_reply_to("EVALSHA", ReplyFault::Replace(odd));
+        let decision = bench.check("ann").await;
+        assert_eq!(decision.outcome(), Outcome::FailedClosed);
+    }
+    assert_eq!(bench.heard.labels(), ["redis_error"]);
+    assert_eq!(bench.store().breaker_state(), BreakerState::Closed);
+    assert_eq!(proxy.accepted(), connections);
+}
+
+#[tokio::test]
+async fn a_broken_connection_is_made_anew_for_the_next_request() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.addr());
+    let bench = works(store_at(proxy.url("redis"))).await;
+    for round in 0..6 {
+        if round % 2 == 0 {
+            proxy.close_connections();
+        } else {
+            proxy.reset_connections();
+        }
+        bench.recovers("bob").await;
+    }
+    assert_eq!(bench.store().breaker_state(), BreakerState::Closed);
+}
+
+#[tokio::test]
+async fn valkey_decides_as_the_vectors_say() {
+    let Some(binary) = valkey() else {
+        println!("left out: valkey-server is not installed");
+        return;
+    };
+    let server = RedisServer::builder().binary(binary).start();
+    let steps = conformance::run(async |clock| {
+        server.cli().command(&["FLUSHALL"]).expect_ok();
+        let store = store_at(server.url())
+            .deadline(Duration::from_secs(10))
+            .near_cache(false)
+            .injected_clock(clock);
+        store.connect().await.unwrap()
+    });
+    let steps = steps.await.unwrap_or_else(|mismatch| panic!("{mismatch}"));
+    assert!(steps > 300, "only {steps} steps were checked");
+    works(store_at(server.url())).await;
+}

@@ -1,0 +1,111 @@
+//! The server's clock is set, by an hour, back or forward.
+
+use std::time::Duration;
+
+use fluxgate_core::{RequestContext, RuleSets};
+use fluxgate_testkit::{RedisServer, Skew};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Bench, SLACK, store_at};
+
+const HOUR: Duration = Duration::from_secs(3600);
+const WINDOW: Duration = Duration::from_secs(2);
+const LIMIT: u64 = 10;
+const ALGORITHMS: [&str; 5] = [
+    "token_bucket",
+    "leaky_bucket",
+    "fixed_window",
+    "sliding_window",
+    "sliding_log",
+];
+
+/// A rule set for each algorithm.
+fn rules() -> RuleSets {
+    let mut text = "rule_sets:\n".to_owned();
+    for algorithm in ALGORITHMS {
+        text += &format!(
+            "  {algorithm}: {{ on_error: deny, rules: [ {{ id: r, scope: per_user, \
+             algorithm: {algorithm}, bands: [ {{ capacity: {LIMIT}, window: 2s }} ] }} ] }}\n"
+        );
+    }
+    RuleSets::from_yaml(&text).unwrap()
+}
+
+async fn takes(bench: &Bench, algorithm: &str, cost: u64) -> bool {
+    let context = RequestContext::builder().user("ann").cost(cost).build();
+    let decision = bench.limiter.check(algorithm, &context).await.unwrap();
+    assert_eq!(bench.heard.errors(), []);
+    decision.allowed()
+}
+
+/// A server at the beginning of a window of its clock, so that the next one is
+/// far off. An hour is a whole number of windows.
+async fn at_the_beginning_of_a_window() -> (RedisServer, Bench) {
+    let server = RedisServer::builder().clock_offset(Skew::NONE).start();
+    let bench = Bench::new(rules(), store_at(server.url()).near_cache(false));
+    bench.store().ping().await.unwrap();
+    let mut cli = server.cli();
+    let window = WINDOW.as_micros() as i64;
+    while cli.time_micros() % window > window / 4 {
+        sleep(Duration::from_millis(10)).await;
+    }
+    (server, bench)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_goes_back_an_hour_opens_nothing_and_heals_within_a_window() {
+    let (server, bench) = at_the_beginning_of_a_window().await;
+    for algorithm in ALGORITHMS {
+        assert!(takes(&bench, algorithm, LIMIT).await, "{algorithm}");
+    }
+    server.set_clock_offset(Skew::Behind(HOUR));
+    let back = Instant::now();
+    let mut healing = JoinSet::new();
+    for algorithm in ALGORITHMS {
+        // No bucket can have so much before half a window has passed.
+        let taken = takes(&bench, algorithm, LIMIT / 2).await;
+        // The first look at a state is what sets it right.
+        let seen = Instant::now();
+        let in_time = seen - back < WINDOW / 2;
+        assert!(!taken || !in_time, "{algorithm}");
+        let bench = bench.clone();
+        healing.spawn(async move {
+            while !takes(&bench, algorithm, 1).await {
+                sleep(Duration::from_millis(10)).await;
+            }
+            (algorithm, seen.elapsed())
+        });
+    }
+    while let Some(healed) = healing.join_next().await {
+        let (algorithm, took) = healed.unwrap();
+        // A sliding window has one unit free when a tenth of the next has passed.
+        let within = WINDOW + WINDOW / 10 + SLACK;
+        assert!(took <= within, "{algorithm} took {took:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_goes_forward_an_hour_gives_one_quota_and_no_more() {
+    let (server, bench) = at_the_beginning_of_a_window().await;
+    let start = Instant::now();
+    for algorithm in ALGORITHMS {
+        assert!(takes(&bench, algorithm, LIMIT).await, "{algorithm}");
+    }
+    // And back again: what was taken in that hour still counts.
+    for skew in [Skew::Ahead(HOUR), Skew::NONE] {
+        server.set_clock_offset(skew);
+        for algorithm in ALGORITHMS {
+            let taken = takes(&bench, algorithm, LIMIT).await;
+            let more = takes(&bench, algorithm, LIMIT / 2).await;
+            // Later than that, the buckets have something again.
+            let in_time = start.elapsed() < WINDOW / 2;
+            if skew != Skew::NONE {
+                assert!(taken, "{algorithm}");
+            } else if in_time {
+                assert!(!taken, "{algorithm}");
+            }
+            assert!(!more || !in_time, "{algorithm}, {skew:?}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Redis is killed under load and started again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fluxgate_core::{Decision, Micros, Outcome, Retry};
+use fluxgate_testkit::RedisServer;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Bench, RECOVERY, SLACK, one_band, store_at, until};
+
+const DEADLINE: Duration = Duration::from_millis(100);
+
+/// One decision, and how long it took.
+type Taken = (Decision, Duration);
+
+/// Clients who ask without a pause to speak of, each for a user of its own,
+/// until they are stopped.
+struct Load {
+    stop: Arc<AtomicBool>,
+    clients: Vec<JoinHandle<Vec<Taken>>>,
+}
+
+impl Load {
+    fn start(bench: &Bench, clients: usize) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let client = |number: usize| {
+            let (bench, stop) = (bench.clone(), Arc::clone(&stop));
+            tokio::spawn(async move {
+                let user = format!("user-{number}");
+                let mut taken = Vec::new();
+                while !stop.load(Ordering::Relaxed) {
+                    let start = Instant::now();
+                    let decision = bench.check(&user).await;
+                    taken.push((decision, start.elapsed()));
+                    // What is refused at once would be asked for without end.
+                    sleep(Duration::from_millis(2)).await;
+                }
+                taken
+            })
+        };
+        let clients = (0..clients).map(client).collect();
+        Self { stop, clients }
+    }
+
+    /// What came of it, client by client.
+    async fn stop(self) -> Vec<Vec<Taken>> {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut all = Vec::new();
+        for client in self.clients {
+            all.push(client.await.unwrap());
+        }
+        all
+    }
+}
+
+/// Kills the server under load, leaves it dead for a while, starts it again and
+/// waits for its recovery. Tells what each client met.
+async fn killed_under_load(on_error: &str, capacity: u64) -> Vec<Vec<Taken>> {
+    let server = RedisServer::start();
+    let rules = one_band(on_error, "fixed_window", capacity, "1d");
+    let store = store_at(server.url()).deadline(DEADLINE).near_cache(false);
+    let bench = Bench::new(rules, store);
+    bench.recovery("first").await;
+    let load = Load::start(&bench, 16);
+    sleep(Duration::from_millis(100)).await;
+    server.kill();
+    until("the loss is noticed", || !bench.heard.errors().is_empty()).await;
+    sleep(Duration::from_millis(400)).await;
+    server.restart();
+    let took = bench.recovery("somebody").await;
+    assert!(took < RECOVERY, "{on_error}: recovered after {took:?}");
+    let all = load.stop().await;
+
+    let mut times: Vec<Duration> = all.iter().flatten().map(|(_, took)| *took).collect();
+    times.sort_unstable();
+    let p99 = times[times.len() * 99 / 100];
+    assert!(p99 <= DEADLINE + SLACK / 10, "{on_error}: p99 is {p99:?}");
+    let longest = times[times.len() - 1];
+    assert!(longest <= DEADLINE + SLACK, "{on_error}: {longest:?}");
+    for label in bench.heard.labels() {
+        let fits = matches!(label, "redis_error" | "timeout" | "circuit_open");
+        assert!(fits, "{on_error}: {:?}", bench.heard.errors());
+    }
+    all
+}
+
+fn count(taken: &[Taken], outcome: Outcome) -> usize {
+    let of = taken
+        .iter()
+        .filter(|(decision, _)| decision.outcome() == outcome);
+    of.count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_and_restarted_under_load_it_fails_open_where_the_rules_say_so() {
+    for taken in killed_under_load("allow", 1_000_000).await {
+        assert!(count(&taken, Outcome::FailedOpen) > 0);
+        for (decision, _) in &taken {
+            let outcome = decision.outcome();
+            assert!(decision.allowed(), "{outcome}");
+            assert!(matches!(outcome, Outcome::Allowed | Outcome::FailedOpen));
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_and_restarted_under_load_it_fails_closed_where_the_rules_say_so() {
+    for taken in killed_under_load("deny", 1_000_000).await {
+        assert!(count(&taken, Outcome::FailedClosed) > 0);
+        for (decision, _) in &taken {
+            match decision.outcome() {
+                Outcome::Allowed => assert!(decision.allowed()),
+                Outcome::FailedClosed => {
+                    assert!(!decision.allowed());
+                    let second = Retry::After(Micros::new(1_000_000));
+                    assert_eq!(decision.retry_after(), second);
+                }
+                outcome => panic!("{outcome}"),
+            }
+        }
+    }
+}
+
+/// Three quotas at most: that of the server, that of this process while the
+/// server was gone, and that of the server which came back with nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_and_restarted_under_load_the_embedded_engine_keeps_the_limit() {
+    const LIMIT: usize = 20;
+    for taken in killed_under_load("local", LIMIT as u64).await {
+        let admitted = |outcome| {
+            let of = taken
+                .iter()
+                .filter(|(decision, _)| decision.outcome() == outcome);
+            of.filter(|(decision, _)| decision.allowed()).count()
+        };
+        let here = admitted(Outcome::Fallback);
+        assert!((1..=LIMIT).contains(&here), "{here} of {LIMIT}");
+        let stored = admitted(Outcome::Allowed);
+        assert!(stored <= 2 * LIMIT, "{stored} of {LIMIT} twice");
+        let known = [Outcome::Allowed, Outcome::Denied, Outcome::Fallback];
+        assert!(
+            taken
+                .iter()
+                .all(|(decision, _)| known.contains(&decision.outcome()))
+        );
+    }
+}

@@ -1,0 +1,184 @@
+//! Every kind of trouble that a server can name is counted under its own name.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use fluxgate_core::Outcome;
+use fluxgate_testkit::{Cli, RedisServer};
+
+use crate::support::{Bench, one_band, store_at, until};
+
+fn bench(url: String) -> Bench {
+    let rules = one_band("deny", "fixed_window", 1_000_000, "1d");
+    Bench::new(rules, store_at(url))
+}
+
+fn set(cli: &mut Cli, name: &str, value: &str) {
+    cli.command(&["CONFIG", "SET", name, value]).expect_ok();
+}
+
+/// While it lasts, nobody is admitted and it has this name only.
+async fn is_counted_as(bench: &Bench, label: &str) {
+    bench.heard.forget();
+    for number in 0..10 {
+        let decision = bench.check(&format!("user-{number}")).await;
+        let heard = bench.heard.errors();
+        assert_eq!(decision.outcome(), Outcome::FailedClosed, "{heard:?}");
+    }
+    assert_eq!(bench.heard.labels(), [label], "{:?}", bench.heard.errors());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_memory_is_oom() {
+    let server = RedisServer::start();
+    let mut cli = server.cli();
+    let bench = bench(server.url());
+    bench.recovery("somebody").await;
+    set(&mut cli, "maxmemory-policy", "noeviction");
+    set(&mut cli, "maxmemory", "1");
+    is_counted_as(&bench, "oom").await;
+    assert_eq!(cli.dbsize(), 1, "nothing was charged");
+    set(&mut cli, "maxmemory", "0");
+    bench.recovers("somebody").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_cannot_save_is_misconf() {
+    let server = RedisServer::start();
+    let mut cli = server.cli();
+    let bench = bench(server.url());
+    bench.recovery("somebody").await;
+    // The dump cannot take the place of a directory.
+    let in_the_way = server.directory().join("dump.rdb");
+    fs::create_dir(&in_the_way).unwrap();
+    set(&mut cli, "save", "3600 100000");
+    cli.command(&["BGSAVE"]);
+    until("the save has failed", || {
+        cli.info("rdb_last_bgsave_status").as_deref() == Some("err")
+    })
+    .await;
+    is_counted_as(&bench, "misconf").await;
+    assert_eq!(cli.dbsize(), 1, "nothing was charged");
+    fs::remove_dir(&in_the_way).unwrap();
+    cli.command(&["SAVE"]).expect_ok();
+    bench.recovers("somebody").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_that_is_asked_for_while_it_runs_is_noauth() {
+    let server = RedisServer::start();
+    let mut cli = server.cli();
+    let bench = bench(server.url());
+    bench.recovery("somebody").await;
+    set(&mut cli, "requirepass", "sesame");
+    // Who is in stays in; a new connection must log in.
+    cli.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    bench.check("somebody").await;
+    is_counted_as(&bench, "noauth").await;
+    set(&mut cli, "requirepass", "");
+    bench.recovers("somebody").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_password_is_noauth_and_is_not_told() {
+    let server = RedisServer::builder().password("sesame").start();
+    let url = format!("redis://:mistaken@{}", server.addr());
+    let bench = bench(url);
+    is_counted_as(&bench, "noauth").await;
+    for error in bench.heard.errors() {
+        let text = error.to_string();
+        assert!(!text.contains("mistaken"), "{text}");
+        assert!(text.contains(&server.addr().to_string()), "{text}");
+    }
+    let mut cli = server.cli();
+    cli.command(&["ACL", "SETUSER", "default", ">mistaken"])
+        .expect_ok();
+    bench.recovers("somebody").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_user_who_may_not_is_noperm() {
+    let server = RedisServer::builder()
+        .user("limited on >secret ~fluxgate:* +@all")
+        .start();
+    let mut cli = server.cli();
+    let bench = bench(server.url_as("limited", "secret"));
+    bench.recovery("somebody").await;
+    let mut allow = |what: &[&str]| {
+        let user = ["ACL", "SETUSER", "limited"];
+        cli.command(&[&user[..], what].concat()).expect_ok();
+    };
+    // What is sent, what the script does, and the keys that it does it to.
+    for (forbid, permit) in [
+        (&["-evalsha"][..], &["+@all"][..]),
+        (&["-time"], &["+@all"]),
+        (&["-psetex"], &["+@all"]),
+        (&["resetkeys", "~other:*"], &["~fluxgate:*"]),
+    ] {
+        allow(forbid);
+        is_counted_as(&bench, "noperm").await;
+        allow(permit);
+        bench.recovers("somebody").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_reads_its_data_is_loading() {
+    // Slow to load, and it looks up from that often.
+    let server = RedisServer::builder()
+        .config("key-load-delay 300")
+        .config("loading-process-events-interval-bytes 1024")
+        .start();
+    let mut cli = server.cli();
+    let fill = "for i = 1, 2000 do redis.call('SET', 'other:' .. i, 'x') end";
+    cli.command(&["EVAL", fill, "0"]);
+    cli.command(&["SAVE"]).expect_ok();
+    let bench = bench(server.url());
+    bench.recovery("somebody").await;
+    thread::scope(|scope| {
+        scope.spawn(|| server.restart());
+        let loading = async {
+            while !bench.heard.labels().contains(&"loading") {
+                let decision = bench.check("somebody").await;
+                // Before it is killed, and never after that.
+                let killed = !bench.heard.errors().is_empty();
+                assert!(!(killed && decision.allowed()));
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            is_counted_as(&bench, "loading").await;
+        };
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(loading));
+    });
+    bench.recovers("somebody").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_runs_a_long_script_is_busy() {
+    let server = RedisServer::builder()
+        .config("busy-reply-threshold 50")
+        .start();
+    let bench = bench(server.url());
+    bench.recovery("somebody").await;
+    let (mut cli, mut other) = (server.cli(), server.cli());
+    other.send(&["EVAL", "while true do end", "0"]).unwrap();
+    until("it says that it is busy", || {
+        cli.command(&["PING"]).error().is_some()
+    })
+    .await;
+    is_counted_as(&bench, "busy").await;
+    cli.command(&["SCRIPT", "KILL"]).expect_ok();
+    bench.recovers("somebody").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_has_become_a_replica_is_readonly() {
+    let server = RedisServer::start();
+    let mut cli = server.cli();
+    let bench = bench(server.url());
+    bench.recovery("somebody").await;
+    cli.command(&["REPLICAOF", "127.0.0.1", "1"]).expect_ok();
+    is_counted_as(&bench, "readonly").await;
+    cli.command(&["REPLICAOF", "NO", "ONE"]).expect_ok();
+    bench.recovers("somebody").await;
+}

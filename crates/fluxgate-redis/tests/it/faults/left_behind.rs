@@ -1,0 +1,130 @@
+//! State goes by itself once the quota is full again, and not before.
+
+use std::time::Duration;
+
+use fluxgate_core::{RequestContext, RuleSets};
+use fluxgate_testkit::RedisServer;
+use tokio::time::Instant;
+
+use crate::support::{Bench, one_band, store_at, until};
+
+const ALGORITHMS: [&str; 5] = [
+    "token_bucket",
+    "leaky_bucket",
+    "fixed_window",
+    "sliding_window",
+    "sliding_log",
+];
+
+/// A rule of two bands for each algorithm, in one set.
+fn all_algorithms() -> RuleSets {
+    let mut text = "rule_sets:\n  api:\n    on_error: deny\n    rules:\n".to_owned();
+    for algorithm in ALGORITHMS {
+        text += &format!(
+            "      - {{ id: {algorithm}, scope: per_user, algorithm: {algorithm}, bands: \
+             [ {{ id: short, capacity: 5, window: 200ms }}, {{ id: long, capacity: 20, window: 700ms }} ] }}\n"
+        );
+    }
+    RuleSets::from_yaml(&text).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_all_windows_have_passed_no_key_is_left() {
+    let server = RedisServer::start();
+    let bench = Bench::new(all_algorithms(), store_at(server.url()));
+    let mut cli = server.cli();
+    for user in 0..20 {
+        let user = format!("user-{user}");
+        for _ in 0..8 {
+            bench.check(&user).await;
+        }
+    }
+    // What is given back, to full and beyond, or forgotten, leaves nothing either.
+    for algorithm in ALGORITHMS {
+        let limiter = &bench.limiter;
+        let refund = |user, units| limiter.refund("api", algorithm, user, units);
+        refund(&["user-1"], 1).await.unwrap();
+        refund(&["user-2"], 1000).await.unwrap();
+        refund(&["nobody"], 3).await.unwrap();
+        limiter.reset("api", algorithm, &["user-3"]).await.unwrap();
+        limiter.reset("api", algorithm, &["nobody"]).await.unwrap();
+    }
+    bench
+        .limiter
+        .reset_rule("api", "sliding_log")
+        .await
+        .unwrap();
+    // And what looks only, denied or not.
+    for user in ["user-0", "user-3", "someone new"] {
+        let context = RequestContext::builder().user(user).build();
+        bench.limiter.peek("api", &context).await.unwrap();
+    }
+    assert!(cli.dbsize() > 0);
+    let last = Instant::now();
+    until("the key space is empty", || cli.dbsize() == 0).await;
+    // Two windows of the longest kind, and the server's own time to notice.
+    let took = last.elapsed();
+    assert!(took < Duration::from_millis(3000), "took {took:?}");
+    assert_eq!(bench.heard.errors(), []);
+}
+
+/// The key of a band ends in the millisecond in which its quota is full.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_key_lives_for_as_long_as_its_quota_is_not_full() {
+    let server = RedisServer::start();
+    let mut cli = server.cli();
+    for window in ["900ms", "1m", "30d", "366d"] {
+        for algorithm in ALGORITHMS {
+            cli.command(&["FLUSHALL"]).expect_ok();
+            let what = format!("{algorithm}, {window}");
+            let rules = one_band("deny", algorithm, 10, window);
+            let bench = Bench::new(rules, store_at(server.url()));
+            bench.store().ping().await.unwrap();
+            let start = Instant::now();
+            assert!(bench.check_cost("ann", 4).await.allowed(), "{what}");
+            let took = start.elapsed().as_micros() as i64;
+            let Some(key) = cli.keys("*").pop() else {
+                // The window ended at once; that is right too, and seldom.
+                assert_eq!(bench.left("ann").await, 10, "{what}");
+                continue;
+            };
+            let reset_after = async || {
+                let state = bench.limiter.state("api", "r", &["ann"]).await;
+                state.unwrap()[0].reset_after.get() as i64
+            };
+            let before = reset_after().await;
+            let lives = cli.command(&["PTTL", &key]).int();
+            let after = reset_after().await;
+            // The one shrinks as the other does, so they are told in between.
+            let micros = 1000 * lives.max(0);
+            // The server tells whole milliseconds of two instants, and a script
+            // that is held up may set the end that much later.
+            assert!(micros >= after - 1000, "{what}: {lives} ms, {after} us");
+            let most = before + took + 2000;
+            assert!(micros <= most, "{what}: {lives} ms, {before} us");
+        }
+    }
+}
+
+/// As long as something is missing, the key is there; when it is gone, nothing
+/// is missing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_key_goes_before_its_quota_is_full() {
+    let server = RedisServer::start();
+    let mut cli = server.cli();
+    for algorithm in ALGORITHMS {
+        let rules = one_band("deny", algorithm, 10, "300ms");
+        let bench = Bench::new(rules, store_at(server.url()));
+        assert!(bench.check_cost("ann", 10).await.allowed());
+        let mut looks = 0;
+        loop {
+            let gone = cli.dbsize() == 0;
+            let left = bench.left("ann").await;
+            if gone {
+                assert_eq!(left, 10, "{algorithm} after {looks} looks");
+                break;
+            }
+            looks += 1;
+        }
+    }
+}

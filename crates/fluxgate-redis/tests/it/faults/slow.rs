@@ -1,0 +1,154 @@
+//! A server that is slow, or does not answer at all.
+
+use std::time::Duration;
+
+use fluxgate_core::{Outcome, Reason};
+use fluxgate_redis::BreakerState;
+use fluxgate_testkit::{FaultProxy, Mode, PATIENCE, RedisServer};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Bench, RECOVERY, SLACK, one_band, store_at, until};
+
+const DEADLINE: Duration = Duration::from_millis(100);
+
+fn bench(url: String) -> Bench {
+    let rules = one_band("deny", "token_bucket", 1_000_000, "1d");
+    Bench::new(rules, store_at(url).deadline(DEADLINE))
+}
+
+/// Many clients who ask for so long; none may wait longer than the deadline.
+async fn asked_for(bench: &Bench, span: Duration) {
+    let mut clients = JoinSet::new();
+    for client in 0..64 {
+        let bench = bench.clone();
+        clients.spawn(async move {
+            let user = format!("user-{client}");
+            let end = Instant::now() + span;
+            while Instant::now() < end {
+                let start = Instant::now();
+                bench.check(&user).await;
+                let took = start.elapsed();
+                assert!(took <= DEADLINE + SLACK, "took {took:?}");
+                sleep(Duration::from_millis(5)).await;
+            }
+        });
+    }
+    while let Some(client) = clients.join_next().await {
+        client.unwrap();
+    }
+}
+
+/// Clients ask until the breaker is open.
+async fn opens(bench: &Bench) {
+    let start = Instant::now();
+    while bench.store().breaker_state() == BreakerState::Closed {
+        assert!(start.elapsed() < PATIENCE, "the breaker does not open");
+        asked_for(bench, Duration::from_millis(100)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_paused_server_opens_the_breaker_and_costs_nobody_more_than_the_deadline() {
+    let server = RedisServer::start();
+    let bench = bench(server.url());
+    bench.recovery("somebody").await;
+    assert_eq!(bench.store().breaker_state(), BreakerState::Closed);
+    let mut cli = server.cli();
+    cli.command(&["CLIENT", "PAUSE", "1000"]).expect_ok();
+    let paused = Instant::now();
+    let asking = {
+        let bench = bench.clone();
+        tokio::spawn(async move { asked_for(&bench, Duration::from_millis(700)).await })
+    };
+    until("the breaker opens", || {
+        bench.store().breaker_state() == BreakerState::Open
+    })
+    .await;
+    asking.await.unwrap();
+    assert!(bench.heard.count(Reason::Timeout) > 0);
+    assert!(bench.heard.count(Reason::CircuitOpen) > 0);
+    for error in bench.heard.errors() {
+        let fits = matches!(error.reason, Reason::Timeout | Reason::CircuitOpen);
+        assert!(fits, "{error}");
+    }
+    bench.recovery("somebody").await;
+    let took = paused.elapsed();
+    assert!(took < Duration::from_secs(1) + RECOVERY, "{took:?}");
+    assert_eq!(bench.store().breaker_state(), BreakerState::Closed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_the_breaker_is_open_one_probe_at_a_time_reaches_the_server() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.addr());
+    let bench = bench(proxy.url("redis"));
+    bench.recovery("somebody").await;
+    proxy.set_mode(Mode::BlackHole);
+    opens(&bench).await;
+    // Every probe that fails gives its connection up, so connections tell how
+    // many there were: after half of 200, 400 and 800 ms at the soonest.
+    let before = proxy.accepted();
+    bench.heard.forget();
+    asked_for(&bench, Duration::from_millis(1000)).await;
+    let probes = proxy.accepted() - before;
+    assert!(probes <= 6, "{probes} probes in a second");
+    let (open, silent) = (
+        bench.heard.count(Reason::CircuitOpen),
+        bench.heard.count(Reason::Timeout),
+    );
+    // 64 clients at most are in one probe.
+    assert!(silent <= 64 * 6 && open > silent, "{silent} and {open}");
+    proxy.heal();
+    proxy.reset_connections();
+    bench.recovers("somebody").await;
+}
+
+/// Answers that come, but too late each time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_answers_are_as_good_as_none() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.addr());
+    let bench = bench(proxy.url("redis"));
+    bench.recovery("somebody").await;
+    proxy.set_mode(Mode::Delay(Duration::from_millis(400)));
+    opens(&bench).await;
+    proxy.heal();
+    bench.recovers("somebody").await;
+}
+
+/// The connection is given up after the deadline, without anybody asking again.
+async fn is_dropped(bench: &Bench, proxy: &FaultProxy) {
+    let before = bench.check("ann").await;
+    assert_eq!(before.outcome(), Outcome::FailedClosed);
+    assert_eq!(bench.heard.labels(), ["timeout"]);
+    until("the connection is closed", || proxy.open() == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_connection_to_a_stopped_server_is_dropped_after_the_deadline() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.addr());
+    let bench = bench(proxy.url("redis"));
+    bench.recovery("somebody").await;
+    bench.heard.forget();
+    server.pause();
+    is_dropped(&bench, &proxy).await;
+    asked_for(&bench, Duration::from_millis(300)).await;
+    server.resume();
+    bench.recovers("somebody").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_connection_into_a_black_hole_is_dropped_after_the_deadline() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.addr());
+    let bench = bench(proxy.url("redis"));
+    bench.recovery("somebody").await;
+    bench.heard.forget();
+    proxy.set_mode(Mode::BlackHole);
+    is_dropped(&bench, &proxy).await;
+    asked_for(&bench, Duration::from_millis(300)).await;
+    proxy.heal();
+    bench.recovers("somebody").await;
+}

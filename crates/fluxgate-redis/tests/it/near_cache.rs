@@ -1,0 +1,217 @@
+//! Denials that are remembered, and when they are not.
+
+use std::time::Duration;
+
+use fluxgate_core::{Decision, Outcome, RuleSets};
+use fluxgate_testkit::{Cli, RedisServer};
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Bench, one_band, store_at, until};
+
+const ALGORITHMS: [&str; 5] = [
+    "token_bucket",
+    "leaky_bucket",
+    "fixed_window",
+    "sliding_window",
+    "sliding_log",
+];
+
+/// A user who has used everything up and was told so.
+async fn denied(bench: &Bench, limit: u64) {
+    assert!(bench.check_cost("ann", limit).await.allowed());
+    assert!(!bench.check_cost("ann", 2).await.allowed());
+}
+
+/// Whether a call comes to the server.
+async fn asks<T>(cli: &mut Cli, call: impl Future<Output = T>) -> (T, bool) {
+    let before = cli.calls("evalsha") + cli.calls("eval");
+    let answer = call.await;
+    let after = cli.calls("evalsha") + cli.calls("eval");
+    (answer, after > before)
+}
+
+fn retry_micros(decision: &Decision) -> u64 {
+    decision.retry_after().after().unwrap().get()
+}
+
+#[tokio::test]
+async fn what_was_denied_is_denied_again_here_for_the_same_cost() {
+    let server = RedisServer::start();
+    let mut cli = server.cli();
+    for algorithm in ALGORITHMS {
+        cli.command(&["FLUSHALL"]).expect_ok();
+        let rules = one_band("deny", algorithm, 10, "1h");
+        let bench = Bench::new(rules, store_at(server.url()));
+        let start = Instant::now();
+        denied(&bench, 10).await;
+        let (again, asked) = asks(&mut cli, bench.check_cost("ann", 2)).await;
+        assert_eq!(again.outcome(), Outcome::Denied, "{algorithm}");
+        // It is remembered for a second.
+        if start.elapsed() < Duration::from_millis(900) {
+            assert!(!asked, "{algorithm}");
+        }
+        let (_, asked) = asks(&mut cli, bench.check_cost("bob", 2)).await;
+        assert!(asked, "{algorithm}: another user");
+    }
+}
+
+#[tokio::test]
+async fn a_greater_cost_is_denied_here_too_and_a_smaller_one_is_asked_for() {
+    let server = RedisServer::start();
+    let mut cli = server.cli();
+    for algorithm in ALGORITHMS {
+        cli.command(&["FLUSHALL"]).expect_ok();
+        let rules = one_band("deny", algorithm, 10, "1h");
+        let bench = Bench::new(rules, store_at(server.url()));
+        assert!(bench.check_cost("ann", 9).await.allowed());
+        let start = Instant::now();
+        assert!(!bench.check_cost("ann", 2).await.allowed());
+        let (greater, asked) = asks(&mut cli, bench.check_cost("ann", 3)).await;
+        assert!(!greater.allowed());
+        // What is known of a log says when one cost fits, and not another.
+        let local = algorithm != "sliding_log" && start.elapsed() < Duration::from_millis(900);
+        assert!(!(local && asked), "{algorithm}");
+        let (smaller, asked) = asks(&mut cli, bench.check_cost("ann", 1)).await;
+        assert!(smaller.allowed() && asked, "{algorithm}");
+    }
+}
+
+#[tokio::test]
+async fn a_denial_is_forgotten_after_a_second_however_long_the_wait() {
+    let server = RedisServer::start();
+    let mut cli = server.cli();
+    let rules = one_band("deny", "fixed_window", 10, "1d");
+    let bench = Bench::new(rules, store_at(server.url()));
+    denied(&bench, 10).await;
+    let start = Instant::now();
+    // Somebody elsewhere gives everything back.
+    cli.command(&["FLUSHALL"]).expect_ok();
+    while !bench.check_cost("ann", 2).await.allowed() {
+        let waited = start.elapsed();
+        assert!(waited < Duration::from_millis(1500), "{waited:?}");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_denial_is_forgotten_when_its_wait_is_over() {
+    let server = RedisServer::start();
+    for algorithm in ["token_bucket", "leaky_bucket", "sliding_log"] {
+        let rules = one_band("deny", algorithm, 10, "300ms");
+        let bench = Bench::new(rules, store_at(server.url()));
+        assert!(bench.check_cost("ann", 10).await.allowed());
+        let denied = bench.check_cost("ann", 10).await;
+        if denied.allowed() {
+            // The machine took the whole window to get here.
+            continue;
+        }
+        // A little more, for the clocks are two.
+        sleep(Duration::from_micros(retry_micros(&denied) + 2000)).await;
+        let decision = bench.check_cost("ann", 10).await;
+        assert_eq!(decision.outcome(), Outcome::Allowed, "{algorithm}");
+    }
+}
+
+#[tokio::test]
+async fn the_wait_that_is_told_shrinks_as_time_goes_by() {
+    let server = RedisServer::start();
+    for algorithm in ALGORITHMS {
+        let rules = one_band("deny", algorithm, 10, "1h");
+        let bench = Bench::new(rules, store_at(server.url()));
+        let user = algorithm;
+        assert!(bench.check_cost(user, 10).await.allowed());
+        let start = Instant::now();
+        let first = retry_micros(&bench.check_cost(user, 10).await);
+        let asked = Instant::now();
+        sleep(Duration::from_millis(20)).await;
+        let slept = asked.elapsed().as_micros() as u64;
+        let second = retry_micros(&bench.check_cost(user, 10).await);
+        let most = start.elapsed().as_micros() as u64;
+        let shrunk = first - second;
+        // The two clocks may differ by a little in what they count.
+        assert!(
+            shrunk + 1000 >= slept,
+            "{algorithm}: {shrunk} of {slept} us"
+        );
+        assert!(shrunk <= most + 1000, "{algorithm}: {shrunk} of {most} us");
+    }
+}
+
+#[tokio::test]
+async fn a_denial_does_not_outlive_a_rule_a_refund_or_a_reset() {
+    let server = RedisServer::start();
+    let mut cli = server.cli();
+    for algorithm in ALGORITHMS {
+        let rules = |capacity| one_band("deny", algorithm, capacity, "1h");
+        let bench = Bench::new(rules(10), store_at(server.url()));
+        let limiter = &bench.limiter;
+        denied(&bench, 10).await;
+        limiter.refund("api", "r", &["ann"], 3).await.unwrap();
+        assert!(bench.check_cost("ann", 2).await.allowed(), "{algorithm}");
+        assert!(!bench.check_cost("ann", 2).await.allowed(), "{algorithm}");
+        limiter.reset("api", "r", &["ann"]).await.unwrap();
+        denied(&bench, 10).await;
+        limiter.reset_rule("api", "r").await.unwrap();
+        denied(&bench, 10).await;
+        // Another limit holds at once; a bucket that was empty stays so.
+        limiter.replace_rules(rules(20)).await.unwrap();
+        let (decision, asked) = asks(&mut cli, bench.check_cost("ann", 2)).await;
+        assert!(asked, "{algorithm}");
+        let bucket = algorithm.ends_with("bucket");
+        assert_eq!(decision.allowed(), !bucket, "{algorithm}");
+        // And so does another window, which starts afresh.
+        assert!(!bench.check_cost("ann", 20).await.allowed(), "{algorithm}");
+        let other = one_band("deny", algorithm, 20, "2h");
+        limiter.replace_rules(other).await.unwrap();
+        assert!(bench.check_cost("ann", 20).await.allowed(), "{algorithm}");
+        limiter.reset_rule("api", "r").await.unwrap();
+    }
+}
+
+/// Two rules, and only one of them was refusing: the other is not charged for
+/// what is denied here.
+#[tokio::test]
+async fn what_is_denied_here_charges_nothing() {
+    let server = RedisServer::start();
+    let rules = "
+rule_sets:
+  api:
+    rules:
+      - { id: r, scope: per_user, bands: [ { capacity: 100, window: 1h } ] }
+      - { id: narrow, scope: global, bands: [ { capacity: 2, window: 1h } ] }
+";
+    let bench = Bench::new(RuleSets::from_yaml(rules).unwrap(), store_at(server.url()));
+    for _ in 0..50 {
+        bench.check("ann").await;
+    }
+    assert_eq!(bench.left("ann").await, 98);
+}
+
+/// More denials than there is room for: none is wrong, and the memory of them
+/// does not grow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_denials_than_it_holds_push_each_other_out() {
+    let server = RedisServer::start();
+    let rules = one_band("deny", "fixed_window", 1, "1d");
+    let bench = Bench::new(rules, store_at(server.url()));
+    let mut tasks = tokio::task::JoinSet::new();
+    for task in 0..64 {
+        let bench = bench.clone();
+        tasks.spawn(async move {
+            for number in 0..100 {
+                let user = format!("user-{task}-{number}");
+                assert!(bench.check(&user).await.allowed());
+                for _ in 0..2 {
+                    let again = bench.check(&user).await;
+                    assert_eq!(again.outcome(), Outcome::Denied);
+                }
+            }
+        });
+    }
+    while let Some(task) = tasks.join_next().await {
+        task.unwrap();
+    }
+    let mut cli = server.cli();
+    until("every user has a key", || cli.dbsize() == 6400).await;
+    assert_eq!(bench.heard.errors(), []);
+}

@@ -1,0 +1,162 @@
+//! A limiter on a store, and a record of what it was told.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fluxgate_core::{
+    Decision, Limiter, Observer, OnError, Outcome, Reason, RequestContext, RuleSets, StoreError,
+};
+use fluxgate_redis::{RedisStore, RedisStoreBuilder, Topology};
+use fluxgate_testkit::PATIENCE;
+use tokio::time::{Instant, sleep};
+
+/// A deadline that only a fault can miss, also on a loaded machine.
+pub(crate) const GENEROUS: Duration = Duration::from_secs(10);
+/// "By itself within 2 s of the fault's end."
+pub(crate) const RECOVERY: Duration = Duration::from_secs(2);
+/// How late a task may run on a machine with more to do than it can.
+pub(crate) const SLACK: Duration = Duration::from_millis(750);
+
+/// One rule of one band for each user, in the set `api`.
+pub(crate) fn one_band(on_error: &str, algorithm: &str, capacity: u64, window: &str) -> RuleSets {
+    let rules = format!(
+        "rule_sets: {{ api: {{ on_error: {on_error}, rules: [ {{ id: r, scope: per_user, \
+         algorithm: {algorithm}, bands: [ {{ capacity: {capacity}, window: {window} }} ] }} ] }} }}"
+    );
+    RuleSets::from_yaml(&rules).unwrap()
+}
+
+/// A store on one server that is never asked what it is.
+pub(crate) fn store_at(url: impl Into<String>) -> RedisStoreBuilder {
+    let url: String = url.into();
+    RedisStore::builder([url])
+        .topology(Topology::Standalone)
+        .deadline(GENEROUS)
+}
+
+/// What the observer heard, in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heard(Arc<Mutex<Vec<StoreError>>>);
+
+impl Heard {
+    /// All errors so far.
+    pub(crate) fn errors(&self) -> Vec<StoreError> {
+        let errors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        errors.clone()
+    }
+
+    /// Their labels, each once, in the order of their first error.
+    pub(crate) fn labels(&self) -> Vec<&'static str> {
+        let mut labels = Vec::new();
+        for error in self.errors() {
+            if !labels.contains(&error.reason.name()) {
+                labels.push(error.reason.name());
+            }
+        }
+        labels
+    }
+
+    /// How often one was counted.
+    pub(crate) fn count(&self, reason: Reason) -> usize {
+        let errors = self.errors();
+        errors.iter().filter(|error| error.reason == reason).count()
+    }
+
+    pub(crate) fn forget(&self) {
+        let mut errors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        errors.clear();
+    }
+}
+
+impl Observer for Heard {
+    fn store_failed(&self, error: &StoreError, _: OnError) {
+        let mut errors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        errors.push(error.clone());
+    }
+}
+
+/// A limiter on a store, shared by the tasks of a test.
+#[derive(Clone, Debug)]
+pub(crate) struct Bench {
+    pub(crate) limiter: Arc<Limiter<RedisStore>>,
+    pub(crate) heard: Heard,
+}
+
+impl Bench {
+    pub(crate) fn new(rules: RuleSets, store: RedisStoreBuilder) -> Self {
+        let heard = Heard::default();
+        let limiter = Limiter::new(rules, store.build().unwrap()).observed_by(heard.clone());
+        Self {
+            limiter: Arc::new(limiter),
+            heard,
+        }
+    }
+
+    pub(crate) fn store(&self) -> &RedisStore {
+        self.limiter.store()
+    }
+
+    /// One request of a user.
+    pub(crate) async fn check(&self, user: &str) -> Decision {
+        self.check_cost(user, 1).await
+    }
+
+    pub(crate) async fn check_cost(&self, user: &str, cost: u64) -> Decision {
+        let context = RequestContext::builder().user(user).cost(cost).build();
+        self.limiter.check("api", &context).await.unwrap()
+    }
+
+    /// What a user has left.
+    pub(crate) async fn left(&self, user: &str) -> u64 {
+        let state = self.limiter.state("api", "r", &[user]).await;
+        state.unwrap()[0].remaining
+    }
+
+    /// Asks for this user, who must have something left, until the store
+    /// decides again; tells how long that took.
+    #[track_caller]
+    pub(crate) fn recovery<'b>(
+        &'b self,
+        user: &'b str,
+    ) -> impl Future<Output = Duration> + Send + 'b {
+        let place = std::panic::Location::caller();
+        async move {
+            let start = Instant::now();
+            while self.check(user).await.outcome() != Outcome::Allowed {
+                let waited = start.elapsed();
+                let heard = self.heard.errors();
+                let last = heard.last();
+                assert!(waited < PATIENCE, "{place}: no recovery, {last:?}");
+                sleep(Duration::from_millis(5)).await;
+            }
+            start.elapsed()
+        }
+    }
+
+    /// As [`Bench::recovery`], in the time that is allowed.
+    #[track_caller]
+    pub(crate) fn recovers<'b>(&'b self, user: &'b str) -> impl Future<Output = ()> + Send + 'b {
+        let recovery = self.recovery(user);
+        let place = std::panic::Location::caller();
+        async move {
+            let took = recovery.await;
+            assert!(took < RECOVERY, "{place}: recovered after {took:?}");
+        }
+    }
+}
+
+/// Looks again and again until it is true, and lets other tasks run.
+#[track_caller]
+pub(crate) fn until(
+    what: &'static str,
+    mut look: impl FnMut() -> bool,
+) -> impl Future<Output = ()> {
+    let place = std::panic::Location::caller();
+    async move {
+        let start = Instant::now();
+        while !look() {
+            assert!(start.elapsed() < PATIENCE, "{place}: in vain: {what}");
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
