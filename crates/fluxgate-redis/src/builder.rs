@@ -22,7 +22,8 @@ pub const DEFAULT_PREFIX: &str = "fluxgate";
 /// What kind of deployment it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Topology {
-    /// The server is asked whether it belongs to a cluster.
+    /// One URL: the server is asked whether it belongs to a cluster. Several:
+    /// they are nodes of one.
     #[default]
     Auto,
     /// One server.
@@ -180,6 +181,8 @@ impl RedisStoreBuilder {
         let first = match &self.topology {
             Topology::Standalone => First::One(Node::new(Source::Fixed(first))),
             Topology::Cluster => First::Cluster(Cluster::new(servers)),
+            // The first may be down, and need not be asked.
+            Topology::Auto if servers.len() > 1 => First::Cluster(Cluster::new(servers)),
             Topology::Auto => First::Ask(Node::new(Source::Fixed(first)), Cluster::new(servers)),
             Topology::Sentinel { master } => {
                 let sentinels = endpoints(&self.sentinel_login)?;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fluxgate_core::{Reason, StoreError};
 use redis::Value;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::breaker::BreakerState;
@@ -19,20 +20,29 @@ use crate::node::{Node, Source, Work};
 const MOVING_WAIT: Duration = Duration::from_millis(4);
 /// The map is not asked for more often than this.
 const BETWEEN_REFRESHES: Duration = Duration::from_millis(100);
+/// When a node has not told the map after so long, another is asked too.
+const NEXT_AFTER: Duration = Duration::from_millis(10);
 
 #[derive(Debug)]
 pub(crate) struct Cluster {
     seeds: Vec<Endpoint>,
     state: Mutex<State>,
     refreshing: AtomicBool,
+    /// Held by the one who asks for a map that others wait for.
+    asking: tokio::sync::Mutex<()>,
 }
+
+/// Ranges of slots, first and last, and where the primary of each is.
+type Map = Vec<(u16, u16, Address)>;
 
 #[derive(Debug, Default)]
 struct State {
     /// Ranges of slots, in order.
     slots: Vec<SlotRange>,
     nodes: HashMap<Address, Arc<Node>>,
-    refreshed: Option<Instant>,
+    /// When the map was last asked for, and what went wrong if it was not told.
+    tried: Option<Instant>,
+    trouble: Option<StoreError>,
 }
 
 #[derive(Clone, Debug)]
@@ -49,6 +59,7 @@ impl Cluster {
             seeds,
             state: Mutex::default(),
             refreshing: AtomicBool::new(false),
+            asking: tokio::sync::Mutex::default(),
         })
     }
 
@@ -79,7 +90,8 @@ impl Cluster {
                 }
                 CallError::TryAgain => {
                     let pause = jitter(MOVING_WAIT);
-                    if Instant::now() + pause >= deadline {
+                    // A node that is asked must have time to answer.
+                    if Instant::now() + pause + MOVING_WAIT >= deadline {
                         return Err(CallError::TryAgain.into_store_error());
                     }
                     sleep(pause).await;
@@ -97,12 +109,10 @@ impl Cluster {
         }
     }
 
-    /// Every node that has slots.
-    pub(crate) async fn nodes(
-        self: &Arc<Self>,
-        deadline: Instant,
-    ) -> Result<Vec<Arc<Node>>, StoreError> {
-        self.node_of(0, deadline).await?;
+    /// Every node that has slots. The map is asked for anew: nobody is sent on
+    /// by a node that is not known yet.
+    pub(crate) async fn nodes(&self, deadline: Instant) -> Result<Vec<Arc<Node>>, StoreError> {
+        self.refresh(deadline).await?;
         let mut nodes: Vec<Arc<Node>> = Vec::new();
         for range in &self.state().slots {
             if !nodes.iter().any(|known| Arc::ptr_eq(known, &range.node)) {
@@ -121,53 +131,59 @@ impl Cluster {
             .unwrap_or(BreakerState::Closed)
     }
 
-    /// Asks for the map, now.
+    /// Asks for the map, now: one node, and the next one when that takes its
+    /// time or does not know.
     pub(crate) async fn refresh(&self, deadline: Instant) -> Result<(), StoreError> {
-        let known: Vec<(Option<String>, Arc<Node>)> = {
-            let state = self.state();
-            let nodes = state.nodes.iter();
-            nodes
-                .map(|((host, _), node)| (Some(host.clone()), Arc::clone(node)))
-                .collect()
-        };
+        self.state().tried = Some(Instant::now());
+        let map = self.ask_for_map(deadline).await;
+        let mut state = self.state();
+        state.trouble = map.as_ref().err().cloned();
+        self.learn(&mut state, map?);
+        Ok(())
+    }
+
+    async fn ask_for_map(&self, deadline: Instant) -> Result<Map, StoreError> {
+        let mut nodes = self.known_nodes().into_iter();
+        let mut asked = JoinSet::new();
+        let mut trouble = None;
+        loop {
+            if let Some((host, node)) = nodes.next() {
+                asked.spawn(async move { map_of(&node, host.as_deref(), deadline).await });
+            }
+            let patience = if nodes.len() == 0 {
+                deadline
+            } else {
+                deadline.min(Instant::now() + NEXT_AFTER)
+            };
+            match timeout_at(patience, asked.join_next()).await {
+                Ok(Some(Ok(Ok(map)))) => return Ok(map),
+                Ok(Some(Ok(Err(cause)))) => trouble = Some(cause),
+                Ok(Some(Err(_))) => {}
+                Ok(None) => break,
+                Err(_) if Instant::now() >= deadline => break,
+                Err(_) => {}
+            }
+        }
+        Err(trouble.unwrap_or_else(|| no_answer("the cluster")))
+    }
+
+    /// Those who can be asked, with the host that is theirs: the nodes of the
+    /// last map, then the seeds.
+    fn known_nodes(&self) -> Vec<(Option<String>, Arc<Node>)> {
+        let state = self.state();
+        let nodes = state.nodes.iter();
+        let nodes = nodes.map(|((host, _), node)| (Some(host.clone()), Arc::clone(node)));
         let seeds = self.seeds.iter().map(|seed| {
             let host = seed.host().map(str::to_owned);
             (host, Node::new(Source::Fixed(seed.clone())))
         });
-        let mut last = error(Reason::ClusterDown, "no node of the cluster is known");
-        for (host, node) in known.into_iter().chain(seeds) {
-            match self.ask_for_map(host.as_deref(), &node, deadline).await {
-                Ok(()) => return Ok(()),
-                Err(cause) => last = cause,
-            }
-            if Instant::now() >= deadline {
-                break;
-            }
-        }
-        Err(last)
+        nodes.chain(seeds).collect()
     }
 
-    async fn ask_for_map(
-        &self,
-        host: Option<&str>,
-        node: &Arc<Node>,
-        deadline: Instant,
-    ) -> Result<(), StoreError> {
-        let mut question = redis::cmd("CLUSTER");
-        question.arg("SLOTS");
-        let reply = node.command(&question, false, deadline).await;
-        let reply = reply.map_err(CallError::into_store_error)?;
-        let ranges = read_map(&reply, host).ok_or_else(|| unexpected("CLUSTER SLOTS"))?;
-        if ranges.is_empty() {
-            return Err(error(
-                Reason::ClusterDown,
-                "no node of the cluster has slots",
-            ));
-        }
-        let mut state = self.state();
+    fn learn(&self, state: &mut State, map: Map) {
         let mut nodes = HashMap::new();
         let mut slots = Vec::new();
-        for (first, last, address) in ranges {
+        for (first, last, address) in map {
             let node = nodes.entry(address.clone()).or_insert_with(|| {
                 let known = state.nodes.get(&address).cloned();
                 known.unwrap_or_else(|| self.make_node(address))
@@ -179,12 +195,8 @@ impl Cluster {
             });
         }
         slots.sort_by_key(|range| range.first);
-        *state = State {
-            slots,
-            nodes,
-            refreshed: Some(Instant::now()),
-        };
-        Ok(())
+        state.slots = slots;
+        state.nodes = nodes;
     }
 
     /// The node that has a slot, as far as is known.
@@ -192,16 +204,20 @@ impl Cluster {
         if let Some(node) = self.state().node_of(slot) {
             return Ok(node);
         }
-        let refreshed = self.state().refreshed;
-        if refreshed.is_none_or(|at| at + BETWEEN_REFRESHES <= Instant::now()) {
-            timeout_at(deadline, self.refresh(deadline))
-                .await
-                .map_err(|_| no_answer("the cluster"))??;
-        }
-        let node = self.state().node_of(slot);
-        node.ok_or_else(|| {
+        let asked = timeout_at(deadline, async {
+            // One asks for all who wait.
+            let _one = self.asking.lock().await;
+            if self.state().is_fresh() {
+                return Ok(());
+            }
+            self.refresh(deadline).await
+        });
+        asked.await.map_err(|_| no_answer("the cluster"))??;
+        let state = self.state();
+        state.node_of(slot).ok_or_else(|| {
             let message = format!("no node of the cluster has slot {slot}");
-            error(Reason::ClusterDown, &message)
+            let trouble = state.trouble.clone();
+            trouble.unwrap_or_else(|| error(Reason::ClusterDown, &message))
         })
     }
 
@@ -209,7 +225,7 @@ impl Cluster {
     /// is that of the node that named it.
     fn node_at(&self, from: &Arc<Node>, (host, port): Address) -> Arc<Node> {
         let mut state = self.state();
-        let host = if host.is_empty() {
+        let host = if is_unknown(host.as_bytes()) {
             let mut known = state.nodes.iter();
             let named_by = known.find(|(_, node)| Arc::ptr_eq(node, from));
             named_by.map(|((host, _), _)| host.clone()).unwrap_or(host)
@@ -227,9 +243,7 @@ impl Cluster {
     }
 
     fn refresh_in_background(self: &Arc<Self>) {
-        let fresh = |at: Instant| at + BETWEEN_REFRESHES > Instant::now();
-        if self.state().refreshed.is_some_and(fresh) || self.refreshing.swap(true, Ordering::AcqRel)
-        {
+        if self.state().is_fresh() || self.refreshing.swap(true, Ordering::AcqRel) {
             return;
         }
         let cluster = Arc::clone(self);
@@ -247,6 +261,11 @@ impl Cluster {
 }
 
 impl State {
+    fn is_fresh(&self) -> bool {
+        let fresh = |at: Instant| at + BETWEEN_REFRESHES > Instant::now();
+        self.tried.is_some_and(fresh)
+    }
+
     fn node_of(&self, slot: u16) -> Option<Arc<Node>> {
         let index = self.slots.partition_point(|range| range.last < slot);
         let range = self.slots.get(index).filter(|range| range.first <= slot)?;
@@ -254,8 +273,26 @@ impl State {
     }
 }
 
+/// What a node, which is at `host`, knows of the cluster.
+async fn map_of(
+    node: &Arc<Node>,
+    host: Option<&str>,
+    deadline: Instant,
+) -> Result<Map, StoreError> {
+    let mut question = redis::cmd("CLUSTER");
+    question.arg("SLOTS");
+    let reply = node.command(&question, false, deadline).await;
+    let reply = reply.map_err(CallError::into_store_error)?;
+    let map = read_map(&reply, host).ok_or_else(|| unexpected("CLUSTER SLOTS"))?;
+    if map.is_empty() {
+        let message = "no node of the cluster has slots";
+        return Err(error(Reason::ClusterDown, message));
+    }
+    Ok(map)
+}
+
 /// The ranges of `CLUSTER SLOTS`, each with its primary.
-fn read_map(reply: &Value, asked: Option<&str>) -> Option<Vec<(u16, u16, Address)>> {
+fn read_map(reply: &Value, asked: Option<&str>) -> Option<Map> {
     let Value::Array(ranges) = reply else {
         return None;
     };
@@ -276,7 +313,7 @@ fn read_map(reply: &Value, asked: Option<&str>) -> Option<Vec<(u16, u16, Address
             return None;
         };
         let host = match host {
-            Value::BulkString(host) if !host.is_empty() => String::from_utf8(host.clone()).ok()?,
+            Value::BulkString(host) if !is_unknown(host) => String::from_utf8(host.clone()).ok()?,
             // It does not know its own address, but we do.
             _ => asked?.to_owned(),
         };
@@ -288,6 +325,11 @@ fn read_map(reply: &Value, asked: Option<&str>) -> Option<Vec<(u16, u16, Address
         ))
     });
     ranges.collect()
+}
+
+/// What stands for a host that was not told, or has no name.
+fn is_unknown(host: &[u8]) -> bool {
+    matches!(host, b"" | b"?")
 }
 
 /// The slot of a key: CRC-16 (XMODEM) of its tag, or of all of it.

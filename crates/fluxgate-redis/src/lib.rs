@@ -26,6 +26,7 @@ mod script;
 mod sentinel;
 mod store;
 mod sweep;
+mod taken;
 mod waits;
 
 pub use breaker::BreakerState;

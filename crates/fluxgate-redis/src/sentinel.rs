@@ -41,6 +41,8 @@ impl Sentinels {
         let mut last = error(Reason::RedisError, "there are no sentinels");
         for step in 0..self.sentinels.len() {
             let index = (first + step) % self.sentinels.len();
+            // Should it keep us until we are out of time, another is first then.
+            self.first.store(index + 1, Ordering::Relaxed);
             match self.ask(&self.sentinels[index]).await {
                 Ok(connection) => {
                     self.first.store(index, Ordering::Relaxed);

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::{
-    Band, Checks, Group, Mode, Reason, Store, StoreError, Subject, Verdict, Verdicts,
+    Band, Check, Checks, Group, Micros, Mode, Reason, Retry, Store, StoreError, Subject, Verdict,
+    Verdicts,
 };
 use redis::Value;
 use tokio::sync::OnceCell;
@@ -23,6 +24,7 @@ use crate::node::{Node, Work};
 use crate::parts::{Part, parts_by_slot};
 use crate::script::TimeSource;
 use crate::sweep::sweep;
+use crate::taken::Taken;
 use crate::waits::{WaitPlace, Waits};
 
 /// State that several processes share in Redis, Valkey or a cluster of them.
@@ -32,11 +34,15 @@ use crate::waits::{WaitPlace, Waits};
 #[derive(Clone, Debug)]
 pub struct RedisStore(Arc<Inner>);
 
+/// How long a charge may take to be taken back. It has nothing to do with the
+/// deadline of the request, which may be over.
+const UNDO_TIMEOUT: Duration = Duration::from_millis(500);
+
 #[derive(Debug)]
-struct Inner {
+pub(crate) struct Inner {
     servers: OnceCell<Servers>,
     first: First,
-    naming: Naming,
+    pub(crate) naming: Naming,
     deadline: Duration,
     near_cache: Option<NearCache>,
     waits: Option<Waits>,
@@ -140,13 +146,16 @@ impl RedisStore {
             return Ok(Some(WaitPlace::unbounded()));
         };
         let id = waits.next_id();
+        // From here on it is given back, also if nobody hears whether it was got.
+        let place = WaitPlace::new(self.clone(), id.clone());
         let entered = waits.enter(&id, longest, async |work, key| {
             self.0.perform(work, key, self.0.deadline()).await
         });
-        if !entered.await? {
-            return Ok(None);
+        if entered.await? {
+            return Ok(Some(place));
         }
-        Ok(Some(WaitPlace::new(self.clone(), id)))
+        place.forget();
+        Ok(None)
     }
 
     /// Gives a place among the waiters back.
@@ -166,7 +175,7 @@ impl Store for RedisStore {
         let deadline = inner.deadline();
         match inner.servers(deadline).await? {
             Servers::One(_) => Ok(inner.ask(checks, None, deadline).await?.verdicts),
-            Servers::Cluster(_) => inner.decide_by_parts(checks, deadline).await,
+            Servers::Cluster(_) => self.0.decide_by_parts(checks, deadline).await,
         }
     }
 
@@ -208,11 +217,11 @@ impl Store for RedisStore {
         let deadline = inner.deadline();
         inner.forget_near();
         let gone = match inner.servers(deadline).await? {
-            Servers::One(batcher) => sweep(batcher.node(), &pattern).await,
+            Servers::One(batcher) => sweep(batcher.node(), None, &pattern).await,
             Servers::Cluster(cluster) => {
                 let mut gone = Ok(0);
                 for node in cluster.nodes(deadline).await? {
-                    let here = sweep(&node, &pattern).await;
+                    let here = sweep(&node, Some(cluster), &pattern).await;
                     gone = gone.and_then(|before: u64| Ok(before + here?));
                 }
                 gone
@@ -328,7 +337,7 @@ impl Inner {
     /// ones slot by slot, in order, given back if a later one refuses; then
     /// each shadow rule.
     async fn decide_by_parts(
-        &self,
+        self: &Arc<Self>,
         checks: &Checks<'_>,
         deadline: Instant,
     ) -> Result<Verdicts, StoreError> {
@@ -336,7 +345,7 @@ impl Inner {
         let parts = parts_by_slot(checks, &self.naming);
         let is_enforced = |part: &&Part| part.group == Group::ENFORCED;
         let mut verdicts = vec![None; checks.list().len()];
-        let mut taken: Vec<(&Part, Checks<'_>, Asked)> = Vec::new();
+        let mut taken = Taken::new(self);
         let mut refused = false;
         for part in parts.iter().filter(is_enforced) {
             // Once one has refused, the others only tell whether they would too.
@@ -344,64 +353,74 @@ impl Inner {
             let asks = part.checks(checks, mode);
             let asked = match self.ask(&asks, Some(part.slot), deadline).await {
                 Ok(asked) => asked,
+                // Denied it is, whatever this one would have said.
+                Err(_) if refused => {
+                    part.place(&unasked(&asks), &mut verdicts);
+                    continue;
+                }
                 Err(cause) => {
-                    self.give_back(&taken, deadline).await;
+                    taken.give_back(deadline).await;
                     return Err(cause);
                 }
             };
             let passes = asked.passes();
-            if !passes && !refused {
-                refused = true;
-                self.give_back(&taken, deadline).await;
-                // Not charged after all: tell what is there without it.
-                for (part, _, asked) in &taken {
-                    let peeks = part.checks(checks, Mode::Peek);
-                    if let Some(answer) = &asked.answer {
-                        part.place(&answer.verdicts(&peeks)?, &mut verdicts);
-                    }
-                }
-            }
             part.place(&asked.verdicts, &mut verdicts);
             if passes && !refused {
-                taken.push((part, asks, asked));
+                if let Some(answer) = asked.answer {
+                    taken.push(part, asks, answer);
+                }
+            } else if !refused {
+                refused = true;
+                // Not charged after all: tell what is there without it.
+                for (part, answer) in taken.parts() {
+                    let peeks = part.checks(checks, Mode::Peek);
+                    part.place(&answer.verdicts(&peeks)?, &mut verdicts);
+                }
+                taken.give_back(deadline).await;
             }
         }
+        taken.keep();
         if !refused {
             for part in parts.iter().filter(|part| !is_enforced(part)) {
                 let asks = part.checks(checks, mode);
                 // The request has passed. What a shadow rule would have said
                 // when its node is gone is as good as that it would have passed.
-                if let Ok(asked) = self.ask(&asks, Some(part.slot), deadline).await {
-                    part.place(&asked.verdicts, &mut verdicts);
+                match self.ask(&asks, Some(part.slot), deadline).await {
+                    Ok(asked) => part.place(&asked.verdicts, &mut verdicts),
+                    Err(_) => part.place(&unasked(&asks), &mut verdicts),
                 }
             }
         }
-        let decided = if refused {
-            checks
-                .list()
-                .iter()
-                .filter(|check| check.group == Group::ENFORCED)
-                .count()
-        } else {
-            verdicts.len()
-        };
-        let verdicts = verdicts.into_iter().take(decided);
-        let verdicts: Option<Verdicts> = verdicts.collect();
-        verdicts.ok_or_else(|| error(Reason::ClusterDown, "not every rule could be asked"))
+        let list = checks.list();
+        let is_decided = |check: &&Check<'_>| !refused || check.group == Group::ENFORCED;
+        let decided = list.iter().filter(is_decided).count();
+        let verdicts: Option<Verdicts> = verdicts.into_iter().take(decided).collect();
+        verdicts.ok_or_else(|| error(Reason::BadResponse, "not every check was answered"))
     }
 
-    /// Takes back what was charged for parts of a request that was refused. If
-    /// that fails, too much stays charged, and never too little.
-    async fn give_back(&self, taken: &[(&Part, Checks<'_>, Asked)], deadline: Instant) {
-        for (part, checks, asked) in taken {
-            let Some(answer) = &asked.answer else {
-                continue;
-            };
-            if let Ok(Some(undo)) = Request::undo(checks, answer, &self.naming) {
-                let _ = self.send(undo, part.slot, deadline).await;
-            }
-        }
+    /// Takes a charge back, in its own time: nobody waits for it to the end.
+    pub(crate) async fn undo(&self, undo: Request, slot: u16) {
+        // If it fails, too much stays charged, and never too little.
+        let _ = self.send(undo, slot, Instant::now() + UNDO_TIMEOUT).await;
     }
+}
+
+/// What bands say that cannot be asked: as if nobody had used them.
+fn unasked(checks: &Checks<'_>) -> Verdicts {
+    let verdict = |check: &Check<'_>| {
+        let capacity = check.band.limit().capacity();
+        Verdict {
+            remaining: capacity,
+            retry_after: if check.cost > capacity {
+                Retry::Never
+            } else {
+                Retry::NOW
+            },
+            reset_after: Micros::default(),
+            delay: Micros::default(),
+        }
+    };
+    checks.list().iter().map(verdict).collect()
 }
 
 /// Whether a server is a node of a cluster. One that may not tell is none.

@@ -7,10 +7,10 @@ use std::time::Duration;
 use fluxgate_core::StoreError;
 use tokio::time::Instant;
 
-use crate::cluster::slot_of;
+use crate::cluster::{Cluster, slot_of};
 use crate::endpoint::unexpected;
 use crate::error::CallError;
-use crate::node::Node;
+use crate::node::{Node, Work};
 use crate::store::count_of;
 
 /// How many keys the server looks at in one step.
@@ -18,8 +18,13 @@ const STEP: usize = 1000;
 /// A step is nothing that a request waits for.
 const STEP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Unlinks every key of a server that fits the pattern; tells how many.
-pub(crate) async fn sweep(node: &Arc<Node>, pattern: &[u8]) -> Result<u64, StoreError> {
+/// Unlinks every key of a server that fits the pattern; tells how many. On a
+/// cluster a slot may move between the look and the blow, and is followed.
+pub(crate) async fn sweep(
+    node: &Arc<Node>,
+    cluster: Option<&Arc<Cluster>>,
+    pattern: &[u8],
+) -> Result<u64, StoreError> {
     let mut gone = 0;
     let mut cursor = "0".to_owned();
     loop {
@@ -40,12 +45,21 @@ pub(crate) async fn sweep(node: &Arc<Node>, pattern: &[u8]) -> Result<u64, Store
         for key in keys {
             by_slot.entry(slot_of(&key)).or_default().push(key);
         }
-        for keys in by_slot.into_values() {
+        for (slot, keys) in by_slot {
             let mut unlink = redis::cmd("UNLINK");
             unlink.arg(keys);
             let deadline = Instant::now() + STEP_TIMEOUT;
-            let reply = node.command(&unlink, false, deadline).await;
-            gone += count_of(&reply.map_err(CallError::into_store_error)?)?;
+            let reply = match cluster {
+                Some(cluster) => {
+                    let work = Work::Command(&unlink);
+                    cluster.perform(slot, &work, deadline).await?
+                }
+                None => {
+                    let reply = node.command(&unlink, false, deadline).await;
+                    reply.map_err(CallError::into_store_error)?
+                }
+            };
+            gone += count_of(&reply)?;
         }
         if next == "0" {
             return Ok(gone);

@@ -88,6 +88,11 @@ impl WaitPlace {
     pub(crate) const fn unbounded() -> Self {
         Self(None)
     }
+
+    /// There was none after all.
+    pub(crate) fn forget(mut self) {
+        self.0 = None;
+    }
 }
 
 impl Drop for WaitPlace {

@@ -3,8 +3,8 @@
 
 use fluxgate_core::memory::Retention;
 use fluxgate_core::{
-    Band, Checks, Group, ManualClock, MemoryStore, Mode, RuleNumber, Store, Subject, Timestamp,
-    Verdict, ready,
+    Band, Checks, Group, ManualClock, MemoryStore, Mode, RuleNumber, Store, StoreError, Subject,
+    Timestamp, Verdict, Verdicts, ready,
 };
 use fluxgate_redis::injected_time::ScriptStore;
 use proptest::prelude::*;
@@ -18,31 +18,73 @@ use crate::server::{RedisServer, Wire};
 
 const NAMES: [&str; BANDS] = ["burst", "b1"];
 
+/// What stands beside the memory store.
+pub(crate) trait Beside {
+    /// Whether a request that is refused may leave other traces than none: it
+    /// was charged in one place and taken back there. They are to be seen only
+    /// by a clock that goes back, or under another rule.
+    const TAKES_BACK: bool;
+
+    /// Decides requests, one after the other.
+    fn decide_all(&self, batch: &[&Checks<'_>]) -> Vec<Result<Verdicts, StoreError>>;
+
+    fn refund(&self, subject: usize, bands: &[Band], units: u64) -> Result<Verdicts, StoreError>;
+
+    fn reset(&self, subject: usize, bands: &[Band]) -> Result<u64, StoreError>;
+}
+
+impl Beside for ScriptStore<&Wire, ManualClock> {
+    const TAKES_BACK: bool = false;
+
+    fn decide_all(&self, batch: &[&Checks<'_>]) -> Vec<Result<Verdicts, StoreError>> {
+        match batch {
+            [single] => vec![ready(Store::decide(self, single))],
+            batch => ScriptStore::decide_all(self, batch).unwrap(),
+        }
+    }
+
+    fn refund(&self, subject: usize, bands: &[Band], units: u64) -> Result<Verdicts, StoreError> {
+        ready(Store::refund(self, subject_of(subject), bands, units))
+    }
+
+    fn reset(&self, subject: usize, bands: &[Band]) -> Result<u64, StoreError> {
+        ready(Store::reset(self, subject_of(subject), bands))
+    }
+}
+
 /// Both stores, and the rules in force.
-struct World<'w> {
+pub(crate) struct World<R> {
     clock: ManualClock,
     now: u64,
     memory: MemoryStore<ManualClock>,
-    redis: ScriptStore<&'w Wire, ManualClock>,
+    redis: R,
     numbers: Vec<Vec<Numbers>>,
     bands: Vec<Vec<Band>>,
     /// What the last verdict of the first subject said.
     last: Option<Verdict>,
+    /// Of which subjects something was taken back.
+    taken_back: [bool; SUBJECTS],
 }
 
-impl<'w> World<'w> {
-    fn new(wire: &'w Wire, start: u64, numbers: Vec<Vec<Numbers>>) -> Self {
-        wire.clear();
-        let clock = ManualClock::new(Timestamp::from_micros(start).unwrap());
+impl<R: Beside> World<R> {
+    /// Beside a store that is empty and goes by this clock.
+    pub(crate) fn new(
+        redis: R,
+        clock: ManualClock,
+        start: u64,
+        numbers: Vec<Vec<Numbers>>,
+    ) -> Self {
         let mut world = Self {
             memory: MemoryStore::new(clock.clone(), 1_000, Retention::Forever),
-            redis: ScriptStore::on_clock(wire, clock.clone()),
+            redis,
             clock,
             now: start,
             numbers,
             bands: Vec::new(),
             last: None,
+            taken_back: [false; SUBJECTS],
         };
+        world.set(start);
         world.make_bands();
         world
     }
@@ -59,22 +101,28 @@ impl<'w> World<'w> {
             .collect();
     }
 
-    fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
+    pub(crate) fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
         match step {
             Step::Forward(span) => self.set((self.now + self.span(span)).min(LATEST)),
-            Step::Back(span) => self.set(self.now.saturating_sub(self.span(span))),
+            Step::Back(span) => {
+                for subject in 0..SUBJECTS {
+                    self.forget_traces(subject);
+                }
+                self.set(self.now.saturating_sub(self.span(span)));
+            }
             Step::Decide(requests) => return self.decide(requests),
             Step::Refund(subject, cost) => {
                 let units = self.cost(*subject, cost);
                 let bands = &self.bands[*subject];
                 let memory = ready(self.memory.refund(subject_of(*subject), bands, units));
-                let redis = ready(self.redis.refund(subject_of(*subject), bands, units));
+                let redis = self.redis.refund(*subject, bands, units);
                 prop_assert_eq!(memory, redis);
             }
             Step::Reset(subject) => {
+                self.forget_traces(*subject);
                 let bands = &self.bands[*subject];
                 let memory = ready(self.memory.reset(subject_of(*subject), bands));
-                let redis = ready(self.redis.reset(subject_of(*subject), bands));
+                let redis = self.redis.reset(*subject, bands);
                 prop_assert_eq!(memory, redis);
             }
             Step::Change(change) => self.change(change),
@@ -82,7 +130,32 @@ impl<'w> World<'w> {
         Ok(())
     }
 
+    /// Starts a subject afresh if something of it was taken back.
+    fn forget_traces(&mut self, subject: usize) {
+        if std::mem::take(&mut self.taken_back[subject]) {
+            let bands = &self.bands[subject];
+            ready(self.memory.reset(subject_of(subject), bands)).unwrap();
+            self.redis.reset(subject, bands).unwrap();
+        }
+    }
+
+    /// Notes of which subjects a request was charged before another refused.
+    fn note_taken_back(&mut self, request: &Request, verdicts: &[Verdict]) {
+        let passes = |subject: usize| {
+            let mut asked = request.enforced.iter().zip(verdicts.chunks(BANDS));
+            asked.all(|((of, _), verdicts)| *of != subject || verdicts.iter().all(Verdict::passes))
+        };
+        let subjects = request.enforced.iter().map(|(subject, _)| *subject);
+        if !R::TAKES_BACK || !request.takes || subjects.clone().all(passes) {
+            return;
+        }
+        for subject in subjects.take_while(|subject| passes(*subject)) {
+            self.taken_back[subject] = true;
+        }
+    }
+
     fn change(&mut self, change: &Change) {
+        self.forget_traces(change.subject);
         let band = &mut self.numbers[change.subject][change.band];
         let old = band.clone();
         *band = change.numbers.clone();
@@ -94,6 +167,19 @@ impl<'w> World<'w> {
     }
 
     fn decide(&mut self, requests: &[(Option<Change>, Request)]) -> Result<(), TestCaseError> {
+        // Where requests cannot travel together, each is planned by itself.
+        if R::TAKES_BACK {
+            for (change, request) in requests {
+                if let Some(change) = change {
+                    self.change(change);
+                }
+                let bands = self.bands.clone();
+                let checks = self.checks(&bands, request);
+                let memory = self.compare(&[checks])?;
+                self.note_taken_back(request, &memory);
+            }
+            return Ok(());
+        }
         // Each request has the rules that it was planned with.
         let planned: Vec<_> = requests
             .iter()
@@ -108,21 +194,20 @@ impl<'w> World<'w> {
             .iter()
             .map(|(bands, request)| self.checks(bands, request))
             .collect();
-        let redis = match &batch[..] {
-            [single] => vec![ready(self.redis.decide(single))],
-            batch => {
-                let all = self.redis.decide_all(&batch.iter().collect::<Vec<_>>());
-                all.map_err(|error| TestCaseError::fail(error.to_string()))?
-            }
-        };
-        let mut last = None;
-        for (checks, redis) in batch.iter().zip(redis) {
-            let memory = self.memory.decide_now(checks);
-            prop_assert_eq!(Ok(&memory), redis.as_ref());
-            last = memory.first().copied();
-        }
-        self.last = last;
+        self.compare(&batch)?;
         Ok(())
+    }
+
+    /// Has both stores decide; tells the last verdicts.
+    fn compare(&mut self, batch: &[Checks<'_>]) -> Result<Verdicts, TestCaseError> {
+        let redis = self.redis.decide_all(&batch.iter().collect::<Vec<_>>());
+        let mut last = Verdicts::new();
+        for (checks, redis) in batch.iter().zip(redis) {
+            last = self.memory.decide_now(checks);
+            prop_assert_eq!(Ok(&last), redis.as_ref());
+        }
+        self.last = last.first().copied();
+        Ok(last)
     }
 
     fn checks<'b>(&self, bands: &'b [Vec<Band>], request: &Request) -> Checks<'b> {
@@ -181,7 +266,7 @@ impl<'w> World<'w> {
     }
 }
 
-fn subject_of(index: usize) -> Subject<'static> {
+pub(crate) fn subject_of(index: usize) -> Subject<'static> {
     const SUBJECTS: [&[u8]; 3] = [b"first", b"second}", b"\x00\xff%"];
     Subject {
         rule: RuleNumber::NONE,
@@ -204,7 +289,10 @@ fn run(seed: u64, cases: u32, numbers: &BoxedStrategy<Numbers>) {
     let rules = prop::collection::vec(rules, SUBJECTS);
     let sequence = prop::collection::vec(step(numbers), 1..80);
     proptest!(config, |(start in start(), rules in rules, sequence in sequence)| {
-        let mut world = World::new(&wire, start, rules);
+        wire.clear();
+        let clock = ManualClock::new(Timestamp::from_micros(start).unwrap());
+        let redis = ScriptStore::on_clock(&wire, clock.clone());
+        let mut world = World::new(redis, clock, start, rules);
         for step in &sequence {
             world.step(step)?;
         }

@@ -5,6 +5,7 @@
     reason = "a test that cannot go on has failed, and the panic says where"
 )]
 
+mod cluster;
 mod conformance;
 mod connections;
 mod corners;
@@ -12,10 +13,15 @@ mod differential;
 mod expiry;
 mod faults;
 mod foreign;
+mod load;
 mod names;
 mod near_cache;
+mod reset;
+mod sentinel;
 mod sequences;
 mod server;
 mod store;
 mod support;
 mod undo;
+mod waits;
+mod watched;

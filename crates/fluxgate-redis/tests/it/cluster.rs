@@ -1,0 +1,86 @@
+//! The store on a cluster.
+
+mod details;
+mod differential;
+mod reshard;
+mod shard_down;
+mod slots;
+mod torn;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use fluxgate_testkit::{RedisCluster, slot_of, wait_until};
+
+/// The slot of the one key, or keys, of an identity, once there are any.
+fn slot_of_keys(cluster: &RedisCluster, identity: &str) -> Option<u16> {
+    let pattern = format!("*{identity}*");
+    cluster.nodes().iter().find_map(|node| {
+        let keys = node.try_cli().ok()?.keys(&pattern);
+        keys.first().map(slot_of)
+    })
+}
+
+/// How often the nodes have answered with this error.
+fn errors(cluster: &RedisCluster, code: &str) -> u64 {
+    let of_node = |stats: String| -> Option<u64> { stats.strip_prefix("count=")?.parse().ok() };
+    let counts = cluster.nodes().iter().map(|node| {
+        let stats = node.cli().info(&format!("errorstat_{code}"));
+        stats.and_then(of_node).unwrap_or(0)
+    });
+    counts.sum()
+}
+
+/// Waits until all nodes know each other's epochs: a node that learns of a move
+/// late would take the slot for that of whoever had it before.
+fn wait_until_settled(cluster: &RedisCluster) {
+    let epochs = |node: &fluxgate_testkit::RedisServer| {
+        let nodes = node.cli().command(&["CLUSTER", "NODES"]).text();
+        let mut epochs: Vec<(String, String)> = nodes
+            .lines()
+            .map(|line| {
+                let words: Vec<&str> = line.split(' ').collect();
+                (words[0].to_owned(), words[6].to_owned())
+            })
+            .collect();
+        epochs.sort();
+        epochs
+    };
+    wait_until("the nodes to agree", || {
+        let mut views = cluster.nodes().iter().map(epochs);
+        let first = views.next();
+        views.all(|view| Some(view) == first)
+    });
+}
+
+/// Moves a slot round and round until it is told to stop.
+struct Mover {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<usize>,
+}
+
+impl Mover {
+    fn start(cluster: &Arc<RedisCluster>, slot: u16) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let thread = thread::spawn({
+            let (cluster, is_over) = (Arc::clone(cluster), Arc::clone(&is_over));
+            move || {
+                let mut moves = 0;
+                while !is_over.load(Ordering::Relaxed) {
+                    cluster.move_slot(slot, (cluster.node_of_slot(slot) + 1) % cluster.len());
+                    wait_until_settled(&cluster);
+                    moves += 1;
+                }
+                moves
+            }
+        });
+        Self { is_over, thread }
+    }
+
+    /// Stops it; tells how often it has moved the slot.
+    fn stop(self) -> usize {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap()
+    }
+}

@@ -1,0 +1,208 @@
+//! Slots that move under load.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fluxgate_core::{Limiter, Outcome, Reason, RequestContext};
+use fluxgate_redis::RedisStore;
+use fluxgate_testkit::{RedisCluster, wait_for, wait_until};
+
+use super::{Mover, errors, slot_of_keys, wait_until_settled};
+use crate::load::{LoadProcess, Tally, load, two_bands};
+use crate::watched::{RECOVERY, patient, rules, until, used, user, watched};
+
+/// Moves a slot to the next node, and stops on the way for as long as it takes
+/// until clients have met each of its states, or are gone.
+fn move_on(cluster: &RedisCluster, slot: u16, mut is_loaded: impl FnMut() -> bool) {
+    let to = (cluster.node_of_slot(slot) + 1) % cluster.len();
+    let moving = cluster.begin_move(slot, to);
+    for code in ["TRYAGAIN", "ASK"] {
+        moving.move_keys(1);
+        let before = errors(cluster, code);
+        wait_until("a client to meet a slot that moves", || {
+            !is_loaded() || errors(cluster, code) > before
+        });
+    }
+    moving.finish();
+    wait_until_settled(cluster);
+}
+
+fn two_processes_on_a_slot_that_moves(algorithm: &str) {
+    let cluster = RedisCluster::start(3);
+    let mut processes = [0, 1].map(|_| LoadProcess::start(&cluster.urls(), algorithm));
+    let slot = wait_for("the first key", || slot_of_keys(&cluster, "ann"));
+    let mut moves = 0;
+    let mut is_loaded = || processes.iter_mut().all(LoadProcess::is_running);
+    while is_loaded() {
+        move_on(&cluster, slot, &mut is_loaded);
+        moves += 1;
+    }
+    let mut sum = Tally::default();
+    for process in processes {
+        sum.add(process.wait());
+    }
+    assert_eq!((sum.admitted, sum.failed), (1000, 0), "{moves} moves");
+    assert!(moves > 1);
+    for code in ["MOVED", "ASK", "TRYAGAIN"] {
+        assert!(errors(&cluster, code) > 0, "nobody met {code}");
+    }
+}
+
+#[test]
+fn two_processes_admit_exactly_the_limit_of_windows_that_move() {
+    two_processes_on_a_slot_that_moves("sliding_window");
+}
+
+#[test]
+fn so_do_they_of_logs() {
+    two_processes_on_a_slot_that_moves("sliding_log");
+}
+
+#[test]
+fn so_do_they_of_buckets() {
+    two_processes_on_a_slot_that_moves("token_bucket");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_that_stays_between_two_nodes_fails_in_time_and_recovers() {
+    let cluster = RedisCluster::start(3);
+    let deadline = Duration::from_millis(400);
+    let store = || patient(cluster.urls()).deadline(deadline).connect();
+    let stores = [store().await.unwrap(), store().await.unwrap()];
+    let watched = stores.map(|store| watched(two_bands("fixed_window", 1000), store));
+    for (limiter, _) in &watched {
+        let first = limiter.check("api", &user("ann")).await.unwrap();
+        assert_eq!(first.outcome(), Outcome::Allowed);
+    }
+    let slot = slot_of_keys(&cluster, "ann").unwrap();
+    let to = (cluster.node_of_slot(slot) + 1) % 3;
+    let moving = cluster.begin_move(slot, to);
+    assert_eq!(moving.move_keys(1), 1);
+    // Each tries for as long as it may, and then `on_error` has it.
+    let pause = Duration::from_millis(1);
+    let loads = watched
+        .clone()
+        .map(|(limiter, _)| load(limiter, 8, 2, pause));
+    for load in loads {
+        let tally = load.await;
+        assert_eq!((tally.admitted, tally.denied, tally.failed), (0, 0, 16));
+    }
+    for (_, failures) in &watched {
+        let mut reasons = failures.reasons();
+        // Who was asked last may have had no time left.
+        reasons.retain(|reason| *reason != Reason::Timeout);
+        assert!(!reasons.is_empty());
+        assert!(reasons.iter().all(|reason| *reason == Reason::ClusterDown));
+    }
+    moving.finish();
+    for (limiter, _) in &watched {
+        let recovered = until("the slot is served again", async || {
+            let decision = limiter.check("api", &user("ann")).await.unwrap();
+            decision.outcome() == Outcome::Allowed
+        });
+        assert!(recovered.await < RECOVERY);
+    }
+    let limiter = &watched[0].0;
+    assert_eq!(used(limiter, "r", &["ann"]).await, 4);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_short_deadline_under_moves_never_admits_more() {
+    let cluster = Arc::new(RedisCluster::start(3));
+    let mut limiters = Vec::new();
+    for _ in 0..2 {
+        let store = RedisStore::builder(cluster.urls()).build().unwrap();
+        limiters.push(Arc::new(Limiter::new(
+            two_bands("sliding_log", 1000),
+            store,
+        )));
+    }
+    let mut first = Tally::default();
+    until("somebody is let in", async || {
+        let decision = limiters[0].check("api", &user("ann")).await.unwrap();
+        first.count(decision.outcome());
+        decision.allowed()
+    })
+    .await;
+    let slot = slot_of_keys(&cluster, "ann").unwrap();
+    let mover = Mover::start(&cluster, slot);
+    let pause = Duration::from_millis(40);
+    let (one, two) = tokio::join!(
+        load(Arc::clone(&limiters[0]), 32, 30, pause),
+        load(Arc::clone(&limiters[1]), 32, 30, pause),
+    );
+    assert!(tokio::task::block_in_place(|| mover.stop()) > 1);
+    let mut sum = first;
+    sum.add(one);
+    sum.add(two);
+    assert!(sum.admitted <= 1000, "{sum:?}");
+    assert!(sum.admitted > 0, "{sum:?}");
+    // What was let in is charged, and what failed may be.
+    let patient = patient(cluster.urls()).connect().await.unwrap();
+    let patient = Limiter::new(two_bands("sliding_log", 1000), patient);
+    let charged = used(&patient, "r", &["ann"]).await;
+    assert!(
+        (sum.admitted..=sum.admitted + sum.failed).contains(&charged),
+        "{charged} of {sum:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_over_several_slots_stay_whole_while_one_moves() {
+    let cluster = Arc::new(RedisCluster::start(3));
+    let rules = rules(
+        "
+rule_sets:
+  api:
+    on_error: deny
+    rules:
+      - { id: wide, scope: per_user, algorithm: fixed_window, bands: [ { capacity: 1000, window: 300d } ] }
+      - { id: log, scope: global, algorithm: sliding_log, bands: [ { capacity: 1000, window: 300d } ] }
+      - { id: narrow, scope: per_ip, algorithm: fixed_window, bands: [ { capacity: 300, window: 300d } ] }
+",
+    );
+    let (limiter, failures) = watched(
+        rules,
+        patient(cluster.urls())
+            .near_cache(false)
+            .connect()
+            .await
+            .unwrap(),
+    );
+    let context = || {
+        let context = RequestContext::builder().user("ann");
+        context.ip([10, 0, 0, 1]).build()
+    };
+    limiter.check("api", &context()).await.unwrap();
+    let slot = slot_of_keys(&cluster, "ann").unwrap();
+    let mover = Mover::start(&cluster, slot);
+    let mut tasks = Vec::new();
+    for _ in 0..16 {
+        let limiter = Arc::clone(&limiter);
+        let context = context();
+        tasks.push(tokio::spawn(async move {
+            let mut tally = Tally::default();
+            for _ in 0..30 {
+                let decision = limiter.check("api", &context).await.unwrap();
+                tally.count(decision.outcome());
+            }
+            tally
+        }));
+    }
+    let mut sum = Tally {
+        admitted: 1,
+        ..Tally::default()
+    };
+    for task in tasks {
+        sum.add(task.await.unwrap());
+    }
+    assert!(tokio::task::block_in_place(|| mover.stop()) > 1);
+    assert_eq!((sum.admitted, sum.failed), (300, 0), "{failures:?}");
+    for (rule, identity) in [
+        ("wide", vec!["ann"]),
+        ("log", vec![]),
+        ("narrow", vec!["10.0.0.1"]),
+    ] {
+        assert_eq!(used(&limiter, rule, &identity).await, 300, "{rule}");
+    }
+}

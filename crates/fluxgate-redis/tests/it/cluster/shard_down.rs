@@ -1,0 +1,139 @@
+//! A shard that is gone, and a cluster that is.
+
+use std::time::Duration;
+
+use fluxgate_core::{Limiter, Outcome, Reason, RuleSets};
+use fluxgate_redis::RedisStore;
+use fluxgate_testkit::RedisCluster;
+use tokio::time::Instant;
+
+use crate::watched::{RECOVERY, patient, rules, until, user, watched};
+
+const DEADLINE: Duration = Duration::from_millis(500);
+/// A loaded machine may be late by this much.
+const SLACK: Duration = Duration::from_millis(1500);
+
+fn per_user(on_error: &str) -> RuleSets {
+    rules(&format!(
+        "rule_sets: {{ api: {{ on_error: {on_error}, rules: [ {{ id: r, scope: per_user, \
+         algorithm: fixed_window, bands: [ {{ capacity: 100000, window: 300d }} ] }} ] }} }}"
+    ))
+}
+
+/// Some users of each node.
+async fn users(cluster: &RedisCluster, limiter: &Limiter<RedisStore>) -> Vec<Vec<String>> {
+    for number in 0..24 {
+        let name = format!("user-{number}.");
+        let decision = limiter.check("api", &user(&name)).await.unwrap();
+        assert_eq!(decision.outcome(), Outcome::Allowed);
+    }
+    let of_node = |node: &fluxgate_testkit::RedisServer| {
+        let keys = node.cli().keys("*user-*");
+        let name = |key: &String| {
+            let start = key.find("user-").unwrap();
+            let end = start + key[start..].find('.').unwrap();
+            key[start..=end].to_owned()
+        };
+        keys.iter().map(name).collect::<Vec<_>>()
+    };
+    let users: Vec<_> = cluster.nodes().iter().map(of_node).collect();
+    assert!(users.iter().all(|users| !users.is_empty()), "{users:?}");
+    users
+}
+
+async fn outcome(limiter: &Limiter<RedisStore>, name: &str) -> Outcome {
+    limiter.check("api", &user(name)).await.unwrap().outcome()
+}
+
+/// Asks for users of all nodes, side by side, and expects that only those of
+/// the first are in trouble.
+async fn expect_trouble_on_the_first(
+    limiter: &Limiter<RedisStore>,
+    users: &[Vec<String>],
+    trouble: Outcome,
+) {
+    for round in 0..12 {
+        for (node, users) in users.iter().enumerate() {
+            let start = Instant::now();
+            let outcome = outcome(limiter, &users[round % users.len()]).await;
+            assert!(start.elapsed() < DEADLINE + SLACK);
+            let expected = if node == 0 { trouble } else { Outcome::Allowed };
+            assert_eq!(outcome, expected, "node {node}, round {round}");
+        }
+    }
+}
+
+async fn expect_recovery(limiter: &Limiter<RedisStore>, users: &[Vec<String>]) {
+    let start = Instant::now();
+    for name in users.iter().flatten() {
+        until("everybody is served again", async || {
+            outcome(limiter, name).await == Outcome::Allowed
+        })
+        .await;
+    }
+    assert!(start.elapsed() < RECOVERY, "{:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_the_keys_of_a_dead_shard_fall_back() {
+    let cluster = RedisCluster::start(3);
+    let store = patient(cluster.urls()).deadline(DEADLINE).connect();
+    let (limiter, failures) = watched(per_user("local"), store.await.unwrap());
+    let users = users(&cluster, &limiter).await;
+    cluster.kill_node(0);
+    expect_trouble_on_the_first(&limiter, &users, Outcome::Fallback).await;
+    // Now the other nodes know it too, and say so.
+    cluster.wait_until_down(0);
+    expect_trouble_on_the_first(&limiter, &users, Outcome::Fallback).await;
+    let reasons = failures.reasons();
+    let known = [
+        Reason::RedisError,
+        Reason::CircuitOpen,
+        Reason::ClusterDown,
+        Reason::Timeout,
+    ];
+    assert!(reasons.iter().all(|reason| known.contains(reason)));
+    cluster.restart_node(0);
+    expect_recovery(&limiter, &users).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shard_that_hangs_costs_its_own_keys_the_deadline_and_no_others() {
+    let cluster = RedisCluster::start(3);
+    let store = patient(cluster.urls()).deadline(DEADLINE).connect();
+    let (limiter, failures) = watched(per_user("deny"), store.await.unwrap());
+    let users = users(&cluster, &limiter).await;
+    cluster.node(0).pause();
+    expect_trouble_on_the_first(&limiter, &users, Outcome::FailedClosed).await;
+    let reasons = failures.reasons();
+    assert_eq!(reasons[0], Reason::Timeout, "{reasons:?}");
+    assert!(reasons.contains(&Reason::CircuitOpen), "{reasons:?}");
+    cluster.node(0).resume();
+    tokio::task::block_in_place(|| cluster.wait_until_ok());
+    expect_recovery(&limiter, &users).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_that_is_down_comes_back() {
+    let cluster = RedisCluster::start(3);
+    let store = patient(cluster.urls()).deadline(DEADLINE).connect();
+    let (limiter, _) = watched(per_user("local"), store.await.unwrap());
+    let users = users(&cluster, &limiter).await;
+    for node in 0..3 {
+        cluster.kill_node(node);
+    }
+    for _ in 0..5 {
+        for name in users.iter().flatten() {
+            let start = Instant::now();
+            assert_eq!(outcome(&limiter, name).await, Outcome::Fallback);
+            assert!(start.elapsed() < DEADLINE + SLACK);
+        }
+    }
+    tokio::task::block_in_place(|| {
+        for node in cluster.nodes() {
+            node.restart();
+        }
+        cluster.wait_until_ok();
+    });
+    expect_recovery(&limiter, &users).await;
+}

@@ -1,0 +1,241 @@
+//! Requests over several slots that break in the middle.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fluxgate_core::{Limiter, Outcome, Reason, RequestContext, RuleSets};
+use fluxgate_redis::{RedisStore, RedisStoreBuilder};
+use fluxgate_testkit::{FaultProxy, RedisCluster, RedisServer, ReplyFault, wait_until};
+
+use crate::watched::{Failures, patient, rules, until, used, watched};
+
+const DEADLINE: Duration = Duration::from_millis(300);
+const LONG: Duration = Duration::from_secs(10);
+
+/// Three rules, whose keys are on nodes 0, 1 and 2 for these identities.
+struct ThreeNodes {
+    cluster: RedisCluster,
+    user: String,
+    address: [u8; 4],
+    api_key: String,
+}
+
+impl ThreeNodes {
+    async fn start() -> Self {
+        let cluster = RedisCluster::start(3);
+        let store = patient(cluster.urls()).plain_keys().connect();
+        let limiter = Limiter::new(three("deny", "enforce", 3), store.await.unwrap());
+        let mut found = (None, None, None);
+        for number in 0..=255 {
+            let user = format!("user-{number}.");
+            let api_key = format!("key-{number}.");
+            let address = [10, 0, 0, number];
+            let context = RequestContext::builder().user(user.clone()).ip(address);
+            let context = context.api_key(api_key.clone()).build();
+            limiter.check("api", &context).await.unwrap();
+            let has = |node: usize, part: &[u8]| has_key(cluster.node(node), part);
+            if found.0.is_none() && has(0, user.as_bytes()) {
+                found.0 = Some(user);
+            }
+            if found.1.is_none() && has(1, &address) {
+                found.1 = Some(address);
+            }
+            if found.2.is_none() && has(2, api_key.as_bytes()) {
+                found.2 = Some(api_key);
+            }
+            if let (Some(user), Some(address), Some(api_key)) = found.clone() {
+                for node in cluster.nodes() {
+                    node.cli().command(&["FLUSHALL"]).expect_ok();
+                }
+                return Self {
+                    cluster,
+                    user,
+                    address,
+                    api_key,
+                };
+            }
+        }
+        panic!("256 identities of each kind, and none on some node");
+    }
+
+    fn context(&self) -> RequestContext<'_> {
+        let context = RequestContext::builder().user(&*self.user);
+        context.ip(self.address).api_key(&*self.api_key).build()
+    }
+
+    fn store(&self) -> RedisStoreBuilder {
+        patient(self.cluster.urls()).plain_keys().near_cache(false)
+    }
+
+    async fn limiter(
+        &self,
+        rules: RuleSets,
+        deadline: Duration,
+    ) -> (Arc<Limiter<RedisStore>>, Failures) {
+        let store = self.store().deadline(deadline).connect().await.unwrap();
+        watched(rules, store)
+    }
+
+    /// What is charged to the rule on node 0, as seen by somebody else.
+    async fn used_of_first(&self) -> u64 {
+        let store = self.store().connect().await.unwrap();
+        let limiter = Limiter::new(three("deny", "enforce", 3), store);
+        used(&limiter, "first", &[&self.user]).await
+    }
+
+    async fn outcome(&self, limiter: &Limiter<RedisStore>) -> Outcome {
+        let decision = limiter.check("api", &self.context()).await;
+        decision.unwrap().outcome()
+    }
+}
+
+fn has_key(node: &RedisServer, part: &[u8]) -> bool {
+    let reply = node.cli().command(&["KEYS", "*"]);
+    let mut keys = reply.array().iter();
+    keys.any(|key| key.bytes().windows(part.len()).any(|bytes| bytes == part))
+}
+
+/// `first` on node 0, `second` on node 1, `third` on node 2.
+fn three(on_error: &str, third_mode: &str, second: u64) -> RuleSets {
+    rules(&format!(
+        "
+rule_sets:
+  api:
+    on_error: {on_error}
+    rules:
+      - {{ id: first, scope: per_user, algorithm: fixed_window, bands: [ {{ capacity: 1000, window: 300d }} ] }}
+      - {{ id: second, scope: per_ip, algorithm: fixed_window, bands: [ {{ capacity: {second}, window: 300d }} ] }}
+      - {{ id: third, mode: {third_mode}, scope: per_api_key, algorithm: fixed_window, bands: [ {{ capacity: 1000, window: 300d }} ] }}
+"
+    ))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_denial_stays_one_when_a_later_shard_is_gone_and_is_given_back_once() {
+    let nodes = ThreeNodes::start().await;
+    // Whatever fails is let in: what is denied must not be.
+    let (limiter, failures) = nodes.limiter(three("allow", "enforce", 3), LONG).await;
+    for _ in 0..3 {
+        assert_eq!(nodes.outcome(&limiter).await, Outcome::Allowed);
+    }
+    nodes.cluster.kill_node(2);
+    for _ in 0..8 {
+        assert_eq!(nodes.outcome(&limiter).await, Outcome::Denied);
+    }
+    assert_eq!(nodes.used_of_first().await, 3);
+    assert_eq!(failures.reasons(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shadow_rule_whose_shard_is_gone_denies_nobody() {
+    let nodes = ThreeNodes::start().await;
+    let (limiter, failures) = nodes.limiter(three("deny", "shadow", 1000), LONG).await;
+    assert_eq!(nodes.outcome(&limiter).await, Outcome::Allowed);
+    nodes.cluster.kill_node(2);
+    for _ in 0..8 {
+        assert_eq!(nodes.outcome(&limiter).await, Outcome::Allowed);
+    }
+    assert_eq!(nodes.used_of_first().await, 9);
+    assert_eq!(failures.reasons(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shard_that_hangs_gives_the_others_back_what_they_gave_and_does_not_shut_them() {
+    let nodes = ThreeNodes::start().await;
+    let (limiter, failures) = nodes
+        .limiter(three("deny", "enforce", 1000), DEADLINE)
+        .await;
+    nodes.cluster.node(2).pause();
+    for _ in 0..8 {
+        assert_eq!(nodes.outcome(&limiter).await, Outcome::FailedClosed);
+        // The same store still gets at the others.
+        let state = limiter.state("api", "first", &[&nodes.user]).await;
+        assert!(state.is_ok(), "{state:?}");
+    }
+    assert_eq!(failures.reasons()[0], Reason::Timeout);
+    until("everything is given back", async || {
+        nodes.used_of_first().await == 0
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_is_given_up_half_way_is_given_back() {
+    let nodes = Arc::new(ThreeNodes::start().await);
+    let (limiter, _) = nodes.limiter(three("deny", "enforce", 1000), LONG).await;
+    nodes.cluster.node(1).pause();
+    let asking = tokio::spawn({
+        let (nodes, limiter) = (Arc::clone(&nodes), Arc::clone(&limiter));
+        async move { nodes.outcome(&limiter).await }
+    });
+    let mut cli = nodes.cluster.node(0).cli();
+    wait_until("the first rule to be charged", || cli.dbsize() == 1);
+    asking.abort();
+    wait_until("that to be given back", || cli.dbsize() == 0);
+    nodes.cluster.node(1).resume();
+    assert!(asking.await.unwrap_err().is_cancelled());
+}
+
+/// Has node 0 tell everybody that it is at the proxy.
+fn stand_before_node_0(cluster: &RedisCluster) -> FaultProxy {
+    let proxy = FaultProxy::start(cluster.node(0).addr());
+    let port = proxy.port().to_string();
+    let mut cli = cluster.node(0).cli();
+    cli.command(&["CONFIG", "SET", "cluster-announce-port", &port])
+        .expect_ok();
+    for node in cluster.nodes() {
+        wait_until("every node to know of the proxy", || {
+            let nodes = node.cli().command(&["CLUSTER", "NODES"]).text();
+            nodes.contains(&format!(":{port}@"))
+        });
+    }
+    proxy
+}
+
+/// What a call of the script that takes back has in it, and no other: one key,
+/// and the number of the operation.
+const UNDO: &[u8] = b"\x01\x00\x00\x00\x04";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_undo_whose_reply_is_lost_is_not_sent_again() {
+    let nodes = ThreeNodes::start().await;
+    let proxy = tokio::task::block_in_place(|| stand_before_node_0(&nodes.cluster));
+    let (limiter, _) = nodes.limiter(three("deny", "enforce", 3), DEADLINE).await;
+    for _ in 0..3 {
+        assert_eq!(nodes.outcome(&limiter).await, Outcome::Allowed);
+    }
+    proxy.fault_reply_to(UNDO, ReplyFault::SwallowAndClose);
+    assert_eq!(nodes.outcome(&limiter).await, Outcome::Denied);
+    assert_eq!(proxy.faults_pending(), 0);
+    assert_eq!(nodes.used_of_first().await, 3);
+    until("the store is as before", async || {
+        nodes.outcome(&limiter).await == Outcome::Denied
+    })
+    .await;
+    assert_eq!(nodes.used_of_first().await, 3);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_charge_whose_reply_is_lost_stays_and_is_not_made_again() {
+    let nodes = ThreeNodes::start().await;
+    let proxy = tokio::task::block_in_place(|| stand_before_node_0(&nodes.cluster));
+    let (limiter, failures) = nodes.limiter(three("deny", "enforce", 3), DEADLINE).await;
+    assert_eq!(nodes.outcome(&limiter).await, Outcome::Allowed);
+    proxy.fault_reply_to("EVALSHA", ReplyFault::SwallowAndClose);
+    assert_eq!(nodes.outcome(&limiter).await, Outcome::FailedClosed);
+    assert_eq!(failures.reasons().len(), 1);
+    assert_eq!(nodes.used_of_first().await, 2);
+    // Nobody else was asked.
+    until("the store is as before", async || {
+        nodes.outcome(&limiter).await == Outcome::Allowed
+    })
+    .await;
+    assert_eq!(
+        used(&limiter, "second", &[&ip_text(nodes.address)]).await,
+        2
+    );
+}
+
+fn ip_text(address: [u8; 4]) -> String {
+    address.map(|octet| octet.to_string()).join(".")
+}

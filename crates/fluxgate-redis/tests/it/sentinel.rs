@@ -1,0 +1,170 @@
+//! A primary that sentinels watch.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fluxgate_core::{Limiter, Outcome, Reason, RuleSets};
+use fluxgate_redis::{ConnectError, RedisStore, RedisStoreBuilder, Topology};
+use fluxgate_testkit::{RedisServer, Sentinels, ports, wait_until};
+use tokio::time::Instant;
+
+use crate::watched::{RECOVERY, patient, rules, until, user, watched};
+
+fn per_user() -> RuleSets {
+    rules(
+        "rule_sets: { api: { on_error: deny, rules: [ { id: r, scope: per_user, \
+         algorithm: fixed_window, bands: [ { capacity: 100000, window: 300d } ] } ] } }",
+    )
+}
+
+fn store_on(sentinels: &Sentinels, urls: Vec<String>) -> RedisStoreBuilder {
+    let master = sentinels.master_name().to_owned();
+    patient(urls).topology(Topology::Sentinel { master })
+}
+
+async fn outcome(limiter: &Limiter<RedisStore>) -> Outcome {
+    limiter.check("api", &user("ann")).await.unwrap().outcome()
+}
+
+/// Whether a server has our key.
+fn has_key(server: &RedisServer) -> bool {
+    server.cli().dbsize() == 1
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_under_load_ends_at_the_new_primary() {
+    let sentinels = Sentinels::start();
+    let store = store_on(&sentinels, sentinels.sentinel_urls());
+    let store = store.deadline(Duration::from_millis(500));
+    let (limiter, failures) = watched(per_user(), store.connect().await.unwrap());
+    assert_eq!(outcome(&limiter).await, Outcome::Allowed);
+    let is_over = Arc::new(AtomicBool::new(false));
+    let clients: Vec<_> = (0..16)
+        .map(|_| {
+            let (limiter, is_over) = (Arc::clone(&limiter), Arc::clone(&is_over));
+            tokio::spawn(async move {
+                while !is_over.load(Ordering::Relaxed) {
+                    // Nothing of the failover is seen but what `on_error` says.
+                    let start = Instant::now();
+                    let outcome = outcome(&limiter).await;
+                    let expected = [Outcome::Allowed, Outcome::FailedClosed];
+                    assert!(expected.contains(&outcome), "{outcome:?}");
+                    assert!(start.elapsed() < Duration::from_secs(2));
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                }
+            })
+        })
+        .collect();
+    let (old, new) = tokio::task::block_in_place(|| {
+        let old = sentinels.kill_primary();
+        (old, sentinels.wait_for_failover())
+    });
+    let recovered = until("the new primary is found", async || {
+        outcome(&limiter).await == Outcome::Allowed
+    });
+    let recovered = recovered.await;
+    assert!(recovered < RECOVERY, "{recovered:?}");
+    // And stays found.
+    for _ in 0..50 {
+        assert_eq!(outcome(&limiter).await, Outcome::Allowed);
+    }
+    is_over.store(true, Ordering::Relaxed);
+    for client in clients {
+        client.await.unwrap();
+    }
+    assert_ne!(old.port(), new.port());
+    assert!(has_key(new));
+    assert!(!failures.reasons().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_that_is_demoted_while_we_are_connected_is_left() {
+    let sentinels = Sentinels::start();
+    let store = store_on(&sentinels, sentinels.sentinel_urls());
+    let (limiter, failures) = watched(per_user(), store.connect().await.unwrap());
+    assert_eq!(outcome(&limiter).await, Outcome::Allowed);
+    let (old, new) = (sentinels.primary(), sentinels.replica());
+    tokio::task::block_in_place(|| {
+        let mut sentinel = sentinels.sentinels()[0].cli();
+        let failover = ["SENTINEL", "FAILOVER", sentinels.master_name()];
+        wait_until("a sentinel to agree to a failover", || {
+            sentinel.command(&failover).error().is_none()
+        });
+        wait_until("all to name the new primary", || {
+            sentinels.wait_for_failover().port() == new.port()
+        });
+    });
+    // As the sentinels do in their own time. Until then it takes what it is
+    // sent, and says nothing of it.
+    let port = new.port().to_string();
+    let follow = ["REPLICAOF", "127.0.0.1", &port];
+    old.cli().command(&follow).expect_ok();
+    let recovered = until("the new primary is found", async || {
+        outcome(&limiter).await == Outcome::Allowed
+    });
+    assert!(recovered.await < RECOVERY);
+    let scripts = || new.cli().calls("evalsha") + new.cli().calls("eval");
+    let before = scripts();
+    assert_eq!(outcome(&limiter).await, Outcome::Allowed);
+    assert!(scripts() > before);
+    let reasons = failures.reasons();
+    let known = [Reason::Readonly, Reason::RedisError];
+    assert!(reasons.iter().all(|reason| known.contains(reason)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_to_what_became_a_replica_is_given_up_at_its_first_refusal() {
+    let sentinels = Sentinels::start();
+    let store = store_on(&sentinels, sentinels.sentinel_urls());
+    let (limiter, failures) = watched(per_user(), store.connect().await.unwrap());
+    assert_eq!(outcome(&limiter).await, Outcome::Allowed);
+    // Behind the sentinels' back, and without closing connections.
+    let (old, new) = (sentinels.primary(), sentinels.replica());
+    let port = new.port().to_string();
+    old.cli()
+        .command(&["REPLICAOF", "127.0.0.1", &port])
+        .expect_ok();
+    // The sentinels still name it. It does not call itself the primary.
+    assert_eq!(outcome(&limiter).await, Outcome::FailedClosed);
+    assert_eq!(failures.reasons(), [Reason::Readonly]);
+    new.cli().command(&["REPLICAOF", "NO", "ONE"]).expect_ok();
+    old.cli().command(&["REPLICAOF", "NO", "ONE"]).expect_ok();
+    let recovered = until("the primary is one again", async || {
+        outcome(&limiter).await == Outcome::Allowed
+    });
+    assert!(recovered.await < RECOVERY);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sentinels_that_are_dead_or_deaf_are_passed_over() {
+    let sentinels = Sentinels::start();
+    let free = ports::free();
+    let dead = format!("redis://{}", free.addr());
+    let deaf = [RedisServer::start(), RedisServer::start()];
+    let living = sentinels.sentinel_urls()[1].clone();
+    let store = store_on(&sentinels, vec![dead, living.clone()]);
+    let (limiter, _) = watched(per_user(), store.connect().await.unwrap());
+    assert_eq!(outcome(&limiter).await, Outcome::Allowed);
+    for deaf in &deaf {
+        deaf.pause();
+    }
+    let urls = vec![deaf[0].url(), deaf[1].url(), living];
+    let store = store_on(&sentinels, urls).deadline(Duration::from_millis(500));
+    let (limiter, _) = watched(per_user(), store.build().unwrap());
+    let found = until("the one that answers is asked", async || {
+        outcome(&limiter).await == Outcome::Allowed
+    });
+    assert!(found.await < Duration::from_secs(8));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_primary_that_no_sentinel_knows_is_named_in_the_error() {
+    let sentinels = Sentinels::start();
+    let master = "nobody".to_owned();
+    let store = patient(sentinels.sentinel_urls()).topology(Topology::Sentinel { master });
+    let cause = store.connect().await.unwrap_err();
+    assert!(matches!(cause, ConnectError::Store(_)));
+    assert!(cause.to_string().contains(r#""nobody""#), "{cause}");
+    assert!(cause.to_string().contains("sentinel"), "{cause}");
+}
