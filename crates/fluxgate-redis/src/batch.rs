@@ -23,7 +23,7 @@ use crate::script::TimeSource;
 
 /// So many requests make one call at most: the server answers nobody else
 /// meanwhile.
-const MOST_REQUESTS: usize = 24;
+const MOST_REQUESTS: usize = 32;
 /// So many calls are under way at most: one is decided while the next travels.
 const MOST_CALLS: usize = 3;
 

@@ -26,7 +26,7 @@ const ENTRIES: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct NearCache {
     entries: Box<[Mutex<Option<Box<Entry>>>]>,
-    hashers: [RandomState; 2],
+    hasher: RandomState,
     /// Goes up when something was given back here.
     generation: AtomicU64,
 }
@@ -55,28 +55,27 @@ impl Default for NearCache {
     fn default() -> Self {
         Self {
             entries: (0..ENTRIES).map(|_| Mutex::default()).collect(),
-            hashers: [RandomState::new(), RandomState::new()],
+            hasher: RandomState::new(),
             generation: AtomicU64::new(0),
         }
     }
 }
 
 impl NearCache {
-    /// What is about to be asked.
-    pub(crate) fn question(&self, checks: &Checks<'_>) -> Question {
-        let [place, print] = [0, 1].map(|which| {
-            let mut hasher = self.hashers[which].build_hasher();
-            for check in enforced(checks) {
-                checks.subject(check).bytes.hash(&mut hasher);
-                check.band.id().hash(&mut hasher);
-                hash_limit(check.band.limit(), &mut hasher);
-            }
-            hasher.finish()
-        });
+    /// What is about to be asked, now.
+    pub(crate) fn question(&self, checks: &Checks<'_>, now: Instant) -> Question {
+        // Keyed, so that nobody can make questions that are taken for others.
+        let mut hasher = self.hasher.build_hasher();
+        for check in enforced(checks) {
+            checks.subject(check).bytes.hash(&mut hasher);
+            check.band.id().hash(&mut hasher);
+            hash_limit(check.band.limit(), &mut hasher);
+        }
+        let print = hasher.finish();
         Question {
-            place: place as usize % ENTRIES,
+            place: print as usize % ENTRIES,
             print,
-            asked: Instant::now(),
+            asked: now,
             generation: self.generation.load(Ordering::Acquire),
         }
     }

@@ -298,8 +298,10 @@ impl Connection {
 }
 
 fn evaluation(name: &str, script: &str, call: &Call<'_>) -> Cmd {
-    let mut command = redis::cmd(name);
-    command.arg(script).arg(call.keys.len());
+    let keys: usize = call.keys.iter().map(|key| key.len()).sum();
+    let size = name.len() + script.len() + keys + call.argument.len() + 32;
+    let mut command = Cmd::with_capacity(call.keys.len() + 5, size);
+    command.arg(name).arg(script).arg(call.keys.len());
     for key in &call.keys {
         command.arg(*key);
     }

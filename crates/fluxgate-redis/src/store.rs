@@ -310,7 +310,8 @@ impl Inner {
     ) -> Result<Asked, StoreError> {
         let question = match &self.near_cache {
             Some(near_cache) => {
-                let question = near_cache.question(checks);
+                // When the request came: a moment too early is on the safe side.
+                let question = near_cache.question(checks, deadline - self.deadline);
                 if let Some(verdicts) = near_cache.answer(&question, checks) {
                     let answer = None;
                     return Ok(Asked { verdicts, answer });

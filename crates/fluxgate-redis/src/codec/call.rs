@@ -30,11 +30,18 @@ impl<'r> Call<'r> {
         let mut places = Vec::new();
         for request in requests {
             for (name, is_log) in request.keys() {
-                let place = *known.entry(name).or_insert_with(|| {
+                let mut add = || {
                     let list = if is_log { &mut logs } else { &mut cells };
                     list.push(name);
                     (is_log, list.len() as u32)
-                });
+                };
+                // The keys of one request are different ones.
+                let is_alone = requests.len() == 1;
+                let place = if is_alone {
+                    add()
+                } else {
+                    *known.entry(name).or_insert_with(add)
+                };
                 places.push(place);
             }
         }
