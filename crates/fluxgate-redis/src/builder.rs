@@ -1,5 +1,6 @@
 //! How a store finds its servers, and what it is told to do.
 
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fluxgate_core::StoreError;
@@ -43,6 +44,7 @@ pub struct RedisStoreBuilder {
     urls: Vec<String>,
     topology: Topology,
     login: Login,
+    password_file: Option<PathBuf>,
     sentinel_login: Login,
     deadline: Duration,
     prefix: String,
@@ -58,6 +60,7 @@ impl RedisStoreBuilder {
             urls: urls.into_iter().map(Into::into).collect(),
             topology: Topology::Auto,
             login: Login::default(),
+            password_file: None,
             sentinel_login: Login::default(),
             deadline: DEFAULT_DEADLINE,
             prefix: DEFAULT_PREFIX.into(),
@@ -83,6 +86,13 @@ impl RedisStoreBuilder {
     /// The password to log in with.
     pub fn password(mut self, password: &str) -> Self {
         self.login.password = Some(Secret(password.into()));
+        self
+    }
+
+    /// The file that holds the password; it is read when the store is built, and
+    /// a line end after it does not count.
+    pub fn password_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.password_file = Some(path.into());
         self
     }
 
@@ -164,6 +174,9 @@ impl RedisStoreBuilder {
     /// The store, which connects when it is first asked. It must be asked
     /// inside a tokio runtime.
     pub fn build(mut self) -> Result<RedisStore, ConnectError> {
+        if let Some(path) = &self.password_file {
+            self.login.password = Some(read_secret(path)?);
+        }
         self.sentinel_login.tls = self.login.tls.clone();
         let endpoints = |login: &Login| {
             let endpoints = self.urls.iter().map(|url| {
@@ -221,12 +234,35 @@ pub enum ConnectError {
         /// What is wrong with it.
         cause: String,
     },
+    /// A file that should hold a secret.
+    #[error("{}: {cause}", .path.display())]
+    SecretFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        cause: String,
+    },
     /// A prefix that keys cannot begin with.
     #[error(transparent)]
     Prefix(#[from] BadPrefix),
     /// The server could not be reached, or would not serve.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+fn read_secret(path: &Path) -> Result<Secret, ConnectError> {
+    let bad = |cause: String| ConnectError::SecretFile {
+        path: path.into(),
+        cause,
+    };
+    let mut secret = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
+    while let Some(b'\n' | b'\r') = secret.last() {
+        secret.pop();
+    }
+    if secret.is_empty() {
+        return Err(bad("there is no password in it".into()));
+    }
+    Ok(Secret(secret))
 }
 
 /// A URL as it may be shown.

@@ -44,6 +44,21 @@ async fn a_password_lets_in_from_the_url_or_from_beside_it() {
     works(store_at(server.url())).await;
     let bare = format!("redis://{}", server.addr());
     works(store_at(&bare).password("sesame")).await;
+    let file = server.directory().join("password");
+    std::fs::write(&file, "sesame\n").unwrap();
+    works(store_at(&bare).password_file(&file)).await;
+    std::fs::write(&file, "\n").unwrap();
+    for (path, what) in [
+        (file, "there is no password in it"),
+        (server.directory().join("gone"), "No such file"),
+    ] {
+        let error = store_at(&bare).password_file(&path).build().unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.starts_with(path.to_str().unwrap()) && error.contains(what),
+            "{error}"
+        );
+    }
     let error = refused(store_at(&bare)).await;
     assert_eq!(error.reason, Reason::Noauth, "{error}");
 }
