@@ -173,7 +173,7 @@ mod tests {
             let mut parts = [0_u32; 1_000];
             for index in 0..2_000 {
                 let print = numbers.of(format!("f7-{index}").as_bytes());
-                parts[(u128::from(print) * 1_000 >> 64) as usize] += 1;
+                parts[((u128::from(print) * 1_000) >> 64) as usize] += 1;
             }
             let empty = parts.iter().filter(|count| **count == 0).count();
             assert!((90..190).contains(&empty), "seed {seed}: {empty} empty");
