@@ -61,10 +61,11 @@ pub use decision::{Decision, Outcome, Violation};
 pub use key::{IdentityError, IdentityPart, KeyPart, OnMissingKey, SubjectParts};
 pub use limit::{Algorithm, Limit, LimitError};
 pub use limiter::{BandState, Limiter, LimiterError, Observer, describe_identity};
+pub use matcher::{PathSet, Pattern, PatternError};
 pub use memory::MemoryStore;
 pub use rules::{
-    Band, CostSource, OnError, OnMissingRuleSet, Rule, RuleMode, RuleNumber, RuleSet, RuleSets,
-    RulesError,
+    Band, CostSource, OnError, OnMissingRuleSet, Rule, RuleMode, RuleNumber, RuleOptions, RuleSet,
+    RuleSets, RulesError,
 };
 pub use store::{Check, Checks, Group, Reason, Store, StoreError, Subject, Verdicts};
 pub use time::{Micros, Retry, Timestamp};

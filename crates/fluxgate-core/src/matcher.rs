@@ -15,9 +15,9 @@ use std::ops::ControlFlow;
 use hashbrown::HashMap;
 
 use lookup::Lookup;
-pub(crate) use path::PathSet;
+pub use path::PathSet;
 use path::PathTrie;
-pub(crate) use pattern::Pattern;
+pub use pattern::{Pattern, PatternError};
 
 use crate::context::RequestContext;
 use crate::small::Small;

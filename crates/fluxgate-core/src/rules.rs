@@ -3,6 +3,7 @@
 mod duration;
 mod number;
 mod parse;
+mod read;
 mod rule;
 
 use std::sync::Arc;
@@ -24,11 +25,11 @@ pub struct RuleSets {
 
 /// What the rules themselves do not say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct RuleOptions {
+pub struct RuleOptions {
     /// How many leading bits of an IPv6 address are counted as one client.
-    ipv6_prefix: u8,
+    pub ipv6_prefix: u8,
     /// What a rule set that does not exist means.
-    on_missing_rule_set: OnMissingRuleSet,
+    pub on_missing_rule_set: OnMissingRuleSet,
 }
 
 impl Default for RuleOptions {
@@ -58,6 +59,12 @@ impl RuleSets {
             return Err(RulesError(faults.into_sorted()));
         }
         Ok(sets)
+    }
+
+    /// Reads the mapping under `rule_sets` of a file in which other things stand
+    /// too. What is wrong goes to `faults`; what is left then is not to be used.
+    pub fn read(rule_sets: &Node, options: RuleOptions, faults: &mut Faults) -> Self {
+        parse::sets(rule_sets, options, faults)
     }
 
     /// The set of this name.

@@ -5,9 +5,12 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+use fluxgate_core::RuleSets;
 
-use crate::rule_file::{self, RuleFileError};
+use crate::config::{ConfigError, Draft, Overrides, Rules};
+use crate::rule_file::RuleFileError;
 use crate::simulate;
 
 /// A distributed rate limiter that is exact.
@@ -21,7 +24,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Check a rule file; print `file:line:column: what is wrong` for each fault
+    /// Check a config or a rule file; print `file:line:column: what is wrong` for each fault
     ///
     /// Exits with 0, or with 78 if anything is wrong.
     Validate {
@@ -34,6 +37,42 @@ enum Command {
     /// and writes one decision a line. Only the time is required: `t`, or RFC 3339
     /// under `time`. Exits with 65 at a bad line, with 78 if the rules are bad.
     Simulate(simulate::Options),
+    /// Look at the configuration
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Print a script that completes commands and options
+    Completions {
+        /// The shell that is to run it
+        shell: Shell,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Print the effective configuration, with secrets hidden
+    ///
+    /// Defaults are filled in; a comment tells where a value comes from the
+    /// environment or a flag. Exits with 78 if anything is wrong.
+    Show(ConfigOptions),
+}
+
+/// Where the configuration comes from.
+#[derive(Debug, clap::Args)]
+struct ConfigOptions {
+    /// The config file; without one, the built-in demo
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// A value that counts for more than the file and the environment, such as
+    /// `store.redis.deadline=20ms`; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    set: Vec<String>,
+}
+
+impl ConfigOptions {
+    fn draft(&self) -> Result<Draft, ConfigError> {
+        let overrides = Overrides::from_env(std::env::vars_os()).and_flags(&self.set);
+        Draft::load(self.config.as_deref(), &overrides)
+    }
 }
 
 /// The exit codes, after `sysexits.h`.
@@ -45,7 +84,7 @@ pub(crate) enum Exit {
     NoInput = 66,
     /// Trouble while writing.
     Io = 74,
-    /// Bad rules.
+    /// Bad rules or a bad config.
     Config = 78,
 }
 
@@ -75,10 +114,22 @@ impl From<RuleFileError> for Failure {
     }
 }
 
-pub(crate) fn run() -> ExitCode {
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        match error {
+            ConfigError::File(error) => error.into(),
+            ConfigError::Invalid(_) => Self::new(Exit::Config, error),
+        }
+    }
+}
+
+/// Does what the command line says.
+pub fn run() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Validate { file } => validate(&file),
         Command::Simulate(options) => simulate::run(&options),
+        Command::Config(ConfigCommand::Show(options)) => show(&options),
+        Command::Completions { shell } => completions(shell),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -91,13 +142,51 @@ pub(crate) fn run() -> ExitCode {
 }
 
 fn validate(file: &std::path::Path) -> Result<(), Failure> {
-    let rules = rule_file::load(file)?;
+    let draft = Draft::read(file)?;
+    let mut stdout = io::stdout();
+    let name = file.display();
+    // Whoever closed standard output wants only the exit code.
+    let _ = if draft.is_rule_file() {
+        let rules = draft.check_rules()?;
+        writeln!(stdout, "{name}: ok, {}", count(&rules))
+    } else {
+        let config = draft.check()?;
+        for warning in config.warnings() {
+            let _ = writeln!(io::stderr(), "{name}: warning: {warning}");
+        }
+        let listeners = config.listen.count();
+        let rules = match &config.rules {
+            Rules::Here(rules) => count(rules),
+            Rules::Dir { path, .. } => format!("rules from {}", path.display()),
+            Rules::Redis { .. } => "rules from Redis".into(),
+        };
+        writeln!(stdout, "{name}: ok, {listeners} listener(s), {rules}")
+    };
+    Ok(())
+}
+
+fn count(rules: &RuleSets) -> String {
     let count = rules.iter().map(|set| set.rules().len()).sum::<usize>();
     let sets = rules.iter().count();
-    let file = file.display();
-    let _ = writeln!(
-        io::stdout(),
-        "{file}: ok, {sets} rule set(s) with {count} enabled rule(s)"
-    );
-    Ok(())
+    format!("{sets} rule set(s) with {count} enabled rule(s)")
+}
+
+fn show(options: &ConfigOptions) -> Result<(), Failure> {
+    print(options.draft()?.show()?.as_bytes())
+}
+
+fn completions(shell: Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "fluxgate", &mut script);
+    print(&script)
+}
+
+fn print(text: &[u8]) -> Result<(), Failure> {
+    let mut stdout = io::stdout();
+    match stdout.write_all(text).and_then(|()| stdout.flush()) {
+        // Whoever read it has seen enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(error) => Err(Failure::new(Exit::Io, format!("standard output: {error}"))),
+        Ok(()) => Ok(()),
+    }
 }

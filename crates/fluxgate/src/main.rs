@@ -1,11 +1,7 @@
 //! `fluxgate`: the one binary.
 
-mod cli;
-mod rule_file;
-mod simulate;
-
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    cli::run()
+    fluxgate::cli::run()
 }

@@ -6,30 +6,51 @@ use std::{fs, io};
 use fluxgate_core::yaml::{Fault, Position};
 use fluxgate_core::{RuleSets, RulesError};
 
-/// Why a file gave no rules.
+/// Why a file gave nothing to work with.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RuleFileError {
+#[non_exhaustive]
+pub enum RuleFileError {
     /// It cannot be read.
     #[error("{}: {source}", path.display())]
-    Unreadable { path: PathBuf, source: io::Error },
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// What it says is wrong; one line a fault.
     #[error("{}", located(path, faults))]
-    Invalid { path: PathBuf, faults: RulesError },
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// All that is wrong.
+        faults: RulesError,
+    },
 }
 
 /// Reads and checks a rule file.
-pub(crate) fn load(path: &Path) -> Result<RuleSets, RuleFileError> {
+pub fn load(path: &Path) -> Result<RuleSets, RuleFileError> {
+    let text = read_text(path)?;
+    RuleSets::from_yaml(&text).map_err(|faults| invalid(path, faults))
+}
+
+/// The text of a file, which must be UTF-8.
+pub(crate) fn read_text(path: &Path) -> Result<String, RuleFileError> {
     let bytes = fs::read(path).map_err(|source| RuleFileError::Unreadable {
         path: path.into(),
         source,
     })?;
-    let invalid = |faults| RuleFileError::Invalid {
+    String::from_utf8(bytes).map_err(|error| {
+        let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        invalid(path, not_text(good))
+    })
+}
+
+pub(crate) fn invalid(path: &Path, faults: RulesError) -> RuleFileError {
+    RuleFileError::Invalid {
         path: path.into(),
         faults,
-    };
-    let text =
-        str::from_utf8(&bytes).map_err(|error| invalid(not_text(&bytes[..error.valid_up_to()])))?;
-    RuleSets::from_yaml(text).map_err(invalid)
+    }
 }
 
 /// The fault right after what is good text.

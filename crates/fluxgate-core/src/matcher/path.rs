@@ -160,10 +160,11 @@ impl<'p> Iterator for Segments<'p> {
 
 /// Patterns of which any will do.
 #[derive(Debug, Default)]
-pub(crate) struct PathSet(Option<PathTrie>);
+pub struct PathSet(Option<PathTrie>);
 
 impl PathSet {
-    pub(crate) fn new(patterns: Vec<Pattern>) -> Self {
+    /// All these patterns; with none, no path fits.
+    pub fn new(patterns: Vec<Pattern>) -> Self {
         if patterns.is_empty() {
             return Self(None);
         }
@@ -175,7 +176,7 @@ impl PathSet {
     }
 
     /// Whether a pattern fits. Without a path, none does.
-    pub(crate) fn contains(&self, path: Option<&str>) -> bool {
+    pub fn contains(&self, path: Option<&str>) -> bool {
         let (Some(trie), Some(path)) = (&self.0, path) else {
             return false;
         };

@@ -1,8 +1,8 @@
 //! A path pattern, taken apart.
 
-/// A pattern's segments: what stands between its slashes.
+/// A path pattern, as its segments: what stands between its slashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Pattern {
+pub struct Pattern {
     pub(super) segments: Vec<Segment>,
 }
 
@@ -32,15 +32,20 @@ pub(super) enum Token {
 
 /// Why a text is no pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum PatternError {
+#[non_exhaustive]
+pub enum PatternError {
+    /// It does not begin with a slash.
     #[error("a path pattern begins with `/`; `{0}` does not")]
     NoSlash(String),
+    /// `**` with something beside it.
     #[error("`**` stands only as a whole segment; `{0}` has more in it")]
     DeepInSegment(String),
 }
 
 impl Pattern {
-    pub(crate) fn parse(text: &str) -> Result<Self, PatternError> {
+    /// Takes a pattern apart: `?` is one character, `*` any inside a segment,
+    /// `**` zero or more whole segments.
+    pub fn parse(text: &str) -> Result<Self, PatternError> {
         let Some(rest) = text.strip_prefix('/') else {
             return Err(PatternError::NoSlash(text.into()));
         };

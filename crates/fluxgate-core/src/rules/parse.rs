@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 
-use super::rule::{CostSource, OnError, OnMissingRuleSet, Rule, RuleMode};
-use super::{RuleNumber, RuleOptions, RuleSet, RuleSets, duration};
+use super::rule::{CostSource, OnError, Rule, RuleMode};
+use super::{RuleNumber, RuleOptions, RuleSet, RuleSets};
 use crate::key::{self, OnMissingKey, SubjectBytes};
 use crate::limit::Algorithm;
 use crate::matcher::{Conditions, Matcher};
@@ -31,18 +31,12 @@ pub(super) fn rule_file(root: &Node, faults: &mut Faults) -> RuleSets {
     );
     let mut options = RuleOptions::default();
     if let Some(node) = on_missing {
-        let names = [
-            ("allow", OnMissingRuleSet::Allow),
-            ("deny", OnMissingRuleSet::Deny),
-        ];
-        options.on_missing_rule_set = faults
-            .one_of(node, "`on_missing_rule_set`", &names)
-            .unwrap_or_default();
+        options.on_missing_rule_set = faults.on_missing_rule_set(node).unwrap_or_default();
     }
     if let Some(node) = keys {
         let [prefix] = faults.fields(node, "`keys`", ["ipv6_prefix"]);
-        if let Some(prefix) = prefix.and_then(|node| faults.whole(node, "`ipv6_prefix`", 1, 128)) {
-            options.ipv6_prefix = prefix as u8;
+        if let Some(prefix) = prefix.and_then(|node| faults.ipv6_prefix(node)) {
+            options.ipv6_prefix = prefix;
         }
     }
     match rule_sets {
@@ -58,7 +52,7 @@ pub(super) fn rule_file(root: &Node, faults: &mut Faults) -> RuleSets {
 }
 
 /// The mapping under `rule_sets`.
-fn sets(node: &Node, options: RuleOptions, faults: &mut Faults) -> RuleSets {
+pub(super) fn sets(node: &Node, options: RuleOptions, faults: &mut Faults) -> RuleSets {
     let mut sets = HashMap::new();
     for (name, key, value) in faults.map(node, "`rule_sets`") {
         if name.is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
@@ -209,7 +203,7 @@ impl RuleReader<'_> {
                 self.faults.one_of(node, "`on_exceed`", &names)
             })
             .unwrap_or(false);
-        let max_wait = max_wait.and_then(|node| self.duration(node, "`max_wait`"));
+        let max_wait = max_wait.and_then(|node| self.faults.duration(node, "`max_wait`"));
         let style = BandStyle {
             algorithm,
             shape: self.boolean(shape, "`shape`", false),
@@ -302,16 +296,6 @@ impl RuleReader<'_> {
     fn boolean(&mut self, node: Option<&Node>, what: &str, default: bool) -> bool {
         node.and_then(|node| self.faults.boolean(node, what))
             .unwrap_or(default)
-    }
-
-    fn duration(&mut self, node: &Node, what: &str) -> Option<Duration> {
-        let parsed = node.as_text().and_then(duration::parse);
-        if parsed.is_none() {
-            let allowed = duration::ALLOWED;
-            self.faults
-                .add(node.position, format!("{what} must be {allowed}"));
-        }
-        parsed
     }
 }
 

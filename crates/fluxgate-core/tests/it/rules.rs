@@ -1,8 +1,8 @@
 //! What a rule file may say. Every refusal names its place; in these snippets
 //! the place is marked with `§`, right before the first character of it.
 
-use fluxgate_core::RuleSets;
-use fluxgate_core::yaml::Position;
+use fluxgate_core::yaml::{Fault, Faults, Node, Position, Value};
+use fluxgate_core::{OnMissingRuleSet, PathSet, Pattern, RuleOptions, RuleSets};
 
 /// The faults of a marked snippet must stand where its marks do, in their
 /// order, with these pieces of text.
@@ -294,4 +294,51 @@ rule_sets:
             "`bands` must be a list, not a mapping",
         ],
     );
+}
+
+#[test]
+fn rule_sets_are_read_out_of_a_file_in_which_more_stands() {
+    let text = "
+store: memory
+rule_sets:
+  api:
+    rules:
+      - { id: r, scope: per_ip, bands: [ { capacity: 1, window: 1s } ] }
+      - { id: r, scope: nobody, bands: [ { capacity: 1, window: 1s } ] }
+";
+    let root = Node::parse(text).unwrap();
+    let Value::Map(pairs) = &root.value else {
+        panic!("{root:?}")
+    };
+    let options = RuleOptions {
+        ipv6_prefix: 48,
+        on_missing_rule_set: OnMissingRuleSet::Deny,
+    };
+    let mut faults = Faults::default();
+    let sets = RuleSets::read(&pairs[1].1, options, &mut faults);
+    assert_eq!(sets.on_missing(), OnMissingRuleSet::Deny);
+    let lines: Vec<_> = faults.into_sorted().iter().map(Fault::to_string).collect();
+    assert_eq!(
+        lines,
+        [
+            "7:15: a rule `r` stands in rule set `api` already",
+            "7:25: `scope` must be one of global, per_ip, per_user, per_api_key; `nobody` is not",
+        ]
+    );
+}
+
+#[test]
+fn path_sets_are_for_others_too() {
+    let patterns = ["/api/**", "/v?/x"].map(|text| Pattern::parse(text).unwrap());
+    let paths = PathSet::new(patterns.into());
+    for (path, fits) in [
+        ("/api", true),
+        ("/v1/x", true),
+        ("/v10/x", false),
+        ("api", false),
+    ] {
+        assert_eq!(paths.contains(Some(path)), fits, "{path}");
+    }
+    assert!(!paths.contains(None));
+    assert!(Pattern::parse("api").is_err());
 }

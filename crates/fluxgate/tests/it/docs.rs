@@ -33,14 +33,11 @@ fn blocks(text: &str, language: &str) -> Vec<(usize, String)> {
 }
 
 #[test]
-fn every_rule_file_in_the_documents_is_good() {
+fn every_config_and_rule_file_in_the_documents_is_good() {
     let mut tried = Vec::new();
     for path in documents() {
         let text = fs::read_to_string(&path).unwrap();
         for (line, block) in blocks(&text, "yaml") {
-            if !block.contains("rule_sets:") {
-                continue;
-            }
             let dir = Dir::with_rules(&block);
             let run = dir.run(&["validate", "rules.yaml"]);
             let path = path.display();
@@ -48,7 +45,7 @@ fn every_rule_file_in_the_documents_is_good() {
             tried.push(path.to_string());
         }
     }
-    for name in ["README.md", "rules.md", "simulate.md"] {
+    for name in ["README.md", "config.md", "rules.md", "simulate.md"] {
         assert!(
             tried.iter().any(|path| path.ends_with(name)),
             "none in {name}"

@@ -5,6 +5,7 @@
 )]
 
 mod combined;
+mod config;
 mod docs;
 mod simulate;
 mod summary;

@@ -59,8 +59,8 @@ impl RuleReader<'_> {
         };
         let capacity_units = units_of(self.faults, capacity, "`capacity`");
         let refill_units = units_of(self.faults, refill, "`refill`");
-        let window_span = window.and_then(|node| self.duration(node, "`window`"));
-        let period_span = period.and_then(|node| self.duration(node, "`period`"));
+        let window_span = window.and_then(|node| self.faults.duration(node, "`window`"));
+        let period_span = period.and_then(|node| self.faults.duration(node, "`period`"));
         let (Some(algorithm), Some(capacity_units), Some(window_span)) =
             (style.algorithm, capacity_units, window_span)
         else {

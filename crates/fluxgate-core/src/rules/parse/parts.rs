@@ -3,9 +3,9 @@
 use super::RuleReader;
 use crate::key::KeyPart;
 use crate::limit::MAX_UNITS;
-use crate::matcher::{Conditions, PathSet, Pattern};
+use crate::matcher::{Conditions, PathSet};
 use crate::rules::rule::CostSource;
-use crate::yaml::{Node, Position, Value};
+use crate::yaml::{Node, Value};
 
 impl RuleReader<'_> {
     pub(super) fn conditions(&mut self, node: Option<&Node>) -> (Conditions, PathSet) {
@@ -18,8 +18,8 @@ impl RuleReader<'_> {
             "`match`",
             ["path", "not_path", "methods", "headers", "attributes"],
         );
-        conditions.paths = path.map(|node| self.patterns(node, "`path`"));
-        let not_path = not_path.map(|node| self.patterns(node, "`not_path`"));
+        conditions.paths = path.map(|node| self.faults.patterns(node, "`path`"));
+        let not_path = not_path.map(|node| self.faults.patterns(node, "`not_path`"));
         conditions.methods = methods.map(|node| {
             let methods = self.faults.list(node, "`methods`").iter();
             methods
@@ -29,7 +29,7 @@ impl RuleReader<'_> {
         });
         if let Some(node) = headers {
             for (name, key, value) in self.faults.map(node, "`headers`") {
-                let Some(name) = self.header_name(name, key.position) else {
+                let Some(name) = self.faults.header_name(name, key.position) else {
                     continue;
                 };
                 if conditions.headers.iter().any(|(known, _)| *known == name) {
@@ -49,20 +49,6 @@ impl RuleReader<'_> {
         (conditions, PathSet::new(not_path.unwrap_or_default()))
     }
 
-    fn patterns(&mut self, node: &Node, what: &str) -> Vec<Pattern> {
-        let mut patterns = Vec::new();
-        for node in self.faults.list(node, what) {
-            let Some(text) = self.faults.text(node, "a path pattern") else {
-                continue;
-            };
-            match Pattern::parse(text) {
-                Ok(pattern) => patterns.push(pattern),
-                Err(error) => self.faults.add(node.position, error.to_string()),
-            }
-        }
-        patterns
-    }
-
     pub(super) fn texts(&mut self, node: &Node, what: &str) -> Vec<(Box<str>, Box<str>)> {
         let mut texts = Vec::new();
         for (name, _, value) in self.faults.map(node, what) {
@@ -71,18 +57,6 @@ impl RuleReader<'_> {
             }
         }
         texts
-    }
-
-    /// Lower case, for names compare without it.
-    fn header_name(&mut self, name: &str, at: Position) -> Option<Box<str>> {
-        let is_token =
-            |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-        if name.is_empty() || !name.bytes().all(is_token) {
-            self.faults
-                .add(at, format!("`{name}` cannot be the name of a header"));
-            return None;
-        }
-        Some(name.to_ascii_lowercase().into())
     }
 
     pub(super) fn key(
@@ -138,7 +112,10 @@ impl RuleReader<'_> {
             _ => {}
         }
         if let Some(name) = text.strip_prefix("header:") {
-            return self.header_name(name, node.position).map(KeyPart::Header);
+            return self
+                .faults
+                .header_name(name, node.position)
+                .map(KeyPart::Header);
         }
         match text.strip_prefix("attr:") {
             Some(name) if !name.is_empty() => Some(KeyPart::Attribute(name.into())),
@@ -159,6 +136,7 @@ impl RuleReader<'_> {
         if let Some(text) = node.as_text() {
             if let Some(name) = text.strip_prefix("header:") {
                 return self
+                    .faults
                     .header_name(name, node.position)
                     .map(CostSource::Header);
             }

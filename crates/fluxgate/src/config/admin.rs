@@ -1,0 +1,60 @@
+//! Who may change things.
+
+use std::path::PathBuf;
+
+use fluxgate_core::yaml::{Faults, Node};
+
+use super::listen::Listen;
+use super::{read, tree};
+
+/// Who may change rules and state through the API. Without tokens, and unless it
+/// is open, whoever reaches it on loopback.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Admin {
+    /// A line `name:role:sha256` for each token.
+    pub tokens_file: Option<PathBuf>,
+    /// Everyone may, and that is said to be wanted. Loopback only.
+    pub open: bool,
+}
+
+impl Admin {
+    pub(super) fn read(node: Option<&Node>, listen: &Listen, faults: &mut Faults) -> Self {
+        let names = ["tokens_file", "open"];
+        let [tokens, open_node] =
+            node.map_or([None; 2], |node| faults.fields(node, "`admin`", names));
+        let open = read::boolean(open_node, "`open`", false, faults);
+        if let (true, Some(node)) = (open, open_node) {
+            if tokens.is_some() {
+                faults.add(
+                    node.position,
+                    "`open: true` and `tokens_file` exclude each other",
+                );
+            }
+            if let Some(api) = listen.api.filter(|api| !is_loopback(api)) {
+                faults.add(
+                    node.position,
+                    format!(
+                        "`open: true` is allowed only where the API listens on loopback; \
+                         `listen.api` is {api}"
+                    ),
+                );
+            }
+        }
+        Self {
+            tokens_file: read::path(tokens, "`tokens_file`", faults),
+            open,
+        }
+    }
+
+    pub(super) fn show(&self) -> Node {
+        let tokens = self.tokens_file.as_deref();
+        tree::map([
+            ("tokens_file", tokens.map(tree::path)),
+            ("open", Some(tree::plain(self.open))),
+        ])
+    }
+}
+
+fn is_loopback(address: &std::net::SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}

@@ -1,0 +1,275 @@
+//! Filters: how a request is counted and answered. Routes name them.
+
+use std::net::IpAddr;
+
+use fluxgate_core::yaml::{Faults, Node};
+use ipnet::IpNet;
+
+use super::paths::Paths;
+use super::rules::Rules;
+use super::{read, tree};
+
+const DEFAULT_MAX_WAITS: u64 = 100;
+const MOST_WAITS: u64 = 1_000_000;
+
+/// How a request is counted and answered.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    /// Its name.
+    pub name: String,
+    /// The rules it asks. None: everything passes.
+    pub rule_set: Option<String>,
+    /// The paths it is for.
+    pub include: Paths,
+    /// The paths it leaves alone all the same.
+    pub exclude: Paths,
+    /// Who a request is from.
+    pub identity: Identity,
+    /// Whose word about the client's address is taken.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Where they give it.
+    pub client_ip: ClientIp,
+    /// What responses tell.
+    pub headers: Headers,
+    /// How many may wait at a time in this process.
+    pub max_concurrent_waits: usize,
+}
+
+/// The headers that say who a request is from; names in lower case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The user.
+    pub user: Box<str>,
+    /// The API key.
+    pub api_key: Box<str>,
+}
+
+impl Default for Identity {
+    fn default() -> Self {
+        Self {
+            user: "x-user-id".into(),
+            api_key: "x-api-key".into(),
+        }
+    }
+}
+
+/// Where proxies say whom they forward for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ClientIp {
+    /// `X-Forwarded-For`.
+    #[default]
+    XForwardedFor,
+    /// `Forwarded`, of RFC 7239.
+    Forwarded,
+    /// Addresses in another header; its name in lower case.
+    Header(Box<str>),
+}
+
+/// What responses tell of limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Headers {
+    /// `X-RateLimit-*`.
+    pub legacy: bool,
+    /// `RateLimit` and `RateLimit-Policy`.
+    pub ietf: bool,
+    /// `Retry-After`.
+    pub retry_after: bool,
+    /// What `X-RateLimit-Reset` is.
+    pub reset: Reset,
+}
+
+/// What `X-RateLimit-Reset` is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reset {
+    /// Unix seconds.
+    #[default]
+    Epoch,
+    /// Seconds from now.
+    Delta,
+}
+
+impl Reset {
+    const NAMES: [(&str, Self); 2] = [("epoch", Self::Epoch), ("delta", Self::Delta)];
+}
+
+impl Filter {
+    /// Whether requests for this path are its business.
+    pub fn applies_to(&self, path: &str) -> bool {
+        !self.exclude.contains(path) && self.include.contains(path)
+    }
+
+    fn read(name: &str, node: &Node, rules: &Rules, faults: &mut Faults) -> Self {
+        let [
+            rule_set,
+            include,
+            exclude,
+            identity,
+            trusted_proxies,
+            client_ip,
+            headers,
+            max_waits,
+        ] = faults.fields(
+            node,
+            "a filter",
+            [
+                "rule_set",
+                "include",
+                "exclude",
+                "identity",
+                "trusted_proxies",
+                "client_ip",
+                "headers",
+                "max_concurrent_waits",
+            ],
+        );
+        let rule_set = rule_set.and_then(|node| read_rule_set(node, rules, faults));
+        let include = include.map(|node| Paths::read(node, "`include`", faults));
+        let bounds = (0, MOST_WAITS);
+        let what = "`max_concurrent_waits`";
+        let max_waits = read::whole(max_waits, what, bounds, DEFAULT_MAX_WAITS, faults);
+        Self {
+            name: name.into(),
+            rule_set: rule_set.map(Into::into),
+            include: include.unwrap_or_else(Paths::everything),
+            exclude: Paths::read_any(exclude, "`exclude`", faults),
+            identity: Identity::read(identity, faults),
+            trusted_proxies: read_networks(trusted_proxies, faults),
+            client_ip: ClientIp::read(client_ip, faults),
+            headers: Headers::read(headers, faults),
+            max_concurrent_waits: usize::try_from(max_waits).unwrap_or(usize::MAX),
+        }
+    }
+
+    pub(super) fn show(&self) -> Node {
+        let Identity { user, api_key } = &self.identity;
+        let header = |name: &str| Some(tree::text(format!("header:{name}")));
+        let identity = tree::map([("user", header(user)), ("api_key", header(api_key))]);
+        let proxies = self.trusted_proxies.iter();
+        let proxies = tree::list(proxies.map(|network| tree::text(network.to_string())));
+        let client_ip = match &self.client_ip {
+            ClientIp::XForwardedFor => header("x-forwarded-for"),
+            ClientIp::Forwarded => header("forwarded"),
+            ClientIp::Header(name) => header(name),
+        };
+        let headers = tree::map([
+            ("legacy", Some(tree::plain(self.headers.legacy))),
+            ("ietf", Some(tree::plain(self.headers.ietf))),
+            ("retry_after", Some(tree::plain(self.headers.retry_after))),
+            (
+                "reset",
+                Some(tree::name_of(&Reset::NAMES, self.headers.reset)),
+            ),
+        ]);
+        let max_waits = tree::plain(self.max_concurrent_waits);
+        tree::map([
+            ("rule_set", self.rule_set.as_ref().map(tree::text)),
+            ("include", self.include.show()),
+            ("exclude", self.exclude.show()),
+            ("identity", Some(identity)),
+            ("trusted_proxies", Some(proxies)),
+            ("client_ip", client_ip),
+            ("headers", Some(headers)),
+            ("max_concurrent_waits", Some(max_waits)),
+        ])
+    }
+}
+
+/// The mapping under `filters`.
+pub(super) fn read(node: Option<&Node>, rules: &Rules, faults: &mut Faults) -> Vec<Filter> {
+    let pairs = node.map(|node| faults.map(node, "`filters`"));
+    let mut filters = Vec::new();
+    for (_, key, value) in pairs.unwrap_or_default() {
+        if let Some(name) = read::name(key, "a filter's name", faults) {
+            filters.push(Filter::read(name, value, rules, faults));
+        }
+    }
+    filters
+}
+
+fn read_rule_set<'n>(node: &'n Node, rules: &Rules, faults: &mut Faults) -> Option<&'n str> {
+    let name = read::name(node, "`rule_set`", faults)?;
+    // Where there are no rules at all yet, that is a warning only.
+    if let Rules::Here(sets) = rules
+        && sets.iter().next().is_some()
+        && sets.get(name).is_none()
+    {
+        let mut known: Vec<_> = sets.iter().map(|set| set.name()).collect();
+        known.sort_unstable();
+        let known = known.join(", ");
+        faults.add(
+            node.position,
+            format!("there is no rule set `{name}`; there are {known}"),
+        );
+    }
+    Some(name)
+}
+
+fn read_networks(node: Option<&Node>, faults: &mut Faults) -> Vec<IpNet> {
+    let mut networks = Vec::new();
+    for node in read::any_list(node, "`trusted_proxies`", faults) {
+        let Some(text) = faults.text(node, "a network") else {
+            continue;
+        };
+        let address = || text.parse::<IpAddr>().map(IpNet::from).ok();
+        match text.parse::<IpNet>().ok().or_else(address) {
+            Some(network) if network.trunc() == network => networks.push(network),
+            // Perhaps the prefix is too short, and too many would be trusted.
+            Some(network) => faults.add(
+                node.position,
+                format!(
+                    "`{text}` has bits beyond its prefix; is {} meant?",
+                    network.trunc()
+                ),
+            ),
+            None => faults.add(
+                node.position,
+                format!("`{text}` is no network, such as 10.0.0.0/8 or fd00::/8"),
+            ),
+        }
+    }
+    networks
+}
+
+impl Identity {
+    fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
+        let names = ["user", "api_key"];
+        let [user, api_key] =
+            node.map_or([None; 2], |node| faults.fields(node, "`identity`", names));
+        let default = Self::default();
+        let user = user.and_then(|node| read::header(node, "`user`", faults));
+        let api_key = api_key.and_then(|node| read::header(node, "`api_key`", faults));
+        Self {
+            user: user.unwrap_or(default.user),
+            api_key: api_key.unwrap_or(default.api_key),
+        }
+    }
+}
+
+impl ClientIp {
+    fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
+        let name = node.and_then(|node| read::header(node, "`client_ip`", faults));
+        match name {
+            None => Self::default(),
+            Some(name) => match &*name {
+                "x-forwarded-for" => Self::XForwardedFor,
+                "forwarded" => Self::Forwarded,
+                _ => Self::Header(name),
+            },
+        }
+    }
+}
+
+impl Headers {
+    fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
+        let names = ["legacy", "ietf", "retry_after", "reset"];
+        let [legacy, ietf, retry_after, reset] =
+            node.map_or([None; 4], |node| faults.fields(node, "`headers`", names));
+        let reset = reset.and_then(|node| faults.one_of(node, "`reset`", &Reset::NAMES));
+        Self {
+            legacy: read::boolean(legacy, "`legacy`", true, faults),
+            ietf: read::boolean(ietf, "`ietf`", true, faults),
+            retry_after: read::boolean(retry_after, "`retry_after`", true, faults),
+            reset: reset.unwrap_or_default(),
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! How identities are counted and stored.
+
+use std::path::PathBuf;
+
+use fluxgate_core::RuleOptions;
+use fluxgate_core::yaml::{Faults, Node};
+
+use super::{read, tree};
+
+/// How identities are counted and stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keys {
+    /// What of them is stored as a keyed hash.
+    pub hash_keys: HashKeys,
+    /// Where the secret of that hash stands.
+    pub hash_secret_file: Option<PathBuf>,
+    /// How many leading bits of an IPv6 address are one client: 1 to 128.
+    pub ipv6_prefix: u8,
+}
+
+/// Which parts of identities are hashed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HashKeys {
+    /// API keys.
+    #[default]
+    ApiKeys,
+    /// Every part.
+    All,
+    /// None.
+    None,
+}
+
+impl HashKeys {
+    const NAMES: [(&str, Self); 3] = [
+        ("api_keys", Self::ApiKeys),
+        ("all", Self::All),
+        ("none", Self::None),
+    ];
+}
+
+impl Keys {
+    pub(super) fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
+        let names = ["hash_keys", "hash_secret_file", "ipv6_prefix"];
+        let [hash_keys, secret, prefix] =
+            node.map_or([None; 3], |node| faults.fields(node, "`keys`", names));
+        let hash_keys =
+            hash_keys.and_then(|node| faults.one_of(node, "`hash_keys`", &HashKeys::NAMES));
+        let prefix = prefix.and_then(|node| faults.ipv6_prefix(node));
+        Self {
+            hash_keys: hash_keys.unwrap_or_default(),
+            hash_secret_file: read::path(secret, "`hash_secret_file`", faults),
+            ipv6_prefix: prefix.unwrap_or(RuleOptions::default().ipv6_prefix),
+        }
+    }
+
+    pub(super) fn show(&self) -> Node {
+        let secret = self.hash_secret_file.as_deref();
+        tree::map([
+            (
+                "hash_keys",
+                Some(tree::name_of(&HashKeys::NAMES, self.hash_keys)),
+            ),
+            ("hash_secret_file", secret.map(tree::path)),
+            ("ipv6_prefix", Some(tree::plain(self.ipv6_prefix))),
+        ])
+    }
+}

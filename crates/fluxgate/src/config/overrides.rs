@@ -1,0 +1,244 @@
+//! What the environment and flags change in a configuration.
+
+use std::ffi::OsString;
+use std::fmt;
+
+use fluxgate_core::yaml::{Node, Position, Value};
+
+use super::draft::{ConfigFault, Origins, Place};
+
+/// What a variable must begin with to count.
+const PREFIX: &str = "FLUXGATE__";
+/// In the column of a place: a mapping that no override names, but that had to be
+/// made to get to what one names.
+pub(super) const ON_THE_WAY: usize = 2;
+/// No field of a config is nearly as deep.
+const MAX_DEPTH: usize = 16;
+
+/// Values to put in the place of others, in the order in which they apply.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides(Vec<Override>);
+
+#[derive(Clone, Debug)]
+struct Override {
+    source: Source,
+    /// The path to the value and its text, or what is wrong with them.
+    says: Result<(Vec<String>, String), String>,
+}
+
+/// Who changes a value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// The variable of this name.
+    Environment(String),
+    /// The flag `--set` with this path.
+    Flag(String),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Escaped: names may hold line ends, and this stands in one line.
+        match self {
+            Self::Environment(name) => write!(f, "environment {}", name.escape_debug()),
+            Self::Flag(path) => write!(f, "--set {}", path.escape_debug()),
+        }
+    }
+}
+
+impl Overrides {
+    /// `FLUXGATE__STORE__REDIS__URL` is `store.redis.url`. Other variables than
+    /// those with that prefix do not count.
+    pub fn from_env(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
+        let mut overrides = Vec::new();
+        for (name, value) in variables {
+            let name = name.to_string_lossy().into_owned();
+            let Some(path) = name.strip_prefix(PREFIX) else {
+                continue;
+            };
+            let path = path.split("__").map(str::to_lowercase).collect();
+            let value = value.into_string();
+            let says = match value {
+                Ok(value) => checked(path).map(|path| (path, value)),
+                Err(_) => Err("not UTF-8".into()),
+            };
+            let source = Source::Environment(name);
+            overrides.push(Override { source, says });
+        }
+        // The whole before its parts, whatever order the system keeps them in.
+        overrides.sort_by(|a, b| {
+            let depth = |of: &Override| of.says.as_ref().map_or(0, |(path, _)| path.len());
+            (depth(a), &a.source).cmp(&(depth(b), &b.source))
+        });
+        Self(overrides)
+    }
+
+    /// Adds what flags say, each as `PATH=VALUE`; they count for more than what
+    /// stands here already, and later ones for more than earlier ones.
+    pub fn and_flags<S: AsRef<str>>(mut self, flags: impl IntoIterator<Item = S>) -> Self {
+        for flag in flags {
+            let flag = flag.as_ref();
+            let (path, value) = flag.split_once('=').unwrap_or((flag, ""));
+            let says = match flag.contains('=') {
+                true => checked(path.split('.').map(Into::into).collect()),
+                false => Err("must be PATH=VALUE, such as store.redis.deadline=20ms".into()),
+            };
+            self.0.push(Override {
+                source: Source::Flag(path.into()),
+                says: says.map(|path| (path, value.into())),
+            });
+        }
+        self
+    }
+}
+
+fn checked(path: Vec<String>) -> Result<Vec<String>, String> {
+    match path.len() {
+        _ if path.iter().any(String::is_empty) => {
+            Err("names no field: a part of the path is empty".into())
+        }
+        depth if depth > MAX_DEPTH => Err(format!(
+            "names no field: the path has more than {MAX_DEPTH} parts"
+        )),
+        _ => Ok(path),
+    }
+}
+
+/// Changes the tree, and gives back what is wrong with the changes themselves.
+pub(super) fn apply(
+    overrides: &Overrides,
+    tree: &mut Node,
+    origins: &mut Origins,
+) -> Vec<ConfigFault> {
+    let mut faults = Vec::new();
+    for Override { source, says } in &overrides.0 {
+        let at = origins.add(source.clone());
+        let done = says.clone().and_then(|(path, text)| {
+            let value = Node::parse(&text).map_err(|fault| {
+                let what = fault.message;
+                format!("{what} (a text with special characters needs quotes)")
+            })?;
+            set(tree, &path, moved(value, at))
+        });
+        if let Err(message) = done {
+            let place = Place::Override(source.clone());
+            faults.push(ConfigFault { place, message });
+        }
+    }
+    faults
+}
+
+/// Puts a value at the end of a path, through mappings, which are made where
+/// there are none, and through lists by index.
+fn set(node: &mut Node, path: &[String], value: Node) -> Result<(), String> {
+    let Some((name, rest)) = path.split_first() else {
+        *node = value;
+        return Ok(());
+    };
+    let at = value.position;
+    if let Value::List(items) = &mut node.value {
+        let count = items.len();
+        let item = name
+            .parse()
+            .ok()
+            .and_then(|index: usize| items.get_mut(index));
+        let item = item.ok_or(format!(
+            "`{name}` is no item of the list there, which has {count} (the first is 0)"
+        ))?;
+        return set(item, rest, value);
+    }
+    if !matches!(node.value, Value::Map(_)) {
+        let column = ON_THE_WAY;
+        *node = at_place(Value::Map(Vec::new()), Position { column, ..at });
+    }
+    if let Value::Map(pairs) = &mut node.value {
+        let known = pairs
+            .iter()
+            .position(|(key, _)| key.as_text() == Some(name));
+        let index = known.unwrap_or_else(|| {
+            let key = at_place(Value::Quoted(name.clone()), at);
+            let nothing = at_place(Value::Plain(String::new()), at);
+            pairs.push((key, nothing));
+            pairs.len() - 1
+        });
+        set(&mut pairs[index].1, rest, value)?;
+    }
+    Ok(())
+}
+
+/// The same value, all of it at one place.
+fn moved(node: Node, at: Position) -> Node {
+    let value = match node.value {
+        Value::List(items) => Value::List(items.into_iter().map(|item| moved(item, at)).collect()),
+        Value::Map(pairs) => {
+            let pairs = pairs.into_iter();
+            let pairs = pairs.map(|(key, value)| (moved(key, at), moved(value, at)));
+            Value::Map(pairs.collect())
+        }
+        scalar => scalar,
+    };
+    at_place(value, at)
+}
+
+fn at_place(value: Value, position: Position) -> Node {
+    Node { value, position }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn env(variables: &[(&str, &str)]) -> Overrides {
+        let variables = variables.iter();
+        Overrides::from_env(variables.map(|(name, value)| (name.into(), value.into())))
+    }
+
+    fn applied(text: &str, overrides: &Overrides) -> (String, Vec<String>) {
+        let mut tree = Node::parse(text).unwrap();
+        let mut origins = crate::config::Draft::demo().origins;
+        let faults = apply(overrides, &mut tree, &mut origins);
+        let faults = faults.iter().map(ConfigFault::to_string).collect();
+        (tree.canonical(), faults)
+    }
+
+    #[test]
+    fn parts_come_after_the_whole_and_flags_after_the_environment() {
+        let overrides = env(&[
+            ("FLUXGATE__A__B__C", "1"),
+            ("FLUXGATE__A", "{ b: { c: 0, d: 0 }, e: [0, 0] }"),
+            ("FLUXGATE_A", "9"),
+            ("PATH", "9"),
+            ("FLUXGATE__A__B__D", "2"),
+        ])
+        .and_flags(["a.b.d=3", "a.e.1=4", "a.b.d=5", "a.f=x=y"]);
+        let (tree, faults) = applied("a: 7", &overrides);
+        let expected = Node::parse("a: { b: { c: 1, d: 5 }, e: [0, 4], f: x=y }").unwrap();
+        assert_eq!((tree, faults.len()), (expected.canonical(), 0));
+    }
+
+    #[test]
+    fn what_is_no_path_or_no_value_is_told_with_its_name() {
+        let overrides = env(&[
+            ("FLUXGATE__", "1"),
+            ("FLUXGATE__A____B", "1"),
+            ("FLUXGATE__C", "[1"),
+        ])
+        .and_flags(["a", "a..b=1", "=1", "l.2=1", "l.x=1"])
+        .and_flags(["x.".repeat(20) + "x=1"]);
+        let (_, faults) = applied("l: [1, 2]", &overrides);
+        let beginnings = [
+            "environment FLUXGATE__: names no field",
+            "environment FLUXGATE__A____B: names no field",
+            "environment FLUXGATE__C: not valid YAML: ",
+            "--set a: must be PATH=VALUE",
+            "--set a..b: names no field",
+            "--set : names no field",
+            "--set l.2: `2` is no item of the list there, which has 2",
+            "--set l.x: `x` is no item of the list",
+            "--set x.x.x.x.x.x.x.x.x.x.x.x.x.x.x.x.x.x.x.x.x: names no field",
+        ];
+        assert_eq!(faults.len(), beginnings.len(), "{faults:#?}");
+        for (fault, beginning) in faults.iter().zip(beginnings) {
+            assert!(fault.starts_with(beginning), "{fault}");
+        }
+    }
+}

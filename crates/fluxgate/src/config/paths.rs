@@ -1,0 +1,67 @@
+//! Path patterns, of which any will do.
+
+use std::sync::Arc;
+
+use fluxgate_core::yaml::{Faults, Node};
+use fluxgate_core::{PathSet, Pattern};
+
+use super::{read, tree};
+
+/// Patterns as they are written, and ready to be asked.
+#[derive(Clone, Debug, Default)]
+pub struct Paths {
+    patterns: Vec<String>,
+    set: Arc<PathSet>,
+}
+
+impl Paths {
+    /// Whether any of them fits.
+    pub fn contains(&self, path: &str) -> bool {
+        self.set.contains(Some(path))
+    }
+
+    /// The patterns as they are written.
+    pub fn patterns(&self) -> &[String] {
+        &self.patterns
+    }
+
+    /// `/**`.
+    pub(super) fn everything() -> Self {
+        const EVERYTHING: &str = "/**";
+        Self {
+            patterns: vec![EVERYTHING.into()],
+            set: Arc::new(PathSet::new(
+                Pattern::parse(EVERYTHING).into_iter().collect(),
+            )),
+        }
+    }
+
+    /// One or more of them.
+    pub(super) fn read(node: &Node, what: &str, faults: &mut Faults) -> Self {
+        let nodes = faults.list(node, what);
+        Self::of(nodes, faults)
+    }
+
+    /// Any number of them.
+    pub(super) fn read_any(node: Option<&Node>, what: &str, faults: &mut Faults) -> Self {
+        let nodes = read::any_list(node, what, faults);
+        Self::of(nodes, faults)
+    }
+
+    fn of(nodes: &[Node], faults: &mut Faults) -> Self {
+        let patterns: Vec<_> = nodes
+            .iter()
+            .filter_map(|node| faults.pattern(node))
+            .collect();
+        let texts = nodes.iter().filter_map(Node::as_text);
+        Self {
+            patterns: texts.map(Into::into).collect(),
+            set: Arc::new(PathSet::new(patterns)),
+        }
+    }
+
+    pub(super) fn show(&self) -> Option<Node> {
+        let patterns = self.patterns.iter();
+        (!self.patterns.is_empty()).then(|| tree::list(patterns.map(tree::text)))
+    }
+}

@@ -1,0 +1,87 @@
+//! Values that several parts of a configuration have.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fluxgate_core::yaml::{Faults, Node, Value};
+
+const MAX_NAME: usize = 200;
+
+/// The boolean there, or the default.
+pub(super) fn boolean(node: Option<&Node>, what: &str, default: bool, faults: &mut Faults) -> bool {
+    let given = node.and_then(|node| faults.boolean(node, what));
+    given.unwrap_or(default)
+}
+
+/// The duration there, or the default.
+pub(super) fn duration(
+    node: Option<&Node>,
+    what: &str,
+    default: Duration,
+    faults: &mut Faults,
+) -> Duration {
+    let given = node.and_then(|node| faults.duration(node, what));
+    given.unwrap_or(default)
+}
+
+/// The whole number there, or the default.
+pub(super) fn whole(
+    node: Option<&Node>,
+    what: &str,
+    (least, most): (u64, u64),
+    default: u64,
+    faults: &mut Faults,
+) -> u64 {
+    let signed = |number| i64::try_from(number).unwrap_or(i64::MAX);
+    let given = node.and_then(|node| faults.whole(node, what, signed(least), signed(most)));
+    given.map_or(default, i64::unsigned_abs)
+}
+
+/// The path of a file or directory there.
+pub(super) fn path(node: Option<&Node>, what: &str, faults: &mut Faults) -> Option<PathBuf> {
+    let node = node?;
+    let text = faults.text(node, what)?;
+    if text.is_empty() || text.contains('\0') {
+        faults.add(node.position, format!("{what} must be the path of a file"));
+        return None;
+    }
+    Some(text.into())
+}
+
+/// The text there, which must not be empty nor hold control characters.
+pub(super) fn name<'n>(node: &'n Node, what: &str, faults: &mut Faults) -> Option<&'n str> {
+    let text = faults.text(node, what)?;
+    if text.is_empty() || text.len() > MAX_NAME || text.chars().any(char::is_control) {
+        faults.add(
+            node.position,
+            format!("{what} must have 1 to {MAX_NAME} bytes and no control character"),
+        );
+        return None;
+    }
+    Some(text)
+}
+
+/// The list there, which may be empty.
+pub(super) fn any_list<'n>(node: Option<&'n Node>, what: &str, faults: &mut Faults) -> &'n [Node] {
+    match node {
+        None => &[],
+        Some(node) => match &node.value {
+            Value::List(items) => items,
+            _ => faults.list(node, what),
+        },
+    }
+}
+
+/// The header's name, in lower case, in a text like `header:X-User-Id`.
+pub(super) fn header(node: &Node, what: &str, faults: &mut Faults) -> Option<Box<str>> {
+    match faults.text(node, what)?.strip_prefix("header:") {
+        Some(name) => faults.header_name(name, node.position),
+        None => {
+            faults.add(
+                node.position,
+                format!("{what} must be header:NAME, such as header:X-User-Id"),
+            );
+            None
+        }
+    }
+}

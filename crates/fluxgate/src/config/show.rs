@@ -1,0 +1,59 @@
+//! The effective configuration, as YAML that is a configuration again.
+
+mod hide;
+mod write;
+
+use fluxgate_core::OnMissingRuleSet;
+use fluxgate_core::yaml::Node;
+
+use super::draft::Draft;
+use super::filters::Filter;
+use super::{Config, Rules, tree};
+
+/// Defaults filled in, secrets hidden, warnings and origins as comments.
+pub(super) fn show(draft: &Draft, config: &Config) -> String {
+    let file = draft.origins.file();
+    let mut text = comment(&format!("The effective configuration of {file}."));
+    for warning in config.warnings() {
+        text += &comment(&format!("warning: {warning}"));
+    }
+    text += &write::yaml(&effective(draft, config), draft);
+    text
+}
+
+fn effective(draft: &Draft, config: &Config) -> Node {
+    let filters = config.filters.iter();
+    let filters = tree::map(filters.map(|filter| (&filter.name[..], Some(Filter::show(filter)))));
+    let rule_sets = match config.rules {
+        Rules::Here(_) => tree::child(&draft.tree, "rule_sets").map(hide::api_keys),
+        _ => None,
+    };
+    let on_missing = match config.on_missing_rule_set {
+        OnMissingRuleSet::Allow => "allow",
+        OnMissingRuleSet::Deny => "deny",
+    };
+    tree::map([
+        ("store", Some(config.store.show())),
+        ("keys", Some(config.keys.show())),
+        ("listen", config.listen.show()),
+        ("filters", Some(filters)),
+        ("gateway", Some(config.gateway.show())),
+        ("rule_sets", rule_sets.filter(|node| !node.is_null())),
+        ("rules_from", config.rules.show_from()),
+        ("on_missing_rule_set", Some(tree::plain(on_missing))),
+        ("admin", Some(config.admin.show())),
+        ("telemetry", Some(config.telemetry.show())),
+    ])
+}
+
+/// One line, whatever the names in it hold.
+fn comment(text: &str) -> String {
+    let mut line = String::from("# ");
+    for char in text.chars() {
+        match write::is_printable(char) {
+            true => line.push(char),
+            false => line.extend(char.escape_unicode()),
+        }
+    }
+    line + "\n"
+}

@@ -1,0 +1,183 @@
+//! A tree as YAML text, with comments where values come from overrides.
+
+use fluxgate_core::yaml::{Node, Value};
+
+use crate::config::draft::Draft;
+use crate::config::overrides::Source;
+use crate::config::tree;
+
+/// The tree, with the origins of a draft that has the same paths.
+pub(super) fn yaml(node: &Node, draft: &Draft) -> String {
+    let mut writer = Writer {
+        draft,
+        out: String::new(),
+    };
+    match &node.value {
+        Value::Map(pairs) => writer.pairs(pairs, 0, Some(&draft.tree), None),
+        _ => writer.out.push_str("{}\n"),
+    }
+    writer.out
+}
+
+struct Writer<'a> {
+    draft: &'a Draft,
+    out: String,
+}
+
+impl<'a> Writer<'a> {
+    /// A line or more for each pair. What comes from `told` has been said.
+    fn pairs(
+        &mut self,
+        pairs: &[(Node, Node)],
+        indent: usize,
+        origin: Option<&'a Node>,
+        told: Option<&Source>,
+    ) {
+        for (key, value) in pairs {
+            let key = key.as_text().unwrap_or_default();
+            let origin = origin.and_then(|origin| tree::child(origin, key));
+            self.out.push_str(&" ".repeat(indent));
+            self.out.push_str(&text(key));
+            self.out.push(':');
+            self.value(value, indent + 2, origin, told);
+        }
+    }
+
+    /// What follows a colon, up to the end of its last line.
+    fn value(
+        &mut self,
+        node: &Node,
+        indent: usize,
+        origin: Option<&'a Node>,
+        told: Option<&Source>,
+    ) {
+        let source = origin.and_then(|node| self.draft.origins.giver(node));
+        let comment = match source {
+            Some(source) if Some(source) != told => format!(" # {source}"),
+            _ => String::new(),
+        };
+        match &node.value {
+            Value::Map(pairs) if !pairs.is_empty() => {
+                self.out.push_str(&format!("{comment}\n"));
+                self.pairs(pairs, indent, origin, source);
+            }
+            Value::List(items) if !items.iter().all(is_scalar) => {
+                self.out.push_str(&format!("{comment}\n"));
+                self.items(items, indent, origin, source);
+            }
+            _ => {
+                let mut comment = comment;
+                if comment.is_empty() {
+                    comment = self.within(origin, told);
+                }
+                self.out.push_str(&format!(" {}{comment}\n", inline(node)));
+            }
+        }
+    }
+
+    fn items(
+        &mut self,
+        items: &[Node],
+        indent: usize,
+        origin: Option<&'a Node>,
+        told: Option<&Source>,
+    ) {
+        for (index, item) in items.iter().enumerate() {
+            let origin = origin.and_then(|origin| match &origin.value {
+                Value::List(items) => items.get(index),
+                _ => None,
+            });
+            let spaces = " ".repeat(indent);
+            let source = origin.and_then(|node| self.draft.origins.giver(node));
+            if let Some(source) = source.filter(|source| Some(*source) != told) {
+                self.out.push_str(&format!("{spaces}# {source}\n"));
+            }
+            match &item.value {
+                Value::Map(pairs) if !pairs.is_empty() => {
+                    let start = self.out.len();
+                    self.pairs(pairs, indent + 2, origin, source);
+                    let dash = format!("{spaces}- ");
+                    self.out.replace_range(start..start + indent + 2, &dash);
+                }
+                _ => {
+                    let item = inline(item);
+                    self.out.push_str(&format!("{spaces}- {item}\n"));
+                }
+            }
+        }
+    }
+
+    /// The origins of items of a list that stands in one line.
+    fn within(&self, origin: Option<&Node>, told: Option<&Source>) -> String {
+        let Some(Value::List(items)) = origin.map(|origin| &origin.value) else {
+            return String::new();
+        };
+        let sources = items
+            .iter()
+            .filter_map(|item| self.draft.origins.giver(item));
+        let mut sources: Vec<_> = sources
+            .filter(|source| Some(*source) != told)
+            .map(Source::to_string)
+            .collect();
+        sources.dedup();
+        match sources.is_empty() {
+            true => String::new(),
+            false => format!(" # {}", sources.join(", ")),
+        }
+    }
+}
+
+fn is_scalar(node: &Node) -> bool {
+    matches!(node.value, Value::Plain(_) | Value::Quoted(_))
+}
+
+/// In one line.
+fn inline(node: &Node) -> String {
+    match &node.value {
+        Value::Plain(_) if node.is_null() => "null".into(),
+        // Only what is safe can be a number, a boolean or null.
+        Value::Plain(plain) if is_safe(plain) => plain.clone(),
+        Value::Plain(text_like) => text(text_like),
+        Value::Quoted(quoted) => text(quoted),
+        Value::List(items) => {
+            let items: Vec<_> = items.iter().map(inline).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Map(pairs) => {
+            let pairs = pairs.iter().map(|(key, value)| {
+                let key = text(key.as_text().unwrap_or_default());
+                format!("{key}: {}", inline(value))
+            });
+            format!("{{{}}}", pairs.collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+/// A text, in quotes unless it cannot be taken for anything else.
+fn text(text: &str) -> String {
+    let is_word = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/');
+    let special = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
+    let is_special = special.iter().any(|word| text.eq_ignore_ascii_case(word));
+    if is_word && is_safe(text) && !is_special {
+        return text.into();
+    }
+    let mut quoted = String::from("\"");
+    for char in text.chars() {
+        match char {
+            '"' | '\\' => quoted.extend(['\\', char]),
+            _ if is_printable(char) => quoted.push(char),
+            _ => quoted += &format!("\\U{:08X}", u32::from(char)),
+        }
+    }
+    quoted + "\""
+}
+
+/// Whether a character is seen, and means nothing to a reader of YAML.
+pub(super) fn is_printable(char: char) -> bool {
+    char == ' ' || char.is_ascii_graphic() || char.is_alphanumeric()
+}
+
+fn is_safe(text: &str) -> bool {
+    let safe = |byte: u8| byte.is_ascii_alphanumeric() || b"_-./+".contains(&byte);
+    !text.is_empty() && text != "-" && text.bytes().all(safe)
+}

@@ -1,0 +1,86 @@
+//! Where the state lives.
+
+mod redis;
+
+use std::num::NonZeroUsize;
+
+use fluxgate_core::yaml::{Faults, Node};
+
+use super::{read, tree};
+pub use redis::{Mode, Redis, RedisTls};
+
+const DEFAULT_MAX_KEYS: u64 = 1_000_000;
+const MOST: u64 = 1_000_000_000;
+
+/// Where the state lives.
+#[derive(Clone, Debug)]
+pub enum Store {
+    /// In this process.
+    Memory {
+        /// How many keys are kept at most.
+        max_keys: NonZeroUsize,
+    },
+    /// In Redis, shared by all who use it.
+    Redis(Box<Redis>),
+}
+
+impl Default for Store {
+    fn default() -> Self {
+        Self::memory(DEFAULT_MAX_KEYS)
+    }
+}
+
+impl Store {
+    fn memory(max_keys: u64) -> Self {
+        let max_keys = usize::try_from(max_keys).unwrap_or(usize::MAX);
+        let max_keys = NonZeroUsize::new(max_keys).unwrap_or(NonZeroUsize::MIN);
+        Self::Memory { max_keys }
+    }
+
+    pub(super) fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
+        const ALLOWED: &str = "`store` must be memory, { memory: … } or { redis: … }";
+        let Some(node) = node else {
+            return Self::default();
+        };
+        if let Some(text) = node.as_text() {
+            // The text itself is not repeated: it may be a URL with a password.
+            if text != "memory" {
+                faults.add(node.position, ALLOWED);
+            }
+            return Self::default();
+        }
+        let before = faults.count();
+        match faults.fields(node, "`store`", ["memory", "redis"]) {
+            [Some(_), Some(redis)] => {
+                faults.add(
+                    redis.position,
+                    "`store` is either `memory` or `redis`, not both",
+                );
+                Self::default()
+            }
+            [Some(memory), None] => {
+                let [max_keys] = faults.fields(memory, "`memory`", ["max_keys"]);
+                let max_keys =
+                    read::whole(max_keys, "`max_keys`", (1, MOST), DEFAULT_MAX_KEYS, faults);
+                Self::memory(max_keys)
+            }
+            [None, Some(redis)] => Self::Redis(Box::new(Redis::read(redis, faults))),
+            [None, None] => {
+                if faults.count() == before {
+                    faults.add(node.position, ALLOWED);
+                }
+                Self::default()
+            }
+        }
+    }
+
+    pub(super) fn show(&self) -> Node {
+        match self {
+            Self::Memory { max_keys } => {
+                let memory = tree::map([("max_keys", Some(tree::plain(max_keys)))]);
+                tree::map([("memory", Some(memory))])
+            }
+            Self::Redis(redis) => tree::map([("redis", Some(redis.show()))]),
+        }
+    }
+}

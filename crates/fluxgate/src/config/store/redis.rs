@@ -1,0 +1,311 @@
+//! A Redis deployment, and how it is used.
+
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fluxgate_core::yaml::{Faults, Node};
+
+use super::MOST;
+use crate::config::url::{RedisUrl, Transport};
+use crate::config::{read, tree};
+
+const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
+const DEFAULT_PREFIX: &str = "fluxgate";
+
+/// A Redis deployment, and how it is used.
+#[derive(Clone, Debug)]
+pub struct Redis {
+    /// One at least; several are nodes of a cluster, or sentinels.
+    pub urls: Vec<RedisUrl>,
+    /// What kind of deployment it is.
+    pub mode: Mode,
+    /// Who logs in.
+    pub username: Option<String>,
+    /// Where his password stands.
+    pub password_file: Option<PathBuf>,
+    /// How long a decision may take.
+    pub deadline: Duration,
+    /// What all keys begin with.
+    pub key_prefix: String,
+    /// Whether denials are remembered for a moment.
+    pub near_cache: bool,
+    /// How many may wait at a time, in all processes together.
+    pub max_cluster_waits: Option<NonZeroU32>,
+    /// Whom to trust and what to show, where URLs say `rediss`.
+    pub tls: Option<RedisTls>,
+    /// Whether they were written as `urls`.
+    listed: bool,
+}
+
+/// What kind of Redis deployment it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The server is asked.
+    Auto,
+    /// One server.
+    Standalone,
+    /// A cluster; the URLs are some of its nodes.
+    Cluster,
+    /// The URLs are sentinels.
+    Sentinel {
+        /// The name of the primary they know.
+        master: String,
+        /// Where the password of the sentinels stands, if they want one.
+        password_file: Option<PathBuf>,
+    },
+}
+
+/// Files in PEM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisTls {
+    /// The authority to trust instead of the system's.
+    pub ca: Option<PathBuf>,
+    /// The certificate to show, and its key.
+    pub client: Option<(PathBuf, PathBuf)>,
+}
+
+impl Redis {
+    pub(super) fn read(node: &Node, faults: &mut Faults) -> Self {
+        let before = faults.count();
+        let [
+            url,
+            urls,
+            mode,
+            sentinel,
+            username,
+            password_file,
+            deadline,
+            key_prefix,
+            near_cache,
+            max_cluster_waits,
+            tls,
+        ] = faults.fields(
+            node,
+            "`redis`",
+            [
+                "url",
+                "urls",
+                "mode",
+                "sentinel",
+                "username",
+                "password_file",
+                "deadline",
+                "key_prefix",
+                "near_cache",
+                "max_cluster_waits",
+                "tls",
+            ],
+        );
+        let listed = urls.is_some();
+        // What is no mapping at all has been told.
+        if url.is_none() && urls.is_none() && faults.count() == before {
+            faults.add(node.position, "`redis` needs `url` or `urls`");
+        }
+        let urls = read_urls(url, urls, faults);
+        let mode = Mode::read(node, mode, sentinel, &urls, faults);
+        if let Some(node) = username
+            && urls.iter().any(|(_, url)| url.has_user)
+        {
+            faults.add(node.position, "the URL names a user already");
+        }
+        if let Some(node) = password_file
+            && urls.iter().any(|(_, url)| url.has_password)
+        {
+            faults.add(node.position, "the URL has a password already");
+        }
+        let username = username.and_then(|node| read::name(node, "`username`", faults));
+        let prefix = key_prefix.and_then(|node| read_prefix(node, faults));
+        let waits = max_cluster_waits
+            .map(|node| read::whole(Some(node), "`max_cluster_waits`", (1, MOST), 1, faults));
+        let tls = tls.map(|node| {
+            let over_tls = |(_, url): &(_, RedisUrl)| url.transport == Transport::Tls;
+            if !urls.is_empty() && !urls.iter().any(over_tls) {
+                faults.add(node.position, "`tls` is for URLs that begin with rediss://");
+            }
+            RedisTls::read(node, faults)
+        });
+        Self {
+            urls: urls.into_iter().map(|(_, url)| url).collect(),
+            mode,
+            username: username.map(Into::into),
+            password_file: read::path(password_file, "`password_file`", faults),
+            deadline: read::duration(deadline, "`deadline`", DEFAULT_DEADLINE, faults),
+            key_prefix: prefix.unwrap_or(DEFAULT_PREFIX).into(),
+            near_cache: read::boolean(near_cache, "`near_cache`", true, faults),
+            max_cluster_waits: waits
+                .and_then(|waits| u32::try_from(waits).ok())
+                .and_then(NonZeroU32::new),
+            tls,
+            listed,
+        }
+    }
+
+    pub(super) fn show(&self) -> Node {
+        let mut urls = self.urls.iter().map(|url| tree::text(url.to_string()));
+        let (url, urls) = match self.listed {
+            true => (None, Some(tree::list(urls))),
+            false => (urls.next(), None),
+        };
+        let (mode, sentinel) = match &self.mode {
+            Mode::Auto => ("auto", None),
+            Mode::Standalone => ("standalone", None),
+            Mode::Cluster => ("cluster", None),
+            Mode::Sentinel {
+                master,
+                password_file,
+            } => {
+                let password_file = password_file.as_deref().map(tree::path);
+                let master = Some(tree::text(master));
+                let sentinel = [("master", master), ("password_file", password_file)];
+                ("sentinel", Some(tree::map(sentinel)))
+            }
+        };
+        let tls = self.tls.as_ref().map(|tls| {
+            let client = tls.client.as_ref();
+            tree::map([
+                ("ca", tls.ca.as_deref().map(tree::path)),
+                ("cert", client.map(|(cert, _)| tree::path(cert))),
+                ("key", client.map(|(_, key)| tree::path(key))),
+            ])
+        });
+        tree::map([
+            ("url", url),
+            ("urls", urls),
+            ("mode", Some(tree::plain(mode))),
+            ("sentinel", sentinel),
+            ("username", self.username.as_ref().map(tree::text)),
+            (
+                "password_file",
+                self.password_file.as_deref().map(tree::path),
+            ),
+            ("deadline", Some(tree::duration(self.deadline))),
+            ("key_prefix", Some(tree::text(&self.key_prefix))),
+            ("near_cache", Some(tree::plain(self.near_cache))),
+            ("max_cluster_waits", self.max_cluster_waits.map(tree::plain)),
+            ("tls", tls),
+        ])
+    }
+}
+
+/// The URLs, each with the node it comes from.
+fn read_urls<'n>(
+    url: Option<&'n Node>,
+    urls: Option<&'n Node>,
+    faults: &mut Faults,
+) -> Vec<(&'n Node, RedisUrl)> {
+    let (nodes, what) = match (url, urls) {
+        (Some(url), None) => (std::slice::from_ref(url), "`url`"),
+        (None, Some(urls)) => (faults.list(urls, "`urls`"), "a URL"),
+        (Some(_), Some(urls)) => {
+            faults.add(
+                urls.position,
+                "`redis` has either `url` or `urls`, not both",
+            );
+            return Vec::new();
+        }
+        (None, None) => return Vec::new(),
+    };
+    let mut read = Vec::new();
+    for node in nodes {
+        let Some(text) = faults.text(node, what) else {
+            continue;
+        };
+        match RedisUrl::parse(text) {
+            Ok(url) => read.push((node, url)),
+            Err(why) => faults.add(node.position, format!("{what} {why}")),
+        }
+    }
+    read
+}
+
+fn read_prefix<'n>(node: &'n Node, faults: &mut Faults) -> Option<&'n str> {
+    let prefix = read::name(node, "`key_prefix`", faults)?;
+    if prefix.contains(['{', '}']) {
+        faults.add(
+            node.position,
+            "`key_prefix` must not hold braces: they mark what a cluster places keys by",
+        );
+        return None;
+    }
+    Some(prefix)
+}
+
+impl Mode {
+    fn read(
+        redis: &Node,
+        mode: Option<&Node>,
+        sentinel: Option<&Node>,
+        urls: &[(&Node, RedisUrl)],
+        faults: &mut Faults,
+    ) -> Self {
+        let names = [
+            ("auto", "auto"),
+            ("standalone", "standalone"),
+            ("cluster", "cluster"),
+            ("sentinel", "sentinel"),
+        ];
+        let name = mode.and_then(|node| faults.one_of(node, "`mode`", &names));
+        let name = name.unwrap_or("auto");
+        if let Some((node, _)) = urls.get(1)
+            && name == "standalone"
+        {
+            faults.add(
+                node.position,
+                "with `mode: standalone` there is just one URL",
+            );
+        }
+        let socket = urls
+            .iter()
+            .find(|(_, url)| url.transport == Transport::Unix);
+        if let Some((node, _)) = socket
+            && (matches!(name, "cluster" | "sentinel") || urls.len() > 1)
+        {
+            faults.add(
+                node.position,
+                "a unix:// socket is one server, standing alone",
+            );
+        }
+        match (name, sentinel) {
+            ("sentinel", Some(node)) => {
+                let [master, password] =
+                    faults.fields(node, "`sentinel`", ["master", "password_file"]);
+                if master.is_none() {
+                    faults.add(node.position, "`sentinel` needs `master`");
+                }
+                let master = master.and_then(|node| read::name(node, "`master`", faults));
+                return Self::Sentinel {
+                    master: master.unwrap_or_default().into(),
+                    password_file: read::path(password, "`password_file`", faults),
+                };
+            }
+            ("sentinel", None) => {
+                let at = mode.map_or(redis.position, |node| node.position);
+                faults.add(at, "`mode: sentinel` needs `sentinel: { master: NAME }`");
+            }
+            (_, Some(node)) => {
+                faults.add(node.position, "`sentinel` belongs to `mode: sentinel` only");
+            }
+            (_, None) => {}
+        }
+        match name {
+            "standalone" => Self::Standalone,
+            "cluster" => Self::Cluster,
+            _ => Self::Auto,
+        }
+    }
+}
+
+impl RedisTls {
+    fn read(node: &Node, faults: &mut Faults) -> Self {
+        let [ca, cert, key] = faults.fields(node, "`tls`", ["ca", "cert", "key"]);
+        if cert.is_some() != key.is_some() {
+            faults.add(node.position, "`cert` and `key` go together");
+        }
+        let ca = read::path(ca, "`ca`", faults);
+        let cert = read::path(cert, "`cert`", faults);
+        let key = read::path(key, "`key`", faults);
+        let client = cert.zip(key);
+        Self { ca, client }
+    }
+}

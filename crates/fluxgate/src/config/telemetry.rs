@@ -1,0 +1,90 @@
+//! Logs and traces.
+
+use fluxgate_core::yaml::{Faults, Node};
+
+use super::url::HttpUrl;
+use super::{read, tree};
+
+/// Logs and traces.
+#[derive(Clone, Debug, Default)]
+pub struct Telemetry {
+    /// How logs are written.
+    pub log: LogFormat,
+    /// From which level on.
+    pub level: Level,
+    /// Where traces go, if anywhere.
+    pub otlp: Option<HttpUrl>,
+    /// Whether logs may name identities.
+    pub identities: bool,
+}
+
+/// How logs are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// An object a line.
+    #[default]
+    Json,
+    /// For people.
+    Text,
+}
+
+/// How much is logged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Only what went wrong.
+    Error,
+    /// And what looks wrong.
+    Warn,
+    /// And what happens rarely.
+    #[default]
+    Info,
+    /// And what happens often.
+    Debug,
+    /// Everything.
+    Trace,
+}
+
+impl LogFormat {
+    const NAMES: [(&str, Self); 2] = [("json", Self::Json), ("text", Self::Text)];
+}
+
+impl Level {
+    const NAMES: [(&str, Self); 5] = [
+        ("error", Self::Error),
+        ("warn", Self::Warn),
+        ("info", Self::Info),
+        ("debug", Self::Debug),
+        ("trace", Self::Trace),
+    ];
+}
+
+impl Telemetry {
+    pub(super) fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
+        let names = ["log", "level", "otlp", "identities"];
+        let [log, level, otlp, identities] =
+            node.map_or([None; 4], |node| faults.fields(node, "`telemetry`", names));
+        let log = log.and_then(|node| faults.one_of(node, "`log`", &LogFormat::NAMES));
+        let level = level.and_then(|node| faults.one_of(node, "`level`", &Level::NAMES));
+        let otlp = otlp.and_then(|node| {
+            let url = HttpUrl::parse(faults.text(node, "`otlp`")?);
+            url.map_err(|why| faults.add(node.position, format!("`otlp` {why}")))
+                .ok()
+        });
+        Self {
+            log: log.unwrap_or_default(),
+            level: level.unwrap_or_default(),
+            otlp,
+            identities: read::boolean(identities, "`identities`", false, faults),
+        }
+    }
+
+    pub(super) fn show(&self) -> Node {
+        let otlp = self.otlp.as_ref().map(|url| tree::text(url.to_string()));
+        tree::map([
+            ("log", Some(tree::name_of(&LogFormat::NAMES, self.log))),
+            ("level", Some(tree::name_of(&Level::NAMES, self.level))),
+            ("otlp", otlp),
+            ("identities", Some(tree::plain(self.identities))),
+        ])
+    }
+}

@@ -1,0 +1,68 @@
+//! Trees that are made to be shown, and looking things up in trees.
+
+use std::fmt::Display;
+use std::path::Path;
+use std::time::Duration;
+
+use fluxgate_core::yaml::{Node, Position, Value};
+
+/// The value of this name, where the node is a mapping that has it.
+pub(super) fn child<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
+    let Value::Map(pairs) = &node.value else {
+        return None;
+    };
+    let found = pairs.iter().find(|(key, _)| key.as_text() == Some(name));
+    found.map(|(_, value)| value)
+}
+
+/// A text that must not be taken for anything else.
+pub(super) fn text(text: impl AsRef<str>) -> Node {
+    node(Value::Quoted(text.as_ref().into()))
+}
+
+/// A number, a boolean or a name.
+pub(super) fn plain(value: impl Display) -> Node {
+    node(Value::Plain(value.to_string()))
+}
+
+/// The name of a value that has one.
+pub(super) fn name_of<T: PartialEq>(names: &[(&str, T)], value: T) -> Node {
+    let found = names.iter().find(|(_, known)| *known == value);
+    plain(found.map_or("", |(name, _)| name))
+}
+
+pub(super) fn path(path: &Path) -> Node {
+    text(path.display().to_string())
+}
+
+/// In the largest unit in which it is whole.
+pub(super) fn duration(duration: Duration) -> Node {
+    let millis = duration.as_millis();
+    let units = [
+        (86_400_000, "d"),
+        (3_600_000, "h"),
+        (60_000, "m"),
+        (1_000, "s"),
+    ];
+    let unit = units
+        .into_iter()
+        .find(|(unit, _)| millis.is_multiple_of(*unit));
+    let (unit, name) = unit.unwrap_or((1, "ms"));
+    plain(format!("{}{name}", millis / unit))
+}
+
+pub(super) fn list(items: impl IntoIterator<Item = Node>) -> Node {
+    node(Value::List(items.into_iter().collect()))
+}
+
+/// Without those that are not there.
+pub(super) fn map<'a>(pairs: impl IntoIterator<Item = (&'a str, Option<Node>)>) -> Node {
+    let pairs = pairs.into_iter();
+    let pairs = pairs.filter_map(|(name, value)| Some((text(name), value?)));
+    node(Value::Map(pairs.collect()))
+}
+
+fn node(value: Value) -> Node {
+    let position = Position { line: 0, column: 0 };
+    Node { value, position }
+}

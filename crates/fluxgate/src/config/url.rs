@@ -1,0 +1,252 @@
+//! Addresses of servers. What may hold a password is never shown whole.
+
+use std::fmt;
+
+use url::Url;
+
+/// Where a Redis server is. Shown without its password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedisUrl {
+    text: String,
+    shown: String,
+    pub(super) transport: Transport,
+    pub(super) has_user: bool,
+    pub(super) has_password: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transport {
+    Tcp,
+    Tls,
+    Unix,
+}
+
+impl RedisUrl {
+    /// The whole of it, password included.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        const ALLOWED: &str = "redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH";
+        let refuse = |why: &str| format!("must be {ALLOWED}: {why}");
+        let url = Url::parse(text).map_err(|error| refuse(&error.to_string()))?;
+        let transport = match url.scheme() {
+            "redis" => Transport::Tcp,
+            "rediss" => Transport::Tls,
+            "unix" => Transport::Unix,
+            _ => return Err(refuse("another scheme is not known")),
+        };
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(refuse("nothing may follow `?` or `#`"));
+        }
+        let has_host = url.host_str().is_some_and(|host| !host.is_empty());
+        match transport {
+            Transport::Unix if has_host => return Err(refuse("a socket has a path and no host")),
+            Transport::Unix if url.path().len() < 2 => return Err(refuse("the path is missing")),
+            Transport::Unix => {}
+            _ if !has_host => return Err(refuse("the host is missing")),
+            _ if !is_database(url.path()) => {
+                return Err(refuse("only the number of a database may follow the host"));
+            }
+            _ => {}
+        }
+        Ok(Self {
+            shown: without_password(&url, text),
+            transport,
+            has_user: !url.username().is_empty(),
+            has_password: url.password().is_some(),
+            text: text.into(),
+        })
+    }
+}
+
+impl fmt::Display for RedisUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl fmt::Debug for RedisUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RedisUrl({:?})", self.shown)
+    }
+}
+
+/// Where something that speaks HTTP is. Shown without its password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct HttpUrl {
+    text: String,
+    shown: String,
+}
+
+impl HttpUrl {
+    /// The whole of it, password included.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let url = http_url(text)?;
+        Ok(Self {
+            shown: without_password(&url, text),
+            text: text.into(),
+        })
+    }
+}
+
+impl fmt::Display for HttpUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl fmt::Debug for HttpUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HttpUrl({:?})", self.shown)
+    }
+}
+
+/// Who answers what the gateway forwards.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Upstream {
+    /// The program itself: it answers with what it was asked.
+    Echo,
+    /// A server.
+    Http {
+        /// Whether it is spoken to over TLS.
+        tls: bool,
+        /// Its name or address; an IPv6 address in brackets.
+        host: String,
+        /// Its port.
+        port: u16,
+    },
+}
+
+impl Upstream {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        if text == "echo" {
+            return Ok(Self::Echo);
+        }
+        let url = http_url(text).map_err(|why| format!("{why}, or echo"))?;
+        let bare = url.username().is_empty() && url.password().is_none();
+        let whole = url.query().is_none() && url.fragment().is_none() && url.path() == "/";
+        match (url.host_str(), url.port_or_known_default()) {
+            (Some(host), Some(port)) if bare && whole => Ok(Self::Http {
+                tls: url.scheme() == "https",
+                host: host.into(),
+                port,
+            }),
+            _ => Err("must be http://HOST:PORT or https://HOST:PORT and nothing more".into()),
+        }
+    }
+}
+
+impl fmt::Display for Upstream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Echo => f.write_str("echo"),
+            Self::Http { tls, host, port } => {
+                let scheme = if *tls { "https" } else { "http" };
+                write!(f, "{scheme}://{host}:{port}")
+            }
+        }
+    }
+}
+
+fn http_url(text: &str) -> Result<Url, String> {
+    let refuse = |why: &str| format!("must be http://HOST:PORT or https://HOST:PORT ({why})");
+    let url = Url::parse(text).map_err(|error| refuse(&error.to_string()))?;
+    match url.scheme() {
+        "http" | "https" => Ok(url),
+        _ => Err(refuse("another scheme is not known")),
+    }
+}
+
+fn is_database(path: &str) -> bool {
+    let number = path.strip_prefix('/').unwrap_or(path);
+    number.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn without_password(url: &Url, text: &str) -> String {
+    if url.password().is_none() {
+        return text.into();
+    }
+    let mut url = url.clone();
+    match url.set_password(Some("***")) {
+        Ok(()) => url.into(),
+        Err(()) => format!("{}:", url.scheme()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn redis() {
+        for good in [
+            "redis://127.0.0.1:6379",
+            "redis://localhost",
+            "redis://[::1]:6379/3",
+            "rediss://user:pw@redis.example.com:6380/",
+            "unix:///run/redis.sock",
+        ] {
+            assert_eq!(RedisUrl::parse(good).map(|url| url.text), Ok(good.into()));
+        }
+        for bad in [
+            "",
+            "127.0.0.1:6379",
+            "http://a",
+            "redis://",
+            "redis:///1",
+            "redis://a/b",
+            "redis://a:99999",
+            "redis://a?x=1",
+            "rediss://a/#insecure",
+            "unix://",
+            "unix://host/path",
+        ] {
+            assert!(RedisUrl::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_password_is_not_shown() {
+        let url = RedisUrl::parse("redis://ann:hush@host:1/2").unwrap();
+        assert_eq!(url.to_string(), "redis://ann:***@host:1/2");
+        assert!(!format!("{url:?}").contains("hush"));
+        assert!(RedisUrl::parse(&url.to_string()).is_ok());
+        let refused = RedisUrl::parse("redis://ann:hush@host:x").unwrap_err();
+        assert!(!refused.contains("hush"), "{refused}");
+        let url = HttpUrl::parse("http://ann:hush@host/x").unwrap();
+        assert!(!format!("{url:?} {url}").contains("hush"));
+    }
+
+    #[test]
+    fn upstreams() {
+        let good = [
+            ("echo", "echo"),
+            ("http://127.0.0.1:9000", "http://127.0.0.1:9000"),
+            ("http://a.example/", "http://a.example:80"),
+            ("https://[::1]", "https://[::1]:443"),
+        ];
+        for (text, shown) in good {
+            assert_eq!(
+                Upstream::parse(text).map(|up| up.to_string()),
+                Ok(shown.into())
+            );
+        }
+        for bad in [
+            "",
+            "a:1",
+            "ftp://a",
+            "http://",
+            "http://a/x",
+            "http://a?x",
+            "http://u@a",
+        ] {
+            assert!(Upstream::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Every field: what it takes.
+
+use super::{RULES, only_fault, validate};
+
+/// What may stand in a config.
+const GOOD: &[&str] = &[
+    "store: memory",
+    "store: { memory: {} }",
+    "store: { memory: { max_keys: 1 } }",
+    "store: { redis: { url: 'redis://localhost' } }",
+    "store: { redis: { url: 'rediss://u:p@h:6380/1', tls: { ca: a, cert: b, key: c } } }",
+    "store: { redis: { url: 'unix:///run/redis.sock', mode: standalone } }",
+    "store: { redis: { urls: ['redis://a', 'redis://b'], mode: cluster } }",
+    "store: { redis: { urls: ['redis://a', 'redis://b'] } }",
+    "store: { redis: { url: 'redis://a', mode: sentinel, sentinel: { master: m, password_file: p } } }",
+    "store: { redis: { url: 'redis://a', username: u, password_file: p, deadline: 1ms, key_prefix: x, near_cache: false, max_cluster_waits: 1 } }",
+    "store: { redis: { url: null, urls: ['redis://a'] } }",
+    "keys: { hash_keys: none, hash_secret_file: null, ipv6_prefix: 128 }",
+    "keys: { hash_keys: all }",
+    "listen: { api: '[::]:0', grpc: '[::]:0', resp: 0.0.0.0:1 }",
+    "filters: {}",
+    "filters: { a: {} }",
+    "filters: { a: { exclude: [], trusted_proxies: [] } }",
+    "filters: { a: { trusted_proxies: [10.0.0.1, '::1', 'fd00::/8', 0.0.0.0/0] } }",
+    "filters: { a: { client_ip: 'header:Forwarded' }, b: { client_ip: 'header:CF-Connecting-IP' } }",
+    "filters: { a: { headers: { legacy: false, ietf: false, retry_after: false, reset: delta } } }",
+    "filters: { a: { max_concurrent_waits: 0 } }",
+    "gateway: {}",
+    "gateway: { routes: [ { id: a, upstreams: [echo, 'https://b', 'http://[::1]:1'], filters: [] } ] }",
+    "gateway: { routes: [ { id: a, match: { headers: { X-A: b }, host: ['*.a.b', '[::1]'] }, upstreams: [echo] } ] }",
+    "gateway: { timeouts: { connect: 1ms, headers: 1m, idle: 1h, request: 1d } }",
+    "gateway: { limits: { header_bytes: 0, body_bytes: 1, connections: 0 } }",
+    "rules_from: { dir: rules.d }",
+    "{ rules_from: { redis: {}, poll: 1s }, store: { redis: { url: 'redis://a' } } }",
+    "{ on_missing_rule_set: deny, rules_from: { dir: d, poll: 1m } }",
+    "{ admin: { open: true }, listen: { api: '127.0.0.2:1' } }",
+    "{ admin: { open: true }, listen: { api: '[::1]:1' } }",
+    "{ admin: { open: false }, listen: { api: '0.0.0.0:1' } }",
+    "{ admin: { tokens_file: t }, listen: { api: '0.0.0.0:1' } }",
+    "telemetry: { log: text, level: trace, otlp: 'http://127.0.0.1:4317', identities: true }",
+    "{ listen: { gateway: 127.0.0.1:1 }, gateway: { routes: [ { id: a, upstreams: [echo] } ] } }",
+];
+
+#[test]
+fn what_is_allowed_is_taken() {
+    for config in GOOD {
+        let run = validate(config);
+        assert_eq!(run.code, Some(0), "{config}\n{run:?}");
+    }
+}
+
+#[test]
+fn a_filter_names_a_rule_set_of_the_file() {
+    let config = |name| format!("{RULES}filters: {{ f: {{ rule_set: {name} }} }}\n");
+    assert_eq!(validate(&config("api")).code, Some(0));
+    let fault = only_fault(&config("web"));
+    assert_eq!(fault, "there is no rule set `web`; there are api");
+    let elsewhere = "rules_from: { dir: d }\nfilters: { f: { rule_set: web } }\n";
+    assert_eq!(validate(elsewhere).code, Some(0));
+}
+
+#[test]
+fn what_is_hardly_meant_is_a_warning() {
+    let cases = [
+        ("telemetry: {}", "`listen` names no listener"),
+        (
+            "store: { redis: { url: 'redis://a' } }",
+            "`keys.hash_secret_file` is missing",
+        ),
+        ("filters: { f: {} }", "filter `f` has no `rule_set`"),
+        (
+            "gateway: { routes: [ { id: a, upstreams: [echo] } ] }",
+            "`listen.gateway` is missing",
+        ),
+    ];
+    for (config, warning) in cases {
+        let run = validate(config);
+        assert_eq!(run.code, Some(0), "{config}");
+        let mut lines = run.stderr.lines();
+        let found = lines
+            .any(|line| line.starts_with("fluxgate.yaml: warning: ") && line.contains(warning));
+        assert!(found, "{config}\n{}", run.stderr);
+    }
+    let quiet = [
+        "{ listen: { api: 127.0.0.1:1 }, keys: { hash_keys: none }, store: { redis: { url: 'redis://a' } } }",
+        "{ listen: { api: 127.0.0.1:1 }, keys: { hash_secret_file: s }, store: { redis: { url: 'redis://a' } } }",
+        "{ listen: { api: 127.0.0.1:1 }, keys: { hash_keys: all }, store: memory }",
+    ];
+    for config in quiet {
+        assert_eq!(validate(config).stderr, "", "{config}");
+    }
+}

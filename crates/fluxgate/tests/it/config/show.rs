@@ -1,0 +1,110 @@
+//! `fluxgate config show`.
+
+use super::WHOLE;
+use crate::support::{Dir, Run};
+
+fn show(config: &str) -> Run {
+    let dir = Dir::new();
+    dir.write("fluxgate.yaml", config);
+    dir.run(&["config", "show", "--config", "fluxgate.yaml"])
+}
+
+#[test]
+fn what_is_shown_is_a_config_again_and_shown_as_it_is() {
+    let redis = "store: { redis: { urls: ['redis://a', 'redis://b'], mode: sentinel, sentinel: { master: \"m: #\" } } }";
+    let names = r##"filters: { 'yes': { exclude: ['/a b', '/#', "/\n\x85\0\x7f"] }, '7': {}, "é \"x\" \uFEFF\u2028": {}, '--- x': {}, '~': {}, '<<': {}, 'a: b # c': {} }"##;
+    for config in [
+        WHOLE,
+        redis,
+        names,
+        "rules_from: { dir: rules.d }",
+        "store: memory",
+    ] {
+        let first = show(config);
+        assert_eq!(first.code, Some(0), "{first:?}");
+        let second = show(&first.stdout);
+        assert_eq!(second, first, "{}", first.stdout);
+    }
+}
+
+#[test]
+fn defaults_are_filled_in() {
+    let run = show("store: memory");
+    let lines: Vec<_> = run.stdout.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "# The effective configuration of fluxgate.yaml.",
+            "# warning: `listen` names no listener: nothing would be opened",
+            "store:",
+            "  memory:",
+            "    max_keys: 1000000",
+            "keys:",
+            "  hash_keys: api_keys",
+            "  ipv6_prefix: 64",
+            "filters: {}",
+            "gateway:",
+            "  timeouts:",
+            "    connect: 1s",
+            "    headers: 10s",
+            "    idle: 1m",
+            "    request: 30s",
+            "  limits:",
+            "    header_bytes: 65536",
+            "    body_bytes: 0",
+            "    connections: 10000",
+            "on_missing_rule_set: allow",
+            "admin:",
+            "  open: false",
+            "telemetry:",
+            "  log: json",
+            "  level: info",
+            "  identities: false",
+        ]
+    );
+}
+
+#[test]
+fn secrets_are_hidden() {
+    let run = show(
+        "
+store: { redis: { url: 'redis://ann:hush-1@h:1/2' } }
+telemetry: { otlp: 'http://ann:hush-2@h:1/' }
+rule_sets:
+  api:
+    rules:
+      - id: a
+        scope: per_api_key
+        bands: [ { capacity: 1, window: 1s } ]
+        overrides:
+          - { identity: hush-3, bands: [ { capacity: 2, window: 1s } ] }
+          - { identity: hush-4, bands: [ { capacity: 2, window: 1s } ] }
+      - id: b
+        key: [user, api_key]
+        bands: [ { capacity: 1, window: 1s } ]
+        overrides:
+          - { identity: [ann, hush-5], bands: [ { capacity: 2, window: 1s } ] }
+",
+    );
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(!run.stdout.contains("hush"), "{}", run.stdout);
+    assert!(run.stdout.contains("redis://ann:***@h:1/2"));
+    assert!(run.stdout.contains("identity: [ann, \"(hidden 0)\"]"));
+    assert!(
+        run.stdout
+            .contains("# warning: `keys.hash_secret_file` is missing")
+    );
+    assert_eq!(show(&run.stdout).code, Some(0));
+}
+
+#[test]
+fn the_demo_is_shown_and_good() {
+    let dir = Dir::new();
+    let run = dir.run(&["config", "show"]);
+    dir.write("demo.yaml", run.lines().join("\n"));
+    let run = dir.run(&["validate", "demo.yaml"]);
+    assert_eq!(
+        run.lines(),
+        ["demo.yaml: ok, 4 listener(s), 1 rule set(s) with 5 enabled rule(s)"]
+    );
+}
