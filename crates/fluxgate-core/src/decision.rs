@@ -217,9 +217,8 @@ impl Decision {
     }
 
     /// Says whose rules it speaks of, which [`Decision::combine`] leaves open.
-    pub(crate) fn of_set(mut self, set: Arc<RuleSet>) -> Self {
+    pub(crate) fn belongs_to(&mut self, set: Arc<RuleSet>) {
         self.set = Some(set);
-        self
     }
 
     /// What the verdicts on a plan come to.

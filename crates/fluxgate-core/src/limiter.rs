@@ -119,11 +119,14 @@ impl<S: Store> Limiter<S> {
         };
         let set = Arc::clone(set);
         drop(rules);
-        let decision = {
+        let mut decision = {
             let mut plan = Plan::new(mode);
             plan.fill(&set, context);
-            if plan.checks.list().is_empty() {
-                Decision::combine(&plan, &[])
+            let mut verdicts = Verdicts::new();
+            if plan.checks.list().is_empty()
+                || self.store.decide_at_once(&plan.checks, &mut verdicts)
+            {
+                Decision::combine(&plan, &verdicts)
             } else {
                 match self.store.decide(&plan.checks).await {
                     Ok(verdicts) => Decision::combine(&plan, &verdicts),
@@ -131,7 +134,8 @@ impl<S: Store> Limiter<S> {
                 }
             }
         };
-        Ok(decision.of_set(set))
+        decision.belongs_to(set);
+        Ok(decision)
     }
 
     fn without_rule_set(&self, name: &str, on_missing: OnMissingRuleSet) -> Decision {
@@ -273,7 +277,8 @@ impl<C: crate::clock::Clock> Limiter<MemoryStore<C>> {
         let mut plan = Plan::new(Mode::Take);
         plan.fill(set, context);
         let verdicts = self.store.decide_at(&plan.checks, now);
-        let decision = Decision::combine(&plan, &verdicts).of_set(Arc::clone(set));
+        let mut decision = Decision::combine(&plan, &verdicts);
+        decision.belongs_to(Arc::clone(set));
         for ((rule, refused), applied) in decision.rules().zip(&plan.applied) {
             if refused {
                 let known = !applied.bands.is_empty();

@@ -99,17 +99,20 @@ impl<C: Clock> MemoryStore<C> {
 
     /// Decides checks at the instant `now`.
     pub fn decide_at(&self, checks: &Checks<'_>, now: Timestamp) -> Verdicts {
+        let mut verdicts = Verdicts::new();
+        self.decide_into(checks, now, &mut verdicts);
+        verdicts
+    }
+
+    fn decide_into(&self, checks: &Checks<'_>, now: Timestamp, verdicts: &mut Verdicts) {
         let list = checks.list();
         let mut keys: SmallVec<[Key; 4]> = smallvec![];
         self.add_keys(checks, &mut keys);
-        let mut verdicts = Verdicts::new();
         if list.iter().all(|check| check.group == Group::ENFORCED) {
             let mode = checks.mode();
-            let decided = self
-                .table
-                .decide_in_lines(&keys, list, now, mode, &mut verdicts);
+            let decided = self.table.decide_in_lines(&keys, list, now, mode, verdicts);
             if decided.is_some() {
-                return verdicts;
+                return;
             }
             verdicts.clear();
         }
@@ -126,14 +129,13 @@ impl<C: Clock> MemoryStore<C> {
                 start..end,
                 now,
                 checks.mode(),
-                &mut verdicts,
+                verdicts,
             );
             if group == Group::ENFORCED && !passes {
                 break;
             }
             start = end;
         }
-        verdicts
     }
 
     /// Adds the keys of all checks; a subject is hashed once for all its bands.
@@ -208,6 +210,11 @@ fn decide_group(
 impl<C: Clock> Store for MemoryStore<C> {
     async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
         Ok(self.decide_now(checks))
+    }
+
+    fn decide_at_once(&self, checks: &Checks<'_>, verdicts: &mut Verdicts) -> bool {
+        self.decide_into(checks, self.clock.now(), verdicts);
+        true
     }
 
     async fn refund(
