@@ -17,6 +17,10 @@ const CALLERS: usize = 64;
 const CALLS: usize = 100_000;
 const LONE_CALLS: usize = 5_000;
 
+/// Of both sides: nobody waits for ever, and none fails because the machine is
+/// busy.
+const DEADLINE: Duration = Duration::from_secs(10);
+
 /// What most people write: tokens and a time in a hash, with floating point.
 const HASH_SCRIPT: &str = "
 local state = redis.call('HMGET', KEYS[1], 'tokens', 'ts')
@@ -120,7 +124,7 @@ impl Bench {
         Self::new(|server, runtime| {
             let store = RedisStore::builder([server.url()])
                 .topology(Topology::Standalone)
-                .deadline(Duration::from_secs(10));
+                .deadline(DEADLINE);
             let store = runtime.block_on(store.connect()).unwrap();
             let rules = RuleSets::from_yaml(&rules(capacity)).unwrap();
             Asks::Ours(Box::new(Limiter::new(rules, store)))
@@ -130,8 +134,7 @@ impl Bench {
     fn theirs() -> Self {
         Self::new(|server, runtime| {
             let client = redis::Client::open(server.url()).unwrap();
-            // Neither side shall fail because the machine is busy.
-            let config = redis::AsyncConnectionConfig::new().set_response_timeout(None);
+            let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(DEADLINE));
             let connection = client.get_multiplexed_async_connection_with_config(&config);
             let connection = runtime.block_on(connection).unwrap();
             let mut load = redis::cmd("SCRIPT");
