@@ -8,7 +8,7 @@ use fluxgate_core::StoreError;
 use crate::cluster::Cluster;
 use crate::endpoint::{CONNECT_TIMEOUT, Endpoint, Login, Secret};
 use crate::identity_hash::{HashKeys, HashSecret};
-use crate::key_name::{BadPrefix, Naming};
+use crate::key_name::{BadPrefix, DEFAULT_PREFIX, Naming};
 use crate::node::{Node, Source};
 use crate::script::TimeSource;
 use crate::sentinel::Sentinels;
@@ -17,8 +17,6 @@ use crate::waits::Waits;
 
 /// How long a decision may take, unless told otherwise.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
-/// What all keys begin with, unless told otherwise.
-pub const DEFAULT_PREFIX: &str = "fluxgate";
 
 /// What kind of deployment it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

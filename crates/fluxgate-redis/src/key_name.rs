@@ -18,8 +18,8 @@ use fluxgate_core::{Band, IdentityPart, Subject, SubjectParts};
 
 use crate::identity_hash::{HashKeys, HashSecret, IdentityHash};
 
-/// The prefix, unless told otherwise.
-const DEFAULT_PREFIX: &str = "fluxgate";
+/// What all keys begin with, unless told otherwise.
+pub const DEFAULT_PREFIX: &str = "fluxgate";
 /// The version of the layout: of names, and of what stands under them.
 const VERSION: u8 = b'1';
 /// Comes before a subject that no rule made; no character of a hash.

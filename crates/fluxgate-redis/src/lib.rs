@@ -7,6 +7,7 @@
 //! the core, from the state that the script read.
 #![deny(missing_docs)]
 
+mod across_slots;
 mod batch;
 mod breaker;
 mod builder;
@@ -30,8 +31,8 @@ mod taken;
 mod waits;
 
 pub use breaker::BreakerState;
-pub use builder::{ConnectError, DEFAULT_DEADLINE, DEFAULT_PREFIX, RedisStoreBuilder, Topology};
+pub use builder::{ConnectError, DEFAULT_DEADLINE, RedisStoreBuilder, Topology};
 pub use identity_hash::{HashKeys, HashSecret};
-pub use key_name::{BadPrefix, Naming};
+pub use key_name::{BadPrefix, DEFAULT_PREFIX, Naming};
 pub use store::RedisStore;
 pub use waits::WaitPlace;

@@ -75,11 +75,7 @@ impl Node {
     pub(crate) fn new(source: Source) -> Arc<Self> {
         Arc::new(Self {
             source,
-            link: Mutex::new(Link::Down {
-                until: Instant::now(),
-                failures: 0,
-                cause: error(Reason::RedisError, "not connected yet"),
-            }),
+            link: Mutex::new(Link::lost(error(Reason::RedisError, "not connected yet"))),
             breaker: Breaker::default(),
             loading: AtomicBool::new(false),
         })
@@ -165,11 +161,7 @@ impl Node {
     pub(crate) fn distrust(&self, cause: &StoreError) {
         let mut link = self.link();
         if matches!(&*link, Link::Up(_)) {
-            *link = Link::Down {
-                until: Instant::now(),
-                failures: 0,
-                cause: cause.clone(),
-            };
+            *link = Link::lost(cause.clone());
         }
     }
 
@@ -196,11 +188,7 @@ impl Node {
             None => {
                 // Whoever was connecting is gone, with its runtime.
                 let cause = error(Reason::RedisError, "the connection was given up");
-                *self.link() = Link::Down {
-                    until: Instant::now(),
-                    failures: 0,
-                    cause: cause.clone(),
-                };
+                *self.link() = Link::lost(cause.clone());
                 Err(cause)
             }
         }
@@ -241,11 +229,7 @@ impl Node {
     fn discard(&self, number: u64, cause: &CallError) {
         let mut link = self.link();
         if matches!(&*link, Link::Up(connection) if connection.number == number) {
-            *link = Link::Down {
-                until: Instant::now(),
-                failures: 0,
-                cause: cause.clone().into_store_error(),
-            };
+            *link = Link::lost(cause.clone().into_store_error());
         }
     }
 
@@ -267,6 +251,17 @@ impl Node {
     fn link(&self) -> MutexGuard<'_, Link> {
         // Nothing can panic while it is held.
         self.link.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Link {
+    /// There is none any more; the next who asks makes another at once.
+    fn lost(cause: StoreError) -> Self {
+        Self::Down {
+            until: Instant::now(),
+            failures: 0,
+            cause,
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use fluxgate_core::algorithm::Mode;
-use fluxgate_core::limit::{Fine, Rate};
+use fluxgate_core::limit::Fine;
 use fluxgate_core::{Algorithm, Band, Check, Checks, Group, Limit, StoreError, Subject};
 use smallvec::SmallVec;
 
@@ -187,7 +187,7 @@ impl Request {
         put(out, frame::window_ms(limit), 5);
         let capacity = limit.capacity();
         if limit.algorithm().is_bucket() {
-            let far = furthest(limit.rate());
+            let far = limit.rate().furthest();
             // More than the capacity never passes, however far one may reserve.
             let never = op != Op::Refund && cost > capacity;
             let time = Some(limit.rate().time_of(cost)).filter(|time| !never && *time <= far);
@@ -253,13 +253,6 @@ impl<'c, 'r> Names<'c, 'r> {
         }
         request.add_key(&self.head, check.band)
     }
-}
-
-/// C·P/R and what may be reserved: as far from full as a bucket ever is.
-fn furthest(rate: &Rate) -> Fine {
-    let mut furthest = rate.fill();
-    furthest.whole += rate.max_wait().unwrap_or_default().get();
-    furthest
 }
 
 /// The lowest bytes of a number that fits into them.
