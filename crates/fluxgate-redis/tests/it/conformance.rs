@@ -4,14 +4,14 @@ use fluxgate_core::{conformance, ready};
 use fluxgate_redis::injected_time::ScriptStore;
 
 use fluxgate_redis::RedisStore;
-use fluxgate_testkit::RedisCluster;
+use fluxgate_testkit::{RedisCluster, RedisServer};
 
-use crate::server::RedisServer;
+use crate::wire::Wire;
 
 #[test]
 fn the_script_decides_as_the_vectors_say() {
     let server = RedisServer::start();
-    let wire = server.connect();
+    let wire = Wire::to(&server);
     let steps = ready(conformance::run(async |clock| {
         wire.clear();
         ScriptStore::on_clock(&wire, clock)
@@ -37,7 +37,7 @@ async fn run_on(urls: &[String], clear: impl Fn()) {
 
 #[tokio::test]
 async fn so_does_the_store_on_one_server() {
-    let server = fluxgate_testkit::RedisServer::start();
+    let server = RedisServer::start();
     run_on(&[server.url()], || {
         server.cli().command(&["FLUSHALL"]).expect_ok();
     })

@@ -9,7 +9,7 @@ use fluxgate_testkit::{
 };
 use tokio::time::Instant;
 
-use crate::support::{Bench, GENEROUS, SLACK, one_band, store_at};
+use crate::support::{ALGORITHMS, Bench, GENEROUS, SLACK, one_band, store_at};
 
 /// Connects and decides.
 #[track_caller]
@@ -63,17 +63,34 @@ async fn a_password_lets_in_from_the_url_or_from_beside_it() {
     assert_eq!(error.reason, Reason::Noauth, "{error}");
 }
 
+/// The rights that `docs/redis.md` names, and no more.
 #[tokio::test]
 async fn a_user_with_just_the_rights_it_needs_gets_in() {
-    let server = RedisServer::builder()
-        .user(
-            "limiter on >secret ~fluxgate:* resetchannels -@all +evalsha +eval +script|load \
-             +ping +time +get +mget +exists +psetex +set +unlink +zrange",
-        )
-        .start();
+    const DECIDES: &str = "+evalsha +eval +script|load +ping +time +get +mget +exists +psetex \
+        +pexpire +unlink +zrange +zadd +zcount +zcard +zrem +zremrangebyrank +scan";
+    const WAITS: &str = "+zremrangebyscore +zrevrange +pexpireat";
+    let user = format!("limiter on >secret ~fluxgate:* resetchannels -@all {DECIDES} {WAITS}");
+    let server = RedisServer::builder().user(&user).start();
     works(store_at(server.url_as("limiter", "secret"))).await;
     let bare = format!("redis://{}", server.addr());
-    works(store_at(bare).username("limiter").password("secret")).await;
+    let store = store_at(bare).username("limiter").password("secret");
+    works(store.clone()).await;
+    for algorithm in ALGORITHMS {
+        let bench = Bench::new(one_band("deny", algorithm, 3, "1h"), store.clone());
+        for cost in [2, 1, 1] {
+            bench.check_cost("bob", cost).await;
+        }
+        assert_eq!(bench.left("bob").await, 0, "{algorithm}");
+        let refunded = bench.limiter.refund("api", "r", &["bob"], 1).await;
+        assert_eq!(refunded, Ok(1), "{algorithm}");
+        // `ann` is there from before, under another algorithm.
+        assert!(bench.limiter.reset_rule("api", "r").await.unwrap() > 0);
+        assert_eq!(bench.heard.errors(), [], "{algorithm}");
+    }
+    let store = store.max_cluster_waits(1).build().unwrap();
+    let place = store.begin_wait(GENEROUS).await.unwrap();
+    assert!(place.is_some());
+    assert!(store.begin_wait(GENEROUS).await.unwrap().is_none());
 }
 
 #[tokio::test]

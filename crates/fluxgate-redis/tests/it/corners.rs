@@ -10,7 +10,8 @@ use fluxgate_core::{
 use fluxgate_redis::injected_time::ScriptStore;
 
 use crate::sequences::{DAY, MILLI};
-use crate::server::{RedisServer, Wire};
+use crate::wire::Wire;
+use fluxgate_testkit::RedisServer;
 
 const SUBJECT: Subject<'static> = Subject {
     rule: RuleNumber::NONE,
@@ -81,7 +82,7 @@ fn band(algorithm: Algorithm, capacity: u64, window_ms: u64) -> Band {
 #[test]
 fn a_sliding_window_is_weighed_to_the_last_unit() {
     let server = RedisServer::start();
-    let wire = server.connect();
+    let wire = Wire::to(&server);
     for case in 0..400_u64 {
         let window_ms = 366 * 86_400_000 - 7 * case;
         let width = i128::from(window_ms * MILLI);
@@ -120,7 +121,7 @@ fn inverse(number: i128, modulus: i128) -> Option<i128> {
 #[test]
 fn one_key_is_a_bucket_a_log_and_a_window_in_one_call() {
     let server = RedisServer::start();
-    let wire = server.connect();
+    let wire = Wire::to(&server);
     let token = band(Algorithm::TokenBucket, 5, 1_000);
     let log = band(Algorithm::SlidingLog, 5, 1_000);
     let other_log = band(Algorithm::SlidingLog, 5, 2_000);
@@ -146,7 +147,7 @@ fn one_key_is_a_bucket_a_log_and_a_window_in_one_call() {
 #[test]
 fn a_refund_to_a_log_of_another_window_ends_it() {
     let server = RedisServer::start();
-    let wire = server.connect();
+    let wire = Wire::to(&server);
     let pair = Pair::new(&wire);
     let log = band(Algorithm::SlidingLog, 5, 1_000);
     assert!(pair.take(&log, 5));
@@ -158,7 +159,7 @@ fn a_refund_to_a_log_of_another_window_ends_it() {
 #[test]
 fn a_log_of_a_hundred_thousand_events() {
     let server = RedisServer::start();
-    let wire = server.connect();
+    let wire = Wire::to(&server);
     let pair = Pair::new(&wire);
     let log = band(Algorithm::SlidingLog, 100_000, 1_000_000);
     let mut now = START;

@@ -14,7 +14,8 @@ use crate::sequences::{
     BANDS, Change, Cost, LATEST, Numbers, Request, SUBJECTS, Span, Step, all_numbers, few_numbers,
     start, step, wide_numbers,
 };
-use crate::server::{RedisServer, Wire};
+use crate::wire::Wire;
+use fluxgate_testkit::RedisServer;
 
 const NAMES: [&str; BANDS] = ["burst", "b1"];
 
@@ -277,7 +278,7 @@ pub(crate) fn subject_of(index: usize) -> Subject<'static> {
 /// Runs so many sequences on rules of these numbers.
 fn run(seed: u64, cases: u32, numbers: &BoxedStrategy<Numbers>) {
     let server = RedisServer::start();
-    let wire = server.connect();
+    let wire = Wire::to(&server);
     let config = Config {
         cases,
         failure_persistence: None,

@@ -1,7 +1,6 @@
 //! State goes by itself once it means nothing any more, and not before: the
 //! script of production, on the server's clock.
 
-use std::thread;
 use std::time::Duration;
 
 use fluxgate_core::{
@@ -9,8 +8,9 @@ use fluxgate_core::{
     Timestamp, Verdict, ready,
 };
 use fluxgate_redis::injected_time::{ScriptStore, Server};
+use fluxgate_testkit::{RedisServer, Skew};
 
-use crate::server::{RedisServer, Wire};
+use crate::wire::Wire;
 
 const SUBJECT: Subject<'static> = Subject {
     rule: RuleNumber::NONE,
@@ -39,6 +39,26 @@ fn take(store: &ScriptStore<&Wire>, band: &Band, cost: u64) -> Verdict {
     ready(store.decide(&checks(band, cost, Mode::Take))).unwrap()[0]
 }
 
+/// A server whose clock can be put on: nobody has to wait for it.
+struct Ahead {
+    server: RedisServer,
+    by: Duration,
+}
+
+impl Ahead {
+    fn start() -> Self {
+        Self {
+            server: RedisServer::builder().clock_offset(Skew::NONE).start(),
+            by: Duration::ZERO,
+        }
+    }
+
+    fn put_on(&mut self, span: Duration) {
+        self.by += span;
+        self.server.set_clock_offset(Skew::Ahead(self.by));
+    }
+}
+
 /// The server's clock, in µs.
 fn time(wire: &Wire) -> u64 {
     let (seconds, micros): (u64, u64) = wire.run(&redis::cmd("TIME"));
@@ -52,7 +72,7 @@ fn left_ms(wire: &Wire, key: &[u8]) -> i64 {
 #[test]
 fn a_key_lives_as_long_as_its_state_says_something() {
     let server = RedisServer::start();
-    let wire = server.connect();
+    let wire = Wire::to(&server);
     let store = ScriptStore::on_server_time(&wire);
     for algorithm in ALGORITHMS {
         for window in [7, 40, 333, 1_000, 86_400_000, 30 * 86_400_000] {
@@ -85,7 +105,7 @@ fn a_key_lives_as_long_as_its_state_says_something() {
 #[test]
 fn the_key_space_is_empty_when_the_windows_have_passed_and_not_before() {
     let server = RedisServer::start();
-    let wire = server.connect();
+    let wire = Wire::to(&server);
     let store = ScriptStore::on_server_time(&wire);
     for algorithm in ALGORITHMS {
         for window in [20, 55] {
@@ -114,15 +134,15 @@ fn the_key_space_is_empty_when_the_windows_have_passed_and_not_before() {
 
 #[test]
 fn a_second_charge_lengthens_the_life_of_a_key() {
-    let server = RedisServer::start();
-    let wire = server.connect();
+    let mut ahead = Ahead::start();
+    let wire = Wire::to(&ahead.server);
     let store = ScriptStore::on_server_time(&wire);
     for algorithm in ALGORITHMS {
         let band = band(algorithm, 10, Duration::from_secs(1_000));
         let key = &store.keys(SUBJECT, std::slice::from_ref(&band))[0];
         wire.clear();
         take(&store, &band, 1);
-        thread::sleep(Duration::from_millis(50));
+        ahead.put_on(Duration::from_millis(50));
         let before = time(&wire);
         let reset = take(&store, &band, 1).reset_after.get();
         let left = left_ms(&wire, key);
@@ -133,15 +153,15 @@ fn a_second_charge_lengthens_the_life_of_a_key() {
 
 #[test]
 fn a_refund_shortens_the_life_of_a_key_or_ends_it() {
-    let server = RedisServer::start();
-    let wire = server.connect();
+    let mut ahead = Ahead::start();
+    let wire = Wire::to(&ahead.server);
     let store = ScriptStore::on_server_time(&wire);
     for algorithm in ALGORITHMS {
         let band = band(algorithm, 10, Duration::from_secs(1_000));
         let bands = std::slice::from_ref(&band);
         let key = &store.keys(SUBJECT, bands)[0];
         take(&store, &band, 4);
-        thread::sleep(Duration::from_millis(5));
+        ahead.put_on(Duration::from_millis(5));
         take(&store, &band, 5);
         let state = ready(store.refund(SUBJECT, bands, 5)).unwrap()[0];
         assert_eq!(state.remaining, 6, "{algorithm:?}");
@@ -155,15 +175,15 @@ fn a_refund_shortens_the_life_of_a_key_or_ends_it() {
 
 #[test]
 fn a_log_of_which_a_refund_leaves_nothing_that_counts_goes() {
-    let server = RedisServer::start();
-    let wire = server.connect();
+    let mut ahead = Ahead::start();
+    let wire = Wire::to(&ahead.server);
     let store = ScriptStore::on_server_time(&wire);
     let band = band(Algorithm::SlidingLog, 10, Duration::from_millis(100));
     let bands = std::slice::from_ref(&band);
     take(&store, &band, 1);
-    thread::sleep(Duration::from_millis(70));
+    ahead.put_on(Duration::from_millis(70));
     take(&store, &band, 1);
-    thread::sleep(Duration::from_millis(50));
+    ahead.put_on(Duration::from_millis(50));
     // The first one has left the window, the second one is taken off.
     let state = ready(store.refund(SUBJECT, bands, 1)).unwrap()[0];
     assert_eq!((state.remaining, state.reset_after.get()), (10, 0));
@@ -175,7 +195,7 @@ fn a_log_of_which_a_refund_leaves_nothing_that_counts_goes() {
 #[test]
 fn a_correction_is_written_with_its_own_end_even_on_a_denial() {
     let server = RedisServer::start();
-    let wire = server.connect();
+    let wire = Wire::to(&server);
     let now = time(&wire);
     let store = ScriptStore::on_server_time(&wire);
     for algorithm in ALGORITHMS {
@@ -199,7 +219,7 @@ fn a_correction_is_written_with_its_own_end_even_on_a_denial() {
 #[test]
 fn the_script_of_production_knows_only_the_servers_clock() {
     let server = RedisServer::start();
-    let wire = server.connect();
+    let wire = Wire::to(&server);
     // It sends a time of 0 besides the checks.
     let store = ScriptStore::on_server_time(&wire);
     let band = band(Algorithm::TokenBucket, 10, Duration::from_secs(3_600));

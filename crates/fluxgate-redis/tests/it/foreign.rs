@@ -12,7 +12,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 
 use crate::sequences::{DAY, all_numbers};
-use crate::server::{RedisServer, Wire};
+use crate::wire::Wire;
+use fluxgate_testkit::RedisServer;
 
 const ALGORITHMS: [Algorithm; 5] = [
     Algorithm::TokenBucket,
@@ -81,7 +82,7 @@ const FOREIGN: [&str; 15] = [
 #[test]
 fn what_is_not_ours_fails_its_own_decision_and_stays_as_it_is() {
     let server = RedisServer::start();
-    let wire = server.connect();
+    let wire = Wire::to(&server);
     let store = ScriptStore::on_clock(&wire, clock());
     for algorithm in ALGORITHMS {
         for what in FOREIGN {
@@ -127,7 +128,7 @@ fn what_is_not_ours_fails_its_own_decision_and_stays_as_it_is() {
 #[test]
 fn what_is_ours_of_another_algorithm_is_not_foreign() {
     let server = RedisServer::start();
-    let wire = server.connect();
+    let wire = Wire::to(&server);
     for first in ALGORITHMS {
         for second in ALGORITHMS.into_iter().filter(|second| *second != first) {
             wire.clear();
@@ -192,7 +193,7 @@ impl Server for &Bent<'_> {
 #[test]
 fn a_bent_reply_is_an_error_or_an_answer() {
     let server = RedisServer::start();
-    let wire = server.connect();
+    let wire = Wire::to(&server);
     let config = Config {
         cases: 3_000,
         failure_persistence: None,

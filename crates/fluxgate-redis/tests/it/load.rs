@@ -1,13 +1,15 @@
-//! Clients that ask for one key without end, here or in processes of their own.
+//! Clients that ask for one key, here or in processes of their own.
 
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::{Limiter, Outcome, RuleSets};
 use fluxgate_redis::RedisStore;
 
-use crate::watched::{patient, rules, user};
+use crate::support::{rules, user};
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,60 +79,73 @@ pub(crate) async fn load(
     sum
 }
 
-const URLS: &str = "FLUXGATE_TEST_URLS";
-const ALGORITHM: &str = "FLUXGATE_TEST_ALGORITHM";
-pub(crate) const CLIENTS: usize = 32;
-const TIMES: usize = 40;
-const PAUSE: Duration = Duration::from_millis(40);
+/// How many clients a [`LoadProcess`] has.
+const CLIENTS: usize = 32;
 
-/// Another process with clients of its own, on a limit of 1000.
-pub(crate) struct LoadProcess(Child);
+/// Another process with clients of its own: the example `hammer`.
+pub(crate) struct LoadProcess {
+    process: Child,
+    output: BufReader<ChildStdout>,
+}
 
 impl LoadProcess {
-    pub(crate) fn start(urls: &[String], algorithm: &str) -> Self {
-        let process = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "load::in_a_process_of_its_own", "--nocapture"])
-            .env(URLS, urls.join(" "))
-            .env(ALGORITHM, algorithm)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn();
-        Self(process.unwrap())
+    /// One that is connected and waits to begin, on a limit of 1000.
+    pub(crate) fn start(urls: &[String], algorithm: &str, times: usize, pause: Duration) -> Self {
+        let mut command = Command::new(hammer());
+        for url in urls {
+            command.args(["--url", url]);
+        }
+        command.args(["--algorithm", algorithm, "--limit", "1000"]);
+        let numbers = [CLIENTS, times, pause.as_millis() as usize].map(|it| it.to_string());
+        for (name, number) in ["--clients", "--times", "--pause-ms"].iter().zip(&numbers) {
+            command.args([*name, number]);
+        }
+        let process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut process = process.unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap());
+        let mut started = Self { process, output };
+        assert_eq!(started.line(), "ready");
+        started
+    }
+
+    /// Lets it begin.
+    pub(crate) fn begin(&mut self) {
+        writeln!(self.process.stdin.take().unwrap(), "go").unwrap();
     }
 
     pub(crate) fn is_running(&mut self) -> bool {
-        self.0.try_wait().unwrap().is_none()
+        self.process.try_wait().unwrap().is_none()
     }
 
-    pub(crate) fn wait(self) -> Tally {
-        let output = self.0.wait_with_output().unwrap();
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let tally = text.split_once("tally ").and_then(|(_, tally)| {
-            let mut numbers = tally.split_whitespace().map_while(|word| word.parse().ok());
-            Some(Tally {
-                admitted: numbers.next()?,
-                denied: numbers.next()?,
-                failed: numbers.next()?,
-            })
-        });
-        tally.unwrap_or_else(|| panic!("{}: {text}", output.status))
+    pub(crate) fn wait(mut self) -> Tally {
+        let line = self.line();
+        assert!(self.process.wait().unwrap().success(), "{line}");
+        let numbers = line.strip_prefix("tally ").unwrap_or_default();
+        let mut numbers = numbers.split(' ').map(|number| number.parse().unwrap());
+        let mut next = || numbers.next().unwrap();
+        Tally {
+            admitted: next(),
+            denied: next(),
+            failed: next(),
+        }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
     }
 }
 
-/// Not a test by itself: what [`LoadProcess`] runs.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_a_process_of_its_own() {
-    let (Ok(urls), Ok(algorithm)) = (std::env::var(URLS), std::env::var(ALGORITHM)) else {
-        return;
-    };
-    let urls = urls.split(' ').map(str::to_owned);
-    let store = patient(urls).connect().await.unwrap();
-    let limiter = Arc::new(Limiter::new(two_bands(&algorithm, 1000), store));
-    let tally = load(limiter, CLIENTS, TIMES, PAUSE).await;
-    let Tally {
-        admitted,
-        denied,
-        failed,
-    } = tally;
-    println!("tally {admitted} {denied} {failed} ");
+/// Where cargo puts examples: beside the folder of this test program.
+fn hammer() -> PathBuf {
+    let here = std::env::current_exe().unwrap();
+    let folder = here.ancestors().nth(2).unwrap();
+    let path = folder.join("examples").join("hammer");
+    assert!(
+        path.exists(),
+        "{} is missing; `cargo build -p fluxgate-redis --examples` makes it",
+        path.display()
+    );
+    path
 }

@@ -5,7 +5,8 @@ use fluxgate_redis::injected_time::{ScriptStore, Server};
 use fluxgate_redis::{HashKeys, HashSecret, Naming};
 
 use crate::sequences::DAY;
-use crate::server::{RedisServer, Wire};
+use crate::wire::Wire;
+use fluxgate_testkit::RedisServer;
 
 const RULES: &str = "
 rule_sets:
@@ -31,7 +32,7 @@ fn keys(wire: &Wire) -> Vec<Vec<u8>> {
 #[test]
 fn a_rule_is_reset_without_touching_others() {
     let server = RedisServer::start();
-    let wire = server.connect();
+    let wire = Wire::to(&server);
     for prefix in ["fluxgate", "a*b?c[d]e\\f", ""] {
         let limiter = limiter(&wire, Naming::new(prefix).unwrap());
         for user in ["ann", "bob", "*", "}"] {
@@ -51,7 +52,7 @@ fn a_rule_is_reset_without_touching_others() {
 #[test]
 fn api_keys_and_others_stand_there_as_a_hash_where_that_is_wanted() {
     let server = RedisServer::start();
-    let wire = server.connect();
+    let wire = Wire::to(&server);
     let (user, api_key) = ("somebody-known", "a-secret-key");
     let context = RequestContext::builder()
         .user(user)
@@ -83,7 +84,7 @@ fn api_keys_and_others_stand_there_as_a_hash_where_that_is_wanted() {
 #[test]
 fn the_bands_of_a_subject_share_a_slot() {
     let server = RedisServer::start();
-    let wire = server.connect();
+    let wire = Wire::to(&server);
     for api_key in ["plain", "}", "{", "a}b{c}", "{}"] {
         let limiter = limiter(&wire, Naming::default());
         let context = RequestContext::builder().api_key(api_key).build();
@@ -116,7 +117,7 @@ fn slot(key: &[u8]) -> u64 {
 #[test]
 fn a_key_takes_at_most_three_fifths_of_a_hash() {
     let server = RedisServer::start();
-    let wire = server.connect();
+    let wire = Wire::to(&server);
     let usage = |key: &[u8]| -> u64 { wire.run(redis::cmd("MEMORY").arg("USAGE").arg(key)) };
 
     let hash = b"fluxgate:api-limits:per-user:user-00000001:burst";

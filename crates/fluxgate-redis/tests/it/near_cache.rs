@@ -6,15 +6,7 @@ use fluxgate_core::{Decision, Outcome, RuleSets};
 use fluxgate_testkit::{Cli, RedisServer};
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Bench, one_band, store_at, until};
-
-const ALGORITHMS: [&str; 5] = [
-    "token_bucket",
-    "leaky_bucket",
-    "fixed_window",
-    "sliding_window",
-    "sliding_log",
-];
+use crate::support::{ALGORITHMS, Bench, one_band, store_at, until};
 
 /// A user who has used everything up and was told so.
 async fn denied(bench: &Bench, limit: u64) {

@@ -4,7 +4,7 @@ use fluxgate_core::{Limiter, RequestContext, RuleSets};
 use fluxgate_redis::{RedisStore, RedisStoreBuilder};
 use fluxgate_testkit::{RedisCluster, RedisServer};
 
-use crate::watched::{patient, rules};
+use crate::support::{patient, rules};
 
 const MANY: usize = 20_000;
 

@@ -9,7 +9,7 @@ use fluxgate_redis::{ConnectError, RedisStore, RedisStoreBuilder, Topology};
 use fluxgate_testkit::{RedisServer, Sentinels, ports, wait_until};
 use tokio::time::Instant;
 
-use crate::watched::{RECOVERY, patient, rules, until, user, watched};
+use crate::support::{RECOVERY, patient, rules, until_async, user, watched};
 
 fn per_user() -> RuleSets {
     rules(
@@ -60,7 +60,7 @@ async fn a_failover_under_load_ends_at_the_new_primary() {
         let old = sentinels.kill_primary();
         (old, sentinels.wait_for_failover())
     });
-    let recovered = until("the new primary is found", async || {
+    let recovered = until_async("the new primary is found", async || {
         outcome(&limiter).await == Outcome::Allowed
     });
     let recovered = recovered.await;
@@ -100,7 +100,7 @@ async fn a_primary_that_is_demoted_while_we_are_connected_is_left() {
     let port = new.port().to_string();
     let follow = ["REPLICAOF", "127.0.0.1", &port];
     old.cli().command(&follow).expect_ok();
-    let recovered = until("the new primary is found", async || {
+    let recovered = until_async("the new primary is found", async || {
         outcome(&limiter).await == Outcome::Allowed
     });
     assert!(recovered.await < RECOVERY);
@@ -130,7 +130,7 @@ async fn a_connection_to_what_became_a_replica_is_given_up_at_its_first_refusal(
     assert_eq!(failures.reasons(), [Reason::Readonly]);
     new.cli().command(&["REPLICAOF", "NO", "ONE"]).expect_ok();
     old.cli().command(&["REPLICAOF", "NO", "ONE"]).expect_ok();
-    let recovered = until("the primary is one again", async || {
+    let recovered = until_async("the primary is one again", async || {
         outcome(&limiter).await == Outcome::Allowed
     });
     assert!(recovered.await < RECOVERY);
@@ -152,7 +152,7 @@ async fn sentinels_that_are_dead_or_deaf_are_passed_over() {
     let urls = vec![deaf[0].url(), deaf[1].url(), living];
     let store = store_on(&sentinels, urls).deadline(Duration::from_millis(500));
     let (limiter, _) = watched(per_user(), store.build().unwrap());
-    let found = until("the one that answers is asked", async || {
+    let found = until_async("the one that answers is asked", async || {
         outcome(&limiter).await == Outcome::Allowed
     });
     assert!(found.await < Duration::from_secs(8));

@@ -1,11 +1,12 @@
 //! The store as a limiter uses it, on real servers.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use fluxgate_core::{Limiter, Outcome, RequestContext, RuleSets};
+use fluxgate_core::{Limiter, Outcome, RequestContext};
 use fluxgate_redis::{RedisStore, Topology};
 use fluxgate_testkit::{RedisCluster, RedisServer};
+
+use crate::support::{one_band, patient, rules, watched};
 
 /// Several rules with several bands; all of them apply to every request.
 const THREE_RULES: &str = "
@@ -25,33 +26,11 @@ rule_sets:
         bands: [ { id: minute, capacity: 1000, window: 1m }, { id: hour, capacity: 10000, window: 1h } ]
 ";
 
-fn one_limit(algorithm: &str, capacity: u64) -> RuleSets {
-    RuleSets::from_yaml(&format!(
-        "rule_sets: {{ api: {{ on_error: deny, rules: [ {{ id: r, scope: per_user, algorithm: {algorithm}, \
-         bands: [ {{ capacity: {capacity}, window: 1d }} ] }} ] }} }}"
-    ))
-    .unwrap()
-}
-
-fn patient(urls: impl IntoIterator<Item = String>) -> fluxgate_redis::RedisStoreBuilder {
-    // A loaded machine is no fault of the store.
-    RedisStore::builder(urls).deadline(Duration::from_secs(10))
-}
-
-#[derive(Debug)]
-struct Aloud;
-
-impl fluxgate_core::Observer for Aloud {
-    fn store_failed(&self, error: &fluxgate_core::StoreError, _: fluxgate_core::OnError) {
-        eprintln!("{error}");
-    }
-}
-
 #[tokio::test]
 async fn a_request_with_three_rules_of_two_bands_is_one_command() {
     let server = RedisServer::start();
     let store = patient([server.url()]).connect().await.unwrap();
-    let limiter = Limiter::new(RuleSets::from_yaml(THREE_RULES).unwrap(), store).observed_by(Aloud);
+    let limiter = Limiter::new(rules(THREE_RULES), store);
     let context = RequestContext::builder()
         .user("ann")
         .ip([10, 0, 0, 1])
@@ -84,8 +63,7 @@ async fn a_request_with_three_rules_of_two_bands_is_one_command() {
 
 /// Many clients of two stores, which stand for two processes, on one key.
 async fn admitted(stores: [RedisStore; 2], algorithm: &str) -> usize {
-    let limiters = stores
-        .map(|store| Arc::new(Limiter::new(one_limit(algorithm, 1000), store).observed_by(Aloud)));
+    let limiters = stores.map(|store| watched(one_band("deny", algorithm, 1000, "1d"), store).0);
     let mut tasks = Vec::new();
     for client in 0..64 {
         let limiter = Arc::clone(&limiters[client % 2]);
@@ -126,7 +104,10 @@ async fn so_do_they_on_a_cluster() {
         let stores = [store().await.unwrap(), store().await.unwrap()];
         assert_eq!(admitted(stores, algorithm).await, 1000, "{algorithm}");
         let store = patient(cluster.urls()).topology(Topology::Cluster);
-        let limiter = Limiter::new(one_limit(algorithm, 1000), store.connect().await.unwrap());
+        let limiter = Limiter::new(
+            one_band("deny", algorithm, 1000, "1d"),
+            store.connect().await.unwrap(),
+        );
         assert_eq!(limiter.reset_rule("api", "r").await.unwrap(), 1);
     }
 }
@@ -135,7 +116,7 @@ async fn so_do_they_on_a_cluster() {
 async fn rules_in_different_slots_are_taken_together_or_not_at_all() {
     let cluster = RedisCluster::start(3);
     let store = patient(cluster.urls()).connect().await.unwrap();
-    let rules = "
+    let yaml = "
 rule_sets:
   api:
     rules:
@@ -156,7 +137,7 @@ rule_sets:
         algorithm: fixed_window
         bands: [ { capacity: 2, window: 1d } ]
 ";
-    let limiter = Limiter::new(RuleSets::from_yaml(rules).unwrap(), store);
+    let limiter = Limiter::new(rules(yaml), store);
     let context = RequestContext::builder().user("ann").ip([10, 0, 0, 1]);
     let context = context.build();
     let mut outcomes = Vec::new();

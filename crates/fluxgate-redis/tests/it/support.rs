@@ -23,7 +23,7 @@ pub(crate) fn one_band(on_error: &str, algorithm: &str, capacity: u64, window: &
         "rule_sets: {{ api: {{ on_error: {on_error}, rules: [ {{ id: r, scope: per_user, \
          algorithm: {algorithm}, bands: [ {{ capacity: {capacity}, window: {window} }} ] }} ] }} }}"
     );
-    RuleSets::from_yaml(&rules).unwrap()
+    self::rules(&rules)
 }
 
 /// A store on one server that is never asked what it is.
@@ -32,6 +32,40 @@ pub(crate) fn store_at(url: impl Into<String>) -> RedisStoreBuilder {
     RedisStore::builder([url])
         .topology(Topology::Standalone)
         .deadline(GENEROUS)
+}
+
+pub(crate) const ALGORITHMS: [&str; 5] = [
+    "token_bucket",
+    "leaky_bucket",
+    "fixed_window",
+    "sliding_window",
+    "sliding_log",
+];
+
+/// A store on these servers, whatever they are.
+pub(crate) fn patient(urls: impl IntoIterator<Item = String>) -> RedisStoreBuilder {
+    RedisStore::builder(urls).deadline(GENEROUS)
+}
+
+pub(crate) fn rules(yaml: &str) -> RuleSets {
+    RuleSets::from_yaml(yaml).unwrap()
+}
+
+pub(crate) fn user(name: &str) -> RequestContext<'_> {
+    RequestContext::builder().user(name).build()
+}
+
+/// A limiter and what it is told of its store.
+pub(crate) fn watched(rules: RuleSets, store: RedisStore) -> (Arc<Limiter<RedisStore>>, Heard) {
+    let heard = Heard::default();
+    let limiter = Limiter::new(rules, store).observed_by(heard.clone());
+    (Arc::new(limiter), heard)
+}
+
+/// Units that an identity has used of the first band of a rule.
+pub(crate) async fn used(limiter: &Limiter<RedisStore>, rule: &str, identity: &[&str]) -> u64 {
+    let states = limiter.state("api", rule, identity).await.unwrap();
+    states[0].band.limit().capacity() - states[0].remaining
 }
 
 /// What the observer heard, in order.
@@ -43,6 +77,11 @@ impl Heard {
     pub(crate) fn errors(&self) -> Vec<StoreError> {
         let errors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         errors.clone()
+    }
+
+    /// Their reasons.
+    pub(crate) fn reasons(&self) -> Vec<Reason> {
+        self.errors().iter().map(|error| error.reason).collect()
     }
 
     /// Their labels, each once, in the order of their first error.
@@ -84,12 +123,8 @@ pub(crate) struct Bench {
 
 impl Bench {
     pub(crate) fn new(rules: RuleSets, store: RedisStoreBuilder) -> Self {
-        let heard = Heard::default();
-        let limiter = Limiter::new(rules, store.build().unwrap()).observed_by(heard.clone());
-        Self {
-            limiter: Arc::new(limiter),
-            heard,
-        }
+        let (limiter, heard) = watched(rules, store.build().unwrap());
+        Self { limiter, heard }
     }
 
     pub(crate) fn store(&self) -> &RedisStore {
@@ -145,18 +180,26 @@ impl Bench {
     }
 }
 
-/// Looks again and again until it is true, and lets other tasks run.
+/// Looks again and again until it is true, and lets other tasks run; tells how
+/// long that took.
 #[track_caller]
-pub(crate) fn until(
-    what: &'static str,
-    mut look: impl FnMut() -> bool,
-) -> impl Future<Output = ()> {
+pub(crate) fn until_async(
+    what: &str,
+    mut look: impl AsyncFnMut() -> bool,
+) -> impl Future<Output = Duration> {
     let place = std::panic::Location::caller();
     async move {
         let start = Instant::now();
-        while !look() {
+        while !look().await {
             assert!(start.elapsed() < PATIENCE, "{place}: in vain: {what}");
             sleep(Duration::from_millis(5)).await;
         }
+        start.elapsed()
     }
+}
+
+/// The same for what can be seen at once.
+#[track_caller]
+pub(crate) fn until(what: &str, mut look: impl FnMut() -> bool) -> impl Future<Output = Duration> {
+    until_async(what, async move || look())
 }

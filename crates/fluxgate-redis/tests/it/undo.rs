@@ -12,7 +12,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 
 use crate::sequences::{DAY, Numbers, few_numbers};
-use crate::server::{RedisServer, Wire};
+use crate::wire::Wire;
+use fluxgate_testkit::RedisServer;
 
 const START: u64 = 20_000 * DAY;
 const SUBJECT: Subject<'static> = Subject {
@@ -104,7 +105,7 @@ const ALGORITHMS: [Algorithm; 5] = [
 #[test]
 fn at_once_it_is_as_if_it_had_never_been() {
     let server = RedisServer::start();
-    let wire = server.connect();
+    let wire = Wire::to(&server);
     for algorithm in ALGORITHMS {
         for before in [0, 3] {
             let mut pair = Pair::new(&wire, limit(algorithm, 7, 1_000));
@@ -125,7 +126,7 @@ fn at_once_it_is_as_if_it_had_never_been() {
 #[test]
 fn later_it_is_so_but_for_what_a_bucket_refills_meanwhile() {
     let server = RedisServer::start();
-    let wire = server.connect();
+    let wire = Wire::to(&server);
     for algorithm in ALGORITHMS {
         for meanwhile in [1, 999, 400_000, 1_000_000, 2_500_000] {
             for before in [0, 3] {
@@ -160,7 +161,7 @@ fn limit(algorithm: Algorithm, capacity: u64, window_ms: u64) -> Limit {
 #[test]
 fn it_gives_less_than_a_refund_where_others_came_in_between() {
     let server = RedisServer::start();
-    let wire = server.connect();
+    let wire = Wire::to(&server);
     let mut pair = Pair::new(&wire, limit(Algorithm::TokenBucket, 10, 10));
     assert!(pair.take_for_now(10));
     pair.forward(9_000);
@@ -173,7 +174,7 @@ fn it_gives_less_than_a_refund_where_others_came_in_between() {
 #[test]
 fn only_what_was_charged_is_taken_back() {
     let server = RedisServer::start();
-    let wire = server.connect();
+    let wire = Wire::to(&server);
     let mut pair = Pair::new(&wire, limit(Algorithm::FixedWindow, 10, 1_000));
     pair.take(8);
     // Refused, and not charged.
@@ -238,7 +239,7 @@ fn never_leaves_less(numbers: &Numbers, steps: &[Step], wire: &Wire) -> Result<(
 #[test]
 fn it_never_leaves_less_charged_than_the_rules_demand() {
     let server = RedisServer::start();
-    let wire = server.connect();
+    let wire = Wire::to(&server);
     let config = Config {
         cases: 1_500,
         failure_persistence: None,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fluxgate_redis::{RedisStore, WaitPlace};
 use fluxgate_testkit::{RedisCluster, RedisServer};
 
-use crate::watched::{patient, until};
+use crate::support::{patient, until_async};
 
 const WAIT: Duration = Duration::from_secs(60);
 
@@ -31,14 +31,14 @@ async fn bound_over_two_stores(urls: Vec<String>, servers: &[&RedisServer]) {
     // One is given back, and taken by the other store.
     places.pop();
     let mut got = None;
-    until("a place to be free again", async || {
+    until_async("a place to be free again", async || {
         got = enter(&one, WAIT).await;
         got.is_some()
     })
     .await;
     assert!(enter(&two, WAIT).await.is_none());
     drop((places, got));
-    until("nothing to be left", async || keys(servers) == 0).await;
+    until_async("nothing to be left", async || keys(servers) == 0).await;
 }
 
 #[tokio::test]
@@ -68,13 +68,13 @@ async fn a_place_that_nobody_heard_of_is_given_back() {
     let store = patient([server.url()]).max_cluster_waits(1);
     let store = store.connect().await.unwrap();
     drop(enter(&store, WAIT).await.unwrap());
-    until("it to be free", async || keys(&[&server]) == 0).await;
+    until_async("it to be free", async || keys(&[&server]) == 0).await;
     server.pause();
     // Sent, and given up before the answer.
     let entering = tokio::time::timeout(Duration::from_millis(100), enter(&store, WAIT));
     assert!(entering.await.is_err());
     server.resume();
-    until("the place to be free", async || {
+    until_async("the place to be free", async || {
         enter(&store, WAIT).await.is_some()
     })
     .await;
@@ -95,19 +95,19 @@ async fn the_place_of_a_process_that_died_frees_itself() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    until("the process to wait", async || keys(&[&server]) == 1).await;
+    until_async("the process to wait", async || keys(&[&server]) == 1).await;
     process.kill().unwrap();
     process.wait().unwrap();
     assert!(enter(&store, LEASE).await.is_none());
     let mut place = None;
-    let freed = until("the place to free itself", async || {
+    let freed = until_async("the place to free itself", async || {
         place = enter(&store, LEASE).await;
         place.is_some()
     });
     assert!(freed.await < Duration::from_secs(5));
     // And this one too, though it is never given back.
     std::mem::forget(place);
-    until("nothing to be left", async || keys(&[&server]) == 0).await;
+    until_async("nothing to be left", async || keys(&[&server]) == 0).await;
 }
 
 /// Not a test by itself: takes a place and is killed.

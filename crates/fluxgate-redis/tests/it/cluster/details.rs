@@ -7,7 +7,7 @@ use fluxgate_redis::{RedisStore, Topology};
 use fluxgate_testkit::{RedisCluster, RedisServer, SLOTS, ports, wait_until};
 use tokio::time::Instant;
 
-use crate::watched::{patient, rules, user, watched};
+use crate::support::{patient, rules, user, watched};
 
 fn per_user() -> RuleSets {
     rules(

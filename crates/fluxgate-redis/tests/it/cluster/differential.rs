@@ -14,7 +14,7 @@ use crate::differential::{Beside, World, subject_of};
 use crate::sequences::{
     BANDS, Numbers, SUBJECTS, all_numbers, few_numbers, start, step, wide_numbers,
 };
-use crate::watched::patient;
+use crate::support::patient;
 
 struct OnCluster<'r> {
     runtime: &'r Runtime,

@@ -9,10 +9,10 @@ use fluxgate_testkit::{RedisCluster, wait_for, wait_until};
 
 use super::{Mover, errors, slot_of_keys, wait_until_settled};
 use crate::load::{LoadProcess, Tally, load, two_bands};
-use crate::watched::{RECOVERY, patient, rules, until, used, user, watched};
+use crate::support::{RECOVERY, patient, rules, until_async, used, user, watched};
 
 /// Moves a slot to the next node, and stops on the way for as long as it takes
-/// until clients have met each of its states, or are gone.
+/// until_async clients have met each of its states, or are gone.
 fn move_on(cluster: &RedisCluster, slot: u16, mut is_loaded: impl FnMut() -> bool) {
     let to = (cluster.node_of_slot(slot) + 1) % cluster.len();
     let moving = cluster.begin_move(slot, to);
@@ -29,7 +29,10 @@ fn move_on(cluster: &RedisCluster, slot: u16, mut is_loaded: impl FnMut() -> boo
 
 fn two_processes_on_a_slot_that_moves(algorithm: &str) {
     let cluster = RedisCluster::start(3);
-    let mut processes = [0, 1].map(|_| LoadProcess::start(&cluster.urls(), algorithm));
+    let pause = Duration::from_millis(40);
+    let start = |_| LoadProcess::start(&cluster.urls(), algorithm, 40, pause);
+    let mut processes = [0, 1].map(start);
+    processes.iter_mut().for_each(LoadProcess::begin);
     let slot = wait_for("the first key", || slot_of_keys(&cluster, "ann"));
     let mut moves = 0;
     let mut is_loaded = || processes.iter_mut().all(LoadProcess::is_running);
@@ -96,7 +99,7 @@ async fn a_slot_that_stays_between_two_nodes_fails_in_time_and_recovers() {
     }
     moving.finish();
     for (limiter, _) in &watched {
-        let recovered = until("the slot is served again", async || {
+        let recovered = until_async("the slot is served again", async || {
             let decision = limiter.check("api", &user("ann")).await.unwrap();
             decision.outcome() == Outcome::Allowed
         });
@@ -118,7 +121,7 @@ async fn a_short_deadline_under_moves_never_admits_more() {
         )));
     }
     let mut first = Tally::default();
-    until("somebody is let in", async || {
+    until_async("somebody is let in", async || {
         let decision = limiters[0].check("api", &user("ann")).await.unwrap();
         first.count(decision.outcome());
         decision.allowed()

@@ -7,7 +7,7 @@ use fluxgate_redis::RedisStore;
 use fluxgate_testkit::RedisCluster;
 use tokio::time::Instant;
 
-use crate::watched::{RECOVERY, patient, rules, until, user, watched};
+use crate::support::{RECOVERY, patient, rules, until_async, user, watched};
 
 const DEADLINE: Duration = Duration::from_millis(500);
 /// A loaded machine may be late by this much.
@@ -66,7 +66,7 @@ async fn expect_trouble_on_the_first(
 async fn expect_recovery(limiter: &Limiter<RedisStore>, users: &[Vec<String>]) {
     let start = Instant::now();
     for name in users.iter().flatten() {
-        until("everybody is served again", async || {
+        until_async("everybody is served again", async || {
             outcome(limiter, name).await == Outcome::Allowed
         })
         .await;

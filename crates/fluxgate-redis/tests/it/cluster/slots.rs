@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fluxgate_core::{Outcome, RequestContext, RuleSets};
 use fluxgate_testkit::RedisCluster;
 
-use crate::watched::{RECOVERY, patient, rules, until, used, watched};
+use crate::support::{RECOVERY, patient, rules, until_async, used, watched};
 
 const USER: u64 = 40;
 const IP: u64 = 50;
@@ -127,7 +127,7 @@ async fn many_at_a_time(cluster: &RedisCluster, algorithm: &str) {
     let context = context.build();
     for _ in 0..(ALL - counts.all).min(USER) {
         let what = format!("{algorithm}: all that is left can be had");
-        let took = until(&what, async || {
+        let took = until_async(&what, async || {
             let decision = limiter.check("api", &context).await.unwrap();
             decision.allowed()
         });

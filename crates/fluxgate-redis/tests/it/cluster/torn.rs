@@ -7,7 +7,7 @@ use fluxgate_core::{Limiter, Outcome, Reason, RequestContext, RuleSets};
 use fluxgate_redis::{RedisStore, RedisStoreBuilder};
 use fluxgate_testkit::{FaultProxy, RedisCluster, RedisServer, ReplyFault, wait_until};
 
-use crate::watched::{Failures, patient, rules, until, used, watched};
+use crate::support::{Heard, patient, rules, until_async, used, watched};
 
 const DEADLINE: Duration = Duration::from_millis(300);
 const LONG: Duration = Duration::from_secs(10);
@@ -71,7 +71,7 @@ impl ThreeNodes {
         &self,
         rules: RuleSets,
         deadline: Duration,
-    ) -> (Arc<Limiter<RedisStore>>, Failures) {
+    ) -> (Arc<Limiter<RedisStore>>, Heard) {
         let store = self.store().deadline(deadline).connect().await.unwrap();
         watched(rules, store)
     }
@@ -153,7 +153,7 @@ async fn a_shard_that_hangs_gives_the_others_back_what_they_gave_and_does_not_sh
         assert!(state.is_ok(), "{state:?}");
     }
     assert_eq!(failures.reasons()[0], Reason::Timeout);
-    until("everything is given back", async || {
+    until_async("everything is given back", async || {
         nodes.used_of_first().await == 0
     })
     .await;
@@ -208,7 +208,7 @@ async fn an_undo_whose_reply_is_lost_is_not_sent_again() {
     assert_eq!(nodes.outcome(&limiter).await, Outcome::Denied);
     assert_eq!(proxy.faults_pending(), 0);
     assert_eq!(nodes.used_of_first().await, 3);
-    until("the store is as before", async || {
+    until_async("the store is as before", async || {
         nodes.outcome(&limiter).await == Outcome::Denied
     })
     .await;
@@ -226,7 +226,7 @@ async fn a_charge_whose_reply_is_lost_stays_and_is_not_made_again() {
     assert_eq!(failures.reasons().len(), 1);
     assert_eq!(nodes.used_of_first().await, 2);
     // Nobody else was asked.
-    until("the store is as before", async || {
+    until_async("the store is as before", async || {
         nodes.outcome(&limiter).await == Outcome::Allowed
     })
     .await;

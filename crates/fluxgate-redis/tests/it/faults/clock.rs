@@ -7,19 +7,11 @@ use fluxgate_testkit::{RedisServer, Skew};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::support::{Bench, SLACK, store_at};
+use crate::support::{ALGORITHMS, Bench, SLACK, store_at};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const WINDOW: Duration = Duration::from_secs(2);
 const LIMIT: u64 = 10;
-const ALGORITHMS: [&str; 5] = [
-    "token_bucket",
-    "leaky_bucket",
-    "fixed_window",
-    "sliding_window",
-    "sliding_log",
-];
-
 /// A rule set for each algorithm.
 fn rules() -> RuleSets {
     let mut text = "rule_sets:\n".to_owned();

@@ -6,15 +6,7 @@ use fluxgate_core::{RequestContext, RuleSets};
 use fluxgate_testkit::RedisServer;
 use tokio::time::Instant;
 
-use crate::support::{Bench, one_band, store_at, until};
-
-const ALGORITHMS: [&str; 5] = [
-    "token_bucket",
-    "leaky_bucket",
-    "fixed_window",
-    "sliding_window",
-    "sliding_log",
-];
+use crate::support::{ALGORITHMS, Bench, one_band, store_at, until};
 
 /// A rule of two bands for each algorithm, in one set.
 fn all_algorithms() -> RuleSets {

@@ -6,15 +6,7 @@ use fluxgate_core::{Outcome, RuleSets};
 use fluxgate_testkit::{FaultProxy, Mode, RedisServer};
 use tokio::task::JoinSet;
 
-use crate::support::{Bench, one_band, store_at, until};
-
-const ALGORITHMS: [&str; 5] = [
-    "token_bucket",
-    "leaky_bucket",
-    "fixed_window",
-    "sliding_window",
-    "sliding_log",
-];
+use crate::support::{ALGORITHMS, Bench, one_band, store_at, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_key_of_another_kind_is_a_typed_error_and_is_left_alone() {

@@ -1,88 +1,24 @@
-//! A server of one's own, and a bare connection to it.
+//! A bare connection to a server.
 
-use std::io::ErrorKind;
-use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
 
 use fluxgate_core::{Reason, StoreError};
 use fluxgate_redis::injected_time::Server;
+use fluxgate_testkit::RedisServer;
 use redis::{Connection, RedisError};
-
-/// A server that ends with the test.
-#[derive(Debug)]
-pub(crate) struct RedisServer {
-    process: Child,
-    port: u16,
-}
-
-impl RedisServer {
-    /// Starts one on a free port, with nothing in it and nothing saved.
-    pub(crate) fn start() -> Self {
-        // Somebody else may take the port before the server does.
-        for _ in 0..5 {
-            let free = TcpListener::bind("127.0.0.1:0").unwrap();
-            let port = free.local_addr().unwrap().port();
-            drop(free);
-            let process = Command::new("redis-server")
-                .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
-                .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
-                .stdout(Stdio::null())
-                .spawn();
-            let process = match process {
-                Err(error) if error.kind() == ErrorKind::NotFound => {
-                    panic!("redis-server is needed, and not installed")
-                }
-                process => process.unwrap(),
-            };
-            let mut server = Self { process, port };
-            if server.is_up() {
-                return server;
-            }
-        }
-        panic!("redis-server does not start");
-    }
-
-    /// A connection, and an empty database.
-    pub(crate) fn connect(&self) -> Wire {
-        let wire = Wire(Mutex::new(self.connection().unwrap()));
-        wire.clear();
-        wire
-    }
-
-    fn connection(&self) -> Result<Connection, RedisError> {
-        let url = format!("redis://127.0.0.1:{}", self.port);
-        redis::Client::open(url)?.get_connection()
-    }
-
-    fn is_up(&mut self) -> bool {
-        for _ in 0..200 {
-            if self.connection().is_ok() {
-                return true;
-            }
-            if self.process.try_wait().unwrap().is_some() {
-                return false;
-            }
-            thread::sleep(Duration::from_millis(25));
-        }
-        false
-    }
-}
-
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        // If it is gone already, so much the better.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
 
 /// A bare connection.
 pub(crate) struct Wire(Mutex<Connection>);
 
 impl Wire {
+    /// To an empty database.
+    pub(crate) fn to(server: &RedisServer) -> Self {
+        let client = redis::Client::open(server.url()).unwrap();
+        let wire = Self(Mutex::new(client.get_connection().unwrap()));
+        wire.clear();
+        wire
+    }
+
     pub(crate) fn run<T: redis::FromRedisValue>(&self, command: &redis::Cmd) -> T {
         self.try_run(command).unwrap()
     }

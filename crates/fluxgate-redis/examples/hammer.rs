@@ -1,0 +1,103 @@
+//! Many clients of one process on one key. Start it in several processes at
+//! once: together they are admitted as often as the rule says, and no more.
+//!
+//! ```console
+//! $ cargo run -p fluxgate-redis --example hammer -- \
+//!     --url redis://127.0.0.1:6379 --algorithm fixed_window --limit 1000
+//! ready
+//! tally 1000 280 0
+//! ```
+//!
+//! It begins when it is sent a line, and tells how many requests were admitted,
+//! denied, and decided by `on_error`.
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+use fluxgate_core::{Limiter, Outcome, RequestContext, RuleSets};
+use fluxgate_redis::RedisStore;
+
+#[tokio::main(worker_threads = 2)]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let mut urls = Vec::new();
+    let (mut algorithm, mut limit) = ("token_bucket".to_owned(), 1000);
+    let (mut clients, mut times, mut pause) = (32, 40, Duration::ZERO);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(name) = arguments.next() {
+        let value = arguments
+            .next()
+            .ok_or_else(|| format!("{name} wants a value"))?;
+        match name.as_str() {
+            "--url" => urls.push(value),
+            "--algorithm" => algorithm = value,
+            "--limit" => limit = value.parse()?,
+            "--clients" => clients = value.parse()?,
+            "--times" => times = value.parse()?,
+            "--pause-ms" => pause = Duration::from_millis(value.parse()?),
+            _ => return Err(format!("there is no {name}").into()),
+        }
+    }
+    let store = RedisStore::builder(urls).deadline(Duration::from_secs(10));
+    let limiter = Limiter::new(rules(&algorithm, limit)?, store.connect().await?);
+    let limiter = Arc::new(limiter);
+    println!("ready");
+    io::stdin().read_line(&mut String::new())?;
+
+    let tasks: Vec<_> = (0..clients)
+        .map(|_| tokio::spawn(client(Arc::clone(&limiter), times, pause)))
+        .collect();
+    let mut tally = [0; 3];
+    for task in tasks {
+        for (sum, count) in tally.iter_mut().zip(task.await?) {
+            *sum += count;
+        }
+    }
+    let [admitted, denied, failed] = tally;
+    writeln!(io::stdout(), "tally {admitted} {denied} {failed}")?;
+    Ok(())
+}
+
+/// One key, two bands. Hardly anything comes back while it runs.
+fn rules(algorithm: &str, limit: u64) -> Result<RuleSets, Box<dyn Error>> {
+    let slow = match algorithm {
+        "token_bucket" | "leaky_bucket" => ", refill: 1, period: 1d",
+        _ => "",
+    };
+    Ok(RuleSets::from_yaml(&format!(
+        "
+rule_sets:
+  api:
+    on_error: deny
+    rules:
+      - id: r
+        scope: per_user
+        algorithm: {algorithm}
+        bands:
+          - {{ id: one, capacity: {limit}, window: 300d{slow} }}
+          - {{ id: two, capacity: {limit}, window: 299d{slow} }}
+"
+    ))?)
+}
+
+/// Admitted, denied, and decided by `on_error`.
+async fn client(limiter: Arc<Limiter<RedisStore>>, times: usize, pause: Duration) -> [u64; 3] {
+    let mut tally = [0; 3];
+    for _ in 0..times {
+        let context = RequestContext::builder().user("ann").build();
+        let outcome = match limiter.check("api", &context).await {
+            Ok(decision) => decision.outcome(),
+            Err(_) => Outcome::FailedClosed,
+        };
+        tally[match outcome {
+            Outcome::Allowed => 0,
+            Outcome::Denied => 1,
+            _ => 2,
+        }] += 1;
+        if !pause.is_zero() {
+            tokio::time::sleep(pause).await;
+        }
+    }
+    tally
+}
