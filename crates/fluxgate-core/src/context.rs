@@ -15,6 +15,7 @@ pub struct RequestContext<'a> {
     pub(crate) headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     pub(crate) attributes: Vec<(Cow<'a, str>, Cow<'a, str>)>,
     pub(crate) cost: Option<u64>,
+    pub(crate) whole_keys: bool,
 }
 
 impl<'a> RequestContext<'a> {
@@ -137,6 +138,13 @@ impl<'a> RequestContextBuilder<'a> {
     /// Sets the cost, which then replaces that of every rule.
     pub fn cost(mut self, cost: u64) -> Self {
         self.0.cost = Some(cost);
+        self
+    }
+
+    /// Rules match only where every part of their key is there, whatever they
+    /// say of missing ones.
+    pub fn whole_keys_only(mut self) -> Self {
+        self.0.whole_keys = true;
         self
     }
 

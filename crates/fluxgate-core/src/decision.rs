@@ -8,7 +8,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::algorithm::Verdict;
-use crate::plan::{Applied, Plan};
+use crate::plan::{Applied, Ends, Plan};
 use crate::rules::{Band, Rule, RuleSet};
 use crate::time::{Micros, Retry};
 
@@ -238,6 +238,38 @@ impl Decision {
             decision.add_shadow(applied, &mut verdicts);
         }
         decision
+    }
+
+    /// What the verdicts on a plan of several requests come to, for each of
+    /// them. The ends tell where what each of them asks ends.
+    pub(crate) fn combine_all(
+        plan: &Plan<'_>,
+        (enforced, shadow): &(Ends, Ends),
+        verdicts: &[Verdict],
+    ) -> Vec<Self> {
+        let mut verdicts = verdicts.iter();
+        let mut start = 0;
+        let mut decisions = Vec::with_capacity(enforced.len());
+        for &end in enforced {
+            let mut decision = Self::plain(true, Outcome::Allowed, Retry::NOW);
+            for applied in &plan.applied[start..end] {
+                decision.add_enforced(applied, &mut verdicts);
+            }
+            start = end;
+            decisions.push(decision);
+        }
+        let decided = decisions.iter().all(|decision| decision.allowed);
+        for (decision, &end) in decisions.iter_mut().zip(shadow) {
+            let shadow = &plan.applied[start..end];
+            start = end;
+            if decision.applied.is_empty() && shadow.is_empty() {
+                decision.outcome = Outcome::NoRule;
+            }
+            for applied in shadow.iter().filter(|_| decided) {
+                decision.add_shadow(applied, &mut verdicts);
+            }
+        }
+        decisions
     }
 
     fn add_enforced(&mut self, applied: &Applied, verdicts: &mut slice::Iter<'_, Verdict>) {

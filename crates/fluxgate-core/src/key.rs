@@ -69,6 +69,8 @@ const PATH: u8 = b'p';
 const HEADER: u8 = b'h';
 const ATTRIBUTE: u8 = b'a';
 const ANONYMOUS: u8 = b'-';
+/// What a limit that comes with the call counts.
+const OWN: u8 = b'o';
 /// Comes before what a rule says, in the subjects of one that resets on change.
 pub(crate) const RESETS: u8 = b'!';
 
@@ -170,7 +172,7 @@ fn encode_text(part: &KeyPart, value: &str, out: &mut SubjectBytes) {
     };
     out.push(kind);
     if let Some(name) = name {
-        encode_bytes(name, out);
+        encode_bytes(&**name, out);
     }
     encode_bytes(value, out);
 }
@@ -191,10 +193,22 @@ fn encode_ip(ip: IpAddr, ipv6_prefix: u8, out: &mut SubjectBytes) {
     }
 }
 
-pub(crate) fn encode_bytes(text: &str, out: &mut SubjectBytes) {
+/// Appends the subject of a limit that comes with the call: a rule of no set,
+/// for no set's name is empty.
+pub(crate) fn encode_own(name: &str, values: &[&[u8]], out: &mut SubjectBytes) {
+    encode_bytes("", out);
+    encode_bytes(name, out);
+    for value in values {
+        out.push(OWN);
+        encode_bytes(value, out);
+    }
+}
+
+pub(crate) fn encode_bytes(text: impl AsRef<[u8]>, out: &mut SubjectBytes) {
+    let text = text.as_ref();
     // Texts come from memory, and none there is longer than a u64 can tell.
     out.extend_from_slice(&(text.len() as u64).to_le_bytes()[..5]);
-    out.extend_from_slice(text.as_bytes());
+    out.extend_from_slice(text);
 }
 
 /// An encoded identity, for people to read: `user=ann`, `ip=10.0.0.1 path=/x`.
@@ -223,6 +237,7 @@ fn describe(part: &IdentityPart<'_>) -> String {
         }
         (USER, _) => format!("user={value}"),
         (API_KEY, _) => format!("api_key={}", ends_of(&value)),
+        (OWN, _) => format!("key={value}"),
         (METHOD, _) => format!("method={value}"),
         (PATH, _) => format!("path={value}"),
         (HEADER, _) => format!("header:{name}={value}"),

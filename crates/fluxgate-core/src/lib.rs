@@ -46,6 +46,7 @@ pub mod limit;
 mod limiter;
 mod matcher;
 pub mod memory;
+mod own;
 mod plan;
 mod rules;
 mod sip;
@@ -63,6 +64,7 @@ pub use limit::{Algorithm, Limit, LimitError};
 pub use limiter::{BandState, Limiter, LimiterError, Observer, describe_identity};
 pub use matcher::{PathSet, Pattern, PatternError};
 pub use memory::MemoryStore;
+pub use own::{OwnDecision, OwnSubject};
 pub use rules::{
     Band, CostSource, OnError, OnMissingRuleSet, Rule, RuleMode, RuleNumber, RuleOptions, RuleSet,
     RuleSets, RulesError,

@@ -10,6 +10,7 @@ use crate::context::RequestContext;
 use crate::decision::{Decision, Outcome};
 use crate::key::{self, IdentityError};
 use crate::memory::MemoryStore;
+use crate::own::{OwnDecision, OwnSubject};
 use crate::plan::Plan;
 use crate::rules::{Band, OnError, OnMissingRuleSet, Rule, RuleSet, RuleSets};
 use crate::store::{Checks, Group, Reason, Store, StoreError, Subject, Verdicts};
@@ -138,6 +139,90 @@ impl<S: Store> Limiter<S> {
         Ok(decision)
     }
 
+    /// Decides several requests that are charged together or not at all, and
+    /// tells how each of them fared.
+    pub async fn check_all(
+        &self,
+        rule_set: &str,
+        contexts: &[RequestContext<'_>],
+    ) -> Result<Vec<Decision>, LimiterError> {
+        let rules = self.rules.load_full();
+        let Some(set) = rules.get(rule_set) else {
+            let decision = self.without_rule_set(rule_set, rules.on_missing());
+            return Ok(vec![decision; contexts.len()]);
+        };
+        let mut decisions = {
+            let mut plan = Plan::new(Mode::Take);
+            let ends = plan.fill_all(set, contexts);
+            match self.verdicts(&plan.checks).await {
+                Ok(verdicts) => Decision::combine_all(&plan, &ends, &verdicts),
+                Err(error) => match self.failed(set.on_error(), &plan.checks, &error) {
+                    Failed::Decided(decision) => vec![decision; contexts.len()],
+                    Failed::Local(verdicts) => Decision::combine_all(&plan, &ends, &verdicts)
+                        .into_iter()
+                        .map(Decision::into_fallback)
+                        .collect(),
+                },
+            }
+        };
+        for decision in &mut decisions {
+            decision.belongs_to(Arc::clone(set));
+        }
+        Ok(decisions)
+    }
+
+    /// Charges an identity by one rule, whether the rule matches or not. `cost`
+    /// replaces the rule's own.
+    pub async fn consume(
+        &self,
+        rule_set: &str,
+        rule: &str,
+        identity: &[&str],
+        cost: Option<u64>,
+    ) -> Result<Decision, LimiterError> {
+        let set = self.set(rule_set)?;
+        let index = set.rules().iter().position(|known| known.id() == rule);
+        let index = index.ok_or_else(|| unknown_rule(&set, rule))?;
+        let mut decision = {
+            let mut plan = Plan::new(Mode::Take);
+            plan.fill_named(&set, index, identity, cost)?;
+            match self.verdicts(&plan.checks).await {
+                Ok(verdicts) => Decision::combine(&plan, &verdicts),
+                Err(error) => self.on_error(set.on_error(), &plan, &error),
+            }
+        };
+        decision.belongs_to(set);
+        Ok(decision)
+    }
+
+    /// Charges a limit that comes with the call. Of trouble with the store,
+    /// `on_error` is as for a rule set that does not say.
+    pub async fn take(&self, subject: &OwnSubject, band: &Band, cost: u64) -> OwnDecision {
+        let mut checks = Checks::new(Mode::Take);
+        let bands = std::slice::from_ref(band);
+        checks.push(subject.as_subject(), bands, cost, Group::ENFORCED);
+        let failed = match self.verdicts(&checks).await {
+            Ok(verdicts) => return OwnDecision::new(verdicts.first()),
+            Err(error) => self.failed(OnError::default(), &checks, &error),
+        };
+        match failed {
+            Failed::Local(verdicts) => OwnDecision {
+                outcome: Outcome::Fallback,
+                ..OwnDecision::new(verdicts.first())
+            },
+            // The default is to decide locally.
+            Failed::Decided(_) => OwnDecision::new(None),
+        }
+    }
+
+    async fn verdicts(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
+        let mut verdicts = Verdicts::new();
+        if checks.list().is_empty() || self.store.decide_at_once(checks, &mut verdicts) {
+            return Ok(verdicts);
+        }
+        self.store.decide(checks).await
+    }
+
     fn without_rule_set(&self, name: &str, on_missing: OnMissingRuleSet) -> Decision {
         const MOST_NAMES: usize = 1_000;
         if let Some(observer) = &self.observer {
@@ -153,19 +238,28 @@ impl<S: Store> Limiter<S> {
     }
 
     fn on_error(&self, on_error: OnError, plan: &Plan<'_>, error: &StoreError) -> Decision {
+        match self.failed(on_error, &plan.checks, error) {
+            Failed::Decided(decision) => decision,
+            Failed::Local(verdicts) => Decision::combine(plan, &verdicts).into_fallback(),
+        }
+    }
+
+    /// What is decided when the store cannot.
+    fn failed(&self, on_error: OnError, checks: &Checks<'_>, error: &StoreError) -> Failed {
         if let Some(observer) = &self.observer {
             observer.store_failed(error, on_error);
         }
         match on_error {
-            OnError::Allow => Decision::plain(true, Outcome::FailedOpen, Retry::NOW),
+            OnError::Allow => {
+                Failed::Decided(Decision::plain(true, Outcome::FailedOpen, Retry::NOW))
+            }
             OnError::Deny => {
                 let retry = Retry::After(FAILED_CLOSED_RETRY);
-                Decision::plain(false, Outcome::FailedClosed, retry)
+                Failed::Decided(Decision::plain(false, Outcome::FailedClosed, retry))
             }
             OnError::Local => {
                 let fallback = self.fallback.get_or_init(MemoryStore::default);
-                let verdicts = fallback.decide_now(&plan.checks);
-                Decision::combine(plan, &verdicts).into_fallback()
+                Failed::Local(fallback.decide_now(checks))
             }
         }
     }
@@ -329,10 +423,22 @@ pub enum LimiterError {
 }
 
 fn find_rule<'s>(set: &'s RuleSet, id: &str) -> Result<&'s Rule, LimiterError> {
-    set.rule(id).ok_or_else(|| LimiterError::UnknownRule {
+    set.rule(id).ok_or_else(|| unknown_rule(set, id))
+}
+
+fn unknown_rule(set: &RuleSet, id: &str) -> LimiterError {
+    LimiterError::UnknownRule {
         rule_set: set.name().into(),
         rule: id.into(),
-    })
+    }
+}
+
+/// What is decided in the store's stead.
+enum Failed {
+    /// The same for every request.
+    Decided(Decision),
+    /// What the embedded engine says.
+    Local(Verdicts),
 }
 
 fn rule_subject(rule: &Rule) -> Subject<'_> {

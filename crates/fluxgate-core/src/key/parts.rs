@@ -1,6 +1,6 @@
 //! Subjects and identities, taken apart again.
 
-use super::{ANONYMOUS, API_KEY, ATTRIBUTE, HEADER, IPV4, IPV6, METHOD, PATH, RESETS, USER};
+use super::{ANONYMOUS, API_KEY, ATTRIBUTE, HEADER, IPV4, IPV6, METHOD, OWN, PATH, RESETS, USER};
 use crate::sip::Sip13;
 
 /// One part of an encoded identity.
@@ -87,11 +87,14 @@ impl<'a> Reader<'a> {
         Some(head)
     }
 
-    fn text(&mut self) -> Option<&'a str> {
+    fn bytes(&mut self) -> Option<&'a [u8]> {
         let mut length = [0; 8];
         length[..5].copy_from_slice(self.take(5)?);
-        let text = self.take(usize::try_from(u64::from_le_bytes(length)).ok()?)?;
-        std::str::from_utf8(text).ok()
+        self.take(usize::try_from(u64::from_le_bytes(length)).ok()?)
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        std::str::from_utf8(self.bytes()?).ok()
     }
 
     pub(super) fn part(&mut self) -> Option<IdentityPart<'a>> {
@@ -101,6 +104,8 @@ impl<'a> Reader<'a> {
             IPV4 => self.take(4)?,
             IPV6 => self.take(16)?,
             USER | API_KEY | METHOD | PATH => self.text()?.as_bytes(),
+            // A key of the Redis protocol need not be text.
+            OWN => self.bytes()?,
             HEADER | ATTRIBUTE => {
                 name = self.text()?.as_bytes();
                 self.text()?.as_bytes()

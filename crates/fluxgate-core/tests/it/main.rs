@@ -6,6 +6,7 @@
 )]
 
 mod against_model;
+mod calls;
 mod clock_back;
 mod conformance;
 mod decisions;

@@ -1,0 +1,81 @@
+//! Limits that come with the call, and belong to no rule.
+
+use crate::algorithm::Verdict;
+use crate::decision::Outcome;
+use crate::key::{self, SubjectBytes};
+use crate::rules::RuleNumber;
+use crate::store::Subject;
+use crate::time::{Micros, Retry};
+
+/// Who is counted by a limit that comes with the call. No rule ever counts the
+/// same, whatever its name and key.
+#[derive(Clone, Debug)]
+pub struct OwnSubject(SubjectBytes);
+
+impl OwnSubject {
+    /// A key alone, which need not be text.
+    pub fn key(key: &[u8]) -> Self {
+        Self::new("", &[key])
+    }
+
+    /// An identity under a name; the name must not be empty, for that is what
+    /// keys alone have.
+    pub fn named(name: &str, identity: &[&str]) -> Self {
+        debug_assert!(!name.is_empty());
+        let values: Vec<_> = identity.iter().map(|value| value.as_bytes()).collect();
+        Self::new(name, &values)
+    }
+
+    fn new(name: &str, values: &[&[u8]]) -> Self {
+        let mut bytes = SubjectBytes::new();
+        key::encode_own(name, values, &mut bytes);
+        Self(bytes)
+    }
+
+    pub(crate) fn as_subject(&self) -> Subject<'_> {
+        Subject {
+            rule: RuleNumber::NONE,
+            bytes: &self.0,
+        }
+    }
+}
+
+/// The answer of a limit that comes with the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnDecision {
+    /// Allowed, denied, never or fallback.
+    pub outcome: Outcome,
+    /// Whether it may go on.
+    pub allowed: bool,
+    /// Whole units left.
+    pub remaining: u64,
+    /// How long until the same would pass; zero where it did.
+    pub retry_after: Retry,
+    /// How long until the limit is full again.
+    pub reset_after: Micros,
+}
+
+impl OwnDecision {
+    /// A store that gives no verdict has refused.
+    pub(crate) fn new(verdict: Option<&Verdict>) -> Self {
+        let refused = Verdict {
+            remaining: 0,
+            retry_after: Retry::Never,
+            reset_after: Micros::ZERO,
+            delay: Micros::ZERO,
+        };
+        let verdict = verdict.unwrap_or(&refused);
+        let allowed = verdict.passes();
+        Self {
+            outcome: match verdict.retry_after {
+                _ if allowed => Outcome::Allowed,
+                Retry::After(_) => Outcome::Denied,
+                Retry::Never => Outcome::Never,
+            },
+            allowed,
+            remaining: verdict.remaining,
+            retry_after: verdict.retry_after,
+            reset_after: verdict.reset_after,
+        }
+    }
+}

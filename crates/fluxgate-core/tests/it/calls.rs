@@ -1,0 +1,152 @@
+//! The other calls: several requests at once, one rule by name, and limits that
+//! come with the call.
+
+use std::time::Duration;
+
+use fluxgate_core::{
+    Algorithm, Band, Decision, Limit, LimiterError, Outcome, OwnSubject, RequestContext, ready,
+};
+
+use crate::support::{Gate, SECOND, START, per_user, set_of};
+
+fn attribute<'a>(name: &'a str, value: &'a str) -> RequestContext<'a> {
+    let context = RequestContext::builder().attribute(name, value);
+    context.whole_keys_only().build()
+}
+
+fn outcomes(decisions: &[Decision]) -> Vec<(bool, Outcome, Option<u64>)> {
+    let seen = |decision: &Decision| (decision.allowed(), decision.outcome(), decision.remaining());
+    decisions.iter().map(seen).collect()
+}
+
+const TWO: &str = "
+  { id: a, key: ['attr:a'], bands: [ { capacity: 5, window: 1m } ] },
+  { id: b, key: ['attr:b'], bands: [ { capacity: 2, window: 1m } ] },
+  { id: dark, mode: shadow, key: ['attr:b'], bands: [ { capacity: 1, window: 1m } ] }";
+
+#[test]
+fn several_requests_are_charged_together_or_not_at_all() {
+    let gate = Gate::new(&set_of(TWO));
+    let both = [
+        attribute("a", "1"),
+        attribute("b", "1"),
+        attribute("c", "1"),
+    ];
+    let check = || outcomes(&ready(gate.limiter.check_all("s", &both)).unwrap());
+    use Outcome::{Allowed, Denied, NoRule, ShadowDenied};
+    let none = (true, NoRule, None);
+    assert_eq!(
+        check(),
+        [(true, Allowed, Some(4)), (true, Allowed, Some(1)), none]
+    );
+    let second = [
+        (true, Allowed, Some(3)),
+        (true, ShadowDenied, Some(0)),
+        none,
+    ];
+    assert_eq!(check(), second);
+    // The second is refused, so the first keeps what it has.
+    for _ in 0..2 {
+        let third = [(true, Allowed, Some(3)), (false, Denied, Some(0)), none];
+        assert_eq!(check(), third);
+    }
+}
+
+#[test]
+fn requests_that_meet_on_one_counter_add_up() {
+    let gate = Gate::new(&set_of(TWO));
+    let thrice = [
+        attribute("b", "1"),
+        attribute("b", "1"),
+        attribute("b", "1"),
+    ];
+    let decisions = ready(gate.limiter.check_all("s", &thrice)).unwrap();
+    assert!(!decisions[2].allowed());
+    let decisions = ready(gate.limiter.check_all("s", &thrice[..2])).unwrap();
+    assert!(decisions.iter().all(Decision::allowed));
+    assert_eq!(decisions[1].remaining(), Some(0));
+}
+
+#[test]
+fn with_whole_keys_only_a_rule_without_its_parts_does_not_match() {
+    for on_missing in ["ip", "anonymous", "deny"] {
+        let rule =
+            format!("on_missing_key: {on_missing}, bands: [ {{ capacity: 1, window: 1m }} ]");
+        let gate = Gate::new(&per_user(&rule));
+        for _ in 0..3 {
+            let decision = gate.check(&attribute("plan", "free"));
+            assert_eq!(decision.outcome(), Outcome::NoRule);
+        }
+    }
+}
+
+#[test]
+fn an_unknown_rule_set_is_the_same_for_all_of_them() {
+    let gate = Gate::new(&set_of(TWO));
+    let decisions = ready(gate.limiter.check_all("x", &[attribute("a", "1")])).unwrap();
+    assert_eq!(outcomes(&decisions), [(true, Outcome::NoRule, None)]);
+}
+
+#[test]
+fn a_rule_is_charged_by_name() {
+    let rule = "match: { path: ['/x'] }, cost: 2, bands: [ { capacity: 5, window: 1m } ],
+        overrides: [ { identity: vip, bands: [ { capacity: 50, window: 1m } ] } ]";
+    let gate = Gate::new(&per_user(rule));
+    let consume = |user, cost| ready(gate.limiter.consume("s", "r", &[user], cost));
+    assert_eq!(consume("u", None).unwrap().remaining(), Some(3));
+    assert_eq!(consume("u", Some(3)).unwrap().remaining(), Some(0));
+    assert_eq!(consume("u", Some(1)).unwrap().outcome(), Outcome::Denied);
+    assert_eq!(consume("vip", Some(9)).unwrap().remaining(), Some(41));
+    // It is the counter that requests meet.
+    let context = RequestContext::builder().user("u").path("/x").build();
+    assert!(!gate.check(&context).allowed());
+    let unknown = ready(gate.limiter.consume("s", "q", &["u"], None));
+    assert!(matches!(unknown, Err(LimiterError::UnknownRule { .. })));
+    let identity = ready(gate.limiter.consume("s", "r", &[], None));
+    assert!(matches!(identity, Err(LimiterError::Identity(_))));
+}
+
+#[test]
+fn a_shadow_rule_that_is_charged_by_name_never_refuses() {
+    let gate = Gate::new(&per_user(
+        "mode: shadow, bands: [ { capacity: 1, window: 1m } ]",
+    ));
+    let consume = || ready(gate.limiter.consume("s", "r", &["u"], None)).unwrap();
+    assert_eq!(consume().outcome(), Outcome::Allowed);
+    let second = consume();
+    assert_eq!(
+        (second.allowed(), second.outcome()),
+        (true, Outcome::ShadowDenied)
+    );
+}
+
+#[test]
+fn a_limit_may_come_with_the_call() {
+    let gate = Gate::new(&per_user("bands: [ { capacity: 1, window: 1m } ]"));
+    let limit = Limit::builder(Algorithm::TokenBucket, 3, Duration::from_secs(3)).build();
+    let band = Band::new("b0", limit.unwrap());
+    let take = |subject: &OwnSubject, cost| ready(gate.limiter.take(subject, &band, cost));
+    let key = OwnSubject::key(b"user-\xff");
+    let first = take(&key, 2);
+    assert_eq!((first.allowed, first.remaining), (true, 1));
+    assert_eq!(first.reset_after.get(), 2 * SECOND);
+    let refused = take(&key, 2);
+    assert_eq!((refused.outcome, refused.remaining), (Outcome::Denied, 1));
+    assert_eq!(
+        refused.retry_after.after().map(|wait| wait.get()),
+        Some(SECOND)
+    );
+    assert_eq!(take(&key, 4).outcome, Outcome::Never);
+    gate.at(START + SECOND);
+    assert!(take(&key, 2).allowed);
+    // Names and values are told apart.
+    let ab = OwnSubject::named("n", &["a", "b"]);
+    for other in [
+        OwnSubject::named("n", &["ab"]),
+        OwnSubject::named("na", &["b"]),
+        OwnSubject::key(b"a"),
+    ] {
+        assert_eq!(take(&other, 3).remaining, 0);
+    }
+    assert!(take(&ab, 3).allowed);
+}
