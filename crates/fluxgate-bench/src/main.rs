@@ -9,18 +9,26 @@
 )]
 
 mod decision;
+mod folder;
+mod grpc;
+mod http;
 mod keyed;
+mod load;
 mod matching;
 mod memory;
+mod nginx;
 mod redis;
 mod report;
+mod resp;
+mod service;
 mod simulate;
+mod start;
 
 use report::Report;
 
 type Bench = (&'static str, fn(&mut Report));
 
-const BENCHES: [Bench; 8] = [
+const BENCHES: [Bench; 12] = [
     ("keyed-1k", keyed::thousand),
     ("keyed-1m", keyed::million),
     ("decision", decision::run),
@@ -29,6 +37,10 @@ const BENCHES: [Bench; 8] = [
     ("flood", memory::flood),
     ("simulate", simulate::run),
     ("redis", redis::run),
+    ("start", start::run),
+    ("http", http::run),
+    ("resp", resp::run),
+    ("grpc", grpc::run),
 ];
 
 fn main() {

@@ -59,7 +59,8 @@ pub(crate) fn in_turn(
     (median(all.0), median(all.1))
 }
 
-fn median(mut figures: Vec<f64>) -> f64 {
+/// The figure in the middle.
+pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
 }

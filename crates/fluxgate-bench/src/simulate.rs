@@ -1,12 +1,14 @@
 //! `fluxgate simulate` beside `jq -c .`, which only copies the same file.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
-use std::{env, fs};
 
+use crate::folder::Folder;
 use crate::report::{Better, Random, Report, in_turn};
+use crate::service;
 
 const LINES: u64 = 500_000;
 
@@ -28,21 +30,17 @@ rule_sets:
 "#;
 
 pub(crate) fn run(report: &mut Report) {
-    let folder = Folder::new();
+    let folder = Folder::new("simulate");
     let rules = folder.file("rules.yaml", RULES);
-    let events = folder.file("events.ndjson", &events());
-    let fluxgate = env::current_exe()
-        .map(|path| path.with_file_name("fluxgate"))
-        .unwrap_or_default();
-    if !fluxgate.exists() {
-        eprintln!("simulate: {} is not built", fluxgate.display());
+    let events = folder.file("events.ndjson", events());
+    let Some(fluxgate) = service::binary() else {
         return;
-    }
+    };
     let figures = in_turn(
         5,
         || {
             let mut command = Command::new(&fluxgate);
-            let output = folder.0.join("decisions.ndjson");
+            let output = folder.path("decisions.ndjson");
             command.arg("simulate").arg("--rules").arg(&rules);
             command
                 .arg("--input")
@@ -54,7 +52,7 @@ pub(crate) fn run(report: &mut Report) {
         || {
             let mut command = Command::new("jq");
             command.arg("-c").arg(".").arg(&events);
-            lines_per_second(&mut command, Some(&folder.0.join("copy.ndjson")))
+            lines_per_second(&mut command, Some(&folder.path("copy.ndjson")))
         },
     );
     report.line(
@@ -98,29 +96,4 @@ fn events() -> String {
         );
     }
     text
-}
-
-/// A folder for a while.
-struct Folder(PathBuf);
-
-impl Folder {
-    #[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
-    fn new() -> Self {
-        let path = env::temp_dir().join(format!("fluxgate-bench-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    #[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
-    fn file(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
-        fs::write(&path, text).unwrap();
-        path
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }

@@ -34,6 +34,18 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// All of them, in the order of their declaration.
+    pub const ALL: [Self; 8] = [
+        Self::Allowed,
+        Self::Denied,
+        Self::Never,
+        Self::ShadowDenied,
+        Self::NoRule,
+        Self::FailedOpen,
+        Self::FailedClosed,
+        Self::Fallback,
+    ];
+
     /// The name that every interface gives it.
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,7 +1,7 @@
 //! Rules and a store: what everyone calls.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use arc_swap::ArcSwap;
 
@@ -13,6 +13,7 @@ use crate::memory::MemoryStore;
 use crate::own::{OwnDecision, OwnSubject};
 use crate::plan::Plan;
 use crate::rules::{Band, OnError, OnMissingRuleSet, Rule, RuleSet, RuleSets};
+use crate::sip::Sip13;
 use crate::store::{Checks, Group, Reason, Store, StoreError, Subject, Verdicts};
 use crate::time::{Micros, Retry, Timestamp};
 
@@ -28,8 +29,9 @@ pub struct Limiter<S = MemoryStore> {
     /// first needed.
     fallback: OnceLock<MemoryStore>,
     observer: Option<Box<dyn Observer>>,
-    /// Names that were asked for and do not exist, to be told of once each.
-    missing: Mutex<HashSet<Box<str>>>,
+    /// Hashes of names that were asked for and do not exist, to be told of once
+    /// each. They come from outside, so the names themselves are not kept.
+    missing: Mutex<HashSet<u64>>,
 }
 
 /// Is told what a limiter notices besides its decisions.
@@ -39,9 +41,11 @@ pub trait Observer: Send + Sync + std::fmt::Debug {
         let _ = (error, on_error);
     }
 
-    /// A rule set was asked for that does not exist; told once for each name.
-    fn rule_set_missing(&self, name: &str) {
+    /// A rule set was asked for that does not exist. Told once for each name, and
+    /// again where the answer is that it was not passed on.
+    fn rule_set_missing(&self, name: &str) -> bool {
         let _ = name;
+        true
     }
 }
 
@@ -76,18 +80,35 @@ impl<S: Store> Limiter<S> {
     /// Puts other rules in force, at once and as a whole. Rules that reset on
     /// change and have changed leave nothing behind.
     pub async fn replace_rules(&self, rules: RuleSets) -> Result<(), StoreError> {
-        let old = self.rules.swap(Arc::new(rules));
-        let new = self.rules.load_full();
-        for set in old.iter() {
+        let replaced = self.put_in_force(rules);
+        self.forget_replaced(&replaced).await
+    }
+
+    /// Puts other rules in force, at once and as a whole, and gives back those
+    /// before. What they must not leave behind is still there:
+    /// [`Limiter::forget_replaced`] deletes it.
+    pub fn put_in_force(&self, rules: RuleSets) -> Arc<RuleSets> {
+        self.rules.swap(Arc::new(rules))
+    }
+
+    /// Deletes the state of those replaced rules that reset on change, unless
+    /// they are in force again. What fails keeps no other from being deleted; the
+    /// first failure is told.
+    pub async fn forget_replaced(&self, replaced: &RuleSets) -> Result<(), StoreError> {
+        let mut first = Ok(());
+        for set in replaced.iter() {
             for rule in set.rules().iter().filter(|rule| rule.reset_on_change()) {
-                let now = new.get(set.name()).and_then(|set| set.rule(rule.id()));
+                // Those of this moment: the one before may have taken long.
+                let rules = self.rules.load_full();
+                let now = rules.get(set.name()).and_then(|set| set.rule(rule.id()));
                 // A rule that resets on change has what it says in its number.
                 if now.is_none_or(|now| now.number() != rule.number()) {
-                    self.store.reset_rule(rule_subject(rule)).await?;
+                    let reset = self.store.reset_rule(rule_subject(rule)).await;
+                    first = first.and(reset.map(drop));
                 }
             }
         }
-        Ok(())
+        first
     }
 
     /// Decides a request and charges it if it passes.
@@ -225,10 +246,17 @@ impl<S: Store> Limiter<S> {
 
     fn without_rule_set(&self, name: &str, on_missing: OnMissingRuleSet) -> Decision {
         const MOST_NAMES: usize = 1_000;
-        if let Some(observer) = &self.observer {
-            let mut told = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
-            if told.len() < MOST_NAMES && told.insert(name.into()) {
-                observer.rule_set_missing(name);
+        // Who finds it taken need not wait: the name will be asked for again.
+        if let Some(observer) = &self.observer
+            && let Ok(mut told) = self.missing.try_lock()
+        {
+            let hash = Sip13::PUBLIC.hash(name.as_bytes()) as u64;
+            if !told.contains(&hash) && observer.rule_set_missing(name) {
+                // Rather told twice than kept without a bound.
+                if told.len() >= MOST_NAMES {
+                    told.clear();
+                }
+                told.insert(hash);
             }
         }
         match on_missing {

@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 
+use crate::context::RequestContext;
+use crate::key;
 use crate::matcher::Matcher;
 use crate::yaml::{Fault, Faults, Node};
 
@@ -67,6 +69,12 @@ impl RuleSets {
         parse::sets(rule_sets, options, faults)
     }
 
+    /// Takes in the sets of another part of the same rules. A name that both
+    /// have means the other's set then.
+    pub fn extend(&mut self, other: Self) {
+        self.sets.extend(other.sets);
+    }
+
     /// The set of this name.
     pub fn get(&self, name: &str) -> Option<&Arc<RuleSet>> {
         self.sets.get(name)
@@ -119,6 +127,24 @@ impl RuleSet {
     /// The enabled rule of this id.
     pub fn rule(&self, id: &str) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.id() == id)
+    }
+
+    /// Who a rule of this set counts in a request, for people to read: `user=ann`.
+    /// API keys are shown by their ends only. `None` where the key lacks a part
+    /// that nothing stands in for.
+    pub fn describe_identity(&self, rule: &Rule, context: &RequestContext<'_>) -> Option<String> {
+        let mut identity = key::SubjectBytes::new();
+        let (parts, on_missing) = (rule.key(), rule.on_missing_key());
+        let built =
+            key::encode_identity(parts, on_missing, context, self.ipv6_prefix, &mut identity);
+        (built == key::Identity::Known).then(|| key::describe_identity(&identity))
+    }
+
+    /// The same, of the values of a rule's key.
+    pub fn describe_values(&self, rule: &Rule, values: &[&str]) -> Option<String> {
+        let mut identity = key::SubjectBytes::new();
+        key::encode_values(rule.key(), values, self.ipv6_prefix, &mut identity).ok()?;
+        Some(key::describe_identity(&identity))
     }
 
     pub(crate) fn matcher(&self) -> &Matcher {

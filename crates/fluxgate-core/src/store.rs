@@ -230,6 +230,23 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// All of them.
+    pub const ALL: [Self; 13] = [
+        Self::RedisError,
+        Self::Timeout,
+        Self::BadResponse,
+        Self::BadTypes,
+        Self::CircuitOpen,
+        Self::Oom,
+        Self::Misconf,
+        Self::Noauth,
+        Self::Noperm,
+        Self::Loading,
+        Self::Busy,
+        Self::Readonly,
+        Self::ClusterDown,
+    ];
+
     /// The label.
     pub const fn name(self) -> &'static str {
         match self {

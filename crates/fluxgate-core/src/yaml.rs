@@ -244,12 +244,24 @@ fn scan_fault(error: &ScanError) -> Fault {
 
 /// Gathers faults while a tree is read.
 #[derive(Debug, Default)]
-pub struct Faults(Vec<Fault>);
+pub struct Faults {
+    told: Vec<Fault>,
+    /// How many more there were, and where the last of them is.
+    more: Option<(usize, Position)>,
+}
+
+/// More than this many are counted, not told.
+const MOST_TOLD: usize = 200;
 
 impl Faults {
     /// Notes a fault and goes on.
     pub fn add(&mut self, at: Position, message: impl Into<String>) {
-        self.0.push(Fault {
+        if self.told.len() >= MOST_TOLD {
+            let before = self.more.map_or(0, |(more, _)| more);
+            self.more = Some((before + 1, at));
+            return;
+        }
+        self.told.push(Fault {
             position: at,
             message: message.into(),
         });
@@ -257,14 +269,21 @@ impl Faults {
 
     /// How many there are.
     pub fn count(&self) -> usize {
-        self.0.len()
+        self.told.len() + self.more.map_or(0, |(more, _)| more)
     }
 
     /// All of them, in the order of the text.
     pub fn into_sorted(mut self) -> Vec<Fault> {
-        self.0.sort();
-        self.0.dedup();
-        self.0
+        self.told.sort();
+        self.told.dedup();
+        if let Some((more, last)) = self.more {
+            let before = self.told.iter().map(|fault| fault.position).max();
+            self.told.push(Fault {
+                position: before.map_or(last, |before| before.max(last)),
+                message: format!("and {more} more"),
+            });
+        }
+        self.told
     }
 
     /// The list there, which must not be empty.

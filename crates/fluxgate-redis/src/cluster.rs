@@ -200,7 +200,11 @@ impl Cluster {
     }
 
     /// The node that has a slot, as far as is known.
-    async fn node_of(&self, slot: u16, deadline: Instant) -> Result<Arc<Node>, StoreError> {
+    pub(crate) async fn node_of(
+        &self,
+        slot: u16,
+        deadline: Instant,
+    ) -> Result<Arc<Node>, StoreError> {
         if let Some(node) = self.state().node_of(slot) {
             return Ok(node);
         }

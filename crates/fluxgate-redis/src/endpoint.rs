@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fluxgate_core::{Reason, StoreError};
-use redis::aio::MultiplexedConnection;
+use redis::aio::{MultiplexedConnection, PubSub};
 use redis::io::tcp::TcpSettings;
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, ErrorKind,
@@ -129,6 +129,19 @@ impl Endpoint {
                 &format!("cannot connect to {}: {message}", self.name()),
             )
         })
+    }
+
+    /// A connection for messages.
+    pub(crate) async fn pubsub(&self) -> Result<PubSub, StoreError> {
+        // RESP2, which every server speaks, has all that is needed.
+        let settings = self.0.redis_settings().clone();
+        let settings = settings.set_protocol(ProtocolVersion::RESP2);
+        let client = Client::open(self.0.clone().set_redis_settings(settings));
+        let made = match client {
+            Ok(client) => client.get_async_pubsub().await,
+            Err(cause) => Err(cause),
+        };
+        made.map_err(|cause| store_error(&cause))
     }
 
     async fn connect_in(

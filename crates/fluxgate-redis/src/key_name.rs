@@ -32,6 +32,7 @@ const RULE_DIGITS: u32 = 10;
 /// How keys are named. All processes that share limits must agree on it.
 #[derive(Clone, Debug)]
 pub struct Naming {
+    prefix: Box<str>,
     /// The prefix and what comes before every subject.
     head: Vec<u8>,
     hash: Option<IdentityHash>,
@@ -61,7 +62,16 @@ impl Naming {
         let mut head = prefix.as_bytes().to_vec();
         head.extend_from_slice(b":{");
         head.push(VERSION);
-        Self { head, hash: None }
+        Self {
+            prefix: prefix.into(),
+            head,
+            hash: None,
+        }
+    }
+
+    /// What all names begin with.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
     }
 
     /// Puts a keyed hash in the place of these parts of identities.

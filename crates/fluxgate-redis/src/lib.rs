@@ -23,6 +23,7 @@ mod key_name;
 mod near_cache;
 mod node;
 mod parts;
+mod rule_store;
 mod script;
 mod sentinel;
 mod store;
@@ -34,5 +35,8 @@ pub use breaker::BreakerState;
 pub use builder::{ConnectError, DEFAULT_DEADLINE, RedisStoreBuilder, Topology};
 pub use identity_hash::{HashKeys, HashSecret};
 pub use key_name::{BadPrefix, DEFAULT_PREFIX, Naming};
+pub use rule_store::{
+    Expected, MOST_RULE_BYTES, RuleChanges, RuleStore, StoredRules, StoredSet, Written, etag_of,
+};
 pub use store::RedisStore;
 pub use waits::WaitPlace;

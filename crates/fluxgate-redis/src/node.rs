@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fluxgate_core::{Reason, StoreError};
-use redis::aio::MultiplexedConnection;
+use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{Cmd, Pipeline, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -90,6 +90,14 @@ impl Node {
         match &self.source {
             Source::Fixed(endpoint) => endpoint.name(),
             Source::Sentinels(sentinels) => sentinels.name(),
+        }
+    }
+
+    /// A connection for messages, beside the one for commands.
+    pub(crate) async fn pubsub(&self) -> Result<PubSub, StoreError> {
+        match &self.source {
+            Source::Fixed(endpoint) => endpoint.pubsub().await,
+            Source::Sentinels(sentinels) => sentinels.primary().await?.0.pubsub().await,
         }
     }
 
@@ -269,7 +277,7 @@ impl Source {
     async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
         match self {
             Self::Fixed(endpoint) => endpoint.connect().await,
-            Self::Sentinels(sentinels) => sentinels.connect_to_primary().await,
+            Self::Sentinels(sentinels) => Ok(sentinels.primary().await?.1),
         }
     }
 }

@@ -34,9 +34,9 @@ impl Sentinels {
         format!("the primary of {}", self.master)
     }
 
-    /// A connection to what a sentinel calls the primary, if it says so itself:
-    /// a sentinel may not have heard of a failover yet.
-    pub(crate) async fn connect_to_primary(&self) -> Result<MultiplexedConnection, StoreError> {
+    /// What a sentinel calls the primary, if it says so itself, with a
+    /// connection to it: a sentinel may not have heard of a failover yet.
+    pub(crate) async fn primary(&self) -> Result<(Endpoint, MultiplexedConnection), StoreError> {
         let first = self.first.load(Ordering::Relaxed);
         let mut last = error(Reason::RedisError, "there are no sentinels");
         for step in 0..self.sentinels.len() {
@@ -44,9 +44,9 @@ impl Sentinels {
             // Should it keep us until we are out of time, another is first then.
             self.first.store(index + 1, Ordering::Relaxed);
             match self.ask(&self.sentinels[index]).await {
-                Ok(connection) => {
+                Ok(primary) => {
                     self.first.store(index, Ordering::Relaxed);
-                    return Ok(connection);
+                    return Ok(primary);
                 }
                 Err(cause) => last = cause,
             }
@@ -54,7 +54,10 @@ impl Sentinels {
         Err(last)
     }
 
-    async fn ask(&self, sentinel: &Endpoint) -> Result<MultiplexedConnection, StoreError> {
+    async fn ask(
+        &self,
+        sentinel: &Endpoint,
+    ) -> Result<(Endpoint, MultiplexedConnection), StoreError> {
         let mut connection = sentinel.connect().await?;
         let mut question = redis::cmd("SENTINEL");
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master);
@@ -79,14 +82,14 @@ impl Sentinels {
     async fn connect_if_primary(
         &self,
         address: Address,
-    ) -> Result<MultiplexedConnection, StoreError> {
+    ) -> Result<(Endpoint, MultiplexedConnection), StoreError> {
         let server = self.server.at(address);
         let mut connection = server.connect().await?;
         let role = connection.send_packed_command(&redis::cmd("ROLE")).await;
         let role = role.and_then(Value::extract_error);
         let role = role.map_err(|cause| store_error(&cause))?;
         match role {
-            Value::Array(role) if role.first().is_some_and(is_master) => Ok(connection),
+            Value::Array(role) if role.first().is_some_and(is_master) => Ok((server, connection)),
             _ => {
                 let message = format!("{} is not the primary any more", server.name());
                 Err(error(Reason::Readonly, &message))

@@ -18,6 +18,7 @@ use crate::error::{CallError, timeout as no_answer};
 use crate::key_name::Naming;
 use crate::near_cache::NearCache;
 use crate::node::{Node, Work};
+use crate::rule_store::RuleStore;
 use crate::script::TimeSource;
 use crate::sweep::sweep;
 use crate::waits::{WaitPlace, Waits};
@@ -116,6 +117,33 @@ impl RedisStore {
                 reply.map(drop).map_err(CallError::into_store_error)
             }
             Servers::Cluster(cluster) => cluster.refresh(deadline).await,
+        }
+    }
+
+    /// The rule sets that are kept in the same place.
+    pub fn rule_store(&self) -> RuleStore {
+        RuleStore::new(self.clone(), self.0.naming.prefix())
+    }
+
+    /// Does something where a key is.
+    pub(crate) async fn perform(
+        &self,
+        work: &Work<'_>,
+        key: &[u8],
+        deadline: Instant,
+    ) -> Result<Value, StoreError> {
+        self.0.perform(work, key, deadline).await
+    }
+
+    /// The server that has a key.
+    pub(crate) async fn node_of(
+        &self,
+        key: &[u8],
+        deadline: Instant,
+    ) -> Result<Arc<Node>, StoreError> {
+        match self.0.servers(deadline).await? {
+            Servers::One(batcher) => Ok(Arc::clone(batcher.node())),
+            Servers::Cluster(cluster) => cluster.node_of(slot_of(key), deadline).await,
         }
     }
 

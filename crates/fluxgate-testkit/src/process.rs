@@ -1,6 +1,6 @@
 //! Child processes that do not outlive the test.
 
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, ChildStderr, Command, ExitStatus};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
@@ -25,6 +25,11 @@ impl Process {
     pub(crate) fn start_again(&self, command: Command) {
         let mut child = self.child();
         *child = spawn(command);
+    }
+
+    /// What it writes to standard error, if that was piped; once.
+    pub(crate) fn take_stderr(&self) -> Option<ChildStderr> {
+        self.child().stderr.take()
     }
 
     pub(crate) fn id(&self) -> u32 {

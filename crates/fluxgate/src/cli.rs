@@ -10,20 +10,25 @@ use clap_complete::Shell;
 use fluxgate_core::RuleSets;
 
 use crate::config::{ConfigError, Draft, Overrides, Rules};
+use crate::reload::ConfigFile;
 use crate::rule_file::RuleFileError;
-use crate::simulate;
+use crate::{server, simulate};
 
 /// A distributed rate limiter that is exact.
 #[derive(Debug, Parser)]
 #[command(name = "fluxgate", version, disable_help_subcommand = true)]
-#[command(arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Serve: every listener that the config names; without a config, a demo (the default)
+    ///
+    /// Ends on SIGTERM or Ctrl-C, once what is in flight has been answered. Exits
+    /// with 78 if the config is bad, with 69 if an address is taken.
+    Run(ConfigOptions),
     /// Check a config or a rule file; print `file:line:column: what is wrong` for each fault
     ///
     /// Exits with 0, or with 78 if anything is wrong.
@@ -57,7 +62,7 @@ enum ConfigCommand {
 }
 
 /// Where the configuration comes from.
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Default, clap::Args)]
 struct ConfigOptions {
     /// The config file; without one, the built-in demo
     #[arg(long, value_name = "FILE")]
@@ -69,9 +74,12 @@ struct ConfigOptions {
 }
 
 impl ConfigOptions {
+    fn overrides(&self) -> Overrides {
+        Overrides::from_env(std::env::vars_os()).and_flags(&self.set)
+    }
+
     fn draft(&self) -> Result<Draft, ConfigError> {
-        let overrides = Overrides::from_env(std::env::vars_os()).and_flags(&self.set);
-        Draft::load(self.config.as_deref(), &overrides)
+        Draft::load(self.config.as_deref(), &self.overrides())
     }
 }
 
@@ -82,6 +90,10 @@ pub(crate) enum Exit {
     Data = 65,
     /// A file that cannot be read.
     NoInput = 66,
+    /// An address that cannot be listened on.
+    Unavailable = 69,
+    /// The system refuses what every process needs.
+    System = 71,
     /// Trouble while writing.
     Io = 74,
     /// Bad rules or a bad config.
@@ -125,7 +137,9 @@ impl From<ConfigError> for Failure {
 
 /// Does what the command line says.
 pub fn run() -> ExitCode {
-    let result = match Cli::parse().command {
+    let command = Cli::parse().command;
+    let result = match command.unwrap_or(Command::Run(ConfigOptions::default())) {
+        Command::Run(options) => serve(&options),
         Command::Validate { file } => validate(&file),
         Command::Simulate(options) => simulate::run(&options),
         Command::Config(ConfigCommand::Show(options)) => show(&options),
@@ -139,6 +153,13 @@ pub fn run() -> ExitCode {
             ExitCode::from(failure.exit as u8)
         }
     }
+}
+
+fn serve(options: &ConfigOptions) -> Result<(), Failure> {
+    let draft = options.draft()?;
+    let file = options.config.clone();
+    let file = file.map(|path| ConfigFile::new(path, options.overrides(), draft.clone()));
+    server::run(&draft, file)
 }
 
 fn validate(file: &std::path::Path) -> Result<(), Failure> {

@@ -1,6 +1,16 @@
 //! What the binary `fluxgate` is made of.
 
+mod admin;
+mod api;
 pub mod cli;
 pub mod config;
+mod engine;
+mod grpc;
+mod json_text;
+mod reload;
+mod request_json;
+mod resp;
 pub mod rule_file;
+mod server;
 mod simulate;
+mod telemetry;

@@ -224,6 +224,10 @@ impl RuleReader<'_> {
         let reset_on_change = self.boolean(reset_on_change, "`reset_on_change`", false);
         let attributes = attributes.map(|node| self.texts(node, "`attributes`"));
 
+        // Numbers are not given back, so only good rules get one.
+        if self.faults.count() > faults_before {
+            return None;
+        }
         let subject = subject_of_rule(self.set, id?, reset_on_change.then_some(node));
         let Some(number) = RuleNumber::of(&subject) else {
             self.faults.add(
@@ -232,9 +236,6 @@ impl RuleReader<'_> {
             );
             return None;
         };
-        if self.faults.count() > faults_before {
-            return None;
-        }
         Some(ParsedRule {
             rule: Rule {
                 id: id?.into(),

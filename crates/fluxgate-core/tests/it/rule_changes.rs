@@ -2,7 +2,7 @@
 
 use fluxgate_core::ready;
 
-use crate::support::{Gate, HOUR, NAMES, SECOND, START, global, per_user, retry, set_of};
+use crate::support::{Gate, HOUR, NAMES, SECOND, START, global, parse, per_user, retry, set_of};
 
 fn rule(algorithm: &str, capacity: u64, window: &str) -> String {
     global(&format!(
@@ -215,6 +215,17 @@ fn a_rule_that_goes_and_comes_back_remembers_unless_it_resets() {
         gate.replace(&rule);
         assert_eq!(gate.left(&["u"]), [left]);
     }
+}
+
+#[test]
+fn a_rule_that_is_back_before_it_was_forgotten_is_not() {
+    let rule = per_user("reset_on_change: true, bands: [{ capacity: 5, window: 1h }]");
+    let gate = Gate::new(&rule);
+    gate.user("u");
+    let replaced = gate.limiter.put_in_force(parse("rule_sets: {}"));
+    gate.limiter.put_in_force(parse(&rule));
+    ready(gate.limiter.forget_replaced(&replaced)).unwrap();
+    assert_eq!(gate.left(&["u"]), [4]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use fluxgate_core::RuleSets;
 use proptest::prelude::*;
 
-use crate::support::cases;
+use crate::support::{cases, set_of};
 
 /// Everything that a rule file can hold.
 const FULL: &str = r#"
@@ -85,6 +85,16 @@ fn what_is_no_yaml_is_one_fault() {
     for text in ["", "null", "[]", "just a text", "42"] {
         assert!(RuleSets::from_yaml(text).is_err(), "{text:?}");
     }
+}
+
+#[test]
+fn of_very_many_faults_some_are_told_and_the_rest_counted() {
+    let rules = "{}, ".repeat(5_000);
+    let error = RuleSets::from_yaml(&set_of(&rules)).unwrap_err();
+    assert!(error.0.len() <= 201, "{}", error.0.len());
+    let last = error.0.last().unwrap();
+    assert!(last.message.starts_with("and ") && last.message.ends_with(" more"));
+    assert!(error.0.is_sorted_by_key(|fault| fault.position));
 }
 
 proptest! {

@@ -9,7 +9,7 @@ use fluxgate_core::{
 };
 use fluxgate_core::{ManualClock, MemoryStore, memory::Retention};
 
-use crate::support::{Gate, SECOND, START, instant, parse, retry, seen};
+use crate::support::{Gate, SECOND, START, instant, parse, retry, seen, set_of};
 
 /// A store that can be broken.
 #[derive(Debug)]
@@ -49,7 +49,10 @@ impl Store for Fragile {
     }
 
     async fn reset_rule(&self, rule: Subject<'_>) -> Result<u64, StoreError> {
-        self.working()?.reset_rule(rule).await
+        let working = self.working();
+        // The next may succeed.
+        self.broken.store(false, Ordering::Relaxed);
+        working?.reset_rule(rule).await
     }
 }
 
@@ -72,8 +75,9 @@ impl Observer for Notes {
         self.add(format!("{error}: {on_error:?}"));
     }
 
-    fn rule_set_missing(&self, name: &str) {
+    fn rule_set_missing(&self, name: &str) -> bool {
         self.add(name.into());
+        name != "not-passed-on"
     }
 }
 
@@ -165,8 +169,8 @@ fn calls_about_a_rule_pass_the_error_on() {
         ready(limiter.refund("s", "r", &[], 1)).unwrap_err()
     ));
     assert!(is_timeout(ready(limiter.reset("s", "r", &[])).unwrap_err()));
-    assert!(is_timeout(ready(limiter.reset_rule("s", "r")).unwrap_err()));
     assert!(is_timeout(ready(limiter.state("s", "r", &[])).unwrap_err()));
+    assert!(is_timeout(ready(limiter.reset_rule("s", "r")).unwrap_err()));
 }
 
 #[test]
@@ -181,6 +185,35 @@ fn a_missing_rule_set_allows_by_default_and_is_told_once() {
         }
     }
     assert_eq!(notes.take(), ["t", "u"]);
+}
+
+#[test]
+fn a_missing_rule_set_that_was_not_passed_on_is_told_again() {
+    let (limiter, _, notes) = limiter("");
+    for _ in 0..2 {
+        ready(limiter.check("not-passed-on", &RequestContext::default())).unwrap();
+    }
+    assert_eq!(notes.take(), ["not-passed-on"; 2]);
+}
+
+#[test]
+fn of_several_rules_that_reset_one_that_fails_keeps_no_other() {
+    let rules = |capacity: u64| {
+        let rule = |id: &str| {
+            format!(
+                "{{ id: {id}, scope: global, reset_on_change: true, bands: [{{ capacity: {capacity}, window: 1h }}] }}"
+            )
+        };
+        parse(&set_of(&format!("{}, {}", rule("a"), rule("b"))))
+    };
+    let (limiter, broken, _) = limiter("");
+    ready(limiter.replace_rules(rules(5))).unwrap();
+    ready(limiter.check("s", &RequestContext::default())).unwrap();
+    assert_eq!(limiter.store().store.len(), 2);
+    broken.store(true, Ordering::Relaxed);
+    let error = ready(limiter.replace_rules(rules(6))).unwrap_err();
+    assert_eq!(error.reason, Reason::Timeout);
+    assert_eq!(limiter.store().store.len(), 1);
 }
 
 #[test]

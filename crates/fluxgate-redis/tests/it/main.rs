@@ -17,6 +17,7 @@ mod load;
 mod names;
 mod near_cache;
 mod reset;
+mod rule_store;
 mod sentinel;
 mod sequences;
 mod store;

@@ -1,6 +1,7 @@
 //! A configuration as it is written: a tree that knows where each of its values
 //! comes from, but not yet whether they are any good.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
@@ -8,10 +9,12 @@ use fluxgate_core::yaml::{Faults, Node, Position, Value};
 use fluxgate_core::{RuleSets, RulesError};
 
 use super::overrides::{self, Overrides, Source};
-use super::{Config, show};
+use super::{Config, show, tree};
 use crate::rule_file::{self, RuleFileError};
 
 const DEMO: &str = include_str!("demo.yaml");
+/// No file of this name can be meant: the parentheses would need quotes.
+const DEMO_NAME: &str = "(demo)";
 
 /// A configuration before it is checked.
 #[derive(Clone, Debug)]
@@ -107,7 +110,12 @@ impl Draft {
     pub fn demo() -> Self {
         let tree = Node::parse(DEMO);
         let tree = tree.expect("the demo is part of the program, and a test checks it");
-        Self::new("(demo)", DEMO, tree)
+        Self::new(DEMO_NAME, DEMO, tree)
+    }
+
+    /// Whether it is the built-in demo.
+    pub fn is_demo(&self) -> bool {
+        self.origins.file == DEMO_NAME
     }
 
     fn new(file: &str, text: &str, tree: Node) -> Self {
@@ -132,6 +140,18 @@ impl Draft {
         Ok(config)
     }
 
+    /// Whether it is a mapping; a file that was cut off at its start is none.
+    pub(crate) fn is_map(&self) -> bool {
+        matches!(self.tree.value, Value::Map(_))
+    }
+
+    /// Whether it says which rules there are, if only that there are none, or
+    /// where they come from.
+    pub(crate) fn says_rules(&self) -> bool {
+        let says = |name| tree::child(&self.tree, name).is_some_and(|node| !node.is_null());
+        says("rule_sets") || says("rules_from")
+    }
+
     /// Whether it says nothing but rules.
     pub fn is_rule_file(&self) -> bool {
         let Value::Map(pairs) = &self.tree.value else {
@@ -150,6 +170,41 @@ impl Draft {
             let faults = faults.into_iter().map(|fault| self.origins.fault(fault));
             ConfigError::Invalid(faults.collect())
         })
+    }
+
+    /// The fields that differ and are read at the start only: all but the rules
+    /// and what belongs to them.
+    pub(crate) fn fixed_fields_changed_since(&self, other: &Self) -> Vec<String> {
+        let (now, before) = (self.fixed_fields(), other.fixed_fields());
+        let names: BTreeSet<_> = now.keys().chain(before.keys()).collect();
+        let changed = names
+            .into_iter()
+            .filter(|name| now.get(*name) != before.get(*name));
+        changed.cloned().collect()
+    }
+
+    fn fixed_fields(&self) -> BTreeMap<String, String> {
+        let mut fields = BTreeMap::new();
+        let Value::Map(pairs) = &self.tree.value else {
+            return fields;
+        };
+        for (key, value) in pairs {
+            match (key.as_text(), &value.value) {
+                (None | Some("rule_sets" | "on_missing_rule_set"), _) => {}
+                (Some(field), Value::Map(pairs)) => {
+                    for (key, value) in pairs {
+                        let name = format!("{field}.{}", key.as_text().unwrap_or_default());
+                        if name != "keys.ipv6_prefix" {
+                            fields.insert(name, value.canonical());
+                        }
+                    }
+                }
+                (Some(field), _) => {
+                    fields.insert(field.to_owned(), value.canonical());
+                }
+            }
+        }
+        fields
     }
 
     /// The effective configuration as YAML: defaults filled in, secrets hidden,

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use fluxgate_core::yaml::{Faults, Node};
+use fluxgate_tower::{HeaderFamilies, Reset};
 use ipnet::IpNet;
 
 use super::paths::Paths;
@@ -30,7 +31,7 @@ pub struct Filter {
     /// Where they give it.
     pub client_ip: ClientIp,
     /// What responses tell.
-    pub headers: Headers,
+    pub headers: HeaderFamilies,
     /// How many may wait at a time in this process.
     pub max_concurrent_waits: usize,
 }
@@ -65,32 +66,7 @@ pub enum ClientIp {
     Header(Box<str>),
 }
 
-/// What responses tell of limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Headers {
-    /// `X-RateLimit-*`.
-    pub legacy: bool,
-    /// `RateLimit` and `RateLimit-Policy`.
-    pub ietf: bool,
-    /// `Retry-After`.
-    pub retry_after: bool,
-    /// What `X-RateLimit-Reset` is.
-    pub reset: Reset,
-}
-
-/// What `X-RateLimit-Reset` is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reset {
-    /// Unix seconds.
-    #[default]
-    Epoch,
-    /// Seconds from now.
-    Delta,
-}
-
-impl Reset {
-    const NAMES: [(&str, Self); 2] = [("epoch", Self::Epoch), ("delta", Self::Delta)];
-}
+const RESET_NAMES: [(&str, Reset); 2] = [("epoch", Reset::Epoch), ("delta", Reset::Delta)];
 
 impl Filter {
     /// Whether requests for this path are its business.
@@ -135,7 +111,7 @@ impl Filter {
             identity: Identity::read(identity, faults),
             trusted_proxies: read_networks(trusted_proxies, faults),
             client_ip: ClientIp::read(client_ip, faults),
-            headers: Headers::read(headers, faults),
+            headers: read_headers(headers, faults),
             max_concurrent_waits: usize::try_from(max_waits).unwrap_or(usize::MAX),
         }
     }
@@ -157,7 +133,7 @@ impl Filter {
             ("retry_after", Some(tree::plain(self.headers.retry_after))),
             (
                 "reset",
-                Some(tree::name_of(&Reset::NAMES, self.headers.reset)),
+                Some(tree::name_of(&RESET_NAMES, self.headers.reset)),
             ),
         ]);
         let max_waits = tree::plain(self.max_concurrent_waits);
@@ -259,17 +235,15 @@ impl ClientIp {
     }
 }
 
-impl Headers {
-    fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
-        let names = ["legacy", "ietf", "retry_after", "reset"];
-        let [legacy, ietf, retry_after, reset] =
-            node.map_or([None; 4], |node| faults.fields(node, "`headers`", names));
-        let reset = reset.and_then(|node| faults.one_of(node, "`reset`", &Reset::NAMES));
-        Self {
-            legacy: read::boolean(legacy, "`legacy`", true, faults),
-            ietf: read::boolean(ietf, "`ietf`", true, faults),
-            retry_after: read::boolean(retry_after, "`retry_after`", true, faults),
-            reset: reset.unwrap_or_default(),
-        }
+fn read_headers(node: Option<&Node>, faults: &mut Faults) -> HeaderFamilies {
+    let names = ["legacy", "ietf", "retry_after", "reset"];
+    let [legacy, ietf, retry_after, reset] =
+        node.map_or([None; 4], |node| faults.fields(node, "`headers`", names));
+    let reset = reset.and_then(|node| faults.one_of(node, "`reset`", &RESET_NAMES));
+    HeaderFamilies {
+        legacy: read::boolean(legacy, "`legacy`", true, faults),
+        ietf: read::boolean(ietf, "`ietf`", true, faults),
+        retry_after: read::boolean(retry_after, "`retry_after`", true, faults),
+        reset: reset.unwrap_or_default(),
     }
 }

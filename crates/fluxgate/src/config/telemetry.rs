@@ -5,6 +5,9 @@ use fluxgate_core::yaml::{Faults, Node};
 use super::url::HttpUrl;
 use super::{read, tree};
 
+const NO_HTTPS: &str =
+    "must be http://HOST:PORT (https is not spoken here: send to a collector beside it)";
+
 /// Logs and traces.
 #[derive(Clone, Debug, Default)]
 pub struct Telemetry {
@@ -67,6 +70,10 @@ impl Telemetry {
         let level = level.and_then(|node| faults.one_of(node, "`level`", &Level::NAMES));
         let otlp = otlp.and_then(|node| {
             let url = HttpUrl::parse(faults.text(node, "`otlp`")?);
+            let url = url.and_then(|url| match url.is_secure() {
+                true => Err(NO_HTTPS.into()),
+                false => Ok(url),
+            });
             url.map_err(|why| faults.add(node.position, format!("`otlp` {why}")))
                 .ok()
         });

@@ -78,6 +78,7 @@ impl fmt::Debug for RedisUrl {
 pub struct HttpUrl {
     text: String,
     shown: String,
+    is_secure: bool,
 }
 
 impl HttpUrl {
@@ -86,10 +87,16 @@ impl HttpUrl {
         &self.text
     }
 
+    /// Whether it is `https`.
+    pub(super) fn is_secure(&self) -> bool {
+        self.is_secure
+    }
+
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let url = http_url(text)?;
         Ok(Self {
             shown: without_password(&url, text),
+            is_secure: url.scheme() == "https",
             text: text.into(),
         })
     }

@@ -19,8 +19,9 @@ impl MissingSets {
 }
 
 impl Observer for MissingSets {
-    fn rule_set_missing(&self, name: &str) {
+    fn rule_set_missing(&self, name: &str) -> bool {
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         names.push(name.to_owned());
+        true
     }
 }

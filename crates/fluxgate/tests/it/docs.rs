@@ -16,7 +16,7 @@ fn documents() -> Vec<PathBuf> {
 }
 
 /// The blocks of this language, each with the line it begins at.
-fn blocks(text: &str, language: &str) -> Vec<(usize, String)> {
+pub(crate) fn blocks(text: &str, language: &str) -> Vec<(usize, String)> {
     let opening = format!("```{language}");
     let mut blocks = Vec::new();
     let mut open: Option<(usize, String)> = None;

@@ -7,6 +7,7 @@
 mod combined;
 mod config;
 mod docs;
+mod service;
 mod simulate;
 mod summary;
 mod support;

@@ -188,3 +188,20 @@ pub(crate) fn project_file(path: &str) -> PathBuf {
         .join("../..")
         .join(path)
 }
+
+/// A program that `scripts/test` fetches: where a variable says, or in `target`.
+pub(crate) fn fetched(variable: &str, path: &str) -> PathBuf {
+    let named = std::env::var_os(variable).filter(|named| !named.is_empty());
+    let file = named.map_or_else(|| project_file("target").join(path), PathBuf::from);
+    assert!(
+        file.is_file(),
+        "{} is missing; scripts/test fetches it",
+        file.display()
+    );
+    file
+}
+
+/// Python with the packages that `scripts/test` fetches.
+pub(crate) fn python() -> PathBuf {
+    fetched("FLUXGATE_PYTHON", "venv/bin/python")
+}

@@ -1,0 +1,112 @@
+//! `ShouldRateLimit` beside nginx, which answers the same requests with a
+//! constant. `h2load` asks both.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use fluxgate_testkit::Http;
+
+use crate::folder::Folder;
+use crate::load::{Run, compare};
+use crate::nginx::Nginx;
+use crate::report::Report;
+use crate::service;
+
+const REQUESTS: u64 = 200_000;
+const CONNECTIONS: u64 = 4;
+const STREAMS: u64 = 16;
+
+const METHOD: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+const YARDSTICK: &str = "nginx, a constant to the same POST over h2c";
+
+/// It neither runs out nor refills while it is measured.
+const RULES: &str = r#"
+rule_sets:
+  api:
+    rules:
+      - { id: per-user, key: ["attr:user"], bands: [ { id: burst, capacity: 10000000, window: 366d } ] }
+"#;
+
+pub(crate) fn run(report: &mut Report) {
+    let folder = Folder::new("grpc");
+    let body = folder.file("request", request());
+    let Some(ours) = service::start(&folder, &["api", "grpc"], RULES) else {
+        return;
+    };
+    // The answer is as long as ours.
+    let nginx = Nginx::start(&folder, "http2", "application/grpc", &"x".repeat(230));
+    compare(
+        report,
+        "grpc",
+        YARDSTICK,
+        || {
+            let before = remaining(ours.address("api"));
+            let run = ask(ours.address("grpc"), &folder, &body);
+            let charged = before - remaining(ours.address("api"));
+            // A unit comes back every three seconds.
+            let all = charged.abs_diff(REQUESTS) < 100;
+            assert!(all, "{charged} of {REQUESTS} were charged");
+            run
+        },
+        || ask(nginx.address(), &folder, &body),
+    );
+}
+
+/// One run of h2load.
+#[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
+fn ask(address: SocketAddr, folder: &Folder, body: &Path) -> Run {
+    let log = folder.path("h2load.log");
+    // It adds to what is there.
+    let _ = fs::remove_file(&log);
+    let output = Command::new("h2load")
+        .args(["-n", &REQUESTS.to_string()])
+        .args(["-c", &CONNECTIONS.to_string()])
+        .args(["-m", &STREAMS.to_string()])
+        .args(["-H", "content-type: application/grpc", "-H", "te: trailers"])
+        .arg("-d")
+        .arg(body)
+        .arg(format!("--log-file={}", log.display()))
+        .arg(format!("http://{address}{METHOD}"))
+        .stderr(Stdio::inherit())
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let good = format!("{REQUESTS} succeeded, 0 failed, 0 errored, 0 timeout");
+    assert!(output.status.success() && text.contains(&good), "{text}");
+    let line = text.lines().find(|line| line.starts_with("finished in"));
+    let per_second = line.unwrap().split(", ").nth(1).unwrap();
+    let log = fs::read_to_string(log).unwrap();
+    let mut micros: Vec<u64> = log
+        .lines()
+        .map(|line| line.split('\t').nth(2).unwrap().parse().unwrap())
+        .collect();
+    micros.sort_unstable();
+    let of = |hundredth: usize| micros[micros.len() * hundredth / 100] as f64;
+    Run {
+        per_second: per_second.trim_end_matches(" req/s").parse().unwrap(),
+        p50_micros: of(50),
+        p99_micros: of(99),
+    }
+}
+
+/// What the user has left.
+#[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
+fn remaining(api: SocketAddr) -> u64 {
+    let look = r#"{"attributes":{"user":"user-00000001"},"cost":0,"peek":true}"#;
+    let answer = Http::new(api).post("/v1/check", look);
+    let (_, rest) = answer.body.split_once("\"remaining\":").unwrap();
+    let (number, _) = rest.split_once(',').unwrap();
+    number.parse().unwrap()
+}
+
+/// A `RateLimitRequest` in a gRPC frame: one descriptor of one entry.
+fn request() -> Vec<u8> {
+    let field = |number: u8, bytes: &[u8]| [&[number << 3 | 2, bytes.len() as u8], bytes].concat();
+    let entry = [field(1, b"user"), field(2, b"user-00000001")].concat();
+    let message = [field(1, b"api"), field(2, &field(1, &entry))].concat();
+    let mut frame = vec![0, 0, 0, 0, message.len() as u8];
+    frame.extend(message);
+    frame
+}

@@ -1,0 +1,61 @@
+//! The service under load.
+
+use std::collections::HashMap;
+use std::env;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use fluxgate_testkit::Program;
+
+use crate::folder::Folder;
+
+/// A running service.
+pub(crate) struct Service {
+    #[allow(dead_code, reason = "it runs for as long as it is held")]
+    program: Program,
+    addresses: HashMap<String, SocketAddr>,
+}
+
+impl Service {
+    /// Where a listener listens.
+    pub(crate) fn address(&self, listener: &str) -> SocketAddr {
+        self.addresses[listener]
+    }
+}
+
+/// Starts our binary with these listeners and the rest of a config. `None`, and
+/// a word about it, if it is not built.
+pub(crate) fn start(folder: &Folder, listeners: &[&str], config: &str) -> Option<Service> {
+    let fluxgate = binary()?;
+    let named = listeners
+        .iter()
+        .map(|name| format!("{name}: \"127.0.0.1:0\""));
+    let named = named.collect::<Vec<_>>().join(", ");
+    let config = format!("listen: {{ {named} }}\n{config}");
+    let config = folder.file("fluxgate.yaml", &config);
+    let program = Program::start(fluxgate, |command| {
+        command.arg("run").arg("--config").arg(&config);
+    });
+    let mut addresses = HashMap::new();
+    for name in listeners {
+        let sign = format!("\"listener\":\"{name}\"");
+        let address = program.wait_for_line("the listener is open", |line| {
+            let after = line
+                .split_once("\"address\":\"")
+                .filter(|_| line.contains(&sign));
+            after?.1.split_once('"')?.0.parse().ok()
+        });
+        addresses.insert((*name).to_owned(), address);
+    }
+    Some(Service { program, addresses })
+}
+
+/// Our binary. `None`, and a word about it, if it is not built.
+pub(crate) fn binary() -> Option<PathBuf> {
+    let fluxgate = env::current_exe().ok()?.with_file_name("fluxgate");
+    if !fluxgate.exists() {
+        eprintln!("{} is not built", fluxgate.display());
+        return None;
+    }
+    Some(fluxgate)
+}

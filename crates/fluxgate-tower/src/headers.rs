@@ -1,0 +1,345 @@
+//! The headers that tell a client of its limits.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use fluxgate_core::{Band, Decision, Micros, Retry, Rule, RuleMode};
+use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use smallvec::SmallVec;
+
+const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+
+const SECOND: u64 = 1_000_000;
+
+/// Which headers are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeaderFamilies {
+    /// `X-RateLimit-Limit`, `-Remaining` and `-Reset`.
+    pub legacy: bool,
+    /// `RateLimit-Policy` and `RateLimit`, of the IETF's draft.
+    pub ietf: bool,
+    /// `Retry-After`, where a request is refused.
+    pub retry_after: bool,
+    /// What `X-RateLimit-Reset` is.
+    pub reset: Reset,
+}
+
+/// What `X-RateLimit-Reset` is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reset {
+    /// Seconds since 1970.
+    #[default]
+    Epoch,
+    /// Seconds from now.
+    Delta,
+}
+
+impl Default for HeaderFamilies {
+    fn default() -> Self {
+        Self {
+            legacy: true,
+            ietf: true,
+            retry_after: true,
+            reset: Reset::Epoch,
+        }
+    }
+}
+
+impl HeaderFamilies {
+    /// Adds what there is to tell of a decision that is made now.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "clients are told when to come back by the clock on their wall"
+    )]
+    pub fn write(&self, decision: &Decision, headers: &mut HeaderMap) {
+        self.write_at(decision, SystemTime::now(), headers);
+    }
+
+    /// Adds what there is to tell of a decision that was made at `now`.
+    pub fn write_at(&self, decision: &Decision, now: SystemTime, headers: &mut HeaderMap) {
+        let mut values = Values::default();
+        self.tell(decision, now, &mut values);
+        values.insert_into(headers);
+    }
+
+    /// Appends the same as text, each header with its line end.
+    pub fn write_text(&self, decision: &Decision, now: SystemTime, out: &mut Vec<u8>) {
+        self.tell(decision, now, &mut Lines(out));
+    }
+
+    fn tell(&self, decision: &Decision, now: SystemTime, out: &mut impl Out) {
+        if self.legacy
+            && let (Some(limit), Some(remaining)) = (decision.limit(), decision.remaining())
+        {
+            out.number(LIMIT, limit);
+            out.number(REMAINING, remaining);
+            out.number(RESET, self.reset_at(decision.reset_after(), now));
+        }
+        if self.ietf {
+            write_policies(decision, out);
+            write_rate_limit(decision, out);
+        }
+        if self.retry_after
+            && !decision.allowed()
+            && let Retry::After(wait) = decision.retry_after()
+        {
+            out.number(RETRY_AFTER, wait.ceil_secs().max(1));
+        }
+    }
+
+    fn reset_at(&self, reset_after: Micros, now: SystemTime) -> u64 {
+        match self.reset {
+            Reset::Delta => reset_after.ceil_secs(),
+            Reset::Epoch => {
+                // A clock before 1970 has other troubles.
+                let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+                let now = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
+                now.saturating_add(reset_after.get()).div_ceil(SECOND)
+            }
+        }
+    }
+}
+
+/// `"per-user/burst";q=10;w=1,"per-user/sustained";q=100;w=60`: every band that
+/// could have refused. Those of shadow rules cannot.
+fn write_policies(decision: &Decision, out: &mut impl Out) {
+    let bands = decision.bands();
+    let mut bands = bands.filter(|(rule, _)| rule.mode() != RuleMode::Shadow);
+    let Some((rule, band)) = bands.next() else {
+        return;
+    };
+    out.begin(POLICY);
+    push_policy(rule, band, out.text());
+    for (rule, band) in bands {
+        out.text().push(b',');
+        push_policy(rule, band, out.text());
+    }
+    out.end();
+}
+
+fn push_policy(rule: &Rule, band: &Band, text: &mut Vec<u8>) {
+    push_name(rule, band, text);
+    push_parameter(b";q=", band.limit().capacity(), text);
+    push_seconds(b";w=", band.limit().window(), text);
+}
+
+/// `"per-user/burst";r=9;t=1`: the band that is reported.
+fn write_rate_limit(decision: &Decision, out: &mut impl Out) {
+    let reported = (decision.rule(), decision.band(), decision.remaining());
+    if let (Some(rule), Some(band), Some(remaining)) = reported {
+        out.begin(RATE_LIMIT);
+        push_name(rule, band, out.text());
+        push_parameter(b";r=", remaining, out.text());
+        push_seconds(b";t=", decision.reset_after(), out.text());
+        out.end();
+    }
+}
+
+/// Ids hold nothing that would have to be escaped in a string.
+fn push_name(rule: &Rule, band: &Band, text: &mut Vec<u8>) {
+    text.push(b'"');
+    text.extend_from_slice(rule.id().as_bytes());
+    text.push(b'/');
+    text.extend_from_slice(band.id().as_bytes());
+    text.push(b'"');
+}
+
+fn push_parameter(name: &[u8], number: u64, text: &mut Vec<u8>) {
+    text.extend_from_slice(name);
+    text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// The draft knows whole seconds only; what is shorter is not told.
+fn push_seconds(name: &[u8], span: Micros, text: &mut Vec<u8>) {
+    if span.get() >= SECOND {
+        push_parameter(name, span.ceil_secs(), text);
+    }
+}
+
+/// Where headers are written to, one after another.
+trait Out {
+    /// A header of this name begins; its value is what is added to the text.
+    fn begin(&mut self, name: HeaderName);
+
+    fn text(&mut self) -> &mut Vec<u8>;
+
+    /// The header ends.
+    fn end(&mut self);
+
+    fn number(&mut self, name: HeaderName, number: u64) {
+        self.begin(name);
+        push_parameter(b"", number, self.text());
+        self.end();
+    }
+}
+
+/// Lines of text.
+struct Lines<'a>(&'a mut Vec<u8>);
+
+impl Out for Lines<'_> {
+    fn begin(&mut self, name: HeaderName) {
+        self.0.extend_from_slice(name.as_str().as_bytes());
+        self.0.extend_from_slice(b": ");
+    }
+
+    fn text(&mut self) -> &mut Vec<u8> {
+        self.0
+    }
+
+    fn end(&mut self) {
+        self.0.extend_from_slice(b"\r\n");
+    }
+}
+
+/// The values of all headers, in one piece of memory.
+struct Values {
+    text: Vec<u8>,
+    /// Their names, and where each of them ends.
+    ends: SmallVec<[(HeaderName, usize); 6]>,
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        /// Enough for a few bands.
+        const ROOM: usize = 256;
+        Self {
+            text: Vec::with_capacity(ROOM),
+            ends: SmallVec::new(),
+        }
+    }
+}
+
+impl Out for Values {
+    fn begin(&mut self, name: HeaderName) {
+        self.ends.push((name, 0));
+    }
+
+    fn text(&mut self) -> &mut Vec<u8> {
+        &mut self.text
+    }
+
+    fn end(&mut self) {
+        if let Some((_, end)) = self.ends.last_mut() {
+            *end = self.text.len();
+        }
+    }
+}
+
+impl Values {
+    fn insert_into(self, headers: &mut HeaderMap) {
+        let text = Bytes::from(self.text);
+        let mut start = 0;
+        for (name, end) in self.ends {
+            // Ids and digits are all that a value may hold.
+            if let Ok(value) = HeaderValue::from_maybe_shared(text.slice(start..end)) {
+                headers.insert(name, value);
+            }
+            start = end;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use fluxgate_core::{Limiter, MemoryStore, RequestContext, RuleSets, ready};
+
+    use super::*;
+
+    const RULES: &str = "
+rule_sets:
+  s:
+    rules:
+      - id: per-user
+        scope: per_user
+        bands:
+          - { id: burst, capacity: 2, window: 500ms }
+          - { id: sustained, capacity: 100, window: 90s }
+      - { id: dark, mode: shadow, scope: global, bands: [ { capacity: 9, window: 1m } ] }
+      - { id: late, match: { path: [/late] }, scope: global, bands: [ { capacity: 1, window: 1h } ] }
+";
+
+    /// What is told of the last of so many requests, at half a second past 1000.
+    fn told(families: HeaderFamilies, path: &str, requests: usize, cost: u64) -> Vec<String> {
+        let limiter = Limiter::new(RuleSets::from_yaml(RULES).unwrap(), MemoryStore::default());
+        let context = RequestContext::builder().user("u").path(path).cost(cost);
+        let context = context.build();
+        let decisions = (0..requests).map(|_| ready(limiter.check("s", &context)).unwrap());
+        let decision = decisions.last().unwrap();
+        let now = UNIX_EPOCH + Duration::from_millis(1_000_500);
+        let (mut text, mut headers) = (Vec::new(), HeaderMap::new());
+        families.write_text(&decision, now, &mut text);
+        families.write_at(&decision, now, &mut headers);
+        let text = String::from_utf8(text).unwrap();
+        let lines: Vec<_> = text.lines().map(str::to_owned).collect();
+        let values = headers.iter().map(|(name, value)| {
+            let value = value.to_str().unwrap();
+            format!("{name}: {value}")
+        });
+        let mut sorted = (lines.clone(), values.collect::<Vec<_>>());
+        sorted.0.sort();
+        sorted.1.sort();
+        assert_eq!(sorted.0, sorted.1, "as text and as a map");
+        lines
+    }
+
+    #[test]
+    fn all_bands_that_could_refuse_are_told_and_the_reported_one() {
+        assert_eq!(
+            told(HeaderFamilies::default(), "/", 1, 1),
+            [
+                "x-ratelimit-limit: 2",
+                "x-ratelimit-remaining: 1",
+                "x-ratelimit-reset: 1001",
+                "ratelimit-policy: \"per-user/burst\";q=2,\"per-user/sustained\";q=100;w=90",
+                "ratelimit: \"per-user/burst\";r=1",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_denial_says_when_to_come_back() {
+        let told_of = |families| told(families, "/late", 2, 1);
+        let lines = told_of(HeaderFamilies::default());
+        assert!(
+            lines.contains(&"ratelimit: \"late/b0\";r=0;t=3600".to_owned()),
+            "{lines:?}"
+        );
+        assert_eq!(lines.last().unwrap(), "retry-after: 3600");
+        let delta = HeaderFamilies {
+            reset: Reset::Delta,
+            ietf: false,
+            retry_after: false,
+            ..HeaderFamilies::default()
+        };
+        let lines = told_of(delta);
+        assert_eq!(lines.len(), 3);
+        assert_eq!(lines[2], "x-ratelimit-reset: 3600");
+    }
+
+    #[test]
+    fn what_can_never_pass_has_no_time_to_come_back_at() {
+        let lines = told(HeaderFamilies::default(), "/", 1, 1_000);
+        assert!(
+            !lines.iter().any(|line| line.starts_with("retry-after")),
+            "{lines:?}"
+        );
+    }
+
+    #[test]
+    fn each_family_can_be_switched_off() {
+        let none = HeaderFamilies {
+            legacy: false,
+            ietf: false,
+            retry_after: false,
+            reset: Reset::Epoch,
+        };
+        assert_eq!(told(none, "/late", 2, 1), [""; 0]);
+    }
+}

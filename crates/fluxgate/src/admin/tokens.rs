@@ -1,0 +1,186 @@
+//! Bearer tokens, of which only hashes are known.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+
+/// What somebody may do; each may do what those before it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Role {
+    /// Look.
+    Viewer,
+    /// Refund, reset, switch rules on and off.
+    Operator,
+    /// Write and delete rules.
+    Admin,
+}
+
+impl Role {
+    const ALL: [Self; 3] = [Self::Viewer, Self::Operator, Self::Admin];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Viewer => "viewer",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// One token.
+#[derive(Clone)]
+pub(super) struct Token {
+    pub(super) name: String,
+    pub(super) role: Role,
+    sha256: [u8; 32],
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:(hash)", self.name, self.role.name())
+    }
+}
+
+/// All tokens.
+#[derive(Clone, Debug)]
+pub(super) struct Tokens(Vec<Token>);
+
+/// What is wrong with the file; a line for each fault.
+#[derive(Debug, thiserror::Error)]
+#[error("{}", lines(.path, .faults))]
+pub(crate) struct TokensError {
+    path: PathBuf,
+    faults: Vec<(usize, &'static str)>,
+}
+
+fn lines(path: &Path, faults: &[(usize, &'static str)]) -> String {
+    let path = path.display();
+    let lines = faults.iter();
+    let lines = lines.map(|(line, what)| format!("{path}:{line}:1: {what}"));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+impl Tokens {
+    /// Reads lines of `name:role:sha256`. Blank lines and those that begin with
+    /// `#` do not count. What a line says is not repeated: it may be a secret
+    /// that went into the wrong file.
+    pub(super) fn parse(path: &Path, text: &str) -> Result<Self, TokensError> {
+        let mut tokens: Vec<Token> = Vec::new();
+        let mut faults = Vec::new();
+        for (index, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            match token(line) {
+                Ok(token) if tokens.iter().any(|known| known.sha256 == token.sha256) => {
+                    faults.push((index + 1, "this token stands in the file already"));
+                }
+                Ok(token) => tokens.push(token),
+                Err(what) => faults.push((index + 1, what)),
+            }
+        }
+        if tokens.is_empty() && faults.is_empty() {
+            faults.push((1, "there is no token in it"));
+        }
+        match faults.is_empty() {
+            true => Ok(Self(tokens)),
+            false => Err(TokensError {
+                path: path.into(),
+                faults,
+            }),
+        }
+    }
+
+    /// Whose token this is. How long it takes does not say how near a guess was,
+    /// nor where in the file the token stands.
+    pub(super) fn find(&self, token: &[u8]) -> Option<&Token> {
+        let hash: [u8; 32] = Sha256::digest(token).into();
+        let mut found = None;
+        for known in &self.0 {
+            if bool::from(known.sha256.ct_eq(&hash)) {
+                found = Some(known);
+            }
+        }
+        found
+    }
+}
+
+fn token(line: &str) -> Result<Token, &'static str> {
+    let parts: Vec<_> = line.split(':').collect();
+    let [name, role, sha256] = parts[..] else {
+        return Err("a line must be name:role:sha256");
+    };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@".contains(&byte);
+    if name.is_empty() || name.len() > 64 || !name.bytes().all(is_plain) {
+        return Err("the name must have 1 to 64 of the characters A-Z a-z 0-9 - _ . @");
+    }
+    let role = Role::ALL.into_iter().find(|known| known.name() == role);
+    let role = role.ok_or("the role must be viewer, operator or admin")?;
+    let sha256 = hash(sha256).ok_or("the hash must be a SHA-256: 64 hexadecimal digits")?;
+    Ok(Token {
+        name: name.into(),
+        role,
+        sha256,
+    })
+}
+
+fn hash(digits: &str) -> Option<[u8; 32]> {
+    let mut bytes = [0; 32];
+    if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    for (index, byte) in bytes.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&digits[2 * index..2 * index + 2], 16).ok()?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of `secret`.
+    const HASH: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
+
+    fn parse(text: &str) -> Result<Tokens, String> {
+        Tokens::parse(Path::new("tokens"), text).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_token_is_found_by_its_hash() {
+        let text = format!("# who\n\n ann:operator:{}\n", HASH.to_uppercase());
+        let tokens = parse(&text).unwrap();
+        let found = tokens.find(b"secret").unwrap();
+        assert_eq!((&*found.name, found.role), ("ann", Role::Operator));
+        for other in [&b""[..], b"secre", b"secret ", HASH.as_bytes()] {
+            assert!(tokens.find(other).is_none());
+        }
+    }
+
+    #[test]
+    fn every_bad_line_is_told_with_its_place_and_not_repeated() {
+        let text = format!(
+            "ann\nann:root:{HASH}\nann:admin:12\n:admin:{HASH}\nb:viewer:{HASH}\nc:admin:{HASH}"
+        );
+        let error = parse(&text).unwrap_err();
+        let starts: Vec<_> = error.lines().map(|line| &line[..11]).collect();
+        assert_eq!(
+            starts,
+            [
+                "tokens:1:1:",
+                "tokens:2:1:",
+                "tokens:3:1:",
+                "tokens:4:1:",
+                "tokens:6:1:"
+            ]
+        );
+        assert!(!error.contains(HASH) && !error.contains("root"));
+        assert_eq!(
+            parse("# none\n").unwrap_err(),
+            "tokens:1:1: there is no token in it"
+        );
+    }
+}

@@ -1,0 +1,63 @@
+//! Decisions over HTTP, in JSON.
+
+mod admin;
+mod body;
+mod check;
+mod consume;
+mod decision_json;
+mod health;
+mod identity;
+mod openapi;
+mod plain;
+mod problem;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{get, post};
+use fluxgate_tower::HeaderFamilies;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use plain::PlainCheck;
+pub(crate) use problem::Problem;
+
+use crate::admin::Admin;
+use crate::engine::Engine;
+
+/// What the answers need.
+#[derive(Debug)]
+pub(crate) struct Api {
+    pub(crate) engine: Arc<Engine>,
+    /// Who may change things.
+    admin: Admin,
+    headers: HeaderFamilies,
+    /// Closes when the service is to end.
+    closing: CancellationToken,
+}
+
+impl Api {
+    pub(crate) fn new(engine: Arc<Engine>, admin: Admin, closing: CancellationToken) -> Arc<Self> {
+        Arc::new(Self {
+            engine,
+            admin,
+            headers: HeaderFamilies::default(),
+            closing,
+        })
+    }
+
+    /// Where what is answered.
+    pub(crate) fn router(self: &Arc<Self>) -> Router {
+        Router::new()
+            .route("/v1/check", post(check::check))
+            .route("/v1/check/batch", post(check::batch))
+            .route("/v1/consume", post(consume::consume))
+            .route("/openapi.json", get(openapi::document))
+            .merge(admin::routes())
+            .route("/livez", get(health::livez))
+            .route("/readyz", get(health::readyz))
+            .route("/metrics", get(health::metrics))
+            .fallback(problem::no_such_path)
+            .method_not_allowed_fallback(problem::no_such_method)
+            .with_state(Arc::clone(self))
+    }
+}

@@ -1,0 +1,237 @@
+//! What is done to a stored rule set.
+
+use fluxgate_core::RuleOptions;
+use fluxgate_core::yaml::{Fault, Node, Value};
+use fluxgate_redis::{MOST_RULE_BYTES, StoredSet, etag_of};
+use http::StatusCode;
+
+use super::super::conditions::Condition;
+use super::{Problem, no_such_rule, no_such_set};
+use crate::reload::{Json, check_set, parse_node};
+
+/// A change; what it puts there has been checked.
+#[derive(Debug)]
+pub(super) enum Edit {
+    /// Another set in its place.
+    Replace(Json),
+    /// Nothing in its place.
+    Delete,
+    /// A rule in the place of that of the same id, or after all others.
+    PutRule(Json),
+    /// A rule less.
+    DeleteRule,
+    /// A rule switched on or off.
+    Switch(bool),
+}
+
+/// What comes of it.
+#[derive(Debug)]
+pub(super) struct Edited {
+    /// The whole set, or nothing if it is to go.
+    pub(super) set: Option<String>,
+    /// What is shown to who changed it.
+    pub(super) shown: Option<String>,
+    /// Whether that was not there before.
+    pub(super) created: bool,
+}
+
+impl Edit {
+    /// Whether a switch stands where it should already; nothing is written then.
+    pub(super) fn is_done(&self, text: &str, before: Option<&str>) -> bool {
+        matches!(self, Self::Switch(_)) && before == Some(&*etag_of(text))
+    }
+
+    /// Does it, if the condition holds for what it is about: the set, or the
+    /// rule.
+    pub(super) fn apply(
+        &self,
+        set: &str,
+        rule: Option<&str>,
+        stored: Option<&StoredSet>,
+        condition: &Condition,
+        options: RuleOptions,
+    ) -> Result<Edited, Problem> {
+        let (rule, is_there) = match (self, rule) {
+            (Self::Replace(new), _) => {
+                condition.check(stored.map(|it| it.etag.as_str()))?;
+                let text = bounded(new.to_string())?;
+                return Ok(Edited {
+                    set: Some(text.clone()),
+                    shown: Some(text),
+                    created: stored.is_none(),
+                });
+            }
+            (Self::Delete, _) | (_, None) => {
+                condition.check(stored.map(|it| it.etag.as_str()))?;
+                // Without a condition, what only the index knows of goes, too.
+                if stored.is_none() && *condition != Condition::Any {
+                    return Err(no_such_set(set));
+                }
+                return Ok(Edited {
+                    set: None,
+                    shown: None,
+                    created: false,
+                });
+            }
+            (_, Some(rule)) => (rule, stored),
+        };
+        let mut rules = Rules::read(set, is_there)?;
+        let now = rules.get(rule).map(|rule| etag_of(&rule.to_string()));
+        condition.check(now.as_deref())?;
+        if now.is_none() && !matches!(self, Self::PutRule(_)) {
+            return Err(no_such_rule(set, rule));
+        }
+        let shown = match self {
+            Self::PutRule(new) => rules.put(rule, new.clone()),
+            Self::Switch(on) => rules.switch(rule, *on),
+            _ => rules.remove(rule),
+        };
+        let text = rules.0.to_string();
+        check_again(set, &text, options)?;
+        Ok(Edited {
+            set: Some(bounded(text)?),
+            shown,
+            created: now.is_none(),
+        })
+    }
+}
+
+/// A stored set, to look at and to change its rules.
+#[derive(Debug)]
+pub(super) struct Rules(Json);
+
+impl Rules {
+    pub(super) fn read(set: &str, stored: Option<&StoredSet>) -> Result<Self, Problem> {
+        let stored = stored.ok_or_else(|| no_such_set(set))?;
+        let json = Json::parse(&stored.text).ok();
+        let json = json.filter(|json| matches!(json.get("rules"), Some(Json::List(_))));
+        json.map(Self).ok_or_else(|| {
+            let detail = format!("the stored rule set `{set}` is not good; put another");
+            Problem::new(StatusCode::CONFLICT, detail)
+        })
+    }
+
+    /// The rule of this id.
+    pub(super) fn get(&self, id: &str) -> Option<&Json> {
+        let Some(Json::List(rules)) = self.0.get("rules") else {
+            return None;
+        };
+        rules.iter().find(|rule| is(rule, id))
+    }
+
+    fn list(&mut self) -> Option<&mut Vec<Json>> {
+        match self.0.get_mut("rules") {
+            Some(Json::List(rules)) => Some(rules),
+            _ => None,
+        }
+    }
+
+    /// Puts a rule where that of the same id is, or after all others.
+    fn put(&mut self, id: &str, new: Json) -> Option<String> {
+        let shown = new.to_string();
+        let rules = self.list()?;
+        match rules.iter_mut().find(|rule| is(rule, id)) {
+            Some(old) => *old = new,
+            None => rules.push(new),
+        }
+        Some(shown)
+    }
+
+    /// Switches a rule on or off.
+    fn switch(&mut self, id: &str, on: bool) -> Option<String> {
+        let rule = self.list()?.iter_mut().find(|rule| is(rule, id))?;
+        rule.set("enabled", Json::Plain(on.to_string()));
+        Some(rule.to_string())
+    }
+
+    fn remove(&mut self, id: &str) -> Option<String> {
+        self.list()?.retain(|rule| !is(rule, id));
+        None
+    }
+}
+
+fn is(rule: &Json, id: &str) -> bool {
+    rule.get("id").and_then(Json::as_text) == Some(id)
+}
+
+/// The rule set in a body, if it is good.
+pub(super) fn whole_set(set: &str, body: &[u8], options: RuleOptions) -> Result<Json, Problem> {
+    let (json, node) = parse(body)?;
+    check_set(set, node, options).map_err(bad_rules)?;
+    Ok(json)
+}
+
+/// The rule in a body, if it is good and the one that is meant.
+pub(super) fn one_rule(
+    set: &str,
+    id: &str,
+    body: &[u8],
+    options: RuleOptions,
+) -> Result<Json, Problem> {
+    let (mut json, mut node) = parse(body)?;
+    match json.get("id").and_then(Json::as_text) {
+        Some(given) if given == id => {}
+        Some(given) => {
+            return Err(Problem::bad(format!(
+                "`id` is `{given}`, and the path says `{id}`"
+            )));
+        }
+        None if json.get("id").is_none() => {
+            let named = Json::Text(id.to_owned());
+            if let Value::Map(pairs) = &mut node.value {
+                let key = Json::Text("id".into()).to_node();
+                pairs.push((key, named.to_node()));
+            }
+            json.set("id", named);
+        }
+        None => return Err(Problem::bad("`id` must be a text")),
+    }
+    let position = node.position;
+    let list = Node {
+        value: Value::List(vec![node]),
+        position,
+    };
+    let alone = Node {
+        value: Value::Map(vec![(Json::Text("rules".into()).to_node(), list)]),
+        position,
+    };
+    check_set(set, alone, options).map_err(bad_rules)?;
+    Ok(json)
+}
+
+fn parse(body: &[u8]) -> Result<(Json, Node), Problem> {
+    let text = std::str::from_utf8(body).map_err(|_| Problem::bad("the body is not UTF-8"))?;
+    let (json, node) = parse_node(text).map_err(|fault| bad_rules(vec![fault]))?;
+    match json {
+        Json::Map(_) => Ok((json, node)),
+        _ => Err(Problem::bad("the body is not a JSON object")),
+    }
+}
+
+/// A set that was changed, as it is read again.
+fn check_again(set: &str, text: &str, options: RuleOptions) -> Result<(), Problem> {
+    let read = parse_node(text).map_err(|fault| vec![fault]);
+    let checked = read.and_then(|(_, node)| check_set(set, node, options));
+    checked.map(drop).map_err(|faults| {
+        let first = faults.first().map(|fault| fault.message.clone());
+        let detail = format!(
+            "rule set `{set}` would not be good any more: {}",
+            first.unwrap_or_default()
+        );
+        Problem::new(StatusCode::CONFLICT, detail)
+    })
+}
+
+fn bounded(text: String) -> Result<String, Problem> {
+    if text.len() <= MOST_RULE_BYTES {
+        return Ok(text);
+    }
+    Err(Problem::new(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        format!("a rule set may have {MOST_RULE_BYTES} bytes"),
+    ))
+}
+
+fn bad_rules(faults: Vec<Fault>) -> Problem {
+    Problem::bad("the rules are not good").with_faults(faults)
+}

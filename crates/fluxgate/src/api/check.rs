@@ -1,0 +1,192 @@
+//! `POST /v1/check` and `POST /v1/check/batch`.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use fluxgate_core::{Decision, RequestContext};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+
+use super::decision_json::{Form, write_decision};
+use super::problem::PROBLEM_JSON;
+use super::{Api, Problem, body};
+use crate::engine::{EngineError, Listener, Origin};
+use crate::request_json::{ContextFields, Text, value};
+
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// How many checks one call may hold.
+const MOST_CHECKS: usize = 1_000;
+
+/// The names of the fields of a check.
+const FIELDS: [&str; 10] = {
+    let [a, b, c, d, e, f, g, h, i] = ContextFields::NAMES;
+    [a, b, c, d, e, f, g, h, i, "peek"]
+};
+
+/// Decides one request. (Plain ones come by way of [`Api::check_plain`].)
+pub(super) async fn check(
+    State(api): State<Arc<Api>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    let origin = Origin::with_headers(Listener::Api, &head.headers);
+    let wants_status = wants_status(head.uri.query())?;
+    let body = body::read(body).await?;
+    let asked: Asked<'_> = body::parse(&body)?;
+    let decision = asked.decide(&api, &origin).await?;
+    let (status, content_type, form) = match wants_status && !decision.allowed() {
+        true => (StatusCode::TOO_MANY_REQUESTS, PROBLEM_JSON, Form::Problem),
+        false => (StatusCode::OK, JSON, Form::Decision),
+    };
+    let mut json = Vec::with_capacity(512);
+    write_decision(&mut json, &decision, form);
+    let mut response = Response::new(json.into());
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, content_type);
+    api.headers.write(&decision, headers);
+    Ok(response)
+}
+
+/// Decides several requests, each on its own, in order.
+pub(super) async fn batch(
+    State(api): State<Arc<Api>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    let body = body::read(body).await?;
+    let Batch { checks } = body::parse(&body)?;
+    if checks.len() > MOST_CHECKS {
+        return Err(Problem::bad(format!(
+            "`checks` holds more than {MOST_CHECKS}"
+        )));
+    }
+    let origin = Origin::with_headers(Listener::Api, &head.headers);
+    // All are read before the first is charged.
+    let mut ready = Vec::with_capacity(checks.len());
+    for (index, asked) in checks.into_iter().enumerate() {
+        let request = asked.into_request(&api);
+        ready.push(request.map_err(|problem| problem.within(format!("`checks[{index}]`")))?);
+    }
+    let mut json = Vec::with_capacity(256 * ready.len());
+    json.extend_from_slice(b"{\"decisions\":[");
+    for (index, request) in ready.iter().enumerate() {
+        if index > 0 {
+            json.push(b',');
+        }
+        let decision = request.decide(&api, &origin).await?;
+        write_decision(&mut json, &decision, Form::Decision);
+    }
+    json.extend_from_slice(b"]}");
+    let mut response = Response::new(json.into());
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    Ok(response)
+}
+
+/// Whether denials are to be told by the status too.
+fn wants_status(query: Option<&str>) -> Result<bool, Problem> {
+    let mut wanted = false;
+    for pair in query.unwrap_or_default().split('&') {
+        wanted = match pair.split_once('=').unwrap_or((pair, "")) {
+            ("", "") => continue,
+            ("status", "true") => true,
+            ("status", "false") => false,
+            ("status", _) => return Err(Problem::bad("`status` must be true or false")),
+            _ => return Err(Problem::bad("the query may hold `status` only")),
+        };
+    }
+    Ok(wanted)
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Batch<'a> {
+    #[serde(borrow)]
+    checks: Vec<Asked<'a>>,
+}
+
+/// A check, as it was asked for.
+#[derive(Default)]
+pub(super) struct Asked<'a> {
+    context: ContextFields<'a>,
+    peek: bool,
+}
+
+/// A check that can be decided.
+struct Ready<'a> {
+    rule_set: Cow<'a, str>,
+    context: RequestContext<'a>,
+    peek: bool,
+}
+
+impl<'a> Asked<'a> {
+    pub(super) async fn decide(self, api: &Api, origin: &Origin<'_>) -> Result<Decision, Problem> {
+        self.into_request(api)?.decide(api, origin).await
+    }
+
+    fn into_request(mut self, api: &Api) -> Result<Ready<'a>, Problem> {
+        let rule_set = match self.context.rule_set.take() {
+            Some(name) => name,
+            None => Cow::Owned(only_rule_set(api)?),
+        };
+        Ok(Ready {
+            rule_set,
+            context: self.context.into_context().map_err(Problem::bad)?,
+            peek: self.peek,
+        })
+    }
+}
+
+impl Ready<'_> {
+    async fn decide(&self, api: &Api, origin: &Origin<'_>) -> Result<Decision, Problem> {
+        let (rule_set, context) = (&*self.rule_set, &self.context);
+        Ok(match self.peek {
+            true => api.engine.peek(rule_set, context).await?,
+            false => api.engine.check(rule_set, context, origin).await?,
+        })
+    }
+}
+
+/// The rule set that is meant where none is named.
+fn only_rule_set(api: &Api) -> Result<String, Problem> {
+    let rules = api.engine.rules().ok_or(EngineError::NotReady)?;
+    let only = rules.only().map(|set| set.name().to_owned());
+    only.ok_or_else(|| Problem::bad("`rule_set` is missing"))
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Asked<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AskedVisitor;
+
+        impl<'de> Visitor<'de> for AskedVisitor {
+            type Value = Asked<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Asked<'de>, M::Error> {
+                let mut context = ContextFields::default();
+                let mut peek = None;
+                while let Some(Text(name)) = map.next_key()? {
+                    if name == "peek" {
+                        if peek.is_some() {
+                            return Err(de::Error::duplicate_field("peek"));
+                        }
+                        peek = Some(value::<bool, _>("peek", &mut map)?);
+                    } else if !context.read(&name, &mut map)? {
+                        return Err(de::Error::unknown_field(&name, &FIELDS));
+                    }
+                }
+                let peek = peek.flatten().unwrap_or(false);
+                Ok(Asked { context, peek })
+            }
+        }
+
+        deserializer.deserialize_map(AskedVisitor)
+    }
+}

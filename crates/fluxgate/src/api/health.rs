@@ -1,0 +1,43 @@
+//! `GET /livez`, `/readyz` and `/metrics`.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, StatusCode};
+
+use super::{Api, Problem};
+
+const PROMETHEUS: HeaderValue =
+    HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+
+/// Whether the process runs.
+pub(super) async fn livez() -> &'static str {
+    "ok\n"
+}
+
+/// Whether it can serve.
+pub(super) async fn readyz(State(api): State<Arc<Api>>) -> Result<&'static str, Problem> {
+    let waits_for = if api.closing.is_cancelled() {
+        "the service is closing"
+    } else if api.engine.rules().is_none() {
+        "the rules are not loaded yet"
+    } else if api.engine.needs_store() {
+        "the store has not answered yet"
+    } else {
+        return Ok("ok\n");
+    };
+    Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, waits_for))
+}
+
+/// What is counted.
+pub(super) async fn metrics(State(api): State<Arc<Api>>) -> Response {
+    let mut response = api
+        .engine
+        .telemetry()
+        .render(api.engine.store())
+        .into_response();
+    response.headers_mut().insert(CONTENT_TYPE, PROMETHEUS);
+    response
+}

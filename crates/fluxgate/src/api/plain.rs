@@ -1,0 +1,108 @@
+//! A check that comes as bytes and is answered as bytes.
+
+use std::cell::RefCell;
+use std::time::{Duration, SystemTime};
+
+use fluxgate_core::Decision;
+
+use super::check::Asked;
+use super::decision_json::{Form, write_decision};
+use super::{Api, Problem, body};
+use crate::engine::{Listener, Origin};
+use crate::json_text::Json;
+
+/// A check and what it is known by.
+#[derive(Debug, Default)]
+pub(crate) struct PlainCheck<'a> {
+    /// The JSON.
+    pub(crate) body: &'a [u8],
+    /// `X-Request-Id`.
+    pub(crate) request_id: Option<&'a str>,
+    /// `traceparent`.
+    pub(crate) traceparent: Option<&'a str>,
+}
+
+impl Api {
+    /// Answers a check: appends head and body to `out`. `is_last` tells the client
+    /// that the connection ends; `json` is room to work in.
+    pub(crate) async fn check_plain(
+        &self,
+        check: &PlainCheck<'_>,
+        is_last: bool,
+        out: &mut Vec<u8>,
+        json: &mut Vec<u8>,
+    ) {
+        let origin = Origin::known(Listener::Api, check.request_id, check.traceparent);
+        json.clear();
+        let status = match self.decide_plain(check.body, &origin).await {
+            Ok(decision) => {
+                write_decision(json, &decision, Form::Decision);
+                let now = now();
+                out.extend_from_slice(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n");
+                self.headers.write_text(&decision, now, out);
+                write_date(now, out);
+                200
+            }
+            Err(problem) => {
+                origin.request_id();
+                problem.write(json);
+                let status = problem.status();
+                let mut head = Json(out);
+                head.text("HTTP/1.1 ");
+                head.number(status.as_u16().into());
+                head.text(" ");
+                head.text(status.canonical_reason().unwrap_or_default());
+                head.text("\r\ncontent-type: application/problem+json\r\n");
+                write_date(now(), out);
+                status.as_u16()
+            }
+        };
+        let telemetry = self.engine.telemetry();
+        telemetry.answered(Listener::Api, status, || origin.request_id());
+        let mut head = Json(out);
+        if let Some(id) = origin.into_id() {
+            head.text("x-request-id: ");
+            // It was given as text, or made of digits.
+            head.text(id.to_str().unwrap_or_default());
+            head.text("\r\n");
+        }
+        if is_last {
+            head.text("connection: close\r\n");
+        }
+        head.text("content-length: ");
+        head.number(json.len() as u64);
+        head.text("\r\n\r\n");
+        out.extend_from_slice(json);
+    }
+
+    async fn decide_plain(&self, json: &[u8], origin: &Origin<'_>) -> Result<Decision, Problem> {
+        body::check_size(json.len())?;
+        let asked: Asked<'_> = body::parse(json)?;
+        asked.decide(self, origin).await
+    }
+}
+
+/// The clock that clients go by.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "clients are told when to come back by the clock on their wall"
+)]
+fn now() -> SystemTime {
+    SystemTime::now()
+}
+
+/// The header `date`, which is worked out once a second.
+fn write_date(now: SystemTime, out: &mut Vec<u8>) {
+    thread_local! {
+        static LAST: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
+    }
+    let since = now.duration_since(SystemTime::UNIX_EPOCH);
+    let second = since.as_ref().map_or(0, Duration::as_secs);
+    LAST.with_borrow_mut(|(last, text)| {
+        if *last != second || text.is_empty() {
+            *last = second;
+            *text = format!("date: {}\r\n", httpdate::fmt_http_date(now));
+        }
+        out.extend_from_slice(text.as_bytes());
+    });
+}

@@ -1,0 +1,240 @@
+//! The one engine behind every listener: rules, a store, and what is told of
+//! each decision.
+
+mod any_store;
+mod origin;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use fluxgate_core::{
+    Band, BandState, Decision, Limiter, LimiterError, Observer, OnError, OwnDecision, OwnSubject,
+    RequestContext, RuleSets, StoreError,
+};
+
+pub(crate) use any_store::AnyStore;
+pub(crate) use origin::{Listener, Origin};
+
+use crate::telemetry::{self, Telemetry};
+
+/// Decides, and tells of it.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    limiter: Limiter<AnyStore>,
+    telemetry: Arc<Telemetry>,
+    /// Whether there are rules to decide by; without them it does not decide.
+    has_rules: AtomicBool,
+    /// Whether the store has ever answered.
+    store_reached: AtomicBool,
+}
+
+/// Why there is no decision.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum EngineError {
+    /// The rules have not been loaded yet.
+    #[error("the rules are not loaded yet")]
+    NotReady,
+    /// The call cannot be answered.
+    #[error(transparent)]
+    Call(#[from] LimiterError),
+}
+
+/// Tells the telemetry what the limiter notices.
+#[derive(Debug)]
+struct Notes(Arc<Telemetry>);
+
+impl Observer for Notes {
+    fn store_failed(&self, error: &StoreError, on_error: OnError) {
+        self.0.store_failed(error, Some(on_error));
+    }
+
+    fn rule_set_missing(&self, name: &str) -> bool {
+        self.0.rule_set_missing(name)
+    }
+}
+
+impl Engine {
+    /// On this store, and without rules.
+    pub(crate) fn new(store: AnyStore, telemetry: Arc<Telemetry>) -> Self {
+        let notes = Notes(Arc::clone(&telemetry));
+        Self {
+            limiter: Limiter::new(RuleSets::default(), store).observed_by(notes),
+            telemetry,
+            has_rules: AtomicBool::new(false),
+            store_reached: AtomicBool::new(false),
+        }
+    }
+
+    /// The store.
+    pub(crate) fn store(&self) -> &AnyStore {
+        self.limiter.store()
+    }
+
+    /// What is told of decisions.
+    pub(crate) fn telemetry(&self) -> &Telemetry {
+        &self.telemetry
+    }
+
+    /// The rules in force; `None` before there are any.
+    pub(crate) fn rules(&self) -> Option<Arc<RuleSets>> {
+        self.has_rules().then(|| self.limiter.rules())
+    }
+
+    /// Puts rules in force, at once and as a whole; gives back those before.
+    pub(crate) fn put_in_force(&self, rules: RuleSets) -> Arc<RuleSets> {
+        let replaced = self.limiter.put_in_force(rules);
+        self.has_rules.store(true, Ordering::Release);
+        replaced
+    }
+
+    /// Deletes what rules that were replaced must not leave behind.
+    pub(crate) async fn forget_replaced(&self, replaced: &RuleSets) -> Result<(), StoreError> {
+        self.limiter.forget_replaced(replaced).await
+    }
+
+    /// Both, one after the other.
+    #[cfg(test)]
+    pub(crate) async fn replace_rules(&self, rules: RuleSets) -> Result<(), StoreError> {
+        let replaced = self.put_in_force(rules);
+        self.forget_replaced(&replaced).await
+    }
+
+    /// The store has answered.
+    pub(crate) fn store_was_reached(&self) {
+        self.store_reached.store(true, Ordering::Release);
+    }
+
+    /// Whether requests must be refused only because the store has never
+    /// answered yet.
+    pub(crate) fn needs_store(&self) -> bool {
+        if self.store_reached.load(Ordering::Acquire) || self.store().redis().is_none() {
+            return false;
+        }
+        let rules = self.limiter.rules();
+        rules.iter().any(|set| set.on_error() == OnError::Deny)
+    }
+
+    fn has_rules(&self) -> bool {
+        self.has_rules.load(Ordering::Acquire)
+    }
+
+    fn ready(&self) -> Result<&Limiter<AnyStore>, EngineError> {
+        match self.has_rules() {
+            true => Ok(&self.limiter),
+            false => Err(EngineError::NotReady),
+        }
+    }
+
+    /// Decides a request and charges it if it passes.
+    pub(crate) async fn check(
+        &self,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+        origin: &Origin<'_>,
+    ) -> Result<Decision, EngineError> {
+        let started = telemetry::now();
+        let decision = self.ready()?.check(rule_set, context).await?;
+        self.telemetry.decided(context, &decision, started, origin);
+        Ok(decision)
+    }
+
+    /// Decides in the same way and charges nothing; nor is it counted.
+    pub(crate) async fn peek(
+        &self,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+    ) -> Result<Decision, EngineError> {
+        Ok(self.ready()?.peek(rule_set, context).await?)
+    }
+
+    /// Decides several requests that are charged together or not at all.
+    pub(crate) async fn check_all(
+        &self,
+        rule_set: &str,
+        contexts: &[RequestContext<'_>],
+        origin: &Origin<'_>,
+    ) -> Result<Vec<Decision>, EngineError> {
+        let started = telemetry::now();
+        let decisions = self.ready()?.check_all(rule_set, contexts).await?;
+        self.telemetry
+            .all_decided(contexts, &decisions, started, origin);
+        Ok(decisions)
+    }
+
+    /// Charges an identity by one rule.
+    pub(crate) async fn consume(
+        &self,
+        rule_set: &str,
+        rule: &str,
+        identity: &[&str],
+        cost: Option<u64>,
+        origin: &Origin<'_>,
+    ) -> Result<Decision, EngineError> {
+        let started = telemetry::now();
+        let limiter = self.ready()?;
+        let decision = limiter.consume(rule_set, rule, identity, cost).await?;
+        self.telemetry
+            .consumed(identity, &decision, started, origin);
+        Ok(decision)
+    }
+
+    /// Charges a limit that comes with the call; no rules are needed for it.
+    pub(crate) async fn take(
+        &self,
+        subject: &OwnSubject,
+        band: &Band,
+        cost: u64,
+        origin: &Origin<'_>,
+    ) -> OwnDecision {
+        let started = telemetry::now();
+        let decision = self.limiter.take(subject, band, cost).await;
+        self.telemetry.own_decided(&decision, started, origin);
+        decision
+    }
+
+    /// Gives units back; tells what is left.
+    pub(crate) async fn refund(
+        &self,
+        rule_set: &str,
+        rule: &str,
+        identity: &[&str],
+        units: u64,
+    ) -> Result<u64, EngineError> {
+        let limiter = self.ready()?;
+        let refunded = limiter.refund(rule_set, rule, identity, units).await;
+        self.noting(refunded)
+    }
+
+    /// Forgets an identity, or all of a rule's; tells how many counters had state.
+    pub(crate) async fn reset(
+        &self,
+        rule_set: &str,
+        rule: &str,
+        identity: Option<&[&str]>,
+    ) -> Result<u64, EngineError> {
+        let limiter = self.ready()?;
+        self.noting(match identity {
+            Some(identity) => limiter.reset(rule_set, rule, identity).await,
+            None => limiter.reset_rule(rule_set, rule).await,
+        })
+    }
+
+    /// What an identity has left in each band of a rule.
+    pub(crate) async fn state(
+        &self,
+        rule_set: &str,
+        rule: &str,
+        identity: &[&str],
+    ) -> Result<Vec<BandState>, EngineError> {
+        let state = self.ready()?.state(rule_set, rule, identity).await;
+        self.noting(state)
+    }
+
+    /// Tells of a store that failed where nothing is decided in its stead.
+    fn noting<T>(&self, answer: Result<T, LimiterError>) -> Result<T, EngineError> {
+        if let Err(LimiterError::Store(error)) = &answer {
+            self.telemetry.store_failed(error, None);
+        }
+        Ok(answer?)
+    }
+}

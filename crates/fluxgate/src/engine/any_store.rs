@@ -1,0 +1,136 @@
+//! The store that the config names.
+
+use fluxgate_core::{Band, Checks, MemoryStore, Store, StoreError, Subject, Verdicts};
+use fluxgate_redis::{ConnectError, HashKeys, HashSecret, RedisStore, Topology};
+
+use crate::config::{self, Config, Secrets};
+
+/// Where the state lives.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one of it, and a box would be a step more for every decision"
+)]
+pub(crate) enum AnyStore {
+    /// In this process.
+    Memory(MemoryStore),
+    /// In Redis.
+    Redis(RedisStore),
+}
+
+impl AnyStore {
+    /// The store that the config names. Redis is connected to when it is asked.
+    pub(crate) fn new(config: &Config, secrets: &Secrets) -> Result<Self, ConnectError> {
+        match &config.store {
+            config::Store::Memory { max_keys } => {
+                Ok(Self::Memory(MemoryStore::with_max_keys(max_keys.get())))
+            }
+            config::Store::Redis(redis) => {
+                Ok(Self::Redis(redis_store(redis, &config.keys, secrets)?))
+            }
+        }
+    }
+
+    /// The store, if it is Redis.
+    pub(crate) fn redis(&self) -> Option<&RedisStore> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Redis(store) => Some(store),
+        }
+    }
+}
+
+fn redis_store(
+    redis: &config::Redis,
+    keys: &config::Keys,
+    secrets: &Secrets,
+) -> Result<RedisStore, ConnectError> {
+    let urls = redis.urls.iter().map(|url| url.as_str());
+    let mut builder = RedisStore::builder(urls)
+        .topology(match &redis.mode {
+            config::Mode::Auto => Topology::Auto,
+            config::Mode::Standalone => Topology::Standalone,
+            config::Mode::Cluster => Topology::Cluster,
+            config::Mode::Sentinel { master, .. } => Topology::Sentinel {
+                master: master.clone(),
+            },
+        })
+        .deadline(redis.deadline)
+        .key_prefix(&redis.key_prefix)
+        .near_cache(redis.near_cache);
+    if let Some(username) = &redis.username {
+        builder = builder.username(username);
+    }
+    // Both were read as text.
+    if let Some(password) = secrets.redis_password.as_ref().and_then(|it| it.as_text()) {
+        builder = builder.password(password);
+    }
+    if let Some(password) = secrets
+        .sentinel_password
+        .as_ref()
+        .and_then(|it| it.as_text())
+    {
+        builder = builder.sentinel_password(password);
+    }
+    if let Some(ca) = &secrets.redis_ca {
+        builder = builder.tls_ca(ca.as_bytes());
+    }
+    if let Some((certificate, key)) = &secrets.redis_client {
+        builder = builder.tls_client(certificate.as_bytes(), key.as_bytes());
+    }
+    if let Some(most) = redis.max_cluster_waits {
+        builder = builder.max_cluster_waits(most.get());
+    }
+    let secret = secrets.hash_secret.as_ref();
+    let secret = || HashSecret::new(secret.map_or(b"", |secret| secret.as_bytes()));
+    builder = match keys.hash_keys {
+        config::HashKeys::ApiKeys => builder.hash_keys(HashKeys::ApiKeys, secret()),
+        config::HashKeys::All => builder.hash_keys(HashKeys::All, secret()),
+        config::HashKeys::None => builder.plain_keys(),
+    };
+    builder.build()
+}
+
+// What Redis is asked takes much room while it waits. It is boxed, so that those
+// who need not wait are not as large.
+impl Store for AnyStore {
+    async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
+        match self {
+            Self::Memory(store) => store.decide(checks).await,
+            Self::Redis(store) => Box::pin(store.decide(checks)).await,
+        }
+    }
+
+    fn decide_at_once(&self, checks: &Checks<'_>, verdicts: &mut Verdicts) -> bool {
+        match self {
+            Self::Memory(store) => store.decide_at_once(checks, verdicts),
+            Self::Redis(store) => store.decide_at_once(checks, verdicts),
+        }
+    }
+
+    async fn refund(
+        &self,
+        subject: Subject<'_>,
+        bands: &[Band],
+        units: u64,
+    ) -> Result<Verdicts, StoreError> {
+        match self {
+            Self::Memory(store) => store.refund(subject, bands, units).await,
+            Self::Redis(store) => Box::pin(store.refund(subject, bands, units)).await,
+        }
+    }
+
+    async fn reset(&self, subject: Subject<'_>, bands: &[Band]) -> Result<u64, StoreError> {
+        match self {
+            Self::Memory(store) => store.reset(subject, bands).await,
+            Self::Redis(store) => Box::pin(store.reset(subject, bands)).await,
+        }
+    }
+
+    async fn reset_rule(&self, rule: Subject<'_>) -> Result<u64, StoreError> {
+        match self {
+            Self::Memory(store) => store.reset_rule(rule).await,
+            Self::Redis(store) => Box::pin(store.reset_rule(rule)).await,
+        }
+    }
+}

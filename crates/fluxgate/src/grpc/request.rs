@@ -1,0 +1,142 @@
+//! From what Envoy sends to what is decided.
+
+use std::borrow::Cow;
+use std::net::{IpAddr, SocketAddr};
+
+use fluxgate_core::RequestContext;
+
+use super::messages::{RateLimitDescriptor, RateLimitRequest};
+
+/// How many descriptors one call may hold.
+const MOST_DESCRIPTORS: usize = 1_000;
+/// The entry that is also the address of the client.
+const REMOTE_ADDRESS: &str = "remote_address";
+
+/// Why a call cannot be decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum BadRequest {
+    /// No rule set is named.
+    #[error("`domain` is empty: it names the rule set")]
+    NoDomain,
+    /// There is nothing to decide.
+    #[error("`descriptors` is empty: there is nothing to decide")]
+    NoDescriptors,
+    /// There is too much to decide at once.
+    #[error("`descriptors` holds more than {MOST_DESCRIPTORS}")]
+    TooManyDescriptors,
+    /// A descriptor says nothing.
+    #[error("`descriptors[{0}].entries` is empty")]
+    NoEntries(usize),
+    /// An entry has no name.
+    #[error("`descriptors[{descriptor}].entries[{entry}].key` is empty")]
+    NoKey {
+        /// Its descriptor.
+        descriptor: usize,
+        /// Its place there.
+        entry: usize,
+    },
+    /// Units cannot be given back here.
+    #[error("`descriptors[{0}].is_negative_hits`: give units back over HTTP, by /v1/refund")]
+    NegativeHits(usize),
+}
+
+impl RateLimitRequest {
+    /// What is known of each descriptor.
+    pub(super) fn contexts(&self) -> Result<Vec<RequestContext<'_>>, BadRequest> {
+        if self.domain.is_empty() {
+            return Err(BadRequest::NoDomain);
+        }
+        match self.descriptors.len() {
+            0 => return Err(BadRequest::NoDescriptors),
+            1..=MOST_DESCRIPTORS => {}
+            _ => return Err(BadRequest::TooManyDescriptors),
+        }
+        // 0 stands for no cost at all: on the wire the two are the same.
+        let cost = Some(u64::from(self.hits_addend)).filter(|&cost| cost > 0);
+        let descriptors = self.descriptors.iter().enumerate();
+        descriptors
+            .map(|(index, descriptor)| context(index, descriptor, cost))
+            .collect()
+    }
+}
+
+/// What is known of a descriptor; `cost` is that of the whole call.
+fn context(
+    index: usize,
+    descriptor: &RateLimitDescriptor,
+    cost: Option<u64>,
+) -> Result<RequestContext<'_>, BadRequest> {
+    if descriptor.entries.is_empty() {
+        return Err(BadRequest::NoEntries(index));
+    }
+    // To charge one who asks for his money back would be worse than to say no.
+    if descriptor.is_negative_hits {
+        return Err(BadRequest::NegativeHits(index));
+    }
+    let mut attributes = Vec::with_capacity(descriptor.entries.len());
+    let mut ip = None;
+    for (place, entry) in descriptor.entries.iter().enumerate() {
+        if entry.key.is_empty() {
+            return Err(BadRequest::NoKey {
+                descriptor: index,
+                entry: place,
+            });
+        }
+        if entry.key == REMOTE_ADDRESS {
+            ip = address(&entry.value);
+        }
+        attributes.push((Cow::from(&*entry.key), Cow::from(&*entry.value)));
+    }
+    let mut context = RequestContext::builder()
+        .attributes(attributes)
+        .whole_keys_only();
+    if let Some(ip) = ip {
+        context = context.ip(ip);
+    }
+    if let Some(cost) = descriptor.hits_addend.or(cost) {
+        context = context.cost(cost);
+    }
+    Ok(context.build())
+}
+
+/// An address, with or without a port.
+fn address(text: &str) -> Option<IpAddr> {
+    let plain = text.parse().ok();
+    plain.or_else(|| Some(text.parse::<SocketAddr>().ok()?.ip()))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use prost::Message as _;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn random_bytes_are_an_error_or_contexts(
+            bytes in prop::collection::vec(prop_oneof![0..0x30_u8, any::<u8>()], 0..200),
+        ) {
+            if let Ok(request) = RateLimitRequest::decode(&*bytes)
+                && let Ok(contexts) = request.contexts()
+            {
+                prop_assert_eq!(contexts.len(), request.descriptors.len());
+            }
+        }
+    }
+
+    #[test]
+    fn addresses_may_have_a_port() {
+        let v4: IpAddr = [10, 0, 0, 1].into();
+        for text in ["10.0.0.1", "10.0.0.1:80"] {
+            assert_eq!(address(text), Some(v4), "{text}");
+        }
+        let v6: IpAddr = "2001:db8::1".parse().unwrap();
+        for text in ["2001:db8::1", "[2001:db8::1]:80"] {
+            assert_eq!(address(text), Some(v6), "{text}");
+        }
+        for text in ["", "ann", "10.0.0.1/24", "10.0.0.1:", "10.0.0.1:x"] {
+            assert_eq!(address(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! From decisions to what Envoy is told.
+
+use fluxgate_core::{Decision, Micros};
+use fluxgate_tower::HeaderFamilies;
+
+use super::messages::{Code, DescriptorStatus, RateLimit, RateLimitResponse};
+use super::{headers, unit};
+
+impl RateLimitResponse {
+    /// What the decisions on all descriptors of a call come to.
+    pub(super) fn new(decisions: &[Decision], families: HeaderFamilies) -> Self {
+        let allowed = decisions.iter().all(Decision::allowed);
+        Self {
+            overall_code: code(allowed).into(),
+            statuses: decisions.iter().map(status).collect(),
+            response_headers_to_add: headers::of_call(decisions, families),
+        }
+    }
+}
+
+fn code(allowed: bool) -> Code {
+    match allowed {
+        true => Code::Ok,
+        false => Code::OverLimit,
+    }
+}
+
+fn status(decision: &Decision) -> DescriptorStatus {
+    let current_limit = current_limit(decision);
+    // Where no limit is told, there is nothing that would be full again.
+    let reset = current_limit
+        .as_ref()
+        .map(|_| duration(decision.reset_after()));
+    DescriptorStatus {
+        code: code(decision.allowed()).into(),
+        current_limit,
+        limit_remaining: saturating(decision.remaining().unwrap_or(0)),
+        duration_until_reset: reset,
+    }
+}
+
+/// The band that is reported.
+fn current_limit(decision: &Decision) -> Option<RateLimit> {
+    let (rule, band) = (decision.rule()?, decision.band()?);
+    let limit = band.limit();
+    let mut name = String::with_capacity(rule.id().len() + 1 + band.id().len());
+    name.push_str(rule.id());
+    name.push('/');
+    name.push_str(band.id());
+    Some(RateLimit {
+        requests_per_unit: saturating(limit.capacity()),
+        unit: unit::of(limit.window()).into(),
+        name,
+    })
+}
+
+/// Capacities are far below the end of the range.
+fn saturating(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn duration(span: Micros) -> prost_types::Duration {
+    let span = span.as_duration();
+    prost_types::Duration {
+        // Ten years at most.
+        seconds: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(span.subsec_nanos()).unwrap_or(0),
+    }
+}

@@ -1,0 +1,82 @@
+//! Short words to describe messages with.
+
+use prost_types::field_descriptor_proto::{Label, Type};
+use prost_types::{
+    DescriptorProto, EnumDescriptorProto, EnumValueDescriptorProto, FieldDescriptorProto,
+    FileDescriptorProto,
+};
+
+/// What a field holds. Types are named in full, with a dot before.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    /// A number or a text.
+    Plain(Type),
+    /// Another message.
+    Message(&'static str),
+    /// One of several names.
+    Enum(&'static str),
+}
+
+/// A file of the language's third version.
+pub(super) fn file(
+    name: &str,
+    package: &str,
+    needs: &[&str],
+    messages: Vec<DescriptorProto>,
+) -> FileDescriptorProto {
+    FileDescriptorProto {
+        name: Some(name.into()),
+        package: Some(package.into()),
+        dependency: needs.iter().map(|&name| name.into()).collect(),
+        message_type: messages,
+        syntax: Some("proto3".into()),
+        ..Default::default()
+    }
+}
+
+pub(super) fn message(name: &str, fields: Vec<FieldDescriptorProto>) -> DescriptorProto {
+    DescriptorProto {
+        name: Some(name.into()),
+        field: fields,
+        ..Default::default()
+    }
+}
+
+/// A field with one value.
+pub(super) fn field(name: &str, number: i32, kind: Kind) -> FieldDescriptorProto {
+    let (kind, type_name) = match kind {
+        Kind::Plain(kind) => (kind, None),
+        Kind::Message(name) => (Type::Message, Some(name.into())),
+        Kind::Enum(name) => (Type::Enum, Some(name.into())),
+    };
+    FieldDescriptorProto {
+        name: Some(name.into()),
+        number: Some(number),
+        label: Some(Label::Optional.into()),
+        r#type: Some(kind.into()),
+        type_name,
+        ..Default::default()
+    }
+}
+
+/// A field with any number of messages.
+pub(super) fn list(name: &str, number: i32, of: &'static str) -> FieldDescriptorProto {
+    FieldDescriptorProto {
+        label: Some(Label::Repeated.into()),
+        ..field(name, number, Kind::Message(of))
+    }
+}
+
+/// Names with their numbers.
+pub(super) fn choice(name: &str, values: &[(&str, i32)]) -> EnumDescriptorProto {
+    let value = |&(name, number): &(&str, i32)| EnumValueDescriptorProto {
+        name: Some(name.into()),
+        number: Some(number),
+        ..Default::default()
+    };
+    EnumDescriptorProto {
+        name: Some(name.into()),
+        value: values.iter().map(value).collect(),
+        ..Default::default()
+    }
+}

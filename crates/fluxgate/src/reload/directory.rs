@@ -1,0 +1,201 @@
+//! Rules in the files of a directory.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fluxgate_core::yaml::{Faults, Node, Position, Value};
+use fluxgate_core::{RuleOptions, RuleSets, RulesError};
+
+use super::source::{Content, Refusal, invalid};
+use crate::rule_file;
+
+/// How often a directory is read at most until it is twice the same.
+const MOST_PASSES: usize = 5;
+
+/// Files and what stands in them.
+type Files = Vec<(PathBuf, Vec<u8>)>;
+
+/// A directory in which every `*.yaml` holds `rule_sets`.
+#[derive(Debug)]
+pub(crate) struct RuleDir {
+    pub(super) path: PathBuf,
+    pub(super) poll: Duration,
+    options: RuleOptions,
+}
+
+impl RuleDir {
+    pub(super) fn new(path: PathBuf, poll: Duration, options: RuleOptions) -> Self {
+        Self {
+            path,
+            poll,
+            options,
+        }
+    }
+
+    /// Its files, in the order of their names.
+    pub(super) fn content(&self, in_force: Option<&Content>) -> Result<Content, Refusal> {
+        let files = settled(|| self.read()).unwrap_or_else(|| {
+            let path = self.path.display();
+            Err(Refusal::Unreadable(format!(
+                "{path}: it changes while it is read"
+            )))
+        })?;
+        // What was unmounted looks like this, too, and must not lift all limits.
+        let had_some = matches!(in_force, Some(Content::Files(files)) if !files.is_empty());
+        if files.is_empty() && had_some {
+            let path = self.path.display();
+            return Err(Refusal::Unreadable(format!(
+                "{path}: there is no *.yaml any more; for no rules at all, say `rule_sets: {{}}`"
+            )));
+        }
+        Ok(Content::Files(files))
+    }
+
+    /// What is there in one pass; while somebody swaps files, it may be half of
+    /// the old and half of the new.
+    fn read(&self) -> Result<Files, Refusal> {
+        let unreadable = |path: &Path, error: std::io::Error| {
+            Refusal::Unreadable(format!("{}: {error}", path.display()))
+        };
+        let entries = fs::read_dir(&self.path).map_err(|error| unreadable(&self.path, error))?;
+        let mut files = Vec::new();
+        for entry in entries {
+            let path = entry.map_err(|error| unreadable(&self.path, error))?.path();
+            if is_rule_file(&path) {
+                let bytes = fs::read(&path).map_err(|error| unreadable(&path, error))?;
+                files.push((path, bytes));
+            }
+        }
+        files.sort();
+        Ok(files)
+    }
+
+    /// The rules of all files, if all are good.
+    pub(super) fn compile(&self, files: &[(PathBuf, Vec<u8>)]) -> Result<RuleSets, Refusal> {
+        let mut reading = Reading {
+            rules: RuleSets::read(&nothing(), self.options, &mut Faults::default()),
+            options: self.options,
+            stands_in: HashMap::new(),
+            wrong: Vec::new(),
+        };
+        for (path, bytes) in files {
+            reading.file(path, bytes);
+        }
+        match reading.wrong.is_empty() {
+            true => Ok(reading.rules),
+            false => Err(Refusal::Invalid(reading.wrong)),
+        }
+    }
+}
+
+/// Reads until it is twice the same; nothing if it never is.
+fn settled<T: PartialEq>(mut read: impl FnMut() -> T) -> Option<T> {
+    let mut last = read();
+    for _ in 1..MOST_PASSES {
+        let now = read();
+        if now == last {
+            return Some(now);
+        }
+        last = now;
+    }
+    None
+}
+
+/// What was found so far.
+struct Reading<'a> {
+    rules: RuleSets,
+    options: RuleOptions,
+    /// Which file a rule set stands in.
+    stands_in: HashMap<String, &'a Path>,
+    wrong: Vec<String>,
+}
+
+impl<'a> Reading<'a> {
+    fn file(&mut self, path: &'a Path, bytes: &[u8]) {
+        let text = rule_file::text_of(path, bytes.to_vec());
+        let root = text.and_then(|text| {
+            Node::parse(&text).map_err(|fault| rule_file::invalid(path, RulesError(vec![fault])))
+        });
+        let root = match root {
+            Ok(root) => root,
+            Err(error) => return self.note(&error),
+        };
+        let mut faults = Faults::default();
+        let [sets] = faults.fields(&root, "a rule file", ["rule_sets"]);
+        match sets {
+            Some(sets) => {
+                self.claim(path, sets, &mut faults);
+                let sets = RuleSets::read(sets, self.options, &mut faults);
+                self.rules.extend(sets);
+            }
+            // What is no mapping at all has been told.
+            None if faults.count() == 0 => faults.add(root.position, "`rule_sets` is missing"),
+            None => {}
+        }
+        if faults.count() > 0 {
+            self.note(&rule_file::invalid(path, RulesError(faults.into_sorted())));
+        }
+    }
+
+    /// A set stands in one file only.
+    fn claim(&mut self, path: &'a Path, sets: &Node, faults: &mut Faults) {
+        let Value::Map(pairs) = &sets.value else {
+            return;
+        };
+        for (key, _) in pairs {
+            let Some(name) = key.as_text() else { continue };
+            match self.stands_in.get(name) {
+                Some(other) if *other != path => faults.add(
+                    key.position,
+                    format!("rule set `{name}` stands in {} already", other.display()),
+                ),
+                // Twice in one file is told by who reads it.
+                Some(_) => {}
+                None => {
+                    self.stands_in.insert(name.to_owned(), path);
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, error: &impl std::fmt::Display) {
+        if let Refusal::Invalid(faults) = invalid(error) {
+            self.wrong.extend(faults);
+        }
+    }
+}
+
+/// Whether a file counts: `*.yaml`, and not hidden.
+fn is_rule_file(path: &Path) -> bool {
+    let hidden = path
+        .file_name()
+        .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+    // Through links, for that is how volumes are mounted.
+    !hidden && path.extension().is_some_and(|it| it == "yaml") && !path.is_dir()
+}
+
+fn nothing() -> Node {
+    Node {
+        value: Value::Map(Vec::new()),
+        position: Position { line: 1, column: 1 },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changes_while_it_is_read_is_read_again() {
+        let after = |passes: &[u8]| {
+            let mut passes = passes.iter();
+            settled(|| passes.next().copied().unwrap())
+        };
+        assert_eq!(after(&[1, 1]), Some(1));
+        assert_eq!(after(&[1, 2, 3, 3]), Some(3));
+        assert_eq!(after(&[1, 2, 1, 2, 2]), Some(2));
+        assert_eq!(after(&[1, 2, 1, 2, 1]), None);
+    }
+}

@@ -1,0 +1,255 @@
+//! `FG.CHECK rule_set field value …`: a decision by the rules.
+
+use std::net::IpAddr;
+use std::str;
+
+use fluxgate_core::{Band, Decision, RequestContext, Rule};
+
+use super::reply::Replies;
+use super::session::Refused;
+use crate::engine::{Engine, EngineError, Listener, Origin};
+use crate::request_json::{Names, Pairs, unique, whole_number};
+
+/// A request, as it was told.
+#[derive(Debug, Default)]
+pub(super) struct Check<'a> {
+    rule_set: &'a str,
+    context: RequestContext<'a>,
+    peek: bool,
+}
+
+impl<'a> Check<'a> {
+    /// Reads the arguments, of which there are enough.
+    pub(super) fn read(arguments: &[&'a [u8]]) -> Result<Self, Refused> {
+        let [_, rule_set, fields @ ..] = arguments else {
+            return Err(Refused::arguments("fg.check"));
+        };
+        let (pairs, []) = fields.as_chunks::<2>() else {
+            return Err(Refused::arguments("fg.check"));
+        };
+        let mut told = Told::default();
+        for [name, value] in pairs {
+            let name = text("field", name)?;
+            told.read(name, text(name, value)?)?;
+        }
+        Ok(Self {
+            rule_set: text("rule_set", rule_set)?,
+            peek: told.peek.unwrap_or(false),
+            context: told.into_context()?,
+        })
+    }
+
+    /// Decides it.
+    pub(super) async fn decide(&self, engine: &Engine) -> Result<Decision, EngineError> {
+        let origin = Origin::of(Listener::Resp);
+        match self.peek {
+            true => engine.peek(self.rule_set, &self.context).await,
+            false => engine.check(self.rule_set, &self.context, &origin).await,
+        }
+    }
+}
+
+/// Times are in milliseconds; -1 stands for never.
+pub(super) fn write(decision: &Decision, replies: &mut Replies<'_>) {
+    replies.array(9);
+    replies.integer(u8::from(decision.allowed()));
+    replies.integer_or_null(decision.limit());
+    replies.integer_or_null(decision.remaining());
+    match decision.retry_after().after() {
+        Some(wait) => replies.integer(wait.ceil_millis()),
+        None => replies.integer(-1),
+    }
+    replies.integer(decision.reset_after().ceil_millis());
+    replies.integer(decision.delay().ceil_millis());
+    replies.bulk_or_null(decision.rule().map(Rule::id));
+    replies.bulk_or_null(decision.band().map(Band::id));
+    replies.bulk(decision.outcome().name());
+}
+
+/// What has been told of a request.
+#[derive(Default)]
+struct Told<'a> {
+    ip: Option<IpAddr>,
+    user: Option<&'a str>,
+    api_key: Option<&'a str>,
+    method: Option<&'a str>,
+    path: Option<&'a str>,
+    cost: Option<u64>,
+    peek: Option<bool>,
+    headers: Pairs<'a>,
+    attributes: Pairs<'a>,
+}
+
+impl<'a> Told<'a> {
+    fn read(&mut self, name: &'a str, value: &'a str) -> Result<(), Refused> {
+        match name {
+            "ip" => {
+                let address = value.parse().map_err(|_| bad(name, "is no address"))?;
+                set(name, &mut self.ip, address)
+            }
+            "user" => set(name, &mut self.user, value),
+            "api_key" => set(name, &mut self.api_key, value),
+            "method" => set(name, &mut self.method, value),
+            "path" => set(name, &mut self.path, value),
+            "cost" => {
+                let cost = whole_number(value).filter(|_| !value.is_empty());
+                let cost = cost.ok_or_else(|| bad(name, "must be a whole number from 0"))?;
+                set(name, &mut self.cost, cost)
+            }
+            "peek" => {
+                let peek = match value {
+                    "true" | "1" => true,
+                    "false" | "0" => false,
+                    _ => return Err(bad(name, "must be true or false")),
+                };
+                set(name, &mut self.peek, peek)
+            }
+            _ => match name.split_once(':') {
+                Some(("header", header)) => add(name, &mut self.headers, header, value),
+                Some(("attr", attribute)) => add(name, &mut self.attributes, attribute, value),
+                _ => Err(Refused::new(format!(
+                    "ERR unknown field `{name}`; there are ip, user, api_key, method, path, \
+                     cost, peek, header:NAME and attr:NAME"
+                ))),
+            },
+        }
+    }
+
+    fn into_context(self) -> Result<RequestContext<'a>, Refused> {
+        let mut context = RequestContext::builder();
+        if let Some(ip) = self.ip {
+            context = context.ip(ip);
+        }
+        if let Some(user) = self.user {
+            context = context.user(user);
+        }
+        if let Some(api_key) = self.api_key {
+            context = context.api_key(api_key);
+        }
+        if let Some(method) = self.method {
+            context = context.method(method);
+        }
+        if let Some(path) = self.path {
+            context = context.path(path);
+        }
+        if let Some(cost) = self.cost {
+            context = context.cost(cost);
+        }
+        let twice = |error| Refused::new(format!("ERR {error}"));
+        if !self.headers.is_empty() {
+            context = context.headers(unique(self.headers, Names::Headers).map_err(twice)?);
+        }
+        if !self.attributes.is_empty() {
+            let attributes = unique(self.attributes, Names::Attributes);
+            context = context.attributes(attributes.map_err(twice)?);
+        }
+        Ok(context.build())
+    }
+}
+
+fn set<T>(name: &str, field: &mut Option<T>, value: T) -> Result<(), Refused> {
+    match field.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(bad(name, "stands twice")),
+    }
+}
+
+fn add<'a>(
+    field: &str,
+    pairs: &mut Pairs<'a>,
+    name: &'a str,
+    value: &'a str,
+) -> Result<(), Refused> {
+    if name.is_empty() {
+        return Err(bad(field, "needs a name"));
+    }
+    pairs.push((name.into(), value.into()));
+    Ok(())
+}
+
+fn text<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str, Refused> {
+    str::from_utf8(bytes).map_err(|_| bad(name, "is not UTF-8"))
+}
+
+#[cold]
+fn bad(name: &str, fault: &str) -> Refused {
+    Refused::new(format!("ERR `{name}` {fault}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<'a>(arguments: &[&'a [u8]]) -> Result<Check<'a>, String> {
+        let arguments: Vec<_> = [&b"FG.CHECK"[..]]
+            .iter()
+            .chain(arguments)
+            .copied()
+            .collect();
+        Check::read(&arguments).map_err(|refused| refused.to_string())
+    }
+
+    #[test]
+    fn every_field_is_read() {
+        let arguments: Vec<&[u8]> = "api ip 10.0.0.1 user u1 api_key k method GET path /a cost 3 \
+             peek true header:X-Plan free attr:a:b c"
+            .split(' ')
+            .map(str::as_bytes)
+            .collect();
+        let check = read(&arguments).unwrap();
+        assert_eq!(check.rule_set, "api");
+        assert!(check.peek);
+        let context = RequestContext::builder()
+            .ip([10, 0, 0, 1])
+            .user("u1")
+            .api_key("k")
+            .method("GET")
+            .path("/a")
+            .cost(3)
+            .header("X-Plan", "free")
+            .attribute("a:b", "c");
+        assert_eq!(check.context, context.build());
+        assert_eq!(read(&[b"api"]).unwrap().context, RequestContext::default());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (arguments, error) in [
+            (
+                &["s", "user"][..],
+                "ERR wrong number of arguments for 'fg.check' command",
+            ),
+            (&["s", "ip", "1.2.3"], "ERR `ip` is no address"),
+            (
+                &["s", "cost", "-1"],
+                "ERR `cost` must be a whole number from 0",
+            ),
+            (
+                &["s", "cost", ""],
+                "ERR `cost` must be a whole number from 0",
+            ),
+            (&["s", "peek", "yes"], "ERR `peek` must be true or false"),
+            (&["s", "user", "a", "user", "a"], "ERR `user` stands twice"),
+            (&["s", "header:", "a"], "ERR `header:` needs a name"),
+            (
+                &["s", "header:A", "1", "header:a", "1"],
+                "ERR header \"a\" stands twice",
+            ),
+            (
+                &["s", "attr:A", "1", "attr:A", "1"],
+                "ERR attribute \"A\" stands twice",
+            ),
+            (
+                &["s", "User", "a"],
+                "ERR unknown field `User`; there are ip, user, api_key, method, path, cost, \
+                 peek, header:NAME and attr:NAME",
+            ),
+        ] {
+            let arguments: Vec<_> = arguments.iter().map(|text| text.as_bytes()).collect();
+            assert_eq!(read(&arguments).unwrap_err(), error);
+        }
+        let not_text = read(&[b"s", b"user", b"\xff"]).unwrap_err();
+        assert_eq!(not_text, "ERR `user` is not UTF-8");
+        assert!(read(&[b"s", b"attr:A", b"1", b"attr:a", b"1"]).is_ok());
+    }
+}

@@ -1,0 +1,101 @@
+//! `HELLO` and `AUTH`. There is no password, as in a Redis without one.
+
+use super::client::{Client, name_of};
+use super::info::REDIS_VERSION;
+use super::reply::{Replies, Version};
+use super::session::Refused;
+use super::throttle::parse_integer;
+
+/// The one user there is, who needs no password.
+const DEFAULT_USER: &[u8] = b"default";
+
+/// Who the client is, as far as anybody is asked.
+#[derive(Debug)]
+pub(super) struct Welcome;
+
+impl Welcome {
+    pub(super) fn write(self, replies: &mut Replies<'_>) {
+        replies.ok();
+    }
+}
+
+/// `AUTH [username] password`.
+pub(super) fn auth(given: &[&[u8]]) -> Result<Welcome, Refused> {
+    match given {
+        [_password] => Err(Refused::new(
+            "ERR AUTH <password> called without any password configured for the default user. \
+             Are you sure your configuration is correct?",
+        )),
+        [username, _password] => login(username),
+        _ => Err(Refused::new("ERR syntax error")),
+    }
+}
+
+fn login(username: &[u8]) -> Result<Welcome, Refused> {
+    match username == DEFAULT_USER {
+        true => Ok(Welcome),
+        false => Err(Refused::new(
+            "WRONGPASS invalid username-password pair or user is disabled.",
+        )),
+    }
+}
+
+/// `HELLO [2|3 [AUTH username password] [SETNAME name]]`.
+pub(super) fn hello(
+    client: &mut Client,
+    options: &[&[u8]],
+    replies: &mut Replies<'_>,
+) -> Result<(), Refused> {
+    let mut version = client.version;
+    let mut name = None;
+    if let Some((wanted, mut options)) = options.split_first() {
+        version = match parse_integer(wanted) {
+            Some(2) => Version::Two,
+            Some(3) => Version::Three,
+            Some(_) => return Err(Refused::new("NOPROTO unsupported protocol version")),
+            None => {
+                return Err(Refused::new(
+                    "ERR Protocol version is not an integer or out of range",
+                ));
+            }
+        };
+        while let Some((option, rest)) = options.split_first() {
+            options = match rest {
+                [username, _password, rest @ ..] if option.eq_ignore_ascii_case(b"auth") => {
+                    login(username)?;
+                    rest
+                }
+                [given, rest @ ..] if option.eq_ignore_ascii_case(b"setname") => {
+                    name = Some(name_of(given)?);
+                    rest
+                }
+                _ => {
+                    let option = String::from_utf8_lossy(option);
+                    let error = format!("ERR Syntax error in HELLO option '{option}'");
+                    return Err(Refused::new(error));
+                }
+            };
+        }
+    }
+    if let Some(name) = name {
+        client.name = name;
+    }
+    client.version = version;
+    replies.switch_to(version);
+    replies.map(7);
+    for (field, value) in [("server", "fluxgate"), ("version", REDIS_VERSION)] {
+        replies.bulk(field);
+        replies.bulk(value);
+    }
+    replies.bulk("proto");
+    replies.integer(version.number());
+    replies.bulk("id");
+    replies.integer(client.id);
+    for (field, value) in [("mode", "standalone"), ("role", "master")] {
+        replies.bulk(field);
+        replies.bulk(value);
+    }
+    replies.bulk("modules");
+    replies.array(0);
+    Ok(())
+}

@@ -1,0 +1,287 @@
+//! `CL.THROTTLE key max_burst count period [quantity]`, as redis-cell has it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fluxgate_core::{Algorithm, Band, Limit, LimitError, OwnDecision, OwnSubject, Retry};
+
+use super::reply::Replies;
+use super::session::Refused;
+use crate::engine::{Engine, Listener, Origin};
+
+const MOST_UNITS: u64 = 1_000_000_000;
+const LONGEST_PERIOD: u64 = 366 * 24 * 60 * 60;
+const WINDOW: Duration = Duration::from_secs(1);
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub(super) struct Throttle<'a> {
+    /// Who is charged.
+    pub(super) key: &'a [u8],
+    band: Arc<Band>,
+    quantity: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Throttled {
+    limit: u64,
+    decision: OwnDecision,
+}
+
+impl<'a> Throttle<'a> {
+    /// Reads the arguments, of which there are enough.
+    pub(super) fn read(arguments: &[&'a [u8]], limits: &mut Limits) -> Result<Self, Refused> {
+        let (key, numbers, quantity) = match *arguments {
+            [_, key, max_burst, count, period] => (key, [max_burst, count, period], None),
+            [_, key, max_burst, count, period, quantity] => {
+                (key, [max_burst, count, period], Some(quantity))
+            }
+            _ => return Err(Refused::arguments("cl.throttle")),
+        };
+        let [max_burst, count, period] = numbers;
+        let numbers = Numbers {
+            max_burst: number("max_burst", max_burst)?,
+            count: number("count", count)?,
+            period: number("period", period)?,
+        };
+        let quantity = match quantity {
+            None => 1,
+            Some(quantity) => {
+                let quantity = number("quantity", quantity)?;
+                u64::try_from(quantity)
+                    .map_err(|_| Refused::new("ERR quantity must not be below 0"))?
+            }
+        };
+        Ok(Self {
+            key,
+            band: limits.band(numbers)?,
+            quantity,
+        })
+    }
+
+    /// Decides it.
+    #[inline]
+    pub(super) async fn decide(&self, engine: &Engine) -> Throttled {
+        let subject = OwnSubject::key(self.key);
+        let origin = Origin::of(Listener::Resp);
+        let taken = engine.take(&subject, &self.band, self.quantity, &origin);
+        Throttled {
+            limit: self.band.limit().capacity(),
+            decision: taken.await,
+        }
+    }
+}
+
+impl Throttled {
+    /// Limited, limit, remaining, seconds until the same would pass, seconds
+    /// until the limit is full. There is nothing to wait for if it has passed,
+    /// or never will.
+    #[inline]
+    pub(super) fn write(&self, replies: &mut Replies<'_>) {
+        let decision = &self.decision;
+        replies.array(5);
+        replies.integer(u8::from(!decision.allowed));
+        replies.integer(self.limit);
+        replies.integer(decision.remaining);
+        match decision.retry_after {
+            Retry::After(wait) if !decision.allowed => replies.integer(wait.ceil_secs()),
+            Retry::After(_) | Retry::Never => replies.integer(-1),
+        }
+        replies.integer(decision.reset_after.ceil_secs());
+    }
+}
+
+/// What a limit is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Numbers {
+    max_burst: i64,
+    count: i64,
+    period: i64,
+}
+
+impl Numbers {
+    fn band(self) -> Result<Band, Refused> {
+        let within = |name, given: i64, least, most| {
+            let given = u64::try_from(given).ok();
+            given
+                .filter(|given| (least..=most).contains(given))
+                .ok_or_else(|| Refused::new(format!("ERR {name} must be from {least} to {most}")))
+        };
+        let capacity = 1 + within("max_burst", self.max_burst, 0, MOST_UNITS - 1)?;
+        let count = within("count", self.count, 1, MOST_UNITS)?;
+        let period = within("period", self.period, 1, LONGEST_PERIOD)?;
+        // A key keeps its state when its limit changes, and would not if the
+        // window did, so there is one window for all.
+        let limit = Limit::builder(Algorithm::TokenBucket, capacity, WINDOW)
+            .refill(count)
+            .period(Duration::from_secs(period));
+        // The numbers are good one by one.
+        let limit = limit.build().map_err(|error| match error {
+            LimitError::FillTooLong => Refused::new(
+                "ERR (max_burst + 1) * period / count must be at most 316224000 seconds",
+            ),
+            error => Refused::new(format!("ERR {error}")),
+        })?;
+        Ok(Band::new("", limit))
+    }
+}
+
+/// The limits that a connection has asked for lately. To make one takes longer
+/// than to decide by it.
+#[derive(Debug, Default)]
+pub(super) struct Limits {
+    known: Vec<(Numbers, Arc<Band>)>,
+    /// Which one the next new one replaces.
+    oldest: usize,
+}
+
+impl Limits {
+    const MOST: usize = 8;
+
+    #[inline]
+    fn band(&mut self, numbers: Numbers) -> Result<Arc<Band>, Refused> {
+        let known = self.known.iter().find(|(known, _)| *known == numbers);
+        match known {
+            Some((_, band)) => Ok(Arc::clone(band)),
+            None => self.make(numbers),
+        }
+    }
+
+    #[cold]
+    fn make(&mut self, numbers: Numbers) -> Result<Arc<Band>, Refused> {
+        let band = Arc::new(numbers.band()?);
+        let entry = (numbers, Arc::clone(&band));
+        if self.known.len() < Self::MOST {
+            self.known.push(entry);
+        } else {
+            self.known[self.oldest] = entry;
+            self.oldest = (self.oldest + 1) % Self::MOST;
+        }
+        Ok(band)
+    }
+}
+
+#[inline]
+fn number(name: &str, text: &[u8]) -> Result<i64, Refused> {
+    parse_integer(text).ok_or_else(|| not_an_integer(name))
+}
+
+#[cold]
+fn not_an_integer(name: &str) -> Refused {
+    Refused::new(format!(
+        "ERR value is not an integer or out of range: {name}"
+    ))
+}
+
+/// An integer, written with nothing around it.
+#[inline]
+pub(super) fn parse_integer(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() {
+        return None;
+    }
+    let mut number = 0_i64;
+    for digit in digits {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        number = number
+            .checked_mul(10)?
+            .checked_add(i64::from(digit - b'0'))?;
+    }
+    Some(if negative { -number } else { number })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<(u64, u64), String> {
+        let arguments: Vec<_> = text.split(' ').map(str::as_bytes).collect();
+        let throttle = Throttle::read(&arguments, &mut Limits::default());
+        let throttle = throttle.map_err(|refused| refused.to_string())?;
+        Ok((throttle.band.limit().capacity(), throttle.quantity))
+    }
+
+    #[test]
+    fn arguments_are_read() {
+        assert_eq!(read("t k 15 30 60"), Ok((16, 1)));
+        assert_eq!(read("t k 0 1 1 0"), Ok((1, 0)));
+        assert_eq!(
+            read("t k 999999999 1000000000 31622400 7"),
+            Ok((1_000_000_000, 7))
+        );
+    }
+
+    #[test]
+    fn bad_arguments_are_named() {
+        for (text, error) in [
+            ("t k -1 1 1", "ERR max_burst must be from 0 to 999999999"),
+            (
+                "t k 1000000000 1 1",
+                "ERR max_burst must be from 0 to 999999999",
+            ),
+            ("t k 1 0 1", "ERR count must be from 1 to 1000000000"),
+            ("t k 1 1 0", "ERR period must be from 1 to 31622400"),
+            ("t k 1 1 31622401", "ERR period must be from 1 to 31622400"),
+            ("t k 1 1 1 -1", "ERR quantity must not be below 0"),
+            (
+                "t k 1 x 1",
+                "ERR value is not an integer or out of range: count",
+            ),
+            (
+                "t k 1 1 99999999999999999999",
+                "ERR value is not an integer or out of range: period",
+            ),
+            (
+                "t k 10 1 31622400",
+                "ERR (max_burst + 1) * period / count must be at most 316224000 seconds",
+            ),
+            (
+                "t k 1 1 1 1 1",
+                "ERR wrong number of arguments for 'cl.throttle' command",
+            ),
+        ] {
+            assert_eq!(read(text), Err(error.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn few_limits_are_kept_and_all_can_be_asked_for() {
+        let mut limits = Limits::default();
+        for round in 0..3 {
+            for max_burst in 0..20 {
+                let numbers = Numbers {
+                    max_burst,
+                    count: 1,
+                    period: 1,
+                };
+                let band = limits.band(numbers).unwrap();
+                let capacity = u64::try_from(max_burst).unwrap() + 1;
+                assert_eq!(band.limit().capacity(), capacity, "{round}");
+            }
+        }
+        assert_eq!(limits.known.len(), Limits::MOST);
+    }
+
+    #[test]
+    fn integers_are_only_digits() {
+        for (text, number) in [
+            ("0", Some(0)),
+            ("-12", Some(-12)),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("9223372036854775808", None),
+            ("", None),
+            ("-", None),
+            ("+1", None),
+            (" 1", None),
+            ("1.5", None),
+        ] {
+            assert_eq!(parse_integer(text.as_bytes()), number, "{text}");
+        }
+    }
+}

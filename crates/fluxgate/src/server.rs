@@ -1,0 +1,200 @@
+//! `fluxgate run`: opens what the config names, serves, and ends well.
+
+mod begun;
+mod buffers;
+mod door;
+mod express;
+mod http;
+mod listen;
+mod reach_store;
+pub(crate) mod request_id;
+mod send;
+mod signals;
+mod start;
+
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use http::{LINGER, REQUEST_ID};
+pub(crate) use send::send;
+
+use crate::admin::Admin;
+use crate::api::Api;
+use crate::cli::{Exit, Failure};
+use crate::config::{Config, Draft, Secrets};
+use crate::engine::{AnyStore, Engine, Listener};
+use crate::grpc::Grpc;
+use crate::reload::{ConfigFile, Keeper, Source};
+use crate::resp::RespServer;
+use crate::telemetry::{Exporter, Telemetry, log};
+use door::Door;
+use http::HttpServer;
+
+/// How long those inside have to finish once the service is told to end.
+const GRACE: Duration = Duration::from_secs(25);
+
+/// Runs until it is told to end.
+pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure> {
+    let config = draft.check()?;
+    let secrets = Secrets::load(&config).map_err(|error| Failure::new(Exit::Config, error))?;
+    let _flush = log::init(&config.telemetry);
+    let (telemetry, exporter) = Telemetry::new(&config.telemetry);
+    let telemetry = Arc::new(telemetry);
+    let store = AnyStore::new(&config, &secrets);
+    let store = store.map_err(|error| Failure::new(Exit::Config, error))?;
+    let engine = Arc::new(Engine::new(store, telemetry));
+    let source = Source::new(&config, draft, file, engine.store());
+    let (mut keeper, reloader) = Keeper::new(Arc::clone(&engine), source);
+    let rules = keeper.read_first()?;
+    let admin = Admin::new(&config, &secrets, reloader);
+    let admin = admin.map_err(|error| Failure::new(Exit::Config, error))?;
+    let closing = CancellationToken::new();
+    let api = Api::new(Arc::clone(&engine), admin, closing.clone());
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let open = open(&config, cores)?;
+    start::tell(&config, &open);
+    match draft.is_demo() {
+        true => start::tell_of_demo(&open),
+        false => start::tell_what_is_missing(&config),
+    }
+
+    // Rules, signals and the like are looked after here; requests are not.
+    let main = runtime()?;
+    let doors = Door::for_cores(cores, &closing);
+    let cores = doors.into_iter().zip(sockets_by_core(open, cores));
+    let cores = cores.map(|(door, sockets)| core(door, sockets, &engine, &api));
+    let cores = cores.collect::<Result<Vec<_>, _>>()?;
+    main.block_on(async {
+        let traces = exporter.map(Exporter::start);
+        tokio::spawn(keeper.run(rules));
+        tokio::spawn(reach_store::reach(Arc::clone(&engine)));
+        signals::wait_for_end().await;
+        tracing::info!("closing");
+        closing.cancel();
+        // Until all have left, this runtime looks after what they use: a
+        // connection to Redis lives where it was made.
+        let left = tokio::task::spawn_blocking(|| {
+            for core in cores {
+                // One that panicked has said so.
+                let _ = core.join();
+            }
+        });
+        let _ = left.await;
+        if let Some(traces) = traces {
+            traces.end().await;
+        }
+    });
+    Ok(())
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Failure::new(Exit::System, format!("no runtime: {error}")))
+}
+
+/// A listener's sockets, one for each core.
+type Open = Vec<(Listener, Vec<TcpListener>)>;
+
+/// Opens every address that the config names.
+fn open(config: &Config, cores: usize) -> Result<Open, Failure> {
+    let named = [
+        (Listener::Api, config.listen.api),
+        (Listener::Grpc, config.listen.grpc),
+        (Listener::Resp, config.listen.resp),
+    ];
+    let named = named
+        .into_iter()
+        .filter_map(|(listener, address)| Some((listener, address?)));
+    let opened = named.map(|(listener, address)| {
+        let sockets = listen::listen(address, cores).map_err(|error| {
+            let name = listener.name();
+            Failure::new(
+                Exit::Unavailable,
+                format!("listen.{name}: {address}: {error}"),
+            )
+        })?;
+        Ok((listener, sockets))
+    });
+    opened.collect()
+}
+
+/// The sockets of each core.
+fn sockets_by_core(open: Open, cores: usize) -> Vec<Vec<(Listener, TcpListener)>> {
+    let mut by_core: Vec<Vec<_>> = (0..cores).map(|_| Vec::new()).collect();
+    for (listener, sockets) in open {
+        for (core, socket) in by_core.iter_mut().zip(sockets) {
+            core.push((listener, socket));
+        }
+    }
+    by_core
+}
+
+/// Starts a core: a thread with a runtime of its own and a socket for each
+/// listener. It ends when the door closes and everybody has left.
+fn core(
+    door: Door,
+    sockets: Vec<(Listener, TcpListener)>,
+    engine: &Arc<Engine>,
+    api: &Arc<Api>,
+) -> Result<JoinHandle<()>, Failure> {
+    let runtime = runtime()?;
+    let (engine, api) = (Arc::clone(engine), Arc::clone(api));
+    let serve = move || {
+        runtime.block_on(async {
+            for (listener, socket) in sockets {
+                let served = serve(listener, socket, &door, &engine, &api);
+                if let Err(error) = served {
+                    tracing::error!(listener = listener.name(), %error, "cannot serve");
+                }
+            }
+            door.closing.cancelled().await;
+            if tokio::time::timeout(GRACE, door.emptied()).await.is_err() {
+                tracing::warn!("the time to finish is over; connections are cut");
+            }
+        });
+    };
+    let thread = thread::Builder::new()
+        .name("fluxgate-core".into())
+        .spawn(serve);
+    thread.map_err(|error| Failure::new(Exit::System, format!("no thread: {error}")))
+}
+
+/// Serves a listener on this core.
+fn serve(
+    listener: Listener,
+    socket: TcpListener,
+    door: &Door,
+    engine: &Arc<Engine>,
+    api: &Arc<Api>,
+) -> std::io::Result<()> {
+    let socket = tokio::net::TcpListener::from_std(socket)?;
+    match listener {
+        Listener::Api => {
+            let server = HttpServer::api(api, Arc::clone(engine));
+            let closing = door.closing.clone();
+            door.open(listener, socket, move |stream, _| {
+                server.clone().serve(stream, closing.clone())
+            });
+        }
+        Listener::Grpc => {
+            let closing = door.closing.clone();
+            let grpc = Grpc::new(Arc::clone(engine), closing.clone());
+            let server = HttpServer::new(grpc.router(), Arc::clone(engine), listener);
+            door.open(listener, socket, move |stream, _| {
+                server.clone().serve(stream, closing.clone())
+            });
+        }
+        Listener::Resp => {
+            let server = RespServer::new(Arc::clone(engine), door.closing.clone());
+            door.open(listener, socket, move |stream, peer| {
+                server.clone().serve(stream, peer)
+            });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,201 @@
+//! Plain checks, answered without the way through an HTTP library, which would
+//! take longer than the decisions do.
+//!
+//! A plain check is `POST /v1/check` over HTTP/1.1 that is there as a whole, with
+//! a length and nothing that would change how it is read. At the first request
+//! that is anything else, what has been read is handed on, and the library serves
+//! the connection from there: so there is one place that knows HTTP in full.
+
+use std::pin::pin;
+
+use tokio::net::TcpStream;
+use tokio::time::{Instant, Sleep};
+use tokio_util::sync::CancellationToken;
+
+use super::buffers::{Buffers, INPUT};
+use super::http::{HEADER_TIMEOUT, LINGER};
+use super::send::send;
+use crate::api::{Api, PlainCheck};
+
+/// More headers than clients of an API send.
+const MOST_HEADERS: usize = 24;
+
+/// Answers plain checks. `Some` holds what was read of the first request that is
+/// none; `None` says that the connection has ended.
+pub(super) async fn serve(
+    stream: &mut TcpStream,
+    api: &Api,
+    closing: &CancellationToken,
+) -> Option<Vec<u8>> {
+    let mut closed = pin!(closing.cancelled());
+    let mut idle = pin!(tokio::time::sleep(HEADER_TIMEOUT));
+    let mut is_last = false;
+    loop {
+        tokio::select! {
+            biased;
+            readable = stream.readable() => readable.ok()?,
+            () = closed.as_mut(), if !is_last => {
+                // A request may be on its way.
+                is_last = true;
+                idle.as_mut().reset(Instant::now() + LINGER);
+                continue;
+            }
+            () = idle.as_mut() => return None,
+        }
+        let mut buffers = Buffers::take();
+        let read = match stream.try_read(&mut buffers.input) {
+            Ok(0) => return None,
+            Ok(read) => read,
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
+            Err(_) => return None,
+        };
+        is_last |= closing.is_cancelled();
+        let answered = answer(api, &mut buffers, read, is_last).await;
+        if !buffers.output.is_empty() {
+            send(stream, &buffers.output).await.ok()?;
+        }
+        if answered < read {
+            return Some(buffers.input[answered..read].to_vec());
+        }
+        if is_last {
+            return None;
+        }
+        buffers.give();
+        // Moving it at every request would cost more than looking now and then.
+        if idle.deadline() < Instant::now() + HEADER_TIMEOUT / 2 {
+            postpone(idle.as_mut());
+        }
+    }
+}
+
+/// The connection is idle from now on.
+fn postpone(idle: std::pin::Pin<&mut Sleep>) {
+    idle.reset(Instant::now() + HEADER_TIMEOUT);
+}
+
+/// Answers the plain checks that the input begins with; tells where they end.
+async fn answer(api: &Api, buffers: &mut Buffers, read: usize, is_last: bool) -> usize {
+    let mut start = 0;
+    while let Some((check, length)) = plain_check(&buffers.input[start..read]) {
+        let (output, json) = (&mut buffers.output, &mut buffers.json);
+        api.check_plain(&check, is_last, output, json).await;
+        start += length;
+        // After the answer that says so, nothing more is answered.
+        if is_last {
+            return read;
+        }
+    }
+    start
+}
+
+/// The plain check that the bytes begin with, and how long it is.
+fn plain_check(bytes: &[u8]) -> Option<(PlainCheck<'_>, usize)> {
+    const START: &[u8] = b"POST /v1/check HTTP/1.1\r\n";
+    let rest = bytes.strip_prefix(START)?;
+    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let parsed = httparse::parse_headers(rest, &mut headers).ok()?;
+    let httparse::Status::Complete((head, headers)) = parsed else {
+        return None;
+    };
+    let mut length = None;
+    let mut check = PlainCheck::default();
+    for header in headers {
+        let name = header.name;
+        if name.eq_ignore_ascii_case("content-length") {
+            let is_number = header.value.iter().all(u8::is_ascii_digit);
+            let text = std::str::from_utf8(header.value).ok()?;
+            let first = length.replace(text.parse::<usize>().ok()?);
+            if first.is_some() || !is_number {
+                return None;
+            }
+        } else if name.eq_ignore_ascii_case("x-request-id") {
+            check.request_id = Some(std::str::from_utf8(header.value).ok()?);
+        } else if name.eq_ignore_ascii_case("traceparent") {
+            check.traceparent = std::str::from_utf8(header.value).ok();
+        } else if changes_the_reading(name) && !keeps_alive(header) {
+            return None;
+        }
+    }
+    let start = START.len() + head;
+    let end = start.checked_add(length?)?;
+    check.body = bytes.get(start..end)?;
+    Some((check, end))
+}
+
+/// Whether a header says something of how requests or connections are read.
+fn changes_the_reading(name: &str) -> bool {
+    const NAMES: [&str; 6] = [
+        "transfer-encoding",
+        "connection",
+        "expect",
+        "upgrade",
+        "te",
+        "trailer",
+    ];
+    NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+/// Whether it says what is so in any case.
+fn keeps_alive(header: &httparse::Header<'_>) -> bool {
+    let is_keep_alive = header.value.eq_ignore_ascii_case(b"keep-alive");
+    is_keep_alive && header.name.eq_ignore_ascii_case("connection")
+}
+
+const _: () = assert!(INPUT >= 4096, "a plain check fits");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(head: &str, body: &str) -> String {
+        format!("POST /v1/check HTTP/1.1\r\nHost: a\r\n{head}\r\n{body}")
+    }
+
+    #[test]
+    fn a_plain_check_is_known() {
+        let head = "Content-Length: 2\r\nX-Request-Id: r1\r\nConnection: Keep-Alive\r\n";
+        let bytes = request(head, "{}POST /");
+        let (check, length) = plain_check(bytes.as_bytes()).unwrap();
+        assert_eq!((check.body, check.request_id), (&b"{}"[..], Some("r1")));
+        assert_eq!(&bytes[length..], "POST /");
+    }
+
+    #[test]
+    fn anything_else_is_left_to_others() {
+        let plain = request("Content-Length: 2\r\n", "{}");
+        for end in 0..plain.len() {
+            assert!(plain_check(&plain.as_bytes()[..end]).is_none(), "{end}");
+        }
+        for (head, body) in [
+            ("", "{}"),
+            ("Content-Length: 2\r\nContent-Length: 2\r\n", "{}"),
+            ("Content-Length: +2\r\n", "{}"),
+            ("Content-Length: 2, 2\r\n", "{}"),
+            ("Content-Length: -0\r\n", "{}"),
+            ("Content-Length: 99999999999999999999\r\n", "{}"),
+            ("Content-Length: 18446744073709551615\r\n", "{}"),
+            ("Content-Length: 2\r\nTransfer-Encoding: chunked\r\n", "{}"),
+            ("Content-Length: 2\r\nTransfer-Encoding : chunked\r\n", "{}"),
+            ("Content-Length: 2\r\nConnection: close\r\n", "{}"),
+            ("Content-Length: 2\r\nExpect: 100-continue\r\n", "{}"),
+            ("Content-Length: 2\r\nUpgrade: h2c\r\n", "{}"),
+            ("Content-Length : 2\r\n", "{}"),
+            ("Content-Length: 2\r\n X: folded\r\n", "{}"),
+        ] {
+            assert!(
+                plain_check(request(head, body).as_bytes()).is_none(),
+                "{head}"
+            );
+        }
+        for other in [
+            "GET /v1/check",
+            "POST /v1/checks",
+            "POST /v1/check?status=true",
+        ] {
+            let bytes = plain.replacen("POST /v1/check", other, 1);
+            assert!(plain_check(bytes.as_bytes()).is_none(), "{other}");
+        }
+        let old = plain.replacen("HTTP/1.1", "HTTP/1.0", 1);
+        assert!(plain_check(old.as_bytes()).is_none());
+    }
+}

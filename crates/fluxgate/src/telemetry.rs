@@ -1,0 +1,271 @@
+//! What is told of the service: metrics, logs and traces.
+
+mod clock;
+mod denials;
+pub(crate) mod log;
+mod metrics;
+mod otlp;
+mod sampler;
+mod store_trouble;
+mod trace_context;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fluxgate_core::{
+    Band, Decision, OnError, Outcome, OwnDecision, RequestContext, Rule, RuleSet, StoreError,
+};
+use quanta::Instant;
+
+pub(crate) use clock::now;
+pub(crate) use otlp::Exporter;
+
+use crate::config;
+use crate::engine::{AnyStore, Listener, Origin};
+use denials::{Denial, Denials};
+use metrics::Metrics;
+use otlp::Spans;
+use sampler::Sampler;
+use store_trouble::StoreTrouble;
+
+/// Is told what happens, and tells it on.
+#[derive(Debug)]
+pub(crate) struct Telemetry {
+    metrics: Arc<Metrics>,
+    /// When the service began.
+    began: Instant,
+    /// Whether logs may name identities.
+    names_identities: bool,
+    denials: Denials,
+    store_trouble: StoreTrouble,
+    /// Clients choose the names that they ask for.
+    missing_rule_sets: Sampler,
+    /// Where spans go, if anywhere.
+    spans: Option<Spans>,
+}
+
+/// Who a decision is about.
+#[derive(Clone, Copy)]
+enum Who<'a> {
+    Request(&'a RequestContext<'a>),
+    Identity(&'a [&'a str]),
+}
+
+impl Telemetry {
+    /// As the config says. The exporter, if there is one, is to be run.
+    pub(crate) fn new(config: &config::Telemetry) -> (Self, Option<Exporter>) {
+        let metrics = Arc::new(Metrics::new(clock::since_1970()));
+        let (spans, exporter) = match &config.otlp {
+            Some(url) => {
+                let (spans, exporter) = otlp::open(url, &metrics);
+                (Some(spans), Some(exporter))
+            }
+            None => (None, None),
+        };
+        let telemetry = Self {
+            metrics,
+            began: now(),
+            names_identities: config.identities,
+            denials: Denials::new(),
+            store_trouble: StoreTrouble::default(),
+            missing_rule_sets: Sampler::new(10, 1),
+            spans,
+        };
+        (telemetry, exporter)
+    }
+
+    /// A request was decided.
+    pub(crate) fn decided(
+        &self,
+        context: &RequestContext<'_>,
+        decision: &Decision,
+        started: Instant,
+        origin: &Origin<'_>,
+    ) {
+        let took = started.elapsed();
+        self.count(Who::Request(context), decision, (started, took), origin);
+        if let Some(spans) = &self.spans {
+            spans.add_check(decision, took, origin);
+        }
+    }
+
+    /// Several requests were decided together. They are one span, of the first
+    /// that was denied, if one was.
+    pub(crate) fn all_decided(
+        &self,
+        contexts: &[RequestContext<'_>],
+        decisions: &[Decision],
+        started: Instant,
+        origin: &Origin<'_>,
+    ) {
+        let took = started.elapsed();
+        for (context, decision) in contexts.iter().zip(decisions) {
+            self.count(Who::Request(context), decision, (started, took), origin);
+        }
+        if let Some(spans) = &self.spans {
+            let denied = decisions.iter().find(|decision| !decision.allowed());
+            if let Some(decision) = denied.or(decisions.first()) {
+                spans.add_check(decision, took, origin);
+            }
+        }
+    }
+
+    /// An identity was charged by one rule.
+    pub(crate) fn consumed(
+        &self,
+        identity: &[&str],
+        decision: &Decision,
+        started: Instant,
+        origin: &Origin<'_>,
+    ) {
+        let took = started.elapsed();
+        self.count(Who::Identity(identity), decision, (started, took), origin);
+        if let Some(spans) = &self.spans {
+            spans.add_consume(Some(decision), decision.outcome(), took, origin);
+        }
+    }
+
+    /// A limit that came with the call was decided.
+    pub(crate) fn own_decided(
+        &self,
+        decision: &OwnDecision,
+        started: Instant,
+        origin: &Origin<'_>,
+    ) {
+        let took = started.elapsed();
+        let now = started.saturating_duration_since(self.began) + took;
+        let outcome = decision.outcome;
+        self.metrics.decided("", None, outcome, took);
+        if is_of_the_store(outcome) {
+            self.store_trouble.answered(now);
+        }
+        if !decision.allowed {
+            self.tell_denial(now, origin, || Denial {
+                rule_set: None,
+                rule: None,
+                band: None,
+                outcome,
+                retry_after: decision.retry_after,
+                identity: None,
+            });
+        }
+        if let Some(spans) = &self.spans {
+            spans.add_consume(None, outcome, took, origin);
+        }
+    }
+
+    /// Counts a decision, and writes a line of a denial if it is worth one.
+    fn count(
+        &self,
+        who: Who<'_>,
+        decision: &Decision,
+        (started, took): (Instant, Duration),
+        origin: &Origin<'_>,
+    ) {
+        let now = started.saturating_duration_since(self.began) + took;
+        let outcome = decision.outcome();
+        let (rule, band) = told_of(decision);
+        // A set that does not exist has no name here.
+        let set = decision.rule_set();
+        let rule_set = set.map(RuleSet::name);
+        self.metrics
+            .decided(rule_set.unwrap_or_default(), rule, outcome, took);
+        if is_of_the_store(outcome) && set.is_some() {
+            self.store_trouble.answered(now);
+        }
+        if !decision.allowed() || outcome == Outcome::ShadowDenied {
+            self.tell_denial(now, origin, || Denial {
+                rule_set,
+                rule,
+                band: band.map(Band::id),
+                outcome,
+                retry_after: decision.retry_after(),
+                identity: set.zip(rule).and_then(|(set, rule)| {
+                    let named = self.names_identities;
+                    named.then(|| who.describe(set, rule)).flatten()
+                }),
+            });
+        }
+    }
+
+    fn tell_denial<'a>(
+        &self,
+        now: Duration,
+        origin: &Origin<'_>,
+        denial: impl FnOnce() -> Denial<'a>,
+    ) {
+        if self.denials.pass(now) {
+            self.denials.tell(&denial(), origin, self.metrics.untold());
+        } else {
+            self.metrics.left_untold();
+        }
+    }
+
+    /// The store failed; `on_error` decides, where there is something to decide.
+    pub(crate) fn store_failed(&self, error: &StoreError, on_error: Option<OnError>) {
+        self.metrics.store_failed(error.reason, on_error);
+        self.store_trouble.failed(error, self.began.elapsed());
+    }
+
+    /// A rule set was asked for that does not exist. `false` if too many are
+    /// asked for to tell of this one.
+    pub(crate) fn rule_set_missing(&self, name: &str) -> bool {
+        let passes = self.missing_rule_sets.pass(self.began.elapsed());
+        if passes {
+            tracing::warn!(rule_set = name, "there is no such rule set");
+        }
+        passes
+    }
+
+    /// An HTTP request was answered. What it is known by is asked for only if
+    /// it is told of.
+    pub(crate) fn answered<'a>(
+        &self,
+        listener: Listener,
+        status: u16,
+        request_id: impl FnOnce() -> &'a str,
+    ) {
+        self.metrics.answered(listener, status);
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            let (listener, request_id) = (listener.name(), request_id());
+            tracing::debug!(listener, status, request_id, "answered");
+        }
+    }
+
+    /// The rules were read, and were good or not.
+    pub(crate) fn reloaded(&self, good: bool) {
+        self.metrics.reloaded(good, clock::since_1970());
+    }
+
+    /// All metrics, as Prometheus reads them.
+    pub(crate) fn render(&self, store: &AnyStore) -> String {
+        self.metrics.render(store)
+    }
+}
+
+impl Who<'_> {
+    fn describe(self, set: &RuleSet, rule: &Rule) -> Option<String> {
+        match self {
+            Self::Request(context) => set.describe_identity(rule, context),
+            Self::Identity(values) => set.describe_values(rule, values),
+        }
+    }
+}
+
+/// The rule and the band that a decision is counted by: those that are reported,
+/// and of a shadow denial the first that would have refused.
+fn told_of(decision: &Decision) -> (Option<&Rule>, Option<&Band>) {
+    if decision.outcome() == Outcome::ShadowDenied {
+        let first = decision.violated().next();
+        return (first.map(|it| it.rule), first.and_then(|it| it.band));
+    }
+    (decision.rule(), decision.band())
+}
+
+/// Whether only a store that answers leads to this.
+fn is_of_the_store(outcome: Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::Allowed | Outcome::Denied | Outcome::ShadowDenied
+    )
+}

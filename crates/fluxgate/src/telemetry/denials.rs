@@ -1,0 +1,88 @@
+//! Lines about denials: a few of them, each with how many there were besides.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use fluxgate_core::{Outcome, Retry, Rule};
+use tracing::field;
+
+use super::sampler::Sampler;
+use super::trace_context::TraceContext;
+use crate::engine::Origin;
+use crate::json_text::quoted;
+
+/// How many lines there may be at once.
+const AT_ONCE: u64 = 10;
+/// How many lines a second there may be over time.
+const A_SECOND: u64 = 10;
+
+/// How many bytes the attributes of a rule may have in a line.
+const MOST_ATTRIBUTES: usize = 8 * 1024;
+
+/// Which denials are worth a line.
+#[derive(Debug)]
+pub(super) struct Denials {
+    sampler: Sampler,
+    /// How many that were not had been told of with the last line.
+    told: AtomicU64,
+}
+
+/// What a line says of a denial.
+#[derive(Debug)]
+pub(super) struct Denial<'a> {
+    pub(super) rule_set: Option<&'a str>,
+    pub(super) rule: Option<&'a Rule>,
+    pub(super) band: Option<&'a str>,
+    pub(super) outcome: Outcome,
+    pub(super) retry_after: Retry,
+    /// Only where the config says that logs may name identities.
+    pub(super) identity: Option<String>,
+}
+
+impl Denials {
+    pub(super) fn new() -> Self {
+        Self {
+            sampler: Sampler::new(AT_ONCE, A_SECOND),
+            told: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether one is worth a line, `now` after the service began.
+    pub(super) fn pass(&self, now: Duration) -> bool {
+        tracing::enabled!(tracing::Level::INFO) && self.sampler.pass(now)
+    }
+
+    /// Writes a line. `untold` is how many denials ever were not worth one.
+    pub(super) fn tell(&self, denial: &Denial<'_>, origin: &Origin<'_>, untold: u64) {
+        // Two lines at once may share what was left untold, in any way.
+        let told = self.told.fetch_max(untold, Ordering::Relaxed);
+        let trace = origin.traceparent.and_then(TraceContext::parse);
+        let retry_after = denial.retry_after.after();
+        let attributes = denial.rule.and_then(attributes);
+        tracing::info!(
+            rule_set = denial.rule_set,
+            rule = denial.rule.map(Rule::id),
+            band = denial.band,
+            outcome = denial.outcome.name(),
+            retry_after_ms = retry_after.map(|wait| wait.ceil_millis()),
+            listener = origin.listener.name(),
+            request_id = origin.request_id(),
+            trace_id = trace.map(|trace| field::display(trace.trace_id)),
+            span_id = trace.map(|trace| field::display(trace.span_id)),
+            identity = denial.identity,
+            attributes = attributes.map(field::display),
+            suppressed = untold.saturating_sub(told),
+            "denied"
+        );
+    }
+}
+
+/// The attributes of a rule, as JSON. Too many for a line are left out.
+fn attributes(rule: &Rule) -> Option<String> {
+    let pairs = rule.attributes();
+    let pairs: Vec<_> = pairs
+        .map(|(name, value)| format!("{}:{}", quoted(name), quoted(value)))
+        .collect();
+    let json = format!("{{{}}}", pairs.join(","));
+    (!pairs.is_empty() && json.len() <= MOST_ATTRIBUTES).then_some(json)
+}

@@ -1,0 +1,65 @@
+//! Logs, a line each, on standard error.
+
+mod json;
+mod queue;
+
+use std::panic;
+
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::config::{Level, LogFormat, Telemetry};
+use json::JsonLines;
+pub(crate) use queue::Flush;
+use queue::Queue;
+pub(super) use queue::dropped;
+
+/// The target of lines that tell who changed what.
+pub(crate) const AUDIT: &str = "audit";
+
+/// Logs from here on, as the config says. What is still to be written when the
+/// answer is dropped is written then.
+pub(crate) fn init(config: &Telemetry) -> Flush {
+    let level = match config.level {
+        Level::Error => LevelFilter::ERROR,
+        Level::Warn => LevelFilter::WARN,
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+        Level::Trace => LevelFilter::TRACE,
+    };
+    // What others have to say below a warning may hold whole requests.
+    let targets = Targets::new()
+        .with_default(level.min(LevelFilter::WARN))
+        .with_target("fluxgate", level)
+        // Who changed what is told whatever else is not.
+        .with_target(AUDIT, LevelFilter::INFO);
+    let (queue, flush) = Queue::start();
+    let lines = fmt::layer().with_ansi(false).with_writer(queue);
+    let subscriber = tracing_subscriber::registry().with(targets);
+    let begun = match config.log {
+        LogFormat::Json => subscriber.with(lines.event_format(JsonLines)).try_init(),
+        LogFormat::Text => subscriber.with(lines).try_init(),
+    };
+    // Somebody else in this process logs already, and goes on.
+    let _ = begun;
+    panic::set_hook(Box::new(tell_panic));
+    flush
+}
+
+/// A panic is a line like any other.
+fn tell_panic(info: &panic::PanicHookInfo<'_>) {
+    let payload = info.payload();
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let location = info.location().map(tracing::field::display);
+    let thread = std::thread::current();
+    tracing::error!(
+        panic = text.unwrap_or("of something that is no text"),
+        location,
+        thread = thread.name(),
+        "panicked"
+    );
+}

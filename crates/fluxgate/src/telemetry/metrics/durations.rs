@@ -1,0 +1,85 @@
+//! How long decisions take.
+
+use std::time::Duration;
+
+use super::tally::Tally;
+use crate::telemetry::clock;
+
+/// Up to how many nanoseconds each bucket holds. What is longer is in one more.
+pub(super) const BOUNDS: [u64; 19] = [
+    1_000,
+    2_500,
+    5_000,
+    10_000,
+    25_000,
+    50_000,
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    25_000_000,
+    50_000_000,
+    100_000_000,
+    250_000_000,
+    500_000_000,
+    1_000_000_000,
+];
+
+/// One thread's decisions, by how long they took.
+#[derive(Debug, Default)]
+pub(super) struct Durations {
+    buckets: [Tally; BOUNDS.len() + 1],
+    /// All of them together, in nanoseconds.
+    sum: Tally,
+}
+
+/// All threads' decisions, by how long they took.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct AllDurations {
+    /// How many are in each bucket, and only there.
+    pub(super) buckets: [u64; BOUNDS.len() + 1],
+    /// All of them together, in nanoseconds.
+    pub(super) sum: u64,
+}
+
+impl Durations {
+    pub(super) fn add(&self, took: Duration) {
+        let took = clock::nanos(took);
+        // Most are in the first.
+        let bucket = BOUNDS.iter().position(|bound| took <= *bound);
+        self.buckets[bucket.unwrap_or(BOUNDS.len())].add(1);
+        self.sum.add(took);
+    }
+}
+
+impl AllDurations {
+    pub(super) fn add(&mut self, durations: &Durations) {
+        for (all, bucket) in self.buckets.iter_mut().zip(&durations.buckets) {
+            *all += bucket.get();
+        }
+        self.sum = self.sum.wrapping_add(durations.sum.get());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_belongs_to_its_bucket() {
+        let durations = Durations::default();
+        for nanos in [0, 1_000, 1_001, 1_000_000_000, 1_000_000_001] {
+            durations.add(Duration::from_nanos(nanos));
+        }
+        let mut all = AllDurations::default();
+        all.add(&durations);
+        let mut expected = [0; BOUNDS.len() + 1];
+        (expected[0], expected[1]) = (2, 1);
+        (expected[18], expected[19]) = (1, 1);
+        assert_eq!(all.buckets, expected);
+        assert_eq!(all.sum, 2_000_002_002);
+    }
+}

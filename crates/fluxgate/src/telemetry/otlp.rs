@@ -1,0 +1,270 @@
+//! Traces, sent by OTLP over HTTP in JSON.
+//!
+//! Written by hand: the crates that do it bring a runtime of their own and a
+//! hundred others, for one message.
+
+mod json;
+mod post;
+mod span;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use fluxgate_core::{Decision, Outcome, Rule, RuleSet};
+use quanta::Instant;
+use tokio::sync::mpsc::{self, Receiver, Sender};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::clock;
+use super::metrics::Metrics;
+use super::told_of;
+use super::trace_context::TraceContext;
+use crate::config::HttpUrl;
+use crate::engine::Origin;
+use post::Endpoint;
+use span::Span;
+
+/// How many spans may wait to be sent. What comes then is dropped.
+const MOST_SPANS: usize = 2048;
+/// How many are sent at once.
+const AT_ONCE: usize = 512;
+/// How long they are gathered at most.
+const EVERY: Duration = Duration::from_secs(5);
+/// How long sending them may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How often it is told that they cannot be sent.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+/// How long sending the last of them may take when the service ends.
+const LAST_MOMENT: Duration = Duration::from_secs(2);
+
+/// Where spans go. Only those of requests that are traced already and sampled:
+/// whoever begins a trace decides, and what nobody traces costs nothing.
+#[derive(Debug)]
+pub(super) struct Spans {
+    queue: Sender<Span>,
+    metrics: Arc<Metrics>,
+}
+
+/// Sends spans.
+#[derive(Debug)]
+pub(crate) struct Exporter {
+    spans: Receiver<Span>,
+    endpoint: Endpoint,
+    metrics: Arc<Metrics>,
+    /// When it was last told that spans cannot be sent.
+    told: Option<Instant>,
+}
+
+/// An exporter at work.
+#[derive(Debug)]
+pub(crate) struct Running {
+    ended: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+/// A queue of spans, and who sends them to `url`.
+pub(super) fn open(url: &HttpUrl, metrics: &Arc<Metrics>) -> (Spans, Exporter) {
+    let (queue, spans) = mpsc::channel(MOST_SPANS);
+    let exporter = Exporter {
+        spans,
+        endpoint: Endpoint::new(url),
+        metrics: Arc::clone(metrics),
+        told: None,
+    };
+    let metrics = Arc::clone(metrics);
+    (Spans { queue, metrics }, exporter)
+}
+
+impl Spans {
+    /// A request was decided.
+    pub(super) fn add_check(&self, decision: &Decision, took: Duration, origin: &Origin<'_>) {
+        let outcome = decision.outcome();
+        self.add("fluxgate.check", Some(decision), outcome, took, origin);
+    }
+
+    /// An identity was charged, by a rule or by a limit that came with the call.
+    pub(super) fn add_consume(
+        &self,
+        decision: Option<&Decision>,
+        outcome: Outcome,
+        took: Duration,
+        origin: &Origin<'_>,
+    ) {
+        self.add("fluxgate.consume", decision, outcome, took, origin);
+    }
+
+    fn add(
+        &self,
+        name: &'static str,
+        decision: Option<&Decision>,
+        outcome: Outcome,
+        took: Duration,
+        origin: &Origin<'_>,
+    ) {
+        let parent = origin.traceparent.and_then(TraceContext::parse);
+        let Some(parent) = parent.filter(|parent| parent.sampled) else {
+            return;
+        };
+        let end = clock::since_1970();
+        let rule = decision.and_then(|decision| told_of(decision).0);
+        let rule_set = decision.and_then(Decision::rule_set);
+        let span = Span {
+            name,
+            parent,
+            id: span::next_id(),
+            start: clock::nanos(end.saturating_sub(took)),
+            end: clock::nanos(end),
+            rule_set: rule_set.map(|set| RuleSet::name(set).into()),
+            rule: rule.map(|rule| Rule::id(rule).into()),
+            outcome,
+            listener: origin.listener,
+            request_id: origin.request_id().into(),
+        };
+        if self.queue.try_send(span).is_err() {
+            self.metrics.spans.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Exporter {
+    /// Begins to send, on this runtime.
+    pub(crate) fn start(self) -> Running {
+        let ended = CancellationToken::new();
+        let task = tokio::spawn(self.run(ended.clone()));
+        Running { ended, task }
+    }
+
+    async fn run(mut self, ended: CancellationToken) {
+        let mut batch = Vec::with_capacity(AT_ONCE);
+        while !ended.is_cancelled() {
+            tokio::select! {
+                _ = timeout(EVERY, self.gather(&mut batch)) => {}
+                () = ended.cancelled() => {}
+            }
+            self.send(&mut batch).await;
+        }
+        while let Ok(span) = self.spans.try_recv() {
+            batch.push(span);
+        }
+        self.send(&mut batch).await;
+    }
+
+    /// Waits until there are enough. Those there are when it is given up stay.
+    async fn gather(&mut self, batch: &mut Vec<Span>) {
+        while batch.len() < AT_ONCE {
+            let room = AT_ONCE - batch.len();
+            if self.spans.recv_many(batch, room).await == 0 {
+                // Nobody is left who could add any.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Sends what there is. What cannot be sent is dropped, for there is more
+    /// to come.
+    async fn send(&mut self, batch: &mut Vec<Span>) {
+        if batch.is_empty() {
+            return;
+        }
+        let count = batch.len() as u64;
+        let body = json::request(batch);
+        batch.clear();
+        let sent = timeout(PATIENCE, self.endpoint.post(body)).await;
+        let error = match sent {
+            Ok(Ok(())) => {
+                self.metrics.spans.sent.fetch_add(count, Ordering::Relaxed);
+                return;
+            }
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {} s", PATIENCE.as_secs()),
+        };
+        let dropped = &self.metrics.spans.dropped;
+        dropped.fetch_add(count, Ordering::Relaxed);
+        let now = clock::now();
+        if self
+            .told
+            .is_none_or(|told| now.saturating_duration_since(told) >= TOLD_EVERY)
+        {
+            self.told = Some(now);
+            let to = &self.endpoint;
+            tracing::warn!(%to, error, spans = count, "spans cannot be sent");
+        }
+    }
+}
+
+impl Running {
+    /// Sends what is left, if somebody takes it in time.
+    pub(crate) async fn end(self) {
+        self.ended.cancel();
+        let _ = timeout(LAST_MOMENT, self.task).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config;
+    use crate::telemetry::{Telemetry, now};
+    use fluxgate_core::{
+        Band, Limiter, MemoryStore, OwnDecision, RequestContext, Retry, RuleSets, ready,
+    };
+
+    /// What is sent of a call that is told in this way.
+    fn spans_of(tell: impl FnOnce(&Telemetry, &Limiter, &Origin<'_>)) -> Vec<Span> {
+        let rules = "rule_sets: { s: { rules: [ { id: r, scope: per_user, \
+                     bands: [ { capacity: 1, window: 1h } ] } ] } }";
+        let limiter = Limiter::new(RuleSets::from_yaml(rules).unwrap(), MemoryStore::default());
+        let (metrics, origin) = (
+            Arc::new(Metrics::new(Duration::ZERO)),
+            Origin::traced("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
+        );
+        let (queue, mut sent) = mpsc::channel(10);
+        let (mut telemetry, _) = Telemetry::new(&config::Telemetry::default());
+        telemetry.spans = Some(Spans { queue, metrics });
+        tell(&telemetry, &limiter, &origin);
+        drop(telemetry);
+        std::iter::from_fn(|| sent.try_recv().ok()).collect()
+    }
+
+    #[test]
+    fn requests_that_are_decided_together_are_one_span_of_the_first_that_was_denied() {
+        let spans = spans_of(|telemetry, limiter, origin| {
+            let user = |name: &'static str| RequestContext::builder().user(name).build();
+            ready(limiter.check("s", &user("b"))).unwrap();
+            let contexts = [user("a"), user("b")];
+            let decisions = ready(limiter.check_all("s", &contexts)).unwrap();
+            telemetry.all_decided(&contexts, &decisions, now(), origin);
+        });
+        let [span] = &spans[..] else {
+            panic!("{spans:?}");
+        };
+        assert_eq!(
+            (span.name, span.outcome),
+            ("fluxgate.check", Outcome::Denied)
+        );
+        assert_eq!(span.rule.as_deref(), Some("r"));
+    }
+
+    #[test]
+    fn what_is_consumed_has_another_name_and_need_not_have_a_rule() {
+        let spans = spans_of(|telemetry, limiter, origin| {
+            let decision = ready(limiter.consume("s", "r", &["a"], None)).unwrap();
+            assert_eq!(decision.band().map(Band::id), Some("b0"));
+            telemetry.consumed(&["a"], &decision, now(), origin);
+            let own = OwnDecision {
+                outcome: Outcome::Never,
+                allowed: false,
+                remaining: 0,
+                retry_after: Retry::Never,
+                reset_after: fluxgate_core::Micros::ZERO,
+            };
+            telemetry.own_decided(&own, now(), origin);
+        });
+        let rules: Vec<_> = spans.iter().map(|span| span.rule.as_deref()).collect();
+        assert_eq!(rules, [Some("r"), None]);
+        assert!(spans.iter().all(|span| span.name == "fluxgate.consume"));
+    }
+}

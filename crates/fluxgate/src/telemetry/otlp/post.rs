@@ -1,0 +1,174 @@
+//! Who takes spans.
+
+use std::fmt;
+use std::io;
+use std::pin::pin;
+
+use bytes::Bytes;
+use http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use http::{Request, StatusCode};
+use http_body_util::Full;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use url::Url;
+
+use crate::config::HttpUrl;
+
+/// Where a collector takes traces if nobody says otherwise.
+const PATH: &str = "/v1/traces";
+
+/// Who takes spans. Shown without its password.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    shown: HttpUrl,
+    /// What to connect to.
+    host: String,
+    port: u16,
+    /// What to ask for there.
+    path: String,
+    /// The name and password, as HTTP wants them.
+    authorization: Option<String>,
+}
+
+/// Why spans were not taken.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PostError {
+    #[error("cannot connect: {0}")]
+    Connect(#[from] io::Error),
+    #[error("no answer: {0}")]
+    Http(#[from] hyper::Error),
+    #[error("no request can be made: {0}")]
+    Request(#[from] http::Error),
+    #[error("the answer is {0}")]
+    Status(StatusCode),
+}
+
+impl Endpoint {
+    pub(super) fn new(url: &HttpUrl) -> Self {
+        // It was read before; the rest is for a type that does not know.
+        let parsed = Url::parse(url.as_str()).ok();
+        let parsed = parsed.as_ref();
+        let path = match parsed.map_or("", |url| url.path()) {
+            "" | "/" => PATH,
+            path => path,
+        };
+        let query = parsed.and_then(Url::query);
+        let query = query.map_or(String::new(), |query| format!("?{query}"));
+        let host = parsed.and_then(Url::host_str).unwrap_or_default();
+        Self {
+            shown: url.clone(),
+            host: host.to_owned(),
+            port: parsed.and_then(Url::port_or_known_default).unwrap_or(80),
+            path: format!("{path}{query}"),
+            authorization: parsed.and_then(basic),
+        }
+    }
+
+    /// Hands a request over. A connection each time: there is one in seconds.
+    pub(super) async fn post(&self, body: String) -> Result<(), PostError> {
+        let (host, port) = (&*self.host, self.port);
+        // An IPv6 address stands in brackets in a URL, and only there.
+        let address = host.trim_start_matches('[').trim_end_matches(']');
+        let stream = TcpStream::connect((address, port)).await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        let mut request = Request::post(&self.path)
+            .header(HOST, format!("{host}:{port}"))
+            .header(CONTENT_TYPE, "application/json");
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        let request = request.body(Full::new(Bytes::from(body)))?;
+        let mut answer = pin!(sender.send_request(request));
+        // The connection is driven for as long as the answer takes. One that
+        // ends may have brought it.
+        let answer = tokio::select! {
+            answer = answer.as_mut() => answer?,
+            ended = connection => {
+                ended?;
+                answer.await?
+            }
+        };
+        match answer.status() {
+            status if status.is_success() => Ok(()),
+            status => Err(PostError::Status(status)),
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.shown)
+    }
+}
+
+/// The name and password of a URL, as HTTP wants them.
+fn basic(url: &Url) -> Option<String> {
+    let password = url.password().unwrap_or_default();
+    if url.username().is_empty() && password.is_empty() {
+        return None;
+    }
+    let mut pair = percent_decoded(url.username());
+    pair.push(b':');
+    pair.extend(percent_decoded(password));
+    Some(format!("Basic {}", base64(&pair)))
+}
+
+fn percent_decoded(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let digits = after.get(..2).filter(|_| *first == b'%');
+        let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    bytes
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let byte = |index: usize| u32::from(chunk.get(index).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for place in 0..4 {
+            let digit = (bits >> (18 - 6 * place)) & 63;
+            text.push(match place <= chunk.len() {
+                true => char::from(DIGITS[digit as usize]),
+                false => '=',
+            });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_passwords() {
+        let cases = [
+            ("http://h", None),
+            (
+                "http://Aladdin:open%20sesame@h",
+                Some("Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="),
+            ),
+            ("http://a:b@h", Some("Basic YTpi")),
+            ("http://a@h", Some("Basic YTo=")),
+        ];
+        for (url, expected) in cases {
+            let url = Url::parse(url).unwrap();
+            assert_eq!(basic(&url).as_deref(), expected);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! W3C trace context: which trace a request belongs to.
+
+use std::fmt;
+
+/// What a `traceparent` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TraceContext {
+    /// The trace.
+    pub(super) trace_id: Hex<16>,
+    /// The caller's span.
+    pub(super) span_id: Hex<8>,
+    /// Whether the caller records its span.
+    pub(super) sampled: bool,
+}
+
+/// Bytes, shown as hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Hex<const N: usize>(pub(super) [u8; N]);
+
+impl TraceContext {
+    /// Reads a header. One that is not exactly as it should be counts as none.
+    pub(super) fn parse(header: &str) -> Option<Self> {
+        let mut parts = header.splitn(4, '-');
+        let Hex([version]) = Hex::<1>::parse(parts.next()?)?;
+        let trace_id = Hex::parse(parts.next()?)?;
+        let span_id = Hex::parse(parts.next()?)?;
+        let rest = parts.next()?;
+        // Later versions may have more to say, behind another dash.
+        let flags = match version {
+            0x00 => rest,
+            0xff => return None,
+            _ => rest.split('-').next()?,
+        };
+        let Hex([flags]) = Hex::<1>::parse(flags)?;
+        let known = trace_id.0 != [0; 16] && span_id.0 != [0; 8];
+        known.then_some(Self {
+            trace_id,
+            span_id,
+            sampled: flags & 1 == 1,
+        })
+    }
+}
+
+impl<const N: usize> Hex<N> {
+    /// Exactly two digits for each byte, and letters in lower case.
+    fn parse(text: &str) -> Option<Self> {
+        let digits = text.as_bytes();
+        if digits.len() != 2 * N {
+            return None;
+        }
+        let mut bytes = [0; N];
+        for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = digit(pair[0])? << 4 | digit(pair[1])?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+fn digit(char: u8) -> Option<u8> {
+    match char {
+        b'0'..=b'9' => Some(char - b'0'),
+        b'a'..=b'f' => Some(char - b'a' + 10),
+        _ => None,
+    }
+}
+
+impl<const N: usize> fmt::Display for Hex<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl<const N: usize> fmt::Debug for Hex<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    const SPAN: &str = "00f067aa0ba902b7";
+
+    #[test]
+    fn good_ones() {
+        for (version, rest, sampled) in [
+            ("00", "01", true),
+            ("00", "00", false),
+            ("00", "03", true),
+            ("01", "01", true),
+            ("cc", "01-what-comes-later", true),
+        ] {
+            let header = format!("{version}-{TRACE}-{SPAN}-{rest}");
+            let context = TraceContext::parse(&header).unwrap();
+            assert_eq!(context.trace_id.to_string(), TRACE);
+            assert_eq!(context.span_id.to_string(), SPAN);
+            assert_eq!(context.sampled, sampled);
+        }
+    }
+
+    #[test]
+    fn bad_ones() {
+        let (zero_trace, zero_span) = ("0".repeat(32), "0".repeat(16));
+        let upper = TRACE.to_uppercase();
+        for bad in [
+            String::new(),
+            "00".into(),
+            format!("00-{TRACE}-{SPAN}"),
+            format!("00-{TRACE}-{SPAN}-"),
+            format!("00-{TRACE}-{SPAN}-1"),
+            format!("00-{TRACE}-{SPAN}-01-more"),
+            format!("00-{TRACE}-{SPAN}-01 "),
+            format!(" 00-{TRACE}-{SPAN}-01"),
+            format!("ff-{TRACE}-{SPAN}-01"),
+            format!("0-{TRACE}-{SPAN}-01"),
+            format!("00-{upper}-{SPAN}-01"),
+            format!("00-{zero_trace}-{SPAN}-01"),
+            format!("00-{TRACE}-{zero_span}-01"),
+            format!("00-{SPAN}-{TRACE}-01"),
+            format!("00-{TRACE}-{SPAN}-0g"),
+            format!("cc-{TRACE}-{SPAN}-01x"),
+            format!("00-ä{}-{SPAN}-01", &TRACE[2..]),
+        ] {
+            assert_eq!(TraceContext::parse(&bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! Decisions over HTTP.
+
+mod bad_input;
+mod openapi;
+
+use fluxgate_testkit::Answer;
+use serde_json::{Value, json};
+
+use super::Service;
+use crate::docs::blocks;
+use crate::support::{TWO_A_SECOND, project_file};
+
+/// Two a minute by user, and three an hour by address and tenant.
+const RULES: &str = r#"
+rule_sets:
+  api:
+    rules:
+      - { id: by-user, scope: per_user, on_missing_key: skip, bands: [ { id: few, capacity: 2, window: 1m } ] }
+      - { id: by-tenant, key: [ip, "header:X-Tenant"], on_missing_key: skip, algorithm: fixed_window,
+          bands: [ { id: hourly, capacity: 3, window: 1h } ] }
+  strict:
+    rules:
+      - { id: known, scope: per_user, on_missing_key: deny, bands: [ { capacity: 1, window: 1m } ] }
+"#;
+
+fn json_of(answer: &Answer) -> Value {
+    serde_json::from_str(&answer.body).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
+}
+
+#[test]
+fn a_check_is_answered_with_its_headers() {
+    let service = Service::start(&[], TWO_A_SECOND);
+    let mut http = service.http();
+    let answer = http.post("/v1/check", r#"{"user":"u1"}"#);
+    assert_eq!(answer.status, 200);
+    assert_eq!(
+        answer.body,
+        "{\"allowed\":true,\"outcome\":\"allowed\",\"rule\":\"r\",\"band\":\"b0\",\"limit\":2,\
+         \"remaining\":1,\"retry_after_ms\":0,\"reset_after_ms\":500,\"delay_ms\":0,\"violated\":[]}"
+    );
+    assert_eq!(answer.header("content-type"), Some("application/json"));
+    assert_eq!(answer.header("x-ratelimit-limit"), Some("2"));
+    assert_eq!(answer.header("x-ratelimit-remaining"), Some("1"));
+    let reset: u64 = answer.header("x-ratelimit-reset").unwrap().parse().unwrap();
+    assert!(reset > 1_700_000_000, "{reset}");
+    assert_eq!(answer.header("ratelimit-policy"), Some("\"r/b0\";q=2;w=1"));
+    assert_eq!(answer.header("ratelimit"), Some("\"r/b0\";r=1"));
+    assert_eq!(answer.header("retry-after"), None);
+}
+
+#[test]
+fn a_denial_is_told_by_the_status_if_that_is_wanted() {
+    let service = Service::start(&[], RULES);
+    let mut http = service.http();
+    let asked = r#"{"rule_set":"api","user":"u1"}"#;
+    for remaining in [1, 0] {
+        let answer = http.post("/v1/check?status=true", asked);
+        assert_eq!(
+            (answer.status, &json_of(&answer)["remaining"]),
+            (200, &json!(remaining))
+        );
+    }
+    let refused = http.post("/v1/check", asked);
+    assert_eq!(refused.status, 200);
+    assert_eq!(json_of(&refused)["outcome"], "denied");
+    let refused = http.post("/v1/check?status=true", asked);
+    assert_eq!(refused.status, 429);
+    assert_eq!(
+        refused.header("content-type"),
+        Some("application/problem+json")
+    );
+    let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=30).contains(&wait), "{wait}");
+    let body = json_of(&refused);
+    let kind = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+    assert_eq!(
+        (&body["type"], &body["status"]),
+        (&json!(kind), &json!(429))
+    );
+    assert_eq!(body["violated-policies"], json!(["by-user/few"]));
+    assert!(body["retry_after_ms"].as_u64().unwrap() > 1_000);
+    // What can never pass has no time to come back at.
+    let never = http.post("/v1/check?status=true", r#"{"rule_set":"strict"}"#);
+    assert_eq!((never.status, never.header("retry-after")), (429, None));
+    assert_eq!(json_of(&never)["retry_after_ms"], Value::Null);
+    assert_eq!(json_of(&never)["violated"], json!(["known/missing_key"]));
+}
+
+#[test]
+fn a_peek_charges_nothing() {
+    let service = Service::start(&[], RULES);
+    let mut http = service.http();
+    for _ in 0..3 {
+        let answer = http.post("/v1/check", r#"{"rule_set":"api","user":"u1","peek":true}"#);
+        assert_eq!(json_of(&answer)["remaining"], 2);
+    }
+    let answer = http.post("/v1/check", r#"{"rule_set":"api","user":"u1","cost":2}"#);
+    assert_eq!(json_of(&answer)["remaining"], 0);
+}
+
+#[test]
+fn a_batch_is_decided_in_order_each_on_its_own() {
+    let service = Service::start(&[], RULES);
+    let mut http = service.http();
+    let check = r#"{"rule_set":"api","user":"u1"}"#;
+    let other = r#"{"rule_set":"api","ip":"10.0.0.1","headers":{"x-tenant":7}}"#;
+    let body = format!("{{\"checks\":[{check},{check},{check},{other}]}}");
+    let answer = json_of(&http.post("/v1/check/batch", &body));
+    let told = |key: &str| -> Vec<Value> {
+        let decisions = answer["decisions"].as_array().unwrap();
+        decisions
+            .iter()
+            .map(|decision| decision[key].clone())
+            .collect()
+    };
+    assert_eq!(told("allowed"), [true, true, false, true]);
+    assert_eq!(told("rule"), ["by-user", "by-user", "by-user", "by-tenant"]);
+    assert_eq!(
+        json_of(&http.post("/v1/check/batch", r#"{"checks":[]}"#)),
+        json!({"decisions": []})
+    );
+}
+
+#[test]
+fn a_bad_check_in_a_batch_charges_nothing_at_all() {
+    let service = Service::start(&[], RULES);
+    let mut http = service.http();
+    let bad = r#"{"checks":[{"rule_set":"api","user":"u1","cost":2},{"rule_set":"api","ip":"x"}]}"#;
+    let answer = http.post("/v1/check/batch", bad);
+    assert_eq!(answer.status, 400);
+    assert_eq!(
+        json_of(&answer)["detail"],
+        "`checks[1]`: `ip` is no address: \"x\""
+    );
+    let answer = http.post("/v1/check", r#"{"rule_set":"api","user":"u1","cost":2}"#);
+    assert_eq!(json_of(&answer)["allowed"], true);
+}
+
+#[test]
+fn a_bucket_may_come_with_the_call() {
+    let service = Service::start(&[], RULES);
+    let mut http = service.http();
+    let body = r#"{"rule_id":"mail","identity":"u1","cost":3,"capacity":5,"refill_tokens_per_second":0.000001}"#;
+    let first = http.post("/v1/consume", body);
+    assert_eq!(
+        first.body,
+        r#"{"allowed":true,"retry_after_ms":0,"remaining":2}"#
+    );
+    let second = json_of(&http.post("/v1/consume", body));
+    assert_eq!(
+        (&second["allowed"], &second["remaining"]),
+        (&json!(false), &json!(2))
+    );
+    // One unit in a million seconds, a few of which may have passed.
+    let wait = second["retry_after_ms"].as_u64().unwrap();
+    assert!((999_900_000..=1_000_000_000).contains(&wait), "{wait}");
+    // A list is another identity, and so is another name.
+    for other in [
+        body.replace("\"u1\"", "[\"u1\",\"\"]"),
+        body.replace("mail", "post"),
+    ] {
+        assert_eq!(json_of(&http.post("/v1/consume", &other))["remaining"], 2);
+    }
+    let never = http.post("/v1/consume", &body.replace("\"cost\":3", "\"cost\":6"));
+    assert_eq!(
+        never.body,
+        r#"{"allowed":false,"retry_after_ms":null,"remaining":2}"#
+    );
+}
+
+#[test]
+fn a_configured_rule_may_be_charged_by_name() {
+    let service = Service::start(&[], RULES);
+    let mut http = service.http();
+    let mut consume = |body: &str| json_of(&http.post("/v1/consume", body));
+    let told = consume(r#"{"rule_id":"api/by-tenant","identity":["10.0.0.1","a"],"cost":2}"#);
+    assert_eq!(
+        told,
+        json!({"allowed": true, "retry_after_ms": 0, "remaining": 1})
+    );
+    let told = consume(r#"{"rule_id":"api/by-tenant","identity":["10.0.0.1","a"],"cost":2}"#);
+    assert_eq!(told["allowed"], false);
+    let told = consume(r#"{"rule_id":"api/nobody","identity":"u"}"#);
+    assert_eq!(
+        (&told["status"], &told["detail"]),
+        (
+            &json!(404),
+            &json!("there is no rule `nobody` in rule set `api`")
+        )
+    );
+    let told = consume(r#"{"rule_id":"nowhere/by-user","identity":"u"}"#);
+    assert_eq!(told["status"], 404);
+}
+
+#[test]
+fn a_rule_set_that_is_not_there_is_as_the_config_says() {
+    let service = Service::start(&[], RULES);
+    let answer = service
+        .http()
+        .post("/v1/check", r#"{"rule_set":"nowhere"}"#);
+    assert_eq!(json_of(&answer)["outcome"], "no_rule");
+    assert_eq!(answer.header("x-ratelimit-limit"), None);
+    let strict = format!("on_missing_rule_set: deny\n{RULES}");
+    let service = Service::start(&[], &strict);
+    let answer = service
+        .http()
+        .post("/v1/check?status=true", r#"{"rule_set":"nowhere"}"#);
+    assert_eq!(
+        (answer.status, &json_of(&answer)["violated"]),
+        (429, &json!([]))
+    );
+}
+
+#[test]
+fn requests_are_known_by_an_id() {
+    let service = Service::start(&[], RULES);
+    let mut http = service.http();
+    let mut ask = |path: &str, headers: &[(&str, &str)]| {
+        let answer = http.request("POST", path, headers, r#"{"rule_set":"api"}"#);
+        answer.header("x-request-id").map(str::to_owned)
+    };
+    let given = ask("/v1/check", &[("X-Request-Id", "abc-1")]);
+    assert_eq!(given.as_deref(), Some("abc-1"));
+    // What might harm whoever reads it is not repeated.
+    let made = ask("/nothing", &[("X-Request-Id", "a\"b")]).unwrap();
+    assert!(
+        made.len() == 16 && made.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        "{made}"
+    );
+}
+
+#[test]
+fn http_2_is_spoken_too() {
+    let service = Service::start(&[], RULES);
+    let url = format!("http://{}/v1/check", service.address("api"));
+    let curl = std::process::Command::new("curl")
+        .args([
+            "-s",
+            "--http2-prior-knowledge",
+            "-w",
+            " %{http_version}",
+            &url,
+        ])
+        .args(["-d", r#"{"rule_set":"api","user":"u"}"#])
+        .output()
+        .unwrap();
+    let told = String::from_utf8(curl.stdout).unwrap();
+    assert!(told.ends_with("\"violated\":[]} 2"), "{told}");
+}
+
+#[test]
+fn requests_in_one_piece_are_answered_in_order_whatever_they_are() {
+    let service = Service::start(&[], RULES);
+    let body = r#"{"rule_set":"api","user":"u1"}"#;
+    let head = format!(
+        "POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n",
+        body.len()
+    );
+    let plain = format!("{head}\r\n{body}");
+    let closing = format!("{head}Connection: close\r\n\r\n{body}");
+    let bad = plain.replace("\"user\"", "\"usr\": 1,");
+    let bad = bad.replace(&body.len().to_string(), &(body.len() + 3).to_string());
+    let look = "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n";
+    let mut http = service.http();
+    // Plain ones first, then those that are not; none waits for another.
+    let all = format!("{plain}{bad}{plain}{look}{plain}{closing}");
+    http.send_raw(all.as_bytes()).unwrap();
+    let mut told = Vec::new();
+    for _ in 0..6 {
+        let answer = http.read_answer(false).unwrap();
+        let remaining = match answer.body.starts_with('{') {
+            true => json_of(&answer)["remaining"].as_u64(),
+            false => None,
+        };
+        told.push((answer.status, remaining));
+    }
+    let refused = (200, Some(0));
+    let expected = [
+        (200, Some(1)),
+        (400, None),
+        refused,
+        (200, None),
+        refused,
+        refused,
+    ];
+    assert_eq!(told, expected);
+    // What is cut anywhere is the same request.
+    for cut in 1..plain.len() {
+        let mut http = service.http();
+        http.send_raw(&plain.as_bytes()[..cut]).unwrap();
+        std::thread::yield_now();
+        http.send_raw(&plain.as_bytes()[cut..]).unwrap();
+        let answer = http.read_answer(false).unwrap();
+        assert_eq!(json_of(&answer)["rule"], "by-user", "{cut}");
+    }
+}
+
+#[test]
+fn the_examples_of_the_document_are_answered_as_it_says() {
+    let document = std::fs::read_to_string(project_file("docs/api.md")).unwrap();
+    let block = |language: &str| {
+        let blocks = blocks(&document, language);
+        blocks.first().unwrap().1.trim().to_owned()
+    };
+    let readme = std::fs::read_to_string(project_file("README.md")).unwrap();
+    let rules = blocks(&readme, "yaml").remove(0).1;
+    let service = Service::start(&[], &rules);
+    let mut http = service.http();
+    let answer = http.post("/v1/check", &block("json check"));
+    assert_eq!(answer.body, block("json decision"));
+    let answer = http.post("/v1/consume", &block("json consume"));
+    assert_eq!(
+        answer.body,
+        r#"{"allowed":true,"retry_after_ms":0,"remaining":4}"#
+    );
+}

@@ -1,0 +1,253 @@
+//! What is wrong is told, and harms nobody else.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use fluxgate_testkit::PATIENCE;
+use serde_json::Value;
+
+use super::{RULES, json_of};
+use crate::service::Service;
+
+/// Path, body, and what the problem says.
+const BAD: &[(&str, &str, &str)] = &[
+    ("/v1/check", "", "the body is not a JSON object"),
+    ("/v1/check", "[]", "the body is not a JSON object"),
+    (
+        "/v1/check",
+        "{",
+        "EOF while parsing an object (line 1, column 1)",
+    ),
+    ("/v1/check", "{}", "`rule_set` is missing"),
+    (
+        "/v1/check",
+        r#"{"rule_set":"api"} x"#,
+        "trailing characters (line 1, column 20)",
+    ),
+    (
+        "/v1/check",
+        r#"{"nope":1}"#,
+        "unknown field `nope`, expected one of `rule_set`",
+    ),
+    (
+        "/v1/check",
+        r#"{"user":"a","user":"b"}"#,
+        "duplicate field `user`",
+    ),
+    (
+        "/v1/check",
+        r#"{"user":7}"#,
+        "`user`: invalid type: integer `7`, expected a string",
+    ),
+    (
+        "/v1/check",
+        r#"{"rule_set":"api","ip":"1.2.3"}"#,
+        "`ip` is no address: \"1.2.3\"",
+    ),
+    (
+        "/v1/check",
+        r#"{"rule_set":"api","cost":-1}"#,
+        "`cost` must be a whole number from 0",
+    ),
+    (
+        "/v1/check",
+        r#"{"rule_set":"api","cost":1.5}"#,
+        "`cost` must be a whole number from 0",
+    ),
+    (
+        "/v1/check",
+        r#"{"rule_set":"api","cost":"1"}"#,
+        "`cost` must be a whole number from 0",
+    ),
+    (
+        "/v1/check",
+        r#"{"peek":"yes"}"#,
+        "`peek`: invalid type: string \"yes\", expected a boolean",
+    ),
+    (
+        "/v1/check",
+        r#"{"headers":{"a":[]}}"#,
+        "`headers`: the value of \"a\" must be a string",
+    ),
+    (
+        "/v1/check",
+        r#"{"rule_set":"api","headers":{"a":1,"A":2}}"#,
+        "header \"A\" stands twice",
+    ),
+    (
+        "/v1/check?status=maybe",
+        r#"{"rule_set":"api"}"#,
+        "`status` must be true or false",
+    ),
+    (
+        "/v1/check?verbose=1",
+        r#"{"rule_set":"api"}"#,
+        "the query may hold `status` only",
+    ),
+    ("/v1/check/batch", "{}", "missing field `checks`"),
+    (
+        "/v1/check/batch",
+        r#"{"checks":7}"#,
+        "`checks`: invalid type: integer `7`",
+    ),
+    (
+        "/v1/check/batch",
+        r#"{"checks":[[]]}"#,
+        "`checks[0]`: invalid type: sequence, expected an object",
+    ),
+    (
+        "/v1/check/batch",
+        r#"{"checks":[{"ip":7}]}"#,
+        "`checks[0]`: `ip`: invalid type: integer `7`",
+    ),
+    (
+        "/v1/check/batch",
+        r#"{"checks":[{"rule_set":"api"},{}]}"#,
+        "`checks[1]`: `rule_set` is missing",
+    ),
+    ("/v1/consume", "{}", "missing field `rule_id`"),
+    (
+        "/v1/consume",
+        r#"{"rule_id":"x"}"#,
+        "`rule_id` must be \"SET/RULE\"",
+    ),
+    (
+        "/v1/consume",
+        r#"{"rule_id":"","capacity":1,"refill_tokens_per_second":1}"#,
+        "`rule_id` must have 1 to 200 bytes",
+    ),
+    (
+        "/v1/consume",
+        r#"{"rule_id":"x","capacity":5}"#,
+        "`refill_tokens_per_second` is missing",
+    ),
+    (
+        "/v1/consume",
+        r#"{"rule_id":"x","refill_tokens_per_second":5}"#,
+        "`capacity` is missing",
+    ),
+    (
+        "/v1/consume",
+        r#"{"rule_id":"x","capacity":0,"refill_tokens_per_second":5}"#,
+        "`capacity` must be a whole number",
+    ),
+    (
+        "/v1/consume",
+        r#"{"rule_id":"x","capacity":5,"refill_tokens_per_second":0.0000001}"#,
+        "`refill_tokens_per_second` must be a number above 0 with at most 6 decimals",
+    ),
+    (
+        "/v1/consume",
+        r#"{"rule_id":"x","identity":[1],"capacity":5,"refill_tokens_per_second":1}"#,
+        "`identity[0]`: invalid type: integer `1`",
+    ),
+    (
+        "/v1/consume",
+        r#"{"rule_id":"api/by-user","identity":"a","cost":-1}"#,
+        "`cost` must be a whole number from 0",
+    ),
+    (
+        "/v1/consume",
+        r#"{"rule_id":"api/by-user"}"#,
+        "`identity`: the key has 1 part(s), the identity 0 value(s)",
+    ),
+];
+
+#[test]
+fn what_is_wrong_is_told_by_its_field() {
+    let service = Service::start(&[], RULES);
+    let mut http = service.http();
+    for (path, body, what) in BAD {
+        let answer = http.post(path, body);
+        assert_eq!(answer.status, 400, "{path} {body}: {answer:?}");
+        assert_eq!(
+            answer.header("content-type"),
+            Some("application/problem+json")
+        );
+        let told = json_of(&answer);
+        assert_eq!(told["title"], "Bad Request");
+        let detail = told["detail"].as_str().unwrap();
+        assert!(detail.starts_with(what), "{path} {body}: {detail}");
+    }
+}
+
+#[test]
+fn other_mistakes_have_statuses_of_their_own() {
+    let service = Service::start(&[], RULES);
+    let mut http = service.http();
+    let large = format!("{{\"user\":\"{}\"}}", "x".repeat(64 * 1024));
+    let long = "x".repeat(128 * 1024);
+    for (method, path, headers, body, status) in [
+        ("GET", "/nothing", &[][..], "", 404),
+        ("GET", "/v1/check", &[], "", 405),
+        ("PUT", "/v1/check/batch", &[], "{}", 405),
+        ("POST", "/livez", &[], "", 405),
+        ("POST", "/v1/check", &[], &large, 413),
+        ("POST", "/v1/consume", &[], &large, 413),
+        ("POST", "/v1/check", &[("X-Long", &long[..])], "{}", 431),
+    ] {
+        // A connection of its own: some of them are closed.
+        let mut http = service.http();
+        let answer = http.request(method, path, headers, body);
+        assert_eq!(answer.status, status, "{method} {path}: {answer:?}");
+        if status != 431 {
+            assert_eq!(json_of(&answer)["status"], Value::from(status));
+        }
+        if status == 405 {
+            assert!(answer.header("allow").is_some(), "{method} {path}");
+        }
+    }
+    assert_eq!(http.get("/livez").status, 200);
+}
+
+#[test]
+fn garbage_harms_only_its_own_connection() {
+    let service = Service::start(&[], RULES);
+    let mut http = service.http();
+    let mut seed = 7_u64;
+    for length in 0..200 {
+        let mut garbage = vec![0; length];
+        for byte in &mut garbage {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            *byte = (seed >> 56) as u8;
+        }
+        if length % 3 == 0 {
+            let mut start =
+                b"POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n".to_vec();
+            start.extend_from_slice(&garbage);
+            garbage = start;
+        }
+        let mut stream = TcpStream::connect(service.address("api")).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        // It may be gone before all has been sent.
+        let _ = stream.write_all(&garbage);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let _ = stream.read_to_end(&mut Vec::new());
+        let answer = http.post("/v1/check", r#"{"rule_set":"api"}"#);
+        assert_eq!(answer.status, 200);
+    }
+    assert!(service.program.ended().is_none());
+    let panics = service
+        .program
+        .lines()
+        .into_iter()
+        .filter(|line| line.contains("panicked"));
+    assert_eq!(panics.count(), 0);
+}
+
+#[test]
+fn a_body_in_many_pieces_is_one_body() {
+    let service = Service::start(&[], RULES);
+    let mut http = service.http();
+    let mut request =
+        b"POST /v1/check HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+    for byte in r#"{"rule_set":"api","user":"u1"}"#.bytes() {
+        request.extend_from_slice(&[b'1', b'\r', b'\n', byte, b'\r', b'\n']);
+    }
+    request.extend_from_slice(b"0\r\n\r\n");
+    for piece in request.chunks(7) {
+        http.send_raw(piece).unwrap();
+    }
+    let answer = http.read_answer(false).unwrap();
+    assert_eq!(json_of(&answer)["rule"], "by-user");
+}

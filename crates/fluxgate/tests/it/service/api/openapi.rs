@@ -1,0 +1,66 @@
+//! The document at `/openapi.json`, held against the service by tools that know
+//! nothing of it.
+
+use std::process::Command;
+
+use fluxgate_testkit::RedisServer;
+
+use crate::service::Service;
+use crate::support::python;
+
+const RULES: &str = r#"
+rule_sets:
+  api:
+    rules:
+      - { id: by-user, scope: per_user, bands: [ { capacity: 2, window: 1m } ] }
+"#;
+
+#[test]
+fn the_document_is_valid() {
+    let service = Service::start(&[], RULES);
+    let document = service.http().get("/openapi.json");
+    assert_eq!(document.header("content-type"), Some("application/json"));
+    service.dir.write("openapi.json", &document.body);
+    let output = Command::new(python())
+        .args(["-m", "openapi_spec_validator", "openapi.json"])
+        .current_dir(service.dir.path(""))
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{told}");
+}
+
+/// Schemathesis makes requests of the document, good and bad ones, and holds
+/// the answers against it: no 5xx, no status, header or body that is not in it.
+fn explore(service: &Service) {
+    let url = format!("http://{}/openapi.json", service.address("api"));
+    let output = Command::new(python())
+        .args(["-m", "schemathesis.cli"])
+        .args(["run", &url, "--max-examples", "60", "--phases", "examples,coverage,fuzzing"])
+        .args(["--checks", "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,response_schema_conformance,unsupported_method"])
+        .args(["--seed", "1", "--no-color", "--workers", "1"])
+        .current_dir(service.dir.path(""))
+        .output()
+        .unwrap();
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{told}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+#[test]
+fn nothing_undocumented_is_answered() {
+    explore(&Service::start(&[], RULES));
+}
+
+#[test]
+fn nothing_undocumented_is_answered_where_rules_can_be_written() {
+    let redis = RedisServer::start();
+    let config = format!(
+        "store: {{ redis: {{ url: '{}' }} }}\nrules_from: {{ redis: {{}} }}\n",
+        redis.url()
+    );
+    explore(&Service::start(&[], &config));
+}

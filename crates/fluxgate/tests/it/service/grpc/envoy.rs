@@ -1,0 +1,230 @@
+//! Envoy itself asks, and answers its clients by what it is told.
+
+use std::fs;
+
+use fluxgate_testkit::{Answer, Http, Program, RedisServer, ports, wait_until};
+
+use super::store_trouble;
+use crate::service::Service;
+use crate::support::{Dir, fetched, project_file};
+
+/// A listener of Envoy that asks about every request.
+struct Front {
+    /// The rule set.
+    domain: &'static str,
+    /// Whether requests are refused when the service does not answer.
+    failure_mode_deny: bool,
+}
+
+/// A running Envoy, with the config of `docs/grpc.md`. Behind its fronts stands
+/// a listener of its own that answers every request.
+struct Envoy {
+    program: Program,
+    fronts: Vec<ports::Port>,
+    _dir: Dir,
+}
+
+impl Envoy {
+    fn start(service: &Service, fronts: &[Front]) -> Self {
+        let upstream = ports::free();
+        let ports: Vec<_> = fronts.iter().map(|_| ports::free()).collect();
+        let config = block("yaml envoy");
+        let (head, rest) = config.split_once("  - address").unwrap();
+        let (listener, clusters) = rest.split_once("  clusters:\n").unwrap();
+        let listener = format!("  - address{listener}");
+        let listeners = fronts.iter().zip(&ports);
+        let listeners = listeners.map(|(front, port)| front.listener(&listener, port.number()));
+        let listeners: String = listeners.collect();
+        let behind = upstream_listener(upstream.number());
+        let clusters = put(clusters, "9000", upstream.number());
+        let clusters = put(&clusters, "8082", service.address("grpc").port());
+        let config = format!("{head}{listeners}{behind}  clusters:\n{clusters}");
+        let dir = Dir::new();
+        dir.write("envoy.yaml", config);
+        let envoy = fetched("FLUXGATE_ENVOY", "envoy/envoy/_bin/envoy");
+        let program = Program::start(envoy, |command| {
+            command
+                .args(["--config-path", "envoy.yaml", "--log-level", "warning"])
+                .args(["--concurrency", "1", "--disable-hot-restart"])
+                .current_dir(dir.path(""));
+        });
+        let envoy = Self {
+            program,
+            fronts: ports,
+            _dir: dir,
+        };
+        // A request without the headers has no descriptor, so the service is
+        // not asked about it.
+        for front in 0..fronts.len() {
+            wait_until("Envoy answers", || {
+                let lines = || envoy.program.lines();
+                assert!(envoy.program.ended().is_none(), "it ended: {:#?}", lines());
+                let answer = envoy.front(front).try_request("GET", "/", &[], "");
+                answer.is_ok_and(|answer| answer.status == 200)
+            });
+        }
+        envoy
+    }
+
+    fn front(&self, front: usize) -> Http {
+        Http::new(self.fronts[front].addr())
+    }
+
+    /// The answer to a request of this user.
+    fn get(&self, front: usize, user: &str) -> Answer {
+        self.front(front)
+            .request("GET", "/", &[("X-User", user)], "")
+    }
+}
+
+impl Front {
+    /// The documented listener, changed.
+    fn listener(&self, documented: &str, port: u16) -> String {
+        let listener = put(documented, "8000", port);
+        let listener = put(&listener, "domain: api", format!("domain: {}", self.domain));
+        let deny = format!("failure_mode_deny: {}", self.failure_mode_deny);
+        let listener = put(&listener, "failure_mode_deny: false", deny);
+        // The machine may be busy with other tests.
+        put(&listener, "timeout: 0.1s", "timeout: 5s")
+    }
+}
+
+/// The block of this kind in the document.
+fn block(kind: &str) -> String {
+    let document = fs::read_to_string(project_file("docs/grpc.md")).unwrap();
+    let (_, rest) = document.split_once(&format!("```{kind}\n")).unwrap();
+    rest.split_once("```").unwrap().0.to_owned()
+}
+
+/// The text with `new` in place of `old`, which it has.
+fn put(text: &str, old: &str, new: impl ToString) -> String {
+    assert!(text.contains(old), "no {old}");
+    text.replace(old, &new.to_string())
+}
+
+/// The documented service.
+fn documented_service() -> Service {
+    let config = block("yaml");
+    let config = put(&config, "listen: { grpc: \"127.0.0.1:8082\" }\n", "");
+    Service::start(&["grpc"], &config)
+}
+
+fn upstream_listener(port: u16) -> String {
+    format!(
+        r#"  - address: {{ socket_address: {{ address: 127.0.0.1, port_value: {port} }} }}
+    filter_chains:
+    - filters:
+      - name: envoy.filters.network.http_connection_manager
+        typed_config:
+          "@type": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          stat_prefix: upstream
+          http_filters:
+          - name: envoy.filters.http.router
+            typed_config:
+              "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router
+          route_config:
+            virtual_hosts:
+            - name: all
+              domains: ["*"]
+              routes:
+              - match: {{ prefix: "/" }}
+                direct_response: {{ status: 200, body: {{ inline_string: "hello" }} }}
+"#
+    )
+}
+
+const FAIL_OPEN: Front = Front {
+    domain: "api",
+    failure_mode_deny: false,
+};
+const FAIL_CLOSED: Front = Front {
+    domain: "api",
+    failure_mode_deny: true,
+};
+
+#[test]
+fn envoy_lets_pass_exactly_what_the_rules_allow() {
+    let service = documented_service();
+    let envoy = Envoy::start(&service, &[FAIL_OPEN]);
+    let answers: Vec<_> = (0..6).map(|_| envoy.get(0, "ann")).collect();
+    let statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
+    assert_eq!(statuses, [200, 200, 200, 429, 429, 429]);
+    assert_eq!(answers[0].body, "hello");
+    for (answer, remaining) in answers.iter().zip(["2", "1", "0", "0", "0", "0"]) {
+        assert_eq!(answer.header("x-ratelimit-limit"), Some("3"));
+        assert_eq!(answer.header("x-ratelimit-remaining"), Some(remaining));
+        assert_eq!(
+            answer.header("ratelimit-policy"),
+            Some(r#""per-user/burst";q=3;w=3600"#)
+        );
+        assert_eq!(answer.header("retry-after").is_some(), answer.status == 429);
+    }
+    assert_eq!(
+        answers[0].header("ratelimit"),
+        Some(r#""per-user/burst";r=2;t=1200"#)
+    );
+    let retry: u64 = answers[3].header("retry-after").unwrap().parse().unwrap();
+    assert!((1190..=1200).contains(&retry), "{retry}");
+    assert_eq!(envoy.get(0, "bob").status, 200);
+}
+
+#[test]
+fn two_descriptors_of_envoy_are_charged_together_or_not_at_all() {
+    let service = documented_service();
+    let envoy = Envoy::start(&service, &[FAIL_OPEN]);
+    let get = |user: &str, address: &str| {
+        let headers = [
+            ("X-User", user),
+            ("X-Plan", "free"),
+            ("X-Forwarded-For", address),
+        ];
+        envoy.front(0).request("GET", "/", &headers, "").status
+    };
+    // Four more of hers are refused, and cost the address nothing.
+    let ann: Vec<_> = (0..7).map(|_| get("ann", "192.0.2.1")).collect();
+    assert_eq!(ann, [200, 200, 200, 429, 429, 429, 429]);
+    let bob: Vec<_> = (0..3).map(|_| get("bob", "192.0.2.1")).collect();
+    assert_eq!(bob, [200, 200, 429]);
+    // It is the address that has none left; from another he may go on.
+    assert_eq!(get("bob", "192.0.2.2"), 200);
+    assert_eq!(get("bob", "192.0.2.2"), 429);
+}
+
+#[test]
+fn without_the_service_envoy_answers_as_it_is_told() {
+    let service = documented_service();
+    let envoy = Envoy::start(&service, &[FAIL_OPEN, FAIL_CLOSED]);
+    assert_eq!(envoy.get(0, "ann").status, 200);
+    assert_eq!(envoy.get(1, "ann").status, 200);
+    service.program.kill();
+    for _ in 0..5 {
+        assert_eq!(envoy.get(0, "ann").status, 200);
+        assert_eq!(envoy.get(1, "ann").status, 500);
+    }
+}
+
+#[test]
+fn without_the_store_the_rule_set_says_what_envoy_answers() {
+    let store = RedisServer::start();
+    let service = Service::start(&["grpc"], &store_trouble::config(&store));
+    let fronts = ["allow", "deny", "local"].map(|domain| Front {
+        domain,
+        // It must not matter: the service always decides.
+        failure_mode_deny: domain == "allow",
+    });
+    let envoy = Envoy::start(&service, &fronts);
+    for front in 0..fronts.len() {
+        assert_eq!(envoy.get(front, "ann").status, 200);
+    }
+    store.kill();
+    for _ in 0..4 {
+        assert_eq!(envoy.get(0, "ann").status, 200);
+        let denied = envoy.get(1, "ann");
+        assert_eq!(
+            (denied.status, denied.header("retry-after")),
+            (429, Some("1"))
+        );
+    }
+    let local: Vec<_> = (0..3).map(|_| envoy.get(2, "ann").status).collect();
+    assert_eq!(local, [200, 200, 429]);
+}

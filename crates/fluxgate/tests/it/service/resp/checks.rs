@@ -1,0 +1,130 @@
+//! `FG.CHECK`.
+
+use fluxgate_testkit::Reply;
+
+use super::{ask, start};
+
+const RULES: &str = "
+rule_sets:
+  api:
+    rules:
+      - { id: per-user, scope: per_user, bands: [ { id: hour, capacity: 2, window: 1h } ] }
+      - id: tenant
+        match: { path: [\"/api/**\"], methods: [POST], headers: { X-Plan: free } }
+        key: [ip, \"header:X-Tenant\", \"attr:region\"]
+        on_missing_key: skip
+        bands: [ { id: day, capacity: 1, window: 1d } ]
+";
+
+/// The parts of a reply.
+fn shown(reply: &Reply) -> String {
+    let shown = |reply: &Reply| match reply {
+        Reply::Nil => "nil".to_owned(),
+        Reply::Int(int) => int.to_string(),
+        other => other.text(),
+    };
+    let parts: Vec<_> = reply.array().iter().map(shown).collect();
+    parts.join(" ")
+}
+
+#[test]
+fn a_check_is_answered_field_by_field() {
+    let (_service, mut cli) = start(RULES);
+    let mut check = |rest: &str| shown(&ask(&mut cli, &format!("FG.CHECK api {rest}")));
+    let nothing_taken = "1 2 2 0 0 0 per-user hour allowed";
+    assert_eq!(check("user u1 peek true"), nothing_taken);
+    let one_taken = "1 2 1 0 1800000 0 per-user hour allowed";
+    assert_eq!(check("user u1"), one_taken);
+    assert_eq!(
+        check("user u2 cost 2"),
+        "1 2 0 0 3600000 0 per-user hour allowed"
+    );
+    let never = check("user u2 cost 3");
+    assert!(never.starts_with("0 2 0 -1 3"), "{never}");
+    assert!(never.ends_with(" 0 per-user hour never"), "{never}");
+    assert_eq!(
+        check("user u3 cost 2 peek false"),
+        "1 2 0 0 3600000 0 per-user hour allowed"
+    );
+    let denied = check("user u3");
+    assert!(
+        denied.starts_with("0 2 0 18000") || denied.starts_with("0 2 0 1799"),
+        "{denied}"
+    );
+    assert!(denied.ends_with(" 0 per-user hour denied"), "{denied}");
+}
+
+#[test]
+fn every_field_counts() {
+    let (_service, mut cli) = start(RULES);
+    let request = "FG.CHECK api user U ip 10.0.0.1 method POST path /api/x header:x-plan free \
+                   header:X-Tenant t1 attr:region eu";
+    let mut check = |user: &str, from: &str, to: &str| {
+        let request = request
+            .replace("user U", &format!("user {user}"))
+            .replace(from, to);
+        let reply = ask(&mut cli, &request);
+        (reply.array()[0].int(), reply.array()[6].text())
+    };
+    assert_eq!(check("a", "", ""), (1, "tenant".into()));
+    assert_eq!(check("b", "", ""), (0, "tenant".into()));
+    for (user, from, to) in [
+        ("c", "10.0.0.1", "::ffff:10.0.0.2"),
+        ("d", "POST", "GET"),
+        ("e", "/api/x", "/x"),
+        ("f", "free", "pro"),
+        ("g", " t1", " t2"),
+        ("h", " eu", " us"),
+    ] {
+        assert_eq!(check(user, from, to).0, 1, "{to}");
+    }
+}
+
+#[test]
+fn where_nothing_is_reported_there_is_nil() {
+    let (_service, mut cli) = start(RULES);
+    let reply = ask(&mut cli, "FG.CHECK nope user u1");
+    assert_eq!(shown(&reply), "1 nil nil 0 0 0 nil nil no_rule");
+    let (_service, mut cli) = start("on_missing_rule_set: deny\nrule_sets: {}\n");
+    let reply = ask(&mut cli, "FG.CHECK nope");
+    assert_eq!(shown(&reply), "0 nil nil -1 0 0 nil nil denied");
+}
+
+#[test]
+fn bad_fields_are_named_and_nothing_is_charged() {
+    let (_service, mut cli) = start(RULES);
+    for (rest, error) in [
+        (
+            "user",
+            "ERR wrong number of arguments for 'fg.check' command",
+        ),
+        ("user u1 ip 10.0.0", "ERR `ip` is no address"),
+        (
+            "user u1 cost -1",
+            "ERR `cost` must be a whole number from 0",
+        ),
+        ("user u1 peek maybe", "ERR `peek` must be true or false"),
+        ("user u1 user u1", "ERR `user` stands twice"),
+        (
+            "user u1 header:a 1 header:A 1",
+            "ERR header \"A\" stands twice",
+        ),
+    ] {
+        let reply = ask(&mut cli, &format!("FG.CHECK api {rest}"));
+        assert_eq!(reply.error(), Some(error), "{rest}");
+    }
+    let reply = ask(&mut cli, "FG.CHECK api users u1");
+    assert!(
+        reply
+            .error()
+            .unwrap()
+            .starts_with("ERR unknown field `users`")
+    );
+    let not_text: [&[u8]; 4] = [b"FG.CHECK", b"api", b"user", b"\xff"];
+    assert_eq!(
+        cli.command(&not_text).error(),
+        Some("ERR `user` is not UTF-8")
+    );
+    let reply = ask(&mut cli, "FG.CHECK api user u1");
+    assert_eq!(reply.array()[2].int(), 1);
+}

@@ -1,0 +1,79 @@
+//! Clients as people use them.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use super::super::Service;
+use super::start;
+use crate::support::{TWO_A_SECOND, project_file};
+
+/// What a program prints; it must succeed.
+fn output(command: &mut Command) -> String {
+    let output = command.output();
+    let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        output.status.success(),
+        "{command:?}: {}{}",
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    text(&output.stdout)
+}
+
+/// What `redis-cli` prints, as it does to people.
+fn redis_cli(service: &Service, version: &str, command: &str) -> String {
+    let port = service.address("resp").port().to_string();
+    output(
+        Command::new("redis-cli")
+            .args(["-p", &port, version, "--no-raw"])
+            .args(command.split(' ')),
+    )
+}
+
+/// The Python that has the packages which tests need; `scripts/test` makes it.
+fn python() -> PathBuf {
+    match std::env::var_os("FLUXGATE_PYTHON") {
+        Some(path) => path.into(),
+        None => project_file("target/venv/bin/python"),
+    }
+}
+
+#[test]
+fn redis_cli_shows_decisions() {
+    let (service, _cli) = start(TWO_A_SECOND);
+    for version in ["-2", "-3"] {
+        let throttle = format!("CL.THROTTLE user{version} 15 30 60");
+        assert_eq!(
+            redis_cli(&service, version, &throttle),
+            "1) (integer) 0\n2) (integer) 16\n3) (integer) 15\n4) (integer) -1\n5) (integer) 2\n"
+        );
+        let check = format!("fg.check api user {version}");
+        assert_eq!(
+            redis_cli(&service, version, &check),
+            "1) (integer) 1\n2) (integer) 2\n3) (integer) 1\n4) (integer) 0\n5) (integer) 500\n\
+             6) (integer) 0\n7) \"r\"\n8) \"b0\"\n9) \"allowed\"\n"
+        );
+        let none = redis_cli(&service, version, "FG.CHECK nope");
+        assert!(
+            none.starts_with("1) (integer) 1\n2) (nil)\n3) (nil)\n"),
+            "{none}"
+        );
+        let error = redis_cli(&service, version, "GET x");
+        assert_eq!(
+            error,
+            "(error) ERR unknown command 'GET', with args beginning with: 'x' \n"
+        );
+    }
+    assert!(redis_cli(&service, "-3", "HELLO 3").contains("\"proto\" => (integer) 3"));
+    assert!(redis_cli(&service, "-3", "COMMAND DOCS fg.check").contains("\"field-value\""));
+}
+
+#[test]
+fn redis_py_pipelines_in_both_versions() {
+    let (service, _cli) = start(TWO_A_SECOND);
+    let port = service.address("resp").port().to_string();
+    let script = project_file("crates/fluxgate/tests/it/service/resp/redis_py.py");
+    let printed = output(Command::new(python()).arg(script).arg(port));
+    assert_eq!(printed, "good\n");
+}

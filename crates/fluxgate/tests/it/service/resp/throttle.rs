@@ -1,0 +1,117 @@
+//! `CL.THROTTLE`, field by field as redis-cell answers it.
+
+use super::{ask, ask_all, integers, start};
+
+const NO_RULES: &str = "rule_sets: {}\n";
+
+#[test]
+fn the_first_example_of_redis_cell_is_answered_as_documented() {
+    let (_service, mut cli) = start(NO_RULES);
+    let reply = ask(&mut cli, "CL.THROTTLE user123 15 30 60");
+    assert_eq!(integers(&reply), [0, 16, 15, -1, 2]);
+    // With the default written out, for another key.
+    let reply = ask(&mut cli, "cl.throttle user124 15 30 60 1");
+    assert_eq!(integers(&reply), [0, 16, 15, -1, 2]);
+}
+
+#[test]
+fn a_limit_of_one_is_answered_as_redis_cell_answers_it() {
+    let (_service, mut cli) = start(NO_RULES);
+    let replies = ask_all(&mut cli, &["CL.THROTTLE user123 0 1 2 1"; 2]);
+    assert_eq!(integers(&replies[0]), [0, 1, 0, -1, 2]);
+    assert_eq!(integers(&replies[1]), [1, 1, 0, 2, 2]);
+}
+
+#[test]
+fn every_field_follows_the_bucket() {
+    // Five units, of which one comes back every hundred seconds.
+    let asked_and_answered = [
+        ("6", [1, 5, 5, -1, 0], "more than it ever holds"),
+        ("1", [0, 5, 4, -1, 100], ""),
+        ("1", [0, 5, 3, -1, 200], ""),
+        ("2", [0, 5, 1, -1, 400], ""),
+        ("1", [0, 5, 0, -1, 500], ""),
+        ("1", [1, 5, 0, 100, 500], ""),
+        ("2", [1, 5, 0, 200, 500], "a denial costs nothing"),
+        ("0", [0, 5, 0, -1, 500], "a look"),
+        ("6", [1, 5, 0, -1, 500], "never, whatever is left"),
+        ("9223372036854775807", [1, 5, 0, -1, 500], ""),
+    ];
+    let (_service, mut cli) = start(NO_RULES);
+    let commands =
+        asked_and_answered.map(|(quantity, ..)| format!("CL.THROTTLE key 4 1 100 {quantity}"));
+    let commands = commands.each_ref().map(String::as_str);
+    let replies = ask_all(&mut cli, &commands);
+    for ((quantity, answer, why), reply) in asked_and_answered.iter().zip(&replies) {
+        assert_eq!(integers(reply), answer, "{quantity}: {why}");
+    }
+}
+
+#[test]
+fn seconds_are_rounded_up() {
+    let (_service, mut cli) = start(NO_RULES);
+    // A unit comes back every 1.5 s.
+    let replies = ask_all(&mut cli, &["CL.THROTTLE key 0 2 3"; 2]);
+    assert_eq!(integers(&replies[0]), [0, 1, 0, -1, 2]);
+    assert_eq!(integers(&replies[1]), [1, 1, 0, 2, 2]);
+}
+
+#[test]
+fn a_key_keeps_its_state_when_its_limit_changes() {
+    let (_service, mut cli) = start(NO_RULES);
+    let commands = ["CL.THROTTLE key 9 1 100 8", "CL.THROTTLE key 9 1 400 0"];
+    let replies = ask_all(&mut cli, &commands);
+    assert_eq!(integers(&replies[0]), [0, 10, 2, -1, 800]);
+    // It is full again in 800 s, whatever the rate.
+    assert_eq!(integers(&replies[1]), [0, 10, 8, -1, 800]);
+}
+
+#[test]
+fn keys_are_bytes_and_differ_by_each() {
+    let (_service, mut cli) = start(NO_RULES);
+    let long = [b'x'; 64 * 1024];
+    for key in [&b""[..], b"\0", b"\xff\r\n", b"a", b"A", &long] {
+        let command = [&b"CL.THROTTLE"[..], key, b"0", b"1", b"100"];
+        assert_eq!(integers(&cli.command(&command)), [0, 1, 0, -1, 100]);
+    }
+}
+
+#[test]
+fn bad_arguments_are_refused_and_the_connection_stays() {
+    let (_service, mut cli) = start(NO_RULES);
+    for (arguments, error) in [
+        (
+            "k 1 1",
+            "ERR wrong number of arguments for 'cl.throttle' command",
+        ),
+        (
+            "k 1 1 1 1 1",
+            "ERR wrong number of arguments for 'cl.throttle' command",
+        ),
+        (
+            "k a 1 1",
+            "ERR value is not an integer or out of range: max_burst",
+        ),
+        (
+            "k 1 1.5 1",
+            "ERR value is not an integer or out of range: count",
+        ),
+        ("k -1 1 1", "ERR max_burst must be from 0 to 999999999"),
+        (
+            "k 1000000000 1 1",
+            "ERR max_burst must be from 0 to 999999999",
+        ),
+        ("k 1 0 1", "ERR count must be from 1 to 1000000000"),
+        ("k 1 1 0", "ERR period must be from 1 to 31622400"),
+        ("k 1 1 31622401", "ERR period must be from 1 to 31622400"),
+        ("k 1 1 1 -1", "ERR quantity must not be below 0"),
+        (
+            "k 10 1 31622400",
+            "ERR (max_burst + 1) * period / count must be at most 316224000 seconds",
+        ),
+    ] {
+        let reply = ask(&mut cli, &format!("CL.THROTTLE {arguments}"));
+        assert_eq!(reply.error(), Some(error), "{arguments}");
+    }
+    assert_eq!(ask(&mut cli, "PING").text(), "PONG");
+}

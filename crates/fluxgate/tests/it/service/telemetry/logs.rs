@@ -1,0 +1,267 @@
+//! What is in the log, and what is not.
+
+use fluxgate_testkit::{Program, ports, wait_until};
+
+use super::{Metrics, check, end, log_of, with_message};
+use crate::service::Service;
+use crate::support::Dir;
+
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+const SPAN: &str = "00f067aa0ba902b7";
+
+fn one_an_hour(telemetry: &str, key: &str) -> String {
+    format!(
+        "telemetry: {{ {telemetry} }}
+rule_sets:
+  api:
+    rules:
+      - {{ id: r, {key}, attributes: {{ tier: free, 'a\"b': \"c\" }}, bands: [ {{ id: slow, capacity: 1, window: 1h }} ] }}
+"
+    )
+}
+
+#[test]
+fn a_denial_is_told_with_what_it_is_known_by() {
+    let service = Service::start(&[], &one_an_hour("", "scope: per_user"));
+    let traceparent = format!("00-{TRACE}-{SPAN}-00");
+    let headers = [
+        ("X-Request-Id", "my-request"),
+        ("traceparent", &*traceparent),
+    ];
+    check(&service, &headers, r#"{"user":"ann"}"#);
+    check(&service, &headers, r#"{"user":"ann"}"#);
+    // One that is not as it should be counts as none.
+    let upper = traceparent.to_uppercase();
+    check(
+        &service,
+        &[("traceparent", &*upper)],
+        r#"{"user":"ann","cost":2}"#,
+    );
+    let lines = with_message(&end(&service), "denied");
+    let [line, never] = &lines[..] else {
+        panic!("{lines:#?}");
+    };
+    let expected = [
+        ("level", "INFO"),
+        ("rule_set", "api"),
+        ("rule", "r"),
+        ("band", "slow"),
+        ("outcome", "denied"),
+        ("listener", "api"),
+        ("request_id", "my-request"),
+        ("trace_id", TRACE),
+        ("span_id", SPAN),
+    ];
+    for (field, value) in expected {
+        assert_eq!(line[field], value, "{field}: {line}");
+    }
+    assert_eq!(
+        line["attributes"],
+        serde_json::json!({"tier": "free", "a\"b": "c"})
+    );
+    assert_eq!(line["suppressed"], 0);
+    let retry = line["retry_after_ms"].as_u64().unwrap();
+    assert!((3_590_000..=3_600_000).contains(&retry), "{retry}");
+    let time = line["timestamp"].as_str().unwrap();
+    assert!(
+        time.len() == 27 && time.ends_with('Z') && &time[19..20] == ".",
+        "{time}"
+    );
+    assert!(!line.to_string().contains("ann"), "{line}");
+    assert_eq!(never["outcome"], "never");
+    assert_eq!(never["request_id"].as_str().map(str::len), Some(16));
+    for field in ["trace_id", "span_id", "retry_after_ms", "identity"] {
+        assert!(never.get(field).is_none(), "{field}: {never}");
+    }
+}
+
+#[test]
+fn identities_are_named_where_that_is_asked_for_and_api_keys_by_their_ends() {
+    let config = one_an_hour("identities: true", "key: [user, api_key, ip]");
+    let service = Service::start(&[], &config);
+    let body = r#"{"user":"ann","api_key":"0123456789abcdef","ip":"10.0.0.1"}"#;
+    for _ in 0..2 {
+        check(&service, &[], body);
+    }
+    let lines = with_message(&end(&service), "denied");
+    assert_eq!(lines[0]["identity"], "user=ann api_key=0123…ef ip=10.0.0.1");
+}
+
+/// What could begin a line of its own, or talk to a terminal.
+const NASTY: &str = r#"{"user":"u\r\n{\"level\":\"ERROR\"}\u001b[2J\u007f\u009b31m\u2028\"\\",
+    "path":"/p\nq\u001b]0;x\u0007","headers":{"User-Agent":"a\r\nb"}}"#;
+
+#[test]
+fn an_event_is_one_line_whatever_it_holds() {
+    for format in ["json", "text"] {
+        let telemetry = format!("identities: true, level: trace, log: {format}");
+        let key = "key: [user, path, 'header:User-Agent']";
+        let (ready, lines) = if format == "json" {
+            let service = Service::start(&[], &one_an_hour(&telemetry, key));
+            nasty_requests(&service);
+            let lines = end(&service);
+            let denied = with_message(&lines, "denied");
+            assert_eq!(denied.len(), 1, "{lines:#?}");
+            assert_eq!(
+                denied[0]["identity"],
+                "user=u\r\n{\"level\":\"ERROR\"}\u{1b}[2J\u{7f}\u{9b}31m\u{2028}\"\\ \
+                 path=/p\nq\u{1b}]0;x\u{7} header:user-agent=a\r\nb"
+            );
+            (0, service.program.lines())
+        } else {
+            let (service, _port) = start_text(&one_an_hour(&telemetry, key));
+            let ready = service.program.lines().len();
+            nasty_requests(&service);
+            service.program.signal("TERM");
+            service.program.wait();
+            service
+                .program
+                .wait_for_line("the end", |line| line.contains("closing").then_some(()));
+            (ready, service.program.lines())
+        };
+        assert!(lines.len() > ready);
+        for line in &lines {
+            assert!(!line.contains(char::is_control), "{line:?}");
+            let start = if format == "json" {
+                "{\"timestamp\":\"2"
+            } else {
+                "2"
+            };
+            assert!(line.starts_with(start), "{line:?}");
+        }
+    }
+}
+
+/// A service whose log is for people, and is not asked where it listens.
+fn start_text(config: &str) -> (Service, ports::Port) {
+    let dir = Dir::new();
+    let port = ports::free();
+    let address = port.addr();
+    dir.write(
+        "fluxgate.yaml",
+        format!("listen: {{ api: '{address}' }}\n{config}"),
+    );
+    let program = Program::start(env!("CARGO_BIN_EXE_fluxgate"), |command| {
+        command.args(["run", "--config", "fluxgate.yaml"]);
+        command.current_dir(dir.path(""));
+    });
+    let service = Service {
+        program,
+        dir,
+        addresses: [("api".to_owned(), address)].into(),
+    };
+    wait_until("the service is ready", || {
+        let answer = service.http().try_request("GET", "/readyz", &[], "");
+        answer.is_ok_and(|answer| answer.status == 200)
+    });
+    (service, port)
+}
+
+fn nasty_requests(service: &Service) {
+    for _ in 0..2 {
+        check(service, &[], NASTY);
+    }
+    // Raw bytes where a request should be, and where a path should.
+    for bytes in [
+        &b"\x1b[2J\r\n\r\n"[..],
+        b"GET / HTTP/1.1\r\nHost: h\r\nUser-Agent: \x1b[31magent\r\n\r\n",
+        b"GET /\x1b[31m\x7f HTTP/1.1\r\nHost: h\r\n\r\n",
+        b"GET /%0d%0a%1b[31m HTTP/1.1\r\nHost: h\r\nX-Request-Id: a\x09b\r\n\r\n",
+    ] {
+        let mut http = service.http();
+        http.send_raw(bytes).unwrap();
+        // Some are answered, and some not.
+        let _ = http.read_answer(false);
+    }
+}
+
+#[test]
+fn denials_are_sampled_and_none_is_lost_to_the_count() {
+    const DENIED: u64 = 3_000;
+    let service = Service::start(&[], &one_an_hour("", "scope: per_user"));
+    let mut http = service.http();
+    let mut deny = |times| {
+        for _ in 0..times {
+            assert_eq!(http.post("/v1/check", r#"{"user":"ann"}"#).status, 200);
+        }
+    };
+    deny(DENIED + 1);
+    let told = || with_message(&log_of(&service), "denied");
+    wait_until("the first lines", || told().len() >= 10);
+    // The service says by its clock how long it took.
+    let time = |line: &serde_json::Value| {
+        let text = line["timestamp"].as_str().unwrap().to_owned();
+        let number = |from: usize, to: usize| text[from..to].parse::<u64>().unwrap();
+        (number(11, 13) * 3_600 + number(14, 16) * 60 + number(17, 19)) * 1_000_000 + number(20, 26)
+    };
+    let lines = told();
+    let took = time(lines.last().unwrap()).saturating_sub(time(&lines[0]));
+    let most = 10 + took / 100_000 + 1;
+    assert!(
+        (lines.len() as u64) <= most,
+        "{} lines in {took} µs",
+        lines.len()
+    );
+
+    // Sooner or later another is told, with all that were not.
+    let mut sent = DENIED;
+    wait_until("a line that tells of the rest", || {
+        deny(1);
+        sent += 1;
+        let lines = told();
+        let suppressed: u64 = lines
+            .iter()
+            .map(|line| line["suppressed"].as_u64().unwrap())
+            .sum();
+        lines.len() as u64 + suppressed == sent
+    });
+    assert_eq!(
+        Metrics::of(&service).sum("fluxgate_decisions_total{"),
+        sent + 1
+    );
+}
+
+#[test]
+fn a_missing_rule_set_is_told_once_and_only_so_often() {
+    let service = Service::start(&[], &one_an_hour("", "scope: per_user"));
+    let long = "x".repeat(5_000);
+    for name in ["other", "other", &long] {
+        check(&service, &[], &format!(r#"{{"rule_set":"{name}"}}"#));
+    }
+    for number in 0..200 {
+        check(&service, &[], &format!(r#"{{"rule_set":"n{number}"}}"#));
+    }
+    let lines = with_message(&end(&service), "there is no such rule set");
+    let other = lines.iter().filter(|line| line["rule_set"] == "other");
+    assert_eq!(other.count(), 1);
+    let longest = lines
+        .iter()
+        .map(|line| line["rule_set"].as_str().unwrap().len());
+    assert_eq!(longest.max(), Some(1024 + '…'.len_utf8()));
+    assert!((10..100).contains(&lines.len()), "{}", lines.len());
+}
+
+#[test]
+fn what_was_logged_is_written_before_the_end() {
+    let service = Service::start(&[], &one_an_hour("level: debug", "scope: per_user"));
+    let mut http = service.http();
+    for number in 0..500 {
+        let id = number.to_string();
+        http.request(
+            "POST",
+            "/v1/check",
+            &[("X-Request-Id", &id)],
+            r#"{"user":"ann"}"#,
+        );
+    }
+    let lines = end(&service);
+    let answered = with_message(&lines, "answered");
+    let ids = answered
+        .iter()
+        .filter_map(|line| line["request_id"].as_str());
+    let mut ids: Vec<_> = ids.filter(|id| id.len() <= 3).collect();
+    ids.sort_by_key(|id| id.parse::<u32>().unwrap());
+    let expected: Vec<_> = (0..500).map(|number| number.to_string()).collect();
+    assert_eq!(ids, expected);
+    assert_eq!(with_message(&lines, "closing").len(), 1);
+}

@@ -1,0 +1,117 @@
+//! A store that fails.
+
+use fluxgate_testkit::{RedisServer, wait_until};
+
+use super::{Metrics, end, log_of, with_message};
+use crate::service::Service;
+
+/// A rule set for each thing to do when the store fails.
+fn config(server: &RedisServer) -> String {
+    let set = |name: &str| {
+        format!(
+            "  {name}:\n    on_error: {name}\n    rules:\n      \
+             - {{ id: r, scope: per_user, bands: [ {{ capacity: 1000, window: 1h }} ] }}\n"
+        )
+    };
+    let sets: String = ["allow", "deny", "local"].map(set).concat();
+    let url = server.url();
+    format!("store: {{ redis: {{ url: '{url}' }} }}\nrule_sets:\n{sets}")
+}
+
+/// Asks each rule set so often, and tells how that was.
+fn ask(service: &Service, times: usize) -> Vec<String> {
+    let mut http = service.http();
+    let mut ask = |set: &str| {
+        let body = format!(r#"{{"rule_set":"{set}","user":"ann"}}"#);
+        let answer = http.post("/v1/check", &body);
+        assert_eq!(answer.status, 200);
+        let answer: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+        answer["outcome"].as_str().unwrap().to_owned()
+    };
+    let sets = ["allow", "deny", "local"].iter().cycle().take(3 * times);
+    sets.map(|set| ask(set)).collect()
+}
+
+#[test]
+fn trouble_is_counted_by_reason_and_told_when_it_begins_and_ends() {
+    let server = RedisServer::start();
+    let service = Service::start(&[], &config(&server));
+    wait_until("the store answers", || {
+        ask(&service, 1) == ["allowed", "allowed", "allowed"]
+    });
+    let before = Metrics::of(&service);
+    let begun = with_message(&log_of(&service), "the store fails").len();
+    assert_eq!(before.get("fluxgate_breaker_state"), 0);
+
+    server.kill();
+    const TIMES: usize = 100;
+    let outcomes = ask(&service, TIMES);
+    let expected = ["failed_open", "failed_closed", "fallback"].iter().cycle();
+    assert!(
+        outcomes.iter().zip(expected).all(|(a, b)| a == b),
+        "{outcomes:?}"
+    );
+
+    let after = Metrics::of(&service);
+    let grown = |start: &str| after.sum(start) - before.sum(start);
+    assert_eq!(grown("fluxgate_store_errors_total{"), 3 * TIMES as u64);
+    assert_eq!(grown("fluxgate_failclosed_total{"), TIMES as u64);
+    assert_eq!(grown("fluxgate_fallback_decisions_total"), TIMES as u64);
+    assert!(grown("fluxgate_store_errors_total{reason=\"redis_error\"}") > 0);
+    assert!(grown("fluxgate_store_errors_total{reason=\"circuit_open\"}") > 0);
+    let decisions = |set: &str, rule: &str, outcome: &str| {
+        grown(&format!(
+            "fluxgate_decisions_total{{rule_set=\"{set}\",rule=\"{rule}\",outcome=\"{outcome}\"}}"
+        ))
+    };
+    assert_eq!(decisions("allow", "", "failed_open"), TIMES as u64);
+    assert_eq!(decisions("deny", "", "failed_closed"), TIMES as u64);
+    assert_eq!(decisions("local", "r", "fallback"), TIMES as u64);
+    assert_eq!(after.get("fluxgate_breaker_state"), 2);
+
+    server.restart();
+    wait_until("the store is back", || {
+        ask(&service, 1);
+        !with_message(&log_of(&service), "the store is back").is_empty()
+    });
+    assert_eq!(ask(&service, 1), ["allowed", "allowed", "allowed"]);
+    assert_eq!(Metrics::of(&service).get("fluxgate_breaker_state"), 0);
+    let lines = end(&service);
+    let begins = with_message(&lines, "the store fails");
+    assert_eq!(begins.len(), begun + 1, "{lines:#?}");
+    let back = with_message(&lines, "the store is back");
+    assert!(back[0]["failures"].as_u64().unwrap() >= 3 * TIMES as u64);
+    // At most one a second in between.
+    let still = with_message(&lines, "the store still fails").len() as u64;
+    let seconds: u64 = back
+        .iter()
+        .map(|line| line["failed_for_ms"].as_u64().unwrap() / 1_000)
+        .sum();
+    assert!(still <= seconds, "{still} lines in {seconds} s");
+}
+
+#[test]
+fn a_store_that_refuses_has_a_reason_of_its_own() {
+    let server = RedisServer::start();
+    let service = Service::start(&[], &config(&server));
+    wait_until("the store answers", || {
+        ask(&service, 1) == ["allowed", "allowed", "allowed"]
+    });
+    let before = Metrics::of(&service);
+    server
+        .cli()
+        .command(&["CONFIG", "SET", "maxmemory", "1"])
+        .expect_ok();
+    assert_eq!(
+        ask(&service, 2)[..3],
+        ["failed_open", "failed_closed", "fallback"]
+    );
+    let after = Metrics::of(&service);
+    let grown = |sample: &str| after.get(sample) - before.get(sample);
+    assert_eq!(grown("fluxgate_store_errors_total{reason=\"oom\"}"), 6);
+    assert_eq!(grown("fluxgate_failclosed_total{reason=\"oom\"}"), 2);
+    let line = with_message(&end(&service), "the store fails")
+        .pop()
+        .unwrap();
+    assert_eq!(line["reason"], "oom", "{line}");
+}
