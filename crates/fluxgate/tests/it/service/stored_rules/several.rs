@@ -1,0 +1,217 @@
+//! Several writers, and several instances on one Redis.
+
+use super::*;
+
+/// Each of many writers has seen the same; in each round one of them wins.
+#[test]
+fn of_many_writers_who_saw_the_same_just_one_wins() {
+    let server = RedisServer::start();
+    let services = [start_deaf_to_time(&server), start_deaf_to_time(&server)];
+    put_good(&services[0], "/v1/rule_sets/api", &set(1));
+    for (round, path) in (0..10).zip(
+        ["/v1/rule_sets/api", "/v1/rule_sets/api/rules/r"]
+            .iter()
+            .cycle(),
+    ) {
+        let etag = services[0]
+            .http()
+            .get(path)
+            .header("etag")
+            .unwrap()
+            .to_owned();
+        let statuses: Vec<u16> = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..8_u64)
+                .map(|writer| {
+                    let (service, etag) = (&services[usize::from(writer % 2 == 0)], &etag);
+                    scope.spawn(move || {
+                        let capacity = 100 * round + writer + 2;
+                        let body = match path.ends_with("api") {
+                            true => set(capacity),
+                            false => rule("r", capacity).to_string(),
+                        };
+                        put(&mut service.http(), path, &body, &[("If-Match", etag)]).status
+                    })
+                })
+                .collect();
+            writers
+                .into_iter()
+                .map(|writer| writer.join().unwrap())
+                .collect()
+        });
+        let won = statuses.iter().filter(|status| **status == 200).count();
+        assert_eq!(won, 1, "{statuses:?}");
+        assert!(
+            statuses.iter().all(|status| matches!(status, 200 | 412)),
+            "{statuses:?}"
+        );
+    }
+}
+
+#[test]
+fn writers_of_different_rules_lose_nothing() {
+    let server = RedisServer::start();
+    let services = [start_deaf_to_time(&server), start_deaf_to_time(&server)];
+    put_good(&services[0], "/v1/rule_sets/api", &set(1));
+    std::thread::scope(|scope| {
+        for writer in 0..8_u64 {
+            let service = &services[usize::from(writer % 2 == 0)];
+            scope.spawn(move || {
+                for count in 0..4 {
+                    let id = format!("r{writer}-{count}");
+                    let path = format!("/v1/rule_sets/api/rules/{id}");
+                    let body = rule(&id, 100).to_string();
+                    let answer = put(&mut service.http(), &path, &body, &[]);
+                    assert_eq!(answer.status, 201, "{answer:?}");
+                }
+            });
+        }
+    });
+    let stored: Value =
+        serde_json::from_str(&services[0].http().get("/v1/rule_sets/api").body).unwrap();
+    assert_eq!(stored["rules"].as_array().unwrap().len(), 33);
+}
+
+#[test]
+fn a_change_is_live_on_the_other_instance_within_a_second() {
+    let server = RedisServer::start();
+    let (one, other) = (start_deaf_to_time(&server), start_deaf_to_time(&server));
+    let mut http = other.http();
+    let mut slowest = Duration::ZERO;
+    for capacity in 1..=20 {
+        put_good(&one, "/v1/rule_sets/api", &set(capacity));
+        let written = now();
+        wait_until("the change on the other", || {
+            limit(&mut http, "api") == Some(capacity)
+        });
+        slowest = slowest.max(written.elapsed());
+    }
+    assert!(slowest < Duration::from_secs(1), "{slowest:?}");
+    println!("the slowest of 20 changes was live on the other after {slowest:?}");
+}
+
+#[test]
+fn two_instances_enforce_one_limit_exactly() {
+    let server = RedisServer::start();
+    let (one, other) = (start_deaf_to_time(&server), start_deaf_to_time(&server));
+    put_good(&one, "/v1/rule_sets/api", &set(100));
+    wait_until("both have the rules", || {
+        limit(&mut other.http(), "api") == Some(100)
+    });
+    let allowed: usize = std::thread::scope(|scope| {
+        let clients: Vec<_> = [&one, &other, &one, &other]
+            .into_iter()
+            .map(|service| {
+                scope.spawn(|| {
+                    let mut http = service.http();
+                    let ask = |_: &u32| {
+                        let body = r#"{"rule_set":"api","user":"u"}"#;
+                        http.post("/v1/check", body)
+                            .body
+                            .contains("\"allowed\":true")
+                    };
+                    (0..60).filter(ask).count()
+                })
+            })
+            .collect();
+        clients
+            .into_iter()
+            .map(|client| client.join().unwrap())
+            .sum()
+    });
+    assert_eq!(allowed, 100);
+}
+
+/// A user who may neither say nor hear anything on a channel.
+#[test]
+fn without_messages_a_change_is_live_at_the_next_poll() {
+    let mute = "mute on >pw ~* resetchannels +@all";
+    let server = RedisServer::builder().user(mute).start();
+    let url = server.url_as("mute", "pw");
+    let (one, other) = (start(&url, "300ms"), start(&url, "300ms"));
+    let line = other.wait_for_log("changes of stored rules are not heard of, only looked for");
+    assert_eq!(line["reason"], "noperm");
+    put_good(&one, "/v1/rule_sets/api", &set(10));
+    let written = now();
+    let mut http = other.http();
+    wait_until("the change on the other", || {
+        limit(&mut http, "api") == Some(10)
+    });
+    let took = written.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    let told = other.logs("changes of stored rules are not heard of, only looked for");
+    assert_eq!(told.len(), 1);
+}
+
+#[test]
+fn who_has_lost_the_messages_looks_once_they_are_back() {
+    let server = RedisServer::start();
+    let (one, other) = (start_deaf_to_time(&server), start_deaf_to_time(&server));
+    put_good(&one, "/v1/rule_sets/api", &set(1));
+    wait_until("the first", || limit(&mut other.http(), "api") == Some(1));
+    let mut cli = server.cli();
+    for capacity in 2..6 {
+        assert!(cli.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).int() >= 1);
+        put_good(&one, "/v1/rule_sets/api", &set(capacity));
+        let mut http = other.http();
+        wait_until("the change", || limit(&mut http, "api") == Some(capacity));
+        wait_until("both listen again", || {
+            let clients = cli.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).text();
+            clients.lines().count() == 2
+        });
+    }
+}
+
+#[test]
+fn a_hundred_changes_cost_no_answer_and_no_count() {
+    let server = RedisServer::start();
+    let (one, other) = (start_deaf_to_time(&server), start_deaf_to_time(&server));
+    put_good(&one, "/v1/rule_sets/kept", &set(1_000_000));
+    wait_until("both have it", || {
+        limit(&mut other.http(), "kept") == Some(1_000_000)
+    });
+    let done = AtomicBool::new(false);
+    let asked = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            let mut https = [one.http(), other.http()];
+            let mut asked = 0_u64;
+            while !done.load(Ordering::Relaxed) {
+                let http = &mut https[usize::from(asked.is_multiple_of(2))];
+                let answer = http.post("/v1/check", r#"{"rule_set":"kept","user":"u"}"#);
+                assert_eq!(answer.status, 200, "{answer:?}");
+                asked += 1;
+                let answer: Value = serde_json::from_str(&answer.body).unwrap();
+                assert_eq!(answer["remaining"], 1_000_000 - asked, "after {asked}");
+            }
+            asked
+        });
+        for change in 1..=100 {
+            put_good(&one, "/v1/rule_sets/other", &set(change));
+        }
+        done.store(true, Ordering::Relaxed);
+        asking.join().unwrap()
+    });
+    assert!(asked > 100, "{asked}");
+}
+
+#[test]
+fn a_rule_that_resets_on_change_starts_afresh() {
+    let server = RedisServer::start();
+    let service = start_deaf_to_time(&server);
+    let mut http = service.http();
+    let body = |capacity: u64| {
+        let mut fresh = rule("r", capacity);
+        fresh["reset_on_change"] = true.into();
+        json!({ "rules": [fresh] }).to_string()
+    };
+    put_good(&service, "/v1/rule_sets/api", &body(10));
+    http.post("/v1/check", r#"{"user":"u"}"#);
+    let state = "/v1/state?rule_set=api&rule=r&identity=u";
+    assert!(http.get(state).body.contains("\"remaining\":9"));
+    put_good(&service, "/v1/rule_sets/api", &body(20));
+    assert!(http.get(state).body.contains("\"remaining\":20"));
+    // What the old rule counted is gone by itself.
+    let mut cli = server.cli();
+    wait_until("nothing is left behind", || {
+        cli.keys("fluxgate:{1*").is_empty()
+    });
+}

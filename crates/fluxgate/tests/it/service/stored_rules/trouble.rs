@@ -1,0 +1,247 @@
+//! Stored rules when Redis, or what is stored there, is in trouble.
+
+use super::*;
+
+#[test]
+fn it_starts_without_redis_and_is_ready_by_itself_once_redis_is_there() {
+    let server = RedisServer::start();
+    server.kill();
+    let dir = Dir::new();
+    let listen = "listen: { api: \"127.0.0.1:0\" }\n";
+    dir.write(
+        "fluxgate.yaml",
+        listen.to_owned() + &config(&server.url(), "1h"),
+    );
+    let service = Service::open_in(dir, &["run", "--config", "fluxgate.yaml"], 1);
+    service.wait_for_log("there are no rules yet");
+    let mut http = service.http();
+    let answer = http.get("/readyz");
+    assert_eq!(answer.status, 503);
+    assert!(answer.body.contains("rules are not loaded"), "{answer:?}");
+    assert_eq!(http.post("/v1/check", r#"{"rule_set":"api"}"#).status, 503);
+    assert_eq!(http.get("/v1/rule_sets").status, 503);
+    assert_eq!(http.get("/livez").status, 200);
+    server.restart();
+    service.wait_until_ready();
+    put_good(&service, "/v1/rule_sets/api", &set(10));
+    assert_eq!(limit(&mut http, "api"), Some(10));
+    assert_eq!(service.logs("there are no rules yet").len(), 1);
+}
+
+#[test]
+fn a_service_that_denies_without_its_store_is_not_ready_before_it() {
+    let server = RedisServer::start();
+    server.kill();
+    for (on_error, ready) in [("deny", 503), ("local", 200)] {
+        let dir = Dir::new();
+        let url = server.url();
+        dir.write("fluxgate.yaml", format!(
+            "listen: {{ api: \"127.0.0.1:0\" }}\nstore: {{ redis: {{ url: \"{url}\" }} }}\nrule_sets: {{ api: {{ on_error: {on_error}, rules: [ {{ id: r, scope: global, bands: [ {{ capacity: 1, window: 1h }} ] }} ] }} }}\n"
+        ));
+        let service = Service::open_in(dir, &["run", "--config", "fluxgate.yaml"], 1);
+        service.wait_for_log("the store does not answer yet");
+        service.wait_for_log("rules are in force");
+        let answer = service.http().get("/readyz");
+        assert_eq!(answer.status, ready, "{answer:?}");
+        if ready == 503 {
+            server.restart();
+            service.wait_until_ready();
+            server.kill();
+            // It was reached once; that it is gone is for `on_error` to say.
+            assert_eq!(service.http().get("/readyz").status, 200);
+        }
+    }
+}
+
+#[test]
+fn a_redis_that_lost_everything_lifts_no_limit() {
+    let server = RedisServer::start();
+    let service = start(&server.url(), "100ms");
+    put_good(&service, "/v1/rule_sets/api", &set(10));
+    server.cli().command(&["FLUSHALL"]).expect_ok();
+    let line = service.wait_for_log(REFUSED);
+    assert!(line["why"].as_str().unwrap().contains("gone"), "{line}");
+    let mut http = service.http();
+    assert_eq!(limit(&mut http, "api"), Some(10));
+    server.kill();
+    service.wait_for_logs(REFUSED, 2);
+    assert_eq!(service.http().get("/v1/rule_sets").status, 200);
+    server.restart();
+    put_good(&service, "/v1/rule_sets/api", &set(20));
+    assert_eq!(limit(&mut http, "api"), Some(20));
+}
+
+/// Written past the API: refused as a whole, and told; the last good stays.
+#[test]
+fn a_stored_set_that_is_no_good_is_refused() {
+    let server = RedisServer::start();
+    let service = start(&server.url(), "100ms");
+    put_good(&service, "/v1/rule_sets/api", &set(10));
+    let mut cli = server.cli();
+    let bad = set(10).replace("fixed_window", "nonsense");
+    let (index, key) = ("fluxgate:1:{rules}:index", "fluxgate:1:{rules}:set:api");
+    cli.command(&["SET", key, &bad]).expect_ok();
+    cli.command(&[
+        "HSET",
+        index,
+        "api",
+        &fluxgate_redis::etag_of(&bad),
+        "",
+        "v",
+    ]);
+    let line = service.wait_for_log(REFUSED);
+    let fault = line["fault"].as_str().unwrap();
+    assert!(fault.starts_with("rule set \"api\":1:"), "{fault}");
+    assert!(fault.contains("nonsense"), "{fault}");
+    let mut http = service.http();
+    assert_eq!(limit(&mut http, "api"), Some(10));
+    // What another writes meanwhile is stored, and said not to be in force.
+    let other = put(&mut http, "/v1/rule_sets/other", &set(5), &[]);
+    assert_eq!(other.status, 202, "{other:?}");
+    assert!(other.body.contains("nonsense"), "{other:?}");
+    let again = put(&mut http, "/v1/rule_sets/api", &set(11), &[]);
+    assert_eq!(again.status, 200, "{again:?}");
+    assert_eq!(
+        (limit(&mut http, "api"), limit(&mut http, "other")),
+        (Some(11), Some(5))
+    );
+    // One that starts now finds something else than its index says.
+    cli.command(&["SET", key, &bad]).expect_ok();
+    let dir = Dir::new();
+    let listen = "listen: { api: \"127.0.0.1:0\" }\n";
+    dir.write(
+        "fluxgate.yaml",
+        listen.to_owned() + &config(&server.url(), "100ms"),
+    );
+    let late = Service::open_in(dir, &["run", "--config", "fluxgate.yaml"], 1);
+    late.wait_for_log("there are no rules yet");
+    assert_eq!(late.http().get("/readyz").status, 503);
+    put_good(&service, "/v1/rule_sets/api", &set(12));
+    late.wait_until_ready();
+    assert_eq!(limit(&mut late.http(), "api"), Some(12));
+}
+
+#[test]
+fn a_set_whose_text_is_lost_can_be_put_or_deleted() {
+    let server = RedisServer::start();
+    let service = start_deaf_to_time(&server);
+    let (mut http, mut cli) = (service.http(), server.cli());
+    let (path, absent) = ("/v1/rule_sets/api", ("If-None-Match", "*"));
+    let key = "fluxgate:1:{rules}:set:api";
+    let etag = put_good(&service, path, &set(10))
+        .header("etag")
+        .unwrap()
+        .to_owned();
+    cli.command(&["DEL", key]);
+    for condition in [absent, ("If-Match", &etag), ("If-Match", "*")] {
+        let answer = put(&mut http, path, &set(11), &[condition]);
+        assert_eq!(answer.status, 409, "{answer:?}");
+        assert!(answer.body.contains("index"), "{answer:?}");
+    }
+    // What was written by hand is as bad.
+    cli.command(&["SET", key, &set(12)]).expect_ok();
+    let answer = put(&mut http, path, &set(11), &[("If-Match", "*")]);
+    assert_eq!(answer.status, 409, "{answer:?}");
+    cli.command(&["DEL", key]);
+    assert_eq!(http.request("DELETE", path, &[], "").status, 204);
+    assert_eq!(put(&mut http, path, &set(13), &[absent]).status, 201);
+    assert_eq!(limit(&mut http, "api"), Some(13));
+    // One that is not there is not said to have been deleted.
+    let missing = http.request("DELETE", "/v1/rule_sets/no", &[], "");
+    assert_eq!(missing.status, 404, "{missing:?}");
+    assert_eq!(service.logs("changed").len(), 3);
+}
+
+#[test]
+fn a_change_is_noted_even_if_its_client_has_gone() {
+    let server = RedisServer::start();
+    let service = start_deaf_to_time(&server);
+    put_good(&service, "/v1/rule_sets/api", &set(10));
+    let mut cli = server.cli();
+    cli.command(&["CONFIG", "RESETSTAT"]).expect_ok();
+    cli.command(&["CLIENT", "PAUSE", "1000", "WRITE"])
+        .expect_ok();
+    let mut http = service.http();
+    let body = set(11);
+    let call = format!(
+        "PUT /v1/rule_sets/api HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    http.send_raw(call.as_bytes()).unwrap();
+    wait_until("it has looked, and waits to write", || {
+        let stats = cli.command(&["INFO", "commandstats"]);
+        stats.text().contains("cmdstat_get:")
+    });
+    drop(http);
+    assert_eq!(service.wait_for_logs("changed", 2).len(), 2);
+    wait_until("it is in force", || {
+        limit(&mut service.http(), "api") == Some(11)
+    });
+}
+
+#[test]
+fn a_change_of_which_nobody_knows_whether_it_was_made_is_noted_as_such() {
+    let server = RedisServer::start();
+    let service = start_deaf_to_time(&server);
+    put_good(&service, "/v1/rule_sets/api", &set(10));
+    let mut cli = server.cli();
+    let pause = ["CLIENT", "PAUSE", "60000", "WRITE"];
+    cli.command(&pause).expect_ok();
+    let answer = put(&mut service.http(), "/v1/rule_sets/api", &set(11), &[]);
+    assert_eq!(answer.status, 503, "{answer:?}");
+    cli.command(&["CLIENT", "UNPAUSE"]).expect_ok();
+    let line = service.wait_for_log("perhaps changed");
+    assert_eq!(
+        (&line["outcome"], &line["what"], &line["target"]),
+        (&json!("unknown"), &json!("put rule set"), &json!("audit"))
+    );
+    assert_eq!(service.logs("changed").len(), 1);
+}
+
+#[test]
+fn names_may_be_odd() {
+    let server = RedisServer::start();
+    let service = start_deaf_to_time(&server);
+    for path in ["a%2Fb", "%C3%A4%20b", "%7Bx%7D", "*"] {
+        let path = format!("/v1/rule_sets/{path}");
+        put_good(&service, &path, &set(3));
+        assert_eq!(service.http().get(&path).body, set(3));
+    }
+    let list: Value = serde_json::from_str(&service.http().get("/v1/rule_sets").body).unwrap();
+    let names = list["rule_sets"].as_array().unwrap().iter();
+    let names: Vec<_> = names.map(|set| set["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["*", "a/b", "{x}", "ä b"]);
+}
+
+#[test]
+fn rules_are_stored_in_a_cluster_too() {
+    let cluster = RedisCluster::start(3);
+    let urls = cluster.urls().join("\", \"");
+    let config = format!(
+        "store: {{ redis: {{ urls: [\"{urls}\"], deadline: 2s }} }}\nrules_from: {{ redis: {{}}, poll: 1h }}\n"
+    );
+    let (one, other) = (Service::start(&[], &config), Service::start(&[], &config));
+    let mut http = other.http();
+    for (name, capacity) in [("a", 10), ("b", 20), ("c", 30)] {
+        put_good(&one, &format!("/v1/rule_sets/{name}"), &set(capacity));
+        wait_until("the change on the other", || {
+            limit(&mut http, name) == Some(capacity)
+        });
+    }
+    let keys: Vec<_> = cluster
+        .nodes()
+        .iter()
+        .map(|node| node.cli().keys("*:{rules}:*").len())
+        .collect();
+    assert_eq!(keys.iter().max(), Some(&4), "all in one slot: {keys:?}");
+    let etag = wait_for("an etag", || {
+        http.get("/v1/rule_sets/a")
+            .header("etag")
+            .map(str::to_owned)
+    });
+    let deleted = http.request("DELETE", "/v1/rule_sets/a", &[("If-Match", &etag)], "");
+    assert_eq!(deleted.status, 204, "{deleted:?}");
+    wait_until("it is gone from the first", || {
+        limit(&mut one.http(), "a").is_none()
+    });
+}
