@@ -1,17 +1,11 @@
 //! `POST /v1/check` beside nginx, which answers a constant to the same requests.
 //! `wrk` asks both.
 
-use std::net::SocketAddr;
-use std::path::Path;
-use std::process::Command;
-
 use crate::folder::Folder;
-use crate::load::{Run, compare};
+use crate::load::compare;
 use crate::nginx::Nginx;
 use crate::report::Report;
-use crate::service;
-
-const SECONDS: u32 = 4;
+use crate::{service, wrk};
 
 const CONFIG: &str = "
 rule_sets:
@@ -38,12 +32,6 @@ request = function()
     next_user = (next_user + 7) % 1000
     return users[next_user]
 end
-done = function(summary, latency, requests)
-    local errors = summary.errors
-    local failed = errors.connect + errors.read + errors.write + errors.status + errors.timeout
-    print(string.format("RESULT %.1f %.1f %.1f %d", summary.requests / summary.duration * 1e6,
-        latency:percentile(50), latency:percentile(99), failed))
-end
 "#;
 
 /// As long as our answer.
@@ -51,7 +39,7 @@ const ANSWER: &str = r#"{"allowed":true,"outcome":"allowed","rule":"per-user","b
 
 pub(crate) fn run(report: &mut Report) {
     let folder = Folder::new("http");
-    let script = folder.file("check.lua", SCRIPT);
+    let script = wrk::script(&folder, SCRIPT);
     let Some(ours) = service::start(&folder, &["api"], CONFIG) else {
         return;
     };
@@ -60,31 +48,7 @@ pub(crate) fn run(report: &mut Report) {
         report,
         "http-check",
         "nginx, a constant to the same POST",
-        || ask(ours.address("api"), &script),
-        || ask(nginx.address(), &script),
+        || wrk::ask(ours.address("api"), &script),
+        || wrk::ask(nginx.address(), &script),
     );
-}
-
-/// One run of wrk.
-#[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
-fn ask(address: SocketAddr, script: &Path) -> Run {
-    let run = Command::new("wrk")
-        .args(["-t", "2", "-c", "64", "-d", &format!("{SECONDS}s"), "-s"])
-        .arg(script)
-        .arg(format!("http://{address}"))
-        .output()
-        .unwrap();
-    let text = String::from_utf8_lossy(&run.stdout).into_owned();
-    let line = text.lines().find_map(|line| line.strip_prefix("RESULT "));
-    let figures = line.unwrap_or_default().split(' ');
-    let figures: Vec<f64> = figures.filter_map(|figure| figure.parse().ok()).collect();
-    let &[per_second, p50_micros, p99_micros, failed] = &figures[..] else {
-        panic!("wrk said {text} {}", String::from_utf8_lossy(&run.stderr));
-    };
-    assert!(failed == 0.0, "{failed} requests failed");
-    Run {
-        per_second,
-        p50_micros,
-        p99_micros,
-    }
 }

@@ -10,9 +10,12 @@
 
 mod decision;
 mod folder;
+mod gateway;
 mod grpc;
+mod haproxy;
 mod http;
 mod keyed;
+mod layer;
 mod load;
 mod matching;
 mod memory;
@@ -23,12 +26,13 @@ mod resp;
 mod service;
 mod simulate;
 mod start;
+mod wrk;
 
 use report::Report;
 
 type Bench = (&'static str, fn(&mut Report));
 
-const BENCHES: [Bench; 12] = [
+const BENCHES: [Bench; 14] = [
     ("keyed-1k", keyed::thousand),
     ("keyed-1m", keyed::million),
     ("decision", decision::run),
@@ -41,6 +45,8 @@ const BENCHES: [Bench; 12] = [
     ("http", http::run),
     ("resp", resp::run),
     ("grpc", grpc::run),
+    ("gateway", gateway::run),
+    ("layer", layer::run),
 ];
 
 fn main() {
@@ -50,6 +56,7 @@ fn main() {
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             memory::MEASURE => return memory::measure(&arguments.next().unwrap_or_default()),
+            layer::SERVE => return layer::serve(&arguments.next().unwrap_or_default()),
             "--json" => json = true,
             "--list" => {
                 for (name, _) in BENCHES {

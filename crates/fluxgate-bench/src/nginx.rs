@@ -1,4 +1,4 @@
-//! nginx, which answers a constant.
+//! nginx, which answers a constant, or limits and forwards.
 
 use std::net::{SocketAddr, TcpStream};
 
@@ -17,19 +17,36 @@ impl Nginx {
     /// Answers every request with this, of this type. `listen` is what else
     /// its `listen` says.
     pub(crate) fn start(folder: &Folder, listen: &str, content_type: &str, answer: &str) -> Self {
+        let location = format!("default_type {content_type}; return 200 '{answer}';");
+        Self::serve(folder, "constant", "", listen, &location)
+    }
+
+    /// Forwards to `upstream`, and limits users.
+    pub(crate) fn limiting(folder: &Folder, upstream: SocketAddr) -> Self {
+        let http = format!(
+            "limit_req_zone $http_x_user_id zone=users:10m rate=100000r/s;\n\
+             upstream back {{ server {upstream}; keepalive 64; keepalive_requests 1000000000; }}\n"
+        );
+        let location = "limit_req zone=users burst=100000 nodelay; proxy_pass http://back; \
+                        proxy_http_version 1.1; proxy_set_header Connection \"\";";
+        Self::serve(folder, "limiting", &http, "", location)
+    }
+
+    fn serve(folder: &Folder, name: &str, http: &str, listen: &str, location: &str) -> Self {
         let port = ports::free();
-        let (address, place) = (port.addr(), folder.path(""));
+        let (address, place) = (port.addr(), folder.path(name));
+        let place = place.display();
         let config = format!(
-            "daemon off; worker_processes 2; error_log stderr crit; pid {place}/nginx.pid;\n\
+            "daemon off; worker_processes 2; error_log stderr crit; pid {place}.pid;\n\
              events {{ worker_connections 1024; }}\n\
              http {{ access_log off; keepalive_requests 1000000000;\n\
-             client_body_temp_path {place}/b; proxy_temp_path {place}/p;\n\
-             fastcgi_temp_path {place}/f; uwsgi_temp_path {place}/u; scgi_temp_path {place}/s;\n\
+             client_body_temp_path {place}-b; proxy_temp_path {place}-p;\n\
+             fastcgi_temp_path {place}-f; uwsgi_temp_path {place}-u; scgi_temp_path {place}-s;\n\
+             {http}\
              server {{ listen {address} {listen} reuseport;\n\
-             location / {{ default_type {content_type}; return 200 '{answer}'; }} }} }}\n",
-            place = place.display()
+             location / {{ {location} }} }} }}\n",
         );
-        let config = folder.file("nginx.conf", config);
+        let config = folder.file(&format!("{name}.conf"), config);
         let program = Program::start("nginx", |command| {
             command.arg("-c").arg(config).arg("-e").arg("stderr");
         });

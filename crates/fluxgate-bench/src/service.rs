@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::env;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fluxgate_testkit::Program;
 
@@ -32,7 +33,10 @@ pub(crate) fn start(folder: &Folder, listeners: &[&str], config: &str) -> Option
         .map(|name| format!("{name}: \"127.0.0.1:0\""));
     let named = named.collect::<Vec<_>>().join(", ");
     let config = format!("listen: {{ {named} }}\n{config}");
-    let config = folder.file("fluxgate.yaml", &config);
+    // Each has its own: whoever writes to one that is in use changes its rules.
+    static STARTED: AtomicUsize = AtomicUsize::new(0);
+    let number = STARTED.fetch_add(1, Ordering::Relaxed);
+    let config = folder.file(&format!("fluxgate-{number}.yaml"), &config);
     let program = Program::start(fluxgate, |command| {
         command.arg("run").arg("--config").arg(&config);
     });

@@ -62,6 +62,18 @@ impl<'a> RequestContext<'a> {
             .map(|(_, value)| value.as_ref())
     }
 
+    /// All headers, in order.
+    pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        let headers = self.headers.iter();
+        headers.map(|(name, value)| (name.as_ref(), value.as_ref()))
+    }
+
+    /// All attributes, as they were set: of two of one name the last counts.
+    pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
+        let attributes = self.attributes.iter();
+        attributes.map(|(name, value)| (name.as_ref(), value.as_ref()))
+    }
+
     /// The attribute of this name.
     pub fn attribute(&self, name: &str) -> Option<&str> {
         // Of two, the one that was set last.
@@ -69,6 +81,30 @@ impl<'a> RequestContext<'a> {
         attributes
             .find(|(known, _)| known == name)
             .map(|(_, value)| value.as_ref())
+    }
+}
+
+impl RequestContext<'_> {
+    /// The same, of texts of its own.
+    pub fn into_owned(self) -> RequestContext<'static> {
+        fn own(text: Cow<'_, str>) -> Cow<'static, str> {
+            Cow::Owned(text.into_owned())
+        }
+        let own_all = |pairs: Vec<(Cow<'_, str>, Cow<'_, str>)>| {
+            let pairs = pairs.into_iter();
+            pairs.map(|(name, value)| (own(name), own(value))).collect()
+        };
+        RequestContext {
+            ip: self.ip,
+            user: self.user.map(own),
+            api_key: self.api_key.map(own),
+            method: self.method.map(own),
+            path: self.path.map(own),
+            headers: own_all(self.headers),
+            attributes: own_all(self.attributes),
+            cost: self.cost,
+            whole_keys: self.whole_keys,
+        }
     }
 }
 

@@ -1,16 +1,20 @@
 //! The answer, and how the verdicts of many bands become one.
 
+mod waiting;
+
 use std::fmt;
 use std::ops::Range;
 use std::slice;
-use std::sync::Arc;
 
 use smallvec::SmallVec;
 
 use crate::algorithm::Verdict;
 use crate::plan::{Applied, Ends, Plan};
-use crate::rules::{Band, Rule, RuleSet};
+use crate::rules::{Band, Rule, RuleSet, RuleSetInForce};
 use crate::time::{Micros, Retry};
+
+/// What a failed-closed denial tells a client to wait.
+const FAILED_CLOSED_RETRY: Micros = Micros::new(1_000_000);
 
 /// How a request fared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,6 +50,11 @@ impl Outcome {
         Self::Fallback,
     ];
 
+    /// Whether a request that passes with this outcome is charged.
+    pub const fn charges(self) -> bool {
+        matches!(self, Self::Allowed | Self::ShadowDenied | Self::Fallback)
+    }
+
     /// The name that every interface gives it.
     pub const fn name(self) -> &'static str {
         match self {
@@ -73,12 +82,14 @@ pub struct Decision {
     allowed: bool,
     outcome: Outcome,
     /// Whose rules the indices below speak of; `None` where there is no such set.
-    set: Option<Arc<RuleSet>>,
+    set: Option<RuleSetInForce>,
     reported: Option<BandRef>,
     remaining: Option<u64>,
     retry_after: Retry,
     reset_after: Micros,
     delay: Micros,
+    /// What each band said, where there is a delay; empty where there is none.
+    held: Vec<Held>,
     applied: SmallVec<[AppliedRule; 4]>,
     violated: SmallVec<[BandRef; 2]>,
 }
@@ -89,6 +100,14 @@ struct AppliedRule {
     rule: u32,
     bands: Range<u32>,
     refuses: bool,
+}
+
+/// What a band said of a request that it let pass.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    band: BandRef,
+    delay: Micros,
+    reset_after: Micros,
 }
 
 /// A band of a rule of the set; `None` stands for the key that is missing.
@@ -192,6 +211,25 @@ impl Decision {
         self.set.as_deref()
     }
 
+    /// The request passes because nobody could decide.
+    pub fn failed_open() -> Self {
+        Self::plain(true, Outcome::FailedOpen, Retry::NOW)
+    }
+
+    /// The request is refused because nobody could decide.
+    pub fn failed_closed() -> Self {
+        Self::plain(
+            false,
+            Outcome::FailedClosed,
+            Retry::After(FAILED_CLOSED_RETRY),
+        )
+    }
+
+    /// The request is refused, whenever it comes, and by no rule.
+    pub fn never() -> Self {
+        Self::plain(false, Outcome::Never, Retry::Never)
+    }
+
     fn resolve(&self, band: BandRef) -> Option<Violation<'_>> {
         let rule = self.set.as_ref()?.rules().get(band.rule as usize)?;
         let band = match band.band {
@@ -217,6 +255,7 @@ impl Decision {
             retry_after,
             reset_after: Micros::ZERO,
             delay: Micros::ZERO,
+            held: Vec::new(),
             applied: SmallVec::new(),
             violated: SmallVec::new(),
         }
@@ -229,7 +268,7 @@ impl Decision {
     }
 
     /// Says whose rules it speaks of, which [`Decision::combine`] leaves open.
-    pub(crate) fn belongs_to(&mut self, set: Arc<RuleSet>) {
+    pub(crate) fn belongs_to(&mut self, set: RuleSetInForce) {
         self.set = Some(set);
     }
 
@@ -239,7 +278,8 @@ impl Decision {
             return Self::no_rule();
         }
         let mut decision = Self::plain(true, Outcome::Allowed, Retry::NOW);
-        let mut verdicts = verdicts.iter();
+        let all = verdicts;
+        let mut verdicts = all.iter();
         for applied in plan.applied.iter().filter(|applied| !applied.shadow) {
             decision.add_enforced(applied, &mut verdicts);
         }
@@ -249,6 +289,7 @@ impl Decision {
         for applied in plan.applied.iter().filter(|applied| applied.shadow) {
             decision.add_shadow(applied, &mut verdicts);
         }
+        decision.note_held(all);
         decision
     }
 
@@ -264,9 +305,11 @@ impl Decision {
         let mut decisions = Vec::with_capacity(enforced.len());
         for &end in enforced {
             let mut decision = Self::plain(true, Outcome::Allowed, Retry::NOW);
+            let of_this = verdicts.as_slice();
             for applied in &plan.applied[start..end] {
                 decision.add_enforced(applied, &mut verdicts);
             }
+            decision.note_held(of_this);
             start = end;
             decisions.push(decision);
         }
@@ -282,6 +325,28 @@ impl Decision {
             }
         }
         decisions
+    }
+
+    /// Notes what each band said of a request that has to wait, for what it took
+    /// may have to be given back. The verdicts are those of what was applied.
+    fn note_held(&mut self, verdicts: &[Verdict]) {
+        if self.delay == Micros::ZERO {
+            return;
+        }
+        let bands = self.applied.iter().flat_map(|applied| {
+            let rule = applied.rule;
+            let bands = applied.bands.clone();
+            bands.map(move |band| BandRef {
+                rule,
+                band: Some(band),
+            })
+        });
+        let held = bands.zip(verdicts).map(|(band, verdict)| Held {
+            band,
+            delay: verdict.delay,
+            reset_after: verdict.reset_after,
+        });
+        self.held = held.collect();
     }
 
     fn add_enforced(&mut self, applied: &Applied, verdicts: &mut slice::Iter<'_, Verdict>) {
@@ -309,7 +374,9 @@ impl Decision {
         let band = BandRef { rule, band };
         // Of equals the first is reported, so only a strictly better one takes over.
         let better = if verdict.passes() {
-            self.delay = self.delay.max(verdict.delay);
+            if verdict.delay > self.delay {
+                self.delay = verdict.delay;
+            }
             self.allowed && self.remaining.is_none_or(|least| verdict.remaining < least)
         } else {
             self.violated.push(band);

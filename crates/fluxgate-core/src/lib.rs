@@ -35,6 +35,7 @@
 #![deny(missing_docs)]
 
 pub mod algorithm;
+mod charge;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -56,20 +57,21 @@ mod time;
 pub mod yaml;
 
 pub use algorithm::{Mode, Verdict};
+pub use charge::Charge;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use context::{RequestContext, RequestContextBuilder};
 pub use decision::{Decision, Outcome, Violation};
 pub use key::{IdentityError, IdentityPart, KeyPart, OnMissingKey, SubjectParts};
 pub use limit::{Algorithm, Limit, LimitError};
-pub use limiter::{BandState, Limiter, LimiterError, Observer, describe_identity};
+pub use limiter::{BandState, Limiter, LimiterError, Observer, RuleFate, describe_identity};
 pub use matcher::{PathSet, Pattern, PatternError};
 pub use memory::MemoryStore;
 pub use own::{OwnDecision, OwnSubject};
 pub use rules::{
     Band, CostSource, OnError, OnMissingRuleSet, Rule, RuleMode, RuleNumber, RuleOptions, RuleSet,
-    RuleSets, RulesError,
+    RuleSetInForce, RuleSets, RulesError,
 };
-pub use store::{Check, Checks, Group, Reason, Store, StoreError, Subject, Verdicts};
+pub use store::{Check, Checks, Group, Place, Reason, Store, StoreError, Subject, Verdicts};
 pub use time::{Micros, Retry, Timestamp};
 
 /// The result of a future that is ready at once, as every future of the

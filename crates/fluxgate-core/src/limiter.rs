@@ -1,24 +1,28 @@
 //! Rules and a store: what everyone calls.
 
+mod error;
+mod virtual_time;
+
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
 use crate::algorithm::Mode;
+use crate::charge::Charge;
 use crate::context::RequestContext;
 use crate::decision::{Decision, Outcome};
-use crate::key::{self, IdentityError};
+use crate::key;
 use crate::memory::MemoryStore;
 use crate::own::{OwnDecision, OwnSubject};
 use crate::plan::Plan;
-use crate::rules::{Band, OnError, OnMissingRuleSet, Rule, RuleSet, RuleSets};
+use crate::rules::{Band, OnError, OnMissingRuleSet, Rule, RuleSet, RuleSetInForce, RuleSets};
 use crate::sip::Sip13;
-use crate::store::{Checks, Group, Reason, Store, StoreError, Subject, Verdicts};
-use crate::time::{Micros, Retry, Timestamp};
-
-/// What a failed-closed denial tells a client to wait.
-const FAILED_CLOSED_RETRY: Micros = Micros::new(1_000_000);
+use crate::store::{Checks, Group, Place, Reason, Store, StoreError, Subject, Verdicts};
+use crate::time::{Micros, Retry};
+pub use error::LimiterError;
+pub use virtual_time::RuleFate;
 
 /// Decides requests by rule sets that may change while it runs.
 #[derive(Debug)]
@@ -139,8 +143,42 @@ impl<S: Store> Limiter<S> {
         let Some(set) = rules.get(rule_set) else {
             return Ok(self.without_rule_set(rule_set, rules.on_missing()));
         };
-        let set = Arc::clone(set);
+        let set = RuleSetInForce::hold(set);
         drop(rules);
+        Ok(self.decide_by(set, context, mode).await)
+    }
+
+    /// Decides by a rule set that was in force a moment ago, and charges the
+    /// request if it passes.
+    pub async fn check_by(&self, set: &RuleSetInForce, context: &RequestContext<'_>) -> Decision {
+        self.decide_by(set.clone(), context, Mode::Take).await
+    }
+
+    /// The same, where the store need not wait for anybody; `None`, and nothing
+    /// is charged, where it must.
+    pub fn check_at_once(
+        &self,
+        set: &RuleSetInForce,
+        context: &RequestContext<'_>,
+    ) -> Option<Decision> {
+        let mut plan = Plan::new(Mode::Take);
+        plan.fill(set, context);
+        let mut verdicts = Verdicts::new();
+        let decided =
+            plan.checks.list().is_empty() || self.store.decide_at_once(&plan.checks, &mut verdicts);
+        decided.then(|| {
+            let mut decision = Decision::combine(&plan, &verdicts);
+            decision.belongs_to(set.clone());
+            decision
+        })
+    }
+
+    async fn decide_by(
+        &self,
+        set: RuleSetInForce,
+        context: &RequestContext<'_>,
+        mode: Mode,
+    ) -> Decision {
         let mut decision = {
             let mut plan = Plan::new(mode);
             plan.fill(&set, context);
@@ -157,7 +195,42 @@ impl<S: Store> Limiter<S> {
             }
         };
         decision.belongs_to(set);
-        Ok(decision)
+        decision
+    }
+
+    /// What is decided where there is no rule set of this name.
+    pub fn missing_rule_set(&self, name: &str) -> Decision {
+        self.without_rule_set(name, self.rules.load().on_missing())
+    }
+
+    /// The rule set of this name that is in force.
+    pub fn rule_set(&self, name: &str) -> Option<RuleSetInForce> {
+        self.rules.load().get(name).map(RuleSetInForce::hold)
+    }
+
+    /// Gives back what a request was charged that does not take place, so far as
+    /// it is still held when it has `waited` since. What fails keeps no other rule
+    /// from getting its units; the first failure is told.
+    pub async fn give_back(&self, charge: Charge, waited: Micros) -> Result<(), StoreError> {
+        let mut first = Ok(());
+        for (subject, bands, units) in charge.held_after(waited) {
+            let refunded = match charge.by_fallback() {
+                // Where it never decided, it holds nothing either.
+                true => match self.fallback.get() {
+                    Some(fallback) => fallback.refund(subject, bands, units).await,
+                    None => continue,
+                },
+                false => self.store.refund(subject, bands, units).await,
+            };
+            first = first.and(refunded.map(drop));
+        }
+        first
+    }
+
+    /// A place among those who wait for at most `longest`, where their number is
+    /// bounded for all processes that share the state. `None` if there is none.
+    pub async fn begin_wait(&self, longest: Duration) -> Result<Option<Place>, StoreError> {
+        self.store.begin_wait(longest).await
     }
 
     /// Decides several requests that are charged together or not at all, and
@@ -187,7 +260,7 @@ impl<S: Store> Limiter<S> {
             }
         };
         for decision in &mut decisions {
-            decision.belongs_to(Arc::clone(set));
+            decision.belongs_to(RuleSetInForce::hold(set));
         }
         Ok(decisions)
     }
@@ -278,13 +351,8 @@ impl<S: Store> Limiter<S> {
             observer.store_failed(error, on_error);
         }
         match on_error {
-            OnError::Allow => {
-                Failed::Decided(Decision::plain(true, Outcome::FailedOpen, Retry::NOW))
-            }
-            OnError::Deny => {
-                let retry = Retry::After(FAILED_CLOSED_RETRY);
-                Failed::Decided(Decision::plain(false, Outcome::FailedClosed, retry))
-            }
+            OnError::Allow => Failed::Decided(Decision::failed_open()),
+            OnError::Deny => Failed::Decided(Decision::failed_closed()),
             OnError::Local => {
                 let fallback = self.fallback.get_or_init(MemoryStore::default);
                 Failed::Local(fallback.decide_now(checks))
@@ -365,49 +433,10 @@ impl<S: Store> Limiter<S> {
         Ok(states.collect())
     }
 
-    fn set(&self, name: &str) -> Result<Arc<RuleSet>, LimiterError> {
+    fn set(&self, name: &str) -> Result<RuleSetInForce, LimiterError> {
         let rules = self.rules.load();
-        let set = rules.get(name).cloned();
+        let set = rules.get(name).map(RuleSetInForce::hold);
         set.ok_or_else(|| LimiterError::UnknownRuleSet(name.into()))
-    }
-}
-
-impl<C: crate::clock::Clock> Limiter<MemoryStore<C>> {
-    /// Decides a request of the instant `now`, whatever the store's clock says.
-    pub fn check_at(
-        &self,
-        rule_set: &str,
-        context: &RequestContext<'_>,
-        now: Timestamp,
-    ) -> Decision {
-        self.check_at_noting(rule_set, context, now, |_, _| {})
-    }
-
-    /// Like [`Limiter::check_at`]; of every rule that refused, `note` is told
-    /// the identity it counts, for people to read.
-    pub fn check_at_noting(
-        &self,
-        rule_set: &str,
-        context: &RequestContext<'_>,
-        now: Timestamp,
-        mut note: impl FnMut(&Rule, Option<&[u8]>),
-    ) -> Decision {
-        let rules = self.rules.load();
-        let Some(set) = rules.get(rule_set) else {
-            return self.without_rule_set(rule_set, rules.on_missing());
-        };
-        let mut plan = Plan::new(Mode::Take);
-        plan.fill(set, context);
-        let verdicts = self.store.decide_at(&plan.checks, now);
-        let mut decision = Decision::combine(&plan, &verdicts);
-        decision.belongs_to(Arc::clone(set));
-        for ((rule, refused), applied) in decision.rules().zip(&plan.applied) {
-            if refused {
-                let known = !applied.bands.is_empty();
-                note(rule, known.then(|| plan.identity(applied)));
-            }
-        }
-        decision
     }
 }
 
@@ -425,29 +454,6 @@ pub struct BandState {
     pub remaining: u64,
     /// How long until it is full again.
     pub reset_after: Micros,
-}
-
-/// Why a call about a rule cannot be answered.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LimiterError {
-    /// There is no such rule set.
-    #[error("there is no rule set `{0}`")]
-    UnknownRuleSet(String),
-    /// There is no such rule, or it is not enabled.
-    #[error("there is no rule `{rule}` in rule set `{rule_set}`")]
-    UnknownRule {
-        /// The set.
-        rule_set: String,
-        /// The rule.
-        rule: String,
-    },
-    /// The identity does not fit the rule's key.
-    #[error(transparent)]
-    Identity(#[from] IdentityError),
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
 }
 
 fn find_rule<'s>(set: &'s RuleSet, id: &str) -> Result<&'s Rule, LimiterError> {

@@ -54,7 +54,7 @@ impl Field {
 }
 
 /// All conditions of a rule set.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Matcher {
     /// The rules that ask only for a path, or for nothing.
     plain: Group,
@@ -65,7 +65,7 @@ pub(crate) struct Matcher {
 }
 
 /// Rules that ask about the same fields.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Signature {
     /// The fields besides the one it is found by.
     others: Vec<Field>,
@@ -74,7 +74,7 @@ struct Signature {
 }
 
 /// Rules that ask for the same values of the same fields.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Group {
     /// Those that take any path.
     any_path: Vec<u32>,

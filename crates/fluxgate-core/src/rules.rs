@@ -1,6 +1,7 @@
 //! Rules: from the text that people write to what a decision can use at once.
 
 mod duration;
+mod in_force;
 mod number;
 mod parse;
 mod read;
@@ -12,14 +13,16 @@ use hashbrown::HashMap;
 
 use crate::context::RequestContext;
 use crate::key;
+use crate::limit::Limit;
 use crate::matcher::Matcher;
 use crate::yaml::{Fault, Faults, Node};
 
+pub use in_force::RuleSetInForce;
 pub use number::RuleNumber;
 pub use rule::{Band, CostSource, OnError, OnMissingRuleSet, Rule, RuleMode};
 
 /// Every rule set of a process, checked and ready.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct RuleSets {
     sets: HashMap<Box<str>, Arc<RuleSet>>,
     on_missing: OnMissingRuleSet,
@@ -75,6 +78,28 @@ impl RuleSets {
         self.sets.extend(other.sets);
     }
 
+    /// The same rules with other limits. `change` is asked about every band,
+    /// those of overrides included; a rule of which it cannot change every band
+    /// stays as it is.
+    pub fn with_limits(
+        &self,
+        mut change: impl FnMut(&RuleSet, &Rule, &Limit) -> Option<Limit>,
+    ) -> Self {
+        let mut changed = self.clone();
+        for set in changed.sets.values_mut() {
+            let old = Arc::clone(set);
+            let rules = Arc::make_mut(set).rules.iter_mut();
+            for (rule, old_rule) in rules.zip(&old.rules) {
+                let bands = old_rule.bands.iter();
+                let limits = bands.map(|band| change(&old, old_rule, band.limit()));
+                if let Some(limits) = limits.collect::<Option<Vec<_>>>() {
+                    rule.set_limits(limits);
+                }
+            }
+        }
+        changed
+    }
+
     /// The set of this name.
     pub fn get(&self, name: &str) -> Option<&Arc<RuleSet>> {
         self.sets.get(name)
@@ -98,7 +123,7 @@ impl RuleSets {
 }
 
 /// Rules that are asked together.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RuleSet {
     name: Box<str>,
     on_error: OnError,
@@ -106,6 +131,8 @@ pub struct RuleSet {
     rules: Vec<Rule>,
     matcher: Matcher,
     ipv6_prefix: u8,
+    /// The headers that the rules ask about, in lower case.
+    header_names: Box<[Box<str>]>,
 }
 
 impl RuleSet {
@@ -127,6 +154,12 @@ impl RuleSet {
     /// The enabled rule of this id.
     pub fn rule(&self, id: &str) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.id() == id)
+    }
+
+    /// The headers that any enabled rule asks about, in lower case, each once.
+    /// Of a request's headers, a context need hold no others.
+    pub fn header_names(&self) -> &[Box<str>] {
+        &self.header_names
     }
 
     /// Who a rule of this set counts in a request, for people to read: `user=ann`.

@@ -4,8 +4,11 @@
 //! network in one round trip: a list of checks goes in, one verdict each comes
 //! back. To refuse is an answer; an error means that the store itself failed.
 
+use std::any::Any;
+use std::fmt;
 use std::future::Future;
 use std::ops::Range;
+use std::time::Duration;
 
 use smallvec::SmallVec;
 
@@ -166,6 +169,16 @@ pub trait Store: Send + Sync {
         false
     }
 
+    /// A place among those who wait for at most `longest`, where their number is
+    /// bounded for all processes that share the state. `None` if there is none.
+    fn begin_wait(
+        &self,
+        longest: Duration,
+    ) -> impl Future<Output = Result<Option<Place>, StoreError>> + Send {
+        let _ = longest;
+        std::future::ready(Ok(Some(Place::unbounded())))
+    }
+
     /// Gives units back to every band of a subject, and tells what each holds.
     fn refund(
         &self,
@@ -185,6 +198,30 @@ pub trait Store: Send + Sync {
     /// tells how many counters had state.
     fn reset_rule(&self, rule: Subject<'_>)
     -> impl Future<Output = Result<u64, StoreError>> + Send;
+}
+
+/// A place among those who wait; given back when it is dropped.
+pub struct Place(Option<Box<dyn Any + Send + Sync>>);
+
+impl Place {
+    /// One of any number.
+    pub const fn unbounded() -> Self {
+        Self(None)
+    }
+
+    /// One that is given back when `place` is dropped.
+    pub fn held_by(place: impl Any + Send + Sync) -> Self {
+        Self(Some(Box::new(place)))
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Some(_) => "Place(bounded)",
+            None => "Place(unbounded)",
+        })
+    }
 }
 
 /// The store itself failed.

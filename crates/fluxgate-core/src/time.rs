@@ -55,6 +55,17 @@ impl Micros {
         }
     }
 
+    /// A span that the standard library tells, rounded up to a microsecond.
+    pub const fn from_duration(span: Duration) -> Self {
+        let micros = span.as_nanos().div_ceil(1000);
+        // Longer than any rule can say.
+        Self(if micros > u64::MAX as u128 {
+            u64::MAX
+        } else {
+            micros as u64
+        })
+    }
+
     /// The number of microseconds.
     pub const fn get(self) -> u64 {
         self.0

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_core::{Band, Checks, Reason, Store, StoreError, Subject, Verdict, Verdicts};
+use fluxgate_core::{Band, Checks, Place, Reason, Store, StoreError, Subject, Verdict, Verdicts};
 use redis::Value;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
@@ -189,6 +189,11 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
+    async fn begin_wait(&self, longest: Duration) -> Result<Option<Place>, StoreError> {
+        let place = RedisStore::begin_wait(self, longest).await?;
+        Ok(place.map(Place::held_by))
+    }
+
     async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
         let inner = &*self.0;
         let deadline = inner.deadline();

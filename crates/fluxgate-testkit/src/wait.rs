@@ -34,11 +34,19 @@ pub fn wait_until(what: &str, mut look: impl FnMut() -> bool) {
     wait_for(what, || look().then_some(()));
 }
 
+/// Does something and tells how long it took.
+pub fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
+    let start = now();
+    let done = work();
+    (done, start.elapsed())
+}
+
+/// The time, for those who measure real servers.
 #[expect(
     clippy::disallowed_methods,
     reason = "real servers need real time; the one place that looks"
 )]
-pub(crate) fn now() -> Instant {
+pub fn now() -> Instant {
     Instant::now()
 }
 

@@ -1,18 +1,18 @@
 //! The headers that tell a client of its limits.
 
+mod merge;
+mod told;
+mod values;
+
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use bytes::Bytes;
-use fluxgate_core::{Band, Decision, Micros, Retry, Rule, RuleMode};
-use http::header::RETRY_AFTER;
-use http::{HeaderMap, HeaderName, HeaderValue};
-use smallvec::SmallVec;
+use fluxgate_core::{Band, Micros, Rule};
+use http::HeaderMap;
 
-const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+use crate::ruling::Ruling;
+pub use told::Told;
+pub(crate) use values::Values;
+use values::{Lines, Name, Out};
 
 const SECOND: u64 = 1_000_000;
 
@@ -52,43 +52,53 @@ impl Default for HeaderFamilies {
 
 impl HeaderFamilies {
     /// Adds what there is to tell of a decision that is made now.
+    pub fn write(&self, ruling: &impl Ruling, headers: &mut HeaderMap) {
+        self.values(ruling).insert_into(headers);
+    }
+
+    /// What there is to tell of a decision that is made now.
     #[expect(
         clippy::disallowed_methods,
         reason = "clients are told when to come back by the clock on their wall"
     )]
-    pub fn write(&self, decision: &Decision, headers: &mut HeaderMap) {
-        self.write_at(decision, SystemTime::now(), headers);
+    pub(crate) fn values(&self, ruling: &impl Ruling) -> Values {
+        let mut values = Values::default();
+        self.tell(ruling, SystemTime::now(), &mut values);
+        values
     }
 
     /// Adds what there is to tell of a decision that was made at `now`.
-    pub fn write_at(&self, decision: &Decision, now: SystemTime, headers: &mut HeaderMap) {
+    pub fn write_at(&self, ruling: &impl Ruling, now: SystemTime, headers: &mut HeaderMap) {
         let mut values = Values::default();
-        self.tell(decision, now, &mut values);
+        self.tell(ruling, now, &mut values);
         values.insert_into(headers);
     }
 
     /// Appends the same as text, each header with its line end.
-    pub fn write_text(&self, decision: &Decision, now: SystemTime, out: &mut Vec<u8>) {
-        self.tell(decision, now, &mut Lines(out));
+    pub fn write_text(&self, ruling: &impl Ruling, now: SystemTime, out: &mut Vec<u8>) {
+        self.tell(ruling, now, &mut Lines(out));
     }
 
-    fn tell(&self, decision: &Decision, now: SystemTime, out: &mut impl Out) {
-        if self.legacy
-            && let (Some(limit), Some(remaining)) = (decision.limit(), decision.remaining())
-        {
-            out.number(LIMIT, limit);
-            out.number(REMAINING, remaining);
-            out.number(RESET, self.reset_at(decision.reset_after(), now));
+    fn tell(&self, ruling: &impl Ruling, now: SystemTime, out: &mut impl Out) {
+        if self.legacy {
+            self.tell_legacy(ruling, now, out);
         }
         if self.ietf {
-            write_policies(decision, out);
-            write_rate_limit(decision, out);
+            out.header(Name::Policy, |text| ruling.write_policies(text));
+            out.header(Name::RateLimit, |text| ruling.write_rate_limit(text));
         }
         if self.retry_after
-            && !decision.allowed()
-            && let Retry::After(wait) = decision.retry_after()
+            && let Some(seconds) = retry_secs(ruling)
         {
-            out.number(RETRY_AFTER, wait.ceil_secs().max(1));
+            out.number(Name::RetryAfter, seconds);
+        }
+    }
+
+    fn tell_legacy(&self, ruling: &impl Ruling, now: SystemTime, out: &mut impl Out) {
+        if let (Some(limit), Some(remaining)) = (ruling.limit(), ruling.remaining()) {
+            out.number(Name::Limit, limit);
+            out.number(Name::Remaining, remaining);
+            out.number(Name::Reset, self.reset_at(ruling.reset_after(), now));
         }
     }
 
@@ -105,39 +115,28 @@ impl HeaderFamilies {
     }
 }
 
-/// `"per-user/burst";q=10;w=1,"per-user/sustained";q=100;w=60`: every band that
-/// could have refused. Those of shadow rules cannot.
-fn write_policies(decision: &Decision, out: &mut impl Out) {
-    let bands = decision.bands();
-    let mut bands = bands.filter(|(rule, _)| rule.mode() != RuleMode::Shadow);
-    let Some((rule, band)) = bands.next() else {
-        return;
-    };
-    out.begin(POLICY);
-    push_policy(rule, band, out.text());
-    for (rule, band) in bands {
-        out.text().push(b',');
-        push_policy(rule, band, out.text());
-    }
-    out.end();
+/// When a refused request may come back, if ever.
+fn retry_secs(ruling: &impl Ruling) -> Option<u64> {
+    let wait = ruling.retry_after().after()?;
+    (!ruling.allowed()).then(|| wait.ceil_secs().max(1))
 }
 
-fn push_policy(rule: &Rule, band: &Band, text: &mut Vec<u8>) {
+pub(crate) fn push_policy(rule: &Rule, band: &Band, text: &mut Vec<u8>) {
     push_name(rule, band, text);
     push_parameter(b";q=", band.limit().capacity(), text);
     push_seconds(b";w=", band.limit().window(), text);
 }
 
-/// `"per-user/burst";r=9;t=1`: the band that is reported.
-fn write_rate_limit(decision: &Decision, out: &mut impl Out) {
-    let reported = (decision.rule(), decision.band(), decision.remaining());
-    if let (Some(rule), Some(band), Some(remaining)) = reported {
-        out.begin(RATE_LIMIT);
-        push_name(rule, band, out.text());
-        push_parameter(b";r=", remaining, out.text());
-        push_seconds(b";t=", decision.reset_after(), out.text());
-        out.end();
-    }
+pub(crate) fn push_rate_limit(
+    rule: &Rule,
+    band: &Band,
+    remaining: u64,
+    reset_after: Micros,
+    text: &mut Vec<u8>,
+) {
+    push_name(rule, band, text);
+    push_parameter(b";r=", remaining, text);
+    push_seconds(b";t=", reset_after, text);
 }
 
 /// Ids hold nothing that would have to be escaped in a string.
@@ -158,89 +157,6 @@ fn push_parameter(name: &[u8], number: u64, text: &mut Vec<u8>) {
 fn push_seconds(name: &[u8], span: Micros, text: &mut Vec<u8>) {
     if span.get() >= SECOND {
         push_parameter(name, span.ceil_secs(), text);
-    }
-}
-
-/// Where headers are written to, one after another.
-trait Out {
-    /// A header of this name begins; its value is what is added to the text.
-    fn begin(&mut self, name: HeaderName);
-
-    fn text(&mut self) -> &mut Vec<u8>;
-
-    /// The header ends.
-    fn end(&mut self);
-
-    fn number(&mut self, name: HeaderName, number: u64) {
-        self.begin(name);
-        push_parameter(b"", number, self.text());
-        self.end();
-    }
-}
-
-/// Lines of text.
-struct Lines<'a>(&'a mut Vec<u8>);
-
-impl Out for Lines<'_> {
-    fn begin(&mut self, name: HeaderName) {
-        self.0.extend_from_slice(name.as_str().as_bytes());
-        self.0.extend_from_slice(b": ");
-    }
-
-    fn text(&mut self) -> &mut Vec<u8> {
-        self.0
-    }
-
-    fn end(&mut self) {
-        self.0.extend_from_slice(b"\r\n");
-    }
-}
-
-/// The values of all headers, in one piece of memory.
-struct Values {
-    text: Vec<u8>,
-    /// Their names, and where each of them ends.
-    ends: SmallVec<[(HeaderName, usize); 6]>,
-}
-
-impl Default for Values {
-    fn default() -> Self {
-        /// Enough for a few bands.
-        const ROOM: usize = 256;
-        Self {
-            text: Vec::with_capacity(ROOM),
-            ends: SmallVec::new(),
-        }
-    }
-}
-
-impl Out for Values {
-    fn begin(&mut self, name: HeaderName) {
-        self.ends.push((name, 0));
-    }
-
-    fn text(&mut self) -> &mut Vec<u8> {
-        &mut self.text
-    }
-
-    fn end(&mut self) {
-        if let Some((_, end)) = self.ends.last_mut() {
-            *end = self.text.len();
-        }
-    }
-}
-
-impl Values {
-    fn insert_into(self, headers: &mut HeaderMap) {
-        let text = Bytes::from(self.text);
-        let mut start = 0;
-        for (name, end) in self.ends {
-            // Ids and digits are all that a value may hold.
-            if let Ok(value) = HeaderValue::from_maybe_shared(text.slice(start..end)) {
-                headers.insert(name, value);
-            }
-            start = end;
-        }
     }
 }
 

@@ -1,9 +1,39 @@
-//! Decisions over HTTP: the headers that tell a client of its limits, and how it
-//! is told that it was refused.
+//! Limits where HTTP traffic is: a filter for any server, a tower layer on top of
+//! it, and how a client is told of its limits.
 #![deny(missing_docs)]
 
+mod body;
+mod client_ip;
+mod context;
+mod customizer;
+mod filter;
+mod future;
+mod handler;
+mod head;
 mod headers;
+mod layer;
+mod peer;
 mod problem;
+mod refusal;
+#[cfg(feature = "remote")]
+mod remote;
+mod ruling;
+mod service;
+mod wait;
 
-pub use headers::{HeaderFamilies, Reset};
-pub use problem::{QUOTA_EXCEEDED, QUOTA_EXCEEDED_TITLE};
+pub use body::ResponseBody;
+pub use client_ip::{ClientIp, TrustedProxies};
+pub use context::Identity;
+pub use customizer::Customizer;
+pub use filter::{Customize, Filter, Judgement, Unsettled};
+pub use future::ResponseFuture;
+pub use handler::{Handler, Wanted, at_once_or_in_background};
+pub use head::Head;
+pub use headers::{HeaderFamilies, Reset, Told};
+pub use layer::RateLimitLayer;
+pub use peer::PeerAddr;
+pub use problem::{PROBLEM_JSON, QUOTA_EXCEEDED, QUOTA_EXCEEDED_TITLE, write_refusal};
+#[cfg(feature = "remote")]
+pub use remote::{RemoteCharge, RemoteError, RemoteHandler, RemoteRuling};
+pub use ruling::Ruling;
+pub use service::RateLimit;

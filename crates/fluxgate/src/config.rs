@@ -25,7 +25,7 @@ use fluxgate_core::{OnMissingRuleSet, RuleOptions};
 
 pub use admin::Admin;
 pub use draft::{ConfigError, ConfigFault, Draft, Place};
-pub use filters::{ClientIp, Filter, Identity};
+pub use filters::Filter;
 pub use gateway::{Gateway, HostPattern, Limits, Route, RouteMatch, Timeouts, Tls};
 pub use keys::{HashKeys, Keys};
 pub use listen::Listen;

@@ -2,17 +2,19 @@
 //! each decision.
 
 mod any_store;
+mod asking;
 mod origin;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fluxgate_core::{
-    Band, BandState, Decision, Limiter, LimiterError, Observer, OnError, OwnDecision, OwnSubject,
-    RequestContext, RuleSets, StoreError,
+    Band, BandState, Charge, Decision, Limiter, LimiterError, Micros, Observer, OnError, Outcome,
+    OwnDecision, OwnSubject, RequestContext, RuleSets, StoreError,
 };
 
 pub(crate) use any_store::AnyStore;
+pub(crate) use asking::Asking;
 pub(crate) use origin::{Listener, Origin};
 
 use crate::telemetry::{self, Telemetry};
@@ -114,6 +116,11 @@ impl Engine {
         rules.iter().any(|set| set.on_error() == OnError::Deny)
     }
 
+    /// Whether there are rules to decide by.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.has_rules()
+    }
+
     fn has_rules(&self) -> bool {
         self.has_rules.load(Ordering::Acquire)
     }
@@ -203,6 +210,28 @@ impl Engine {
         let limiter = self.ready()?;
         let refunded = limiter.refund(rule_set, rule, identity, units).await;
         self.noting(refunded)
+    }
+
+    /// Gives back what a request took that was answered with this outcome, in all
+    /// rules but those that refused it; tells how many rules took something.
+    pub(crate) async fn give_back(
+        &self,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+        outcome: Outcome,
+        refused: impl Fn(&str) -> bool + Send,
+    ) -> Result<usize, EngineError> {
+        let limiter = self.ready()?;
+        let set = limiter.rule_set(rule_set);
+        let set = set.ok_or_else(|| LimiterError::UnknownRuleSet(rule_set.into()))?;
+        let Some(charge) = Charge::of(&set, context, outcome, refused) else {
+            return Ok(0);
+        };
+        let rules = charge.rules();
+        // Of buckets that can owe, whatever time has passed.
+        let given = limiter.give_back(charge, Micros::ZERO).await;
+        self.noting(given.map_err(LimiterError::from))?;
+        Ok(rules)
     }
 
     /// Forgets an identity, or all of a rule's; tells how many counters had state.

@@ -2,6 +2,7 @@
 
 mod begun;
 mod buffers;
+mod descriptors;
 mod door;
 mod express;
 mod http;
@@ -11,6 +12,7 @@ pub(crate) mod request_id;
 mod send;
 mod signals;
 mod start;
+mod wall_clock;
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -20,19 +22,23 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use http::{LINGER, REQUEST_ID};
+pub(crate) use begun::Begun;
+pub(crate) use buffers::Buffers;
+pub(crate) use http::{LINGER, REQUEST_ID, until_closing};
 pub(crate) use send::send;
+pub(crate) use wall_clock::{wall_clock, write_date};
 
 use crate::admin::Admin;
 use crate::api::Api;
 use crate::cli::{Exit, Failure};
 use crate::config::{Config, Draft, Secrets};
 use crate::engine::{AnyStore, Engine, Listener};
+use crate::gateway::Gateway;
 use crate::grpc::Grpc;
 use crate::reload::{ConfigFile, Keeper, Source};
 use crate::resp::RespServer;
 use crate::telemetry::{Exporter, Telemetry, log};
-use door::Door;
+use door::{Door, MOST_CONNECTIONS};
 use http::HttpServer;
 
 /// How long those inside have to finish once the service is told to end.
@@ -55,24 +61,36 @@ pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure
     let admin = admin.map_err(|error| Failure::new(Exit::Config, error))?;
     let closing = CancellationToken::new();
     let api = Api::new(Arc::clone(&engine), admin, closing.clone());
+    let gateway = gateway(&config, &engine)?;
+    descriptors::allow_as_many_as_may_be();
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let open = open(&config, cores)?;
     start::tell(&config, &open);
-    match draft.is_demo() {
-        true => start::tell_of_demo(&open),
-        false => start::tell_what_is_missing(&config),
+    if draft.is_demo() {
+        start::tell_of_demo(&open);
     }
 
     // Rules, signals and the like are looked after here; requests are not.
     let main = runtime()?;
-    let doors = Door::for_cores(cores, &closing);
+    let doors = Door::for_cores(cores, &closing, |listener| match listener {
+        Listener::Gateway => most_connections(&config),
+        _ => MOST_CONNECTIONS,
+    });
+    let answering = Answering {
+        engine: Arc::clone(&engine),
+        api,
+        gateway: gateway.clone(),
+    };
     let cores = doors.into_iter().zip(sockets_by_core(open, cores));
-    let cores = cores.map(|(door, sockets)| core(door, sockets, &engine, &api));
+    let cores = cores.map(|(door, sockets)| core(door, sockets, answering.clone()));
     let cores = cores.collect::<Result<Vec<_>, _>>()?;
     main.block_on(async {
         let traces = exporter.map(Exporter::start);
         tokio::spawn(keeper.run(rules));
         tokio::spawn(reach_store::reach(Arc::clone(&engine)));
+        if let Some(gateway) = gateway {
+            tokio::spawn(async move { gateway.keep_fresh().await });
+        }
         signals::wait_for_end().await;
         tracing::info!("closing");
         closing.cancel();
@@ -97,12 +115,37 @@ fn runtime() -> Result<Runtime, Failure> {
     runtime.map_err(|error| Failure::new(Exit::System, format!("no runtime: {error}")))
 }
 
+/// Who answers on the listeners.
+#[derive(Clone)]
+struct Answering {
+    engine: Arc<Engine>,
+    api: Arc<Api>,
+    gateway: Option<Arc<Gateway>>,
+}
+
+/// The gateway, if it is to be opened.
+fn gateway(config: &Config, engine: &Arc<Engine>) -> Result<Option<Arc<Gateway>>, Failure> {
+    let gateway = config.listen.gateway.is_some();
+    let gateway = gateway.then(|| Gateway::new(config, Arc::clone(engine)));
+    let gateway = gateway.transpose();
+    gateway.map_err(|error| Failure::new(Exit::Config, error))
+}
+
+/// How many connections the gateway holds at most.
+fn most_connections(config: &Config) -> usize {
+    let most = config.gateway.limits.connections;
+    most.map_or(usize::MAX, |most| {
+        usize::try_from(most.get()).unwrap_or(usize::MAX)
+    })
+}
+
 /// A listener's sockets, one for each core.
 type Open = Vec<(Listener, Vec<TcpListener>)>;
 
 /// Opens every address that the config names.
 fn open(config: &Config, cores: usize) -> Result<Open, Failure> {
     let named = [
+        (Listener::Gateway, config.listen.gateway),
         (Listener::Api, config.listen.api),
         (Listener::Grpc, config.listen.grpc),
         (Listener::Resp, config.listen.resp),
@@ -139,15 +182,13 @@ fn sockets_by_core(open: Open, cores: usize) -> Vec<Vec<(Listener, TcpListener)>
 fn core(
     door: Door,
     sockets: Vec<(Listener, TcpListener)>,
-    engine: &Arc<Engine>,
-    api: &Arc<Api>,
+    answering: Answering,
 ) -> Result<JoinHandle<()>, Failure> {
     let runtime = runtime()?;
-    let (engine, api) = (Arc::clone(engine), Arc::clone(api));
     let serve = move || {
         runtime.block_on(async {
             for (listener, socket) in sockets {
-                let served = serve(listener, socket, &door, &engine, &api);
+                let served = serve(listener, socket, &door, &answering);
                 if let Err(error) = served {
                     tracing::error!(listener = listener.name(), %error, "cannot serve");
                 }
@@ -169,9 +210,13 @@ fn serve(
     listener: Listener,
     socket: TcpListener,
     door: &Door,
-    engine: &Arc<Engine>,
-    api: &Arc<Api>,
+    answering: &Answering,
 ) -> std::io::Result<()> {
+    let Answering {
+        engine,
+        api,
+        gateway,
+    } = answering;
     let socket = tokio::net::TcpListener::from_std(socket)?;
     match listener {
         Listener::Api => {
@@ -194,6 +239,16 @@ fn serve(
             door.open(listener, socket, move |stream, peer| {
                 server.clone().serve(stream, peer)
             });
+        }
+        Listener::Gateway => {
+            // It is there if its address is.
+            if let Some(gateway) = gateway.clone() {
+                let (tidied, closing) = (Arc::clone(&gateway), door.closing.clone());
+                tokio::spawn(async move { tidied.tidy_core().await });
+                door.open(listener, socket, move |stream, peer| {
+                    Arc::clone(&gateway).serve(stream, peer, closing.clone())
+                });
+            }
         }
     }
     Ok(())

@@ -3,16 +3,15 @@
 mod blocks;
 mod combined;
 mod event;
+mod files;
 mod missing;
 mod output;
 mod progress;
+mod report;
 mod summary;
 mod time;
 
-use std::fs::{self, File, Metadata};
 use std::io::{self, BufWriter, IsTerminal, Read, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 
@@ -23,8 +22,10 @@ use crate::cli::{Exit, Failure};
 use crate::rule_file;
 use blocks::{Block, Blocks};
 use event::Event;
+use files::{Input, create_output, create_report, is_standard, open_input};
 use missing::MissingSets;
 use progress::Progress;
+use report::{Report, Told};
 use summary::Summary;
 
 /// The arguments of `fluxgate simulate`.
@@ -48,6 +49,10 @@ pub(crate) struct Options {
     /// Print a table by rule and the most denied identities to standard error
     #[arg(long)]
     summary: bool,
+    /// Write a page that shows what the rules did: over time, by rule, whom they
+    /// denied most, and how each of the five algorithms would have decided
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
     /// Skip and count bad lines instead of ending at the first
     #[arg(long)]
     lenient: bool,
@@ -61,6 +66,9 @@ enum Format {
     Combined,
 }
 
+/// More rule sets that do not exist are not named in a report.
+const MOST_MISSING: usize = 20;
+
 /// What is buffered on the way out.
 const OUTPUT_BUFFER: usize = 256 * 1024;
 
@@ -68,6 +76,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let rules = rule_file::load(&options.rules)?;
     let input = open_input(&options.input)?;
     let progress = Progress::of(&input, options);
+    let report = create_report(options, &rules)?;
     let output = create_output(options)?;
 
     let default_set = match &options.rule_set {
@@ -82,7 +91,8 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         default_set,
         format: options.format,
         latest: Timestamp::default(),
-        summary: options.summary.then(Summary::default),
+        summary: (options.summary || report.is_some()).then(Summary::default),
+        report,
         lines: 0,
         skipped: 0,
         line: Vec::with_capacity(512),
@@ -93,8 +103,10 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
         .flush()
         .map_err(|error| cannot_write(options, &error));
     // Whoever reads standard error may have gone too; that is no failure.
-    let _ = simulation.report(options, &mut io::stderr().lock());
-    match result.and(flushed) {
+    let _ = simulation.print_summary(options, &mut io::stderr().lock());
+    let result = result.and(flushed);
+    let reported = simulation.write_report(options, result.as_ref().err());
+    match result.and(reported) {
         // Whoever read the output has seen enough.
         Err(Stop::ReaderGone) => Ok(()),
         Err(Stop::Failed(failure)) => Err(failure),
@@ -122,6 +134,7 @@ struct Simulation {
     /// The latest time so far, where time is not to go back.
     latest: Timestamp,
     summary: Option<Summary>,
+    report: Option<Report>,
     /// Lines so far, blank ones included.
     lines: u64,
     skipped: u64,
@@ -249,16 +262,21 @@ impl Simulation {
         }
         let rule_set = event.rule_set.as_deref().or(self.default_set.as_deref());
         let rule_set = rule_set.ok_or("no `rule_set`, and the rule file has not just one")?;
+        let context = &event.context;
         let decision = match &mut self.summary {
-            None => self.limiter.check_at(rule_set, &event.context, at),
+            None => self.limiter.check_at(rule_set, context, at),
             Some(summary) => {
-                let context = &event.context;
-                let decision =
-                    self.limiter
-                        .check_at_noting(rule_set, context, at, |rule, identity| {
-                            summary.refused(rule_set, rule, identity);
-                        });
+                let report = &mut self.report;
+                let decision = self.limiter.check_at_noting(rule_set, context, at, |fate| {
+                    summary.noted(rule_set, &fate);
+                    if let Some(report) = report {
+                        report.noted(rule_set, at, &fate);
+                    }
+                });
                 summary.decided(rule_set, &decision);
+                if let Some(report) = report {
+                    report.decided(rule_set, context, at, &decision);
+                }
                 decision
             }
         };
@@ -267,26 +285,74 @@ impl Simulation {
         Ok(())
     }
 
-    fn report(&self, options: &Options, out: &mut impl Write) -> io::Result<()> {
-        if let Some(summary) = &self.summary {
+    fn print_summary(&self, options: &Options, out: &mut impl Write) -> io::Result<()> {
+        if let Some(summary) = self.summary.as_ref().filter(|_| options.summary) {
             write!(out, "{summary}")?;
         }
         if options.lenient && (self.skipped > 0 || options.summary) {
             writeln!(out, "{} bad line(s) skipped", self.skipped)?;
         }
+        for remark in self.missing_sets() {
+            writeln!(out, "{remark}")?;
+        }
+        Ok(())
+    }
+
+    /// What is told of rule sets that do not exist.
+    fn missing_sets(&self) -> Vec<String> {
         let fate = match self.limiter.rules().on_missing() {
             OnMissingRuleSet::Allow => "allowed",
             OnMissingRuleSet::Deny => "denied",
         };
-        for name in self.missing.names() {
-            let name = printable(&name);
-            writeln!(
-                out,
-                "there is no rule set `{name}`; its requests were {fate}"
-            )?;
-        }
-        Ok(())
+        let names = self.missing.names().into_iter();
+        names
+            .map(|name| {
+                let name = printable(&name);
+                format!("there is no rule set `{name}`; its requests were {fate}")
+            })
+            .collect()
     }
+
+    /// Writes the page of `--report`, of what came before an early end too.
+    fn write_report(&mut self, options: &Options, stop: Option<&Stop>) -> Result<(), Stop> {
+        let (Some(path), Some(report), Some(summary)) =
+            (&options.report, self.report.take(), &self.summary)
+        else {
+            return Ok(());
+        };
+        let mut warnings = self.missing_sets();
+        if let Some(more) = warnings
+            .len()
+            .checked_sub(MOST_MISSING)
+            .filter(|more| *more > 0)
+        {
+            warnings.truncate(MOST_MISSING);
+            warnings.push(format!("and so of {more} more names"));
+        }
+        if self.skipped > 0 {
+            warnings.push(format!("{} bad line(s) were left out", self.skipped));
+        }
+        if let Some(stop) = stop {
+            let why = match stop {
+                Stop::ReaderGone => "nobody read the decisions any more",
+                Stop::Failed(failure) => &failure.message,
+            };
+            warnings.push(format!("This is only what came before an early end: {why}"));
+        }
+        let told = Told {
+            rules_file: &options.rules,
+            input: &options.input,
+            rules: &self.limiter.rules(),
+            summary,
+            warnings,
+        };
+        let written = report.write(&told);
+        written.map_err(|error| cannot_report(path, &error).into())
+    }
+}
+
+fn cannot_report(path: &Path, error: &io::Error) -> Failure {
+    Failure::new(Exit::Io, format!("{}: {error}", path.display()))
 }
 
 /// What a line holds may be anything; a terminal shall not obey it.
@@ -318,80 +384,6 @@ fn parse(format: Format, line: &[u8]) -> Option<Result<Event<'_>, String>> {
 
 fn too_long() -> String {
     format!("longer than {} bytes", blocks::LONGEST)
-}
-
-/// Where the recorded requests come from.
-struct Input {
-    reader: Box<dyn Read>,
-    /// The size of a file, where it is one.
-    size: Option<u64>,
-}
-
-fn is_standard(path: &Path) -> bool {
-    path.as_os_str() == "-"
-}
-
-fn open_input(path: &Path) -> Result<Input, Failure> {
-    if is_standard(path) {
-        return Ok(Input {
-            reader: Box::new(io::stdin().lock()),
-            size: None,
-        });
-    }
-    let failure =
-        |error: io::Error| Failure::new(Exit::NoInput, format!("{}: {error}", path.display()));
-    let file = File::open(path).map_err(failure)?;
-    let metadata = file.metadata().map_err(failure)?;
-    Ok(Input {
-        reader: Box::new(file),
-        size: metadata.is_file().then_some(metadata.len()),
-    })
-}
-
-fn create_output(options: &Options) -> Result<Box<dyn Write>, Failure> {
-    let path = &options.output;
-    if is_standard(path) {
-        return Ok(Box::new(io::stdout().lock()));
-    }
-    for other in [&options.input, &options.rules] {
-        if is_same_file(path, other) {
-            let path = path.display();
-            return Err(Failure::new(
-                Exit::Io,
-                format!("{path}: would be overwritten while it is read; name another output"),
-            ));
-        }
-    }
-    match File::create(path) {
-        Ok(file) => Ok(Box::new(file)),
-        Err(error) => Err(Failure::new(
-            Exit::Io,
-            format!("{}: {error}", path.display()),
-        )),
-    }
-}
-
-/// Whether both name one file, by whatever path, link or redirection.
-fn is_same_file(output: &Path, other: &Path) -> bool {
-    let Ok(output) = fs::metadata(output) else {
-        return false;
-    };
-    let other = if is_standard(other) {
-        standard_input()
-    } else {
-        fs::metadata(other)
-    };
-    // Writing to a terminal or a device destroys nothing that is still to be read.
-    other.is_ok_and(|other| output.is_file() && file_id(&output) == file_id(&other))
-}
-
-fn standard_input() -> io::Result<Metadata> {
-    let copy = io::stdin().as_fd().try_clone_to_owned()?;
-    File::from(copy).metadata()
-}
-
-fn file_id(metadata: &Metadata) -> (u64, u64) {
-    (metadata.dev(), metadata.ino())
 }
 
 fn cannot_write(options: &Options, error: &io::Error) -> Stop {

@@ -17,7 +17,7 @@ use fluxgate_core::{
 };
 use quanta::Instant;
 
-pub(crate) use clock::now;
+pub(crate) use clock::{now, uptime_millis};
 pub(crate) use otlp::Exporter;
 
 use crate::config;
@@ -40,6 +40,8 @@ pub(crate) struct Telemetry {
     store_trouble: StoreTrouble,
     /// Clients choose the names that they ask for.
     missing_rule_sets: Sampler,
+    /// What cannot be forwarded: clients choose how often that happens.
+    not_forwarded: Sampler,
     /// Where spans go, if anywhere.
     spans: Option<Spans>,
 }
@@ -69,6 +71,7 @@ impl Telemetry {
             denials: Denials::new(),
             store_trouble: StoreTrouble::default(),
             missing_rule_sets: Sampler::new(10, 1),
+            not_forwarded: Sampler::new(10, 10),
             spans,
         };
         (telemetry, exporter)
@@ -82,11 +85,29 @@ impl Telemetry {
         started: Instant,
         origin: &Origin<'_>,
     ) {
-        let took = started.elapsed();
-        self.count(Who::Request(context), decision, (started, took), origin);
+        let now = now();
+        let took = now.saturating_duration_since(started);
+        self.settled(context, decision, (self.since_it_began(now), took), origin);
+    }
+
+    /// A request was decided that may have had to wait: deciding ended so long
+    /// after the service began, and took so long.
+    pub(crate) fn settled(
+        &self,
+        context: &RequestContext<'_>,
+        decision: &Decision,
+        (ended, took): (Duration, Duration),
+        origin: &Origin<'_>,
+    ) {
+        self.count(Who::Request(context), decision, (ended, took), origin);
         if let Some(spans) = &self.spans {
             spans.add_check(decision, took, origin);
         }
+    }
+
+    /// How long after the service began that is.
+    pub(crate) fn since_it_began(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.began)
     }
 
     /// Several requests were decided together. They are one span, of the first
@@ -98,9 +119,11 @@ impl Telemetry {
         started: Instant,
         origin: &Origin<'_>,
     ) {
-        let took = started.elapsed();
+        let now = now();
+        let took = now.saturating_duration_since(started);
+        let when = (self.since_it_began(now), took);
         for (context, decision) in contexts.iter().zip(decisions) {
-            self.count(Who::Request(context), decision, (started, took), origin);
+            self.count(Who::Request(context), decision, when, origin);
         }
         if let Some(spans) = &self.spans {
             let denied = decisions.iter().find(|decision| !decision.allowed());
@@ -118,8 +141,10 @@ impl Telemetry {
         started: Instant,
         origin: &Origin<'_>,
     ) {
-        let took = started.elapsed();
-        self.count(Who::Identity(identity), decision, (started, took), origin);
+        let now = now();
+        let took = now.saturating_duration_since(started);
+        let when = (self.since_it_began(now), took);
+        self.count(Who::Identity(identity), decision, when, origin);
         if let Some(spans) = &self.spans {
             spans.add_consume(Some(decision), decision.outcome(), took, origin);
         }
@@ -159,10 +184,9 @@ impl Telemetry {
         &self,
         who: Who<'_>,
         decision: &Decision,
-        (started, took): (Instant, Duration),
+        (now, took): (Duration, Duration),
         origin: &Origin<'_>,
     ) {
-        let now = started.saturating_duration_since(self.began) + took;
         let outcome = decision.outcome();
         let (rule, band) = told_of(decision);
         // A set that does not exist has no name here.
@@ -230,6 +254,21 @@ impl Telemetry {
             let (listener, request_id) = (listener.name(), request_id());
             tracing::debug!(listener, status, request_id, "answered");
         }
+    }
+
+    /// Whether a request that cannot be forwarded is worth a line.
+    pub(crate) fn is_worth_a_line(&self) -> bool {
+        self.not_forwarded.pass(self.began.elapsed())
+    }
+
+    /// A request begins to wait.
+    pub(crate) fn wait_began(&self) {
+        self.metrics.wait_began();
+    }
+
+    /// A request waits no more.
+    pub(crate) fn wait_ended(&self) {
+        self.metrics.wait_ended();
     }
 
     /// The rules were read, and were good or not.

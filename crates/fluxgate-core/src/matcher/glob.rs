@@ -9,12 +9,12 @@ use crate::small::Small;
 
 /// A trie of globs. Globs that begin alike share their beginning, so the nodes
 /// that are alive at once are few however many globs there are.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct GlobTrie {
     nodes: Vec<GlobNode>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct GlobNode {
     chars: HashMap<char, u32>,
     one: Option<u32>,

@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 const FEW: usize = 4;
 
 /// A map that is a list while it is small.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Lookup<V> {
     Few(Vec<(Box<[u8]>, V)>),
     Many(HashMap<Box<[u8]>, V>),

@@ -8,12 +8,12 @@ use super::pattern::{Pattern, Segment};
 use crate::small::Small;
 
 /// A trie of patterns by segment, with the rules that end at each node.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct PathTrie {
     nodes: Vec<PathNode>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct PathNode {
     literals: Lookup<u32>,
     globs: Option<Box<GlobTrie>>,
@@ -159,7 +159,7 @@ impl<'p> Iterator for Segments<'p> {
 }
 
 /// Patterns of which any will do.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct PathSet(Option<PathTrie>);
 
 impl PathSet {

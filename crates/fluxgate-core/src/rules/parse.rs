@@ -3,7 +3,7 @@
 mod bands;
 mod parts;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,10 +11,11 @@ use hashbrown::HashMap;
 
 use super::rule::{CostSource, OnError, Rule, RuleMode};
 use super::{RuleNumber, RuleOptions, RuleSet, RuleSets};
-use crate::key::{self, OnMissingKey, SubjectBytes};
+use crate::key::{self, KeyPart, OnMissingKey, SubjectBytes};
 use crate::limit::Algorithm;
 use crate::matcher::{Conditions, Matcher};
 use crate::sip::Sip13;
+use crate::time::Micros;
 use crate::yaml::{Faults, Node};
 use bands::BandStyle;
 
@@ -104,13 +105,32 @@ fn rule_set(name: &str, node: &Node, options: RuleOptions, faults: &mut Faults) 
     // Stable: rules of one priority stay in the order of the file.
     enabled.sort_by_key(|(rule, _)| rule.priority);
     let (rules, conditions): (Vec<_>, Vec<_>) = enabled.into_iter().unzip();
+    let header_names = header_names(&rules, &conditions);
     RuleSet {
         name: name.into(),
         on_error: on_error.unwrap_or_default(),
         rules,
         matcher: Matcher::new(conditions),
         ipv6_prefix: options.ipv6_prefix,
+        header_names,
     }
+}
+
+/// The headers that any rule asks about, each once.
+fn header_names(rules: &[Rule], conditions: &[Conditions]) -> Box<[Box<str>]> {
+    let matched = conditions.iter().flat_map(|conditions| &conditions.headers);
+    let keyed = rules.iter().flat_map(Rule::key);
+    let keyed = keyed.filter_map(|part| match part {
+        KeyPart::Header(name) => Some(name),
+        _ => None,
+    });
+    let costs = rules.iter().filter_map(|rule| match rule.cost() {
+        CostSource::Header(name) => Some(name),
+        _ => None,
+    });
+    let names = matched.map(|(name, _)| name).chain(keyed).chain(costs);
+    let names: BTreeSet<_> = names.cloned().collect();
+    names.into_iter().collect()
 }
 
 struct ParsedRule {
@@ -204,11 +224,12 @@ impl RuleReader<'_> {
             })
             .unwrap_or(false);
         let max_wait = max_wait.and_then(|node| self.faults.duration(node, "`max_wait`"));
+        let max_wait = waits.then(|| max_wait.unwrap_or(DEFAULT_MAX_WAIT));
         let style = BandStyle {
             algorithm,
             shape: self.boolean(shape, "`shape`", false),
             shape_at: shape.map_or(node.position, |node| node.position),
-            max_wait: waits.then(|| max_wait.unwrap_or(DEFAULT_MAX_WAIT)),
+            max_wait,
         };
         let mut bands = match bands {
             Some(list) => self.bands(list, &style),
@@ -246,7 +267,7 @@ impl RuleReader<'_> {
                 key: key?,
                 on_missing_key: on_missing_key.unwrap_or_default(),
                 cost: cost?,
-                waits,
+                max_wait: max_wait.map(Micros::from_duration),
                 bands,
                 own,
                 overrides: overrides.unwrap_or_default(),

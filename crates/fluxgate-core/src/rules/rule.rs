@@ -11,6 +11,7 @@ use crate::limit::Limit;
 use crate::matcher::PathSet;
 use crate::memory::Imprint;
 use crate::sip::Sip13;
+use crate::time::Micros;
 
 /// What is decided when the store cannot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -121,7 +122,7 @@ impl Band {
 }
 
 /// A rule, checked and ready.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Rule {
     pub(super) id: Box<str>,
     pub(super) name: Option<Box<str>>,
@@ -131,7 +132,8 @@ pub struct Rule {
     pub(super) key: Vec<KeyPart>,
     pub(super) on_missing_key: OnMissingKey,
     pub(super) cost: CostSource,
-    pub(super) waits: bool,
+    /// How long what it refuses may wait; `None` where it must not.
+    pub(super) max_wait: Option<Micros>,
     /// Its own bands, then those of its overrides.
     pub(super) bands: Vec<Band>,
     /// How many of the bands are its own.
@@ -169,7 +171,12 @@ impl Rule {
 
     /// Whether what is refused may wait (`on_exceed: wait`).
     pub fn waits(&self) -> bool {
-        self.waits
+        self.max_wait.is_some()
+    }
+
+    /// How long what is refused may wait, where it may.
+    pub fn max_wait(&self) -> Option<Micros> {
+        self.max_wait
     }
 
     /// The parts of its key; none for a global rule.
@@ -195,6 +202,13 @@ impl Rule {
     /// Its number in this process.
     pub fn number(&self) -> RuleNumber {
         self.number
+    }
+
+    /// Gives its bands, those of its overrides included, these limits in turn.
+    pub(super) fn set_limits(&mut self, limits: Vec<Limit>) {
+        for (band, limit) in self.bands.iter_mut().zip(limits) {
+            *band = Band::new(&band.id, limit);
+        }
     }
 
     pub(crate) fn not_path(&self) -> &PathSet {

@@ -2,6 +2,7 @@
 
 mod conditions;
 mod fields;
+mod give_back;
 mod list;
 mod state;
 mod stored;
@@ -28,6 +29,7 @@ pub(super) fn routes() -> Router<Arc<Api>> {
         .delete(stored::delete_rule);
     Router::new()
         .route("/v1/refund", post(state::refund))
+        .route("/v1/give_back", post(give_back::give_back))
         .route("/v1/reset", post(state::reset))
         .route("/v1/state", get(state::state))
         .route("/v1/rule_sets", get(list::list))

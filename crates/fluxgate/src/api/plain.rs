@@ -1,8 +1,5 @@
 //! A check that comes as bytes and is answered as bytes.
 
-use std::cell::RefCell;
-use std::time::{Duration, SystemTime};
-
 use fluxgate_core::Decision;
 
 use super::check::Asked;
@@ -10,6 +7,7 @@ use super::decision_json::{Form, write_decision};
 use super::{Api, Problem, body};
 use crate::engine::{Listener, Origin};
 use crate::json_text::Json;
+use crate::server::{wall_clock, write_date};
 
 /// A check and what it is known by.
 #[derive(Debug, Default)]
@@ -37,7 +35,7 @@ impl Api {
         let status = match self.decide_plain(check.body, &origin).await {
             Ok(decision) => {
                 write_decision(json, &decision, Form::Decision);
-                let now = now();
+                let now = wall_clock();
                 out.extend_from_slice(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n");
                 self.headers.write_text(&decision, now, out);
                 write_date(now, out);
@@ -53,7 +51,7 @@ impl Api {
                 head.text(" ");
                 head.text(status.canonical_reason().unwrap_or_default());
                 head.text("\r\ncontent-type: application/problem+json\r\n");
-                write_date(now(), out);
+                write_date(wall_clock(), out);
                 status.as_u16()
             }
         };
@@ -80,29 +78,4 @@ impl Api {
         let asked: Asked<'_> = body::parse(json)?;
         asked.decide(self, origin).await
     }
-}
-
-/// The clock that clients go by.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "clients are told when to come back by the clock on their wall"
-)]
-fn now() -> SystemTime {
-    SystemTime::now()
-}
-
-/// The header `date`, which is worked out once a second.
-fn write_date(now: SystemTime, out: &mut Vec<u8>) {
-    thread_local! {
-        static LAST: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
-    }
-    let since = now.duration_since(SystemTime::UNIX_EPOCH);
-    let second = since.as_ref().map_or(0, Duration::as_secs);
-    LAST.with_borrow_mut(|(last, text)| {
-        if *last != second || text.is_empty() {
-            *last = second;
-            *text = format!("date: {}\r\n", httpdate::fmt_http_date(now));
-        }
-        out.extend_from_slice(text.as_bytes());
-    });
 }

@@ -62,7 +62,7 @@ impl Problem {
     }
 
     /// Appends the body that tells it.
-    pub(super) fn write(&self, json: &mut Vec<u8>) {
+    pub(crate) fn write(&self, json: &mut Vec<u8>) {
         let reason = self.status.canonical_reason().unwrap_or("Error");
         let mut body = serde_json::json!({
             "type": "about:blank",

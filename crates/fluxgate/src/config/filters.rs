@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use fluxgate_core::yaml::{Faults, Node};
-use fluxgate_tower::{HeaderFamilies, Reset};
+use fluxgate_tower::{ClientIp, HeaderFamilies, Identity, Reset};
 use ipnet::IpNet;
 
 use super::paths::Paths;
@@ -34,36 +34,6 @@ pub struct Filter {
     pub headers: HeaderFamilies,
     /// How many may wait at a time in this process.
     pub max_concurrent_waits: usize,
-}
-
-/// The headers that say who a request is from; names in lower case.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
-    /// The user.
-    pub user: Box<str>,
-    /// The API key.
-    pub api_key: Box<str>,
-}
-
-impl Default for Identity {
-    fn default() -> Self {
-        Self {
-            user: "x-user-id".into(),
-            api_key: "x-api-key".into(),
-        }
-    }
-}
-
-/// Where proxies say whom they forward for.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum ClientIp {
-    /// `X-Forwarded-For`.
-    #[default]
-    XForwardedFor,
-    /// `Forwarded`, of RFC 7239.
-    Forwarded,
-    /// Addresses in another header; its name in lower case.
-    Header(Box<str>),
 }
 
 const RESET_NAMES: [(&str, Reset); 2] = [("epoch", Reset::Epoch), ("delta", Reset::Delta)];
@@ -108,9 +78,9 @@ impl Filter {
             rule_set: rule_set.map(Into::into),
             include: include.unwrap_or_else(Paths::everything),
             exclude: Paths::read_any(exclude, "`exclude`", faults),
-            identity: Identity::read(identity, faults),
+            identity: read_identity(identity, faults),
             trusted_proxies: read_networks(trusted_proxies, faults),
-            client_ip: ClientIp::read(client_ip, faults),
+            client_ip: read_client_ip(client_ip, faults),
             headers: read_headers(headers, faults),
             max_concurrent_waits: usize::try_from(max_waits).unwrap_or(usize::MAX),
         }
@@ -122,11 +92,7 @@ impl Filter {
         let identity = tree::map([("user", header(user)), ("api_key", header(api_key))]);
         let proxies = self.trusted_proxies.iter();
         let proxies = tree::list(proxies.map(|network| tree::text(network.to_string())));
-        let client_ip = match &self.client_ip {
-            ClientIp::XForwardedFor => header("x-forwarded-for"),
-            ClientIp::Forwarded => header("forwarded"),
-            ClientIp::Header(name) => header(name),
-        };
+        let client_ip = header(self.client_ip.header_name());
         let headers = tree::map([
             ("legacy", Some(tree::plain(self.headers.legacy))),
             ("ietf", Some(tree::plain(self.headers.ietf))),
@@ -206,33 +172,21 @@ fn read_networks(node: Option<&Node>, faults: &mut Faults) -> Vec<IpNet> {
     networks
 }
 
-impl Identity {
-    fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
-        let names = ["user", "api_key"];
-        let [user, api_key] =
-            node.map_or([None; 2], |node| faults.fields(node, "`identity`", names));
-        let default = Self::default();
-        let user = user.and_then(|node| read::header(node, "`user`", faults));
-        let api_key = api_key.and_then(|node| read::header(node, "`api_key`", faults));
-        Self {
-            user: user.unwrap_or(default.user),
-            api_key: api_key.unwrap_or(default.api_key),
-        }
+fn read_identity(node: Option<&Node>, faults: &mut Faults) -> Identity {
+    let names = ["user", "api_key"];
+    let [user, api_key] = node.map_or([None; 2], |node| faults.fields(node, "`identity`", names));
+    let default = Identity::default();
+    let user = user.and_then(|node| read::header(node, "`user`", faults));
+    let api_key = api_key.and_then(|node| read::header(node, "`api_key`", faults));
+    Identity {
+        user: user.unwrap_or(default.user),
+        api_key: api_key.unwrap_or(default.api_key),
     }
 }
 
-impl ClientIp {
-    fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
-        let name = node.and_then(|node| read::header(node, "`client_ip`", faults));
-        match name {
-            None => Self::default(),
-            Some(name) => match &*name {
-                "x-forwarded-for" => Self::XForwardedFor,
-                "forwarded" => Self::Forwarded,
-                _ => Self::Header(name),
-            },
-        }
-    }
+fn read_client_ip(node: Option<&Node>, faults: &mut Faults) -> ClientIp {
+    let name = node.and_then(|node| read::header(node, "`client_ip`", faults));
+    name.map_or_else(ClientIp::default, |name| ClientIp::header(&name))
 }
 
 fn read_headers(node: Option<&Node>, faults: &mut Faults) -> HeaderFamilies {

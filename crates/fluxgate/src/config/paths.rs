@@ -20,6 +20,11 @@ impl Paths {
         self.set.contains(Some(path))
     }
 
+    /// All of them, ready to be asked.
+    pub fn set(&self) -> &Arc<PathSet> {
+        &self.set
+    }
+
     /// The patterns as they are written.
     pub fn patterns(&self) -> &[String] {
         &self.patterns

@@ -1,6 +1,8 @@
 //! The store that the config names.
 
-use fluxgate_core::{Band, Checks, MemoryStore, Store, StoreError, Subject, Verdicts};
+use std::time::Duration;
+
+use fluxgate_core::{Band, Checks, MemoryStore, Place, Store, StoreError, Subject, Verdicts};
 use fluxgate_redis::{ConnectError, HashKeys, HashSecret, RedisStore, Topology};
 
 use crate::config::{self, Config, Secrets};
@@ -105,6 +107,13 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.decide_at_once(checks, verdicts),
             Self::Redis(store) => store.decide_at_once(checks, verdicts),
+        }
+    }
+
+    async fn begin_wait(&self, longest: Duration) -> Result<Option<Place>, StoreError> {
+        match self {
+            Self::Memory(store) => store.begin_wait(longest).await,
+            Self::Redis(store) => Box::pin(Store::begin_wait(store, longest)).await,
         }
     }
 

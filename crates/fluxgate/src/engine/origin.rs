@@ -17,11 +17,13 @@ pub(crate) enum Listener {
     Grpc,
     /// Decisions over the Redis protocol.
     Resp,
+    /// Requests that are forwarded.
+    Gateway,
 }
 
 impl Listener {
     /// All of them, in the order of their declaration.
-    pub(crate) const ALL: [Self; 3] = [Self::Api, Self::Grpc, Self::Resp];
+    pub(crate) const ALL: [Self; 4] = [Self::Api, Self::Grpc, Self::Resp, Self::Gateway];
 
     /// Its name in logs and metrics.
     pub(crate) const fn name(self) -> &'static str {
@@ -29,6 +31,7 @@ impl Listener {
             Self::Api => "api",
             Self::Grpc => "grpc",
             Self::Resp => "resp",
+            Self::Gateway => "gateway",
         }
     }
 }

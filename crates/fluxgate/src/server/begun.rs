@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 /// How a connection begins that speaks HTTP/2. All of it is waited for here, where
 /// there is a bound on how long that may take.
@@ -13,24 +12,26 @@ const HTTP2_BEGINS: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A connection whose first bytes have been read.
 #[derive(Debug)]
-pub(super) struct Begun {
+pub(crate) struct Begun<S> {
     first: Vec<u8>,
     /// How many of them have been read again.
     seen: usize,
-    stream: TcpStream,
+    stream: S,
 }
 
-impl Begun {
-    pub(super) fn new(first: Vec<u8>, stream: TcpStream) -> Self {
+impl<S> Begun<S> {
+    pub(crate) fn new(first: Vec<u8>, stream: S) -> Self {
         Self {
             first,
             seen: 0,
             stream,
         }
     }
+}
 
+impl<S: AsyncRead + Unpin> Begun<S> {
     /// Whether it speaks HTTP/2; reads no more than is needed to know.
-    pub(super) async fn is_http2(&mut self) -> io::Result<bool> {
+    pub(crate) async fn is_http2(&mut self) -> io::Result<bool> {
         while self.first.len() < HTTP2_BEGINS.len() && HTTP2_BEGINS.starts_with(&self.first) {
             if self.stream.read_buf(&mut self.first).await? == 0 {
                 return Ok(false);
@@ -40,7 +41,7 @@ impl Begun {
     }
 }
 
-impl AsyncRead for Begun {
+impl<S: AsyncRead + Unpin> AsyncRead for Begun<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -62,7 +63,7 @@ impl AsyncRead for Begun {
     }
 }
 
-impl AsyncWrite for Begun {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Begun<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

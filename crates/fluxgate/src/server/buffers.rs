@@ -1,39 +1,68 @@
 //! Memory for those who have something to do; who waits holds none.
 
 use std::cell::RefCell;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead as _, ReadBuf};
+use tokio::net::TcpStream;
 
 /// How much is read at once.
-pub(super) const INPUT: usize = 16 * 1024;
-/// How many are kept for the next.
-const KEPT: usize = 8;
+pub(crate) const INPUT: usize = 16 * 1024;
+/// How much is written, as a rule.
+const OUTPUT: usize = 2 * 1024;
+/// How many are kept for the next. With fewer than there are requests under way,
+/// they would be made anew all the time, which costs as much as forwarding.
+const KEPT: usize = 128;
 /// What has grown beyond this is not kept.
-const MOST_KEPT: usize = 256 * 1024;
+const MOST_KEPT: usize = 64 * 1024;
 
 thread_local! {
     static FREE: RefCell<Vec<Buffers>> = const { RefCell::new(Vec::new()) };
 }
 
 /// What is read, and what is to be written.
-pub(super) struct Buffers {
-    pub(super) input: Vec<u8>,
-    pub(super) output: Vec<u8>,
-    pub(super) json: Vec<u8>,
+pub(crate) struct Buffers {
+    pub(crate) input: Vec<u8>,
+    pub(crate) output: Vec<u8>,
+    pub(crate) json: Vec<u8>,
 }
 
 impl Buffers {
     /// Buffers with nothing to be written.
-    pub(super) fn take() -> Self {
+    pub(crate) fn take() -> Self {
         let free = FREE.with_borrow_mut(Vec::pop);
         free.unwrap_or_else(|| Self {
             input: vec![0; INPUT],
-            output: Vec::new(),
+            output: Vec::with_capacity(OUTPUT),
             json: Vec::new(),
         })
     }
 
+    /// Reads what has come, and tells how much that is. (Reading in this way,
+    /// and not by asking first whether something has come, spares a call of the
+    /// system: it is known then that nothing more is there.)
+    pub(crate) fn poll_read(
+        stream: &mut TcpStream,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<(Self, usize)>> {
+        let mut buffers = Self::take();
+        let mut input = ReadBuf::new(&mut buffers.input);
+        let polled = Pin::new(stream).poll_read(cx, &mut input);
+        let count = input.filled().len();
+        if polled.is_pending() {
+            buffers.give();
+            return Poll::Pending;
+        }
+        ready!(polled)?;
+        Poll::Ready(Ok((buffers, count)))
+    }
+
     /// Leaves them to the next.
-    pub(super) fn give(mut self) {
-        if self.output.capacity() + self.json.capacity() <= MOST_KEPT {
+    pub(crate) fn give(mut self) {
+        let size = self.output.capacity() + self.json.capacity();
+        if size <= MOST_KEPT && self.input.len() == INPUT {
             self.output.clear();
             FREE.with_borrow_mut(|free| {
                 if free.len() < KEPT {

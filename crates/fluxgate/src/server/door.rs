@@ -11,8 +11,9 @@ use tokio_util::task::TaskTracker;
 
 use crate::engine::Listener;
 
-/// How many connections a listener holds at most, over all cores.
-const MOST_CONNECTIONS: usize = 10_000;
+/// How many connections a listener holds at most, over all cores, where nothing
+/// else is said.
+pub(super) const MOST_CONNECTIONS: usize = 10_000;
 /// How long to wait when no connection can be taken, for want of descriptors.
 const BREATHER: Duration = Duration::from_millis(50);
 /// Of so many times in a row that none can be taken, one is told.
@@ -30,9 +31,15 @@ pub(crate) struct Door {
 }
 
 impl Door {
-    /// The doors of all cores, which close together with `closing`.
-    pub(crate) fn for_cores(cores: usize, closing: &CancellationToken) -> Vec<Self> {
-        let places = Listener::ALL.map(|_| Arc::new(Semaphore::new(MOST_CONNECTIONS)));
+    /// The doors of all cores, which close together with `closing`. `most` says how
+    /// many connections a listener holds, over all cores.
+    pub(crate) fn for_cores(
+        cores: usize,
+        closing: &CancellationToken,
+        most: impl Fn(Listener) -> usize,
+    ) -> Vec<Self> {
+        let places = |listener| most(listener).min(Semaphore::MAX_PERMITS);
+        let places = Listener::ALL.map(|listener| Arc::new(Semaphore::new(places(listener))));
         let door = |_| Self {
             closing: closing.child_token(),
             inside: TaskTracker::new(),
@@ -67,12 +74,6 @@ impl Door {
         let mut failures = 0;
         let mut has_looked = false;
         loop {
-            // Whoever finds no place waits outside.
-            let place = tokio::select! {
-                biased;
-                place = Arc::clone(places).acquire_owned() => place,
-                () = self.closing.cancelled() => break,
-            };
             let accepted = tokio::select! {
                 biased;
                 accepted = socket.accept() => accepted,
@@ -91,6 +92,14 @@ impl Door {
                 Ok((stream, peer)) => {
                     failures = 0;
                     has_looked = false;
+                    // Whoever finds no place waits on the threshold, and those
+                    // behind him outside. A place that is held for nobody yet would
+                    // be missing on another core.
+                    let place = tokio::select! {
+                        biased;
+                        place = Arc::clone(places).acquire_owned() => place,
+                        () = self.closing.cancelled() => break,
+                    };
                     // Answers are small and wanted at once. If it cannot be set,
                     // they are merely later.
                     let _ = stream.set_nodelay(true);

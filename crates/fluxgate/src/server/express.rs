@@ -6,6 +6,7 @@
 //! that is anything else, what has been read is handed on, and the library serves
 //! the connection from there: so there is one place that knows HTTP in full.
 
+use std::future::poll_fn;
 use std::pin::pin;
 
 use tokio::net::TcpStream;
@@ -31,9 +32,13 @@ pub(super) async fn serve(
     let mut idle = pin!(tokio::time::sleep(HEADER_TIMEOUT));
     let mut is_last = false;
     loop {
-        tokio::select! {
+        let received = poll_fn(|cx| Buffers::poll_read(stream, cx));
+        let (mut buffers, read) = tokio::select! {
             biased;
-            readable = stream.readable() => readable.ok()?,
+            received = received => match received {
+                Ok((_, 0)) | Err(_) => return None,
+                Ok(received) => received,
+            },
             () = closed.as_mut(), if !is_last => {
                 // A request may be on its way.
                 is_last = true;
@@ -41,13 +46,6 @@ pub(super) async fn serve(
                 continue;
             }
             () = idle.as_mut() => return None,
-        }
-        let mut buffers = Buffers::take();
-        let read = match stream.try_read(&mut buffers.input) {
-            Ok(0) => return None,
-            Ok(read) => read,
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => continue,
-            Err(_) => return None,
         };
         is_last |= closing.is_cancelled();
         let answered = answer(api, &mut buffers, read, is_last).await;

@@ -97,7 +97,12 @@ impl HttpServer {
         }
     }
 
-    async fn serve_http(&self, stream: Begun, is_http2: bool, closing: &CancellationToken) {
+    async fn serve_http(
+        &self,
+        stream: Begun<TcpStream>,
+        is_http2: bool,
+        closing: &CancellationToken,
+    ) {
         let service = service_fn(|request| self.answer(request, closing.clone()));
         let stream = TokioIo::new(stream);
         let ended = if is_http2 {
@@ -154,7 +159,10 @@ impl HttpServer {
 
 /// What comes of `future`. Once `closing` closes it is given a moment more: a
 /// request may be on its way, and with its answer the client is told of the end.
-async fn until_closing<F: Future>(future: F, closing: &CancellationToken) -> Option<F::Output> {
+pub(crate) async fn until_closing<F: Future>(
+    future: F,
+    closing: &CancellationToken,
+) -> Option<F::Output> {
     let mut future = pin!(future);
     tokio::select! {
         biased;

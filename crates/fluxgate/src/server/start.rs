@@ -17,50 +17,95 @@ pub(super) fn tell(config: &Config, open: &[(Listener, Vec<TcpListener>)]) {
     }
 }
 
-/// Tells what a config asks for in vain.
-pub(super) fn tell_what_is_missing(config: &Config) {
-    if config.listen.gateway.is_some() {
-        tracing::warn!("the gateway is not there yet: `listen.gateway` is not opened");
-    }
-}
-
 /// Tells a newcomer what runs, and what to try.
 pub(super) fn tell_of_demo(open: &[(Listener, Vec<TcpListener>)]) {
     let mut text = format!(
         "FluxGate {}: no config was given, so this is the demo, in memory.\n\n",
         env!("CARGO_PKG_VERSION")
     );
-    let mut api = None;
+    let mut gateway = None;
+    // Writing to memory does not fail.
     for (listener, address) in addresses(open) {
-        // Writing to memory does not fail.
         let _ = match listener {
+            Listener::Gateway => {
+                gateway = Some(address);
+                writeln!(
+                    text,
+                    "  Gateway  http://{address}  (before an upstream that echoes)"
+                )
+            }
             Listener::Api => {
-                api = Some(address);
-                writeln!(text, "  HTTP   http://{address}  (/openapi.json, /metrics)")
+                writeln!(
+                    text,
+                    "  API      http://{address}  (/v1/check, /openapi.json, /metrics)"
+                )
             }
             Listener::Grpc => {
-                writeln!(text, "  gRPC   {address}  (Envoy's rate limit service, v3)")
+                writeln!(
+                    text,
+                    "  gRPC     {address}  (Envoy's rate limit service, v3)"
+                )
             }
             Listener::Resp => writeln!(
                 text,
-                "  Redis  {address}  (redis-cli -p {} CL.THROTTLE user-1 4 10 60)",
+                "  Redis    {address}  (redis-cli -p {} CL.THROTTLE user-1 4 10 60)",
                 address.port()
             ),
         };
     }
-    if let Some(api) = api {
-        let _ = write!(
-            text,
-            "\nTry this; five in ten seconds are allowed, the sixth is refused:\n\n  \
-             for i in 1 2 3 4 5 6; do curl -s http://{api}/v1/check \
-             -d '{{\"ip\":\"10.0.0.1\",\"path\":\"/log/x\"}}'; echo; done\n\n\
-             Other paths show the other algorithms: /fixed/x /sliding/x /token/x /leaky/x.\n\
-             For rules of your own: fluxgate config show > fluxgate.yaml, change it, and\n\
-             fluxgate run --config fluxgate.yaml. Ctrl-C ends the demo.\n\n"
-        );
+    if let Some(gateway) = gateway {
+        tell_what_to_try(gateway, &mut text);
     }
+    text.push_str(
+        "\nFor rules of your own: fluxgate config show > fluxgate.yaml, change it, and\n\
+         fluxgate run --config fluxgate.yaml. Ctrl-C ends the demo.\n\n",
+    );
     // Whoever closed standard output does not want to know.
     let _ = io::stdout().write_all(text.as_bytes());
+}
+
+/// A loop for each algorithm, of requests that show what it is like.
+fn tell_what_to_try(gateway: SocketAddr, text: &mut String) {
+    const TRIES: [(&str, &str, &str, &str); 5] = [
+        (
+            "fixed",
+            "5 in each 10 s of the clock, so 10 pass around the edge of two of them",
+            "sleep $((16 - $(date +%s) % 10)); for i in $(seq 12)",
+            "; sleep .6; done",
+        ),
+        (
+            "log",
+            "5 in any 10 s, and never more",
+            "for i in $(seq 12)",
+            "; sleep 1; done",
+        ),
+        (
+            "sliding",
+            "nearly the same, by two numbers instead of a list",
+            "for i in $(seq 12)",
+            "; sleep 1; done",
+        ),
+        (
+            "token",
+            "5 at once, and then 1 a second",
+            "for i in $(seq 12)",
+            "; sleep .5; done",
+        ),
+        (
+            "leaky",
+            "of 7 at once 5 are queued and pass 1 a second, 2 are refused",
+            "for i in $(seq 7)",
+            " & done; wait",
+        ),
+    ];
+    text.push_str("\nA curl loop for each algorithm: 200 has passed, 429 was refused.\n");
+    for (path, what, before, after) in TRIES {
+        let _ = write!(
+            text,
+            "\n  # {path}: {what}\n  {before}; do curl -so /dev/null \
+             -w '%{{http_code}} after %{{time_total}} s\\n' http://{gateway}/{path}{after}\n"
+        );
+    }
 }
 
 fn addresses(

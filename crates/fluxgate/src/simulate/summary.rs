@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use fluxgate_core::{Decision, Outcome, Rule, RuleMode, describe_identity};
+use fluxgate_core::{Decision, Outcome, Rule, RuleFate, RuleMode, describe_identity};
 
 const MOST_DENIED: usize = 10;
 
@@ -17,23 +17,26 @@ pub(super) struct Summary {
     denied: HashMap<String, HashMap<Box<[u8]>, u64>>,
 }
 
+/// How many requests there were, and how many of them did not pass.
 #[derive(Clone, Copy, Debug, Default)]
-struct Counts {
-    requests: u64,
-    denied: u64,
-    shadow_denied: u64,
+pub(super) struct Counts {
+    pub(super) requests: u64,
+    pub(super) denied: u64,
+    pub(super) shadow_denied: u64,
 }
 
 impl Counts {
-    fn allowed(self) -> u64 {
+    pub(super) fn allowed(self) -> u64 {
         self.requests - self.denied
     }
 }
 
 impl Summary {
-    /// A rule refused this identity; `None` if its key was missing.
-    pub(super) fn refused(&mut self, rule_set: &str, rule: &Rule, identity: Option<&[u8]>) {
-        let (Some(identity), RuleMode::Enforce) = (identity, rule.mode()) else {
+    /// A rule took a request in this way.
+    pub(super) fn noted(&mut self, rule_set: &str, fate: &RuleFate<'_>) {
+        let rule = fate.rule;
+        let (Some(identity), RuleMode::Enforce, true) = (fate.identity, rule.mode(), fate.refused)
+        else {
             return;
         };
         let identities = match self.denied.get_mut(&name(rule_set, rule)) {
@@ -63,8 +66,13 @@ impl Summary {
         }
     }
 
-    /// The ten most denied, the most first.
-    fn most_denied(&self) -> Vec<(u64, &str, String)> {
+    /// What a rule came to, by its name `SET/RULE`.
+    pub(super) fn of_rule(&self, name: &str) -> Counts {
+        self.rules.get(name).copied().unwrap_or_default()
+    }
+
+    /// The ten most denied, the most first: how often, by which rule, and who.
+    pub(super) fn most_denied(&self) -> Vec<(u64, &str, String)> {
         let mut all: Vec<(u64, &str, &[u8])> = Vec::new();
         for (rule, identities) in &self.denied {
             let counted = identities.iter();

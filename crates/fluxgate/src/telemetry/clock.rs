@@ -1,5 +1,6 @@
 //! What time it is, for those who tell of it.
 
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quanta::Instant;
@@ -9,6 +10,13 @@ use quanta::Instant;
 /// ask the system for the time once.
 pub(crate) fn now() -> Instant {
     Instant::now()
+}
+
+/// Whole milliseconds since this was first asked: a clock that never goes back.
+pub(crate) fn uptime_millis() -> u64 {
+    static BEGAN: OnceLock<Instant> = OnceLock::new();
+    let since = BEGAN.get_or_init(Instant::now).elapsed();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The time since 1970. A clock that stands before then counts as standing there.

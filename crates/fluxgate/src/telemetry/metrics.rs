@@ -118,13 +118,11 @@ impl Metrics {
     }
 
     /// A request begins to wait.
-    #[expect(dead_code, reason = "only the gateway's filters wait")]
     pub(super) fn wait_began(&self) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A request waits no more.
-    #[expect(dead_code, reason = "only the gateway's filters wait")]
     pub(super) fn wait_ended(&self) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }

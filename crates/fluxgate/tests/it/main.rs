@@ -6,7 +6,13 @@
 
 mod combined;
 mod config;
+mod dashboards;
+mod deploy;
 mod docs;
+mod gateway;
+mod gateway_faults;
+mod operations;
+mod report;
 mod service;
 mod simulate;
 mod summary;

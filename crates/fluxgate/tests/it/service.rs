@@ -12,6 +12,7 @@ mod api;
 mod grpc;
 mod lifecycle;
 mod reload;
+mod remote;
 mod resp;
 mod stored_rules;
 mod telemetry;
@@ -55,7 +56,22 @@ impl Service {
 
     /// The same, ready or not.
     pub(crate) fn open_in(dir: Dir, arguments: &[&str], listeners: usize) -> Self {
-        let program = Program::start(env!("CARGO_BIN_EXE_fluxgate"), |command| {
+        Self::open_by(
+            dir,
+            env!("CARGO_BIN_EXE_fluxgate").as_ref(),
+            arguments,
+            listeners,
+        )
+    }
+
+    /// The same, started by another program that becomes it.
+    pub(crate) fn open_by(
+        dir: Dir,
+        program: &std::path::Path,
+        arguments: &[&str],
+        listeners: usize,
+    ) -> Self {
+        let program = Program::start(program, |command| {
             command.args(arguments).current_dir(dir.path(""));
         });
         let mut addresses = HashMap::new();

@@ -82,7 +82,7 @@ pub(super) async fn reset(
 }
 
 /// What the store said, if it was the store that failed.
-fn failure(error: &EngineError) -> Option<&StoreError> {
+pub(super) fn failure(error: &EngineError) -> Option<&StoreError> {
     match error {
         EngineError::Call(LimiterError::Store(error)) => Some(error),
         _ => None,

@@ -1,5 +1,6 @@
 //! Refunds, resets, looks at state, and who may ask for them.
 
+mod give_back;
 mod who;
 
 use fluxgate_testkit::{Answer, Http, RedisServer};

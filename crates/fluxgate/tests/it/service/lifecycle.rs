@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
-use fluxgate_testkit::{Http, Program, wait_until};
+use fluxgate_testkit::{Program, wait_until};
 
 use super::Service;
 use crate::support::{Dir, TWO_A_SECOND};
@@ -119,6 +119,27 @@ fn an_address_that_is_taken_is_told() {
 }
 
 #[test]
+fn it_may_open_as_many_files_as_the_system_lets_it() {
+    let dir = Dir::new();
+    dir.write("fluxgate.yaml", "listen: { api: \"127.0.0.1:0\" }\n");
+    let program = Program::start("bash", |command| {
+        let run = "ulimit -S -n 256 && exec \"$0\" run --config fluxgate.yaml";
+        let binary = env!("CARGO_BIN_EXE_fluxgate");
+        command.args(["-c", run, binary]).current_dir(dir.path(""));
+    });
+    program.wait_for_line("it listens", |line| {
+        line.contains("listening").then_some(())
+    });
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", program.id())).unwrap();
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"))
+        .unwrap();
+    let numbers: Vec<_> = line.split_whitespace().skip(3).take(2).collect();
+    assert!(numbers[0] == numbers[1] && numbers[0] != "256", "{line}");
+}
+
+#[test]
 fn a_bad_config_is_told_fault_by_fault() {
     let dir = Dir::new();
     dir.write(
@@ -132,42 +153,4 @@ fn a_bad_config_is_told_fault_by_fault() {
         lines.len() > 1 && lines.iter().all(|line| line.starts_with("fluxgate.yaml:")),
         "{lines:?}"
     );
-}
-
-#[test]
-fn the_demo_needs_nothing_and_says_what_to_try() {
-    // Its ports are fixed, so only its text is looked at: with an address that is
-    // free in the place of each of them.
-    let dir = Dir::new();
-    let mut arguments = vec!["run"];
-    for listener in ["gateway", "api", "grpc", "resp"] {
-        arguments.push("--set");
-        arguments.push(match listener {
-            "gateway" => "listen.gateway=127.0.0.1:0",
-            "api" => "listen.api=127.0.0.1:0",
-            "grpc" => "listen.grpc=127.0.0.1:0",
-            _ => "listen.resp=127.0.0.1:0",
-        });
-    }
-    let output = dir.path("output");
-    let file = std::fs::File::create(&output).unwrap();
-    let program = Program::start(env!("CARGO_BIN_EXE_fluxgate"), |command| {
-        command
-            .args(&arguments)
-            .current_dir(dir.path(""))
-            .stdout(file);
-    });
-    wait_until("the text is there", || {
-        dir.read("output").contains("Ctrl-C ends the demo.")
-    });
-    let text = dir.read("output");
-    let url = text.split_once("curl -s http://").unwrap().1;
-    let (address, rest) = url.split_once("/v1/check -d '").unwrap();
-    let body = rest.split_once('\'').unwrap().0;
-    let mut http = Http::new(address.parse().unwrap());
-    let told: Vec<_> = (0..6)
-        .map(|_| http.post("/v1/check?status=true", body).status)
-        .collect();
-    assert_eq!(told, [200, 200, 200, 200, 200, 429]);
-    drop(program);
 }

@@ -22,6 +22,7 @@ fn every_call_needs_its_role() {
     let rule = r#"{"scope":"per_user","bands":[{"capacity":3,"window":"1h"}]}"#;
     let subject = r#"{"rule_set":"api","rule":"r","identity":"u"}"#;
     let refund = r#"{"rule_set":"api","rule":"r","identity":"u","units":1}"#;
+    let give_back = r#"{"rule_set":"api","user":"u"}"#;
     let calls = [
         ("PUT", of_set, &*set, "admin", 201),
         ("PUT", of_rule, rule, "admin", 200),
@@ -36,6 +37,7 @@ fn every_call_needs_its_role() {
             200,
         ),
         ("POST", "/v1/refund", refund, "operator", 200),
+        ("POST", "/v1/give_back", give_back, "operator", 200),
         ("POST", "/v1/reset", subject, "operator", 200),
         (
             "POST",
@@ -216,6 +218,7 @@ fn on_a_network_address_nothing_is_served_without_tokens() {
     let answers = [
         http.get("/v1/state?rule_set=api&rule=all"),
         http.post("/v1/refund", refund),
+        http.post("/v1/give_back", r#"{"rule_set":"api"}"#),
         http.post("/v1/reset", r#"{"rule_set":"api","rule":"all"}"#),
         http.get("/v1/rule_sets/api"),
         put(&mut http, "/v1/rule_sets/api", &set(1), &[]),

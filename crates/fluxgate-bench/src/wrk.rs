@@ -1,0 +1,65 @@
+//! wrk, which asks over 64 connections.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::folder::Folder;
+use crate::load::Run;
+
+const SECONDS: u32 = 4;
+
+/// Has wrk tell what we read.
+const DONE: &str = r#"
+done = function(summary, latency, requests)
+    local errors = summary.errors
+    local failed = errors.connect + errors.read + errors.write + errors.status + errors.timeout
+    print(string.format("RESULT %.1f %.1f %.1f %d", summary.requests / summary.duration * 1e6,
+        latency:percentile(50), latency:percentile(99), failed))
+end
+"#;
+
+/// 1,000 users in turn ask for the same path.
+pub(crate) const USERS: &str = r#"
+local users = {}
+init = function()
+    for user = 0, 999 do
+        local headers = { ["Host"] = wrk.host, ["X-User-Id"] = string.format("user-%08d", user) }
+        users[user] = wrk.format("GET", "/api/x", headers)
+    end
+end
+local next_user = 0
+request = function()
+    next_user = (next_user + 7) % 1000
+    return users[next_user]
+end
+"#;
+
+/// A file with what is asked.
+pub(crate) fn script(folder: &Folder, requests: &str) -> PathBuf {
+    folder.file("wrk.lua", format!("{requests}{DONE}"))
+}
+
+/// One run.
+#[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
+pub(crate) fn ask(address: SocketAddr, script: &Path) -> Run {
+    let run = Command::new("wrk")
+        .args(["-t", "2", "-c", "64", "-d", &format!("{SECONDS}s"), "-s"])
+        .arg(script)
+        .arg(format!("http://{address}"))
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&run.stdout).into_owned();
+    let line = text.lines().find_map(|line| line.strip_prefix("RESULT "));
+    let figures = line.unwrap_or_default().split(' ');
+    let figures: Vec<f64> = figures.filter_map(|figure| figure.parse().ok()).collect();
+    let &[per_second, p50_micros, p99_micros, failed] = &figures[..] else {
+        panic!("wrk said {text} {}", String::from_utf8_lossy(&run.stderr));
+    };
+    assert!(failed == 0.0, "{failed} requests failed");
+    Run {
+        per_second,
+        p50_micros,
+        p99_micros,
+    }
+}

@@ -1,0 +1,165 @@
+//! A request.
+
+use super::body::{Framing, chunks};
+use super::{Ambiguous, Headers, Read, bad, head, values};
+
+/// A request, as it stood on the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WireRequest {
+    /// The method.
+    pub method: String,
+    /// The target.
+    pub target: String,
+    /// `HTTP/1.1` or `HTTP/1.0`.
+    pub version: String,
+    /// Its headers.
+    pub headers: Headers,
+    /// Its body.
+    pub body: Vec<u8>,
+    /// What came after the last chunk.
+    pub trailers: Headers,
+}
+
+impl WireRequest {
+    /// Reads one request.
+    ///
+    /// # Errors
+    /// If it could be read in another way, too.
+    pub fn read(bytes: &[u8]) -> Result<Read<Self>, Ambiguous> {
+        let (head, mut at) = match head::read(bytes)? {
+            Read::Whole(head, at) => (head, at),
+            Read::Part => return Ok(Read::Part),
+        };
+        let mut request = first_line(&head.first)?;
+        let hosts = values(&head.headers, "host").len();
+        if hosts > 1 || (hosts == 0 && request.version == "HTTP/1.1") {
+            return bad(format!("{hosts} hosts"));
+        }
+        match Framing::of(&head.headers)? {
+            Framing::Untold => {}
+            Framing::Length(length) => match bytes.get(at..at.saturating_add(length)) {
+                Some(body) => {
+                    request.body = body.to_vec();
+                    at += length;
+                }
+                None => return Ok(Read::Part),
+            },
+            Framing::Chunked if request.version == "HTTP/1.0" => {
+                return bad("chunks in HTTP/1.0");
+            }
+            Framing::Chunked => match chunks(bytes, &mut at)? {
+                Some((body, trailers)) => (request.body, request.trailers) = (body, trailers),
+                None => return Ok(Read::Part),
+            },
+        }
+        request.headers = head.headers;
+        Ok(Read::Whole(request, at))
+    }
+
+    /// Reads as many whole requests as there are, and gives back what is left.
+    ///
+    /// # Errors
+    /// If one of them could be read in another way, too.
+    pub fn read_all(mut bytes: &[u8]) -> Result<(Vec<Self>, &[u8]), Ambiguous> {
+        let mut requests = Vec::new();
+        while !bytes.is_empty() {
+            match Self::read(bytes)? {
+                Read::Whole(request, used) => {
+                    requests.push(request);
+                    bytes = &bytes[used..];
+                }
+                Read::Part => break,
+            }
+        }
+        Ok((requests, bytes))
+    }
+
+    /// The values of the headers of a name, which is in lower case.
+    pub fn values(&self, name: &str) -> Vec<&str> {
+        values(&self.headers, name)
+    }
+
+    /// Method and target with a space between them.
+    pub fn line(&self) -> String {
+        format!("{} {}", self.method, self.target)
+    }
+}
+
+fn first_line(line: &str) -> Result<WireRequest, Ambiguous> {
+    let parts: Vec<_> = line.split(' ').collect();
+    let [method, target, version @ ("HTTP/1.1" | "HTTP/1.0")] = parts[..] else {
+        return bad(format!("a first line: {line:?}"));
+    };
+    let is_method = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    let is_target = |c: char| c > ' ' && c != '\x7f' && c != '#';
+    if method.is_empty() || !method.chars().all(is_method) {
+        return bad(format!("a method: {line:?}"));
+    }
+    if target.is_empty() || !target.chars().all(is_target) {
+        return bad(format!("a target: {line:?}"));
+    }
+    Ok(WireRequest {
+        method: method.to_owned(),
+        target: target.to_owned(),
+        version: version.to_owned(),
+        headers: Vec::new(),
+        body: Vec::new(),
+        trailers: Vec::new(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole(text: &str) -> WireRequest {
+        match WireRequest::read(text.as_bytes()).unwrap() {
+            Read::Whole(request, used) => {
+                assert_eq!(used, text.len());
+                request
+            }
+            Read::Part => panic!("{text:?} is not whole"),
+        }
+    }
+
+    #[test]
+    fn a_plain_request_is_read() {
+        let request = whole("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
+        assert_eq!(
+            (request.line().as_str(), &request.body[..]),
+            ("POST /a", &b"hi"[..])
+        );
+        let chunked = whole(
+            "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nT: 1\r\n\r\n",
+        );
+        assert_eq!(chunked.body, b"hi");
+        assert_eq!(chunked.trailers, [("t".to_owned(), "1".to_owned())]);
+    }
+
+    #[test]
+    fn what_is_not_all_there_is_a_part() {
+        let text = b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi";
+        for end in 0..text.len() {
+            assert_eq!(WireRequest::read(&text[..end]), Ok(Read::Part), "{end}");
+        }
+    }
+
+    #[test]
+    fn what_can_be_read_in_two_ways_is_refused() {
+        for rest in [
+            "Content-Length: 1\r\nContent-Length: 1\r\n\r\n",
+            "Content-Length: +1\r\n\r\n",
+            "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "Transfer-Encoding: identity\r\n\r\n",
+            "Transfer-Encoding : chunked\r\n\r\n",
+            "Transfer-Encoding: chunked\r\n\r\n0x1\r\n",
+            "Host: b\r\n\r\n",
+            "A: b\r\n folded\r\n\r\n",
+            "A: b\n\r\n",
+            "A: b\0\r\n\r\n",
+        ] {
+            let text = format!("POST / HTTP/1.1\r\nHost: a\r\n{rest}");
+            assert!(WireRequest::read(text.as_bytes()).is_err(), "{rest:?}");
+        }
+    }
+}

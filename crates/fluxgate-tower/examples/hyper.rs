@@ -1,0 +1,58 @@
+//! A plain hyper server with limits.
+//!
+//! `cargo run -p fluxgate-tower --example hyper [ADDRESS]`
+
+use std::convert::Infallible;
+use std::error::Error;
+
+use bytes::Bytes;
+use fluxgate_core::{Limiter, MemoryStore, RuleSets};
+use fluxgate_tower::{PeerAddr, RateLimitLayer};
+use http::{Request, Response};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tower::{ServiceBuilder, service_fn};
+
+const RULES: &str = "
+rule_sets:
+  api-limits:
+    rules:
+      - { id: per-ip, scope: per_ip, bands: [ { id: burst, capacity: 3, window: 10s } ] }
+";
+
+async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    Ok(Response::new(Full::new(Bytes::from_static(b"hello\n"))))
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let address = std::env::args().nth(1);
+    let listener = TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:3000")).await?;
+    let limiter = Limiter::new(RuleSets::from_yaml(RULES)?, MemoryStore::default());
+    // One layer for all connections.
+    let limits = RateLimitLayer::new(limiter).rule_set("api-limits");
+    let address = listener.local_addr()?;
+    eprintln!("listening on http://{address}");
+    eprintln!("try: for i in 1 2 3 4; do curl -i http://{address}/; done");
+    loop {
+        let (stream, peer) = listener.accept().await?;
+        let service = ServiceBuilder::new()
+            // The limits look there for who it is.
+            .map_request(move |mut request: Request<Incoming>| {
+                request.extensions_mut().insert(PeerAddr(peer));
+                request
+            })
+            .layer(limits.clone())
+            .service(service_fn(hello));
+        tokio::spawn(async move {
+            let connection = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+            if let Err(error) = connection.await {
+                eprintln!("{error}");
+            }
+        });
+    }
+}

@@ -1,0 +1,116 @@
+//! Whose request it is, where proxies stand between.
+
+mod address;
+mod forwarded;
+
+use std::net::IpAddr;
+
+use ipnet::{IpNet, Ipv4Net};
+use smallvec::SmallVec;
+
+use crate::head::Head;
+
+/// Where proxies say whom they forward for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ClientIp {
+    /// `X-Forwarded-For`.
+    #[default]
+    XForwardedFor,
+    /// `Forwarded`, of RFC 7239.
+    Forwarded,
+    /// Addresses in another header, in the form of `X-Forwarded-For`; its name in
+    /// lower case.
+    Header(Box<str>),
+}
+
+impl ClientIp {
+    /// What the header of this name, in whatever case, is read as.
+    pub fn header(name: &str) -> Self {
+        let name = name.to_ascii_lowercase();
+        match &*name {
+            "x-forwarded-for" => Self::XForwardedFor,
+            "forwarded" => Self::Forwarded,
+            _ => Self::Header(name.into()),
+        }
+    }
+
+    /// The name of the header, in lower case.
+    pub fn header_name(&self) -> &str {
+        match self {
+            Self::XForwardedFor => "x-forwarded-for",
+            Self::Forwarded => "forwarded",
+            Self::Header(name) => name,
+        }
+    }
+}
+
+/// Whose word about the client's address is taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrustedProxies(Box<[IpNet]>);
+
+impl TrustedProxies {
+    /// Everybody in these networks.
+    pub fn new(networks: impl IntoIterator<Item = IpNet>) -> Self {
+        Self(networks.into_iter().map(canonical).collect())
+    }
+
+    /// Whether this address, which is canonical, is one of them.
+    fn contains(&self, address: IpAddr) -> bool {
+        self.0.iter().any(|network| network.contains(&address))
+    }
+
+    /// The client's address. It is the peer's, unless the peer is trusted: then
+    /// the header is walked from right to left, past those who are trusted too,
+    /// to the first who is not. What is no address ends the walk at the last
+    /// that was one.
+    pub fn client_of(
+        &self,
+        peer: Option<IpAddr>,
+        source: &ClientIp,
+        head: &impl Head,
+    ) -> Option<IpAddr> {
+        let peer = peer?.to_canonical();
+        if !self.contains(peer) {
+            return Some(peer);
+        }
+        let lines: SmallVec<[&[u8]; 4]> = head.header_lines(source.header_name()).collect();
+        let lines = lines.iter().rev();
+        Some(match source {
+            ClientIp::Forwarded => {
+                self.walk(peer, lines.flat_map(|line| forwarded::from_right(line)))
+            }
+            ClientIp::XForwardedFor | ClientIp::Header(_) => {
+                self.walk(peer, lines.flat_map(|line| address::from_right(line)))
+            }
+        })
+    }
+
+    /// From the right; `None` is something that is no address.
+    fn walk(&self, peer: IpAddr, hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
+        let mut last = peer;
+        for hop in hops {
+            let Some(hop) = hop else {
+                break;
+            };
+            last = hop;
+            if !self.contains(hop) {
+                break;
+            }
+        }
+        last
+    }
+}
+
+/// A network of IPv4-mapped addresses is one of IPv4, as its addresses are.
+fn canonical(network: IpNet) -> IpNet {
+    const MAPPED_BITS: u8 = 96;
+    let IpNet::V6(mapped) = network else {
+        return network;
+    };
+    let v4 = mapped.addr().to_ipv4_mapped();
+    let bits = mapped.prefix_len().checked_sub(MAPPED_BITS);
+    let v4 = v4
+        .zip(bits)
+        .and_then(|(v4, bits)| Ipv4Net::new(v4, bits).ok());
+    v4.map_or(network, IpNet::V4)
+}

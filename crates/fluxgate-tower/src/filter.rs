@@ -1,0 +1,113 @@
+//! The filter, and what it is made of.
+
+mod judge;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use fluxgate_core::PathSet;
+use ipnet::IpNet;
+
+use crate::client_ip::{ClientIp, TrustedProxies};
+use crate::context::Identity;
+use crate::headers::HeaderFamilies;
+use crate::wait::Waits;
+pub use judge::{Customize, Judgement, Unsettled};
+pub(crate) use judge::{Waiter, must_wait};
+
+const DEFAULT_MAX_WAITS: usize = 100;
+
+/// How requests are counted and answered, and the places of those who wait.
+/// A clone shares these places, until it is given others.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    /// The rules it asks. None: everything passes.
+    rule_set: Option<Box<str>>,
+    /// Whether it has been said that there is none.
+    told_of_none: Arc<AtomicBool>,
+    /// The paths it is for; all that begin with `/` where none are given.
+    include: Option<Arc<PathSet>>,
+    /// The paths it leaves alone all the same.
+    exclude: Arc<PathSet>,
+    identity: Identity,
+    trusted_proxies: TrustedProxies,
+    client_ip: ClientIp,
+    headers: HeaderFamilies,
+    waits: Arc<Waits>,
+}
+
+impl Default for Filter {
+    fn default() -> Self {
+        Self {
+            rule_set: None,
+            told_of_none: Arc::default(),
+            include: None,
+            exclude: Arc::default(),
+            identity: Identity::default(),
+            trusted_proxies: TrustedProxies::default(),
+            client_ip: ClientIp::default(),
+            headers: HeaderFamilies::default(),
+            waits: Arc::new(Waits::new(DEFAULT_MAX_WAITS)),
+        }
+    }
+}
+
+impl Filter {
+    /// Asks this rule set.
+    pub fn rule_set(mut self, name: impl Into<Box<str>>) -> Self {
+        self.rule_set = Some(name.into());
+        self
+    }
+
+    /// Is for these paths only.
+    pub fn include(mut self, paths: impl Into<Arc<PathSet>>) -> Self {
+        self.include = Some(paths.into());
+        self
+    }
+
+    /// Leaves these paths alone.
+    pub fn exclude(mut self, paths: impl Into<Arc<PathSet>>) -> Self {
+        self.exclude = paths.into();
+        self
+    }
+
+    /// Reads who a request is from in these headers.
+    pub fn identity(mut self, identity: Identity) -> Self {
+        self.identity = identity;
+        self
+    }
+
+    /// Takes the word of proxies in these networks about the client's address.
+    pub fn trusted_proxies(mut self, networks: impl IntoIterator<Item = IpNet>) -> Self {
+        self.trusted_proxies = TrustedProxies::new(networks);
+        self
+    }
+
+    /// Where proxies say whom they forward for.
+    pub fn client_ip(mut self, source: ClientIp) -> Self {
+        self.client_ip = source;
+        self
+    }
+
+    /// What responses tell.
+    pub fn headers(mut self, families: HeaderFamilies) -> Self {
+        self.headers = families;
+        self
+    }
+
+    /// How many may wait at a time in this process; 100 if nothing is said.
+    pub fn max_concurrent_waits(mut self, most: usize) -> Self {
+        self.waits = Arc::new(Waits::new(most));
+        self
+    }
+
+    /// What responses tell.
+    pub fn families(&self) -> HeaderFamilies {
+        self.headers
+    }
+
+    /// How many wait now.
+    pub fn waiting(&self) -> usize {
+        self.waits.taken()
+    }
+}

@@ -1,0 +1,209 @@
+//! From a request to how it fares, step by step.
+
+use std::net::IpAddr;
+use std::ops::Deref;
+use std::sync::atomic::Ordering;
+
+use fluxgate_core::{RequestContext, RequestContextBuilder};
+use tokio::time::Instant;
+
+use super::Filter;
+use crate::context;
+use crate::handler::Handler;
+use crate::head::Head;
+use crate::ruling::Ruling;
+
+mod waiting;
+
+pub(crate) use waiting::{Waiter, must_wait};
+
+/// How a request fares.
+#[derive(Clone, Debug)]
+#[must_use]
+pub enum Judgement<R> {
+    /// It goes on, and nothing is told: it is not this filter's business.
+    Untouched,
+    /// It goes on, having waited if it had to.
+    Passed(R),
+    /// It is answered with 429.
+    Refused(R),
+}
+
+/// A request of which it is not known yet how it fares. If it has reserved
+/// something, that is given back when this is dropped.
+#[must_use]
+pub struct Unsettled<'h, H: Handler> {
+    /// The rules that it was read for.
+    rules: H::Rules,
+    /// The first answer, if there is one already: it has to wait.
+    first: Option<Waiter<&'h H>>,
+}
+
+impl<H: Handler> std::fmt::Debug for Unsettled<'_, H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let waits = self.first.is_some();
+        let mut shown = f.debug_struct("Unsettled");
+        shown.field("waits", &waits).finish_non_exhaustive()
+    }
+}
+
+/// May change what is known of a request, before it is decided.
+pub trait Customize<D> {
+    /// What is known then.
+    fn customize<'a>(
+        &self,
+        context: RequestContextBuilder<'a>,
+        head: &'a D,
+    ) -> RequestContextBuilder<'a>;
+}
+
+/// Leaves everything as it is.
+impl<D> Customize<D> for () {
+    fn customize<'a>(
+        &self,
+        context: RequestContextBuilder<'a>,
+        _: &'a D,
+    ) -> RequestContextBuilder<'a> {
+        context
+    }
+}
+
+impl Filter {
+    /// How a request fares: all steps but that of forwarding it. It waits where
+    /// it has to; if that is broken off (the future is dropped), units and place
+    /// are given back.
+    pub async fn judge<H: Handler>(
+        &self,
+        handler: &H,
+        head: &(impl Head + Sync),
+        peer: Option<IpAddr>,
+    ) -> Judgement<H::Ruling> {
+        match self.judge_at_once(handler, head, peer) {
+            Ok(judgement) => judgement,
+            Err(unsettled) => self.judge_on(handler, head, peer, unsettled).await,
+        }
+    }
+
+    /// The same, where nobody must be waited for. Else [`Filter::judge_on`] goes
+    /// on from where this ends.
+    pub fn judge_at_once<'h, H: Handler>(
+        &self,
+        handler: &'h H,
+        head: &impl Head,
+        peer: Option<IpAddr>,
+    ) -> Result<Judgement<H::Ruling>, Unsettled<'h, H>> {
+        let Some(rule_set) = self.rule_set_for(head.path()) else {
+            return Ok(Judgement::Untouched);
+        };
+        let rules = handler.rules(rule_set);
+        let context = self.context(handler, &rules, head, peer, &());
+        let first = match handler.decide_at_once(rule_set, &rules, &context) {
+            None => None,
+            Some(ruling) => match Self::settled_at_once(handler, &context, ruling) {
+                Ok(judgement) => return Ok(judgement),
+                Err(ruling) => {
+                    let now = Instant::now();
+                    Some(Waiter::new(handler, rule_set, &context, ruling, now))
+                }
+            },
+        };
+        drop(context);
+        Err(Unsettled { rules, first })
+    }
+
+    /// How a request fares that could not be settled at once.
+    pub async fn judge_on<H: Handler>(
+        &self,
+        handler: &H,
+        head: &(impl Head + Sync),
+        peer: Option<IpAddr>,
+        unsettled: Unsettled<'_, H>,
+    ) -> Judgement<H::Ruling> {
+        let Unsettled { rules, first } = unsettled;
+        let context = self.context(handler, &rules, head, peer, &());
+        // What has to wait for somebody is large; who need not is not to be.
+        Box::pin(self.judge_later(handler, &rules, &context, first)).await
+    }
+
+    /// How a request fares of which nothing more than perhaps the first answer is
+    /// known yet.
+    pub(crate) async fn judge_later<H: Handler, P: Deref<Target = H>>(
+        &self,
+        handler: &H,
+        rules: &H::Rules,
+        context: &RequestContext<'_>,
+        first: Option<Waiter<P>>,
+    ) -> Judgement<H::Ruling> {
+        let rule_set = self.rule_set.as_deref().unwrap_or_default();
+        if let Some(waiter) = first {
+            return self.wait(handler, rule_set, rules, context, waiter).await;
+        }
+        let asked = Instant::now();
+        let ruling = handler.decide(rule_set, rules, context).await;
+        match Self::settled_at_once(handler, context, ruling) {
+            Ok(judgement) => judgement,
+            Err(ruling) => {
+                let waiter = Waiter::new(handler, rule_set, context, ruling, asked);
+                self.wait(handler, rule_set, rules, context, waiter).await
+            }
+        }
+    }
+
+    /// Steps 1 to 3: the rule set to ask about requests for this path, unless
+    /// they are none of this filter's business.
+    pub fn rule_set_for(&self, path: &str) -> Option<&str> {
+        if self.exclude.contains(Some(path)) {
+            return None;
+        }
+        let included = match &self.include {
+            Some(include) => include.contains(Some(path)),
+            None => path.starts_with('/'),
+        };
+        if !included {
+            return None;
+        }
+        if self.rule_set.is_none() && !self.told_of_none.swap(true, Ordering::Relaxed) {
+            tracing::warn!("a filter has no rule set: everything passes");
+        }
+        self.rule_set.as_deref()
+    }
+
+    /// Steps 4 and 5: what is known of a request.
+    pub(crate) fn context<'a, H: Handler, D: Head>(
+        &self,
+        handler: &'a H,
+        rules: &'a H::Rules,
+        head: &'a D,
+        peer: Option<IpAddr>,
+        customize: &impl Customize<D>,
+    ) -> RequestContext<'a> {
+        let ip = self.trusted_proxies.client_of(peer, &self.client_ip, head);
+        let wanted = handler.wanted_headers(rules);
+        let context = context::of_head(head, ip, &self.identity, wanted);
+        customize.customize(context, head).build()
+    }
+
+    /// How a request fares that need not wait; of one that must, the answer.
+    fn settled_at_once<H: Handler>(
+        handler: &H,
+        context: &RequestContext<'_>,
+        ruling: H::Ruling,
+    ) -> Result<Judgement<H::Ruling>, H::Ruling> {
+        if must_wait(&ruling) {
+            return Err(ruling);
+        }
+        Ok(Self::settle(handler, context, ruling))
+    }
+
+    fn settle<H: Handler>(
+        handler: &H,
+        context: &RequestContext<'_>,
+        ruling: H::Ruling,
+    ) -> Judgement<H::Ruling> {
+        handler.settled(context, &ruling);
+        match ruling.allowed() {
+            true => Judgement::Passed(ruling),
+            false => Judgement::Refused(ruling),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The response that is on its way.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use http::{Request, Response};
+use pin_project_lite::pin_project;
+use tower_service::Service;
+
+use crate::body::ResponseBody;
+use crate::filter::Judgement;
+use crate::headers::{HeaderFamilies, Values};
+use crate::refusal::Form;
+use crate::ruling::Ruling;
+
+/// A judgement that somebody has to be waited for.
+pub(crate) type Pending<R> = Pin<Box<dyn Future<Output = Judgement<R>> + Send>>;
+
+pin_project! {
+    /// The response of a [`RateLimit`](crate::RateLimit).
+    pub struct ResponseFuture<S, R, B>
+    where
+        S: Service<Request<B>>,
+    {
+        families: HeaderFamilies,
+        #[pin]
+        state: State<S, R, B, S::Future>,
+    }
+}
+
+pin_project! {
+    #[project = StateProjected]
+    enum State<S, R, B, F> {
+        // It is not known yet how the request fares.
+        Judging {
+            judgement: Pending<R>,
+            // Called once. Boxed, so that those who need not wait are not as large.
+            inner: Option<Box<(S, Request<B>, Form)>>,
+        },
+        // It goes on as soon as the inner service is ready.
+        Readying { inner: Option<Box<(S, Request<B>, Form)>>, told: Option<Values> },
+        // The inner service has been called.
+        Calling { #[pin] response: F, told: Option<Values> },
+        Refused { refusal: Option<Box<(R, Form)>> },
+    }
+}
+
+impl<S, R, B> ResponseFuture<S, R, B>
+where
+    S: Service<Request<B>>,
+{
+    fn new(families: HeaderFamilies, state: State<S, R, B, S::Future>) -> Self {
+        Self { families, state }
+    }
+
+    pub(crate) fn judging(
+        families: HeaderFamilies,
+        judgement: Pending<R>,
+        inner: S,
+        request: Request<B>,
+        form: Form,
+    ) -> Self {
+        let inner = Some(Box::new((inner, request, form)));
+        Self::new(families, State::Judging { judgement, inner })
+    }
+
+    pub(crate) fn calling(
+        families: HeaderFamilies,
+        response: S::Future,
+        told: Option<Values>,
+    ) -> Self {
+        Self::new(families, State::Calling { response, told })
+    }
+
+    pub(crate) fn refused(families: HeaderFamilies, ruling: R, form: Form) -> Self {
+        let refusal = Some(Box::new((ruling, form)));
+        Self::new(families, State::Refused { refusal })
+    }
+}
+
+impl<S, R, B, ResBody> Future for ResponseFuture<S, R, B>
+where
+    S: Service<Request<B>, Response = Response<ResBody>>,
+    R: Ruling,
+{
+    type Output = Result<Response<ResponseBody<ResBody>>, S::Error>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut this = self.project();
+        loop {
+            let next = match this.state.as_mut().project() {
+                StateProjected::Judging { judgement, inner } => {
+                    let judgement = ready!(judgement.as_mut().poll(cx));
+                    // Taken once: what follows is another state.
+                    let Some(inner) = inner.take() else {
+                        return Poll::Pending;
+                    };
+                    match judgement {
+                        Judgement::Untouched => State::Readying {
+                            inner: Some(inner),
+                            told: None,
+                        },
+                        Judgement::Passed(ruling) => State::Readying {
+                            inner: Some(inner),
+                            told: Some(this.families.values(&ruling)),
+                        },
+                        Judgement::Refused(ruling) => State::Refused {
+                            refusal: Some(Box::new((ruling, inner.2))),
+                        },
+                    }
+                }
+                StateProjected::Readying { inner, told } => {
+                    if let Some(inner) = inner {
+                        ready!(inner.0.poll_ready(cx))?;
+                    }
+                    // Taken once: what follows is another state.
+                    let Some(inner) = inner.take() else {
+                        return Poll::Pending;
+                    };
+                    let (mut inner, request, _) = *inner;
+                    State::Calling {
+                        response: inner.call(request),
+                        told: told.take(),
+                    }
+                }
+                StateProjected::Calling { response, told } => {
+                    let mut response = ready!(response.poll(cx))?.map(ResponseBody::inner);
+                    if let Some(told) = told.take() {
+                        told.merge_into(&mut response);
+                    }
+                    return Poll::Ready(Ok(response));
+                }
+                StateProjected::Refused { refusal } => {
+                    // Taken once: a future that is ready is not asked again.
+                    let Some(refusal) = refusal.take() else {
+                        return Poll::Pending;
+                    };
+                    let (ruling, form) = *refusal;
+                    return Poll::Ready(Ok(form.response(*this.families, &ruling)));
+                }
+            };
+            this.state.set(next);
+        }
+    }
+}
+
+impl<S, R, B> std::fmt::Debug for ResponseFuture<S, R, B>
+where
+    S: Service<Request<B>>,
+{
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ResponseFuture").finish_non_exhaustive()
+    }
+}

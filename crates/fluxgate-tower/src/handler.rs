@@ -1,0 +1,106 @@
+//! Who decides: the embedded engine, or a service that is asked.
+
+mod embedded;
+
+use std::future::Future;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use fluxgate_core::{Micros, Place, RequestContext};
+
+use crate::ruling::Ruling;
+
+/// Which headers of a request are wanted.
+#[derive(Clone, Copy, Debug)]
+pub enum Wanted<'r> {
+    /// All of them.
+    All,
+    /// Those of these names, which are in lower case.
+    Only(&'r [Box<str>]),
+}
+
+/// Who decides. A handler always has an answer: what it says when it cannot ask
+/// anybody is its own matter (`on_error`), so that no trouble of the limiter
+/// ever becomes one of the request.
+pub trait Handler: Send + Sync {
+    /// The answer.
+    type Ruling: Ruling;
+
+    /// The rules of one name as they are now: a request is read and decided by
+    /// the same ones.
+    type Rules: Send + Sync;
+
+    /// What is given back when a request does not take place.
+    type Charge: Send;
+
+    /// The rules of this name as they are now.
+    fn rules(&self, rule_set: &str) -> Self::Rules;
+
+    /// Which headers these rules ask about.
+    fn wanted_headers<'r>(&'r self, rules: &'r Self::Rules) -> Wanted<'r>;
+
+    /// What [`Handler::decide`] would say, where nobody need be waited for; it is
+    /// asked first. `None`, and nothing is charged, where somebody must.
+    fn decide_at_once(
+        &self,
+        rule_set: &str,
+        rules: &Self::Rules,
+        context: &RequestContext<'_>,
+    ) -> Option<Self::Ruling> {
+        let _ = (rule_set, rules, context);
+        None
+    }
+
+    /// Decides a request and charges it if it passes.
+    fn decide(
+        &self,
+        rule_set: &str,
+        rules: &Self::Rules,
+        context: &RequestContext<'_>,
+    ) -> impl Future<Output = Self::Ruling> + Send;
+
+    /// What a request was charged, if anything.
+    fn charge(
+        &self,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+        ruling: &Self::Ruling,
+    ) -> Option<Self::Charge>;
+
+    /// Gives back what a request was charged that does not take place, so far as
+    /// it is still held when it has `waited` since: at once or in the background,
+    /// for it is called when a future is dropped.
+    fn give_back(&self, charge: Self::Charge, waited: Micros);
+
+    /// A place to wait for at most `longest`, where there is a bound beyond this
+    /// process. `None` if there is none.
+    fn begin_wait(&self, longest: Duration) -> impl Future<Output = Option<Place>> + Send {
+        let _ = longest;
+        std::future::ready(Some(Place::unbounded()))
+    }
+
+    /// How a request fares is settled; told once for each that is.
+    fn settled(&self, context: &RequestContext<'_>, ruling: &Self::Ruling) {
+        let _ = (context, ruling);
+    }
+
+    /// A request begins to wait.
+    fn wait_began(&self) {}
+
+    /// It waits no longer.
+    fn wait_ended(&self) {}
+}
+
+/// Does something at once if that can be, else in the background. Without a
+/// runtime, which has ended then, nothing is done.
+pub fn at_once_or_in_background(work: impl Future<Output = ()> + Send + 'static) {
+    // What must wait for a timer or a socket would panic outside a runtime.
+    let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+        return;
+    };
+    let mut work = Box::pin(work);
+    let mut now = Context::from_waker(Waker::noop());
+    if work.as_mut().poll(&mut now).is_pending() {
+        runtime.spawn(work);
+    }
+}

@@ -1,0 +1,57 @@
+//! What a filter reads of a request.
+
+use http::request::Parts;
+
+/// What a filter reads of a request, however it is kept.
+pub trait Head {
+    /// The method, as it was sent.
+    fn method(&self) -> &str;
+
+    /// The path, without the query.
+    fn path(&self) -> &str;
+
+    /// The lines of the header of this name, in order. The name is in lower case.
+    fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]>;
+
+    /// Every header line, in order, with its name in whatever case it came.
+    fn all_headers(&self) -> impl Iterator<Item = (&str, &[u8])>;
+
+    /// The first line of a header, if it is text.
+    fn header<'a>(&'a self, name: &str) -> Option<&'a str> {
+        let first = self.header_lines(name).next()?;
+        std::str::from_utf8(first).ok()
+    }
+}
+
+impl Head for Parts {
+    fn method(&self) -> &str {
+        self.method.as_str()
+    }
+
+    fn path(&self) -> &str {
+        self.uri.path()
+    }
+
+    fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        let lines = self.headers.get_all(name).iter();
+        lines.map(|value| value.as_bytes())
+    }
+
+    fn all_headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let headers = self.headers.iter();
+        headers.map(|(name, value)| (name.as_str(), value.as_bytes()))
+    }
+
+    fn header<'a>(&'a self, name: &str) -> Option<&'a str> {
+        /// So few are looked at one by one for less than a hash costs.
+        const FEW: usize = 8;
+        let value = if self.headers.len() <= FEW {
+            let headers = self.headers.iter();
+            let mut named = headers.filter(|(it, _)| it.as_str().eq_ignore_ascii_case(name));
+            named.next()?.1
+        } else {
+            self.headers.get(name)?
+        };
+        std::str::from_utf8(value.as_bytes()).ok()
+    }
+}

@@ -1,0 +1,156 @@
+//! The service as a handler.
+
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use fluxgate_core::{Charge, Decision, Micros, RequestContext, RuleSetInForce};
+
+use super::answer::Answer;
+use super::connections::{Exchange, ExchangeError};
+use super::question::Question;
+use super::ruling::{RemoteRuling, Said};
+use super::{OnError, RemoteHandler};
+use crate::handler::{Handler, Wanted, at_once_or_in_background};
+
+const CHECK: &str = "/v1/check";
+const GIVE_BACK: &str = "/v1/give_back";
+
+impl RemoteHandler {
+    fn question<'a>(
+        &self,
+        rule_set: &'a str,
+        context: &'a RequestContext<'_>,
+    ) -> Option<Question<'a>> {
+        Question::new(rule_set, context, self.settings.headers.as_deref())
+    }
+
+    /// What the service says, or why it says nothing.
+    async fn ask(
+        &self,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+    ) -> Result<Said, ExchangeError> {
+        let question = self.question(rule_set, context);
+        let Some(question) = question.and_then(|it| it.body()) else {
+            return Ok(Said::TooLarge);
+        };
+        let exchange = Exchange {
+            path: CHECK,
+            token: None,
+            body: question,
+        };
+        let answer = self.connections.exchange(exchange, self.settings.deadline);
+        Ok(Said::Answer(Answer::read(answer.await?)?))
+    }
+
+    async fn on_error(
+        &self,
+        rule_set: &str,
+        rules: Option<&RuleSetInForce>,
+        context: &RequestContext<'_>,
+    ) -> Decision {
+        match (&self.settings.on_error, rules) {
+            (OnError::Allow, _) => Decision::failed_open(),
+            (OnError::Deny, _) => Decision::failed_closed(),
+            (OnError::Local(limiter), Some(rules)) => limiter.check_by(rules, context).await,
+            (OnError::Local(limiter), None) => limiter.missing_rule_set(rule_set),
+        }
+    }
+}
+
+/// What is given back, and by whom it was taken.
+#[derive(Debug)]
+pub struct RemoteCharge(Taken);
+
+#[derive(Debug)]
+enum Taken {
+    /// By the service; the body of the call.
+    There(Bytes),
+    /// By the limiter that decided in its stead.
+    Here(Charge),
+}
+
+impl Handler for RemoteHandler {
+    type Ruling = RemoteRuling;
+    /// The rules of the limiter that decides in the service's stead.
+    type Rules = Option<RuleSetInForce>;
+    type Charge = RemoteCharge;
+
+    fn rules(&self, rule_set: &str) -> Self::Rules {
+        match &self.settings.on_error {
+            OnError::Local(limiter) => limiter.rule_set(rule_set),
+            OnError::Allow | OnError::Deny => None,
+        }
+    }
+
+    fn wanted_headers<'r>(&'r self, _: &'r Self::Rules) -> Wanted<'r> {
+        match (&self.settings.headers, &self.settings.on_error) {
+            (Some(names), OnError::Allow | OnError::Deny) => Wanted::Only(names),
+            // Whoever decides here may ask about any.
+            (_, OnError::Local(_)) | (None, _) => Wanted::All,
+        }
+    }
+
+    async fn decide(
+        &self,
+        rule_set: &str,
+        rules: &Self::Rules,
+        context: &RequestContext<'_>,
+    ) -> RemoteRuling {
+        match self.ask(rule_set, context).await {
+            Ok(said) => {
+                if self.trouble.load(Ordering::Relaxed)
+                    && self.trouble.swap(false, Ordering::Relaxed)
+                {
+                    tracing::info!("the service decides again");
+                }
+                RemoteRuling::said(said)
+            }
+            Err(error) => {
+                // Once, and not for every request.
+                if !self.trouble.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%error, "the service gives no decision");
+                }
+                RemoteRuling::local(self.on_error(rule_set, rules.as_ref(), context).await)
+            }
+        }
+    }
+
+    fn charge(
+        &self,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+        ruling: &RemoteRuling,
+    ) -> Option<RemoteCharge> {
+        let taken = match ruling.decision() {
+            Ok(decision) => Taken::Here(decision.charge(context)?),
+            Err(answer) => {
+                let question = self.question(rule_set, context)?.answered(answer)?;
+                Taken::There(question.body()?)
+            }
+        };
+        Some(RemoteCharge(taken))
+    }
+
+    fn give_back(&self, RemoteCharge(taken): RemoteCharge, waited: Micros) {
+        let body = match (taken, &self.settings.on_error) {
+            (Taken::Here(charge), OnError::Local(limiter)) => {
+                return Handler::give_back(limiter, charge, waited);
+            }
+            (Taken::Here(_), OnError::Allow | OnError::Deny) => return,
+            (Taken::There(body), _) => body,
+        };
+        let handler = self.clone();
+        at_once_or_in_background(async move {
+            let exchange = Exchange {
+                path: GIVE_BACK,
+                token: handler.settings.token.clone(),
+                body,
+            };
+            let deadline = handler.settings.deadline;
+            if let Err(error) = handler.connections.exchange(exchange, deadline).await {
+                tracing::warn!(%error, "units of a request that went away are not given back");
+            }
+        });
+    }
+}

@@ -1,0 +1,76 @@
+//! The filter without the layer, as a gateway uses it.
+
+use std::net::IpAddr;
+
+use fluxgate_tower::{Filter, Head, Judgement};
+use http::Request;
+
+use crate::support::limiter;
+
+/// A head that is no `http::request::Parts`.
+struct Plain<'a> {
+    path: &'a str,
+    headers: &'a [(&'a str, &'a str)],
+}
+
+impl Head for Plain<'_> {
+    fn method(&self) -> &str {
+        "GET"
+    }
+
+    fn path(&self) -> &str {
+        self.path
+    }
+
+    fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        let headers = self.headers.iter();
+        let lines = headers.filter(move |(known, _)| known.eq_ignore_ascii_case(name));
+        lines.map(|(_, value)| value.as_bytes())
+    }
+
+    fn all_headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.headers
+            .iter()
+            .map(|(name, value)| (*name, value.as_bytes()))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_judgement_is_the_same_for_every_kind_of_head() {
+    let rules = "{ id: r, key: [ip, \"header:X-A\"], bands: [ { capacity: 2, window: 1h } ] }";
+    let limiter = limiter(rules);
+    let filter = Filter::default()
+        .rule_set("s")
+        .trusted_proxies(["10.0.0.0/8".parse().unwrap()]);
+    let peer: Option<IpAddr> = Some([10, 0, 0, 1].into());
+    let headers = [("X-A", "1"), ("X-Forwarded-For", "1.2.3.4")];
+    let plain = Plain {
+        path: "/x",
+        headers: &headers,
+    };
+    let request = Request::get("/x")
+        .header("x-a", "1")
+        .header("x-forwarded-for", "1.2.3.4");
+    let parts = request.body(()).unwrap().into_parts().0;
+    let Judgement::Passed(first) = filter.judge(&limiter, &plain, peer).await else {
+        panic!("the first of two passes");
+    };
+    assert_eq!(first.remaining(), Some(1));
+    let Judgement::Passed(second) = filter.judge(&limiter, &parts, peer).await else {
+        panic!("so does the second");
+    };
+    assert_eq!(second.remaining(), Some(0));
+    assert!(matches!(
+        filter.judge(&limiter, &plain, peer).await,
+        Judgement::Refused(_)
+    ));
+    let other = Plain {
+        path: "*",
+        headers: &[],
+    };
+    assert!(matches!(
+        filter.judge(&limiter, &other, peer).await,
+        Judgement::Untouched
+    ));
+    assert_eq!(filter.waiting(), 0);
+}

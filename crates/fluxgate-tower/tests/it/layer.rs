@@ -1,0 +1,223 @@
+//! The layer: what it answers, what it reads, and how often it calls.
+
+use std::sync::Arc;
+
+use fluxgate_core::{
+    Band, Checks, Limiter, Reason, RuleSets, Store, StoreError, Subject, Verdicts,
+};
+use fluxgate_tower::{HeaderFamilies, Identity, RateLimitLayer, Reset};
+use serde_json::{Value, json};
+use tower::Layer;
+
+use crate::support::{Events, Inner, get, limiter, send, set_of};
+
+const RULES: &str = "{ id: per-user, scope: per_user, bands: [ { id: burst, capacity: 2, window: 10s }, { id: sustained, capacity: 100, window: 1m } ] }";
+
+#[tokio::test(start_paused = true)]
+async fn responses_tell_of_the_limits_and_refusals_why() {
+    let events = Events::default();
+    let layer = RateLimitLayer::new(limiter(RULES))
+        .rule_set("s")
+        .headers(HeaderFamilies {
+            reset: Reset::Delta,
+            ..HeaderFamilies::default()
+        });
+    let service = layer.layer(Inner::new(&events));
+    let policy = "\"per-user/burst\";q=2;w=10,\"per-user/sustained\";q=100;w=60";
+    for remaining in ["1", "0"] {
+        let got = send(&service, get("/x")).await;
+        assert_eq!((got.status, &*got.body), (200, "inner"));
+        assert_eq!(got.header("x-ratelimit-limit"), Some("2"));
+        assert_eq!(got.header("x-ratelimit-remaining"), Some(remaining));
+        assert_eq!(got.header("ratelimit-policy"), Some(policy));
+        assert_eq!(got.header("retry-after"), None);
+    }
+    let got = send(&service, get("/x")).await;
+    assert_eq!((got.status, events.count()), (429, 2));
+    assert_eq!(got.header("x-ratelimit-remaining"), Some("0"));
+    assert_eq!(got.header("x-ratelimit-reset"), Some("10"));
+    assert_eq!(got.header("ratelimit-policy"), Some(policy));
+    assert_eq!(got.header("ratelimit"), Some("\"per-user/burst\";r=0;t=10"));
+    assert_eq!(got.header("retry-after"), Some("5"));
+    assert_eq!(got.header("content-type"), Some("application/problem+json"));
+    assert_eq!(
+        got.header("content-length"),
+        Some(&*got.body.len().to_string())
+    );
+    let body: Value = serde_json::from_str(&got.body).unwrap();
+    assert_eq!(
+        body,
+        json!({
+            "type": "https://iana.org/assignments/http-problem-types#quota-exceeded",
+            "title": "The quota for these requests is used up",
+            "status": 429,
+            "violated-policies": ["per-user/burst"],
+            "retry_after_ms": 5000,
+        })
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_can_never_pass_says_so() {
+    let rules = "{ id: a, scope: per_user, on_missing_key: deny, bands: [ { capacity: 1, window: 1s } ] }, \
+                 { id: b, scope: global, cost: \"header:x-cost\", bands: [ { id: x, capacity: 5, window: 1s } ] }";
+    let service = RateLimitLayer::new(limiter(rules))
+        .rule_set("s")
+        .layer(Inner::new(&Events::default()));
+    let mut request = get("/x");
+    request.headers_mut().remove("x-user-id");
+    request.headers_mut().insert("x-cost", "6".parse().unwrap());
+    let got = send(&service, request).await;
+    assert_eq!((got.status, got.header("retry-after")), (429, None));
+    let body: Value = serde_json::from_str(&got.body).unwrap();
+    assert_eq!(body["violated-policies"], json!(["a/missing_key", "b/x"]));
+    assert_eq!(body["retry_after_ms"], Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_the_rules_ask_about_is_read_of_the_headers() {
+    let rules = "{ id: a, key: [\"header:X-Tenant\"], match: { headers: { X-Plan: free } }, bands: [ { capacity: 1, window: 1h } ] }";
+    let service = RateLimitLayer::new(limiter(rules))
+        .rule_set("s")
+        .layer(Inner::new(&Events::default()));
+    let ask = async |plan: &str, tenant: &str| {
+        let mut request = get("/x");
+        let headers = request.headers_mut();
+        headers.insert("x-plan", plan.parse().unwrap());
+        headers.insert("x-tenant", tenant.parse().unwrap());
+        send(&service, request).await.status
+    };
+    assert_eq!(ask("free", "a").await, 200);
+    assert_eq!(ask("free", "a").await, 429);
+    assert_eq!(ask("free", "b").await, 200);
+    assert_eq!(ask("paid", "a").await, 200);
+    // A header that is not text counts as missing: all of them are one.
+    let garbled = async |tenant: &[u8]| {
+        let mut request = get("/x");
+        let headers = request.headers_mut();
+        headers.insert("x-plan", "free".parse().unwrap());
+        let value = http::HeaderValue::from_bytes(tenant).unwrap();
+        headers.insert("x-tenant", value);
+        send(&service, request).await.status
+    };
+    assert_eq!(garbled(b"c\xff").await, 200);
+    assert_eq!(garbled(b"d\xff").await, 429);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_identity_may_come_from_other_headers() {
+    let rules = "{ id: user, scope: per_user, bands: [ { capacity: 1, window: 1h } ] }, \
+                 { id: key, scope: per_api_key, on_missing_key: skip, bands: [ { capacity: 1, window: 1h } ] }";
+    let identity = Identity::default()
+        .user_header("X-Who")
+        .api_key_header("X-Key");
+    let layer = RateLimitLayer::new(limiter(rules))
+        .rule_set("s")
+        .identity(identity);
+    let service = layer.layer(Inner::new(&Events::default()));
+    let ask = async |name: &'static str, value: &str| {
+        let mut request = get("/x");
+        request.headers_mut().insert(name, value.parse().unwrap());
+        send(&service, request).await.status
+    };
+    assert_eq!(ask("x-who", "a").await, 200);
+    assert_eq!(ask("x-who", "a").await, 429);
+    assert_eq!(ask("x-who", "b").await, 200);
+    assert_eq!(ask("x-user-id", "c").await, 200, "nobody, for once");
+    assert_eq!(ask("x-user-id", "d").await, 429, "nobody again");
+}
+
+/// A store that always fails, and must be waited for.
+#[derive(Debug)]
+struct Broken;
+
+fn broken<T>() -> Result<T, StoreError> {
+    Err(StoreError {
+        reason: Reason::Timeout,
+        message: "no answer".into(),
+    })
+}
+
+impl Store for Broken {
+    async fn decide(&self, _: &Checks<'_>) -> Result<Verdicts, StoreError> {
+        tokio::task::yield_now().await;
+        broken()
+    }
+
+    async fn refund(&self, _: Subject<'_>, _: &[Band], _: u64) -> Result<Verdicts, StoreError> {
+        broken()
+    }
+
+    async fn reset(&self, _: Subject<'_>, _: &[Band]) -> Result<u64, StoreError> {
+        broken()
+    }
+
+    async fn reset_rule(&self, _: Subject<'_>) -> Result<u64, StoreError> {
+        broken()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn trouble_with_the_store_is_never_trouble_of_the_request() {
+    for (on_error, statuses) in [
+        ("allow", [200, 200]),
+        ("deny", [429, 429]),
+        ("local", [200, 429]),
+    ] {
+        let rules = format!(
+            "rule_sets: {{ s: {{ on_error: {on_error}, rules: [ {{ id: r, scope: global, bands: [ {{ capacity: 1, window: 1h }} ] }} ] }} }}"
+        );
+        let limiter = Limiter::new(RuleSets::from_yaml(&rules).unwrap(), Broken);
+        let events = Events::default();
+        let service = RateLimitLayer::new(limiter)
+            .rule_set("s")
+            .layer(Inner::new(&events));
+        for status in statuses {
+            let got = send(&service, get("/x")).await;
+            assert_eq!(got.status, status, "{on_error}");
+            // Once if it passes, and else not at all.
+            assert_eq!(
+                events.take().len(),
+                usize::from(status == 200),
+                "{on_error}"
+            );
+            if on_error == "deny" {
+                assert_eq!(got.header("retry-after"), Some("1"));
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn services_of_one_layer_share_the_limits_and_new_rules_hold_at_once() {
+    let limiter = limiter("{ id: r, scope: global, bands: [ { capacity: 1, window: 1h } ] }");
+    let layer = RateLimitLayer::new(Arc::clone(&limiter)).rule_set("s");
+    let events = Events::default();
+    let (one, two) = (
+        layer.layer(Inner::new(&events)),
+        layer.clone().layer(Inner::new(&events)),
+    );
+    assert_eq!(send(&one, get("/x")).await.status, 200);
+    assert_eq!(send(&two, get("/x")).await.status, 429);
+    let rules = "{ id: r, key: [\"header:x-new\"], bands: [ { capacity: 1, window: 1h } ] }";
+    limiter.replace_rules(set_of(rules)).await.unwrap();
+    for (value, status) in [("a", 200), ("b", 200), ("a", 429)] {
+        let mut request = get("/x");
+        request
+            .headers_mut()
+            .insert("x-new", value.parse().unwrap());
+        assert_eq!(send(&two, request).await.status, status, "{value}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "a path pattern begins with `/`; `api` does not")]
+fn a_pattern_that_is_none_is_told_at_once() {
+    let _ = RateLimitLayer::new(limiter(RULES)).include(["api"]);
+}
+
+#[test]
+#[should_panic(expected = "`10.0.0.0/33` is no network")]
+fn a_network_that_is_none_is_told_at_once() {
+    let _ = RateLimitLayer::new(limiter(RULES)).trusted_proxies(["10.0.0.0/33"]);
+}

@@ -1,0 +1,178 @@
+//! What the tests share: limiters on tokio's clock, and an inner service that
+//! remembers its calls.
+
+use std::convert::Infallible;
+use std::future::{Ready, ready};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use fluxgate_core::memory::Retention;
+use fluxgate_core::{Clock, Limiter, MemoryStore, RuleSets, Timestamp};
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
+use tokio::time::Instant;
+use tower::{Service, ServiceExt};
+
+/// Tokio's clock, which can be paused, from the start of some day on.
+#[derive(Clone, Debug)]
+pub(crate) struct TokioClock(Instant);
+
+impl Clock for TokioClock {
+    fn now(&self) -> Timestamp {
+        const DAY: u64 = 20_000 * 86_400_000_000;
+        let passed = u64::try_from(self.0.elapsed().as_micros()).unwrap();
+        Timestamp::saturating_from_micros(DAY + passed)
+    }
+}
+
+pub(crate) type TestLimiter = Arc<Limiter<MemoryStore<TokioClock>>>;
+
+/// A limiter with a set `s` of these rules, written in flow style.
+pub(crate) fn limiter(rules: &str) -> TestLimiter {
+    let store = MemoryStore::new(TokioClock(Instant::now()), 1_000, Retention::Forever);
+    Arc::new(Limiter::new(set_of(rules), store))
+}
+
+/// A set `s` of these rules, written in flow style.
+pub(crate) fn set_of(rules: &str) -> RuleSets {
+    let text = format!("rule_sets: {{ s: {{ rules: [ {rules} ] }} }}");
+    RuleSets::from_yaml(&text).unwrap_or_else(|error| panic!("{error}\nin {text}"))
+}
+
+/// What the tests say happened, in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Events(Arc<Mutex<Vec<String>>>);
+
+impl Events {
+    pub(crate) fn add(&self, event: impl Into<String>) {
+        self.0.lock().unwrap().push(event.into());
+    }
+
+    /// All so far, which are forgotten then.
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.0.lock().unwrap().len()
+    }
+}
+
+/// Answers 200, and notes the path of every request and when it came. It wants
+/// to be asked whether it is ready before each call.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    events: Events,
+    start: Instant,
+    ready: bool,
+    response: fn() -> Response<Full<Bytes>>,
+}
+
+impl Inner {
+    pub(crate) fn new(events: &Events) -> Self {
+        Self::answering(events, || {
+            Response::new(Full::new(Bytes::from_static(b"inner")))
+        })
+    }
+
+    pub(crate) fn answering(events: &Events, response: fn() -> Response<Full<Bytes>>) -> Self {
+        Self {
+            events: events.clone(),
+            start: Instant::now(),
+            ready: false,
+            response,
+        }
+    }
+}
+
+/// A clone is not ready, as tower has it.
+impl Clone for Inner {
+    fn clone(&self) -> Self {
+        Self {
+            events: self.events.clone(),
+            ready: false,
+            ..*self
+        }
+    }
+}
+
+impl<B> Service<Request<B>> for Inner {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.ready = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        assert!(
+            std::mem::take(&mut self.ready),
+            "called without being ready"
+        );
+        let at = self.start.elapsed().as_millis();
+        self.events.add(format!("{} at {at}", request.uri().path()));
+        ready(Ok((self.response)()))
+    }
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub(crate) struct Got {
+    pub(crate) status: u16,
+    pub(crate) headers: http::HeaderMap,
+    pub(crate) body: String,
+}
+
+impl Got {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+}
+
+pub(crate) fn get(path: &str) -> Request<Full<Bytes>> {
+    let request = Request::get(path).header("x-user-id", "u");
+    request.body(Full::default()).unwrap()
+}
+
+/// Sends a request to a service.
+pub(crate) async fn send<S, B>(service: &S, request: Request<Full<Bytes>>) -> Got
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<B>, Error = Infallible> + Clone,
+    B: http_body::Body<Data = Bytes>,
+    B::Error: std::fmt::Debug,
+{
+    let (head, body) = service.clone().oneshot(request).await.unwrap().into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    Got {
+        status: head.status.as_u16(),
+        headers: head.headers,
+        body: String::from_utf8(body.to_vec()).unwrap(),
+    }
+}
+
+/// Looks again and again until it is true.
+pub(crate) async fn until(what: &str, mut look: impl AsyncFnMut() -> bool) {
+    let end = Instant::now() + fluxgate_testkit::PATIENCE;
+    while !look().await {
+        assert!(Instant::now() < end, "waited in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Python with the packages that `scripts/test` fetches.
+pub(crate) fn python() -> PathBuf {
+    let named = std::env::var_os("FLUXGATE_PYTHON").filter(|path| !path.is_empty());
+    let project = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let file = named.map_or_else(|| project.join("target/venv/bin/python"), PathBuf::from);
+    let shown = file.display();
+    assert!(
+        file.is_file(),
+        "{shown} is missing; scripts/test fetches it"
+    );
+    file
+}

@@ -1,0 +1,135 @@
+//! Waiting on a real Redis: one call each, a bound for all processes, and units
+//! that come back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fluxgate_core::Limiter;
+use fluxgate_redis::{RedisStore, RedisStoreBuilder, Topology};
+use fluxgate_testkit::RedisServer;
+use fluxgate_tower::RateLimitLayer;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tower::Layer;
+
+use crate::support::{Events, Inner, get, send, set_of, until};
+
+type Layered = RateLimitLayer<Arc<Limiter<RedisStore>>>;
+
+fn builder(server: &RedisServer) -> RedisStoreBuilder {
+    RedisStore::builder([server.url()])
+        .topology(Topology::Standalone)
+        .deadline(Duration::from_secs(10))
+}
+
+fn layer(window: &str, store: RedisStore) -> (Layered, Arc<Limiter<RedisStore>>) {
+    let rules = format!(
+        "{{ id: r, scope: global, on_exceed: wait, max_wait: 1h, bands: [ {{ capacity: 1, window: {window} }} ] }}"
+    );
+    let limiter = Arc::new(Limiter::new(set_of(&rules), store));
+    (
+        RateLimitLayer::new(Arc::clone(&limiter)).rule_set("s"),
+        limiter,
+    )
+}
+
+/// How often scripts were called.
+fn script_calls(server: &RedisServer) -> u64 {
+    let mut cli = server.cli();
+    cli.calls("evalsha") + cli.calls("eval")
+}
+
+#[tokio::test]
+async fn fifty_waiters_need_one_call_each_and_are_served_in_order_at_the_rate() {
+    let server = RedisServer::start();
+    let (layer, limiter) = layer("20ms", builder(&server).build().unwrap());
+    let events = Events::default();
+    let service = layer.layer(Inner::new(&events));
+    // The script is loaded, and the bucket full again.
+    assert_eq!(send(&service, get("/warm")).await.status, 200);
+    until("a full bucket", async || {
+        limiter.state("s", "r", &[]).await.unwrap()[0].remaining == 1
+    })
+    .await;
+    events.take();
+    let before = script_calls(&server);
+    let start = Instant::now();
+    let mut tasks = JoinSet::new();
+    for index in 0..51 {
+        let service = service.clone();
+        tasks.spawn(async move {
+            let got = send(&service, get(&format!("/{index:02}"))).await;
+            (index, start.elapsed(), got.status)
+        });
+        // So that they come in this order.
+        tokio::task::yield_now().await;
+    }
+    let done = tasks.join_all().await;
+    assert!(
+        script_calls(&server) - before <= 51,
+        "one call each, or fewer"
+    );
+    for (index, elapsed, status) in done {
+        assert_eq!(status, 200);
+        let due = Duration::from_millis(20) * index;
+        assert!(elapsed >= due, "{index} after {elapsed:?}");
+        assert!(
+            elapsed < due + Duration::from_secs(2),
+            "{index} after {elapsed:?}"
+        );
+    }
+    let served: Vec<_> = events.take().iter().map(|it| it[..3].to_owned()).collect();
+    let expected: Vec<_> = (0..51).map(|index| format!("/{index:02}")).collect();
+    assert_eq!(served, expected);
+}
+
+#[tokio::test]
+async fn the_bound_holds_for_all_processes_and_a_hang_up_frees_units_and_place() {
+    let server = RedisServer::start();
+    let store = || builder(&server).max_cluster_waits(3).build().unwrap();
+    let ((one, limiter), (two, _)) = (layer("1m", store()), layer("1m", store()));
+    let events = Events::default();
+    let services = [
+        one.layer(Inner::new(&events)),
+        two.layer(Inner::new(&events)),
+    ];
+    assert_eq!(send(&services[0], get("/x")).await.status, 200);
+    let places = || server.cli().command(&["ZCARD", "fluxgate:1:waits"]).int();
+    let mut waiters = Vec::new();
+    for index in 0..3 {
+        let service = services[index % 2].clone();
+        waiters.push(tokio::spawn(async move {
+            send(&service, get("/wait")).await.status
+        }));
+        let expected = i64::try_from(index).unwrap() + 1;
+        until("one more to wait", async || places() == expected).await;
+    }
+    for service in &services {
+        let got = send(service, get("/x")).await;
+        assert_eq!(got.status, 429);
+        // Behind the three that wait.
+        let seconds: u64 = got.header("retry-after").unwrap().parse().unwrap();
+        assert!((220..=240).contains(&seconds), "{seconds}");
+    }
+    // The units of the two that were refused are back: only three are owed.
+    let owed = async || {
+        limiter.state("s", "r", &[]).await.unwrap()[0]
+            .reset_after
+            .get()
+            / 1_000_000
+    };
+    until("the units of the refused", async || owed().await <= 240).await;
+    waiters.remove(0).abort();
+    until("its place", async || places() == 2).await;
+    until("its units", async || owed().await <= 180).await;
+    for waiter in waiters {
+        waiter.abort();
+    }
+    until("all places", async || places() == 0).await;
+    until("all units", async || owed().await <= 60).await;
+    assert_eq!(
+        events.count(),
+        1,
+        "nobody was served who did not wait to the end"
+    );
+}

@@ -1,0 +1,120 @@
+//! The engine as filters ask it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use fluxgate_core::{Charge, Decision, Micros, Place, RequestContext, RuleSetInForce};
+use fluxgate_tower::{Handler, Wanted, at_once_or_in_background};
+
+use super::{Engine, Origin};
+use crate::telemetry;
+
+/// One question of one filter, about one request.
+#[derive(Debug)]
+pub(crate) struct Asking<'a> {
+    engine: &'a Arc<Engine>,
+    origin: &'a Origin<'a>,
+    /// What deciding took, in nanoseconds: waiting is no part of it.
+    took: AtomicU64,
+    /// When it ended last, in nanoseconds since the service began.
+    ended: AtomicU64,
+}
+
+impl<'a> Asking<'a> {
+    pub(crate) fn new(engine: &'a Arc<Engine>, origin: &'a Origin<'a>) -> Self {
+        Self {
+            engine,
+            origin,
+            took: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+        }
+    }
+
+    fn took(&self, since: quanta::Instant) {
+        let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
+        let now = telemetry::now();
+        let took = nanos(now.saturating_duration_since(since));
+        self.took.fetch_add(took, Ordering::Relaxed);
+        let ended = nanos(self.engine.telemetry.since_it_began(now));
+        self.ended.store(ended, Ordering::Relaxed);
+    }
+}
+
+impl Handler for Asking<'_> {
+    type Ruling = Decision;
+    /// `None` where there is no rule set of that name.
+    type Rules = Option<RuleSetInForce>;
+    type Charge = Charge;
+
+    fn rules(&self, rule_set: &str) -> Self::Rules {
+        self.engine.limiter.rule_set(rule_set)
+    }
+
+    fn wanted_headers<'r>(&'r self, rules: &'r Self::Rules) -> Wanted<'r> {
+        Wanted::Only(rules.as_ref().map_or(&[], |set| set.header_names()))
+    }
+
+    fn decide_at_once(
+        &self,
+        _: &str,
+        rules: &Self::Rules,
+        context: &RequestContext<'_>,
+    ) -> Option<Decision> {
+        let started = telemetry::now();
+        let decision = self.engine.limiter.check_at_once(rules.as_ref()?, context);
+        self.took(started);
+        decision
+    }
+
+    async fn decide(
+        &self,
+        rule_set: &str,
+        rules: &Self::Rules,
+        context: &RequestContext<'_>,
+    ) -> Decision {
+        let started = telemetry::now();
+        let decision = match rules {
+            Some(rules) => self.engine.limiter.check_by(rules, context).await,
+            None => self.engine.limiter.missing_rule_set(rule_set),
+        };
+        self.took(started);
+        decision
+    }
+
+    fn charge(&self, _: &str, context: &RequestContext<'_>, decision: &Decision) -> Option<Charge> {
+        decision.charge(context)
+    }
+
+    fn give_back(&self, charge: Charge, waited: Micros) {
+        let engine = Arc::clone(self.engine);
+        at_once_or_in_background(async move {
+            // A store that fails is told of, and forgets by itself.
+            if let Err(error) = engine.limiter.give_back(charge, waited).await {
+                engine.telemetry.store_failed(&error, None);
+            }
+        });
+    }
+
+    async fn begin_wait(&self, longest: Duration) -> Option<Place> {
+        // A store that cannot be asked keeps nobody from waiting: the bound of
+        // this process still holds.
+        let place = self.engine.limiter.begin_wait(longest).await;
+        place.unwrap_or(Some(Place::unbounded()))
+    }
+
+    fn settled(&self, context: &RequestContext<'_>, decision: &Decision) {
+        let [took, ended] = [&self.took, &self.ended]
+            .map(|nanos| Duration::from_nanos(nanos.load(Ordering::Relaxed)));
+        let telemetry = self.engine.telemetry();
+        telemetry.settled(context, decision, (ended, took), self.origin);
+    }
+
+    fn wait_began(&self) {
+        self.engine.telemetry.wait_began();
+    }
+
+    fn wait_ended(&self) {
+        self.engine.telemetry.wait_ended();
+    }
+}

@@ -1,0 +1,86 @@
+//! The gateway: a reverse proxy that enforces the rules on its routes.
+
+mod activity;
+mod answer;
+mod answer_body;
+mod connection;
+mod counted;
+mod echo;
+mod express;
+mod forward;
+mod forwarded;
+mod guarded;
+mod health;
+mod hop_by_hop;
+mod open;
+mod outgoing;
+mod own_errors;
+mod pieces;
+mod pool;
+mod pulse;
+mod request_body;
+mod routes;
+mod streams;
+mod strict;
+mod tls;
+mod trouble;
+mod tunnel;
+mod upstream;
+mod upstreams;
+
+use std::sync::Arc;
+
+use tokio_rustls::rustls::ClientConfig;
+
+use crate::config::{self, Config, Limits, Timeouts};
+use crate::engine::Engine;
+use connection::Speech;
+use routes::Routes;
+pub(crate) use tls::{ServerTls, TlsError};
+
+/// Forwards requests, each by its route. There is one for all cores.
+#[derive(Debug)]
+pub(crate) struct Gateway {
+    engine: Arc<Engine>,
+    routes: Routes,
+    timeouts: Timeouts,
+    limits: Limits,
+    speech: Speech,
+    /// What the listener shows, if it speaks TLS.
+    tls: Option<ServerTls>,
+    /// How TLS is spoken to upstreams, if any wants it.
+    client_tls: Option<Arc<ClientConfig>>,
+}
+
+impl Gateway {
+    /// As the config says.
+    pub(crate) fn new(config: &Config, engine: Arc<Engine>) -> Result<Arc<Self>, TlsError> {
+        let gateway = &config.gateway;
+        let mut upstreams = gateway.routes.iter().flat_map(|route| &route.upstreams);
+        let is_secure =
+            |it: &config::Upstream| matches!(it, config::Upstream::Http { tls: true, .. });
+        let wants_tls = upstreams.any(is_secure);
+        Ok(Arc::new(Self {
+            engine,
+            routes: Routes::new(config),
+            timeouts: gateway.timeouts,
+            limits: gateway.limits,
+            speech: Speech::new(&gateway.limits, &gateway.timeouts),
+            tls: gateway.tls.as_ref().map(ServerTls::load).transpose()?,
+            client_tls: wants_tls.then(tls::for_upstreams).transpose()?,
+        }))
+    }
+
+    /// Shows new certificates when they come; for ever, and once for all cores.
+    pub(crate) async fn keep_fresh(&self) {
+        if let Some(tls) = &self.tls {
+            tls.keep_fresh().await;
+        }
+    }
+
+    /// Closes connections of this core that nobody needs; for ever.
+    pub(crate) async fn tidy_core(&self) {
+        let idle = self.timeouts.idle;
+        tokio::join!(pool::close_old_ones(idle), express::close_old_ones(idle));
+    }
+}

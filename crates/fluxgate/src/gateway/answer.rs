@@ -1,0 +1,238 @@
+//! From a client's request to its answer.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fluxgate_core::Decision;
+use fluxgate_tower::{Judgement, Told, write_refusal};
+use http::header::{CONNECTION, CONTENT_TYPE};
+use http::request::Parts;
+use http::{HeaderValue, Request, Response, StatusCode, Version};
+use hyper::body::{Body as _, Incoming};
+use tokio_util::sync::CancellationToken;
+use tracing::field::display;
+
+use super::answer_body::AnswerBody;
+use super::pulse::Pulse;
+use super::routes::{Route, without_port};
+use super::trouble::Trouble;
+use super::tunnel::Slot;
+use super::upstreams::Lease;
+use super::{Gateway, streams, strict};
+use crate::engine::{Asking, Listener, Origin};
+use crate::server::{REQUEST_ID, request_id};
+
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
+const PROBLEM_JSON: HeaderValue = HeaderValue::from_static(fluxgate_tower::PROBLEM_JSON);
+
+/// A client's connection.
+#[derive(Debug)]
+pub(super) struct Client {
+    /// Who it is.
+    pub(super) peer: SocketAddr,
+    /// The port that it came to.
+    pub(super) port: u16,
+    pub(super) is_secure: bool,
+    pub(super) pulse: Arc<Pulse>,
+    pub(super) tunnels: Slot,
+    pub(super) closing: CancellationToken,
+}
+
+/// Tells the connection, when it goes, that a body is left unread.
+struct Unread<'a>(&'a Pulse, bool);
+
+impl Unread<'_> {
+    fn will_be_read(mut self) {
+        self.1 = false;
+    }
+}
+
+impl Drop for Unread<'_> {
+    fn drop(&mut self) {
+        if self.1 {
+            self.0.leave_unread();
+        }
+    }
+}
+
+/// A request that is refused by its limits.
+struct Refused(Told<Decision>);
+
+impl Gateway {
+    /// Answers a request, whatever becomes of it.
+    pub(super) async fn answer(
+        &self,
+        request: Request<Incoming>,
+        client: &Client,
+    ) -> Response<AnswerBody> {
+        let in_flight = client.pulse.begin();
+        let is_http1 = request.version() < Version::HTTP_2;
+        let id = request_id::of(request.headers());
+        let mut response = self.respond(request, &id, client).await;
+        let status = response.status();
+        let known_by = || id.to_str().unwrap_or_default();
+        let telemetry = self.engine.telemetry();
+        telemetry.answered(Listener::Gateway, status.as_u16(), known_by);
+        response.headers_mut().insert(REQUEST_ID, id.clone());
+        *response.version_mut() = Version::HTTP_11;
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            client.tunnels.hold(in_flight);
+            return response;
+        }
+        if !is_http1 {
+            // HTTP/2 has its own way to say that the connection ends.
+            response.headers_mut().remove(CONNECTION);
+            return response.map(|body| streams::watched(body).holding(in_flight));
+        }
+        if client.closing.is_cancelled() {
+            response.headers_mut().insert(CONNECTION, CLOSE);
+        }
+        response.map(|body| body.holding(in_flight))
+    }
+
+    async fn respond(
+        &self,
+        request: Request<Incoming>,
+        id: &HeaderValue,
+        client: &Client,
+    ) -> Response<AnswerBody> {
+        let (mut parts, body) = request.into_parts();
+        // Filters tell the log of it by the same name.
+        parts.headers.insert(REQUEST_ID, id.clone());
+        let unread = Unread(&client.pulse, !body.is_end_stream());
+        let routed = self.route(&parts, &body);
+        let (host, route) = match routed {
+            Ok(routed) => routed,
+            Err(trouble) => return self.tell(&trouble, id, None, None),
+        };
+        let told = match self.judge(route, &parts, client).await {
+            Ok(Ok(told)) => told,
+            Ok(Err(refused)) => return refused.answer(),
+            Err(trouble) => return self.tell(&trouble, id, Some(route), None),
+        };
+        unread.will_be_read();
+        let outgoing = self.outgoing(parts, body, &host, route, client);
+        let forwarded = self.forward(route, outgoing, &client.tunnels).await;
+        let mut response = match forwarded {
+            Ok(response) => response,
+            Err((trouble, lease)) => self.tell(&trouble, id, Some(route), lease.as_ref()),
+        };
+        told.write(response.headers_mut());
+        response
+    }
+
+    /// The host that a request is for, and its route.
+    fn route(&self, parts: &Parts, body: &Incoming) -> Result<(String, &Route), Trouble> {
+        let host = strict::check(parts)?;
+        let route = self.routes.find(parts, without_port(&host));
+        let route = route.ok_or(Trouble::NoRoute)?;
+        let most = self.limits.body_bytes.map(u64::from);
+        match (most, body.size_hint().exact()) {
+            (Some(most), Some(length)) if length > most => Err(Trouble::TooLarge(most)),
+            _ => Ok((host, route)),
+        }
+    }
+
+    /// Asks the filters of the route, one after the other.
+    async fn judge(
+        &self,
+        route: &Route,
+        parts: &Parts,
+        client: &Client,
+    ) -> Result<Result<Told<Decision>, Refused>, Trouble> {
+        let mut told = Told::default();
+        if !self.is_ready_for(route) {
+            return Err(Trouble::NotReady);
+        }
+        let origin = Origin::with_headers(Listener::Gateway, &parts.headers);
+        for filter in &route.filters {
+            let asking = Asking::new(&self.engine, &origin);
+            match filter.judge(&asking, parts, Some(client.peer.ip())).await {
+                Judgement::Untouched => {}
+                Judgement::Passed(decision) => told.push(filter.families(), decision),
+                Judgement::Refused(decision) => {
+                    told.push(filter.families(), decision);
+                    return Ok(Err(Refused(told)));
+                }
+            }
+        }
+        Ok(Ok(told))
+    }
+
+    /// The answer that tells of trouble, of which the log is told, too.
+    pub(super) fn tell(
+        &self,
+        trouble: &Trouble,
+        id: &HeaderValue,
+        route: Option<&Route>,
+        lease: Option<&Lease>,
+    ) -> Response<AnswerBody> {
+        self.note(trouble, id.to_str().unwrap_or_default(), route, lease);
+        let problem = trouble.problem();
+        let mut body = Vec::new();
+        problem.write(&mut body);
+        let mut answer = answer(trouble.status(), body);
+        if trouble.status() == StatusCode::BAD_REQUEST {
+            // Where this request ends, its sender may see otherwise.
+            answer.headers_mut().insert(CONNECTION, CLOSE);
+        }
+        answer
+    }
+
+    /// Tells the log of trouble, if it is worth a line. That of an upstream is ours
+    /// as well.
+    pub(super) fn note(
+        &self,
+        trouble: &Trouble,
+        request_id: &str,
+        route: Option<&Route>,
+        lease: Option<&Lease>,
+    ) {
+        if !self.engine.telemetry().is_worth_a_line() {
+            return;
+        }
+        let status = trouble.status().as_u16();
+        let why = display(trouble);
+        let cause = std::error::Error::source(trouble).map(display);
+        let route = route.map(|route| &*route.id);
+        let upstream = lease.map(|lease| display(&lease.upstream().target));
+        if status >= 500 {
+            tracing::warn!(
+                status,
+                route,
+                upstream,
+                why,
+                cause,
+                request_id,
+                "not forwarded"
+            );
+        } else {
+            tracing::info!(status, route, why, request_id, "not forwarded");
+        }
+    }
+
+    /// Whether what the filters of a route ask can be decided.
+    pub(super) fn is_ready_for(&self, route: &Route) -> bool {
+        route.filters.is_empty() || self.engine.is_ready()
+    }
+}
+
+impl Refused {
+    fn answer(&self) -> Response<AnswerBody> {
+        let mut body = Vec::new();
+        if let Some(decision) = self.0.last() {
+            write_refusal(decision, &mut body);
+        }
+        let mut response = answer(StatusCode::TOO_MANY_REQUESTS, body);
+        self.0.write(response.headers_mut());
+        response
+    }
+}
+
+fn answer(status: StatusCode, body: impl Into<Bytes>) -> Response<AnswerBody> {
+    let mut response = Response::new(AnswerBody::whole(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, PROBLEM_JSON);
+    response
+}

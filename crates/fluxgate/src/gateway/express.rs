@@ -1,0 +1,157 @@
+//! Plain requests, forwarded without the way through an HTTP library, which
+//! would take longer than all that the gateway does besides.
+//!
+//! A plain request is one of HTTP/1.1 that is there as a whole, that can be read
+//! in one way only, and that has nothing about it that needs more than to be
+//! passed on: most requests are of this kind. At the first that is not, what has
+//! been read is handed on, and the library serves the connection from there: so
+//! there is one place that knows HTTP in full.
+
+mod answer;
+mod body;
+mod chunks;
+mod client;
+mod exchange;
+mod forward;
+mod idle;
+mod patience;
+mod request;
+mod write;
+
+use std::net::SocketAddr;
+use std::num::NonZeroU64;
+
+use fluxgate_tower::{Head as _, Judgement, Told, write_refusal};
+use http::StatusCode;
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+
+use super::Gateway;
+use super::routes::without_port;
+use crate::engine::{Asking, Listener, Origin};
+use client::Client;
+pub(super) use idle::close_old_ones;
+use request::PlainRequest;
+
+/// A connection of which plain requests are forwarded.
+struct Express<'g> {
+    gateway: &'g Gateway,
+    client: Client,
+    peer: SocketAddr,
+    /// The port that it came to.
+    port: u16,
+    closing: &'g CancellationToken,
+}
+
+/// What has come of a request.
+enum Done {
+    /// It was answered, and the next may come.
+    Answered,
+    /// It was answered, and the client was told that this is the last answer.
+    Last,
+    /// The connection is at its end.
+    Ended,
+    /// It is not as plain as it seemed, and nothing has been done about it.
+    NotPlain,
+}
+
+/// Forwards plain requests. What is given back was read of the first request
+/// that is none; `None` says that the connection has ended.
+pub(super) async fn serve(
+    stream: TcpStream,
+    (peer, port): (SocketAddr, u16),
+    gateway: &Gateway,
+    closing: &CancellationToken,
+) -> Option<(TcpStream, Vec<u8>)> {
+    let client = Client::new(stream, closing, &gateway.timeouts);
+    let mut express = Express {
+        gateway,
+        client,
+        peer,
+        port,
+        closing,
+    };
+    loop {
+        let (mut buffers, read) = express.client.receive().await?;
+        let mut start = 0;
+        while start < read {
+            let Some(request) = PlainRequest::parse(&buffers.input[start..read]) else {
+                break;
+            };
+            let room = (&mut buffers.output, &mut buffers.json);
+            match express.answer(&request, room).await {
+                Done::Answered => start += request.length,
+                Done::Last => {
+                    express.client.leave().await;
+                    return None;
+                }
+                Done::Ended => return None,
+                Done::NotPlain => break,
+            }
+        }
+        if start < read {
+            let rest = buffers.input[start..read].to_vec();
+            return Some((express.client.stream, rest));
+        }
+        buffers.give();
+    }
+}
+
+impl Express<'_> {
+    /// Answers a request, in whatever way.
+    async fn answer(
+        &mut self,
+        request: &PlainRequest<'_>,
+        (out, text): (&mut Vec<u8>, &mut Vec<u8>),
+    ) -> Done {
+        let gateway = self.gateway;
+        let Some(route) = gateway.routes.find(request, without_port(request.host)) else {
+            return Done::NotPlain;
+        };
+        let exceeds = |length: usize, most: Option<NonZeroU64>| {
+            most.is_some_and(|most| length as u64 > most.get())
+        };
+        let limits = &gateway.limits;
+        let is_too_large = exceeds(request.head, limits.header_bytes)
+            || exceeds(request.body.len(), limits.body_bytes);
+        if !route.is_plain || is_too_large || !gateway.is_ready_for(route) {
+            return Done::NotPlain;
+        }
+        let text_of = |name| request.header(name);
+        let origin = Origin::known(
+            Listener::Gateway,
+            text_of(write::REQUEST_ID),
+            text_of("traceparent"),
+        );
+        let mut told = Told::default();
+        for filter in &route.filters {
+            let asking = Asking::new(&gateway.engine, &origin);
+            let peer = Some(self.peer.ip());
+            let judgement = match filter.judge_at_once(&asking, request, peer) {
+                Ok(judgement) => judgement,
+                Err(unsettled) => {
+                    let judged = Box::pin(filter.judge_on(&asking, request, peer, unsettled));
+                    match self.client.unless_gone(judged).await {
+                        Some(judgement) => judgement,
+                        None => return Done::Ended,
+                    }
+                }
+            };
+            match judgement {
+                Judgement::Untouched => {}
+                Judgement::Passed(decision) => told.push(filter.families(), decision),
+                Judgement::Refused(decision) => {
+                    text.clear();
+                    write_refusal(&decision, text);
+                    told.push(filter.families(), decision);
+                    let status = StatusCode::TOO_MANY_REQUESTS;
+                    return self
+                        .answer_ourselves(request, status, (&told, &origin), (out, text))
+                        .await;
+                }
+            }
+        }
+        self.forward(request, route, (&told, &origin), (out, text))
+            .await
+    }
+}

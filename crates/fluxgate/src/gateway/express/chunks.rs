@@ -1,0 +1,201 @@
+//! Bodies that come in chunks: where the content is, and where it ends.
+
+/// The longest line that may stand before a chunk: its size and extensions.
+const LONGEST_LINE: usize = 1024;
+/// How long all trailers together may be.
+const MOST_TRAILERS: usize = 16 * 1024;
+/// No size has more digits.
+const MOST_DIGITS: usize = 15;
+
+/// Reads chunks as they come. What cannot be one is an error.
+#[derive(Debug)]
+pub(super) struct Chunks {
+    state: State,
+    /// Bytes of the line, or of the trailers, so far.
+    seen: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Digits of a size; how many there were.
+    Size {
+        size: u64,
+        digits: usize,
+    },
+    /// What follows the size on its line, up to the carriage return.
+    Extension {
+        size: u64,
+    },
+    /// The line feed after a size.
+    SizeEnds {
+        size: u64,
+    },
+    /// So much of the content is to come.
+    Content {
+        left: u64,
+    },
+    /// The line end after the content.
+    ContentEnds,
+    ContentEnded,
+    /// A line after the last chunk; whether it holds anything yet.
+    Trailer {
+        is_empty: bool,
+    },
+    TrailerEnds {
+        is_empty: bool,
+    },
+    End,
+}
+
+/// What cannot be a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct BadChunk;
+
+impl Chunks {
+    pub(super) const fn new() -> Self {
+        Self {
+            state: State::Size { size: 0, digits: 0 },
+            seen: 0,
+        }
+    }
+
+    /// Whether the last of them has been read, trailers included.
+    pub(super) fn has_ended(&self) -> bool {
+        self.state == State::End
+    }
+
+    /// Reads on. `content` is given every piece of the content; the answer is how
+    /// many of the bytes were read, which is fewer than all only at the end.
+    pub(super) fn read(
+        &mut self,
+        bytes: &[u8],
+        mut content: impl FnMut(&[u8]),
+    ) -> Result<usize, BadChunk> {
+        let mut at = 0;
+        while at < bytes.len() && !self.has_ended() {
+            if let State::Content { left } = self.state {
+                let rest = &bytes[at..];
+                let count = usize::try_from(left).map_or(rest.len(), |left| left.min(rest.len()));
+                content(&rest[..count]);
+                at += count;
+                let left = left - count as u64;
+                self.state = match left {
+                    0 => State::ContentEnds,
+                    _ => State::Content { left },
+                };
+            } else {
+                self.state = self.next(bytes[at])?;
+                at += 1;
+            }
+        }
+        Ok(at)
+    }
+
+    /// One byte of what is not content.
+    fn next(&mut self, byte: u8) -> Result<State, BadChunk> {
+        self.seen += 1;
+        let is_trailer = matches!(
+            self.state,
+            State::Trailer { .. } | State::TrailerEnds { .. }
+        );
+        if self.seen
+            > (if is_trailer {
+                MOST_TRAILERS
+            } else {
+                LONGEST_LINE
+            })
+        {
+            return Err(BadChunk);
+        }
+        let is_text = byte == b'\t' || (b' '..0x7f).contains(&byte) || byte >= 0x80;
+        Ok(match (self.state, byte) {
+            (State::Size { size, digits }, _) if byte.is_ascii_hexdigit() => {
+                if digits == MOST_DIGITS {
+                    return Err(BadChunk);
+                }
+                let digit = char::from(byte).to_digit(16).ok_or(BadChunk)?;
+                State::Size {
+                    size: size << 4 | u64::from(digit),
+                    digits: digits + 1,
+                }
+            }
+            (State::Size { digits: 0, .. }, _) => return Err(BadChunk),
+            (State::Size { size, .. }, b'\r') => State::SizeEnds { size },
+            (State::Size { size, .. }, b';' | b' ' | b'\t') => State::Extension { size },
+            (State::Extension { size }, b'\r') => State::SizeEnds { size },
+            (State::Extension { size }, _) if is_text => State::Extension { size },
+            (State::SizeEnds { size: 0 }, b'\n') => self.begin(State::Trailer { is_empty: true }),
+            (State::SizeEnds { size }, b'\n') => self.begin(State::Content { left: size }),
+            (State::ContentEnds, b'\r') => State::ContentEnded,
+            (State::ContentEnded, b'\n') => self.begin(State::Size { size: 0, digits: 0 }),
+            (State::Trailer { is_empty }, b'\r') => State::TrailerEnds { is_empty },
+            (State::Trailer { .. }, _) if is_text => State::Trailer { is_empty: false },
+            (State::TrailerEnds { is_empty: true }, b'\n') => State::End,
+            (State::TrailerEnds { is_empty: false }, b'\n') => State::Trailer { is_empty: true },
+            _ => return Err(BadChunk),
+        })
+    }
+
+    fn begin(&mut self, state: State) -> State {
+        self.seen = 0;
+        state
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The content, what follows the end, and whether it was reached; read in
+    /// pieces of this size.
+    fn read(bytes: &[u8], size: usize) -> Result<(Vec<u8>, usize, bool), BadChunk> {
+        let (mut chunks, mut content, mut all) = (Chunks::new(), Vec::new(), 0);
+        for piece in bytes.chunks(size) {
+            let read = chunks.read(piece, |bytes| content.extend_from_slice(bytes))?;
+            all += read;
+            if read < piece.len() {
+                break;
+            }
+        }
+        Ok((content, all, chunks.has_ended()))
+    }
+
+    #[test]
+    fn content_is_found_however_the_bytes_are_cut() {
+        let bytes = b"5\r\nhello\r\n00A;x=\"y\"\r\n, world..!\r\n0\r\nA: b\r\n\r\nHTTP";
+        for size in 1..bytes.len() {
+            let read = read(bytes, size).unwrap();
+            assert_eq!(read, (b"hello, world..!".to_vec(), bytes.len() - 4, true));
+        }
+        for end in 0..bytes.len() - 4 {
+            assert!(!read(&bytes[..end], 7).unwrap().2, "{end}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_chunk_is_refused() {
+        for bad in [
+            &b"\r\n"[..],
+            b"x\r\n",
+            b"-1\r\n",
+            b"0x5\r\n",
+            b"+5\r\n",
+            b" 5\r\n",
+            b"5\n",
+            b"5\r5",
+            b"5;\n",
+            b"5\r\nhelloX",
+            b"5\r\nhello\n",
+            b"1000000000000000\r\n",
+            b"0\r\n\n",
+            b"0\r\na\n",
+            b"0\r\na\x00\r\n",
+        ] {
+            assert_eq!(read(bad, 3), Err(BadChunk), "{bad:?}");
+        }
+        let long = [b"5;".to_vec(), vec![b'a'; LONGEST_LINE]].concat();
+        assert_eq!(read(&long, 100), Err(BadChunk));
+        let many = [b"0\r\n".to_vec(), b"a: b\r\n".repeat(MOST_TRAILERS / 6 + 1)].concat();
+        assert_eq!(read(&many, 100), Err(BadChunk));
+    }
+}

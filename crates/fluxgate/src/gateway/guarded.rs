@@ -1,0 +1,278 @@
+//! A client's connection that does not wait for ever.
+//!
+//! The HTTP library knows one bound for everything between two requests. Here are
+//! three: for the rest of a head once it has begun, for the next request to
+//! begin, and for the client to take what is sent to it.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+use super::pulse::Pulse;
+use super::{Gateway, own_errors};
+use crate::config::Timeouts;
+
+/// How long is read on for once there is nothing more to say.
+const LINGER: Duration = Duration::from_secs(2);
+/// How much at once.
+const SCRATCH: usize = 16 * 1024;
+
+/// A connection with its bounds.
+#[derive(Debug)]
+pub(super) struct Guarded<S> {
+    stream: S,
+    pulse: Arc<Pulse>,
+    timeouts: Timeouts,
+    /// Where other things than heads are sent between requests.
+    is_http2: bool,
+    /// How many requests there had been when it was last looked.
+    seen: u64,
+    /// Whether a head has begun.
+    in_head: bool,
+    /// Whether the client is being told that it is idle for too long.
+    is_tired: bool,
+    reading: Timer,
+    writing: Timer,
+    /// How many requests there had been when all answers were last written.
+    written: u64,
+    /// What is written in place of an answer of the library's own: how far that
+    /// is, and how long the answer was.
+    instead: Option<(Vec<u8>, usize, usize)>,
+    /// Whether our side has been closed.
+    is_shut: bool,
+    gateway: Arc<Gateway>,
+}
+
+/// A timer that is made when it is first needed.
+#[derive(Debug, Default)]
+struct Timer {
+    sleep: Option<Pin<Box<Sleep>>>,
+    deadline: Option<Instant>,
+}
+
+impl Timer {
+    fn stop(&mut self) {
+        self.deadline = None;
+    }
+
+    /// Ready once the time is over. It starts with the first call, unless it was
+    /// started before.
+    fn poll(&mut self, context: &mut Context<'_>, within: Duration) -> Poll<()> {
+        let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + within);
+        let sleep = self
+            .sleep
+            .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
+        if sleep.deadline() != deadline {
+            sleep.as_mut().reset(deadline);
+        }
+        sleep.as_mut().poll(context)
+    }
+}
+
+impl<S> Guarded<S> {
+    pub(super) fn new(stream: S, pulse: Arc<Pulse>, gateway: Arc<Gateway>, is_http2: bool) -> Self {
+        Self {
+            stream,
+            pulse,
+            timeouts: gateway.timeouts,
+            gateway,
+            is_http2,
+            written: 0,
+            instead: None,
+            is_shut: false,
+            seen: 0,
+            // Whoever connects has something to say.
+            in_head: true,
+            is_tired: false,
+            reading: Timer::default(),
+            writing: Timer::default(),
+        }
+    }
+
+    /// Starts anew if there was a request since.
+    fn look(&mut self) {
+        let begun = self.pulse.begun();
+        if begun != self.seen || self.pulse.is_busy() {
+            self.seen = begun;
+            self.in_head = false;
+            self.reading.stop();
+        }
+    }
+
+    fn poll_too_late(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if self.pulse.is_busy() {
+            *self.pulse.reader() = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        if self.is_http2 && !self.is_tired {
+            ready!(self.reading.poll(context, self.timeouts.idle));
+            // A request may be on its way: the client is told before it is left.
+            self.is_tired = true;
+            self.reading.stop();
+            self.pulse.tire();
+        }
+        let within = match self.in_head || self.is_tired {
+            true => self.timeouts.headers,
+            false => self.timeouts.idle,
+        };
+        self.reading.poll(context, within)
+    }
+
+    /// What became of writing. A client that takes nothing is given up.
+    fn written<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        match written {
+            Poll::Ready(written) => {
+                self.writing.stop();
+                Poll::Ready(written)
+            }
+            Poll::Pending => {
+                ready!(self.writing.poll(context, self.timeouts.idle));
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.look();
+        match Pin::new(&mut this.stream).poll_read(context, buffer) {
+            Poll::Ready(read) => {
+                if !this.in_head && !this.is_http2 && !this.pulse.is_busy() {
+                    this.in_head = true;
+                    this.reading.stop();
+                }
+                Poll::Ready(read)
+            }
+            Poll::Pending => {
+                ready!(this.poll_too_late(context));
+                // As if the client had gone.
+                Poll::Ready(Ok(()))
+            }
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Guarded<S> {
+    /// Writes something else, if this is what the library says by itself.
+    fn poll_instead(
+        &mut self,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Option<Poll<io::Result<usize>>> {
+        if self.instead.is_none() {
+            let is_own = !self.is_http2 && self.written == self.pulse.begun();
+            let status = own_errors::status(bytes).filter(|_| is_own)?;
+            self.instead = Some((self.gateway.refusal(status), 0, bytes.len()));
+            // Whatever else the client sends is not read.
+            self.pulse.leave_unread();
+        }
+        while let Some((answer, at, length)) = &mut self.instead {
+            let Some(rest) = answer.get(*at..).filter(|rest| !rest.is_empty()) else {
+                let length = *length;
+                self.instead = None;
+                return Some(Poll::Ready(Ok(length)));
+            };
+            match Pin::new(&mut self.stream).poll_write(context, rest) {
+                Poll::Ready(Ok(0)) => {
+                    return Some(Poll::Ready(Err(io::ErrorKind::WriteZero.into())));
+                }
+                Poll::Ready(Ok(count)) => *at += count,
+                Poll::Ready(Err(error)) => return Some(Poll::Ready(Err(error))),
+                Poll::Pending => return Some(Poll::Pending),
+            }
+        }
+        None
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Guarded<S> {
+    /// Reads on for a moment, in vain: were the connection closed over unread
+    /// bytes, the client might never see its answer.
+    fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let mut scratch = [0; SCRATCH];
+        loop {
+            if self.writing.poll(context, LINGER).is_ready() {
+                return Poll::Ready(());
+            }
+            let mut buffer = ReadBuf::new(&mut scratch);
+            match Pin::new(&mut self.stream).poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {}
+                Poll::Ready(_) => return Poll::Ready(()),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let written = match this.poll_instead(context, bytes) {
+            Some(written) => written,
+            None => Pin::new(&mut this.stream).poll_write(context, bytes),
+        };
+        this.written(context, written)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let instead = match pieces {
+            [only] => this.poll_instead(context, only),
+            _ => None,
+        };
+        let written = match instead {
+            Some(written) => written,
+            None => Pin::new(&mut this.stream).poll_write_vectored(context, pieces),
+        };
+        this.written(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let flushed = Pin::new(&mut this.stream).poll_flush(context);
+        if flushed.is_ready() && !this.pulse.is_busy() {
+            this.written = this.pulse.begun();
+        }
+        this.written(context, flushed)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if !this.is_shut {
+            let shut = Pin::new(&mut this.stream).poll_shutdown(context);
+            ready!(this.written(context, shut))?;
+            this.is_shut = true;
+        }
+        if this.pulse.has_unread() {
+            ready!(this.poll_linger(context));
+        }
+        Poll::Ready(Ok(()))
+    }
+}

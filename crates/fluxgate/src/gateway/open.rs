@@ -1,0 +1,70 @@
+//! New connections to upstreams.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::counted::Counted;
+use super::pool::Connection;
+use super::upstream::Upstream;
+use crate::config;
+
+/// More than any head of an answer has.
+pub(super) const MOST_ANSWER_HEAD: usize = 256 * 1024;
+
+/// Connects, over TLS if the upstream wants it, all within so long.
+pub(super) async fn open(
+    upstream: &Upstream,
+    tls: Option<&Arc<ClientConfig>>,
+    within: Duration,
+) -> io::Result<Connection> {
+    let opened = async {
+        let stream = upstream.connect(within).await?;
+        match (&upstream.target, tls) {
+            (
+                config::Upstream::Http {
+                    tls: true, host, ..
+                },
+                Some(tls),
+            ) => {
+                let name = host.trim_start_matches('[').trim_end_matches(']');
+                let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
+                let tls = TlsConnector::from(Arc::clone(tls));
+                start(tls.connect(name, stream).await?, upstream.number).await
+            }
+            _ => start(stream, upstream.number).await,
+        }
+    };
+    let opened = tokio::time::timeout(within, opened).await;
+    opened.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// Speaks HTTP/1.1 over it.
+async fn start<S>(stream: S, upstream: usize) -> io::Result<Connection>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let read = Arc::default();
+    let stream = Counted::new(stream, &read);
+    let (sender, connection) = http1::Builder::new()
+        .max_header_size(MOST_ANSWER_HEAD)
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(io::Error::other)?;
+    // Whoever uses it hears of its end.
+    tokio::spawn(async move {
+        let _ = connection.with_upgrades().await;
+    });
+    Ok(Connection {
+        sender,
+        upstream,
+        read,
+    })
+}

@@ -1,0 +1,209 @@
+//! Which requests go where.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use fluxgate_tower::{Filter, Head};
+use ipnet::IpNet;
+
+use super::upstream::Upstream;
+use super::upstreams::Upstreams;
+use crate::config::{self, Config, RouteMatch};
+
+/// All routes; the first that matches wins.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    routes: Vec<Route>,
+}
+
+/// Where requests of one kind go.
+#[derive(Debug)]
+pub(crate) struct Route {
+    /// Its name.
+    pub(crate) id: Box<str>,
+    /// Who answers them.
+    pub(crate) upstreams: Upstreams,
+    /// Whether all who answer them speak HTTP over TCP and nothing else.
+    pub(super) is_plain: bool,
+    /// Who judges them, in order.
+    pub(crate) filters: Vec<Arc<Filter>>,
+    matches: RouteMatch,
+    /// Whose word about the client is taken.
+    trusted: Vec<IpNet>,
+}
+
+impl Routes {
+    /// Those that the config names.
+    pub(crate) fn new(config: &Config) -> Self {
+        // A server that several routes name is one: it is well or not for all.
+        let mut upstreams: Vec<Arc<Upstream>> = Vec::new();
+        // One for all routes that name it: who waits takes a place of all.
+        let filters: Vec<_> = config
+            .filters
+            .iter()
+            .map(|it| Arc::new(filter(it)))
+            .collect();
+        let routes = config.gateway.routes.iter().map(|route| {
+            let servers = route.upstreams.iter().map(|target| {
+                let known = upstreams.iter().find(|known| known.target == *target);
+                if let Some(known) = known {
+                    return Arc::clone(known);
+                }
+                let new = Arc::new(Upstream::new(upstreams.len(), target.clone()));
+                upstreams.push(Arc::clone(&new));
+                new
+            });
+            let servers = Upstreams::new(servers.collect());
+            let named = route.filters.iter().filter_map(|name| {
+                let mut known = config.filters.iter();
+                known.position(|filter| filter.name == *name)
+            });
+            let named: Vec<_> = named.collect();
+            let trusted = named
+                .iter()
+                .flat_map(|at| &config.filters[*at].trusted_proxies);
+            let is_plain =
+                |it: &config::Upstream| matches!(it, config::Upstream::Http { tls: false, .. });
+            Route {
+                is_plain: route.upstreams.iter().all(is_plain),
+                id: route.id.as_str().into(),
+                upstreams: servers,
+                matches: route.matches.clone(),
+                trusted: trusted.copied().collect(),
+                filters: named.iter().map(|at| Arc::clone(&filters[*at])).collect(),
+            }
+        });
+        Self {
+            routes: routes.collect(),
+        }
+    }
+
+    /// The route of a request for this host, which has no port with it.
+    pub(crate) fn find(&self, head: &impl Head, host: &str) -> Option<&Route> {
+        let mut routes = self.routes.iter();
+        routes.find(|route| route.is_for(head, host))
+    }
+}
+
+impl Route {
+    fn is_for(&self, head: &impl Head, host: &str) -> bool {
+        let RouteMatch {
+            paths,
+            hosts,
+            methods,
+            headers,
+        } = &self.matches;
+        let any = |list_is_empty: bool, fits: &dyn Fn() -> bool| list_is_empty || fits();
+        paths
+            .as_ref()
+            .is_none_or(|paths| paths.contains(head.path()))
+            && any(hosts.is_empty(), &|| {
+                hosts.iter().any(|it| it.matches(host))
+            })
+            && any(methods.is_empty(), &|| {
+                methods.iter().any(|method| method == head.method())
+            })
+            && headers.iter().all(|(name, value)| {
+                let mut lines = head.header_lines(name);
+                lines.next() == Some(value.as_bytes()) && lines.next().is_none()
+            })
+    }
+
+    /// Whether this peer's word about the client is taken.
+    pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
+        let peer = peer.to_canonical();
+        self.trusted.iter().any(|network| network.contains(&peer))
+    }
+}
+
+/// The filter that the config describes.
+fn filter(config: &config::Filter) -> Filter {
+    let filter = Filter::default()
+        .include(Arc::clone(config.include.set()))
+        .exclude(Arc::clone(config.exclude.set()))
+        .identity(config.identity.clone())
+        .trusted_proxies(config.trusted_proxies.iter().copied())
+        .client_ip(config.client_ip.clone())
+        .headers(config.headers)
+        .max_concurrent_waits(config.max_concurrent_waits);
+    match &config.rule_set {
+        Some(name) => filter.rule_set(name.as_str()),
+        None => filter,
+    }
+}
+
+/// A host without its port: `a.example` of `a.example:80`, `[::1]` of `[::1]:80`.
+pub(crate) fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => name,
+        _ => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Overrides;
+
+    fn routes(yaml: &str) -> Routes {
+        let dir = std::env::temp_dir().join(format!("fluxgate-routes-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let file = dir.join("config.yaml");
+        std::fs::write(&file, yaml).unwrap();
+        let config = Config::load(Some(&file), &Overrides::default()).unwrap();
+        std::fs::remove_dir_all(&dir).unwrap();
+        Routes::new(&config)
+    }
+
+    #[test]
+    fn the_first_that_matches_wins() {
+        let routes = routes(
+            "gateway:
+  routes:
+    - { id: host, match: { host: [a.example, '*.b.example'] }, upstreams: ['http://h:1'] }
+    - { id: header, match: { headers: { X-Plan: pro } }, upstreams: ['http://h:1'] }
+    - { id: method, match: { methods: [PUT], path: [/x/**] }, upstreams: ['http://h:2'] }
+    - { id: path, match: { path: [/x/**] }, upstreams: ['http://h:2'] }
+",
+        );
+        let found = |method: &str, path: &str, host: &str, plans: &[&str]| {
+            let mut request = http::Request::builder().method(method).uri(path);
+            for plan in plans {
+                request = request.header("X-Plan", *plan);
+            }
+            let (parts, ()) = request.body(()).unwrap().into_parts();
+            let route = routes.find(&parts, without_port(host));
+            route.map(|route| route.id.to_string())
+        };
+        for (method, path, host, plans, expected) in [
+            ("GET", "/", "A.example:8080", &[][..], Some("host")),
+            ("GET", "/x", "c.B.example", &[], Some("host")),
+            ("GET", "/x", "b.example", &[], Some("path")),
+            ("GET", "/", "x", &["pro"], Some("header")),
+            ("GET", "/", "x", &["pro", "pro"], None),
+            ("GET", "/", "x", &["Pro"], None),
+            ("PUT", "/x/y?z", "x", &[], Some("method")),
+            ("put", "/x/y", "x", &[], Some("path")),
+            ("PUT", "/y", "x", &[], None),
+        ] {
+            assert_eq!(
+                found(method, path, host, plans).as_deref(),
+                expected,
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_port_is_no_part_of_a_host() {
+        for (host, name) in [
+            ("a.example", "a.example"),
+            ("a.example:80", "a.example"),
+            ("[::1]", "[::1]"),
+            ("[::1]:80", "[::1]"),
+            ("", ""),
+        ] {
+            assert_eq!(without_port(host), name);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The image and the compose file.
+
+use std::fs;
+use std::process::Command;
+
+use fluxgate_testkit::RedisServer;
+
+use super::{deployed, is_valid, python_tool, said, yaml};
+use crate::service::Service;
+use crate::support::{Dir, fetched, project_file};
+
+fn read(path: &str) -> String {
+    fs::read_to_string(deployed(path)).unwrap()
+}
+
+#[test]
+fn the_image_is_built_from_what_is_there() {
+    let mut hadolint = python_tool("hadolint");
+    let mut hadolint = hadolint.args(["--no-color", "--failure-threshold", "style"]);
+    hadolint = hadolint.arg(deployed("docker/Dockerfile"));
+    assert_eq!(said(hadolint), "");
+
+    let text = read("docker/Dockerfile");
+    let ignored = fs::read_to_string(project_file(".dockerignore")).unwrap();
+    let mut copied = 0;
+    let copies = text.lines().filter_map(|line| line.strip_prefix("COPY "));
+    for copy in copies.filter(|copy| !copy.starts_with("--from=")) {
+        let (sources, _) = copy.rsplit_once(' ').unwrap();
+        for source in sources.split(' ') {
+            assert!(project_file(source).exists(), "{source}");
+            let kept = ignored.lines().any(|line| line == format!("!{source}"));
+            assert!(kept, "{source} is ignored");
+            copied += 1;
+        }
+    }
+    assert_eq!(copied, 3);
+    let manifest = fs::read_to_string(project_file("Cargo.toml")).unwrap();
+    let members = manifest.lines().find(|line| line.starts_with("members = "));
+    assert_eq!(
+        members,
+        Some(r#"members = ["crates/*"]"#),
+        "copy the others too"
+    );
+    let minor = |text: &str, before: &str| -> u32 {
+        let (_, rest) = text.split_once(before).unwrap();
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().unwrap()
+    };
+    assert!(minor(&text, "FROM rust:1.") >= minor(&manifest, "rust-version = \"1."));
+}
+
+#[test]
+fn the_compose_file_is_good_and_what_it_mounts_is_there() {
+    let path = deployed("docker/compose.yaml");
+    let mut check = python_tool("check-jsonschema");
+    let check = check.args(["--builtin-schema", "vendor.compose-spec"]);
+    said(check.arg(&path));
+
+    let services = yaml(&path)[0]["services"].take();
+    let mut mounted = Vec::new();
+    for service in services.as_object().unwrap().values() {
+        for volume in service["volumes"].as_array().into_iter().flatten() {
+            let mut parts = volume.as_str().unwrap().split(':');
+            let (source, target) = (parts.next().unwrap(), parts.next().unwrap());
+            if source.starts_with('.') {
+                assert!(deployed("docker").join(source).exists(), "{source}");
+                mounted.push((source.to_owned(), target.to_owned()));
+            }
+        }
+    }
+    let target = |source: &str| -> &str {
+        let found = mounted.iter().find(|(known, _)| known == source);
+        &found.unwrap_or_else(|| panic!("{source} in {mounted:?}")).1
+    };
+    let dashboards = &yaml(&deployed("docker/grafana/dashboards/fluxgate.yaml"))[0];
+    let folder = dashboards["providers"][0]["options"]["path"]
+        .as_str()
+        .unwrap();
+    let dashboard = format!("{folder}/fluxgate.json");
+    assert_eq!(target("../../dashboards/fluxgate.json"), dashboard);
+    let home = "GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH";
+    assert_eq!(services["grafana"]["environment"][home], dashboard.as_str());
+    let source = &yaml(&deployed("docker/grafana/datasources/prometheus.yaml"))[0];
+    assert_eq!(source["datasources"][0]["url"], "http://prometheus:9090");
+
+    // Beside its alarms, as it is mounted.
+    assert_eq!(
+        target("../../dashboards/alerts.yml"),
+        "/etc/prometheus/alerts.yml"
+    );
+    let dir = Dir::new();
+    dir.write("prometheus.yml", read("docker/prometheus.yml"));
+    dir.write(
+        "alerts.yml",
+        fs::read(project_file("dashboards/alerts.yml")).unwrap(),
+    );
+    let promtool = fetched("FLUXGATE_PROMTOOL", "promtool/usr/bin/promtool");
+    let mut promtool = Command::new(promtool);
+    said(
+        promtool
+            .args(["check", "config"])
+            .arg(dir.path("prometheus.yml")),
+    );
+}
+
+#[test]
+fn the_service_runs_with_the_config_of_the_compose_file() {
+    is_valid(&read("docker/fluxgate.yaml"));
+    is_valid(&read("docker/rules.d/api-limits.yaml"));
+    let redis = RedisServer::start();
+    let dir = Dir::new();
+    dir.write("fluxgate.yaml", read("docker/fluxgate.yaml"));
+    let rules = deployed("docker/rules.d");
+    let mut settings = vec![
+        format!("store.redis.url='{}'", redis.url()),
+        format!("rules_from.dir='{}'", rules.display()),
+    ];
+    for listener in ["api", "grpc", "resp"] {
+        settings.push(format!("listen.{listener}='127.0.0.1:0'"));
+    }
+    settings.push("listen.gateway=null".to_owned());
+    let mut arguments = vec!["run", "--config", "fluxgate.yaml"];
+    for setting in &settings {
+        arguments.extend(["--set", setting]);
+    }
+    let service = Service::run_in(dir, &arguments, 3);
+    let body = r#"{"user":"ann","path":"/api/x"}"#;
+    let answer = service.http().post("/v1/check", body);
+    assert!(answer.body.contains(r#""rule":"per-user""#), "{answer:?}");
+}

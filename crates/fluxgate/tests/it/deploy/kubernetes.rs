@@ -1,0 +1,113 @@
+//! The manifests.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{deployed, is_valid, python_tool, said, yaml};
+use crate::support::{Dir, fetched};
+
+/// What would be sent to a cluster.
+fn built(dir: &Dir) -> Vec<Value> {
+    let kubectl = fetched("FLUXGATE_KUBECTL", "kubectl/usr/bin/kubectl");
+    let text = said(
+        Command::new(kubectl)
+            .arg("kustomize")
+            .arg(deployed("kubernetes")),
+    );
+    dir.write("all.yaml", text);
+    yaml(&dir.path("all.yaml"))
+}
+
+fn find<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
+    let found = objects
+        .iter()
+        .find(|object| object["kind"] == kind && object["metadata"]["name"] == name);
+    found.unwrap_or_else(|| panic!("no {kind} {name}"))
+}
+
+#[test]
+fn the_manifests_are_what_kubernetes_knows() {
+    let dir = Dir::new();
+    let objects = built(&dir);
+    let mut validate = python_tool("kubernetes-validate");
+    let validate = validate.arg("--strict").arg(dir.path("all.yaml"));
+    let optional = deployed("kubernetes/optional/horizontalpodautoscaler.yaml");
+    let said = said(validate.arg(optional));
+    assert_eq!(
+        said.matches(" passed for resource ").count(),
+        objects.len() + 1,
+        "{said}"
+    );
+    // Nobody here knows the operator's kinds.
+    let monitor = &yaml(&deployed("kubernetes/optional/servicemonitor.yaml"))[0];
+    let service = find(&objects, "Service", "fluxgate");
+    assert_eq!(
+        monitor["spec"]["selector"]["matchLabels"],
+        service["metadata"]["labels"]
+    );
+    assert_eq!(
+        monitor["spec"]["endpoints"][0]["port"],
+        service["spec"]["ports"][0]["name"]
+    );
+}
+
+#[test]
+fn the_parts_fit_together() {
+    let objects = built(&Dir::new());
+    let deployment = find(&objects, "Deployment", "fluxgate");
+    let pod = &deployment["spec"]["template"];
+    for (kind, pointer) in [
+        ("Service", "/spec/selector"),
+        ("PodDisruptionBudget", "/spec/selector/matchLabels"),
+        ("NetworkPolicy", "/spec/podSelector/matchLabels"),
+        ("Deployment", "/spec/selector/matchLabels"),
+    ] {
+        let labels = find(&objects, kind, "fluxgate").pointer(pointer);
+        assert_eq!(labels, Some(&pod["metadata"]["labels"]), "{kind}");
+    }
+    let container = &pod["spec"]["containers"][0];
+    let ports = container["ports"].as_array().unwrap();
+    for port in find(&objects, "Service", "fluxgate")["spec"]["ports"]
+        .as_array()
+        .unwrap()
+    {
+        assert!(
+            ports.iter().any(|open| open["name"] == port["targetPort"]),
+            "{port}"
+        );
+    }
+
+    let config = &find(&objects, "ConfigMap", "fluxgate-config")["data"]["fluxgate.yaml"];
+    let config = config.as_str().unwrap();
+    is_valid(config);
+    for port in ports {
+        let open = format!(
+            "{}: \"0.0.0.0:{}\"",
+            port["name"].as_str().unwrap(),
+            port["containerPort"]
+        );
+        assert!(config.contains(&open), "{open}");
+    }
+    let rules = find(&objects, "ConfigMap", "fluxgate-rules")["data"]
+        .as_object()
+        .unwrap();
+    for rules in rules.values() {
+        is_valid(rules.as_str().unwrap());
+    }
+    let mounts = container["volumeMounts"].as_array().unwrap();
+    let mounted = |name: &str| -> &str {
+        let mount = mounts.iter().find(|mount| mount["name"] == name).unwrap();
+        mount["mountPath"].as_str().unwrap()
+    };
+    assert!(
+        config.contains(&format!("dir: {}", mounted("rules"))),
+        "{config}"
+    );
+    let file = format!("{}/fluxgate.yaml", mounted("config"));
+    assert_eq!(container["args"][2], file.as_str());
+    assert_eq!(
+        config.matches(&format!("{}/", mounted("secrets"))).count(),
+        3
+    );
+}

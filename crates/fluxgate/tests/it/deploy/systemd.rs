@@ -1,0 +1,220 @@
+//! The unit, as systemd's own tool sees it, and whether the program keeps to it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use fluxgate_testkit::{Http, Program, RedisServer, wait_for, wait_until};
+
+use super::{deployed, is_valid, said};
+use crate::support::Dir;
+
+const UNIT: &str = "systemd/fluxgate.service";
+const SECRETS: &str = "systemd/fluxgate.service.d/secrets.conf";
+
+fn read(path: &str) -> String {
+    fs::read_to_string(deployed(path)).unwrap()
+}
+
+/// The values of a setting of the unit.
+fn setting(name: &str) -> Vec<String> {
+    let unit = read(UNIT);
+    let lines = unit
+        .lines()
+        .filter_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+    lines.map(str::to_owned).collect()
+}
+
+/// The unit and its addition, with programs that are there.
+fn installed(dir: &Dir) -> PathBuf {
+    let program = env!("CARGO_BIN_EXE_fluxgate");
+    let unit = read(UNIT);
+    assert!(unit.contains("ExecStart=/usr/local/bin/fluxgate run "));
+    let unit = unit.replace("/usr/local/bin/fluxgate", program);
+    dir.write(
+        "fluxgate.service",
+        unit.replace("ExecReload=/bin/kill", "ExecReload=/bin/true"),
+    );
+    fs::create_dir(dir.path("fluxgate.service.d")).unwrap();
+    dir.write("fluxgate.service.d/secrets.conf", read(SECRETS));
+    dir.path("fluxgate.service")
+}
+
+#[test]
+fn systemd_understands_the_unit_and_finds_it_safe() {
+    let dir = Dir::new();
+    let unit = installed(&dir);
+    let mut verify = Command::new("systemd-analyze");
+    let verify = said(verify.args(["verify", "--man=no"]).arg(&unit));
+    assert_eq!(verify, "");
+    // In tenths: 0 is the safest, 100 no safety at all.
+    let mut security = Command::new("systemd-analyze");
+    security.args(["security", "--offline=true", "--threshold=15", "--no-pager"]);
+    said(security.arg(&unit));
+}
+
+/// The calls of a group of systemd's, those of groups in it included.
+fn calls_of(group: &str) -> BTreeSet<String> {
+    let mut analyze = Command::new("systemd-analyze");
+    let text = said(analyze.args(["syscall-filter", "--no-pager", group]));
+    let lines = text.lines().skip(1).map(str::trim);
+    let mut calls = BTreeSet::new();
+    for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        match line.starts_with('@') {
+            true => calls.extend(calls_of(line)),
+            false => drop(calls.insert(line.to_owned())),
+        }
+    }
+    calls
+}
+
+/// What the unit lets the program call.
+fn allowed_calls() -> BTreeSet<String> {
+    let mut allowed = BTreeSet::new();
+    for line in setting("SystemCallFilter") {
+        match line.strip_prefix('~') {
+            None => line
+                .split(' ')
+                .for_each(|group| allowed.extend(calls_of(group))),
+            Some(line) => {
+                let taken: BTreeSet<_> = line.split(' ').flat_map(calls_of).collect();
+                allowed.retain(|call| !taken.contains(call));
+            }
+        }
+    }
+    assert!(allowed.contains("epoll_wait") && !allowed.contains("mount"));
+    allowed
+}
+
+/// Everything the program asks of the kernel from its start to its end.
+fn traced() -> Vec<String> {
+    let redis = RedisServer::start();
+    let (dir, trace) = (Dir::new(), Dir::new());
+    fs::create_dir(dir.path("rules.d")).unwrap();
+    dir.write(
+        "rules.d/rules.yaml",
+        read("systemd/rules.d/api-limits.yaml"),
+    );
+    dir.write("fluxgate.yaml", read("systemd/fluxgate.yaml"));
+    // Outside of what the program watches, or each line would make the next.
+    let trace = trace.path("trace");
+    let program = Program::start("strace", |command| {
+        command.current_dir(dir.path(""));
+        command.args(["-f", "-qq", "-s", "200", "-o"]).arg(&trace);
+        // If strace goes, so does what it traces.
+        command.args(["setpriv", "--pdeathsig", "KILL"]);
+        command.args([
+            env!("CARGO_BIN_EXE_fluxgate"),
+            "run",
+            "--config",
+            "fluxgate.yaml",
+        ]);
+        command.args([
+            "--set",
+            "rules_from.dir=rules.d",
+            "--set",
+            "store.redis.username=null",
+        ]);
+        let url = format!("store.redis.url='redis://localhost:{}'", redis.port());
+        // A traced program is slow, which is not what this is about.
+        command.args(["--set", &url, "--set", "store.redis.deadline=5s"]);
+        for listener in ["api", "grpc", "resp"] {
+            command.args(["--set", &format!("listen.{listener}='127.0.0.1:0'")]);
+        }
+    });
+    let api = program.wait_for_line("the API listens", |line| {
+        let line: serde_json::Value = serde_json::from_str(line).ok()?;
+        let address = (line["listener"] == "api").then(|| line["address"].as_str())??;
+        address.parse().ok()
+    });
+    let mut http = Http::new(api);
+    wait_until("it is ready", || http.get("/readyz").status == 200);
+    let answer = http.post("/v1/check", r#"{"user":"ann","path":"/api/x"}"#);
+    assert!(answer.body.contains(r#""outcome":"allowed""#), "{answer:?}");
+    assert_eq!(http.get("/metrics").status, 200);
+    let start = format!("execve(\"{}\"", env!("CARGO_BIN_EXE_fluxgate"));
+    let pid = wait_for("its number", || {
+        let trace = fs::read_to_string(&trace).ok()?;
+        let line = trace.lines().find(|line| line.contains(&start))?;
+        Some(line.split(' ').next()?.to_owned())
+    });
+    dir.write("rules.d/rules.yaml", "rule_sets: {}\n");
+    for signal in ["HUP", "TERM"] {
+        said(Command::new("sh").args(["-c", "kill -s $1 $2", "sh", signal, &pid]));
+    }
+    assert!(program.wait().success(), "{:#?}", program.lines());
+    let trace = fs::read_to_string(&trace).unwrap();
+    let lines = trace.lines().map(|line| {
+        let call = line.split_once(' ').unwrap().1;
+        call.trim_start().to_owned()
+    });
+    lines.skip_while(|line| !line.starts_with(&start)).collect()
+}
+
+#[test]
+fn the_program_asks_for_nothing_that_the_unit_forbids() {
+    let trace = traced();
+    let allowed = allowed_calls();
+    let families = setting("RestrictAddressFamilies").concat();
+    assert_eq!(setting("MemoryDenyWriteExecute"), ["yes"]);
+    let mut seen = BTreeSet::new();
+    for line in &trace {
+        let call = match line.strip_prefix("<... ") {
+            Some(resumed) => resumed.split(' ').next(),
+            None => line.split_once('(').map(|(call, _)| call),
+        };
+        // Signals and ends of threads are no calls. Nor is `???`: a thread that was ended
+        // with the process before the kernel had taken its call.
+        let Some(call) = call.filter(|_| !line.starts_with(['-', '+', '?'])) else {
+            continue;
+        };
+        assert!(allowed.contains(call), "{line}");
+        seen.insert(call.to_owned());
+        let is_both = line.contains("PROT_WRITE") && line.contains("PROT_EXEC");
+        assert!(!is_both, "memory that is written and run: {line}");
+        if call == "socket" && line.starts_with(call) {
+            let family = line.split(['(', ',']).nth(1).unwrap();
+            assert!(families.split(' ').any(|known| known == family), "{line}");
+        }
+        if call.starts_with("open") {
+            let writes = ["O_WRONLY", "O_RDWR", "O_CREAT"];
+            let writes = writes.iter().any(|flag| line.contains(flag));
+            assert!(!writes, "a file is written: {line}");
+        }
+    }
+    for call in ["accept4", "connect", "inotify_add_watch", "exit_group"] {
+        assert!(seen.contains(call), "{call} is not in {seen:?}");
+    }
+}
+
+#[test]
+fn config_rules_and_secrets_of_the_unit_are_good() {
+    is_valid(&read("systemd/rules.d/api-limits.yaml"));
+    let dir = Dir::new();
+    dir.write("fluxgate.yaml", read("systemd/fluxgate.yaml"));
+    let mut command = dir.command(&["config", "show", "--config", "fluxgate.yaml"]);
+    let secrets = read(SECRETS);
+    let mut names = Vec::new();
+    for line in secrets.lines() {
+        if let Some(credential) = line.strip_prefix("LoadCredential=") {
+            names.push(credential.split_once(':').unwrap().0.to_owned());
+        }
+        if let Some((variable, value)) = line
+            .strip_prefix("Environment=")
+            .and_then(|line| line.split_once('='))
+        {
+            let name = value.strip_prefix("%d/").unwrap();
+            assert!(names.iter().any(|known| known == name), "{name}");
+            command.env(variable, value.replace("%d", "/run/credentials"));
+        }
+    }
+    let shown = said(&mut command);
+    assert_eq!(names.len(), 3);
+    for name in names {
+        assert!(
+            shown.contains(&format!("/run/credentials/{name}")),
+            "{shown}"
+        );
+    }
+}

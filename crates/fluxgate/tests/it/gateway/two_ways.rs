@@ -1,0 +1,186 @@
+//! Plain requests take a shorter way than others; nobody may see which.
+
+use fluxgate_testkit::{RawClient, RawUpstream, WireAnswer, WireRequest};
+
+use super::*;
+
+/// What the upstream answers, by the path that is asked for.
+const ANSWERS: [(&str, &str); 9] = [
+    (
+        "/length",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nServer: up\r\n\r\nhello",
+    ),
+    (
+        "/chunked",
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n",
+    ),
+    ("/nothing", "HTTP/1.1 204 No Content\r\nX-A: 1\r\n\r\n"),
+    (
+        "/unchanged",
+        "HTTP/1.1 304 Not Modified\r\nETag: \"e\"\r\n\r\n",
+    ),
+    (
+        "/missing",
+        "HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno",
+    ),
+    (
+        "/broken",
+        "HTTP/1.1 500 Oh Dear\r\nContent-Length: 0\r\n\r\n",
+    ),
+    (
+        "/hops",
+        "HTTP/1.1 200 OK\r\nConnection: X-Hop, keep-alive\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\n\
+         X-RateLimit-Limit: 7\r\nRateLimit: \"theirs\";r=1\r\nX-Request-Id: theirs\r\nContent-Length: 1\r\n\r\nx",
+    ),
+    (
+        "/early",
+        "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+    ),
+    (
+        "/nonsense",
+        "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx",
+    ),
+];
+
+/// Not plain, so all that follows on its connection goes the longer way.
+const NOT_PLAIN: &str =
+    "GET /missing HTTP/1.1\r\nHost: a.example\r\nConnection: keep-alive, x-none\r\n\r\n";
+
+fn upstream() -> RawUpstream {
+    RawUpstream::start(|connection| {
+        while let Some(request) = connection.read_request() {
+            let (path, _) = request
+                .target
+                .split_once('?')
+                .unwrap_or((&request.target, ""));
+            let answer = ANSWERS.iter().find(|(known, _)| *known == path);
+            let (_, answer) = answer.expect("a path that is known");
+            match request.method.as_str() {
+                "HEAD" => connection.send(answer.split_inclusive("\r\n\r\n").next().unwrap()),
+                _ => connection.send(answer),
+            }
+        }
+    })
+}
+
+/// Without what is never the same twice.
+fn comparable(mut answer: WireAnswer) -> WireAnswer {
+    answer
+        .headers
+        .retain(|(name, _)| name != "date" && name != "x-request-id");
+    for (name, value) in &mut answer.headers {
+        if name == "x-ratelimit-reset" {
+            value.clear();
+        }
+    }
+    // What is wrong with an answer is said in other words.
+    if answer.status == 502 {
+        answer.body.clear();
+        answer.headers.retain(|(name, _)| name != "content-length");
+    }
+    answer.headers.sort();
+    answer
+}
+
+fn comparable_request(mut request: WireRequest) -> WireRequest {
+    request.headers.retain(|(name, _)| name != "x-request-id");
+    request.headers.sort();
+    request
+}
+
+#[test]
+fn both_ways_ask_and_answer_the_same() {
+    let upstream = upstream();
+    let service = Service::start(
+        &["gateway"],
+        &format!(
+            "gateway: {{ routes: [ {{ id: all, upstreams: [\"http://{}\"], filters: [main] }} ] }}
+filters: {{ main: {{ rule_set: s, exclude: [/missing] }} }}
+rule_sets: {{ s: {{ rules: [ {{ id: r, key: [path, user], bands: [ {{ capacity: 9, window: 1h }} ] }} ] }} }}
+",
+            upstream.address()
+        ),
+    );
+    let address = service.address("gateway");
+    for (path, _) in ANSWERS {
+        for (method, body) in [("GET", ""), ("HEAD", ""), ("POST", "x=1"), ("DELETE", "")] {
+            // Of these two the upstream's answers to HEAD would be others.
+            if ["/nonsense", "/early"].contains(&path) && method == "HEAD" {
+                continue;
+            }
+            let mut seen = Vec::new();
+            for way in ["plain", "other"] {
+                let mut client = RawClient::connect(address);
+                if way == "other" {
+                    client.send(NOT_PLAIN);
+                    assert_eq!(client.read_answer().unwrap().status, 404);
+                }
+                let before = upstream.requests().len();
+                let length = match body {
+                    "" => String::new(),
+                    body => format!("Content-Length: {}\r\n", body.len()),
+                };
+                client.send(format!(
+                    "{method} {path}?q=%20 HTTP/1.1\r\nHost: a.example:80\r\nX-User-Id: {method}-{way}\r\n\
+                     X-Forwarded-For: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\n\
+                     Accept: */*\r\nX-Twice: 1\r\n{length}X-Twice: 2\r\n\r\n{body}"
+                ));
+                let answer = loop {
+                    let answer = client.read_answer_to(method);
+                    let answer =
+                        answer.unwrap_or_else(|error| panic!("{method} {path} {way}: {error}"));
+                    // Hints may be passed on or not.
+                    if answer.status >= 200 {
+                        break answer;
+                    }
+                };
+                let mut requests = upstream.requests();
+                assert_eq!(
+                    requests.len(),
+                    before + 1,
+                    "{method} {path} {way}: one request"
+                );
+                // Connections are listed in their order; the newest request is
+                // the one that names this user.
+                let user = format!("{method}-{way}");
+                requests.retain(|it| {
+                    it.target.starts_with(path)
+                        && it.headers.contains(&("x-user-id".into(), user.clone()))
+                });
+                let mut request = comparable_request(requests.pop().unwrap());
+                for (name, value) in &mut request.headers {
+                    if name == "x-user-id" {
+                        value.clear();
+                    }
+                }
+                seen.push((request, comparable(answer)));
+            }
+            let [plain, other] = &seen[..] else {
+                unreachable!()
+            };
+            assert_eq!(plain.0, other.0, "{method} {path}: what the upstream gets");
+            assert_eq!(plain.1, other.1, "{method} {path}: what the client gets");
+        }
+    }
+}
+
+/// Answers that come in several pieces leave their connection as good as new.
+#[test]
+fn connections_to_upstreams_are_used_again_whatever_comes_over_them() {
+    let upstream = RawUpstream::start(|connection| {
+        while connection.read_request().is_some() {
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n");
+            connection.send("x".repeat(100_000));
+        }
+    });
+    let config = format!(
+        "gateway: {{ routes: [ {{ id: all, upstreams: [\"http://{}\"] }} ] }}\n",
+        upstream.address()
+    );
+    let service = Service::start(&["gateway"], &config);
+    let mut client = RawClient::connect(service.address("gateway"));
+    for _ in 0..20 {
+        assert_eq!(client.get("/").unwrap().body.len(), 100_000);
+    }
+    assert_eq!(upstream.accepted(), 1);
+}

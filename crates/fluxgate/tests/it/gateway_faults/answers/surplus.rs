@@ -1,0 +1,85 @@
+//! Answers that nobody asked for.
+
+use std::time::Duration;
+
+use fluxgate_testkit::{RawUpstream, wait_until};
+
+use super::super::{OK, client, gateway};
+use super::{clean, run};
+
+const EVIL: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
+
+#[test]
+fn an_answer_behind_an_answer_is_nobodys() {
+    run(vec![
+        clean(format!("{OK}{EVIL}"), 200, "ok"),
+        clean(format!("{OK}\r\n"), 200, "ok"),
+        clean(format!("{OK}garbage"), 200, "ok"),
+        clean(format!("HTTP/1.1 204 No Content\r\n\r\n{EVIL}"), 204, ""),
+        clean(
+            format!("HTTP/1.1 204 No Content\r\nContent-Length: 50\r\n\r\n{EVIL}"),
+            204,
+            "",
+        ),
+        clean(
+            format!("HTTP/1.1 304 Not Modified\r\nContent-Length: 4\r\n\r\n{EVIL}"),
+            304,
+            "",
+        ),
+        clean(
+            format!(
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n{EVIL}"
+            ),
+            200,
+            "ok",
+        ),
+    ]);
+}
+
+#[test]
+fn an_answer_before_a_request_is_nobodys() {
+    let upstream = RawUpstream::start(|connection| {
+        while connection.read_request().is_some() {
+            connection.send(OK);
+            connection.pause(Duration::from_millis(50));
+            connection.send(EVIL);
+        }
+    });
+    let service = gateway(&[upstream.address()], "");
+    let mut client = client(&service);
+    for _ in 0..10 {
+        let answer = client.get("/x").unwrap();
+        assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
+        // Until the surplus has come, and the connection on which it came is
+        // dropped for it.
+        wait_until("the connection with the surplus is closed", || {
+            upstream.received().iter().all(|received| received.is_over)
+        });
+    }
+}
+
+#[test]
+fn an_answer_to_head_has_no_body() {
+    let upstream = RawUpstream::start(|connection| {
+        while let Some(request) = connection.read_request() {
+            match request.method.as_str() {
+                // One that sends a body all the same.
+                "HEAD" if request.target == "/wrong" => connection.send(EVIL),
+                "HEAD" => connection.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"),
+                _ => connection.send(OK),
+            }
+        }
+    });
+    let service = gateway(&[upstream.address()], "");
+    for target in ["/", "/wrong"] {
+        let mut client = client(&service);
+        client.send(format!("HEAD {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let answer = client.read_answer_to("HEAD").unwrap();
+        assert_eq!(
+            (answer.status, answer.values("content-length")),
+            (200, vec!["4"])
+        );
+        let next = client.get("/next").unwrap();
+        assert_eq!((next.status, next.text().as_str()), (200, "ok"), "{target}");
+    }
+}

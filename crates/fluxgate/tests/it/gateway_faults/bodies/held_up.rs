@@ -1,0 +1,71 @@
+//! Who sends faster than the other side reads has to wait.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use fluxgate_testkit::{RawUpstream, wait_until};
+
+use super::super::memory::{peak_kib, used_kib};
+use super::super::{client, gateway};
+use super::flat::MOST_KIB;
+
+const MEBIBYTE: usize = 1 << 20;
+
+#[test]
+fn an_upstream_that_does_not_read_holds_the_client_up() {
+    const MANY: usize = 512;
+    let upstream = RawUpstream::start(|connection| {
+        connection.wait_for_bytes(1);
+        connection.pause(Duration::from_secs(3));
+    });
+    let service = gateway(&[upstream.address()], "");
+    let before = used_kib(&service);
+    let (_, mut stream) = client(&service).into_stream();
+    stream
+        .set_write_timeout(Some(Duration::from_secs(1)))
+        .unwrap();
+    stream
+        .write_all(b"POST /up HTTP/1.1\r\nHost: a\r\nContent-Length: 107374182400\r\n\r\n")
+        .unwrap();
+    let block = vec![b'x'; MEBIBYTE];
+    let sent = (0..MANY)
+        .take_while(|_| stream.write_all(&block).is_ok())
+        .count();
+    assert!(sent < MANY, "{sent} MiB were taken");
+    let more = peak_kib(&service).saturating_sub(before);
+    assert!(more < MOST_KIB, "{more} KiB more");
+}
+
+#[test]
+fn a_client_that_does_not_read_holds_the_upstream_up() {
+    const MANY: u64 = 512;
+    let sent = Arc::new(AtomicU64::new(0));
+    let upstream = {
+        let sent = Arc::clone(&sent);
+        RawUpstream::start(move |connection| {
+            connection.read_request();
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 107374182400\r\n\r\n");
+            let block = vec![b'x'; MEBIBYTE];
+            let (_, stream) = connection.stream();
+            stream
+                .set_write_timeout(Some(Duration::from_secs(1)))
+                .unwrap();
+            while sent.load(Ordering::SeqCst) < MANY && stream.write_all(&block).is_ok() {
+                sent.fetch_add(1, Ordering::SeqCst);
+            }
+        })
+    };
+    let service = gateway(&[upstream.address()], "");
+    let before = used_kib(&service);
+    let mut client = client(&service);
+    client.send("GET /down HTTP/1.1\r\nHost: a\r\n\r\n");
+    wait_until("the upstream gave up", || {
+        upstream.received().first().is_some_and(|it| it.is_over)
+    });
+    let sent = sent.load(Ordering::SeqCst);
+    assert!((1..MANY).contains(&sent), "{sent} MiB were taken");
+    let more = peak_kib(&service).saturating_sub(before);
+    assert!(more < MOST_KIB, "{more} KiB more");
+}

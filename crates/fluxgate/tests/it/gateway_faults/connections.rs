@@ -1,0 +1,82 @@
+//! Ten thousand connections that do nothing.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use fluxgate_testkit::timed;
+
+use super::memory::used_kib;
+use super::{assert_serves, config, ok_upstream, script};
+use crate::service::Service;
+use crate::support::Dir;
+
+const COUNT: u64 = 10_000;
+/// Memory for each of them.
+const MOST_KIB: u64 = 20;
+
+/// A gateway that is started with few descriptors, as most systems start it, and
+/// may have more.
+fn start(upstream: std::net::SocketAddr) -> Service {
+    let dir = Dir::new();
+    let more = "  timeouts: { headers: 10m, idle: 10m }\n  limits: { connections: 0 }\n";
+    let listen = "listen: { api: \"127.0.0.1:0\", gateway: \"127.0.0.1:0\" }\n";
+    dir.write(
+        "fluxgate.yaml",
+        format!("{listen}{}", config(&[upstream], "", more)),
+    );
+    let arguments = [
+        "--nofile=1024:",
+        env!("CARGO_BIN_EXE_fluxgate"),
+        "run",
+        "--config",
+        "fluxgate.yaml",
+    ];
+    let service = Service::open_by(dir, "prlimit".as_ref(), &arguments, 2);
+    service.wait_until_ready();
+    service
+}
+
+fn hard_limit() -> u64 {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap();
+    let line = limits
+        .lines()
+        .find(|line| line.starts_with("Max open files"));
+    let hard = line.unwrap().split_whitespace().nth(4).unwrap();
+    hard.parse().unwrap_or(u64::MAX)
+}
+
+#[test]
+fn ten_thousand_idle_connections_are_held_and_others_served() {
+    let hard = hard_limit();
+    assert!(
+        hard > COUNT + 500,
+        "this machine lets a process open {hard} files; the test needs more than {COUNT}"
+    );
+    let upstream = ok_upstream();
+    let service = start(upstream.address());
+    assert_serves(&service);
+    let before = used_kib(&service);
+    let mut holder = script("idle_connections.py")
+        .arg(service.address("gateway").to_string())
+        .arg(COUNT.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(holder.stdout.take().unwrap()).lines();
+    let mut stdin = holder.stdin.take().unwrap();
+    assert_eq!(said.next().unwrap().unwrap(), "open");
+    for _ in 0..20 {
+        let ((), took) = timed(|| assert_serves(&service));
+        assert!(took.as_secs() < 2, "{took:?}");
+    }
+    let more = used_kib(&service).saturating_sub(before);
+    println!("{COUNT} idle connections: {more} KiB more");
+    assert!(more < COUNT * MOST_KIB, "{more} KiB more");
+    // None of them has been dropped for it.
+    writeln!(stdin, "ask").unwrap();
+    assert_eq!(said.next().unwrap().unwrap(), format!("{COUNT} answered"));
+    drop(stdin);
+    assert!(holder.wait().unwrap().success());
+}

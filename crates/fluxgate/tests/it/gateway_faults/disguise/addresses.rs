@@ -1,0 +1,105 @@
+//! Spoofed addresses.
+
+use super::super::{client, config, ok_upstream};
+use crate::service::Service;
+
+const RULES: &str = "rule_sets:
+  api:
+    rules:
+      - { id: r, scope: per_ip, bands: [ { capacity: 3, window: 1h } ] }
+";
+
+fn start(upstream: std::net::SocketAddr, filter: &str) -> Service {
+    let config = config(&[upstream], "main", "");
+    let filters = format!("filters: {{ main: {{ rule_set: api{filter} }} }}\n");
+    Service::start(&["gateway"], &format!("{config}{filters}{RULES}"))
+}
+
+/// The statuses of ten requests; every other has a connection of its own.
+fn ten(service: &Service, headers: impl Fn(usize) -> String) -> Vec<u16> {
+    let mut kept = client(service);
+    let mut statuses = Vec::new();
+    for n in 0..10 {
+        let request = format!("GET /x HTTP/1.1\r\nHost: a\r\n{}\r\n", headers(n));
+        let mut own = (n % 2 == 0).then(|| client(service));
+        let client = own.as_mut().unwrap_or(&mut kept);
+        client.send(request);
+        statuses.push(client.read_answer().unwrap().status);
+    }
+    statuses
+}
+
+const THREE: [u16; 10] = [200, 200, 200, 429, 429, 429, 429, 429, 429, 429];
+
+#[test]
+fn whoever_says_that_he_is_another_is_not() {
+    let upstream = ok_upstream();
+    let spoofs: [fn(usize) -> String; 7] = [
+        |n| format!("X-Forwarded-For: 1.2.3.{n}\r\n"),
+        |n| format!("X-Forwarded-For: 1.2.3.{n}, 4.5.6.{n}\r\nX-Forwarded-For: 7.8.9.{n}\r\n"),
+        |n| format!("x-forwarded-for: ::ffff:1.2.3.{n}\r\n"),
+        |n| format!("X-Forwarded-For: 127.0.0.{n}\r\n"),
+        |n| format!("Forwarded: for=1.2.3.{n};proto=https\r\n"),
+        |n| {
+            format!(
+                "X-Real-IP: 1.2.3.{n}\r\nCF-Connecting-IP: 1.2.3.{n}\r\nTrue-Client-IP: 1.2.3.{n}\r\n"
+            )
+        },
+        |n| format!("X-Forwarded-For: garbage{n}\r\nX-Forwarded-For:\r\n"),
+    ];
+    for spoof in spoofs {
+        let service = start(upstream.address(), "");
+        assert_eq!(ten(&service, spoof), THREE, "{}", spoof(0));
+    }
+}
+
+/// Behind a proxy that is trusted, the last address that it did not add itself
+/// counts, not what stands before it.
+#[test]
+fn behind_a_trusted_proxy_the_first_address_is_not_believed() {
+    let upstream = ok_upstream();
+    let trusted = ", trusted_proxies: [\"127.0.0.0/8\"]";
+    let spoofs: [fn(usize) -> String; 3] = [
+        |n| format!("X-Forwarded-For: 6.6.6.{n}, 1.2.3.4\r\n"),
+        |n| format!("X-Forwarded-For: 6.6.6.{n}\r\nX-Forwarded-For: 1.2.3.4\r\n"),
+        |n| format!("X-Forwarded-For: 6.6.6.{n}, 1.2.3.4, 127.0.0.9\r\n"),
+    ];
+    for spoof in spoofs {
+        let service = start(upstream.address(), trusted);
+        assert_eq!(ten(&service, spoof), THREE, "{}", spoof(0));
+    }
+    let service = start(upstream.address(), trusted);
+    let others = ten(&service, |n| format!("X-Forwarded-For: 1.2.3.{n}\r\n"));
+    assert_eq!(others, [200; 10]);
+}
+
+/// What an upstream is told of the client ends with who really came.
+#[test]
+fn an_upstream_is_told_who_came() {
+    let upstream = ok_upstream();
+    let service = start(upstream.address(), "");
+    for request in [
+        "GET /x HTTP/1.1\r\nHost: a.example\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: evil\r\n\r\n",
+        "GET /x HTTP/1.1\r\nHost: a.example\r\nForwarded: for=6.6.6.6\r\n\r\n",
+    ] {
+        assert_eq!(
+            {
+                let mut client = client(&service);
+                client.send(request);
+                client.read_answer().unwrap().status
+            },
+            200
+        );
+    }
+    for request in upstream.requests() {
+        let told = request.values("x-forwarded-for").join(", ");
+        let last = told.rsplit(", ").next().unwrap();
+        assert_eq!(last, "127.0.0.1", "{request:?}");
+        assert_eq!(request.values("x-forwarded-proto"), ["http"], "{request:?}");
+        assert_eq!(
+            request.values("x-forwarded-host"),
+            ["a.example"],
+            "{request:?}"
+        );
+    }
+}

@@ -1,0 +1,87 @@
+//! What takes long when the signal comes.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+use std::time::Duration;
+
+use fluxgate_testkit::{RawClient, RawUpstream, wait_until};
+
+use super::super::websocket::Echo;
+use super::super::{client, gateway, script};
+use super::{GRACE, end_of};
+
+#[test]
+fn a_download_is_finished() {
+    const PIECES: usize = 40;
+    let upstream = RawUpstream::start(|connection| {
+        connection.read_request();
+        connection.send(format!(
+            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n",
+            PIECES * 1000
+        ));
+        connection.send_pieces("x".repeat(PIECES * 1000), 1000, Duration::from_millis(50));
+    });
+    let service = gateway(&[upstream.address()], "");
+    let mut client = client(&service);
+    client.send("GET /long HTTP/1.1\r\nHost: a\r\n\r\n");
+    wait_until("it has begun", || {
+        upstream.accepted() > 0 && !upstream.requests().is_empty()
+    });
+    service.program.signal("TERM");
+    wait_until("nobody is let in any more", || {
+        RawClient::try_connect(service.address("gateway")).is_err()
+    });
+    assert_eq!(client.read_answer().unwrap().body.len(), PIECES * 1000);
+    assert!(end_of(&service) < GRACE);
+}
+
+#[test]
+fn a_download_without_an_end_is_cut_in_time() {
+    let upstream = RawUpstream::start(|connection| {
+        connection.read_request();
+        connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
+        connection.send_pieces("1\r\nx\r\n".repeat(2000), 6, Duration::from_millis(50));
+    });
+    let service = gateway(&[upstream.address()], "");
+    let mut client = client(&service);
+    client.send("GET /endless HTTP/1.1\r\nHost: a\r\n\r\n");
+    wait_until("it has begun", || {
+        upstream.accepted() > 0 && !upstream.requests().is_empty()
+    });
+    service.program.signal("TERM");
+    let took = end_of(&service);
+    assert!(took < GRACE + Duration::from_secs(3), "{took:?}");
+    let error = client.read_answer().unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof, "{error}");
+}
+
+/// What is said on an open WebSocket is still passed on; it does not keep the
+/// service from ending in time.
+#[test]
+fn a_websocket_is_served_until_the_end() {
+    let echo = Echo::start();
+    let service = gateway(&[echo.address], "");
+    let url = format!("ws://{}/echo", service.address("gateway"));
+    let mut holder = script("websocket.py")
+        .args(["check", "hold", &url])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(holder.stdout.take().unwrap()).lines();
+    assert_eq!(said.next().unwrap().unwrap(), "open");
+    service.program.signal("TERM");
+    wait_until("nobody is let in any more", || {
+        RawClient::try_connect(service.address("gateway")).is_err()
+    });
+    let mut stdin = holder.stdin.take().unwrap();
+    writeln!(stdin).unwrap();
+    assert_eq!(said.next().unwrap().unwrap(), "still there");
+    let took = end_of(&service);
+    assert!(took < GRACE + Duration::from_secs(3), "{took:?}");
+    drop(stdin);
+    // It ended in whichever way; it is ours to end.
+    let _ = holder.kill();
+    holder.wait().unwrap();
+}

@@ -1,0 +1,61 @@
+//! HTTP/2: what RFC 9113 asks, what attackers send, and clients that people use.
+
+mod clients;
+mod downgrade;
+mod floods;
+mod protocol;
+mod slow;
+
+use std::time::Duration;
+
+use fluxgate_testkit::RawUpstream;
+
+use super::{OK, output_of, script};
+use crate::service::Service;
+
+/// Answers `/slow` never and `/big` with a million bytes; `/dies` breaks off.
+fn upstream() -> RawUpstream {
+    RawUpstream::start(|connection| {
+        while let Some(request) = connection.read_request() {
+            match request.target.as_str() {
+                "/slow" => {
+                    connection.hold();
+                    return;
+                }
+                "/big" => {
+                    connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
+                    connection.send(vec![b'x'; 1_000_000]);
+                }
+                "/dies" => {
+                    connection.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello");
+                    connection.pause(Duration::from_millis(50));
+                    return;
+                }
+                _ if request.method == "HEAD" => {
+                    connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n");
+                }
+                _ => connection.send(OK),
+            }
+        }
+    })
+}
+
+/// Runs checks of a script, each by itself, and tells of all that fail.
+#[track_caller]
+fn check(service: &Service, name: &str, checks: &[&str]) {
+    let address = service.address("gateway").to_string();
+    let mut failures = Vec::new();
+    for check in checks {
+        let output = script(&format!("http2/{name}.py"))
+            .args([check, address.as_str()])
+            .output()
+            .unwrap();
+        if !output.status.success() {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            let last: Vec<_> = errors.lines().rev().take(3).collect();
+            failures.push(format!("{check}: {}", last.join(" <- ")));
+        }
+    }
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+    assert!(service.program.ended().is_none());
+}

@@ -1,0 +1,132 @@
+//! Requests over HTTP/2 that would be something else in HTTP/1.1.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use fluxgate_testkit::{WireRequest, wait_until};
+
+use super::super::{config, gateway, script};
+use super::{check, upstream};
+use crate::service::Service;
+
+#[test]
+fn what_is_malformed_is_refused_and_nothing_is_hidden() {
+    let upstream = upstream();
+    let service = gateway(&[upstream.address()], "");
+    check(
+        &service,
+        "downgrade",
+        &[
+            "connection_headers",
+            "connection_headers_with_a_body",
+            "lengths_without_a_body",
+            "characters",
+            "paths",
+            "pseudo_headers",
+            "more_than_was_said",
+            "odd_targets",
+            "trailers",
+            "hosts",
+        ],
+    );
+    for request in upstream.requests() {
+        assert!(
+            ["/x", "/?q", "/host"].contains(&request.target.as_str()),
+            "{request:?}"
+        );
+        assert!(
+            [&b""[..], b"hello"].contains(&&request.body[..]),
+            "{request:?}"
+        );
+        assert!(!request.target.contains("hidden"), "{request:?}");
+        assert!(request.values("x-forged").is_empty(), "{request:?}");
+        assert_ne!(request.values("host"), ["evil.example"], "{request:?}");
+        let bad = [
+            "content-length",
+            "transfer-encoding",
+            "host",
+            "x-forwarded-for",
+        ];
+        let names = request.trailers.iter().map(|(name, _)| name.as_str());
+        assert!(
+            !names.clone().any(|name| bad.contains(&name)),
+            "{request:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_good_is_one_good_request() {
+    let upstream = upstream();
+    let service = gateway(&[upstream.address()], "");
+    check(&service, "downgrade", &["good"]);
+    let requests = upstream.requests();
+    let of = |target: &str| -> Vec<&WireRequest> {
+        requests.iter().filter(|it| it.target == target).collect()
+    };
+    let body = |target: &str| of(target).first().map(|it| it.body.clone());
+    assert_eq!(requests.len(), 11);
+    assert_eq!(of("/post").len(), 2);
+    assert!(of("/post").iter().all(|it| it.body == b"hello"));
+    assert_eq!(body("/delete").unwrap(), b"hello");
+    assert!(body("/get-body").unwrap().starts_with(b"GET /hidden"));
+    // RFC 9113, 8.2.3.
+    assert_eq!(of("/cookies")[0].values("cookie"), ["a=b; c=d"]);
+    assert!(requests.iter().all(|it| it.version == "HTTP/1.1"));
+    assert!(requests.iter().all(|it| it.values("host").len() == 1));
+}
+
+#[test]
+fn a_body_beyond_the_bound_is_refused() {
+    let upstream = upstream();
+    let service = gateway(&[upstream.address()], "  limits: { body_bytes: 1000 }\n");
+    check(&service, "downgrade", &["too_large_a_body"]);
+    assert!(upstream.requests().iter().all(|it| it.target != "/large"));
+}
+
+#[test]
+fn an_answer_that_breaks_off_resets_its_stream() {
+    let upstream = upstream();
+    let service = gateway(&[upstream.address()], "");
+    check(&service, "downgrade", &["a_broken_answer"]);
+}
+
+#[test]
+fn a_stream_that_is_given_up_while_it_waits_gives_back_its_units() {
+    let upstream = upstream();
+    let config = config(&[upstream.address()], "main", "");
+    let more = "filters: { main: { rule_set: api } }
+rule_sets:
+  api:
+    rules:
+      - { id: r, scope: global, on_exceed: wait, max_wait: 10d, bands: [ { capacity: 1, window: 1h } ] }
+";
+    let service = Service::start(&["gateway"], &format!("{config}{more}"));
+    let hours = || {
+        let state = service.http().get("/v1/state?rule_set=api&rule=r").body;
+        let state: serde_json::Value = serde_json::from_str(&state).unwrap();
+        state["bands"][0]["reset_after_ms"]
+            .as_u64()
+            .unwrap()
+            .div_ceil(3_600_000)
+    };
+    let mut child = script("http2/downgrade.py")
+        .args([
+            "a_stream_that_is_given_up",
+            &service.address("gateway").to_string(),
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(said.next().unwrap().unwrap(), "asked");
+    wait_until("it waits", || hours() == 2);
+    writeln!(stdin).unwrap();
+    assert_eq!(said.next().unwrap().unwrap(), "given up");
+    wait_until("its units are back", || hours() == 1);
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
+    assert_eq!(upstream.requests().len(), 1);
+}

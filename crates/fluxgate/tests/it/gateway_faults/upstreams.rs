@@ -1,0 +1,5 @@
+//! Upstreams that are down, slow or dying.
+
+mod down;
+mod once;
+mod slow;

@@ -1,0 +1,124 @@
+//! Nobody there.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use fluxgate_testkit::{RawUpstream, ports, timed, wait_until};
+
+use super::super::{OK, client, gateway, ok_upstream};
+
+const PROBLEM: &str = "application/problem+json";
+
+#[test]
+fn an_upstream_that_is_down_is_told() {
+    let port = ports::free();
+    let service = gateway(&[port.addr()], "");
+    for request in [
+        "GET /x HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
+    ] {
+        let mut client = client(&service);
+        for _ in 0..3 {
+            client.send(request);
+            let (answer, took) = timed(|| client.read_answer().unwrap());
+            assert_eq!(answer.status, 502);
+            assert_eq!(answer.values("content-type"), [PROBLEM]);
+            assert!(took.as_secs() < 5, "{took:?}");
+        }
+    }
+}
+
+#[test]
+fn it_is_found_again_soon_after_it_is_back() {
+    let port = ports::free();
+    let service = gateway(&[port.addr()], "");
+    for _ in 0..3 {
+        let mut client = client(&service);
+        for _ in 0..20 {
+            assert_eq!(client.get("/x").unwrap().status, 502);
+        }
+        let upstream = RawUpstream::start_at(port.addr(), |connection| {
+            while connection.read_request().is_some() {
+                connection.send(OK);
+            }
+        });
+        let ((), took) = timed(|| {
+            wait_until("it is served again", || {
+                client.get("/x").unwrap().status == 200
+            });
+        });
+        assert!(took.as_millis() < 2000, "{took:?}");
+        for _ in 0..20 {
+            assert_eq!(client.get("/x").unwrap().status, 200);
+        }
+        drop(upstream);
+        wait_until("it is known to be down", || {
+            client.get("/x").unwrap().status == 502
+        });
+    }
+}
+
+#[test]
+fn while_one_of_two_is_down_the_other_serves() {
+    let port = ports::free();
+    let upstream = ok_upstream();
+    for addresses in [
+        [port.addr(), upstream.address()],
+        [upstream.address(), port.addr()],
+    ] {
+        let service = gateway(&addresses, "");
+        let before = upstream.requests().len();
+        for _ in 0..10 {
+            let mut client = client(&service);
+            for _ in 0..5 {
+                assert_eq!(client.get("/x").unwrap().status, 200);
+                client.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
+                assert_eq!(client.read_answer().unwrap().status, 200);
+            }
+        }
+        assert_eq!(upstream.requests().len(), before + 100);
+    }
+}
+
+#[test]
+fn one_of_two_that_comes_back_gets_its_share() {
+    let port = ports::free();
+    let other = ok_upstream();
+    let service = gateway(&[port.addr(), other.address()], "");
+    let mut client = client(&service);
+    for _ in 0..20 {
+        assert_eq!(client.get("/x").unwrap().status, 200);
+    }
+    let back = RawUpstream::start_at(port.addr(), |connection| {
+        while connection.read_request().is_some() {
+            connection.send(OK);
+        }
+    });
+    let ((), took) = timed(|| {
+        wait_until("it gets requests again", || {
+            assert_eq!(client.get("/x").unwrap().status, 200);
+            !back.requests().is_empty()
+        });
+    });
+    assert!(took.as_millis() < 2000, "{took:?}");
+}
+
+/// It closes idle connections, as servers do: nobody notices.
+#[test]
+fn connections_that_an_upstream_has_closed_are_not_used() {
+    let count = AtomicU32::new(0);
+    let upstream = ok_upstream();
+    let service = gateway(&[upstream.address()], "");
+    let mut client = client(&service);
+    for _ in 0..10 {
+        for request in [
+            "GET /x HTTP/1.1\r\nHost: a\r\n\r\n",
+            "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
+        ] {
+            client.send(request);
+            assert_eq!(client.read_answer().unwrap().status, 200, "{count:?}");
+            count.fetch_add(1, Ordering::Relaxed);
+            upstream.finish_connections();
+        }
+    }
+    assert_eq!(upstream.requests().len(), 20);
+}

@@ -1,0 +1,88 @@
+//! WebSocket through the gateway, with a client and a server that know nothing of
+//! it.
+
+use std::net::SocketAddr;
+
+use fluxgate_testkit::{Certificates, Program};
+
+use super::{config, gateway, output_of, script};
+use crate::service::Service;
+use crate::support::{project_file, python};
+
+/// A server that sends back what it gets.
+pub(super) struct Echo {
+    pub(super) address: SocketAddr,
+    _program: Program,
+}
+
+impl Echo {
+    pub(super) fn start() -> Self {
+        let program = Program::start(python(), |command| {
+            let script = "crates/fluxgate/tests/it/gateway_faults/websocket.py";
+            command.arg(project_file(script)).arg("serve");
+        });
+        let address = program.wait_for_line("where it listens", |line| {
+            line.strip_prefix("listening on ")?.parse().ok()
+        });
+        Self {
+            address,
+            _program: program,
+        }
+    }
+}
+
+const CHECKS: [&str; 8] = [
+    "text",
+    "binary",
+    "big",
+    "many",
+    "ping",
+    "close_by_client",
+    "close_by_server",
+    "subprotocol",
+];
+
+#[test]
+fn what_is_sent_comes_back() {
+    let echo = Echo::start();
+    let service = gateway(&[echo.address], "");
+    let url = format!("ws://{}/echo", service.address("gateway"));
+    for check in CHECKS {
+        output_of(script("websocket.py").args(["check", check, &url]));
+    }
+}
+
+#[test]
+fn what_is_sent_over_tls_comes_back() {
+    let echo = Echo::start();
+    let certificates = Certificates::generate();
+    let tls = format!(
+        "  tls: {{ cert: {}, key: {} }}\n",
+        certificates.server_cert().display(),
+        certificates.server_key().display()
+    );
+    let service = Service::start(&["gateway"], &config(&[echo.address], "", &tls));
+    let url = format!("wss://localhost:{}/echo", service.address("gateway").port());
+    for check in CHECKS {
+        let mut command = script("websocket.py");
+        output_of(command.args(["check", check, &url]).arg(certificates.ca()));
+    }
+}
+
+/// Each opening is a request; what is sent later is not.
+#[test]
+fn openings_are_limited_and_messages_are_not() {
+    let echo = Echo::start();
+    let config = config(&[echo.address], "main", "");
+    let more = "filters: { main: { rule_set: api } }
+rule_sets:
+  api:
+    rules:
+      - { id: r, scope: global, bands: [ { capacity: 2, window: 1h } ] }
+";
+    let service = Service::start(&["gateway"], &format!("{config}{more}"));
+    let url = format!("ws://{}/echo", service.address("gateway"));
+    output_of(script("websocket.py").args(["check", "many", &url]));
+    output_of(script("websocket.py").args(["check", "text", &url]));
+    output_of(script("websocket.py").args(["check", "refused", &url]));
+}

@@ -1,0 +1,147 @@
+//! What the guides for operators and on security say, done.
+
+use std::fs;
+use std::process::Command;
+
+use fluxgate_testkit::{Cli, Http, RedisServer, wait_until};
+use serde_json::json;
+
+use crate::docs::blocks;
+use crate::service::Service;
+use crate::support::{Dir, project_file};
+
+const ALGORITHMS: [&str; 5] = [
+    "token_bucket",
+    "leaky_bucket",
+    "fixed_window",
+    "sliding_log",
+    "sliding_window",
+];
+
+/// The only block of this kind in a document.
+fn block(document: &str, kind: &str) -> String {
+    let text = fs::read_to_string(project_file(document)).unwrap();
+    let mut blocks = blocks(&text, kind);
+    assert_eq!(blocks.len(), 1, "{document}");
+    blocks.remove(0).1
+}
+
+#[track_caller]
+fn post(http: &mut Http, path: &str, body: serde_json::Value) -> String {
+    let answer = http.post(path, &body.to_string());
+    assert_eq!(answer.status, 200, "{path} {body}: {answer:?}");
+    answer.body
+}
+
+#[test]
+fn the_rights_in_the_guide_are_enough_and_not_too_many() {
+    let line = block("docs/operations.md", "text acl");
+    let user = line.trim().strip_prefix("user ").unwrap();
+    let server = RedisServer::builder()
+        .user(user.replace("PASSWORD", "secret"))
+        .start();
+    let dir = Dir::new();
+    dir.write("password", "secret");
+    let config = format!(
+        "store: {{ redis: {{ url: 'redis://{}', username: fluxgate, password_file: password, deadline: 5s }} }}\n\
+         rules_from: {{ redis: {{}} }}\n",
+        server.addr()
+    );
+    let service = Service::start_in(dir, &[], &config);
+    let mut cli = server.cli();
+    everything(&service, &mut cli);
+
+    let refused = cli.command(&["ACL", "LOG"]);
+    assert!(refused.array().is_empty(), "{refused:?}");
+    let rights = user.split_whitespace();
+    for right in rights.filter_map(|word| word.strip_prefix('+')) {
+        assert!(cli.calls(right) > 0, "{right} is not needed");
+    }
+    // One for all commands, and one for the messages.
+    let clients = cli.command(&["CLIENT", "LIST"]).text();
+    assert_eq!(clients.matches(" user=fluxgate ").count(), 2, "{clients}");
+    assert!(service.logs("the store fails").is_empty());
+}
+
+/// Every algorithm, every call about state, and rules that are written.
+fn everything(service: &Service, cli: &mut Cli) {
+    let mut http = service.http();
+    let rule = |algorithm: &&str| {
+        let bands = json!([{ "capacity": 100_000, "window": "1h" }]);
+        json!({ "id": algorithm, "algorithm": algorithm, "scope": "per_user", "bands": bands })
+    };
+    let rules: Vec<_> = ALGORITHMS.iter().map(rule).collect();
+    let set = json!({ "rules": rules }).to_string();
+    let json = [("Content-Type", "application/json")];
+    let put = http.request("PUT", "/v1/rule_sets/s", &json, &set);
+    assert_eq!(put.status, 201, "{put:?}");
+
+    let check = json!({ "rule_set": "s", "user": "ann", "cost": 2 });
+    post(&mut http, "/v1/check", check.clone());
+    // Only units of one microsecond are taken out of a log to be put back as one.
+    wait_until("requests that are decided together", || {
+        ask_at_once(service, &check.to_string());
+        cli.calls("zrem") > 0
+    });
+    for algorithm in ALGORITHMS {
+        let one = json!({ "rule_set": "s", "rule": algorithm, "identity": "ann" });
+        let mut refund = one.clone();
+        refund["units"] = json!(3);
+        post(&mut http, "/v1/refund", refund);
+        let state = format!("/v1/state?rule_set=s&rule={algorithm}&identity=ann");
+        assert_eq!(http.get(&state).status, 200);
+        post(&mut http, "/v1/reset", one);
+        post(&mut http, "/v1/check", check.clone());
+        let whole = json!({ "rule_set": "s", "rule": algorithm });
+        assert_eq!(post(&mut http, "/v1/reset", whole), r#"{"reset":1}"#);
+    }
+    let loaded = cli.calls("script|load");
+    cli.command(&["SCRIPT", "FLUSH"]).expect_ok();
+    wait_until("the script is loaded again", || {
+        post(&mut http, "/v1/check", check.clone());
+        cli.calls("script|load") > loaded
+    });
+    let rule = "/v1/rule_sets/s/rules/token_bucket/disable";
+    assert_eq!(http.request("POST", rule, &[], "").status, 200);
+    let deleted = http.request("DELETE", "/v1/rule_sets/s", &[], "");
+    assert_eq!(deleted.status, 204, "{deleted:?}");
+}
+
+/// The same check on several connections, before any answer is waited for.
+fn ask_at_once(service: &Service, body: &str) {
+    let mut callers: Vec<_> = (0..32).map(|_| service.http()).collect();
+    let head = format!(
+        "POST /v1/check HTTP/1.1\r\nHost: here\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    for caller in &mut callers {
+        caller.send_raw(format!("{head}{body}").as_bytes()).unwrap();
+    }
+    for caller in &mut callers {
+        assert_eq!(caller.read_answer(false).unwrap().status, 200);
+    }
+}
+
+#[test]
+fn the_token_that_the_guide_makes_opens_the_admin_api() {
+    let dir = Dir::new();
+    let script = block("docs/security.md", "sh") + "printf %s \"$token\"\n";
+    let mut shell = Command::new("sh");
+    let output = shell.args(["-ec", &script]).current_dir(dir.path(""));
+    let output = output.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let token = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(token.len(), 64);
+    let config = "
+admin: { tokens_file: tokens }
+rule_sets:
+  s: { rules: [ { id: r, scope: global, bands: [ { capacity: 1, window: 1h } ] } ] }
+";
+    let service = Service::start_in(dir, &[], config);
+    let state = "/v1/state?rule_set=s&rule=r";
+    assert_eq!(service.http().get(state).status, 401);
+    let bearer = format!("Bearer {token}");
+    let headers = [("Authorization", bearer.as_str())];
+    let answer = service.http().request("GET", state, &headers, "");
+    assert_eq!(answer.status, 200, "{answer:?}");
+}

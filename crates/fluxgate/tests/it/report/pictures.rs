@@ -1,0 +1,132 @@
+//! The pictures of `docs/algorithms.md` are drawn from `simulate --report`.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use crate::docs::blocks;
+use crate::support::{Dir, project_file};
+
+const ALGORITHMS: [&str; 5] = [
+    "token_bucket",
+    "leaky_bucket",
+    "fixed_window",
+    "sliding_log",
+    "sliding_window",
+];
+
+/// What the limit of the pictures counts over: 10 s.
+const WINDOW: u64 = 10_000_000;
+
+fn rules() -> String {
+    fs::read_to_string(project_file("docs/images/rules.yaml")).unwrap()
+}
+
+fn traffic() -> String {
+    fs::read_to_string(project_file("docs/images/traffic.ndjson")).unwrap()
+}
+
+/// What stands between two texts.
+fn between<'a>(text: &'a str, start: &str, end: &str) -> &'a str {
+    let (_, rest) = text.split_once(start).unwrap();
+    rest.split_once(end).unwrap().0
+}
+
+/// One chart of a page as a picture of its own, with the style that the page
+/// gives it.
+fn picture(page: &str, algorithm: &str) -> String {
+    let style = between(page, "<style id=\"chart-style\">\n", "</style>");
+    let chart = between(page, &format!("<svg id=\"{algorithm}\""), "</svg>");
+    let (attributes, drawn) = chart.split_once(">\n").unwrap();
+    let svg = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"640\" height=\"280\"";
+    format!("{svg}{attributes}>\n<style>\n{style}</style>\n{drawn}</svg>\n")
+}
+
+#[test]
+fn the_pictures_are_what_the_report_draws() {
+    let dir = Dir::with_rules(&rules());
+    let (page, run) = super::report(&dir, &traffic(), &[]);
+    assert_eq!(run.code, Some(0));
+    for algorithm in ALGORITHMS {
+        let drawn = picture(&page, algorithm);
+        assert!(drawn.len() < 30_000, "{algorithm}: {}", drawn.len());
+        let path = project_file(&format!("docs/images/{algorithm}.svg"));
+        if std::env::var_os("FLUXGATE_DRAW").is_some() {
+            fs::write(&path, &drawn).unwrap();
+        }
+        let kept = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            kept == drawn,
+            "docs/images/{algorithm}.svg is not what is drawn; FLUXGATE_DRAW=1 draws it anew"
+        );
+    }
+}
+
+/// What the table says of an algorithm: admitted, denied, delayed, and the most
+/// that goes on in any 10 s.
+fn told(algorithm: &str) -> String {
+    let field = match algorithm {
+        "leaky_bucket" => "algorithm: leaky_bucket, shape: true",
+        name => &format!("algorithm: {name}"),
+    };
+    let rules = rules().replace("scope: global", &format!("scope: global, {field}"));
+    let run = Dir::with_rules(&rules).simulate(traffic(), &[]);
+    let (mut denied, mut delayed, mut gone) = (0, 0, Vec::new());
+    for line in run.lines() {
+        let decision: serde_json::Value = serde_json::from_str(line).unwrap();
+        let delay = decision["delay_us"].as_u64().unwrap();
+        delayed += u64::from(delay > 0);
+        match decision["allowed"].as_bool().unwrap() {
+            true => gone.push(decision["t"].as_u64().unwrap() + delay),
+            false => denied += 1,
+        }
+    }
+    gone.sort_unstable();
+    let within = |start: u64| {
+        gone.iter()
+            .filter(|at| (start..start + WINDOW).contains(*at))
+            .count()
+    };
+    let most = gone.iter().map(|at| within(*at)).max().unwrap();
+    let admitted = gone.len();
+    format!("| `{algorithm}` | {admitted} | {denied} | {delayed} | {most} |")
+}
+
+#[test]
+fn the_table_of_the_algorithms_is_true() {
+    let document = fs::read_to_string(project_file("docs/algorithms.md")).unwrap();
+    for algorithm in ALGORITHMS {
+        let row = told(algorithm);
+        assert!(document.contains(&row), "docs/algorithms.md lacks {row}");
+        let shown = format!("(images/{algorithm}.svg)");
+        assert!(
+            document.contains(&shown),
+            "docs/algorithms.md lacks {shown}"
+        );
+    }
+}
+
+#[test]
+fn the_command_that_makes_the_pictures_works_as_written() {
+    let document = fs::read_to_string(project_file("docs/algorithms.md")).unwrap();
+    let commands = blocks(&document, "sh");
+    assert_eq!(commands.len(), 1);
+    let dir = Dir::new();
+    symlink(project_file("docs"), dir.path("docs")).unwrap();
+    let binary = Path::new(env!("CARGO_BIN_EXE_fluxgate")).parent().unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let output = Command::new("sh")
+        .args(["-e", "-c", &commands[0].1])
+        .env("PATH", format!("{}:{path}", binary.display()))
+        .current_dir(dir.path("."))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let page = dir.read("out.html");
+    for algorithm in ALGORITHMS {
+        let kept = project_file(&format!("docs/images/{algorithm}.svg"));
+        let kept = fs::read_to_string(kept).unwrap();
+        assert!(picture(&page, algorithm) == kept, "{algorithm}");
+    }
+}

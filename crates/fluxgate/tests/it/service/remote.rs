@@ -1,0 +1,276 @@
+//! The layer, where the service decides.
+
+mod reservations;
+mod trouble;
+
+use std::convert::Infallible;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use fluxgate_core::{Limiter, MemoryStore, RuleSets};
+use fluxgate_testkit::PATIENCE;
+use fluxgate_tower::{RateLimit, RateLimitLayer, RemoteError, RemoteHandler};
+use http::{HeaderMap, Request, Response};
+use http_body_util::{BodyExt, Full};
+use serde_json::Value;
+use tower::{Layer, ServiceExt};
+
+use super::Service;
+
+const RULES: &str = "
+rule_sets:
+  api:
+    rules:
+      - id: per-user
+        match: { path: [\"/api/**\"] }
+        scope: per_user
+        bands: [ { id: burst, capacity: 2, window: 1h }, { id: day, capacity: 100, window: 1d } ]
+      - { id: by-key, match: { path: [/key] }, scope: per_api_key, bands: [ { capacity: 1, window: 1h } ] }
+      - id: parts
+        match: { path: [/parts], methods: [PUT], headers: { X-Plan: free } }
+        key: [ip, \"attr:tenant\", \"header:X-Tenant\"]
+        cost: \"header:X-Cost\"
+        bands: [ { capacity: 5, window: 1h } ]
+      - { id: wait, match: { path: [/wait] }, scope: global, on_exceed: wait, max_wait: 1h, bands: [ { capacity: 1, window: 10m } ] }
+      - { id: soon, match: { path: [/soon] }, scope: global, on_exceed: wait, bands: [ { capacity: 1, window: 300ms } ] }
+      - { id: dark, match: { path: [/wait] }, mode: shadow, scope: global, bands: [ { capacity: 1, window: 10m } ] }
+";
+
+/// A deadline that only a fault can miss, also on a loaded machine.
+const GENEROUS: Duration = Duration::from_secs(10);
+
+fn handler(address: SocketAddr) -> RemoteHandler {
+    let handler = RemoteHandler::new(&format!("http://{address}")).unwrap();
+    handler.deadline(GENEROUS)
+}
+
+/// An inner service that counts its calls, behind the layer.
+#[derive(Clone)]
+struct App {
+    service: RateLimit<Inner, RemoteHandler>,
+    calls: Arc<AtomicUsize>,
+}
+
+#[derive(Clone)]
+struct Inner(Arc<AtomicUsize>);
+
+impl tower::Service<Request<Full<Bytes>>> for Inner {
+    type Response = Response<Full<Bytes>>;
+    type Error = Infallible;
+    type Future = std::future::Ready<Result<Self::Response, Infallible>>;
+
+    fn poll_ready(
+        &mut self,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Result<(), Infallible>> {
+        std::task::Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Request<Full<Bytes>>) -> Self::Future {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        std::future::ready(Ok(Response::new(Full::default())))
+    }
+}
+
+impl App {
+    fn new(handler: RemoteHandler) -> Self {
+        Self::of(RateLimitLayer::with_handler(handler).rule_set("api"))
+    }
+
+    fn of(layer: RateLimitLayer<RemoteHandler>) -> Self {
+        let calls = Arc::default();
+        Self {
+            service: layer.layer(Inner(Arc::clone(&calls))),
+            calls,
+        }
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>) -> (u16, HeaderMap, String) {
+        let response = self.service.clone().oneshot(request).await.unwrap();
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        let body = String::from_utf8(body.to_vec()).unwrap();
+        (head.status.as_u16(), head.headers, body)
+    }
+
+    async fn get(&self, path: &str) -> u16 {
+        self.send(get(path)).await.0
+    }
+}
+
+fn get(path: &str) -> Request<Full<Bytes>> {
+    let request = Request::get(path).header("x-user-id", "u");
+    request.body(Full::default()).unwrap()
+}
+
+async fn until(what: &str, mut look: impl FnMut() -> bool) {
+    let end = tokio::time::Instant::now() + PATIENCE;
+    while !look() {
+        assert!(tokio::time::Instant::now() < end, "waited in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn responses_are_those_of_the_embedded_engine() {
+    let service = Service::start(&[], RULES);
+    let remote = App::new(handler(service.address("api")));
+    let limiter = Limiter::new(RuleSets::from_yaml(RULES).unwrap(), MemoryStore::default());
+    let calls = Arc::default();
+    let embedded = RateLimitLayer::new(limiter).rule_set("api");
+    let embedded = embedded.layer(Inner(Arc::clone(&calls)));
+    for status in [200, 200, 429] {
+        let (got, headers, body) = remote.send(get("/api/x?q=1")).await;
+        assert_eq!(got, status);
+        let response = embedded.clone().oneshot(get("/api/x?q=1")).await.unwrap();
+        let (head, local) = response.into_parts();
+        for name in head.headers.keys() {
+            let (here, there) = (&head.headers[name], &headers[name]);
+            // Seconds pass between the two.
+            let exact = ![
+                "x-ratelimit-reset",
+                "ratelimit",
+                "retry-after",
+                "content-length",
+            ]
+            .contains(&name.as_str());
+            assert!(!exact || here == there, "{name}: {here:?} {there:?}");
+        }
+        assert_eq!(head.headers.len(), headers.len(), "{headers:?}");
+        if status == 429 {
+            let local = local.collect().await.unwrap().to_bytes();
+            let local: Value = serde_json::from_slice(&local).unwrap();
+            let body: Value = serde_json::from_str(&body).unwrap();
+            assert_eq!(local["violated-policies"], body["violated-policies"]);
+            assert_eq!(local["type"], body["type"]);
+            let wait = body["retry_after_ms"].as_u64().unwrap();
+            assert!((1_790_000..=1_800_000).contains(&wait), "{wait}");
+        }
+    }
+    assert_eq!(remote.calls.load(Ordering::Relaxed), 2);
+    // No rule: nothing is told.
+    let (status, headers, _) = remote.send(get("/none")).await;
+    assert!(status == 200 && headers.is_empty(), "{headers:?}");
+}
+
+#[tokio::test]
+async fn the_service_learns_everything_that_rules_may_ask_about() {
+    let service = Service::start(&[], RULES);
+    let layer = RateLimitLayer::with_handler(handler(service.address("api")))
+        .rule_set("api")
+        .peer(|_| Some([10, 0, 0, 1].into()))
+        .customize(|context, request| match request.headers.get("x-t") {
+            Some(tenant) => context.attribute("tenant", tenant.to_str().unwrap_or_default()),
+            None => context,
+        });
+    let app = App::of(layer);
+    let with = |path: &str, headers: &[(&str, &str)]| {
+        let mut request = Request::put(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request.body(Full::default()).unwrap()
+    };
+    let ask = async |path: &str, headers: &[(&str, &str)]| app.send(with(path, headers)).await.0;
+    let base = [
+        ("X-Plan", "free"),
+        ("X-Tenant", "a\"\u{e4}"),
+        ("x-t", "b"),
+        ("x-cost", "5"),
+    ];
+    assert_eq!(ask("/parts", &base).await, 200);
+    assert_eq!(ask("/parts", &base).await, 429);
+    for change in [("X-Plan", "paid"), ("X-Tenant", "c"), ("x-t", "c")] {
+        let headers = base.map(|it| if it.0 == change.0 { change } else { it });
+        assert_eq!(ask("/parts", &headers).await, 200, "{change:?}");
+    }
+    assert_eq!(ask("/key", &[("X-API-Key", "k1")]).await, 200);
+    assert_eq!(ask("/key", &[("X-API-Key", "k1")]).await, 429);
+    assert_eq!(ask("/key", &[("X-API-Key", "k2")]).await, 200);
+}
+
+/// An answer that lets pass.
+const PASSES: &str = r#"{"allowed":true,"outcome":"no_rule","rule":null,"band":null,"limit":null,"remaining":null,"retry_after_ms":0,"reset_after_ms":0,"delay_ms":0,"violated":[]}"#;
+
+/// This body, as it is sent.
+fn ok(body: &str) -> String {
+    let length = body.len();
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}")
+}
+
+/// A server that answers one request with these bytes; it tells what it was sent.
+fn answering(answer: String) -> (SocketAddr, thread::JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let heard = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let (mut heard, mut part) = (Vec::new(), [0; 65_536]);
+        while !heard.ends_with(b"}") {
+            match stream.read(&mut part).unwrap() {
+                0 => break,
+                read => heard.extend_from_slice(&part[..read]),
+            }
+        }
+        // It may have heard enough before all is sent.
+        let _ = stream.write_all(answer.as_bytes());
+        String::from_utf8(heard).unwrap()
+    });
+    (address, heard)
+}
+
+#[tokio::test]
+async fn secrets_and_headers_of_the_connection_are_kept_back() {
+    let request = || {
+        let mut request = get("/api/x");
+        let headers = request.headers_mut();
+        for name in ["Authorization", "Cookie", "Connection", "TE", "X-Other"] {
+            let name = http::HeaderName::try_from(name).unwrap();
+            headers.append(name.clone(), "hidden-1".parse().unwrap());
+            headers.append(name, "hidden-2".parse().unwrap());
+        }
+        request
+    };
+    let (address, heard) = answering(ok(PASSES));
+    assert_eq!(App::new(handler(address)).send(request()).await.0, 200);
+    let heard = heard.join().unwrap();
+    let body: Value = serde_json::from_str(heard.split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert_eq!(
+        body,
+        serde_json::json!({
+            "rule_set": "api", "user": "u", "method": "GET", "path": "/api/x",
+            "headers": { "x-user-id": "u", "x-other": "hidden-1" }, "attributes": {},
+        })
+    );
+    // Those that are chosen, and no others.
+    let (address, heard) = answering(ok(PASSES));
+    let chosen = handler(address).headers(["Cookie"]);
+    assert_eq!(App::new(chosen).send(request()).await.0, 200);
+    let heard = heard.join().unwrap();
+    assert!(
+        heard.contains("\"headers\":{\"cookie\":\"hidden-1\"}"),
+        "{heard}"
+    );
+}
+
+#[test]
+fn an_address_that_is_none_is_told() {
+    for address in [
+        "",
+        "127.0.0.1:80",
+        "https://127.0.0.1",
+        "http://",
+        "ftp://x",
+        "http://a@b",
+        "http://x/?q",
+    ] {
+        let error = RemoteHandler::new(address).unwrap_err();
+        assert_eq!(error, RemoteError::Address(address.into()));
+    }
+    let good = RemoteHandler::new("http://[::1]:8081/base/").unwrap();
+    assert_eq!(good.token("a\nb").unwrap_err(), RemoteError::Token);
+}

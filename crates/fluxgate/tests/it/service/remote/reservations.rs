@@ -1,0 +1,101 @@
+//! Reservations: waited for here, and given back where they were made.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use fluxgate_core::{Limiter, MemoryStore, RuleSets};
+use fluxgate_tower::RateLimitLayer;
+use serde_json::Value;
+
+use super::{App, RULES, get, handler, until};
+use crate::service::Service;
+use crate::support::Dir;
+
+#[tokio::test]
+async fn what_the_local_limiter_reserved_goes_back_to_it() {
+    let gone = fluxgate_testkit::ports::free();
+    let limiter = Limiter::new(RuleSets::from_yaml(RULES).unwrap(), MemoryStore::default());
+    let limiter = Arc::new(limiter);
+    let app = App::new(handler(gone.addr()).local_on_error(Arc::clone(&limiter)));
+    assert_eq!(app.get("/wait").await, 200);
+    let owed = || {
+        let state = fluxgate_core::ready(limiter.state("api", "wait", &[])).unwrap();
+        state[0].reset_after.get().div_ceil(1_000_000)
+    };
+    let waiter = tokio::spawn(async move { app.get("/wait").await });
+    until("the reservation", || owed() > 600).await;
+    waiter.abort();
+    until("the units", || owed() <= 600).await;
+}
+
+#[tokio::test]
+async fn a_delay_is_waited_for() {
+    let service = Service::start(&[], RULES);
+    let app = App::new(handler(service.address("api")));
+    let start = tokio::time::Instant::now();
+    for _ in 0..3 {
+        assert_eq!(app.get("/soon").await, 200);
+    }
+    // The first at once, the others 300 ms after one another.
+    let took = start.elapsed();
+    assert!(
+        (Duration::from_millis(590)..Duration::from_secs(5)).contains(&took),
+        "{took:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_reservation_that_is_broken_off_is_given_back_to_the_service() {
+    let dir = Dir::new();
+    let token = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8";
+    dir.write("tokens", format!("app:operator:{token}\n"));
+    let config = format!("admin: {{ tokens_file: tokens }}\n{RULES}");
+    // Once on loopback without tokens, once with one.
+    for (service, token) in [
+        (Service::start(&[], RULES), None),
+        (Service::start_in(dir, &[], &config), Some("password")),
+    ] {
+        let mut handler = handler(service.address("api"));
+        if let Some(token) = token {
+            handler = handler.token(token).unwrap();
+        }
+        let layer = RateLimitLayer::with_handler(handler).rule_set("api");
+        let app = App::of(layer.max_concurrent_waits(1));
+        let state = |rule: &str| {
+            let headers = [("Authorization", format!("Bearer {}", token.unwrap_or("x")))];
+            let headers = headers.each_ref().map(|(name, value)| (*name, &**value));
+            let path = format!("/v1/state?rule_set=api&rule={rule}");
+            let answer = service.http().request("GET", &path, &headers, "");
+            let state: Value = serde_json::from_str(&answer.body).unwrap();
+            let millis = state["bands"][0]["reset_after_ms"].as_u64().unwrap();
+            millis.div_ceil(1000)
+        };
+        assert_eq!(app.get("/wait").await, 200);
+        assert_eq!((state("wait"), state("dark")), (600, 600));
+        let waiter = {
+            let app = app.clone();
+            tokio::spawn(async move { app.get("/wait").await })
+        };
+        until("the reservation", || state("wait") > 600).await;
+        // There is no other place: refused at once, and its units are back.
+        let (status, headers, body) = app.send(get("/wait")).await;
+        assert_eq!(status, 429);
+        assert!(headers.contains_key("retry-after"));
+        assert!(
+            body.contains("\"violated-policies\":[\"wait/b0\"]"),
+            "{body}"
+        );
+        until("the units of the refused", || state("wait") <= 1200).await;
+        waiter.abort();
+        until("the units of the waiter", || state("wait") <= 600).await;
+        // The shadow rule, which would have refused both, has got nothing.
+        assert!(state("dark") > 500);
+        assert_eq!(app.calls.load(Ordering::Relaxed), 1);
+        let given = service.wait_for_logs("changed", 2);
+        assert!(
+            given.iter().all(|line| line["what"] == "give_back"),
+            "{given:?}"
+        );
+    }
+}

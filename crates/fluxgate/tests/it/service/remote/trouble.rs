@@ -1,0 +1,182 @@
+//! A service that is down, slow, or says what cannot be.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use fluxgate_core::{Limiter, MemoryStore, RuleSets};
+use fluxgate_testkit::{FaultProxy, Mode, PATIENCE, ReplyFault};
+use serde_json::Value;
+
+use super::{App, PASSES, RULES, answering, get, handler, ok, until};
+use crate::service::Service;
+
+#[tokio::test]
+async fn a_service_that_is_down_is_answered_for() {
+    let gone = fluxgate_testkit::ports::free();
+    let of = || handler(gone.addr());
+    let open = App::new(of());
+    assert_eq!(
+        [open.get("/api/x").await, open.get("/api/x").await],
+        [200, 200]
+    );
+    assert_eq!(open.calls.load(Ordering::Relaxed), 2);
+    let closed = App::new(of().deny_on_error());
+    let (status, headers, body) = closed.send(get("/api/x")).await;
+    assert_eq!(
+        (status, &headers["retry-after"]),
+        (429, &"1".parse().unwrap())
+    );
+    assert!(body.contains("\"retry_after_ms\":1000"), "{body}");
+    assert_eq!(closed.calls.load(Ordering::Relaxed), 0);
+    let limiter = Limiter::new(RuleSets::from_yaml(RULES).unwrap(), MemoryStore::default());
+    let local = App::new(of().local_on_error(limiter));
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        statuses.push(local.get("/api/x").await);
+    }
+    assert_eq!(statuses, [200, 200, 429]);
+    assert_eq!(local.calls.load(Ordering::Relaxed), 2);
+}
+
+#[tokio::test]
+async fn a_slow_service_is_not_waited_for_beyond_the_deadline() {
+    let service = Service::start(&[], RULES);
+    let proxy = FaultProxy::start(service.address("api"));
+    let deadline = Duration::from_millis(200);
+    let app = App::new(handler(proxy.addr()).deadline(deadline).deny_on_error());
+    until_ok(&app).await;
+    for mode in [Mode::Delay(Duration::from_secs(5)), Mode::BlackHole] {
+        proxy.set_mode(mode);
+        let start = tokio::time::Instant::now();
+        assert_eq!(app.get("/none").await, 429, "{mode:?}");
+        let took = start.elapsed();
+        assert!(
+            took >= deadline && took < Duration::from_secs(2),
+            "{took:?}"
+        );
+        proxy.heal();
+        // By itself, with a connection that is not the broken one.
+        until_ok(&app).await;
+    }
+}
+
+/// Asks until it is answered: the first connection may take long to be made.
+async fn until_ok(app: &App) {
+    let end = tokio::time::Instant::now() + PATIENCE;
+    while app.get("/none").await != 200 {
+        assert!(
+            tokio::time::Instant::now() < end,
+            "the service does not answer"
+        );
+    }
+}
+
+#[tokio::test]
+async fn connections_are_kept_and_a_closed_one_is_replaced() {
+    let service = Service::start(&[], RULES);
+    let proxy = FaultProxy::start(service.address("api"));
+    let app = App::new(handler(proxy.addr()).deny_on_error());
+    for _ in 0..20 {
+        assert_eq!(app.get("/none").await, 200);
+    }
+    assert_eq!(proxy.accepted(), 1);
+    for expected in 2..5 {
+        proxy.close_connections();
+        until("the connection to be gone", || proxy.open() == 0).await;
+        // The client's own side hears of it by its runtime.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(app.get("/none").await, 200, "{expected}");
+        assert_eq!(proxy.accepted(), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_question_whose_answer_is_lost_is_not_asked_again() {
+    let service = Service::start(&[], RULES);
+    let proxy = FaultProxy::start(service.address("api"));
+    let app = App::new(handler(proxy.addr()).deny_on_error());
+    assert_eq!(app.get("/none").await, 200);
+    for fault in [ReplyFault::SwallowAndClose, ReplyFault::Cut(20)] {
+        let left = left(&service, "per-user&identity=u");
+        proxy.fault_next_reply(fault.clone());
+        assert_eq!(app.get("/api/x").await, 429, "{fault:?}");
+        assert_eq!(proxy.faults_pending(), 0);
+        assert_eq!(
+            self::left(&service, "per-user&identity=u"),
+            left - 1,
+            "{fault:?}"
+        );
+    }
+}
+
+fn left(service: &Service, rule: &str) -> u64 {
+    let path = format!("/v1/state?rule_set=api&rule={rule}");
+    let state: Value = serde_json::from_str(&service.http().get(&path).body).unwrap();
+    state["bands"][0]["remaining"].as_u64().unwrap()
+}
+
+#[tokio::test]
+async fn garbage_is_no_answer() {
+    let garbage = [
+        String::new(),
+        "\0\0\0".into(),
+        "HTTP/1.1 200 OK\r\n\r\n".into(),
+        "HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n".into(),
+        "HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n".into(),
+        ok(""),
+        ok("{}"),
+        ok("null"),
+        ok("true"),
+        ok(&PASSES[..PASSES.len() - 1]),
+        ok(&PASSES.replace("\"delay_ms\":0,", "")),
+        ok(&PASSES.replace("\"rule\":null,", "")),
+        ok(&PASSES.replace("no_rule", "perhaps")),
+        ok(&PASSES.replace("true", "false")),
+        ok(&PASSES.replace("\"delay_ms\":0", "\"delay_ms\":-1")),
+        ok(&PASSES.replace("\"delay_ms\":0", "\"delay_ms\":18446744073709551615")),
+        ok(&PASSES.replace("\"violated\":[]", "\"violated\":[\"a\\\"b/c\"]")),
+        ok(&PASSES.replace("\"violated\":[]", "\"violated\":[7]")),
+        ok(&format!("{}{PASSES}", " ".repeat(70_000))),
+    ];
+    for answer in garbage {
+        let shown = answer.clone();
+        let (address, heard) = answering(answer);
+        let app = App::new(handler(address).deny_on_error());
+        assert_eq!(app.get("/api/x").await, 429, "{shown:.200}");
+        assert_eq!(app.calls.load(Ordering::Relaxed), 0);
+        heard.join().unwrap();
+    }
+    let (address, heard) = answering(ok(PASSES));
+    assert_eq!(
+        App::new(handler(address).deny_on_error())
+            .get("/api/x")
+            .await,
+        200
+    );
+    heard.join().unwrap();
+}
+
+#[tokio::test]
+async fn a_request_that_is_too_large_to_ask_about_does_not_choose_its_answer() {
+    let service = Service::start(&[], RULES);
+    let app = App::new(handler(service.address("api")));
+    let long = format!("/api/{}", "x".repeat(65_500));
+    assert_eq!(app.get(&long).await, 429);
+    // Headers that are too many do not hide one another.
+    let mut request = get("/api/x");
+    for index in 0..40 {
+        let name = http::HeaderName::try_from(format!("x-{index}")).unwrap();
+        request
+            .headers_mut()
+            .insert(name, "y".repeat(4_000).parse().unwrap());
+    }
+    let (status, headers, _) = app.send(request).await;
+    assert_eq!(status, 429);
+    assert!(
+        !headers.contains_key("x-ratelimit-remaining"),
+        "nobody was asked"
+    );
+    assert_eq!(app.calls.load(Ordering::Relaxed), 0);
+}
