@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// How long anything is waited for: far more than it needs, because the machine
 /// may be busy with other tests.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 const PAUSE: Duration = Duration::from_millis(10);
 

@@ -48,19 +48,19 @@ fn every_panel_and_every_alarm_has_something_to_show() {
     });
     let all = prometheus.alarms();
     for (name, query) in &all {
-        if name == SLOW {
-            // How fast Redis is reached is this machine's business, and whoever else keeps
-            // it busy; in memory nobody is waited for. Of few decisions a single one that
-            // was held up is one in a hundred, of many it is not.
-            let in_memory = format!("({query}) and on (instance) fluxgate_memory_store_keys");
-            wait_until("decisions in memory are fast on a good day", || {
-                fleet.traffic();
-                prometheus.query(&in_memory).is_empty()
-            });
-            continue;
-        }
-        let samples = prometheus.query(query);
-        assert!(samples.is_empty(), "{name} on a good day: {samples:?}");
+        // How fast Redis is reached is this machine's business, and whoever else keeps
+        // it busy; in memory nobody is waited for.
+        let query = match name.as_str() {
+            SLOW => format!("({query}) and on (instance) fluxgate_memory_store_keys"),
+            _ => query.clone(),
+        };
+        // What is seen in a hurry is not always so: a machine that stands still for a
+        // moment looks like a service that is down, and of few decisions one that was
+        // held up is one in a hundred. It passes, as trouble does not.
+        wait_until(&format!("{name} is silent on a good day"), || {
+            fleet.traffic();
+            prometheus.query(&query).is_empty()
+        });
     }
 
     let mut alarms = Alarms::new(&prometheus, all);
