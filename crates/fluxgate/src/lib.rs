@@ -8,6 +8,7 @@ mod engine;
 mod gateway;
 mod grpc;
 mod json_text;
+mod known;
 mod reload;
 mod request_json;
 mod resp;

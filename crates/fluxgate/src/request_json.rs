@@ -9,6 +9,7 @@ use fluxgate_core::RequestContext;
 use serde::de::{self, MapAccess};
 use serde_json::value::RawValue;
 
+use crate::known::Known;
 use text::Texts;
 pub(crate) use text::{Names, Pairs, Text, unique, whole_number, without_place};
 
@@ -72,27 +73,21 @@ impl<'a> ContextFields<'a> {
 
     /// The request they tell of.
     pub(crate) fn into_context(self) -> Result<RequestContext<'a>, String> {
-        let mut context = RequestContext::builder();
-        if let Some(ip) = self.ip {
+        let ip = self.ip.map(|ip| {
             let address = ip.parse::<IpAddr>();
-            context = context.ip(address.map_err(|_| format!("`ip` is no address: {ip:?}"))?);
+            address.map_err(|_| format!("`ip` is no address: {ip:?}"))
+        });
+        let cost = self.cost.map(|cost| whole_number(cost.get()));
+        let cost = cost.map(|cost| cost.ok_or("`cost` must be a whole number from 0"));
+        let mut context = Known {
+            ip: ip.transpose()?,
+            user: self.user,
+            api_key: self.api_key,
+            method: self.method,
+            path: self.path,
+            cost: cost.transpose()?,
         }
-        if let Some(user) = self.user {
-            context = context.user(user);
-        }
-        if let Some(api_key) = self.api_key {
-            context = context.api_key(api_key);
-        }
-        if let Some(method) = self.method {
-            context = context.method(method);
-        }
-        if let Some(path) = self.path {
-            context = context.path(path);
-        }
-        if let Some(cost) = self.cost {
-            let cost = whole_number(cost.get());
-            context = context.cost(cost.ok_or("`cost` must be a whole number from 0")?);
-        }
+        .builder();
         if let Some(headers) = self.headers {
             context = context.headers(headers.unique(Names::Headers)?);
         }

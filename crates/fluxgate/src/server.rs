@@ -2,10 +2,12 @@
 
 mod begun;
 mod buffers;
+mod content_length;
 mod descriptors;
 mod door;
 mod express;
 mod http;
+mod leave;
 mod listen;
 mod reach_store;
 pub(crate) mod request_id;
@@ -24,7 +26,9 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) use begun::Begun;
 pub(crate) use buffers::Buffers;
+pub(crate) use content_length::content_length;
 pub(crate) use http::{LINGER, REQUEST_ID, until_closing};
+pub(crate) use leave::leave;
 pub(crate) use send::send;
 pub(crate) use wall_clock::{wall_clock, write_date};
 

@@ -29,6 +29,7 @@ use tokio_util::sync::CancellationToken;
 use super::Gateway;
 use super::routes::without_port;
 use crate::engine::{Asking, Listener, Origin};
+use crate::server::leave;
 use client::Client;
 pub(super) use idle::close_old_ones;
 use request::PlainRequest;
@@ -82,7 +83,8 @@ pub(super) async fn serve(
             match express.answer(&request, room).await {
                 Done::Answered => start += request.length,
                 Done::Last => {
-                    express.client.leave().await;
+                    // It has been answered, whether it reads that or not.
+                    let _ = leave(express.client.stream).await;
                     return None;
                 }
                 Done::Ended => return None,

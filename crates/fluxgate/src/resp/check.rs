@@ -1,6 +1,5 @@
 //! `FG.CHECK rule_set field value …`: a decision by the rules.
 
-use std::net::IpAddr;
 use std::str;
 
 use fluxgate_core::{Band, Decision, RequestContext, Rule};
@@ -8,6 +7,7 @@ use fluxgate_core::{Band, Decision, RequestContext, Rule};
 use super::reply::Replies;
 use super::session::Refused;
 use crate::engine::{Engine, EngineError, Listener, Origin};
+use crate::known::Known;
 use crate::request_json::{Names, Pairs, unique, whole_number};
 
 /// A request, as it was told.
@@ -69,12 +69,7 @@ pub(super) fn write(decision: &Decision, replies: &mut Replies<'_>) {
 /// What has been told of a request.
 #[derive(Default)]
 struct Told<'a> {
-    ip: Option<IpAddr>,
-    user: Option<&'a str>,
-    api_key: Option<&'a str>,
-    method: Option<&'a str>,
-    path: Option<&'a str>,
-    cost: Option<u64>,
+    known: Known<'a>,
     peek: Option<bool>,
     headers: Pairs<'a>,
     attributes: Pairs<'a>,
@@ -85,16 +80,16 @@ impl<'a> Told<'a> {
         match name {
             "ip" => {
                 let address = value.parse().map_err(|_| bad(name, "is no address"))?;
-                set(name, &mut self.ip, address)
+                set(name, &mut self.known.ip, address)
             }
-            "user" => set(name, &mut self.user, value),
-            "api_key" => set(name, &mut self.api_key, value),
-            "method" => set(name, &mut self.method, value),
-            "path" => set(name, &mut self.path, value),
+            "user" => set(name, &mut self.known.user, value.into()),
+            "api_key" => set(name, &mut self.known.api_key, value.into()),
+            "method" => set(name, &mut self.known.method, value.into()),
+            "path" => set(name, &mut self.known.path, value.into()),
             "cost" => {
                 let cost = whole_number(value).filter(|_| !value.is_empty());
                 let cost = cost.ok_or_else(|| bad(name, "must be a whole number from 0"))?;
-                set(name, &mut self.cost, cost)
+                set(name, &mut self.known.cost, cost)
             }
             "peek" => {
                 let peek = match value {
@@ -116,25 +111,7 @@ impl<'a> Told<'a> {
     }
 
     fn into_context(self) -> Result<RequestContext<'a>, Refused> {
-        let mut context = RequestContext::builder();
-        if let Some(ip) = self.ip {
-            context = context.ip(ip);
-        }
-        if let Some(user) = self.user {
-            context = context.user(user);
-        }
-        if let Some(api_key) = self.api_key {
-            context = context.api_key(api_key);
-        }
-        if let Some(method) = self.method {
-            context = context.method(method);
-        }
-        if let Some(path) = self.path {
-            context = context.path(path);
-        }
-        if let Some(cost) = self.cost {
-            context = context.cost(cost);
-        }
+        let mut context = self.known.builder();
         let twice = |error| Refused::new(format!("ERR {error}"));
         if !self.headers.is_empty() {
             context = context.headers(unique(self.headers, Names::Headers).map_err(twice)?);

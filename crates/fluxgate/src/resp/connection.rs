@@ -7,18 +7,14 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::buffers::{self, Input};
 use super::session::{Next, Session};
-use crate::server::{LINGER, send};
+use crate::server::{LINGER, leave, send};
 
-/// How long, and how much, is read from a client after the last reply.
-const LAST_READ: Duration = Duration::from_secs(1);
-const MOST_LAST_READ: u64 = 1024 * 1024;
 /// How often we read more once the door has closed.
 const MOST_LAST_LOOKS: u32 = 64;
 /// How long a client may take to send the rest of a request.
@@ -74,7 +70,7 @@ impl Connection {
             });
             let may_be_more = match event.await {
                 Event::Read(Ok((1.., may_be_more))) => may_be_more,
-                Event::Read(Ok((0, _))) | Event::Late => return self.end().await,
+                Event::Read(Ok((0, _))) | Event::Late => return leave(self.stream).await,
                 Event::Read(Err(error)) => return Err(error),
                 Event::Closing => {
                     // A request may be on its way.
@@ -86,14 +82,14 @@ impl Connection {
             if self.input.bytes().len() >= needed {
                 match self.answer().await? {
                     Some(more) => needed = more,
-                    None => return self.end().await,
+                    None => return leave(self.stream).await,
                 }
             }
             let is_whole = self.input.bytes().is_empty();
             if is_last {
                 looks = looks.saturating_sub(1);
                 if (is_whole && !may_be_more) || looks == 0 {
-                    return self.end().await;
+                    return leave(self.stream).await;
                 }
             } else if is_whole {
                 deadline = None;
@@ -132,18 +128,6 @@ impl Connection {
         }
         buffers::give_output(out);
         Ok(next)
-    }
-
-    /// Ends, and lets the client read the last replies: a socket that is closed
-    /// with something left to read takes back what was sent.
-    async fn end(mut self) -> io::Result<()> {
-        self.stream.shutdown().await?;
-        let mut rest = (&mut self.stream).take(MOST_LAST_READ);
-        let mut sink = tokio::io::sink();
-        let read = tokio::io::copy(&mut rest, &mut sink);
-        // If the client goes on regardless, it is cut off.
-        let _ = tokio::time::timeout(LAST_READ, read).await;
-        Ok(())
     }
 }
 

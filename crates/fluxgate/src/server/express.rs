@@ -14,6 +14,7 @@ use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::buffers::{Buffers, INPUT};
+use super::content_length::content_length;
 use super::http::{HEADER_TIMEOUT, LINGER};
 use super::send::send;
 use crate::api::{Api, PlainCheck};
@@ -100,10 +101,8 @@ fn plain_check(bytes: &[u8]) -> Option<(PlainCheck<'_>, usize)> {
     for header in headers {
         let name = header.name;
         if name.eq_ignore_ascii_case("content-length") {
-            let is_number = header.value.iter().all(u8::is_ascii_digit);
-            let text = std::str::from_utf8(header.value).ok()?;
-            let first = length.replace(text.parse::<usize>().ok()?);
-            if first.is_some() || !is_number {
+            let said = content_length(header.value)?;
+            if length.replace(usize::try_from(said).ok()?).is_some() {
                 return None;
             }
         } else if name.eq_ignore_ascii_case("x-request-id") {

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::time::SystemTime;
 
-use crate::server::write_date;
+use crate::server::{content_length, write_date};
 
 const MOST_HEADERS: usize = 100;
 
@@ -175,10 +175,7 @@ impl<'a> Reading<'a> {
 
     /// More than one is one too many, whatever they say.
     fn read_length(&mut self, value: &[u8]) -> Result<bool, NoHead> {
-        let is_number = value.iter().all(u8::is_ascii_digit);
-        let text = std::str::from_utf8(value).ok().filter(|_| is_number);
-        let length = text.and_then(|text| text.parse().ok());
-        let length: u64 = length.ok_or(NoHead::Bad)?;
+        let length = content_length(value).ok_or(NoHead::Bad)?;
         match self.length.replace(length) {
             None => Ok(true),
             Some(_) => Err(NoHead::Bad),

@@ -5,17 +5,13 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt as _, AsyncWrite as _, AsyncWriteExt as _, ReadBuf};
+use tokio::io::{AsyncWrite as _, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::patience::Patience;
 use crate::config::Timeouts;
 use crate::server::{Buffers, LINGER};
-
-/// How long, and how much, is read from a client after the last answer.
-const LAST_READ: Duration = Duration::from_secs(1);
-const MOST_LAST_READ: u64 = 1024 * 1024;
 
 /// A client, and how patient we are with it.
 pub(super) struct Client {
@@ -88,18 +84,6 @@ impl Client {
             }
         }
         true
-    }
-
-    /// Leaves, and lets the client read the last answer: a socket that is closed
-    /// with something left to read takes back what was sent.
-    pub(super) async fn leave(mut self) {
-        let left = async {
-            self.stream.shutdown().await?;
-            let mut rest = (&mut self.stream).take(MOST_LAST_READ);
-            tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
-        };
-        // If the client goes on regardless, it is cut off.
-        let _ = tokio::time::timeout(LAST_READ, left).await;
     }
 
     /// What comes of `future`, unless the client goes away first.

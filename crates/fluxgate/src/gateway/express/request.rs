@@ -5,6 +5,8 @@ use std::mem::MaybeUninit;
 use fluxgate_tower::Head;
 use memchr::memchr_iter;
 
+use crate::server::content_length;
+
 /// More headers than browsers send.
 const MOST_HEADERS: usize = 48;
 
@@ -55,14 +57,14 @@ impl<'a> PlainRequest<'a> {
                 Kind::Host if host.is_none() && is_plain_host(header.value) => {
                     host = Some(header.value);
                 }
-                Kind::Length if length.is_none() => length = Some(parse_length(header.value)?),
+                Kind::Length if length.is_none() => length = Some(content_length(header.value)?),
                 // It says what is so in any case, and is not passed on.
                 Kind::Connection if header.value.eq_ignore_ascii_case(b"keep-alive") => continue,
                 _ => return None,
             }
             headers.push((header.name, header.value));
         }
-        let end = head.checked_add(length.unwrap_or(0))?;
+        let end = head.checked_add(usize::try_from(length.unwrap_or(0)).ok()?)?;
         Some(Self {
             method,
             target,
@@ -135,12 +137,6 @@ fn what_it_is(name: &str) -> Kind {
     }
 }
 
-fn parse_length(value: &[u8]) -> Option<usize> {
-    let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
-    let text = std::str::from_utf8(value).ok().filter(|_| is_number)?;
-    text.parse().ok()
-}
-
 /// A path from the root and perhaps a query, of which everybody thinks the same.
 fn is_plain_target(target: &str) -> bool {
     const PLAIN: [bool; 256] = {
@@ -175,7 +171,7 @@ fn may_have_dots(target: &str) -> bool {
 /// A name or an IPv4 address, perhaps with a port.
 fn is_plain_host(value: &[u8]) -> bool {
     let (name, port) = match memchr::memchr(b':', value) {
-        Some(at) => (&value[..at], parse_length(&value[at + 1..])),
+        Some(at) => (&value[..at], content_length(&value[at + 1..])),
         None => (value, Some(80)),
     };
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._".contains(byte);
