@@ -5,7 +5,7 @@ use fluxgate_testkit::RedisServer;
 
 use crate::folder::Folder;
 use crate::haproxy::HaProxy;
-use crate::load::in_turn;
+use crate::load::{Runs, in_turn};
 use crate::nginx::Nginx;
 use crate::report::Report;
 use crate::service::{self, Service};
@@ -34,15 +34,15 @@ pub(crate) fn run(report: &mut Report) {
     let nginx = Nginx::limiting(&folder, upstream.address());
     let haproxy = HaProxy::limiting(&folder, upstream.address());
     let ask = |service: &Service| wrk::ask(service.address("gateway"), &script);
-    let [by_nginx, limited, by_haproxy, passed] = in_turn([
+    let [by_nginx, limited, passed, by_haproxy] = in_turn([
         &mut || wrk::ask(nginx.address(), &script),
         &mut || ask(&ours),
-        &mut || wrk::ask(haproxy.address(), &script),
         &mut || ask(&bare),
+        &mut || wrk::ask(haproxy.address(), &script),
     ]);
     // By itself, so that its Redis is idle while the others run.
     let [by_redis] = in_turn([&mut || ask(&shared)]);
-    let mut line = |name, ours: &crate::load::Run, yardstick, theirs| {
+    let mut line = |name, ours: &Runs, yardstick, theirs| {
         ours.tell(report, name, yardstick, theirs);
     };
     line("gateway", &limited, "nginx, limit_req", &by_nginx);

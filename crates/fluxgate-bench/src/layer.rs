@@ -3,21 +3,28 @@
 use std::env;
 use std::net::SocketAddr;
 
-use axum::Router;
+use axum::extract::Request;
 use axum::routing::get;
+use axum::{Router, ServiceExt};
 use fluxgate_core::{Limiter, MemoryStore, RuleSets};
 use fluxgate_testkit::Program;
-use fluxgate_tower::RateLimitLayer;
+use fluxgate_tower::{HeaderFamilies, RateLimitLayer};
+use tower_layer::Layer;
 
 use crate::folder::Folder;
-use crate::load::compare;
+use crate::load::in_turn;
 use crate::report::Report;
 use crate::wrk;
 
 /// Has this program be the service; it says where it listens.
 pub(crate) const SERVE: &str = "--serve-axum";
-const WITH: &str = "with-layer";
-const WITHOUT: &str = "without-layer";
+/// The layer is around the whole application.
+const AROUND: &str = "around";
+/// The layer is one of the router's.
+const IN_ROUTER: &str = "in-router";
+/// The layer is around the application and tells nothing.
+const SILENT: &str = "silent";
+const NONE: &str = "none";
 
 /// A rule that counts users and refuses none.
 const RULES: &str = "
@@ -30,14 +37,18 @@ rule_sets:
 pub(crate) fn run(report: &mut Report) {
     let folder = Folder::new("layer");
     let script = wrk::script(&folder, wrk::USERS);
-    let (with, without) = (start(WITH), start(WITHOUT));
-    compare(
-        report,
-        "layer",
-        "the same axum service without the layer",
-        || wrk::ask(with.1, &script),
-        || wrk::ask(without.1, &script),
-    );
+    let [around, none, in_router, silent] = [AROUND, NONE, IN_ROUTER, SILENT].map(start);
+    let ask = |(_, address): &(Program, SocketAddr)| wrk::ask(*address, &script);
+    let [around, none, in_router, silent] = in_turn([
+        &mut || ask(&around),
+        &mut || ask(&none),
+        &mut || ask(&in_router),
+        &mut || ask(&silent),
+    ]);
+    let bare = "the same axum service without a layer";
+    around.tell(report, "layer", bare, &none);
+    in_router.tell(report, "layer-in-router", bare, &none);
+    silent.tell(report, "layer-without-headers", bare, &none);
 }
 
 #[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
@@ -53,15 +64,28 @@ fn start(how: &str) -> (Program, SocketAddr) {
 #[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
 pub(crate) fn serve(how: &str) {
     let limiter = Limiter::new(RuleSets::from_yaml(RULES).unwrap(), MemoryStore::default());
-    let app = Router::new().route("/api/x", get(|| async { "hello, world" }));
-    let app = match how {
-        WITH => app.layer(RateLimitLayer::new(limiter).rule_set("api")),
-        _ => app,
+    let layer = RateLimitLayer::new(limiter).rule_set("api").same_body();
+    let layer = match how {
+        SILENT => layer.headers(HeaderFamilies {
+            legacy: false,
+            ietf: false,
+            ..HeaderFamilies::default()
+        }),
+        _ => layer,
     };
+    let app = Router::new().route("/api/x", get(|| async { "hello, world" }));
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         eprintln!("{}", listener.local_addr().unwrap());
-        axum::serve(listener, app).await.unwrap();
+        match how {
+            AROUND | SILENT => {
+                let app = ServiceExt::<Request>::into_make_service(layer.layer(app));
+                axum::serve(listener, app).await
+            }
+            IN_ROUTER => axum::serve(listener, app.layer(layer)).await,
+            _ => axum::serve(listener, app).await,
+        }
+        .unwrap();
     });
 }

@@ -2,7 +2,9 @@
 
 use crate::report::{Better, Report, median};
 
-const ROUNDS: usize = 5;
+/// Many short rounds: where the machine is not always as fast, runs that follow each
+/// other closely still meet the same machine.
+const ROUNDS: usize = 11;
 
 /// What one run of a load generator tells.
 #[derive(Clone, Copy)]
@@ -14,22 +16,19 @@ pub(crate) struct Run {
     pub(crate) p99_micros: f64,
 }
 
-impl Run {
-    /// The figures in the middle, each by itself.
-    fn median(runs: &[Self]) -> Self {
-        let of = |figure: fn(&Self) -> f64| median(runs.iter().map(figure).collect());
-        Self {
-            per_second: of(|run| run.per_second),
-            p50_micros: of(|run| run.p50_micros),
-            p99_micros: of(|run| run.p99_micros),
-        }
-    }
+/// One run in each round.
+pub(crate) struct Runs(Vec<Run>);
 
-    /// A line for each figure.
+impl Runs {
+    /// A line for each figure: those in the middle, and of the ratios in each round
+    /// the one in the middle.
     pub(crate) fn tell(&self, report: &mut Report, name: &str, yardstick: &str, theirs: &Self) {
-        let mut line = |suffix: &str, unit, better, of: fn(&Self) -> f64| {
-            let figures = (of(self), of(theirs));
-            report.line(&format!("{name}{suffix}"), figures, yardstick, unit, better);
+        let mut line = |suffix: &str, unit, better: Better, figure: fn(&Run) -> f64| {
+            let middle = |runs: &Self| median(runs.0.iter().map(figure).collect());
+            let rounds = self.0.iter().zip(&theirs.0);
+            let ratios = rounds.map(|(ours, theirs)| better.ratio(figure(ours), figure(theirs)));
+            let figures = (middle(self), middle(theirs), median(ratios.collect()));
+            report.line_of(figures, &format!("{name}{suffix}"), yardstick, unit);
         };
         line("", "requests/s", Better::More, |run| run.per_second);
         line("-p50", "us", Better::Less, |run| run.p50_micros);
@@ -37,15 +36,15 @@ impl Run {
     }
 }
 
-/// Runs of all of them in turn; of each the figures in the middle.
-pub(crate) fn in_turn<const N: usize>(mut asked: [&mut dyn FnMut() -> Run; N]) -> [Run; N] {
+/// Runs of all of them in turn. Those that are compared should stand side by side.
+pub(crate) fn in_turn<const N: usize>(mut asked: [&mut dyn FnMut() -> Run; N]) -> [Runs; N] {
     let mut runs = [const { Vec::new() }; N];
     for _ in 0..ROUNDS {
         for (ask, runs) in asked.iter_mut().zip(&mut runs) {
             runs.push(ask());
         }
     }
-    runs.map(|runs| Run::median(&runs))
+    runs.map(Runs)
 }
 
 /// Runs of ours and theirs in turn; a line for each figure.

@@ -14,6 +14,16 @@ pub(crate) enum Better {
     Less,
 }
 
+impl Better {
+    /// Above 1 where ours is better.
+    pub(crate) fn ratio(self, ours: f64, theirs: f64) -> f64 {
+        match self {
+            Self::More => ours / theirs,
+            Self::Less => theirs / ours,
+        }
+    }
+}
+
 impl Report {
     pub(crate) fn new(json: bool) -> Self {
         Self { json }
@@ -28,10 +38,18 @@ impl Report {
         unit: &str,
         better: Better,
     ) {
-        let ratio = match better {
-            Better::More => ours / theirs,
-            Better::Less => theirs / ours,
-        };
+        let ratio = better.ratio(ours, theirs);
+        self.line_of((ours, theirs, ratio), bench, yardstick, unit);
+    }
+
+    /// A line with a ratio that was found in another way.
+    pub(crate) fn line_of(
+        &mut self,
+        (ours, theirs, ratio): (f64, f64, f64),
+        bench: &str,
+        yardstick: &str,
+        unit: &str,
+    ) {
         if self.json {
             println!(
                 "{{\"bench\":\"{bench}\",\"ours\":{ours:.1},\"theirs\":{theirs:.1},\

@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::folder::Folder;
 use crate::load::Run;
 
-const SECONDS: u32 = 4;
+const SECONDS: u32 = 2;
 
 /// Has wrk tell what we read.
 const DONE: &str = r#"

@@ -106,6 +106,14 @@ impl<C: Clock> MemoryStore<C> {
 
     fn decide_into(&self, checks: &Checks<'_>, now: Timestamp, verdicts: &mut Verdicts) {
         let list = checks.list();
+        if let ([check], Mode::Take) = (list, checks.mode()) {
+            let Subject { rule, bytes } = checks.subject(check);
+            let key = self
+                .table
+                .key(self.table.fingerprint(bytes), rule, check.band);
+            verdicts.push(self.table.take(&key, check.band, now, check.cost));
+            return;
+        }
         let mut keys: SmallVec<[Key; 4]> = smallvec![];
         self.add_keys(checks, &mut keys);
         if list.iter().all(|check| check.group == Group::ENFORCED) {

@@ -1,5 +1,6 @@
 //! Rules: from the text that people write to what a decision can use at once.
 
+mod band;
 mod duration;
 mod in_force;
 mod number;
@@ -17,9 +18,10 @@ use crate::limit::Limit;
 use crate::matcher::Matcher;
 use crate::yaml::{Fault, Faults, Node};
 
+pub use band::Band;
 pub use in_force::RuleSetInForce;
 pub use number::RuleNumber;
-pub use rule::{Band, CostSource, OnError, OnMissingRuleSet, Rule, RuleMode};
+pub use rule::{CostSource, OnError, OnMissingRuleSet, Rule, RuleMode};
 
 /// Every rule set of a process, checked and ready.
 #[derive(Clone, Debug, Default)]

@@ -81,6 +81,15 @@ impl Micros {
         self.0.div_ceil(1_000_000)
     }
 
+    /// Seconds, rounded up, as headers tell them that know whole seconds only: what
+    /// is shorter than one is not told.
+    pub const fn told_secs(self) -> Option<u64> {
+        match self.0 {
+            0..1_000_000 => None,
+            _ => Some(self.ceil_secs()),
+        }
+    }
+
     /// The same span as the standard library tells it.
     pub const fn as_duration(self) -> Duration {
         Duration::from_micros(self.0)

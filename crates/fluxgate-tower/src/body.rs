@@ -26,17 +26,61 @@ pin_project! {
 }
 
 impl<B> ResponseBody<B> {
-    pub(crate) fn inner(body: B) -> Self {
+    fn inner(body: B) -> Self {
         Self {
             kind: Kind::Inner { body },
         }
     }
 
-    pub(crate) fn refusal(text: Bytes) -> Self {
+    fn refusal(text: Bytes) -> Self {
         let text = (!text.is_empty()).then_some(text);
         Self {
             kind: Kind::Refusal { text },
         }
+    }
+}
+
+/// What the body of a response is, where the inner service's are of type `B`.
+pub trait Bodies<B> {
+    /// A body that may be a refusal's.
+    type Body;
+
+    /// That of the inner service.
+    fn of_service(body: B) -> Self::Body;
+
+    /// That of a refusal.
+    fn of_refusal(text: Bytes) -> Self::Body;
+}
+
+/// Bodies of any type stand beside refusals in a [`ResponseBody`].
+#[derive(Clone, Copy, Debug)]
+pub struct AnyBody;
+
+impl<B> Bodies<B> for AnyBody {
+    type Body = ResponseBody<B>;
+
+    fn of_service(body: B) -> ResponseBody<B> {
+        ResponseBody::inner(body)
+    }
+
+    fn of_refusal(text: Bytes) -> ResponseBody<B> {
+        ResponseBody::refusal(text)
+    }
+}
+
+/// Bodies stay of the type that they are; refusals are made of it.
+#[derive(Clone, Copy, Debug)]
+pub struct SameBody;
+
+impl<B: From<Bytes>> Bodies<B> for SameBody {
+    type Body = B;
+
+    fn of_service(body: B) -> B {
+        body
+    }
+
+    fn of_refusal(text: Bytes) -> B {
+        text.into()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The response that is on its way.
 
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -8,7 +9,7 @@ use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
-use crate::body::ResponseBody;
+use crate::body::{AnyBody, Bodies};
 use crate::filter::Judgement;
 use crate::headers::{HeaderFamilies, Values};
 use crate::refusal::Form;
@@ -19,13 +20,14 @@ pub(crate) type Pending<R> = Pin<Box<dyn Future<Output = Judgement<R>> + Send>>;
 
 pin_project! {
     /// The response of a [`RateLimit`](crate::RateLimit).
-    pub struct ResponseFuture<S, R, B>
+    pub struct ResponseFuture<S, R, B, K = AnyBody>
     where
         S: Service<Request<B>>,
     {
         families: HeaderFamilies,
         #[pin]
         state: State<S, R, B, S::Future>,
+        bodies: PhantomData<fn() -> K>,
     }
 }
 
@@ -46,12 +48,16 @@ pin_project! {
     }
 }
 
-impl<S, R, B> ResponseFuture<S, R, B>
+impl<S, R, B, K> ResponseFuture<S, R, B, K>
 where
     S: Service<Request<B>>,
 {
     fn new(families: HeaderFamilies, state: State<S, R, B, S::Future>) -> Self {
-        Self { families, state }
+        Self {
+            families,
+            state,
+            bodies: PhantomData,
+        }
     }
 
     pub(crate) fn judging(
@@ -79,12 +85,13 @@ where
     }
 }
 
-impl<S, R, B, ResBody> Future for ResponseFuture<S, R, B>
+impl<S, R, B, K, ResBody> Future for ResponseFuture<S, R, B, K>
 where
     S: Service<Request<B>, Response = Response<ResBody>>,
     R: Ruling,
+    K: Bodies<ResBody>,
 {
-    type Output = Result<Response<ResponseBody<ResBody>>, S::Error>;
+    type Output = Result<Response<K::Body>, S::Error>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let mut this = self.project();
@@ -125,7 +132,7 @@ where
                     }
                 }
                 StateProjected::Calling { response, told } => {
-                    let mut response = ready!(response.poll(cx))?.map(ResponseBody::inner);
+                    let mut response = ready!(response.poll(cx))?.map(K::of_service);
                     if let Some(told) = told.take() {
                         told.merge_into(&mut response);
                     }
@@ -137,7 +144,7 @@ where
                         return Poll::Pending;
                     };
                     let (ruling, form) = *refusal;
-                    return Poll::Ready(Ok(form.response(*this.families, &ruling)));
+                    return Poll::Ready(Ok(form.response::<_, K>(*this.families, &ruling)));
                 }
             };
             this.state.set(next);
@@ -145,7 +152,7 @@ where
     }
 }
 
-impl<S, R, B> std::fmt::Debug for ResponseFuture<S, R, B>
+impl<S, R, B, K> std::fmt::Debug for ResponseFuture<S, R, B, K>
 where
     S: Service<Request<B>>,
 {

@@ -47,7 +47,9 @@ impl Head for Parts {
         const FEW: usize = 8;
         let value = if self.headers.len() <= FEW {
             let headers = self.headers.iter();
-            let mut named = headers.filter(|(it, _)| it.as_str().eq_ignore_ascii_case(name));
+            // Both are nearly always in lower case.
+            let is_named = |it: &str| it == name || it.eq_ignore_ascii_case(name);
+            let mut named = headers.filter(|(it, _)| is_named(it.as_str()));
             named.next()?.1
         } else {
             self.headers.get(name)?

@@ -1,17 +1,18 @@
 //! The headers that tell a client of its limits.
 
+mod map;
 mod merge;
 mod told;
 mod values;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use fluxgate_core::{Band, Micros, Rule};
+use fluxgate_core::{Band, Micros};
 use http::HeaderMap;
 
 use crate::ruling::Ruling;
+pub(crate) use map::Values;
 pub use told::Told;
-pub(crate) use values::Values;
 use values::{Lines, Name, Out};
 
 const SECOND: u64 = 1_000_000;
@@ -62,16 +63,13 @@ impl HeaderFamilies {
         reason = "clients are told when to come back by the clock on their wall"
     )]
     pub(crate) fn values(&self, ruling: &impl Ruling) -> Values {
-        let mut values = Values::default();
-        self.tell(ruling, SystemTime::now(), &mut values);
-        values
+        let now = SystemTime::now();
+        Values::of(|out| self.tell(ruling, now, out))
     }
 
     /// Adds what there is to tell of a decision that was made at `now`.
     pub fn write_at(&self, ruling: &impl Ruling, now: SystemTime, headers: &mut HeaderMap) {
-        let mut values = Values::default();
-        self.tell(ruling, now, &mut values);
-        values.insert_into(headers);
+        Values::of(|out| self.tell(ruling, now, out)).insert_into(headers);
     }
 
     /// Appends the same as text, each header with its line end.
@@ -121,43 +119,23 @@ fn retry_secs(ruling: &impl Ruling) -> Option<u64> {
     (!ruling.allowed()).then(|| wait.ceil_secs().max(1))
 }
 
-pub(crate) fn push_policy(rule: &Rule, band: &Band, text: &mut Vec<u8>) {
-    push_name(rule, band, text);
-    push_parameter(b";q=", band.limit().capacity(), text);
-    push_seconds(b";w=", band.limit().window(), text);
-}
-
+/// A member of `RateLimit`.
 pub(crate) fn push_rate_limit(
-    rule: &Rule,
     band: &Band,
     remaining: u64,
     reset_after: Micros,
     text: &mut Vec<u8>,
 ) {
-    push_name(rule, band, text);
+    text.extend_from_slice(band.quoted_name().as_bytes());
     push_parameter(b";r=", remaining, text);
-    push_seconds(b";t=", reset_after, text);
-}
-
-/// Ids hold nothing that would have to be escaped in a string.
-fn push_name(rule: &Rule, band: &Band, text: &mut Vec<u8>) {
-    text.push(b'"');
-    text.extend_from_slice(rule.id().as_bytes());
-    text.push(b'/');
-    text.extend_from_slice(band.id().as_bytes());
-    text.push(b'"');
+    if let Some(seconds) = reset_after.told_secs() {
+        push_parameter(b";t=", seconds, text);
+    }
 }
 
 fn push_parameter(name: &[u8], number: u64, text: &mut Vec<u8>) {
     text.extend_from_slice(name);
     text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-}
-
-/// The draft knows whole seconds only; what is shorter is not told.
-fn push_seconds(name: &[u8], span: Micros, text: &mut Vec<u8>) {
-    if span.get() >= SECOND {
-        push_parameter(name, span.ceil_secs(), text);
-    }
 }
 
 #[cfg(test)]

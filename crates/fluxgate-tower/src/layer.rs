@@ -1,5 +1,6 @@
 //! The layer: what a user sets, and where it goes.
 
+use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -8,6 +9,9 @@ use http::request::Parts;
 use ipnet::IpNet;
 use tower_layer::Layer;
 
+#[cfg(doc)]
+use crate::body::ResponseBody;
+use crate::body::{AnyBody, SameBody};
 use crate::client_ip::ClientIp;
 use crate::context::Identity;
 use crate::customizer::{Chain, Customizer};
@@ -48,8 +52,26 @@ use crate::service::RateLimit;
 /// request's extensions ([`PeerAddr`](crate::PeerAddr), and axum's `ConnectInfo`
 /// with the feature `axum`); [`RateLimitLayer::peer`] looks elsewhere. All clones
 /// of a layer, and all services that it makes, share the places of those who wait.
-#[derive(Clone, Debug)]
-pub struct RateLimitLayer<H>(Arc<Settings<H>>);
+#[derive(Debug)]
+pub struct RateLimitLayer<H, K = AnyBody> {
+    settings: Arc<Settings<H>>,
+    bodies: PhantomData<fn() -> K>,
+}
+
+impl<H, K> Clone for RateLimitLayer<H, K> {
+    fn clone(&self) -> Self {
+        Self::with_settings(Arc::clone(&self.settings))
+    }
+}
+
+impl<H, K> RateLimitLayer<H, K> {
+    fn with_settings(settings: Arc<Settings<H>>) -> Self {
+        Self {
+            settings,
+            bodies: PhantomData,
+        }
+    }
+}
 
 /// What all services of a layer share.
 #[derive(Clone, Debug)]
@@ -70,12 +92,34 @@ impl<S: Store + 'static> RateLimitLayer<Arc<Limiter<S>>> {
 impl<H: Handler + Clone> RateLimitLayer<H> {
     /// Lets somebody else decide: a service that is asked, for one.
     pub fn with_handler(handler: H) -> Self {
-        Self(Arc::new(Settings {
+        Self::with_settings(Arc::new(Settings {
             handler,
             filter: Filter::default(),
             customizers: Chain::default(),
             peer: PeerSource::default(),
         }))
+    }
+}
+
+impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
+    /// Makes refusals with the same type of body as the service has, which must be
+    /// made of bytes for that, as axum's is. It costs less than a [`ResponseBody`]
+    /// around it, and fits where the type must not change: around a whole axum
+    /// application, for one, where requests are limited before they are routed.
+    ///
+    /// ```no_run
+    /// # use axum::{Router, ServiceExt, extract::Request};
+    /// # use fluxgate_core::{Limiter, MemoryStore, RuleSets};
+    /// # use fluxgate_tower::RateLimitLayer;
+    /// # use tower::Layer;
+    /// # async fn serve(limiter: Limiter<MemoryStore>, app: Router) -> std::io::Result<()> {
+    /// let layer = RateLimitLayer::new(limiter).rule_set("api-limits").same_body();
+    /// let app = ServiceExt::<Request>::into_make_service(layer.layer(app));
+    /// axum::serve(tokio::net::TcpListener::bind("127.0.0.1:3000").await?, app).await
+    /// # }
+    /// ```
+    pub fn same_body(self) -> RateLimitLayer<H, SameBody> {
+        RateLimitLayer::with_settings(self.settings)
     }
 
     /// Asks this rule set.
@@ -136,7 +180,7 @@ impl<H: Handler + Clone> RateLimitLayer<H> {
 
     /// Finds the peer's address of a request in another way.
     pub fn peer(mut self, find: impl Fn(&Parts) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
-        Arc::make_mut(&mut self.0).peer = PeerSource::by(find);
+        Arc::make_mut(&mut self.settings).peer = PeerSource::by(find);
         self
     }
 
@@ -154,22 +198,24 @@ impl<H: Handler + Clone> RateLimitLayer<H> {
 
     /// The same, by a type.
     pub fn customize_with(mut self, customizer: impl Customizer + 'static) -> Self {
-        Arc::make_mut(&mut self.0).customizers.push(customizer);
+        Arc::make_mut(&mut self.settings)
+            .customizers
+            .push(customizer);
         self
     }
 
     fn with(mut self, change: impl FnOnce(Filter) -> Filter) -> Self {
-        let settings = Arc::make_mut(&mut self.0);
+        let settings = Arc::make_mut(&mut self.settings);
         settings.filter = change(std::mem::take(&mut settings.filter));
         self
     }
 }
 
-impl<S, H> Layer<S> for RateLimitLayer<H> {
-    type Service = RateLimit<S, H>;
+impl<S, H, K> Layer<S> for RateLimitLayer<H, K> {
+    type Service = RateLimit<S, H, K>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        RateLimit::new(inner, Arc::clone(&self.0))
+        RateLimit::new(inner, Arc::clone(&self.settings))
     }
 }
 

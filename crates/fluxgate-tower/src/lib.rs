@@ -21,7 +21,7 @@ mod ruling;
 mod service;
 mod wait;
 
-pub use body::ResponseBody;
+pub use body::{AnyBody, Bodies, ResponseBody, SameBody};
 pub use client_ip::{ClientIp, TrustedProxies};
 pub use context::Identity;
 pub use customizer::Customizer;

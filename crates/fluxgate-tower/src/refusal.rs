@@ -5,7 +5,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
-use crate::body::ResponseBody;
+use crate::body::Bodies;
 use crate::headers::HeaderFamilies;
 use crate::problem::{PROBLEM_JSON, write_refusal};
 use crate::ruling::Ruling;
@@ -41,17 +41,17 @@ impl Form {
     }
 
     /// The response.
-    pub(crate) fn response<B>(
+    pub(crate) fn response<B, K: Bodies<B>>(
         self,
         families: HeaderFamilies,
         ruling: &impl Ruling,
-    ) -> Response<ResponseBody<B>> {
+    ) -> Response<K::Body> {
         let mut text = Vec::new();
         if let Self::Http = self {
             write_refusal(ruling, &mut text);
         }
         let length = text.len();
-        let mut response = Response::new(ResponseBody::refusal(Bytes::from(text)));
+        let mut response = Response::new(K::of_refusal(Bytes::from(text)));
         let headers = response.headers_mut();
         families.write(ruling, headers);
         match self {

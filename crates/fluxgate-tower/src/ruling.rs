@@ -2,7 +2,7 @@
 
 use fluxgate_core::{Decision, Micros, Outcome, Retry, RuleMode};
 
-use crate::headers::{push_policy, push_rate_limit};
+use crate::headers::push_rate_limit;
 
 /// An answer to a request, whoever gave it.
 pub trait Ruling: Send + Sync {
@@ -100,21 +100,22 @@ impl Ruling for Decision {
     /// `"per-user/burst";q=10;w=1,"per-user/sustained";q=100;w=60`: every band
     /// that could have refused. Those of shadow rules cannot.
     fn write_policies(&self, text: &mut Vec<u8>) {
-        let bands = self.bands();
-        let bands = bands.filter(|(rule, _)| rule.mode() != RuleMode::Shadow);
-        for (index, (rule, band)) in bands.enumerate() {
-            if index > 0 {
+        let start = text.len();
+        for (rule, band) in self.bands() {
+            if rule.mode() == RuleMode::Shadow {
+                continue;
+            }
+            if text.len() > start {
                 text.push(b',');
             }
-            push_policy(rule, band, text);
+            text.extend_from_slice(band.policy().as_bytes());
         }
     }
 
     /// `"per-user/burst";r=9;t=1`: the band that is reported.
     fn write_rate_limit(&self, text: &mut Vec<u8>) {
-        let reported = (self.rule(), self.band(), Decision::remaining(self));
-        if let (Some(rule), Some(band), Some(remaining)) = reported {
-            push_rate_limit(rule, band, remaining, Decision::reset_after(self), text);
+        if let (Some(band), Some(remaining)) = (self.band(), Decision::remaining(self)) {
+            push_rate_limit(band, remaining, Decision::reset_after(self), text);
         }
     }
 

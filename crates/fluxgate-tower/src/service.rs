@@ -1,5 +1,6 @@
 //! The service that limits another.
 
+use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -8,7 +9,7 @@ use http::{Request, Response};
 use tokio::time::Instant;
 use tower_service::Service;
 
-use crate::body::ResponseBody;
+use crate::body::{AnyBody, Bodies};
 use crate::filter::{Waiter, must_wait};
 use crate::future::{Pending, ResponseFuture};
 use crate::handler::Handler;
@@ -19,15 +20,26 @@ use crate::ruling::Ruling;
 
 /// Limits the requests to an inner service. Made by a
 /// [`RateLimitLayer`](crate::RateLimitLayer).
-#[derive(Clone, Debug)]
-pub struct RateLimit<S, H> {
+#[derive(Debug)]
+pub struct RateLimit<S, H, K = AnyBody> {
     inner: S,
     settings: Arc<Settings<H>>,
+    bodies: PhantomData<fn() -> K>,
 }
 
-impl<S, H> RateLimit<S, H> {
+impl<S: Clone, H, K> Clone for RateLimit<S, H, K> {
+    fn clone(&self) -> Self {
+        Self::new(self.inner.clone(), Arc::clone(&self.settings))
+    }
+}
+
+impl<S, H, K> RateLimit<S, H, K> {
     pub(crate) fn new(inner: S, settings: Arc<Settings<H>>) -> Self {
-        Self { inner, settings }
+        Self {
+            inner,
+            settings,
+            bodies: PhantomData,
+        }
     }
 
     /// The inner service.
@@ -41,16 +53,17 @@ impl<S, H> RateLimit<S, H> {
     }
 }
 
-impl<S, H, B, ResBody> Service<Request<B>> for RateLimit<S, H>
+impl<S, H, K, B, ResBody> Service<Request<B>> for RateLimit<S, H, K>
 where
     S: Service<Request<B>, Response = Response<ResBody>> + Clone,
     H: Handler + 'static,
     H::Rules: 'static,
     H::Ruling: 'static,
+    K: Bodies<ResBody>,
 {
-    type Response = Response<ResponseBody<ResBody>>;
+    type Response = Response<K::Body>;
     type Error = S::Error;
-    type Future = ResponseFuture<S, H::Ruling, B>;
+    type Future = ResponseFuture<S, H::Ruling, B, K>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)

@@ -160,25 +160,43 @@ impl<'p> Iterator for Segments<'p> {
 
 /// Patterns of which any will do.
 #[derive(Clone, Debug, Default)]
-pub struct PathSet(Option<PathTrie>);
+pub struct PathSet(Fits);
+
+/// What fits a set of patterns.
+#[derive(Clone, Debug, Default)]
+enum Fits {
+    #[default]
+    Nothing,
+    /// `/**` is among them: every path.
+    Everything,
+    Some(PathTrie),
+}
 
 impl PathSet {
     /// All these patterns; with none, no path fits.
     pub fn new(patterns: Vec<Pattern>) -> Self {
+        let is_everything = |pattern: &Pattern| pattern.segments == [Segment::Deep];
         if patterns.is_empty() {
-            return Self(None);
+            return Self(Fits::Nothing);
+        } else if patterns.iter().any(is_everything) {
+            return Self(Fits::Everything);
         }
         let mut trie = PathTrie::default();
         for pattern in &patterns {
             trie.insert(pattern, 0);
         }
-        Self(Some(trie))
+        Self(Fits::Some(trie))
     }
 
     /// Whether a pattern fits. Without a path, none does.
     pub fn contains(&self, path: Option<&str>) -> bool {
-        let (Some(trie), Some(path)) = (&self.0, path) else {
+        let Some(path) = path else {
             return false;
+        };
+        let trie = match &self.0 {
+            Fits::Nothing => return false,
+            Fits::Everything => return path.starts_with('/'),
+            Fits::Some(trie) => trie,
         };
         let found = trie.find(path, |rules| match rules {
             [] => ControlFlow::Continue(()),

@@ -257,9 +257,11 @@ impl RuleReader<'_> {
             );
             return None;
         };
+        let id = id?;
+        let bands = bands.into_iter().map(|band| band.of_rule(id));
         Some(ParsedRule {
             rule: Rule {
-                id: id?.into(),
+                id: id.into(),
                 name: name.map(Into::into),
                 mode: mode.unwrap_or_default(),
                 priority: priority.unwrap_or(DEFAULT_PRIORITY),
@@ -268,7 +270,7 @@ impl RuleReader<'_> {
                 on_missing_key: on_missing_key.unwrap_or_default(),
                 cost: cost?,
                 max_wait: max_wait.map(Micros::from_duration),
-                bands,
+                bands: bands.collect(),
                 own,
                 overrides: overrides.unwrap_or_default(),
                 attributes: attributes.unwrap_or_default(),

@@ -4,13 +4,11 @@ use std::ops::Range;
 
 use hashbrown::HashMap;
 
-use super::RuleNumber;
+use super::{Band, RuleNumber};
 use crate::context::RequestContext;
 use crate::key::{self, IdentityError, KeyPart, OnMissingKey, SubjectBytes};
 use crate::limit::Limit;
 use crate::matcher::PathSet;
-use crate::memory::Imprint;
-use crate::sip::Sip13;
 use crate::time::Micros;
 
 /// What is decided when the store cannot.
@@ -78,47 +76,6 @@ fn whole_number(text: &str) -> Option<u64> {
         return None;
     }
     Some(text.parse().unwrap_or(u64::MAX))
-}
-
-/// One limit of a rule.
-#[derive(Clone, Debug)]
-pub struct Band {
-    id: Box<str>,
-    /// Tells the bands of one subject apart; a hash of the id.
-    tag: u64,
-    limit: Limit,
-    /// What the memory store keeps of the limit.
-    imprint: Imprint,
-}
-
-impl Band {
-    /// A band outside any rule.
-    pub fn new(id: &str, limit: Limit) -> Self {
-        Self {
-            id: id.into(),
-            tag: Sip13::PUBLIC.hash(id.as_bytes()) as u64,
-            imprint: Imprint::new(&limit),
-            limit,
-        }
-    }
-
-    /// Its identity in its rule.
-    pub fn id(&self) -> &str {
-        &self.id
-    }
-
-    /// What it allows.
-    pub fn limit(&self) -> &Limit {
-        &self.limit
-    }
-
-    pub(crate) fn tag(&self) -> u64 {
-        self.tag
-    }
-
-    pub(crate) fn imprint(&self) -> Imprint {
-        self.imprint
-    }
 }
 
 /// A rule, checked and ready.
@@ -207,7 +164,7 @@ impl Rule {
     /// Gives its bands, those of its overrides included, these limits in turn.
     pub(super) fn set_limits(&mut self, limits: Vec<Limit>) {
         for (band, limit) in self.bands.iter_mut().zip(limits) {
-            *band = Band::new(&band.id, limit);
+            *band = Band::new(band.id(), limit).of_rule(&self.id);
         }
     }
 

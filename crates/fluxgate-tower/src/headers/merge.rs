@@ -2,7 +2,8 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
-use super::values::{LIMIT, POLICY, RATE_LIMIT, REMAINING, RESET, Values};
+use super::map::Values;
+use super::values::{LIMIT, POLICY, RATE_LIMIT, REMAINING, RESET};
 
 impl Values {
     /// Adds what there is to tell of a request that passed to the response it

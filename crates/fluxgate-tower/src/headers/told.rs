@@ -7,7 +7,8 @@ use http::header::RETRY_AFTER;
 use smallvec::SmallVec;
 
 use super::HeaderFamilies;
-use super::values::{LIMIT, Lines, Name, Out, POLICY, RATE_LIMIT, REMAINING, RESET, Values};
+use super::map::Values;
+use super::values::{LIMIT, Lines, Name, Out, POLICY, RATE_LIMIT, REMAINING, RESET};
 use crate::ruling::Ruling;
 
 /// What the filters of a chain have to tell, as one set of headers.
@@ -54,9 +55,7 @@ impl<R: Ruling> Told<R> {
 
     /// The same, of decisions that were made at `now`.
     pub fn write_at(&self, now: SystemTime, headers: &mut HeaderMap) {
-        let mut values = Values::default();
-        self.tell(now, &mut values);
-        values.insert_into(headers);
+        Values::of(|out| self.tell(now, out)).insert_into(headers);
     }
 
     /// Appends the same as text, each header with its line end.

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use fluxgate_core::{
     Band, Checks, Limiter, Reason, RuleSets, Store, StoreError, Subject, Verdicts,
 };
 use fluxgate_tower::{HeaderFamilies, Identity, RateLimitLayer, Reset};
+use http::{HeaderValue, Response};
+use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
-use tower::Layer;
+use tower::{Layer, ServiceExt};
 
 use crate::support::{Events, Inner, get, limiter, send, set_of};
 
@@ -55,6 +58,51 @@ async fn responses_tell_of_the_limits_and_refusals_why() {
             "retry_after_ms": 5000,
         })
     );
+}
+
+/// Where responses must stay what they are, refusals are made of the same.
+#[tokio::test(start_paused = true)]
+async fn the_body_may_stay_of_its_type() {
+    let layer = RateLimitLayer::new(limiter(RULES)).rule_set("s");
+    let wrapped = layer.clone().layer(Inner::new(&Events::default()));
+    let service = layer.same_body().layer(Inner::new(&Events::default()));
+    for expected in [(200, "inner"), (200, "inner")] {
+        let response: Response<Full<Bytes>> = service.clone().oneshot(get("/x")).await.unwrap();
+        let (head, body) = response.into_parts();
+        let body = body.collect().await.unwrap().to_bytes();
+        assert_eq!(
+            (head.status.as_u16(), &*body),
+            (expected.0, expected.1.as_bytes())
+        );
+        assert!(head.headers.contains_key("ratelimit"));
+    }
+    let (same, other) = (
+        send(&service, get("/x")).await,
+        send(&wrapped, get("/x")).await,
+    );
+    assert_eq!((same.status, &same.body), (429, &other.body));
+    assert_eq!(same.headers, other.headers);
+}
+
+/// Some responses have no room for our headers: they get it, and lose nothing.
+#[tokio::test(start_paused = true)]
+async fn a_response_keeps_its_own_headers() {
+    let inner = Inner::answering(&Events::default(), || {
+        let mut response = Response::new(Full::<Bytes>::default());
+        let own = [("set-cookie", "a"), ("set-cookie", "b"), ("x-last", "c")];
+        for (name, value) in own {
+            let value = HeaderValue::from_static(value);
+            response.headers_mut().append(name, value);
+        }
+        response
+    });
+    let layer = RateLimitLayer::new(limiter(RULES)).rule_set("s");
+    let got = send(&layer.layer(inner), get("/x")).await;
+    let cookies: Vec<_> = got.headers.get_all("set-cookie").iter().collect();
+    assert_eq!(cookies, ["a", "b"]);
+    assert_eq!(got.header("x-last"), Some("c"));
+    assert_eq!(got.header("x-ratelimit-limit"), Some("2"));
+    assert_eq!(got.headers.len(), 8, "{:?}", got.headers);
 }
 
 #[tokio::test(start_paused = true)]

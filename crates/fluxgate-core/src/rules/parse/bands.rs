@@ -9,7 +9,7 @@ use hashbrown::HashMap;
 use super::{MAX_NAME, RuleReader};
 use crate::key::{self, KeyPart, SubjectBytes};
 use crate::limit::{Algorithm, Field, Limit, LimitBuilder, LimitError, MAX_UNITS};
-use crate::rules::rule::Band;
+use crate::rules::Band;
 use crate::yaml::{Faults, Node, Position, Value};
 
 impl RuleReader<'_> {

@@ -16,6 +16,7 @@ pub(super) struct PlainRequest<'a> {
     pub(super) method: &'a str,
     /// Path and query, as they were sent.
     pub(super) target: &'a str,
+    path: &'a str,
     pub(super) host: &'a str,
     headers: Headers<'a>,
     pub(super) body: &'a [u8],
@@ -64,10 +65,12 @@ impl<'a> PlainRequest<'a> {
             }
             headers.push((header.name, header.value));
         }
+        let query = memchr::memchr(b'?', target.as_bytes());
         let end = head.checked_add(usize::try_from(length.unwrap_or(0)).ok()?)?;
         Some(Self {
             method,
             target,
+            path: &target[..query.unwrap_or(target.len())],
             host: std::str::from_utf8(host?).ok()?,
             headers,
             body: bytes.get(head..end)?,
@@ -88,8 +91,7 @@ impl Head for PlainRequest<'_> {
     }
 
     fn path(&self) -> &str {
-        let end = memchr::memchr(b'?', self.target.as_bytes());
-        &self.target[..end.unwrap_or(self.target.len())]
+        self.path
     }
 
     fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
