@@ -73,26 +73,30 @@ impl TrustedProxies {
         if !self.contains(peer) {
             return Some(peer);
         }
+        Some(self.client_behind_peer(source, head).unwrap_or(peer))
+    }
+
+    /// The client's address by the word of a peer that is trusted, whoever it is.
+    /// `None` if it says nothing of it.
+    pub fn client_behind_peer(&self, source: &ClientIp, head: &impl Head) -> Option<IpAddr> {
         let lines: SmallVec<[&[u8]; 4]> = head.header_lines(source.header_name()).collect();
         let lines = lines.iter().rev();
-        Some(match source {
-            ClientIp::Forwarded => {
-                self.walk(peer, lines.flat_map(|line| forwarded::from_right(line)))
-            }
+        match source {
+            ClientIp::Forwarded => self.walk(lines.flat_map(|line| forwarded::from_right(line))),
             ClientIp::XForwardedFor | ClientIp::Header(_) => {
-                self.walk(peer, lines.flat_map(|line| address::from_right(line)))
+                self.walk(lines.flat_map(|line| address::from_right(line)))
             }
-        })
+        }
     }
 
     /// From the right; `None` is something that is no address.
-    fn walk(&self, peer: IpAddr, hops: impl Iterator<Item = Option<IpAddr>>) -> IpAddr {
-        let mut last = peer;
+    fn walk(&self, hops: impl Iterator<Item = Option<IpAddr>>) -> Option<IpAddr> {
+        let mut last = None;
         for hop in hops {
             let Some(hop) = hop else {
                 break;
             };
-            last = hop;
+            last = Some(hop);
             if !self.contains(hop) {
                 break;
             }

@@ -31,6 +31,8 @@ pub struct Filter {
     exclude: Arc<PathSet>,
     identity: Identity,
     trusted_proxies: TrustedProxies,
+    /// Whether the peer is trusted, whoever it is.
+    trusts_peer: bool,
     client_ip: ClientIp,
     headers: HeaderFamilies,
     waits: Arc<Waits>,
@@ -45,6 +47,7 @@ impl Default for Filter {
             exclude: Arc::default(),
             identity: Identity::default(),
             trusted_proxies: TrustedProxies::default(),
+            trusts_peer: false,
             client_ip: ClientIp::default(),
             headers: HeaderFamilies::default(),
             waits: Arc::new(Waits::new(DEFAULT_MAX_WAITS)),
@@ -80,6 +83,13 @@ impl Filter {
     /// Takes the word of proxies in these networks about the client's address.
     pub fn trusted_proxies(mut self, networks: impl IntoIterator<Item = IpNet>) -> Self {
         self.trusted_proxies = TrustedProxies::new(networks);
+        self
+    }
+
+    /// Takes the word of the peer, too, whoever it is: it is a proxy that asks on
+    /// behalf of its client. What it does not say is not known.
+    pub fn trusting_its_peer(mut self) -> Self {
+        self.trusts_peer = true;
         self
     }
 

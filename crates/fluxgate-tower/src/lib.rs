@@ -6,6 +6,8 @@ mod body;
 mod client_ip;
 mod context;
 mod customizer;
+#[cfg(doctest)]
+mod documents;
 mod filter;
 mod future;
 mod handler;

@@ -5,6 +5,7 @@ mod body;
 mod check;
 mod consume;
 mod decision_json;
+mod forward_auth;
 mod health;
 mod identity;
 mod openapi;
@@ -23,6 +24,7 @@ pub(crate) use problem::Problem;
 
 use crate::admin::Admin;
 use crate::engine::Engine;
+use crate::filters::Filters;
 
 /// What the answers need.
 #[derive(Debug)]
@@ -30,16 +32,24 @@ pub(crate) struct Api {
     pub(crate) engine: Arc<Engine>,
     /// Who may change things.
     admin: Admin,
+    /// What proxies ask for their clients by.
+    filters: Filters,
     headers: HeaderFamilies,
     /// Closes when the service is to end.
     closing: CancellationToken,
 }
 
 impl Api {
-    pub(crate) fn new(engine: Arc<Engine>, admin: Admin, closing: CancellationToken) -> Arc<Self> {
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        admin: Admin,
+        filters: Filters,
+        closing: CancellationToken,
+    ) -> Arc<Self> {
         Arc::new(Self {
             engine,
             admin,
+            filters: filters.trusting_their_peers(),
             headers: HeaderFamilies::default(),
             closing,
         })
@@ -50,6 +60,7 @@ impl Api {
         Router::new()
             .route("/v1/check", post(check::check))
             .route("/v1/check/batch", post(check::batch))
+            .route("/v1/forward_auth", get(forward_auth::forward_auth))
             .route("/v1/consume", post(consume::consume))
             .route("/openapi.json", get(openapi::document))
             .merge(admin::routes())

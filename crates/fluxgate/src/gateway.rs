@@ -34,8 +34,10 @@ use tokio_rustls::rustls::ClientConfig;
 
 use crate::config::{self, Config, Limits, Timeouts};
 use crate::engine::Engine;
+use crate::filters::Filters;
 use connection::Speech;
 use routes::Routes;
+pub(crate) use strict::has_dots;
 pub(crate) use tls::{ServerTls, TlsError};
 
 /// Forwards requests, each by its route. There is one for all cores.
@@ -54,7 +56,11 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     /// As the config says.
-    pub(crate) fn new(config: &Config, engine: Arc<Engine>) -> Result<Arc<Self>, TlsError> {
+    pub(crate) fn new(
+        config: &Config,
+        filters: &Filters,
+        engine: Arc<Engine>,
+    ) -> Result<Arc<Self>, TlsError> {
         let gateway = &config.gateway;
         let mut upstreams = gateway.routes.iter().flat_map(|route| &route.upstreams);
         let is_secure =
@@ -62,7 +68,7 @@ impl Gateway {
         let wants_tls = upstreams.any(is_secure);
         Ok(Arc::new(Self {
             engine,
-            routes: Routes::new(config),
+            routes: Routes::new(config, filters),
             timeouts: gateway.timeouts,
             limits: gateway.limits,
             speech: Speech::new(&gateway.limits, &gateway.timeouts),

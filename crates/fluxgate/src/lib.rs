@@ -5,6 +5,7 @@ mod api;
 pub mod cli;
 pub mod config;
 mod engine;
+mod filters;
 mod gateway;
 mod grpc;
 mod json_text;

@@ -37,6 +37,7 @@ use crate::api::Api;
 use crate::cli::{Exit, Failure};
 use crate::config::{Config, Draft, Secrets};
 use crate::engine::{AnyStore, Engine, Listener};
+use crate::filters::Filters;
 use crate::gateway::Gateway;
 use crate::grpc::Grpc;
 use crate::reload::{ConfigFile, Keeper, Source};
@@ -64,8 +65,9 @@ pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure
     let admin = Admin::new(&config, &secrets, reloader);
     let admin = admin.map_err(|error| Failure::new(Exit::Config, error))?;
     let closing = CancellationToken::new();
-    let api = Api::new(Arc::clone(&engine), admin, closing.clone());
-    let gateway = gateway(&config, &engine)?;
+    let filters = Filters::new(&config);
+    let gateway = gateway(&config, &filters, &engine)?;
+    let api = Api::new(Arc::clone(&engine), admin, filters, closing.clone());
     descriptors::allow_as_many_as_may_be();
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let open = open(&config, cores)?;
@@ -128,9 +130,13 @@ struct Answering {
 }
 
 /// The gateway, if it is to be opened.
-fn gateway(config: &Config, engine: &Arc<Engine>) -> Result<Option<Arc<Gateway>>, Failure> {
+fn gateway(
+    config: &Config,
+    filters: &Filters,
+    engine: &Arc<Engine>,
+) -> Result<Option<Arc<Gateway>>, Failure> {
     let gateway = config.listen.gateway.is_some();
-    let gateway = gateway.then(|| Gateway::new(config, Arc::clone(engine)));
+    let gateway = gateway.then(|| Gateway::new(config, filters, Arc::clone(engine)));
     let gateway = gateway.transpose();
     gateway.map_err(|error| Failure::new(Exit::Config, error))
 }

@@ -177,7 +177,11 @@ impl Filter {
         peer: Option<IpAddr>,
         customize: &impl Customize<D>,
     ) -> RequestContext<'a> {
-        let ip = self.trusted_proxies.client_of(peer, &self.client_ip, head);
+        let (proxies, source) = (&self.trusted_proxies, &self.client_ip);
+        let ip = match self.trusts_peer {
+            true => proxies.client_behind_peer(source, head),
+            false => proxies.client_of(peer, source, head),
+        };
         let wanted = handler.wanted_headers(rules);
         let context = context::of_head(head, ip, &self.identity, wanted);
         customize.customize(context, head).build()

@@ -185,6 +185,25 @@ fn forwarded_is_walked_from_the_right() {
     }
 }
 
+/// Where the peer is a proxy that asks for its client, only what it says counts.
+#[test]
+fn a_peer_that_asks_for_another_says_who_that_is() {
+    for (lines, expected) in [
+        (&[][..], None),
+        (&["unknown"][..], None),
+        (&[CLIENT], Some(CLIENT)),
+        (&["192.0.2.1, 203.0.113.7"], Some(CLIENT)),
+        (&["192.0.2.1", "203.0.113.7, 10.0.0.9"], Some(CLIENT)),
+        (&["unknown, 10.0.0.9"], Some("10.0.0.9")),
+    ] {
+        let bytes: Vec<_> = lines.iter().map(|line| line.as_bytes()).collect();
+        let head = request("x-forwarded-for", &bytes);
+        let found = trusted().client_behind_peer(&ClientIp::XForwardedFor, &head);
+        let found = found.map(|address| address.to_string());
+        assert_eq!(found.as_deref(), expected, "{lines:?}");
+    }
+}
+
 #[test]
 fn another_header_may_be_meant() {
     let source = ClientIp::header("CF-Connecting-IP");

@@ -1,7 +1,10 @@
 //! The examples, started as their readers start them.
 
+mod customizer;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::process::Command;
 
 use fluxgate_testkit::{Http, Program};
 use tonic::transport::Endpoint;
@@ -10,6 +13,13 @@ use tonic_health::pb::health_client::HealthClient;
 
 /// Starts an example on a free port.
 fn start(name: &str, arguments: &[&str]) -> (Program, SocketAddr) {
+    start_with(name, |command| {
+        command.args(arguments);
+    })
+}
+
+/// The same with what `configure` adds.
+fn start_with(name: &str, configure: impl FnOnce(&mut Command)) -> (Program, SocketAddr) {
     let tests = std::env::current_exe().unwrap();
     let target = tests.parent().and_then(|deps| deps.parent()).unwrap();
     let file: PathBuf = target.join("examples").join(name);
@@ -19,7 +29,7 @@ fn start(name: &str, arguments: &[&str]) -> (Program, SocketAddr) {
         "{shown} is missing: cargo build -p fluxgate-tower --examples"
     );
     let program = Program::start(&file, |command| {
-        command.arg("127.0.0.1:0").args(arguments);
+        configure(command.arg("127.0.0.1:0"));
     });
     let address = program.wait_for_line("where it listens", |line| {
         let rest = line.strip_prefix("listening on http://")?;

@@ -9,6 +9,7 @@ use ipnet::IpNet;
 use super::upstream::Upstream;
 use super::upstreams::Upstreams;
 use crate::config::{self, Config, RouteMatch};
+use crate::filters::Filters;
 
 /// All routes; the first that matches wins.
 #[derive(Debug)]
@@ -34,15 +35,9 @@ pub(crate) struct Route {
 
 impl Routes {
     /// Those that the config names.
-    pub(crate) fn new(config: &Config) -> Self {
+    pub(crate) fn new(config: &Config, filters: &Filters) -> Self {
         // A server that several routes name is one: it is well or not for all.
         let mut upstreams: Vec<Arc<Upstream>> = Vec::new();
-        // One for all routes that name it: who waits takes a place of all.
-        let filters: Vec<_> = config
-            .filters
-            .iter()
-            .map(|it| Arc::new(filter(it)))
-            .collect();
         let routes = config.gateway.routes.iter().map(|route| {
             let servers = route.upstreams.iter().map(|target| {
                 let known = upstreams.iter().find(|known| known.target == *target);
@@ -54,14 +49,10 @@ impl Routes {
                 new
             });
             let servers = Upstreams::new(servers.collect());
-            let named = route.filters.iter().filter_map(|name| {
-                let mut known = config.filters.iter();
-                known.position(|filter| filter.name == *name)
-            });
-            let named: Vec<_> = named.collect();
-            let trusted = named
-                .iter()
-                .flat_map(|at| &config.filters[*at].trusted_proxies);
+            let named = || route.filters.iter();
+            let trusted = named()
+                .filter_map(|name| config.filter(name))
+                .flat_map(|filter| &filter.trusted_proxies);
             let is_plain =
                 |it: &config::Upstream| matches!(it, config::Upstream::Http { tls: false, .. });
             Route {
@@ -70,7 +61,10 @@ impl Routes {
                 upstreams: servers,
                 matches: route.matches.clone(),
                 trusted: trusted.copied().collect(),
-                filters: named.iter().map(|at| Arc::clone(&filters[*at])).collect(),
+                filters: named()
+                    .filter_map(|name| filters.get(name))
+                    .cloned()
+                    .collect(),
             }
         });
         Self {
@@ -116,22 +110,6 @@ impl Route {
     }
 }
 
-/// The filter that the config describes.
-fn filter(config: &config::Filter) -> Filter {
-    let filter = Filter::default()
-        .include(Arc::clone(config.include.set()))
-        .exclude(Arc::clone(config.exclude.set()))
-        .identity(config.identity.clone())
-        .trusted_proxies(config.trusted_proxies.iter().copied())
-        .client_ip(config.client_ip.clone())
-        .headers(config.headers)
-        .max_concurrent_waits(config.max_concurrent_waits);
-    match &config.rule_set {
-        Some(name) => filter.rule_set(name.as_str()),
-        None => filter,
-    }
-}
-
 /// A host without its port: `a.example` of `a.example:80`, `[::1]` of `[::1]:80`.
 pub(crate) fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
@@ -152,7 +130,7 @@ mod tests {
         std::fs::write(&file, yaml).unwrap();
         let config = Config::load(Some(&file), &Overrides::default()).unwrap();
         std::fs::remove_dir_all(&dir).unwrap();
-        Routes::new(&config)
+        Routes::new(&config, &Filters::new(&config))
     }
 
     #[test]

@@ -29,14 +29,19 @@ fn check_target(parts: &Parts) -> Result<(), Trouble> {
     if !path.starts_with('/') && !is_whole_server {
         return Err(Trouble::Ambiguous("the target is no path"));
     }
-    if path.split('/').any(is_dots) {
+    if has_dots(path) {
         return Err(Trouble::Ambiguous("the path has `.` or `..` in it"));
     }
     Ok(())
 }
 
-/// Whether a segment is `.` or `..`, written in any way: whoever resolves it
-/// asks for another path than the one that rules and routes were looked up for.
+/// Whether a segment of a path is `.` or `..`, written in any way: whoever
+/// resolves it asks for another path than the one that rules and routes were
+/// looked up for.
+pub(crate) fn has_dots(path: &str) -> bool {
+    path.split('/').any(is_dots)
+}
+
 fn is_dots(segment: &str) -> bool {
     let mut rest = segment.as_bytes();
     let mut dots = 0;

@@ -1,74 +1,159 @@
-//! What the documents say is tried.
+//! What the documents say is tried. Each block of code in them is of a kind, and each
+//! kind has a test that tries every block of it.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use crate::support::{Dir, project_file};
+use crate::support::project_file;
 
-/// The README and everything in `docs`.
-fn documents() -> Vec<PathBuf> {
-    let docs = fs::read_dir(project_file("docs")).unwrap();
-    let mut documents: Vec<_> = docs.map(|entry| entry.unwrap().path()).collect();
-    documents.retain(|path| path.extension().is_some_and(|extension| extension == "md"));
-    documents.push(project_file("README.md"));
-    documents.sort();
-    documents
+mod blocks;
+mod claims;
+mod files;
+mod links;
+mod names;
+mod numbers;
+mod session;
+mod tests_known;
+mod texts;
+
+pub(crate) use blocks::Block;
+
+/// The kinds of blocks, as they stand behind the fence, and the test that tries them.
+/// A word with a dot in it is not part of the kind but the name of a file.
+const KINDS: [(&str, &str); 28] = [
+    ("console", "docs::session::"),
+    ("json", "docs::session::"),
+    ("json check", "service::api::the_examples_of_the_document"),
+    ("json consume", "service::api::the_examples_of_the_document"),
+    (
+        "json decision",
+        "service::api::the_examples_of_the_document",
+    ),
+    ("json decisions", "docs::files::the_simulations"),
+    ("json requests", "docs::files::the_simulations"),
+    ("rust", "docs::files::every_program"),
+    ("rust,no_run", "docs::files::every_program"),
+    ("sh docker", "deploy::containers::the_commands_of_the_guide"),
+    (
+        "sh kubernetes",
+        "deploy::kubernetes::the_commands_of_the_guide",
+    ),
+    ("sh pictures", "report::pictures::the_command"),
+    ("sh systemd", "deploy::systemd::the_commands_of_the_guide"),
+    ("sh token", "operations::the_token"),
+    ("text access-log", "docs::texts::the_access_log"),
+    ("text acl", "operations::the_rights"),
+    ("text bad-line", "docs::texts::the_bad_line"),
+    ("text bad-override", "docs::texts::the_bad_overrides"),
+    ("text faults", "docs::texts::the_faults"),
+    (
+        "text forward-auth",
+        "service::api::forward_auth::the_question",
+    ),
+    ("text layout", "docs::texts::the_layouts"),
+    ("text redis-cli", "docs::texts::redis_cli"),
+    ("text redis-conf", "docs::texts::redis_starts"),
+    ("text summary", "docs::files::the_simulations"),
+    ("text usage", "docs::texts::the_usage"),
+    ("yaml", "docs::files::every_config_and_rule_file"),
+    ("yaml envoy", "service::grpc::envoy::"),
+    ("yaml faulty", "docs::texts::the_faults"),
+];
+
+/// Commands of the documents that are not run, and why.
+pub(crate) const NOT_RUN: [(&str, &str); 7] = [
+    ("scripts/test", "it is what runs this"),
+    (
+        "PATH=$PWD/target/release:$PATH",
+        "the tests have a binary of their own in the path",
+    ),
+    ("redis-server", "the tests have one on another port"),
+    (
+        "systemctl daemon-reload && systemctl enable --now fluxgate",
+        "no systemd runs here; the unit is judged by systemd-analyze and strace",
+    ),
+    (
+        "docker build -f deploy/docker/Dockerfile -t fluxgate .",
+        "no Docker is here; hadolint judges the file",
+    ),
+    (
+        "docker compose -f deploy/docker/compose.yaml up --build",
+        "no Docker is here; the file is checked by its schema",
+    ),
+    (
+        "kubectl apply -k deploy/kubernetes",
+        "no cluster is here; what would be sent is built and checked by its schemas",
+    ),
+];
+
+/// All documents, by their paths from the root.
+fn documents() -> Vec<String> {
+    let mut found = Vec::new();
+    for folder in ["", "dashboards", "deploy", "docs", "examples"] {
+        let files = fs::read_dir(project_file(folder)).unwrap();
+        let files = files.map(|entry| Path::new(folder).join(entry.unwrap().file_name()));
+        let is_document = |path: &PathBuf| path.extension().is_some_and(|it| it == "md");
+        found.extend(files.filter(is_document));
+    }
+    let mut found: Vec<_> = found
+        .iter()
+        .map(|path| path.to_str().unwrap().to_owned())
+        .collect();
+    found.sort();
+    found
 }
 
-/// The blocks of this language, each with the line it begins at.
-pub(crate) fn blocks(text: &str, language: &str) -> Vec<(usize, String)> {
-    let opening = format!("```{language}");
-    let mut blocks = Vec::new();
-    let mut open: Option<(usize, String)> = None;
-    for (index, line) in text.lines().enumerate() {
-        match &mut open {
-            Some(_) if line.trim_end() == "```" => blocks.extend(open.take()),
-            Some((_, block)) => *block += &format!("{line}\n"),
-            None if line.trim_end() == opening => open = Some((index + 2, String::new())),
-            None => {}
-        }
-    }
-    assert!(open.is_none(), "a block is not closed");
+fn read(document: &str) -> String {
+    fs::read_to_string(project_file(document)).unwrap()
+}
+
+/// All blocks of all documents.
+fn all_blocks() -> Vec<Block> {
+    let documents = documents();
+    documents.iter().flat_map(|it| Block::all_of(it)).collect()
+}
+
+/// The blocks of a kind in all documents; there are some.
+pub(crate) fn blocks(kind: &str) -> Vec<Block> {
+    let mut blocks = all_blocks();
+    blocks.retain(|block| block.kind == kind);
+    assert!(!blocks.is_empty(), "no document has a block `{kind}`");
     blocks
 }
 
-#[test]
-fn every_config_and_rule_file_in_the_documents_is_good() {
-    let mut tried = Vec::new();
-    for path in documents() {
-        let text = fs::read_to_string(&path).unwrap();
-        for (line, block) in blocks(&text, "yaml") {
-            let dir = Dir::with_rules(&block);
-            let run = dir.run(&["validate", "rules.yaml"]);
-            let path = path.display();
-            assert_eq!(run.code, Some(0), "{path}:{line}: {}", run.stderr);
-            tried.push(path.to_string());
-        }
-    }
-    for name in ["README.md", "config.md", "rules.md", "simulate.md"] {
-        assert!(
-            tried.iter().any(|path| path.ends_with(name)),
-            "none in {name}"
-        );
-    }
+/// The only one of a kind in all documents.
+pub(crate) fn only(kind: &str) -> String {
+    let mut blocks = blocks(kind);
+    assert_eq!(blocks.len(), 1, "{kind}: {blocks:#?}");
+    blocks.remove(0).text
+}
+
+/// The first one of a kind in a document.
+pub(crate) fn first_of(document: &str, kind: &str) -> String {
+    let blocks = Block::all_of(document).into_iter();
+    let mut blocks = blocks.filter(|block| block.kind == kind);
+    blocks.next().unwrap().text
 }
 
 #[test]
-fn the_simulations_in_the_documents_write_what_they_are_said_to_write() {
-    let mut tried = 0;
-    for path in documents() {
-        let text = fs::read_to_string(&path).unwrap();
-        let rules = blocks(&text, "yaml");
-        let inputs = blocks(&text, "json requests");
-        let outputs = blocks(&text, "json decisions");
-        assert_eq!(inputs.len(), outputs.len(), "{}", path.display());
-        for ((line, input), (_, output)) in inputs.iter().zip(&outputs) {
-            // By the rule file that stands before them.
-            let (_, rules) = rules.iter().rfind(|(at, _)| at < line).unwrap();
-            let run = Dir::with_rules(rules).simulate(input, &[]);
-            assert_eq!(run.stdout, *output, "{}:{line}", path.display());
-            tried += 1;
-        }
+fn every_block_is_of_a_kind_that_a_test_tries() {
+    let blocks = all_blocks();
+    for block in &blocks {
+        assert!(
+            KINDS.iter().any(|(kind, _)| *kind == block.kind),
+            "{block}: no test tries blocks of the kind `{}`",
+            block.kind
+        );
     }
-    assert!(tried > 0);
+    for (kind, test) in KINDS {
+        assert!(
+            blocks.iter().any(|block| block.kind == kind),
+            "there is no `{kind}`"
+        );
+        assert!(tests_known::in_this_binary(test), "there is no test {test}");
+    }
+    for (command, _) in NOT_RUN {
+        let is_there = |block: &Block| block.commands().iter().any(|it| it.command == command);
+        assert!(blocks.iter().any(is_there), "no document has `{command}`");
+    }
 }

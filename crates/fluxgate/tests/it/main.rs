@@ -9,6 +9,7 @@ mod config;
 mod dashboards;
 mod deploy;
 mod docs;
+mod examples;
 mod gateway;
 mod gateway_faults;
 mod operations;

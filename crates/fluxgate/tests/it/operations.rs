@@ -1,14 +1,13 @@
 //! What the guides for operators and on security say, done.
 
-use std::fs;
 use std::process::Command;
 
 use fluxgate_testkit::{Cli, Http, RedisServer, wait_until};
 use serde_json::json;
 
-use crate::docs::blocks;
+use crate::docs::only;
 use crate::service::Service;
-use crate::support::{Dir, project_file};
+use crate::support::Dir;
 
 const ALGORITHMS: [&str; 5] = [
     "token_bucket",
@@ -17,14 +16,6 @@ const ALGORITHMS: [&str; 5] = [
     "sliding_log",
     "sliding_window",
 ];
-
-/// The only block of this kind in a document.
-fn block(document: &str, kind: &str) -> String {
-    let text = fs::read_to_string(project_file(document)).unwrap();
-    let mut blocks = blocks(&text, kind);
-    assert_eq!(blocks.len(), 1, "{document}");
-    blocks.remove(0).1
-}
 
 #[track_caller]
 fn post(http: &mut Http, path: &str, body: serde_json::Value) -> String {
@@ -35,7 +26,7 @@ fn post(http: &mut Http, path: &str, body: serde_json::Value) -> String {
 
 #[test]
 fn the_rights_in_the_guide_are_enough_and_not_too_many() {
-    let line = block("docs/operations.md", "text acl");
+    let line = only("text acl");
     let user = line.trim().strip_prefix("user ").unwrap();
     let server = RedisServer::builder()
         .user(user.replace("PASSWORD", "secret"))
@@ -125,7 +116,7 @@ fn ask_at_once(service: &Service, body: &str) {
 #[test]
 fn the_token_that_the_guide_makes_opens_the_admin_api() {
     let dir = Dir::new();
-    let script = block("docs/security.md", "sh") + "printf %s \"$token\"\n";
+    let script = only("sh token") + "printf %s \"$token\"\n";
     let mut shell = Command::new("sh");
     let output = shell.args(["-ec", &script]).current_dir(dir.path(""));
     let output = output.output().unwrap();

@@ -19,6 +19,16 @@ rule_sets:
       - { id: planned, match: { path: [/planned] }, mode: shadow, scope: global, bands: [ { capacity: 1, window: 1d } ] }
 ";
 
+/// The first request passes, and then one an hour.
+const PATIENT: &str = "
+filters: { main: { rule_set: slow } }
+gateway: { routes: [ { id: all, upstreams: [echo], filters: [main] } ] }
+rule_sets:
+  slow:
+    rules:
+      - { id: r, scope: global, on_exceed: wait, max_wait: 30d, bands: [ { capacity: 1, window: 1h } ] }
+";
+
 /// Some services, each with its own way to get into trouble.
 pub(super) struct Fleet {
     /// Keeps its state in memory; gets bad rules and a client that does not stop.
@@ -31,6 +41,9 @@ pub(super) struct Fleet {
     cramped: Service,
     /// Dies.
     doomed: Service,
+    /// A gateway before which clients wait for hours.
+    patient: Service,
+    waiting: Vec<Http>,
     /// Comes later, and never gets its rules.
     unready: Option<Service>,
     is_flooded: bool,
@@ -43,13 +56,15 @@ impl Fleet {
         dir.write("rules.d/rules.yaml", RULES);
         let redis = RedisServer::start();
         let proxy = FaultProxy::start(redis.addr());
-        let fleet = Self {
+        let mut fleet = Self {
             memory: Service::start_in(dir, &[], "rules_from: { dir: rules.d }\n"),
             shared: Service::start(&[], &shared_config(&proxy)),
             proxy,
             redis,
             cramped: Service::start(&[], RULES),
             doomed: Service::start(&[], RULES),
+            patient: Service::start(&["gateway"], PATIENT),
+            waiting: Vec::new(),
             unready: None,
             is_flooded: false,
         };
@@ -59,13 +74,17 @@ impl Fleet {
                 .iter()
                 .all(|outcome| outcome == "allowed")
         });
+        let first = Http::new(fleet.patient.address("gateway")).get("/");
+        assert_eq!(first.status, 200, "{first:?}");
+        fleet.let_wait(1);
         fleet
     }
 
     /// Where metrics are read. Who is dead should be there too.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
         let services = [&self.memory, &self.shared, &self.cramped, &self.doomed];
-        let services = services.into_iter().chain(&self.unready);
+        let services = services.into_iter().chain([&self.patient]);
+        let services = services.chain(&self.unready);
         services.map(|service| service.address("api")).collect()
     }
 
@@ -103,8 +122,23 @@ impl Fleet {
         self.proxy.set_mode(Mode::Delay(Duration::from_millis(20)));
     }
 
+    /// So many more clients wait.
+    fn let_wait(&mut self, count: usize) {
+        for _ in 0..count {
+            let mut client = Http::new(self.patient.address("gateway"));
+            client
+                .send_raw(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+                .unwrap();
+            self.waiting.push(client);
+        }
+        let waiting = u64::try_from(self.waiting.len()).unwrap();
+        wait_until("they wait", || {
+            sample(&self.patient, "fluxgate_waiting") == waiting
+        });
+    }
+
     /// Redis dies, a service dies, rules are spoiled, descriptors run out, a client
-    /// does not stop, and a new service finds no rules.
+    /// does not stop, many wait, and a new service finds no rules.
     pub(super) fn everything_else(&mut self) {
         self.redis.kill();
         self.doomed.program.kill();
@@ -112,6 +146,7 @@ impl Fleet {
             .dir
             .write("rules.d/rules.yaml", "rule_sets: nonsense\n");
         self.is_flooded = true;
+        self.let_wait(90);
         let open = sample(&self.cramped, "process_open_fds") + 5;
         let prlimit = Command::new("prlimit")
             .args(["--pid", &self.cramped.program.id().to_string()])

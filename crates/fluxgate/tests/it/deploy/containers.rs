@@ -6,6 +6,7 @@ use std::process::Command;
 use fluxgate_testkit::RedisServer;
 
 use super::{deployed, is_valid, python_tool, said, yaml};
+use crate::docs;
 use crate::service::Service;
 use crate::support::{Dir, fetched, project_file};
 
@@ -127,4 +128,18 @@ fn the_service_runs_with_the_config_of_the_compose_file() {
     let body = r#"{"user":"ann","path":"/api/x"}"#;
     let answer = service.http().post("/v1/check", body);
     assert!(answer.body.contains(r#""rule":"per-user""#), "{answer:?}");
+}
+
+/// None of them can be run here; the files that they name can be looked for.
+#[test]
+fn the_commands_of_the_guide_name_files_that_are_there() {
+    for block in docs::blocks("sh docker") {
+        assert!(block.runnable().is_empty(), "{block}: run them");
+        let words = block.text.split_whitespace();
+        let files: Vec<_> = words.filter(|word| word.contains('/')).collect();
+        assert!(!files.is_empty(), "{block}");
+        for file in files {
+            assert!(project_file(file).is_file(), "{block}: {file}");
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::{deployed, is_valid, python_tool, said, yaml};
+use crate::docs;
 use crate::support::{Dir, fetched};
 
 /// What would be sent to a cluster.
@@ -110,4 +111,34 @@ fn the_parts_fit_together() {
         config.matches(&format!("{}/", mounted("secrets"))).count(),
         3
     );
+}
+
+/// The secret is made as a cluster would get it.
+#[test]
+fn the_commands_of_the_guide_make_the_secret_that_the_config_reads() {
+    let objects = built(&Dir::new());
+    let config = &find(&objects, "ConfigMap", "fluxgate-config")["data"]["fluxgate.yaml"];
+    let secrets = docs::blocks("sh kubernetes");
+    let secrets: Vec<_> = secrets.iter().flat_map(|block| block.runnable()).collect();
+    assert_eq!(secrets.len(), 1, "{secrets:?}");
+    let kubectl = fetched("FLUXGATE_KUBECTL", "kubectl/usr/bin/kubectl");
+    let arguments = secrets[0].command.strip_prefix("kubectl ").unwrap();
+    let dir = Dir::new();
+    let files = arguments.split("--from-file=").skip(1);
+    for file in files.map(str::trim) {
+        dir.write(file, "x");
+        let read = format!("/{file}");
+        assert!(config.as_str().unwrap().contains(&read), "{file}");
+    }
+    let made = said(
+        Command::new(kubectl)
+            .args(arguments.split(' '))
+            .args(["--dry-run=client", "--output=json"])
+            .current_dir(dir.path("")),
+    );
+    let made: Value = serde_json::from_str(&made).unwrap();
+    let deployment = find(&objects, "Deployment", "fluxgate").to_string();
+    let name = format!("\"secretName\":{}", made["metadata"]["name"]);
+    assert!(deployment.contains(&name), "{name} in {deployment}");
+    assert_eq!(made["data"].as_object().unwrap().len(), 3);
 }

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::process::Command;
 
 use fluxgate_testkit::{Http, Program, RedisServer, wait_for, wait_until};
 
 use super::{deployed, is_valid, said};
-use crate::support::Dir;
+use crate::docs;
+use crate::support::{Dir, project_file};
 
 const UNIT: &str = "systemd/fluxgate.service";
 const SECRETS: &str = "systemd/fluxgate.service.d/secrets.conf";
@@ -52,6 +54,37 @@ fn systemd_understands_the_unit_and_finds_it_safe() {
     let mut security = Command::new("systemd-analyze");
     security.args(["security", "--offline=true", "--threshold=15", "--no-pager"]);
     said(security.arg(&unit));
+}
+
+/// But for those that need systemd, into a tree of its own instead of the machine's.
+#[test]
+fn the_commands_of_the_guide_put_everything_where_the_unit_looks() {
+    let mut blocks = docs::blocks("sh systemd");
+    let block = blocks.remove(0);
+    assert!(blocks.is_empty());
+    let dir = Dir::new();
+    for folder in ["target/release", "usr/local/bin", "etc/systemd/system"] {
+        fs::create_dir_all(dir.path(folder)).unwrap();
+    }
+    symlink(project_file("deploy"), dir.path("deploy")).unwrap();
+    let program = env!("CARGO_BIN_EXE_fluxgate");
+    symlink(program, dir.path("target/release/fluxgate")).unwrap();
+    for step in block.runnable() {
+        let command = step.command.replace(" /", " ./");
+        said(
+            Command::new("sh")
+                .args(["-ec", &command])
+                .current_dir(dir.path("")),
+        );
+    }
+    let start = setting("ExecStart").remove(0);
+    let files = start.split(' ').filter_map(|word| word.strip_prefix('/'));
+    let rules = "etc/fluxgate/rules.d/api-limits.yaml";
+    assert!(read("systemd/fluxgate.yaml").contains("/etc/fluxgate/rules.d"));
+    let unit = "etc/systemd/system/fluxgate.service";
+    for file in files.chain([rules, unit]) {
+        assert!(dir.path(file).is_file(), "{file}");
+    }
 }
 
 /// The calls of a group of systemd's, those of groups in it included.

@@ -50,6 +50,31 @@ fn whoever_has_fewer_requests_gets_the_next() {
 }
 
 #[test]
+fn an_upstream_of_several_routes_is_one() {
+    let (release, held) = mpsc::channel::<()>();
+    let held = Mutex::new(held);
+    let slow = Upstream::start(move |_, stream| {
+        let _ = held.lock().unwrap().recv();
+        say(stream, "slow")
+    });
+    let fast = Upstream::saying("fast");
+    let of = |id: &str| route(id, &format!("match: {{ path: [/{id}] }},"), &[&slow, &fast]);
+    let service = start(&[of("a"), of("b")], "");
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            let service = &service;
+            scope.spawn(move || client(service).get("/a").body);
+        }
+        wait_until("one is held", || slow.seen().len() == 1);
+        wait_until("the other is answered", || fast.seen().len() == 1);
+        for _ in 0..10 {
+            assert_eq!(client(&service).get("/b").body, "fast");
+        }
+        release.send(()).unwrap();
+    });
+}
+
+#[test]
 fn what_was_not_sent_goes_to_the_next_one_and_the_dead_one_is_left_alone() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap();
     let dead = port.local_addr().unwrap();

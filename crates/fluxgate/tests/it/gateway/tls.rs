@@ -55,6 +55,20 @@ fn both_versions_are_spoken_over_tls_and_plain_http_is_not() {
 }
 
 #[test]
+fn tls_is_spoken_from_1_2_on() {
+    let certificates = Certificates::generate();
+    let service = secure(&certificates);
+    for (version, is_spoken) in [("1.1", false), ("1.2", true), ("1.3", true)] {
+        // What curl would not try by itself is asked for too.
+        let least = format!("--tlsv{version}");
+        let weak = ["--ciphers", "DEFAULT@SECLEVEL=0", "--tls-max", version];
+        let more = [weak.as_slice(), &[&least]].concat();
+        let answer = curl(&service, &certificates.ca(), &more);
+        assert_eq!(answer.status.success(), is_spoken, "{version}: {answer:?}");
+    }
+}
+
+#[test]
 fn new_certificates_are_shown_and_bad_ones_are_not() {
     let old = Certificates::generate();
     let service = secure(&old);

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 
-use crate::docs::blocks;
+use crate::docs::only;
 use crate::support::{Dir, project_file};
 
 const ALGORITHMS: [&str; 5] = [
@@ -109,15 +109,12 @@ fn the_table_of_the_algorithms_is_true() {
 
 #[test]
 fn the_command_that_makes_the_pictures_works_as_written() {
-    let document = fs::read_to_string(project_file("docs/algorithms.md")).unwrap();
-    let commands = blocks(&document, "sh");
-    assert_eq!(commands.len(), 1);
     let dir = Dir::new();
     symlink(project_file("docs"), dir.path("docs")).unwrap();
     let binary = Path::new(env!("CARGO_BIN_EXE_fluxgate")).parent().unwrap();
     let path = std::env::var("PATH").unwrap();
     let output = Command::new("sh")
-        .args(["-e", "-c", &commands[0].1])
+        .args(["-e", "-c", &only("sh pictures")])
         .env("PATH", format!("{}:{path}", binary.display()))
         .current_dir(dir.path("."))
         .output()

@@ -1,14 +1,16 @@
 //! Decisions over HTTP.
 
 mod bad_input;
+mod forward_auth;
 mod openapi;
+mod slow;
 
 use fluxgate_testkit::Answer;
 use serde_json::{Value, json};
 
 use super::Service;
-use crate::docs::blocks;
-use crate::support::{TWO_A_SECOND, project_file};
+use crate::docs::{first_of, only};
+use crate::support::TWO_A_SECOND;
 
 /// Two a minute by user, and three an hour by address and tenant.
 const RULES: &str = r#"
@@ -297,13 +299,8 @@ fn requests_in_one_piece_are_answered_in_order_whatever_they_are() {
 
 #[test]
 fn the_examples_of_the_document_are_answered_as_it_says() {
-    let document = std::fs::read_to_string(project_file("docs/api.md")).unwrap();
-    let block = |language: &str| {
-        let blocks = blocks(&document, language);
-        blocks.first().unwrap().1.trim().to_owned()
-    };
-    let readme = std::fs::read_to_string(project_file("README.md")).unwrap();
-    let rules = blocks(&readme, "yaml").remove(0).1;
+    let block = |kind: &str| only(kind).trim().to_owned();
+    let rules = first_of("README.md", "yaml");
     let service = Service::start(&[], &rules);
     let mut http = service.http();
     let answer = http.post("/v1/check", &block("json check"));

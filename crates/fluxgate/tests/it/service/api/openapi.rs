@@ -9,6 +9,7 @@ use crate::service::Service;
 use crate::support::python;
 
 const RULES: &str = r#"
+filters: { main: { rule_set: api } }
 rule_sets:
   api:
     rules:

@@ -1,12 +1,11 @@
 //! Envoy itself asks, and answers its clients by what it is told.
 
-use std::fs;
-
 use fluxgate_testkit::{Answer, Http, Program, RedisServer, ports, wait_until};
 
 use super::store_trouble;
+use crate::docs::{first_of, only};
 use crate::service::Service;
-use crate::support::{Dir, fetched, project_file};
+use crate::support::{Dir, fetched};
 
 /// A listener of Envoy that asks about every request.
 struct Front {
@@ -28,7 +27,7 @@ impl Envoy {
     fn start(service: &Service, fronts: &[Front]) -> Self {
         let upstream = ports::free();
         let ports: Vec<_> = fronts.iter().map(|_| ports::free()).collect();
-        let config = block("yaml envoy");
+        let config = only("yaml envoy");
         let (head, rest) = config.split_once("  - address").unwrap();
         let (listener, clusters) = rest.split_once("  clusters:\n").unwrap();
         let listener = format!("  - address{listener}");
@@ -89,13 +88,6 @@ impl Front {
     }
 }
 
-/// The block of this kind in the document.
-fn block(kind: &str) -> String {
-    let document = fs::read_to_string(project_file("docs/grpc.md")).unwrap();
-    let (_, rest) = document.split_once(&format!("```{kind}\n")).unwrap();
-    rest.split_once("```").unwrap().0.to_owned()
-}
-
 /// The text with `new` in place of `old`, which it has.
 fn put(text: &str, old: &str, new: impl ToString) -> String {
     assert!(text.contains(old), "no {old}");
@@ -104,7 +96,7 @@ fn put(text: &str, old: &str, new: impl ToString) -> String {
 
 /// The documented service.
 fn documented_service() -> Service {
-    let config = block("yaml");
+    let config = first_of("docs/grpc.md", "yaml");
     let config = put(&config, "listen: { grpc: \"127.0.0.1:8082\" }\n", "");
     Service::start(&["grpc"], &config)
 }

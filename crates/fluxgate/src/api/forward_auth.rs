@@ -1,0 +1,125 @@
+//! `GET /v1/forward_auth`: a proxy asks about a request that it has, by headers.
+
+mod forwarded;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::response::{IntoResponse, Response};
+use fluxgate_core::Decision;
+use fluxgate_tower::{Filter, Judgement, write_refusal};
+use http::header::{CONNECTION, CONTENT_TYPE};
+use http::request::Parts;
+use http::{HeaderValue, StatusCode, Version};
+use http_body::Body as _;
+
+use super::problem::PROBLEM_JSON;
+use super::{Api, Problem};
+use crate::engine::{Asking, EngineError, Listener, Origin};
+use forwarded::Forwarded;
+
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
+
+/// Decides the request that a proxy asks about. One that has to wait waits here;
+/// a proxy that hangs up meanwhile gives its units and its place back.
+pub(super) async fn forward_auth(State(api): State<Arc<Api>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    // Nobody reads a body here. One that was announced may even never come, as
+    // with proxies that repeat a client's length: the connection cannot be kept.
+    let cannot_be_kept = !body.is_end_stream() && head.version < Version::HTTP_2;
+    let mut answer = api.answer_proxy(&head).await.into_response();
+    if cannot_be_kept {
+        answer.headers_mut().insert(CONNECTION, CLOSE);
+    }
+    answer
+}
+
+impl Api {
+    async fn answer_proxy(&self, head: &Parts) -> Result<Response, Problem> {
+        let question = Question::read(head.uri.query().unwrap_or_default())?;
+        let filter = question.filter(self)?;
+        let forwarded = Forwarded::read(&head.headers)?;
+        if !self.engine.is_ready() {
+            return Err(EngineError::NotReady.into());
+        }
+        let origin = Origin::with_headers(Listener::Api, &head.headers);
+        let asking = Asking::new(&self.engine, &origin);
+        let mut response = Response::default();
+        // Who asks is not the client: its address says nothing.
+        match filter.judge(&asking, &forwarded, None).await {
+            Judgement::Untouched => {}
+            Judgement::Passed(decision) => {
+                let headers = response.headers_mut();
+                filter.families().write(&decision, headers);
+            }
+            Judgement::Refused(decision) => {
+                response = question.refuse(&decision);
+                let headers = response.headers_mut();
+                filter.families().write(&decision, headers);
+            }
+        }
+        Ok(response)
+    }
+}
+
+/// What is asked, and how a denial is to be told.
+struct Question<'a> {
+    filter: Option<Cow<'a, str>>,
+    denied: StatusCode,
+}
+
+impl<'a> Question<'a> {
+    fn read(query: &'a str) -> Result<Self, Problem> {
+        let mut question = Self {
+            filter: None,
+            denied: StatusCode::TOO_MANY_REQUESTS,
+        };
+        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+            match (&*name, &*value) {
+                ("filter", _) => question.filter = Some(value),
+                ("denied", "403") => question.denied = StatusCode::FORBIDDEN,
+                ("denied", "429") => question.denied = StatusCode::TOO_MANY_REQUESTS,
+                ("denied", _) => return Err(Problem::bad("`denied` must be 403 or 429")),
+                _ => {
+                    return Err(Problem::bad(
+                        "the query may hold `filter` and `denied` only",
+                    ));
+                }
+            }
+        }
+        Ok(question)
+    }
+
+    /// The filter that is meant.
+    fn filter<'f>(&self, api: &'f Api) -> Result<&'f Filter, Problem> {
+        let missing = |detail: &str| Problem::new(StatusCode::NOT_FOUND, detail);
+        match &self.filter {
+            Some(name) => {
+                let filter = api.filters.get(name);
+                filter.ok_or_else(|| missing(&format!("there is no filter `{name}`")))
+            }
+            None if api.filters.is_empty() => Err(missing("the config has no `filters`")),
+            None => {
+                let filter = api.filters.only();
+                filter.ok_or_else(|| Problem::bad("`filter` is missing"))
+            }
+        }
+        .map(|filter| &**filter)
+    }
+
+    /// The answer to a request that is denied.
+    fn refuse(&self, decision: &Decision) -> Response {
+        let mut response = Response::default();
+        *response.status_mut() = self.denied;
+        // Whoever wants another status has an answer of its own.
+        if self.denied == StatusCode::TOO_MANY_REQUESTS {
+            let mut json = Vec::with_capacity(256);
+            write_refusal(decision, &mut json);
+            *response.body_mut() = Body::from(json);
+            response.headers_mut().insert(CONTENT_TYPE, PROBLEM_JSON);
+        }
+        response
+    }
+}

@@ -1,0 +1,143 @@
+//! The client's request, as the proxy that has it tells of it.
+
+use fluxgate_tower::Head;
+use http::{HeaderMap, Method, Uri};
+
+use crate::api::Problem;
+use crate::gateway::has_dots;
+
+const METHOD: &str = "x-forwarded-method";
+const URI: &str = "x-forwarded-uri";
+const HOST: &str = "x-forwarded-host";
+
+/// The client's request.
+#[derive(Debug)]
+pub(super) struct Forwarded<'a> {
+    method: Method,
+    uri: Uri,
+    /// What the proxy passes on of the client's, and what it adds.
+    headers: &'a HeaderMap,
+}
+
+impl<'a> Forwarded<'a> {
+    /// Reads it. What could be read in two ways is refused, as by the gateway:
+    /// the rules would be asked about another path than the one that is served.
+    pub(super) fn read(headers: &'a HeaderMap) -> Result<Self, Problem> {
+        let method = Method::from_bytes(only(headers, METHOD)?);
+        let uri = Uri::try_from(only(headers, URI)?);
+        let (Ok(method), Ok(uri)) = (method, uri) else {
+            return Err(Problem::bad(
+                "`X-Forwarded-Method` is no method, or `X-Forwarded-Uri` no target",
+            ));
+        };
+        let path = uri.path();
+        let is_whole_server = path == "*" && method == Method::OPTIONS;
+        if has_dots(path) || !(path.starts_with('/') || is_whole_server) {
+            return Err(Problem::bad(
+                "`X-Forwarded-Uri` is no path, or has `.` or `..` in it",
+            ));
+        }
+        Ok(Self {
+            method,
+            uri,
+            headers,
+        })
+    }
+}
+
+impl Head for Forwarded<'_> {
+    fn method(&self) -> &str {
+        self.method.as_str()
+    }
+
+    fn path(&self) -> &str {
+        self.uri.path()
+    }
+
+    fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        // `Host` is that of this service.
+        let name = match name {
+            "host" => HOST,
+            other => other,
+        };
+        let lines = self.headers.get_all(name).iter();
+        lines.map(|value| value.as_bytes())
+    }
+
+    fn all_headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let headers = self.headers.iter();
+        headers.map(|(name, value)| (name.as_str(), value.as_bytes()))
+    }
+}
+
+/// The one line of a header.
+fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a [u8], Problem> {
+    let mut lines = headers.get_all(name).iter();
+    match (lines.next(), lines.next()) {
+        (Some(line), None) => Ok(line.as_bytes()),
+        // A client's own would stand beside the proxy's.
+        _ => Err(Problem::bad(format!("`{name}` must be there, once"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::{HeaderName, HeaderValue};
+
+    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        let lines = lines.iter().map(|(name, value)| {
+            let name = HeaderName::from_static(name);
+            (name, HeaderValue::from_static(value))
+        });
+        lines.fold(HeaderMap::new(), |mut headers, (name, value)| {
+            headers.append(name, value);
+            headers
+        })
+    }
+
+    #[test]
+    fn a_request_is_read_as_the_proxy_tells_it() {
+        for (uri, path) in [
+            ("/api/x?y=/../z", "/api/x"),
+            ("http://api.example/api/x", "/api/x"),
+            ("/a//b/...", "/a//b/..."),
+            ("/caf%C3%A9", "/caf%C3%A9"),
+        ] {
+            let headers = headers(&[
+                (METHOD, "PURGE"),
+                (URI, uri),
+                (HOST, "api.example"),
+                ("host", "127.0.0.1:8081"),
+                ("x-plan", "free"),
+            ]);
+            let read = Forwarded::read(&headers).unwrap();
+            assert_eq!((read.method(), read.path()), ("PURGE", path));
+            assert_eq!(read.header("host"), Some("api.example"));
+            assert_eq!(read.header("x-plan"), Some("free"));
+        }
+    }
+
+    #[test]
+    fn what_could_be_read_in_two_ways_is_refused() {
+        for lines in [
+            &[][..],
+            &[(METHOD, "GET")],
+            &[(URI, "/x")],
+            &[(METHOD, "GET"), (URI, "/x"), (URI, "/y")],
+            &[(METHOD, "GET"), (METHOD, "PUT"), (URI, "/x")],
+            &[(METHOD, "G T"), (URI, "/x")],
+            &[(METHOD, ""), (URI, "/x")],
+            &[(METHOD, "GET"), (URI, "")],
+            &[(METHOD, "GET"), (URI, "*")],
+            &[(METHOD, "CONNECT"), (URI, "api.example:443")],
+            &[(METHOD, "GET"), (URI, "/x/../api")],
+            &[(METHOD, "GET"), (URI, "/x/%2e%2E/api")],
+            &[(METHOD, "GET"), (URI, "http://h/./api")],
+            &[(METHOD, "GET"), (URI, "/a b")],
+        ] {
+            assert!(Forwarded::read(&headers(lines)).is_err(), "{lines:?}");
+        }
+        assert!(Forwarded::read(&headers(&[(METHOD, "OPTIONS"), (URI, "*")])).is_ok());
+    }
+}

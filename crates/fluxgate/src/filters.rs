@@ -1,0 +1,66 @@
+//! The filters of the config, by name.
+
+use std::sync::Arc;
+
+use fluxgate_tower::Filter;
+
+use crate::config::{self, Config};
+
+/// All filters. There is one of each for all who ask it: who waits takes a place
+/// of all.
+#[derive(Clone, Debug)]
+pub(crate) struct Filters(Vec<(Box<str>, Arc<Filter>)>);
+
+impl Filters {
+    /// Those that the config names.
+    pub(crate) fn new(config: &Config) -> Self {
+        let filters = config.filters.iter();
+        let filters = filters.map(|it| (it.name.as_str().into(), Arc::new(filter(it))));
+        Self(filters.collect())
+    }
+
+    /// The same, with the same places to wait, where whoever asks is a proxy.
+    pub(crate) fn trusting_their_peers(&self) -> Self {
+        let filters = self.0.iter().map(|(name, filter)| {
+            let filter = Filter::clone(filter).trusting_its_peer();
+            (name.clone(), Arc::new(filter))
+        });
+        Self(filters.collect())
+    }
+
+    /// The one of this name.
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<Filter>> {
+        let mut filters = self.0.iter();
+        let named = filters.find(|(known, _)| **known == *name);
+        named.map(|(_, filter)| filter)
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The one that there is, if there is just one.
+    pub(crate) fn only(&self) -> Option<&Arc<Filter>> {
+        match &self.0[..] {
+            [(_, filter)] => Some(filter),
+            _ => None,
+        }
+    }
+}
+
+/// The filter that the config describes.
+fn filter(config: &config::Filter) -> Filter {
+    let filter = Filter::default()
+        .include(Arc::clone(config.include.set()))
+        .exclude(Arc::clone(config.exclude.set()))
+        .identity(config.identity.clone())
+        .trusted_proxies(config.trusted_proxies.iter().copied())
+        .client_ip(config.client_ip.clone())
+        .headers(config.headers)
+        .max_concurrent_waits(config.max_concurrent_waits);
+    match &config.rule_set {
+        Some(name) => filter.rule_set(name.as_str()),
+        None => filter,
+    }
+}

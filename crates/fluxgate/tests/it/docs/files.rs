@@ -1,0 +1,68 @@
+//! Configs, rule files, recorded requests and programs.
+
+use std::fs;
+
+use super::{Block, all_blocks, blocks, documents};
+use crate::support::{Dir, project_file};
+
+#[test]
+fn every_config_and_rule_file_in_the_documents_is_good() {
+    for block in blocks("yaml") {
+        let dir = Dir::with_rules(&block.text);
+        let run = dir.run(&["validate", "rules.yaml"]);
+        assert_eq!(run.code, Some(0), "{block}: {}", run.stderr);
+    }
+}
+
+/// Requests stand behind the rules and before the decisions, and these before the
+/// summary if there is one.
+#[test]
+fn the_simulations_in_the_documents_write_what_they_are_said_to_write() {
+    let kinds = ["yaml", "json requests", "json decisions", "text summary"];
+    let (mut decided, mut summed_up) = (0, 0);
+    for document in documents() {
+        let mut blocks = Block::all_of(&document);
+        blocks.retain(|block| kinds.contains(&block.kind.as_str()));
+        for (index, block) in blocks.iter().enumerate() {
+            let before = |steps: usize, kind: &str| {
+                let found = index.checked_sub(steps).map(|index| &blocks[index]);
+                let found = found.filter(|found| found.kind == kind);
+                &found.unwrap_or_else(|| panic!("{block}: no {kind}")).text
+            };
+            let requests = match block.kind.as_str() {
+                "json decisions" => 1,
+                "text summary" => 2,
+                _ => continue,
+            };
+            let requests_are = before(requests, "json requests");
+            let dir = Dir::with_rules(before(requests + 1, "yaml"));
+            let run = dir.simulate(requests_are, &["--summary"]);
+            if requests == 1 {
+                assert_eq!(run.stdout, block.text, "{block}");
+                decided += 1;
+            } else {
+                assert_eq!(run.stderr, block.text, "{block}");
+                summed_up += 1;
+            }
+        }
+    }
+    let all = (blocks("json decisions").len(), blocks("text summary").len());
+    assert_eq!((decided, summed_up), all);
+    assert_eq!(decided, blocks("json requests").len());
+}
+
+/// They are run as doctests of the crate that has all they need, unless they say
+/// `no_run`: then they need a server on a port of its own and are compiled only.
+#[test]
+fn every_program_in_the_documents_is_a_doctest() {
+    let path = "crates/fluxgate-tower/src/documents.rs";
+    let doctests = fs::read_to_string(project_file(path)).unwrap();
+    let library = fs::read_to_string(project_file("crates/fluxgate-tower/src/lib.rs")).unwrap();
+    assert!(library.contains("#[cfg(doctest)]\nmod documents;"));
+    for block in all_blocks() {
+        if block.kind.starts_with("rust") {
+            let included = format!("include_str!(\"../../../{}\")", block.document);
+            assert!(doctests.contains(&included), "{block} is not in {path}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Links between the documents, and to files and their parts.
+
+use std::collections::BTreeSet;
+
+use super::{documents, read};
+use crate::support::project_file;
+
+#[test]
+fn links_lead_to_something() {
+    let mut followed = 0;
+    for document in documents() {
+        let folder = project_file(&document);
+        let folder = folder.parent().unwrap();
+        for link in links(&prose(&document)) {
+            if link.starts_with("https://") {
+                continue;
+            }
+            let (path, anchor) = link.split_once('#').unwrap_or((&link, ""));
+            let target = match path {
+                "" => project_file(&document),
+                path => folder.join(path),
+            };
+            assert!(target.exists(), "{document}: {link}");
+            if !anchor.is_empty() {
+                let text = std::fs::read_to_string(&target).unwrap();
+                assert!(anchors(&text).contains(anchor), "{document}: {link}");
+            }
+            followed += 1;
+        }
+    }
+    assert!(followed > 50, "{followed}");
+}
+
+/// Nobody finds a document to which nothing leads.
+#[test]
+fn every_document_is_linked_from_another() {
+    let documents = documents();
+    for document in &documents {
+        let name = document.rsplit('/').next().unwrap();
+        let others = documents.iter().filter(|other| *other != document);
+        let mut links = others.flat_map(|other| links(&prose(other)));
+        let folder = document.strip_suffix("/README.md").unwrap_or(name);
+        let leads_there = |link: String| {
+            let path = link.split('#').next().unwrap();
+            path.ends_with(name) || path.ends_with(folder)
+        };
+        assert!(
+            document == "README.md" || links.any(leads_there),
+            "{document}"
+        );
+    }
+}
+
+/// A document without its blocks of code.
+pub(super) fn prose(document: &str) -> String {
+    let text = read(document);
+    let pieces = text.split("\n```").step_by(2);
+    pieces.collect::<Vec<_>>().join("\n")
+}
+
+/// Where the links of a text lead.
+fn links(text: &str) -> Vec<String> {
+    let behind = text.split("](").skip(1);
+    behind
+        .map(|rest| rest.split(')').next().unwrap().to_owned())
+        .collect()
+}
+
+/// The names that a code host gives to headings.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let headings = text.lines().filter(|line| line.starts_with('#'));
+    let name = |line: &str| {
+        let title = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = title
+            .chars()
+            .filter(|it| it.is_alphanumeric() || " -_".contains(*it));
+        kept.collect::<String>().replace(' ', "-")
+    };
+    headings.map(name).collect()
+}

@@ -1,0 +1,93 @@
+//! Names that documents list: all that there are, and no others.
+
+use std::collections::BTreeSet;
+
+use super::{first_of, read};
+use crate::service::Service;
+use crate::support::{Dir, TWO_A_SECOND};
+
+/// The words of a text that begin with one of these.
+fn words(text: &str, begins: &[&str]) -> BTreeSet<String> {
+    let words = text.split(|it: char| !it.is_ascii_alphanumeric() && it != '_');
+    let words = words.filter(|word| begins.iter().any(|begin| word.starts_with(begin)));
+    words.map(str::to_owned).collect()
+}
+
+#[test]
+fn every_metric_is_in_the_table_and_no_other() {
+    let service = Service::start(&[], TWO_A_SECOND);
+    let exposed = service.http().get("/metrics").body;
+    let types = exposed
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE "));
+    let names = types.map(|line| line.split(' ').next().unwrap().to_owned());
+    let names: BTreeSet<_> = names.collect();
+    let text = read("docs/telemetry.md");
+    let rows = text.lines().filter(|line| line.starts_with("| `"));
+    let rows = rows.collect::<Vec<_>>().join("\n");
+    assert_eq!(words(&rows, &["fluxgate_", "process_"]), names);
+}
+
+#[test]
+fn every_call_of_the_api_is_described() {
+    let service = Service::start(&[], TWO_A_SECOND);
+    let document = service.http().get("/openapi.json").body;
+    let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+    let guides = read("docs/api.md") + &read("docs/admin.md");
+    for path in document["paths"].as_object().unwrap().keys() {
+        // What begins as the one before is told by its end.
+        let end = path.strip_prefix("/v1/rule_sets/{set}").unwrap_or(path);
+        let (_, last) = path.rsplit_once('/').unwrap();
+        let told = [
+            format!("{path}`"),
+            format!("{path}?"),
+            format!("…{end}`"),
+            format!("`…/{last}`"),
+        ];
+        assert!(told.iter().any(|it| guides.contains(it)), "{path}");
+    }
+}
+
+/// As `config show` fills them in, for the config with everything in it.
+#[test]
+fn every_setting_is_described() {
+    let config = first_of("docs/config.md", "yaml");
+    let dir = Dir::new();
+    dir.write("fluxgate.yaml", config);
+    let shown = dir.run(&["config", "show", "--config", "fluxgate.yaml"]);
+    assert_eq!(shown.code, Some(0), "{}", shown.stderr);
+    // Where rules begin, another document goes on.
+    let (settings, rules) = shown.stdout.split_once("\nrule_sets:\n").unwrap();
+    let mut seen = 0;
+    for (text, document) in [(settings, "docs/config.md"), (rules, "docs/rules.md")] {
+        let described = described(document);
+        for line in text
+            .lines()
+            .take_while(|line| *line != "on_missing_rule_set: allow")
+        {
+            let line = line.trim_start_matches([' ', '-', '"']);
+            let Some((key, _)) = line.split_once(':') else {
+                continue;
+            };
+            let is_setting = words(key, &[""]).contains(key) && key == key.to_ascii_lowercase();
+            // The name of a filter.
+            if is_setting && key != "main" {
+                assert!(described.contains(key), "{document} lacks `{key}`");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 40, "{seen}");
+}
+
+/// The words in headings and at the begin of rows and lists.
+fn described(document: &str) -> BTreeSet<String> {
+    let text = read(document);
+    let heads = text.lines().filter_map(|line| match line.split_once(' ') {
+        Some(("|", row)) => row.split('|').next(),
+        Some(("##" | "###", title)) => Some(title),
+        _ if line.starts_with('`') => line.split(':').next(),
+        _ => None,
+    });
+    words(&heads.collect::<Vec<_>>().join(" "), &[""])
+}

@@ -1,0 +1,69 @@
+//! Bounds that no test waits for or fills: what the documents say is what stands in the
+//! code.
+
+use std::fs;
+
+use super::claims::on_one_line;
+use super::read;
+use crate::support::project_file;
+
+/// A document, what it says, the source, and what stands there.
+const NUMBERS: &str = "
+api ~ up to 1,000 ~ fluxgate/src/api/check.rs ~ MOST_CHECKS: usize = 1_000
+api ~ Bodies are JSON of up to 64 KiB ~ fluxgate/src/api/body.rs ~ MOST_BYTES: usize = 64 * 1024
+api ~ within 10 s ~ fluxgate/src/api/body.rs ~ TIMEOUT: Duration = Duration::from_secs(10)
+api ~ headers over 64 KiB ~ fluxgate/src/server/http.rs ~ MOST_HEADER_BYTES: usize = 64 * 1024
+api ~ closed after 30 s ~ fluxgate/src/server/http.rs ~ HEADER_TIMEOUT: Duration = Duration::from_secs(30)
+api ~ within 25 s at most ~ fluxgate/src/server.rs ~ GRACE: Duration = Duration::from_secs(25)
+architecture ~ Of the fingerprint 54 bits ~ fluxgate-core/src/memory/slot.rs ~ TAG_BITS: u32 = 48
+architecture ~ Of the fingerprint 54 bits ~ fluxgate-core/src/memory/slot.rs ~ INSTANT_BITS: u32 = 58
+architecture ~ the shard stands for 9 more ~ fluxgate-core/src/memory/table.rs ~ MOST_SHARDS: usize = 512
+architecture ~ up to fifteen lines beside it ~ fluxgate-core/src/memory/held.rs ~ EVICTION_LINES: usize = 16
+config ~ over 1 MiB ~ fluxgate/src/config/secrets.rs ~ MOST_BYTES: u64 = 1 << 20
+gateway ~ put aside for 1 s ~ fluxgate/src/gateway/health.rs ~ FIRST: Duration = Duration::from_secs(1)
+gateway ~ up to 30 s ~ fluxgate/src/gateway/health.rs ~ LONGEST: Duration = Duration::from_secs(30)
+gateway ~ 256 for plain requests ~ fluxgate/src/gateway/express/idle.rs ~ MOST: usize = 256
+gateway ~ 256 for all others ~ fluxgate/src/gateway/pool.rs ~ MOST_IDLE: usize = 256
+gateway ~ looked at every 2 s ~ fluxgate/src/gateway/tls.rs ~ OFTEN: Duration = Duration::from_secs(2)
+gateway ~ nothing moves in them for 1 s ~ fluxgate/src/gateway/tunnel.rs ~ QUIET: Duration = Duration::from_secs(1)
+grpc ~ larger than 64 KiB ~ fluxgate/src/grpc.rs ~ MOST_BYTES: usize = 64 * 1024
+grpc ~ at most 1,000 ~ fluxgate/src/grpc/request.rs ~ MOST_DESCRIPTORS: usize = 1_000
+live-rules ~ `poll` is 5 s ~ fluxgate/src/config/rules.rs ~ DEFAULT_POLL: Duration = Duration::from_secs(5)
+live-rules ~ quiet for 60 ms ~ fluxgate/src/reload/watch.rs ~ QUIET: Duration = Duration::from_millis(60)
+live-rules ~ at most five times ~ fluxgate/src/reload/directory.rs ~ MOST_PASSES: usize = 5
+middleware ~ Up to 64 connections are kept ~ fluxgate-tower/src/remote/connections.rs ~ MOST_IDLE: usize = 64
+middleware ~ 32 KiB of headers ~ fluxgate-tower/src/remote/question.rs ~ MOST_HEADER_BYTES: usize = 32 * 1024
+middleware ~ `deadline` (50 ms) ~ fluxgate-tower/src/remote.rs ~ DEFAULT_DEADLINE: Duration = Duration::from_millis(50)
+middleware ~ | `max_concurrent_waits(n)` | 100 | ~ fluxgate-tower/src/filter.rs ~ DEFAULT_MAX_WAITS: usize = 100
+redis ~ After five silences in a row ~ fluxgate-redis/src/breaker.rs ~ FAILURES: u32 = 5
+redis ~ 50 to 800 ms ~ fluxgate-redis/src/breaker.rs ~ LONGEST_PAUSE: Duration = Duration::from_millis(800)
+resp ~ 1,024 arguments of 64 KiB each and 128 KiB in all ~ fluxgate/src/resp/request.rs ~ LONGEST_REQUEST: usize = 128 * 1024
+security ~ 10,000 a listener ~ fluxgate/src/server/door.rs ~ MOST_CONNECTIONS: usize = 10_000
+simulate ~ longer than 4 MiB ~ fluxgate/src/simulate/blocks.rs ~ LONGEST: usize = 4 * 1024 * 1024
+simulate ~ at most 240 columns ~ fluxgate/src/simulate/report/timeline.rs ~ MOST_COLUMNS: usize = 240
+simulate ~ each of the twelve rules ~ fluxgate/src/simulate/report/by_rule.rs ~ MOST_CHARTS: usize = 12
+telemetry ~ cut after 1 KiB ~ fluxgate/src/telemetry/log/json.rs ~ MOST_BYTES: usize = 1024
+telemetry ~ up to 4,096 lines ~ fluxgate/src/telemetry/log/queue.rs ~ MOST_LINES: usize = 4096
+telemetry ~ for at most a second ~ fluxgate/src/telemetry/log/queue.rs ~ LAST_MOMENT: Duration = Duration::from_secs(1)
+telemetry ~ every 5 s ~ fluxgate/src/telemetry/otlp.rs ~ EVERY: Duration = Duration::from_secs(5)
+telemetry ~ 512 at a time ~ fluxgate/src/telemetry/otlp.rs ~ AT_ONCE: usize = 512
+telemetry ~ Up to 2,048 may wait ~ fluxgate/src/telemetry/otlp.rs ~ MOST_SPANS: usize = 2048
+telemetry ~ at most once a minute ~ fluxgate/src/telemetry/otlp.rs ~ TOLD_EVERY: Duration = Duration::from_secs(60)
+";
+
+#[test]
+fn bounds_are_said_to_be_what_they_are() {
+    let numbers = NUMBERS.trim().lines();
+    for number in numbers {
+        let [document, said, source, code] = number.split(" ~ ").collect::<Vec<_>>()[..] else {
+            panic!("{number}");
+        };
+        let text = on_one_line(&read(&format!("docs/{document}.md")));
+        assert!(text.contains(said), "{document}.md does not say: {said}");
+        let text = fs::read_to_string(project_file("crates").join(source)).unwrap();
+        assert!(
+            text.contains(&format!("const {code};")),
+            "{document}.md says: {said}, but {source} has no {code}"
+        );
+    }
+}

@@ -1,0 +1,121 @@
+//! Clients in other languages.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use fluxgate_testkit::{ports, timed};
+
+use super::{example, service};
+use crate::service::Service;
+use crate::support::python;
+
+/// How long a unit of the rule set `jobs` takes to come back.
+const A_UNIT: Duration = Duration::from_secs(2);
+
+/// A client, by its file.
+struct Client {
+    file: &'static str,
+    /// What it asks over.
+    listener: &'static str,
+    /// What stands before the address.
+    scheme: &'static str,
+}
+
+const CLIENTS: [Client; 4] = [
+    Client {
+        file: "python/client_http.py",
+        listener: "api",
+        scheme: "http://",
+    },
+    Client {
+        file: "python/client_resp.py",
+        listener: "resp",
+        scheme: "redis://",
+    },
+    Client {
+        file: "node/client_http.mjs",
+        listener: "api",
+        scheme: "http://",
+    },
+    Client {
+        file: "node/client_resp.mjs",
+        listener: "resp",
+        scheme: "",
+    },
+];
+
+impl Client {
+    /// The lines that it prints.
+    fn run(&self, address: impl ToString, user: &str, jobs: &str) -> Vec<String> {
+        let program = match self.file.ends_with(".py") {
+            true => python(),
+            false => PathBuf::from("node"),
+        };
+        let mut command = Command::new(program);
+        command
+            .arg(example("clients").join(self.file))
+            .arg(format!("{}{}", self.scheme, address.to_string()))
+            .args([user, jobs]);
+        let output = command.output();
+        let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command:?}: {errors}");
+        let printed = String::from_utf8(output.stdout).unwrap();
+        printed.lines().map(str::to_owned).collect()
+    }
+
+    /// Three jobs are done at once, the fourth as soon as it may be.
+    fn backs_off(&self, service: &Service) {
+        let address = service.address(self.listener);
+        for attempt in 0..5 {
+            let user = format!("{}-{attempt}", self.file);
+            let (lines, took) = timed(|| self.run(address, &user, "4"));
+            let (done, refused): (Vec<_>, Vec<_>) =
+                lines.iter().partition(|line| line.contains(": done, "));
+            let jobs: Vec<_> = done
+                .iter()
+                .filter_map(|line| line.split_once(':'))
+                .collect();
+            let jobs: Vec<_> = jobs.iter().map(|(job, _)| *job).collect();
+            assert_eq!(jobs, ["job 1", "job 2", "job 3", "job 4"], "{lines:?}");
+            assert_eq!(done[0], "job 1: done, 2 left");
+            // On a machine that stands still there is a unit more meanwhile.
+            if refused.is_empty() && took >= A_UNIT {
+                continue;
+            }
+            for line in &refused {
+                let wait = line.strip_prefix("job 4: refused, again in ").unwrap();
+                let wait: u64 = wait.strip_suffix(" ms").unwrap().parse().unwrap();
+                assert!((1..=2000).contains(&wait), "{lines:?}");
+            }
+            // A sleep may end a moment early; then it is told to wait for the rest.
+            assert!((1..=2).contains(&refused.len()), "{lines:?}");
+            return;
+        }
+        panic!("{} is never refused", self.file);
+    }
+}
+
+#[test]
+fn clients_back_off_for_as_long_as_they_are_told() {
+    let service = service();
+    std::thread::scope(|scope| {
+        for client in &CLIENTS {
+            scope.spawn(|| client.backs_off(&service));
+        }
+    });
+}
+
+#[test]
+fn clients_go_on_without_fluxgate() {
+    let gone = ports::free();
+    for client in &CLIENTS {
+        let lines = client.run(gone.addr(), "ann", "1");
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(
+            lines[0].starts_with("job 1: done, FluxGate was not asked: "),
+            "{lines:?}"
+        );
+    }
+}

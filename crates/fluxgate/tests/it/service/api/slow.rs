@@ -1,0 +1,63 @@
+//! Clients that keep the service waiting.
+
+use std::thread;
+use std::time::Duration;
+
+use fluxgate_testkit::{PATIENCE, RawClient, timed};
+
+use super::RULES;
+use crate::service::Service;
+
+/// What is sent, and the status of its answer if that comes at once.
+const IDLE: [(&str, Option<u16>); 3] = [
+    ("", None),
+    (
+        "POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}",
+        Some(400),
+    ),
+    ("GET /livez HTTP/1.1\r\nHost: a\r\n\r\n", Some(200)),
+];
+
+fn connect(service: &Service, bytes: &str) -> RawClient {
+    let mut client = RawClient::connect(service.address("api"));
+    client.set_patience(PATIENCE);
+    client.send(bytes);
+    client
+}
+
+#[test]
+fn an_idle_connection_is_closed_after_half_a_minute() {
+    let service = Service::start(&[], RULES);
+    thread::scope(|scope| {
+        for (bytes, status) in IDLE {
+            let service = &service;
+            scope.spawn(move || {
+                let mut client = connect(service, bytes);
+                if let Some(status) = status {
+                    assert_eq!(client.read_answer().unwrap().status, status, "{bytes}");
+                }
+                let (rest, waited) = timed(|| client.read_to_end().unwrap());
+                assert!(rest.is_empty(), "{bytes}: {rest:?}");
+                assert!(waited > Duration::from_secs(25), "{bytes}: {waited:?}");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_body_that_does_not_come_is_answered_after_ten_seconds() {
+    let service = Service::start(&[], RULES);
+    thread::scope(|scope| {
+        for path in ["/v1/check", "/v1/check/batch", "/v1/consume", "/v1/reset"] {
+            let service = &service;
+            scope.spawn(move || {
+                let head = "Host: localhost\r\nContent-Type: application/json\r\nContent-Length: 9";
+                let bytes = format!("POST {path} HTTP/1.1\r\n{head}\r\n\r\n{{");
+                let mut client = connect(service, &bytes);
+                let (answer, waited) = timed(|| client.read_answer().unwrap());
+                assert_eq!(answer.status, 408, "{path}");
+                assert!(waited > Duration::from_secs(8), "{path}: {waited:?}");
+            });
+        }
+    });
+}

@@ -1,0 +1,39 @@
+// Does jobs as fast as FluxGate lets it, asking over HTTP. Needs only Node 18.
+//
+// node client_http.mjs [URL [USER [JOBS]]]
+
+import { setTimeout as sleep } from "node:timers/promises";
+
+const [url = "http://127.0.0.1:8081", user = "ann", jobs = "5"] = process.argv.slice(2);
+
+/** The decision about one job, which is charged if it is allowed. */
+async function check() {
+  const answer = await fetch(`${url}/v1/check`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ rule_set: "jobs", user }),
+    signal: AbortSignal.timeout(1000),
+  });
+  if (!answer.ok) throw new Error(`${answer.status}: ${await answer.text()}`);
+  return answer.json();
+}
+
+for (let job = 1; job <= Number(jobs); job++) {
+  for (;;) {
+    let decision;
+    try {
+      decision = await check();
+    } catch (error) {
+      // Fails open: the work matters more than the limit.
+      console.log(`job ${job}: done, FluxGate was not asked: ${error.cause ?? error}`);
+      break;
+    }
+    if (decision.allowed) {
+      console.log(`job ${job}: done, ${decision.remaining} left`);
+      break;
+    }
+    if (decision.retry_after_ms === null) throw new Error(`job ${job}: refused for ever`);
+    console.log(`job ${job}: refused, again in ${decision.retry_after_ms} ms`);
+    await sleep(decision.retry_after_ms);
+  }
+}

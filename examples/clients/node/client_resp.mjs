@@ -1,0 +1,88 @@
+// Does jobs as fast as FluxGate lets it, asking over the Redis protocol. Needs only
+// Node 18; any Redis client would do as well.
+//
+// node client_resp.mjs [HOST:PORT [USER [JOBS]]]
+
+import net from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+
+const [address = "127.0.0.1:8083", user = "ann", jobs = "5"] = process.argv.slice(2);
+
+/** The value that the bytes begin with and where it ends; undefined if it is not all there. */
+function parse(bytes, start = 0) {
+  const end = bytes.indexOf("\r\n", start);
+  if (end < 0) return undefined;
+  const line = bytes.toString("utf8", start + 1, end);
+  let next = end + 2;
+  switch (String.fromCharCode(bytes[start])) {
+    case "+":
+      return { value: line, next };
+    case "-":
+      return { value: new Error(line), next };
+    case ":":
+      return { value: Number(line), next };
+    case "$": {
+      const length = Number(line);
+      if (length < 0) return { value: null, next };
+      if (bytes.length < next + length + 2) return undefined;
+      return { value: bytes.toString("utf8", next, next + length), next: next + length + 2 };
+    }
+    case "*": {
+      const value = [];
+      while (value.length < Number(line)) {
+        const item = parse(bytes, next);
+        if (item === undefined) return undefined;
+        value.push(item.value);
+        next = item.next;
+      }
+      return { value, next };
+    }
+    default:
+      throw new Error(`not RESP: ${line}`);
+  }
+}
+
+/** Sends one command over a connection of its own; the reply. */
+function ask(...words) {
+  const colon = address.lastIndexOf(":");
+  return new Promise((resolve, reject) => {
+    const socket = net.connect(Number(address.slice(colon + 1)), address.slice(0, colon));
+    let bytes = Buffer.alloc(0);
+    const finish = (settle, value) => {
+      socket.destroy();
+      settle(value);
+    };
+    socket.setTimeout(1000, () => finish(reject, new Error("no answer in time")));
+    socket.on("error", (error) => finish(reject, error));
+    socket.on("close", () => finish(reject, new Error("the connection ended")));
+    socket.on("data", (more) => {
+      bytes = Buffer.concat([bytes, more]);
+      const reply = parse(bytes);
+      if (reply === undefined) return;
+      finish(reply.value instanceof Error ? reject : resolve, reply.value);
+    });
+    const parts = words.map((word) => `$${Buffer.byteLength(word)}\r\n${word}\r\n`);
+    socket.write(`*${words.length}\r\n${parts.join("")}`);
+  });
+}
+
+for (let job = 1; job <= Number(jobs); job++) {
+  for (;;) {
+    let decision;
+    try {
+      decision = await ask("FG.CHECK", "jobs", "user", user);
+    } catch (error) {
+      // Fails open: the work matters more than the limit.
+      console.log(`job ${job}: done, FluxGate was not asked: ${error}`);
+      break;
+    }
+    const [allowed, , remaining, wait] = decision;
+    if (allowed) {
+      console.log(`job ${job}: done, ${remaining} left`);
+      break;
+    }
+    if (wait < 0) throw new Error(`job ${job}: refused for ever`);
+    console.log(`job ${job}: refused, again in ${wait} ms`);
+    await sleep(wait);
+  }
+}

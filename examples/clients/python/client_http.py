@@ -1,0 +1,41 @@
+"""Does jobs as fast as FluxGate lets it, asking over HTTP. Needs only Python.
+
+python client_http.py [URL [USER [JOBS]]]
+"""
+
+import json
+import sys
+import time
+import urllib.request
+
+
+def check(url, user):
+    """The decision about one job of a user, which is charged if it is allowed."""
+    asked = json.dumps({"rule_set": "jobs", "user": user}).encode()
+    request = urllib.request.Request(
+        url + "/v1/check", asked, {"Content-Type": "application/json"}
+    )
+    with urllib.request.urlopen(request, timeout=1) as answer:
+        return json.load(answer)
+
+
+def main(url="http://127.0.0.1:8081", user="ann", jobs="5"):
+    for job in range(1, int(jobs) + 1):
+        while True:
+            try:
+                decision = check(url, user)
+            except OSError as error:
+                # Fails open: the work matters more than the limit.
+                print(f"job {job}: done, FluxGate was not asked: {error}", flush=True)
+                break
+            if decision["allowed"]:
+                print(f"job {job}: done, {decision['remaining']} left", flush=True)
+                break
+            wait = decision["retry_after_ms"]
+            if wait is None:
+                sys.exit(f"job {job}: refused for ever")
+            print(f"job {job}: refused, again in {wait} ms", flush=True)
+            time.sleep(wait / 1000)
+
+
+main(*sys.argv[1:])

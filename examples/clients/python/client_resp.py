@@ -1,0 +1,33 @@
+"""Does jobs as fast as FluxGate lets it, asking over the Redis protocol.
+
+pip install redis
+python client_resp.py [URL [USER [JOBS]]]
+"""
+
+import sys
+import time
+
+import redis
+
+
+def main(url="redis://127.0.0.1:8083", user="ann", jobs="5"):
+    fluxgate = redis.Redis.from_url(url, socket_timeout=1)
+    for job in range(1, int(jobs) + 1):
+        while True:
+            try:
+                decision = fluxgate.execute_command("FG.CHECK", "jobs", "user", user)
+            except redis.RedisError as error:
+                # Fails open: the work matters more than the limit.
+                print(f"job {job}: done, FluxGate was not asked: {error}", flush=True)
+                break
+            allowed, _limit, remaining, wait = decision[:4]
+            if allowed:
+                print(f"job {job}: done, {remaining} left", flush=True)
+                break
+            if wait < 0:
+                sys.exit(f"job {job}: refused for ever")
+            print(f"job {job}: refused, again in {wait} ms", flush=True)
+            time.sleep(wait / 1000)
+
+
+main(*sys.argv[1:])
