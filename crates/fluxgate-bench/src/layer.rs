@@ -22,6 +22,8 @@ pub(crate) const SERVE: &str = "--serve-axum";
 const AROUND: &str = "around";
 /// The layer is one of the router's.
 const IN_ROUTER: &str = "in-router";
+/// There is no layer, but the application answers with as many headers as it adds.
+const SAME_ANSWER: &str = "same-answer";
 /// The layer is around the application and tells nothing.
 const SILENT: &str = "silent";
 const NONE: &str = "none";
@@ -34,21 +36,34 @@ rule_sets:
       - { id: per-user, scope: per_user, bands: [ { id: burst, capacity: 1000000, window: 1s } ] }
 ";
 
+/// What the layer tells.
+const TOLD: [(&str, &str); 5] = [
+    ("x-ratelimit-limit", "1000000"),
+    ("x-ratelimit-remaining", "999999"),
+    ("x-ratelimit-reset", "1800000000"),
+    ("ratelimit-policy", "\"per-user/burst\";q=1000000;w=1"),
+    ("ratelimit", "\"per-user/burst\";r=999999"),
+];
+
 pub(crate) fn run(report: &mut Report) {
     let folder = Folder::new("layer");
     let script = wrk::script(&folder, wrk::USERS);
-    let [around, none, in_router, silent] = [AROUND, NONE, IN_ROUTER, SILENT].map(start);
+    let all = [AROUND, NONE, SILENT, IN_ROUTER, SAME_ANSWER].map(start);
+    let [around, none, silent, in_router, same_answer] = all;
     let ask = |(_, address): &(Program, SocketAddr)| wrk::ask(*address, &script);
-    let [around, none, in_router, silent] = in_turn([
+    let [around, none, silent, in_router, same_answer] = in_turn([
         &mut || ask(&around),
         &mut || ask(&none),
-        &mut || ask(&in_router),
         &mut || ask(&silent),
+        &mut || ask(&in_router),
+        &mut || ask(&same_answer),
     ]);
     let bare = "the same axum service without a layer";
     around.tell(report, "layer", bare, &none);
     in_router.tell(report, "layer-in-router", bare, &none);
     silent.tell(report, "layer-without-headers", bare, &none);
+    let same = "the same without a layer, with five constant headers";
+    around.tell(report, "layer-same-answer", same, &same_answer);
 }
 
 #[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
@@ -84,6 +99,10 @@ pub(crate) fn serve(how: &str) {
                 axum::serve(listener, app).await
             }
             IN_ROUTER => axum::serve(listener, app.layer(layer)).await,
+            SAME_ANSWER => {
+                let app = Router::new().route("/api/x", get(async || (TOLD, "hello, world")));
+                axum::serve(listener, app).await
+            }
             _ => axum::serve(listener, app).await,
         }
         .unwrap();

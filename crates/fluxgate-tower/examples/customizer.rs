@@ -3,9 +3,9 @@
 //!
 //! `cargo run -p fluxgate-tower --example customizer [ADDRESS]`
 //!
-//! Nothing that a client merely says decides which limit it has: were a tenant
-//! taken from the header alone, a client could have a fresh limit with every
-//! request, or use up another's.
+//! A client cannot name a limit that is not its own: were a tenant taken from the
+//! header alone, it could have a fresh one with every request, or use up another's.
+//! Whoever names no tenant of theirs is anonymous, and counted by address.
 
 use std::error::Error;
 use std::net::SocketAddr;

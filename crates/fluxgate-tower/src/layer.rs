@@ -108,13 +108,15 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
     /// application, for one, where requests are limited before they are routed.
     ///
     /// ```no_run
+    /// # use std::net::SocketAddr;
     /// # use axum::{Router, ServiceExt, extract::Request};
     /// # use fluxgate_core::{Limiter, MemoryStore, RuleSets};
     /// # use fluxgate_tower::RateLimitLayer;
     /// # use tower::Layer;
     /// # async fn serve(limiter: Limiter<MemoryStore>, app: Router) -> std::io::Result<()> {
     /// let layer = RateLimitLayer::new(limiter).rule_set("api-limits").same_body();
-    /// let app = ServiceExt::<Request>::into_make_service(layer.layer(app));
+    /// let app = layer.layer(app);
+    /// let app = ServiceExt::<Request>::into_make_service_with_connect_info::<SocketAddr>(app);
     /// axum::serve(tokio::net::TcpListener::bind("127.0.0.1:3000").await?, app).await
     /// # }
     /// ```

@@ -6,6 +6,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 const [url = "http://127.0.0.1:8081", user = "ann", jobs = "5"] = process.argv.slice(2);
 
+/** Node takes longer timers for none. */
+const LONGEST = 2 ** 31 - 1;
+
 /** The decision about one job, which is charged if it is allowed. */
 async function check() {
   const answer = await fetch(`${url}/v1/check`, {
@@ -29,11 +32,12 @@ for (let job = 1; job <= Number(jobs); job++) {
       break;
     }
     if (decision.allowed) {
+      await sleep(Math.min(decision.delay_ms, LONGEST));
       console.log(`job ${job}: done, ${decision.remaining} left`);
       break;
     }
     if (decision.retry_after_ms === null) throw new Error(`job ${job}: refused for ever`);
     console.log(`job ${job}: refused, again in ${decision.retry_after_ms} ms`);
-    await sleep(decision.retry_after_ms);
+    await sleep(Math.min(decision.retry_after_ms, LONGEST));
   }
 }

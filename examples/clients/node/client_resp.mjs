@@ -8,6 +8,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 const [address = "127.0.0.1:8083", user = "ann", jobs = "5"] = process.argv.slice(2);
 
+/** Node takes longer timers for none. */
+const LONGEST = 2 ** 31 - 1;
+
 /** The value that the bytes begin with and where it ends; undefined if it is not all there. */
 function parse(bytes, start = 0) {
   const end = bytes.indexOf("\r\n", start);
@@ -57,7 +60,12 @@ function ask(...words) {
     socket.on("close", () => finish(reject, new Error("the connection ended")));
     socket.on("data", (more) => {
       bytes = Buffer.concat([bytes, more]);
-      const reply = parse(bytes);
+      let reply;
+      try {
+        reply = parse(bytes);
+      } catch (error) {
+        return finish(reject, error);
+      }
       if (reply === undefined) return;
       finish(reply.value instanceof Error ? reject : resolve, reply.value);
     });
@@ -76,13 +84,14 @@ for (let job = 1; job <= Number(jobs); job++) {
       console.log(`job ${job}: done, FluxGate was not asked: ${error}`);
       break;
     }
-    const [allowed, , remaining, wait] = decision;
+    const [allowed, , remaining, wait, , delay] = decision;
     if (allowed) {
+      await sleep(Math.min(delay, LONGEST));
       console.log(`job ${job}: done, ${remaining} left`);
       break;
     }
     if (wait < 0) throw new Error(`job ${job}: refused for ever`);
     console.log(`job ${job}: refused, again in ${wait} ms`);
-    await sleep(wait);
+    await sleep(Math.min(wait, LONGEST));
   }
 }

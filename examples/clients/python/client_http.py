@@ -3,6 +3,7 @@
 python client_http.py [URL [USER [JOBS]]]
 """
 
+import http.client
 import json
 import sys
 import time
@@ -24,11 +25,12 @@ def main(url="http://127.0.0.1:8081", user="ann", jobs="5"):
         while True:
             try:
                 decision = check(url, user)
-            except OSError as error:
+            except (OSError, http.client.HTTPException, ValueError) as error:
                 # Fails open: the work matters more than the limit.
                 print(f"job {job}: done, FluxGate was not asked: {error}", flush=True)
                 break
             if decision["allowed"]:
+                time.sleep(decision["delay_ms"] / 1000)
                 print(f"job {job}: done, {decision['remaining']} left", flush=True)
                 break
             wait = decision["retry_after_ms"]

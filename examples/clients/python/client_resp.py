@@ -20,8 +20,9 @@ def main(url="redis://127.0.0.1:8083", user="ann", jobs="5"):
                 # Fails open: the work matters more than the limit.
                 print(f"job {job}: done, FluxGate was not asked: {error}", flush=True)
                 break
-            allowed, _limit, remaining, wait = decision[:4]
+            allowed, _limit, remaining, wait, _reset, delay = decision[:6]
             if allowed:
+                time.sleep(delay / 1000)
                 print(f"job {job}: done, {remaining} left", flush=True)
                 break
             if wait < 0:

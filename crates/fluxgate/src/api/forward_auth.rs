@@ -14,6 +14,7 @@ use http::header::{CONNECTION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, StatusCode, Version};
 use http_body::Body as _;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::problem::PROBLEM_JSON;
 use super::{Api, Problem};
@@ -28,12 +29,35 @@ pub(super) async fn forward_auth(State(api): State<Arc<Api>>, request: Request) 
     let (head, body) = request.into_parts();
     // Nobody reads a body here. One that was announced may even never come, as
     // with proxies that repeat a client's length: the connection cannot be kept.
-    let cannot_be_kept = !body.is_end_stream() && head.version < Version::HTTP_2;
-    let mut answer = api.answer_proxy(&head).await.into_response();
-    if cannot_be_kept {
+    let is_read = body.is_end_stream();
+    let mut answer = tokio::select! {
+        answer = api.answer_proxy(&head) => answer.into_response(),
+        // Nobody is there to be answered; what was waited for is given back.
+        () = breaks_off(body), if !is_read => Response::default(),
+    };
+    if !is_read && head.version < Version::HTTP_2 {
         answer.headers_mut().insert(CONNECTION, CLOSE);
     }
     answer
+}
+
+/// Ends when a body does in the middle. While it is not read, nobody would see that
+/// its sender is gone.
+async fn breaks_off(body: Body) {
+    /// More is no mistake.
+    const MOST: usize = 1 << 20;
+    let mut body = std::pin::pin!(Limited::new(body, MOST));
+    let mut last = None;
+    while let Some(frame) = body.frame().await {
+        if let Err(error) = frame {
+            last = Some(error);
+            break;
+        }
+    }
+    match last {
+        Some(error) if !error.is::<LengthLimitError>() => {}
+        _ => std::future::pending().await,
+    }
 }
 
 impl Api {

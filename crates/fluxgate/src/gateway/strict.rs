@@ -35,23 +35,31 @@ fn check_target(parts: &Parts) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Whether a segment of a path is `.` or `..`, written in any way: whoever
-/// resolves it asks for another path than the one that rules and routes were
-/// looked up for.
+/// Whether a segment of a path is `.` or `..`, written in any way that some server
+/// understands: whoever resolves it asks for another path than the one that rules
+/// and routes were looked up for.
 pub(crate) fn has_dots(path: &str) -> bool {
-    path.split('/').any(is_dots)
-}
-
-fn is_dots(segment: &str) -> bool {
-    let mut rest = segment.as_bytes();
-    let mut dots = 0;
+    let mut rest = path.as_bytes();
+    // How many dots stand after a separator; `None` after anything else.
+    let mut dots = None;
     loop {
-        rest = match rest {
-            [b'.', rest @ ..] | [b'%', b'2', b'e' | b'E', rest @ ..] => rest,
-            [] => return (1..=2).contains(&dots),
-            _ => return false,
+        let ends = |dots: Option<u32>| matches!(dots, Some(1 | 2));
+        (rest, dots) = match rest {
+            [] => return ends(dots),
+            // Some take a backslash for a slash, and some undo escapes first.
+            [b'/' | b'\\', next @ ..]
+            | [b'%', b'2', b'f' | b'F', next @ ..]
+            | [b'%', b'5', b'c' | b'C', next @ ..] => match ends(dots) {
+                true => return true,
+                false => (next, Some(0)),
+            },
+            // Some cut parameters off, as in `..;x`.
+            [b';', ..] | [b'%', b'3', b'b' | b'B', ..] if ends(dots) => return true,
+            [b'.', next @ ..] | [b'%', b'2', b'e' | b'E', next @ ..] => {
+                (next, dots.map(|dots| dots + 1))
+            }
+            [_, next @ ..] => (next, None),
         };
-        dots += 1;
     }
 }
 
@@ -197,6 +205,7 @@ mod tests {
         for (method, uri, headers, host) in [
             ("GET", "/", &[("host", "a.example")][..], "a.example"),
             ("GET", "/a/...?x=..", &[("host", "[::1]:80")], "[::1]:80"),
+            ("GET", "/a;..;b/c%2Fd/..e/;./f..", &[("host", "a")], "a"),
             ("GET", "http://b.example/", &[("host", "a")], "b.example"),
             ("OPTIONS", "*", &[("host", "a")], "a"),
             ("POST", "/", &[("host", "a"), ("content-length", "5")], "a"),
@@ -237,6 +246,11 @@ mod tests {
             ("GET", "/a/../b", &[host]),
             ("GET", "/a/.%2E/b", &[host]),
             ("GET", "/a/%2e", &[host]),
+            ("GET", "/a/..;/b", &[host]),
+            ("GET", "/a/..%3Bx=1/b", &[host]),
+            ("GET", "/a/..%2fb", &[host]),
+            ("GET", "/a%5C..%5cb", &[host]),
+            ("GET", "/a%2f..", &[host]),
             ("POST", "/", &[host, ("transfer-encoding", "gzip, chunked")]),
             ("POST", "/", &[host, ("transfer-encoding", "xchunked")]),
             (

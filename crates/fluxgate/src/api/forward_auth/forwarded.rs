@@ -24,7 +24,12 @@ impl<'a> Forwarded<'a> {
     /// the rules would be asked about another path than the one that is served.
     pub(super) fn read(headers: &'a HeaderMap) -> Result<Self, Problem> {
         let method = Method::from_bytes(only(headers, METHOD)?);
-        let uri = Uri::try_from(only(headers, URI)?);
+        let target = only(headers, URI)?;
+        if target.contains(&b'#') {
+            // The library cuts it off, with what follows; the server may not.
+            return Err(Problem::bad("`X-Forwarded-Uri` has a `#` in it"));
+        }
+        let uri = Uri::try_from(target);
         let (Ok(method), Ok(uri)) = (method, uri) else {
             return Err(Problem::bad(
                 "`X-Forwarded-Method` is no method, or `X-Forwarded-Uri` no target",
@@ -102,6 +107,7 @@ mod tests {
             ("/api/x?y=/../z", "/api/x"),
             ("http://api.example/api/x", "/api/x"),
             ("/a//b/...", "/a//b/..."),
+            ("/a;..;b/x%2Fy/..c/;.", "/a;..;b/x%2Fy/..c/;."),
             ("/caf%C3%A9", "/caf%C3%A9"),
         ] {
             let headers = headers(&[
@@ -135,6 +141,11 @@ mod tests {
             &[(METHOD, "GET"), (URI, "/x/%2e%2E/api")],
             &[(METHOD, "GET"), (URI, "http://h/./api")],
             &[(METHOD, "GET"), (URI, "/a b")],
+            &[(METHOD, "GET"), (URI, "/x#/../api")],
+            &[(METHOD, "GET"), (URI, "/x/..;/api")],
+            &[(METHOD, "GET"), (URI, "/x\\..\\api")],
+            &[(METHOD, "GET"), (URI, "/x/..%2Fapi")],
+            &[(METHOD, "GET"), (URI, "/x%5c%2e%2e%5capi")],
         ] {
             assert!(Forwarded::read(&headers(lines)).is_err(), "{lines:?}");
         }

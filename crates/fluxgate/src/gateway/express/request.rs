@@ -167,7 +167,17 @@ fn is_plain_target(target: &str) -> bool {
 fn may_have_dots(target: &str) -> bool {
     let bytes = target.as_bytes();
     let mut slashes = memchr_iter(b'/', bytes);
-    slashes.any(|at| matches!(bytes.get(at + 1), Some(b'.' | b'%')))
+    if slashes.any(|at| matches!(bytes.get(at + 1), Some(b'.' | b'%'))) {
+        return true;
+    }
+    let path = target.split('?').next().unwrap_or_default().as_bytes();
+    let mut escapes = memchr_iter(b'%', path);
+    escapes.any(|at| {
+        matches!(
+            path[at..],
+            [_, b'2', b'f' | b'F', ..] | [_, b'5', b'c' | b'C', ..]
+        )
+    })
 }
 
 /// A name or an IPv4 address, perhaps with a port.
@@ -222,6 +232,9 @@ mod tests {
             ("GET /x", "GET /./x"),
             ("GET /x", "GET /a/.."),
             ("GET /x", "GET /%2e%2E/x"),
+            ("GET /x", "GET /..;/x"),
+            ("GET /x", "GET /a%2f../x"),
+            ("GET /x", "GET /a%5C..%5cx"),
             ("HTTP/1.1", "HTTP/1.0"),
             ("HTTP/1.1", "HTTP/1.2"),
             ("Host: a", "Host: a\r\nHost: a"),

@@ -17,7 +17,7 @@ const FOR_ALL: &str = " shown by `";
 const CLAIM_NOTHING: [(&str, &str); 5] = [
     ("README.md", "More"),
     ("README.md", "License"),
-    ("docs/architecture.md", "Where it departs from the plan"),
+    ("docs/architecture.md", "Choices, and why"),
     ("docs/security.md", "What it is not"),
     ("docs/security.md", "Reporting a vulnerability"),
 ];

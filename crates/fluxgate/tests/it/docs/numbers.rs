@@ -35,7 +35,7 @@ middleware ~ Up to 64 connections are kept ~ fluxgate-tower/src/remote/connectio
 middleware ~ 32 KiB of headers ~ fluxgate-tower/src/remote/question.rs ~ MOST_HEADER_BYTES: usize = 32 * 1024
 middleware ~ `deadline` (50 ms) ~ fluxgate-tower/src/remote.rs ~ DEFAULT_DEADLINE: Duration = Duration::from_millis(50)
 middleware ~ | `max_concurrent_waits(n)` | 100 | ~ fluxgate-tower/src/filter.rs ~ DEFAULT_MAX_WAITS: usize = 100
-redis ~ After five silences in a row ~ fluxgate-redis/src/breaker.rs ~ FAILURES: u32 = 5
+redis ~ After five timeouts in a row ~ fluxgate-redis/src/breaker.rs ~ FAILURES: u32 = 5
 redis ~ 50 to 800 ms ~ fluxgate-redis/src/breaker.rs ~ LONGEST_PAUSE: Duration = Duration::from_millis(800)
 resp ~ 1,024 arguments of 64 KiB each and 128 KiB in all ~ fluxgate/src/resp/request.rs ~ LONGEST_REQUEST: usize = 128 * 1024
 security ~ 10,000 a listener ~ fluxgate/src/server/door.rs ~ MOST_CONNECTIONS: usize = 10_000

@@ -266,4 +266,15 @@ rule_sets:
     assert_eq!(gateway.get("/slow").status, 429);
     drop(patient);
     wait_until("nobody waits", || waiting(0));
+    // A proxy that announces a body and sends none hangs up as well, and so does one
+    // in the middle of it.
+    for body in ["", "ab"] {
+        let mut patient = service.http();
+        let asked = asked.replace("Host: a\r\n", "Host: a\r\nContent-Length: 5\r\n");
+        patient.send_raw(asked.as_bytes()).unwrap();
+        patient.send_raw(body.as_bytes()).unwrap();
+        wait_until("somebody waits", || waiting(1));
+        drop(patient);
+        wait_until("nobody waits", || waiting(0));
+    }
 }
