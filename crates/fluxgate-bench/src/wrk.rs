@@ -9,8 +9,13 @@ use crate::load::Run;
 
 const SECONDS: u32 = 2;
 
-/// Has wrk tell what we read.
-const DONE: &str = r#"
+/// Sends the requests of 1,000 `users` in turn, and has wrk tell what we read.
+const IN_TURN: &str = r#"
+local next_user = 0
+request = function()
+    next_user = (next_user + 7) % 1000
+    return users[next_user]
+end
 done = function(summary, latency, requests)
     local errors = summary.errors
     local failed = errors.connect + errors.read + errors.write + errors.status + errors.timeout
@@ -19,7 +24,7 @@ done = function(summary, latency, requests)
 end
 "#;
 
-/// 1,000 users in turn ask for the same path.
+/// 1,000 users ask for the same path.
 pub(crate) const USERS: &str = r#"
 local users = {}
 init = function()
@@ -28,16 +33,11 @@ init = function()
         users[user] = wrk.format("GET", "/api/x", headers)
     end
 end
-local next_user = 0
-request = function()
-    next_user = (next_user + 7) % 1000
-    return users[next_user]
-end
 "#;
 
-/// A file with what is asked.
+/// A file with what is asked: `users` has the requests.
 pub(crate) fn script(folder: &Folder, requests: &str) -> PathBuf {
-    folder.file("wrk.lua", format!("{requests}{DONE}"))
+    folder.file("wrk.lua", format!("{requests}{IN_TURN}"))
 }
 
 /// One run.

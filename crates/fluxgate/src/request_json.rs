@@ -103,6 +103,19 @@ fn text<'a, M: MapAccess<'a>>(name: &str, map: &mut M) -> Result<Option<Cow<'a, 
     Ok(value::<Text<'a>, M>(name, map)?.map(|text| text.0))
 }
 
+/// Reads the field of this name, which may stand once, or be null.
+pub(crate) fn once<'a, T: de::Deserialize<'a>, M: MapAccess<'a>>(
+    name: &'static str,
+    field: &mut Option<Option<T>>,
+    map: &mut M,
+) -> Result<(), M::Error> {
+    if field.is_some() {
+        return Err(de::Error::duplicate_field(name));
+    }
+    *field = Some(value(name, map)?);
+    Ok(())
+}
+
 /// The value of the field of this name, or null.
 pub(crate) fn value<'a, T: de::Deserialize<'a>, M: MapAccess<'a>>(
     name: &str,

@@ -15,7 +15,7 @@ use super::decision_json::{Form, write_decision};
 use super::problem::PROBLEM_JSON;
 use super::{Api, Problem, body};
 use crate::engine::{EngineError, Listener, Origin};
-use crate::request_json::{ContextFields, Text, value};
+use crate::request_json::{ContextFields, Text, once};
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// How many checks one call may hold.
@@ -174,15 +174,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Asked<'a> {
                 let mut peek = None;
                 while let Some(Text(name)) = map.next_key()? {
                     if name == "peek" {
-                        if peek.is_some() {
-                            return Err(de::Error::duplicate_field("peek"));
-                        }
-                        peek = Some(value::<bool, _>("peek", &mut map)?);
+                        once("peek", &mut peek, &mut map)?;
                     } else if !context.read(&name, &mut map)? {
                         return Err(de::Error::unknown_field(&name, &FIELDS));
                     }
                 }
-                let peek = peek.flatten().unwrap_or(false);
+                let peek: Option<bool> = peek.flatten();
+                let peek = peek.unwrap_or(false);
                 Ok(Asked { context, peek })
             }
         }

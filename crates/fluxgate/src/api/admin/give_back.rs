@@ -12,7 +12,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use super::state::failure;
 use super::{Api, Problem, body, json, to_its_end};
 use crate::admin::{Change, Role, may_be_done};
-use crate::request_json::{ContextFields, Text, value};
+use crate::request_json::{ContextFields, Text, once};
 
 /// The names of the fields.
 const FIELDS: [&str; 11] = {
@@ -112,17 +112,4 @@ impl<'de: 'a, 'a> Deserialize<'de> for Asked<'a> {
 
         deserializer.deserialize_map(AskedVisitor)
     }
-}
-
-/// Reads a field that may stand once.
-fn once<'de, T: Deserialize<'de>, M: MapAccess<'de>>(
-    name: &'static str,
-    field: &mut Option<Option<T>>,
-    map: &mut M,
-) -> Result<(), M::Error> {
-    if field.is_some() {
-        return Err(de::Error::duplicate_field(name));
-    }
-    *field = Some(value(name, map)?);
-    Ok(())
 }

@@ -45,13 +45,16 @@ fn remaining(http: &mut Http, query: &str) -> Vec<u64> {
         .collect()
 }
 
+/// The setting that has state kept in Redis.
+fn store_in(server: &RedisServer) -> String {
+    let url = server.url();
+    format!("store: {{ redis: {{ url: \"{url}\", deadline: 2s }} }}\n")
+}
+
 #[test]
 fn state_refund_and_reset_on_every_store() {
     let server = RedisServer::start();
-    let redis = format!(
-        "store: {{ redis: {{ url: \"{}\", deadline: 2s }} }}\n",
-        server.url()
-    );
+    let redis = store_in(&server);
     for store in ["", &redis] {
         let service = Service::start(&[], &(store.to_owned() + RULES));
         let mut http = service.http();

@@ -2,16 +2,13 @@
 
 use fluxgate_testkit::RedisServer;
 
-use super::{RULES, json, remaining};
+use super::{RULES, json, remaining, store_in};
 use crate::service::Service;
 
 #[test]
 fn every_rule_that_can_owe_gets_its_units_on_every_store() {
     let server = RedisServer::start();
-    let redis = format!(
-        "store: {{ redis: {{ url: \"{}\", deadline: 2s }} }}\n",
-        server.url()
-    );
+    let redis = store_in(&server);
     for store in ["", &redis] {
         let service = Service::start(&[], &(store.to_owned() + RULES));
         let mut http = service.http();
