@@ -39,6 +39,8 @@ pub(super) struct Fleet {
     redis: RedisServer,
     /// Runs out of file descriptors.
     cramped: Service,
+    /// Clients that say nothing to it.
+    idle: Vec<Http>,
     /// Dies.
     doomed: Service,
     /// A gateway before which clients wait for hours.
@@ -62,6 +64,7 @@ impl Fleet {
             proxy,
             redis,
             cramped: Service::start(&[], RULES),
+            idle: Vec::new(),
             doomed: Service::start(&[], RULES),
             patient: Service::start(&["gateway"], PATIENT),
             waiting: Vec::new(),
@@ -137,6 +140,16 @@ impl Fleet {
         });
     }
 
+    /// So many clients keep a connection. How many descriptors a service has without any
+    /// depends on the machine's cores, and on what it was started with.
+    fn stay_idle(&mut self, count: usize) {
+        for _ in 0..count {
+            let mut client = self.cramped.http();
+            assert_eq!(client.get("/livez").status, 200);
+            self.idle.push(client);
+        }
+    }
+
     /// Redis dies, a service dies, rules are spoiled, descriptors run out, a client
     /// does not stop, many wait, and a new service finds no rules.
     pub(super) fn everything_else(&mut self) {
@@ -147,6 +160,8 @@ impl Fleet {
             .write("rules.d/rules.yaml", "rule_sets: nonsense\n");
         self.is_flooded = true;
         self.let_wait(90);
+        self.stay_idle(100);
+        // A few are left, for the one who reads this and for whom it has to open files.
         let open = sample(&self.cramped, "process_open_fds") + 5;
         let prlimit = Command::new("prlimit")
             .args(["--pid", &self.cramped.program.id().to_string()])
