@@ -12,14 +12,15 @@ pub(crate) use audit::{Change, may_be_done};
 pub(crate) use tokens::{Role, TokensError};
 
 use crate::api::Problem;
-use crate::config::{Config, Secrets};
+use crate::config::Config;
 use crate::reload::Reloader;
-use tokens::Tokens;
+use crate::server::Kept;
+use tokens::TokensFile;
 
 /// Lets in who may come in, and knows where rules are written.
 #[derive(Debug)]
 pub(crate) struct Admin {
-    tokens: Option<Tokens>,
+    tokens: Option<Kept<TokensFile>>,
     /// Whether the API can be reached from this machine only.
     on_loopback: bool,
     /// Whether logs may name identities.
@@ -41,26 +42,24 @@ pub(crate) struct Caller {
 
 impl Admin {
     /// As the config says.
-    pub(crate) fn new(
-        config: &Config,
-        secrets: &Secrets,
-        reloader: Reloader,
-    ) -> Result<Self, TokensError> {
+    pub(crate) fn new(config: &Config, reloader: Reloader) -> Result<Self, TokensError> {
         let api = config.listen.api;
-        let tokens = match (&secrets.admin_tokens, &config.admin.tokens_file) {
-            (Some(secret), Some(path)) => {
-                Some(Tokens::parse(path, secret.as_text().unwrap_or_default())?)
-            }
-            _ => None,
-        };
+        let tokens = config.admin.tokens_file.clone().map(TokensFile);
         Ok(Self {
-            tokens,
+            tokens: tokens.map(Kept::new).transpose()?,
             on_loopback: api.is_none_or(|api| api.ip().to_canonical().is_loopback()),
             names_identities: config.telemetry.identities,
             options: config.rule_options(),
             reloader,
             writing: tokio::sync::Mutex::default(),
         })
+    }
+
+    /// Knows the tokens that the file holds by then; for ever.
+    pub(crate) async fn keep_fresh(&self) {
+        if let Some(tokens) = &self.tokens {
+            tokens.keep_fresh().await;
+        }
     }
 
     /// Lets a call in that shows only what rules there are: anybody's, unless
@@ -82,6 +81,7 @@ impl Admin {
         let Some(token) = bearer_token(head) else {
             return Err(unauthorized("a bearer token is needed", "Bearer"));
         };
+        let tokens = tokens.now();
         let Some(known) = tokens.find(token) else {
             let challenge = "Bearer error=\"invalid_token\"";
             return Err(unauthorized("the bearer token is not known", challenge));

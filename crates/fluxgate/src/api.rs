@@ -55,6 +55,11 @@ impl Api {
         })
     }
 
+    /// Lets in who may come in by now; for ever, and once for all cores.
+    pub(crate) async fn keep_fresh(&self) {
+        self.admin.keep_fresh().await;
+    }
+
     /// Where what is answered.
     pub(crate) fn router(self: &Arc<Self>) -> Router {
         Router::new()

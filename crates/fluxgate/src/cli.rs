@@ -1,5 +1,7 @@
 //! The command line.
 
+mod validate;
+
 use std::fmt;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -7,9 +9,8 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
-use fluxgate_core::RuleSets;
 
-use crate::config::{ConfigError, Draft, Overrides, Rules};
+use crate::config::{ConfigError, Draft, Overrides};
 use crate::reload::ConfigFile;
 use crate::rule_file::RuleFileError;
 use crate::{server, simulate};
@@ -31,9 +32,10 @@ enum Command {
     Run(ConfigOptions),
     /// Check a config or a rule file; print `file:line:column: what is wrong` for each fault
     ///
-    /// Exits with 0, or with 78 if anything is wrong.
+    /// The directory of `rules_from` is looked into, if it is there; one may also be
+    /// named in place of a file. Exits with 0, or with 78 if anything is wrong.
     Validate {
-        /// The file to check
+        /// The file to check, or a directory of rule files
         file: PathBuf,
     },
     /// Run recorded requests through rules, on virtual time and without a server
@@ -140,7 +142,7 @@ pub fn run() -> ExitCode {
     let command = Cli::parse().command;
     let result = match command.unwrap_or(Command::Run(ConfigOptions::default())) {
         Command::Run(options) => serve(&options),
-        Command::Validate { file } => validate(&file),
+        Command::Validate { file } => validate::validate(&file),
         Command::Simulate(options) => simulate::run(&options),
         Command::Config(ConfigCommand::Show(options)) => show(&options),
         Command::Completions { shell } => completions(shell),
@@ -160,36 +162,6 @@ fn serve(options: &ConfigOptions) -> Result<(), Failure> {
     let file = options.config.clone();
     let file = file.map(|path| ConfigFile::new(path, options.overrides(), draft.clone()));
     server::run(&draft, file)
-}
-
-fn validate(file: &std::path::Path) -> Result<(), Failure> {
-    let draft = Draft::read(file)?;
-    let mut stdout = io::stdout();
-    let name = file.display();
-    // Whoever closed standard output wants only the exit code.
-    let _ = if draft.is_rule_file() {
-        let rules = draft.check_rules()?;
-        writeln!(stdout, "{name}: ok, {}", count(&rules))
-    } else {
-        let config = draft.check()?;
-        for warning in config.warnings() {
-            let _ = writeln!(io::stderr(), "{name}: warning: {warning}");
-        }
-        let listeners = config.listen.count();
-        let rules = match &config.rules {
-            Rules::Here(rules) => count(rules),
-            Rules::Dir { path, .. } => format!("rules from {}", path.display()),
-            Rules::Redis { .. } => "rules from Redis".into(),
-        };
-        writeln!(stdout, "{name}: ok, {listeners} listener(s), {rules}")
-    };
-    Ok(())
-}
-
-fn count(rules: &RuleSets) -> String {
-    let count = rules.iter().map(|set| set.rules().len()).sum::<usize>();
-    let sets = rules.iter().count();
-    format!("{sets} rule set(s) with {count} enabled rule(s)")
 }
 
 fn show(options: &ConfigOptions) -> Result<(), Failure> {

@@ -38,7 +38,7 @@ use crate::filters::Filters;
 use connection::Speech;
 use routes::Routes;
 pub(crate) use strict::has_dots;
-pub(crate) use tls::{ServerTls, TlsError};
+pub(crate) use tls::TlsError;
 
 /// Forwards requests, each by its route. There is one for all cores.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub(crate) struct Gateway {
     limits: Limits,
     speech: Speech,
     /// What the listener shows, if it speaks TLS.
-    tls: Option<ServerTls>,
+    tls: Option<tls::ServerTls>,
     /// How TLS is spoken to upstreams, if any wants it.
     client_tls: Option<Arc<ClientConfig>>,
 }
@@ -72,7 +72,7 @@ impl Gateway {
             timeouts: gateway.timeouts,
             limits: gateway.limits,
             speech: Speech::new(&gateway.limits, &gateway.timeouts),
-            tls: gateway.tls.as_ref().map(ServerTls::load).transpose()?,
+            tls: gateway.tls.clone().map(tls::ServerTls::new).transpose()?,
             client_tls: wants_tls.then(tls::for_upstreams).transpose()?,
         }))
     }

@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 pub(crate) use back_off::BackOff;
 pub(crate) use config_file::ConfigFile;
+pub(crate) use directory::rules_in;
 pub(crate) use json::{Json, parse_node};
 pub(crate) use keeper::Keeper;
 pub(crate) use source::{Origin, Source};

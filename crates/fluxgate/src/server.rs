@@ -7,6 +7,7 @@ mod descriptors;
 mod door;
 mod express;
 mod http;
+mod kept;
 mod leave;
 mod listen;
 mod reach_store;
@@ -28,6 +29,7 @@ pub(crate) use begun::Begun;
 pub(crate) use buffers::Buffers;
 pub(crate) use content_length::content_length;
 pub(crate) use http::{LINGER, REQUEST_ID, until_closing};
+pub(crate) use kept::{Files, Kept};
 pub(crate) use leave::leave;
 pub(crate) use send::send;
 pub(crate) use wall_clock::{wall_clock, write_date};
@@ -62,7 +64,7 @@ pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure
     let source = Source::new(&config, draft, file, engine.store());
     let (mut keeper, reloader) = Keeper::new(Arc::clone(&engine), source);
     let rules = keeper.read_first()?;
-    let admin = Admin::new(&config, &secrets, reloader);
+    let admin = Admin::new(&config, reloader);
     let admin = admin.map_err(|error| Failure::new(Exit::Config, error))?;
     let closing = CancellationToken::new();
     let filters = Filters::new(&config);
@@ -84,7 +86,7 @@ pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure
     });
     let answering = Answering {
         engine: Arc::clone(&engine),
-        api,
+        api: Arc::clone(&api),
         gateway: gateway.clone(),
     };
     let cores = doors.into_iter().zip(sockets_by_core(open, cores));
@@ -94,6 +96,7 @@ pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure
         let traces = exporter.map(Exporter::start);
         tokio::spawn(keeper.run(rules));
         tokio::spawn(reach_store::reach(Arc::clone(&engine)));
+        tokio::spawn(async move { api.keep_fresh().await });
         if let Some(gateway) = gateway {
             tokio::spawn(async move { gateway.keep_fresh().await });
         }

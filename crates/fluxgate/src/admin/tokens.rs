@@ -6,6 +6,9 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
+use crate::config::{Secret, SecretError};
+use crate::server::Files;
+
 /// What somebody may do; each may do what those before it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
@@ -47,12 +50,41 @@ impl fmt::Debug for Token {
 #[derive(Clone, Debug)]
 pub(super) struct Tokens(Vec<Token>);
 
-/// What is wrong with the file; a line for each fault.
+/// Where they stand.
+#[derive(Debug)]
+pub(super) struct TokensFile(pub(super) PathBuf);
+
+impl Files for TokensFile {
+    type Read = Secret;
+    type Made = Tokens;
+    type Error = TokensError;
+
+    const RENEWED: &'static str = "the tokens of the admin API have changed";
+    const KEPT: &'static str = "the admin API keeps its tokens";
+
+    fn read(&self) -> Result<Secret, TokensError> {
+        Ok(Secret::read_text("admin.tokens_file", &self.0)?)
+    }
+
+    fn make(&self, read: &Secret) -> Result<Tokens, TokensError> {
+        Tokens::parse(&self.0, read.as_text().unwrap_or_default())
+    }
+}
+
+/// Why there are no tokens.
 #[derive(Debug, thiserror::Error)]
-#[error("{}", lines(.path, .faults))]
-pub(crate) struct TokensError {
-    path: PathBuf,
-    faults: Vec<(usize, &'static str)>,
+pub(crate) enum TokensError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Unreadable(#[from] SecretError),
+    /// What it says is wrong; a line for each fault.
+    #[error("{}", lines(path, faults))]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// The lines, and what is wrong there.
+        faults: Vec<(usize, &'static str)>,
+    },
 }
 
 fn lines(path: &Path, faults: &[(usize, &'static str)]) -> String {
@@ -87,7 +119,7 @@ impl Tokens {
         }
         match faults.is_empty() {
             true => Ok(Self(tokens)),
-            false => Err(TokensError {
+            false => Err(TokensError::Invalid {
                 path: path.into(),
                 faults,
             }),

@@ -53,7 +53,8 @@ impl Secret {
         Ok(Self(bytes.into()))
     }
 
-    fn read_text(field: &'static str, path: &Path) -> Result<Self, SecretError> {
+    /// The same of a file that must hold text.
+    pub fn read_text(field: &'static str, path: &Path) -> Result<Self, SecretError> {
         let secret = Self::read(field, path)?;
         match secret.as_text() {
             Some(_) => Ok(secret),
@@ -95,7 +96,7 @@ enum Trouble {
     NoText,
 }
 
-/// All secrets that a config names.
+/// The secrets that are read once, at the start.
 #[derive(Clone, Debug, Default)]
 pub struct Secrets {
     /// The password for Redis; text.
@@ -108,14 +109,10 @@ pub struct Secrets {
     pub redis_client: Option<(Secret, Secret)>,
     /// The secret of hashed identities.
     pub hash_secret: Option<Secret>,
-    /// What the gateway shows: certificates and key, in PEM.
-    pub gateway_tls: Option<(Secret, Secret)>,
-    /// The lines of `admin.tokens_file`; text.
-    pub admin_tokens: Option<Secret>,
 }
 
 impl Secrets {
-    /// Reads every file that the config names a secret in.
+    /// Reads the files that the config names them in.
     pub fn load(config: &Config) -> Result<Self, SecretError> {
         let mut secrets = match &config.store {
             Store::Redis(redis) => Self::of_redis(redis)?,
@@ -124,14 +121,6 @@ impl Secrets {
         let hash = config.keys.hash_secret_file.as_deref();
         secrets.hash_secret = hash
             .map(|path| Secret::read("keys.hash_secret_file", path))
-            .transpose()?;
-        if let Some(tls) = &config.gateway.tls {
-            let cert = Secret::read("gateway.tls.cert", &tls.cert)?;
-            secrets.gateway_tls = Some((cert, Secret::read("gateway.tls.key", &tls.key)?));
-        }
-        let tokens = config.admin.tokens_file.as_deref();
-        secrets.admin_tokens = tokens
-            .map(|path| Secret::read_text("admin.tokens_file", path))
             .transpose()?;
         Ok(secrets)
     }

@@ -9,6 +9,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::answer::Client;
@@ -86,7 +87,7 @@ impl Gateway {
             }
             return;
         };
-        let greeted = Box::pin(tls.acceptor().accept(stream));
+        let greeted = Box::pin(TlsAcceptor::from(tls.now()).accept(stream));
         let greeted = until_closing(greeted, &client.closing);
         match tokio::time::timeout(self.timeouts.headers, greeted).await {
             Ok(Some(Ok(stream))) => {

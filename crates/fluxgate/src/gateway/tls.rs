@@ -1,37 +1,22 @@
 //! TLS on both sides: what the gateway shows, and whom it believes.
 
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::path::PathBuf;
+use std::sync::Arc;
 
-use tokio::signal::unix::{SignalKind, signal};
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore, ServerConfig};
 
 use crate::config::{Secret, SecretError, Tls};
-
-/// How often the files are looked at.
-const OFTEN: Duration = Duration::from_secs(2);
+use crate::server::{Files, Kept};
 
 /// What the listener shows, and may change while it runs.
-#[derive(Debug)]
-pub(crate) struct ServerTls {
-    files: Tls,
-    shown: RwLock<Shown>,
-}
-
-#[derive(Debug)]
-struct Shown {
-    config: Arc<ServerConfig>,
-    read: Read,
-}
+pub(super) type ServerTls = Kept<Tls>;
 
 /// What the files hold.
 #[derive(Debug, PartialEq, Eq)]
-struct Read {
+pub(crate) struct Read {
     cert: Secret,
     key: Secret,
 }
@@ -73,84 +58,23 @@ pub(crate) enum TlsError {
     NoRoots(String),
 }
 
-impl ServerTls {
-    /// Reads the files.
-    pub(crate) fn load(files: &Tls) -> Result<Self, TlsError> {
-        let read = Read::from(files)?;
-        let config = read.config(files)?;
-        Ok(Self {
-            files: files.clone(),
-            shown: RwLock::new(Shown { config, read }),
+impl Files for Tls {
+    type Read = Read;
+    type Made = ServerConfig;
+    type Error = TlsError;
+
+    const RENEWED: &'static str = "the gateway shows a new certificate";
+    const KEPT: &'static str = "the gateway keeps its certificate";
+
+    fn read(&self) -> Result<Read, TlsError> {
+        Ok(Read {
+            cert: Secret::read("gateway.tls.cert", &self.cert)?,
+            key: Secret::read("gateway.tls.key", &self.key)?,
         })
     }
 
-    /// Greets clients with what is shown now.
-    pub(super) fn acceptor(&self) -> TlsAcceptor {
-        let shown = self.shown.read().unwrap_or_else(PoisonError::into_inner);
-        TlsAcceptor::from(Arc::clone(&shown.config))
-    }
-
-    /// Shows what the files hold whenever that changes; for ever. What is bad is
-    /// told once and not shown.
-    pub(crate) async fn keep_fresh(&self) {
-        let mut hangup = signal(SignalKind::hangup()).ok();
-        let mut told = None;
-        loop {
-            let asked = async {
-                match &mut hangup {
-                    Some(hangup) => hangup.recv().await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                () = tokio::time::sleep(OFTEN) => {}
-                _ = asked => told = None,
-            }
-            match self.reload() {
-                Ok(false) => {}
-                Ok(true) => {
-                    told = None;
-                    tracing::info!("the gateway shows a new certificate");
-                }
-                Err(error) => {
-                    let error = error.to_string();
-                    if told.as_ref() != Some(&error) {
-                        tracing::error!(%error, "the gateway keeps its certificate");
-                        told = Some(error);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Whether something else is shown now.
-    fn reload(&self) -> Result<bool, TlsError> {
-        let read = Read::from(&self.files)?;
-        let is_same = {
-            let shown = self.shown.read().unwrap_or_else(PoisonError::into_inner);
-            shown.read == read
-        };
-        if is_same {
-            return Ok(false);
-        }
-        let config = read.config(&self.files)?;
-        let mut shown = self.shown.write().unwrap_or_else(PoisonError::into_inner);
-        *shown = Shown { config, read };
-        Ok(true)
-    }
-}
-
-impl Read {
-    fn from(files: &Tls) -> Result<Self, TlsError> {
-        Ok(Self {
-            cert: Secret::read("gateway.tls.cert", &files.cert)?,
-            key: Secret::read("gateway.tls.key", &files.key)?,
-        })
-    }
-
-    fn config(&self, files: &Tls) -> Result<Arc<ServerConfig>, TlsError> {
-        let path = |path: &Path| path.to_owned();
-        let chain = CertificateDer::pem_slice_iter(self.cert.as_bytes());
+    fn make(&self, read: &Read) -> Result<ServerConfig, TlsError> {
+        let chain = CertificateDer::pem_slice_iter(read.cert.as_bytes());
         let chain = chain.collect::<Result<Vec<_>, _>>();
         let chain = chain.map_err(|error| error.to_string()).and_then(|chain| {
             let is_none = chain.is_empty();
@@ -159,27 +83,27 @@ impl Read {
                 .ok_or_else(|| "it has none".into())
         });
         let chain = chain.map_err(|why| TlsError::NoCertificate {
-            path: path(&files.cert),
+            path: self.cert.clone(),
             why,
         })?;
-        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes());
+        let key = PrivateKeyDer::from_pem_slice(read.key.as_bytes());
         let key = key.map_err(|error| TlsError::NoKey {
-            path: path(&files.key),
+            path: self.key.clone(),
             why: error.to_string(),
         })?;
-        let unusable = |why: String| TlsError::Unusable {
-            cert: path(&files.cert),
-            key: path(&files.key),
-            why,
+        let unusable = |error: Error| TlsError::Unusable {
+            cert: self.cert.clone(),
+            key: self.key.clone(),
+            why: error.to_string(),
         };
-        let config = ServerConfig::builder_with_provider(provider())
+        let mut config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
-            .map_err(|error| unusable(error.to_string()))?
+            .map_err(unusable)?
             .with_no_client_auth()
-            .with_single_cert(chain, key);
-        let mut config = config.map_err(|error| unusable(error.to_string()))?;
+            .with_single_cert(chain, key)
+            .map_err(unusable)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Arc::new(config))
+        Ok(config)
     }
 }
 

@@ -17,6 +17,12 @@ const MOST_PASSES: usize = 5;
 /// Files and what stands in them.
 type Files = Vec<(PathBuf, Vec<u8>)>;
 
+/// The rules of all files in a directory as they are now, if all are good.
+pub(crate) fn rules_in(path: &Path, options: RuleOptions) -> Result<RuleSets, Refusal> {
+    let dir = RuleDir::new(path.to_owned(), Duration::ZERO, options);
+    dir.compile(&dir.settled()?)
+}
+
 /// A directory in which every `*.yaml` holds `rule_sets`.
 #[derive(Debug)]
 pub(crate) struct RuleDir {
@@ -36,12 +42,7 @@ impl RuleDir {
 
     /// Its files, in the order of their names.
     pub(super) fn content(&self, in_force: Option<&Content>) -> Result<Content, Refusal> {
-        let files = settled(|| self.read()).unwrap_or_else(|| {
-            let path = self.path.display();
-            Err(Refusal::Unreadable(format!(
-                "{path}: it changes while it is read"
-            )))
-        })?;
+        let files = self.settled()?;
         // What was unmounted looks like this, too, and must not lift all limits.
         let had_some = matches!(in_force, Some(Content::Files(files)) if !files.is_empty());
         if files.is_empty() && had_some {
@@ -51,6 +52,16 @@ impl RuleDir {
             )));
         }
         Ok(Content::Files(files))
+    }
+
+    /// What is there when nobody swaps files.
+    fn settled(&self) -> Result<Files, Refusal> {
+        settled(|| self.read()).unwrap_or_else(|| {
+            let path = self.path.display();
+            Err(Refusal::Unreadable(format!(
+                "{path}: it changes while it is read"
+            )))
+        })
     }
 
     /// What is there in one pass; while somebody swaps files, it may be half of

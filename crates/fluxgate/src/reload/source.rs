@@ -71,7 +71,7 @@ pub(super) enum Content {
 
 /// Why there are no rules.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// Nothing could be read.
     Unreadable(String),
     /// The server did not answer, or not well.

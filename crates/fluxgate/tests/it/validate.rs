@@ -12,6 +12,69 @@ fn a_good_file_is_said_to_be_ok() {
     );
 }
 
+/// A config whose rules stand in these files beside it.
+fn with_rule_dir(files: &[(&str, &str)]) -> Dir {
+    let dir = Dir::new();
+    dir.write(
+        "fluxgate.yaml",
+        "rules_from: { dir: rules.d }\nlisten: { api: '127.0.0.1:0' }\n",
+    );
+    std::fs::create_dir(dir.path("rules.d")).unwrap();
+    for (name, text) in files {
+        dir.write(&format!("rules.d/{name}"), text);
+    }
+    dir
+}
+
+#[test]
+fn a_directory_of_rules_is_looked_into() {
+    let dir = with_rule_dir(&[
+        ("a.yaml", TWO_A_SECOND),
+        ("b.yaml", "rule_sets: {}\n"),
+        ("c.txt", "x"),
+    ]);
+    let good = "ok, 1 rule set(s) with 1 enabled rule(s)";
+    assert_eq!(
+        dir.run(&["validate", "rules.d"]).lines(),
+        [format!("rules.d: {good}")]
+    );
+    assert_eq!(
+        dir.run(&["validate", "fluxgate.yaml"]).lines(),
+        ["fluxgate.yaml: ok, 1 listener(s), 1 rule set(s) with 1 enabled rule(s) from rules.d"]
+    );
+}
+
+#[test]
+fn the_faults_of_a_directory_are_those_of_its_files() {
+    let twice = format!("{TWO_A_SECOND}\ncolour: red\n");
+    let dir = with_rule_dir(&[("a.yaml", TWO_A_SECOND), ("b.yaml", &twice)]);
+    for named in ["rules.d", "fluxgate.yaml"] {
+        let run = dir.run(&["validate", named]);
+        assert_eq!(run.code, Some(78), "{named}: {}", run.stderr);
+        let faults: Vec<_> = run.stderr.lines().collect();
+        assert_eq!(faults.len(), 2, "{faults:?}");
+        assert!(faults[0].starts_with("rules.d/b.yaml:3:3:"), "{faults:?}");
+        assert!(
+            faults[0].ends_with(" stands in rules.d/a.yaml already"),
+            "{faults:?}"
+        );
+        assert!(faults[1].contains("unknown field `colour`"), "{faults:?}");
+    }
+}
+
+#[test]
+fn a_directory_that_is_not_here_may_be_elsewhere() {
+    let dir = with_rule_dir(&[]);
+    std::fs::remove_dir(dir.path("rules.d")).unwrap();
+    let run = dir.run(&["validate", "fluxgate.yaml"]);
+    assert_eq!(run.code, Some(0));
+    assert_eq!(
+        run.stderr,
+        "fluxgate.yaml: warning: there is no directory rules.d here\n"
+    );
+    assert_eq!(dir.run(&["validate", "rules.d"]).code, Some(66));
+}
+
 #[test]
 fn json_is_yaml_too() {
     let dir = Dir::with_rules(

@@ -21,7 +21,6 @@ fn every_secret_is_read_without_its_line_end_and_never_shown() {
         ("cert", "hush 4\n\n"),
         ("key", "hush 5\n"),
         ("hash", "hush \n6"),
-        ("tokens", "hush 7\n"),
     ];
     for (name, content) in contents {
         dir.write(name, content);
@@ -36,9 +35,7 @@ store:
     sentinel: {{ master: m, password_file: '{}' }}
     password_file: '{}'
     tls: {{ ca: '{}', cert: '{4}', key: '{3}' }}
-gateway: {{ tls: {{ cert: '{4}', key: '{3}' }} }}
 keys: {{ hash_secret_file: '{5}' }}
-admin: {{ tokens_file: '{6}' }}
 ",
         at("sentinel"),
         at("password"),
@@ -46,25 +43,22 @@ admin: {{ tokens_file: '{6}' }}
         at("key"),
         at("cert"),
         at("hash"),
-        at("tokens"),
     );
     let secrets = Secrets::load(&config(&text)).unwrap();
-    let pair = secrets.gateway_tls.as_ref().unwrap();
     let client = secrets.redis_client.as_ref().unwrap();
     let read = [
         secrets.redis_password.as_ref().unwrap(),
         secrets.sentinel_password.as_ref().unwrap(),
         secrets.redis_ca.as_ref().unwrap(),
-        &pair.0,
+        &client.0,
         &client.1,
         secrets.hash_secret.as_ref().unwrap(),
-        secrets.admin_tokens.as_ref().unwrap(),
     ];
     let texts = read.map(|secret| secret.as_text().unwrap());
     assert_eq!(
         texts,
         [
-            "hush one", "hush two", "hush 3", "hush 4\n", "hush 5", "hush \n6", "hush 7"
+            "hush one", "hush two", "hush 3", "hush 4\n", "hush 5", "hush \n6"
         ]
     );
     assert!(!format!("{secrets:?}").contains("hush"));
@@ -85,9 +79,12 @@ fn a_secret_that_cannot_be_had_is_named() {
     ];
     for (name, what) in cases {
         let path = dir.path(name);
-        let text = format!("admin: {{ tokens_file: '{}' }}", path.display());
+        let text = format!(
+            "store: {{ redis: {{ url: 'redis://h', password_file: '{}' }} }}",
+            path.display()
+        );
         let error = Secrets::load(&config(&text)).unwrap_err().to_string();
-        let beginning = format!("`admin.tokens_file`: {}: {what}", path.display());
+        let beginning = format!("`store.redis.password_file`: {}: {what}", path.display());
         assert!(error.starts_with(&beginning), "{error}");
     }
 }

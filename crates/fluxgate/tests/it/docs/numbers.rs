@@ -9,6 +9,7 @@ use crate::support::project_file;
 
 /// A document, what it says, the source, and what stands there.
 const NUMBERS: &str = "
+admin ~ looked at every 2 s ~ fluxgate/src/server/kept.rs ~ OFTEN: Duration = Duration::from_secs(2)
 api ~ up to 1,000 ~ fluxgate/src/api/check.rs ~ MOST_CHECKS: usize = 1_000
 api ~ Bodies are JSON of up to 64 KiB ~ fluxgate/src/api/body.rs ~ MOST_BYTES: usize = 64 * 1024
 api ~ within 10 s ~ fluxgate/src/api/body.rs ~ TIMEOUT: Duration = Duration::from_secs(10)
@@ -24,7 +25,7 @@ gateway ~ put aside for 1 s ~ fluxgate/src/gateway/health.rs ~ FIRST: Duration =
 gateway ~ up to 30 s ~ fluxgate/src/gateway/health.rs ~ LONGEST: Duration = Duration::from_secs(30)
 gateway ~ 256 for plain requests ~ fluxgate/src/gateway/express/idle.rs ~ MOST: usize = 256
 gateway ~ 256 for all others ~ fluxgate/src/gateway/pool.rs ~ MOST_IDLE: usize = 256
-gateway ~ looked at every 2 s ~ fluxgate/src/gateway/tls.rs ~ OFTEN: Duration = Duration::from_secs(2)
+gateway ~ looked at every 2 s ~ fluxgate/src/server/kept.rs ~ OFTEN: Duration = Duration::from_secs(2)
 gateway ~ nothing moves in them for 1 s ~ fluxgate/src/gateway/tunnel.rs ~ QUIET: Duration = Duration::from_secs(1)
 grpc ~ larger than 64 KiB ~ fluxgate/src/grpc.rs ~ MOST_BYTES: usize = 64 * 1024
 grpc ~ at most 1,000 ~ fluxgate/src/grpc/request.rs ~ MOST_DESCRIPTORS: usize = 1_000

@@ -108,6 +108,25 @@ fn clients_back_off_for_as_long_as_they_are_told() {
 }
 
 #[test]
+fn clients_wait_before_a_job_that_is_allowed_later() {
+    let rules = "rule_sets: { jobs: { rules: [ { id: r, scope: per_user, \
+                 algorithm: leaky_bucket, shape: true, \
+                 bands: [ { capacity: 9, window: 9s } ] } ] } }\n";
+    let service = Service::start(&["resp"], rules);
+    std::thread::scope(|scope| {
+        for client in &CLIENTS {
+            let address = service.address(client.listener);
+            scope.spawn(move || {
+                let (lines, took) = timed(|| client.run(address, client.file, "3"));
+                assert_eq!(lines.len(), 3, "{lines:?}");
+                // One each second; timers may end a moment early.
+                assert!(took > Duration::from_millis(1_900), "{took:?}: {lines:?}");
+            });
+        }
+    });
+}
+
+#[test]
 fn clients_go_on_without_fluxgate() {
     let gone = ports::free();
     for client in &CLIENTS {

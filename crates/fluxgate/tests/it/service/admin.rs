@@ -3,7 +3,7 @@
 mod give_back;
 mod who;
 
-use fluxgate_testkit::{Answer, Http, RedisServer};
+use fluxgate_testkit::{Answer, Http, RedisServer, wait_until};
 use serde_json::{Value, json};
 
 use super::Service;

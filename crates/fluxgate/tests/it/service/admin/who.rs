@@ -203,6 +203,11 @@ fn bad_tokens_end_it_at_the_start() {
     assert!(lines[0].starts_with("tokens:3:1: the role"), "{run:?}");
     assert!(lines[1].starts_with("tokens:4:1: a line"), "{run:?}");
     assert!(!run.stderr.contains("plain-secret"));
+    std::fs::remove_file(dir.path("tokens")).unwrap();
+    let run = dir.run(&["run", "--config", "fluxgate.yaml"]);
+    assert_eq!(run.code, Some(78), "{run:?}");
+    let beginning = "`admin.tokens_file`: tokens: No such file";
+    assert!(run.stderr.starts_with(beginning), "{run:?}");
 }
 
 #[test]
@@ -245,6 +250,37 @@ fn with_tokens_a_network_address_serves_those_who_have_one() {
     assert_eq!(http.get(path).status, 401);
     let answer = http.request("GET", path, &[("Authorization", "Bearer viewer")], "");
     assert_eq!(answer.status, 200);
+}
+
+#[test]
+fn a_token_that_is_taken_back_opens_nothing() {
+    let dir = Dir::new();
+    dir.write("tokens", TOKENS);
+    let config = format!("admin: {{ tokens_file: tokens }}\n{RULES}");
+    let service = Service::start_in(dir, &[], &config);
+    let mut http = service.http();
+    let mut status_of = |token: &str| {
+        let bearer = format!("Bearer {token}");
+        let headers = [("Authorization", &*bearer)];
+        let path = "/v1/state?rule_set=api&rule=all";
+        http.request("GET", path, &headers, "").status
+    };
+    assert_eq!([status_of("viewer"), status_of("admin")], [200, 200]);
+    let said = |what: &str| service.program.lines().iter().any(|it| it.contains(what));
+
+    // What cannot be read changes nothing.
+    service.dir.write("tokens", "vera:viewer:12\n");
+    service.program.signal("HUP");
+    wait_until("it is told", || said("the admin API keeps its tokens"));
+    assert!(said("tokens:1:1: the hash must be"));
+    assert_eq!(status_of("viewer"), 200);
+
+    let without_viewer: Vec<_> = TOKENS.lines().filter(|it| !it.contains("vera")).collect();
+    service.dir.write("tokens", without_viewer.join("\n"));
+    // Without a signal, too.
+    wait_until("the token is forgotten", || status_of("viewer") == 401);
+    assert_eq!(status_of("admin"), 200);
+    assert!(said("the tokens of the admin API have changed"));
 }
 
 /// What a page in somebody's browser can send without being asked first.
