@@ -30,6 +30,8 @@ pub enum Mode {
 /// What one band says of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
+    /// When it was asked, by the clock of the store.
+    pub at: Timestamp,
     /// Whole units left after the decision.
     pub remaining: u64,
     /// Zero where it passes, and nowhere else.
@@ -167,8 +169,15 @@ impl Counts {
 /// A verdict from what every algorithm finds out: how long to wait if the
 /// request does not pass at once, and what is left of the quota.
 #[inline]
-fn verdict(wait: Retry, delay: Option<Micros>, remaining: u64, reset_after: Micros) -> Verdict {
+fn verdict(
+    at: Timestamp,
+    wait: Retry,
+    delay: Option<Micros>,
+    remaining: u64,
+    reset_after: Micros,
+) -> Verdict {
     Verdict {
+        at,
         remaining,
         retry_after: if delay.is_some() { Retry::NOW } else { wait },
         reset_after,

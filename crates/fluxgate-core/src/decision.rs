@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use crate::algorithm::Verdict;
 use crate::plan::{Applied, Ends, Plan};
 use crate::rules::{Band, Rule, RuleSet, RuleSetInForce};
-use crate::time::{Micros, Retry};
+use crate::time::{Micros, Retry, Timestamp};
 
 /// What a failed-closed denial tells a client to wait.
 const FAILED_CLOSED_RETRY: Micros = Micros::new(1_000_000);
@@ -86,6 +86,8 @@ pub struct Decision {
     reported: Option<BandRef>,
     remaining: Option<u64>,
     retry_after: Retry,
+    /// When the reported band was asked.
+    at: Timestamp,
     reset_after: Micros,
     delay: Micros,
     /// What each band said, where there is a delay; empty where there is none.
@@ -106,6 +108,7 @@ struct AppliedRule {
 #[derive(Clone, Copy, Debug)]
 struct Held {
     band: BandRef,
+    at: Timestamp,
     delay: Micros,
     reset_after: Micros,
 }
@@ -173,6 +176,12 @@ impl Decision {
     /// How long until the reported band is full again.
     pub fn reset_after(&self) -> Micros {
         self.reset_after
+    }
+
+    /// When the reported band is full again, by the clock of the store.
+    pub fn reset_at(&self) -> Timestamp {
+        let micros = self.at.micros().saturating_add(self.reset_after.get());
+        Timestamp::saturating_from_micros(micros)
     }
 
     /// How long an allowed request must wait before it goes on.
@@ -253,6 +262,7 @@ impl Decision {
             reported: None,
             remaining: None,
             retry_after,
+            at: Timestamp::default(),
             reset_after: Micros::ZERO,
             delay: Micros::ZERO,
             held: Vec::new(),
@@ -343,6 +353,7 @@ impl Decision {
         });
         let held = bands.zip(verdicts).map(|(band, verdict)| Held {
             band,
+            at: verdict.at,
             delay: verdict.delay,
             reset_after: verdict.reset_after,
         });
@@ -353,6 +364,7 @@ impl Decision {
         let before = self.violated.len();
         if applied.bands.is_empty() {
             let missing = Verdict {
+                at: Timestamp::default(),
                 remaining: 0,
                 retry_after: Retry::Never,
                 reset_after: Micros::ZERO,
@@ -388,6 +400,7 @@ impl Decision {
             self.reported = Some(band);
             self.remaining = Some(verdict.remaining);
             self.retry_after = verdict.retry_after;
+            self.at = verdict.at;
             self.reset_after = verdict.reset_after;
         }
         if !self.allowed {

@@ -5,7 +5,7 @@ use crate::decision::Outcome;
 use crate::key::{self, SubjectBytes};
 use crate::rules::RuleNumber;
 use crate::store::Subject;
-use crate::time::{Micros, Retry};
+use crate::time::{Micros, Retry, Timestamp};
 
 /// Who is counted by a limit that comes with the call. No rule ever counts the
 /// same, whatever its name and key.
@@ -59,6 +59,7 @@ impl OwnDecision {
     /// A store that gives no verdict has refused.
     pub(crate) fn new(verdict: Option<&Verdict>) -> Self {
         let refused = Verdict {
+            at: Timestamp::default(),
             remaining: 0,
             retry_after: Retry::Never,
             reset_after: Micros::ZERO,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::{
-    Check, Checks, Group, Micros, Mode, Reason, Retry, StoreError, Verdict, Verdicts,
+    Check, Checks, Group, Micros, Mode, Reason, Retry, StoreError, Timestamp, Verdict, Verdicts,
 };
 use tokio::time::Instant;
 
@@ -96,6 +96,7 @@ fn unasked(checks: &Checks<'_>) -> Verdicts {
     let verdict = |check: &Check<'_>| {
         let capacity = check.band.limit().capacity();
         Verdict {
+            at: Timestamp::default(),
             remaining: capacity,
             retry_after: if check.cost > capacity {
                 Retry::Never

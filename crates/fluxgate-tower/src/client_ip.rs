@@ -54,6 +54,11 @@ impl TrustedProxies {
         Self(networks.into_iter().map(canonical).collect())
     }
 
+    /// Whether the word of this peer is taken.
+    pub fn trusts(&self, peer: IpAddr) -> bool {
+        self.contains(peer.to_canonical())
+    }
+
     /// Whether this address, which is canonical, is one of them.
     fn contains(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))

@@ -88,6 +88,17 @@ mod tests {
     use super::*;
     use http::{HeaderValue, Request};
 
+    #[test]
+    fn blanks_around_a_value_do_not_count() {
+        let request = Request::get("/x").header("x-user-id", "ann\t ");
+        let (head, ()) = request.header("a", " b").body(()).unwrap().into_parts();
+        for wanted in [Wanted::All, Wanted::Only(&["a".into()])] {
+            let context = of_head(&head, None, &Identity::default(), wanted).build();
+            assert_eq!(context.user(), Some("ann"));
+            assert!(context.headers().any(|header| header == ("a", "b")));
+        }
+    }
+
     /// Of several lines the first counts, and is missing if it is not text:
     /// whether all headers are wanted or some.
     #[test]

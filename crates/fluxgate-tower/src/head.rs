@@ -23,6 +23,8 @@ pub trait Head {
     }
 }
 
+/// Values without the blanks around them, which HTTP/1.1 takes away and HTTP/2 does
+/// not: else whoever adds one would be somebody else.
 impl Head for Parts {
     fn method(&self) -> &str {
         self.method.as_str()
@@ -34,12 +36,12 @@ impl Head for Parts {
 
     fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         let lines = self.headers.get_all(name).iter();
-        lines.map(|value| value.as_bytes())
+        lines.map(|value| value.as_bytes().trim_ascii())
     }
 
     fn all_headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let headers = self.headers.iter();
-        headers.map(|(name, value)| (name.as_str(), value.as_bytes()))
+        headers.map(|(name, value)| (name.as_str(), value.as_bytes().trim_ascii()))
     }
 
     fn header<'a>(&'a self, name: &str) -> Option<&'a str> {
@@ -54,6 +56,6 @@ impl Head for Parts {
         } else {
             self.headers.get(name)?
         };
-        std::str::from_utf8(value.as_bytes()).ok()
+        std::str::from_utf8(value.as_bytes().trim_ascii()).ok()
     }
 }

@@ -5,8 +5,6 @@ mod merge;
 mod told;
 mod values;
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use fluxgate_core::{Band, Micros};
 use http::HeaderMap;
 
@@ -33,7 +31,7 @@ pub struct HeaderFamilies {
 /// What `X-RateLimit-Reset` is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reset {
-    /// Seconds since 1970.
+    /// Seconds since 1970, by the clock of whoever decided.
     #[default]
     Epoch,
     /// Seconds from now.
@@ -52,34 +50,24 @@ impl Default for HeaderFamilies {
 }
 
 impl HeaderFamilies {
-    /// Adds what there is to tell of a decision that is made now.
+    /// Adds what there is to tell of a decision.
     pub fn write(&self, ruling: &impl Ruling, headers: &mut HeaderMap) {
         self.values(ruling).insert_into(headers);
     }
 
-    /// What there is to tell of a decision that is made now.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "clients are told when to come back by the clock on their wall"
-    )]
+    /// What there is to tell of a decision.
     pub(crate) fn values(&self, ruling: &impl Ruling) -> Values {
-        let now = SystemTime::now();
-        Values::of(|out| self.tell(ruling, now, out))
-    }
-
-    /// Adds what there is to tell of a decision that was made at `now`.
-    pub fn write_at(&self, ruling: &impl Ruling, now: SystemTime, headers: &mut HeaderMap) {
-        Values::of(|out| self.tell(ruling, now, out)).insert_into(headers);
+        Values::of(|out| self.tell(ruling, out))
     }
 
     /// Appends the same as text, each header with its line end.
-    pub fn write_text(&self, ruling: &impl Ruling, now: SystemTime, out: &mut Vec<u8>) {
-        self.tell(ruling, now, &mut Lines(out));
+    pub fn write_text(&self, ruling: &impl Ruling, out: &mut Vec<u8>) {
+        self.tell(ruling, &mut Lines(out));
     }
 
-    fn tell(&self, ruling: &impl Ruling, now: SystemTime, out: &mut impl Out) {
+    fn tell(&self, ruling: &impl Ruling, out: &mut impl Out) {
         if self.legacy {
-            self.tell_legacy(ruling, now, out);
+            self.tell_legacy(ruling, out);
         }
         if self.ietf {
             out.header(Name::Policy, |text| ruling.write_policies(text));
@@ -92,23 +80,15 @@ impl HeaderFamilies {
         }
     }
 
-    fn tell_legacy(&self, ruling: &impl Ruling, now: SystemTime, out: &mut impl Out) {
+    fn tell_legacy(&self, ruling: &impl Ruling, out: &mut impl Out) {
         if let (Some(limit), Some(remaining)) = (ruling.limit(), ruling.remaining()) {
             out.number(Name::Limit, limit);
             out.number(Name::Remaining, remaining);
-            out.number(Name::Reset, self.reset_at(ruling.reset_after(), now));
-        }
-    }
-
-    fn reset_at(&self, reset_after: Micros, now: SystemTime) -> u64 {
-        match self.reset {
-            Reset::Delta => reset_after.ceil_secs(),
-            Reset::Epoch => {
-                // A clock before 1970 has other troubles.
-                let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-                let now = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
-                now.saturating_add(reset_after.get()).div_ceil(SECOND)
-            }
+            let reset = match self.reset {
+                Reset::Epoch => ruling.reset_at().micros().div_ceil(SECOND),
+                Reset::Delta => ruling.reset_after().ceil_secs(),
+            };
+            out.number(Name::Reset, reset);
         }
     }
 }
@@ -140,9 +120,8 @@ fn push_parameter(name: &[u8], number: u64, text: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use fluxgate_core::{Limiter, MemoryStore, RequestContext, RuleSets, ready};
+    use fluxgate_core::memory::Retention;
+    use fluxgate_core::{Limiter, ManualClock, MemoryStore, RequestContext, RuleSets, Timestamp};
 
     use super::*;
 
@@ -161,15 +140,16 @@ rule_sets:
 
     /// What is told of the last of so many requests, at half a second past 1000.
     fn told(families: HeaderFamilies, path: &str, requests: usize, cost: u64) -> Vec<String> {
-        let limiter = Limiter::new(RuleSets::from_yaml(RULES).unwrap(), MemoryStore::default());
+        let store = MemoryStore::new(ManualClock::default(), 1_000, Retention::default());
+        let limiter = Limiter::new(RuleSets::from_yaml(RULES).unwrap(), store);
         let context = RequestContext::builder().user("u").path(path).cost(cost);
         let context = context.build();
-        let decisions = (0..requests).map(|_| ready(limiter.check("s", &context)).unwrap());
+        let now = Timestamp::from_micros(1_000_500_000).unwrap();
+        let decisions = (0..requests).map(|_| limiter.check_at("s", &context, now));
         let decision = decisions.last().unwrap();
-        let now = UNIX_EPOCH + Duration::from_millis(1_000_500);
         let (mut text, mut headers) = (Vec::new(), HeaderMap::new());
-        families.write_text(&decision, now, &mut text);
-        families.write_at(&decision, now, &mut headers);
+        families.write_text(&decision, &mut text);
+        families.write(&decision, &mut headers);
         let text = String::from_utf8(text).unwrap();
         let lines: Vec<_> = text.lines().map(str::to_owned).collect();
         let values = headers.iter().map(|(name, value)| {

@@ -1,6 +1,6 @@
 //! What a filter must know of an answer.
 
-use fluxgate_core::{Decision, Micros, Outcome, Retry, RuleMode};
+use fluxgate_core::{Decision, Micros, Outcome, Retry, RuleMode, Timestamp};
 
 use crate::headers::push_rate_limit;
 
@@ -38,6 +38,9 @@ pub trait Ruling: Send + Sync {
 
     /// How long until the reported band is full again.
     fn reset_after(&self) -> Micros;
+
+    /// When it is, by the clock of whoever decided.
+    fn reset_at(&self) -> Timestamp;
 
     /// How long until the same request would pass; zero where it did.
     fn retry_after(&self) -> Retry;
@@ -91,6 +94,10 @@ impl Ruling for Decision {
 
     fn reset_after(&self) -> Micros {
         Decision::reset_after(self)
+    }
+
+    fn reset_at(&self) -> Timestamp {
+        Decision::reset_at(self)
     }
 
     fn retry_after(&self) -> Retry {

@@ -26,7 +26,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use begun::Begun;
-pub(crate) use buffers::Buffers;
+pub(crate) use buffers::{Buffers, INPUT};
 pub(crate) use content_length::content_length;
 pub(crate) use http::{LINGER, REQUEST_ID, until_closing};
 pub(crate) use kept::{Files, Kept};

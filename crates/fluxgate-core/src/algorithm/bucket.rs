@@ -79,6 +79,7 @@ pub(super) fn assess(
     let corrected = shortened.then(|| bucket(rate, owed, now));
     if cost > limit.capacity() {
         let verdict = verdict(
+            now,
             Retry::Never,
             None,
             remaining(limit, owed),
@@ -102,6 +103,7 @@ pub(super) fn assess(
         owed
     };
     let verdict = verdict(
+        now,
         Retry::After(wait),
         delay,
         remaining(limit, left),

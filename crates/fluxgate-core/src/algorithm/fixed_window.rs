@@ -41,6 +41,7 @@ pub(super) fn assess(
     };
     let reset_after = if left > 0 { until_end } else { Micros::ZERO };
     let verdict = verdict(
+        now,
         wait,
         passes.then_some(Micros::ZERO),
         capacity.saturating_sub(left),

@@ -82,6 +82,7 @@ impl LogSummary {
         });
         LogAssessment {
             verdict: verdict(
+                now,
                 wait,
                 passes.then_some(Micros::ZERO),
                 capacity.saturating_sub(left),

@@ -47,7 +47,13 @@ pub(super) fn assess(
     } else {
         Micros::ZERO
     };
-    let verdict = verdict(wait, passes.then_some(Micros::ZERO), remaining, reset_after);
+    let verdict = verdict(
+        now,
+        wait,
+        passes.then_some(Micros::ZERO),
+        remaining,
+        reset_after,
+    );
     (verdict, moved_back.then_some(counts), charged)
 }
 

@@ -6,7 +6,7 @@ use super::{Decision, Held, Outcome};
 use crate::charge::Charge;
 use crate::context::RequestContext;
 use crate::rules::RuleMode;
-use crate::time::{Micros, Retry};
+use crate::time::{Micros, Retry, Timestamp};
 
 impl Decision {
     /// How long a filter may wait before it asks again, where that may help: the
@@ -35,6 +35,8 @@ impl Decision {
 
     /// The same, when so long has passed since.
     pub fn after(mut self, waited: Micros) -> Self {
+        let at = self.at.micros().saturating_add(waited.get());
+        self.at = Timestamp::saturating_from_micros(at);
         let left = self.reset_after.get().saturating_sub(waited.get());
         self.reset_after = Micros::new(left);
         self
@@ -48,7 +50,10 @@ impl Decision {
         // Of equals the first.
         let longest = delayed.iter().rev().max_by_key(|held| held.delay);
         let Some(&Held {
-            band, reset_after, ..
+            band,
+            at,
+            reset_after,
+            ..
         }) = longest
         else {
             return self;
@@ -62,6 +67,7 @@ impl Decision {
         self.held = Vec::new();
         self.reported = Some(band);
         self.remaining = Some(0);
+        self.at = at;
         self.reset_after = reset_after;
         // Shadow rules are not decided where the enforced ones refuse.
         let set = self.set.as_deref();

@@ -9,6 +9,19 @@ pub(super) fn from_right(line: &[u8]) -> impl Iterator<Item = Option<IpAddr>> {
     parts.filter(|part| !part.is_empty()).map(parse)
 }
 
+/// The same of [`parse`], and with a port that is not told: `1.2.3.4:_x`.
+pub(super) fn parse_node(text: &[u8]) -> Option<IpAddr> {
+    let colon = text.iter().rposition(|byte| *byte == b':');
+    let is_hidden = |port: &[u8]| {
+        let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"._-".contains(byte);
+        port.len() > 1 && port[0] == b'_' && port.iter().all(is_plain)
+    };
+    match colon {
+        Some(at) if is_hidden(&text[at + 1..]) => parse(&text[..at]),
+        _ => parse(text),
+    }
+}
+
 /// `1.2.3.4`, `1.2.3.4:80`, `::1`, `[::1]` or `[::1]:80`, as it counts: an
 /// IPv4-mapped one as IPv4.
 pub(super) fn parse(text: &[u8]) -> Option<IpAddr> {

@@ -13,7 +13,7 @@ use super::address;
 pub(super) fn from_right(line: &[u8]) -> impl Iterator<Item = Option<IpAddr>> {
     let elements = split_from_right(line, b',').map(<[u8]>::trim_ascii);
     let elements = elements.filter(|element| !element.is_empty());
-    elements.map(|element| address::parse(&for_of(element)?))
+    elements.map(|element| address::parse_node(&for_of(element)?))
 }
 
 /// The value of `for` in `for=1.2.3.4;proto=http`; `None` if there is not just
@@ -21,6 +21,10 @@ pub(super) fn from_right(line: &[u8]) -> impl Iterator<Item = Option<IpAddr>> {
 fn for_of(element: &[u8]) -> Option<Cow<'_, [u8]>> {
     let mut found = None;
     for pair in split_from_right(element, b';') {
+        // Nothing may stand between two semicolons.
+        if pair.trim_ascii().is_empty() {
+            continue;
+        }
         let end = pair.iter().position(|byte| *byte == b'=')?;
         let (name, value) = (&pair[..end], &pair[end + 1..]);
         if !name.trim_ascii().eq_ignore_ascii_case(b"for") {

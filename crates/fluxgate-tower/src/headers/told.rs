@@ -1,7 +1,5 @@
 //! What the filters of a chain have to tell, as one set of headers.
 
-use std::time::SystemTime;
-
 use http::HeaderMap;
 use http::header::RETRY_AFTER;
 use smallvec::SmallVec;
@@ -43,24 +41,15 @@ impl<R: Ruling> Told<R> {
 
     /// Sets the headers of a response, in place of what stands there under the
     /// same names.
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "clients are told when to come back by the clock on their wall"
-    )]
     pub fn write(&self, headers: &mut HeaderMap) {
         if !self.is_empty() {
-            self.write_at(SystemTime::now(), headers);
+            Values::of(|out| self.tell(out)).insert_into(headers);
         }
     }
 
-    /// The same, of decisions that were made at `now`.
-    pub fn write_at(&self, now: SystemTime, headers: &mut HeaderMap) {
-        Values::of(|out| self.tell(now, out)).insert_into(headers);
-    }
-
     /// Appends the same as text, each header with its line end.
-    pub fn write_text(&self, now: SystemTime, out: &mut Vec<u8>) {
-        self.tell(now, &mut Lines(out));
+    pub fn write_text(&self, out: &mut Vec<u8>) {
+        self.tell(&mut Lines(out));
     }
 
     /// Whether a header of this name, in whatever case, is told: what an upstream
@@ -78,12 +67,12 @@ impl<R: Ruling> Told<R> {
         }
     }
 
-    fn tell(&self, now: SystemTime, out: &mut impl Out) {
+    fn tell(&self, out: &mut impl Out) {
         if let [(families, ruling)] = &self.0[..] {
-            return families.tell(ruling, now, out);
+            return families.tell(ruling, out);
         }
         if let Some((families, ruling)) = self.strictest() {
-            families.tell_legacy(ruling, now, out);
+            families.tell_legacy(ruling, out);
         }
         out.header(Name::Policy, |text| self.join(R::write_policies, text));
         out.header(Name::RateLimit, |text| self.join(R::write_rate_limit, text));

@@ -1,12 +1,15 @@
 //! What the service says.
 
+use std::time::SystemTime;
+
 use bytes::Bytes;
-use fluxgate_core::{Micros, Outcome, Retry};
+use fluxgate_core::{Micros, Outcome, Retry, Timestamp};
 use http::{HeaderMap, Response};
 use serde::Deserialize;
 
 use super::connections::ExchangeError;
 
+const RESET: &str = "x-ratelimit-reset";
 const POLICY: &str = "ratelimit-policy";
 const RATE_LIMIT: &str = "ratelimit";
 
@@ -19,6 +22,7 @@ pub(super) struct Answer {
     pub(super) remaining: Option<u64>,
     pub(super) retry_after: Retry,
     pub(super) reset_after: Micros,
+    pub(super) reset_at: Timestamp,
     pub(super) delay: Micros,
     /// As `rule/band`.
     reported: Option<String>,
@@ -84,13 +88,15 @@ impl Answer {
             Some(millis) => Retry::After(Micros::from_millis(millis)?),
             None => Retry::Never,
         };
+        let reset_after = Micros::from_millis(written.reset_after_ms)?;
         Some(Self {
             allowed: written.allowed,
             outcome,
             limit: written.limit,
             remaining: written.remaining,
             retry_after,
-            reset_after: Micros::from_millis(written.reset_after_ms)?,
+            reset_after,
+            reset_at: reset_at(headers).unwrap_or_else(|| from_now(reset_after)),
             delay: Micros::from_millis(written.delay_ms)?,
             reported,
             violated: written.violated,
@@ -127,6 +133,24 @@ impl Answer {
         }
         self
     }
+}
+
+/// When the service says that the reported band is full again.
+fn reset_at(headers: &HeaderMap) -> Option<Timestamp> {
+    let seconds: u64 = headers.get(RESET)?.to_str().ok()?.parse().ok()?;
+    Timestamp::from_micros(seconds.checked_mul(1_000_000)?)
+}
+
+/// The instant after so long, for what stands between us and the service may have
+/// taken its headers away.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "clients are told when to come back by the clock on their wall"
+)]
+fn from_now(after: Micros) -> Timestamp {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    let micros = (now.unwrap_or_default() + after.as_duration()).as_micros();
+    Timestamp::saturating_from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
 }
 
 /// `rule/band`, of characters that need no escape anywhere.

@@ -1,6 +1,6 @@
 //! The answer to a request, from the service or in its stead.
 
-use fluxgate_core::{Decision, Micros, Outcome, Retry};
+use fluxgate_core::{Decision, Micros, Outcome, Retry, Timestamp};
 
 use super::answer::Answer;
 use crate::ruling::Ruling;
@@ -109,6 +109,13 @@ impl Ruling for RemoteRuling {
         match &self.0 {
             By::Service(answer) => answer.reset_after,
             By::Limiter(decision) => decision.reset_after(),
+        }
+    }
+
+    fn reset_at(&self) -> Timestamp {
+        match &self.0 {
+            By::Service(answer) => answer.reset_at,
+            By::Limiter(decision) => decision.reset_at(),
         }
     }
 

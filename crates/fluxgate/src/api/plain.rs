@@ -37,7 +37,7 @@ impl Api {
                 write_decision(json, &decision, Form::Decision);
                 let now = wall_clock();
                 out.extend_from_slice(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n");
-                self.headers.write_text(&decision, now, out);
+                self.headers.write_text(&decision, out);
                 write_date(now, out);
                 200
             }

@@ -127,6 +127,9 @@ impl Gateway {
         let host = strict::check(parts)?;
         let route = self.routes.find(parts, without_port(&host));
         let route = route.ok_or(Trouble::NoRoute)?;
+        if route.is_from_two(parts) {
+            return Err(Trouble::Ambiguous("it says twice whom it is from"));
+        }
         let most = self.limits.body_bytes.map(u64::from);
         match (most, body.size_hint().exact()) {
             (Some(most), Some(length)) if length > most => Err(Trouble::TooLarge(most)),

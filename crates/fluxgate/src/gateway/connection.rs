@@ -9,6 +9,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
@@ -109,12 +110,13 @@ impl Gateway {
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let is_http2 = until_closing(stream.is_http2(), &client.closing);
-        let is_http2 = tokio::time::timeout(self.timeouts.headers, is_http2).await;
+        let first_head_by = Instant::now() + self.timeouts.headers;
+        let is_http2 = tokio::time::timeout_at(first_head_by, is_http2).await;
         let Ok(Some(Ok(is_http2))) = is_http2 else {
             return;
         };
         let pulse = Arc::clone(&client.pulse);
-        let stream = Guarded::new(stream, pulse, Arc::clone(self), is_http2);
+        let stream = Guarded::new(stream, pulse, Arc::clone(self), is_http2, first_head_by);
         let stream = TokioIo::new(stream);
         let service = service_fn(|request| {
             let (gateway, client) = (Arc::clone(self), Arc::clone(client));

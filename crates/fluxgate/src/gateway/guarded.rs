@@ -75,7 +75,14 @@ impl Timer {
 }
 
 impl<S> Guarded<S> {
-    pub(super) fn new(stream: S, pulse: Arc<Pulse>, gateway: Arc<Gateway>, is_http2: bool) -> Self {
+    /// Whoever connects has something to say: the first head must be there by then.
+    pub(super) fn new(
+        stream: S,
+        pulse: Arc<Pulse>,
+        gateway: Arc<Gateway>,
+        is_http2: bool,
+        first_head_by: Instant,
+    ) -> Self {
         Self {
             stream,
             pulse,
@@ -86,10 +93,12 @@ impl<S> Guarded<S> {
             instead: None,
             is_shut: false,
             seen: 0,
-            // Whoever connects has something to say.
             in_head: true,
             is_tired: false,
-            reading: Timer::default(),
+            reading: Timer {
+                sleep: None,
+                deadline: (!is_http2).then_some(first_head_by),
+            },
             writing: Timer::default(),
         }
     }

@@ -1,10 +1,10 @@
 //! Which requests go where.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use fluxgate_tower::{Filter, Head};
-use ipnet::IpNet;
+use fluxgate_tower::{Filter, Head, TrustedProxies};
 
 use super::upstream::Upstream;
 use super::upstreams::Upstreams;
@@ -30,7 +30,9 @@ pub(crate) struct Route {
     pub(crate) filters: Vec<Arc<Filter>>,
     matches: RouteMatch,
     /// Whose word about the client is taken.
-    trusted: Vec<IpNet>,
+    trusted: TrustedProxies,
+    /// The headers by which its filters know whom to count.
+    identities: Box<[Box<str>]>,
 }
 
 impl Routes {
@@ -60,7 +62,8 @@ impl Routes {
                 id: route.id.as_str().into(),
                 upstreams: servers,
                 matches: route.matches.clone(),
-                trusted: trusted.copied().collect(),
+                trusted: TrustedProxies::new(trusted.copied()),
+                identities: identities(named().filter_map(|name| config.filter(name))),
                 filters: named()
                     .filter_map(|name| filters.get(name))
                     .cloned()
@@ -105,9 +108,22 @@ impl Route {
 
     /// Whether this peer's word about the client is taken.
     pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
-        let peer = peer.to_canonical();
-        self.trusted.iter().any(|network| network.contains(&peer))
+        self.trusted.trusts(peer)
     }
+
+    /// Whether a request says twice whom it is from: an upstream that reads another
+    /// line than its filters would take it for somebody who was not counted.
+    pub(crate) fn is_from_two(&self, head: &impl Head) -> bool {
+        let mut names = self.identities.iter();
+        names.any(|name| head.header_lines(name).nth(1).is_some())
+    }
+}
+
+/// The headers by which these filters know whom to count, each once.
+fn identities<'a>(filters: impl Iterator<Item = &'a config::Filter>) -> Box<[Box<str>]> {
+    let names = filters.flat_map(|filter| [&filter.identity.user, &filter.identity.api_key]);
+    let names: BTreeSet<_> = names.cloned().collect();
+    names.into_iter().collect()
 }
 
 /// A host without its port: `a.example` of `a.example:80`, `[::1]` of `[::1]:80`.

@@ -17,7 +17,7 @@ pub(super) fn check(parts: &Parts) -> Result<String, Trouble> {
         return Err(Trouble::Connect);
     }
     check_target(parts)?;
-    check_names(&parts.headers)?;
+    check_lines(&parts.headers)?;
     check_framing(&parts.headers)?;
     check_expectation(parts)?;
     host(parts)
@@ -63,14 +63,20 @@ pub(crate) fn has_dots(path: &str) -> bool {
     }
 }
 
-/// Names that come over HTTP/2 may hold what HTTP/1.1 could not carry.
-fn check_names(headers: &HeaderMap) -> Result<(), Trouble> {
+/// What comes over HTTP/2 may hold what HTTP/1.1 could not carry: the blanks around
+/// a value, of which an upstream would know nothing, would make it another's.
+fn check_lines(headers: &HeaderMap) -> Result<(), Trouble> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    let mut names = headers.keys();
-    match names.all(|name| name.as_str().bytes().all(is_token)) {
-        true => Ok(()),
-        false => Err(Trouble::Ambiguous("the name of a header is none")),
+    for (name, value) in headers {
+        if !name.as_str().bytes().all(is_token) {
+            return Err(Trouble::Ambiguous("the name of a header is none"));
+        }
+        if value.as_bytes().trim_ascii().len() < value.len() {
+            let why = "the value of a header begins or ends with a blank";
+            return Err(Trouble::Ambiguous(why));
+        }
     }
+    Ok(())
 }
 
 /// How long the body is must be said at most once.
@@ -302,6 +308,14 @@ mod tests {
             .headers
             .insert(name, http::HeaderValue::from_static("y"));
         assert!(check(&parts).is_err());
+    }
+
+    #[test]
+    fn blanks_around_a_value_are_refused() {
+        for (value, is_good) in [("y z", true), ("", true), ("y ", false), ("\ty", false)] {
+            let checked = check(&parts("GET", "/", &[("host", "a"), ("x", value)]));
+            assert_eq!(checked.is_ok(), is_good, "{value:?}");
+        }
     }
 
     #[test]

@@ -4,14 +4,17 @@ use std::cell::RefCell;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use tokio::io::{AsyncRead as _, ReadBuf};
+use tokio::io::{AsyncRead as _, AsyncReadExt as _, ReadBuf};
 use tokio::net::TcpStream;
 
 /// How much is read at once.
 pub(crate) const INPUT: usize = 16 * 1024;
 /// How much is written, as a rule.
 const OUTPUT: usize = 2 * 1024;
+/// How long the rest of a request is waited for.
+const A_MOMENT: Duration = Duration::from_millis(100);
 /// How many are kept for the next. With fewer than there are requests under way,
 /// they would be made anew all the time, which costs as much as forwarding.
 const KEPT: usize = 128;
@@ -57,6 +60,28 @@ impl Buffers {
         }
         ready!(polled)?;
         Poll::Ready(Ok((buffers, count)))
+    }
+
+    /// Reads on, behind what has come of a request: clients that send head and body
+    /// one by one send them one right after the other. Tells how much there is now;
+    /// that is less than `wanted` if the rest takes more than a moment.
+    pub(crate) async fn read_on(
+        &mut self,
+        stream: &mut TcpStream,
+        mut read: usize,
+        wanted: usize,
+    ) -> usize {
+        let reading = async {
+            while read < wanted {
+                match stream.read(&mut self.input[read..]).await {
+                    // What has come is for whoever serves the connection from here.
+                    Ok(0) | Err(_) => return,
+                    Ok(count) => read += count,
+                }
+            }
+        };
+        let _ = tokio::time::timeout(A_MOMENT, reading).await;
+        read
     }
 
     /// Leaves them to the next.

@@ -1,12 +1,14 @@
 //! Plain checks, answered without the way through an HTTP library, which would
 //! take longer than the decisions do.
 //!
-//! A plain check is `POST /v1/check` over HTTP/1.1 that is there as a whole, with
-//! a length and nothing that would change how it is read. At the first request
+//! A plain check is `POST /v1/check` over HTTP/1.1 that is there as a whole, or
+//! whose body follows in a moment, with a length and nothing that would change how
+//! it is read. At the first request
 //! that is anything else, what has been read is handed on, and the library serves
 //! the connection from there: so there is one place that knows HTTP in full.
 
 use std::future::poll_fn;
+use std::ops::Range;
 use std::pin::pin;
 
 use tokio::net::TcpStream;
@@ -49,7 +51,7 @@ pub(super) async fn serve(
             () = idle.as_mut() => return None,
         };
         is_last |= closing.is_cancelled();
-        let answered = answer(api, &mut buffers, read, is_last).await;
+        let (answered, read) = answer(api, stream, &mut buffers, read, is_last).await;
         if !buffers.output.is_empty() {
             send(stream, &buffers.output).await.ok()?;
         }
@@ -72,23 +74,50 @@ fn postpone(idle: std::pin::Pin<&mut Sleep>) {
     idle.reset(Instant::now() + HEADER_TIMEOUT);
 }
 
-/// Answers the plain checks that the input begins with; tells where they end.
-async fn answer(api: &Api, buffers: &mut Buffers, read: usize, is_last: bool) -> usize {
+/// Answers the plain checks that the input begins with; tells where they end, and
+/// how much has been read by then.
+async fn answer(
+    api: &Api,
+    stream: &mut TcpStream,
+    buffers: &mut Buffers,
+    mut read: usize,
+    is_last: bool,
+) -> (usize, usize) {
     let mut start = 0;
-    while let Some((check, length)) = plain_check(&buffers.input[start..read]) {
+    while start < read {
+        let input = &buffers.input[start..read];
+        let Some((check, length)) = plain_check(input) else {
+            let end = plain_head(input).map(|(_, body)| start + body.end);
+            let Some(end) = end.filter(|end| *end <= INPUT) else {
+                break;
+            };
+            read = buffers.read_on(stream, read, end).await;
+            if read < end {
+                break;
+            }
+            continue;
+        };
         let (output, json) = (&mut buffers.output, &mut buffers.json);
         api.check_plain(&check, is_last, output, json).await;
         start += length;
         // After the answer that says so, nothing more is answered.
         if is_last {
-            return read;
+            return (read, read);
         }
     }
-    start
+    (start, read)
 }
 
 /// The plain check that the bytes begin with, and how long it is.
 fn plain_check(bytes: &[u8]) -> Option<(PlainCheck<'_>, usize)> {
+    let (mut check, body) = plain_head(bytes)?;
+    let end = body.end;
+    check.body = bytes.get(body)?;
+    Some((check, end))
+}
+
+/// The same without its body, and where that stands, which may not be there yet.
+fn plain_head(bytes: &[u8]) -> Option<(PlainCheck<'_>, Range<usize>)> {
     const START: &[u8] = b"POST /v1/check HTTP/1.1\r\n";
     let rest = bytes.strip_prefix(START)?;
     let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
@@ -114,9 +143,7 @@ fn plain_check(bytes: &[u8]) -> Option<(PlainCheck<'_>, usize)> {
         }
     }
     let start = START.len() + head;
-    let end = start.checked_add(length?)?;
-    check.body = bytes.get(start..end)?;
-    Some((check, end))
+    Some((check, start..start.checked_add(length?)?))
 }
 
 /// Whether a header says something of how requests or connections are read.

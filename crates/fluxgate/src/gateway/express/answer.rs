@@ -58,7 +58,8 @@ impl<'a> AnswerHead<'a> {
             Ok(httparse::Status::Partial) => return Err(NoHead::Incomplete),
             Err(_) => return Err(NoHead::Bad),
         };
-        let status = response.code.ok_or(NoHead::Bad)?;
+        let status = response.code.filter(|code| *code >= 100);
+        let status = status.ok_or(NoHead::Bad)?;
         let mut read = Reading {
             keeps_alive: response.version == Some(1),
             ..Reading::default()
@@ -136,10 +137,12 @@ impl<'a> Reading<'a> {
     fn read(&mut self, header: &httparse::Header<'a>) -> Result<bool, NoHead> {
         let is = |known: &str| header.name.eq_ignore_ascii_case(known);
         Ok(match header.name.len() {
+            2 if is("te") => false,
             4 if is("date") => {
                 self.has_date = true;
                 true
             }
+            5 if is("proxy") => false,
             7 if is("trailer") || is("upgrade") => false,
             10 if is("keep-alive") => false,
             10 if is("connection") => {
@@ -156,6 +159,7 @@ impl<'a> Reading<'a> {
                 false
             }
             18 if is("proxy-authenticate") => false,
+            19 if is("proxy-authorization") => false,
             _ => true,
         })
     }

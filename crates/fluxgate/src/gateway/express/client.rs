@@ -2,16 +2,20 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncWrite as _, ReadBuf};
+use tokio::io::{AsyncWrite as _, Interest, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::patience::Patience;
 use crate::config::Timeouts;
 use crate::server::{Buffers, LINGER};
+
+/// How often is looked whether somebody has gone who has said more before.
+const LOOK_AGAIN: Duration = Duration::from_millis(250);
 
 /// A client, and how patient we are with it.
 pub(super) struct Client {
@@ -89,13 +93,18 @@ impl Client {
     /// What comes of `future`, unless the client goes away first.
     pub(super) async fn unless_gone<F: Future>(&mut self, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
+        let mut next_look = pin!(tokio::time::sleep(LOOK_AGAIN));
         poll_fn(|cx| {
             if let Poll::Ready(output) = future.as_mut().poll(cx) {
                 return Poll::Ready(Some(output));
             }
-            match self.has_gone(cx) {
-                true => Poll::Ready(None),
-                false => Poll::Pending,
+            loop {
+                match self.presence(cx) {
+                    Presence::Gone => return Poll::Ready(None),
+                    Presence::Silent => return Poll::Pending,
+                    Presence::Unread => ready!(next_look.as_mut().poll(cx)),
+                }
+                next_look.as_mut().reset(Instant::now() + LOOK_AGAIN);
             }
         })
         .await
@@ -105,14 +114,28 @@ impl Client {
     pub(super) async fn await_for<T>(
         &mut self,
         longest: Duration,
+        poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> Result<T, NotCome> {
+        self.allow(longest);
+        self.unless_late(poll).await
+    }
+
+    /// What is waited for from now on may take so long, all together.
+    pub(super) fn allow(&mut self, longest: Duration) {
+        self.patience.allow(longest);
+    }
+
+    /// What comes of `poll` within what was last allowed, unless the client goes away
+    /// first.
+    pub(super) async fn unless_late<T>(
+        &mut self,
         mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
     ) -> Result<T, NotCome> {
-        self.patience.allow(longest);
         poll_fn(|cx| {
             if let Poll::Ready(output) = poll(cx) {
                 return Poll::Ready(Ok(output));
             }
-            if self.has_gone(cx) {
+            if self.presence(cx) == Presence::Gone {
                 return Poll::Ready(Err(NotCome::ClientGone));
             }
             self.patience.poll_over(cx).map(|()| Err(NotCome::Late))
@@ -120,15 +143,33 @@ impl Client {
         .await
     }
 
-    /// Whether it has hung up. One that has said more since is taken to be there.
-    fn has_gone(&self, cx: &mut Context<'_>) -> bool {
+    /// Whether it is still there. Of one that says nothing more, the task hears.
+    fn presence(&self, cx: &mut Context<'_>) -> Presence {
         if self.stream.poll_read_ready(cx).is_pending() {
-            return false;
+            return Presence::Silent;
         }
         let mut byte = [0];
-        let peeked = self.stream.poll_peek(cx, &mut ReadBuf::new(&mut byte));
-        matches!(peeked, Poll::Ready(Ok(0) | Err(_)))
+        match self.stream.poll_peek(cx, &mut ReadBuf::new(&mut byte)) {
+            Poll::Ready(Ok(0) | Err(_)) => return Presence::Gone,
+            Poll::Ready(Ok(_)) => {}
+            Poll::Pending => return Presence::Silent,
+        }
+        // Behind what it has said the system knows of its end.
+        let known = pin!(self.stream.ready(Interest::READABLE)).poll(cx);
+        match known {
+            Poll::Ready(Ok(ready)) if ready.is_read_closed() => Presence::Gone,
+            _ => Presence::Unread,
+        }
     }
+}
+
+/// Whether a client is still there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Presence {
+    Silent,
+    /// It has said more since, which nobody reads yet.
+    Unread,
+    Gone,
 }
 
 /// Why something that was waited for has not come.

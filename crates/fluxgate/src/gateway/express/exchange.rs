@@ -58,6 +58,8 @@ pub(super) async fn exchange(
         rest.map_err(NoAnswer::Silence)?;
     }
     let (mut filled, mut interim) = (0, 0);
+    // For the whole head, in however many pieces it comes.
+    client.allow(longest);
     loop {
         if filled == input.len() {
             if filled >= MOST_ANSWER_HEAD {
@@ -65,7 +67,7 @@ pub(super) async fn exchange(
             }
             input.resize(4 * filled, 0);
         }
-        let read = client.await_for(longest, |cx| poll_read(upstream, &mut input[filled..], cx));
+        let read = client.unless_late(|cx| poll_read(upstream, &mut input[filled..], cx));
         let read = read.await.map_err(|why| match why {
             NotCome::ClientGone => NoAnswer::ClientGone,
             NotCome::Late => NoAnswer::Late,

@@ -111,7 +111,7 @@ impl Express<'_> {
                 is_last |= closing.is_cancelled();
                 let now = wall_clock();
                 head.write(output, now, |name| is_ours(name, told));
-                write::end_of_head(output, told, now, origin.request_id(), is_last);
+                write::end_of_head(output, told, origin.request_id(), is_last);
             },
         );
         match answer.await {
@@ -156,7 +156,7 @@ impl Express<'_> {
         let is_last = self.client.is_last;
         out.clear();
         write::own_head(out, status, now, text.len());
-        write::end_of_head(out, told, now, request_id, is_last);
+        write::end_of_head(out, told, request_id, is_last);
         if request.method != "HEAD" {
             out.extend_from_slice(text);
         }

@@ -10,7 +10,7 @@ use crate::server::content_length;
 /// More headers than browsers send.
 const MOST_HEADERS: usize = 48;
 
-/// A request that can be read in one way only, and is there as a whole.
+/// A request that can be read in one way only.
 #[derive(Debug)]
 pub(super) struct PlainRequest<'a> {
     pub(super) method: &'a str,
@@ -31,6 +31,19 @@ type Headers<'a> = smallvec::SmallVec<[(&'a str, &'a [u8]); 16]>;
 impl<'a> PlainRequest<'a> {
     /// The plain request that the bytes begin with.
     pub(super) fn parse(bytes: &'a [u8]) -> Option<Self> {
+        let mut request = Self::head_of(bytes)?;
+        request.body = bytes.get(request.head..request.length)?;
+        Some(request)
+    }
+
+    /// How long the plain request is that the bytes begin with, of which the body
+    /// may not be there yet.
+    pub(super) fn length_of(bytes: &[u8]) -> Option<usize> {
+        PlainRequest::head_of(bytes).map(|request| request.length)
+    }
+
+    /// The same without its body.
+    fn head_of(bytes: &'a [u8]) -> Option<Self> {
         // A library may skip empty lines before a request; here nothing is skipped.
         if !bytes.first()?.is_ascii_uppercase() {
             return None;
@@ -66,16 +79,16 @@ impl<'a> PlainRequest<'a> {
             headers.push((header.name, header.value));
         }
         let query = memchr::memchr(b'?', target.as_bytes());
-        let end = head.checked_add(usize::try_from(length.unwrap_or(0)).ok()?)?;
+        let length = usize::try_from(length.unwrap_or(0)).ok()?;
         Some(Self {
             method,
             target,
             path: &target[..query.unwrap_or(target.len())],
             host: std::str::from_utf8(host?).ok()?,
             headers,
-            body: bytes.get(head..end)?,
+            body: &[],
             head,
-            length: end,
+            length: head.checked_add(length)?,
         })
     }
 
@@ -132,6 +145,7 @@ fn what_it_is(name: &str) -> Kind {
         14 if is("http2-settings") => Kind::Special,
         16 if is("proxy-connection") => Kind::Special,
         17 if is("transfer-encoding") => Kind::Special,
+        18 if is("proxy-authenticate") => Kind::Special,
         19 if is("proxy-authorization") => Kind::Special,
         // Some servers take `_` for `-`.
         _ if name.contains('_') => Kind::Special,
@@ -210,6 +224,16 @@ mod tests {
     }
 
     #[test]
+    fn a_body_may_be_on_its_way() {
+        let whole = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi";
+        for end in whole.len() - 2..whole.len() {
+            assert!(PlainRequest::parse(&whole[..end]).is_none());
+            assert_eq!(PlainRequest::length_of(&whole[..end]), Some(whole.len()));
+        }
+        assert_eq!(PlainRequest::length_of(&whole[..whole.len() - 3]), None);
+    }
+
+    #[test]
     fn what_could_be_read_in_another_way_is_left_to_others() {
         let plain = "GET /x HTTP/1.1\r\nHost: a\r\nX: 1\r\n\r\n";
         assert!(PlainRequest::parse(plain.as_bytes()).is_some());
@@ -269,6 +293,7 @@ mod tests {
             ("X: 1", "TE: trailers"),
             ("X: 1", "Upgrade: websocket"),
             ("X: 1", "Proxy-Connection: keep-alive"),
+            ("X: 1", "Proxy-Authenticate: y"),
         ] {
             let bytes = plain.replacen(found, other, 1);
             assert_ne!(bytes, plain);

@@ -55,12 +55,11 @@ fn is_told_anew(name: &str, is_trusted: bool) -> bool {
 pub(super) fn end_of_head(
     out: &mut Vec<u8>,
     told: &Told<Decision>,
-    now: SystemTime,
     request_id: &str,
     is_last: bool,
 ) {
     if !told.is_empty() {
-        told.write_text(now, out);
+        told.write_text(out);
     }
     line(out, REQUEST_ID, request_id.as_bytes());
     if is_last {

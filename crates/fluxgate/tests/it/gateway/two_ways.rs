@@ -1,5 +1,7 @@
 //! Plain requests take a shorter way than others; nobody may see which.
 
+use std::time::Duration;
+
 use fluxgate_testkit::{RawClient, RawUpstream, WireAnswer, WireRequest};
 
 use super::*;
@@ -161,6 +163,63 @@ rule_sets: {{ s: {{ rules: [ {{ id: r, key: [path, user], bands: [ {{ capacity: 
             assert_eq!(plain.0, other.0, "{method} {path}: what the upstream gets");
             assert_eq!(plain.1, other.1, "{method} {path}: what the client gets");
         }
+    }
+}
+
+/// It is that of the decision, however long the upstream takes.
+#[test]
+fn the_end_of_a_window_is_told_to_the_second_on_both_ways() {
+    let upstream = upstream();
+    let service = Service::start(
+        &["gateway"],
+        &format!(
+            "gateway: {{ routes: [ {{ id: all, upstreams: [\"http://{}\"], filters: [main] }} ] }}
+filters: {{ main: {{ rule_set: s, exclude: [/missing] }} }}
+rule_sets: {{ s: {{ rules: [ {{ id: r, scope: global, algorithm: fixed_window, bands: [ {{ capacity: 2, window: 1d }} ] }} ] }} }}
+",
+            upstream.address()
+        ),
+    );
+    let mut seen = Vec::new();
+    for way in ["plain", "other", "refused"] {
+        let mut client = RawClient::connect(service.address("gateway"));
+        if way == "other" {
+            client.send(NOT_PLAIN);
+            assert_eq!(client.read_answer().unwrap().status, 404);
+        }
+        let answer = client.get("/length").unwrap();
+        let reset: u64 = answer.values("x-ratelimit-reset").concat().parse().unwrap();
+        assert_eq!(reset % 86_400, 0, "{way}: {reset}");
+        seen.push(answer.status);
+    }
+    assert_eq!(seen, [200, 200, 429]);
+}
+
+/// Many clients send a body right after its head, and not with it.
+#[test]
+fn a_body_may_follow_its_head() {
+    let upstream = upstream();
+    let config = format!(
+        "gateway: {{ routes: [ {{ id: all, upstreams: [\"http://{}\"] }} ] }}\n",
+        upstream.address()
+    );
+    let service = Service::start(&["gateway"], &config);
+    let mut client = RawClient::connect(service.address("gateway"));
+    // The last is a while in coming.
+    for (index, pause) in [0, 10, 10, 300].into_iter().enumerate() {
+        let body = format!("body {index}");
+        let length = body.len();
+        client.send(format!(
+            "POST /length HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n"
+        ));
+        std::thread::sleep(Duration::from_millis(pause));
+        // Nothing of the next request is lost.
+        client.send(format!("{body}GET /missing HTTP/1.1\r\nHost: a\r\n\r\n"));
+        assert_eq!(client.read_answer().unwrap().text(), "hello");
+        assert_eq!(client.read_answer().unwrap().status, 404);
+        let requests = upstream.requests();
+        let mut posted = requests.iter().filter(|it| it.method == "POST");
+        assert!(posted.any(|it| it.body == body.as_bytes()), "{requests:?}");
     }
 }
 

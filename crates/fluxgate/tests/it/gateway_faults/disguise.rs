@@ -2,4 +2,5 @@
 //! something else.
 
 mod addresses;
+mod identities;
 mod logs;

@@ -5,6 +5,8 @@ mod forward_auth;
 mod openapi;
 mod slow;
 
+use std::time::Duration;
+
 use fluxgate_testkit::Answer;
 use serde_json::{Value, json};
 
@@ -48,6 +50,18 @@ fn a_check_is_answered_with_its_headers() {
     assert_eq!(answer.header("ratelimit-policy"), Some("\"r/b0\";q=2;w=1"));
     assert_eq!(answer.header("ratelimit"), Some("\"r/b0\";r=1"));
     assert_eq!(answer.header("retry-after"), None);
+}
+
+#[test]
+fn the_end_of_a_window_is_told_to_the_second() {
+    let rules = "rule_sets: { s: { rules: [ { id: r, scope: global, algorithm: fixed_window, \
+                 bands: [ { capacity: 9, window: 1d } ] } ] } }\n";
+    let service = Service::start(&[], rules);
+    for path in ["/v1/check", "/v1/check?status=true"] {
+        let answer = service.http().post(path, "{}");
+        let reset: u64 = answer.header("x-ratelimit-reset").unwrap().parse().unwrap();
+        assert_eq!(reset % 86_400, 0, "{path}: {reset}");
+    }
 }
 
 #[test]
@@ -248,6 +262,29 @@ fn http_2_is_spoken_too() {
         .unwrap();
     let told = String::from_utf8(curl.stdout).unwrap();
     assert!(told.ends_with("\"violated\":[]} 2"), "{told}");
+}
+
+/// Many clients send a body right after its head, and not with it.
+#[test]
+fn a_body_may_follow_its_head() {
+    let service = Service::start(&[], RULES);
+    let mut http = service.http();
+    // The last is a while in coming.
+    for pause in [0, 10, 10, 300] {
+        let body = r#"{"rule_set":"none"}"#;
+        let length = body.len();
+        let head =
+            format!("POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+        http.send_raw(head.as_bytes()).unwrap();
+        std::thread::sleep(Duration::from_millis(pause));
+        // Nothing of the next request is lost.
+        let rest = format!("{body}{head}{body}");
+        http.send_raw(rest.as_bytes()).unwrap();
+        for _ in 0..2 {
+            let answer = http.read_answer(false).unwrap();
+            assert_eq!(json_of(&answer)["outcome"], "no_rule", "{answer:?}");
+        }
+    }
 }
 
 #[test]

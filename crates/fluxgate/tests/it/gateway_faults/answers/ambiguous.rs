@@ -63,6 +63,8 @@ fn two_framings_never_reach_a_client() {
         bad(ok("Content-Length: +5\r\n", "hello")).then_close(),
         bad(ok("Content-Length: -5\r\n", "hello")).then_close(),
         bad(ok("Content-Length: 5x\r\n", "hello")).then_close(),
+        bad("HTTP/1.1 099 Odd\r\nContent-Length: 0\r\n\r\n").then_close(),
+        bad("HTTP/1.1 000 None\r\nContent-Length: 0\r\n\r\n").then_close(),
         bad(ok("Content-Length: 18446744073709551621\r\n", "hello")).then_close(),
         // RFC 9112, 6.3: then it lasts until the end of the connection.
         clean(ok("Transfer-Encoding: identity\r\n", "hello"), 200, "hello").then_close(),

@@ -101,6 +101,9 @@ def characters():
             cases.append(replaced(name, bad + good))
     for name in ["", " ", "X", "x y", "x:", ":", "x\t", "x\x7f", "x\x80", "x(", "x\"", "x/"]:
         cases.append(request(more=[(name, "y")]))
+    # RFC 9113, 8.2.1.
+    for value in [" ", " y", "y ", "\ty", "y\t", "y \t "]:
+        cases.append(request(more=[("x", value)]))
     refused(cases)
 
 

@@ -40,6 +40,26 @@ fn an_upstream_that_stops_in_its_head_is_told() {
     assert_eq!(client(&service).get("/x").unwrap().status, 504);
 }
 
+/// A head has its time as a whole, however often a piece of it comes; and so have
+/// those that come before it.
+#[test]
+fn an_upstream_whose_head_drips_is_told() {
+    const INTERIM: &str = "HTTP/1.1 102 Processing\r\n\r\n";
+    for (said, piece) in [(OK.to_owned(), 1), (INTERIM.repeat(8) + OK, INTERIM.len())] {
+        let sent = said.clone();
+        let upstream = RawUpstream::start(move |connection| {
+            connection.read_request();
+            connection.send_pieces(&sent, piece, Duration::from_millis(300));
+        });
+        let service = gateway(&[upstream.address()], "  timeouts: { request: 600ms }\n");
+        for way in ["", "TE: trailers\r\n"] {
+            let mut client = client(&service);
+            client.send(format!("GET /x HTTP/1.1\r\nHost: a\r\n{way}\r\n"));
+            assert_eq!(client.read_answer().unwrap().status, 504, "{way}{said}");
+        }
+    }
+}
+
 /// It takes no connections, and says nothing.
 #[test]
 fn an_upstream_that_cannot_be_reached_in_time_is_told() {
