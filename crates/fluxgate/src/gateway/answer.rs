@@ -15,7 +15,7 @@ use tracing::field::display;
 
 use super::answer_body::AnswerBody;
 use super::pulse::Pulse;
-use super::routes::{Route, without_port};
+use super::routes::{Route, host_name};
 use super::trouble::Trouble;
 use super::tunnel::Slot;
 use super::upstreams::Lease;
@@ -125,7 +125,7 @@ impl Gateway {
     /// The host that a request is for, and its route.
     fn route(&self, parts: &Parts, body: &Incoming) -> Result<(String, &Route), Trouble> {
         let host = strict::check(parts)?;
-        let route = self.routes.find(parts, without_port(&host));
+        let route = self.routes.find(parts, host_name(&host));
         let route = route.ok_or(Trouble::NoRoute)?;
         if route.is_from_two(parts) {
             return Err(Trouble::Ambiguous("it says twice whom it is from"));

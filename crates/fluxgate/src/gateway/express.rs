@@ -27,7 +27,7 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use super::Gateway;
-use super::routes::without_port;
+use super::routes::host_name;
 use crate::engine::{Asking, Listener, Origin};
 use crate::server::{INPUT, leave};
 use client::Client;
@@ -117,7 +117,7 @@ impl Express<'_> {
         (out, text): (&mut Vec<u8>, &mut Vec<u8>),
     ) -> Done {
         let gateway = self.gateway;
-        let Some(route) = gateway.routes.find(request, without_port(request.host)) else {
+        let Some(route) = gateway.routes.find(request, host_name(request.host)) else {
             return Done::NotPlain;
         };
         let exceeds = |length: usize, most: Option<NonZeroU64>| {

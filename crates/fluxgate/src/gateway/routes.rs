@@ -126,12 +126,14 @@ fn identities<'a>(filters: impl Iterator<Item = &'a config::Filter>) -> Box<[Box
     names.into_iter().collect()
 }
 
-/// A host without its port: `a.example` of `a.example:80`, `[::1]` of `[::1]:80`.
-pub(crate) fn without_port(host: &str) -> &str {
-    match host.rsplit_once(':') {
+/// A host without its port, and without the dot that may end a name: `a.example` of
+/// `a.example.:80`, `[::1]` of `[::1]:80`.
+pub(crate) fn host_name(host: &str) -> &str {
+    let name = match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => name,
         _ => host,
-    }
+    };
+    name.strip_suffix('.').unwrap_or(name)
 }
 
 #[cfg(test)]
@@ -166,7 +168,7 @@ mod tests {
                 request = request.header("X-Plan", *plan);
             }
             let (parts, ()) = request.body(()).unwrap().into_parts();
-            let route = routes.find(&parts, without_port(host));
+            let route = routes.find(&parts, host_name(host));
             route.map(|route| route.id.to_string())
         };
         for (method, path, host, plans, expected) in [
@@ -193,11 +195,13 @@ mod tests {
         for (host, name) in [
             ("a.example", "a.example"),
             ("a.example:80", "a.example"),
+            ("a.example.", "a.example"),
+            ("a.example.:80", "a.example"),
             ("[::1]", "[::1]"),
             ("[::1]:80", "[::1]"),
             ("", ""),
         ] {
-            assert_eq!(without_port(host), name);
+            assert_eq!(host_name(host), name);
         }
     }
 }
