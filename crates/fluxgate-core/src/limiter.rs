@@ -40,8 +40,9 @@ pub struct Limiter<S = MemoryStore> {
 
 /// Is told what a limiter notices besides its decisions.
 pub trait Observer: Send + Sync + std::fmt::Debug {
-    /// The store failed; the rule set's `on_error` decides.
-    fn store_failed(&self, error: &StoreError, on_error: OnError) {
+    /// The store failed; the rule set's `on_error` decides. `None` stands for a
+    /// peek, of which nothing comes.
+    fn store_failed(&self, error: &StoreError, on_error: Option<OnError>) {
         let _ = (error, on_error);
     }
 
@@ -348,7 +349,8 @@ impl<S: Store> Limiter<S> {
     /// What is decided when the store cannot.
     fn failed(&self, on_error: OnError, checks: &Checks<'_>, error: &StoreError) -> Failed {
         if let Some(observer) = &self.observer {
-            observer.store_failed(error, on_error);
+            let decides = (checks.mode() != Mode::Peek).then_some(on_error);
+            observer.store_failed(error, decides);
         }
         match on_error {
             OnError::Allow => Failed::Decided(Decision::failed_open()),

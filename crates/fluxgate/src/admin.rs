@@ -23,8 +23,6 @@ pub(crate) struct Admin {
     tokens: Option<Kept<TokensFile>>,
     /// Whether the API can be reached from this machine only.
     on_loopback: bool,
-    /// Whether logs may name identities.
-    names_identities: bool,
     /// What rules that are written have to know.
     pub(crate) options: RuleOptions,
     pub(crate) reloader: Reloader,
@@ -48,7 +46,6 @@ impl Admin {
         Ok(Self {
             tokens: tokens.map(Kept::new).transpose()?,
             on_loopback: api.is_none_or(|api| api.ip().to_canonical().is_loopback()),
-            names_identities: config.telemetry.identities,
             options: config.rule_options(),
             reloader,
             writing: tokio::sync::Mutex::default(),

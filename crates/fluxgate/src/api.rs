@@ -11,6 +11,7 @@ mod identity;
 mod openapi;
 mod plain;
 mod problem;
+mod query;
 
 use std::sync::Arc;
 

@@ -15,9 +15,9 @@ use fluxgate_core::{
 
 pub(crate) use any_store::AnyStore;
 pub(crate) use asking::Asking;
-pub(crate) use origin::{Listener, Origin};
+pub(crate) use origin::{Listener, Origin, TRACEPARENT};
 
-use crate::telemetry::{self, Telemetry};
+use crate::telemetry::{self, Telemetry, Who};
 
 /// Decides, and tells of it.
 #[derive(Debug)]
@@ -46,8 +46,8 @@ pub(crate) enum EngineError {
 struct Notes(Arc<Telemetry>);
 
 impl Observer for Notes {
-    fn store_failed(&self, error: &StoreError, on_error: OnError) {
-        self.0.store_failed(error, Some(on_error));
+    fn store_failed(&self, error: &StoreError, on_error: Option<OnError>) {
+        self.0.store_failed(error, on_error);
     }
 
     fn rule_set_missing(&self, name: &str) -> bool {
@@ -246,6 +246,19 @@ impl Engine {
             Some(identity) => limiter.reset(rule_set, rule, identity).await,
             None => limiter.reset_rule(rule_set, rule).await,
         })
+    }
+
+    /// Who an identity of a rule is, as the log may say it.
+    pub(crate) fn identity_in_logs(&self, rule_set: &str, rule: &str, identity: &[&str]) -> String {
+        let rules = self.limiter.rules();
+        let set = rules.get(rule_set);
+        let rule = set.and_then(|set| set.rule(rule));
+        let described = set.zip(rule).and_then(|(set, rule)| {
+            let who = Who::Identity(identity);
+            self.telemetry.describe(who, set, rule)
+        });
+        // The rule may have gone meanwhile.
+        described.unwrap_or_else(|| "(redacted)".into())
     }
 
     /// What an identity has left in each band of a rule.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fluxgate_tower::Filter;
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, Paths};
 
 /// All filters. There is one of each for all who ask it: who waits takes a place
 /// of all.
@@ -61,6 +61,8 @@ fn filter(config: &config::Filter) -> Filter {
         .max_concurrent_waits(config.max_concurrent_waits);
     match &config.rule_set {
         Some(name) => filter.rule_set(name.as_str()),
-        None => filter,
+        // Everything passes, which is said at the start, by the filter's name; it
+        // would say so itself when it is first asked.
+        None => filter.exclude(Arc::clone(Paths::everything().set())),
     }
 }

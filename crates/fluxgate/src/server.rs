@@ -10,11 +10,13 @@ mod http;
 mod kept;
 mod leave;
 mod listen;
+mod own_error;
 mod reach_store;
 pub(crate) mod request_id;
 mod send;
 mod signals;
 mod start;
+mod telling;
 mod wall_clock;
 
 use std::net::TcpListener;
@@ -31,7 +33,9 @@ pub(crate) use content_length::content_length;
 pub(crate) use http::{LINGER, REQUEST_ID, until_closing};
 pub(crate) use kept::{Files, Kept};
 pub(crate) use leave::leave;
+pub(crate) use own_error::{last_answer, own_error};
 pub(crate) use send::send;
+pub(crate) use signals::next as next_signal;
 pub(crate) use wall_clock::{wall_clock, write_date};
 
 use crate::admin::Admin;
@@ -47,6 +51,7 @@ use crate::resp::RespServer;
 use crate::telemetry::{Exporter, Telemetry, log};
 use door::{Door, MOST_CONNECTIONS};
 use http::HttpServer;
+use signals::Signals;
 
 /// How long those inside have to finish once the service is told to end.
 const GRACE: Duration = Duration::from_secs(25);
@@ -71,15 +76,23 @@ pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure
     let gateway = gateway(&config, &filters, &engine)?;
     let api = Api::new(Arc::clone(&engine), admin, filters, closing.clone());
     descriptors::allow_as_many_as_may_be();
+    // Rules, signals and the like are looked after here; requests are not.
+    let main = runtime()?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
+    // Whoever sees an open address may ask, and may send a signal.
+    if let Some(rules) = rules {
+        keeper.put_in_force(rules);
+    }
+    let signals = {
+        let _entered = main.enter();
+        Signals::listen()
+    };
     let open = open(&config, cores)?;
     start::tell(&config, &open);
     if draft.is_demo() {
         start::tell_of_demo(&open);
     }
 
-    // Rules, signals and the like are looked after here; requests are not.
-    let main = runtime()?;
     let doors = Door::for_cores(cores, &closing, |listener| match listener {
         Listener::Gateway => most_connections(&config),
         _ => MOST_CONNECTIONS,
@@ -94,13 +107,13 @@ pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure
     let cores = cores.collect::<Result<Vec<_>, _>>()?;
     main.block_on(async {
         let traces = exporter.map(Exporter::start);
-        tokio::spawn(keeper.run(rules));
+        tokio::spawn(keeper.run(signals.hang_up));
         tokio::spawn(reach_store::reach(Arc::clone(&engine)));
         tokio::spawn(async move { api.keep_fresh().await });
         if let Some(gateway) = gateway {
             tokio::spawn(async move { gateway.keep_fresh().await });
         }
-        signals::wait_for_end().await;
+        signals.end.wait().await;
         tracing::info!("closing");
         closing.cancel();
         // Until all have left, this runtime looks after what they use: a

@@ -2,6 +2,7 @@
 
 mod clock;
 mod denials;
+mod known_by;
 pub(crate) mod log;
 mod metrics;
 mod otlp;
@@ -16,8 +17,10 @@ use fluxgate_core::{
     Band, Decision, OnError, Outcome, OwnDecision, RequestContext, Rule, RuleSet, StoreError,
 };
 use quanta::Instant;
+use tracing::field;
 
 pub(crate) use clock::{now, uptime_millis};
+pub(crate) use known_by::KnownBy;
 pub(crate) use otlp::Exporter;
 
 use crate::config;
@@ -46,10 +49,11 @@ pub(crate) struct Telemetry {
     spans: Option<Spans>,
 }
 
-/// Who a decision is about.
+/// Who a decision or a change is about.
 #[derive(Clone, Copy)]
-enum Who<'a> {
+pub(crate) enum Who<'a> {
     Request(&'a RequestContext<'a>),
+    /// The values of a rule's key.
     Identity(&'a [&'a str]),
 }
 
@@ -204,10 +208,9 @@ impl Telemetry {
                 band: band.map(Band::id),
                 outcome,
                 retry_after: decision.retry_after(),
-                identity: set.zip(rule).and_then(|(set, rule)| {
-                    let named = self.names_identities;
-                    named.then(|| who.describe(set, rule)).flatten()
-                }),
+                identity: set
+                    .zip(rule)
+                    .and_then(|(set, rule)| self.describe(who, set, rule)),
             });
         }
     }
@@ -223,6 +226,12 @@ impl Telemetry {
         } else {
             self.metrics.left_untold();
         }
+    }
+
+    /// Who a rule counts, for the log; nothing where logs name nobody.
+    pub(crate) fn describe(&self, who: Who<'_>, set: &RuleSet, rule: &Rule) -> Option<String> {
+        let named = self.names_identities;
+        named.then(|| who.describe(set, rule)).flatten()
     }
 
     /// The store failed; `on_error` decides, where there is something to decide.
@@ -243,16 +252,23 @@ impl Telemetry {
 
     /// An HTTP request was answered. What it is known by is asked for only if
     /// it is told of.
-    pub(crate) fn answered<'a>(
+    pub(crate) fn answered<'a, K: Into<KnownBy<'a>>>(
         &self,
         listener: Listener,
         status: u16,
-        request_id: impl FnOnce() -> &'a str,
+        known_by: impl FnOnce() -> K,
     ) {
         self.metrics.answered(listener, status);
         if tracing::enabled!(tracing::Level::DEBUG) {
-            let (listener, request_id) = (listener.name(), request_id());
-            tracing::debug!(listener, status, request_id, "answered");
+            let KnownBy { request_id, trace } = known_by().into();
+            tracing::debug!(
+                listener = listener.name(),
+                status,
+                request_id,
+                trace_id = trace.map(|trace| field::display(trace.trace_id)),
+                span_id = trace.map(|trace| field::display(trace.span_id)),
+                "answered"
+            );
         }
     }
 

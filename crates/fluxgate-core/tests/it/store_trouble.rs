@@ -71,8 +71,11 @@ impl Notes {
 }
 
 impl Observer for Notes {
-    fn store_failed(&self, error: &StoreError, on_error: OnError) {
-        self.add(format!("{error}: {on_error:?}"));
+    fn store_failed(&self, error: &StoreError, on_error: Option<OnError>) {
+        self.add(match on_error {
+            Some(on_error) => format!("{error}: {on_error:?}"),
+            None => error.to_string(),
+        });
     }
 
     fn rule_set_missing(&self, name: &str) -> bool {
@@ -98,6 +101,17 @@ fn limiter(on_error: &str) -> (Limiter<Fragile>, Arc<AtomicBool>, Notes) {
 
 fn check(limiter: &Limiter<Fragile>) -> crate::support::Seen {
     seen(&ready(limiter.check("s", &RequestContext::default())).unwrap())
+}
+
+#[test]
+fn a_peek_that_fails_is_no_decision() {
+    let (limiter, broken, notes) = limiter("on_error: deny,");
+    broken.store(true, Ordering::Relaxed);
+    let peeked = ready(limiter.peek("s", &RequestContext::default())).unwrap();
+    assert_eq!(seen(&peeked).outcome, "failed_closed");
+    assert_eq!(notes.take(), ["timeout: no answer"]);
+    check(&limiter);
+    assert_eq!(notes.take(), ["timeout: no answer: Deny"]);
 }
 
 #[test]

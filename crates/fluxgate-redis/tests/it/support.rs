@@ -108,7 +108,7 @@ impl Heard {
 }
 
 impl Observer for Heard {
-    fn store_failed(&self, error: &StoreError, _: OnError) {
+    fn store_failed(&self, error: &StoreError, _: Option<OnError>) {
         let mut errors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         errors.push(error.clone());
     }

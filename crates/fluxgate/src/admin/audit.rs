@@ -2,9 +2,11 @@
 
 use fluxgate_core::{Reason, StoreError};
 use http::HeaderMap;
+use tracing::field;
 
 use super::{Admin, Caller};
-use crate::server::REQUEST_ID;
+use crate::engine::{Listener, Origin};
+use crate::telemetry::KnownBy;
 use crate::telemetry::log::AUDIT;
 
 /// A change that was made, or may have been.
@@ -15,8 +17,8 @@ pub(crate) struct Change<'a> {
     pub(crate) rule_set: &'a str,
     /// Nothing where it is about a whole set.
     pub(crate) rule: Option<&'a str>,
-    /// Whose state, where it is about somebody's.
-    pub(crate) identity: Option<&'a [&'a str]>,
+    /// Whose state, where it is about somebody's, as the log may say it.
+    pub(crate) identity: Option<&'a str>,
     pub(crate) units: Option<u64>,
     /// How many counters were forgotten.
     pub(crate) reset: Option<u64>,
@@ -40,11 +42,8 @@ pub(crate) fn may_be_done(error: &StoreError) -> bool {
 impl Admin {
     /// Notes a change in the log.
     pub(crate) fn note(&self, caller: &Caller, headers: &HeaderMap, change: &Change<'_>) {
-        let request_id = headers.get(REQUEST_ID).and_then(|id| id.to_str().ok());
-        let identity = change.identity.map(|identity| match self.names_identities {
-            true => format!("{identity:?}"),
-            false => "(redacted)".to_owned(),
-        });
+        let origin = Origin::with_headers(Listener::Api, headers);
+        let KnownBy { request_id, trace } = KnownBy::from(&origin);
         let (outcome, said) = match change.is_unknown {
             true => (Some("unknown"), "perhaps changed"),
             false => (None, "changed"),
@@ -55,13 +54,15 @@ impl Admin {
             what = change.what,
             rule_set = change.rule_set,
             rule = change.rule,
-            identity = identity.as_deref(),
+            identity = change.identity,
             units = change.units,
             reset = change.reset,
             etag_before = change.etag_before,
             etag_after = change.etag_after,
             outcome,
             request_id,
+            trace_id = trace.map(|trace| field::display(trace.trace_id)),
+            span_id = trace.map(|trace| field::display(trace.span_id)),
             "{said}"
         );
     }

@@ -39,7 +39,9 @@ struct Asked<'a> {
 struct Consumed {
     allowed: bool,
     retry_after: Retry,
-    remaining: u64,
+    /// `None` where nothing is reported: the store failed, or the rule is a
+    /// shadow.
+    remaining: Option<u64>,
 }
 
 /// Charges a bucket.
@@ -103,7 +105,7 @@ impl Consumed {
         let wait = self.retry_after.after();
         json.number_or_null(wait.map(|wait| wait.ceil_millis()));
         json.text(",\"remaining\":");
-        json.number(self.remaining);
+        json.number_or_null(self.remaining);
         json.text("}");
     }
 }
@@ -113,7 +115,7 @@ impl From<OwnDecision> for Consumed {
         Self {
             allowed: decision.allowed,
             retry_after: decision.retry_after,
-            remaining: decision.remaining,
+            remaining: Some(decision.remaining),
         }
     }
 }
@@ -123,8 +125,7 @@ impl From<Decision> for Consumed {
         Self {
             allowed: decision.allowed(),
             retry_after: decision.retry_after(),
-            // Nothing is reported where the store failed, or of shadow rules.
-            remaining: decision.remaining().unwrap_or(0),
+            remaining: decision.remaining(),
         }
     }
 }

@@ -56,7 +56,7 @@ impl Api {
             }
         };
         let telemetry = self.engine.telemetry();
-        telemetry.answered(Listener::Api, status, || origin.request_id());
+        telemetry.answered(Listener::Api, status, || &origin);
         let mut head = Json(out);
         if let Some(id) = origin.into_id() {
             head.text("x-request-id: ");

@@ -57,7 +57,7 @@ impl Problem {
 
 impl Problem {
     /// The status it is answered with.
-    pub(super) fn status(&self) -> StatusCode {
+    pub(crate) fn status(&self) -> StatusCode {
         self.status
     }
 

@@ -31,7 +31,7 @@ impl Paths {
     }
 
     /// `/**`.
-    pub(super) fn everything() -> Self {
+    pub(crate) fn everything() -> Self {
         const EVERYTHING: &str = "/**";
         Self {
             patterns: vec![EVERYTHING.into()],

@@ -6,7 +6,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::server::request_id;
 
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+/// Which trace a request belongs to.
+pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// The listeners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -20,8 +20,9 @@ use super::trouble::Trouble;
 use super::tunnel::Slot;
 use super::upstreams::Lease;
 use super::{Gateway, streams, strict};
-use crate::engine::{Asking, Listener, Origin};
+use crate::engine::{Asking, Listener, Origin, TRACEPARENT};
 use crate::server::{REQUEST_ID, request_id};
+use crate::telemetry::KnownBy;
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static(fluxgate_tower::PROBLEM_JSON);
@@ -69,9 +70,13 @@ impl Gateway {
         let in_flight = client.pulse.begin();
         let is_http1 = request.version() < Version::HTTP_2;
         let id = request_id::of(request.headers());
+        let traceparent = request.headers().get(TRACEPARENT).cloned();
         let mut response = self.respond(request, &id, client).await;
         let status = response.status();
-        let known_by = || id.to_str().unwrap_or_default();
+        let known_by = || {
+            let traceparent = traceparent.as_ref().and_then(|it| it.to_str().ok());
+            KnownBy::new(id.to_str().unwrap_or_default(), traceparent)
+        };
         let telemetry = self.engine.telemetry();
         telemetry.answered(Listener::Gateway, status.as_u16(), known_by);
         response.headers_mut().insert(REQUEST_ID, id.clone());

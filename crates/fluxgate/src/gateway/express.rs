@@ -84,6 +84,7 @@ pub(super) async fn serve(
                 };
                 let stream = &mut express.client.stream;
                 read = buffers.read_on(stream, read, end).await;
+                express.client.is_last |= closing.is_cancelled();
                 if read < end {
                     break;
                 }

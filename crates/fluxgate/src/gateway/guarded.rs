@@ -13,9 +13,10 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
+use super::Gateway;
 use super::pulse::Pulse;
-use super::{Gateway, own_errors};
 use crate::config::Timeouts;
+use crate::server::own_error;
 
 /// How long is read on for once there is nothing more to say.
 const LINGER: Duration = Duration::from_secs(2);
@@ -185,7 +186,7 @@ impl<S: AsyncWrite + Unpin> Guarded<S> {
     ) -> Option<Poll<io::Result<usize>>> {
         if self.instead.is_none() {
             let is_own = !self.is_http2 && self.written == self.pulse.begun();
-            let status = own_errors::status(bytes).filter(|_| is_own)?;
+            let status = own_error(bytes).filter(|_| is_own)?;
             self.instead = Some((self.gateway.refusal(status), 0, bytes.len()));
             // Whatever else the client sends is not read.
             self.pulse.leave_unread();

@@ -28,14 +28,13 @@ impl Forgetting {
 
     /// Deletes what these leave behind, after those before them.
     pub(super) fn add(&self, replaced: Arc<RuleSets>) {
-        if any_resets(&replaced) {
-            // Without the task the service is closing.
-            let _ = self.0.send(replaced);
-        }
+        // Without the task the service is closing.
+        let _ = self.0.send(replaced);
     }
 }
 
-fn any_resets(rules: &RuleSets) -> bool {
+/// Whether rules leave something behind that must be deleted.
+pub(super) fn any_resets(rules: &RuleSets) -> bool {
     let mut rules = rules.iter().flat_map(|set| set.rules());
     rules.any(|rule| rule.reset_on_change())
 }

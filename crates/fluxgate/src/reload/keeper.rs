@@ -4,16 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::RuleSets;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::Signal;
 use tokio::sync::{Notify, mpsc};
 
 use super::back_off::BackOff;
-use super::forgetting::Forgetting;
+use super::forgetting::{Forgetting, any_resets};
 use super::source::{Content, Refusal, Source, apart};
 use super::watch::{Watch, settled};
 use super::{Order, Reloader};
 use crate::cli::Failure;
 use crate::engine::Engine;
+use crate::server::next_signal;
 
 /// How long a service without rules waits at most before it tries again.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
@@ -93,19 +94,13 @@ impl Keeper {
         Ok(Some(rules))
     }
 
-    /// Puts the first rules in force, and keeps them what they should be for as
-    /// long as the runtime runs.
-    pub(crate) async fn run(mut self, first: Option<RuleSets>) {
-        if let Some(rules) = first {
-            self.put_in_force(rules);
-        }
+    /// Keeps the rules what they should be for as long as the runtime runs, and
+    /// looks at once when it is told to hang up.
+    pub(crate) async fn run(mut self, mut hang_up: Option<Signal>) {
         if let Source::Redis(stored) = &*self.source {
             let changed = Arc::clone(&self.changed);
             tokio::spawn(super::stored::listen(stored.store.clone(), changed));
         }
-        let mut hang_up = signal(SignalKind::hangup())
-            .map_err(|error| tracing::warn!(%error, "SIGHUP cannot be listened to"))
-            .ok();
         let mut watch = Watch::new(Arc::clone(&self.changed));
         let mut back_off = BackOff::up_to(LONGEST_WAIT);
         let mut wake = Wake::Routine;
@@ -129,7 +124,7 @@ impl Keeper {
                     }
                     Wake::Routine
                 }
-                () = told(&mut hang_up) => Wake::HangUp,
+                () = next_signal(&mut hang_up) => Wake::HangUp,
                 Some(order) = self.orders.recv() => Wake::Order(order),
             };
         }
@@ -207,23 +202,19 @@ impl Keeper {
         refused
     }
 
-    fn put_in_force(&mut self, rules: RuleSets) {
+    /// Puts rules in force: those that were read first, or others.
+    pub(crate) fn put_in_force(&mut self, rules: RuleSets) {
         let sets = rules.iter().count();
         let count = rules.iter().map(|set| set.rules().len()).sum::<usize>();
         let replaced = self.engine.put_in_force(rules);
-        let engine = &self.engine;
-        let forgetting = self
-            .forgetting
-            .get_or_insert_with(|| Forgetting::start(engine));
-        forgetting.add(replaced);
+        if any_resets(&replaced) {
+            let engine = &self.engine;
+            let forgetting = self
+                .forgetting
+                .get_or_insert_with(|| Forgetting::start(engine));
+            forgetting.add(replaced);
+        }
         self.engine.telemetry().reloaded(true);
         tracing::info!(rule_sets = sets, rules = count, "rules are in force");
-    }
-}
-
-async fn told(signal: &mut Option<Signal>) {
-    match signal {
-        Some(signal) => drop(signal.recv().await),
-        None => std::future::pending().await,
     }
 }

@@ -51,7 +51,8 @@ pub(super) async fn serve(
             () = idle.as_mut() => return None,
         };
         is_last |= closing.is_cancelled();
-        let (answered, read) = answer(api, stream, &mut buffers, read, is_last).await;
+        let last = (&mut is_last, closing);
+        let (answered, read) = answer(api, stream, &mut buffers, read, last).await;
         if !buffers.output.is_empty() {
             send(stream, &buffers.output).await.ok()?;
         }
@@ -75,13 +76,14 @@ fn postpone(idle: std::pin::Pin<&mut Sleep>) {
 }
 
 /// Answers the plain checks that the input begins with; tells where they end, and
-/// how much has been read by then.
+/// how much has been read by then. While a body is waited for, the service may be
+/// told to end.
 async fn answer(
     api: &Api,
     stream: &mut TcpStream,
     buffers: &mut Buffers,
     mut read: usize,
-    is_last: bool,
+    (is_last, closing): (&mut bool, &CancellationToken),
 ) -> (usize, usize) {
     let mut start = 0;
     while start < read {
@@ -92,16 +94,17 @@ async fn answer(
                 break;
             };
             read = buffers.read_on(stream, read, end).await;
+            *is_last |= closing.is_cancelled();
             if read < end {
                 break;
             }
             continue;
         };
         let (output, json) = (&mut buffers.output, &mut buffers.json);
-        api.check_plain(&check, is_last, output, json).await;
+        api.check_plain(&check, *is_last, output, json).await;
         start += length;
         // After the answer that says so, nothing more is answered.
-        if is_last {
+        if *is_last {
             return (read, read);
         }
     }

@@ -19,9 +19,11 @@ use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
 use super::begun::Begun;
+use super::telling::Telling;
 use super::{express, request_id};
 use crate::api::Api;
-use crate::engine::{Engine, Listener};
+use crate::engine::{Engine, Listener, TRACEPARENT};
+use crate::telemetry::KnownBy;
 
 /// How long a client may take to send the head of a request; an idle
 /// connection is closed after the same time.
@@ -63,6 +65,8 @@ impl HttpServer {
         http1
             .timer(TokioTimer::new())
             .header_read_timeout(HEADER_TIMEOUT)
+            // The buffer alone is no bound: it may hold more than it should.
+            .max_header_size(MOST_HEADER_BYTES)
             .max_buf_size(MOST_HEADER_BYTES);
         let mut http2 = http2::Builder::new(TokioExecutor::new());
         http2
@@ -104,6 +108,7 @@ impl HttpServer {
         closing: &CancellationToken,
     ) {
         let service = service_fn(|request| self.answer(request, closing.clone()));
+        let stream = Telling::new(stream, Arc::clone(&self.engine), self.listener);
         let stream = TokioIo::new(stream);
         let ended = if is_http2 {
             let mut connection = pin!(self.http2.serve_connection(stream, service));
@@ -141,12 +146,16 @@ impl HttpServer {
         // HTTP/2 has its own way to say that the connection ends.
         let tells_of_end = request.version() < Version::HTTP_2;
         let id = request_id::of(request.headers());
+        let traceparent = request.headers().get(TRACEPARENT).cloned();
         request.headers_mut().insert(REQUEST_ID, id.clone());
         let answer = self.router.clone().call(request.map(Body::new));
         async move {
             let mut answer = answer.await?;
             let status = answer.status().as_u16();
-            let known_by = || id.to_str().unwrap_or_default();
+            let known_by = || {
+                let traceparent = traceparent.as_ref().and_then(|it| it.to_str().ok());
+                KnownBy::new(id.to_str().unwrap_or_default(), traceparent)
+            };
             engine.telemetry().answered(listener, status, known_by);
             if tells_of_end && closing.is_cancelled() {
                 answer.headers_mut().insert(CONNECTION, CLOSE);

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::signals;
+
 /// How often the files are looked at.
 const OFTEN: Duration = Duration::from_secs(2);
 
@@ -60,15 +62,9 @@ impl<F: Files> Kept<F> {
         let mut hangup = signal(SignalKind::hangup()).ok();
         let mut told = None;
         loop {
-            let asked = async {
-                match &mut hangup {
-                    Some(hangup) => hangup.recv().await,
-                    None => std::future::pending().await,
-                }
-            };
             tokio::select! {
                 () = tokio::time::sleep(OFTEN) => {}
-                _ = asked => told = None,
+                () = signals::next(&mut hangup) => told = None,
             }
             match self.renew() {
                 Ok(false) => {}

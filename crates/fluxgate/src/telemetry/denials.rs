@@ -6,8 +6,8 @@ use std::time::Duration;
 use fluxgate_core::{Outcome, Retry, Rule};
 use tracing::field;
 
+use super::known_by::KnownBy;
 use super::sampler::Sampler;
-use super::trace_context::TraceContext;
 use crate::engine::Origin;
 use crate::json_text::quoted;
 
@@ -56,7 +56,7 @@ impl Denials {
     pub(super) fn tell(&self, denial: &Denial<'_>, origin: &Origin<'_>, untold: u64) {
         // Two lines at once may share what was left untold, in any way.
         let told = self.told.fetch_max(untold, Ordering::Relaxed);
-        let trace = origin.traceparent.and_then(TraceContext::parse);
+        let KnownBy { request_id, trace } = KnownBy::from(origin);
         let retry_after = denial.retry_after.after();
         let attributes = denial.rule.and_then(attributes);
         tracing::info!(
@@ -66,7 +66,7 @@ impl Denials {
             outcome = denial.outcome.name(),
             retry_after_ms = retry_after.map(|wait| wait.ceil_millis()),
             listener = origin.listener.name(),
-            request_id = origin.request_id(),
+            request_id,
             trace_id = trace.map(|trace| field::display(trace.trace_id)),
             span_id = trace.map(|trace| field::display(trace.span_id)),
             identity = denial.identity,

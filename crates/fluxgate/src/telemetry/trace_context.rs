@@ -4,18 +4,18 @@ use std::fmt;
 
 /// What a `traceparent` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TraceContext {
+pub(crate) struct TraceContext {
     /// The trace.
-    pub(super) trace_id: Hex<16>,
+    pub(crate) trace_id: Hex<16>,
     /// The caller's span.
-    pub(super) span_id: Hex<8>,
+    pub(crate) span_id: Hex<8>,
     /// Whether the caller records its span.
     pub(super) sampled: bool,
 }
 
 /// Bytes, shown as hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Hex<const N: usize>(pub(super) [u8; N]);
+pub(crate) struct Hex<const N: usize>(pub(super) [u8; N]);
 
 impl TraceContext {
     /// Reads a header. One that is not exactly as it should be counts as none.

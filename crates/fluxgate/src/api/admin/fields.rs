@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use super::Problem;
 use crate::api::identity::Identity;
+use crate::api::query;
 use crate::request_json::{value, whole_number};
 
 /// The fields of a body.
@@ -41,12 +42,13 @@ impl Fields<'_> {
     pub(super) fn from_query(query: &str) -> Result<Self, Problem> {
         let mut fields = Self::default();
         let mut identity = Vec::new();
-        for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
+        for field in query::fields(query) {
+            let (name, value) = field?;
             let field = match &*name {
                 "rule_set" => &mut fields.rule_set,
                 "rule" => &mut fields.rule,
                 "identity" => {
-                    identity.push(value.into_owned());
+                    identity.push(value);
                     continue;
                 }
                 name => {
@@ -55,7 +57,7 @@ impl Fields<'_> {
                     )));
                 }
             };
-            if field.replace(value.into_owned()).is_some() {
+            if field.replace(value).is_some() {
                 return Err(Problem::bad(format!("`{name}` stands twice")));
             }
         }

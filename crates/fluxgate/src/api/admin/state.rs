@@ -30,11 +30,12 @@ pub(super) async fn refund(
             .as_ref()
             .is_err_and(|it| failure(it).is_some_and(may_be_done));
         if refunded.is_ok() || is_unknown {
+            let whose = api.engine.identity_in_logs(rule_set, rule, &identity);
             let change = Change {
                 what: "refund",
                 rule_set,
                 rule: Some(rule),
-                identity: Some(&identity),
+                identity: Some(&whose),
                 units: Some(units),
                 is_unknown,
                 ..Change::default()
@@ -65,11 +66,12 @@ pub(super) async fn reset(
             failure(it).is_some_and(|error| identity.is_none() || may_be_done(error))
         });
         if reset.is_ok() || is_unknown {
+            let whose = identity.map(|it| api.engine.identity_in_logs(rule_set, rule, it));
             let change = Change {
                 what: "reset",
                 rule_set,
                 rule: Some(rule),
-                identity,
+                identity: whose.as_deref(),
                 reset: reset.as_ref().ok().copied(),
                 is_unknown,
                 ..Change::default()

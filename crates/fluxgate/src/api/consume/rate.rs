@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use fluxgate_core::limit::MAX_UNITS;
-use fluxgate_core::{Algorithm, Band, Limit};
+use fluxgate_core::{Algorithm, Band, Limit, LimitError};
 
 use crate::request_json::whole_number;
 
 /// Decimals that a rate may have.
-const DECIMALS: u32 = 6;
+const DECIMALS: u64 = 6;
 
 /// The bucket of this capacity that refills at this rate.
 pub(super) fn band(capacity: &str, rate: &str) -> Result<Band, String> {
@@ -17,40 +17,72 @@ pub(super) fn band(capacity: &str, rate: &str) -> Result<Band, String> {
         .ok_or_else(|| format!("`capacity` must be a whole number from 1 to {MAX_UNITS}"))?;
     let (refill, seconds) = exact(rate).ok_or_else(|| {
         format!(
-            "`refill_tokens_per_second` must be a number above 0 with at most {DECIMALS} decimals, \
-             written without an exponent"
+            "`refill_tokens_per_second` must be a number above 0 with at most {DECIMALS} decimals"
         )
     })?;
+    if refill > MAX_UNITS {
+        return Err(format!(
+            "`refill_tokens_per_second` must be at most {MAX_UNITS}, and so must be its numerator \
+             as a fraction in lowest terms (1.5 is 3/2): give it fewer digits"
+        ));
+    }
     // A band whose window changes starts afresh, which another rate must not do.
     let limit = Limit::builder(Algorithm::TokenBucket, capacity, Duration::from_secs(1))
         .refill(refill)
         .period(Duration::from_secs(seconds))
         .build()
-        .map_err(|error| format!("`capacity` and `refill_tokens_per_second`: {error}"))?;
+        .map_err(|error| match error {
+            LimitError::FillTooLong => "`capacity` and `refill_tokens_per_second`: filling from \
+                                        empty would take more than 3660 days"
+                .into(),
+            error => format!("`capacity` and `refill_tokens_per_second`: {error}"),
+        })?;
     Ok(Band::new("b0", limit))
 }
 
-/// The same rate as whole tokens in whole seconds, both as small as can be.
+/// The same rate as whole tokens in whole seconds, both as small as can be. What
+/// is larger than any number here becomes the largest.
 fn exact(rate: &str) -> Option<(u64, u64)> {
-    let (whole, decimals) = rate.split_once('.').unwrap_or((rate, ""));
-    // JSON has no digits missing before or after the point.
-    let decimals = decimals.trim_end_matches('0');
-    let places = u32::try_from(decimals.len())
-        .ok()
-        .filter(|places| *places <= DECIMALS)?;
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits(whole) || !digits(decimals) {
+    let (digits, exponent) = rate.split_once(['e', 'E']).unwrap_or((rate, "0"));
+    let (whole, decimals) = digits.split_once('.').unwrap_or((digits, ""));
+    let digits = format!("{whole}{decimals}");
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    let seconds = 10_u64.pow(places);
-    let fraction = match decimals {
-        "" => 0,
-        decimals => decimals.parse::<u64>().ok()?,
+    let significant = digits.trim_end_matches('0');
+    let tokens = match significant.trim_start_matches('0') {
+        "" => return None,
+        // It has digits only, so it can only be too large.
+        digits => digits.parse().unwrap_or(u64::MAX),
     };
-    let tokens = whole.parse::<u64>().ok()?.checked_mul(seconds)?;
-    let tokens = tokens.checked_add(fraction).filter(|tokens| *tokens > 0)?;
+    let zeros = digits.len() - significant.len();
+    let power = power_of_ten(exponent)?
+        .saturating_add(i64::try_from(zeros).ok()?)
+        .saturating_sub(i64::try_from(decimals.len()).ok()?);
+    let ten_to = |power: u64| {
+        u32::try_from(power)
+            .ok()
+            .and_then(|it| 10_u64.checked_pow(it))
+    };
+    if power >= 0 {
+        let times = ten_to(power.unsigned_abs()).unwrap_or(u64::MAX);
+        return Some((tokens.saturating_mul(times), 1));
+    }
+    let places = power.unsigned_abs();
+    let seconds = ten_to(places).filter(|_| places <= DECIMALS)?;
     let common = greatest_common_divisor(tokens, seconds);
     Some((tokens / common, seconds / common))
+}
+
+/// What stands behind the `e` of a number, which may be large beyond measure.
+fn power_of_ten(text: &str) -> Option<i64> {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let bound = match text.starts_with('-') {
+        true => i64::MIN,
+        false => i64::MAX,
+    };
+    is_number.then(|| text.parse().unwrap_or(bound))
 }
 
 fn greatest_common_divisor(a: u64, b: u64) -> u64 {
@@ -74,6 +106,17 @@ mod tests {
             ("3.333333", (3_333_333, 1_000_000)),
             ("1.250000000", (5, 4)),
             ("1000000000", (1_000_000_000, 1)),
+            ("5e-05", (1, 20_000)),
+            ("1e-6", (1, 1_000_000)),
+            ("10e-7", (1, 1_000_000)),
+            ("1.5e0", (3, 2)),
+            ("1.5E+3", (1_500, 1)),
+            ("0.00012e4", (6, 5)),
+            ("1234.567891", (1_234_567_891, 1_000_000)),
+            // Larger than may be, which is told elsewhere.
+            ("99999999999999999999", (u64::MAX, 1)),
+            ("1e20", (u64::MAX, 1)),
+            ("1e99999999999999999999", (u64::MAX, 1)),
         ] {
             assert_eq!(exact(rate), Some(expected), "{rate}");
         }
@@ -81,8 +124,15 @@ mod tests {
             "0",
             "0.0",
             "-1",
-            "1e3",
+            "-1e3",
+            "0e3",
             "0.0000001",
+            "1e-7",
+            "1.5e-6",
+            "1e-99999999999999999999",
+            "1e",
+            "1e+",
+            "1e2e3",
             "\"1\"",
             "null",
             "1.2.3",
@@ -98,8 +148,17 @@ mod tests {
             ("0", "1", "`capacity` must"),
             ("1.5", "1", "`capacity` must"),
             ("10", "0", "`refill_tokens_per_second` must"),
-            ("10", "123456.123457", "`capacity` and"),
-            ("1000000000", "0.000001", "`capacity` and"),
+            (
+                "10",
+                "1234.567891",
+                "`refill_tokens_per_second` must be at most",
+            ),
+            ("10", "1e10", "`refill_tokens_per_second` must be at most"),
+            (
+                "1000000000",
+                "0.000001",
+                "`capacity` and `refill_tokens_per_second`: filling",
+            ),
         ] {
             let error = band(capacity, rate).unwrap_err();
             assert!(error.starts_with(what), "{capacity} {rate}: {error}");

@@ -118,7 +118,7 @@ impl Express<'_> {
             Ok(begun) => {
                 lease.succeeded();
                 let telemetry = self.gateway.engine.telemetry();
-                telemetry.answered(Listener::Gateway, begun.status, || origin.request_id());
+                telemetry.answered(Listener::Gateway, begun.status, || origin);
                 let mut body = Body {
                     upstream: &mut stream,
                     idle: timeouts.idle,
@@ -161,7 +161,7 @@ impl Express<'_> {
             out.extend_from_slice(text);
         }
         let telemetry = self.gateway.engine.telemetry();
-        telemetry.answered(Listener::Gateway, status.as_u16(), || request_id);
+        telemetry.answered(Listener::Gateway, status.as_u16(), || origin);
         match self.client.send(out).await {
             true if is_last => Done::Last,
             true => Done::Answered,

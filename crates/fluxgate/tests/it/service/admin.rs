@@ -239,12 +239,27 @@ fn what_is_wrong_with_a_call_is_named() {
         ("rule_set=api&rule=all&what=1", 400),
         ("rule_set=api&rule=no", 404),
         ("rule_set=no&rule=all", 404),
+        ("rule_set=api&rule=per-user&identity=a%20b%C3%A4+c", 200),
     ] {
         assert_eq!(
             http.get(&format!("/v1/state?{query}")).status,
             status,
             "{query}"
         );
+    }
+    // What is no text is not taken for another.
+    for (field, value) in [
+        ("identity", "%zz"),
+        ("identity", "%FF"),
+        ("identity", "%"),
+        ("identity", "a%2"),
+        ("rule", "%FF"),
+    ] {
+        let query = format!("rule_set=api&rule=per-user&identity=u&{field}={value}");
+        let answer = http.get(&format!("/v1/state?{query}"));
+        assert_eq!(answer.status, 400, "{query}");
+        let detail = format!("`{field}` is badly encoded");
+        assert!(answer.body.contains(&detail), "{query}: {answer:?}");
     }
 }
 

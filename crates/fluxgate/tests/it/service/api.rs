@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod forward_auth;
+mod large_heads;
 mod openapi;
 mod slow;
 
@@ -206,6 +207,59 @@ fn a_configured_rule_may_be_charged_by_name() {
     );
     let told = consume(r#"{"rule_id":"nowhere/by-user","identity":"u"}"#);
     assert_eq!(told["status"], 404);
+}
+
+#[test]
+fn what_is_left_is_null_where_nothing_is_reported() {
+    let rules = r#"
+store: { redis: { url: "redis://127.0.0.1:1" } }
+rule_sets:
+  open:
+    on_error: allow
+    rules: [ { id: r, scope: per_user, bands: [ { capacity: 1, window: 1h } ] } ]
+"#;
+    let service = Service::start(&[], rules);
+    let body = r#"{"rule_id":"open/r","identity":"u"}"#;
+    assert_eq!(
+        service.http().post("/v1/consume", body).body,
+        r#"{"allowed":true,"retry_after_ms":0,"remaining":null}"#
+    );
+    let shadow = r#"
+rule_sets:
+  shy:
+    rules: [ { id: r, mode: shadow, scope: per_user, bands: [ { capacity: 1, window: 1h } ] } ]
+"#;
+    let service = Service::start(&[], shadow);
+    for _ in 0..2 {
+        let body = r#"{"rule_id":"shy/r","identity":"u"}"#;
+        assert_eq!(
+            service.http().post("/v1/consume", body).body,
+            r#"{"allowed":true,"retry_after_ms":0,"remaining":null}"#
+        );
+    }
+}
+
+#[test]
+fn a_rate_may_have_an_exponent() {
+    let service = Service::start(&[], RULES);
+    let mut http = service.http();
+    // One unit of the rate, but for the time that has passed.
+    for (number, (rate, most)) in [
+        ("5e-05", 20_000_000),
+        ("1e-6", 1_000_000_000),
+        ("1.5e0", 667),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let body = format!(
+            r#"{{"rule_id":"r{number}","cost":1,"capacity":1,"refill_tokens_per_second":{rate}}}"#
+        );
+        assert_eq!(json_of(&http.post("/v1/consume", &body))["allowed"], true);
+        let denied = json_of(&http.post("/v1/consume", &body));
+        let wait = denied["retry_after_ms"].as_u64().unwrap();
+        assert!(wait <= most && wait + 10_000 > most, "{rate}: {denied}");
+    }
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! How the service starts and ends.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
-use fluxgate_testkit::{Program, wait_until};
+use fluxgate_testkit::{PATIENCE, Program, ports, wait_until};
 
 use super::Service;
 use crate::support::{Dir, TWO_A_SECOND};
@@ -17,6 +19,84 @@ fn told_to_end_it_ends_well() {
         assert_eq!(http.get("/livez").status, 200);
         service.program.signal(signal);
         assert_eq!(service.program.wait().code(), Some(0), "{signal}");
+    }
+}
+
+/// Starts it, and connects as soon as its address is open.
+fn start_and_connect(dir: &Dir) -> (Program, TcpStream) {
+    let port = ports::free();
+    let address = port.addr();
+    let config = format!("listen: {{ api: \"{address}\" }}\n{TWO_A_SECOND}");
+    dir.write("fluxgate.yaml", config);
+    let program = Program::start(env!("CARGO_BIN_EXE_fluxgate"), |command| {
+        command
+            .args(["run", "--config", "fluxgate.yaml"])
+            .current_dir(dir.path(""));
+    });
+    // Not a moment is to be lost between two of them.
+    for _ in 0..2_000_000 {
+        if let Ok(stream) = TcpStream::connect(address) {
+            return (program, stream);
+        }
+    }
+    panic!("it does not listen: {:?}", program.lines());
+}
+
+#[test]
+fn rules_that_were_read_are_in_force_before_an_address_is_open() {
+    let dir = Dir::new();
+    std::fs::create_dir(dir.path("rules.d")).unwrap();
+    dir.write("rules.d/a.yaml", TWO_A_SECOND);
+    for rules in [TWO_A_SECOND, "rules_from: { dir: rules.d }\n"] {
+        let name = format!("{}.yaml", rules.len());
+        dir.write(&name, format!("listen: {{ api: '127.0.0.1:0' }}\n{rules}"));
+        let program = Program::start(env!("CARGO_BIN_EXE_fluxgate"), |command| {
+            command
+                .args(["run", "--config", &name])
+                .current_dir(dir.path(""));
+        });
+        program.wait_for_line("it listens", |line| {
+            line.contains("\"listening\"").then_some(())
+        });
+        let lines = program.lines();
+        let place = |what: &str| lines.iter().position(|line| line.contains(what));
+        let in_force = place("\"rules are in force\"");
+        assert!(
+            in_force.is_some() && in_force < place("\"listening\""),
+            "{lines:#?}"
+        );
+    }
+    // So whoever asks first is answered.
+    for _ in 0..5 {
+        let (_program, mut stream) = start_and_connect(&dir);
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let body = r#"{"user":"u1"}"#;
+        let length = body.len();
+        let head = format!("POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n");
+        write!(stream, "{head}\r\n{body}").unwrap();
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).unwrap();
+        assert_eq!(&status, b"HTTP/1.1 200");
+    }
+}
+
+#[test]
+fn signals_are_listened_to_before_an_address_is_open() {
+    let dir = Dir::new();
+    for _ in 0..8 {
+        let (program, _stream) = start_and_connect(&dir);
+        program.signal("HUP");
+        // It is not lost either.
+        program.wait_for_line("it looked again", |line| {
+            line.contains("the rules are those in force").then_some(())
+        });
+        program.signal("TERM");
+        assert_eq!(program.wait().code(), Some(0));
+    }
+    for _ in 0..4 {
+        let (program, _stream) = start_and_connect(&dir);
+        program.signal("TERM");
+        assert_eq!(program.wait().code(), Some(0));
     }
 }
 

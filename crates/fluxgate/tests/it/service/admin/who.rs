@@ -174,17 +174,67 @@ fn every_change_is_noted_with_who_and_what() {
 }
 
 #[test]
-fn identities_are_noted_where_the_config_says_so() {
-    let service = Service::start(
-        &[],
-        &("telemetry: { identities: true }\n".to_owned() + RULES),
-    );
-    let body = r#"{"rule_set":"api","rule":"per-user","identity":"u"}"#;
-    service.http().post("/v1/reset", body);
+fn identities_are_noted_where_the_config_says_so_and_api_keys_by_their_ends() {
+    let config = "telemetry: { identities: true }\n".to_owned()
+        + RULES
+        + r#"
+  keys:
+    rules:
+      - { id: by-key, scope: per_api_key, bands: [ { capacity: 5, window: 1h } ] }
+      - { id: by-both, key: [user, api_key], bands: [ { capacity: 5, window: 1h } ] }
+"#;
+    let service = Service::start(&[], &config);
+    let mut http = service.http();
+    let mut lines = 0;
+    for (path, set, rule, identity, said) in [
+        ("reset", "api", "per-user", json!("u"), "user=u"),
+        ("refund", "api", "all", json!([]), "(everyone)"),
+        (
+            "refund",
+            "keys",
+            "by-key",
+            json!("0123456789abcdef"),
+            "api_key=0123…ef",
+        ),
+        (
+            "reset",
+            "keys",
+            "by-both",
+            json!(["ann", "0123456789abcdef"]),
+            "user=ann api_key=0123…ef",
+        ),
+    ] {
+        let mut body = json!({"rule_set": set, "rule": rule, "identity": identity});
+        if path == "refund" {
+            body["units"] = json!(1);
+        }
+        let answer = http.post(&format!("/v1/{path}"), &body.to_string());
+        assert_eq!(answer.status, 200, "{body}: {answer:?}");
+        lines += 1;
+        let line = service.wait_for_logs("changed", lines).remove(lines - 1);
+        assert_eq!(
+            (&line["who"], &line["identity"]),
+            (&json!("loopback"), &json!(said))
+        );
+    }
+    let log = service.program.lines();
+    assert!(log.iter().all(|line| !line.contains("456789")), "{log:#?}");
+}
+
+#[test]
+fn a_change_is_noted_with_the_trace_that_it_belongs_to() {
+    let service = Service::start(&[], RULES);
+    let (trace, span) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+    let headers = [
+        ("Content-Type", "application/json"),
+        ("traceparent", &*format!("00-{trace}-{span}-01")),
+    ];
+    let body = r#"{"rule_set":"api","rule":"all"}"#;
+    service.http().request("POST", "/v1/reset", &headers, body);
     let line = service.wait_for_log("changed");
     assert_eq!(
-        (&line["who"], &line["identity"]),
-        (&json!("loopback"), &json!("[\"u\"]"))
+        (&line["trace_id"], &line["span_id"]),
+        (&json!(trace), &json!(span))
     );
 }
 

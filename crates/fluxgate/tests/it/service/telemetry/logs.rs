@@ -76,6 +76,63 @@ fn a_denial_is_told_with_what_it_is_known_by() {
 }
 
 #[test]
+fn an_answer_is_told_with_the_trace_that_it_belongs_to() {
+    let config = one_an_hour("level: debug", "scope: per_user")
+        + "gateway: { routes: [ { id: all, upstreams: [echo] } ] }\n";
+    let service = Service::start(&["gateway"], &config);
+    let traceparent = format!("00-{TRACE}-{SPAN}-01");
+    let mut http = service.http();
+    // A plain check, and what goes through the library.
+    for (id, path) in [("plain", "/v1/check"), ("other", "/v1/check?status=true")] {
+        let headers = [("X-Request-Id", id), ("traceparent", &*traceparent)];
+        http.request("POST", path, &headers, r#"{"user":"ann"}"#);
+    }
+    http.request("POST", "/v1/check", &[("X-Request-Id", "none")], "{}");
+    let headers = [("X-Request-Id", "gateway"), ("traceparent", &*traceparent)];
+    fluxgate_testkit::Http::new(service.address("gateway")).request("GET", "/", &headers, "");
+    let answered = with_message(&end(&service), "answered");
+    for (id, trace) in [
+        ("plain", Some((TRACE, SPAN))),
+        ("other", Some((TRACE, SPAN))),
+        ("gateway", Some((TRACE, SPAN))),
+        ("none", None),
+    ] {
+        let line = answered.iter().find(|line| line["request_id"] == id);
+        let line = line.unwrap_or_else(|| panic!("no {id}: {answered:#?}"));
+        let told = line["trace_id"].as_str().zip(line["span_id"].as_str());
+        assert_eq!(told, trace, "{line}");
+    }
+}
+
+#[test]
+fn a_filter_without_a_rule_set_is_told_of_once() {
+    let config = one_an_hour("", "scope: per_user")
+        + "filters: { idle: { include: ['/**'] } }
+gateway: { routes: [ { id: all, upstreams: [echo], filters: [idle] } ] }
+";
+    let service = Service::start(&["gateway"], &config);
+    let mut gateway = fluxgate_testkit::Http::new(service.address("gateway"));
+    assert_eq!(gateway.get("/x").status, 200);
+    let forwarded = [
+        ("X-Forwarded-Method", "GET"),
+        ("X-Forwarded-Uri", "/x"),
+        ("X-User-Id", "ann"),
+    ];
+    for _ in 0..3 {
+        let mut http = service.http();
+        let answer = http.request("GET", "/v1/forward_auth", &forwarded, "");
+        assert_eq!(
+            (answer.status, answer.header("x-ratelimit-limit")),
+            (200, None)
+        );
+    }
+    let lines = end(&service);
+    let told = lines.iter().filter_map(|line| line["message"].as_str());
+    let told: Vec<_> = told.filter(|it| it.contains("everything passes")).collect();
+    assert_eq!(told, ["filter `idle` has no `rule_set`: everything passes"]);
+}
+
+#[test]
 fn identities_are_named_where_that_is_asked_for_and_api_keys_by_their_ends() {
     let config = one_an_hour("identities: true", "key: [user, api_key, ip]");
     let service = Service::start(&[], &config);

@@ -54,6 +54,12 @@ fn trouble_is_counted_by_reason_and_told_when_it_begins_and_ends() {
 
     let after = Metrics::of(&service);
     let grown = |start: &str| after.sum(start) - before.sum(start);
+    // A peek is not counted, whatever it is answered.
+    let peek = r#"{"rule_set":"deny","user":"ann","peek":true}"#;
+    let peeked = service.http().post("/v1/check", peek);
+    assert!(peeked.body.contains("failed_closed"), "{peeked:?}");
+    let counted = |metrics: &Metrics| metrics.sum("fluxgate_failclosed_total{");
+    assert_eq!(counted(&Metrics::of(&service)), counted(&after));
     assert_eq!(grown("fluxgate_store_errors_total{"), 3 * TIMES as u64);
     assert_eq!(grown("fluxgate_failclosed_total{"), TIMES as u64);
     assert_eq!(grown("fluxgate_fallback_decisions_total"), TIMES as u64);
