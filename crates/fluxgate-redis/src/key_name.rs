@@ -13,6 +13,9 @@
 //!   identity live in one slot. An identity may contain `}`; then the tag ends
 //!   there, for all its bands alike. It is never empty, for it begins with the
 //!   version.
+//!
+//! `<prefix>:1:undo:{...}<band>` is a note on such a key, for seconds, that
+//! something was taken back; see `lua/bucket_back.lua`.
 
 use fluxgate_core::{Band, IdentityPart, Subject, SubjectParts};
 
@@ -83,6 +86,20 @@ impl Naming {
     /// Appends what the names of all bands of a subject begin with.
     pub(crate) fn write_subject(&self, subject: Subject<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.head);
+        self.write_tag(subject, out);
+    }
+
+    /// The same for notes on what was taken back: in the same slot, and not among
+    /// what a pattern finds.
+    pub(crate) fn write_note(&self, subject: Subject<'_>, out: &mut Vec<u8>) {
+        let (prefix, tag) = self.head.split_at(self.prefix.len());
+        out.extend_from_slice(prefix);
+        out.extend_from_slice(b":1:undo");
+        out.extend_from_slice(tag);
+        self.write_tag(subject, out);
+    }
+
+    fn write_tag(&self, subject: Subject<'_>, out: &mut Vec<u8>) {
         match subject.parts() {
             Some(parts) => {
                 write_rule(&parts, out);

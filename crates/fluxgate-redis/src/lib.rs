@@ -23,6 +23,7 @@ mod key_name;
 mod near_cache;
 mod node;
 mod parts;
+mod refusals;
 mod rule_store;
 mod script;
 mod sentinel;

@@ -4,8 +4,12 @@
 //! An entry is what the server found when it denied. A request for the same
 //! bands is judged on that again, at the time it is now by the monotonic clock:
 //! while that still denies, so would the server, for others can only have taken
-//! more. Nothing is kept beyond a second, and nothing across a refund or reset
-//! that was made here. A rule that was changed asks for other bands.
+//! more. Where this process has taken more itself, and so much that the numbers
+//! or the bands that refuse would be others, the server is asked. Nothing is kept
+//! beyond a second, and nothing across a refund or reset that was made here. A
+//! rule that was changed asks for other bands.
+
+mod charges;
 
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +21,8 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::codec::Answer;
+pub(crate) use charges::Charge;
+use charges::{Charges, print_of};
 
 /// The longest that a denial is remembered.
 const LONGEST: Duration = Duration::from_secs(1);
@@ -27,6 +33,7 @@ const ENTRIES: usize = 4096;
 pub(crate) struct NearCache {
     entries: Box<[Mutex<Option<Box<Entry>>>]>,
     hasher: RandomState,
+    charges: Charges,
     /// Goes up when something was given back here.
     generation: AtomicU64,
 }
@@ -36,6 +43,8 @@ struct Entry {
     /// What stands for the bands that were asked.
     print: u64,
     costs: SmallVec<[u64; 4]>,
+    /// What had been charged to each of them before they were asked.
+    charged: SmallVec<[u64; 4]>,
     answer: Answer,
     asked: Instant,
     until: Instant,
@@ -47,8 +56,19 @@ struct Entry {
 pub(crate) struct Question {
     place: usize,
     print: u64,
+    /// Where what is charged to each band is counted, and what was so far.
+    charged: SmallVec<[(usize, u64); 4]>,
     asked: Instant,
     generation: u64,
+}
+
+/// What of the things that are known is an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// A denial.
+    Denial,
+    /// Anything: the request is denied whatever these bands say.
+    Anything,
 }
 
 impl Default for NearCache {
@@ -56,6 +76,7 @@ impl Default for NearCache {
         Self {
             entries: (0..ENTRIES).map(|_| Mutex::default()).collect(),
             hasher: RandomState::new(),
+            charges: Charges::default(),
             generation: AtomicU64::new(0),
         }
     }
@@ -66,22 +87,31 @@ impl NearCache {
     pub(crate) fn question(&self, checks: &Checks<'_>, now: Instant) -> Question {
         // Keyed, so that nobody can make questions that are taken for others.
         let mut hasher = self.hasher.build_hasher();
+        let mut charged = SmallVec::new();
         for check in enforced(checks) {
-            checks.subject(check).bytes.hash(&mut hasher);
-            check.band.id().hash(&mut hasher);
+            let print = print_of(&self.hasher, checks, check);
+            print.hash(&mut hasher);
             hash_limit(check.band.limit(), &mut hasher);
+            let place = Charges::place_of(print);
+            charged.push((place, self.charges.at(place)));
         }
         let print = hasher.finish();
         Question {
             place: print as usize % ENTRIES,
             print,
+            charged,
             asked: now,
             generation: self.generation.load(Ordering::Acquire),
         }
     }
 
-    /// The denial, if it is known.
-    pub(crate) fn answer(&self, question: &Question, checks: &Checks<'_>) -> Option<Verdicts> {
+    /// What is known, if that is an answer.
+    pub(crate) fn answer(
+        &self,
+        question: &Question,
+        checks: &Checks<'_>,
+        wanted: Wanted,
+    ) -> Option<Verdicts> {
         let entry = self.entries[question.place].lock();
         let entry = entry.unwrap_or_else(PoisonError::into_inner);
         let entry = entry.as_deref()?;
@@ -95,33 +125,33 @@ impl NearCache {
         }
         let answer = entry.answer.later(now - entry.asked)?;
         let verdicts = answer.verdicts(checks).ok()?;
-        verdicts
-            .iter()
-            .any(|verdict| !verdict.passes())
-            .then_some(verdicts)
+        let denies = verdicts.iter().any(|verdict| !verdict.passes());
+        let is_answer = (denies || wanted == Wanted::Anything)
+            && still_holds(question, entry, checks, &verdicts);
+        is_answer.then_some(verdicts)
     }
 
-    /// Keeps a denial.
+    /// Keeps an answer: a denial, or any that was wanted.
     pub(crate) fn keep(
         &self,
         question: Question,
         checks: &Checks<'_>,
         answer: &Answer,
         verdicts: &[Verdict],
+        wanted: Wanted,
     ) {
         let enforced_count = enforced(checks).count();
         let refusing = verdicts.iter().take(enforced_count);
         let refusing = refusing.filter(|verdict| !verdict.passes());
-        let Some(longest) = refusing.map(|verdict| verdict.retry_after).max() else {
-            return;
-        };
-        let wait = match longest {
-            Retry::After(wait) => wait.as_duration().min(LONGEST),
-            Retry::Never => LONGEST,
+        let wait = match refusing.map(|verdict| verdict.retry_after).max() {
+            Some(Retry::After(wait)) => wait.as_duration().min(LONGEST),
+            None if wanted == Wanted::Denial => return,
+            Some(Retry::Never) | None => LONGEST,
         };
         let entry = Box::new(Entry {
             print: question.print,
             costs: enforced(checks).map(|check| check.cost).collect(),
+            charged: question.charged.iter().map(|(_, units)| *units).collect(),
             answer: answer.clone(),
             asked: question.asked,
             until: question.asked + wait,
@@ -129,6 +159,17 @@ impl NearCache {
         });
         let place = self.entries[question.place].lock();
         *place.unwrap_or_else(PoisonError::into_inner) = Some(entry);
+    }
+
+    /// What a request is charged, to be noted once it is.
+    pub(crate) fn charge_of(&self, checks: &Checks<'_>) -> Charge {
+        Charge::of(&self.hasher, checks)
+    }
+
+    /// Notes a charge that stays, or that was taken back: in both cases what was
+    /// seen meanwhile is not what is there now.
+    pub(crate) fn note(&self, charge: &Charge) {
+        self.charges.add(charge);
     }
 
     /// Forgets everything: something was given back.
@@ -140,6 +181,27 @@ impl NearCache {
 fn enforced<'c, 'r>(checks: &'c Checks<'r>) -> impl Iterator<Item = &'c Check<'r>> {
     let list = checks.list().iter();
     list.filter(|check| check.group == Group::ENFORCED)
+}
+
+/// Whether a band that refuses still has the numbers it had, and one that passes
+/// would pass after what this process has charged since.
+fn still_holds(
+    question: &Question,
+    entry: &Entry,
+    checks: &Checks<'_>,
+    verdicts: &[Verdict],
+) -> bool {
+    let asked_of = |place: usize| {
+        let asked = enforced(checks).zip(&question.charged);
+        let asked = asked.filter(|(_, (other, _))| *other == place);
+        asked.fold(0_u64, |sum, (check, _)| sum.saturating_add(check.cost))
+    };
+    let bands = question.charged.iter().zip(&entry.charged).zip(verdicts);
+    bands.into_iter().all(|(((place, now), then), verdict)| {
+        let since = now.wrapping_sub(*then);
+        let needed = asked_of(*place).saturating_add(since);
+        since == 0 || verdict.passes() && verdict.remaining >= needed
+    })
 }
 
 /// What was denied is denied again for the same cost or a greater one. What is

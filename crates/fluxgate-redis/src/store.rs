@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_core::{Band, Checks, Place, Reason, Store, StoreError, Subject, Verdict, Verdicts};
+use fluxgate_core::{
+    Band, Checks, Group, Place, Reason, Store, StoreError, Subject, Verdict, Verdicts,
+};
 use redis::Value;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
@@ -16,8 +18,9 @@ use crate::codec::{Answer, Call, Request};
 use crate::endpoint::unexpected;
 use crate::error::{CallError, timeout as no_answer};
 use crate::key_name::Naming;
-use crate::near_cache::NearCache;
+use crate::near_cache::{Charge, NearCache, Wanted};
 use crate::node::{Node, Work};
+use crate::refusals::Refusals;
 use crate::rule_store::RuleStore;
 use crate::script::TimeSource;
 use crate::sweep::sweep;
@@ -37,6 +40,7 @@ pub(crate) struct Inner {
     pub(crate) naming: Naming,
     deadline: Duration,
     near_cache: Option<NearCache>,
+    pub(crate) refusals: Refusals,
     waits: Option<Waits>,
     time: TimeSource,
 }
@@ -70,6 +74,12 @@ impl Asked {
     pub(crate) fn passes(&self) -> bool {
         self.verdicts.iter().all(Verdict::passes)
     }
+
+    /// Whether all enforced ones of these checks pass.
+    fn enforced_pass(&self, checks: &Checks<'_>) -> bool {
+        let mut verdicts = self.verdicts.iter().zip(checks.list());
+        verdicts.all(|(verdict, check)| check.group != Group::ENFORCED || verdict.passes())
+    }
 }
 
 impl RedisStore {
@@ -97,6 +107,7 @@ impl RedisStore {
             naming,
             deadline,
             near_cache: near_cache.then(NearCache::default),
+            refusals: Refusals::default(),
             waits,
             time,
         }))
@@ -198,7 +209,7 @@ impl Store for RedisStore {
         let inner = &*self.0;
         let deadline = inner.deadline();
         match inner.servers(deadline).await? {
-            Servers::One(_) => Ok(inner.ask(checks, None, deadline).await?.verdicts),
+            Servers::One(_) => inner.decide_in_one_place(checks, deadline).await,
             Servers::Cluster(_) => self.0.decide_by_parts(checks, deadline).await,
         }
     }
@@ -325,18 +336,57 @@ impl Inner {
         }
     }
 
+    async fn decide_in_one_place(
+        &self,
+        checks: &Checks<'_>,
+        deadline: Instant,
+    ) -> Result<Verdicts, StoreError> {
+        let asked = self.ask(checks, 0, Wanted::Denial, deadline).await;
+        // Nobody knows what became of a request that was not answered.
+        let may_be_charged = match &asked {
+            Ok(asked) => asked.enforced_pass(checks),
+            Err(_) => true,
+        };
+        if may_be_charged {
+            self.note_charge(&self.charge_of(checks));
+        }
+        Ok(asked?.verdicts)
+    }
+
+    /// What a request is charged, for [`Inner::note_charge`].
+    pub(crate) fn charge_of(&self, checks: &Checks<'_>) -> Charge {
+        let near_cache = self.near_cache.as_ref();
+        let charge = near_cache.map(|near_cache| near_cache.charge_of(checks));
+        charge.unwrap_or_default()
+    }
+
+    /// Lets no answer that is remembered hide a charge.
+    pub(crate) fn note_charge(&self, charge: &Charge) {
+        if let Some(near_cache) = &self.near_cache {
+            near_cache.note(charge);
+        }
+    }
+
+    /// The denial of these checks, if it is known without asking.
+    pub(crate) fn known_denial(&self, checks: &Checks<'_>, deadline: Instant) -> Option<Verdicts> {
+        let near_cache = self.near_cache.as_ref()?;
+        let question = near_cache.question(checks, deadline - self.deadline);
+        near_cache.answer(&question, checks, Wanted::Denial)
+    }
+
     /// Asks for checks that are in one place: the near cache first.
     pub(crate) async fn ask(
         &self,
         checks: &Checks<'_>,
-        slot: Option<u16>,
+        slot: u16,
+        wanted: Wanted,
         deadline: Instant,
     ) -> Result<Asked, StoreError> {
         let question = match &self.near_cache {
             Some(near_cache) => {
                 // When the request came: a moment too early is on the safe side.
                 let question = near_cache.question(checks, deadline - self.deadline);
-                if let Some(verdicts) = near_cache.answer(&question, checks) {
+                if let Some(verdicts) = near_cache.answer(&question, checks, wanted) {
                     let answer = None;
                     return Ok(Asked { verdicts, answer });
                 }
@@ -345,12 +395,10 @@ impl Inner {
             None => None,
         };
         let request = Request::decide(checks, &self.naming);
-        let answer = self
-            .send(request, slot.unwrap_or_default(), deadline)
-            .await?;
+        let answer = self.send(request, slot, deadline).await?;
         let verdicts = answer.verdicts(checks)?;
         if let Some((near_cache, question)) = question {
-            near_cache.keep(question, checks, &answer, &verdicts);
+            near_cache.keep(question, checks, &answer, &verdicts, wanted);
         }
         Ok(Asked {
             verdicts,

@@ -35,7 +35,9 @@ impl<'p, 'r> Taken<'p, 'r> {
 
     /// The request has passed: what it took stays taken.
     pub(crate) fn keep(mut self) {
-        self.parts.clear();
+        for (_, checks, _) in self.parts.drain(..) {
+            self.store.note_charge(&self.store.charge_of(&checks));
+        }
     }
 
     /// Gives everything back, once, and waits for that if there is time.
@@ -50,7 +52,8 @@ impl<'p, 'r> Taken<'p, 'r> {
         let naming = &self.store.naming;
         let undos = self.parts.drain(..).filter_map(|(part, checks, answer)| {
             let undo = Request::undo(&checks, &answer, naming);
-            Some((part.slot, undo.ok().flatten()?))
+            let charge = self.store.charge_of(&checks);
+            Some((part.slot, undo.ok().flatten()?, charge))
         });
         let undos: Vec<_> = undos.collect();
         if undos.is_empty() {
@@ -60,8 +63,8 @@ impl<'p, 'r> Taken<'p, 'r> {
         let runtime = Handle::try_current().ok()?;
         let store = Arc::clone(self.store);
         Some(runtime.spawn(async move {
-            for (slot, undo) in undos {
-                store.undo(undo, slot).await;
+            for (slot, undo, charge) in undos {
+                store.undo(undo, charge, slot).await;
             }
         }))
     }

@@ -55,8 +55,9 @@ pub(super) struct Charge {
     /// What was charged to its counter.
     pub(super) cost: u64,
     /// Where it went: the start of the window, or the instant of the event; for
-    /// a bucket, when it was.
-    pub(super) mark: u64,
+    /// a bucket, when it would have been full without it, or when it was charged
+    /// if it was full.
+    pub(super) mark: Fine,
 }
 
 impl Answer {
@@ -65,6 +66,11 @@ impl Answer {
             now,
             entries: SmallVec::new(),
         }
+    }
+
+    /// When it was decided, by the server's clock.
+    pub(super) fn now(&self) -> Timestamp {
+        self.now
     }
 
     pub(super) fn push(&mut self, entry: Entry) {
@@ -209,7 +215,7 @@ struct Decided {
 struct Judged {
     verdict: Verdict,
     /// Where a charge goes, if there is something to charge.
-    mark: Option<u64>,
+    mark: Option<Fine>,
 }
 
 /// Judges by the core's own algorithms.
@@ -224,7 +230,7 @@ fn judge(
         let summary = log_of(limit, found, now, cost)?;
         let judged = summary.judge(limit, now, cost, mode);
         // Not before the clock, so not before the epoch.
-        let mark = judged.charges.then(|| judged.at() as u64);
+        let mark = judged.charges.then(|| whole(judged.at() as u64));
         return Ok(Judged {
             verdict: judged.verdict,
             mark,
@@ -232,13 +238,20 @@ fn judge(
     }
     let judged = Cell::assess(limit, cell_of(limit, found)?, now, cost, mode);
     let mark = judged.charged.map(|cell| match cell {
-        Cell::Bucket(_) => now.micros(),
-        Cell::Counts(counts) => counts.start,
+        Cell::Bucket(bucket) => {
+            let rate = limit.rate();
+            rate.saturating_sub(bucket.full_at, rate.time_of(cost))
+        }
+        Cell::Counts(counts) => whole(counts.start),
     });
     Ok(Judged {
         verdict: judged.verdict,
         mark,
     })
+}
+
+const fn whole(whole: u64) -> Fine {
+    Fine { whole, part: 0 }
 }
 
 /// What was stored of a limit, if it can be of that limit.
@@ -249,7 +262,7 @@ fn cell_of(limit: &Limit, found: Found) -> Result<Option<Cell>, StoreError> {
     match found {
         Found::Nothing => Ok(None),
         Found::Digits { whole, code } if code != frame::NO_CODE && code == frame::code(limit) => {
-            let full_at = Fine { whole, part: 0 };
+            let full_at = self::whole(whole);
             // At most MAX_UNITS.
             let refill = limit.rate().refill() as u32;
             Ok(Some(Cell::Bucket(Bucket { full_at, refill })))

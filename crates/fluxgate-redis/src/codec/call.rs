@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use fluxgate_core::StoreError;
 
-use super::request::{KEY_AT, Request};
+use super::request::Request;
 use super::{Answer, bad_response, parse_reply};
 
 /// The keys and the argument of one call.
@@ -55,13 +55,15 @@ impl<'r> Call<'r> {
             let start = argument.len();
             argument.extend_from_slice(&request.checks);
             for check in argument[start..].chunks_exact_mut(request.check_size()) {
-                let number = &mut check[KEY_AT];
-                let mut local = [0; 4];
-                local.copy_from_slice(number);
-                // Lua counts from one; logs stand after the cells.
-                let (is_log, place) = places[u32::from_le_bytes(local) as usize];
-                let place = if is_log { cell_count + place } else { place };
-                number.copy_from_slice(&place.to_le_bytes());
+                for at in request.keys_at() {
+                    let number = &mut check[at.clone()];
+                    let mut local = [0; 4];
+                    local.copy_from_slice(number);
+                    // Lua counts from one; logs stand after the cells.
+                    let (is_log, place) = places[u32::from_le_bytes(local) as usize];
+                    let place = if is_log { cell_count + place } else { place };
+                    number.copy_from_slice(&place.to_le_bytes());
+                }
             }
             places = &places[request.keys().count()..];
         }

@@ -14,9 +14,11 @@ use crate::key_name::Naming;
 /// The bytes of a check; `driver.lua` has the format.
 pub(super) const CHECK_SIZE: usize = 46;
 /// The bytes that an undo has after each check.
-pub(super) const MARK_SIZE: usize = 7;
+pub(super) const MARK_SIZE: usize = 22;
 /// Where a check has the number of its key.
 pub(super) const KEY_AT: Range<usize> = 7..11;
+/// Where an undo has the number of the key for a note.
+const NOTE_AT: Range<usize> = CHECK_SIZE + 18..CHECK_SIZE + MARK_SIZE;
 
 /// What to do with the checks of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,8 +97,9 @@ impl Request {
     /// undo is about one charge, made moments ago, that must be as if it had
     /// never been. It takes units from nowhere but where that charge put them:
     /// from its window, from its event, and from a bucket all but what may have
-    /// been refilled since only because of it. Where it cannot tell, it leaves
-    /// too much charged and never too little.
+    /// been refilled since only because of it. Where nobody else came in between
+    /// nothing stays of the charge; where it cannot tell, it leaves too much
+    /// charged and never too little.
     pub(crate) fn undo(
         checks: &Checks<'_>,
         answer: &Answer,
@@ -111,6 +114,11 @@ impl Request {
         for (at, charge) in charges.iter().enumerate() {
             let check = &checks.list()[charge.check];
             let key = names.key_of(&mut request, check);
+            let note = if check.band.limit().algorithm().is_bucket() {
+                names.note_of(&mut request, check)
+            } else {
+                key
+            };
             let left = charges.len() - at - 1;
             request.push(
                 check.band.limit(),
@@ -120,7 +128,10 @@ impl Request {
                 Ends::Nothing,
                 left,
             );
-            put(&mut request.checks, charge.mark, 7);
+            put(&mut request.checks, charge.mark.whole, 7);
+            put(&mut request.checks, charge.mark.part.into(), 4);
+            put(&mut request.checks, answer.now().micros(), 7);
+            put(&mut request.checks, note as u64, 4);
         }
         Ok(Some(request))
     }
@@ -140,6 +151,14 @@ impl Request {
         CHECK_SIZE + if self.op == Op::Undo { MARK_SIZE } else { 0 }
     }
 
+    /// Where each of its checks has numbers of keys.
+    pub(super) fn keys_at(&self) -> &'static [Range<usize>] {
+        match self.op {
+            Op::Undo => &[KEY_AT, NOTE_AT],
+            _ => &[KEY_AT],
+        }
+    }
+
     fn new(op: Op, checks: usize) -> Self {
         Self {
             op,
@@ -151,6 +170,11 @@ impl Request {
 
     /// The number of a band's key, which is added if it is new.
     fn add_key(&mut self, head: &[u8], band: &Band) -> usize {
+        let is_log = band.limit().algorithm() == Algorithm::SlidingLog;
+        self.add(head, band, is_log)
+    }
+
+    fn add(&mut self, head: &[u8], band: &Band, is_log: bool) -> usize {
         let start = self.names.len();
         self.names.extend_from_slice(head);
         Naming::write_band(band, &mut self.names);
@@ -163,7 +187,7 @@ impl Request {
         }
         self.keys.push(Key {
             end: self.names.len(),
-            is_log: band.limit().algorithm() == Algorithm::SlidingLog,
+            is_log,
         });
         self.keys.len() - 1
     }
@@ -252,6 +276,14 @@ impl<'c, 'r> Names<'c, 'r> {
             self.subject = Some(subject);
         }
         request.add_key(&self.head, check.band)
+    }
+
+    /// The key for a note that something of a check was taken back.
+    fn note_of(&self, request: &mut Request, check: &Check<'_>) -> usize {
+        let mut head = Vec::new();
+        self.naming
+            .write_note(self.checks.subject(check), &mut head);
+        request.add(&head, check.band, false)
     }
 }
 

@@ -97,14 +97,14 @@ local function give_back(from, to)
   while from < to do
     local op, _, _, _, k, tag, code, window, a, b, c, d, e
     op, _, _, _, k, tag, code, window, a, b, c, d, e, from = unpack(CHECK, blob, from)
-    local back, mark
+    local back, mark, mark_part, charged_at, note
     if op == UNDO then
-      mark, from = unpack(MARK, blob, from)
+      mark, mark_part, charged_at, note, from = unpack(MARK, blob, from)
       back = tag <= LEAKY_BUCKET and bucket_undo or tag < SLIDING_LOG and window_undo or of_log('undo')
     else
       back = tag <= LEAKY_BUCKET and bucket_refund or tag < SLIDING_LOG and window_refund or of_log('refund')
     end
-    local stored, left, ends = back(k, tag, code, window, a, b, c, d, e, mark)
+    local stored, left, ends = back(k, tag, code, window, a, b, c, d, e, mark, mark_part, charged_at, note)
     if stored then
       keep(k, left, ends or 0)
     end

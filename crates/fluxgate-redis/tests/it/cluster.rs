@@ -2,6 +2,7 @@
 
 mod details;
 mod differential;
+mod given_back;
 mod reshard;
 mod shard_down;
 mod slots;

@@ -140,7 +140,8 @@ impl<R: Beside> World<R> {
         }
     }
 
-    /// Notes of which subjects a request was charged before another refused.
+    /// Notes of which subjects a request may have been charged before another
+    /// refused: who is asked first depends on who refused last.
     fn note_taken_back(&mut self, request: &Request, verdicts: &[Verdict]) {
         let passes = |subject: usize| {
             let mut asked = request.enforced.iter().zip(verdicts.chunks(BANDS));
@@ -150,7 +151,7 @@ impl<R: Beside> World<R> {
         if !R::TAKES_BACK || !request.takes || subjects.clone().all(passes) {
             return;
         }
-        for subject in subjects.take_while(|subject| passes(*subject)) {
+        for subject in subjects.filter(|subject| passes(*subject)) {
             self.taken_back[subject] = true;
         }
     }

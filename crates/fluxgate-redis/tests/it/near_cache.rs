@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fluxgate_core::{Decision, Outcome, RuleSets};
+use fluxgate_core::{Decision, Outcome, RequestContext, RuleSets};
 use fluxgate_testkit::{Cli, RedisServer};
 use tokio::time::{Instant, sleep};
 
@@ -177,6 +177,76 @@ rule_sets:
         bench.check("ann").await;
     }
     assert_eq!(bench.left("ann").await, 98);
+}
+
+/// What this process takes meanwhile shows in what it is told of a denial.
+#[tokio::test]
+async fn a_denial_does_not_tell_what_was_there_before_a_charge_made_here() {
+    let server = RedisServer::start();
+    for algorithm in ALGORITHMS {
+        let rules = one_band("deny", algorithm, 10, "1h");
+        let bench = Bench::new(rules, store_at(server.url()));
+        let user = algorithm;
+        let first = bench.check_cost(user, 20).await;
+        assert_eq!(first.outcome(), Outcome::Never, "{algorithm}");
+        assert_eq!(first.remaining(), Some(10), "{algorithm}");
+        assert!(bench.check_cost(user, 7).await.allowed(), "{algorithm}");
+        let again = bench.check_cost(user, 20).await;
+        assert_eq!(again.remaining(), Some(3), "{algorithm}");
+        assert!(again.reset_after().get() > 0, "{algorithm}");
+    }
+}
+
+/// One rule for everybody, beside one for each user, and a path for each alone.
+fn two_rules(everybody: u64) -> RuleSets {
+    let rules = format!(
+        "
+rule_sets:
+  api:
+    rules:
+      - {{ id: user, match: {{ path: [\"/user\", \"/both\"] }}, scope: per_user, bands: [ {{ capacity: 10, window: 1h }} ] }}
+      - {{ id: all, match: {{ path: [\"/all\", \"/both\"] }}, scope: global, bands: [ {{ capacity: {everybody}, window: 1h }} ] }}
+"
+    );
+    RuleSets::from_yaml(&rules).unwrap()
+}
+
+async fn at(bench: &Bench, path: &str, user: &str, cost: u64) -> Decision {
+    let context = RequestContext::builder().user(user).path(path).cost(cost);
+    let decision = bench.limiter.check("api", &context.build()).await;
+    decision.unwrap()
+}
+
+/// What was charged on another path may have made another band refuse.
+#[tokio::test]
+async fn a_denial_names_all_bands_that_refuse_after_a_charge_made_elsewhere() {
+    let server = RedisServer::start();
+    let bench = Bench::new(two_rules(20), store_at(server.url()));
+    let violated = |decision: &Decision| decision.violated().count();
+    assert!(at(&bench, "/user", "ann", 9).await.allowed());
+    assert_eq!(violated(&at(&bench, "/both", "ann", 5).await), 1);
+    // There are 17 units left for everybody, and then 2.
+    assert!(at(&bench, "/all", "bob", 3).await.allowed());
+    assert_eq!(violated(&at(&bench, "/both", "ann", 5).await), 1);
+    assert!(at(&bench, "/all", "bob", 15).await.allowed());
+    assert_eq!(violated(&at(&bench, "/both", "ann", 5).await), 2);
+}
+
+/// What others take of a band that has plenty does not make a denial unknown.
+#[tokio::test]
+async fn charges_to_a_band_that_does_not_refuse_leave_a_denial_in_place() {
+    let server = RedisServer::start();
+    let mut cli = server.cli();
+    let bench = Bench::new(two_rules(1_000), store_at(server.url()));
+    let start = Instant::now();
+    assert!(at(&bench, "/user", "ann", 10).await.allowed());
+    assert!(!at(&bench, "/both", "ann", 5).await.allowed());
+    for _ in 0..20 {
+        assert!(at(&bench, "/all", "bob", 1).await.allowed());
+        let (again, asked) = asks(&mut cli, at(&bench, "/both", "ann", 5)).await;
+        assert!(!again.allowed());
+        assert!(!asked || start.elapsed() > Duration::from_millis(900));
+    }
 }
 
 /// More denials than there is room for: none is wrong, and the memory of them

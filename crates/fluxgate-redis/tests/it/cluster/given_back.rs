@@ -1,0 +1,131 @@
+//! Denials over several slots: what they leave behind, and what they cost.
+
+use std::time::Duration;
+
+use fluxgate_core::{Decision, RequestContext, RuleSets};
+use fluxgate_redis::RedisStoreBuilder;
+use fluxgate_testkit::RedisCluster;
+use tokio::time::{Instant, sleep};
+
+use crate::support::{Bench, patient, rules};
+
+/// A bucket for each user, and one unit for everybody, for ever.
+fn user_and_all() -> RuleSets {
+    rules(
+        "
+rule_sets:
+  api:
+    on_error: deny
+    rules:
+      - { id: r, match: { path: [\"/user\", \"/both\"] }, scope: per_user, bands: [ { capacity: 100, window: 2s } ] }
+      - { id: all, match: { path: [\"/both\"] }, scope: global, algorithm: fixed_window, bands: [ { capacity: 1, window: 300d } ] }
+",
+    )
+}
+
+fn bench(store: RedisStoreBuilder) -> Bench {
+    Bench::new(user_and_all(), store)
+}
+
+async fn at(bench: &Bench, path: &str, user: &str, cost: u64) -> Decision {
+    let context = RequestContext::builder().user(user).path(path).cost(cost);
+    let decision = bench.limiter.check("api", &context.build()).await;
+    decision.unwrap()
+}
+
+fn calls(cluster: &RedisCluster) -> u64 {
+    let of_node = |node: &fluxgate_testkit::RedisServer| {
+        let mut cli = node.cli();
+        cli.calls("evalsha") + cli.calls("eval")
+    };
+    cluster.nodes().iter().map(of_node).sum()
+}
+
+/// Two processes hammer on what one rule refuses; the other one's bucket refills
+/// as if nobody did.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bucket_refills_while_another_rule_refuses_everything() {
+    let cluster = RedisCluster::start(3);
+    let benches = [(); 2].map(|()| bench(patient(cluster.urls()).near_cache(false)));
+    assert!(at(&benches[0], "/both", "first", 1).await.allowed());
+    assert!(at(&benches[0], "/user", "ann", 100).await.allowed());
+    let start = Instant::now();
+    let mut tasks = tokio::task::JoinSet::new();
+    for client in 0..16 {
+        let bench = benches[client % 2].clone();
+        tasks.spawn(async move {
+            while start.elapsed() < Duration::from_millis(1_200) {
+                assert!(!at(&bench, "/both", "ann", 1).await.allowed());
+            }
+        });
+    }
+    while let Some(task) = tasks.join_next().await {
+        task.unwrap();
+    }
+    // 50 in a second; some are behind by the time that the first charges stood.
+    let due = start.elapsed().as_millis() / 20;
+    let left = u128::from(benches[0].left("ann").await);
+    assert!(left >= due.min(100) / 2, "{left} of {due}");
+}
+
+/// Alone, and with nothing known of what refuses: still nothing stays charged.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_denial_that_nobody_expected_changes_nothing() {
+    let cluster = RedisCluster::start(3);
+    let store = || patient(cluster.urls()).near_cache(false);
+    let first = bench(store());
+    assert!(at(&first, "/both", "first", 1).await.allowed());
+    assert!(at(&first, "/user", "ann", 100).await.allowed());
+    let full_at = async || {
+        let keys = cluster.nodes().iter().flat_map(|node| node.cli().keys("*"));
+        let key = keys.filter(|key| key.contains("ann")).collect::<Vec<_>>();
+        let [key] = &key[..] else { panic!("{key:?}") };
+        let node = cluster.node_of_slot(fluxgate_testkit::slot_of(key));
+        cluster.node(node).cli().command(&["GET", key]).text()
+    };
+    let before = full_at().await;
+    while first.left("ann").await < 5 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    for _ in 0..5 {
+        let fresh = bench(store());
+        assert!(!at(&fresh, "/both", "ann", 1).await.allowed());
+        assert_eq!(full_at().await, before);
+    }
+}
+
+/// What is known to be refused is charged nowhere, and soon nobody is asked.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_denial_that_is_known_asks_nobody_and_charges_nothing() {
+    let cluster = RedisCluster::start(3);
+    let bench = bench(patient(cluster.urls()));
+    assert!(at(&bench, "/both", "first", 1).await.allowed());
+    // A denial is remembered for a second.
+    let mut quick = 0;
+    while quick < 3 {
+        let start = Instant::now();
+        // Charged, refused, given back; then only looked at.
+        assert!(!at(&bench, "/both", "ann", 1).await.allowed());
+        assert!(!at(&bench, "/both", "ann", 1).await.allowed());
+        let before = calls(&cluster);
+        for _ in 0..50 {
+            let decision = at(&bench, "/both", "ann", 1).await;
+            let violated: Vec<_> = decision.violated().map(|it| it.to_string()).collect();
+            assert_eq!(violated, ["all/b0"]);
+        }
+        let asked = calls(&cluster) - before;
+        // Of somebody else, the one thing that is not known is looked at.
+        assert!(!at(&bench, "/both", "bob", 1).await.allowed());
+        let of_bob = calls(&cluster) - before - asked;
+        // Nor is it charged where it was that which refused last.
+        assert!(!at(&bench, "/both", "ann", 101).await.allowed());
+        let before = calls(&cluster);
+        assert!(!at(&bench, "/both", "ann", 1).await.allowed());
+        let of_ann = calls(&cluster) - before;
+        if start.elapsed() < Duration::from_millis(900) {
+            assert_eq!((asked, of_bob, of_ann), (0, 1, 1));
+            quick += 1;
+        }
+        sleep(Duration::from_millis(1_050)).await;
+    }
+}
