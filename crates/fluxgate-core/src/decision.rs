@@ -13,6 +13,10 @@ use crate::plan::{Applied, Ends, Plan};
 use crate::rules::{Band, Rule, RuleSet, RuleSetInForce};
 use crate::time::{Micros, Retry, Timestamp};
 
+/// What stands in the place of a band where a rule refused because its key was
+/// missing.
+pub(crate) const MISSING_KEY: &str = "missing_key";
+
 /// What a failed-closed denial tells a client to wait.
 const FAILED_CLOSED_RETRY: Micros = Micros::new(1_000_000);
 
@@ -131,7 +135,7 @@ pub struct Violation<'d> {
 
 impl fmt::Display for Violation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let band = self.band.map_or("missing_key", Band::id);
+        let band = self.band.map_or(MISSING_KEY, Band::id);
         write!(f, "{}/{band}", self.rule.id())
     }
 }

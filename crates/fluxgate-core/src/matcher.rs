@@ -2,22 +2,35 @@
 //!
 //! Rules are grouped by what they ask of method, headers and attributes: first
 //! by the names they ask about, then, in a hash table, by the values they ask
-//! for. Each group has one trie of all its path patterns. So the cost depends
-//! on the request and on the rules that apply, not on how many rules there are.
+//! for. Each group has one trie of its plain path patterns; those with
+//! wildcards are found by the texts in them, if they are many. So the cost
+//! depends on the request and on the rules that apply, not on how many rules
+//! there are.
 
+mod alive;
+#[cfg(test)]
+mod cost;
+mod fit;
 mod glob;
+mod index;
 mod lookup;
 mod path;
 mod pattern;
+mod runs;
+mod seen;
+mod segments;
+mod set;
+mod shape;
+mod work;
 
 use std::ops::ControlFlow;
 
 use hashbrown::HashMap;
 
 use lookup::Lookup;
-pub use path::PathSet;
-use path::PathTrie;
 pub use pattern::{Pattern, PatternError};
+pub use set::PathSet;
+use set::Patterns;
 
 use crate::context::RequestContext;
 use crate::small::Small;
@@ -78,7 +91,9 @@ struct Signature {
 struct Group {
     /// Those that take any path.
     any_path: Vec<u32>,
-    paths: PathTrie,
+    paths: Patterns,
+    /// What `paths` is to be made of, until it is.
+    asked: Vec<(Pattern, u32)>,
 }
 
 impl Group {
@@ -86,11 +101,15 @@ impl Group {
         match paths {
             None => self.any_path.push(rule),
             Some(patterns) => {
-                for pattern in patterns {
-                    self.paths.insert(pattern, rule);
-                }
+                let asked = patterns.iter().map(|pattern| (pattern.clone(), rule));
+                self.asked.extend(asked);
             }
         }
+    }
+
+    /// No more rules will come.
+    fn finish(&mut self) {
+        self.paths = Patterns::new(&std::mem::take(&mut self.asked));
     }
 
     fn collect(&self, path: Option<&str>, matches: &mut Matches) {
@@ -163,6 +182,11 @@ impl Matcher {
                 let group = groups.get_or_insert_with(&values.unwrap_or_default(), Group::default);
                 group.insert(rule, paths);
             }
+        }
+        matcher.plain.finish();
+        let signatures = matcher.fields.iter_mut().flat_map(|(_, known)| known);
+        for signature in signatures {
+            signature.groups.for_each(Group::finish);
         }
         matcher
     }

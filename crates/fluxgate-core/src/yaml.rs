@@ -63,6 +63,7 @@ impl Node {
     pub fn parse(text: &str) -> Result<Self, Fault> {
         Reader {
             parser: Parser::new_from_str(text),
+            end: end_of(text),
             anchors: HashMap::new(),
             nodes: 0,
         }
@@ -113,6 +114,24 @@ impl Node {
         }
     }
 
+    /// Whether it is a mapping. [`Faults::map`] and [`Faults::fields`] tell
+    /// what is none; what it lacks is then no fault of its own.
+    pub(crate) fn is_map(&self) -> bool {
+        matches!(self.value, Value::Map(_))
+    }
+
+    /// How many levels it has below itself.
+    fn depth(&self) -> usize {
+        match &self.value {
+            Value::Plain(_) | Value::Quoted(_) => 0,
+            Value::List(items) => items.iter().map(|item| 1 + item.depth()).max().unwrap_or(0),
+            Value::Map(pairs) => {
+                let nodes = pairs.iter().flat_map(|(key, value)| [key, value]);
+                nodes.map(|node| 1 + node.depth()).max().unwrap_or(0)
+            }
+        }
+    }
+
     fn size(&self) -> usize {
         1 + match &self.value {
             Value::Plain(_) | Value::Quoted(_) => 0,
@@ -124,6 +143,8 @@ impl Node {
 
 struct Reader<'a> {
     parser: Parser<'a, saphyr_parser::StrInput<'a>>,
+    /// What is missing there is told one line further by the parser.
+    end: Position,
     anchors: HashMap<usize, Node>,
     nodes: usize,
 }
@@ -137,7 +158,7 @@ impl<'a> Reader<'a> {
                 Event::StreamEnd => break,
                 Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd => {}
                 _ if document.is_some() => {
-                    return Err(fault(&span.start, "only one document is allowed"));
+                    return Err(self.fault(&span.start, "only one document is allowed"));
                 }
                 event => document = Some(self.node(event, span, 0)?),
             }
@@ -151,32 +172,36 @@ impl<'a> Reader<'a> {
     fn next(&mut self) -> Result<(Event<'a>, Span), Fault> {
         match self.parser.next_event() {
             Some(Ok(next)) => Ok(next),
-            Some(Err(error)) => Err(scan_fault(&error)),
+            Some(Err(error)) => Err(self.scan_fault(&error)),
             None => Ok((Event::StreamEnd, Span::empty(Marker::default()))),
         }
     }
 
     fn node(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<Node, Fault> {
+        const TOO_DEEP: &str = "nested too deeply: over 64 levels";
         self.nodes += 1;
         if self.nodes > MAX_NODES {
-            return Err(fault(&span.start, "too large: over a million values"));
+            return Err(self.fault(&span.start, "too large: over a million values"));
         }
         if depth > MAX_DEPTH {
-            return Err(fault(&span.start, "nested too deeply: over 64 levels"));
+            return Err(self.fault(&span.start, TOO_DEEP));
         }
         let (value, anchor) = match event {
             Event::Alias(anchor) => {
                 let Some(node) = self.anchors.get(&anchor) else {
-                    return Err(fault(&span.start, "an alias inside what it names"));
+                    return Err(self.fault(&span.start, "an alias inside what it names"));
                 };
                 self.nodes += node.size();
                 if self.nodes > MAX_NODES {
-                    return Err(fault(&span.start, "too large: over a million values"));
+                    return Err(self.fault(&span.start, "too large: over a million values"));
+                }
+                if depth + node.depth() > MAX_DEPTH {
+                    return Err(self.fault(&span.start, TOO_DEEP));
                 }
                 let value = node.value.clone();
                 return Ok(Node {
                     value,
-                    position: position(&span.start),
+                    position: self.position(&span.start),
                 });
             }
             Event::Scalar(text, style, anchor, _) => {
@@ -211,35 +236,46 @@ impl<'a> Reader<'a> {
                 }
                 (Value::Map(pairs), anchor)
             }
-            _ => return Err(fault(&span.start, "a value is missing here")),
+            _ => return Err(self.fault(&span.start, "a value is missing here")),
         };
         let node = Node {
             value,
-            position: position(&span.start),
+            position: self.position(&span.start),
         };
         if anchor > 0 {
             self.anchors.insert(anchor, node.clone());
         }
         Ok(node)
     }
+
+    fn position(&self, marker: &Marker) -> Position {
+        let position = Position {
+            line: marker.line().max(1),
+            column: marker.col() + 1,
+        };
+        position.min(self.end)
+    }
+
+    fn fault(&self, marker: &Marker, message: &str) -> Fault {
+        Fault {
+            position: self.position(marker),
+            message: message.into(),
+        }
+    }
+
+    fn scan_fault(&self, error: &ScanError) -> Fault {
+        self.fault(error.marker(), &format!("not valid YAML: {}", error.info()))
+    }
 }
 
-fn position(marker: &Marker) -> Position {
+/// Right after the last character.
+fn end_of(text: &str) -> Position {
+    let last = text.rsplit(['\n', '\r']).next().unwrap_or_default();
+    let pairs = text.matches("\r\n").count();
     Position {
-        line: marker.line().max(1),
-        column: marker.col() + 1,
+        line: 1 + text.matches(['\n', '\r']).count() - pairs,
+        column: 1 + last.chars().count(),
     }
-}
-
-fn fault(marker: &Marker, message: &str) -> Fault {
-    Fault {
-        position: position(marker),
-        message: message.into(),
-    }
-}
-
-fn scan_fault(error: &ScanError) -> Fault {
-    fault(error.marker(), &format!("not valid YAML: {}", error.info()))
 }
 
 /// Gathers faults while a tree is read.

@@ -5,6 +5,8 @@
 //! each, from which the core works out the verdicts.
 
 mod answer;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod any_bytes;
 mod call;
 mod frame;
 mod reply;

@@ -15,6 +15,9 @@ mod cluster;
 mod codec;
 mod endpoint;
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod identity_hash;
 #[cfg(feature = "injected-time")]
 pub mod injected_time;

@@ -27,6 +27,7 @@ mod cli;
 mod clock;
 mod cluster;
 mod dir;
+pub mod fuzz;
 mod http;
 mod path;
 pub mod ports;

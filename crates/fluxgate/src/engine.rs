@@ -67,6 +67,14 @@ impl Engine {
         }
     }
 
+    /// In memory, and without rules.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn in_memory() -> Self {
+        let store = AnyStore::Memory(fluxgate_core::MemoryStore::default());
+        let (telemetry, _) = Telemetry::new(&crate::config::Telemetry::default());
+        Self::new(store, Arc::new(telemetry))
+    }
+
     /// The store.
     pub(crate) fn store(&self) -> &AnyStore {
         self.limiter.store()
@@ -92,13 +100,6 @@ impl Engine {
     /// Deletes what rules that were replaced must not leave behind.
     pub(crate) async fn forget_replaced(&self, replaced: &RuleSets) -> Result<(), StoreError> {
         self.limiter.forget_replaced(replaced).await
-    }
-
-    /// Both, one after the other.
-    #[cfg(test)]
-    pub(crate) async fn replace_rules(&self, rules: RuleSets) -> Result<(), StoreError> {
-        let replaced = self.put_in_force(rules);
-        self.forget_replaced(&replaced).await
     }
 
     /// The store has answered.

@@ -36,6 +36,8 @@ use crate::config::{self, Config, Limits, Timeouts};
 use crate::engine::Engine;
 use crate::filters::Filters;
 use connection::Speech;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use express::any_bytes;
 use routes::Routes;
 pub(crate) use strict::has_dots;
 pub(crate) use tls::TlsError;

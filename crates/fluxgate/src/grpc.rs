@@ -1,6 +1,8 @@
 //! Decisions over gRPC, as Envoy asks for them: `RateLimitService` v3, and with
 //! it the services that tell its health and what it is made of.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod any_bytes;
 mod headers;
 mod health;
 mod messages;

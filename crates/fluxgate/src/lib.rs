@@ -6,6 +6,9 @@ pub mod cli;
 pub mod config;
 mod engine;
 mod filters;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gateway;
 mod grpc;
 mod json_text;

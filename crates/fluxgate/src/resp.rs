@@ -26,6 +26,8 @@ use crate::engine::Engine;
 use client::Client;
 use connection::Connection;
 use session::Session;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use session::any_bytes;
 
 /// How long a connection may be silent before its client is asked for a sign
 /// of life.

@@ -30,6 +30,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use begun::Begun;
 pub(crate) use buffers::{Buffers, INPUT};
 pub(crate) use content_length::content_length;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use express::any_bytes;
 pub(crate) use http::{LINGER, REQUEST_ID, until_closing};
 pub(crate) use kept::{Files, Kept};
 pub(crate) use leave::leave;

@@ -1,5 +1,7 @@
 //! `fluxgate simulate`: recorded requests through rules, on virtual time.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod any_bytes;
 mod blocks;
 mod combined;
 mod event;
@@ -85,13 +87,14 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     };
     let store = MemoryStore::new(ManualClock::default(), usize::MAX, Retention::Forever);
     let missing = MissingSets::default();
+    let counts = options.summary || report.is_some();
     let mut simulation = Simulation {
+        summary: counts.then(|| Summary::new(&rules)),
         limiter: Limiter::new(rules, store).observed_by(missing.clone()),
         missing,
         default_set,
         format: options.format,
         latest: Timestamp::default(),
-        summary: (options.summary || report.is_some()).then(Summary::default),
         report,
         lines: 0,
         skipped: 0,

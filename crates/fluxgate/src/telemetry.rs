@@ -22,6 +22,8 @@ use tracing::field;
 pub(crate) use clock::{now, uptime_millis};
 pub(crate) use known_by::KnownBy;
 pub(crate) use otlp::Exporter;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use trace_context::any_bytes;
 
 use crate::config;
 use crate::engine::{AnyStore, Listener, Origin};

@@ -4,8 +4,8 @@ use std::ops::ControlFlow;
 
 use hashbrown::HashMap;
 
+use super::alive::Alive;
 use super::pattern::Token;
-use crate::small::Small;
 
 /// A trie of globs. Globs that begin alike share their beginning, so the nodes
 /// that are alive at once are few however many globs there are.
@@ -24,8 +24,6 @@ struct GlobNode {
     /// Where a glob that ends here leads to.
     target: Option<u32>,
 }
-
-type Alive = Small<u32, 16>;
 
 impl Default for GlobTrie {
     fn default() -> Self {
@@ -65,21 +63,20 @@ impl GlobTrie {
         segment: &str,
         mut found: impl FnMut(u32) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let mut alive = Alive::new();
-        let mut next = Alive::new();
-        self.enter(0, &mut alive);
+        let (mut alive, mut next) = (&mut Alive::default(), &mut Alive::default());
+        self.enter(0, alive);
         for char in segment.chars() {
             next.clear();
-            for &at in alive.iter() {
+            for at in alive.iter() {
                 let node = &self.nodes[at as usize];
                 if let Some(&to) = node.chars.get(&char) {
-                    self.enter(to, &mut next);
+                    self.enter(to, next);
                 }
                 if let Some(to) = node.one {
-                    self.enter(to, &mut next);
+                    self.enter(to, next);
                 }
                 if node.stays {
-                    self.enter(at, &mut next);
+                    self.enter(at, next);
                 }
             }
             std::mem::swap(&mut alive, &mut next);
@@ -87,7 +84,7 @@ impl GlobTrie {
                 break;
             }
         }
-        for &at in alive.iter() {
+        for at in alive.iter() {
             if let Some(target) = self.nodes[at as usize].target {
                 found(target)?;
             }
@@ -97,11 +94,10 @@ impl GlobTrie {
 
     /// Adds a node, and the one behind a `*` that stands for nothing.
     fn enter(&self, at: u32, alive: &mut Alive) {
-        if !alive.contains(&at) {
-            alive.push(at);
-            if let Some(many) = self.nodes[at as usize].many {
-                self.enter(many, alive);
-            }
+        if alive.insert(at, self.nodes.len())
+            && let Some(many) = self.nodes[at as usize].many
+        {
+            self.enter(many, alive);
         }
     }
 }

@@ -35,6 +35,14 @@ impl<V> Lookup<V> {
         }
     }
 
+    /// Calls `change` with every value.
+    pub(super) fn for_each(&mut self, change: impl FnMut(&mut V)) {
+        match self {
+            Self::Few(known) => known.iter_mut().map(|(_, value)| value).for_each(change),
+            Self::Many(known) => known.values_mut().for_each(change),
+        }
+    }
+
     /// The value of a text, which is made if there is none.
     pub(super) fn get_or_insert_with(&mut self, text: &[u8], make: impl FnOnce() -> V) -> &mut V {
         if let Self::Few(known) = self

@@ -2,10 +2,11 @@
 
 use std::ops::ControlFlow;
 
+use super::alive::Alive;
 use super::glob::GlobTrie;
 use super::lookup::Lookup;
 use super::pattern::{Pattern, Segment};
-use crate::small::Small;
+use super::segments::Segments;
 
 /// A trie of patterns by segment, with the rules that end at each node.
 #[derive(Clone, Debug)]
@@ -21,10 +22,17 @@ struct PathNode {
     deep: Option<u32>,
     /// Reached by a `**`: any segment leads back here.
     stays: bool,
+    /// Behind a `**`: several segments may lead here.
+    repeats: bool,
     rules: Vec<u32>,
 }
 
-type Alive = Small<u32, 8>;
+/// Who is told of the patterns that fit.
+struct Ends<F> {
+    found: F,
+    /// Those that were told of, where segments may lead again.
+    told: Alive,
+}
 
 impl Default for PathTrie {
     fn default() -> Self {
@@ -40,6 +48,7 @@ impl PathTrie {
         for segment in &pattern.segments {
             let next = self.nodes.len() as u32;
             let node = &mut self.nodes[at];
+            let repeats = node.repeats || node.stays;
             let to = match segment {
                 Segment::Literal(text) => {
                     *node.literals.get_or_insert_with(text.as_bytes(), || next)
@@ -56,6 +65,7 @@ impl PathTrie {
             if to == next {
                 self.nodes.push(PathNode {
                     stays: *segment == Segment::Deep,
+                    repeats,
                     ..PathNode::default()
                 });
             }
@@ -65,35 +75,35 @@ impl PathTrie {
     }
 
     /// Calls `found` with the rules at the end of every pattern that fits,
-    /// until it breaks; with some of them perhaps more than once. A path that
-    /// does not begin with `/` fits none.
+    /// until it breaks. A path that does not begin with `/` fits none.
     pub(super) fn find(
         &self,
         path: &str,
-        mut found: impl FnMut(&[u32]) -> ControlFlow<()>,
+        found: impl FnMut(&[u32]) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let rest = match path.strip_prefix('/') {
-            Some(rest) if self.nodes.len() > 1 => rest,
+        let segments = match Segments::of(path) {
+            Some(segments) if self.nodes.len() > 1 => segments,
             _ => return ControlFlow::Continue(()),
         };
-        let mut alive = Alive::new();
-        let mut next = Alive::new();
-        self.enter(0, &mut alive, &mut found)?;
-        for segment in Segments(Some(rest)) {
+        let told = Alive::default();
+        let ends = &mut Ends { found, told };
+        let (mut alive, mut next) = (&mut Alive::default(), &mut Alive::default());
+        self.enter(0, alive, ends)?;
+        for segment in segments {
             next.clear();
-            for &at in alive.iter() {
+            for at in alive.iter() {
                 let node = &self.nodes[at as usize];
                 if let Some(to) = node.literals.get(segment.as_bytes()) {
-                    self.enter(*to, &mut next, &mut found)?;
+                    self.enter(*to, next, ends)?;
                 }
                 if let Some(to) = node.any {
-                    self.enter(to, &mut next, &mut found)?;
+                    self.enter(to, next, ends)?;
                 }
                 if let Some(globs) = &node.globs {
-                    globs.find(segment, |to| self.enter(to, &mut next, &mut found))?;
+                    globs.find(segment, |to| self.enter(to, next, ends))?;
                 }
                 if node.stays {
-                    self.enter(at, &mut next, &mut found)?;
+                    self.enter(at, next, ends)?;
                 }
             }
             std::mem::swap(&mut alive, &mut next);
@@ -101,8 +111,8 @@ impl PathTrie {
                 return ControlFlow::Continue(());
             }
         }
-        for &at in alive.iter() {
-            found(&self.nodes[at as usize].rules)?;
+        for at in alive.iter() {
+            (ends.found)(&self.nodes[at as usize].rules)?;
         }
         ControlFlow::Continue(())
     }
@@ -112,21 +122,23 @@ impl PathTrie {
         &self,
         at: u32,
         alive: &mut Alive,
-        found: &mut impl FnMut(&[u32]) -> ControlFlow<()>,
+        ends: &mut Ends<impl FnMut(&[u32]) -> ControlFlow<()>>,
     ) -> ControlFlow<()> {
-        if alive.contains(&at) {
+        let node = &self.nodes[at as usize];
+        let is_end = node.is_end();
+        if is_end && node.stays {
+            // A pattern that ends with `**` fits whatever follows.
+            if node.repeats && !ends.told.insert(at, self.nodes.len()) {
+                return ControlFlow::Continue(());
+            }
+            return (ends.found)(&node.rules);
+        }
+        let is_alive = !is_end || !node.rules.is_empty();
+        if is_alive && !alive.insert(at, self.nodes.len()) {
             return ControlFlow::Continue(());
         }
-        let node = &self.nodes[at as usize];
-        if node.stays && node.is_end() {
-            // A pattern that ends with `**` fits whatever follows.
-            return found(&node.rules);
-        }
-        if !node.is_end() || !node.rules.is_empty() {
-            alive.push(at);
-        }
         match node.deep {
-            Some(deep) => self.enter(deep, alive, found),
+            Some(deep) => self.enter(deep, alive, ends),
             None => ControlFlow::Continue(()),
         }
     }
@@ -136,72 +148,5 @@ impl PathNode {
     /// Whether no segment leads on from here.
     fn is_end(&self) -> bool {
         self.literals.is_empty() && self.globs.is_none() && self.any.is_none()
-    }
-}
-
-/// What stands between the slashes: `str::split` for one byte and short texts.
-struct Segments<'p>(Option<&'p str>);
-
-impl<'p> Iterator for Segments<'p> {
-    type Item = &'p str;
-
-    #[inline]
-    fn next(&mut self) -> Option<&'p str> {
-        let rest = self.0?;
-        match rest.bytes().position(|byte| byte == b'/') {
-            Some(end) => {
-                self.0 = Some(&rest[end + 1..]);
-                Some(&rest[..end])
-            }
-            None => self.0.take(),
-        }
-    }
-}
-
-/// Patterns of which any will do.
-#[derive(Clone, Debug, Default)]
-pub struct PathSet(Fits);
-
-/// What fits a set of patterns.
-#[derive(Clone, Debug, Default)]
-enum Fits {
-    #[default]
-    Nothing,
-    /// `/**` is among them: every path.
-    Everything,
-    Some(PathTrie),
-}
-
-impl PathSet {
-    /// All these patterns; with none, no path fits.
-    pub fn new(patterns: Vec<Pattern>) -> Self {
-        let is_everything = |pattern: &Pattern| pattern.segments == [Segment::Deep];
-        if patterns.is_empty() {
-            return Self(Fits::Nothing);
-        } else if patterns.iter().any(is_everything) {
-            return Self(Fits::Everything);
-        }
-        let mut trie = PathTrie::default();
-        for pattern in &patterns {
-            trie.insert(pattern, 0);
-        }
-        Self(Fits::Some(trie))
-    }
-
-    /// Whether a pattern fits. Without a path, none does.
-    pub fn contains(&self, path: Option<&str>) -> bool {
-        let Some(path) = path else {
-            return false;
-        };
-        let trie = match &self.0 {
-            Fits::Nothing => return false,
-            Fits::Everything => return path.starts_with('/'),
-            Fits::Some(trie) => trie,
-        };
-        let found = trie.find(path, |rules| match rules {
-            [] => ControlFlow::Continue(()),
-            _ => ControlFlow::Break(()),
-        });
-        found.is_break()
     }
 }

@@ -1,13 +1,13 @@
 //! A path pattern, taken apart.
 
 /// A path pattern, as its segments: what stands between its slashes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pattern {
     pub(super) segments: Vec<Segment>,
 }
 
 /// One segment of a pattern.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Segment {
     /// Exactly this text.
     Literal(Box<str>),
@@ -20,7 +20,7 @@ pub(super) enum Segment {
 }
 
 /// What a glob is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Token {
     /// This character.
     Char(char),

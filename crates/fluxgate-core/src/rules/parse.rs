@@ -83,7 +83,7 @@ fn rule_set(name: &str, node: &Node, options: RuleOptions, faults: &mut Faults) 
         ];
         faults.one_of(node, "`on_error`", &names)
     });
-    if rules.is_none() {
+    if rules.is_none() && node.is_map() {
         faults.add(node.position, format!("rule set `{name}` has no `rules`"));
     }
     let nodes = rules.map_or(&[][..], |node| faults.list(node, "`rules`"));
@@ -193,6 +193,9 @@ impl RuleReader<'_> {
                 "attributes",
             ],
         );
+        if !node.is_map() {
+            return None;
+        }
         let id = self.rule_id(node, id, ids);
         let name = name.and_then(|node| self.faults.text(node, "`name`"));
         let enabled = self.boolean(enabled, "`enabled`", true);

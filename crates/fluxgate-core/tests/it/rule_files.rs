@@ -87,6 +87,34 @@ fn what_is_no_yaml_is_one_fault() {
     }
 }
 
+/// Aliases may stand for what has aliases in it, but not for ever deeper things.
+#[test]
+fn what_is_nested_too_deeply_is_refused() {
+    let nested = |levels: usize, inside: &str| {
+        let (open, close) = ("[".repeat(levels), "]".repeat(levels));
+        format!("{open}{inside}{close}")
+    };
+    let told = |text: &str| RuleSets::from_yaml(text).unwrap_err().to_string();
+    assert!(told(&nested(66, "")).contains("nested too deeply"));
+    assert!(!told(&nested(65, "")).contains("nested too deeply"));
+    let aliases = format!("[&a {}, &b {}]", nested(40, ""), nested(40, "*a"));
+    assert!(told(&aliases).contains("nested too deeply"));
+}
+
+/// Also where the last line has no end.
+#[test]
+fn what_is_missing_at_the_end_is_told_there() {
+    for (text, place) in [
+        ("a: [", "1:5: "),
+        ("a:\n  [é", "2:5: "),
+        ("a: [\n", "2:1: "),
+        ("? ", "1:3: "),
+    ] {
+        let told = RuleSets::from_yaml(text).unwrap_err().to_string();
+        assert!(told.starts_with(place), "{text:?}: {told}");
+    }
+}
+
 #[test]
 fn of_very_many_faults_some_are_told_and_the_rest_counted() {
     let rules = "{}, ".repeat(5_000);
@@ -138,7 +166,7 @@ proptest! {
             prop_assert!(!error.0.is_empty());
             let lines = text.split('\n').count();
             for fault in &error.0 {
-                prop_assert!((1..=lines + 1).contains(&fault.position.line), "{}", fault);
+                prop_assert!((1..=lines).contains(&fault.position.line), "{}", fault);
                 prop_assert!(fault.position.column >= 1);
             }
             prop_assert!(error.0.is_sorted_by_key(|fault| fault.position));

@@ -167,6 +167,34 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
+fn what_is_no_mapping_is_one_fault() {
+    refused("rule_sets: { s: §[] }", &["a rule set must be a mapping"]);
+    let error = RuleSets::from_yaml("rule_sets:\n  s:\n    rules:\n    -\n").unwrap_err();
+    assert_eq!(error.0.len(), 1, "{error}");
+    rule_refused(" §~", "a rule must be a mapping, not nothing");
+    rule_refused(" §x", "a rule must be a mapping");
+    rule_refused(" §[x]", "a rule must be a mapping");
+    band_refused("token_bucket", "§10/s", "a band must be a mapping");
+    rule_refused(
+        "{ id: r, scope: per_user, BANDS, overrides: [§u] }",
+        "an override must be a mapping",
+    );
+}
+
+#[test]
+fn a_band_cannot_have_the_name_of_a_missing_key() {
+    band_refused(
+        "token_bucket",
+        "{ id: §missing_key, capacity: 1, window: 1s }",
+        "`missing_key` is no band id",
+    );
+    rule_refused(
+        "{ id: r, scope: per_user, BANDS, overrides: [{ identity: u, bands: [{ id: §missing_key, capacity: 1, window: 1s }] }] }",
+        "`missing_key` is no band id",
+    );
+}
+
+#[test]
 fn empty_lists_are_refused() {
     refused(
         "rule_sets: { s: { rules: §[] } }",

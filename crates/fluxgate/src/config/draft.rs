@@ -121,7 +121,8 @@ impl Draft {
     fn new(file: &str, text: &str, tree: Node) -> Self {
         let origins = Origins {
             file: file.into(),
-            lines: text.lines().count() + 1,
+            // In YAML, a carriage return alone ends a line, too.
+            lines: text.split(['\n', '\r']).count() + 1,
             overrides: Vec::new(),
         };
         let faults = Vec::new();

@@ -71,7 +71,7 @@ impl UnaryService<RateLimitRequest> for ShouldRateLimit {
 }
 
 impl Grpc {
-    async fn should_rate_limit(
+    pub(super) async fn should_rate_limit(
         &self,
         request: &Request<RateLimitRequest>,
     ) -> Result<RateLimitResponse, Status> {

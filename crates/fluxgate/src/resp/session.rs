@@ -1,5 +1,8 @@
 //! What is answered to a client.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod any_bytes;
+
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -7,6 +7,9 @@
 //! that is anything else, what has been read is handed on, and the library serves
 //! the connection from there: so there is one place that knows HTTP in full.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod any_bytes;
+
 use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::pin;

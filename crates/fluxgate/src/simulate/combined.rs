@@ -68,20 +68,40 @@ fn method_and_path<'a>(request: &Cow<'a, str>) -> Option<(Cow<'a, str>, Cow<'a, 
             None if rest.starts_with('/') => rest,
             None => return None,
         };
-        let path = target.split('?').next()?;
-        Some((
-            method.len(),
-            method.len() + 1..method.len() + 1 + path.len(),
-        ))
+        let from = method.len() + 1 + host_in(target);
+        let path = rest[from - method.len() - 1..target.len()]
+            .split('?')
+            .next()?;
+        Some((method.len(), from..from + path.len()))
     };
     let (method, path) = parts(request)?;
-    Some(match request {
-        Cow::Borrowed(text) => (text[..method].into(), text[path].into()),
+    let (method, path) = match request {
+        Cow::Borrowed(text) => (text[..method].into(), Cow::from(&text[path])),
         Cow::Owned(text) => (
             text[..method].to_owned().into(),
             text[path].to_owned().into(),
         ),
-    })
+    };
+    // Only a target that names a host can lack a path.
+    let path = if path.is_empty() { "/".into() } else { path };
+    Some((method, path))
+}
+
+/// How much of a target such as `http://host/path`, which proxies get, stands
+/// before its path.
+fn host_in(target: &str) -> usize {
+    let is_scheme = |text: &str| {
+        let goes_on_well = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+        text.starts_with(|first: char| first.is_ascii_alphabetic())
+            && text.bytes().all(goes_on_well)
+    };
+    match target.split_once("://") {
+        Some((scheme, rest)) if is_scheme(scheme) => {
+            let host = rest.find(['/', '?']).unwrap_or(rest.len());
+            target.len() - rest.len() + host
+        }
+        _ => 0,
+    }
 }
 
 fn word<'a>(rest: &mut &'a str) -> Option<&'a str> {
@@ -197,6 +217,34 @@ mod tests {
         assert_eq!(context(line).path(), Some("/a"));
         let line = r#"- - - [10/Oct/2000:13:55:36 +0000] "\x16\x03 x" 400 0 "-" "-""#;
         assert_eq!(context(line), RequestContext::default());
+    }
+
+    #[test]
+    fn a_target_that_names_a_host_is_reduced_to_its_path() {
+        for (target, path) in [
+            ("http://h/login?x", "/login"),
+            ("HTTPS://h:8443/a/b", "/a/b"),
+            ("http://h", "/"),
+            ("http://h?x=/y", "/"),
+            ("http://h/", "/"),
+            ("http://u@[::1]/a?b://c", "/a"),
+            ("http://h//a", "//a"),
+            // These name no host, or nothing else.
+            ("/go/http://h/x", "/go/http://h/x"),
+            ("h:443", "h:443"),
+            ("*", "*"),
+            ("://h/x", "://h/x"),
+            ("1http://h/x", "1http://h/x"),
+        ] {
+            for request in [
+                format!("GET {target} HTTP/1.1"),
+                format!(r"GET {target} HTTP/1.1"),
+            ] {
+                let line = format!(r#"- - - [10/Oct/2000:13:55:36 +0000] "{request}" 200 0"#);
+                assert_eq!(context(&line).method(), Some("GET"));
+                assert_eq!(context(&line).path(), Some(path), "{target}");
+            }
+        }
     }
 
     #[test]

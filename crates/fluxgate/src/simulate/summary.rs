@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use fluxgate_core::{Decision, Outcome, Rule, RuleFate, RuleMode, describe_identity};
+use fluxgate_core::{Decision, Outcome, Rule, RuleFate, RuleMode, RuleSets, describe_identity};
 
 const MOST_DENIED: usize = 10;
 
 /// Counts by rule, and who was denied most.
 #[derive(Debug, Default)]
 pub(super) struct Summary {
+    /// By name, those that no request met included.
     rules: BTreeMap<String, Counts>,
     all: Counts,
     no_rule: u64,
@@ -32,6 +33,18 @@ impl Counts {
 }
 
 impl Summary {
+    /// Nothing yet, for each of these rules.
+    pub(super) fn new(rules: &RuleSets) -> Self {
+        let names = rules.iter().flat_map(|set| {
+            let rules = set.rules().iter();
+            rules.map(|rule| name(set.name(), rule))
+        });
+        Self {
+            rules: names.map(|name| (name, Counts::default())).collect(),
+            ..Self::default()
+        }
+    }
+
     /// A rule took a request in this way.
     pub(super) fn noted(&mut self, rule_set: &str, fate: &RuleFate<'_>) {
         let rule = fate.rule;

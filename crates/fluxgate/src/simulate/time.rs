@@ -26,16 +26,18 @@ impl Written {
         let is_good = (1..=days_in_month).contains(&self.day)
             && self.hour < 24
             && self.minute < 60
-            // A leap second is the first of the next minute.
             && self.second <= 60;
         if !is_good {
             return None;
         }
-        let days = days_before_year(self.year) - days_before_year(1970)
-            + days_before_month(self.year, self.month)
-            + self.day
-            - 1;
+        let first = first_of_month(self.year, self.month);
+        let days = first + self.day - 1;
         let minutes = days * 1440 + self.hour * 60 + self.minute - self.offset_minutes;
+        // A leap second is the first of the next minute, which begins a month.
+        let months = [first, first + days_in_month];
+        if self.second == 60 && months.iter().all(|first| first * 1440 != minutes + 1) {
+            return None;
+        }
         let micros = (minutes * 60 + self.second) * 1_000_000 + self.micros;
         Timestamp::from_micros(u64::try_from(micros).ok()?)
     }
@@ -43,6 +45,11 @@ impl Written {
 
 fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
+}
+
+/// From the first day of 1970.
+fn first_of_month(year: i64, month: i64) -> i64 {
+    days_before_year(year) - days_before_year(1970) + days_before_month(year, month)
 }
 
 /// From the first day of the year 0.
@@ -179,6 +186,9 @@ mod tests {
             ("2000-02-29T12:34:56.7Z", 951_827_696_700_000),
             ("2026-11-15T02:25:48.1234567890123z", 1_794_709_548_123_456),
             ("2024-12-31t23:59:60Z", 1_735_689_600_000_000),
+            ("2016-06-30T23:59:60.5Z", 1_467_331_200_500_000),
+            ("2017-01-01T00:59:60+01:00", 1_483_228_800_000_000),
+            ("2016-12-31T18:59:60-05:00", 1_483_228_800_000_000),
             ("9999-12-31T23:59:59.999999Z", 253_402_300_799_999_999),
         ];
         for (text, micros) in good {
@@ -192,6 +202,12 @@ mod tests {
             "2025-13-01T00:00:00Z",
             "2025-00-01T00:00:00Z",
             "2025-01-01T24:00:00Z",
+            "2025-01-01T00:00:61Z",
+            "2025-01-01T00:00:60Z",
+            "2025-01-30T23:59:60Z",
+            "2025-01-31T23:58:60Z",
+            "2025-01-31T23:59:60+01:00",
+            "2025-01-31T23:59:60-01:00",
             "2025-01-01T00:00:00",
             "2025-01-01T00:00:00.Z",
             "2025-01-01T00:00:00+0100",
@@ -209,7 +225,13 @@ mod tests {
     fn log_time() {
         let parsed = parse_log_time("10/Oct/2000:13:55:36 -0700");
         assert_eq!(parsed.map(Timestamp::micros), Some(971_211_336_000_000));
-        for text in ["10/Okt/2000:13:55:36 -0700", "10/Oct/2000:13:55:36", "-"] {
+        let bad = [
+            "10/Okt/2000:13:55:36 -0700",
+            "10/Oct/2000:13:55:36",
+            "10/Oct/2000:13:55:60 -0700",
+            "-",
+        ];
+        for text in bad {
             assert_eq!(parse_log_time(text), None, "{text}");
         }
     }

@@ -1,5 +1,8 @@
 //! W3C trace context: which trace a request belongs to.
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod any_bytes;
+
 use std::fmt;
 
 /// What a `traceparent` says.

@@ -71,6 +71,18 @@ fn the_path_ends_before_the_query() {
 }
 
 #[test]
+fn the_path_begins_behind_the_host() {
+    let requests = [
+        "GET http://h/a?b HTTP/1.1",
+        "GET https://h:8443/a HTTP/1.1",
+        "GET http://a/b HTTP/1.1",
+        "GET /http://h/a HTTP/1.1",
+    ];
+    assert_eq!(matches("/a", &requests), [true, true, false, false]);
+    assert_eq!(matches("/", &["GET http://h HTTP/1.1"]), [true]);
+}
+
+#[test]
 fn a_target_may_have_blanks_in_it() {
     assert_eq!(
         matches("/a b", &["GET /a b HTTP/1.1", "GET /a HTTP/1.1"]),

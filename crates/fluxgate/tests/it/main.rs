@@ -10,6 +10,7 @@ mod dashboards;
 mod deploy;
 mod docs;
 mod examples;
+mod fuzz;
 mod gateway;
 mod gateway_faults;
 mod operations;

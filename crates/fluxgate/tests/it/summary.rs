@@ -46,6 +46,32 @@ b/r                        2             1             1              0
 }
 
 #[test]
+fn a_rule_that_no_request_met_stands_in_its_place_with_nothing() {
+    let dir = Dir::with_rules(
+        "
+rule_sets:
+  b:
+    rules:
+      - { id: used, scope: global, bands: [ { capacity: 9, window: 1h } ] }
+      - { id: a-typo, scope: global, match: { path: [/lgoin] }, bands: [ { capacity: 1, window: 1h } ] }
+      - { id: off, enabled: false, scope: global, bands: [ { capacity: 1, window: 1h } ] }
+  a:
+    rules:
+      - { id: never-asked, scope: global, bands: [ { capacity: 1, window: 1h } ] }
+",
+    );
+    let run = dir.simulate("{\"t\":0,\"rule_set\":\"b\"}\n", &["--summary"]);
+    let expected = "\
+rule                requests       allowed        denied  shadow-denied
+a/never-asked              0             0             0              0
+b/a-typo                   0             0             0              0
+b/used                     1             1             0              0
+(all requests)             1             1             0              0
+";
+    assert_eq!((run.code, run.stderr.as_str()), (Some(0), expected));
+}
+
+#[test]
 fn only_the_ten_most_denied_are_named_in_a_fixed_order() {
     let dir = Dir::with_rules(&one_rule(
         "scope: per_user, bands: [ { capacity: 1, window: 1h } ]",
@@ -124,6 +150,7 @@ fn the_summary_of_nothing_is_a_table_of_nothing() {
     let run = dir.simulate("", &["--summary", "--lenient"]);
     let expected = "\
 rule                requests       allowed        denied  shadow-denied
+api/r                      0             0             0              0
 (all requests)             0             0             0              0
 0 bad line(s) skipped
 ";

@@ -285,7 +285,7 @@ fn what_is_outside_the_domain_is_refused_and_explained() {
 #[test]
 fn a_file_that_is_no_yaml_or_no_rule_file_is_told_with_its_place() {
     let cases = [
-        ("rule_sets: [", "rules.yaml:2:1: not valid YAML: "),
+        ("rule_sets: [", "rules.yaml:1:13: not valid YAML: "),
         ("a: b: c", "rules.yaml:1:5: not valid YAML: "),
         (
             "",

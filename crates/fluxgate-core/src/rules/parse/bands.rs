@@ -7,6 +7,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 
 use super::{MAX_NAME, RuleReader};
+use crate::decision::MISSING_KEY;
 use crate::key::{self, KeyPart, SubjectBytes};
 use crate::limit::{Algorithm, Field, Limit, LimitBuilder, LimitError, MAX_UNITS};
 use crate::rules::Band;
@@ -42,6 +43,9 @@ impl RuleReader<'_> {
             "a band",
             ["id", "capacity", "window", "refill", "period"],
         );
+        if !node.is_map() {
+            return None;
+        }
         let id_at = id.map_or(node.position, |node| node.position);
         let id = match id {
             Some(node) => self.band_id(node)?,
@@ -134,6 +138,13 @@ impl RuleReader<'_> {
             );
             return None;
         }
+        if id == MISSING_KEY {
+            self.faults.add(
+                node.position,
+                format!("`{id}` is no band id: `RULE/{id}` tells of a key that is missing"),
+            );
+            return None;
+        }
         Some(id.to_owned())
     }
 
@@ -149,6 +160,9 @@ impl RuleReader<'_> {
             let [identity, bands] = self
                 .faults
                 .fields(node, "an override", ["identity", "bands"]);
+            if !node.is_map() {
+                continue;
+            }
             let encoded = match (identity, key) {
                 (None, _) => {
                     self.faults

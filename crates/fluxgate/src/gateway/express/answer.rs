@@ -58,6 +58,7 @@ impl<'a> AnswerHead<'a> {
             Ok(httparse::Status::Partial) => return Err(NoHead::Incomplete),
             Err(_) => return Err(NoHead::Bad),
         };
+        // Three digits are not enough: there is none below 100.
         let status = response.code.filter(|code| *code >= 100);
         let status = status.ok_or(NoHead::Bad)?;
         let mut read = Reading {
@@ -80,6 +81,7 @@ impl<'a> AnswerHead<'a> {
                 named.any(|known| known.eq_ignore_ascii_case(name.as_bytes()))
             };
             headers.retain(|(name, _)| !is_named(name));
+            read.has_date &= !is_named("date");
         }
         Ok(Self {
             status,
@@ -237,6 +239,19 @@ mod tests {
     }
 
     #[test]
+    fn a_date_that_is_not_passed_on_is_made_anew() {
+        let head = "HTTP/1.1 200 OK\r\nConnection: date\r\nDate: x\r\nContent-Length: 0\r\n\r\n";
+        let parsed = AnswerHead::parse(head.as_bytes(), false).unwrap();
+        let mut out = Vec::new();
+        parsed.write(&mut out, SystemTime::UNIX_EPOCH, |_| false);
+        let text = String::from_utf8(out).unwrap();
+        assert!(
+            text.ends_with("date: Thu, 01 Jan 1970 00:00:00 GMT\r\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
     fn where_bodies_end() {
         let framing = |head: &str| passed(head, false).map(|(_, framing, alive)| (framing, alive));
         for (head, wanted) in [
@@ -275,6 +290,8 @@ mod tests {
             "HTTP/1.1 200 OK\r\nContent-Length : 1\r\n\r\n",
             "FTP/1.1 200 OK\r\n\r\n",
             "HTTP/2.0 200 OK\r\n\r\n",
+            "HTTP/1.1 099 OK\r\nContent-Length: 0\r\n\r\n",
+            "HTTP/1.1 000 OK\r\nContent-Length: 0\r\n\r\n",
         ] {
             assert_eq!(passed(bad, false), Err(NoHead::Bad), "{bad}");
         }

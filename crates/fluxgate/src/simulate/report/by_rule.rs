@@ -92,8 +92,8 @@ impl ByRule<'_> {
         )
     }
 
-    /// Rules that could as well not be there.
-    fn unmet(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// Rules that could as well not be there, by name.
+    fn unmet(&self) -> Vec<RuleCourse> {
         let mut names = Vec::new();
         for set in self.told.rules.iter() {
             let rules = set.rules().iter();
@@ -105,14 +105,11 @@ impl ByRule<'_> {
         };
         names.retain(|name| !met(name));
         names.sort_unstable();
-        if names.is_empty() {
-            return Ok(());
-        }
-        writeln!(
-            f,
-            "<p>No request met {}.</p>",
-            names_in_short(&names, MOST_NAMES)
-        )
+        let unmet = names.into_iter().map(|name| RuleCourse {
+            name,
+            ..RuleCourse::default()
+        });
+        unmet.collect()
     }
 }
 
@@ -127,8 +124,13 @@ impl fmt::Display for ByRule<'_> {
         let mut rules: Vec<_> = self.rules.iter().collect();
         // Stable: of equals the first by name.
         rules.sort_by_key(|rule| std::cmp::Reverse((rule.all.refused, rule.all.requests())));
-        self.table(f, &rules)?;
-        self.unmet(f)?;
+        let unmet = self.unmet();
+        let rows: Vec<_> = rules.iter().copied().chain(&unmet).collect();
+        self.table(f, &rows)?;
+        if !unmet.is_empty() {
+            let names = names_in_short(unmet.iter().map(|rule| &rule.name), MOST_NAMES);
+            writeln!(f, "<p>No request met {names}.</p>")?;
+        }
         writeln!(f, "<div class=\"charts\">")?;
         for (index, rule) in rules.iter().take(MOST_CHARTS).enumerate() {
             self.chart(f, index, rule)?;

@@ -130,6 +130,18 @@ fn a_fault_that_an_override_causes_elsewhere_stays_where_it_is() {
     assert_eq!((run.code, &*run.stderr), (Some(78), fault));
 }
 
+/// Lines may end with carriage returns alone, as YAML has it.
+#[test]
+fn a_fault_of_the_file_is_not_blamed_on_an_override() {
+    let dir = Dir::new();
+    dir.write("fluxgate.yaml", "listen: {}\r\rx: y");
+    let arguments = ["config", "show", "--config", "fluxgate.yaml"];
+    let run = dir.run(&[&arguments[..], &["--set", "listen.api=127.0.0.1:1"]].concat());
+    assert_eq!(run.code, Some(78));
+    let fault = "fluxgate.yaml:3:1: unknown field `x`";
+    assert!(run.stderr.starts_with(fault), "{}", run.stderr);
+}
+
 #[test]
 fn without_a_file_the_demo_is_changed() {
     let dir = Dir::new();

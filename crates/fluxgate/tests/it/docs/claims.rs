@@ -125,7 +125,7 @@ fn first_column(document: &str, head: &str) -> Vec<String> {
 #[test]
 fn what_the_scripts_install_is_named() {
     let guide = super::read("CONTRIBUTING.md");
-    for script in ["scripts/test", "scripts/bench"] {
+    for script in ["scripts/test", "scripts/bench", "scripts/fuzz"] {
         let text = fs::read_to_string(project_file(script)).unwrap();
         let needs = text.lines().filter_map(|line| line.strip_prefix("need "));
         for command in needs.map(|need| need.split(' ').next().unwrap()) {
@@ -137,11 +137,12 @@ fn what_the_scripts_install_is_named() {
 
 #[test]
 fn paths_and_examples_that_are_named_exist() {
-    const ROOTS: [&str; 7] = [
+    const ROOTS: [&str; 8] = [
         "crates/",
         "dashboards/",
         "deploy/",
         "docs/",
+        "fuzz/",
         "scripts/",
         "spec/",
         "tests/",

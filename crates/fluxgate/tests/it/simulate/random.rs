@@ -6,17 +6,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::support::{Dir, Run};
 
-const RULES: &str = "
-on_missing_rule_set: deny
-rule_sets:
-  api:
-    rules:
-      - { id: tb, scope: per_user, cost: 'header:X-Cost', on_exceed: wait, bands: [ { capacity: 3, window: 1s } ] }
-      - { id: lb, scope: per_ip, algorithm: leaky_bucket, shape: true, bands: [ { capacity: 9, window: 2s } ] }
-      - { id: sl, key: [path, 'attr:plan'], on_missing_key: skip, algorithm: sliding_log, bands: [ { capacity: 9, window: 2s } ] }
-      - { id: sw, scope: per_api_key, algorithm: sliding_window, bands: [ { capacity: 5, window: 366d } ] }
-      - { id: fw, scope: global, mode: shadow, algorithm: fixed_window, bands: [ { capacity: 99, window: 1s } ] }
-";
+const RULES: &str = include_str!("../../../src/simulate/any_bytes.yaml");
 
 const JSON: &[&str] = &[
     r#"{"t":1700000000000000,"rule_set":"api","ip":"2001:db8::1","user":"ann","api_key":"k-1","method":"GET","path":"/a/b","headers":{"X-Cost":"2","X":1.5},"attributes":{"plan":"free","beta":true},"cost":3}"#,

@@ -157,5 +157,10 @@ fn interim_answers_do_not_hide_the_last() {
             "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n{ok}"
         )),
         bad("HTTP/1.1 101 Switching Protocols\r\n\r\n"),
+        // No status, and so none of those that come before the last.
+        bad(format!(
+            "HTTP/1.1 099 Low\r\nContent-Length: {}\r\n\r\n{ok}",
+            ok.len()
+        )),
     ]);
 }

@@ -1,0 +1,78 @@
+//! One function for each parser. It is given any bytes, and panics where what the
+//! parser promises does not hold. Fuzz targets call them, and so does a test: with
+//! the seeds, and with what is near them.
+
+mod api;
+mod config;
+mod forwarded;
+mod rules;
+#[cfg(test)]
+mod tests;
+
+/// What is given any bytes.
+pub type Entrance = fn(&[u8]);
+
+/// All of them, by their names.
+pub const ALL: [(&str, Entrance); 10] = [
+    ("api", api),
+    ("chunks", chunks),
+    ("config", config),
+    ("envoy", envoy),
+    ("forwarded", forwarded),
+    ("gateway_answer", gateway_answer),
+    ("gateway_request", gateway_request),
+    ("resp", resp),
+    ("rules", rules),
+    ("simulate", simulate),
+];
+
+/// Requests to the HTTP API, one after the other.
+pub fn api(bytes: &[u8]) {
+    api::any_bytes(bytes);
+}
+
+/// The body of an upstream's answer, in chunks.
+pub fn chunks(bytes: &[u8]) {
+    crate::gateway::any_bytes::chunks(bytes);
+}
+
+/// A configuration.
+pub fn config(bytes: &[u8]) {
+    config::any_bytes(bytes);
+}
+
+/// A call of Envoy's.
+pub fn envoy(bytes: &[u8]) {
+    crate::grpc::any_bytes::envoy(bytes);
+}
+
+/// Headers that say whom a request is forwarded for, and which trace it is of.
+pub fn forwarded(bytes: &[u8]) {
+    forwarded::any_bytes(bytes);
+}
+
+/// The head of an upstream's answer.
+pub fn gateway_answer(bytes: &[u8]) {
+    crate::gateway::any_bytes::answer(bytes);
+}
+
+/// A request to the gateway, or a plain check.
+pub fn gateway_request(bytes: &[u8]) {
+    crate::gateway::any_bytes::request(bytes);
+    crate::server::any_bytes::check(bytes);
+}
+
+/// What a client of the Redis protocol says.
+pub fn resp(bytes: &[u8]) {
+    crate::resp::any_bytes::resp(bytes);
+}
+
+/// A rule file.
+pub fn rules(bytes: &[u8]) {
+    rules::any_bytes(bytes);
+}
+
+/// Recorded requests; the first byte is `c` where they are an access log.
+pub fn simulate(bytes: &[u8]) {
+    crate::simulate::any_bytes::simulate(bytes);
+}

@@ -1,0 +1,104 @@
+//! What the HTTP API promises of any bytes.
+
+use std::path::Path;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use fluxgate_core::RuleSets;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{Request, Response};
+use http_body_util::BodyExt as _;
+use tokio::runtime::Builder;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tower_service::Service as _;
+
+use crate::admin::Admin;
+use crate::api::Api;
+use crate::config::{Config, Draft, Rules};
+use crate::engine::Engine;
+use crate::filters::Filters;
+use crate::reload::{Keeper, Source};
+
+static SETTINGS: LazyLock<(Draft, Config, RuleSets)> = LazyLock::new(|| {
+    let text = include_str!("api.yaml");
+    let draft = Draft::parse(Path::new("fluxgate.yaml"), text).expect("it is YAML");
+    let config = draft.check().expect("the config is good");
+    let Rules::Here(rules) = &config.rules else {
+        panic!("the rules are in the config");
+    };
+    let rules = rules.clone();
+    (draft, config, rules)
+});
+/// The rules make nobody wait longer.
+const LONGEST_WAIT: Duration = Duration::from_secs(2);
+
+/// Every request is answered, by nothing that would be our fault, and what is said
+/// to be JSON is JSON.
+pub(super) fn any_bytes(bytes: &[u8]) {
+    let runtime = Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build();
+    let runtime = runtime.expect("there is room for a runtime");
+    runtime.block_on(async {
+        let mut router = router();
+        let mut rest = bytes;
+        while let Some(request) = next_request(&mut rest) {
+            let asked = Instant::now();
+            let Ok(answer) = router.call(request).await;
+            assert!(asked.elapsed() <= LONGEST_WAIT);
+            is_good(answer).await;
+        }
+    });
+}
+
+fn router() -> Router {
+    let (draft, config, rules) = &*SETTINGS;
+    let engine = Arc::new(Engine::in_memory());
+    engine.put_in_force(rules.clone());
+    let source = Source::new(config, draft, None, engine.store());
+    let (_, reloader) = Keeper::new(Arc::clone(&engine), source);
+    let admin = Admin::new(config, reloader).expect("there are no tokens");
+    let filters = Filters::new(config);
+    Api::new(engine, admin, filters, CancellationToken::new()).router()
+}
+
+/// The request that comes next, if it can be one for the library that reads them.
+fn next_request(rest: &mut &[u8]) -> Option<Request<Body>> {
+    let mut room = [httparse::EMPTY_HEADER; 32];
+    let mut head = httparse::Request::new(&mut room);
+    let Ok(httparse::Status::Complete(end)) = head.parse(rest) else {
+        return None;
+    };
+    let mut request = Request::builder().method(head.method?).uri(head.path?);
+    for header in &*head.headers {
+        request = request.header(header.name, header.value);
+    }
+    let told = request.headers_ref()?.get(CONTENT_LENGTH);
+    let told = told.and_then(|value| value.to_str().ok()?.parse().ok());
+    *rest = &rest[end..];
+    let length = rest.len().min(told.unwrap_or(rest.len()));
+    let body = rest.split_off(..length)?;
+    request.body(Body::from(body.to_vec())).ok()
+}
+
+async fn is_good(answer: Response<Body>) {
+    let (head, body) = answer.into_parts();
+    assert!(!head.status.is_server_error(), "{head:?}");
+    let body = body.collect().await.expect("it is in memory").to_bytes();
+    let kind = head.headers.get(CONTENT_TYPE).map(|it| it.as_bytes());
+    match kind {
+        Some(b"application/json" | b"application/problem+json") => {
+            let json = serde_json::from_slice::<serde_json::Value>(&body);
+            assert!(json.is_ok(), "{}", body.escape_ascii());
+        }
+        _ => assert!(
+            head.status.is_success() || body.is_empty(),
+            "{}",
+            body.escape_ascii()
+        ),
+    }
+}

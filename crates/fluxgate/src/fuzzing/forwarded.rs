@@ -1,0 +1,83 @@
+//! What is promised of headers that say whom a request is forwarded for.
+
+use std::net::IpAddr;
+
+use fluxgate_tower::{ClientIp, Head, TrustedProxies};
+use ipnet::IpNet;
+
+const STRANGER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 7));
+const PROXY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
+
+/// The first byte says which header it is; its lines are the lines that follow. A
+/// stranger's word is never believed, and what is found stood there.
+pub(super) fn any_bytes(bytes: &[u8]) {
+    crate::telemetry::any_bytes::traceparent(bytes);
+    let Some((first, rest)) = bytes.split_first() else {
+        return;
+    };
+    let (source, own) = match first {
+        b'f' => (ClientIp::Forwarded, &b"for=203.0.113.9"[..]),
+        b'c' => (ClientIp::header("CF-Connecting-IP"), &b"203.0.113.9"[..]),
+        _ => (ClientIp::XForwardedFor, &b"203.0.113.9"[..]),
+    };
+    let lines: Vec<_> = rest.split(|byte| *byte == b'\n').collect();
+    let client_of = |peer, lines: &[&[u8]]| {
+        let head = Lines(source.header_name(), lines);
+        let found = trusted().client_of(Some(peer), &source, &head);
+        found.expect("there is a peer")
+    };
+    assert_eq!(client_of(STRANGER, &lines), STRANGER);
+    let found = client_of(PROXY, &lines);
+    assert!(
+        found == PROXY || lines.iter().any(|line| stands_in(found, line)),
+        "{found}"
+    );
+    // What a trusted proxy wrote counts, whatever stood there before.
+    let with_own = [&lines[..], &[own]].concat();
+    assert_eq!(client_of(PROXY, &with_own).to_string(), "203.0.113.9");
+    let mut same_line = lines.last().map_or_else(Vec::new, |line| line.to_vec());
+    same_line.extend_from_slice(b", ");
+    same_line.extend_from_slice(own);
+    assert_eq!(client_of(PROXY, &[&same_line]).to_string(), "203.0.113.9");
+}
+
+fn trusted() -> TrustedProxies {
+    let networks = ["10.0.0.0/8", "fd00::/8", "::ffff:192.168.0.0/112"];
+    let network = |text: &str| text.parse::<IpNet>().expect("it is one");
+    TrustedProxies::new(networks.map(network))
+}
+
+/// A request of which nothing is known but the lines of one header.
+struct Lines<'a>(&'a str, &'a [&'a [u8]]);
+
+impl Head for Lines<'_> {
+    fn method(&self) -> &str {
+        "GET"
+    }
+
+    fn path(&self) -> &str {
+        "/"
+    }
+
+    fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        let lines = if name == self.0 { self.1 } else { &[] };
+        lines.iter().copied()
+    }
+
+    fn all_headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        self.1.iter().map(|line| (self.0, *line))
+    }
+}
+
+/// Whether an address stands in a line, however it is written there. (In a quoted
+/// text, any character may have a backslash before it.)
+fn stands_in(found: IpAddr, line: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(line).replace('\\', "");
+    let is_part = |c: char| c.is_ascii_hexdigit() || c == '.' || c == ':';
+    let mut parts = text.split(|c| !is_part(c));
+    parts.any(|part| {
+        let without_port = part.rsplit_once(':').map_or(part, |(address, _)| address);
+        let parsed = [part, without_port].map(|text| text.parse::<IpAddr>());
+        { parsed.into_iter().flatten() }.any(|it| it.to_canonical() == found)
+    })
+}

@@ -1,0 +1,90 @@
+//! Sessions without a socket, for tests, and what they promise of any bytes.
+
+use std::net::SocketAddr;
+use std::sync::LazyLock;
+
+use fluxgate_core::{RuleSets, ready};
+
+use super::*;
+
+/// Units that come back after a year, so that replies hardly depend on time.
+static RULES: LazyLock<RuleSets> = LazyLock::new(|| {
+    const TEXT: &str = "
+rule_sets:
+  api:
+    rules:
+      - { id: r, scope: per_user, bands: [ { capacity: 3, window: 366d } ] }
+";
+    RuleSets::from_yaml(TEXT).expect("the rules are good")
+});
+
+/// Replies are the same however what comes is cut.
+pub(crate) fn resp(bytes: &[u8]) {
+    let (whole, ended) = replies_of(&mut session(), [bytes]);
+    for size in [1, 7] {
+        let (cut, cut_ended) = replies_of(&mut session(), bytes.chunks(size));
+        assert_eq!(ended, cut_ended, "in pieces of {size}");
+        assert_eq!(
+            without_numbers(&whole),
+            without_numbers(&cut),
+            "in pieces of {size}"
+        );
+    }
+}
+
+/// Times, and what refills by time, depend on when it was asked for.
+fn without_numbers(replies: &[u8]) -> String {
+    let text = replies.escape_ascii().to_string();
+    let mut left = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char.is_ascii_digit() {
+            true if left.ends_with('#') => {}
+            true => left.push('#'),
+            false => left.push(char),
+        }
+    }
+    left
+}
+
+/// A session by the rules above.
+pub(super) fn session() -> Session {
+    let engine = Engine::in_memory();
+    engine.put_in_force(RULES.clone());
+    session_on(engine)
+}
+
+/// A session on this engine.
+pub(super) fn session_on(engine: Engine) -> Session {
+    let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+    let mut client = Client::new(peer, None);
+    // The same for all, so that their replies are.
+    client.id = 1;
+    Session::new(Arc::new(engine), client)
+}
+
+/// The replies to what comes in these chunks, as a connection gives them, and
+/// whether it ended.
+pub(super) fn replies_of<'a>(
+    session: &mut Session,
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+) -> (Vec<u8>, bool) {
+    let (mut input, mut sent, mut needed) = (Vec::new(), Vec::new(), 1);
+    for chunk in chunks {
+        input.extend_from_slice(chunk);
+        while input.len() >= needed {
+            let mut out = Vec::new();
+            let (read, next) = ready(session.answer(&input, &mut out));
+            sent.append(&mut out);
+            input.drain(..read);
+            match next {
+                Next::Read(more) => {
+                    assert!(more > input.len(), "it could have read on");
+                    needed = more;
+                }
+                Next::Send => {}
+                Next::End => return (sent, true),
+            }
+        }
+    }
+    (sent, false)
+}
