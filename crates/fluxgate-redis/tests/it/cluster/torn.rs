@@ -163,16 +163,23 @@ async fn a_shard_that_hangs_gives_the_others_back_what_they_gave_and_does_not_sh
 async fn a_request_that_is_given_up_half_way_is_given_back() {
     let nodes = Arc::new(ThreeNodes::start().await);
     let (limiter, _) = nodes.limiter(three("deny", "enforce", 1000), LONG).await;
-    nodes.cluster.node(1).pause();
+    let (mut first, mut second) = (nodes.cluster.node(0).cli(), nodes.cluster.node(1).cli());
+    second
+        .command(&["CLIENT", "PAUSE", "60000", "WRITE"])
+        .expect_ok();
     let asking = tokio::spawn({
         let (nodes, limiter) = (Arc::clone(&nodes), Arc::clone(&limiter));
         async move { nodes.outcome(&limiter).await }
     });
-    let mut cli = nodes.cluster.node(0).cli();
-    wait_until("the first rule to be charged", || cli.dbsize() == 1);
+    // It is asked once the first has answered.
+    wait_until("the second to be asked", || {
+        let clients = second.command(&["CLIENT", "LIST"]).text();
+        clients.lines().any(|client| client.contains(" flags=b "))
+    });
+    assert_eq!(first.dbsize(), 1);
     asking.abort();
-    wait_until("that to be given back", || cli.dbsize() == 0);
-    nodes.cluster.node(1).resume();
+    wait_until("that to be given back", || first.dbsize() == 0);
+    second.command(&["CLIENT", "UNPAUSE"]).expect_ok();
     assert!(asking.await.unwrap_err().is_cancelled());
 }
 

@@ -1,5 +1,6 @@
 //! What a newcomer is told to try.
 
+use std::ops::RangeInclusive;
 use std::process::Command;
 use std::thread;
 
@@ -43,35 +44,43 @@ fn run(line: &str) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
+/// How many requests of the loop for a path pass, and how many there are.
+fn passed(text: &str, path: &str) -> (usize, usize) {
+    let printed = run(&try_of(text, path));
+    let statuses = printed.lines().filter_map(|line| line.split(' ').next());
+    let statuses: Vec<_> = statuses.collect();
+    assert!(
+        statuses.iter().all(|it| ["200", "429"].contains(it)),
+        "{printed}"
+    );
+    let count = statuses.iter().filter(|it| **it == "200").count();
+    (count, statuses.len())
+}
+
+/// The loops are in real time, which a machine that is busy with other tests takes
+/// its own view of: such a one may try again.
 #[test]
 fn every_loop_shows_what_it_promises() {
-    let (program, text) = demo();
-    let passed = |path: &str| {
-        let printed = run(&try_of(&text, path));
-        let statuses = printed.lines().filter_map(|line| line.split(' ').next());
-        let statuses: Vec<_> = statuses.map(str::to_owned).collect();
-        assert!(
-            statuses.iter().all(|it| it == "200" || it == "429"),
-            "{printed}"
-        );
-        let count = statuses.iter().filter(|it| *it == "200").count();
-        (count, statuses.len())
-    };
-    thread::scope(|scope| {
+    const PROMISED: [(&str, RangeInclusive<usize>, usize); 5] = [
         // Five before the edge and five behind it, within ten seconds.
-        let fixed = scope.spawn(|| passed("fixed"));
-        let log = scope.spawn(|| passed("log"));
-        let token = scope.spawn(|| passed("token"));
-        let leaky = scope.spawn(|| passed("leaky"));
-        let sliding = scope.spawn(|| passed("sliding"));
-        assert_eq!(fixed.join().unwrap(), (10, 12), "fixed");
-        let (log, _) = log.join().unwrap();
-        assert!((5..=7).contains(&log), "log: {log}");
-        let (token, all) = token.join().unwrap();
-        assert!((8..=11).contains(&token) && all == 12, "token: {token}");
-        assert_eq!(leaky.join().unwrap(), (5, 7), "leaky");
-        let (sliding, _) = sliding.join().unwrap();
-        assert!((5..=8).contains(&sliding), "sliding: {sliding}");
-    });
-    drop(program);
+        ("fixed", 10..=10, 12),
+        ("log", 5..=7, 12),
+        ("token", 8..=11, 12),
+        ("leaky", 5..=5, 7),
+        ("sliding", 5..=8, 12),
+    ];
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        let (_program, text) = demo();
+        let text = &text;
+        seen = thread::scope(|scope| {
+            let loops = PROMISED.map(|(path, ..)| scope.spawn(move || passed(text, path)));
+            loops.map(|it| it.join().unwrap()).to_vec()
+        });
+        let mut pairs = seen.iter().zip(&PROMISED);
+        if pairs.all(|((count, all), (_, wanted, sent))| wanted.contains(count) && all == sent) {
+            return;
+        }
+    }
+    panic!("{seen:?} of {PROMISED:?}");
 }
