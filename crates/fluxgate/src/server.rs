@@ -7,6 +7,7 @@ mod descriptors;
 mod door;
 mod express;
 mod http;
+mod instead;
 mod kept;
 mod leave;
 mod listen;
@@ -33,6 +34,7 @@ pub(crate) use content_length::content_length;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use express::any_bytes;
 pub(crate) use http::{LINGER, REQUEST_ID, until_closing};
+pub(crate) use instead::Instead;
 pub(crate) use kept::{Files, Kept};
 pub(crate) use leave::leave;
 pub(crate) use own_error::{last_answer, own_error};

@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep};
 use super::Gateway;
 use super::pulse::Pulse;
 use crate::config::Timeouts;
-use crate::server::own_error;
+use crate::server::{Instead, own_error};
 
 /// How long is read on for once there is nothing more to say.
 const LINGER: Duration = Duration::from_secs(2);
@@ -41,9 +41,8 @@ pub(super) struct Guarded<S> {
     writing: Timer,
     /// How many requests there had been when all answers were last written.
     written: u64,
-    /// What is written in place of an answer of the library's own: how far that
-    /// is, and how long the answer was.
-    instead: Option<(Vec<u8>, usize, usize)>,
+    /// What is written in place of an answer of the library's own.
+    instead: Option<Instead>,
     /// Whether our side has been closed.
     is_shut: bool,
     gateway: Arc<Gateway>,
@@ -187,26 +186,15 @@ impl<S: AsyncWrite + Unpin> Guarded<S> {
         if self.instead.is_none() {
             let is_own = !self.is_http2 && self.written == self.pulse.begun();
             let status = own_error(bytes).filter(|_| is_own)?;
-            self.instead = Some((self.gateway.refusal(status), 0, bytes.len()));
+            self.instead = Some(Instead::new(self.gateway.refusal(status), bytes.len()));
             // Whatever else the client sends is not read.
             self.pulse.leave_unread();
         }
-        while let Some((answer, at, length)) = &mut self.instead {
-            let Some(rest) = answer.get(*at..).filter(|rest| !rest.is_empty()) else {
-                let length = *length;
-                self.instead = None;
-                return Some(Poll::Ready(Ok(length)));
-            };
-            match Pin::new(&mut self.stream).poll_write(context, rest) {
-                Poll::Ready(Ok(0)) => {
-                    return Some(Poll::Ready(Err(io::ErrorKind::WriteZero.into())));
-                }
-                Poll::Ready(Ok(count)) => *at += count,
-                Poll::Ready(Err(error)) => return Some(Poll::Ready(Err(error))),
-                Poll::Pending => return Some(Poll::Pending),
-            }
+        let written = self.instead.as_mut()?.poll_write(&mut self.stream, context);
+        if written.is_ready() {
+            self.instead = None;
         }
-        None
+        Some(written)
     }
 }
 

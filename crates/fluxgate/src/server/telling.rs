@@ -13,6 +13,7 @@ use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
+use super::instead::Instead;
 use super::own_error::{last_answer, own_error};
 use super::request_id;
 use crate::api::Problem;
@@ -36,15 +37,6 @@ pub(super) struct Telling<S> {
     last_read: Option<Pin<Box<Sleep>>>,
     /// Whether our side has been closed.
     is_shut: bool,
-}
-
-/// An answer in place of another.
-#[derive(Debug)]
-struct Instead {
-    bytes: Vec<u8>,
-    written: usize,
-    /// How long the other was.
-    length: usize,
 }
 
 impl<S> Telling<S> {
@@ -107,26 +99,14 @@ impl<S: AsyncWrite + Unpin> Telling<S> {
     ) -> Option<Poll<io::Result<usize>>> {
         if self.instead.is_none() {
             let status = own_error(bytes)?;
-            self.instead = Some(Instead {
-                bytes: self.refusal(status),
-                written: 0,
-                length: bytes.len(),
-            });
+            self.instead = Some(Instead::new(self.refusal(status), bytes.len()));
             self.last_read = Some(Box::pin(tokio::time::sleep(LAST_READ)));
         }
-        let instead = self.instead.as_mut()?;
-        while let Some(rest @ [_, ..]) = instead.bytes.get(instead.written..) {
-            match Pin::new(&mut self.stream).poll_write(context, rest) {
-                Poll::Ready(Ok(0)) => {
-                    return Some(Poll::Ready(Err(io::ErrorKind::WriteZero.into())));
-                }
-                Poll::Ready(Ok(count)) => instead.written += count,
-                other => return Some(other),
-            }
+        let written = self.instead.as_mut()?.poll_write(&mut self.stream, context);
+        if written.is_ready() {
+            self.instead = None;
         }
-        let length = instead.length;
-        self.instead = None;
-        Some(Poll::Ready(Ok(length)))
+        Some(written)
     }
 }
 
