@@ -15,20 +15,8 @@ pub fn script_reply(bytes: &[u8]) {
 
 #[cfg(test)]
 mod tests {
-    use fluxgate_testkit::fuzz;
-
-    use super::ALL;
-
     #[test]
     fn promises_hold_for_the_seeds_and_near_them() {
-        for (target, entrance) in ALL {
-            fuzz::try_near_seeds(target, entrance);
-        }
-    }
-
-    #[test]
-    fn every_entrance_has_a_target() {
-        let names: Vec<_> = ALL.iter().map(|(name, _)| *name).collect();
-        assert_eq!(fuzz::targets_of("fluxgate-redis"), names);
+        fluxgate_testkit::fuzz::try_all("fluxgate-redis", &super::ALL);
     }
 }

@@ -8,8 +8,24 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
+/// What is given any bytes.
+pub type Entrance = fn(&[u8]);
+
 /// How many inputs are tried beside the seeds.
 const CASES: u32 = 2_000;
+
+/// Gives all entrances of a crate their seeds, and what is near them; each must be a
+/// fuzz target.
+///
+/// # Panics
+/// As [`try_near_seeds`], or where entrances and targets are not the same.
+pub fn try_all(name: &str, entrances: &[(&str, Entrance)]) {
+    let names: Vec<_> = entrances.iter().map(|(target, _)| *target).collect();
+    assert_eq!(targets_of(name), names);
+    for (target, entrance) in entrances {
+        try_near_seeds(target, *entrance);
+    }
+}
 
 /// The fuzz targets that call this crate, in order.
 pub fn targets_of(name: &str) -> Vec<String> {
@@ -29,7 +45,7 @@ pub fn targets_of(name: &str) -> Vec<String> {
 ///
 /// # Panics
 /// Where the entrance does; what it was given is told.
-pub fn try_near_seeds(target: &str, entrance: fn(&[u8])) {
+fn try_near_seeds(target: &str, entrance: Entrance) {
     let seeds = seeds_of(target);
     for (name, seed) in &seeds {
         let tried = std::panic::catch_unwind(|| entrance(seed));

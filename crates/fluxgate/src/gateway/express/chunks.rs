@@ -144,21 +144,8 @@ impl Chunks {
 
 #[cfg(test)]
 mod tests {
+    use super::super::any_bytes::read_chunks as read;
     use super::*;
-
-    /// The content, what follows the end, and whether it was reached; read in
-    /// pieces of this size.
-    fn read(bytes: &[u8], size: usize) -> Result<(Vec<u8>, usize, bool), BadChunk> {
-        let (mut chunks, mut content, mut all) = (Chunks::new(), Vec::new(), 0);
-        for piece in bytes.chunks(size) {
-            let read = chunks.read(piece, |bytes| content.extend_from_slice(bytes))?;
-            all += read;
-            if read < piece.len() {
-                break;
-            }
-        }
-        Ok((content, all, chunks.has_ended()))
-    }
 
     #[test]
     fn content_is_found_however_the_bytes_are_cut() {

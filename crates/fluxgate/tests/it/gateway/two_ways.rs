@@ -90,18 +90,24 @@ fn comparable_request(mut request: WireRequest) -> WireRequest {
     request
 }
 
+/// A gateway with a rule for everything but `/missing`.
+fn limited(upstream: &RawUpstream, rule: &str) -> Service {
+    let config = format!(
+        "gateway: {{ routes: [ {{ id: all, upstreams: [\"http://{}\"], filters: [main] }} ] }}
+filters: {{ main: {{ rule_set: s, exclude: [/missing] }} }}
+rule_sets: {{ s: {{ rules: [ {{ id: r, {rule} }} ] }} }}
+",
+        upstream.address()
+    );
+    Service::start(&["gateway"], &config)
+}
+
 #[test]
 fn both_ways_ask_and_answer_the_same() {
     let upstream = upstream();
-    let service = Service::start(
-        &["gateway"],
-        &format!(
-            "gateway: {{ routes: [ {{ id: all, upstreams: [\"http://{}\"], filters: [main] }} ] }}
-filters: {{ main: {{ rule_set: s, exclude: [/missing] }} }}
-rule_sets: {{ s: {{ rules: [ {{ id: r, key: [path, user], bands: [ {{ capacity: 9, window: 1h }} ] }} ] }} }}
-",
-            upstream.address()
-        ),
+    let service = limited(
+        &upstream,
+        "key: [path, user], bands: [ { capacity: 9, window: 1h } ]",
     );
     let address = service.address("gateway");
     for (path, _) in ANSWERS {
@@ -170,15 +176,9 @@ rule_sets: {{ s: {{ rules: [ {{ id: r, key: [path, user], bands: [ {{ capacity: 
 #[test]
 fn the_end_of_a_window_is_told_to_the_second_on_both_ways() {
     let upstream = upstream();
-    let service = Service::start(
-        &["gateway"],
-        &format!(
-            "gateway: {{ routes: [ {{ id: all, upstreams: [\"http://{}\"], filters: [main] }} ] }}
-filters: {{ main: {{ rule_set: s, exclude: [/missing] }} }}
-rule_sets: {{ s: {{ rules: [ {{ id: r, scope: global, algorithm: fixed_window, bands: [ {{ capacity: 2, window: 1d }} ] }} ] }} }}
-",
-            upstream.address()
-        ),
+    let service = limited(
+        &upstream,
+        "scope: global, algorithm: fixed_window, bands: [ { capacity: 2, window: 1d } ]",
     );
     let mut seen = Vec::new();
     for way in ["plain", "other", "refused"] {

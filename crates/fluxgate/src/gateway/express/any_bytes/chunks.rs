@@ -3,7 +3,7 @@
 use super::super::chunks::{BadChunk, Chunks};
 
 /// The content, how much was read, and whether the end was reached.
-type Read = Result<(Vec<u8>, usize, bool), BadChunk>;
+pub(in crate::gateway::express) type Read = Result<(Vec<u8>, usize, bool), BadChunk>;
 
 /// The same is read however the bytes are cut, and what is read to its end is what
 /// a slow reader finds.
@@ -23,7 +23,7 @@ pub(crate) fn chunks(bytes: &[u8]) {
 }
 
 /// In pieces of this size.
-fn read(bytes: &[u8], size: usize) -> Read {
+pub(in crate::gateway::express) fn read(bytes: &[u8], size: usize) -> Read {
     let (mut chunks, mut content, mut all) = (Chunks::new(), Vec::new(), 0);
     for piece in bytes.chunks(size) {
         let read = chunks.read(piece, |bytes| content.extend_from_slice(bytes))?;
