@@ -11,11 +11,14 @@ mod sliding_log;
 mod sliding_window;
 mod window;
 
-pub use bucket::Bucket;
+pub use bucket::{Bucket, Overhang};
 pub use sliding_log::{Log, LogAssessment, LogSummary};
 pub use window::Counts;
 
-use crate::limit::{Algorithm, Limit};
+use std::fmt;
+use std::str::FromStr;
+
+use crate::limit::{Algorithm, Fine, Limit, MAX_UNITS};
 use crate::time::{Micros, Retry, Timestamp};
 
 /// Whether a request is to be charged.
@@ -23,8 +26,32 @@ use crate::time::{Micros, Retry, Timestamp};
 pub enum Mode {
     /// Decide, and take the units if it passes.
     Take,
-    /// Decide in the same way and take nothing.
+    /// Decide as if no rule let requests wait, and take the units if it passes.
+    TakeNow,
+    /// Decide in the same way as [`Mode::Take`] and take nothing.
     Peek,
+    /// Decide in the same way as [`Mode::TakeNow`] and take nothing.
+    PeekNow,
+}
+
+impl Mode {
+    /// Whether units are taken when a request passes.
+    pub fn takes(self) -> bool {
+        matches!(self, Self::Take | Self::TakeNow)
+    }
+
+    /// Whether requests may wait.
+    pub fn waits(self) -> bool {
+        matches!(self, Self::Take | Self::Peek)
+    }
+
+    /// The mode that decides in the same way and takes nothing.
+    pub fn peeking(self) -> Self {
+        match self.waits() {
+            true => Self::Peek,
+            false => Self::PeekNow,
+        }
+    }
 }
 
 /// What one band says of a request.
@@ -33,7 +60,10 @@ pub struct Verdict {
     /// When it was asked, by the clock of the store.
     pub at: Timestamp,
     /// Whole units left after the decision.
-    pub remaining: u64,
+    pub remaining: u32,
+    /// Of a bucket, the R-ths of a microsecond that `reset_after` was rounded up
+    /// from.
+    pub part: u32,
     /// Zero where it passes, and nowhere else.
     pub retry_after: Retry,
     /// How long until the full quota is there again.
@@ -50,11 +80,77 @@ impl Verdict {
     }
 }
 
+/// A charge that may be cancelled, by what its verdict said of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charged {
+    /// When the full quota is there again after it.
+    full_at: Fine,
+}
+
+impl Charged {
+    /// The charge that this verdict is about.
+    pub fn by(verdict: &Verdict) -> Self {
+        let whole = verdict
+            .at
+            .micros()
+            .saturating_add(verdict.reset_after.get());
+        Self {
+            full_at: Fine {
+                whole: whole - u64::from(verdict.part > 0),
+                part: verdict.part,
+            },
+        }
+    }
+
+    /// What the charge went to: of a bucket the instant at which it is full after
+    /// it, of a window its start, of a log its event.
+    pub fn mark(&self, limit: &Limit) -> Fine {
+        let windows = match limit.algorithm() {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => return self.full_at,
+            Algorithm::FixedWindow | Algorithm::SlidingLog => 1,
+            Algorithm::SlidingWindow => 2,
+        };
+        Fine {
+            whole: { self.full_at.whole }.saturating_sub(windows * limit.window().get()),
+            part: 0,
+        }
+    }
+}
+
+/// As `whole.part`, to be read back.
+impl fmt::Display for Charged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.full_at.whole, self.full_at.part)
+    }
+}
+
+impl FromStr for Charged {
+    type Err = BadMark;
+
+    fn from_str(text: &str) -> Result<Self, BadMark> {
+        let (whole, part) = text.split_once('.').ok_or(BadMark)?;
+        let whole: u64 = whole.parse().map_err(|_| BadMark)?;
+        let part = part.parse().map_err(|_| BadMark)?;
+        // No bucket is further from full than the last instant and its horizon.
+        if whole >> 58 > 0 || u64::from(part) >= MAX_UNITS {
+            return Err(BadMark);
+        }
+        Ok(Self {
+            full_at: Fine { whole, part },
+        })
+    }
+}
+
+/// A text that does not say where a charge went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an instant in microseconds such as `1700000000000000.0`")]
+pub struct BadMark;
+
 /// The state of a band that fits into a few numbers: all but a log.
 ///
-/// A state speaks only of the algorithm and the window it was made under. A
-/// store that finds it under another one must take it as absent: such a band
-/// starts afresh.
+/// The two buckets share a state, whatever their numbers. Counts belong to the
+/// algorithm and the window that they were made under: a store keeps those of
+/// another one under another key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cell {
     /// Of the two buckets.
@@ -120,6 +216,25 @@ impl Cell {
         }
     }
 
+    /// What is left of `stored` when a charge of `units` is cancelled that went to
+    /// `mark`; `None` when nothing is owed any more.
+    pub fn cancel(
+        limit: &Limit,
+        stored: Self,
+        now: Timestamp,
+        units: u64,
+        mark: Fine,
+    ) -> Option<Self> {
+        match stored {
+            Self::Bucket(stored) => {
+                bucket::cancel(limit.rate(), stored, now, units, mark).map(Self::Bucket)
+            }
+            Self::Counts(stored) => {
+                window::cancel(limit, stored, now, units, mark.whole).map(Self::Counts)
+            }
+        }
+    }
+
     fn bucket(self) -> Option<Bucket> {
         match self {
             Self::Bucket(bucket) => Some(bucket),
@@ -178,7 +293,9 @@ fn verdict(
 ) -> Verdict {
     Verdict {
         at,
-        remaining,
+        // At most a capacity.
+        remaining: remaining as u32,
+        part: 0,
         retry_after: if delay.is_some() { Retry::NOW } else { wait },
         reset_after,
         delay: delay.unwrap_or_default(),

@@ -3,6 +3,11 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
+use crate::request_path::RequestPath;
+
+/// A name and a value that need not be text.
+type BytePair<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+
 /// What is known of a request. Anything may be missing; an empty text counts
 /// as missing where a key is built from it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,9 +16,10 @@ pub struct RequestContext<'a> {
     pub(crate) user: Option<Cow<'a, str>>,
     pub(crate) api_key: Option<Cow<'a, str>>,
     pub(crate) method: Option<Cow<'a, str>>,
-    pub(crate) path: Option<Cow<'a, str>>,
+    pub(crate) path: Option<RequestPath<'a>>,
     pub(crate) headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    pub(crate) attributes: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+    /// Nearly always text; a descriptor of Envoy may hold any bytes.
+    pub(crate) attributes: Vec<BytePair<'a>>,
     pub(crate) cost: Option<u64>,
     pub(crate) whole_keys: bool,
 }
@@ -44,9 +50,21 @@ impl<'a> RequestContext<'a> {
         self.method.as_deref()
     }
 
-    /// The path, without the query.
+    /// The path as it was sent, without the query.
     pub fn path(&self) -> Option<&str> {
-        self.path.as_deref()
+        self.path.as_ref().map(RequestPath::raw)
+    }
+
+    /// The path in both its forms.
+    pub fn request_path(&self) -> Option<&RequestPath<'a>> {
+        self.path.as_ref()
+    }
+
+    /// The same, with another normal form of its path, if it has one.
+    pub fn with_normal_path(mut self, normal: impl Into<Cow<'a, str>>) -> Self {
+        let path = self.path.take();
+        self.path = path.map(|path| path.with_normal(normal));
+        self
     }
 
     /// The cost that this request itself names.
@@ -68,18 +86,26 @@ impl<'a> RequestContext<'a> {
         headers.map(|(name, value)| (name.as_ref(), value.as_ref()))
     }
 
-    /// All attributes, as they were set: of two of one name the last counts.
+    /// All attributes that are text, as they were set: of two of one name the last
+    /// counts.
     pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
         let attributes = self.attributes.iter();
-        attributes.map(|(name, value)| (name.as_ref(), value.as_ref()))
+        attributes.filter_map(|(name, value)| {
+            Some((str::from_utf8(name).ok()?, str::from_utf8(value).ok()?))
+        })
     }
 
-    /// The attribute of this name.
+    /// The attribute of this name, if it is text.
     pub fn attribute(&self, name: &str) -> Option<&str> {
+        str::from_utf8(self.attribute_bytes(name)?).ok()
+    }
+
+    /// The attribute of this name, text or not.
+    pub fn attribute_bytes(&self, name: &str) -> Option<&[u8]> {
         // Of two, the one that was set last.
         let mut attributes = self.attributes.iter().rev();
         attributes
-            .find(|(known, _)| known == name)
+            .find(|(known, _)| **known == *name.as_bytes())
             .map(|(_, value)| value.as_ref())
     }
 }
@@ -90,6 +116,11 @@ impl RequestContext<'_> {
         fn own(text: Cow<'_, str>) -> Cow<'static, str> {
             Cow::Owned(text.into_owned())
         }
+        fn own_bytes(bytes: Cow<'_, [u8]>) -> Cow<'static, [u8]> {
+            Cow::Owned(bytes.into_owned())
+        }
+        let attributes = self.attributes.into_iter();
+        let attributes = attributes.map(|(name, value)| (own_bytes(name), own_bytes(value)));
         let own_all = |pairs: Vec<(Cow<'_, str>, Cow<'_, str>)>| {
             let pairs = pairs.into_iter();
             pairs.map(|(name, value)| (own(name), own(value))).collect()
@@ -99,9 +130,9 @@ impl RequestContext<'_> {
             user: self.user.map(own),
             api_key: self.api_key.map(own),
             method: self.method.map(own),
-            path: self.path.map(own),
+            path: self.path.map(RequestPath::into_owned),
             headers: own_all(self.headers),
-            attributes: own_all(self.attributes),
+            attributes: attributes.collect(),
             cost: self.cost,
             whole_keys: self.whole_keys,
         }
@@ -137,9 +168,15 @@ impl<'a> RequestContextBuilder<'a> {
         self
     }
 
-    /// Sets the path, which should not contain the query.
-    pub fn path(mut self, path: impl Into<Cow<'a, str>>) -> Self {
-        self.0.path = Some(path.into());
+    /// Sets the path, which should not contain the query. It is taken as it is given; see
+    /// [`RequestContextBuilder::request_path`] for one that came over HTTP.
+    pub fn path(self, path: impl Into<Cow<'a, str>>) -> Self {
+        self.request_path(RequestPath::as_given(path))
+    }
+
+    /// Sets the path in both its forms: a rule applies if either matches.
+    pub fn request_path(mut self, path: RequestPath<'a>) -> Self {
+        self.0.path = Some(path);
         self
     }
 
@@ -161,12 +198,22 @@ impl<'a> RequestContextBuilder<'a> {
         name: impl Into<Cow<'a, str>>,
         value: impl Into<Cow<'a, str>>,
     ) -> Self {
-        self.0.attributes.push((name.into(), value.into()));
+        let pair = (into_bytes(name.into()), into_bytes(value.into()));
+        self.0.attributes.push(pair);
         self
     }
 
     /// Sets all attributes at once, in place of those before.
     pub fn attributes(mut self, attributes: Vec<(Cow<'a, str>, Cow<'a, str>)>) -> Self {
+        let pairs = attributes.into_iter();
+        let pairs = pairs.map(|(name, value)| (into_bytes(name), into_bytes(value)));
+        self.0.attributes = pairs.collect();
+        self
+    }
+
+    /// Sets all attributes at once, text or not. Two that differ in any byte are two:
+    /// no other text stands for what is not UTF-8.
+    pub fn attributes_bytes(mut self, attributes: Vec<BytePair<'a>>) -> Self {
         self.0.attributes = attributes;
         self
     }
@@ -187,5 +234,12 @@ impl<'a> RequestContextBuilder<'a> {
     /// The finished context.
     pub fn build(self) -> RequestContext<'a> {
         self.0
+    }
+}
+
+fn into_bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
     }
 }

@@ -8,7 +8,7 @@ use std::slice;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::Verdict;
+use crate::algorithm::{Charged, Verdict};
 use crate::plan::{Applied, Ends, Plan};
 use crate::rules::{Band, Rule, RuleSet, RuleSetInForce};
 use crate::time::{Micros, Retry, Timestamp};
@@ -57,6 +57,11 @@ impl Outcome {
     /// Whether a request that passes with this outcome is charged.
     pub const fn charges(self) -> bool {
         matches!(self, Self::Allowed | Self::ShadowDenied | Self::Fallback)
+    }
+
+    /// Whether it comes of a store that failed.
+    pub const fn is_store_failure(self) -> bool {
+        matches!(self, Self::FailedOpen | Self::FailedClosed | Self::Fallback)
     }
 
     /// The name that every interface gives it.
@@ -115,6 +120,7 @@ struct Held {
     at: Timestamp,
     delay: Micros,
     reset_after: Micros,
+    charged: Charged,
 }
 
 /// A band of a rule of the set; `None` stands for the key that is missing.
@@ -360,6 +366,7 @@ impl Decision {
             at: verdict.at,
             delay: verdict.delay,
             reset_after: verdict.reset_after,
+            charged: Charged::by(verdict),
         });
         self.held = held.collect();
     }
@@ -370,6 +377,7 @@ impl Decision {
             let missing = Verdict {
                 at: Timestamp::default(),
                 remaining: 0,
+                part: 0,
                 retry_after: Retry::Never,
                 reset_after: Micros::ZERO,
                 delay: Micros::ZERO,
@@ -393,7 +401,10 @@ impl Decision {
             if verdict.delay > self.delay {
                 self.delay = verdict.delay;
             }
-            self.allowed && self.remaining.is_none_or(|least| verdict.remaining < least)
+            self.allowed
+                && self
+                    .remaining
+                    .is_none_or(|least| u64::from(verdict.remaining) < least)
         } else {
             self.violated.push(band);
             let first = self.allowed;
@@ -402,7 +413,7 @@ impl Decision {
         };
         if better {
             self.reported = Some(band);
-            self.remaining = Some(verdict.remaining);
+            self.remaining = Some(verdict.remaining.into());
             self.retry_after = verdict.retry_after;
             self.at = verdict.at;
             self.reset_after = verdict.reset_after;

@@ -6,6 +6,7 @@ mod parts;
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::context::RequestContext;
+use crate::request_path::RequestPath;
 use crate::small::Small;
 
 use parts::Reader;
@@ -91,12 +92,16 @@ pub(crate) fn encode_identity(
                 }
                 None => None,
             },
-            KeyPart::User => context.user(),
-            KeyPart::ApiKey => context.api_key(),
-            KeyPart::Method => context.method(),
-            KeyPart::Path => context.path(),
-            KeyPart::Header(name) => context.header(name),
-            KeyPart::Attribute(name) => context.attribute(name),
+            KeyPart::User => context.user().map(str::as_bytes),
+            KeyPart::ApiKey => context.api_key().map(str::as_bytes),
+            KeyPart::Method => context.method().map(str::as_bytes),
+            // Not as it was sent: another spelling counts as the same.
+            KeyPart::Path => {
+                let path = context.request_path().map(RequestPath::normal);
+                path.map(str::as_bytes)
+            }
+            KeyPart::Header(name) => context.header(name).map(str::as_bytes),
+            KeyPart::Attribute(name) => context.attribute_bytes(name),
         };
         match (value.filter(|value| !value.is_empty()), on_missing) {
             (Some(value), _) => encode_text(part, value, out),
@@ -132,7 +137,7 @@ pub(crate) fn encode_values(
                 Err(_) => return Err(IdentityError::NoAddress((*value).into())),
             },
             _ if value.is_empty() => return Err(IdentityError::Empty),
-            _ => encode_text(part, value, out),
+            _ => encode_text(part, value.as_bytes(), out),
         }
     }
     Ok(())
@@ -158,7 +163,7 @@ pub enum IdentityError {
     Empty,
 }
 
-fn encode_text(part: &KeyPart, value: &str, out: &mut SubjectBytes) {
+fn encode_text(part: &KeyPart, value: &[u8], out: &mut SubjectBytes) {
     let (kind, name) = match part {
         KeyPart::User => (USER, None),
         KeyPart::ApiKey => (API_KEY, None),

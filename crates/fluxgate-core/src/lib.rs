@@ -45,10 +45,12 @@ mod fingerprint;
 mod key;
 pub mod limit;
 mod limiter;
+mod lossless;
 mod matcher;
 pub mod memory;
 mod own;
 mod plan;
+mod request_path;
 mod rules;
 mod sip;
 mod small;
@@ -56,7 +58,7 @@ mod store;
 mod time;
 pub mod yaml;
 
-pub use algorithm::{Mode, Verdict};
+pub use algorithm::{Charged, Mode, Verdict};
 pub use charge::Charge;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use context::{RequestContext, RequestContextBuilder};
@@ -64,9 +66,11 @@ pub use decision::{Decision, Outcome, Violation};
 pub use key::{IdentityError, IdentityPart, KeyPart, OnMissingKey, SubjectParts};
 pub use limit::{Algorithm, Limit, LimitError};
 pub use limiter::{BandState, Limiter, LimiterError, Observer, RuleFate, describe_identity};
+pub use lossless::lossless_text;
 pub use matcher::{PathSet, Pattern, PatternError};
 pub use memory::MemoryStore;
 pub use own::{OwnDecision, OwnSubject};
+pub use request_path::{PathError, RequestPath};
 pub use rules::{
     Band, CostSource, OnError, OnMissingRuleSet, Rule, RuleMode, RuleNumber, RuleOptions, RuleSet,
     RuleSetInForce, RuleSets, RulesError,

@@ -122,6 +122,52 @@ impl Fine {
     }
 }
 
+/// The furthest from full that a bucket may stand: a power of two of
+/// microseconds, kept with the bucket's state.
+///
+/// It is twice the time to fill from empty, and what may be reserved, rounded up.
+/// A charge therefore leaves a bucket within half of its horizon or little more,
+/// and one that stands beyond it can only have got there by a clock that went back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Horizon(u8);
+
+impl Horizon {
+    /// The largest exponent: 2 · 3,660 + 366 days are less than 2^50 µs.
+    pub const MAX_EXPONENT: u8 = 50;
+
+    /// The least power of two that is not less than `2·C·P/R + max_wait`.
+    fn covering(fill: Fine, refill: u32, max_wait: Micros) -> Self {
+        // A power of two covers a fraction if it covers the next whole number.
+        let rest = (2 * u64::from(fill.part)).div_ceil(u64::from(refill));
+        let span = 2 * fill.whole + rest + max_wait.get();
+        Self(span.max(1).next_power_of_two().ilog2() as u8)
+    }
+
+    /// The horizon of `2^exponent` µs, if any limit has one so far.
+    pub const fn from_exponent(exponent: u8) -> Option<Self> {
+        if exponent <= Self::MAX_EXPONENT {
+            Some(Self(exponent))
+        } else {
+            None
+        }
+    }
+
+    /// The horizon whose exponent stands in the lowest six bits.
+    pub(crate) const fn from_low_bits(bits: u64) -> Self {
+        Self((bits & 0x3f) as u8)
+    }
+
+    /// The exponent of the power of two.
+    pub const fn exponent(self) -> u8 {
+        self.0
+    }
+
+    /// The horizon in microseconds.
+    pub const fn micros(self) -> u64 {
+        1 << self.0
+    }
+}
+
 /// How a bucket refills, with everything worked out that does not depend on
 /// the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,6 +177,7 @@ pub struct Rate {
     one_unit: Fine,
     fill: Fine,
     furthest: Fine,
+    horizon: Horizon,
     max_wait: Option<Micros>,
     shape: bool,
 }
@@ -151,10 +198,15 @@ impl Rate {
         self.fill
     }
 
-    /// The longest that a bucket can be from full: the time to fill from empty,
-    /// and what may be reserved.
+    /// The furthest from full that a charge may leave the bucket: the time to
+    /// fill from empty, and what may be reserved.
     pub const fn furthest(&self) -> Fine {
         self.furthest
+    }
+
+    /// The horizon of a state that this rate has charged.
+    pub const fn horizon(&self) -> Horizon {
+        self.horizon
     }
 
     /// How far a request may reserve ahead, where the rule waits.
@@ -333,6 +385,7 @@ impl LimitBuilder {
                 one_unit: split(1, period, refill),
                 fill,
                 furthest,
+                horizon: Horizon::covering(fill, refill, max_wait.unwrap_or_default()),
                 max_wait,
                 shape: self.shape,
             },

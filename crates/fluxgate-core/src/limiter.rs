@@ -32,6 +32,8 @@ pub struct Limiter<S = MemoryStore> {
     /// Decides in the store's stead where a rule set says so; made when it is
     /// first needed.
     fallback: OnceLock<MemoryStore>,
+    /// What is decided for limits that come with the call when the store fails.
+    call_limits: OnError,
     observer: Option<Box<dyn Observer>>,
     /// Hashes of names that were asked for and do not exist, to be told of once
     /// each. They come from outside, so the names themselves are not kept.
@@ -61,6 +63,7 @@ impl<S: Store> Limiter<S> {
             rules: ArcSwap::from_pointee(rules),
             store,
             fallback: OnceLock::new(),
+            call_limits: OnError::default(),
             observer: None,
             missing: Mutex::default(),
         }
@@ -70,6 +73,19 @@ impl<S: Store> Limiter<S> {
     pub fn observed_by(mut self, observer: impl Observer + 'static) -> Self {
         self.observer = Some(Box::new(observer));
         self
+    }
+
+    /// Sets what is decided for limits that come with the call ([`Limiter::take`])
+    /// when the store fails; [`OnError::Local`] by default.
+    pub fn call_limits(mut self, on_error: OnError) -> Self {
+        self.call_limits = on_error;
+        self
+    }
+
+    /// Returns what is decided for limits that come with the call when the store
+    /// fails.
+    pub fn call_limits_on_error(&self) -> OnError {
+        self.call_limits
     }
 
     /// The store.
@@ -134,6 +150,15 @@ impl<S: Store> Limiter<S> {
         self.decide(rule_set, context, Mode::Peek).await
     }
 
+    /// Decides a request as if no rule let it wait, and charges it if it passes.
+    pub async fn check_now(
+        &self,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+    ) -> Result<Decision, LimiterError> {
+        self.decide(rule_set, context, Mode::TakeNow).await
+    }
+
     async fn decide(
         &self,
         rule_set: &str,
@@ -155,14 +180,46 @@ impl<S: Store> Limiter<S> {
         self.decide_by(set.clone(), context, Mode::Take).await
     }
 
-    /// The same, where the store need not wait for anybody; `None`, and nothing
-    /// is charged, where it must.
+    /// The same for a caller that can wait, if `mode` says so. A request that has to
+    /// wait has a place among the waiters of all processes then, where their number
+    /// is bounded; it is taken before any units are, and where none is free the
+    /// request is decided as if no rule let it wait.
+    pub async fn check_with_place(
+        &self,
+        set: &RuleSetInForce,
+        context: &RequestContext<'_>,
+        mode: Mode,
+    ) -> (Decision, Place) {
+        let mut plan = Plan::new(mode);
+        plan.fill(set, context);
+        let mut verdicts = Verdicts::new();
+        let (mut decision, place) = if plan.checks.list().is_empty()
+            || self.store.decide_at_once(&plan.checks, &mut verdicts)
+        {
+            (Decision::combine(&plan, &verdicts), Place::unbounded())
+        } else {
+            match self.store.decide_with_place(&plan.checks).await {
+                Ok((verdicts, place)) => (Decision::combine(&plan, &verdicts), place),
+                Err(error) => {
+                    let decision = self.on_error(set.on_error(), &plan, &error);
+                    (decision, Place::unbounded())
+                }
+            }
+        };
+        drop(plan);
+        decision.belongs_to(set.clone());
+        (decision, place)
+    }
+
+    /// Decides a request at once, where the store need not wait for anybody; `None`,
+    /// and nothing is charged, where it must.
     pub fn check_at_once(
         &self,
         set: &RuleSetInForce,
         context: &RequestContext<'_>,
+        mode: Mode,
     ) -> Option<Decision> {
-        let mut plan = Plan::new(Mode::Take);
+        let mut plan = Plan::new(mode);
         plan.fill(set, context);
         let mut verdicts = Verdicts::new();
         let decided =
@@ -209,21 +266,21 @@ impl<S: Store> Limiter<S> {
         self.rules.load().get(name).map(RuleSetInForce::hold)
     }
 
-    /// Gives back what a request was charged that does not take place, so far as
-    /// it is still held when it has `waited` since. What fails keeps no other rule
-    /// from getting its units; the first failure is told.
-    pub async fn give_back(&self, charge: Charge, waited: Micros) -> Result<(), StoreError> {
+    /// Cancels what a request that waits was charged, because it does not take
+    /// place. A failure does not keep the other rules from getting their units; the
+    /// first one is returned.
+    pub async fn cancel(&self, charge: Charge) -> Result<(), StoreError> {
         let mut first = Ok(());
-        for (subject, bands, units) in charge.held_after(waited) {
-            let refunded = match charge.by_fallback() {
+        for (subject, bands, units, charged) in charge.taken() {
+            let cancelled = match charge.by_fallback() {
                 // Where it never decided, it holds nothing either.
                 true => match self.fallback.get() {
-                    Some(fallback) => fallback.refund(subject, bands, units).await,
+                    Some(fallback) => fallback.cancel(subject, bands, units, charged).await,
                     None => continue,
                 },
-                false => self.store.refund(subject, bands, units).await,
+                false => self.store.cancel(subject, bands, units, charged).await,
             };
-            first = first.and(refunded.map(drop));
+            first = first.and(cancelled);
         }
         first
     }
@@ -290,24 +347,64 @@ impl<S: Store> Limiter<S> {
         Ok(decision)
     }
 
-    /// Charges a limit that comes with the call. Of trouble with the store,
-    /// `on_error` is as for a rule set that does not say.
+    /// Charges a limit that comes with the call. When the store fails,
+    /// [`Limiter::call_limits`] says what is decided.
     pub async fn take(&self, subject: &OwnSubject, band: &Band, cost: u64) -> OwnDecision {
         let mut checks = Checks::new(Mode::Take);
         let bands = std::slice::from_ref(band);
         checks.push(subject.as_subject(), bands, cost, Group::ENFORCED);
         let failed = match self.verdicts(&checks).await {
             Ok(verdicts) => return OwnDecision::new(verdicts.first()),
-            Err(error) => self.failed(OnError::default(), &checks, &error),
+            Err(error) => self.failed(self.call_limits, &checks, &error),
         };
         match failed {
             Failed::Local(verdicts) => OwnDecision {
                 outcome: Outcome::Fallback,
                 ..OwnDecision::new(verdicts.first())
             },
-            // The default is to decide locally.
-            Failed::Decided(_) => OwnDecision::new(None),
+            Failed::Decided(decision) => OwnDecision::without_state(&decision),
         }
+    }
+
+    /// Returns what is left of a limit that comes with the call.
+    pub async fn own_state(
+        &self,
+        subject: &OwnSubject,
+        band: &Band,
+    ) -> Result<BandState, StoreError> {
+        let mut checks = Checks::new(Mode::Peek);
+        let bands = std::slice::from_ref(band);
+        checks.push(subject.as_subject(), bands, 0, Group::ENFORCED);
+        let verdicts = self.store.decide(&checks).await?;
+        let verdict = verdicts.first().ok_or_else(no_verdict)?;
+        Ok(BandState {
+            band: band.clone(),
+            remaining: verdict.remaining.into(),
+            reset_after: verdict.reset_after,
+        })
+    }
+
+    /// Refunds units of a limit that comes with the call; returns what is left.
+    pub async fn refund_own(
+        &self,
+        subject: &OwnSubject,
+        band: &Band,
+        units: u64,
+    ) -> Result<u64, StoreError> {
+        let bands = std::slice::from_ref(band);
+        let verdicts = self
+            .store
+            .refund(subject.as_subject(), bands, units)
+            .await?;
+        let verdict = verdicts.first().ok_or_else(no_verdict)?;
+        Ok(verdict.remaining.into())
+    }
+
+    /// Deletes the state of a limit that comes with the call; returns how many
+    /// counters had state. Of the band only the id matters.
+    pub async fn reset_own(&self, subject: &OwnSubject, band: &Band) -> Result<u64, StoreError> {
+        let bands = std::slice::from_ref(band);
+        self.store.reset(subject.as_subject(), bands).await
     }
 
     async fn verdicts(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
@@ -349,7 +446,7 @@ impl<S: Store> Limiter<S> {
     /// What is decided when the store cannot.
     fn failed(&self, on_error: OnError, checks: &Checks<'_>, error: &StoreError) -> Failed {
         if let Some(observer) = &self.observer {
-            let decides = (checks.mode() != Mode::Peek).then_some(on_error);
+            let decides = checks.mode().takes().then_some(on_error);
             observer.store_failed(error, decides);
         }
         match on_error {
@@ -380,7 +477,7 @@ impl<S: Store> Limiter<S> {
         };
         let verdicts = self.store.refund(subject, bands, units).await?;
         let remaining = verdicts.iter().map(|verdict| verdict.remaining).min();
-        remaining.ok_or_else(|| no_verdict().into())
+        remaining.map(u64::from).ok_or_else(|| no_verdict().into())
     }
 
     /// Forgets an identity in every band of a rule; tells how many had state.
@@ -407,6 +504,19 @@ impl<S: Store> Limiter<S> {
         Ok(self.store.reset_rule(rule_subject(rule)).await?)
     }
 
+    /// Deletes the state of every enabled rule of a set; returns how many counters
+    /// had state. A rule that fails keeps no other from being reset; the first
+    /// failure is returned.
+    pub async fn reset_set(&self, rule_set: &str) -> Result<u64, LimiterError> {
+        let set = self.set(rule_set)?;
+        let mut gone = Ok(0);
+        for rule in set.rules() {
+            let reset = self.store.reset_rule(rule_subject(rule)).await;
+            gone = gone.and_then(|before: u64| Ok(before + reset?));
+        }
+        gone
+    }
+
     /// What an identity has left in each band of a rule.
     pub async fn state(
         &self,
@@ -429,7 +539,7 @@ impl<S: Store> Limiter<S> {
             .zip(&verdicts)
             .map(|(band, verdict)| BandState {
                 band: band.clone(),
-                remaining: verdict.remaining,
+                remaining: verdict.remaining.into(),
                 reset_after: verdict.reset_after,
             });
         Ok(states.collect())

@@ -33,6 +33,7 @@ pub use set::PathSet;
 use set::Patterns;
 
 use crate::context::RequestContext;
+use crate::request_path::RequestPath;
 use crate::small::Small;
 
 /// The rules that matched, as indices in the order of evaluation.
@@ -57,11 +58,11 @@ enum Field {
 }
 
 impl Field {
-    fn value_in<'c>(&self, context: &'c RequestContext<'_>) -> Option<&'c str> {
+    fn value_in<'c>(&self, context: &'c RequestContext<'_>) -> Option<&'c [u8]> {
         match self {
-            Self::Method => context.method(),
-            Self::Header(name) => context.header(name),
-            Self::Attribute(name) => context.attribute(name),
+            Self::Method => context.method().map(str::as_bytes),
+            Self::Header(name) => context.header(name).map(str::as_bytes),
+            Self::Attribute(name) => context.attribute_bytes(name),
         }
     }
 }
@@ -112,10 +113,14 @@ impl Group {
         self.paths = Patterns::new(&std::mem::take(&mut self.asked));
     }
 
-    fn collect(&self, path: Option<&str>, matches: &mut Matches) {
+    /// Adds the rules that match a path in either form; one may be added twice.
+    fn collect(&self, path: Option<&RequestPath<'_>>, matches: &mut Matches) {
         matches.extend_from_slice(&self.any_path);
-        if let Some(path) = path {
-            let _ = self.paths.find(path, |rules| {
+        let Some(path) = path else {
+            return;
+        };
+        for form in std::iter::once(path.raw()).chain(path.other()) {
+            let _ = self.paths.find(form, |rules| {
                 matches.extend_from_slice(rules);
                 ControlFlow::Continue(())
             });
@@ -128,14 +133,14 @@ type Values = Small<u8, 64>;
 
 /// The others with their lengths, then the first: no two lists meet, and one
 /// value alone is itself. `None` if one of them is missing.
-fn joined<'v>(others: impl Iterator<Item = Option<&'v str>>, first: &str) -> Option<Values> {
+fn joined<'v>(others: impl Iterator<Item = Option<&'v [u8]>>, first: &[u8]) -> Option<Values> {
     let mut values = Values::new();
     for other in others {
         let other = other?;
         values.extend_from_slice(&(other.len() as u64).to_le_bytes());
-        values.extend_from_slice(other.as_bytes());
+        values.extend_from_slice(other);
     }
-    values.extend_from_slice(first.as_bytes());
+    values.extend_from_slice(first);
     Some(values)
 }
 
@@ -177,7 +182,8 @@ impl Matcher {
                 let [first, others @ ..] = &choice[..] else {
                     continue;
                 };
-                let values = joined(others.iter().copied().map(Some), first);
+                let others = others.iter().map(|other| Some(other.as_bytes()));
+                let values = joined(others, first.as_bytes());
                 let groups = &mut signatures[index].groups;
                 let group = groups.get_or_insert_with(&values.unwrap_or_default(), Group::default);
                 group.insert(rule, paths);
@@ -193,7 +199,7 @@ impl Matcher {
 
     /// Adds the rules whose conditions hold, `not_path` apart.
     pub(crate) fn find(&self, context: &RequestContext<'_>, matches: &mut Matches) {
-        self.plain.collect(context.path(), matches);
+        self.plain.collect(context.request_path(), matches);
         let in_request = context.headers.len() + context.attributes.len();
         if self.fields.len() <= in_request + 1 {
             for (field, signatures) in &self.fields {
@@ -205,7 +211,8 @@ impl Matcher {
             self.find_by_request(context, matches);
         }
         if matches.len() > 1 {
-            // A rule may have matched by several of its patterns.
+            // A rule may have matched by several of its patterns, or in both forms of
+            // the path.
             matches.sort_unstable();
             matches.dedup();
         }
@@ -216,7 +223,10 @@ impl Matcher {
         let headers = context.headers.iter();
         let headers = headers.map(|(name, _)| Field::Header(name.to_ascii_lowercase().into()));
         let attributes = context.attributes.iter();
-        let attributes = attributes.map(|(name, _)| Field::Attribute(name.as_ref().into()));
+        let attributes = attributes.filter_map(|(name, _)| {
+            // No rule asks about a name that is not text.
+            Some(Field::Attribute(str::from_utf8(name).ok()?.into()))
+        });
         let fields = std::iter::once(Field::Method).chain(headers);
         for field in fields.chain(attributes) {
             // Not the value beside the name: of two headers the first counts.
@@ -232,20 +242,20 @@ impl Matcher {
 /// The rules of these signatures, which are found by a field of this value.
 fn find_by(
     signatures: &[Signature],
-    value: &str,
+    value: &[u8],
     context: &RequestContext<'_>,
     matches: &mut Matches,
 ) {
     for signature in signatures {
         let group = if signature.others.is_empty() {
-            signature.groups.get(value.as_bytes())
+            signature.groups.get(value)
         } else {
             let others = signature.others.iter();
             let others = others.map(|other| other.value_in(context));
             joined(others, value).and_then(|values| signature.groups.get(&values))
         };
         if let Some(group) = group {
-            group.collect(context.path(), matches);
+            group.collect(context.request_path(), matches);
         }
     }
 }

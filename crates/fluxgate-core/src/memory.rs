@@ -5,10 +5,12 @@
 //! request takes the locks of all its keys, in one order, decides, writes and
 //! lets go, so what it does is seen whole or not at all.
 
+mod evict;
 mod fast;
 mod held;
 mod line;
 mod shard;
+mod shares;
 mod slot;
 mod sync;
 mod table;
@@ -17,7 +19,7 @@ use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::algorithm::{Mode, Verdict};
+use crate::algorithm::{Charged, Mode, Verdict};
 use crate::clock::{Clock, SystemClock};
 use crate::rules::{Band, RuleNumber};
 use crate::store::{Check, Checks, Group, Store, StoreError, Subject, Verdicts};
@@ -30,11 +32,17 @@ use table::{Key, Table};
 /// How many keys are kept unless told otherwise.
 pub const DEFAULT_MAX_KEYS: usize = 1_000_000;
 
+/// How many events of sliding logs are kept unless told otherwise: as much memory
+/// as [`DEFAULT_MAX_KEYS`] take, and up to twice as much.
+pub const DEFAULT_MAX_LOG_EVENTS: usize = 4_000_000;
+
 /// When a key may be forgotten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Retention {
     /// Once its quota is full again; before that only if there are too many
-    /// keys, and then those go first that cost least to forget.
+    /// keys. Then a rule that has its share of the store evicts its own keys, and
+    /// another rule those of rules that have more than theirs: first those that
+    /// cost least to forget.
     #[default]
     UntilFull,
     /// Never: for simulations, where the clock may go back by years.
@@ -68,6 +76,22 @@ impl<C: Clock> MemoryStore<C> {
             clock,
             table: Table::new(max_keys, retention),
         }
+    }
+
+    /// Sets how many events all sliding logs may keep together.
+    ///
+    /// At the bound a log merges the events of each eighth of its window into
+    /// one, so that it has at most nine: its units then return up to an eighth of
+    /// the window late, never early. With [`Retention::Forever`] there is no bound.
+    #[must_use]
+    pub fn max_log_events(mut self, max_log_events: usize) -> Self {
+        self.table.max_log_events = max_log_events;
+        self
+    }
+
+    /// How many events the sliding logs keep now.
+    pub fn log_events(&self) -> usize {
+        self.table.events.total()
     }
 
     /// How many keys are kept now.
@@ -194,7 +218,7 @@ fn decide_group(
         let Check { band, cost, .. } = checks[at];
         // Of checks that meet, the last one speaks for all.
         let is_last = !keys[at + 1..group.end].contains(&keys[at]);
-        if passes && mode == Mode::Take {
+        if passes && mode.takes() {
             if is_last {
                 held.charge(at, band, now, assessed);
             }
@@ -205,7 +229,7 @@ fn decide_group(
             held.correct(at, band, assessed);
         }
         let mut verdict = *assessed.verdict();
-        if verdict.passes() && mode == Mode::Take {
+        if verdict.passes() && mode.takes() {
             // Not charged after all: tell what is there without it.
             let peeked = held.assess(at, band, now, cost, Mode::Peek);
             verdict = *peeked.verdict();
@@ -240,6 +264,22 @@ impl<C: Clock> Store for MemoryStore<C> {
             *assessed.verdict()
         });
         Ok(verdicts.collect())
+    }
+
+    async fn cancel(
+        &self,
+        subject: Subject<'_>,
+        bands: &[Band],
+        units: u64,
+        charged: &[Charged],
+    ) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        let keys = self.keys_of(subject, bands);
+        let mut held = Held::new(&self.table, &keys);
+        for (at, (band, charged)) in bands.iter().zip(charged).enumerate() {
+            held.cancel(at, band, now, units, charged.mark(band.limit()));
+        }
+        Ok(())
     }
 
     async fn reset(&self, subject: Subject<'_>, bands: &[Band]) -> Result<u64, StoreError> {

@@ -1,7 +1,7 @@
 //! Limits that come with the call, and belong to no rule.
 
 use crate::algorithm::Verdict;
-use crate::decision::Outcome;
+use crate::decision::{Decision, Outcome};
 use crate::key::{self, SubjectBytes};
 use crate::rules::RuleNumber;
 use crate::store::Subject;
@@ -32,6 +32,13 @@ impl OwnSubject {
         Self(bytes)
     }
 
+    /// Returns the key or the identity for people to read: `key=ann`.
+    pub fn describe(&self) -> String {
+        let rule = self.as_subject().parts().map(|parts| parts.rule.len());
+        let identity = rule.and_then(|end| self.0.get(end..));
+        key::describe_identity(identity.unwrap_or_default())
+    }
+
     pub(crate) fn as_subject(&self) -> Subject<'_> {
         Subject {
             rule: RuleNumber::NONE,
@@ -43,12 +50,13 @@ impl OwnSubject {
 /// The answer of a limit that comes with the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnDecision {
-    /// Allowed, denied, never or fallback.
+    /// Allowed, denied, never, or, where the store failed, what its `on_error` says:
+    /// fallback, failed open or failed closed.
     pub outcome: Outcome,
     /// Whether it may go on.
     pub allowed: bool,
-    /// Whole units left.
-    pub remaining: u64,
+    /// Whole units left; `None` where the store failed and its state is not known.
+    pub remaining: Option<u64>,
     /// How long until the same would pass; zero where it did.
     pub retry_after: Retry,
     /// How long until the limit is full again.
@@ -61,6 +69,7 @@ impl OwnDecision {
         let refused = Verdict {
             at: Timestamp::default(),
             remaining: 0,
+            part: 0,
             retry_after: Retry::Never,
             reset_after: Micros::ZERO,
             delay: Micros::ZERO,
@@ -74,9 +83,20 @@ impl OwnDecision {
                 Retry::Never => Outcome::Never,
             },
             allowed,
-            remaining: verdict.remaining,
+            remaining: Some(verdict.remaining.into()),
             retry_after: verdict.retry_after,
             reset_after: verdict.reset_after,
+        }
+    }
+
+    /// The answer where the store failed and its state is not known.
+    pub(crate) fn without_state(decision: &Decision) -> Self {
+        Self {
+            outcome: decision.outcome(),
+            allowed: decision.allowed(),
+            remaining: None,
+            retry_after: decision.retry_after(),
+            reset_after: decision.reset_after(),
         }
     }
 }

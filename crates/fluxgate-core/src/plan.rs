@@ -8,6 +8,7 @@ use crate::algorithm::Mode;
 use crate::context::RequestContext;
 use crate::key::{self, Identity, IdentityError, OnMissingKey};
 use crate::matcher::Matches;
+use crate::request_path::RequestPath;
 use crate::rules::{RuleMode, RuleSet};
 use crate::store::{Checks, Group};
 
@@ -128,7 +129,7 @@ impl<'r> Plan<'r> {
     /// The request is denied whatever the bands say; they are asked only to
     /// name those that refuse too. Shadow rules are not asked at all.
     fn only_look(&mut self) {
-        self.checks.set_mode(Mode::Peek);
+        self.checks.set_mode(self.checks.mode().peeking());
     }
 
     /// Adds the enforced rules among these; tells whether there are others.
@@ -158,7 +159,8 @@ impl<'r> Plan<'r> {
 
     fn add(&mut self, set: &'r RuleSet, index: u32, context: &RequestContext<'_>, group: Group) {
         let rule = &set.rules()[index as usize];
-        if rule.not_path().contains(context.path()) {
+        let is_excepted = |path: &RequestPath<'_>| rule.not_path().contains_both(path);
+        if context.request_path().is_some_and(is_excepted) {
             return;
         }
         let bytes = self.checks.bytes_mut();

@@ -135,6 +135,10 @@ pub struct RuleSet {
     ipv6_prefix: u8,
     /// The headers that the rules ask about, in lower case.
     header_names: Box<[Box<str>]>,
+    /// Whether a rule may delay requests.
+    delays: bool,
+    /// Those among them that are part of a key.
+    key_header_names: Box<[Box<str>]>,
 }
 
 impl RuleSet {
@@ -162,6 +166,17 @@ impl RuleSet {
     /// Of a request's headers, a context need hold no others.
     pub fn header_names(&self) -> &[Box<str>] {
         &self.header_names
+    }
+
+    /// Whether an enabled rule may delay requests: until their turn, or in a queue
+    /// that shapes.
+    pub fn delays(&self) -> bool {
+        self.delays
+    }
+
+    /// The headers that are part of an enabled rule's key, in lower case, each once.
+    pub fn key_header_names(&self) -> &[Box<str>] {
+        &self.key_header_names
     }
 
     /// Who a rule of this set counts in a request, for people to read: `user=ann`.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{Mode, Verdict};
+use crate::algorithm::{Charged, Mode, Verdict};
 use crate::key::{SubjectBytes, SubjectParts};
 use crate::rules::{Band, RuleNumber};
 
@@ -128,6 +128,22 @@ impl<'r> Checks<'r> {
         self.mode = mode;
     }
 
+    /// The same checks, decided in another mode.
+    pub fn in_mode(&self, mode: Mode) -> Self {
+        let mut checks = self.clone();
+        checks.set_mode(mode);
+        checks
+    }
+
+    /// Whether a request that these checks let pass may have to wait.
+    pub fn may_wait(&self) -> bool {
+        let mut enforced = self.list.iter();
+        enforced.any(|check| {
+            let rate = check.band.limit().rate();
+            check.group == Group::ENFORCED && (rate.max_wait().is_some() || rate.shape())
+        })
+    }
+
     /// The checks.
     pub fn list(&self) -> &[Check<'r>] {
         &self.list
@@ -169,6 +185,18 @@ pub trait Store: Send + Sync {
         false
     }
 
+    /// Decides all checks at one instant, like [`Store::decide`], for a caller that
+    /// can wait. Where it has to, and the number of those who wait is bounded for all
+    /// processes that share the state, it has the place that is returned. The place
+    /// is taken before any units are; without a free one the checks are decided as in
+    /// [`Mode::TakeNow`].
+    fn decide_with_place(
+        &self,
+        checks: &Checks<'_>,
+    ) -> impl Future<Output = Result<(Verdicts, Place), StoreError>> + Send {
+        async { Ok((self.decide(checks).await?, Place::unbounded())) }
+    }
+
     /// A place among those who wait for at most `longest`, where their number is
     /// bounded for all processes that share the state. `None` if there is none.
     fn begin_wait(
@@ -186,6 +214,16 @@ pub trait Store: Send + Sync {
         bands: &[Band],
         units: u64,
     ) -> impl Future<Output = Result<Verdicts, StoreError>> + Send;
+
+    /// Cancels a charge of `units` to every band of a subject, which went to where
+    /// `charged` says. Only what no later reservation was queued behind returns.
+    fn cancel(
+        &self,
+        subject: Subject<'_>,
+        bands: &[Band],
+        units: u64,
+        charged: &[Charged],
+    ) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Forgets the bands of a subject; tells how many had state.
     fn reset(

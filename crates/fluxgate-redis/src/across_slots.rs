@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::{
-    Check, Checks, Group, Micros, Mode, Reason, Retry, StoreError, Timestamp, Verdict, Verdicts,
+    Check, Checks, Group, Micros, Reason, Retry, StoreError, Timestamp, Verdict, Verdicts,
 };
 use tokio::time::Instant;
 
@@ -48,11 +48,11 @@ impl Inner {
             }
             // Once one has refused, the others only tell whether they would too.
             let (asks, wanted) = if refused {
-                (part.checks(checks, Mode::Peek), Wanted::Anything)
+                (part.checks(checks, mode.peeking()), Wanted::Anything)
             } else {
                 (asks, Wanted::Denial)
             };
-            let asked = match self.ask(&asks, part.slot, wanted, deadline).await {
+            let asked = match self.ask(&asks, part.slot, None, wanted, deadline).await {
                 Ok(asked) => asked,
                 // Denied it is, whatever this one would have said.
                 Err(_) if refused => {
@@ -79,7 +79,7 @@ impl Inner {
                 refused = true;
                 // Not charged after all: tell what is there without it.
                 for (part, answer) in taken.parts() {
-                    let peeks = part.checks(checks, Mode::Peek);
+                    let peeks = part.checks(checks, mode.peeking());
                     part.place(&answer.verdicts(&peeks)?, &mut verdicts);
                 }
                 taken.give_back(deadline).await;
@@ -91,7 +91,7 @@ impl Inner {
                 let asks = part.checks(checks, mode);
                 // The request has passed. What a shadow rule would have said
                 // when its node is gone is as good as that it would have passed.
-                let asked = self.ask(&asks, part.slot, Wanted::Denial, deadline);
+                let asked = self.ask(&asks, part.slot, None, Wanted::Denial, deadline);
                 match asked.await {
                     Ok(asked) => part.place(&asked.verdicts, &mut verdicts),
                     Err(_) => part.place(&unasked(&asks), &mut verdicts),
@@ -135,7 +135,9 @@ fn unasked(checks: &Checks<'_>) -> Verdicts {
         let capacity = check.band.limit().capacity();
         Verdict {
             at: Timestamp::default(),
-            remaining: capacity,
+            // At most MAX_UNITS.
+            remaining: capacity as u32,
+            part: 0,
             retry_after: if check.cost > capacity {
                 Retry::Never
             } else {

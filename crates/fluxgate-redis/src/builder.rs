@@ -1,12 +1,16 @@
 //! How a store finds its servers, and what it is told to do.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::StoreError;
 
 use crate::cluster::Cluster;
 use crate::endpoint::{CONNECT_TIMEOUT, Endpoint, Login, Secret};
+use crate::events::Events;
 use crate::identity_hash::{HashKeys, HashSecret};
 use crate::key_name::{BadPrefix, DEFAULT_PREFIX, Naming};
 use crate::node::{Node, Source};
@@ -17,6 +21,9 @@ use crate::waits::Waits;
 
 /// How long a decision may take, unless told otherwise.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
+
+/// More than any password needs.
+const MOST_SECRET_BYTES: usize = 1 << 20;
 
 /// What kind of deployment it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -189,16 +196,20 @@ impl RedisStoreBuilder {
         let Some(first) = servers.first().cloned() else {
             return Err(ConnectError::NoUrl);
         };
+        let events = Arc::<Events>::default();
+        let node = |source| Node::new(source, Arc::clone(&events));
+        let cluster = |servers| Cluster::new(servers, Arc::clone(&events));
         let first = match &self.topology {
-            Topology::Standalone => First::One(Node::new(Source::Fixed(first))),
-            Topology::Cluster => First::Cluster(Cluster::new(servers)),
+            Topology::Standalone => First::One(node(Source::Fixed(first))),
+            Topology::Cluster => First::Cluster(cluster(servers)),
             // The first may be down, and need not be asked.
-            Topology::Auto if servers.len() > 1 => First::Cluster(Cluster::new(servers)),
-            Topology::Auto => First::Ask(Node::new(Source::Fixed(first)), Cluster::new(servers)),
+            Topology::Auto if servers.len() > 1 => First::Cluster(cluster(servers)),
+            Topology::Auto => First::Ask(node(Source::Fixed(first)), cluster(servers)),
             Topology::Sentinel { master } => {
                 let sentinels = endpoints(&self.sentinel_login)?;
-                let sentinels = Sentinels::new(sentinels, first, master.clone());
-                First::One(Node::new(Source::Sentinels(sentinels)))
+                let events = Arc::clone(&events);
+                let sentinels = Sentinels::new(sentinels, first, master.clone(), events);
+                First::One(node(Source::Sentinels(sentinels)))
             }
         };
         let mut naming = Naming::new(&self.prefix)?;
@@ -213,6 +224,7 @@ impl RedisStoreBuilder {
             self.near_cache,
             waits,
             self.time,
+            events,
         ))
     }
 }
@@ -253,7 +265,12 @@ fn read_secret(path: &Path) -> Result<Secret, ConnectError> {
         path: path.into(),
         cause,
     };
-    let mut secret = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
+    let mut secret = read_bounded(path).map_err(|error| bad(error.to_string()))?;
+    if secret.len() > MOST_SECRET_BYTES {
+        return Err(bad(format!(
+            "the file is larger than {MOST_SECRET_BYTES} bytes"
+        )));
+    }
     while let Some(b'\n' | b'\r') = secret.last() {
         secret.pop();
     }
@@ -261,6 +278,21 @@ fn read_secret(path: &Path) -> Result<Secret, ConnectError> {
         return Err(bad("there is no password in it".into()));
     }
     Ok(Secret(secret))
+}
+
+/// Reads one byte more than a secret may have, at most. A FIFO or a device may
+/// never end, nor give anything.
+fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "expected a regular file",
+        ));
+    }
+    let mut bytes = Vec::new();
+    let most = MOST_SECRET_BYTES as u64 + 1;
+    File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// A URL as it may be shown.

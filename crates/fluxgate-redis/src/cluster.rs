@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::breaker::BreakerState;
 use crate::endpoint::{CONNECT_TIMEOUT, Endpoint, unexpected};
 use crate::error::{Address, CallError, error, timeout as no_answer};
+use crate::events::Events;
 use crate::jitter::jitter;
 use crate::node::{Node, Source, Work};
 
@@ -26,6 +27,7 @@ const NEXT_AFTER: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct Cluster {
     seeds: Vec<Endpoint>,
+    events: Arc<Events>,
     state: Mutex<State>,
     refreshing: AtomicBool,
     /// Held by the one who asks for a map that others wait for.
@@ -54,9 +56,10 @@ struct SlotRange {
 
 impl Cluster {
     /// A cluster of which at least one of the seeds is a node.
-    pub(crate) fn new(seeds: Vec<Endpoint>) -> Arc<Self> {
+    pub(crate) fn new(seeds: Vec<Endpoint>, events: Arc<Events>) -> Arc<Self> {
         Arc::new(Self {
             seeds,
+            events,
             state: Mutex::default(),
             refreshing: AtomicBool::new(false),
             asking: tokio::sync::Mutex::default(),
@@ -175,7 +178,8 @@ impl Cluster {
         let nodes = nodes.map(|((host, _), node)| (Some(host.clone()), Arc::clone(node)));
         let seeds = self.seeds.iter().map(|seed| {
             let host = seed.host().map(str::to_owned);
-            (host, Node::new(Source::Fixed(seed.clone())))
+            let source = Source::Fixed(seed.clone());
+            (host, Node::new(source, Arc::clone(&self.events)))
         });
         nodes.chain(seeds).collect()
     }
@@ -243,7 +247,8 @@ impl Cluster {
 
     fn make_node(&self, address: Address) -> Arc<Node> {
         // There is a seed, or nobody could have named a node.
-        Node::new(Source::Fixed(self.seeds[0].at(address)))
+        let source = Source::Fixed(self.seeds[0].at(address));
+        Node::new(source, Arc::clone(&self.events))
     }
 
     fn refresh_in_background(self: &Arc<Self>) {

@@ -15,7 +15,7 @@ mod request;
 pub(crate) use answer::Answer;
 pub(crate) use call::Call;
 use reply::parse_reply;
-pub(crate) use request::Request;
+pub(crate) use request::{PlaceWanted, Request};
 
 use fluxgate_core::{Reason, StoreError};
 

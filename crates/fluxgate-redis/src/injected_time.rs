@@ -5,7 +5,9 @@
 //! neither deadlines nor reconnections, and on a time it is told nothing that it
 //! writes ever expires.
 
-use fluxgate_core::{Band, Checks, Clock, Store, StoreError, Subject, SystemClock, Verdicts};
+use fluxgate_core::{
+    Band, Charged, Checks, Clock, Store, StoreError, Subject, SystemClock, Verdicts,
+};
 
 use crate::codec::{Answer, Call, Request};
 use crate::key_name::Naming;
@@ -40,7 +42,7 @@ pub struct ScriptStore<S, C = SystemClock> {
 
 /// What was charged, to be taken back.
 #[derive(Clone, Debug)]
-pub struct Charged(Answer);
+pub struct Undoable(Answer);
 
 impl<S: Server> ScriptStore<S> {
     /// The script of production, which decides by the server's clock.
@@ -85,13 +87,13 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
     }
 
     /// Decides what may be taken back.
-    pub fn decide_undoable(&self, checks: &Checks<'_>) -> Result<(Verdicts, Charged), StoreError> {
+    pub fn decide_undoable(&self, checks: &Checks<'_>) -> Result<(Verdicts, Undoable), StoreError> {
         let answer = self.one(&Request::decide(checks, &self.naming))?;
-        Ok((answer.verdicts(checks)?, Charged(answer)))
+        Ok((answer.verdicts(checks)?, Undoable(answer)))
     }
 
     /// Takes back what was charged for `checks`.
-    pub fn undo(&self, checks: &Checks<'_>, charged: &Charged) -> Result<(), StoreError> {
+    pub fn undo(&self, checks: &Checks<'_>, charged: &Undoable) -> Result<(), StoreError> {
         if let Some(undo) = Request::undo(checks, &charged.0, &self.naming)? {
             self.one(&undo)?;
         }
@@ -136,6 +138,17 @@ impl<S: Server, C: Clock> Store for ScriptStore<S, C> {
     ) -> Result<Verdicts, StoreError> {
         let request = Request::refund(subject, bands, units, &self.naming);
         self.one(&request)?.states(bands.iter())
+    }
+
+    async fn cancel(
+        &self,
+        subject: Subject<'_>,
+        bands: &[Band],
+        units: u64,
+        charged: &[Charged],
+    ) -> Result<(), StoreError> {
+        let request = Request::cancel(subject, bands, units, charged, &self.naming);
+        self.one(&request).map(drop)
     }
 
     async fn reset(&self, subject: Subject<'_>, bands: &[Band]) -> Result<u64, StoreError> {

@@ -1,10 +1,11 @@
 //! The names of keys.
 //!
-//! `<prefix>:{1<rule><identity>}<band>`, for example
-//! `fluxgate:{1e8diRNPiIZu\ruser-00000001}burst`: a key costs about as much
+//! `<prefix>:{2<rule><identity>}<band>`, for example
+//! `fluxgate:{2e8diRNPiIZu\ruser-00000001}burst`: a key costs about as much
 //! memory for its name as for anything else, so names are short.
 //!
-//! - `1` is the version of the layout, of names and states alike.
+//! - `2` is the version of the layout, of names and states alike. Releases with
+//!   another one count apart, and what they leave behind expires by itself.
 //! - The rule is 60 bits of a hash, in ten characters: as safe as the
 //!   fingerprints of the memory store, and all keys of a rule begin alike.
 //! - Each part of the identity is its kind and its text with the length before
@@ -14,17 +15,23 @@
 //!   there, for all its bands alike. It is never empty, for it begins with the
 //!   version.
 //!
-//! `<prefix>:1:undo:{...}<band>` is a note on such a key, for seconds, that
+//! Windows and logs have their algorithm and length behind the band, such as
+//! `burst:f60000`, for those of another one are other counters: `f` is a fixed
+//! window, `s` a sliding one and `l` a log, in milliseconds.
+//!
+//! `<prefix>:2:undo:{...}<band>` is a note on such a key, for seconds, that
 //! something was taken back; see `lua/bucket_back.lua`.
 
-use fluxgate_core::{Band, IdentityPart, Subject, SubjectParts};
+use std::io::Write;
+
+use fluxgate_core::{Algorithm, Band, IdentityPart, Subject, SubjectParts};
 
 use crate::identity_hash::{HashKeys, HashSecret, IdentityHash};
 
 /// What all keys begin with, unless told otherwise.
 pub const DEFAULT_PREFIX: &str = "fluxgate";
 /// The version of the layout: of names, and of what stands under them.
-const VERSION: u8 = b'1';
+pub(crate) const VERSION: char = '2';
 /// Comes before a subject that no rule made; no character of a hash.
 const OPAQUE: u8 = b'~';
 /// Comes before a hashed part; no kind of a part.
@@ -64,7 +71,7 @@ impl Naming {
     fn with_head(prefix: &str) -> Self {
         let mut head = prefix.as_bytes().to_vec();
         head.extend_from_slice(b":{");
-        head.push(VERSION);
+        head.push(VERSION as u8);
         Self {
             prefix: prefix.into(),
             head,
@@ -94,7 +101,7 @@ impl Naming {
     pub(crate) fn write_note(&self, subject: Subject<'_>, out: &mut Vec<u8>) {
         let (prefix, tag) = self.head.split_at(self.prefix.len());
         out.extend_from_slice(prefix);
-        out.extend_from_slice(b":1:undo");
+        out.extend_from_slice(format!(":{VERSION}:undo").as_bytes());
         out.extend_from_slice(tag);
         self.write_tag(subject, out);
     }
@@ -115,6 +122,16 @@ impl Naming {
     /// Appends what makes the name of a subject that of a band.
     pub(crate) fn write_band(band: &Band, out: &mut Vec<u8>) {
         out.extend_from_slice(band.id().as_bytes());
+        let limit = band.limit();
+        let algorithm = match limit.algorithm() {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => return,
+            Algorithm::FixedWindow => 'f',
+            Algorithm::SlidingWindow => 's',
+            Algorithm::SlidingLog => 'l',
+        };
+        let millis = limit.window().get() / 1000;
+        // Writing to a vector cannot fail.
+        let _ = write!(out, ":{algorithm}{millis}");
     }
 
     /// The keys of all bands of a subject.
@@ -209,7 +226,7 @@ mod tests {
     use std::collections::HashMap;
     use std::time::Duration;
 
-    use fluxgate_core::{Algorithm, Limit, RuleNumber};
+    use fluxgate_core::{Limit, RuleNumber};
 
     use super::*;
 
@@ -239,19 +256,43 @@ mod tests {
         naming.keys(subject, &[band]).remove(0)
     }
 
+    #[test]
+    fn windows_of_another_length_or_algorithm_have_another_name() {
+        let bytes = subject("s", "r", &user("a"));
+        let of = |algorithm, seconds| {
+            let limit = Limit::builder(algorithm, 1, Duration::from_secs(seconds));
+            let band = Band::new("b", limit.build().unwrap());
+            let subject = Subject {
+                rule: RuleNumber::NONE,
+                bytes: &bytes,
+            };
+            let name = Naming::default().keys(subject, &[band]).remove(0);
+            name.escape_ascii().to_string()
+        };
+        let start = of(Algorithm::TokenBucket, 1);
+        assert_eq!(of(Algorithm::LeakyBucket, 60), start);
+        for (algorithm, end) in [
+            (Algorithm::FixedWindow, ":f60000"),
+            (Algorithm::SlidingWindow, ":s60000"),
+            (Algorithm::SlidingLog, ":l60000"),
+        ] {
+            assert_eq!(of(algorithm, 60), format!("{start}{end}"));
+        }
+    }
+
     /// Two releases that name keys differently would count apart.
     #[test]
     fn names_never_change() {
         let naming = Naming::default();
         let of = |bytes: &[u8]| name(&naming, bytes, "burst").escape_ascii().to_string();
         let named = subject("api-limits", "per-user", &user("user-00000001"));
-        assert_eq!(of(&named), r"fluxgate:{1e8diRNPiIZu\ruser-00000001}burst");
+        assert_eq!(of(&named), r"fluxgate:{2e8diRNPiIZu\ruser-00000001}burst");
         let address = subject("s", "r", &[b"4\x0a\x00\x00\x01", &user("a}b")[..]].concat());
         assert_eq!(
             of(&address),
-            r"fluxgate:{1MHyRsvuFnO4\n\x00\x00\x01u\x03a}b}burst"
+            r"fluxgate:{2MHyRsvuFnO4\n\x00\x00\x01u\x03a}b}burst"
         );
-        assert_eq!(of(b"10% }"), "fluxgate:{1~10%% %)}burst");
+        assert_eq!(of(b"10% }"), "fluxgate:{2~10%% %)}burst");
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod cluster;
 mod codec;
 mod endpoint;
 mod error;
+mod events;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -31,6 +32,7 @@ mod rule_store;
 mod script;
 mod sentinel;
 mod store;
+mod subscription;
 mod sweep;
 mod taken;
 mod waits;

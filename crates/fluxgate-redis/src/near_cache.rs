@@ -87,6 +87,8 @@ impl NearCache {
     pub(crate) fn question(&self, checks: &Checks<'_>, now: Instant) -> Question {
         // Keyed, so that nobody can make questions that are taken for others.
         let mut hasher = self.hasher.build_hasher();
+        // What is denied at once may pass for who can wait.
+        checks.mode().waits().hash(&mut hasher);
         let mut charged = SmallVec::new();
         for check in enforced(checks) {
             let print = print_of(&self.hasher, checks, check);
@@ -140,6 +142,10 @@ impl NearCache {
         verdicts: &[Verdict],
         wanted: Wanted,
     ) {
+        if answer.place() == Some(false) {
+            // Denied for want of a place, and places free themselves.
+            return;
+        }
         let enforced_count = enforced(checks).count();
         let refusing = verdicts.iter().take(enforced_count);
         let refusing = refusing.filter(|verdict| !verdict.passes());
@@ -200,7 +206,7 @@ fn still_holds(
     bands.into_iter().all(|(((place, now), then), verdict)| {
         let since = now.wrapping_sub(*then);
         let needed = asked_of(*place).saturating_add(since);
-        since == 0 || verdict.passes() && verdict.remaining >= needed
+        since == 0 || verdict.passes() && u64::from(verdict.remaining) >= needed
     })
 }
 

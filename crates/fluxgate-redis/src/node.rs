@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fluxgate_core::{Reason, StoreError};
-use redis::aio::{MultiplexedConnection, PubSub};
+use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -15,9 +15,10 @@ use crate::breaker::{Breaker, BreakerState, Permit};
 use crate::codec::Call;
 use crate::endpoint::{CONNECT_TIMEOUT, Endpoint};
 use crate::error::{CallError, call_error, error, is_silence, is_told, timeout as no_answer};
+use crate::events::Events;
 use crate::jitter::jitter;
 use crate::script::Script;
-use crate::sentinel::Sentinels;
+use crate::sentinel::{Sentinels, Tenure};
 
 /// The wait after a connection that failed, the first time and at most.
 const FIRST_WAIT: Duration = Duration::from_millis(10);
@@ -25,11 +26,15 @@ const LONGEST_WAIT: Duration = Duration::from_millis(400);
 
 /// Where the server is to be found.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each server, inside a node that is shared"
+)]
 pub(crate) enum Source {
     /// Always there.
     Fixed(Endpoint),
-    /// Where the sentinels say, asked anew for each connection.
-    Sentinels(Sentinels),
+    /// Where the sentinels say: asked anew for each connection, and watched.
+    Sentinels(Arc<Sentinels>),
 }
 
 /// One server.
@@ -40,6 +45,7 @@ pub(crate) struct Node {
     breaker: Breaker,
     /// Whether somebody is loading the script.
     loading: AtomicBool,
+    events: Arc<Events>,
 }
 
 /// What a server can be asked to do.
@@ -68,16 +74,19 @@ enum Link {
 #[derive(Clone, Debug)]
 struct Connection {
     number: u64,
+    /// Of [`Sentinels::term`]; 0 without sentinels.
+    term: u64,
     inner: MultiplexedConnection,
 }
 
 impl Node {
-    pub(crate) fn new(source: Source) -> Arc<Self> {
+    pub(crate) fn new(source: Source, events: Arc<Events>) -> Arc<Self> {
         Arc::new(Self {
             source,
             link: Mutex::new(Link::lost(error(Reason::RedisError, "not connected yet"))),
             breaker: Breaker::default(),
             loading: AtomicBool::new(false),
+            events,
         })
     }
 
@@ -93,11 +102,18 @@ impl Node {
         }
     }
 
-    /// A connection for messages, beside the one for commands.
-    pub(crate) async fn pubsub(&self) -> Result<PubSub, StoreError> {
+    /// Returns where to connect for messages, beside the connection for
+    /// commands, and how long that holds if it may change.
+    pub(crate) async fn endpoint(
+        self: &Arc<Self>,
+    ) -> Result<(Endpoint, Option<Tenure>), StoreError> {
         match &self.source {
-            Source::Fixed(endpoint) => endpoint.pubsub().await,
-            Source::Sentinels(sentinels) => sentinels.primary().await?.0.pubsub().await,
+            Source::Fixed(endpoint) => Ok((endpoint.clone(), None)),
+            Source::Sentinels(sentinels) => {
+                self.watch(sentinels);
+                let primary = sentinels.primary().await?;
+                Ok((primary.endpoint, Some(primary.tenure)))
+            }
         }
     }
 
@@ -175,6 +191,9 @@ impl Node {
 
     /// The connection; if there is none, the one that is being made.
     async fn connection(self: &Arc<Self>) -> Result<Connection, StoreError> {
+        if let Source::Sentinels(sentinels) = &self.source {
+            self.watch(sentinels);
+        }
         let mut made = {
             let mut link = self.link();
             match &*link {
@@ -216,11 +235,16 @@ impl Node {
                 Ok(inner) => inner,
                 Err(_) => Err(no_answer(&node.name())),
             };
-            let made = inner.map(|inner| Connection {
+            let made = inner.map(|(inner, term)| Connection {
                 number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+                term,
                 inner,
             });
-            *node.link() = match &made {
+            let mut link = node.link();
+            *link = match &made {
+                // Looked at under the lock: who names another primary meanwhile
+                // finds the link up.
+                Ok(connection) if node.is_outdated(connection) => Link::lost(other_primary()),
                 Ok(connection) => Link::Up(connection.clone()),
                 Err(cause) => Link::Down {
                     until: Instant::now() + wait_after(failures),
@@ -228,9 +252,43 @@ impl Node {
                     cause: cause.clone(),
                 },
             };
+            drop(link);
             sender.send_replace(Some(made));
         });
         receiver
+    }
+
+    /// Watches the sentinels, so that a primary that they no longer name is left.
+    fn watch(self: &Arc<Self>, sentinels: &Arc<Sentinels>) {
+        sentinels.watch(|| {
+            let node = Arc::downgrade(self);
+            move || {
+                if let Some(node) = node.upgrade() {
+                    node.leave_old_primary();
+                }
+            }
+        });
+    }
+
+    /// Gives up a connection to a primary that the sentinels no longer name.
+    /// What was sent over it is still answered. If there is no connection, the
+    /// next call makes one at once: the new primary is not the one that failed.
+    fn leave_old_primary(&self) {
+        let mut link = self.link();
+        match &*link {
+            Link::Up(connection) if !self.is_outdated(connection) => {}
+            Link::Connecting(_) => {}
+            Link::Up(_) | Link::Down { .. } => *link = Link::lost(other_primary()),
+        }
+    }
+
+    /// Returns whether the sentinels name another primary than that of this
+    /// connection.
+    fn is_outdated(&self, connection: &Connection) -> bool {
+        match &self.source {
+            Source::Fixed(_) => false,
+            Source::Sentinels(sentinels) => connection.term != sentinels.term(),
+        }
     }
 
     /// Gives a connection up, if it is still the one in use.
@@ -251,7 +309,9 @@ impl Node {
             load.arg("LOAD").arg(script.text);
             let deadline = Instant::now() + CONNECT_TIMEOUT;
             // If it fails, the next call without a script loads it again.
-            let _ = node.command(&load, false, deadline).await;
+            if node.command(&load, false, deadline).await.is_ok() {
+                node.events.script_reloaded(&node.name());
+            }
             node.loading.store(false, Ordering::Release);
         });
     }
@@ -273,11 +333,23 @@ impl Link {
     }
 }
 
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Source::Sentinels(sentinels) = &self.source {
+            sentinels.unwatch();
+        }
+    }
+}
+
 impl Source {
-    async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
+    /// Connects; returns the connection with its term.
+    async fn connect(&self) -> Result<(MultiplexedConnection, u64), StoreError> {
         match self {
-            Self::Fixed(endpoint) => endpoint.connect().await,
-            Self::Sentinels(sentinels) => Ok(sentinels.primary().await?.1),
+            Self::Fixed(endpoint) => Ok((endpoint.connect().await?, 0)),
+            Self::Sentinels(sentinels) => {
+                let primary = sentinels.primary().await?;
+                Ok((primary.connection, primary.tenure.term))
+            }
         }
     }
 }
@@ -313,6 +385,10 @@ fn evaluation(name: &str, script: &str, call: &Call<'_>) -> Cmd {
         command.arg(now);
     }
     command
+}
+
+fn other_primary() -> StoreError {
+    error(Reason::Readonly, "the sentinels name another primary")
 }
 
 /// Tells the breaker what an error on the way says about the server.

@@ -33,7 +33,7 @@ macro_rules! with_clock {
             include_str!("lua/wire.lua"),
             include_str!("lua/bucket.lua"),
             // One function that makes all others; see the prelude.
-            "local function others()\n",
+            "function others()\n",
             include_str!("lua/others.lua"),
             include_str!("lua/bucket_back.lua"),
             include_str!("lua/window.lua"),

@@ -1,99 +1,318 @@
-//! Finding the primary by asking sentinels.
+//! Finding the primary by asking sentinels, and following it when it changes.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+mod answers;
+mod watch;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use fluxgate_core::{Reason, StoreError};
-use redis::Value;
 use redis::aio::MultiplexedConnection;
+use redis::{ErrorKind, Pipeline, RedisError, Value};
+use tokio::sync::watch as watched;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::endpoint::{Endpoint, unexpected};
-use crate::error::{Address, error, store_error};
+use crate::endpoint::{CONNECT_TIMEOUT, Endpoint, unexpected};
+use crate::error::{Address, error, is_told, store_error, timeout as no_answer};
+use crate::events::Events;
+use answers::{Answer, Answers};
 
-/// Those who know where the primary is.
+/// How long the other sentinels are waited for once the first has answered: one
+/// of them may know of a failover that the first has not heard of.
+const OTHERS: Duration = Duration::from_millis(25);
+
+/// The sentinels of one primary.
 #[derive(Debug)]
 pub(crate) struct Sentinels {
-    sentinels: Vec<Endpoint>,
+    sentinels: Vec<Sentinel>,
     /// How to log in at the primary; its address comes from the sentinels.
     server: Endpoint,
     master: String,
-    /// Who answered last, and is asked first.
-    first: AtomicUsize,
+    answers: Mutex<Answers>,
+    named: watched::Sender<Named>,
+    events: Arc<Events>,
+    /// Whether a task watches the sentinels.
+    is_watched: AtomicBool,
+    watcher: Mutex<Option<AbortHandle>>,
+}
+
+#[derive(Debug)]
+struct Sentinel {
+    endpoint: Endpoint,
+    /// The connection for questions, once there is one.
+    connection: Mutex<Option<MultiplexedConnection>>,
+}
+
+/// The primary that the sentinels name.
+#[derive(Clone, Debug, Default)]
+struct Named {
+    /// `None` until a sentinel has answered.
+    address: Option<Address>,
+    /// Another for each primary, so that connections can be compared with it.
+    term: u64,
+}
+
+/// A connection to the primary.
+pub(crate) struct Primary {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) connection: MultiplexedConnection,
+    pub(crate) tenure: Tenure,
+}
+
+/// The time for which the sentinels name one primary.
+#[derive(Debug)]
+pub(crate) struct Tenure {
+    pub(crate) term: u64,
+    named: watched::Receiver<Named>,
+}
+
+impl Tenure {
+    /// Waits until the sentinels name another primary.
+    pub(crate) async fn ended(&mut self) {
+        let term = self.term;
+        if self
+            .named
+            .wait_for(|named| named.term != term)
+            .await
+            .is_err()
+        {
+            // The store is gone, so they are no longer asked.
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 impl Sentinels {
-    pub(crate) fn new(sentinels: Vec<Endpoint>, server: Endpoint, master: String) -> Self {
-        Self {
+    pub(crate) fn new(
+        sentinels: Vec<Endpoint>,
+        server: Endpoint,
+        master: String,
+        events: Arc<Events>,
+    ) -> Arc<Self> {
+        let sentinels: Vec<_> = sentinels.into_iter().map(Sentinel::new).collect();
+        Arc::new(Self {
+            answers: Mutex::new(Answers::new(sentinels.len())),
             sentinels,
             server,
             master,
-            first: AtomicUsize::new(0),
-        }
+            named: watched::Sender::default(),
+            events,
+            is_watched: AtomicBool::new(false),
+            watcher: Mutex::default(),
+        })
     }
 
     pub(crate) fn name(&self) -> String {
         format!("the primary of {}", self.master)
     }
 
-    /// What a sentinel calls the primary, if it says so itself, with a
-    /// connection to it: a sentinel may not have heard of a failover yet.
-    pub(crate) async fn primary(&self) -> Result<(Endpoint, MultiplexedConnection), StoreError> {
-        let first = self.first.load(Ordering::Relaxed);
-        let mut last = error(Reason::RedisError, "there are no sentinels");
-        for step in 0..self.sentinels.len() {
-            let index = (first + step) % self.sentinels.len();
-            // Should it keep us until we are out of time, another is first then.
-            self.first.store(index + 1, Ordering::Relaxed);
-            match self.ask(&self.sentinels[index]).await {
-                Ok(primary) => {
-                    self.first.store(index, Ordering::Relaxed);
-                    return Ok(primary);
-                }
-                Err(cause) => last = cause,
+    /// Returns the current term: another one after each failover.
+    pub(crate) fn term(&self) -> u64 {
+        self.named.borrow().term
+    }
+
+    /// Asks the sentinels and connects to the primary that they name, if it says
+    /// so itself: they may not have heard of a failover yet.
+    pub(crate) async fn primary(self: &Arc<Self>) -> Result<Primary, StoreError> {
+        loop {
+            let (address, term) = self.ask_all().await?;
+            let endpoint = self.server.at(address);
+            let connection = connect_if_primary(&endpoint).await?;
+            // Else there was a failover meanwhile.
+            if term == self.term() {
+                let named = self.named.subscribe();
+                return Ok(Primary {
+                    endpoint,
+                    connection,
+                    tenure: Tenure { term, named },
+                });
             }
         }
-        Err(last)
     }
 
-    async fn ask(
-        &self,
-        sentinel: &Endpoint,
-    ) -> Result<(Endpoint, MultiplexedConnection), StoreError> {
-        let mut connection = sentinel.connect().await?;
-        let mut question = redis::cmd("SENTINEL");
-        question.arg("GET-MASTER-ADDR-BY-NAME").arg(&self.master);
-        let address = connection.send_packed_command(&question).await;
-        let address = address.and_then(Value::extract_error);
-        let address = match address.map_err(|cause| store_error(&cause))? {
-            Value::Nil => {
-                let message = format!(
-                    "the sentinel at {} knows no primary named {:?}",
-                    sentinel.name(),
-                    self.master
-                );
-                return Err(error(Reason::RedisError, &message));
+    /// Watches the sentinels in the background, unless a task does already, and
+    /// calls `switched` whenever they name another primary. Must be called inside
+    /// a tokio runtime; the task ends with it or with [`Sentinels::unwatch`].
+    pub(crate) fn watch<F: Fn() + Send + 'static>(self: &Arc<Self>, switched: impl FnOnce() -> F) {
+        // The runtime of an earlier task may have ended, so this is looked at for
+        // every command; it costs a load.
+        if self.is_watched.load(Ordering::Relaxed) || self.is_watched.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (watching, switched) = (Watching(Arc::clone(self)), switched());
+        let mut named = self.named.subscribe();
+        let task = tokio::spawn(async move {
+            let _tasks = watch::tasks(&watching.0);
+            loop {
+                // At first for what happened while nobody watched.
+                switched();
+                if named.changed().await.is_err() {
+                    break;
+                }
             }
-            address => address,
+        });
+        *lock(&self.watcher) = Some(task.abort_handle());
+    }
+
+    /// Stops watching.
+    pub(crate) fn unwatch(&self) {
+        if let Some(watcher) = lock(&self.watcher).take() {
+            watcher.abort();
+        }
+    }
+
+    /// Asks all sentinels at once; returns the primary to trust, with its term.
+    async fn ask_all(self: &Arc<Self>) -> Result<(Address, u64), StoreError> {
+        let mut asked = JoinSet::new();
+        for index in 0..self.sentinels.len() {
+            let sentinels = Arc::clone(self);
+            asked.spawn(async move { sentinels.ask(index).await });
+        }
+        let mut last = error(Reason::RedisError, "there are no sentinels");
+        let mut end = None;
+        loop {
+            let next = match end {
+                Some(end) => timeout_at(end, asked.join_next()).await.ok().flatten(),
+                None => asked.join_next().await,
+            };
+            match next {
+                Some(Ok(Ok(()))) => end = end.or(Some(Instant::now() + OTHERS)),
+                Some(Ok(Err(cause))) => last = cause,
+                Some(Err(_)) => {}
+                None => break,
+            }
+        }
+        let Named { address, term } = self.named.borrow().clone();
+        // At least one must have answered now: if none can be reached, nobody
+        // knows whether there was a failover since they named this one.
+        match address.filter(|_| end.is_some()) {
+            Some(address) => Ok((address, term)),
+            None => Err(last),
+        }
+    }
+
+    /// Asks one sentinel and records its answer.
+    async fn ask(&self, index: usize) -> Result<(), StoreError> {
+        let sentinel = &self.sentinels[index];
+        let answer = match timeout(CONNECT_TIMEOUT, sentinel.ask(&self.master)).await {
+            Ok(answer) => answer?,
+            Err(_) => {
+                // It may be half open.
+                *lock(&sentinel.connection) = None;
+                return Err(no_answer(&sentinel.name()));
+            }
         };
-        let address: (String, u16) = redis::from_redis_value(address)
-            .map_err(|_| unexpected(&format!("the sentinel at {}", sentinel.name())))?;
-        self.connect_if_primary(address).await
+        let is_known = answer.is_some();
+        self.record(index, answer);
+        if is_known {
+            return Ok(());
+        }
+        let (sentinel, master) = (sentinel.name(), &self.master);
+        let message = format!("{sentinel} knows no primary named {master:?}");
+        Err(error(Reason::RedisError, &message))
     }
 
-    async fn connect_if_primary(
-        &self,
-        address: Address,
-    ) -> Result<(Endpoint, MultiplexedConnection), StoreError> {
-        let server = self.server.at(address);
-        let mut connection = server.connect().await?;
-        let role = connection.send_packed_command(&redis::cmd("ROLE")).await;
-        let role = role.and_then(Value::extract_error);
-        let role = role.map_err(|cause| store_error(&cause))?;
-        match role {
-            Value::Array(role) if role.first().is_some_and(is_master) => Ok((server, connection)),
-            _ => {
-                let message = format!("{} is not the primary any more", server.name());
-                Err(error(Reason::Readonly, &message))
+    fn record(&self, index: usize, answer: Option<Answer>) {
+        // Held to the end, so that no older view replaces a newer one.
+        let mut answers = lock(&self.answers);
+        let now = Instant::now();
+        answers.set(index, answer, now);
+        let Named { address, term } = self.named.borrow().clone();
+        match answers.trusted(address.as_ref(), now) {
+            Some(trusted) if Some(trusted) != address.as_ref() => {
+                self.named.send_replace(Named {
+                    address: Some(trusted.clone()),
+                    term: term + 1,
+                });
+                if let Some(old) = address {
+                    let name = |(host, port): &Address| format!("{host}:{port}");
+                    self.events
+                        .failed_over(&self.master, &name(&old), &name(trusted));
+                }
             }
+            _ => {}
+        }
+    }
+}
+
+impl Sentinel {
+    fn new(endpoint: Endpoint) -> Self {
+        Self {
+            endpoint,
+            connection: Mutex::default(),
+        }
+    }
+
+    fn name(&self) -> String {
+        format!("the sentinel at {}", self.endpoint.name())
+    }
+
+    /// Asks for the primary; `None` if the sentinel does not know it.
+    async fn ask(&self, master: &str) -> Result<Option<Answer>, StoreError> {
+        let kept = lock(&self.connection).clone();
+        if let Some(connection) = kept {
+            match question(connection, master).await {
+                Ok(replies) => return self.read(replies),
+                Err(cause) if is_told(&cause) => return Err(store_error(&cause)),
+                // It may have been lost long ago. To ask twice does no harm.
+                Err(_) => {}
+            }
+        }
+        let connection = self.endpoint.connect().await?;
+        let kept = Some(connection.clone());
+        let replies = question(connection, master).await;
+        let replies = replies.map_err(|cause| store_error(&cause))?;
+        *lock(&self.connection) = kept;
+        self.read(replies)
+    }
+
+    fn read(&self, [about, address]: [Value; 2]) -> Result<Option<Answer>, StoreError> {
+        let address = match address.extract_error() {
+            Ok(Value::Nil) => return Ok(None),
+            Ok(address) => redis::from_redis_value::<Address>(address),
+            Err(cause) => return Err(store_error(&cause)),
+        };
+        let address = address.map_err(|_| unexpected(&self.name()))?;
+        // Without the right to ask for it, or the right answer, it is 0.
+        let about = redis::from_redis_value::<HashMap<String, String>>(about);
+        let about = about.unwrap_or_default();
+        let epoch = about.get("config-epoch").and_then(|it| it.parse().ok());
+        let epoch = epoch.unwrap_or_default();
+        Ok(Some(Answer { address, epoch }))
+    }
+}
+
+/// Asks for the epoch first, so that an answer that changes in between has the
+/// old epoch and the new address. The other way round it would have the old
+/// address and the new epoch, and be believed.
+async fn question(
+    mut connection: MultiplexedConnection,
+    master: &str,
+) -> Result<[Value; 2], RedisError> {
+    let mut both = Pipeline::with_capacity(2);
+    both.cmd("SENTINEL").arg("MASTER").arg(master);
+    both.cmd("SENTINEL")
+        .arg("GET-MASTER-ADDR-BY-NAME")
+        .arg(master);
+    let replies = connection.send_packed_commands(&both, 0, 2).await?;
+    let odd = |_| RedisError::from((ErrorKind::Parse, "two replies were expected"));
+    replies.try_into().map_err(odd)
+}
+
+/// Connects to a server that says itself that it is a primary.
+async fn connect_if_primary(server: &Endpoint) -> Result<MultiplexedConnection, StoreError> {
+    let mut connection = server.connect().await?;
+    let role = connection.send_packed_command(&redis::cmd("ROLE")).await;
+    let role = role.and_then(Value::extract_error);
+    let role = role.map_err(|cause| store_error(&cause))?;
+    match role {
+        Value::Array(role) if role.first().is_some_and(is_master) => Ok(connection),
+        _ => {
+            let message = format!("{} is not the primary any more", server.name());
+            Err(error(Reason::Readonly, &message))
         }
     }
 }
@@ -104,4 +323,18 @@ fn is_master(role: &Value) -> bool {
         Value::SimpleString(role) => role == "master",
         _ => false,
     }
+}
+
+/// A task that watches the sentinels, until it ends in whatever way.
+struct Watching(Arc<Sentinels>);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.is_watched.store(false, Ordering::Release);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing can panic while it is held.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::{
-    Band, Checks, Group, Place, Reason, Store, StoreError, Subject, Verdict, Verdicts,
+    Band, Charged, Checks, Group, Micros, Mode, Place, Reason, Store, StoreError, Subject, Verdict,
+    Verdicts,
 };
 use redis::Value;
 use tokio::sync::OnceCell;
@@ -14,9 +15,10 @@ use crate::batch::{Batcher, bytes_of};
 use crate::breaker::BreakerState;
 use crate::builder::{ConnectError, RedisStoreBuilder};
 use crate::cluster::{Cluster, slot_of};
-use crate::codec::{Answer, Call, Request};
+use crate::codec::{Answer, Call, PlaceWanted, Request};
 use crate::endpoint::unexpected;
 use crate::error::{CallError, timeout as no_answer};
+use crate::events::Events;
 use crate::key_name::Naming;
 use crate::near_cache::{Charge, NearCache, Wanted};
 use crate::node::{Node, Work};
@@ -24,7 +26,7 @@ use crate::refusals::Refusals;
 use crate::rule_store::RuleStore;
 use crate::script::TimeSource;
 use crate::sweep::sweep;
-use crate::waits::{WaitPlace, Waits};
+use crate::waits::{PlaceId, WaitPlace, Waits};
 
 /// State that several processes share in Redis, Valkey or a cluster of them.
 ///
@@ -43,6 +45,7 @@ pub(crate) struct Inner {
     pub(crate) refusals: Refusals,
     waits: Option<Waits>,
     time: TimeSource,
+    events: Arc<Events>,
 }
 
 /// What is known before a server has been asked what it is.
@@ -100,6 +103,7 @@ impl RedisStore {
         near_cache: bool,
         waits: Option<Waits>,
         time: TimeSource,
+        events: Arc<Events>,
     ) -> Self {
         Self(Arc::new(Inner {
             servers: OnceCell::new(),
@@ -110,6 +114,7 @@ impl RedisStore {
             refusals: Refusals::default(),
             waits,
             time,
+            events,
         }))
     }
 
@@ -169,6 +174,18 @@ impl RedisStore {
         }
     }
 
+    /// Returns how often a server that did not have the script has loaded it,
+    /// the first time included.
+    pub fn script_reloads(&self) -> u64 {
+        self.0.events.script_reloads()
+    }
+
+    /// Returns how often the sentinels have named another primary since this
+    /// store first asked them. 0 without sentinels.
+    pub fn failovers(&self) -> u64 {
+        self.0.events.failovers()
+    }
+
     /// A place among those who wait, in all processes together, for at most
     /// `longest`. `None` if there are too many; without a bound there never are.
     pub async fn begin_wait(&self, longest: Duration) -> Result<Option<WaitPlace>, StoreError> {
@@ -177,7 +194,7 @@ impl RedisStore {
         };
         let id = waits.next_id();
         // From here on it is given back, also if nobody hears whether it was got.
-        let place = WaitPlace::new(self.clone(), id.clone());
+        let place = WaitPlace::new(self.clone(), id);
         let entered = waits.enter(&id, longest, async |work, key| {
             self.0.perform(work, key, self.0.deadline()).await
         });
@@ -188,8 +205,61 @@ impl RedisStore {
         Ok(None)
     }
 
+    /// Decides, and takes a place first where the request has to wait: in one step,
+    /// on one server.
+    async fn decide_and_enter(
+        &self,
+        checks: &Checks<'_>,
+        waits: &Waits,
+        deadline: Instant,
+    ) -> Result<(Verdicts, Place), StoreError> {
+        let id = waits.next_id();
+        // From here on it is given back, also if nobody hears whether it was got.
+        let place = WaitPlace::new(self.clone(), id);
+        let wanted = Some(waits.wanted(&id));
+        let asked = self
+            .0
+            .ask(checks, 0, wanted, Wanted::Denial, deadline)
+            .await;
+        let asked = self.0.noting_charge(checks, asked)?;
+        let has_place = asked
+            .answer
+            .is_some_and(|answer| answer.place() == Some(true));
+        let place = match has_place {
+            true => Place::held_by(place),
+            false => {
+                place.forget();
+                Place::unbounded()
+            }
+        };
+        Ok((asked.verdicts, place))
+    }
+
+    /// The same on a cluster, where the places are in a slot of their own: who passes
+    /// without waiting needs none, who could wait takes one and asks again.
+    async fn enter_and_decide(
+        &self,
+        checks: &Checks<'_>,
+        deadline: Instant,
+    ) -> Result<(Verdicts, Place), StoreError> {
+        let at_once = checks.in_mode(Mode::TakeNow);
+        let verdicts = self.0.decide_by_parts(&at_once, deadline).await?;
+        let longest = longest_wait(checks, &verdicts);
+        let Some(longest) = longest.filter(|longest| !longest.is_zero()) else {
+            return Ok((verdicts, Place::unbounded()));
+        };
+        let Some(place) = RedisStore::begin_wait(self, longest).await? else {
+            return Ok((verdicts, Place::unbounded()));
+        };
+        let verdicts = self.0.decide_by_parts(checks, self.0.deadline()).await?;
+        let waits = verdicts.iter().any(|verdict| verdict.delay > Micros::ZERO);
+        // Dropped, it is given back.
+        let place = waits.then(|| Place::held_by(place));
+        Ok((verdicts, place.unwrap_or(Place::unbounded())))
+    }
+
     /// Gives a place among the waiters back.
-    pub(crate) async fn end_wait(&self, id: &str) {
+    pub(crate) async fn end_wait(&self, id: &PlaceId) {
         if let Some(waits) = &self.0.waits {
             let left = waits.leave(id);
             // If it fails, the place frees itself when its time is over.
@@ -214,6 +284,23 @@ impl Store for RedisStore {
         }
     }
 
+    async fn decide_with_place(
+        &self,
+        checks: &Checks<'_>,
+    ) -> Result<(Verdicts, Place), StoreError> {
+        let bounded = self.0.waits.as_ref();
+        let bounded = bounded.filter(|_| checks.mode() == Mode::Take && checks.may_wait());
+        let Some(waits) = bounded else {
+            return Ok((self.decide(checks).await?, Place::unbounded()));
+        };
+        let inner = &*self.0;
+        let deadline = inner.deadline();
+        match inner.servers(deadline).await? {
+            Servers::One(_) => self.decide_and_enter(checks, waits, deadline).await,
+            Servers::Cluster(_) => self.enter_and_decide(checks, deadline).await,
+        }
+    }
+
     async fn refund(
         &self,
         subject: Subject<'_>,
@@ -229,6 +316,24 @@ impl Store for RedisStore {
         // Again: a denial from before may have been on its way.
         inner.forget_near();
         answer?.states(bands.iter())
+    }
+
+    async fn cancel(
+        &self,
+        subject: Subject<'_>,
+        bands: &[Band],
+        units: u64,
+        charged: &[Charged],
+    ) -> Result<(), StoreError> {
+        let inner = &*self.0;
+        let Some(key) = inner.naming.keys(subject, bands).into_iter().next() else {
+            return Ok(());
+        };
+        let request = Request::cancel(subject, bands, units, charged, &inner.naming);
+        let answer = inner.send(request, slot_of(&key), inner.deadline()).await;
+        // A denial from before, also one that is on its way, may not hold any more.
+        inner.forget_near();
+        answer.map(drop)
     }
 
     async fn reset(&self, subject: Subject<'_>, bands: &[Band]) -> Result<u64, StoreError> {
@@ -341,7 +446,16 @@ impl Inner {
         checks: &Checks<'_>,
         deadline: Instant,
     ) -> Result<Verdicts, StoreError> {
-        let asked = self.ask(checks, 0, Wanted::Denial, deadline).await;
+        let asked = self.ask(checks, 0, None, Wanted::Denial, deadline).await;
+        Ok(self.noting_charge(checks, asked)?.verdicts)
+    }
+
+    /// Notes what a request was charged that was answered so.
+    fn noting_charge(
+        &self,
+        checks: &Checks<'_>,
+        asked: Result<Asked, StoreError>,
+    ) -> Result<Asked, StoreError> {
         // Nobody knows what became of a request that was not answered.
         let may_be_charged = match &asked {
             Ok(asked) => asked.enforced_pass(checks),
@@ -350,7 +464,7 @@ impl Inner {
         if may_be_charged {
             self.note_charge(&self.charge_of(checks));
         }
-        Ok(asked?.verdicts)
+        asked
     }
 
     /// What a request is charged, for [`Inner::note_charge`].
@@ -379,6 +493,7 @@ impl Inner {
         &self,
         checks: &Checks<'_>,
         slot: u16,
+        place: Option<PlaceWanted<'_>>,
         wanted: Wanted,
         deadline: Instant,
     ) -> Result<Asked, StoreError> {
@@ -394,7 +509,10 @@ impl Inner {
             }
             None => None,
         };
-        let request = Request::decide(checks, &self.naming);
+        let request = match place {
+            Some(place) => Request::decide_with_place(checks, &self.naming, place),
+            None => Request::decide(checks, &self.naming),
+        };
         let answer = self.send(request, slot, deadline).await?;
         let verdicts = answer.verdicts(checks)?;
         if let Some((near_cache, question)) = question {
@@ -405,6 +523,22 @@ impl Inner {
             answer: Some(answer),
         })
     }
+}
+
+/// How long a request must wait at most that was refused at once, if all that refuse
+/// let it wait; nothing where nobody refuses.
+fn longest_wait(checks: &Checks<'_>, verdicts: &[Verdict]) -> Option<Duration> {
+    let mut longest = Duration::ZERO;
+    for (check, verdict) in checks.list().iter().zip(verdicts) {
+        if check.group != Group::ENFORCED || verdict.passes() {
+            continue;
+        }
+        let rate = check.band.limit().rate();
+        let wait = verdict.retry_after.after()?;
+        let may_wait = rate.shape() || rate.max_wait().is_some_and(|most| wait <= most);
+        longest = longest.max(may_wait.then(|| wait.as_duration())?);
+    }
+    Some(longest)
 }
 
 /// Whether a server is a node of a cluster. One that may not tell is none.

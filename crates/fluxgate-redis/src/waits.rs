@@ -11,13 +11,17 @@ use std::time::Duration;
 use fluxgate_core::StoreError;
 use redis::{Cmd, Value};
 
-use crate::codec::Call;
+use crate::codec::{Call, PlaceWanted};
 use crate::endpoint::unexpected;
+use crate::key_name::VERSION;
 use crate::node::Work;
 use crate::script::Script;
 use crate::store::RedisStore;
 
 static ENTER: LazyLock<Script> = LazyLock::new(|| Script::new(include_str!("lua/enter_wait.lua")));
+
+/// The name of a place.
+pub(crate) type PlaceId = [u8; 16];
 
 /// What the places of a deployment have in common.
 #[derive(Debug)]
@@ -31,7 +35,7 @@ pub(crate) struct Waits {
 impl Waits {
     pub(crate) fn new(prefix: &str, most: u32) -> Self {
         Self {
-            key: format!("{prefix}:1:waits").into_bytes(),
+            key: format!("{prefix}:{VERSION}:waits").into_bytes(),
             most,
             process: RandomState::new().hash_one(0),
             count: AtomicU64::new(0),
@@ -42,15 +46,28 @@ impl Waits {
         &self.key
     }
 
-    pub(crate) fn next_id(&self) -> String {
+    /// The name of a new place: of the process, and of the place in it.
+    pub(crate) fn next_id(&self) -> PlaceId {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
-        format!("{:x}-{number:x}", self.process)
+        let mut id = PlaceId::default();
+        id[..8].copy_from_slice(&self.process.to_le_bytes());
+        id[8..].copy_from_slice(&number.to_le_bytes());
+        id
+    }
+
+    /// A place of this name, to be taken with a decision.
+    pub(crate) fn wanted<'a>(&'a self, id: &'a PlaceId) -> PlaceWanted<'a> {
+        PlaceWanted {
+            key: &self.key,
+            most: self.most,
+            id,
+        }
     }
 
     /// Takes a place; says whether there was one.
     pub(crate) async fn enter(
         &self,
-        id: &str,
+        id: &PlaceId,
         longest: Duration,
         perform: impl AsyncFnOnce(&Work<'_>, &[u8]) -> Result<Value, StoreError>,
     ) -> Result<bool, StoreError> {
@@ -59,7 +76,7 @@ impl Waits {
         let millis = longest.as_millis() + 1000;
         let call = Call {
             keys: vec![&self.key],
-            argument: format!("{} {millis} {id}", self.most).into_bytes(),
+            argument: [format!("{} {millis} ", self.most).as_bytes(), id].concat(),
             now: None,
         };
         match perform(&Work::Script(&ENTER, &call), &self.key).await? {
@@ -69,7 +86,7 @@ impl Waits {
     }
 
     /// The command that gives a place back.
-    pub(crate) fn leave(&self, id: &str) -> Cmd {
+    pub(crate) fn leave(&self, id: &PlaceId) -> Cmd {
         let mut leave = redis::cmd("ZREM");
         leave.arg(&self.key).arg(id);
         leave
@@ -78,10 +95,10 @@ impl Waits {
 
 /// A place among those who wait; given back when it is dropped.
 #[derive(Debug)]
-pub struct WaitPlace(Option<(RedisStore, String)>);
+pub struct WaitPlace(Option<(RedisStore, PlaceId)>);
 
 impl WaitPlace {
-    pub(crate) fn new(store: RedisStore, id: String) -> Self {
+    pub(crate) fn new(store: RedisStore, id: PlaceId) -> Self {
         Self(Some((store, id)))
     }
 

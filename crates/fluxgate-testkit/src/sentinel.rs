@@ -118,6 +118,28 @@ impl Sentinels {
         primary
     }
 
+    /// Has a sentinel make the replica the primary, as an operator does before
+    /// maintenance: the old primary lives, and goes on taking writes for some ten
+    /// seconds. Returns the new primary as soon as a sentinel names it.
+    #[track_caller]
+    pub fn fail_over(&self) -> &RedisServer {
+        let new = self.replica();
+        let mut sentinel = self.sentinels[0].cli();
+        // It refuses until it has heard enough of the replica.
+        wait_until("a sentinel to agree to a failover", || {
+            let reply = sentinel.command(&["SENTINEL", "FAILOVER", MASTER]);
+            reply.error().is_none()
+        });
+        wait_until("a sentinel to name the new primary", || self.is_named(new));
+        new
+    }
+
+    /// Whether any sentinel names this server as the primary.
+    pub fn is_named(&self, server: &RedisServer) -> bool {
+        let named = |it: &RedisServer| primary_port(it).is_ok_and(|port| port == server.port());
+        self.sentinels.iter().any(named)
+    }
+
     /// Waits until the sentinels, all that live, name a primary that lives and
     /// takes writes, and returns it.
     #[track_caller]

@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use fluxgate_core::{RequestContext, RequestContextBuilder};
+use fluxgate_core::{RequestContext, RequestContextBuilder, RequestPath, lossless_text};
+use http::{HeaderMap, HeaderName};
 
+use crate::bad_request::BadRequest;
 use crate::handler::Wanted;
 use crate::head::Head;
 
@@ -38,34 +40,64 @@ impl Identity {
         self.api_key = name.to_ascii_lowercase().into();
         self
     }
+
+    /// Removes all lines but the first of the headers that are read. They are the same,
+    /// or the request is refused.
+    pub fn keep_one_line(&self, headers: &mut HeaderMap) {
+        // Nearly always there are as many lines as names.
+        if headers.len() == headers.keys_len() {
+            return;
+        }
+        for name in [&self.user, &self.api_key] {
+            let mut lines = headers.get_all(&**name).iter();
+            let (first, second) = (lines.next().cloned(), lines.next());
+            if let (Some(first), Some(_), Ok(name)) = (first, second, HeaderName::try_from(&**name))
+            {
+                headers.insert(name, first);
+            }
+        }
+    }
 }
 
-/// What is known of a request by its head. A header that is not text counts as
-/// missing.
+/// What the rules want of a request's headers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WantedHeaders<'r> {
+    pub(crate) wanted: Wanted<'r>,
+    /// Those among them that say whom to count.
+    pub(crate) keys: &'r [Box<str>],
+}
+
+/// What is known of a request by its head, unless a header that says whom to count is
+/// given twice and differs. A value that is not text counts by its bytes.
 pub(crate) fn of_head<'a>(
     head: &'a impl Head,
+    path: &'a RequestPath<'_>,
     ip: Option<IpAddr>,
     identity: &Identity,
-    wanted: Wanted<'a>,
-) -> RequestContextBuilder<'a> {
+    WantedHeaders { wanted, keys }: WantedHeaders<'a>,
+) -> Result<RequestContextBuilder<'a>, BadRequest> {
     let mut context = RequestContext::builder()
         .method(head.method())
-        .path(head.path());
+        .request_path(path.borrowed());
     if let Some(ip) = ip {
         context = context.ip(ip);
     }
-    if let Some(user) = head.header(&identity.user) {
-        context = context.user(user);
+    if let Some(user) = head.only_value(&identity.user)? {
+        context = context.user(lossless_text(user));
     }
-    if let Some(api_key) = head.header(&identity.api_key) {
-        context = context.api_key(api_key);
+    if let Some(api_key) = head.only_value(&identity.api_key)? {
+        context = context.api_key(lossless_text(api_key));
     }
-    let pair = |name: &'a str, value: &'a str| (Cow::Borrowed(name), Cow::Borrowed(value));
-    match wanted {
+    // HTTP/2 may send cookies one by one.
+    for key in keys.iter().filter(|key| ***key != *"cookie") {
+        head.only_value(key)?;
+    }
+    let pair = |name: &'a str, value: &'a [u8]| (Cow::Borrowed(name), lossless_text(value));
+    Ok(match wanted {
         Wanted::Only([]) => context,
         Wanted::Only(names) => {
             let headers = names.iter();
-            let headers = headers.filter_map(|name| Some(pair(name, head.header(name)?)));
+            let headers = headers.filter_map(|name| Some(pair(name, head.first_line(name)?)));
             context.headers(headers.collect())
         }
         Wanted::All => {
@@ -75,45 +107,107 @@ pub(crate) fn of_head<'a>(
                     first.push((name, value));
                 }
             }
-            let text = |value| std::str::from_utf8(value).ok();
             let headers = first.into_iter();
-            let headers = headers.filter_map(|(name, value)| Some(pair(name, text(value)?)));
+            let headers = headers.map(|(name, value)| pair(name, value));
             context.headers(headers.collect())
         }
-    }
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::request::Parts;
     use http::{HeaderValue, Request};
+
+    fn bytes(value: &[u8]) -> HeaderValue {
+        HeaderValue::from_bytes(value).unwrap()
+    }
+
+    fn head(headers: &[(&str, &[u8])]) -> Parts {
+        let request = headers.iter().fold(Request::get("/x"), |request, header| {
+            request.header(header.0, bytes(header.1))
+        });
+        request.body(()).unwrap().into_parts().0
+    }
+
+    fn known(
+        head: &Parts,
+        wanted: Wanted<'_>,
+        keys: &[Box<str>],
+    ) -> Result<RequestContext<'static>, BadRequest> {
+        let path = RequestPath::as_given("/x");
+        let wanted = WantedHeaders { wanted, keys };
+        let context = of_head(head, &path, None, &Identity::default(), wanted)?;
+        Ok(context.build().into_owned())
+    }
 
     #[test]
     fn blanks_around_a_value_do_not_count() {
-        let request = Request::get("/x").header("x-user-id", "ann\t ");
-        let (head, ()) = request.header("a", " b").body(()).unwrap().into_parts();
+        let head = head(&[("x-user-id", b"ann\t "), ("a", b" b")]);
         for wanted in [Wanted::All, Wanted::Only(&["a".into()])] {
-            let context = of_head(&head, None, &Identity::default(), wanted).build();
+            let context = known(&head, wanted, &[]).unwrap();
             assert_eq!(context.user(), Some("ann"));
             assert!(context.headers().any(|header| header == ("a", "b")));
         }
     }
 
-    /// Of several lines the first counts, and is missing if it is not text:
-    /// whether all headers are wanted or some.
+    /// Of several lines the first counts, by its bytes if it is not text: whether all
+    /// headers are wanted or some.
     #[test]
     fn the_first_line_of_a_header_counts() {
-        let bytes = |value: &[u8]| HeaderValue::from_bytes(value).unwrap();
-        let request = Request::get("/x")
-            .header("a", bytes(b"x\xff"))
-            .header("a", "second")
-            .header("b", "first")
-            .header("b", "second");
-        let (head, ()) = request.body(()).unwrap().into_parts();
+        let lines = [("a", &b"x\xff"[..]), ("a", b"2"), ("b", b"1"), ("b", b"2")];
+        let head = head(&lines);
         let names: [Box<str>; 2] = ["a".into(), "b".into()];
         for wanted in [Wanted::All, Wanted::Only(&names)] {
-            let context = of_head(&head, None, &Identity::default(), wanted).build();
-            assert_eq!(context.headers().collect::<Vec<_>>(), [("b", "first")]);
+            let context = known(&head, wanted, &[]).unwrap();
+            let headers: Vec<_> = context.headers().collect();
+            assert_eq!(headers, [("a", "x\u{10ffff}"), ("b", "1")]);
         }
+    }
+
+    #[test]
+    fn who_is_counted_has_one_value() {
+        let keys: [Box<str>; 1] = ["x-tenant".into()];
+        // With few headers and with many, which are looked up in another way.
+        for others in [0, 9] {
+            let names: Vec<_> = (0..others).map(|at| format!("other-{at}")).collect();
+            let known = |lines: &[(&str, &[u8])]| {
+                let others = names.iter().map(|name| (&name[..], &b"1"[..]));
+                let head = head(&lines.iter().copied().chain(others).collect::<Vec<_>>());
+                let context = known(&head, Wanted::Only(&keys), &keys);
+                context.map(|context| context.user().map(str::to_owned))
+            };
+            let ann = Ok(Some("ann".to_owned()));
+            for name in ["x-user-id", "x-api-key", "x-tenant"] {
+                let twice = [(name, &b"a"[..]), (name, b"b")];
+                assert_eq!(known(&twice), Err(BadRequest::TwoValues), "{name}");
+                let twice = [(name, &b"\xff"[..]), (name, b"\xfe")];
+                assert_eq!(known(&twice), Err(BadRequest::TwoValues), "{name}");
+                let twice = [(name, &b""[..]), (name, b"b")];
+                assert_eq!(known(&twice), Err(BadRequest::TwoValues), "{name}");
+            }
+            assert_eq!(known(&[("x-user-id", b"ann"), ("x-user-id", b"ann ")]), ann);
+            assert_eq!(
+                known(&[("x-user-id", b"ann"), ("b", b"1"), ("b", b"2")]),
+                ann
+            );
+            let not_text = known(&[("x-user-id", b"jos\xe9")]);
+            assert_eq!(not_text, Ok(Some("jos\u{10ffe9}".to_owned())));
+        }
+    }
+
+    #[test]
+    fn one_line_is_kept() {
+        let lines = [
+            ("x-user-id", &b"a"[..]),
+            ("b", b"1"),
+            ("x-user-id", b"a"),
+            ("b", b"1"),
+        ];
+        let mut headers = head(&lines).headers;
+        Identity::default().keep_one_line(&mut headers);
+        assert_eq!(headers.get_all("x-user-id").iter().count(), 1);
+        assert_eq!(headers.get_all("b").iter().count(), 2);
     }
 }

@@ -1,6 +1,7 @@
 //! The filter, and what it is made of.
 
 mod judge;
+mod lookalikes;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,6 +12,7 @@ use ipnet::IpNet;
 use crate::client_ip::{ClientIp, TrustedProxies};
 use crate::context::Identity;
 use crate::headers::HeaderFamilies;
+use crate::problem::FailedClosedStatus;
 use crate::wait::Waits;
 pub use judge::{Customize, Judgement, Unsettled};
 pub(crate) use judge::{Waiter, must_wait};
@@ -35,6 +37,7 @@ pub struct Filter {
     trusts_peer: bool,
     client_ip: ClientIp,
     headers: HeaderFamilies,
+    failed_closed: FailedClosedStatus,
     waits: Arc<Waits>,
 }
 
@@ -50,6 +53,7 @@ impl Default for Filter {
             trusts_peer: false,
             client_ip: ClientIp::default(),
             headers: HeaderFamilies::default(),
+            failed_closed: FailedClosedStatus::default(),
             waits: Arc::new(Waits::new(DEFAULT_MAX_WAITS)),
         }
     }
@@ -105,15 +109,31 @@ impl Filter {
         self
     }
 
+    /// Sets the status of refusals that failed closed; 503 by default.
+    pub fn failed_closed_status(mut self, status: FailedClosedStatus) -> Self {
+        self.failed_closed = status;
+        self
+    }
+
     /// How many may wait at a time in this process; 100 if nothing is said.
     pub fn max_concurrent_waits(mut self, most: usize) -> Self {
         self.waits = Arc::new(Waits::new(most));
         self
     }
 
+    /// The rule set that it asks, if any.
+    pub fn rule_set_name(&self) -> Option<&str> {
+        self.rule_set.as_deref()
+    }
+
     /// What responses tell.
     pub fn families(&self) -> HeaderFamilies {
         self.headers
+    }
+
+    /// Returns the status of refusals that failed closed.
+    pub fn failed_closed(&self) -> FailedClosedStatus {
+        self.failed_closed
     }
 
     /// How many wait now.

@@ -9,6 +9,7 @@ use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
+use crate::bad_request::BadRequest;
 use crate::body::{AnyBody, Bodies};
 use crate::filter::Judgement;
 use crate::headers::{HeaderFamilies, Values};
@@ -45,6 +46,7 @@ pin_project! {
         // The inner service has been called.
         Calling { #[pin] response: F, told: Option<Values> },
         Refused { refusal: Option<Box<(R, Form)>> },
+        Bad { bad: Option<Box<(BadRequest, Form)>> },
     }
 }
 
@@ -77,6 +79,11 @@ where
         told: Option<Values>,
     ) -> Self {
         Self::new(families, State::Calling { response, told })
+    }
+
+    pub(crate) fn bad(families: HeaderFamilies, bad: BadRequest, form: Form) -> Self {
+        let bad = Some(Box::new((bad, form)));
+        Self::new(families, State::Bad { bad })
     }
 
     pub(crate) fn refused(families: HeaderFamilies, ruling: R, form: Form) -> Self {
@@ -115,6 +122,9 @@ where
                         Judgement::Refused(ruling) => State::Refused {
                             refusal: Some(Box::new((ruling, inner.2))),
                         },
+                        Judgement::Bad(bad) => State::Bad {
+                            bad: Some(Box::new((bad, inner.2))),
+                        },
                     }
                 }
                 StateProjected::Readying { inner, told } => {
@@ -145,6 +155,14 @@ where
                     };
                     let (ruling, form) = *refusal;
                     return Poll::Ready(Ok(form.response::<_, K>(*this.families, &ruling)));
+                }
+                StateProjected::Bad { bad } => {
+                    // Taken once: a future that is ready is not asked again.
+                    let Some(bad) = bad.take() else {
+                        return Poll::Pending;
+                    };
+                    let (bad, form) = *bad;
+                    return Poll::Ready(Ok(form.bad_request::<_, K>(bad)));
                 }
             };
             this.state.set(next);

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use fluxgate_core::{Micros, Place, RequestContext};
+use fluxgate_core::{Mode, Place, RequestContext};
 
 use crate::ruling::Ruling;
 
@@ -30,7 +30,7 @@ pub trait Handler: Send + Sync {
     /// the same ones.
     type Rules: Send + Sync;
 
-    /// What is given back when a request does not take place.
+    /// What is cancelled when a request that waits does not take place.
     type Charge: Send;
 
     /// The rules of this name as they are now.
@@ -39,6 +39,20 @@ pub trait Handler: Send + Sync {
     /// Which headers these rules ask about.
     fn wanted_headers<'r>(&'r self, rules: &'r Self::Rules) -> Wanted<'r>;
 
+    /// Whether these rules may make a request wait. Then it is decided in
+    /// [`Mode::Take`] only if there is a place to wait in.
+    fn may_wait(&self, rules: &Self::Rules) -> bool {
+        let _ = rules;
+        true
+    }
+
+    /// Which headers are part of a key of these rules, in lower case. A request that gives
+    /// one twice, with different values, is answered with 400.
+    fn key_headers<'r>(&'r self, rules: &'r Self::Rules) -> &'r [Box<str>] {
+        let _ = rules;
+        &[]
+    }
+
     /// What [`Handler::decide`] would say, where nobody need be waited for; it is
     /// asked first. `None`, and nothing is charged, where somebody must.
     fn decide_at_once(
@@ -46,20 +60,24 @@ pub trait Handler: Send + Sync {
         rule_set: &str,
         rules: &Self::Rules,
         context: &RequestContext<'_>,
+        mode: Mode,
     ) -> Option<Self::Ruling> {
-        let _ = (rule_set, rules, context);
+        let _ = (rule_set, rules, context, mode);
         None
     }
 
-    /// Decides a request and charges it if it passes.
+    /// Decides a request and charges it if it passes: in [`Mode::TakeNow`] as if no
+    /// rule let it wait. One that has to wait has the place that is returned, where
+    /// there is a bound beyond this process.
     fn decide(
         &self,
         rule_set: &str,
         rules: &Self::Rules,
         context: &RequestContext<'_>,
-    ) -> impl Future<Output = Self::Ruling> + Send;
+        mode: Mode,
+    ) -> impl Future<Output = (Self::Ruling, Place)> + Send;
 
-    /// What a request was charged, if anything.
+    /// What a request that has to wait was charged, if anything.
     fn charge(
         &self,
         rule_set: &str,
@@ -67,10 +85,9 @@ pub trait Handler: Send + Sync {
         ruling: &Self::Ruling,
     ) -> Option<Self::Charge>;
 
-    /// Gives back what a request was charged that does not take place, so far as
-    /// it is still held when it has `waited` since: at once or in the background,
-    /// for it is called when a future is dropped.
-    fn give_back(&self, charge: Self::Charge, waited: Micros);
+    /// Cancels what a request was charged that does not take place: at once or in the
+    /// background, for it is called when a future is dropped.
+    fn cancel(&self, charge: Self::Charge);
 
     /// A place to wait for at most `longest`, where there is a bound beyond this
     /// process. `None` if there is none.

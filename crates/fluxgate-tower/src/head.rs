@@ -2,13 +2,12 @@
 
 use http::request::Parts;
 
+use crate::bad_request::BadRequest;
+
 /// What a filter reads of a request, however it is kept.
 pub trait Head {
     /// The method, as it was sent.
     fn method(&self) -> &str;
-
-    /// The path, without the query.
-    fn path(&self) -> &str;
 
     /// The lines of the header of this name, in order. The name is in lower case.
     fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]>;
@@ -16,10 +15,27 @@ pub trait Head {
     /// Every header line, in order, with its name in whatever case it came.
     fn all_headers(&self) -> impl Iterator<Item = (&str, &[u8])>;
 
-    /// The first line of a header, if it is text.
+    /// The value of a header that must not have two. It may be given twice.
+    ///
+    /// # Errors
+    /// If it has two.
+    fn only_value<'a>(&'a self, name: &str) -> Result<Option<&'a [u8]>, BadRequest> {
+        let mut lines = self.header_lines(name);
+        let first = lines.next();
+        match lines.all(|line| Some(line) == first) {
+            true => Ok(first),
+            false => Err(BadRequest::TwoValues),
+        }
+    }
+
+    /// The first line of a header.
+    fn first_line<'a>(&'a self, name: &str) -> Option<&'a [u8]> {
+        self.header_lines(name).next()
+    }
+
+    /// The same, if it is text.
     fn header<'a>(&'a self, name: &str) -> Option<&'a str> {
-        let first = self.header_lines(name).next()?;
-        std::str::from_utf8(first).ok()
+        std::str::from_utf8(self.first_line(name)?).ok()
     }
 }
 
@@ -28,10 +44,6 @@ pub trait Head {
 impl Head for Parts {
     fn method(&self) -> &str {
         self.method.as_str()
-    }
-
-    fn path(&self) -> &str {
-        self.uri.path()
     }
 
     fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
@@ -44,7 +56,19 @@ impl Head for Parts {
         headers.map(|(name, value)| (name.as_str(), value.as_bytes().trim_ascii()))
     }
 
-    fn header<'a>(&'a self, name: &str) -> Option<&'a str> {
+    fn only_value<'a>(&'a self, name: &str) -> Result<Option<&'a [u8]>, BadRequest> {
+        let Some(first) = self.first_line(name) else {
+            return Ok(None);
+        };
+        // No header has two lines where there are as many lines as names.
+        let has_others = self.headers.len() > self.headers.keys_len();
+        match has_others && self.header_lines(name).any(|line| line != first) {
+            true => Err(BadRequest::TwoValues),
+            false => Ok(Some(first)),
+        }
+    }
+
+    fn first_line<'a>(&'a self, name: &str) -> Option<&'a [u8]> {
         /// So few are looked at one by one for less than a hash costs.
         const FEW: usize = 8;
         let value = if self.headers.len() <= FEW {
@@ -56,6 +80,6 @@ impl Head for Parts {
         } else {
             self.headers.get(name)?
         };
-        std::str::from_utf8(value.as_bytes().trim_ascii()).ok()
+        Some(value.as_bytes().trim_ascii())
     }
 }

@@ -19,6 +19,7 @@ use crate::filter::Filter;
 use crate::handler::Handler;
 use crate::headers::HeaderFamilies;
 use crate::peer::PeerSource;
+use crate::problem::FailedClosedStatus;
 use crate::service::RateLimit;
 
 /// Limits the requests to a service.
@@ -173,6 +174,12 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
     /// What responses tell.
     pub fn headers(self, families: HeaderFamilies) -> Self {
         self.with(|filter| filter.headers(families))
+    }
+
+    /// Sets the status of refusals that failed closed (the store failed, and the rule
+    /// set's `on_error` is `deny`); 503 by default.
+    pub fn failed_closed_status(self, status: FailedClosedStatus) -> Self {
+        self.with(|filter| filter.failed_closed_status(status))
     }
 
     /// How many requests may wait at a time; 100 if nothing is said.

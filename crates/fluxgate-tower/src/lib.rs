@@ -2,6 +2,7 @@
 //! it, and how a client is told of its limits.
 #![deny(missing_docs)]
 
+mod bad_request;
 mod body;
 mod client_ip;
 mod context;
@@ -23,6 +24,7 @@ mod ruling;
 mod service;
 mod wait;
 
+pub use bad_request::BadRequest;
 pub use body::{AnyBody, Bodies, ResponseBody, SameBody};
 pub use client_ip::{ClientIp, TrustedProxies};
 pub use context::Identity;
@@ -34,7 +36,10 @@ pub use head::Head;
 pub use headers::{HeaderFamilies, Reset, Told};
 pub use layer::RateLimitLayer;
 pub use peer::PeerAddr;
-pub use problem::{PROBLEM_JSON, QUOTA_EXCEEDED, QUOTA_EXCEEDED_TITLE, write_refusal};
+pub use problem::{
+    FailedClosedStatus, PROBLEM_JSON, QUOTA_EXCEEDED, QUOTA_EXCEEDED_TITLE, REDUCED_CAPACITY,
+    REDUCED_CAPACITY_TITLE, write_refusal, write_refusal_start,
+};
 #[cfg(feature = "remote")]
 pub use remote::{RemoteCharge, RemoteError, RemoteHandler, RemoteRuling};
 pub use ruling::Ruling;

@@ -5,14 +5,16 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use fluxgate_core::{Place, RequestPath};
 use http::{Request, Response};
 use tokio::time::Instant;
 use tower_service::Service;
 
+use crate::bad_request::BadRequest;
 use crate::body::{AnyBody, Bodies};
 use crate::filter::{Waiter, must_wait};
 use crate::future::{Pending, ResponseFuture};
-use crate::handler::Handler;
+use crate::handler::{Handler, Wanted};
 use crate::headers::Values;
 use crate::layer::Settings;
 use crate::refusal::Form;
@@ -71,15 +73,26 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let families = self.settings.filter.families();
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         match judge(&self.settings, &head) {
             Judged::Passes(told) => {
+                if told.is_some() {
+                    clean(&self.settings, &mut head);
+                }
                 let response = self.inner.call(Request::from_parts(head, body));
                 ResponseFuture::calling(families, response, told)
             }
-            Judged::Refused(ruling) => ResponseFuture::refused(families, ruling, Form::of(&head)),
+            Judged::Refused(ruling) => {
+                let form = Form::of(&head, self.settings.filter.failed_closed());
+                ResponseFuture::refused(families, ruling, form)
+            }
+            Judged::Bad(bad) => {
+                let form = Form::of(&head, self.settings.filter.failed_closed());
+                ResponseFuture::bad(families, bad, form)
+            }
             Judged::Later(judgement) => {
-                let form = Form::of(&head);
+                let form = Form::of(&head, self.settings.filter.failed_closed());
+                clean(&self.settings, &mut head);
                 let request = Request::from_parts(head, body);
                 // Whoever waits does not keep the inner service ready meanwhile,
                 // which may be what others need: both go on with clones.
@@ -96,6 +109,7 @@ enum Judged<R> {
     /// It goes on, and this is told.
     Passes(Option<Values>),
     Refused(R),
+    Bad(BadRequest),
     /// Somebody must be waited for.
     Later(Pending<R>),
 }
@@ -113,14 +127,24 @@ where
         customizers,
         peer,
     } = &**settings;
-    let Some(rule_set) = filter.rule_set_for(head.uri.path()) else {
+    let path = match RequestPath::read(head.uri.path()) {
+        Ok(path) => path,
+        // Then there is no limit to get around.
+        Err(_) if filter.rule_set_name().is_none() => return Judged::Passes(None),
+        Err(error) => return Judged::Bad(error.into()),
+    };
+    let Some(rule_set) = filter.rule_set_for(&path) else {
         return Judged::Passes(None);
     };
     let rules = handler.rules(rule_set);
     let peer = peer.peer_of(head);
-    let context = filter.context(handler, &rules, head, peer, customizers);
+    let context = match filter.context(handler, &rules, (head, &path), peer, customizers) {
+        Ok(context) => context,
+        Err(bad) => return Judged::Bad(bad),
+    };
     // An answer is large: it stays where it is unless somebody needs it later.
-    let ruling = handler.decide_at_once(rule_set, &rules, &context);
+    let (mode, here) = filter.place(handler, &rules);
+    let ruling = handler.decide_at_once(rule_set, &rules, &context, mode);
     if let Some(ruling) = &ruling
         && !must_wait(ruling)
     {
@@ -136,7 +160,8 @@ where
     // Now, and not when the future is first asked: that may never be.
     let waiter = ruling.map(|ruling| {
         let handler = HandlerOf(Arc::clone(settings));
-        Waiter::new(handler, rule_set, &context, ruling, Instant::now())
+        let places = (here, Place::unbounded());
+        Waiter::new(handler, rule_set, &context, ruling, Instant::now(), places)
     });
     let context = context.into_owned();
     let settings = Arc::clone(settings);
@@ -146,6 +171,25 @@ where
         } = &*settings;
         filter.judge_later(handler, &rules, &context, waiter).await
     }))
+}
+
+/// Takes out what the inner service could take for something else than was counted.
+fn clean<H: Handler>(settings: &Settings<H>, head: &mut http::request::Parts) {
+    let Settings {
+        handler, filter, ..
+    } = settings;
+    filter.keep_one_line(&mut head.headers);
+    let mut names = head.headers.keys();
+    if !names.any(|name| name.as_str().contains('_')) {
+        return;
+    }
+    let rules = handler.rules(filter.rule_set_name().unwrap_or_default());
+    let of_rules = match handler.wanted_headers(&rules) {
+        Wanted::Only(names) => names,
+        // What the rules ask about is not known here.
+        Wanted::All => handler.key_headers(&rules),
+    };
+    filter.remove_lookalikes(&mut head.headers, of_rules);
 }
 
 /// The handler of these settings.

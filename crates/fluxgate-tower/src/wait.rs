@@ -1,9 +1,10 @@
-//! Waiting: places for those who do, and reservations that are given back.
+//! Waiting: places for those who do, and reservations that are cancelled.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 use fluxgate_core::{Micros, Outcome, Place};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use crate::handler::Handler;
@@ -11,57 +12,69 @@ use crate::handler::Handler;
 /// The places of this process to wait in.
 #[derive(Debug)]
 pub(crate) struct Waits {
-    places: Semaphore,
+    places: Arc<Semaphore>,
     most: usize,
 }
+
+/// A place of this process, freed when it is dropped.
+pub(crate) type LocalPlace = OwnedSemaphorePermit;
 
 impl Waits {
     pub(crate) fn new(most: usize) -> Self {
         let most = most.min(Semaphore::MAX_PERMITS);
         Self {
-            places: Semaphore::new(most),
+            places: Arc::new(Semaphore::new(most)),
             most,
         }
     }
 
-    /// How many are taken.
+    /// How many places are taken.
     pub(crate) fn taken(&self) -> usize {
         self.most - self.places.available_permits()
     }
 
-    /// A place to wait in for at most `longest`; `None` if there is none.
-    pub(crate) async fn take<'h, H: Handler>(
-        &self,
-        handler: &'h H,
+    /// A place, if one is free.
+    pub(crate) fn take(&self) -> Option<LocalPlace> {
+        Arc::clone(&self.places).try_acquire_owned().ok()
+    }
+}
+
+/// A place in this process, and one among the waiters of all processes.
+pub(crate) struct Places {
+    _here: LocalPlace,
+    _everywhere: Place,
+}
+
+impl Places {
+    pub(crate) fn new(here: LocalPlace, everywhere: Place) -> Self {
+        Self {
+            _here: here,
+            _everywhere: everywhere,
+        }
+    }
+
+    /// The place in this process and another one to wait in for at most `longest`, to
+    /// be asked again then; `None` if there is none.
+    pub(crate) async fn to_ask_again<H: Handler>(
+        here: LocalPlace,
+        handler: &H,
         longest: Micros,
         outcome: Outcome,
-    ) -> Option<Seat<'_, 'h, H>> {
-        let here = self.places.try_acquire().ok()?;
-        let place = match outcome {
+    ) -> Option<Self> {
+        let everywhere = match outcome {
             // Decided without the store, which would only keep us waiting.
             Outcome::Fallback => Place::unbounded(),
             _ => handler.begin_wait(longest.as_duration()).await?,
         };
-        Some(Seat {
-            _here: here,
-            _place: place,
-            _told: Waiting::begin(handler),
-        })
+        Some(Self::new(here, everywhere))
     }
 }
 
-/// A place of somebody who waits, for as long as it is kept.
-pub(crate) struct Seat<'w, 'h, H: Handler> {
-    _here: SemaphorePermit<'w>,
-    _place: Place,
-    _told: Waiting<'h, H>,
-}
-
 /// Tells a handler that a request waits, for as long as it does.
-struct Waiting<'h, H: Handler>(&'h H);
+pub(crate) struct Waiting<'h, H: Handler>(&'h H);
 
 impl<'h, H: Handler> Waiting<'h, H> {
-    fn begin(handler: &'h H) -> Self {
+    pub(crate) fn begin(handler: &'h H) -> Self {
         handler.wait_began();
         Self(handler)
     }
@@ -73,9 +86,9 @@ impl<H: Handler> Drop for Waiting<'_, H> {
     }
 }
 
-/// What a request took out of the future. Dropped, it is given back. It is made
-/// as soon as it is known that something was taken: whoever is to wait may go
-/// away before that begins.
+/// What a request took out of the future. Dropped, it is cancelled. It is made as
+/// soon as it is known that something was taken: the client may go away before the
+/// wait begins.
 pub(crate) struct Reservation<P>
 where
     P: Deref<Target: Handler>,
@@ -107,7 +120,7 @@ where
         Micros::from_duration(self.since.elapsed())
     }
 
-    /// The request takes place: nothing is given back.
+    /// The request takes place: nothing is cancelled.
     pub(crate) fn keep(mut self) {
         self.charge = None;
     }
@@ -119,7 +132,7 @@ where
 {
     fn drop(&mut self) {
         if let Some(charge) = self.charge.take() {
-            self.handler.give_back(charge, self.age());
+            self.handler.cancel(charge);
         }
     }
 }

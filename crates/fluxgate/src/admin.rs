@@ -124,6 +124,12 @@ impl Admin {
         Ok(caller)
     }
 
+    /// Refuses a call that changes something, a charge included, if a browser sends it
+    /// for a page of another origin; calls of programs pass.
+    pub(crate) fn refuse_other_sites(&self, head: &Parts) -> Result<(), Problem> {
+        site::check_browser(head, self.on_loopback)
+    }
+
     fn admit_without_token(&self, head: &Parts) -> Result<Caller, Problem> {
         if !self.on_loopback {
             return Err(Problem::new(

@@ -16,6 +16,9 @@ mod query;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::{Request, State};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use fluxgate_tower::HeaderFamilies;
 use tokio_util::sync::CancellationToken;
@@ -75,6 +78,21 @@ impl Api {
             .route("/metrics", get(health::metrics))
             .fallback(problem::no_such_path)
             .method_not_allowed_fallback(problem::no_such_method)
+            .layer(from_fn_with_state(Arc::clone(self), refuse_other_sites))
             .with_state(Arc::clone(self))
+    }
+}
+
+/// Refuses what changes something and comes from a page of another site. What only looks
+/// passes, and so does `GET /v1/forward_auth`, although it charges: a proxy passes its
+/// client's headers on there, and pages cannot send the headers that it needs.
+async fn refuse_other_sites(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+    if request.method().is_safe() {
+        return next.run(request).await;
+    }
+    let (head, body) = request.into_parts();
+    match api.admin.refuse_other_sites(&head) {
+        Ok(()) => next.run(Request::from_parts(head, body)).await,
+        Err(problem) => problem.into_response(),
     }
 }

@@ -2,6 +2,7 @@
 //! and by flags, checked whole into types that cannot be wrong.
 
 mod admin;
+mod call_limits;
 mod draft;
 mod filters;
 mod gateway;
@@ -24,6 +25,7 @@ use fluxgate_core::yaml::{Faults, Node};
 use fluxgate_core::{OnMissingRuleSet, RuleOptions};
 
 pub use admin::Admin;
+pub use call_limits::CallLimits;
 pub use draft::{ConfigError, ConfigFault, Draft, Place};
 pub use filters::Filter;
 pub use gateway::{Gateway, HostPattern, Limits, Route, RouteMatch, Timeouts, Tls};
@@ -54,6 +56,8 @@ pub struct Config {
     pub rules: Rules,
     /// What asking for a rule set that does not exist means.
     pub on_missing_rule_set: OnMissingRuleSet,
+    /// How limits that come with the call behave.
+    pub call_limits: CallLimits,
     /// Who may change things.
     pub admin: Admin,
     /// Logs and traces.
@@ -61,7 +65,7 @@ pub struct Config {
 }
 
 /// The fields of a file.
-const FIELDS: [&str; 10] = [
+const FIELDS: [&str; 11] = [
     "store",
     "keys",
     "listen",
@@ -70,6 +74,7 @@ const FIELDS: [&str; 10] = [
     "rule_sets",
     "rules_from",
     "on_missing_rule_set",
+    "call_limits",
     "admin",
     "telemetry",
 ];
@@ -152,6 +157,7 @@ impl Config {
             rule_sets,
             rules_from,
             on_missing,
+            call_limits,
             admin,
             telemetry,
         ] = faults.fields(root, "a config", FIELDS);
@@ -173,6 +179,7 @@ impl Config {
         Self {
             admin: Admin::read(admin, &listen, faults),
             telemetry: Telemetry::read(telemetry, faults),
+            call_limits: CallLimits::read(call_limits, faults),
             on_missing_rule_set: options.on_missing_rule_set,
             store,
             keys,

@@ -9,15 +9,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fluxgate_core::{
-    Band, BandState, Charge, Decision, Limiter, LimiterError, Micros, Observer, OnError, Outcome,
+    Band, BandState, Charge, Decision, Limiter, LimiterError, Observer, OnError, Outcome,
     OwnDecision, OwnSubject, RequestContext, RuleSets, StoreError,
 };
 
 pub(crate) use any_store::AnyStore;
 pub(crate) use asking::Asking;
-pub(crate) use origin::{Listener, Origin, TRACEPARENT};
+pub(crate) use origin::{Listener, OUTCOME, Origin, TRACEPARENT};
 
 use crate::telemetry::{self, Telemetry, Who};
+
+/// Stands for an identity where logs name nobody.
+const REDACTED: &str = "(redacted)";
 
 /// Decides, and tells of it.
 #[derive(Debug)]
@@ -56,11 +59,13 @@ impl Observer for Notes {
 }
 
 impl Engine {
-    /// On this store, and without rules.
-    pub(crate) fn new(store: AnyStore, telemetry: Arc<Telemetry>) -> Self {
+    /// On this store, and without rules. `call_limits` decides for limits that come
+    /// with the call when the store fails.
+    pub(crate) fn new(store: AnyStore, call_limits: OnError, telemetry: Arc<Telemetry>) -> Self {
         let notes = Notes(Arc::clone(&telemetry));
+        let limiter = Limiter::new(RuleSets::default(), store).call_limits(call_limits);
         Self {
-            limiter: Limiter::new(RuleSets::default(), store).observed_by(notes),
+            limiter: limiter.observed_by(notes),
             telemetry,
             has_rules: AtomicBool::new(false),
             store_reached: AtomicBool::new(false),
@@ -72,7 +77,7 @@ impl Engine {
     pub(crate) fn in_memory() -> Self {
         let store = AnyStore::Memory(fluxgate_core::MemoryStore::default());
         let (telemetry, _) = Telemetry::new(&crate::config::Telemetry::default());
-        Self::new(store, Arc::new(telemetry))
+        Self::new(store, OnError::default(), Arc::new(telemetry))
     }
 
     /// The store.
@@ -114,7 +119,9 @@ impl Engine {
             return false;
         }
         let rules = self.limiter.rules();
-        rules.iter().any(|set| set.on_error() == OnError::Deny)
+        let mut on_errors = rules.iter().map(|set| set.on_error());
+        self.limiter.call_limits_on_error() == OnError::Deny
+            || on_errors.any(|on_error| on_error == OnError::Deny)
     }
 
     /// Whether there are rules to decide by.
@@ -146,6 +153,19 @@ impl Engine {
         Ok(decision)
     }
 
+    /// The same for a caller that cannot wait.
+    pub(crate) async fn check_now(
+        &self,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+        origin: &Origin<'_>,
+    ) -> Result<Decision, EngineError> {
+        let started = telemetry::now();
+        let decision = self.ready()?.check_now(rule_set, context).await?;
+        self.telemetry.decided(context, &decision, started, origin);
+        Ok(decision)
+    }
+
     /// Decides in the same way and charges nothing; nor is it counted.
     pub(crate) async fn peek(
         &self,
@@ -164,6 +184,22 @@ impl Engine {
     ) -> Result<Vec<Decision>, EngineError> {
         let started = telemetry::now();
         let decisions = self.ready()?.check_all(rule_set, contexts).await?;
+        self.telemetry
+            .all_decided(contexts, &decisions, started, origin);
+        Ok(decisions)
+    }
+
+    /// Decides several requests by a rule set that does not exist; the name is for the
+    /// log.
+    pub(crate) fn check_missing(
+        &self,
+        name: &str,
+        contexts: &[RequestContext<'_>],
+        origin: &Origin<'_>,
+    ) -> Result<Vec<Decision>, EngineError> {
+        let started = telemetry::now();
+        let decision = self.ready()?.missing_rule_set(name);
+        let decisions = vec![decision; contexts.len()];
         self.telemetry
             .all_decided(contexts, &decisions, started, origin);
         Ok(decisions)
@@ -213,25 +249,24 @@ impl Engine {
         self.noting(refunded)
     }
 
-    /// Gives back what a request took that was answered with this outcome, in all
-    /// rules but those that refused it; tells how many rules took something.
-    pub(crate) async fn give_back(
+    /// Cancels what a request reserved that was answered with this outcome; returns
+    /// how many rules it had reserved in.
+    pub(crate) async fn cancel(
         &self,
         rule_set: &str,
         context: &RequestContext<'_>,
         outcome: Outcome,
-        refused: impl Fn(&str) -> bool + Send,
+        reservation: &str,
     ) -> Result<usize, EngineError> {
         let limiter = self.ready()?;
         let set = limiter.rule_set(rule_set);
         let set = set.ok_or_else(|| LimiterError::UnknownRuleSet(rule_set.into()))?;
-        let Some(charge) = Charge::of(&set, context, outcome, refused) else {
+        let Some(charge) = Charge::of(&set, context, outcome, reservation) else {
             return Ok(0);
         };
         let rules = charge.rules();
-        // Of buckets that can owe, whatever time has passed.
-        let given = limiter.give_back(charge, Micros::ZERO).await;
-        self.noting(given.map_err(LimiterError::from))?;
+        let cancelled = limiter.cancel(charge).await;
+        self.noting(cancelled.map_err(LimiterError::from))?;
         Ok(rules)
     }
 
@@ -249,6 +284,53 @@ impl Engine {
         })
     }
 
+    /// Deletes the state of every enabled rule of a set; returns how many counters had
+    /// state.
+    pub(crate) async fn reset_set(&self, rule_set: &str) -> Result<u64, EngineError> {
+        let reset = self.ready()?.reset_set(rule_set).await;
+        self.noting(reset)
+    }
+
+    /// Returns what is left of a limit that comes with the call; no rules are needed.
+    pub(crate) async fn own_state(
+        &self,
+        subject: &OwnSubject,
+        band: &Band,
+    ) -> Result<BandState, EngineError> {
+        let state = self.limiter.own_state(subject, band).await;
+        self.noting(state.map_err(LimiterError::from))
+    }
+
+    /// Refunds units of a limit that comes with the call; returns what is left.
+    pub(crate) async fn refund_own(
+        &self,
+        subject: &OwnSubject,
+        band: &Band,
+        units: u64,
+    ) -> Result<u64, EngineError> {
+        let refunded = self.limiter.refund_own(subject, band, units).await;
+        self.noting(refunded.map_err(LimiterError::from))
+    }
+
+    /// Deletes the state of a limit that comes with the call; returns how many counters
+    /// had state.
+    pub(crate) async fn reset_own(
+        &self,
+        subject: &OwnSubject,
+        band: &Band,
+    ) -> Result<u64, EngineError> {
+        let reset = self.limiter.reset_own(subject, band).await;
+        self.noting(reset.map_err(LimiterError::from))
+    }
+
+    /// Returns who a limit that comes with the call counts, as the log may say it.
+    pub(crate) fn own_in_logs(&self, subject: &OwnSubject) -> String {
+        match self.telemetry.names_identities() {
+            true => subject.describe(),
+            false => REDACTED.into(),
+        }
+    }
+
     /// Who an identity of a rule is, as the log may say it.
     pub(crate) fn identity_in_logs(&self, rule_set: &str, rule: &str, identity: &[&str]) -> String {
         let rules = self.limiter.rules();
@@ -259,7 +341,7 @@ impl Engine {
             self.telemetry.describe(who, set, rule)
         });
         // The rule may have gone meanwhile.
-        described.unwrap_or_else(|| "(redacted)".into())
+        described.unwrap_or_else(|| REDACTED.into())
     }
 
     /// What an identity has left in each band of a rule.

@@ -58,6 +58,7 @@ fn filter(config: &config::Filter) -> Filter {
         .trusted_proxies(config.trusted_proxies.iter().copied())
         .client_ip(config.client_ip.clone())
         .headers(config.headers)
+        .failed_closed_status(config.failed_closed_status)
         .max_concurrent_waits(config.max_concurrent_waits);
     match &config.rule_set {
         Some(name) => filter.rule_set(name.as_str()),

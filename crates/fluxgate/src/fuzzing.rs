@@ -5,6 +5,7 @@
 mod api;
 mod config;
 mod forwarded;
+mod paths;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -13,7 +14,7 @@ mod tests;
 pub type Entrance = fn(&[u8]);
 
 /// All of them, by their names.
-pub const ALL: [(&str, Entrance); 10] = [
+pub const ALL: [(&str, Entrance); 11] = [
     ("api", api),
     ("chunks", chunks),
     ("config", config),
@@ -21,6 +22,7 @@ pub const ALL: [(&str, Entrance); 10] = [
     ("forwarded", forwarded),
     ("gateway_answer", gateway_answer),
     ("gateway_request", gateway_request),
+    ("paths", paths),
     ("resp", resp),
     ("rules", rules),
     ("simulate", simulate),
@@ -60,6 +62,11 @@ pub fn gateway_answer(bytes: &[u8]) {
 pub fn gateway_request(bytes: &[u8]) {
     crate::gateway::any_bytes::request(bytes);
     crate::server::any_bytes::check(bytes);
+}
+
+/// The path of a request.
+pub fn paths(bytes: &[u8]) {
+    paths::any_bytes(bytes);
 }
 
 /// What a client of the Redis protocol says.

@@ -9,6 +9,7 @@ mod echo;
 mod express;
 mod forward;
 mod forwarded;
+mod frames;
 mod guarded;
 mod health;
 mod hop_by_hop;
@@ -26,6 +27,7 @@ mod tls;
 mod trouble;
 mod tunnel;
 mod upstream;
+mod upstream_connections;
 mod upstreams;
 
 use std::sync::Arc;
@@ -35,12 +37,13 @@ use tokio_rustls::rustls::ClientConfig;
 use crate::config::{self, Config, Limits, Timeouts};
 use crate::engine::Engine;
 use crate::filters::Filters;
+use crate::server::DescriptorShare;
 use connection::Speech;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use express::any_bytes;
 use routes::Routes;
-pub(crate) use strict::has_dots;
 pub(crate) use tls::TlsError;
+use upstream_connections::UpstreamConnections;
 
 /// Forwards requests, each by its route. There is one for all cores.
 #[derive(Debug)]
@@ -50,6 +53,7 @@ pub(crate) struct Gateway {
     timeouts: Timeouts,
     limits: Limits,
     speech: Speech,
+    upstream_connections: Arc<UpstreamConnections>,
     /// What the listener shows, if it speaks TLS.
     tls: Option<tls::ServerTls>,
     /// How TLS is spoken to upstreams, if any wants it.
@@ -57,11 +61,12 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// As the config says.
+    /// As the config says; `descriptors` are for connections to upstreams.
     pub(crate) fn new(
         config: &Config,
         filters: &Filters,
         engine: Arc<Engine>,
+        descriptors: DescriptorShare,
     ) -> Result<Arc<Self>, TlsError> {
         let gateway = &config.gateway;
         let mut upstreams = gateway.routes.iter().flat_map(|route| &route.upstreams);
@@ -74,6 +79,7 @@ impl Gateway {
             timeouts: gateway.timeouts,
             limits: gateway.limits,
             speech: Speech::new(&gateway.limits, &gateway.timeouts),
+            upstream_connections: Arc::new(UpstreamConnections::new(&gateway.limits, descriptors)),
             tls: gateway.tls.clone().map(tls::ServerTls::new).transpose()?,
             client_tls: wants_tls.then(tls::for_upstreams).transpose()?,
         }))
@@ -88,7 +94,8 @@ impl Gateway {
 
     /// Closes connections of this core that nobody needs; for ever.
     pub(crate) async fn tidy_core(&self) {
-        let idle = self.timeouts.idle;
-        tokio::join!(pool::close_old_ones(idle), express::close_old_ones(idle));
+        self.upstream_connections
+            .close_idle(self.timeouts.idle)
+            .await;
     }
 }

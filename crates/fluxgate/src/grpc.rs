@@ -27,8 +27,11 @@ use service::RateLimitServer;
 
 /// The service that Envoy asks.
 const RATE_LIMIT_SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
-/// How large a message may be.
+/// How large a message may be, a call of Envoy apart.
 const MOST_BYTES: usize = 64 * 1024;
+/// How large a call of Envoy may be. A client chooses how long the headers are that Envoy
+/// sends, perhaps several times, and Envoy lets pass what is not answered.
+const MOST_CALL_BYTES: usize = 4 * 1024 * 1024;
 
 /// What the answers need.
 #[derive(Debug)]

@@ -2,6 +2,7 @@
 
 mod admin;
 mod api;
+mod call_limit;
 pub mod cli;
 pub mod config;
 mod engine;
@@ -13,6 +14,7 @@ mod gateway;
 mod grpc;
 mod json_text;
 mod known;
+mod regular_file;
 mod reload;
 mod request_json;
 mod resp;

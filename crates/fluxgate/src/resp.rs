@@ -13,6 +13,7 @@ mod request;
 mod run;
 mod session;
 mod throttle;
+mod transaction;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,10 +1,12 @@
 //! Rules from a file.
 
+use std::io;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use fluxgate_core::yaml::{Fault, Position};
 use fluxgate_core::{RuleSets, RulesError};
+
+use crate::regular_file::{self, MOST_BYTES};
 
 /// Why a file gave nothing to work with.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +38,8 @@ pub fn load(path: &Path) -> Result<RuleSets, RuleFileError> {
 
 /// The text of a file, which must be UTF-8.
 pub(crate) fn read_text(path: &Path) -> Result<String, RuleFileError> {
-    let bytes = fs::read(path).map_err(|source| RuleFileError::Unreadable {
+    let bytes = regular_file::read(path, MOST_BYTES);
+    let bytes = bytes.map_err(|source| RuleFileError::Unreadable {
         path: path.into(),
         source,
     })?;

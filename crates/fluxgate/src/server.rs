@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 pub(crate) use begun::Begun;
 pub(crate) use buffers::{Buffers, INPUT};
 pub(crate) use content_length::content_length;
+pub(crate) use descriptors::{DescriptorPermit, DescriptorShare};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use express::any_bytes;
 pub(crate) use http::{LINGER, REQUEST_ID, until_closing};
@@ -60,6 +61,10 @@ use signals::Signals;
 /// How long those inside have to finish once the service is told to end.
 const GRACE: Duration = Duration::from_secs(25);
 
+/// How long a file that is being read is waited for at the end. One on a file
+/// system that does not answer may take for ever.
+const LAST_READ: Duration = Duration::from_secs(1);
+
 /// Runs until it is told to end.
 pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure> {
     let config = draft.check()?;
@@ -69,7 +74,7 @@ pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure
     let telemetry = Arc::new(telemetry);
     let store = AnyStore::new(&config, &secrets);
     let store = store.map_err(|error| Failure::new(Exit::Config, error))?;
-    let engine = Arc::new(Engine::new(store, telemetry));
+    let engine = Arc::new(Engine::new(store, config.call_limits.on_error, telemetry));
     let source = Source::new(&config, draft, file, engine.store());
     let (mut keeper, reloader) = Keeper::new(Arc::clone(&engine), source);
     let rules = keeper.read_first()?;
@@ -77,9 +82,11 @@ pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure
     let admin = admin.map_err(|error| Failure::new(Exit::Config, error))?;
     let closing = CancellationToken::new();
     let filters = Filters::new(&config);
-    let gateway = gateway(&config, &filters, &engine)?;
+    let [api, grpc, resp, clients, upstreams] = DescriptorShare::new(descriptors::raise_limit());
+    let gateway = gateway(&config, &filters, &engine, upstreams)?;
+    // In the order of the listeners.
+    let descriptors = [api, grpc, resp, clients];
     let api = Api::new(Arc::clone(&engine), admin, filters, closing.clone());
-    descriptors::allow_as_many_as_may_be();
     // Rules, signals and the like are looked after here; requests are not.
     let main = runtime()?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -97,7 +104,7 @@ pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure
         start::tell_of_demo(&open);
     }
 
-    let doors = Door::for_cores(cores, &closing, |listener| match listener {
+    let doors = Door::for_cores(cores, &closing, descriptors, |listener| match listener {
         Listener::Gateway => most_connections(&config),
         _ => MOST_CONNECTIONS,
     });
@@ -118,8 +125,8 @@ pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure
             tokio::spawn(async move { gateway.keep_fresh().await });
         }
         signals.end.wait().await;
-        tracing::info!("closing");
         closing.cancel();
+        tracing::info!("closing");
         // Until all have left, this runtime looks after what they use: a
         // connection to Redis lives where it was made.
         let left = tokio::task::spawn_blocking(|| {
@@ -133,6 +140,7 @@ pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure
             traces.end().await;
         }
     });
+    main.shutdown_timeout(LAST_READ);
     Ok(())
 }
 
@@ -154,9 +162,10 @@ fn gateway(
     config: &Config,
     filters: &Filters,
     engine: &Arc<Engine>,
+    descriptors: DescriptorShare,
 ) -> Result<Option<Arc<Gateway>>, Failure> {
     let gateway = config.listen.gateway.is_some();
-    let gateway = gateway.then(|| Gateway::new(config, filters, Arc::clone(engine)));
+    let gateway = gateway.then(|| Gateway::new(config, filters, Arc::clone(engine), descriptors));
     let gateway = gateway.transpose();
     gateway.map_err(|error| Failure::new(Exit::Config, error))
 }

@@ -230,6 +230,11 @@ impl Telemetry {
         }
     }
 
+    /// Whether logs may name identities.
+    pub(crate) fn names_identities(&self) -> bool {
+        self.names_identities
+    }
+
     /// Who a rule counts, for the log; nothing where logs name nobody.
     pub(crate) fn describe(&self, who: Who<'_>, set: &RuleSet, rule: &Rule) -> Option<String> {
         let named = self.names_identities;

@@ -4,9 +4,56 @@
 //! again. `owed`, the time from now until then, is C − v tokens of refill, and
 //! it is the level w of the leaky one. One unit moves the instant by P/R; what
 //! is allowed is `owed + n·P/R ≤ C·P/R`.
+//!
+//! # Never over while rules change
+//!
+//! Instances change their rules one after the other, so rules with different
+//! numbers meet on one state. None of them moves the instant but by what it
+//! charges, and a denial moves nothing. Let rule i admit n_i units in an interval
+//! of length t, and let F_i = C_i·P_i/R_i be its time to fill. Every unit that is
+//! admitted moves the instant by P_i/R_i, and after the last unit of rule i it is
+//! at most F_i past the end of the interval. So, whatever the others do:
+//!
+//! - n_i·P_i/R_i ≤ F_i + t, which is n_i ≤ C_i + R_i·t/P_i: each rule keeps its
+//!   own bound, and all of them together at most the sum of the bounds;
+//! - Σ n_i·P_i/R_i ≤ max F_i + t: what one uses is gone for the others. Where all
+//!   F_i are the same, this is Σ n_i / (C_i + R_i·t/P_i) ≤ 1.
+//!
+//! # Never over when waiters leave
+//!
+//! A reservation is given the instant M at which the bucket would be full after
+//! it, and goes on at M − F. A cancelled reservation leaves a gap, but later ones
+//! keep their instants, so only units that none was queued behind return. Let x
+//! cancel n units (all as time), let T be the bucket's instant and U the latest
+//! one that was ever given out (`overhang` is U − T). Then T becomes
+//! T − max(0, n − (U − M_x)), and U stays.
+//!
+//! Let S_i be the units of all reservations that stand and were given M_i or
+//! later. The invariant is T ≥ M_i + S_i − F for all i:
+//!
+//! - A new one gets M = T + n. Others with M_i ≤ M: both sides grow by n. Those
+//!   with M_i > M are as before. For itself: S = n + S_j for the next later j, and
+//!   S_j ≤ T + F − M_j ≤ F − n, so M + S − F ≤ T + n.
+//! - x cancels. Those with M_i ≤ M_x lose n from S_i, and T loses at most n. For
+//!   those with M_i > M_x, before: S_i + n ≤ S_x ≤ T + F − M_x. So M_i + S_i − F ≤
+//!   T − n + (M_i − M_x) ≤ T − n + (U − M_x).
+//!
+//! Now let an interval begin at a. Those who wait then have M ≥ a + F, so by the
+//! invariant they are at most T − a together, and those among them who cancel
+//! later return no more than they are. The last one that is charged in the
+//! interval and goes on before its end b is at most at b + F, so between a and it
+//! T has moved by at most b + F − T, returns included. Together that is at most
+//! F + (b − a), which are C + R·t/P units.
+//!
+//! A queue that shapes spaces its requests out: each goes on at M − n, so none may
+//! be given an instant that another holds, and only the last one returns its units.
+//!
+//! Another bucket of the same request, which did not delay it, may have refilled
+//! since. Units that refilled are not returned again: the time that has passed since
+//! M_x − n stays charged.
 
 use super::{Mode, Verdict, verdict};
-use crate::limit::{Fine, Limit, Rate};
+use crate::limit::{Fine, Horizon, Limit, Rate};
 use crate::time::{Micros, Retry, Timestamp};
 
 /// The instant at which a bucket is full, and the refill that its fraction
@@ -17,50 +64,123 @@ pub struct Bucket {
     pub full_at: Fine,
     /// R: the denominator of `full_at.part`.
     pub refill: u32,
+    /// The furthest that `full_at` may lie ahead of the clock, by the rule that
+    /// last took units.
+    pub horizon: Horizon,
+    /// How far past `full_at` the latest instant lies that was ever given to a
+    /// reservation.
+    pub overhang: Overhang,
 }
 
-/// How long until the bucket is full, and whether that had to be shortened.
+/// A span of whole microseconds in 29 bits: exact below 2^24 µs, which are 16 s,
+/// and rounded up beyond that. Rounded up, less is returned and never more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overhang(u32);
+
+impl Overhang {
+    /// No reservation lies past the instant at which the bucket is full.
+    pub const NONE: Self = Self(0);
+    /// How many bits it has.
+    pub const BITS: u32 = 29;
+
+    const MANTISSA_BITS: u32 = 24;
+
+    /// A span, rounded up.
+    pub const fn new(micros: u64) -> Self {
+        let mut mantissa = micros;
+        let mut exponent = 0;
+        while mantissa >> Self::MANTISSA_BITS > 0 {
+            mantissa = mantissa.div_ceil(2);
+            exponent += 1;
+        }
+        Self(exponent << Self::MANTISSA_BITS | mantissa as u32)
+    }
+
+    /// The span with these bits, if any span has them.
+    pub const fn from_bits(bits: u32) -> Option<Self> {
+        if bits >> Self::BITS == 0 {
+            Some(Self(bits))
+        } else {
+            None
+        }
+    }
+
+    /// The span that stands in the lowest 29 bits.
+    pub(crate) const fn from_low_bits(bits: u64) -> Self {
+        Self(bits as u32 & ((1 << Self::BITS) - 1))
+    }
+
+    /// Exponent and mantissa.
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// The span in microseconds.
+    pub const fn micros(self) -> u64 {
+        let mantissa = self.0 & ((1 << Self::MANTISSA_BITS) - 1);
+        (mantissa as u64) << (self.0 >> Self::MANTISSA_BITS)
+    }
+
+    /// What is left of it when the bucket's instant moves on by `cost`.
+    #[inline]
+    fn after(self, cost: Fine) -> Self {
+        if self == Self::NONE {
+            return self;
+        }
+        Self::new(self.micros().saturating_sub(cost.whole))
+    }
+
+    /// What it becomes when the bucket's instant moves back by `span`.
+    fn before(self, span: Fine) -> Self {
+        Self::new(self.micros() + span.ceil())
+    }
+}
+
+/// How long until the bucket is full, and whether that had to be shortened: it
+/// lay beyond its horizon, so the clock went back.
 #[inline(always)]
 fn settle(rate: &Rate, stored: Option<Bucket>, now: Timestamp) -> (Fine, bool) {
-    let Some(stored) = stored else {
+    let Some(Bucket {
+        full_at,
+        refill,
+        horizon,
+        ..
+    }) = stored
+    else {
         return (Fine::default(), false);
     };
-    let full_at = in_parts_of(rate, stored);
     // The clock shows whole microseconds, so nothing is borrowed.
     let Some(whole) = full_at.whole.checked_sub(now.micros()) else {
         return (Fine::default(), false);
     };
-    let owed = Fine {
-        whole,
-        part: full_at.part,
+    let part = full_at.part;
+    let horizon = Fine {
+        whole: horizon.micros(),
+        part: 0,
     };
-    // Further ahead than the fullest debt: the clock went back, or the limit
-    // was made smaller.
-    if owed > rate.furthest() {
-        (rate.furthest(), true)
-    } else {
-        (owed, false)
+    if (Fine { whole, part }) > horizon {
+        return (horizon, true);
     }
+    (in_parts_of(rate, Fine { whole, part }, refill), false)
 }
 
-/// The same instant with the fraction in R-ths of today's R; one that does not
+/// The same span with the fraction in R-ths of today's R; one that does not
 /// fit goes up to the next microsecond.
 #[inline]
-fn in_parts_of(rate: &Rate, stored: Bucket) -> Fine {
-    let Bucket { full_at, refill } = stored;
-    if u64::from(refill) == rate.refill() || full_at.part == 0 {
-        return full_at;
+fn in_parts_of(rate: &Rate, span: Fine, refill: u32) -> Fine {
+    if u64::from(refill) == rate.refill() || span.part == 0 {
+        return span;
     }
-    let scaled = u64::from(full_at.part) * rate.refill();
+    let scaled = u64::from(span.part) * rate.refill();
     if scaled.is_multiple_of(u64::from(refill)) {
         Fine {
-            whole: full_at.whole,
+            whole: span.whole,
             // A fraction below one, in R-ths: below R.
             part: (scaled / u64::from(refill)) as u32,
         }
     } else {
         Fine {
-            whole: full_at.whole + 1,
+            whole: span.whole + 1,
             part: 0,
         }
     }
@@ -76,41 +196,47 @@ pub(super) fn assess(
 ) -> (Verdict, Option<Bucket>, Option<Bucket>) {
     let rate = limit.rate();
     let (owed, shortened) = settle(rate, stored, now);
-    let corrected = shortened.then(|| bucket(rate, owed, now));
+    let corrected = stored
+        .filter(|_| shortened)
+        .map(|stored| stored.moved_to(rate, owed, now));
     if cost > limit.capacity() {
-        let verdict = verdict(
-            now,
-            Retry::Never,
-            None,
-            remaining(limit, owed),
-            Micros::new(owed.ceil()),
-        );
+        let verdict = bucket_verdict(limit, now, Retry::Never, None, owed);
         return (verdict, corrected, None);
     }
-    let after = rate.add(owed, rate.time_of(cost));
-    let (wait, delay) = if after <= rate.fill() {
-        let delay = if rate.shape() { owed.ceil() } else { 0 };
-        (Micros::ZERO, Some(Micros::new(delay)))
-    } else {
-        let wait = Micros::new(rate.saturating_sub(after, rate.fill()).ceil());
-        let delay = rate.max_wait().filter(|most| wait <= *most);
-        (wait, delay.map(|_| wait))
-    };
+    let time = rate.time_of(cost);
+    let after = rate.add(owed, time);
+    let (wait, delay) = delay_of(rate, owed, after, mode);
     let taken = delay.is_some() && cost > 0;
-    let left = if taken && mode == Mode::Take {
-        after
-    } else {
-        owed
-    };
-    let verdict = verdict(
-        now,
-        Retry::After(wait),
-        delay,
-        remaining(limit, left),
-        Micros::new(left.ceil()),
-    );
-    let charged = taken.then(|| bucket(rate, after, now));
+    let left = if taken && mode.takes() { after } else { owed };
+    let verdict = bucket_verdict(limit, now, Retry::After(wait), delay, left);
+    let charged = taken.then(|| Bucket {
+        full_at: instant(now, after),
+        // At most MAX_UNITS.
+        refill: rate.refill() as u32,
+        horizon: rate.horizon(),
+        overhang: stored.map_or(Overhang::NONE, |stored| stored.overhang.after(time)),
+    });
     (verdict, corrected, charged)
+}
+
+/// How long until a request would pass without waiting, and how long it has to
+/// wait if it passes. It would leave the bucket `after` away from full.
+#[inline(always)]
+fn delay_of(rate: &Rate, owed: Fine, after: Fine, mode: Mode) -> (Micros, Option<Micros>) {
+    let waits = mode.waits();
+    if after <= rate.fill() {
+        let queue = match rate.shape() {
+            true => Micros::new(owed.ceil()),
+            false => Micros::ZERO,
+        };
+        return match waits || queue == Micros::ZERO {
+            true => (Micros::ZERO, Some(queue)),
+            false => (queue, None),
+        };
+    }
+    let wait = Micros::new(rate.saturating_sub(after, rate.fill()).ceil());
+    let may_wait = waits && rate.max_wait().is_some_and(|most| wait <= most);
+    (wait, may_wait.then_some(wait))
 }
 
 /// v = min(C, v + n); `None` when the bucket is full again.
@@ -119,25 +245,106 @@ pub(super) fn refund(rate: &Rate, stored: Bucket, now: Timestamp, units: u64) ->
     if units >= rate.units_in(owed) {
         return None;
     }
-    let owed = rate.saturating_sub(owed, rate.time_of(units));
-    Some(bucket(rate, owed, now))
+    Some(stored.moved_back(rate, owed, rate.time_of(units), now))
 }
 
-/// C − ceil(owed·R/P), not below 0.
-#[inline]
-fn remaining(limit: &Limit, owed: Fine) -> u64 {
-    limit.capacity().saturating_sub(limit.rate().units_in(owed))
+/// Returns what a cancelled reservation may return of `units`. `mark` is the
+/// instant at which the bucket was to be full after it. `None` when the bucket is
+/// full again.
+pub(super) fn cancel(
+    rate: &Rate,
+    stored: Bucket,
+    now: Timestamp,
+    units: u64,
+    mark: Fine,
+) -> Option<Bucket> {
+    let (owed, _) = settle(rate, Some(stored), now);
+    if owed == Fine::default() {
+        return Some(stored);
+    }
+    let cost = rate.time_of(units);
+    let latest = Fine {
+        whole: now.micros() + owed.whole + stored.overhang.micros(),
+        part: owed.part,
+    };
+    if rate.shape() && latest != mark {
+        return Some(stored);
+    }
+    let behind = rate.saturating_sub(latest, mark);
+    let clock = Fine {
+        whole: now.micros(),
+        part: 0,
+    };
+    let refilled = rate.saturating_sub(rate.add(clock, cost), mark);
+    let back = rate.saturating_sub(cost, behind.max(refilled));
+    if back == Fine::default() {
+        return Some(stored);
+    }
+    if owed <= back {
+        return None;
+    }
+    Some(stored.moved_back(rate, owed, back, now))
 }
 
-/// A bucket that will be full when what it owes has come back.
+impl Bucket {
+    /// The same bucket, `owed` away from full.
+    fn moved_to(self, rate: &Rate, owed: Fine, now: Timestamp) -> Self {
+        Self {
+            full_at: instant(now, owed),
+            // At most MAX_UNITS.
+            refill: rate.refill() as u32,
+            ..self
+        }
+    }
+
+    /// The same bucket, `back` nearer to full than `owed`.
+    fn moved_back(self, rate: &Rate, owed: Fine, back: Fine, now: Timestamp) -> Self {
+        let bucket = self.moved_to(rate, rate.saturating_sub(owed, back), now);
+        // Only reservations are cancelled, and of a shaping queue only the last one.
+        let overhang = match rate.max_wait().is_some() {
+            true => self.overhang.before(back),
+            false => self.overhang,
+        };
+        Self { overhang, ..bucket }
+    }
+}
+
+fn instant(now: Timestamp, owed: Fine) -> Fine {
+    Fine {
+        whole: now.micros() + owed.whole,
+        part: owed.part,
+    }
+}
+
 #[inline]
-fn bucket(rate: &Rate, owed: Fine, now: Timestamp) -> Bucket {
-    Bucket {
-        full_at: Fine {
-            whole: now.micros() + owed.whole,
-            part: owed.part,
-        },
-        // At most MAX_UNITS.
-        refill: rate.refill() as u32,
+fn bucket_verdict(
+    limit: &Limit,
+    now: Timestamp,
+    wait: Retry,
+    delay: Option<Micros>,
+    owed: Fine,
+) -> Verdict {
+    // C − ceil(owed·R/P), not below 0.
+    let remaining = limit.capacity().saturating_sub(limit.rate().units_in(owed));
+    Verdict {
+        part: owed.part,
+        ..verdict(now, wait, delay, remaining, Micros::new(owed.ceil()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_overhang_is_exact_below_16_seconds_and_never_less_than_it_was() {
+        for micros in (0..50).flat_map(|bit| [(1_u64 << bit) - 1, 1 << bit, (1 << bit) + 1]) {
+            let overhang = Overhang::new(micros);
+            assert_eq!(Overhang::from_bits(overhang.bits()), Some(overhang));
+            let kept = overhang.micros();
+            assert!(kept >= micros && kept - micros <= micros >> 23, "{micros}");
+            assert!(kept == micros || micros >= 1 << 24, "{micros}");
+        }
+        assert_eq!(Overhang::from_bits(1 << Overhang::BITS), None);
     }
 }

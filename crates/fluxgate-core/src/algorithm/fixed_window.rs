@@ -36,7 +36,7 @@ pub(super) fn assess(
     let passes = wait == Retry::NOW;
     let charged = (passes && cost > 0).then(|| counts.plus(cost));
     let left = match charged {
-        Some(charged) if mode == Mode::Take => u64::from(charged.current),
+        Some(charged) if mode.takes() => u64::from(charged.current),
         _ => count,
     };
     let reset_after = if left > 0 { until_end } else { Micros::ZERO };

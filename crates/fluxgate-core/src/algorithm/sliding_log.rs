@@ -11,6 +11,9 @@ use super::{Mode, Standing, Verdict, verdict};
 use crate::limit::Limit;
 use crate::time::{Micros, Retry, Timestamp};
 
+/// Into how many parts of its window a coarse log sorts its events.
+const PARTS: u64 = 8;
+
 /// The events of a log, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
@@ -72,7 +75,7 @@ impl LogSummary {
         };
         let passes = wait == Retry::NOW;
         let charges = passes && cost > 0;
-        let (left, newest) = if charges && mode == Mode::Take {
+        let (left, newest) = if charges && mode.takes() {
             (self.counted + cost, Some(at))
         } else {
             (self.counted, self.newest.filter(|_| self.counted > 0))
@@ -119,7 +122,11 @@ impl LogAssessment {
 }
 
 impl Log {
-    /// Judges `cost` units at `now`. A log of another window is taken as empty.
+    /// How many events a coarse log has at most: those of the window's parts, the
+    /// first and the last of which are cut.
+    pub const MOST_COARSE_EVENTS: usize = PARTS as usize + 1;
+
+    /// Judges `cost` units at `now`.
     pub fn assess(
         limit: &Limit,
         stored: Option<&Self>,
@@ -127,8 +134,7 @@ impl Log {
         cost: u64,
         mode: Mode,
     ) -> LogAssessment {
-        let log = stored.filter(|log| log.window == limit.window());
-        let summary = log.map(|log| log.summary(limit, now, cost));
+        let summary = stored.map(|log| log.summary(limit, now, cost));
         summary.unwrap_or_default().judge(limit, now, cost, mode)
     }
 
@@ -162,12 +168,7 @@ impl Log {
 
     /// Adds the units, after [`Log::correct`].
     pub fn charge(&mut self, limit: &Limit, assessment: &LogAssessment) {
-        if self.window != limit.window() {
-            *self = Self {
-                window: limit.window(),
-                ..Self::default()
-            };
-        }
+        self.window = limit.window();
         let LogAssessment { at, cost, .. } = *assessment;
         let oldest = at - limit.window().get() as i64;
         while let Some(gone) = self.events.pop_front_if(|event| event.at <= oldest) {
@@ -180,14 +181,40 @@ impl Log {
             Some(newest) if newest.at == at => newest.units += units,
             _ => self.events.push_back(Event { at, units }),
         }
+        self.shrink();
+    }
+
+    /// Merges the events of each eighth of the window into the newest of them.
+    /// A unit then leaves up to an eighth of the window late, and never early:
+    /// nothing passes that would not have passed.
+    pub fn coarsen(&mut self) {
+        let width = self.window.get().div_ceil(PARTS).max(1) as i64;
+        let mut last = 0;
+        for index in 1..self.events.len() {
+            let Event { at, units } = self.events[index];
+            let merged = &mut self.events[last];
+            if merged.at.div_euclid(width) == at.div_euclid(width) {
+                merged.at = at;
+                merged.units += units;
+            } else {
+                last += 1;
+                self.events[last] = Event { at, units };
+            }
+        }
+        self.events.truncate(last + 1);
+        self.shrink();
+    }
+
+    /// Frees memory once more than half of it is unused.
+    fn shrink(&mut self) {
+        let events = self.events.len();
+        if self.events.capacity() > 2 * events + 8 {
+            self.events.shrink_to(events + events / 4);
+        }
     }
 
     /// Takes the newest units off.
     pub fn refund(&mut self, limit: &Limit, now: Timestamp, mut units: u64) {
-        if self.window != limit.window() {
-            *self = Self::default();
-            return;
-        }
         let settled = Self::assess(limit, Some(self), now, 0, Mode::Peek);
         self.correct(&settled);
         let oldest = settled.at - limit.window().get() as i64;
@@ -203,6 +230,24 @@ impl Log {
         }
     }
 
+    /// Takes units off the event at `at`, and off no other: the newest units, which
+    /// a refund takes, may belong to another request.
+    pub fn cancel(&mut self, at: u64, units: u64) {
+        let Ok(index) = self
+            .events
+            .binary_search_by_key(&(at as i64), |event| event.at)
+        else {
+            return;
+        };
+        let event = &mut self.events[index];
+        let back = units.min(event.units.into());
+        event.units -= back as u32;
+        self.units -= back;
+        if event.units == 0 {
+            self.events.remove(index);
+        }
+    }
+
     /// Whether nothing of it counts at `now` or later.
     pub fn is_spent(&self, now: Timestamp) -> bool {
         let oldest = now.micros() as i64 - self.window.get() as i64;
@@ -213,6 +258,11 @@ impl Log {
     pub fn newest(&self) -> u64 {
         let newest = self.events.back();
         newest.map_or(0, |event| u64::try_from(event.at).unwrap_or(0))
+    }
+
+    /// How many events it has: instants at which units were admitted.
+    pub fn events(&self) -> usize {
+        self.events.len()
     }
 
     /// All units that it remembers.

@@ -34,7 +34,7 @@ pub(super) fn assess(
     let passes = wait == Retry::NOW;
     let charged = (passes && cost > 0).then(|| counts.plus(cost));
     let left = match charged {
-        Some(charged) if mode == Mode::Take => charged,
+        Some(charged) if mode.takes() => charged,
         _ => counts,
     };
     // floor(C − estimate) = C − current − ceil(previous·(W−e)/W)

@@ -72,6 +72,30 @@ pub(super) fn refund(limit: &Limit, stored: Counts, now: Timestamp, units: u64) 
     (counts.current > 0 || counts.previous > 0).then_some(counts)
 }
 
+/// Takes `units` off the window that began at `start`, and off no other: a refund
+/// would take them off whatever window is the current one. `None` when no count
+/// is left.
+pub(super) fn cancel(
+    limit: &Limit,
+    stored: Counts,
+    now: Timestamp,
+    units: u64,
+    start: u64,
+) -> Option<Counts> {
+    let width = limit.window().get();
+    let units = u32::try_from(units).unwrap_or(u32::MAX);
+    let sliding = limit.algorithm() == Algorithm::SlidingWindow;
+    let mut counts = stored;
+    if counts.start == start {
+        counts.current = counts.current.saturating_sub(units);
+    } else if sliding && counts.start == start + width {
+        counts.previous = counts.previous.saturating_sub(units);
+    }
+    let windows = 1 + u64::from(sliding && counts.current > 0);
+    let counts_at_all = counts.current > 0 || counts.previous > 0;
+    (counts_at_all && counts.start + windows * width > now.micros()).then_some(counts)
+}
+
 impl Counts {
     /// With `cost` more in the current window. The caller has seen that the
     /// sum is at most a capacity.

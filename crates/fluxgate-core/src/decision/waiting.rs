@@ -92,20 +92,38 @@ impl Decision {
         held.filter(move |held| held.delay > Micros::ZERO && enforced(held.band))
     }
 
-    /// What the request was charged, to be given back if it does not take place.
-    /// `context` must be the one that was decided. `None` if it was charged
-    /// nothing.
+    /// What a request that has to wait was charged, to be cancelled if it does not
+    /// take place. `context` must be the one that was decided. `None` if it need
+    /// not wait or was charged nothing.
     pub fn charge(&self, context: &RequestContext<'_>) -> Option<Charge> {
-        if !self.allowed || !self.outcome.charges() {
+        if self.held.is_empty() || !self.allowed || !self.outcome.charges() {
             return None;
         }
         let mut charge = Charge::new(self.set.clone()?, self.outcome);
         for applied in self.applied.iter().filter(|applied| !applied.refuses) {
             let held = self.held.iter();
             let held = held.filter(|held| held.band.rule == applied.rule);
-            let reset_after = held.map(|held| held.reset_after).collect();
-            charge.add(applied.rule, applied.bands.clone(), context, reset_after);
+            let charged = held.map(|held| held.charged).collect();
+            charge.add(applied.rule, applied.bands.clone(), context, charged);
         }
         charge.is_something().then_some(charge)
+    }
+
+    /// What [`Charge::of`] must be told to cancel what this request reserved, as text:
+    /// where the units of each band went. `None` if it reserved nothing.
+    pub fn reservation(&self) -> Option<String> {
+        if self.held.is_empty() || !self.allowed || !self.outcome.charges() {
+            return None;
+        }
+        let set = self.set.as_deref()?;
+        let charged = self.applied.iter().filter(|applied| !applied.refuses);
+        let rules = charged.filter_map(|applied| {
+            let rule = set.rules().get(applied.rule as usize)?;
+            let held = self.held.iter();
+            let held = held.filter(|held| held.band.rule == applied.rule);
+            let marks: Vec<_> = held.map(|held| held.charged.to_string()).collect();
+            Some(format!("{}={}", rule.id(), marks.join("+")))
+        });
+        Some(rules.collect::<Vec<_>>().join(","))
     }
 }

@@ -106,9 +106,10 @@ impl<'a> Reader<'a> {
             USER | API_KEY | METHOD | PATH => self.text()?.as_bytes(),
             // A key of the Redis protocol need not be text.
             OWN => self.bytes()?,
+            // Nor need what Envoy sends.
             HEADER | ATTRIBUTE => {
                 name = self.text()?.as_bytes();
-                self.text()?.as_bytes()
+                self.bytes()?
             }
             ANONYMOUS => &[],
             _ => return None,

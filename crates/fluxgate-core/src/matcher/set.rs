@@ -8,6 +8,7 @@ use super::index::Index;
 use super::path::PathTrie;
 use super::pattern::{Pattern, Segment};
 use super::shape::Shape;
+use crate::request_path::RequestPath;
 
 /// So many patterns of any kind may be alive in a trie at once.
 const FEW: usize = 16;
@@ -107,5 +108,15 @@ impl PathSet {
             _ => ControlFlow::Break(()),
         });
         found.is_break()
+    }
+
+    /// Whether a pattern fits one form of a path at least.
+    pub fn contains_either(&self, path: &RequestPath<'_>) -> bool {
+        path.either(|form| self.contains(Some(form)))
+    }
+
+    /// Whether patterns fit both forms of a path.
+    pub fn contains_both(&self, path: &RequestPath<'_>) -> bool {
+        path.both(|form| self.contains(Some(form)))
     }
 }

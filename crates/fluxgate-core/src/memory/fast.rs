@@ -95,7 +95,7 @@ impl Ask<'_> {
     ) -> R {
         let (limit, imprint) = (self.band.limit(), self.band.imprint());
         let is_known = state.is_of(imprint);
-        let takes = self.mode == Mode::Take;
+        let takes = self.mode.takes();
         if limit.algorithm().is_bucket() {
             let stored = is_known.then(|| state.bucket());
             let (verdict, corrected, charged) =
@@ -213,7 +213,7 @@ impl Table {
                 looks.push(look);
             })?;
         }
-        if !passes && mode == Mode::Take {
+        if !passes && mode.takes() {
             // Those that pass are not charged after all: tell what is there
             // without it.
             for (index, look) in looks.iter_mut().enumerate() {

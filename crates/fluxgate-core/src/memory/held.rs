@@ -10,15 +10,13 @@ use smallvec::SmallVec;
 
 use super::Retention;
 use super::line::{Line, LineGuard};
-use super::shard::{Overflow, Shard};
-use super::slot::{Loss, Print, Slot, State};
+use super::shard::{Overflow, Shard, recount};
+use super::slot::{Slot, State};
 use super::table::{Key, Table, lock};
 use crate::algorithm::{Assessment, Cell, Log, LogAssessment, Mode, Verdict};
+use crate::limit::Fine;
 use crate::rules::Band;
 use crate::time::Timestamp;
-
-/// How many lines besides its own a key looks through for one to evict.
-const EVICTION_LINES: usize = 16;
 
 /// What was found out about a key, to be written or not.
 #[derive(Clone, Copy, Debug)]
@@ -38,8 +36,8 @@ impl Assessed {
 
 /// Everything that guards the keys of one request, locked.
 pub(super) struct Held<'t, 'k> {
-    table: &'t Table,
-    keys: &'k [Key],
+    pub(super) table: &'t Table,
+    pub(super) keys: &'k [Key],
     lines: SmallVec<[LineGuard<'t>; 4]>,
     /// Which of the lines is each key's own.
     homes: SmallVec<[u16; 8]>,
@@ -203,25 +201,93 @@ impl<'t, 'k> Held<'t, 'k> {
     }
 
     fn charge_log(&mut self, at: usize, band: &Band, now: Timestamp, assessment: &LogAssessment) {
-        let key = self.keys[at];
-        let mut log = self.log(at).map(std::mem::take).unwrap_or_default();
+        let (key, table) = (self.keys[at], self.table);
+        let rule = key.rule.get();
+        let is_known = self.log(at).is_some();
+        let overflow = self.held_overflow(key.shard);
+        let forgets = table.retention == Retention::UntilFull;
+        let log = if is_known {
+            overflow.log(key.print)
+        } else {
+            let is_spent = |log: &Log| forgets && log.is_spent(now);
+            Some(overflow.new_log(key.print, rule, &table.events, is_spent))
+        };
+        let log = log.expect("the log is known or was made");
+        let before = log.events();
         log.correct(assessment);
         log.charge(band.limit(), assessment);
-        let slot = key.slot_of_log(band, &log);
+        recount(&table.events, rule, before, log.events());
+        let is_crowded = log.events() > Log::MOST_COARSE_EVENTS && !table.has_room_for_events(rule);
+        if is_crowded {
+            let before = log.events();
+            log.coarsen();
+            recount(&table.events, rule, before, log.events());
+        }
+        let slot = key.slot_of_log(band, log);
+        if is_crowded {
+            self.sweep_logs(key.shard, now);
+        }
         if !self.replace(at, slot) {
             self.insert(at, slot, now);
         }
-        let forgets = self.table.retention == Retention::UntilFull;
-        let overflow = self.held_overflow(key.shard);
-        overflow.keep_log(key.print, log, |log| forgets && log.is_spent(now));
+    }
+
+    /// Deletes the spent logs of one shard, the next in turn, if that has not
+    /// just been done for another.
+    fn sweep_logs(&mut self, own: u32, now: Timestamp) {
+        let table = self.table;
+        let Some(shard) = table.next_to_sweep(now) else {
+            return;
+        };
+        if shard == own {
+            let overflow = self.held_overflow(own);
+            overflow.retain_logs(&table.events, |_, log| !log.is_spent(now));
+        } else if let Ok(mut overflow) = table.shards[shard as usize].overflow.try_lock() {
+            overflow.retain_logs(&table.events, |_, log| !log.is_spent(now));
+        }
     }
 
     /// Gives units back.
     pub(super) fn refund(&mut self, at: usize, band: &Band, now: Timestamp, units: u64) {
+        self.give_back(
+            at,
+            band,
+            |log| log.refund(band.limit(), now, units),
+            |cell| Cell::refund(band.limit(), cell, now, units),
+        );
+    }
+
+    /// Takes a charge back that went to `mark`.
+    pub(super) fn cancel(
+        &mut self,
+        at: usize,
+        band: &Band,
+        now: Timestamp,
+        units: u64,
+        mark: Fine,
+    ) {
+        self.give_back(
+            at,
+            band,
+            |log| log.cancel(mark.whole, units),
+            |cell| Cell::cancel(band.limit(), cell, now, units, mark),
+        );
+    }
+
+    fn give_back(
+        &mut self,
+        at: usize,
+        band: &Band,
+        of_log: impl FnOnce(&mut Log),
+        of_cell: impl FnOnce(Cell) -> Option<Cell>,
+    ) {
         let key = self.keys[at];
         if key.is_log {
+            let table = self.table;
             let Some(log) = self.log(at) else { return };
-            log.refund(band.limit(), now, units);
+            let before = log.events();
+            of_log(log);
+            recount(&table.events, key.rule.get(), before, log.events());
             if log.units() == 0 {
                 self.remove(at);
             } else {
@@ -233,7 +299,7 @@ impl<'t, 'k> Held<'t, 'k> {
         let Some(cell) = self.cell(at, band) else {
             return;
         };
-        match Cell::refund(band.limit(), cell, now, units) {
+        match of_cell(cell) {
             Some(cell) => {
                 self.replace(at, key.slot(band, &cell));
             }
@@ -250,10 +316,12 @@ impl<'t, 'k> Held<'t, 'k> {
         if let Some(slot) = in_line {
             self.line_mut(at).clear(slot);
         }
+        let table = self.table;
         let overflow = self.overflow(key.shard);
-        let in_overflow = overflow.is_some_and(|overflow| overflow.remove(key.print));
+        let in_overflow =
+            overflow.is_some_and(|overflow| overflow.remove(key.print, &table.events));
         let gone = in_line.is_some() || in_overflow;
-        self.table.forget(usize::from(gone));
+        table.forget(key.rule.get(), usize::from(gone));
         gone
     }
 
@@ -292,10 +360,12 @@ impl<'t, 'k> Held<'t, 'k> {
     /// Adds a key that is not there.
     fn insert(&mut self, at: usize, slot: Slot, now: Timestamp) {
         let table = self.table;
+        let rule = self.keys[at].rule.get();
+        table.keys.add(rule, 1);
         let line = self.line_mut(at);
         let empty = line.find_empty();
         if let Some(index) = empty
-            && table.try_count()
+            && table.try_reserve()
         {
             line.set(index, slot);
             return;
@@ -305,14 +375,20 @@ impl<'t, 'k> Held<'t, 'k> {
         let spent = line
             .slots()
             .find(|(_, slot)| table.is_spent(slot.state, now));
-        if let Some((index, _)) = spent {
+        if let Some((index, spent)) = spent {
+            table.keys.subtract(spent.state.rule(), 1);
             line.set(index, slot);
             return;
         }
-        if (empty.is_some() || !table.try_count()) && !self.evict(at, now) {
-            // Full, and nothing at hand to forget: the one case in which the
-            // table holds a key more. A charge is never dropped.
-            table.count();
+        if empty.is_some() || !table.try_reserve() {
+            if !self.evict(at, now) {
+                // Full, and every key that may go is held by another request:
+                // the one case in which the table holds a key more. A charge is
+                // never dropped.
+                table.keys.reserve(1);
+            } else if table.is_over() && self.evict(at, now) {
+                table.keys.release(1);
+            }
         }
         let line = self.line_mut(at);
         if let Some(index) = line.find_empty() {
@@ -323,7 +399,7 @@ impl<'t, 'k> Held<'t, 'k> {
         let shard = self.keys[at].shard;
         let overflow = self.held_overflow(shard);
         if overflow.len().is_power_of_two() {
-            table.forget(overflow.retain(|state| !table.is_spent(state, now)));
+            overflow.retain(|state| !table.forget_spent(state, now));
         }
         overflow.set(slot);
         if table.shards[shard as usize].is_crowded(overflow.len(), &table.sizes) {
@@ -331,87 +407,21 @@ impl<'t, 'k> Held<'t, 'k> {
         }
     }
 
-    /// Forgets the key that costs least among the ones at hand: in the line of
-    /// a key, in its shard's overflow and in some lines beside it. Says whether
-    /// there was one.
-    fn evict(&mut self, at: usize, now: Timestamp) -> bool {
-        let key = self.keys[at];
-        let table = self.table;
-        let shard = &table.shards[key.shard as usize];
-        let lines = shard.lines();
-        let own = Shard::line_of(key.print, lines);
-
-        let mut cheapest = None;
-        if let Some((loss, index, _)) = least_loss(self.line(at), now) {
-            cheapest = Some((loss, Victim::InLine(index)));
-        }
-        let overflow = self.overflow(key.shard);
-        if let Some((loss, print)) = overflow.and_then(|overflow| overflow.cheapest(now))
-            && cheapest.as_ref().is_none_or(|(least, _)| loss < *least)
-        {
-            cheapest = Some((loss, Victim::InOverflow(print)));
-        }
-        let beside = (1..EVICTION_LINES.min(lines.len())).map(|step| (own + step) % lines.len());
-        for line in beside.map(|index| &lines[index]) {
-            // A line that this or another request holds is passed over.
-            let Some(line) = line.try_lock() else {
-                continue;
-            };
-            if let Some((loss, index, print)) = least_loss(&line, now)
-                && cheapest.as_ref().is_none_or(|(least, _)| loss < *least)
-            {
-                cheapest = Some((loss, Victim::Beside(line, index, print)));
-            }
-        }
-        let forgotten = match cheapest {
-            None => return table.evict_outside(key.shard as usize, now),
-            Some((_, Victim::InLine(index))) => {
-                let mut slots = self.line(at).slots();
-                let print = slots
-                    .find(|(slot, _)| *slot == index)
-                    .map(|(_, slot)| slot.print());
-                drop(slots);
-                self.line_mut(at).clear(index);
-                print
-            }
-            Some((_, Victim::Beside(mut line, index, print))) => {
-                line.clear(index);
-                Some(print)
-            }
-            Some((_, Victim::InOverflow(print))) => Some(print),
-        };
-        // A log goes with its stand-in. If the overflow is busy, it goes when
-        // it is spent.
-        if let Some(print) = forgotten {
-            match self.overflow(key.shard) {
-                Some(overflow) => {
-                    overflow.remove(print);
-                }
-                None => {
-                    if let Ok(mut overflow) = shard.overflow.try_lock() {
-                        overflow.remove(print);
-                    }
-                }
-            }
-        }
-        true
-    }
-
-    fn line(&self, at: usize) -> &LineGuard<'t> {
+    pub(super) fn line(&self, at: usize) -> &LineGuard<'t> {
         &self.lines[usize::from(self.homes[at])]
     }
 
-    fn line_mut(&mut self, at: usize) -> &mut LineGuard<'t> {
+    pub(super) fn line_mut(&mut self, at: usize) -> &mut LineGuard<'t> {
         &mut self.lines[usize::from(self.homes[at])]
     }
 
-    fn overflow(&mut self, shard: u32) -> Option<&mut Overflow> {
+    pub(super) fn overflow(&mut self, shard: u32) -> Option<&mut Overflow> {
         let mut overflows = self.overflows.iter_mut();
         let found = overflows.find(|(held, _)| *held == shard);
         found.map(|(_, overflow)| &mut **overflow)
     }
 
-    fn held_overflow(&mut self, shard: u32) -> &mut Overflow {
+    pub(super) fn held_overflow(&mut self, shard: u32) -> &mut Overflow {
         let overflow = self.overflow(shard);
         overflow.expect("every key that may need an overflow has it locked")
     }
@@ -420,9 +430,7 @@ impl<'t, 'k> Held<'t, 'k> {
     fn log(&mut self, at: usize) -> Option<&mut Log> {
         self.state(at).filter(|state| state.is_log())?;
         let key = &self.keys[at];
-        self.held_overflow(key.shard)
-            .logs
-            .get_mut(&key.print.bits())
+        self.held_overflow(key.shard).log(key.print)
     }
 }
 
@@ -437,21 +445,7 @@ impl Drop for Held<'_, '_> {
         for (shard, now) in std::mem::take(&mut self.crowded) {
             let table = self.table;
             let shard = &table.shards[shard as usize];
-            table.forget(shard.grow(&table.sizes, |state| !table.is_spent(state, now)));
+            shard.grow(&table.sizes, |state| !table.forget_spent(state, now));
         }
     }
-}
-
-/// The key of a line that costs least to forget.
-pub(super) fn least_loss(line: &LineGuard<'_>, now: Timestamp) -> Option<(Loss, usize, Print)> {
-    let slots = line.slots();
-    let losses = slots.map(|(index, slot)| (slot.state.loss(now), index, slot.print()));
-    losses.min_by_key(|(loss, ..)| *loss)
-}
-
-/// A key that may be forgotten.
-enum Victim<'t> {
-    InLine(usize),
-    Beside(LineGuard<'t>, usize, Print),
-    InOverflow(Print),
 }

@@ -7,9 +7,9 @@ use std::sync::{Mutex, OnceLock};
 use hashbrown::HashMap;
 
 use super::line::{Line, LineGuard};
-use super::slot::{Loss, Print, Slot, State};
+use super::shares::Tally;
+use super::slot::{Print, Slot, State};
 use crate::algorithm::Log;
-use crate::time::Timestamp;
 
 /// How often a shard can get more lines.
 const LEVELS: usize = 6;
@@ -98,27 +98,25 @@ impl Shard {
         overflowing * 2 > self.lines().len() && self.next_level(sizes).is_some()
     }
 
-    /// Moves to more lines; `keep` says what is worth it. Says how many keys
-    /// were left behind. The caller holds no lock of the shard.
-    pub(super) fn grow(&self, sizes: &Sizes, keep: impl Fn(State) -> bool) -> usize {
+    /// Moves to more lines, with the keys that `keep` wants. The caller holds no
+    /// lock of the shard.
+    pub(super) fn grow(&self, sizes: &Sizes, mut keep: impl FnMut(State) -> bool) {
         // In order, like every request that needs several.
         let mut held: Vec<LineGuard<'_>> = self.lines().iter().map(Line::lock).collect();
         if held.iter().any(LineGuard::is_retired) {
-            return 0;
+            return;
         }
         let mut overflow = super::table::lock(&self.overflow);
         let Some((level, size)) = self.next_level(sizes) else {
-            return 0;
+            return;
         };
         let all = overflow.take();
         let in_lines = held
             .iter()
             .flat_map(|line| line.slots().map(|(_, slot)| slot));
         let lines = make_lines(size);
-        let mut left = 0;
         for slot in in_lines.chain(all) {
             if !keep(slot.state) {
-                left += 1;
                 continue;
             }
             let mut line = lines[Self::line_of(slot.print(), &lines)].lock();
@@ -136,7 +134,6 @@ impl Shard {
         for line in &mut held {
             line.retire();
         }
-        left
     }
 }
 
@@ -153,7 +150,14 @@ fn make_lines(count: usize) -> Box<[Line]> {
 pub(super) struct Overflow {
     prints: Vec<u64>,
     states: Vec<State>,
-    pub(super) logs: HashMap<u64, Log>,
+    logs: HashMap<u64, RuleLog>,
+}
+
+/// A log, and the rule that its events are counted for.
+#[derive(Debug)]
+struct RuleLog {
+    rule: u32,
+    log: Log,
 }
 
 impl Overflow {
@@ -202,18 +206,51 @@ impl Overflow {
         }
     }
 
-    /// Keeps a log, for as long as its stand-in is kept. Before the map grows,
-    /// what `is_spent` goes: also what has lost its stand-in, sooner or later.
-    pub(super) fn keep_log(&mut self, print: Print, log: Log, is_spent: impl Fn(&Log) -> bool) {
-        if self.logs.len() == self.logs.capacity() {
-            self.logs.retain(|_, log| !is_spent(log));
-        }
-        self.logs.insert(print.bits(), log);
+    /// The log of a key.
+    pub(super) fn log(&mut self, print: Print) -> Option<&mut Log> {
+        let known = self.logs.get_mut(&print.bits())?;
+        Some(&mut known.log)
     }
 
-    /// Forgets a key; says whether it stood in the list.
-    pub(super) fn remove(&mut self, print: Print) -> bool {
-        self.logs.remove(&print.bits());
+    /// An empty log for a key, in place of what is left of an earlier one. Before
+    /// the map grows, logs that `is_spent` go.
+    pub(super) fn new_log(
+        &mut self,
+        print: Print,
+        rule: u32,
+        events: &Tally,
+        is_spent: impl Fn(&Log) -> bool,
+    ) -> &mut Log {
+        self.remove_log(print, events);
+        if self.logs.len() == self.logs.capacity() {
+            self.retain_logs(events, |_, log| !is_spent(log));
+        }
+        let log = Log::default();
+        let entry = self.logs.entry(print.bits());
+        &mut entry.insert(RuleLog { rule, log }).into_mut().log
+    }
+
+    /// Deletes the log of a key, if there is one.
+    pub(super) fn remove_log(&mut self, print: Print, events: &Tally) {
+        if let Some(RuleLog { rule, log }) = self.logs.remove(&print.bits()) {
+            recount(events, rule, log.events(), 0);
+        }
+    }
+
+    /// Deletes every log that `keep` does not want.
+    pub(super) fn retain_logs(&mut self, events: &Tally, keep: impl Fn(u32, &Log) -> bool) {
+        self.logs.retain(|_, RuleLog { rule, log }| {
+            let keeps = keep(*rule, log);
+            if !keeps {
+                recount(events, *rule, log.events(), 0);
+            }
+            keeps
+        });
+    }
+
+    /// Deletes a key; returns whether it was in the list.
+    pub(super) fn remove(&mut self, print: Print, events: &Tally) -> bool {
+        self.remove_log(print, events);
         let found = self.search(print);
         if let Ok(index) = found {
             self.prints.remove(index);
@@ -222,21 +259,27 @@ impl Overflow {
         found.is_ok()
     }
 
-    /// Forgets every key that `keep` does not want; says how many.
-    pub(super) fn retain(&mut self, keep: impl Fn(State) -> bool) -> usize {
+    /// Deletes every key that `keep` does not want; returns how many.
+    pub(super) fn retain(&mut self, mut keep: impl FnMut(State) -> bool) -> usize {
         let before = self.len();
-        let mut kept = self.states.iter().map(|state| keep(*state));
-        self.prints.retain(|_| kept.next().unwrap_or(true));
-        self.states.retain(|state| keep(*state));
+        let kept: Vec<bool> = self.states.iter().map(|state| keep(*state)).collect();
+        let (mut of_prints, mut of_states) = (kept.iter(), kept.iter());
+        self.prints.retain(|_| of_prints.next() == Some(&true));
+        self.states.retain(|_| of_states.next() == Some(&true));
         before - self.len()
     }
 
-    /// The key that costs least to forget.
-    pub(super) fn cheapest(&self, now: Timestamp) -> Option<(Loss, Print)> {
-        let states = self.states.iter().enumerate();
-        let losses = states.map(|(index, state)| (state.loss(now), index));
-        let (loss, index) = losses.min()?;
-        Some((loss, Print::from_bits(self.prints[index])))
+    /// The states of the keys that are here.
+    pub(super) fn states(&self) -> &[State] {
+        &self.states
+    }
+
+    /// The key with the state at `index`.
+    pub(super) fn slot(&self, index: usize) -> Slot {
+        Slot {
+            tag: Print::from_bits(self.prints[index]).tag(),
+            state: self.states[index],
+        }
     }
 
     fn take(&mut self) -> impl Iterator<Item = Slot> + use<> {
@@ -246,5 +289,16 @@ impl Overflow {
             tag: Print::from_bits(print).tag(),
             state,
         })
+    }
+}
+
+/// Counts a log of a rule that had `before` events and now has `after`.
+pub(super) fn recount(events: &Tally, rule: u32, before: usize, after: usize) {
+    if after > before {
+        events.reserve(after - before);
+        events.add(rule, after - before);
+    } else {
+        events.release(before - after);
+        events.subtract(rule, before - after);
     }
 }

@@ -1,7 +1,7 @@
 //! A key and its state in 30 bytes.
 
-use crate::algorithm::{Bucket, Cell, Counts, Log};
-use crate::limit::{Algorithm, Fine, Limit};
+use crate::algorithm::{Bucket, Cell, Counts, Log, Overhang};
+use crate::limit::{Algorithm, Fine, Horizon, Limit};
 use crate::rules::RuleNumber;
 use crate::time::Timestamp;
 
@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 /// |---|---|
 /// | 0 | instant or window start, 58; fingerprint, 6 |
 /// | 1 | fraction or previous count, 30; refill or current count, 30; algorithm, 3 |
-/// | 2 | window in ms, 35; rule, 20; scale, 9 |
+/// | 2 | window in ms, or horizon, 6, and overhang, 29; rule, 20; scale, 9 |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State(pub(super) [u64; 3]);
 
@@ -26,15 +26,18 @@ pub(super) struct Slot {
 const TAG_BITS: u32 = 48;
 const INSTANT_BITS: u32 = 58;
 const COUNT_BITS: u32 = 30;
-const WINDOW_BITS: u32 = 35;
+const WINDOW_BITS: u32 = HORIZON_BITS + Overhang::BITS;
+const HORIZON_BITS: u32 = 6;
 const ALGORITHM_SHIFT: u32 = 2 * COUNT_BITS;
 const INSTANT_MASK: u64 = (1 << INSTANT_BITS) - 1;
 const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 const WINDOW_MASK: u64 = (1 << WINDOW_BITS) - 1;
 const SCALE_SHIFT: u32 = WINDOW_BITS + RuleNumber::BITS;
 
-const SLIDING: u64 = 4;
-const LOG: u64 = 5;
+const BUCKET: u64 = 1;
+const FIXED: u64 = 2;
+const SLIDING: u64 = 3;
+const LOG: u64 = 4;
 
 /// What a line keeps of a fingerprint: 54 bits, besides those that lead to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,31 +90,56 @@ impl Slot {
     }
 }
 
-/// How much is lost when a slot is forgotten: the used part of its quota, in
-/// 65536ths. Nothing is lost of what is full again.
-pub(super) type Loss = u64;
+/// What evicting a key costs: the more, the greater. First comes how much of
+/// the quota is used, in quarters; then how long until it is full again, in
+/// powers of two; then the used part itself. So keys that are used up alike
+/// are told apart by how long that lasts, and keys of one limit by their use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Loss(u64);
+
+impl Loss {
+    /// Of a quota that is full.
+    pub(super) const NONE: Self = Self(0);
+
+    const QUARTER_SHIFT: u32 = 62;
+    const LASTS_SHIFT: u32 = 56;
+
+    /// `used` is in 65536ths of the quota, `lasts` in microseconds.
+    fn new(used: u64, lasts: u64) -> Self {
+        let quarter = (used >> 14).min(3);
+        let lasts = u64::from(lasts.max(1).ilog2());
+        let used = used.clamp(1, (1 << Self::LASTS_SHIFT) - 1);
+        Self(quarter << Self::QUARTER_SHIFT | lasts << Self::LASTS_SHIFT | used)
+    }
+
+    /// Whether less than a quarter of the quota is used.
+    pub(super) fn is_small(self) -> bool {
+        self.0 >> Self::QUARTER_SHIFT == 0
+    }
+}
 
 /// What every state of a limit has in common, worked out once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Imprint {
     /// The algorithm, where a state has it.
     algorithm: u64,
-    /// The window and the scale, where a state has them.
+    /// The scale and, of all but a bucket, the window, where a state has them.
     frame: u64,
 }
 
 impl Imprint {
     pub(crate) fn new(limit: &Limit) -> Self {
-        let (algorithm, scale) = match limit.algorithm() {
-            Algorithm::TokenBucket => (1, limit.rate().fill().whole),
-            Algorithm::LeakyBucket => (2, limit.rate().fill().whole),
-            Algorithm::FixedWindow => (3, limit.capacity()),
-            Algorithm::SlidingWindow => (SLIDING, limit.capacity()),
-            Algorithm::SlidingLog => (LOG, limit.capacity()),
+        let (fill, capacity) = (limit.rate().fill().whole, limit.capacity());
+        let window = limit.window().get() / 1000;
+        let (algorithm, scale, window) = match limit.algorithm() {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => (BUCKET, fill, 0),
+            Algorithm::FixedWindow => (FIXED, capacity, window),
+            Algorithm::SlidingWindow => (SLIDING, capacity, window),
+            Algorithm::SlidingLog => (LOG, capacity, window),
         };
         Self {
             algorithm: algorithm << ALGORITHM_SHIFT,
-            frame: (limit.window().get() / 1000) | shorten(scale) << SCALE_SHIFT,
+            frame: window | shorten(scale) << SCALE_SHIFT,
         }
     }
 }
@@ -131,9 +159,17 @@ impl State {
         print: Print,
         rule: RuleNumber,
         imprint: Imprint,
-        Bucket { full_at, refill }: Bucket,
+        Bucket {
+            full_at,
+            refill,
+            horizon,
+            overhang,
+        }: Bucket,
     ) -> Self {
-        Self::of_numbers(print, rule, imprint, (full_at.whole, full_at.part, refill))
+        let mut state =
+            Self::of_numbers(print, rule, imprint, (full_at.whole, full_at.part, refill));
+        state.0[2] |= u64::from(horizon.exponent()) | u64::from(overhang.bits()) << HORIZON_BITS;
+        state
     }
 
     pub(super) fn of_counts(
@@ -187,17 +223,16 @@ impl State {
         (self.0[2] >> WINDOW_BITS) as u32 & ((1 << RuleNumber::BITS) - 1)
     }
 
-    /// The numbers, if they were made under this algorithm and window.
+    /// The numbers, if they are of this kind. Those of another kind have another
+    /// key, so only two keys of one fingerprint can meet here.
     pub(super) fn cell(self, imprint: Imprint) -> Option<Cell> {
         self.is_of(imprint).then(|| self.numbers())
     }
 
-    /// Whether the numbers were made under this algorithm and window.
+    /// Whether the numbers are those of a bucket, or counts of this algorithm.
     #[inline]
     pub(super) fn is_of(self, imprint: Imprint) -> bool {
-        let other_window = (self.0[2] ^ imprint.frame) & WINDOW_MASK != 0;
-        let other_algorithm = (self.0[1] ^ imprint.algorithm) >> ALGORITHM_SHIFT != 0;
-        !(other_window | other_algorithm)
+        (self.0[1] ^ imprint.algorithm) >> ALGORITHM_SHIFT == 0
     }
 
     fn numbers(self) -> Cell {
@@ -217,6 +252,8 @@ impl State {
                 part: (self.0[1] & COUNT_MASK) as u32,
             },
             refill: (self.0[1] >> COUNT_BITS & COUNT_MASK) as u32,
+            horizon: Horizon::from_low_bits(self.0[2]),
+            overhang: Overhang::from_low_bits(self.0[2] >> HORIZON_BITS),
         }
     }
 
@@ -230,7 +267,7 @@ impl State {
     }
 
     fn is_bucket(self) -> bool {
-        self.0[1] >> ALGORITHM_SHIFT <= 2
+        self.0[1] >> ALGORITHM_SHIFT == BUCKET
     }
 
     fn is_sliding(self) -> bool {
@@ -248,39 +285,51 @@ impl State {
 
     /// Whether nothing is lost if it is forgotten at `now`.
     pub(super) fn is_spent(self, now: Timestamp) -> bool {
-        let means_something_until = match self.numbers() {
-            Cell::Bucket(bucket) => bucket.full_at.ceil(),
-            Cell::Counts(counts) => {
-                let windows = if self.is_sliding() { 2 } else { 1 };
-                counts.start + windows * self.window()
-            }
-        };
-        means_something_until <= now.micros()
+        self.means_something_until() <= now.micros()
     }
 
-    /// What forgetting it at `now` would cost.
-    pub(super) fn loss(self, now: Timestamp) -> Loss {
-        let now = now.micros();
-        let used = match self.numbers() {
-            Cell::Bucket(bucket) => bucket.full_at.ceil().saturating_sub(now),
-            Cell::Counts(counts) => {
-                let width = self.window();
-                let gone = now.saturating_sub(counts.start);
-                // What fades, and how much of its window is still covered.
-                let (whole, fading, covered) = match gone / width {
-                    0 => (counts.current, counts.previous, width - gone),
-                    1 if self.is_sliding() => (0, counts.current, 2 * width - gone),
-                    _ => (0, 0, 0),
-                };
-                let fading = u128::from(fading) * u128::from(covered) / u128::from(width);
-                u64::from(whole) + fading as u64
-            }
-        };
-        if used == 0 {
-            return 0;
+    fn means_something_until(self) -> u64 {
+        let instant = self.0[0] & INSTANT_MASK;
+        if self.is_bucket() {
+            instant + u64::from(self.0[1] & COUNT_MASK != 0)
+        } else {
+            let windows = if self.is_sliding() { 2 } else { 1 };
+            instant + windows * self.window()
         }
+    }
+
+    /// What evicting it at `now` would cost.
+    #[inline]
+    pub(super) fn loss(self, now: Timestamp) -> Loss {
+        let lasts = self.means_something_until().saturating_sub(now.micros());
+        if lasts == 0 {
+            return Loss::NONE;
+        }
+        let used = if self.is_bucket() {
+            lasts
+        } else {
+            self.used_of_window(now)
+        };
         let scale = lengthen(self.0[2] >> SCALE_SHIFT);
-        (((u128::from(used) << 16) / u128::from(scale)) as Loss).max(1)
+        let part = match used.checked_mul(1 << 16) {
+            Some(used) => used / scale,
+            None => ((u128::from(used) << 16) / u128::from(scale)) as u64,
+        };
+        Loss::new(part, lasts)
+    }
+
+    /// How many units count at `now`, rounded down.
+    fn used_of_window(self, now: Timestamp) -> u64 {
+        let (counts, width) = (self.counts(), self.window());
+        let gone = now.micros().saturating_sub(counts.start);
+        // What fades, and how much of its window is still covered.
+        let (whole, fading, covered) = match gone / width {
+            0 => (counts.current, counts.previous, width - gone),
+            1 if self.is_sliding() => (0, counts.current, 2 * width - gone),
+            _ => (0, 0, 0),
+        };
+        let fading = u128::from(fading) * u128::from(covered) / u128::from(width);
+        u64::from(whole) + fading as u64
     }
 }
 
@@ -317,7 +366,7 @@ mod tests {
     #[test]
     fn a_state_holds_the_largest_numbers_of_the_domain() {
         let print = Print::of(u64::MAX);
-        let latest = Timestamp::MAX.micros() + 4_026 * 86_400_000_000;
+        let latest = Timestamp::MAX.micros() + (1 << Horizon::MAX_EXPONENT);
         let most = MAX_UNITS as u32;
         let bucket = Cell::Bucket(Bucket {
             full_at: Fine {
@@ -325,6 +374,8 @@ mod tests {
                 part: most - 1,
             },
             refill: most,
+            horizon: Horizon::from_exponent(Horizon::MAX_EXPONENT).unwrap(),
+            overhang: Overhang::new(1 << 50),
         });
         let counts = Cell::Counts(Counts {
             start: Timestamp::MAX.micros(),
@@ -347,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_of_another_algorithm_or_window_does_not_count() {
+    fn a_state_of_another_kind_does_not_count() {
         let imprint = |algorithm, seconds| {
             let limit = Limit::builder(algorithm, 10, Duration::from_secs(seconds));
             Imprint::new(&limit.build().unwrap())
@@ -356,12 +407,15 @@ mod tests {
         let cell = Cell::Bucket(Bucket {
             full_at: Fine { whole: 7, part: 3 },
             refill: 10,
+            horizon: Horizon::from_exponent(21).unwrap(),
+            overhang: Overhang::NONE,
         });
         let state = State::new(Print::of(1), RuleNumber::NONE, token, &cell);
         assert_eq!(state.cell(token), Some(cell));
-        assert_eq!(state.cell(imprint(Algorithm::TokenBucket, 2)), None);
-        assert_eq!(state.cell(imprint(Algorithm::LeakyBucket, 1)), None);
+        assert_eq!(state.cell(imprint(Algorithm::TokenBucket, 2)), Some(cell));
+        assert_eq!(state.cell(imprint(Algorithm::LeakyBucket, 1)), Some(cell));
         assert_eq!(state.cell(imprint(Algorithm::FixedWindow, 1)), None);
+        assert_eq!(state.cell(imprint(Algorithm::SlidingWindow, 1)), None);
     }
 
     #[test]
@@ -375,23 +429,42 @@ mod tests {
         }
     }
 
-    #[test]
-    fn loss_is_the_used_part() {
-        let limit = Limit::builder(Algorithm::TokenBucket, 16, Duration::from_secs(16))
+    fn bucket_of(seconds: u64, full_at: u64) -> State {
+        let limit = Limit::builder(Algorithm::TokenBucket, 16, Duration::from_secs(seconds))
             .build()
             .unwrap();
-        let slot = |whole| {
-            let cell = Cell::Bucket(Bucket {
-                full_at: Fine { whole, part: 0 },
-                refill: 16,
-            });
-            State::new(Print::of(7), RuleNumber::NONE, Imprint::new(&limit), &cell)
-        };
+        let cell = Cell::Bucket(Bucket {
+            full_at: Fine {
+                whole: full_at,
+                part: 0,
+            },
+            refill: 16,
+            horizon: limit.rate().horizon(),
+            overhang: Overhang::NONE,
+        });
+        State::new(Print::of(7), RuleNumber::NONE, Imprint::new(&limit), &cell)
+    }
+
+    #[test]
+    fn the_loss_of_one_limit_grows_with_its_used_part() {
         let now = Timestamp::from_micros(100_000_000).unwrap();
-        assert_eq!(slot(100_000_000).loss(now), 0);
-        assert_eq!(slot(100_000_001).loss(now), 1);
-        let half = slot(108_000_000).loss(now);
-        assert!((32_768..37_000).contains(&half), "{half}");
-        assert!(slot(116_000_000).loss(now) > half);
+        let losses = [
+            0, 1, 2_000_000, 4_000_000, 8_000_000, 15_000_000, 16_000_000,
+        ]
+        .map(|used| bucket_of(16, 100_000_000 + used).loss(now));
+        assert_eq!(losses[0], Loss::NONE);
+        assert!(losses.is_sorted_by(|less, more| less < more), "{losses:?}");
+        assert!(losses[2].is_small() && !losses[4].is_small());
+    }
+
+    #[test]
+    fn of_limits_that_are_used_alike_the_longer_costs_more() {
+        let now = Timestamp::from_micros(100_000_000).unwrap();
+        let loss = |seconds, used: u64| bucket_of(seconds, 100_000_000 + used).loss(now);
+        let used_up = loss(60, 60_000_000);
+        assert!(loss(3600, 3_600_000_000) > used_up);
+        assert!(loss(3600, 2_700_000_000) > used_up, "three quarters of it");
+        assert!(loss(3600, 2_000_000_000) < used_up, "little more than half");
+        assert!(loss(86_400, 864_000_000) < used_up, "a hundredth of a day");
     }
 }

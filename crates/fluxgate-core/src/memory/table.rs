@@ -1,12 +1,12 @@
 //! All shards, and how a key is found in them.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::Retention;
-use super::held::{Held, least_loss};
-use super::line::Line;
+use super::held::Held;
 use super::shard::{Shard, Sizes};
+use super::shares::{Claim, Tally};
 use super::slot::{Print, Slot, State};
 use crate::algorithm::{Cell, Log, Mode, Verdict};
 use crate::fingerprint::Fingerprinter;
@@ -17,6 +17,8 @@ use crate::time::Timestamp;
 /// About this many keys share a shard when the table is full.
 const KEYS_PER_SHARD: usize = 2048;
 const MOST_SHARDS: usize = 512;
+/// How long after a sweep for spent logs there is no other, in microseconds.
+const SWEEP_PAUSE: u64 = 1000;
 
 /// All keys.
 #[derive(Debug)]
@@ -24,8 +26,15 @@ pub(super) struct Table {
     /// Secret, so that nobody can make keys that meet.
     fingerprinter: Fingerprinter,
     pub(super) shards: Box<[Shard]>,
-    live: AtomicUsize,
+    /// The keys of each rule.
+    pub(super) keys: Tally,
     max_keys: usize,
+    /// The log events of each rule.
+    pub(super) events: Tally,
+    pub(super) max_log_events: usize,
+    /// How many sweeps for spent logs there were, and when the last one was.
+    sweeps: AtomicUsize,
+    swept_at: AtomicU64,
     pub(super) retention: Retention,
     pub(super) sizes: Sizes,
 }
@@ -72,15 +81,19 @@ impl Table {
         Self {
             fingerprinter: Fingerprinter::random(),
             shards: (0..shards).map(|_| Shard::default()).collect(),
-            live: AtomicUsize::new(0),
+            keys: Tally::new(),
             max_keys: max_keys.max(1),
+            events: Tally::new(),
+            max_log_events: super::DEFAULT_MAX_LOG_EVENTS,
+            sweeps: AtomicUsize::new(0),
+            swept_at: AtomicU64::new(0),
             retention,
             sizes: Sizes::new(made_for.div_ceil(shards), unlimited),
         }
     }
 
     pub(super) fn len(&self) -> usize {
-        self.live.load(Ordering::Relaxed)
+        self.keys.total()
     }
 
     /// The fingerprint of a subject.
@@ -155,56 +168,91 @@ impl Table {
                     .collect();
                 for index in wanted {
                     line.clear(index);
-                    self.forget(1);
+                    self.forget(rule.get(), 1);
                     gone += 1;
                 }
             }
-            let here = lock(&shard.overflow).retain(|state| state.rule() != rule.get());
-            self.forget(here);
+            let mut overflow = lock(&shard.overflow);
+            let here = overflow.retain(|state| state.rule() != rule.get());
+            overflow.retain_logs(&self.events, |of, _| of != rule.get());
+            self.forget(rule.get(), here);
             return gone + here;
         }
     }
 
-    /// Forgets a cheap key of another shard, for one that has none; says whether
-    /// there was one.
-    pub(super) fn evict_outside(&self, shard: usize, now: Timestamp) -> bool {
-        let others = (1..self.shards.len()).map(|step| (shard + step) % self.shards.len());
-        for other in others.map(|index| &self.shards[index]) {
-            let lines = other.lines_if_any().unwrap_or_default().iter();
-            let cheapest = lines
-                .filter_map(Line::try_lock)
-                .filter_map(|line| least_loss(&line, now).map(|found| (found, line)))
-                .min_by_key(|((loss, ..), _)| *loss);
-            if let Some(((_, index, print), mut line)) = cheapest {
-                line.clear(index);
-                if let Ok(mut overflow) = other.overflow.try_lock() {
-                    overflow.remove(print);
-                }
-                return true;
-            }
+    /// Reserves room for one more key, if there is any.
+    pub(super) fn try_reserve(&self) -> bool {
+        let most = match self.retention {
+            Retention::UntilFull => self.max_keys,
+            Retention::Forever => usize::MAX,
+        };
+        self.keys.try_reserve(most)
+    }
+
+    /// Whether there are more keys than there should be.
+    pub(super) fn is_over(&self) -> bool {
+        self.retention == Retention::UntilFull && self.keys.total() > self.max_keys
+    }
+
+    /// Takes keys of a rule, which are there no more, off the counts.
+    pub(super) fn forget(&self, rule: u32, keys: usize) {
+        self.keys.release(keys);
+        self.keys.subtract(rule, keys);
+    }
+
+    /// Takes a key off the counts if it is spent; returns whether it is.
+    pub(super) fn forget_spent(&self, state: State, now: Timestamp) -> bool {
+        let is_spent = self.is_spent(state, now);
+        if is_spent {
+            self.forget(state.rule(), 1);
         }
-        false
+        is_spent
     }
 
-    /// Counts one more key, if there is room for it.
-    pub(super) fn try_count(&self) -> bool {
-        let counted = self
-            .live
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |live| {
-                (live < self.max_keys || self.retention == Retention::Forever).then_some(live + 1)
-            });
-        counted.is_ok()
+    /// What may be evicted for a new key of a rule.
+    pub(super) fn claim(&self, rule: RuleNumber) -> Claim {
+        Claim::new(&self.keys, self.max_keys, rule.get())
     }
 
-    /// Counts one more key, room or not.
-    pub(super) fn count(&self) {
-        self.live.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn may_evict(&self, claim: &Claim, state: State, now: Timestamp) -> bool {
+        claim.covers(&self.keys, state.rule()) || self.is_spent(state, now)
     }
 
-    pub(super) fn forget(&self, keys: usize) {
-        if keys > 0 {
-            self.live.fetch_sub(keys, Ordering::Relaxed);
+    /// Takes a key off its rule's count, if it may still be evicted.
+    pub(super) fn take_key(&self, claim: &Claim, state: State, now: Timestamp) -> bool {
+        if self.is_spent(state, now) {
+            self.keys.subtract(state.rule(), 1);
+            return true;
         }
+        claim.take(&self.keys, state.rule())
+    }
+
+    /// Whether a rule may have as many log events as it has. The last quarter is
+    /// for rules within their share.
+    pub(super) fn has_room_for_events(&self, rule: u32) -> bool {
+        if self.retention == Retention::Forever {
+            return true;
+        }
+        let (total, most) = (self.events.total(), self.max_log_events);
+        let is_within_share = || self.events.of(rule) <= self.events.share(most, rule);
+        total <= most && (total <= most - most / 4 || is_within_share())
+    }
+
+    /// The shard to sweep for spent logs, unless one has just been swept.
+    pub(super) fn next_to_sweep(&self, now: Timestamp) -> Option<u32> {
+        let last = self.swept_at.load(Ordering::Relaxed);
+        if now.micros().abs_diff(last) < SWEEP_PAUSE {
+            return None;
+        }
+        let claimed = self.swept_at.compare_exchange(
+            last,
+            now.micros(),
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        claimed.ok()?;
+        let sweep = self.sweeps.fetch_add(1, Ordering::Relaxed);
+        Some((sweep % self.shards.len()) as u32)
     }
 
     /// Whether a state may be forgotten at `now` without a loss.

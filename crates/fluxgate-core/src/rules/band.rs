@@ -8,7 +8,8 @@ use crate::sip::Sip13;
 #[derive(Clone, Debug)]
 pub struct Band {
     id: Box<str>,
-    /// Tells the bands of one subject apart; a hash of the id.
+    /// Tells the counters of one subject apart; a hash of the id and of what else
+    /// makes another counter.
     tag: u64,
     limit: Limit,
     /// What the memory store keeps of the limit.
@@ -24,7 +25,7 @@ impl Band {
     pub fn new(id: &str, limit: Limit) -> Self {
         Self {
             id: id.into(),
-            tag: Sip13::PUBLIC.hash(id.as_bytes()) as u64,
+            tag: tag(id, &limit),
             imprint: Imprint::new(&limit),
             limit,
             policy: Box::default(),
@@ -67,6 +68,7 @@ impl Band {
         &self.policy
     }
 
+    /// Tells the counters of one subject apart: see [`tag`].
     pub(crate) fn tag(&self) -> u64 {
         self.tag
     }
@@ -74,4 +76,17 @@ impl Band {
     pub(crate) fn imprint(&self) -> Imprint {
         self.imprint
     }
+}
+
+/// The bucket of a band is one counter, whatever its numbers. Counts of another
+/// algorithm or window are another one: instances that still use the old rule go
+/// on with theirs.
+fn tag(id: &str, limit: &Limit) -> u64 {
+    let mut name = id.as_bytes().to_vec();
+    if !limit.algorithm().is_bucket() {
+        // No id has such a byte.
+        name.push(0xf0 + limit.algorithm() as u8);
+        name.extend_from_slice(&limit.window().get().to_le_bytes());
+    }
+    Sip13::PUBLIC.hash(&name) as u64
 }

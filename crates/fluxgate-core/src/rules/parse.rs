@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use hashbrown::HashMap;
 
-use super::rule::{CostSource, OnError, Rule, RuleMode};
+use super::rule::{CostSource, Rule, RuleMode};
 use super::{RuleNumber, RuleOptions, RuleSet, RuleSets};
 use crate::key::{self, KeyPart, OnMissingKey, SubjectBytes};
 use crate::limit::Algorithm;
@@ -75,14 +75,7 @@ pub(super) fn sets(node: &Node, options: RuleOptions, faults: &mut Faults) -> Ru
 
 fn rule_set(name: &str, node: &Node, options: RuleOptions, faults: &mut Faults) -> RuleSet {
     let [on_error, rules] = faults.fields(node, "a rule set", ["on_error", "rules"]);
-    let on_error = on_error.and_then(|node| {
-        let names = [
-            ("allow", OnError::Allow),
-            ("deny", OnError::Deny),
-            ("local", OnError::Local),
-        ];
-        faults.one_of(node, "`on_error`", &names)
-    });
+    let on_error = on_error.and_then(|node| faults.on_error(node));
     if rules.is_none() && node.is_map() {
         faults.add(node.position, format!("rule set `{name}` has no `rules`"));
     }
@@ -106,6 +99,9 @@ fn rule_set(name: &str, node: &Node, options: RuleOptions, faults: &mut Faults) 
     enabled.sort_by_key(|(rule, _)| rule.priority);
     let (rules, conditions): (Vec<_>, Vec<_>) = enabled.into_iter().unzip();
     let header_names = header_names(&rules, &conditions);
+    let delays = rules.iter().any(Rule::delays);
+    let key_header_names: BTreeSet<_> = key_headers(&rules).cloned().collect();
+    let key_header_names = key_header_names.into_iter().collect();
     RuleSet {
         name: name.into(),
         on_error: on_error.unwrap_or_default(),
@@ -113,24 +109,33 @@ fn rule_set(name: &str, node: &Node, options: RuleOptions, faults: &mut Faults) 
         matcher: Matcher::new(conditions),
         ipv6_prefix: options.ipv6_prefix,
         header_names,
+        delays,
+        key_header_names,
     }
 }
 
 /// The headers that any rule asks about, each once.
 fn header_names(rules: &[Rule], conditions: &[Conditions]) -> Box<[Box<str>]> {
     let matched = conditions.iter().flat_map(|conditions| &conditions.headers);
-    let keyed = rules.iter().flat_map(Rule::key);
-    let keyed = keyed.filter_map(|part| match part {
-        KeyPart::Header(name) => Some(name),
-        _ => None,
-    });
     let costs = rules.iter().filter_map(|rule| match rule.cost() {
         CostSource::Header(name) => Some(name),
         _ => None,
     });
-    let names = matched.map(|(name, _)| name).chain(keyed).chain(costs);
+    let names = matched
+        .map(|(name, _)| name)
+        .chain(key_headers(rules))
+        .chain(costs);
     let names: BTreeSet<_> = names.cloned().collect();
     names.into_iter().collect()
+}
+
+/// The headers that are part of a rule's key.
+fn key_headers(rules: &[Rule]) -> impl Iterator<Item = &Box<str>> {
+    let parts = rules.iter().flat_map(Rule::key);
+    parts.filter_map(|part| match part {
+        KeyPart::Header(name) => Some(name),
+        _ => None,
+    })
 }
 
 struct ParsedRule {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{OnMissingRuleSet, duration};
+use super::{OnError, OnMissingRuleSet, duration};
 use crate::matcher::Pattern;
 use crate::yaml::{Faults, Node, Position};
 
@@ -41,6 +41,11 @@ impl Faults {
             return None;
         }
         Some(name.to_ascii_lowercase().into())
+    }
+
+    /// What `on_error` says.
+    pub fn on_error(&mut self, node: &Node) -> Option<OnError> {
+        self.one_of(node, "`on_error`", &OnError::NAMES)
     }
 
     /// What `on_missing_rule_set` says.

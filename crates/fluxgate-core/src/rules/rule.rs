@@ -23,6 +23,15 @@ pub enum OnError {
     Local,
 }
 
+impl OnError {
+    /// The names that configurations give them.
+    pub const NAMES: [(&str, Self); 3] = [
+        ("allow", Self::Allow),
+        ("deny", Self::Deny),
+        ("local", Self::Local),
+    ];
+}
+
 /// What a rule set that does not exist means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnMissingRuleSet {
@@ -129,6 +138,11 @@ impl Rule {
     /// Whether what is refused may wait (`on_exceed: wait`).
     pub fn waits(&self) -> bool {
         self.max_wait.is_some()
+    }
+
+    /// Whether it may delay requests: until their turn, or in a queue that shapes.
+    pub fn delays(&self) -> bool {
+        self.max_wait().is_some() || self.bands.iter().any(|band| band.limit().rate().shape())
     }
 
     /// How long what is refused may wait, where it may.

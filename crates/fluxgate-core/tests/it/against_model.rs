@@ -19,10 +19,6 @@ struct Run {
     bands: Vec<(Limit, Counter)>,
     now: u64,
     last: Option<Seen>,
-    /// Algorithms and windows that were in force: none comes back, for what a
-    /// band that returns to them may remember is not laid down.
-    algorithms: Vec<Algorithm>,
-    windows: Vec<u64>,
 }
 
 impl Run {
@@ -33,8 +29,6 @@ impl Run {
             .collect();
         Self {
             gate: Gate::new(&rule(&style, &numbers)),
-            algorithms: vec![style.algorithm],
-            windows: numbers.iter().map(|numbers| numbers.window_ms).collect(),
             style,
             numbers,
             bands,
@@ -78,8 +72,8 @@ impl Run {
                 // by a clock that goes back, is the store's affair.
                 if expected.iter().any(|(_, reset)| *reset == 0) {
                     ready(self.gate.limiter.reset("s", "r", &[])).unwrap();
-                    for (_, counter) in &mut self.bands {
-                        *counter = Counter::default();
+                    for (limit, counter) in &mut self.bands {
+                        counter.reset(limit);
                     }
                 }
             }
@@ -92,15 +86,13 @@ impl Run {
                 };
                 self.change();
             }
-            Step::ChangeWindow(band, window_ms) if !self.windows.contains(window_ms) => {
+            Step::ChangeWindow(band, window_ms) => {
                 let band = band % self.numbers.len();
                 self.numbers[band].window_ms = *window_ms;
-                self.windows.push(*window_ms);
                 self.change();
             }
-            Step::ChangeAlgorithm(index) if !self.algorithms.contains(&ALGORITHMS[*index]) => {
+            Step::ChangeAlgorithm(index) => {
                 self.style.algorithm = ALGORITHMS[*index];
-                self.algorithms.push(self.style.algorithm);
                 self.change();
             }
             Step::ChangeStyle(max_wait_ms, shape) => {
@@ -108,7 +100,6 @@ impl Run {
                 self.style.shape = *shape;
                 self.change();
             }
-            Step::ChangeWindow(..) | Step::ChangeAlgorithm(_) => {}
         }
         Ok(())
     }

@@ -128,10 +128,13 @@ fn a_limit_may_come_with_the_call() {
     let take = |subject: &OwnSubject, cost| ready(gate.limiter.take(subject, &band, cost));
     let key = OwnSubject::key(b"user-\xff");
     let first = take(&key, 2);
-    assert_eq!((first.allowed, first.remaining), (true, 1));
+    assert_eq!((first.allowed, first.remaining), (true, Some(1)));
     assert_eq!(first.reset_after.get(), 2 * SECOND);
     let refused = take(&key, 2);
-    assert_eq!((refused.outcome, refused.remaining), (Outcome::Denied, 1));
+    assert_eq!(
+        (refused.outcome, refused.remaining),
+        (Outcome::Denied, Some(1))
+    );
     assert_eq!(
         refused.retry_after.after().map(|wait| wait.get()),
         Some(SECOND)
@@ -146,7 +149,90 @@ fn a_limit_may_come_with_the_call() {
         OwnSubject::named("na", &["b"]),
         OwnSubject::key(b"a"),
     ] {
-        assert_eq!(take(&other, 3).remaining, 0);
+        assert_eq!(take(&other, 3).remaining, Some(0));
     }
     assert!(take(&ab, 3).allowed);
+}
+
+#[test]
+fn a_limit_that_comes_with_the_call_is_looked_at_refunded_and_reset() {
+    let gate = Gate::new(&per_user("bands: [ { capacity: 1, window: 1m } ]"));
+    let limit = Limit::builder(Algorithm::TokenBucket, 5, Duration::from_secs(5)).build();
+    let band = Band::new("b0", limit.unwrap());
+    let (ann, bob) = (
+        OwnSubject::named("n", &["ann"]),
+        OwnSubject::named("n", &["bob"]),
+    );
+    assert_eq!(
+        (&*ann.describe(), &*OwnSubject::key(b"k").describe()),
+        ("key=ann", "key=k")
+    );
+    let limiter = &gate.limiter;
+    for subject in [&ann, &bob] {
+        assert_eq!(ready(limiter.take(subject, &band, 4)).remaining, Some(1));
+    }
+    let state = |subject| {
+        let state = ready(limiter.own_state(subject, &band)).unwrap();
+        (state.remaining, state.reset_after.get())
+    };
+    assert_eq!(state(&ann), (1, 4 * SECOND));
+    assert_eq!(ready(limiter.refund_own(&ann, &band, 3)), Ok(4));
+    assert_eq!((state(&ann), state(&bob)), ((4, SECOND), (1, 4 * SECOND)));
+    assert_eq!(ready(limiter.reset_own(&bob, &band)), Ok(1));
+    assert_eq!(ready(limiter.reset_own(&bob, &band)), Ok(0));
+    assert_eq!((state(&ann), state(&bob)), ((4, SECOND), (5, 0)));
+}
+
+#[test]
+fn a_whole_set_is_reset() {
+    let gate = Gate::new(&set_of(TWO));
+    let all = [
+        attribute("a", "1"),
+        attribute("b", "1"),
+        attribute("b", "2"),
+    ];
+    ready(gate.limiter.check_all("s", &all)).unwrap();
+    // One of `a`, and two each of `b` and the shadow rule.
+    assert_eq!(ready(gate.limiter.reset_set("s")), Ok(5));
+    assert_eq!(ready(gate.limiter.reset_set("s")), Ok(0));
+    let unknown = ready(gate.limiter.reset_set("x"));
+    assert!(matches!(unknown, Err(LimiterError::UnknownRuleSet(_))));
+}
+
+/// What Envoy sends need not be text.
+#[test]
+fn attributes_that_are_not_text_are_told_apart_by_their_bytes() {
+    let gate = Gate::new(&set_of(
+        "{ id: a, key: ['attr:a'], on_missing_key: skip, bands: [ { capacity: 1, window: 1m } ] },
+         { id: m, match: { attributes: { plan: free } }, scope: global, bands: [ { capacity: 1, window: 1m } ] }",
+    ));
+    let check = |pairs: &[(&'static [u8], &'static [u8])]| {
+        let pairs = pairs
+            .iter()
+            .map(|(name, value)| ((*name).into(), (*value).into()));
+        let context = RequestContext::builder().attributes_bytes(pairs.collect());
+        gate.check(&context.build()).outcome()
+    };
+    use Outcome::{Allowed, Denied, NoRule};
+    let values = [
+        &b"\xff"[..],
+        b"\xfe",
+        b"\xff\xff",
+        "\u{fffd}".as_bytes(),
+        b"x",
+    ];
+    for value in values {
+        assert_eq!(check(&[(b"a", value)]), Allowed, "{}", value.escape_ascii());
+    }
+    for value in values {
+        assert_eq!(check(&[(b"a", value)]), Denied, "{}", value.escape_ascii());
+    }
+    assert_eq!(
+        check(&[(b"a", b"y"), (b"a", b"\xff")]),
+        Denied,
+        "the last counts"
+    );
+    assert_eq!(check(&[(b"plan", b"free\xff")]), NoRule);
+    assert_eq!(check(&[(b"plan\xff", b"free")]), NoRule);
+    assert_eq!(check(&[(b"plan", b"free")]), Allowed);
 }

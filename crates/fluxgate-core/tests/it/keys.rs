@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::net::IpAddr;
 
-use fluxgate_core::{Decision, RequestContext, RequestContextBuilder, ready};
+use fluxgate_core::{Decision, RequestContext, RequestContextBuilder, RequestPath, ready};
 use proptest::prelude::*;
 
 use crate::support::{Gate, cases, retry, seen, set_of, violated};
@@ -373,4 +373,27 @@ fn a_cost_comes_from_the_request_or_from_the_rule() {
     ));
     let huge = request().attribute("n", "99999999999999999999999").build();
     assert_eq!(gate.check(&huge).outcome().name(), "never");
+}
+
+/// Spelled in any way it is one path; as it is given it is what it is.
+#[test]
+fn a_path_counts_in_its_normal_form() {
+    let gate = once("key: [path]");
+    let read = |path| {
+        request()
+            .request_path(RequestPath::read(path).unwrap())
+            .build()
+    };
+    assert!(gate.check(&read("/api;v=1/x")).allowed());
+    for path in ["/api/x", "/%61pi/x", "//api/x", "/api%2fx", "/api\\x"] {
+        assert!(!gate.check(&read(path)).allowed(), "{path}");
+    }
+    assert!(!gate.check(&request().path("/api/x").build()).allowed());
+    let [given, not_text, other] = ["/%61pi/x", "/%e9", "/%e8"];
+    all_differ(
+        &gate,
+        &[request().path(given).build(), read(not_text), read(other)],
+    );
+    let state = gate.state(&["/\u{10ffe9}"]);
+    assert_eq!(state[0].remaining, 0);
 }

@@ -7,10 +7,10 @@
 
 mod against_model;
 mod calls;
+mod cancel;
 mod clock_back;
 mod conformance;
 mod decisions;
-mod give_back;
 mod invariants;
 mod keys;
 mod matching;

@@ -1,6 +1,6 @@
 //! Which rules apply: compared with a matcher that tries everything.
 
-use fluxgate_core::RequestContext;
+use fluxgate_core::{RequestContext, RequestPath};
 use proptest::prelude::*;
 
 use crate::support::{Gate, cases, set_of};
@@ -49,6 +49,8 @@ struct Asked {
 #[derive(Clone, Debug)]
 struct Request {
     path: Option<String>,
+    /// Its normal form, if it has another.
+    normal: Option<String>,
     method: Option<&'static str>,
     headers: Vec<(usize, &'static str)>,
     attributes: Vec<(usize, &'static str)>,
@@ -90,14 +92,22 @@ impl Asked {
     }
 
     fn applies(&self, request: &Request) -> bool {
-        let fits = |patterns: &[String]| {
-            let path = request.path.as_deref();
-            path.is_some_and(|path| patterns.iter().any(|pattern| path_fits(pattern, path)))
+        let any_fits = |patterns: &[String], path: &String| {
+            let mut patterns = patterns.iter();
+            patterns.any(|pattern| path_fits(pattern, path))
+        };
+        let forms: Vec<_> = match &request.path {
+            Some(path) => std::iter::once(path).chain(&request.normal).collect(),
+            None => Vec::new(),
+        };
+        let either = |patterns: &[String]| forms.iter().any(|path| any_fits(patterns, path));
+        let both = |patterns: &[String]| {
+            !forms.is_empty() && forms.iter().all(|path| any_fits(patterns, path))
         };
         // Of several of one name the first header counts.
         let header = |name| request.headers.iter().find(|(known, _)| *known == name);
-        (self.paths.is_empty() || fits(&self.paths))
-            && !fits(&self.not_paths)
+        (self.paths.is_empty() || either(&self.paths))
+            && !both(&self.not_paths)
             && (self.methods.is_empty()
                 || request
                     .method
@@ -117,7 +127,11 @@ impl Request {
     fn context(&self) -> RequestContext<'static> {
         let mut builder = RequestContext::builder();
         if let Some(path) = &self.path {
-            builder = builder.path(path.clone());
+            let path = RequestPath::as_given(path.clone());
+            builder = builder.request_path(match &self.normal {
+                Some(normal) => path.with_normal(normal.clone()),
+                None => path,
+            });
         }
         if let Some(method) = self.method {
             builder = builder.method(method);
@@ -183,12 +197,14 @@ fn asked(names: usize) -> impl Strategy<Value = Asked> {
 fn incoming(names: usize) -> impl Strategy<Value = Request> {
     (
         prop::option::weighted(0.9, path()),
+        prop::option::weighted(0.3, path()),
         prop::option::of(prop::sample::select(&METHODS[..])),
         pairs(names, 3),
         pairs(names, 4),
     )
-        .prop_map(|(path, method, headers, attributes)| Request {
+        .prop_map(|(path, normal, method, headers, attributes)| Request {
             path,
+            normal,
             method,
             headers,
             attributes,
@@ -236,6 +252,7 @@ fn globs_agree(patterns: &[String], paths: Vec<String>) -> Result<(), TestCaseEr
     let rules: Vec<_> = patterns.iter().map(alone).collect();
     let request = |path| Request {
         path: Some(path),
+        normal: None,
         method: None,
         headers: vec![],
         attributes: vec![],
@@ -361,4 +378,18 @@ fn a_rule_that_is_switched_off_does_not_match() {
         "{ id: r, scope: global, enabled: false, bands: [{ capacity: 1, window: 1h }] }",
     ));
     assert_eq!(gate.take(1).outcome().name(), "no_rule");
+}
+
+/// A rule that matches in both forms is charged once.
+#[test]
+fn a_rule_counts_once_for_both_forms() {
+    let rule = "{ id: r, scope: global, match: { path: [\"/api/**\", \"/%61pi/**\"] }, bands: [{ capacity: 3, window: 1h }] }";
+    let gate = Gate::new(&set_of(rule));
+    for remaining in [2, 1, 0] {
+        let path = RequestPath::read("/%61pi/x").unwrap();
+        let context = RequestContext::builder().request_path(path).build();
+        let decision = gate.check(&context);
+        assert_eq!(decision.remaining(), Some(remaining));
+        assert_eq!(decision.violated().count(), 0);
+    }
 }

@@ -2,6 +2,8 @@
 //! word, on rational numbers. Nothing here is clever, and nothing is shared
 //! with what it is compared to.
 
+use std::collections::BTreeMap;
+
 use fluxgate_core::limit::Algorithm;
 use num_bigint::BigInt;
 use num_rational::BigRational;
@@ -30,22 +32,24 @@ pub(crate) struct Answer {
     pub(crate) reset: u64,
 }
 
-/// The state of a band.
+/// The state of a band: what it has counted in each of its counters.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counter(Option<State>);
+pub(crate) struct Counter(BTreeMap<Id, Kind>);
 
-/// State belongs to the algorithm and the window it was made under.
-#[derive(Clone, Debug)]
-struct State {
-    algorithm: Algorithm,
-    window: u64,
-    kind: Kind,
+/// A bucket is one counter, whatever its numbers; a window or a log of another
+/// length is another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Id {
+    Bucket,
+    Fixed(u64),
+    Sliding(u64),
+    Log(u64),
 }
 
 #[derive(Clone, Debug)]
 enum Kind {
-    /// The instant at which a bucket would be full.
-    FullAt(BigRational),
+    /// The instant at which a bucket would be full, and its horizon.
+    FullAt(BigRational, BigRational),
     /// The start of an aligned window, what was admitted in the one before it
     /// and what in it.
     Counts(i128, u64, u64),
@@ -80,23 +84,15 @@ pub(crate) fn decide(
 }
 
 impl Counter {
-    /// Starts afresh where algorithm or window changed, and corrects what lies
-    /// too far ahead of the clock.
+    /// Corrects what lies too far ahead of the clock.
     fn settle(&mut self, limit: &Limit, now: u64) {
-        let is_ours =
-            |state: &State| state.algorithm == limit.algorithm && state.window == limit.window;
-        if !self.0.as_ref().is_some_and(is_ours) {
-            self.0 = None;
-        }
         let width = i128::from(limit.window);
         let now = i128::from(now);
-        match self.0.as_mut().map(|state| &mut state.kind) {
+        match self.0.get_mut(&limit.id()) {
             None => {}
-            Some(Kind::FullAt(full_at)) => {
-                let furthest = integer(now)
-                    + units(limit.capacity) * limit.unit_time()
-                    + units(limit.max_wait.unwrap_or(0));
-                if limit.in_its_fractions(full_at) > furthest {
+            Some(Kind::FullAt(full_at, horizon)) => {
+                let furthest = integer(now) + &*horizon;
+                if *full_at > furthest {
                     *full_at = furthest;
                 }
             }
@@ -152,7 +148,7 @@ impl Counter {
     /// How long until a window or log lets `cost` pass, found by halving: while
     /// nothing comes, what passes once goes on passing.
     fn first_passing(&self, limit: &Limit, now: u64, cost: u64) -> u64 {
-        let at = self.standing(now);
+        let at = self.standing(limit, now);
         let room = units(limit.capacity - cost);
         let passes = |later: u64| self.used(limit, at + i128::from(later)) <= room;
         if passes(0) {
@@ -168,13 +164,13 @@ impl Counter {
                 denied = middle;
             }
         }
-        self.seen_from(now, passed)
+        self.seen_from(limit, now, passed)
     }
 
     /// What counts against the capacity at an instant not before the state's own.
     fn used(&self, limit: &Limit, at: i128) -> BigRational {
         let width = i128::from(limit.window);
-        match self.kind() {
+        match self.kind(limit) {
             Some(Kind::Counts(..)) => {
                 let (previous, current) = self.counts(limit, at);
                 if limit.algorithm == Algorithm::FixedWindow {
@@ -193,7 +189,7 @@ impl Counter {
 
     /// The counts of the window before the one that `at` lies in, and of that one.
     fn counts(&self, limit: &Limit, at: i128) -> (u64, u64) {
-        let Some(Kind::Counts(start, previous, current)) = self.kind() else {
+        let Some(Kind::Counts(start, previous, current)) = self.kind(limit) else {
             return (0, 0);
         };
         match at / i128::from(limit.window) - start / i128::from(limit.window) {
@@ -204,23 +200,25 @@ impl Counter {
     }
 
     fn charge(&mut self, limit: &Limit, now: u64, cost: u64) {
-        let at = self.standing(now);
+        let at = self.standing(limit, now);
         let width = i128::from(limit.window);
         let kind = match limit.algorithm {
             Algorithm::TokenBucket => {
                 let missing = units(limit.capacity) - self.tokens(limit, now) + units(cost);
-                Kind::FullAt(integer(now.into()) + missing * limit.unit_time())
+                let full_at = integer(now.into()) + missing * limit.unit_time();
+                Kind::FullAt(full_at, limit.horizon())
             }
             Algorithm::LeakyBucket => {
                 let level = self.level(limit, now) + units(cost);
-                Kind::FullAt(integer(now.into()) + level * limit.unit_time())
+                let full_at = integer(now.into()) + level * limit.unit_time();
+                Kind::FullAt(full_at, limit.horizon())
             }
             Algorithm::FixedWindow | Algorithm::SlidingWindow => {
                 let (previous, current) = self.counts(limit, at);
                 Kind::Counts(at - at % width, previous, current + cost)
             }
             Algorithm::SlidingLog => {
-                let mut events = self.events();
+                let mut events = self.events(limit);
                 // What a newer unit has pushed out is forgotten for good.
                 events.retain(|event| event.0 > at - width);
                 events.push((at, cost));
@@ -233,21 +231,30 @@ impl Counter {
     /// Gives units back; a quota that is full again leaves no state.
     pub(crate) fn refund(&mut self, limit: &Limit, now: u64, back: u64) {
         self.settle(limit, now);
-        if self.0.is_none() {
+        let Some(kind) = self.kind(limit) else {
             return;
-        }
-        let at = self.standing(now);
+        };
+        // Who took last has set the horizon; a refund takes nothing.
+        let horizon = match kind {
+            Kind::FullAt(_, horizon) => horizon.clone(),
+            _ => BigRational::zero(),
+        };
+        let at = self.standing(limit, now);
         let width = i128::from(limit.window);
         let kind = match limit.algorithm {
             Algorithm::TokenBucket => {
                 let missing = units(limit.capacity) - self.tokens(limit, now) - units(back);
                 let full_at = integer(now.into()) + &missing * limit.unit_time();
-                missing.is_positive().then_some(Kind::FullAt(full_at))
+                missing
+                    .is_positive()
+                    .then_some(Kind::FullAt(full_at, horizon))
             }
             Algorithm::LeakyBucket => {
                 let level = self.level(limit, now) - units(back);
                 let full_at = integer(now.into()) + &level * limit.unit_time();
-                level.is_positive().then_some(Kind::FullAt(full_at))
+                level
+                    .is_positive()
+                    .then_some(Kind::FullAt(full_at, horizon))
             }
             Algorithm::FixedWindow | Algorithm::SlidingWindow => {
                 let (mut previous, mut current) = self.counts(limit, at);
@@ -259,7 +266,7 @@ impl Counter {
                 (previous + current > 0).then_some(counts)
             }
             Algorithm::SlidingLog => {
-                let mut events = self.events();
+                let mut events = self.events(limit);
                 let mut left = back;
                 // Only what still counts can be given back.
                 for event in events.iter_mut().rev() {
@@ -280,7 +287,7 @@ impl Counter {
     pub(crate) fn left(&self, limit: &Limit, now: u64) -> (u64, u64) {
         let capacity = units(limit.capacity);
         let width = limit.window;
-        let at = self.standing(now);
+        let at = self.standing(limit, now);
         let (free, reset) = match limit.algorithm {
             Algorithm::TokenBucket => {
                 let tokens = self.tokens(limit, now);
@@ -300,13 +307,16 @@ impl Counter {
                     _ => 0,
                 };
                 let free = capacity - self.used(limit, at);
-                (free, self.seen_from(now, until_free))
+                (free, self.seen_from(limit, now, until_free))
             }
             Algorithm::SlidingLog => {
-                let newest = self.events().last().map_or(i128::MIN / 2, |event| event.0);
+                let newest = self
+                    .events(limit)
+                    .last()
+                    .map_or(i128::MIN / 2, |event| event.0);
                 let until_free = (newest + i128::from(width) - at).max(0) as u64;
                 let free = capacity - self.used(limit, at);
-                (free, self.seen_from(now, until_free))
+                (free, self.seen_from(limit, now, until_free))
             }
         };
         (free.floor().to_integer().to_u64().unwrap_or(0), reset)
@@ -319,7 +329,7 @@ impl Counter {
 
     /// w: what is in a leaky bucket, never below 0.
     fn level(&self, limit: &Limit, now: u64) -> BigRational {
-        let Some(Kind::FullAt(full_at)) = self.kind() else {
+        let Some(Kind::FullAt(full_at, _)) = self.kind(limit) else {
             return BigRational::zero();
         };
         let until_full = limit.in_its_fractions(full_at) - integer(now.into());
@@ -328,9 +338,9 @@ impl Counter {
 
     /// The instant to decide at: a window or log that is ahead of the clock
     /// makes time stand at its start, or at its newest event.
-    fn standing(&self, now: u64) -> i128 {
+    fn standing(&self, limit: &Limit, now: u64) -> i128 {
         let now = i128::from(now);
-        match self.kind() {
+        match self.kind(limit) {
             Some(Kind::Counts(start, _, _)) => now.max(*start),
             Some(Kind::Log(events)) => events.last().map_or(now, |event| now.max(event.0)),
             _ => now,
@@ -338,32 +348,56 @@ impl Counter {
     }
 
     /// A time from there, as the clock sees it.
-    fn seen_from(&self, now: u64, span: u64) -> u64 {
-        let ahead = (self.standing(now) - i128::from(now)) as u64;
+    fn seen_from(&self, limit: &Limit, now: u64, span: u64) -> u64 {
+        let ahead = (self.standing(limit, now) - i128::from(now)) as u64;
         if span == 0 { 0 } else { span + ahead }
     }
 
-    fn kind(&self) -> Option<&Kind> {
-        self.0.as_ref().map(|state| &state.kind)
+    fn kind(&self, limit: &Limit) -> Option<&Kind> {
+        self.0.get(&limit.id())
     }
 
-    fn events(&self) -> Vec<(i128, u64)> {
-        match self.kind() {
+    fn events(&self, limit: &Limit) -> Vec<(i128, u64)> {
+        match self.kind(limit) {
             Some(Kind::Log(events)) => events.clone(),
             _ => Vec::new(),
         }
     }
 
+    /// Deletes what is counted under this limit.
+    pub(crate) fn reset(&mut self, limit: &Limit) {
+        self.0.remove(&limit.id());
+    }
+
     fn write(&mut self, limit: &Limit, kind: Option<Kind>) {
-        self.0 = kind.map(|kind| State {
-            algorithm: limit.algorithm,
-            window: limit.window,
-            kind,
-        });
+        match kind {
+            Some(kind) => self.0.insert(limit.id(), kind),
+            None => self.0.remove(&limit.id()),
+        };
     }
 }
 
 impl Limit {
+    fn id(&self) -> Id {
+        match self.algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => Id::Bucket,
+            Algorithm::FixedWindow => Id::Fixed(self.window),
+            Algorithm::SlidingWindow => Id::Sliding(self.window),
+            Algorithm::SlidingLog => Id::Log(self.window),
+        }
+    }
+
+    /// The least power of two that is not less than 2·C·P/R and `max_wait`.
+    fn horizon(&self) -> BigRational {
+        let least =
+            units(2) * units(self.capacity) * self.unit_time() + units(self.max_wait.unwrap_or(0));
+        let mut horizon = units(1);
+        while horizon < least {
+            horizon *= units(2);
+        }
+        horizon
+    }
+
     /// P/R: the time of one unit.
     fn unit_time(&self) -> BigRational {
         BigRational::new(self.period.into(), self.refill.into())

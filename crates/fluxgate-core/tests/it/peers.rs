@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use fluxgate_core::memory::Retention;
 use fluxgate_core::{
-    Band, Checks, Limiter, ManualClock, MemoryStore, RequestContext, Store, StoreError, Subject,
-    Verdicts, ready,
+    Band, Charged, Checks, Limiter, ManualClock, MemoryStore, RequestContext, Store, StoreError,
+    Subject, Verdicts, ready,
 };
 
 use crate::support::{
@@ -164,6 +164,16 @@ impl Store for Shared {
         units: u64,
     ) -> Result<Verdicts, StoreError> {
         self.0.refund(subject, bands, units).await
+    }
+
+    async fn cancel(
+        &self,
+        subject: Subject<'_>,
+        bands: &[Band],
+        units: u64,
+        charged: &[Charged],
+    ) -> Result<(), StoreError> {
+        self.0.cancel(subject, bands, units, charged).await
     }
 
     async fn reset(&self, subject: Subject<'_>, bands: &[Band]) -> Result<u64, StoreError> {

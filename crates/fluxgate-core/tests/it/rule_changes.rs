@@ -1,8 +1,12 @@
 //! Rules that change while the limiter runs.
 
 use fluxgate_core::ready;
+use num_rational::BigRational;
+use proptest::prelude::*;
 
-use crate::support::{Gate, HOUR, NAMES, SECOND, START, global, parse, per_user, retry, set_of};
+use crate::support::{
+    Gate, MILLI, NAMES, SECOND, START, cases, global, parse, per_user, retry, set_of,
+};
 
 fn rule(algorithm: &str, capacity: u64, window: &str) -> String {
     global(&format!(
@@ -44,7 +48,7 @@ fn a_bucket_keeps_the_instant_at_which_it_is_full() {
             (bucket(20, 10, "10s"), 14),
             (bucket(20, 20, "10s"), 8),
             (bucket(20, 10, "20s"), 17),
-            // 6 s are more than two units take to fill: empty, and no debt.
+            // 6 s are more than two units take to fill: empty, and it owes.
             (bucket(2, 10, "10s"), 0),
         ] {
             gate.replace(&rules);
@@ -52,9 +56,14 @@ fn a_bucket_keeps_the_instant_at_which_it_is_full() {
         }
         assert_eq!(
             gate.state(&[])[0].reset_after.get(),
-            2 * SECOND,
+            6 * SECOND,
             "{algorithm}"
         );
+        let denied = gate.take(1);
+        assert_eq!(retry(&denied), Some(5 * SECOND), "{algorithm}");
+        // Nothing of that was written.
+        gate.replace(&bucket(10, 10, "10s"));
+        assert_eq!(gate.left(&[]), [4], "{algorithm}");
     }
 }
 
@@ -99,30 +108,38 @@ fn a_fraction_is_rounded_only_when_it_is_written() {
 }
 
 #[test]
-fn another_window_starts_afresh() {
+fn another_window_is_another_counter_of_all_but_buckets() {
     for algorithm in NAMES {
+        let is_bucket = algorithm.ends_with("bucket") || algorithm == "gcra";
         let gate = Gate::new(&rule(algorithm, 5, "1h"));
         gate.take(5);
         gate.replace(&rule(algorithm, 5, "2h"));
-        assert_eq!(gate.left(&[]), [5], "{algorithm}");
-        assert!(gate.take(5).allowed());
+        // An hour is left of the two that a bucket now needs to fill.
+        let left = if is_bucket { 2 } else { 5 };
+        assert_eq!(gate.left(&[]), [left], "{algorithm}");
+        assert!(gate.take(left).allowed());
         assert!(!gate.take(1).allowed());
+        // Instances that still have the old rule find what they counted.
+        gate.replace(&rule(algorithm, 5, "1h"));
+        assert!(!gate.take(1).allowed(), "{algorithm}");
     }
 }
 
 #[test]
-fn another_algorithm_starts_afresh() {
+fn another_algorithm_is_another_counter_but_buckets_share_theirs() {
     for before in NAMES {
         for after in NAMES.into_iter().filter(|after| *after != before) {
             let gate = Gate::new(&rule(before, 5, "1h"));
             gate.take(5);
             gate.replace(&rule(after, 5, "1h"));
-            assert_eq!(gate.left(&[]), [5], "{before} to {after}");
-            assert!(gate.take(5).allowed(), "{before} to {after}");
+            let shared = before.ends_with("bucket") && after.ends_with("bucket");
+            let left = if shared { 0 } else { 5 };
+            assert_eq!(gate.left(&[]), [left], "{before} to {after}");
+            assert!(gate.take(left).allowed(), "{before} to {after}");
             assert!(!gate.take(1).allowed(), "{before} to {after}");
-            // And so does the way back.
+            // And the way back finds what was counted there.
             gate.replace(&rule(before, 5, "1h"));
-            assert_eq!(gate.left(&[]), [5], "{before} to {after} and back");
+            assert_eq!(gate.left(&[]), [0], "{before} to {after} and back");
         }
     }
 }
@@ -229,7 +246,7 @@ fn a_rule_that_is_back_before_it_was_forgotten_is_not() {
 }
 
 #[test]
-fn a_bucket_lowered_while_it_owes_is_bounded_by_the_new_numbers() {
+fn a_bucket_lowered_while_it_owes_goes_on_owing() {
     let bucket = |max_wait: &str| {
         global(&format!(
             "on_exceed: wait, max_wait: {max_wait}, bands: [{{ capacity: 1, window: 1s }}]"
@@ -239,8 +256,140 @@ fn a_bucket_lowered_while_it_owes_is_bounded_by_the_new_numbers() {
     for _ in 0..1000 {
         assert!(gate.take(1).allowed());
     }
-    assert_eq!(gate.take(1).delay().get(), 1000 * SECOND);
     gate.replace(&bucket("5s"));
-    assert_eq!(retry(&gate.take(1)), Some(6 * SECOND));
-    assert!(gate.at(START + HOUR).take(1).allowed());
+    assert_eq!(retry(&gate.take(1)), Some(1000 * SECOND));
+    gate.replace(&bucket("1h"));
+    assert_eq!(gate.take(1).delay().get(), 1000 * SECOND);
+}
+
+#[test]
+fn a_reader_with_a_smaller_limit_erases_nothing() {
+    let (large, small) = (
+        rule("token_bucket", 100, "10s"),
+        rule("token_bucket", 1, "100ms"),
+    );
+    let gate = Gate::new(&large);
+    assert!(gate.take(100).allowed());
+    for _ in 0..3 {
+        gate.replace(&small);
+        assert_eq!(retry(&gate.take(1)), Some(10 * SECOND));
+        gate.replace(&large);
+        assert_eq!(gate.left(&[]), [0]);
+    }
+    // A clock that goes back far is corrected to the horizon of the large one, the
+    // first power of two from 20 s on, which the small one would never have.
+    gate.at(START - 3_600 * SECOND).replace(&small);
+    assert_eq!(retry(&gate.take(1)), Some(1 << 25));
+    gate.replace(&large);
+    assert_eq!(gate.state(&[])[0].reset_after.get(), 1 << 25);
+}
+
+/// Rules with different numbers on one bucket, as while a change is rolled out.
+#[derive(Clone, Debug)]
+struct Reader {
+    capacity: u64,
+    refill: u64,
+    period_ms: u64,
+    leaky: bool,
+}
+
+impl Reader {
+    fn rule(&self) -> String {
+        let Self {
+            capacity,
+            refill,
+            period_ms,
+            leaky,
+        } = self;
+        let algorithm = if *leaky {
+            "leaky_bucket"
+        } else {
+            "token_bucket"
+        };
+        global(&format!(
+            "algorithm: {algorithm}, bands: [{{ capacity: {capacity}, window: 1s, refill: {refill}, period: {period_ms}ms }}]"
+        ))
+    }
+
+    /// P/R, in µs.
+    fn unit(&self) -> BigRational {
+        BigRational::new((self.period_ms * MILLI).into(), self.refill.into())
+    }
+
+    /// C·P/R.
+    fn fill(&self) -> BigRational {
+        self.unit() * BigRational::from_integer(self.capacity.into())
+    }
+}
+
+fn reader() -> impl Strategy<Value = Reader> {
+    (1..=40_u64, 1..=40_u64, 1..=3_000_u64, any::<bool>()).prop_map(
+        |(capacity, refill, period_ms, leaky)| Reader {
+            capacity,
+            refill,
+            period_ms,
+            leaky,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(cases(500))]
+
+    /// Over every interval of length t, with x_i the time of the units that reader i
+    /// admits and F_i its time to fill: x_i ≤ F_i + t for each, and Σ x_i ≤ max F + t.
+    /// Readers that fill in the same time have Σ admitted_i / bound_i ≤ 1 by that.
+    #[test]
+    fn several_readers_of_one_bucket_share_it(
+        readers in prop::collection::vec(reader(), 1..4),
+        same_fill in any::<bool>(),
+        traffic in prop::collection::vec((0..4_usize, 0..900_u64, 1..=20_u64), 1..80),
+    ) {
+        let mut readers = readers;
+        if same_fill {
+            // C·P/R of the first: the capacity in R, and its period.
+            let (capacity, period_ms) = (readers[0].capacity, readers[0].period_ms);
+            for reader in &mut readers {
+                reader.period_ms = period_ms;
+                reader.refill = readers_refill(reader.capacity, capacity);
+                reader.capacity = capacity * reader.refill;
+            }
+        }
+        let gate = Gate::new(&readers[0].rule());
+        let mut now = START;
+        let mut admitted: Vec<(u64, usize, u64)> = Vec::new();
+        for (number, pause, cost) in traffic {
+            let number = number % readers.len();
+            now += pause * 1_111;
+            gate.at(now).replace(&readers[number].rule());
+            if gate.take(cost).allowed() {
+                admitted.push((now, number, cost));
+            }
+        }
+        let whole = |number: u64| BigRational::from_integer(number.into());
+        let widest = readers.iter().map(Reader::fill).max().unwrap();
+        for first in 0..admitted.len() {
+            let mut used = vec![whole(0); readers.len()];
+            for (at, number, cost) in &admitted[first..] {
+                used[*number] += whole(*cost) * readers[*number].unit();
+                let span = whole(at - admitted[first].0);
+                for (used, reader) in used.iter().zip(&readers) {
+                    prop_assert!(*used <= reader.fill() + &span);
+                }
+                let all: BigRational = used.iter().sum();
+                prop_assert!(all <= &widest + &span);
+                if same_fill {
+                    // used/unit units of at most (fill + span)/unit.
+                    let shares = used.iter().zip(&readers);
+                    let shares = shares.map(|(used, reader)| used / (reader.fill() + &span));
+                    prop_assert!(shares.sum::<BigRational>() <= whole(1));
+                }
+            }
+        }
+    }
+}
+
+/// A refill that makes another rate of another reader.
+fn readers_refill(number: u64, capacity: u64) -> u64 {
+    1 + (number * 7 + capacity) % 9
 }

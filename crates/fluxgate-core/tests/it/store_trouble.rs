@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use fluxgate_core::{
-    Band, Checks, Limiter, LimiterError, Observer, OnError, Reason, RequestContext, Store,
-    StoreError, Subject, Verdicts, ready,
+    Algorithm, Band, Charged, Checks, Limit, Limiter, LimiterError, Observer, OnError, OwnSubject,
+    Reason, RequestContext, Retry, Store, StoreError, Subject, Verdicts, ready,
 };
 use fluxgate_core::{ManualClock, MemoryStore, memory::Retention};
 
@@ -42,6 +42,16 @@ impl Store for Fragile {
         units: u64,
     ) -> Result<Verdicts, StoreError> {
         self.working()?.refund(subject, bands, units).await
+    }
+
+    async fn cancel(
+        &self,
+        subject: Subject<'_>,
+        bands: &[Band],
+        units: u64,
+        charged: &[Charged],
+    ) -> Result<(), StoreError> {
+        self.working()?.cancel(subject, bands, units, charged).await
     }
 
     async fn reset(&self, subject: Subject<'_>, bands: &[Band]) -> Result<u64, StoreError> {
@@ -164,6 +174,49 @@ fn on_error_local_decides_by_the_same_rules() {
     }
 }
 
+/// A bucket of two an hour, whose numbers come with the call.
+fn two_an_hour() -> Band {
+    let hour = std::time::Duration::from_secs(3600);
+    let limit = Limit::builder(Algorithm::TokenBucket, 2, hour).build();
+    Band::new("", limit.unwrap())
+}
+
+#[test]
+fn limits_that_come_with_the_call_obey_their_own_on_error() {
+    let band = two_an_hour();
+    let key = OwnSubject::key(b"k");
+    for (on_error, outcome, allowed) in [
+        (OnError::Local, "fallback", [true, true, false]),
+        (OnError::Allow, "failed_open", [true; 3]),
+        (OnError::Deny, "failed_closed", [false; 3]),
+    ] {
+        // What a rule set says is another matter.
+        let (limiter, broken, notes) = limiter("on_error: deny,");
+        let limiter = limiter.call_limits(on_error);
+        assert_eq!(limiter.call_limits_on_error(), on_error);
+        let take = || ready(limiter.take(&key, &band, 1));
+        assert_eq!(take().outcome.name(), "allowed");
+        broken.store(true, Ordering::Relaxed);
+        let decisions = [take(), take(), take()];
+        assert_eq!(decisions.map(|it| it.outcome.name()), [outcome; 3]);
+        assert_eq!(decisions.map(|it| it.allowed), allowed);
+        let is_known = on_error == OnError::Local;
+        assert_eq!(decisions.map(|it| it.remaining.is_some()), [is_known; 3]);
+        if on_error == OnError::Deny {
+            let wait = decisions[0].retry_after.after();
+            assert_eq!(wait.map(|wait| wait.get()), Some(SECOND));
+        }
+        if on_error == OnError::Allow {
+            assert_eq!(decisions[0].retry_after, Retry::NOW);
+        }
+        let note = format!("timeout: no answer: {on_error:?}");
+        assert_eq!(notes.take(), [note.clone(), note.clone(), note]);
+        broken.store(false, Ordering::Relaxed);
+        // Nothing was charged meanwhile.
+        assert_eq!(take().remaining, Some(0));
+    }
+}
+
 #[test]
 fn what_needs_no_store_is_decided_without_it() {
     let (limiter, broken, notes) = limiter("on_error: deny,");
@@ -184,6 +237,18 @@ fn calls_about_a_rule_pass_the_error_on() {
     ));
     assert!(is_timeout(ready(limiter.reset("s", "r", &[])).unwrap_err()));
     assert!(is_timeout(ready(limiter.state("s", "r", &[])).unwrap_err()));
+    let set = ready(limiter.reset_set("s")).unwrap_err();
+    assert!(is_timeout(set));
+    broken.store(true, Ordering::Relaxed);
+    let (key, band) = (OwnSubject::key(b"k"), two_an_hour());
+    let timeouts = [
+        ready(limiter.own_state(&key, &band)).map(drop),
+        ready(limiter.refund_own(&key, &band, 1)).map(drop),
+        ready(limiter.reset_own(&key, &band)).map(drop),
+    ];
+    for timeout in timeouts {
+        assert_eq!(timeout.unwrap_err().reason, Reason::Timeout);
+    }
     assert!(is_timeout(ready(limiter.reset_rule("s", "r")).unwrap_err()));
 }
 

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use fluxgate_core::algorithm::{Bucket, Cell, Counts, LogSummary};
+use fluxgate_core::algorithm::{Bucket, Cell, Counts, LogSummary, Overhang};
 use fluxgate_core::limit::Fine;
 use fluxgate_core::{
     Algorithm, Band, Check, Checks, Group, Limit, Mode, StoreError, Timestamp, Verdict, Verdicts,
@@ -20,6 +20,9 @@ use super::{bad_response, frame};
 pub(crate) struct Answer {
     now: Timestamp,
     entries: SmallVec<[Entry; 4]>,
+    /// Whether a request that has to wait got a place to; `None` if it need not, or
+    /// no place was asked for.
+    place: Option<bool>,
 }
 
 /// What it says to one check.
@@ -34,17 +37,23 @@ pub(super) struct Entry {
 /// What was stored at a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// Nothing, or something of another algorithm or window.
+    /// Nothing.
     Nothing,
-    /// A bucket that is full at a whole instant; its algorithm and window are in
-    /// the code.
-    Digits { whole: u64, code: [u8; 3] },
-    /// A bucket, with the tag of its algorithm and its window.
-    Bucket(u8, u64, Bucket),
-    /// Counts, likewise.
-    Counts(u8, u64, Counts),
+    /// A bucket.
+    Bucket(Bucket),
+    /// Counts, with the tag of their algorithm.
+    Counts(u8, Counts),
     /// What there is to know of a log.
     Log(LogSummary),
+}
+
+impl Found {
+    fn overhang(&self) -> Overhang {
+        match self {
+            Self::Bucket(bucket) => bucket.overhang,
+            _ => Overhang::NONE,
+        }
+    }
 }
 
 /// A charge that can be taken back.
@@ -58,6 +67,8 @@ pub(super) struct Charge {
     /// a bucket, when it would have been full without it, or when it was charged
     /// if it was full.
     pub(super) mark: Fine,
+    /// The overhang of a bucket before it.
+    pub(super) overhang: Overhang,
 }
 
 impl Answer {
@@ -65,6 +76,7 @@ impl Answer {
         Self {
             now,
             entries: SmallVec::new(),
+            place: None,
         }
     }
 
@@ -77,6 +89,24 @@ impl Answer {
         self.entries.push(entry);
     }
 
+    pub(super) fn set_place(&mut self, has_place: bool) {
+        self.place = Some(has_place);
+    }
+
+    /// Whether a request that has to wait got a place to; `None` if it need not, or
+    /// no place was asked for.
+    pub(crate) fn place(&self) -> Option<bool> {
+        self.place
+    }
+
+    /// How checks in this mode were decided: without a place, nothing waits.
+    fn mode(&self, mode: Mode) -> Mode {
+        match (self.place, mode) {
+            (Some(false), Mode::Take) => Mode::TakeNow,
+            _ => mode,
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -87,6 +117,7 @@ impl Answer {
         Some(Self {
             now: Timestamp::from_micros(self.now.micros().checked_add(micros)?)?,
             entries: self.entries.clone(),
+            place: self.place,
         })
     }
 
@@ -147,7 +178,7 @@ impl Answer {
         end: usize,
         decided: &mut SmallVec<[Decided; 4]>,
     ) -> Result<bool, StoreError> {
-        let mode = checks.mode();
+        let mode = self.mode(checks.mode());
         let mut passes = true;
         for (at, check) in checks.list()[start..end].iter().enumerate() {
             let at = start + at;
@@ -162,18 +193,19 @@ impl Answer {
                 check: at,
                 cost,
                 mark,
+                overhang: entry.found.overhang(),
             });
             decided.push(Decided {
                 verdict: judged.verdict,
                 charge,
             });
         }
-        if passes && mode == Mode::Take {
+        if passes && mode.takes() {
             return Ok(true);
         }
         for (at, decided) in decided[start..].iter_mut().enumerate() {
             decided.charge = None;
-            if decided.verdict.passes() && mode == Mode::Take {
+            if decided.verdict.passes() && mode.takes() {
                 // Not charged after all: tell what is there without it.
                 let Check { band, cost, .. } = checks.list()[start + at];
                 let found = self.entry(start + at)?.found;
@@ -256,22 +288,12 @@ const fn whole(whole: u64) -> Fine {
 
 /// What was stored of a limit, if it can be of that limit.
 fn cell_of(limit: &Limit, found: Found) -> Result<Option<Cell>, StoreError> {
-    let is_of_limit = |tag: u8, window_ms: u64| {
-        tag == frame::tag(limit.algorithm()) && window_ms == frame::window_ms(limit)
-    };
+    let is_bucket = limit.algorithm().is_bucket();
     match found {
         Found::Nothing => Ok(None),
-        Found::Digits { whole, code } if code != frame::NO_CODE && code == frame::code(limit) => {
-            let full_at = self::whole(whole);
-            // At most MAX_UNITS.
-            let refill = limit.rate().refill() as u32;
-            Ok(Some(Cell::Bucket(Bucket { full_at, refill })))
-        }
-        Found::Bucket(tag, window_ms, bucket) if is_of_limit(tag, window_ms) => {
-            Ok(Some(Cell::Bucket(bucket)))
-        }
-        Found::Counts(tag, window_ms, counts)
-            if is_of_limit(tag, window_ms) && counts.start.is_multiple_of(limit.window().get()) =>
+        Found::Bucket(bucket) if is_bucket => Ok(Some(Cell::Bucket(bucket))),
+        Found::Counts(tag, counts)
+            if tag == frame::tag(limit) && counts.start.is_multiple_of(limit.window().get()) =>
         {
             Ok(Some(Cell::Counts(counts)))
         }

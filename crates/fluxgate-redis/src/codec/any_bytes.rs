@@ -50,7 +50,7 @@ fn is_judged(answer: &Answer) {
 
 fn is_judged_by(answer: &Answer, bands: &[Band]) {
     for cost in [0, 1, 3, MAX_UNITS, u64::MAX] {
-        for mode in [Mode::Take, Mode::Peek] {
+        for mode in [Mode::Take, Mode::TakeNow, Mode::Peek, Mode::PeekNow] {
             let mut checks = Checks::new(mode);
             checks.push(SUBJECT, bands, cost, Group::ENFORCED);
             let Ok(verdicts) = answer.verdicts(&checks) else {
@@ -60,7 +60,7 @@ fn is_judged_by(answer: &Answer, bands: &[Band]) {
             let passes = verdicts.iter().all(Verdict::passes);
             let charges = answer.charges(&checks);
             let charges = charges.expect("it could be decided");
-            let is_charged = passes && cost > 0 && mode == Mode::Take;
+            let is_charged = passes && cost > 0 && mode.takes();
             assert_eq!(charges.len(), if is_charged { bands.len() } else { 0 });
         }
     }
@@ -73,7 +73,7 @@ fn are_possible(verdicts: &[Verdict], bands: &[Band]) {
     assert_eq!(verdicts.len(), bands.len());
     for (verdict, band) in verdicts.iter().zip(bands) {
         let capacity = band.limit().capacity();
-        assert!(verdict.remaining <= capacity, "{verdict:?}");
+        assert!(u64::from(verdict.remaining) <= capacity, "{verdict:?}");
         assert_eq!(verdict.passes(), verdict.retry_after == Retry::NOW);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use fluxgate_core::StoreError;
 
-use super::request::Request;
+use super::request::{KeyKind, Request};
 use super::{Answer, bad_response, parse_reply};
 
 /// The keys and the argument of one call.
@@ -14,7 +14,7 @@ use super::{Answer, bad_response, parse_reply};
 /// sees what an earlier one wrote.
 #[derive(Debug)]
 pub(crate) struct Call<'r> {
-    /// Every key once: those of cells, then those of logs.
+    /// Every key once: those of cells, those of logs, then others.
     pub(crate) keys: Vec<&'r [u8]>,
     /// The one argument.
     pub(crate) argument: Vec<u8>,
@@ -24,16 +24,16 @@ pub(crate) struct Call<'r> {
 
 impl<'r> Call<'r> {
     pub(crate) fn new(requests: &[&'r Request], now: Option<String>) -> Self {
-        let mut cells = Vec::new();
-        let mut logs = Vec::new();
+        // By what stands at them.
+        let mut lists: [Vec<&[u8]>; 3] = Default::default();
         let mut known = HashMap::new();
         let mut places = Vec::new();
         for request in requests {
-            for (name, is_log) in request.keys() {
+            for (name, kind) in request.keys() {
                 let mut add = || {
-                    let list = if is_log { &mut logs } else { &mut cells };
+                    let list = &mut lists[kind as usize];
                     list.push(name);
-                    (is_log, list.len() as u32)
+                    (kind, list.len() as u32)
                 };
                 // The keys of one request are different ones.
                 let is_alone = requests.len() == 1;
@@ -45,31 +45,44 @@ impl<'r> Call<'r> {
                 places.push(place);
             }
         }
-        let cell_count = cells.len() as u32;
-        let bytes: usize = requests.iter().map(|request| request.checks.len()).sum();
-        let mut argument = Vec::with_capacity(8 + bytes);
+        let cell_count = lists[KeyKind::Cell as usize].len() as u32;
+        let state_count = cell_count + lists[KeyKind::Log as usize].len() as u32;
+        let bytes = requests.iter();
+        let bytes: usize = { bytes }.map(|it| it.checks.len() + it.place.len()).sum();
+        let mut argument = Vec::with_capacity(12 + bytes);
         argument.extend_from_slice(&next_number());
         argument.extend_from_slice(&cell_count.to_le_bytes());
+        argument.extend_from_slice(&state_count.to_le_bytes());
         let mut places = &places[..];
         for request in requests {
+            let set_key = |number: &mut [u8]| {
+                let mut local = [0; 4];
+                local.copy_from_slice(number);
+                // Lua counts from one; logs come after the cells, and others last.
+                let (kind, place) = places[u32::from_le_bytes(local) as usize];
+                let before = match kind {
+                    KeyKind::Cell => 0,
+                    KeyKind::Log => cell_count,
+                    KeyKind::Places => state_count,
+                };
+                number.copy_from_slice(&(before + place).to_le_bytes());
+            };
             let start = argument.len();
             argument.extend_from_slice(&request.checks);
             for check in argument[start..].chunks_exact_mut(request.check_size()) {
                 for at in request.keys_at() {
-                    let number = &mut check[at.clone()];
-                    let mut local = [0; 4];
-                    local.copy_from_slice(number);
-                    // Lua counts from one; logs stand after the cells.
-                    let (is_log, place) = places[u32::from_le_bytes(local) as usize];
-                    let place = if is_log { cell_count + place } else { place };
-                    number.copy_from_slice(&place.to_le_bytes());
+                    set_key(&mut check[at.clone()]);
                 }
+            }
+            let start = argument.len();
+            argument.extend_from_slice(&request.place);
+            if let Some(number) = argument[start..].get_mut(..4) {
+                set_key(number);
             }
             places = &places[request.keys().count()..];
         }
-        cells.extend_from_slice(&logs);
         Self {
-            keys: cells,
+            keys: lists.concat(),
             argument,
             now,
         }

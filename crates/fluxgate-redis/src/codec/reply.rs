@@ -2,20 +2,20 @@
 //!
 //! A version byte and the time; then for each request one entry a check and a
 //! semicolon. An entry begins with a letter, a small one if the script let the
-//! check pass: `n` nothing was stored, `i` the digits of a bucket, `b` a state,
-//! `l` what there is to know of a log. `E` in their place: something stood at a
-//! key that is not ours.
+//! check pass: `n` nothing was stored, `i` the digits of a bucket, `b` a bucket, `o`
+//! one with an overhang, `c` counts, `l` what there is to know of a log. `p` behind
+//! them: the request has got a place to wait in; `P`: it has to wait and found none,
+//! so it was decided without. `E` in their place: something stood at a key that is
+//! not ours.
 
-use fluxgate_core::algorithm::{Bucket, Counts, LogSummary};
-use fluxgate_core::limit::{Fine, MAX_LOG_UNITS, MAX_UNITS};
+use fluxgate_core::algorithm::{Bucket, Counts, LogSummary, Overhang};
+use fluxgate_core::limit::{Fine, Horizon, MAX_LOG_UNITS, MAX_UNITS};
 use fluxgate_core::{Reason, StoreError, Timestamp};
 
 use super::answer::{Answer, Entry, Found};
-use super::bad_response;
+use super::{bad_response, frame};
 
-const VERSION: u8 = 1;
-/// The first byte of a state beside those of buckets and windows is no state's.
-const BUCKETS: std::ops::RangeInclusive<u8> = 241..=242;
+const VERSION: u8 = 2;
 const WINDOWS: std::ops::RangeInclusive<u8> = 243..=244;
 
 /// One answer for each of `count` requests, or an error for one whose keys are
@@ -53,9 +53,18 @@ impl Reader<'_> {
                         _ => Err(bad_response("an error does not end")),
                     };
                 }
+                b'p' => {
+                    answer.set_place(letter == b'p');
+                    return match self.byte()? {
+                        b';' => Ok(Ok(answer)),
+                        _ => Err(bad_response("an answer goes on after its end")),
+                    };
+                }
                 b'n' => Found::Nothing,
                 b'i' => self.digits()?,
-                b'b' => self.state()?,
+                b'b' => self.bucket(false)?,
+                b'o' => self.bucket(true)?,
+                b'c' => self.counts()?,
                 b'l' => self.log()?,
                 _ => return Err(bad_response("an entry of no kind")),
             };
@@ -66,45 +75,68 @@ impl Reader<'_> {
         }
     }
 
-    /// An instant in 16 digits and a code in three.
+    /// An instant in 16 digits and a horizon in two.
     fn digits(&mut self) -> Result<Found, StoreError> {
-        let [instant @ .., a, b, c]: [u8; 19] = self.take()?;
-        let mut whole = 0;
-        for digit in instant {
-            if !digit.is_ascii_digit() {
-                return Err(bad_response("a bucket of no digits"));
-            }
-            whole = 10 * whole + u64::from(digit - b'0');
+        let digits: [u8; 18] = self.take()?;
+        if !digits.iter().all(u8::is_ascii_digit) {
+            return Err(bad_response("a bucket of no digits"));
         }
-        Ok(Found::Digits {
-            whole,
-            code: [a, b, c],
-        })
+        let number = |digits: &[u8]| {
+            let digits = digits.iter();
+            digits.fold(0, |number, digit| 10 * number + u64::from(digit - b'0'))
+        };
+        let (instant, horizon) = digits.split_at(16);
+        Ok(Found::Bucket(Bucket {
+            full_at: Fine {
+                whole: number(instant),
+                part: 0,
+            },
+            refill: 1,
+            horizon: horizon_of(number(horizon) as u8)?,
+            overhang: Overhang::NONE,
+        }))
     }
 
-    fn state(&mut self) -> Result<Found, StoreError> {
+    fn bucket(&mut self, has_overhang: bool) -> Result<Found, StoreError> {
         let tag = self.byte()?;
-        let window_ms = self.number::<5>()?;
-        let instant = self.number::<7>()?;
-        let first = u32::from_le_bytes(self.take()?);
-        let second = u32::from_le_bytes(self.take()?);
+        let horizon = horizon_of(self.byte()?)?;
+        let full_at = Fine {
+            whole: self.number::<7>()?,
+            part: u32::from_le_bytes(self.take()?),
+        };
+        let refill = u32::from_le_bytes(self.take()?);
+        let overhang = match has_overhang {
+            true => Overhang::from_bits(u32::from_le_bytes(self.take()?)),
+            false => Some(Overhang::NONE),
+        };
+        match overhang {
+            Some(overhang)
+                if tag == frame::BUCKET
+                    && full_at.part < refill
+                    && u64::from(refill) <= MAX_UNITS =>
+            {
+                Ok(Found::Bucket(Bucket {
+                    full_at,
+                    refill,
+                    horizon,
+                    overhang,
+                }))
+            }
+            _ => Err(bad_response("a bucket that cannot be")),
+        }
+    }
+
+    fn counts(&mut self) -> Result<Found, StoreError> {
+        let tag = self.byte()?;
+        let counts = Counts {
+            start: self.number::<7>()?,
+            previous: u32::from_le_bytes(self.take()?),
+            current: u32::from_le_bytes(self.take()?),
+        };
         let fits = |number: u32| u64::from(number) <= MAX_UNITS;
-        if BUCKETS.contains(&tag) && first < second && fits(second) {
-            let full_at = Fine {
-                whole: instant,
-                part: first,
-            };
-            let refill = second;
-            Ok(Found::Bucket(tag, window_ms, Bucket { full_at, refill }))
-        } else if WINDOWS.contains(&tag) && fits(first) && fits(second) {
-            let counts = Counts {
-                start: instant,
-                previous: first,
-                current: second,
-            };
-            Ok(Found::Counts(tag, window_ms, counts))
-        } else {
-            Err(bad_response("a state of no algorithm"))
+        match WINDOWS.contains(&tag) && fits(counts.previous) && fits(counts.current) {
+            true => Ok(Found::Counts(tag, counts)),
+            false => Err(bad_response("counts of no algorithm")),
         }
     }
 
@@ -155,6 +187,10 @@ impl Reader<'_> {
     }
 }
 
+fn horizon_of(exponent: u8) -> Result<Horizon, StoreError> {
+    Horizon::from_exponent(exponent).ok_or_else(|| bad_response("a horizon that cannot be"))
+}
+
 fn bad_types() -> StoreError {
     StoreError {
         reason: Reason::BadTypes,
@@ -186,7 +222,7 @@ mod tests {
             let error = parse_reply(&whole[..end], 3).unwrap_err();
             assert_eq!(error.reason, Reason::BadResponse);
         }
-        for bad in [&b"e;"[..], b"nE;", b"E", b"x;", b"En;"] {
+        for bad in [&b"e;"[..], b"nE;", b"E", b"x;", b"En;", b"npn;", b"np"] {
             assert!(parse_reply(&reply(1.0, bad), 1).is_err());
         }
         for now in [-1.0, 0.5, f64::NAN, f64::INFINITY, 1e18] {
@@ -198,18 +234,34 @@ mod tests {
     fn entry() -> impl Strategy<Value = Vec<u8>> {
         let numbers = || prop_oneof![any::<u64>(), 0..3_000_000_000_000_000_u64, 0..20_u64];
         let small = || prop_oneof![any::<u32>(), 0..20_u32];
-        let state = (236..250_u8, numbers(), numbers(), small(), small());
-        let state = state.prop_map(|(tag, window, instant, first, second)| {
-            let mut bytes = vec![b'b', tag];
-            // Windows of the limits above are more likely than others.
-            let window = [1_000, 366 * 86_400_000, window][window as usize % 3];
-            bytes.extend_from_slice(&window.to_le_bytes()[..5]);
-            bytes.extend_from_slice(&instant.to_le_bytes()[..7]);
-            bytes.extend_from_slice(&first.to_le_bytes());
-            bytes.extend_from_slice(&second.to_le_bytes());
+        let counts = (240..247_u8, numbers(), small(), small());
+        let counts = counts.prop_map(|(tag, start, previous, current)| {
+            let mut bytes = vec![b'c', tag];
+            // Starts of windows are more likely than others.
+            let start = [start, start - start % 1_000_000][start as usize % 2];
+            bytes.extend_from_slice(&start.to_le_bytes()[..7]);
+            bytes.extend_from_slice(&previous.to_le_bytes());
+            bytes.extend_from_slice(&current.to_le_bytes());
             bytes
         });
-        let digits = "i[0-9]{16}(051|400|551|[0-9]{3})".prop_map(String::into_bytes);
+        let bucket = (
+            240..243_u8,
+            0..53_u8,
+            numbers(),
+            small(),
+            small(),
+            any::<Option<u32>>(),
+        );
+        let bucket = bucket.prop_map(|(tag, horizon, instant, part, refill, overhang)| {
+            let letter = if overhang.is_some() { b'o' } else { b'b' };
+            let mut bytes = vec![letter, tag, horizon];
+            bytes.extend_from_slice(&instant.to_le_bytes()[..7]);
+            bytes.extend_from_slice(&part.to_le_bytes());
+            bytes.extend_from_slice(&refill.to_le_bytes());
+            bytes.extend(overhang.iter().flat_map(|bits| bits.to_le_bytes()));
+            bytes
+        });
+        let digits = "i[0-9]{16}(0[0-9]|[1-5][0-9])".prop_map(String::into_bytes);
         let whole = || {
             let bits = any::<u64>().prop_map(f64::from_bits);
             prop_oneof![
@@ -222,7 +274,7 @@ mod tests {
             let numbers = [newest, counted, leaves].map(f64::to_le_bytes);
             [&b"l"[..], &numbers.concat()].concat()
         });
-        let of_any_kind = prop_oneof![Just(b"n".to_vec()), state, digits, log];
+        let of_any_kind = prop_oneof![Just(b"n".to_vec()), bucket, counts, digits, log];
         (of_any_kind, any::<bool>()).prop_map(|(mut entry, passes)| {
             if !passes {
                 entry[0] = entry[0].to_ascii_uppercase();

@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
-use fluxgate_core::algorithm::Mode;
-use fluxgate_core::limit::Fine;
-use fluxgate_core::{Algorithm, Band, Check, Checks, Group, Limit, StoreError, Subject};
+use fluxgate_core::algorithm::{Mode, Overhang};
+use fluxgate_core::limit::{Fine, Horizon};
+use fluxgate_core::{
+    Algorithm, Band, Charged, Check, Checks, Group, Limit, StoreError, Subject, Timestamp,
+};
 use smallvec::SmallVec;
 
 use super::answer::{Answer, sum_of};
@@ -12,13 +14,13 @@ use super::frame;
 use crate::key_name::Naming;
 
 /// The bytes of a check; `driver.lua` has the format.
-pub(super) const CHECK_SIZE: usize = 46;
-/// The bytes that an undo has after each check.
-pub(super) const MARK_SIZE: usize = 22;
+pub(super) const CHECK_SIZE: usize = 44;
+/// The bytes that an undo or a cancellation has after each check.
+pub(super) const MARK_SIZE: usize = 26;
 /// Where a check has the number of its key.
 pub(super) const KEY_AT: Range<usize> = 7..11;
-/// Where an undo has the number of the key for a note.
-const NOTE_AT: Range<usize> = CHECK_SIZE + 18..CHECK_SIZE + MARK_SIZE;
+/// Where these have the number of the key for a note.
+const NOTE_AT: Range<usize> = CHECK_SIZE + 18..CHECK_SIZE + 22;
 
 /// What to do with the checks of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,9 +29,30 @@ enum Op {
     Peek = 2,
     Refund = 3,
     Undo = 4,
+    Cancel = 5,
+    /// Like `Take`, but to wait it takes one of a bounded number of places.
+    TakePlace = 6,
 }
 
-/// One decision, refund or undo, ready to travel. It owns its bytes.
+impl Op {
+    /// Whether each check is followed by where its charge went.
+    fn has_marks(self) -> bool {
+        matches!(self, Self::Undo | Self::Cancel)
+    }
+}
+
+/// A place to wait in, to be taken if the request has to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PlaceWanted<'a> {
+    /// The key of all places.
+    pub(crate) key: &'a [u8],
+    /// How many there are.
+    pub(crate) most: u32,
+    /// The name of this one.
+    pub(crate) id: &'a [u8; 16],
+}
+
+/// One decision, refund, undo or cancellation, ready to travel. It owns its bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     op: Op,
@@ -38,21 +61,57 @@ pub(crate) struct Request {
     keys: SmallVec<[Key; 4]>,
     /// The checks, with the keys numbered from 0.
     pub(super) checks: Vec<u8>,
+    /// What follows them, where a place is wanted: it begins with the number of its
+    /// key.
+    pub(super) place: Vec<u8>,
 }
 
 #[derive(Clone, Debug)]
 struct Key {
     end: usize,
-    is_log: bool,
+    kind: KeyKind,
+}
+
+/// What stands at a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum KeyKind {
+    Cell,
+    Log,
+    Places,
 }
 
 impl Request {
     /// Decides these checks, of which there must be one at least.
     pub(crate) fn decide(checks: &Checks<'_>, naming: &Naming) -> Self {
         let op = match checks.mode() {
-            Mode::Take => Op::Take,
-            Mode::Peek => Op::Peek,
+            Mode::Take | Mode::TakeNow => Op::Take,
+            Mode::Peek | Mode::PeekNow => Op::Peek,
         };
+        Self::decide_by(op, checks, naming)
+    }
+
+    /// Decides these checks and, where the request has to wait, takes a place for it
+    /// first; without one it is decided as if no rule let it wait.
+    pub(crate) fn decide_with_place(
+        checks: &Checks<'_>,
+        naming: &Naming,
+        place: PlaceWanted<'_>,
+    ) -> Self {
+        let mut request = Self::decide_by(Op::TakePlace, checks, naming);
+        request.names.extend_from_slice(place.key);
+        request.keys.push(Key {
+            end: request.names.len(),
+            kind: KeyKind::Places,
+        });
+        let number = request.keys.len() as u64 - 1;
+        put(&mut request.place, number, 4);
+        put(&mut request.place, place.most.into(), 4);
+        request.place.extend_from_slice(place.id);
+        request
+    }
+
+    fn decide_by(op: Op, checks: &Checks<'_>, naming: &Naming) -> Self {
+        let at_once = !checks.mode().waits();
         let list = checks.list();
         let mut request = Self::new(op, list.len());
         let mut names = Names::new(checks, naming);
@@ -66,7 +125,8 @@ impl Request {
             };
             let key = names.key_of(&mut request, check);
             let left = list.len() - at - 1;
-            request.push(check.band.limit(), cost, key, is_last, ends, left);
+            let limit = check.band.limit();
+            request.push(op, limit, cost, at_once, key, is_last, ends, left);
         }
         request
     }
@@ -85,7 +145,54 @@ impl Request {
         for (at, band) in bands.iter().enumerate() {
             let key = request.add_key(&head, band);
             let left = bands.len() - at - 1;
-            request.push(band.limit(), units, key, true, Ends::Nothing, left);
+            let limit = band.limit();
+            request.push(
+                Op::Refund,
+                limit,
+                units,
+                false,
+                key,
+                true,
+                Ends::Nothing,
+                left,
+            );
+        }
+        request
+    }
+
+    /// Cancels a charge of `units` to every band of a subject, of which there must
+    /// be one at least.
+    pub(crate) fn cancel(
+        subject: Subject<'_>,
+        bands: &[Band],
+        units: u64,
+        charged: &[Charged],
+        naming: &Naming,
+    ) -> Self {
+        let mut request = Self::new(Op::Cancel, bands.len());
+        let mut head = Vec::new();
+        naming.write_subject(subject, &mut head);
+        let count = bands.len().min(charged.len());
+        for (at, (band, charged)) in bands.iter().zip(charged).enumerate() {
+            let key = request.add_key(&head, band);
+            let limit = band.limit();
+            let left = count - at - 1;
+            request.push(
+                Op::Cancel,
+                limit,
+                units,
+                false,
+                key,
+                true,
+                Ends::Nothing,
+                left,
+            );
+            request.push_mark(
+                charged.mark(limit),
+                Timestamp::default(),
+                key,
+                Overhang::NONE,
+            );
         }
         request
     }
@@ -120,42 +227,41 @@ impl Request {
                 key
             };
             let left = charges.len() - at - 1;
-            request.push(
-                check.band.limit(),
-                charge.cost,
-                key,
-                true,
-                Ends::Nothing,
-                left,
-            );
-            put(&mut request.checks, charge.mark.whole, 7);
-            put(&mut request.checks, charge.mark.part.into(), 4);
-            put(&mut request.checks, answer.now().micros(), 7);
-            put(&mut request.checks, note as u64, 4);
+            let (limit, ends) = (check.band.limit(), Ends::Nothing);
+            request.push(Op::Undo, limit, charge.cost, false, key, true, ends, left);
+            request.push_mark(charge.mark, answer.now(), note, charge.overhang);
         }
         Ok(Some(request))
     }
 
-    /// The names of its keys, and whether each is that of a log.
-    pub(super) fn keys(&self) -> impl Iterator<Item = (&[u8], bool)> {
+    fn push_mark(&mut self, mark: Fine, charged_at: Timestamp, note: usize, overhang: Overhang) {
+        put(&mut self.checks, mark.whole, 7);
+        put(&mut self.checks, mark.part.into(), 4);
+        put(&mut self.checks, charged_at.micros(), 7);
+        put(&mut self.checks, note as u64, 4);
+        put(&mut self.checks, overhang.bits().into(), 4);
+    }
+
+    /// The names of its keys, and what stands at each.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (&[u8], KeyKind)> {
         let mut start = 0;
         self.keys.iter().map(move |key| {
             let name = &self.names[start..key.end];
             start = key.end;
-            (name, key.is_log)
+            (name, key.kind)
         })
     }
 
     /// The bytes of one of its checks.
     pub(super) fn check_size(&self) -> usize {
-        CHECK_SIZE + if self.op == Op::Undo { MARK_SIZE } else { 0 }
+        CHECK_SIZE + if self.op.has_marks() { MARK_SIZE } else { 0 }
     }
 
     /// Where each of its checks has numbers of keys.
     pub(super) fn keys_at(&self) -> &'static [Range<usize>] {
-        match self.op {
-            Op::Undo => &[KEY_AT, NOTE_AT],
-            _ => &[KEY_AT],
+        match self.op.has_marks() {
+            true => &[KEY_AT, NOTE_AT],
+            false => &[KEY_AT],
         }
     }
 
@@ -165,16 +271,20 @@ impl Request {
             names: Vec::new(),
             keys: SmallVec::new(),
             checks: Vec::with_capacity(checks * (CHECK_SIZE + MARK_SIZE)),
+            place: Vec::new(),
         }
     }
 
     /// The number of a band's key, which is added if it is new.
     fn add_key(&mut self, head: &[u8], band: &Band) -> usize {
-        let is_log = band.limit().algorithm() == Algorithm::SlidingLog;
-        self.add(head, band, is_log)
+        let kind = match band.limit().algorithm() {
+            Algorithm::SlidingLog => KeyKind::Log,
+            _ => KeyKind::Cell,
+        };
+        self.add(head, band, kind)
     }
 
-    fn add(&mut self, head: &[u8], band: &Band, is_log: bool) -> usize {
+    fn add(&mut self, head: &[u8], band: &Band, kind: KeyKind) -> usize {
         let start = self.names.len();
         self.names.extend_from_slice(head);
         Naming::write_band(band, &mut self.names);
@@ -187,40 +297,55 @@ impl Request {
         }
         self.keys.push(Key {
             end: self.names.len(),
-            is_log,
+            kind,
         });
         self.keys.len() - 1
     }
 
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the fields of a check, in their order"
+    )]
     fn push(
         &mut self,
+        op: Op,
         limit: &Limit,
         cost: u64,
+        at_once: bool,
         key: usize,
         is_last: bool,
         ends: Ends,
         left: usize,
     ) {
-        let op = self.op;
         let out = &mut self.checks;
         out.extend_from_slice(&[op as u8, is_last.into(), ends as u8]);
         put(out, left as u64, 4);
         put(out, key as u64, 4);
-        out.push(frame::tag(limit.algorithm()));
-        out.extend_from_slice(&frame::code(limit));
-        put(out, frame::window_ms(limit), 5);
         let capacity = limit.capacity();
+        out.push(frame::tag(limit));
         if limit.algorithm().is_bucket() {
-            let far = limit.rate().furthest();
-            // More than the capacity never passes, however far one may reserve.
-            let never = op != Op::Refund && cost > capacity;
-            let time = Some(limit.rate().time_of(cost)).filter(|time| !never && *time <= far);
-            // What is more than the furthest debt is all the same.
-            let time = time.unwrap_or(Fine {
-                whole: far.whole + 1,
-                part: 0,
-            });
-            put(out, limit.rate().refill(), 4);
+            let rate = limit.rate();
+            let time = rate.time_of(cost);
+            let far = match at_once {
+                false => rate.furthest(),
+                // A queue that shapes must be empty.
+                true if rate.shape() => time,
+                true => rate.fill(),
+            };
+            let time = match op {
+                // What is more than any horizon is all the same.
+                Op::Refund => time.min(ANY_DEBT),
+                // More than the capacity never passes, however far one may reserve.
+                _ if cost > capacity => Fine {
+                    whole: rate.furthest().whole + 1,
+                    part: 0,
+                },
+                _ => time,
+            };
+            let far = if cost > capacity { rate.fill() } else { far };
+            out.push(rate.horizon().exponent());
+            put(out, frame::window_ms(limit), 5);
+            put(out, rate.refill(), 4);
             put(out, time.part.into(), 4);
             put(out, far.part.into(), 4);
             put(out, time.whole, 7);
@@ -233,6 +358,8 @@ impl Request {
             } else {
                 capacity + 1
             };
+            out.push(0);
+            put(out, frame::window_ms(limit), 5);
             put(out, capacity, 4);
             put(out, cost.min(most), 4);
             put(out, 0, 4);
@@ -241,6 +368,12 @@ impl Request {
         }
     }
 }
+
+/// Longer than any bucket is from full.
+const ANY_DEBT: Fine = Fine {
+    whole: 1 << (Horizon::MAX_EXPONENT + 1),
+    part: 0,
+};
 
 /// What a check ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -283,7 +416,7 @@ impl<'c, 'r> Names<'c, 'r> {
         let mut head = Vec::new();
         self.naming
             .write_note(self.checks.subject(check), &mut head);
-        request.add(&head, check.band, false)
+        request.add(&head, check.band, KeyKind::Cell)
     }
 }
 

@@ -4,12 +4,14 @@
 
 -- The instant as a state, and when that ends. The digits are written as two
 -- integers of eight: for the server's Lua that is thrice as fast as a double.
-local function bucket_state(tag, code, window, refill, whole, part)
-  if part == 0 and code ~= '---' then
+local function bucket_state(horizon, refill, whole, part, overhang)
+  if overhang ~= 0 then
+    return pack(LONG_BUCKET, BUCKET_TAG, horizon, whole, part, refill, overhang), whole + 1
+  elseif part == 0 then
     local low = whole % 100000000
-    return format('%08d%08d%s', (whole - low) / 100000000, low, code), whole
+    return format('%08d%08d%02d', (whole - low) / 100000000, low, horizon), whole
   end
-  return pack(STATE, tag, window, whole, part, refill), part > 0 and whole + 1 or whole
+  return pack(BUCKET, BUCKET_TAG, horizon, whole, part, refill), whole + 1
 end
 
 -- The same instant in R-ths of today's R; a fraction that does not fit goes
@@ -26,43 +28,45 @@ local function in_parts_of(refill, whole, part, stored_refill)
   return whole + 1, 0
 end
 
--- The instant at which the bucket is full, whether it had to be pulled back,
--- and the state it is from, if that is of this algorithm and window.
-local function bucket_settle(k, tag, code, window, refill, far, far_part)
+-- The instant at which the bucket is full, the state it is from, with its horizon
+-- and its overhang, and whether the instant had to be pulled back: it lay beyond
+-- the horizon, so the clock went back.
+local function bucket_settle(k, refill)
   local stored = cells[k]
   if not stored then
-    return now, 0, false
+    return now, 0, false, 0, 0, false
   end
-  local whole, part
+  local whole, part, horizon, overhang, stored_refill
   if #stored == DIGITS_SIZE then
-    if sub(stored, 17) ~= code then
-      return now, 0, false
-    end
-    whole, part = instants[k], 0
+    -- What is no number there is not ours, and has no horizon to speak of.
+    whole, part, horizon, overhang = instants[k], 0, tonumber(sub(stored, 17)) or 0, 0
   else
-    local stored_tag, stored_window, stored_refill
-    stored_tag, stored_window, whole, part, stored_refill = unpack(STATE, stored)
-    if stored_tag ~= tag or stored_window ~= window then
-      return now, 0, false
-    end
-    if stored_refill ~= refill and part > 0 then
-      whole, part = in_parts_of(refill, whole, part, stored_refill)
+    local size, _ = #stored
+    if size == BUCKET_SIZE then
+      _, horizon, whole, part, stored_refill = unpack(BUCKET, stored)
+      overhang = 0
+    else
+      _, horizon, whole, part, stored_refill, overhang = unpack(LONG_BUCKET, stored)
     end
   end
-  -- Further ahead than the fullest debt: the clock went back, or the limit
-  -- was made smaller.
   local ahead = whole - now
-  if ahead > far or ahead == far and part > far_part then
-    return now + far, far_part, true, stored
+  if ahead > 0 then
+    local furthest = 2 ^ horizon
+    if ahead > furthest or ahead == furthest and part > 0 then
+      return now + furthest, 0, stored, horizon, overhang, true
+    end
   end
-  return whole, part, false, stored
+  if part > 0 and stored_refill ~= refill then
+    whole, part = in_parts_of(refill, whole, part, stored_refill)
+  end
+  return whole, part, stored, horizon, overhang, false
 end
 
-local function bucket_assess(k, tag, code, window, refill, cost_part, far_part, cost, far)
-  local whole, part, pulled_back, stored = bucket_settle(k, tag, code, window, refill, far, far_part)
+local function bucket_assess(k, _, horizon, _, refill, cost_part, far_part, cost, far)
+  local whole, part, stored, stored_horizon, overhang, pulled_back = bucket_settle(k, refill)
   local corrected, corrected_ends, charged, ends
   if pulled_back then
-    corrected, corrected_ends = bucket_state(tag, code, window, refill, whole, part)
+    corrected, corrected_ends = bucket_state(stored_horizon, refill, whole, part, overhang)
   end
   if whole < now then
     whole, part = now, 0
@@ -75,7 +79,11 @@ local function bucket_assess(k, tag, code, window, refill, cost_part, far_part, 
   local ahead = whole - now
   local passes = ahead < far or ahead == far and part <= far_part
   if passes and cost + cost_part > 0 then
-    charged, ends = bucket_state(tag, code, window, refill, whole, part)
+    if overhang ~= 0 then
+      more = more or others()
+      overhang = more.overhang_after(overhang, cost)
+    end
+    charged, ends = bucket_state(horizon, refill, whole, part, overhang)
   end
   return passes, stored, charged, ends, corrected, corrected_ends
 end

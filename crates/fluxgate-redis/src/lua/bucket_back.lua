@@ -1,26 +1,85 @@
 -- What a bucket gets back.
 
--- So much less of an instant, as a state; none when the bucket is full by now.
-local function less(tag, code, window, refill, whole, part, units, units_part)
-  whole, part = whole - units, part - units_part
+-- How far past the instant of a bucket the latest one lies that was ever given to a
+-- reservation, in us: 24 bits of a number, and above them how often it was halved,
+-- rounded up each time. As algorithm/bucket.rs has it, with the proof.
+local function overhang_of(span)
+  local halved = 0
+  while span >= 16777216 do
+    span, halved = (span + span % 2) / 2, halved + 1
+  end
+  return span + halved * 16777216
+end
+
+local function span_of(overhang)
+  local span = overhang % 16777216
+  return span * 2 ^ ((overhang - span) / 16777216)
+end
+
+-- What is left of it when the bucket's instant moves on by a cost.
+local function overhang_after(overhang, cost)
+  local span = span_of(overhang) - cost
+  return span > 0 and overhang_of(span) or 0
+end
+
+-- One span or instant less another, and not below 0.
+local function minus(refill, whole, part, less, less_part)
+  whole, part = whole - less, part - less_part
   if part < 0 then
     whole, part = whole - 1, part + refill
   end
+  if whole < 0 then
+    return 0, 0
+  end
+  return whole, part
+end
+
+-- So much less of an instant, as a state; none when the bucket is full by now. Nobody
+-- cancels where nobody waits, and of a queue that shapes only the last.
+local function moved_back(horizon, max_wait, refill, whole, part, back, back_part, overhang)
+  whole, part = minus(refill, whole, part, back, back_part)
+  if max_wait > 0 then
+    overhang = overhang_of(span_of(overhang) + back + (back_part > 0 and 1 or 0))
+  end
   if whole > now or whole == now and part > 0 then
-    return bucket_state(tag, code, window, refill, whole, part)
+    return bucket_state(horizon, refill, whole, part, overhang)
   end
 end
 
 -- v = min(C, v + n); no state when the bucket is full again.
-local function bucket_refund(k, tag, code, window, refill, units_part, far_part, units, far)
-  local whole, part, _, stored = bucket_settle(k, tag, code, window, refill, far, far_part)
-  return stored, less(tag, code, window, refill, whole, part, units, units_part)
+local function bucket_refund(k, _, _, max_wait, refill, units_part, _, units)
+  local whole, part, stored, horizon, overhang = bucket_settle(k, refill)
+  if stored then
+    return stored, moved_back(horizon, max_wait, refill, whole, part, units, units_part, overhang)
+  end
+end
+
+-- Returns what a cancelled reservation may return; `mark` is the instant at which
+-- the bucket was to be full after it. The proof is in algorithm/bucket.rs.
+local function bucket_cancel(k, tag, _, max_wait, refill, cost_part, _, cost, _, mark, mark_part)
+  local whole, part, stored, horizon, overhang = bucket_settle(k, refill)
+  if not stored or whole < now or whole == now and part == 0 then
+    return
+  end
+  local latest = whole + span_of(overhang)
+  if tag == SHAPING_BUCKET and (latest ~= mark or part ~= mark_part) then
+    return
+  end
+  local kept, kept_part = minus(refill, latest, part, mark, mark_part)
+  local refilled, refilled_part = minus(refill, now + cost, cost_part, mark, mark_part)
+  if refilled > kept or refilled == kept and refilled_part > kept_part then
+    kept, kept_part = refilled, refilled_part
+  end
+  local back, back_part = minus(refill, cost, cost_part, kept, kept_part)
+  if back + back_part > 0 then
+    return stored, moved_back(horizon, max_wait, refill, whole, part, back, back_part, overhang)
+  end
 end
 
 -- Others were charged between a charge and its undo, and might take that charge
 -- for one that stays. So the undo leaves a note of when it was, for longer than
--- they stand. It looks like a bucket's state, of a window that there is not.
-local NOTE_CODE, NOTE_LIFE = '000', 10000000
+-- they stand. It looks like a bucket's state.
+local NOTE_LIFE = 10000000
 
 -- Whether something was taken back since an instant that others counted on.
 local function noted_since(note, instant)
@@ -32,8 +91,7 @@ end
 
 local function leave_note(note)
   if not (foreign and foreign[note]) then
-    local low = now % 100000000
-    keep(note, format('%08d%08d%s', (now - low) / 100000000, low, NOTE_CODE), now + NOTE_LIFE)
+    keep(note, bucket_state(0, 1, now, 0, 0), now + NOTE_LIFE)
   end
 end
 
@@ -54,9 +112,13 @@ end
 -- would have moved it on. Else there is a note, and who finds it takes the time
 -- of his own charge for the mark, for which the same holds in any order.
 -- Where the clock went back, t_i <= now does not hold: then only the last charge
--- is put back. And nothing is pulled back here, for it may be another rule's.
-local function bucket_undo(k, tag, code, window, refill, cost_part, _, cost, _, mark, mark_part, charged_at, note)
-  local whole, part, _, stored = bucket_settle(k, tag, code, window, refill, math.huge, 0)
+-- is put back.
+-- Where requests wait, others may have been queued behind the charge. So unless it is
+-- the last it is cancelled, and if it is the last, all is as it was before it.
+local function bucket_undo(
+  k, tag, horizon, max_wait, refill, cost_part, _, cost, _, mark, mark_part, charged_at, note, overhang
+)
+  local whole, part, stored, stored_horizon, stored_overhang = bucket_settle(k, refill)
   if not stored then
     return
   end
@@ -64,8 +126,17 @@ local function bucket_undo(k, tag, code, window, refill, cost_part, _, cost, _, 
   if left_part >= refill then
     left, left_part = left + 1, left_part - refill
   end
+  local is_last = whole == left and part == left_part
+  if max_wait > 0 or tag == SHAPING_BUCKET then
+    if not is_last or stored_overhang ~= overhang_after(overhang, cost) then
+      return bucket_cancel(k, tag, horizon, max_wait, refill, cost_part, 0, cost, 0, left, left_part)
+    elseif mark > now or mark == now and mark_part > 0 then
+      return stored, bucket_state(stored_horizon, refill, mark, mark_part, overhang)
+    end
+    return stored
+  end
   local is_noted = noted_since(note, charged_at)
-  local is_last = whole == left and part == left_part and not is_noted
+  is_last = is_last and not is_noted
   if now < charged_at and not is_last then
     return
   end
@@ -84,5 +155,5 @@ local function bucket_undo(k, tag, code, window, refill, cost_part, _, cost, _, 
   if not is_last then
     leave_note(note)
   end
-  return stored, less(tag, code, window, refill, whole, part, cost, cost_part)
+  return stored, moved_back(stored_horizon, 0, refill, whole, part, cost, cost_part, stored_overhang)
 end

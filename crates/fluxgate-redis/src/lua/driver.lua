@@ -1,6 +1,6 @@
 -- The driver: reads the keys, goes through the requests, and writes every cell
 -- that has changed, once.
-local KEYS, more = KEYS, nil
+local KEYS = KEYS
 
 -- So many keys are read by one command.
 for first = 1, cell_count, 1000 do
@@ -35,7 +35,7 @@ for first = 1, cell_count, 1000 do
     end
   end
 end
-for k = cell_count + 1, #KEYS do
+for k = cell_count + 1, state_count do
   more = more or others()
   more.look_closer(k)
 end
@@ -43,11 +43,11 @@ end
 local size = #blob
 while pos <= size do
   local from = pos
-  local op, _, _, left, k, tag, code, window, a, b, c, d, e
-  op, _, _, left, k, tag, code, window, a, b, c, d, e, pos = unpack(CHECK, blob, pos)
-  if tag <= LEAKY_BUCKET and left == 0 and op < REFUND and not foreign then
+  local op, _, _, left, k, tag, horizon, window, a, b, c, d, e
+  op, _, _, left, k, tag, horizon, window, a, b, c, d, e, pos = unpack(CHECK, blob, pos)
+  if tag <= SHAPING_BUCKET and left == 0 and op < REFUND and not foreign then
     local passes, stored, charged, ends, corrected, corrected_ends =
-      bucket_assess(k, tag, code, window, a, b, c, d, e)
+      bucket_assess(k, tag, horizon, window, a, b, c, d, e)
     tell(passes, stored)
     if charged and op == TAKE then
       keep(k, charged, ends)
@@ -62,7 +62,7 @@ while pos <= size do
   out[n] = ';'
 end
 
-for k = 1, #KEYS do
+for k = 1, state_count do
   local ends = dirty[k]
   if ends == 0 then
     call('UNLINK', KEYS[k])

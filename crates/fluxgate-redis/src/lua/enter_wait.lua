@@ -1,5 +1,5 @@
 -- Takes a place among the waiters, if there is one: 1, or 0.
-local most, millis, id = string.match(ARGV[1], '^(%d+) (%d+) (.+)$')
+local most, millis, id = string.match(ARGV[1], '^(%d+) (%d+) (.*)$')
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.0f', now))

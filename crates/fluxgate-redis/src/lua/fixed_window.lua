@@ -1,7 +1,7 @@
 -- Fixed window: one count for each aligned window.
 local function fixed_window_assess(k, tag, _, window, capacity, cost)
   -- It has no memory of the window before.
-  local start, _, current, _, moved_back, stored = window_settle(k, tag, window)
+  local start, _, current, _, moved_back, stored = window_settle(k, window)
   local corrected, corrected_ends, charged, ends
   if moved_back then
     corrected, corrected_ends = window_state(tag, window, start, 0, current)

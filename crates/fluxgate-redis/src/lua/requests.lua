@@ -9,7 +9,7 @@ local function of_log(name)
 end
 
 local function assess_of(tag)
-  if tag <= LEAKY_BUCKET then
+  if tag <= SHAPING_BUCKET then
     return bucket_assess
   elseif tag == FIXED_WINDOW then
     return fixed_window_assess
@@ -64,15 +64,73 @@ local function write(k, takes, charged, ends, corrected, corrected_ends)
   end
 end
 
+-- The furthest debt that a bucket may have after a request that does not wait: one
+-- that shapes must be empty before it.
+local function furthest_at_once(tag, max_wait, cost_part, far_part, cost, far)
+  if tag == SHAPING_BUCKET then
+    return cost_part, cost
+  end
+  return far_part, far - max_wait * 1000
+end
+
+-- How long a request has to wait, in us, if its enforced checks let it pass; else
+-- 0.
+local function wait_of(from, to)
+  local wait = 0
+  while from < to do
+    local _, ends_group, k, tag, horizon, window, a, b, c, d, e
+    _, _, ends_group, _, k, tag, horizon, window, a, b, c, d, e, from = unpack(CHECK, blob, from)
+    if not assess_of(tag)(k, tag, horizon, window, a, b, c, d, e) then
+      return 0
+    end
+    if tag <= SHAPING_BUCKET then
+      local whole, part = bucket_settle(k, a)
+      if whole < now then
+        whole, part = now, 0
+      end
+      whole, part = whole + d, part + b
+      if part >= a then
+        whole, part = whole + 1, part - a
+      end
+      local far_part, far = furthest_at_once(tag, window, b, c, d, e)
+      local longer, longer_part = minus(a, whole, part, now + far, far_part)
+      longer = longer_part > 0 and longer + 1 or longer
+      wait = longer > wait and longer or wait
+    end
+    if ends_group == 2 then
+      return wait
+    end
+  end
+  return 0
+end
+
+-- Takes a place to wait in, if there is one.
+local function take_place(at, wait)
+  local k, most, id = unpack(PLACE, blob, at)
+  local key, millis = KEYS[k], (now - now % 1000) / 1000
+  call('ZREMRANGEBYSCORE', key, '-inf', format('%.0f', millis))
+  if call('ZCARD', key) >= most then
+    return false
+  end
+  -- It outlives the wait by a second, so that nobody's frees itself too early.
+  call('ZADD', key, format('%.0f', millis + (wait + 999 - (wait + 999) % 1000) / 1000 + 1000), id)
+  local last = call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
+  call('PEXPIRE', key, until_end(last[2] * 1000))
+  return true
+end
+
 -- Checks in groups: each group by itself, all or nothing; when the enforced one
--- refuses, the answer ends with it.
-local function decide(from, to)
+-- refuses, the answer ends with it. Without a place, nothing waits.
+local function decide(from, to, at_once)
   local group, size, passes = {}, 0, true
   while from < to do
-    local op, last, ends_group, _, k, tag, code, window, a, b, c, d, e
-    op, last, ends_group, _, k, tag, code, window, a, b, c, d, e, from = unpack(CHECK, blob, from)
+    local op, last, ends_group, _, k, tag, horizon, window, a, b, c, d, e
+    op, last, ends_group, _, k, tag, horizon, window, a, b, c, d, e, from = unpack(CHECK, blob, from)
+    if at_once and tag <= SHAPING_BUCKET then
+      c, e = furthest_at_once(tag, window, b, c, d, e)
+    end
     local passed, stored, charged, ends, corrected, corrected_ends =
-      assess_of(tag)(k, tag, code, window, a, b, c, d, e)
+      assess_of(tag)(k, tag, horizon, window, a, b, c, d, e)
     tell(passed, stored)
     passes = passes and passed
     if last == 1 then
@@ -82,7 +140,7 @@ local function decide(from, to)
     if ends_group > 0 then
       for i = 1, size do
         local of = group[i]
-        write(of[1], passes and op == TAKE, of[2], of[3], of[4], of[5])
+        write(of[1], passes and (op == TAKE or op == TAKE_PLACE), of[2], of[3], of[4], of[5])
       end
       if ends_group == 2 and not passes then
         return
@@ -92,24 +150,26 @@ local function decide(from, to)
   end
 end
 
--- Gives units back. A refund tells what is there then, an undo nothing.
+-- Gives units back. A refund tells what is there then, the others nothing.
 local function give_back(from, to)
   while from < to do
-    local op, _, _, _, k, tag, code, window, a, b, c, d, e
-    op, _, _, _, k, tag, code, window, a, b, c, d, e, from = unpack(CHECK, blob, from)
-    local back, mark, mark_part, charged_at, note
-    if op == UNDO then
-      mark, mark_part, charged_at, note, from = unpack(MARK, blob, from)
-      back = tag <= LEAKY_BUCKET and bucket_undo or tag < SLIDING_LOG and window_undo or of_log('undo')
+    local op, _, _, _, k, tag, horizon, window, a, b, c, d, e
+    op, _, _, _, k, tag, horizon, window, a, b, c, d, e, from = unpack(CHECK, blob, from)
+    local back, mark, mark_part, charged_at, note, overhang
+    if op == REFUND then
+      back = tag <= SHAPING_BUCKET and bucket_refund or tag < SLIDING_LOG and window_refund or of_log('refund')
     else
-      back = tag <= LEAKY_BUCKET and bucket_refund or tag < SLIDING_LOG and window_refund or of_log('refund')
+      mark, mark_part, charged_at, note, overhang, from = unpack(MARK, blob, from)
+      local bucket_back = op == CANCEL and bucket_cancel or bucket_undo
+      back = tag <= SHAPING_BUCKET and bucket_back or tag < SLIDING_LOG and window_undo or of_log('undo')
     end
-    local stored, left, ends = back(k, tag, code, window, a, b, c, d, e, mark, mark_part, charged_at, note)
+    local stored, left, ends =
+      back(k, tag, horizon, window, a, b, c, d, e, mark, mark_part, charged_at, note, overhang)
     if stored then
       keep(k, left, ends or 0)
     end
     if op == REFUND and tag == SLIDING_LOG then
-      tell(of_log('assess')(k, tag, code, window, a, 0))
+      tell(of_log('assess')(k, tag, horizon, window, a, 0))
     elseif op == REFUND then
       tell(true, left)
     end
@@ -127,17 +187,26 @@ end
 
 -- One request; tells where the next one begins.
 local function request(from, op, left)
-  local size = op == UNDO and CHECK_SIZE + MARK_SIZE or CHECK_SIZE
+  local size = (op == UNDO or op == CANCEL) and CHECK_SIZE + MARK_SIZE or CHECK_SIZE
   local to = from + (left + 1) * size
+  local next = op == TAKE_PLACE and to + PLACE_SIZE or to
   if foreign and meets_foreign(from, to, size) then
     n = n + 1
     out[n] = 'E'
+  elseif op == TAKE_PLACE then
+    local wait = wait_of(from, to)
+    local has_place = wait > 0 and take_place(to, wait)
+    decide(from, to, wait > 0 and not has_place)
+    if wait > 0 then
+      n = n + 1
+      out[n] = has_place and 'p' or 'P'
+    end
   elseif op >= REFUND then
     give_back(from, to)
   else
     decide(from, to)
   end
-  return to
+  return next
 end
 
-return { look_closer = look_closer, request = request }
+return { look_closer = look_closer, request = request, overhang_after = overhang_after }

@@ -11,7 +11,7 @@ local function weighs_at_most(count, span, room, width)
 end
 
 local function sliding_window_assess(k, tag, _, window, capacity, cost)
-  local start, previous, current, at, moved_back, stored = window_settle(k, tag, window)
+  local start, previous, current, at, moved_back, stored = window_settle(k, window)
   local corrected, corrected_ends, charged, ends
   if moved_back then
     corrected, corrected_ends = window_state(tag, window, start, previous, current)

@@ -6,23 +6,20 @@ local function window_state(tag, window, start, previous, current)
   if tag == SLIDING_WINDOW and current > 0 then
     ends = ends + window * 1000
   end
-  return pack(STATE, tag, window, start, previous, current), ends
+  return pack(COUNTS, tag, start, previous, current), ends
 end
 
 -- The counts of the window to decide in (start, previous, current), the
 -- instant to decide at, whether the window had to be moved back, and the state
--- this is from, if that is of this algorithm and window.
-local function window_settle(k, tag, window)
+-- this is from.
+local function window_settle(k, window)
   local width = window * 1000
   local start = now - now % width
   local stored = cells[k]
-  if not stored or #stored ~= STATE_SIZE then
+  if not stored then
     return start, 0, 0, now, false
   end
-  local stored_tag, stored_window, stored_start, previous, current = unpack(STATE, stored)
-  if stored_tag ~= tag or stored_window ~= window then
-    return start, 0, 0, now, false
-  end
+  local _, stored_start, previous, current = unpack(COUNTS, stored)
   local ahead = stored_start - now
   if ahead > width then
     -- The clock went back by more than a window: this becomes now's own.
@@ -39,7 +36,7 @@ end
 
 -- Takes units off the current count; no state when no count is left.
 local function window_refund(k, tag, _, window, _, units)
-  local start, previous, current, _, _, stored = window_settle(k, tag, window)
+  local start, previous, current, _, _, stored = window_settle(k, window)
   if tag == FIXED_WINDOW then
     previous = 0
   end
@@ -53,11 +50,11 @@ end
 -- Takes a charge back from the window that began at `mark`, and from no other:
 -- a refund would take units off whatever window is the current one.
 local function window_undo(k, tag, _, window, _, units, _, _, _, mark)
-  local _, _, _, _, _, stored = window_settle(k, tag, window)
+  local _, _, _, _, _, stored = window_settle(k, window)
   if not stored then
     return nil
   end
-  local _, _, start, previous, current = unpack(STATE, stored)
+  local _, start, previous, current = unpack(COUNTS, stored)
   if start == mark then
     current = current > units and current - units or 0
   elseif tag == SLIDING_WINDOW and start - window * 1000 == mark then

@@ -4,7 +4,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fluxgate_core::{Check, Checks, Mode};
+use fluxgate_core::{Check, Checks};
 use smallvec::SmallVec;
 
 use super::enforced;
@@ -53,7 +53,7 @@ impl Charges {
 impl Charge {
     /// The charge of what is enforced of these checks.
     pub(super) fn of(hasher: &RandomState, checks: &Checks<'_>) -> Self {
-        if checks.mode() == Mode::Peek {
+        if !checks.mode().takes() {
             return Self::default();
         }
         let counted = enforced(checks).map(|check| {

@@ -1,42 +1,35 @@
 //! Hearing that stored rules have changed.
 
-use std::fmt;
-use std::pin::Pin;
+use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::task::Poll;
 
 use fluxgate_core::StoreError;
-use futures_core::Stream;
-use redis::aio::{PubSubSink, PubSubStream};
 use tokio::time::timeout;
 
 use crate::endpoint::CONNECT_TIMEOUT;
-use crate::error::{store_error, timeout as no_answer};
+use crate::error::timeout as no_answer;
 use crate::node::Node;
-
-/// After so long without a message the server is asked whether it is there.
-const SILENCE: Duration = Duration::from_secs(10);
-const PATIENCE: Duration = Duration::from_secs(2);
+use crate::sentinel::Tenure;
+use crate::subscription::Subscription;
 
 /// Tells of changes to stored rules. A message may be lost: look now and then.
+#[derive(Debug)]
 pub struct RuleChanges {
-    sink: PubSubSink,
-    messages: PubSubStream,
-}
-
-impl fmt::Debug for RuleChanges {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RuleChanges").finish_non_exhaustive()
-    }
+    subscription: Subscription,
+    /// The time for which the server is the primary, where that may change.
+    tenure: Option<Tenure>,
 }
 
 impl RuleChanges {
     pub(super) async fn subscribe(node: &Arc<Node>, channel: &str) -> Result<Self, StoreError> {
         let subscribed = async {
-            let (mut sink, messages) = node.pubsub().await?.split();
-            let done = sink.subscribe(channel).await;
-            done.map_err(|cause| store_error(&cause))?;
-            Ok(Self { sink, messages })
+            let (endpoint, tenure) = node.endpoint().await?;
+            let subscription = Subscription::open(&endpoint, &[channel]).await?;
+            Ok(Self {
+                subscription,
+                tenure,
+            })
         };
         match timeout(2 * CONNECT_TIMEOUT, subscribed).await {
             Ok(changes) => changes,
@@ -44,18 +37,18 @@ impl RuleChanges {
         }
     }
 
-    /// Waits for the next change. `None` when the connection is lost.
+    /// Waits for the next change. `None` when the connection is lost, or the
+    /// sentinels name another primary.
     pub async fn next(&mut self) -> Option<()> {
-        loop {
-            let messages = &mut self.messages;
-            let next = std::future::poll_fn(|cx| Pin::new(&mut *messages).poll_next(cx));
-            if let Ok(message) = timeout(SILENCE, next).await {
-                return message.map(drop);
-            }
-            let alive = timeout(PATIENCE, self.sink.ping::<redis::Value>()).await;
-            if !matches!(alive, Ok(Ok(_))) {
-                return None;
-            }
-        }
+        let Some(tenure) = &mut self.tenure else {
+            return self.subscription.next().await;
+        };
+        let mut ended = pin!(tenure.ended());
+        let mut next = pin!(self.subscription.next());
+        std::future::poll_fn(|cx| match ended.as_mut().poll(cx) {
+            Poll::Ready(()) => Poll::Ready(None),
+            Poll::Pending => next.as_mut().poll(cx),
+        })
+        .await
     }
 }

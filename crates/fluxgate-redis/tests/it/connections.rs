@@ -48,9 +48,13 @@ async fn a_password_lets_in_from_the_url_or_from_beside_it() {
     std::fs::write(&file, "sesame\n").unwrap();
     works(store_at(&bare).password_file(&file)).await;
     std::fs::write(&file, "\n").unwrap();
+    let large = server.directory().join("large");
+    std::fs::write(&large, vec![b'x'; (1 << 20) + 1]).unwrap();
     for (path, what) in [
         (file, "there is no password in it"),
         (server.directory().join("gone"), "No such file"),
+        ("/dev/zero".into(), "expected a regular file"),
+        (large, "the file is larger than 1048576 bytes"),
     ] {
         let error = store_at(&bare).password_file(&path).build().unwrap_err();
         let error = error.to_string();

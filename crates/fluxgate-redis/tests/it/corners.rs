@@ -145,15 +145,17 @@ fn one_key_is_a_bucket_a_log_and_a_window_in_one_call() {
 }
 
 #[test]
-fn a_refund_to_a_log_of_another_window_ends_it() {
+fn a_log_of_another_window_is_another_log() {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
     let pair = Pair::new(&wire);
     let log = band(Algorithm::SlidingLog, 5, 1_000);
     assert!(pair.take(&log, 5));
-    pair.refund(&band(Algorithm::SlidingLog, 5, 2_000), 1);
-    assert_eq!(wire.keys(), 0);
-    assert!(pair.take(&log, 5));
+    let longer = band(Algorithm::SlidingLog, 5, 2_000);
+    assert!(pair.take(&longer, 3));
+    pair.refund(&longer, 3);
+    assert_eq!(wire.keys(), 1);
+    assert!(!pair.take(&log, 1));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use fluxgate_core::memory::Retention;
 use fluxgate_core::{
-    Band, Checks, Group, ManualClock, MemoryStore, Mode, RuleNumber, Store, StoreError, Subject,
+    Band, Charged, Checks, Group, ManualClock, MemoryStore, RuleNumber, Store, StoreError, Subject,
     Timestamp, Verdict, Verdicts, ready,
 };
 use fluxgate_redis::injected_time::ScriptStore;
@@ -31,7 +31,18 @@ pub(crate) trait Beside {
 
     fn refund(&self, subject: usize, bands: &[Band], units: u64) -> Result<Verdicts, StoreError>;
 
+    fn cancel(&self, charge: &Charge) -> Result<(), StoreError>;
+
     fn reset(&self, subject: usize, bands: &[Band]) -> Result<u64, StoreError>;
+}
+
+/// What a request of one subject was charged.
+#[derive(Clone, Debug)]
+pub(crate) struct Charge {
+    pub(crate) subject: usize,
+    pub(crate) bands: Vec<Band>,
+    pub(crate) units: u64,
+    pub(crate) charged: Vec<Charged>,
 }
 
 impl Beside for ScriptStore<&Wire, ManualClock> {
@@ -46,6 +57,17 @@ impl Beside for ScriptStore<&Wire, ManualClock> {
 
     fn refund(&self, subject: usize, bands: &[Band], units: u64) -> Result<Verdicts, StoreError> {
         ready(Store::refund(self, subject_of(subject), bands, units))
+    }
+
+    fn cancel(&self, charge: &Charge) -> Result<(), StoreError> {
+        let Charge {
+            subject,
+            bands,
+            units,
+            charged,
+        } = charge;
+        let subject = subject_of(*subject);
+        ready(Store::cancel(self, subject, bands, *units, charged))
     }
 
     fn reset(&self, subject: usize, bands: &[Band]) -> Result<u64, StoreError> {
@@ -65,6 +87,8 @@ pub(crate) struct World<R> {
     last: Option<Verdict>,
     /// Of which subjects something was taken back.
     taken_back: [bool; SUBJECTS],
+    /// The last charges of requests of one subject.
+    charges: Vec<Charge>,
 }
 
 impl<R: Beside> World<R> {
@@ -84,6 +108,7 @@ impl<R: Beside> World<R> {
             bands: Vec::new(),
             last: None,
             taken_back: [false; SUBJECTS],
+            charges: Vec::new(),
         };
         world.set(start);
         world.make_bands();
@@ -119,6 +144,17 @@ impl<R: Beside> World<R> {
                 let redis = self.redis.refund(*subject, bands, units);
                 prop_assert_eq!(memory, redis);
             }
+            Step::Cancel(back) => {
+                let Some(index) = self.charges.len().checked_sub(back + 1) else {
+                    return Ok(());
+                };
+                let charge = self.charges.remove(index);
+                let subject = subject_of(charge.subject);
+                let (bands, charged) = (&charge.bands, &charge.charged);
+                let memory = ready(self.memory.cancel(subject, bands, charge.units, charged));
+                let redis = self.redis.cancel(&charge);
+                prop_assert_eq!(memory, redis);
+            }
             Step::Reset(subject) => {
                 self.forget_traces(*subject);
                 let bands = &self.bands[*subject];
@@ -148,7 +184,7 @@ impl<R: Beside> World<R> {
             asked.all(|((of, _), verdicts)| *of != subject || verdicts.iter().all(Verdict::passes))
         };
         let subjects = request.enforced.iter().map(|(subject, _)| *subject);
-        if !R::TAKES_BACK || !request.takes || subjects.clone().all(passes) {
+        if !R::TAKES_BACK || !request.mode.takes() || subjects.clone().all(passes) {
             return;
         }
         for subject in subjects.filter(|subject| passes(*subject)) {
@@ -177,8 +213,10 @@ impl<R: Beside> World<R> {
                 }
                 let bands = self.bands.clone();
                 let checks = self.checks(&bands, request);
+                let units = first_cost(&checks);
                 let memory = self.compare(&[checks])?;
                 self.note_taken_back(request, &memory);
+                self.note_charge(request, &bands, units, &memory);
             }
             return Ok(());
         }
@@ -196,8 +234,36 @@ impl<R: Beside> World<R> {
             .iter()
             .map(|(bands, request)| self.checks(bands, request))
             .collect();
-        self.compare(&batch)?;
+        let units = batch.last().map_or(0, first_cost);
+        let last = self.compare(&batch)?;
+        drop(batch);
+        if let Some((bands, request)) = planned.last() {
+            self.note_charge(request, bands, units, &last);
+        }
         Ok(())
+    }
+
+    /// Notes what a request of one subject was charged.
+    fn note_charge(
+        &mut self,
+        request: &Request,
+        bands: &[Vec<Band>],
+        units: u64,
+        verdicts: &[Verdict],
+    ) {
+        let [(subject, _)] = &request.enforced[..] else {
+            return;
+        };
+        let passes = verdicts.iter().take(BANDS).all(Verdict::passes);
+        if !passes || !request.mode.takes() || units == 0 {
+            return;
+        }
+        self.charges.push(Charge {
+            subject: *subject,
+            bands: bands[*subject].clone(),
+            units,
+            charged: verdicts.iter().take(BANDS).map(Charged::by).collect(),
+        });
     }
 
     /// Has both stores decide; tells the last verdicts.
@@ -213,12 +279,7 @@ impl<R: Beside> World<R> {
     }
 
     fn checks<'b>(&self, bands: &'b [Vec<Band>], request: &Request) -> Checks<'b> {
-        let mode = if request.takes {
-            Mode::Take
-        } else {
-            Mode::Peek
-        };
-        let mut checks = Checks::new(mode);
+        let mut checks = Checks::new(request.mode);
         for (subject, cost) in &request.enforced {
             let units = self.cost(*subject, cost);
             checks.push(
@@ -241,7 +302,7 @@ impl<R: Beside> World<R> {
         match *cost {
             Cost::Units(units) => units,
             Cost::PartOfCapacity(part) => limit.capacity() * part / 1_000,
-            Cost::Left(more) => self.last.map_or(1, |last| last.remaining) + more,
+            Cost::Left(more) => self.last.map_or(1, |last| last.remaining.into()) + more,
         }
     }
 
@@ -266,6 +327,10 @@ impl<R: Beside> World<R> {
         self.now = now;
         self.clock.set(Timestamp::from_micros(now).unwrap());
     }
+}
+
+fn first_cost(checks: &Checks<'_>) -> u64 {
+    checks.list().first().map_or(0, |check| check.cost)
 }
 
 pub(crate) fn subject_of(index: usize) -> Subject<'static> {

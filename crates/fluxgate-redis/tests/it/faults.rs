@@ -7,6 +7,7 @@ mod killed;
 mod labels;
 mod left_behind;
 mod lost_reply;
+mod planned_failover;
 mod replies;
 mod script_cache;
 mod slow;

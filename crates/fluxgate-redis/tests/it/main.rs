@@ -16,6 +16,7 @@ mod foreign;
 mod load;
 mod names;
 mod near_cache;
+mod never_over;
 mod reset;
 mod rule_store;
 mod sentinel;

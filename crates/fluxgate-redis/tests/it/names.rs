@@ -113,9 +113,10 @@ fn slot(key: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The older way, two fields and a key with everything spelt out.
+/// The older way, two fields and a key with everything spelt out. Of many keys
+/// together, `scripts/bench redis` measures less.
 #[test]
-fn a_key_takes_at_most_three_fifths_of_a_hash() {
+fn a_key_takes_three_fifths_of_a_hash_and_with_a_fraction_nine_tenths() {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
     let usage = |key: &[u8]| -> u64 { wire.run(redis::cmd("MEMORY").arg("USAGE").arg(key)) };
@@ -128,17 +129,23 @@ fn a_key_takes_at_most_three_fifths_of_a_hash() {
     wire.run::<()>(redis::cmd("EXPIRE").arg(hash).arg(100));
     let theirs = usage(hash);
 
-    let context = RequestContext::builder().user("user-00000001").build();
-    ready(limiter.check("api-limits", &context)).unwrap();
-    let ours = keys(&wire);
-    let is_ours = |key: &&Vec<u8>| key.windows(5).any(|part| part == b"user-");
-    let ours = ours
-        .iter()
-        .filter(is_ours)
-        .filter(|key| key[..] != hash[..]);
-    let ours: Vec<u64> = ours.map(|key| usage(key)).collect();
-    assert_eq!(ours.len(), 2);
-    for ours in ours {
-        assert!(5 * ours <= 3 * theirs, "{ours} of {theirs} bytes");
+    for (capacity, percent) in [(10, 60), (3, 90)] {
+        let rules = RULES.replace("capacity: 10,", &format!("capacity: {capacity},"));
+        ready(limiter.replace_rules(RuleSets::from_yaml(&rules).unwrap())).unwrap();
+        let context = RequestContext::builder().user("user-00000001").build();
+        assert!(
+            ready(limiter.check("api-limits", &context))
+                .unwrap()
+                .allowed()
+        );
+        let ours = keys(&wire);
+        let is_ours = |key: &&Vec<u8>| key.windows(5).any(|part| part == b"user-");
+        let ours = ours.iter().filter(is_ours);
+        let ours = ours.filter(|key| key[..] != hash[..]);
+        let ours: Vec<u64> = ours.map(|key| usage(key)).collect();
+        assert_eq!(ours.len(), 2);
+        for ours in ours {
+            assert!(100 * ours < percent * theirs, "{ours} of {theirs} bytes");
+        }
     }
 }

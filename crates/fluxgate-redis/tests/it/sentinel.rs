@@ -86,11 +86,7 @@ async fn a_primary_that_is_demoted_while_we_are_connected_is_left() {
     assert_eq!(outcome(&limiter).await, Outcome::Allowed);
     let (old, new) = (sentinels.primary(), sentinels.replica());
     tokio::task::block_in_place(|| {
-        let mut sentinel = sentinels.sentinels()[0].cli();
-        let failover = ["SENTINEL", "FAILOVER", sentinels.master_name()];
-        wait_until("a sentinel to agree to a failover", || {
-            sentinel.command(&failover).error().is_none()
-        });
+        sentinels.fail_over();
         wait_until("all to name the new primary", || {
             sentinels.wait_for_failover().port() == new.port()
         });

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fluxgate_core::limit::{MAX_FILL, MAX_LOG_UNITS, MAX_UNITS};
-use fluxgate_core::{Algorithm, Limit};
+use fluxgate_core::{Algorithm, Limit, Mode};
 use proptest::prelude::*;
 
 pub(crate) const MILLI: u64 = 1_000;
@@ -24,6 +24,8 @@ pub(crate) enum Step {
     /// they do when processes learn of a change one after the other.
     Decide(Vec<(Option<Change>, Request)>),
     Refund(usize, Cost),
+    /// One of the last charges of the first subject.
+    Cancel(usize),
     Reset(usize),
     Change(Change),
 }
@@ -42,7 +44,7 @@ pub(crate) struct Change {
 /// others shadow rules.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
-    pub(crate) takes: bool,
+    pub(crate) mode: Mode,
     pub(crate) enforced: Vec<(usize, Cost)>,
     pub(crate) shadow: Vec<(usize, Cost)>,
 }
@@ -207,22 +209,30 @@ fn span() -> impl Strategy<Value = Span> {
 
 fn request() -> impl Strategy<Value = Request> {
     let asked = |most| prop::collection::vec((0..SUBJECTS, cost()), 0..=most);
-    (prop::bool::weighted(0.8), asked(2), asked(2)).prop_map(|(takes, mut enforced, shadow)| {
+    (mode(), asked(2), asked(2)).prop_map(|(mode, mut enforced, shadow)| {
         if enforced.is_empty() && shadow.is_empty() {
             enforced.push((0, Cost::Units(1)));
         }
         Request {
-            takes,
+            mode,
             enforced,
             shadow,
         }
     })
 }
 
+fn mode() -> impl Strategy<Value = Mode> {
+    prop_oneof![
+        7 => Just(Mode::Take),
+        1 => Just(Mode::TakeNow),
+        2 => Just(Mode::Peek),
+    ]
+}
+
 /// Of one subject, which is where a sequence goes deepest.
 fn simple() -> impl Strategy<Value = Request> {
-    (prop::bool::weighted(0.8), cost()).prop_map(|(takes, cost)| Request {
-        takes,
+    (mode(), cost()).prop_map(|(mode, cost)| Request {
+        mode,
         enforced: vec![(0, cost)],
         shadow: Vec::new(),
     })
@@ -249,6 +259,7 @@ pub(crate) fn step(numbers: &BoxedStrategy<Numbers>) -> impl Strategy<Value = St
         10 => span().prop_map(Step::Forward),
         4 => span().prop_map(Step::Back),
         3 => (0..SUBJECTS, cost()).prop_map(|(subject, cost)| Step::Refund(subject, cost)),
+        4 => (0..4_usize).prop_map(Step::Cancel),
         1 => (0..SUBJECTS).prop_map(Step::Reset),
         3 => change().prop_map(Step::Change),
     ]

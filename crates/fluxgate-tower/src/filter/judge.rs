@@ -4,11 +4,12 @@ use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
-use fluxgate_core::{RequestContext, RequestContextBuilder};
+use fluxgate_core::{Place, RequestContext, RequestContextBuilder, RequestPath};
 use tokio::time::Instant;
 
 use super::Filter;
-use crate::context;
+use crate::bad_request::BadRequest;
+use crate::context::{self, WantedHeaders};
 use crate::handler::Handler;
 use crate::head::Head;
 use crate::ruling::Ruling;
@@ -25,8 +26,11 @@ pub enum Judgement<R> {
     Untouched,
     /// It goes on, having waited if it had to.
     Passed(R),
-    /// It is answered with 429.
+    /// It is answered with 429, or, if it failed closed, as
+    /// [`Filter::failed_closed_status`] says.
     Refused(R),
+    /// It is answered with 400, and nothing is charged.
+    Bad(BadRequest),
 }
 
 /// A request of which it is not known yet how it fares. If it has reserved
@@ -69,18 +73,19 @@ impl<D> Customize<D> for () {
 }
 
 impl Filter {
-    /// How a request fares: all steps but that of forwarding it. It waits where
-    /// it has to; if that is broken off (the future is dropped), units and place
-    /// are given back.
+    /// How a request fares: all steps but that of forwarding it. Its path is given in both
+    /// its forms ([`RequestPath::read`]). It waits where it has to; if that is broken off
+    /// (the future is dropped), units and place are given back.
     pub async fn judge<H: Handler>(
         &self,
         handler: &H,
         head: &(impl Head + Sync),
+        path: &RequestPath<'_>,
         peer: Option<IpAddr>,
     ) -> Judgement<H::Ruling> {
-        match self.judge_at_once(handler, head, peer) {
+        match self.judge_at_once(handler, head, path, peer) {
             Ok(judgement) => judgement,
-            Err(unsettled) => self.judge_on(handler, head, peer, unsettled).await,
+            Err(unsettled) => self.judge_on(handler, head, path, peer, unsettled).await,
         }
     }
 
@@ -90,20 +95,27 @@ impl Filter {
         &self,
         handler: &'h H,
         head: &impl Head,
+        path: &RequestPath<'_>,
         peer: Option<IpAddr>,
     ) -> Result<Judgement<H::Ruling>, Unsettled<'h, H>> {
-        let Some(rule_set) = self.rule_set_for(head.path()) else {
+        let Some(rule_set) = self.rule_set_for(path) else {
             return Ok(Judgement::Untouched);
         };
         let rules = handler.rules(rule_set);
-        let context = self.context(handler, &rules, head, peer, &());
-        let first = match handler.decide_at_once(rule_set, &rules, &context) {
+        let context = match self.context(handler, &rules, (head, path), peer, &()) {
+            Ok(context) => context,
+            Err(bad) => return Ok(Judgement::Bad(bad)),
+        };
+        let (mode, here) = self.place(handler, &rules);
+        let first = match handler.decide_at_once(rule_set, &rules, &context, mode) {
             None => None,
             Some(ruling) => match Self::settled_at_once(handler, &context, ruling) {
                 Ok(judgement) => return Ok(judgement),
                 Err(ruling) => {
+                    let places = (here, Place::unbounded());
                     let now = Instant::now();
-                    Some(Waiter::new(handler, rule_set, &context, ruling, now))
+                    let waiter = Waiter::new(handler, rule_set, &context, ruling, now, places);
+                    Some(waiter)
                 }
             },
         };
@@ -116,11 +128,15 @@ impl Filter {
         &self,
         handler: &H,
         head: &(impl Head + Sync),
+        path: &RequestPath<'_>,
         peer: Option<IpAddr>,
         unsettled: Unsettled<'_, H>,
     ) -> Judgement<H::Ruling> {
         let Unsettled { rules, first } = unsettled;
-        let context = self.context(handler, &rules, head, peer, &());
+        let context = match self.context(handler, &rules, (head, path), peer, &()) {
+            Ok(context) => context,
+            Err(bad) => return Judgement::Bad(bad),
+        };
         // What has to wait for somebody is large; who need not is not to be.
         Box::pin(self.judge_later(handler, &rules, &context, first)).await
     }
@@ -139,11 +155,11 @@ impl Filter {
             return self.wait(handler, rule_set, rules, context, waiter).await;
         }
         let asked = Instant::now();
-        let ruling = handler.decide(rule_set, rules, context).await;
+        let (ruling, places) = self.decide(handler, rule_set, rules, context).await;
         match Self::settled_at_once(handler, context, ruling) {
             Ok(judgement) => judgement,
             Err(ruling) => {
-                let waiter = Waiter::new(handler, rule_set, context, ruling, asked);
+                let waiter = Waiter::new(handler, rule_set, context, ruling, asked, places);
                 self.wait(handler, rule_set, rules, context, waiter).await
             }
         }
@@ -151,13 +167,13 @@ impl Filter {
 
     /// Steps 1 to 3: the rule set to ask about requests for this path, unless
     /// they are none of this filter's business.
-    pub fn rule_set_for(&self, path: &str) -> Option<&str> {
-        if self.exclude.contains(Some(path)) {
+    pub fn rule_set_for(&self, path: &RequestPath<'_>) -> Option<&str> {
+        if self.exclude.contains_both(path) {
             return None;
         }
         let included = match &self.include {
-            Some(include) => include.contains(Some(path)),
-            None => path.starts_with('/'),
+            Some(include) => include.contains_either(path),
+            None => path.raw().starts_with('/'),
         };
         if !included {
             return None;
@@ -168,23 +184,26 @@ impl Filter {
         self.rule_set.as_deref()
     }
 
-    /// Steps 4 and 5: what is known of a request.
+    /// Steps 4 and 5: what is known of a request, unless that can be read in two ways.
     pub(crate) fn context<'a, H: Handler, D: Head>(
         &self,
         handler: &'a H,
         rules: &'a H::Rules,
-        head: &'a D,
+        (head, path): (&'a D, &'a RequestPath<'_>),
         peer: Option<IpAddr>,
         customize: &impl Customize<D>,
-    ) -> RequestContext<'a> {
+    ) -> Result<RequestContext<'a>, BadRequest> {
         let (proxies, source) = (&self.trusted_proxies, &self.client_ip);
         let ip = match self.trusts_peer {
             true => proxies.client_behind_peer(source, head),
             false => proxies.client_of(peer, source, head),
         };
-        let wanted = handler.wanted_headers(rules);
-        let context = context::of_head(head, ip, &self.identity, wanted);
-        customize.customize(context, head).build()
+        let wanted = WantedHeaders {
+            wanted: handler.wanted_headers(rules),
+            keys: handler.key_headers(rules),
+        };
+        let context = context::of_head(head, path, ip, &self.identity, wanted)?;
+        Ok(customize.customize(context, head).build())
     }
 
     /// How a request fares that need not wait; of one that must, the answer.

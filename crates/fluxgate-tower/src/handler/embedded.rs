@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::{
-    Charge, Decision, Limiter, Micros, Place, RequestContext, RuleSetInForce, Store,
+    Charge, Decision, Limiter, Mode, Place, RequestContext, RuleSetInForce, Store,
 };
 
 use super::{Handler, Wanted, at_once_or_in_background};
@@ -23,13 +23,22 @@ impl<S: Store + 'static> Handler for Arc<Limiter<S>> {
         Wanted::Only(rules.as_ref().map_or(&[], |set| set.header_names()))
     }
 
+    fn may_wait(&self, rules: &Self::Rules) -> bool {
+        rules.as_ref().is_some_and(|rules| rules.delays())
+    }
+
+    fn key_headers<'r>(&'r self, rules: &'r Self::Rules) -> &'r [Box<str>] {
+        rules.as_ref().map_or(&[], |set| set.key_header_names())
+    }
+
     fn decide_at_once(
         &self,
         _: &str,
         rules: &Self::Rules,
         context: &RequestContext<'_>,
+        mode: Mode,
     ) -> Option<Decision> {
-        self.check_at_once(rules.as_ref()?, context)
+        self.check_at_once(rules.as_ref()?, context, mode)
     }
 
     async fn decide(
@@ -37,10 +46,11 @@ impl<S: Store + 'static> Handler for Arc<Limiter<S>> {
         rule_set: &str,
         rules: &Self::Rules,
         context: &RequestContext<'_>,
-    ) -> Decision {
+        mode: Mode,
+    ) -> (Decision, Place) {
         match rules {
-            Some(rules) => self.check_by(rules, context).await,
-            None => self.missing_rule_set(rule_set),
+            Some(rules) => self.check_with_place(rules, context, mode).await,
+            None => (self.missing_rule_set(rule_set), Place::unbounded()),
         }
     }
 
@@ -48,11 +58,11 @@ impl<S: Store + 'static> Handler for Arc<Limiter<S>> {
         decision.charge(context)
     }
 
-    fn give_back(&self, charge: Charge, waited: Micros) {
+    fn cancel(&self, charge: Charge) {
         let limiter = Arc::clone(self);
         at_once_or_in_background(async move {
-            if let Err(error) = Limiter::give_back(&limiter, charge, waited).await {
-                tracing::warn!(%error, "units of a request that went away are not given back");
+            if let Err(error) = Limiter::cancel(&limiter, charge).await {
+                tracing::warn!(%error, "the reservation of a request that went away is not cancelled");
             }
         });
     }

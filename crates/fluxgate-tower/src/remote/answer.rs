@@ -27,6 +27,8 @@ pub(super) struct Answer {
     /// As `rule/band`.
     reported: Option<String>,
     pub(super) violated: Vec<String>,
+    /// What the service must be told to cancel what was reserved.
+    pub(super) reservation: Option<String>,
     /// The members of the lists of the IETF's draft.
     pub(super) policies: Vec<u8>,
     pub(super) rate_limit: Vec<u8>,
@@ -50,6 +52,8 @@ struct Written {
     reset_after_ms: u64,
     delay_ms: u64,
     violated: Vec<String>,
+    /// Only where there is a delay.
+    reservation: Option<String>,
 }
 
 /// May be null, but must be there: without this, serde takes absence for null.
@@ -100,6 +104,7 @@ impl Answer {
             delay: Micros::from_millis(written.delay_ms)?,
             reported,
             violated: written.violated,
+            reservation: written.reservation,
             policies: members(headers, POLICY),
             rate_limit: members(headers, RATE_LIMIT),
         })

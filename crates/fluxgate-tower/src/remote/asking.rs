@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use fluxgate_core::{Charge, Decision, Micros, RequestContext, RuleSetInForce};
+use fluxgate_core::{Charge, Decision, Mode, Place, RequestContext, RuleSetInForce};
 
 use super::answer::Answer;
 use super::connections::{Exchange, ExchangeError};
@@ -29,8 +29,10 @@ impl RemoteHandler {
         &self,
         rule_set: &str,
         context: &RequestContext<'_>,
+        mode: Mode,
     ) -> Result<Said, ExchangeError> {
         let question = self.question(rule_set, context);
+        let question = question.map(|question| question.in_mode(mode));
         let Some(question) = question.and_then(|it| it.body()) else {
             return Ok(Said::TooLarge);
         };
@@ -48,17 +50,20 @@ impl RemoteHandler {
         rule_set: &str,
         rules: Option<&RuleSetInForce>,
         context: &RequestContext<'_>,
+        mode: Mode,
     ) -> Decision {
         match (&self.settings.on_error, rules) {
             (OnError::Allow, _) => Decision::failed_open(),
             (OnError::Deny, _) => Decision::failed_closed(),
-            (OnError::Local(limiter), Some(rules)) => limiter.check_by(rules, context).await,
+            (OnError::Local(limiter), Some(rules)) => {
+                limiter.check_with_place(rules, context, mode).await.0
+            }
             (OnError::Local(limiter), None) => limiter.missing_rule_set(rule_set),
         }
     }
 }
 
-/// What is given back, and by whom it was taken.
+/// What is cancelled, and who took it.
 #[derive(Debug)]
 pub struct RemoteCharge(Taken);
 
@@ -91,13 +96,18 @@ impl Handler for RemoteHandler {
         }
     }
 
+    fn key_headers<'r>(&'r self, rules: &'r Self::Rules) -> &'r [Box<str>] {
+        rules.as_ref().map_or(&[], |set| set.key_header_names())
+    }
+
     async fn decide(
         &self,
         rule_set: &str,
         rules: &Self::Rules,
         context: &RequestContext<'_>,
-    ) -> RemoteRuling {
-        match self.ask(rule_set, context).await {
+        mode: Mode,
+    ) -> (RemoteRuling, Place) {
+        let ruling = match self.ask(rule_set, context, mode).await {
             Ok(said) => {
                 if self.trouble.load(Ordering::Relaxed)
                     && self.trouble.swap(false, Ordering::Relaxed)
@@ -111,9 +121,11 @@ impl Handler for RemoteHandler {
                 if !self.trouble.swap(true, Ordering::Relaxed) {
                     tracing::warn!(%error, "the service gives no decision");
                 }
-                RemoteRuling::local(self.on_error(rule_set, rules.as_ref(), context).await)
+                let decision = self.on_error(rule_set, rules.as_ref(), context, mode);
+                RemoteRuling::local(decision.await)
             }
-        }
+        };
+        (ruling, Place::unbounded())
     }
 
     fn charge(
@@ -132,10 +144,10 @@ impl Handler for RemoteHandler {
         Some(RemoteCharge(taken))
     }
 
-    fn give_back(&self, RemoteCharge(taken): RemoteCharge, waited: Micros) {
+    fn cancel(&self, RemoteCharge(taken): RemoteCharge) {
         let body = match (taken, &self.settings.on_error) {
             (Taken::Here(charge), OnError::Local(limiter)) => {
-                return Handler::give_back(limiter, charge, waited);
+                return Handler::cancel(limiter, charge);
             }
             (Taken::Here(_), OnError::Allow | OnError::Deny) => return,
             (Taken::There(body), _) => body,
@@ -149,7 +161,7 @@ impl Handler for RemoteHandler {
             };
             let deadline = handler.settings.deadline;
             if let Err(error) = handler.connections.exchange(exchange, deadline).await {
-                tracing::warn!(%error, "units of a request that went away are not given back");
+                tracing::warn!(%error, "the reservation of a request that went away is not cancelled");
             }
         });
     }

@@ -1,7 +1,7 @@
 //! What the service is asked, in JSON.
 
 use bytes::Bytes;
-use fluxgate_core::RequestContext;
+use fluxgate_core::{Mode, RequestContext, RequestPath};
 use serde::{Serialize, Serializer};
 
 use super::answer::Answer;
@@ -41,15 +41,21 @@ pub(super) struct Question<'a> {
     method: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<&'a str>,
+    /// Where it differs from the path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    normal_path: Option<&'a str>,
     headers: Pairs<'a>,
     attributes: Pairs<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<u64>,
-    /// How it was answered, where what was taken is given back.
+    /// False where the request cannot wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait: Option<bool>,
+    /// How it was answered, where what it reserved is cancelled.
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    violated: Option<&'a [String]>,
+    reservation: Option<&'a str>,
 }
 
 impl<'a> Question<'a> {
@@ -67,20 +73,27 @@ impl<'a> Question<'a> {
             api_key: context.api_key(),
             method: context.method(),
             path: context.path(),
+            normal_path: context.request_path().and_then(RequestPath::other),
             headers: headers_of(context, headers)?,
             attributes: attributes_of(context),
             cost: context.cost(),
+            wait: None,
             outcome: None,
-            violated: None,
+            reservation: None,
         })
     }
 
-    /// The same, with how it was answered; `None` if nothing was taken.
+    /// The same, to be decided in this mode.
+    pub(super) fn in_mode(mut self, mode: Mode) -> Self {
+        self.wait = (mode == Mode::TakeNow).then_some(false);
+        self
+    }
+
+    /// The same, with how it was answered; `None` if it reserved nothing.
     pub(super) fn answered(mut self, answer: &'a Answer) -> Option<Self> {
-        let took = answer.outcome.charges();
         self.outcome = Some(answer.outcome.name());
-        self.violated = Some(&answer.violated);
-        (took && answer.allowed).then_some(self)
+        self.reservation = Some(answer.reservation.as_deref()?);
+        Some(self)
     }
 
     /// As the body of a call; `None` if that is more than the service reads.

@@ -2,24 +2,20 @@
 
 use std::net::IpAddr;
 
-use fluxgate_tower::{Filter, Head, Judgement};
+use fluxgate_core::RequestPath;
+use fluxgate_tower::{BadRequest, Filter, Head, Judgement};
 use http::Request;
 
 use crate::support::limiter;
 
 /// A head that is no `http::request::Parts`.
 struct Plain<'a> {
-    path: &'a str,
     headers: &'a [(&'a str, &'a str)],
 }
 
 impl Head for Plain<'_> {
     fn method(&self) -> &str {
         "GET"
-    }
-
-    fn path(&self) -> &str {
-        self.path
     }
 
     fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
@@ -44,33 +40,33 @@ async fn a_judgement_is_the_same_for_every_kind_of_head() {
         .trusted_proxies(["10.0.0.0/8".parse().unwrap()]);
     let peer: Option<IpAddr> = Some([10, 0, 0, 1].into());
     let headers = [("X-A", "1"), ("X-Forwarded-For", "1.2.3.4")];
-    let plain = Plain {
-        path: "/x",
-        headers: &headers,
-    };
+    let (plain, path) = (Plain { headers: &headers }, RequestPath::as_given("/x"));
     let request = Request::get("/x")
         .header("x-a", "1")
         .header("x-forwarded-for", "1.2.3.4");
     let parts = request.body(()).unwrap().into_parts().0;
-    let Judgement::Passed(first) = filter.judge(&limiter, &plain, peer).await else {
+    let Judgement::Passed(first) = filter.judge(&limiter, &plain, &path, peer).await else {
         panic!("the first of two passes");
     };
     assert_eq!(first.remaining(), Some(1));
-    let Judgement::Passed(second) = filter.judge(&limiter, &parts, peer).await else {
+    let Judgement::Passed(second) = filter.judge(&limiter, &parts, &path, peer).await else {
         panic!("so does the second");
     };
     assert_eq!(second.remaining(), Some(0));
     assert!(matches!(
-        filter.judge(&limiter, &plain, peer).await,
+        filter.judge(&limiter, &plain, &path, peer).await,
         Judgement::Refused(_)
     ));
-    let other = Plain {
-        path: "*",
-        headers: &[],
-    };
-    assert!(matches!(
-        filter.judge(&limiter, &other, peer).await,
-        Judgement::Untouched
-    ));
+    // Of every target a path is made, and every path is the filter's business.
+    let other = Plain { headers: &[] };
+    for target in ["*", ""] {
+        let path = RequestPath::read(target).unwrap();
+        let judgement = filter.judge(&limiter, &other, &path, peer).await;
+        assert!(matches!(judgement, Judgement::Passed(_)), "{target}");
+    }
+    let twice = [("X-A", "1"), ("x-a", "2")];
+    let twice = Plain { headers: &twice };
+    let judgement = filter.judge(&limiter, &twice, &path, peer).await;
+    assert!(matches!(judgement, Judgement::Bad(BadRequest::TwoValues)));
     assert_eq!(filter.waiting(), 0);
 }

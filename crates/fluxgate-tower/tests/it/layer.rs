@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fluxgate_core::{
-    Band, Checks, Limiter, Reason, RuleSets, Store, StoreError, Subject, Verdicts,
+    Band, Charged, Checks, Limiter, Reason, RuleSets, Store, StoreError, Subject, Verdicts,
 };
-use fluxgate_tower::{HeaderFamilies, Identity, RateLimitLayer, Reset};
+use fluxgate_tower::{
+    FailedClosedStatus, HeaderFamilies, Identity, RateLimit, RateLimitLayer, Reset,
+};
 use http::{HeaderValue, Response};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
@@ -139,7 +141,7 @@ async fn only_what_the_rules_ask_about_is_read_of_the_headers() {
     assert_eq!(ask("free", "a").await, 429);
     assert_eq!(ask("free", "b").await, 200);
     assert_eq!(ask("paid", "a").await, 200);
-    // A header that is not text counts as missing: all of them are one.
+    // A header that is not text counts by its bytes.
     let garbled = async |tenant: &[u8]| {
         let mut request = get("/x");
         let headers = request.headers_mut();
@@ -149,7 +151,8 @@ async fn only_what_the_rules_ask_about_is_read_of_the_headers() {
         send(&service, request).await.status
     };
     assert_eq!(garbled(b"c\xff").await, 200);
-    assert_eq!(garbled(b"d\xff").await, 429);
+    assert_eq!(garbled(b"c\xfe").await, 200);
+    assert_eq!(garbled(b"c\xff").await, 429);
 }
 
 #[tokio::test(start_paused = true)]
@@ -196,6 +199,16 @@ impl Store for Broken {
         broken()
     }
 
+    async fn cancel(
+        &self,
+        _: Subject<'_>,
+        _: &[Band],
+        _: u64,
+        _: &[Charged],
+    ) -> Result<(), StoreError> {
+        broken()
+    }
+
     async fn reset(&self, _: Subject<'_>, _: &[Band]) -> Result<u64, StoreError> {
         broken()
     }
@@ -209,7 +222,7 @@ impl Store for Broken {
 async fn trouble_with_the_store_is_never_trouble_of_the_request() {
     for (on_error, statuses) in [
         ("allow", [200, 200]),
-        ("deny", [429, 429]),
+        ("deny", [503, 503]),
         ("local", [200, 429]),
     ] {
         let rules = format!(
@@ -234,6 +247,65 @@ async fn trouble_with_the_store_is_never_trouble_of_the_request() {
             }
         }
     }
+}
+
+/// The layer over a store that fails, with a rule set that refuses then.
+fn closed(
+    layer: impl FnOnce(RateLimitLayer<Arc<Limiter<Broken>>>) -> RateLimitLayer<Arc<Limiter<Broken>>>,
+) -> RateLimit<Inner, Arc<Limiter<Broken>>> {
+    let rules = "rule_sets: { s: { on_error: deny, rules: [ { id: r, scope: global, bands: [ { capacity: 1, window: 1h } ] } ] } }";
+    let limiter = Limiter::new(RuleSets::from_yaml(rules).unwrap(), Broken);
+    layer(RateLimitLayer::new(limiter).rule_set("s")).layer(Inner::new(&Events::default()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_that_failed_closed_does_not_claim_a_used_up_quota() {
+    let got = send(&closed(|layer| layer), get("/x")).await;
+    assert_eq!((got.status, got.header("retry-after")), (503, Some("1")));
+    assert_eq!(got.header("content-type"), Some("application/problem+json"));
+    for name in ["ratelimit", "ratelimit-policy", "x-ratelimit-remaining"] {
+        assert_eq!(got.header(name), None, "{name}");
+    }
+    assert_eq!(
+        got.body,
+        "{\"type\":\"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity\",\
+         \"title\":\"Requests cannot be counted at the moment\",\"status\":503,\
+         \"violated-policies\":[],\"outcome\":\"failed_closed\",\"retry_after_ms\":1000}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_layer_may_answer_429_when_it_fails_closed() {
+    let status = FailedClosedStatus::TooManyRequests;
+    let service = closed(|layer| layer.failed_closed_status(status));
+    let got = send(&service, get("/x")).await;
+    assert_eq!((got.status, got.header("retry-after")), (429, Some("1")));
+    assert_eq!(
+        got.body,
+        "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\",\
+         \"title\":\"The quota for these requests is used up\",\"status\":429,\
+         \"violated-policies\":[],\"retry_after_ms\":1000}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grpc_client_is_told_unavailable_when_it_fails_closed() {
+    let ask = async |status, expected| {
+        let service = closed(|layer| layer.failed_closed_status(status));
+        let mut request = get("/x");
+        let kind = "application/grpc".parse().unwrap();
+        request.headers_mut().insert("content-type", kind);
+        let got = send(&service, request).await;
+        assert_eq!(
+            (got.status, got.header("grpc-status")),
+            (200, Some(expected))
+        );
+        got.header("grpc-message").unwrap().to_owned()
+    };
+    let message = ask(FailedClosedStatus::ServiceUnavailable, "14").await;
+    assert!(message.contains("failed_closed"), "{message}");
+    let message = ask(FailedClosedStatus::TooManyRequests, "8").await;
+    assert!(message.contains("used up"), "{message}");
 }
 
 #[tokio::test(start_paused = true)]

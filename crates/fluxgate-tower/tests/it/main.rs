@@ -14,6 +14,7 @@ mod header_syntax;
 mod layer;
 mod order;
 mod reservations;
+mod spelled;
 mod stacked;
 mod support;
 mod waiting;

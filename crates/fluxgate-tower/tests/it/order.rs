@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fluxgate_core::{Charge, Decision, Micros, RequestContext, RuleSetInForce};
+use fluxgate_core::{Charge, Decision, Mode, Place, RequestContext, RuleSetInForce};
 use fluxgate_tower::{Customizer, Handler, RateLimitLayer, Wanted};
 use http::request::Parts;
 use tokio::time::{Instant, sleep};
@@ -35,22 +35,23 @@ impl Handler for Noting {
         rule_set: &str,
         rules: &Self::Rules,
         context: &RequestContext<'_>,
-    ) -> Decision {
+        mode: Mode,
+    ) -> (Decision, Place) {
         let (method, path, user) = (context.method(), context.path(), context.user());
         let (method, path, user) = (method.unwrap(), path.unwrap(), user.unwrap_or("nobody"));
         let tenant = context.attribute("tenant").unwrap_or("none");
         let ip = context.ip().map_or("?".into(), |ip| ip.to_string());
         let said = format!("decide {method} {path} of {user} at {ip}, tenant {tenant}");
         self.1.add(said);
-        Handler::decide(&self.0, rule_set, rules, context).await
+        Handler::decide(&self.0, rule_set, rules, context, mode).await
     }
 
     fn charge(&self, set: &str, context: &RequestContext<'_>, it: &Decision) -> Option<Charge> {
         self.0.charge(set, context, it)
     }
 
-    fn give_back(&self, charge: Charge, waited: Micros) {
-        Handler::give_back(&self.0, charge, waited);
+    fn cancel(&self, charge: Charge) {
+        Handler::cancel(&self.0, charge);
     }
 
     fn wait_began(&self) {

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fluxgate_core::RequestPath;
 use fluxgate_tower::{Filter, Head, RateLimitLayer};
 use http::Request;
 use http_body_util::Full;
@@ -62,13 +63,18 @@ async fn an_unsettled_request_that_nobody_goes_on_with_gives_back() {
     let limiter = slow(9);
     let filter = Filter::default().rule_set("s");
     let (head, _) = get("/slow").into_parts();
-    assert!(filter.judge_at_once(&limiter, &head, None).is_ok());
-    let unsettled = filter.judge_at_once(&limiter, &head, None).unwrap_err();
+    let path = RequestPath::as_given("/slow");
+    assert!(filter.judge_at_once(&limiter, &head, &path, None).is_ok());
+    let unsettled = filter
+        .judge_at_once(&limiter, &head, &path, None)
+        .unwrap_err();
     assert_eq!(state(&limiter), (4000, 7));
     drop(unsettled);
     assert_eq!(state(&limiter), (2000, 8));
-    let unsettled = filter.judge_at_once(&limiter, &head, None).unwrap_err();
-    let future = filter.judge_on(&limiter, &head, None, unsettled);
+    let unsettled = filter
+        .judge_at_once(&limiter, &head, &path, None)
+        .unwrap_err();
+    let future = filter.judge_on(&limiter, &head, &path, None, unsettled);
     assert_eq!(state(&limiter), (4000, 7));
     drop(future);
     assert_eq!(state(&limiter), (2000, 8));

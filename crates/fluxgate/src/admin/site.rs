@@ -1,34 +1,67 @@
-//! Calls without a token that a web page of somebody else makes its visitor's
-//! browser send.
+//! Calls that a web page of another site makes its visitor's browser send.
 
 use std::net::IpAddr;
 
 use http::request::Parts;
-use http::{StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 
 use crate::api::Problem;
+
+const SEC_FETCH_SITE: &str = "sec-fetch-site";
+
+/// Refuses a call that changes something, a charge included, if a browser sends it for
+/// a page of another origin. Browsers say so in `Origin` and `Sec-Fetch-Site`, which no
+/// page can change; a call without them comes from no page. A name that was made to lead
+/// to a loopback address (DNS rebinding) makes a page of another site look like one of
+/// this service, so there only `localhost` and addresses are taken from browsers.
+pub(crate) fn check_browser(head: &Parts, on_loopback: bool) -> Result<(), Problem> {
+    let origin = head.headers.get(header::ORIGIN);
+    let site = head.headers.get(SEC_FETCH_SITE);
+    if origin.is_none() && site.is_none() {
+        return Ok(());
+    }
+    let refused = || refused("this is not served to pages of other sites".into());
+    if site.is_some_and(|site| site != "same-origin" && site != "none") {
+        return Err(refused());
+    }
+    let host = host_of(head);
+    if on_loopback && !host.is_some_and(is_here) {
+        return Err(refused());
+    }
+    match origin {
+        Some(origin) if !is_of_host(origin, host) => Err(refused()),
+        _ => Ok(()),
+    }
+}
+
+/// The host that a call is for, perhaps with a port.
+fn host_of(head: &Parts) -> Option<&str> {
+    let host = head.headers.get(header::HOST);
+    let host = host.and_then(|host| host.to_str().ok());
+    head.uri.authority().map(|it| it.as_str()).or(host)
+}
+
+/// Whether an origin is that of this host.
+fn is_of_host(origin: &HeaderValue, host: Option<&str>) -> bool {
+    let origin = origin.to_str().unwrap_or("");
+    let site = origin.split_once("://").map(|(_, site)| site);
+    matches!((site, host), (Some(site), Some(host)) if site.eq_ignore_ascii_case(host))
+}
 
 /// Refuses what a page of another site sends. A name that is not this machine's
 /// may have been made to lead here, so only addresses and `localhost` will do.
 pub(super) fn check(head: &Parts) -> Result<(), Problem> {
-    let host = head.headers.get(header::HOST);
-    let host = host.and_then(|host| host.to_str().ok());
-    let host = head.uri.authority().map(|it| it.as_str()).or(host);
+    let host = host_of(head);
     if let Some(host) = host.filter(|host| !is_here(host)) {
         return Err(refused(format!(
             "without tokens this is served to `localhost` and to addresses, not to `{host}`"
         )));
     }
-    let Some(origin) = head.headers.get(header::ORIGIN) else {
-        return Ok(());
-    };
-    let origin = origin.to_str().unwrap_or("");
-    let site = origin.split_once("://").map(|(_, site)| site);
-    match (site, host) {
-        (Some(site), Some(host)) if site.eq_ignore_ascii_case(host) => Ok(()),
-        _ => Err(refused(
+    match head.headers.get(header::ORIGIN) {
+        Some(origin) if !is_of_host(origin, host) => Err(refused(
             "without tokens this is not served to pages of other sites".into(),
         )),
+        _ => Ok(()),
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use fluxgate_core::{Decision, RequestContext};
+use fluxgate_tower::FailedClosedStatus;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
@@ -21,10 +22,13 @@ pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json"
 /// How many checks one call may hold.
 const MOST_CHECKS: usize = 1_000;
 
+/// The field that holds the normal form of the path, where somebody else has read it.
+pub(super) const NORMAL_PATH: &str = "normal_path";
+
 /// The names of the fields of a check.
-const FIELDS: [&str; 10] = {
+const FIELDS: [&str; 12] = {
     let [a, b, c, d, e, f, g, h, i] = ContextFields::NAMES;
-    [a, b, c, d, e, f, g, h, i, "peek"]
+    [a, b, c, d, e, f, g, h, i, NORMAL_PATH, "peek", "wait"]
 };
 
 /// Decides one request. (Plain ones come by way of [`Api::check_plain`].)
@@ -34,13 +38,16 @@ pub(super) async fn check(
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
     let origin = Origin::with_headers(Listener::Api, &head.headers);
-    let wants_status = wants_status(head.uri.query())?;
+    let wanted = WantedStatus::read(head.uri.query())?;
     let body = body::read(body).await?;
     let asked: Asked<'_> = body::parse(&body)?;
     let decision = asked.decide(&api, &origin).await?;
-    let (status, content_type, form) = match wants_status && !decision.allowed() {
-        true => (StatusCode::TOO_MANY_REQUESTS, PROBLEM_JSON, Form::Problem),
-        false => (StatusCode::OK, JSON, Form::Decision),
+    let (status, content_type, form) = match wanted.status {
+        true if !decision.allowed() => {
+            let status = wanted.failed_closed.status_for(decision.outcome());
+            (status, PROBLEM_JSON, Form::Problem(status))
+        }
+        _ => (StatusCode::OK, JSON, Form::Decision),
     };
     let mut json = Vec::with_capacity(512);
     write_decision(&mut json, &decision, form);
@@ -87,19 +94,42 @@ pub(super) async fn batch(
     Ok(response)
 }
 
-/// Whether denials are to be told by the status too.
-fn wants_status(query: Option<&str>) -> Result<bool, Problem> {
-    let mut wanted = false;
-    for pair in query.unwrap_or_default().split('&') {
-        wanted = match pair.split_once('=').unwrap_or((pair, "")) {
-            ("", "") => continue,
-            ("status", "true") => true,
-            ("status", "false") => false,
-            ("status", _) => return Err(Problem::bad("`status` must be true or false")),
-            _ => return Err(Problem::bad("the query may hold `status` only")),
-        };
+/// What the query says of the status.
+#[derive(Default)]
+struct WantedStatus {
+    /// Whether denials are to be told by the status too.
+    status: bool,
+    /// What it is where the decision failed closed.
+    failed_closed: FailedClosedStatus,
+}
+
+impl WantedStatus {
+    fn read(query: Option<&str>) -> Result<Self, Problem> {
+        let mut wanted = Self::default();
+        for pair in query.unwrap_or_default().split('&') {
+            match pair.split_once('=').unwrap_or((pair, "")) {
+                ("", "") => {}
+                ("status", "true") => wanted.status = true,
+                ("status", "false") => wanted.status = false,
+                ("status", _) => return Err(Problem::bad("`status` must be true or false")),
+                ("failed_closed_status", "503") => {
+                    wanted.failed_closed = FailedClosedStatus::ServiceUnavailable;
+                }
+                ("failed_closed_status", "429") => {
+                    wanted.failed_closed = FailedClosedStatus::TooManyRequests;
+                }
+                ("failed_closed_status", _) => {
+                    return Err(Problem::bad("`failed_closed_status` must be 503 or 429"));
+                }
+                _ => {
+                    return Err(Problem::bad(
+                        "the query may hold `status` and `failed_closed_status` only",
+                    ));
+                }
+            }
+        }
+        Ok(wanted)
     }
-    Ok(wanted)
 }
 
 #[derive(serde::Deserialize)]
@@ -113,7 +143,10 @@ struct Batch<'a> {
 #[derive(Default)]
 pub(super) struct Asked<'a> {
     context: ContextFields<'a>,
+    normal_path: Option<Text<'a>>,
     peek: bool,
+    /// Whether the caller cannot wait.
+    now: bool,
 }
 
 /// A check that can be decided.
@@ -121,6 +154,7 @@ struct Ready<'a> {
     rule_set: Cow<'a, str>,
     context: RequestContext<'a>,
     peek: bool,
+    now: bool,
 }
 
 impl<'a> Asked<'a> {
@@ -133,10 +167,15 @@ impl<'a> Asked<'a> {
             Some(name) => name,
             None => Cow::Owned(only_rule_set(api)?),
         };
+        let mut context = self.context.into_context().map_err(Problem::bad)?;
+        if let Some(Text(normal)) = self.normal_path {
+            context = context.with_normal_path(normal);
+        }
         Ok(Ready {
             rule_set,
-            context: self.context.into_context().map_err(Problem::bad)?,
+            context,
             peek: self.peek,
+            now: self.now,
         })
     }
 }
@@ -144,9 +183,10 @@ impl<'a> Asked<'a> {
 impl Ready<'_> {
     async fn decide(&self, api: &Api, origin: &Origin<'_>) -> Result<Decision, Problem> {
         let (rule_set, context) = (&*self.rule_set, &self.context);
-        Ok(match self.peek {
-            true => api.engine.peek(rule_set, context).await?,
-            false => api.engine.check(rule_set, context, origin).await?,
+        Ok(match (self.peek, self.now) {
+            (true, _) => api.engine.peek(rule_set, context).await?,
+            (false, false) => api.engine.check(rule_set, context, origin).await?,
+            (false, true) => api.engine.check_now(rule_set, context, origin).await?,
         })
     }
 }
@@ -171,17 +211,25 @@ impl<'de: 'a, 'a> Deserialize<'de> for Asked<'a> {
 
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Asked<'de>, M::Error> {
                 let mut context = ContextFields::default();
-                let mut peek = None;
+                let (mut peek, mut wait, mut normal_path) = (None, None, None);
                 while let Some(Text(name)) = map.next_key()? {
                     if name == "peek" {
                         once("peek", &mut peek, &mut map)?;
+                    } else if name == "wait" {
+                        once("wait", &mut wait, &mut map)?;
+                    } else if name == NORMAL_PATH {
+                        once(NORMAL_PATH, &mut normal_path, &mut map)?;
                     } else if !context.read(&name, &mut map)? {
                         return Err(de::Error::unknown_field(&name, &FIELDS));
                     }
                 }
-                let peek: Option<bool> = peek.flatten();
-                let peek = peek.unwrap_or(false);
-                Ok(Asked { context, peek })
+                let (peek, wait): (Option<bool>, Option<bool>) = (peek.flatten(), wait.flatten());
+                Ok(Asked {
+                    context,
+                    normal_path: normal_path.flatten(),
+                    peek: peek.unwrap_or(false),
+                    now: !wait.unwrap_or(true),
+                })
             }
         }
 

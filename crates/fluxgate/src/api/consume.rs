@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use fluxgate_core::{Decision, OwnDecision, OwnSubject, Retry};
+use fluxgate_core::{Band, Decision, Outcome, OwnDecision, OwnSubject, Retry};
 use http::header::CONTENT_TYPE;
 use serde_json::value::RawValue;
 
@@ -19,6 +19,30 @@ mod rate;
 
 /// What the names of limits that come with the call may have at most.
 const MOST_NAME_BYTES: usize = 200;
+
+/// Returns who a limit counts that comes with the call under this name.
+pub(super) fn subject(name: &str, identity: &[&str]) -> Result<OwnSubject, Problem> {
+    if !(1..=MOST_NAME_BYTES).contains(&name.len()) {
+        let bound = format!("`rule_id` must have 1 to {MOST_NAME_BYTES} bytes");
+        return Err(Problem::bad(bound));
+    }
+    Ok(OwnSubject::named(name, identity))
+}
+
+/// Returns the bucket of this capacity and rate.
+pub(super) fn band(capacity: &str, refill_tokens_per_second: &str) -> Result<Band, Problem> {
+    rate::band(capacity, refill_tokens_per_second).map_err(Problem::bad)
+}
+
+/// Returns the set and the id in the name of a configured rule.
+pub(super) fn configured(rule_id: &str) -> Result<(&str, &str), Problem> {
+    rule_id.split_once('/').ok_or_else(|| {
+        Problem::bad(
+            "`rule_id` must be \"SET/RULE\" where no `capacity` and \
+             `refill_tokens_per_second` are given",
+        )
+    })
+}
 
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,6 +66,7 @@ struct Consumed {
     /// `None` where nothing is reported: the store failed, or the rule is a
     /// shadow.
     remaining: Option<u64>,
+    outcome: Outcome,
 }
 
 /// Charges a bucket.
@@ -65,22 +90,13 @@ pub(super) async fn consume(
     let origin = Origin::with_headers(Listener::Api, &head.headers);
     let consumed = match (asked.capacity, asked.refill_tokens_per_second) {
         (Some(capacity), Some(refill)) => {
-            let band = rate::band(capacity.get(), refill.get()).map_err(Problem::bad)?;
-            if !(1..=MOST_NAME_BYTES).contains(&name.len()) {
-                let bound = format!("`rule_id` must have 1 to {MOST_NAME_BYTES} bytes");
-                return Err(Problem::bad(bound));
-            }
-            let subject = OwnSubject::named(name, &identity);
+            let band = band(capacity.get(), refill.get())?;
+            let subject = subject(name, &identity)?;
             let taken = api.engine.take(&subject, &band, cost.unwrap_or(1), &origin);
             Consumed::from(taken.await)
         }
         (None, None) => {
-            let (rule_set, rule) = name.split_once('/').ok_or_else(|| {
-                Problem::bad(
-                    "`rule_id` must be \"SET/RULE\" where no `capacity` and \
-                     `refill_tokens_per_second` are given",
-                )
-            })?;
+            let (rule_set, rule) = configured(name)?;
             let engine = &api.engine;
             let decided = engine.consume(rule_set, rule, &identity, cost, &origin);
             Consumed::from(decided.await?)
@@ -106,6 +122,11 @@ impl Consumed {
         json.number_or_null(wait.map(|wait| wait.ceil_millis()));
         json.text(",\"remaining\":");
         json.number_or_null(self.remaining);
+        if self.outcome.is_store_failure() {
+            json.text(",\"outcome\":\"");
+            json.text(self.outcome.name());
+            json.text("\"");
+        }
         json.text("}");
     }
 }
@@ -115,7 +136,8 @@ impl From<OwnDecision> for Consumed {
         Self {
             allowed: decision.allowed,
             retry_after: decision.retry_after,
-            remaining: Some(decision.remaining),
+            remaining: decision.remaining,
+            outcome: decision.outcome,
         }
     }
 }
@@ -126,6 +148,7 @@ impl From<Decision> for Consumed {
             allowed: decision.allowed(),
             retry_after: decision.retry_after(),
             remaining: decision.remaining(),
+            outcome: decision.outcome(),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! A decision as JSON, in milliseconds.
 
 use fluxgate_core::Decision;
-use fluxgate_tower::{QUOTA_EXCEEDED, QUOTA_EXCEEDED_TITLE};
+use fluxgate_tower::write_refusal_start;
+use http::StatusCode;
 
 use crate::json_text::Json;
 
@@ -10,22 +11,23 @@ use crate::json_text::Json;
 pub(super) enum Form {
     /// The decision alone.
     Decision,
-    /// A problem (RFC 9457) that has the decision with it.
-    Problem,
+    /// A problem (RFC 9457) with this status that has the decision with it.
+    Problem(StatusCode),
 }
 
 /// Appends the object.
 pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Form) {
+    if let Form::Problem(status) = form {
+        write_refusal_start(status, out);
+    }
     let mut out = Json(out);
-    out.text("{");
-    if form == Form::Problem {
-        out.text("\"type\":\"");
-        out.text(QUOTA_EXCEEDED);
-        out.text("\",\"title\":\"");
-        out.text(QUOTA_EXCEEDED_TITLE);
-        out.text("\",\"status\":429,\"violated-policies\":");
-        out.violated(decision);
-        out.text(",");
+    match form {
+        Form::Decision => out.text("{"),
+        Form::Problem(_) => {
+            out.text("\"violated-policies\":");
+            out.violated(decision);
+            out.text(",");
+        }
     }
     out.fared(decision);
     out.text(",\"retry_after_ms\":");
@@ -41,5 +43,10 @@ pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Form)
     out.number(decision.delay().ceil_millis());
     out.text(",\"violated\":");
     out.violated(decision);
+    if let Some(reservation) = decision.reservation() {
+        out.text(",\"reservation\":\"");
+        out.text(&reservation);
+        out.text("\"");
+    }
     out.text("}");
 }

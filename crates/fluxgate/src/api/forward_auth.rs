@@ -8,8 +8,8 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
-use fluxgate_core::Decision;
-use fluxgate_tower::{Filter, Judgement, write_refusal};
+use fluxgate_core::{Decision, Outcome};
+use fluxgate_tower::{BadRequest, FailedClosedStatus, Filter, Judgement, write_refusal};
 use http::header::{CONNECTION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, StatusCode, Version};
@@ -18,10 +18,11 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::problem::PROBLEM_JSON;
 use super::{Api, Problem};
-use crate::engine::{Asking, EngineError, Listener, Origin};
-use forwarded::Forwarded;
+use crate::engine::{Asking, EngineError, Listener, OUTCOME, Origin};
+use forwarded::{Forwarded, bad};
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
+const FAILED_CLOSED: HeaderValue = HeaderValue::from_static("failed_closed");
 
 /// Decides the request that a proxy asks about. One that has to wait waits here;
 /// a proxy that hangs up meanwhile gives its units and its place back.
@@ -65,26 +66,44 @@ impl Api {
         let question = Question::read(head.uri.query().unwrap_or_default())?;
         let filter = question.filter(self)?;
         let forwarded = Forwarded::read(&head.headers)?;
+        let path = forwarded.request_path()?;
         if !self.engine.is_ready() {
             return Err(EngineError::NotReady.into());
+        }
+        if filter.rule_set_for(&path).is_some() {
+            self.check_lookalikes(filter, &forwarded)?;
         }
         let origin = Origin::with_headers(Listener::Api, &head.headers);
         let asking = Asking::new(&self.engine, &origin);
         let mut response = Response::default();
         // Who asks is not the client: its address says nothing.
-        match filter.judge(&asking, &forwarded, None).await {
+        match filter.judge(&asking, &forwarded, &path, None).await {
             Judgement::Untouched => {}
             Judgement::Passed(decision) => {
                 let headers = response.headers_mut();
                 filter.families().write(&decision, headers);
             }
             Judgement::Refused(decision) => {
-                response = question.refuse(&decision);
+                response = question.refuse(&decision, filter.failed_closed());
                 let headers = response.headers_mut();
                 filter.families().write(&decision, headers);
             }
+            Judgement::Bad(request) => return Err(bad(request)),
         }
         Ok(response)
+    }
+
+    /// Refuses a request with a header that differs only by `_` for `-` from one that is
+    /// counted: here nobody can keep it from the server.
+    fn check_lookalikes(&self, filter: &Filter, head: &Forwarded<'_>) -> Result<(), Problem> {
+        let rules = self.engine.rules();
+        let rules = rules.as_ref().zip(filter.rule_set_name());
+        let rules = rules.and_then(|(rules, name)| rules.get(name));
+        let names = rules.map_or(&[][..], |set| set.header_names());
+        match filter.has_lookalike(head, names) {
+            true => Err(bad(BadRequest::Lookalike)),
+            false => Ok(()),
+        }
     }
 }
 
@@ -134,16 +153,21 @@ impl<'a> Question<'a> {
     }
 
     /// The answer to a request that is denied.
-    fn refuse(&self, decision: &Decision) -> Response {
+    fn refuse(&self, decision: &Decision, failed_closed: FailedClosedStatus) -> Response {
         let mut response = Response::default();
-        *response.status_mut() = self.denied;
-        // Whoever wants another status has an answer of its own.
-        if self.denied == StatusCode::TOO_MANY_REQUESTS {
-            let mut json = Vec::with_capacity(256);
-            write_refusal(decision, &mut json);
-            *response.body_mut() = Body::from(json);
-            response.headers_mut().insert(CONTENT_TYPE, PROBLEM_JSON);
+        if self.denied != StatusCode::TOO_MANY_REQUESTS {
+            // A proxy that wants another status has an answer of its own, and takes any
+            // third status for an error.
+            *response.status_mut() = self.denied;
+            if decision.outcome() == Outcome::FailedClosed {
+                response.headers_mut().insert(OUTCOME, FAILED_CLOSED);
+            }
+            return response;
         }
+        let mut json = Vec::with_capacity(256);
+        *response.status_mut() = write_refusal(decision, failed_closed, &mut json);
+        *response.body_mut() = Body::from(json);
+        response.headers_mut().insert(CONTENT_TYPE, PROBLEM_JSON);
         response
     }
 }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use fluxgate_core::yaml::{Faults, Node};
-use fluxgate_tower::{ClientIp, HeaderFamilies, Identity, Reset};
+use fluxgate_tower::{ClientIp, FailedClosedStatus, HeaderFamilies, Identity, Reset};
 use ipnet::IpNet;
 
 use super::paths::Paths;
@@ -32,11 +32,17 @@ pub struct Filter {
     pub client_ip: ClientIp,
     /// What responses tell.
     pub headers: HeaderFamilies,
+    /// The status of refusals that failed closed.
+    pub failed_closed_status: FailedClosedStatus,
     /// How many may wait at a time in this process.
     pub max_concurrent_waits: usize,
 }
 
 const RESET_NAMES: [(&str, Reset); 2] = [("epoch", Reset::Epoch), ("delta", Reset::Delta)];
+const STATUS_NAMES: [(&str, FailedClosedStatus); 2] = [
+    ("503", FailedClosedStatus::ServiceUnavailable),
+    ("429", FailedClosedStatus::TooManyRequests),
+];
 
 impl Filter {
     /// Whether requests for this path are its business.
@@ -53,6 +59,7 @@ impl Filter {
             trusted_proxies,
             client_ip,
             headers,
+            failed_closed,
             max_waits,
         ] = faults.fields(
             node,
@@ -65,11 +72,14 @@ impl Filter {
                 "trusted_proxies",
                 "client_ip",
                 "headers",
+                "failed_closed_status",
                 "max_concurrent_waits",
             ],
         );
         let rule_set = rule_set.and_then(|node| read_rule_set(node, rules, faults));
         let include = include.map(|node| Paths::read(node, "`include`", faults));
+        let failed_closed = failed_closed
+            .and_then(|node| faults.one_of(node, "`failed_closed_status`", &STATUS_NAMES));
         let bounds = (0, MOST_WAITS);
         let what = "`max_concurrent_waits`";
         let max_waits = read::whole(max_waits, what, bounds, DEFAULT_MAX_WAITS, faults);
@@ -82,6 +92,7 @@ impl Filter {
             trusted_proxies: read_networks(trusted_proxies, faults),
             client_ip: read_client_ip(client_ip, faults),
             headers: read_headers(headers, faults),
+            failed_closed_status: failed_closed.unwrap_or_default(),
             max_concurrent_waits: usize::try_from(max_waits).unwrap_or(usize::MAX),
         }
     }
@@ -102,6 +113,7 @@ impl Filter {
                 Some(tree::name_of(&RESET_NAMES, self.headers.reset)),
             ),
         ]);
+        let failed_closed = tree::name_of(&STATUS_NAMES, self.failed_closed_status);
         let max_waits = tree::plain(self.max_concurrent_waits);
         tree::map([
             ("rule_set", self.rule_set.as_ref().map(tree::text)),
@@ -111,6 +123,7 @@ impl Filter {
             ("trusted_proxies", Some(proxies)),
             ("client_ip", client_ip),
             ("headers", Some(headers)),
+            ("failed_closed_status", Some(failed_closed)),
             ("max_concurrent_waits", Some(max_waits)),
         ])
     }

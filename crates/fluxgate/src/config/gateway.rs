@@ -58,6 +58,10 @@ pub struct Limits {
     pub body_bytes: Option<NonZeroU64>,
     /// Connections of clients at a time.
     pub connections: Option<NonZeroU64>,
+    /// Connections to upstreams at a time, idle ones included.
+    pub upstream_connections: Option<NonZeroU64>,
+    /// Requests at a time on one connection over HTTP/2.
+    pub streams: u32,
 }
 
 /// Files in PEM.
@@ -127,9 +131,20 @@ impl Limits {
         const MOST_HEADERS: u64 = 1 << 30;
         const MOST_BODY: u64 = 1 << 50;
         const MOST_CONNECTIONS: u64 = 1_000_000_000;
-        let names = ["header_bytes", "body_bytes", "connections"];
-        let [header_bytes, body_bytes, connections] =
-            node.map_or([None; 3], |node| faults.fields(node, "`limits`", names));
+        const MOST_STREAMS: u64 = 100_000;
+        /// What RFC 9113 recommends as the least.
+        const STREAMS: u32 = 100;
+        let names = [
+            "header_bytes",
+            "body_bytes",
+            "connections",
+            "upstream_connections",
+            "streams",
+        ];
+        let [header_bytes, body_bytes, connections, upstreams, streams] =
+            node.map_or([None; 5], |node| faults.fields(node, "`limits`", names));
+        let domain = (1, MOST_STREAMS);
+        let streams = read::whole(streams, "`streams`", domain, STREAMS.into(), faults);
         let mut bound = |node, what, most, default| {
             NonZeroU64::new(read::whole(node, what, (0, most), default, faults))
         };
@@ -137,6 +152,13 @@ impl Limits {
             header_bytes: bound(header_bytes, "`header_bytes`", MOST_HEADERS, 65_536),
             body_bytes: bound(body_bytes, "`body_bytes`", MOST_BODY, 0),
             connections: bound(connections, "`connections`", MOST_CONNECTIONS, 10_000),
+            upstream_connections: bound(
+                upstreams,
+                "`upstream_connections`",
+                MOST_CONNECTIONS,
+                10_000,
+            ),
+            streams: u32::try_from(streams).unwrap_or(STREAMS),
         }
     }
 
@@ -146,6 +168,8 @@ impl Limits {
             ("header_bytes", bound(self.header_bytes)),
             ("body_bytes", bound(self.body_bytes)),
             ("connections", bound(self.connections)),
+            ("upstream_connections", bound(self.upstream_connections)),
+            ("streams", Some(tree::plain(u64::from(self.streams)))),
         ])
     }
 }

@@ -1,11 +1,11 @@
 //! Secrets, which stand in files of their own.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::store::{Mode, Store};
 use super::{Config, Redis};
+use crate::regular_file;
 
 /// More than any secret, certificate or list of tokens needs.
 const MOST_BYTES: u64 = 1 << 20;
@@ -32,15 +32,8 @@ impl Secret {
             path: path.into(),
             trouble,
         };
-        let mut bytes = Vec::new();
-        let file = File::open(path).and_then(|file| {
-            // Bounded, lest a device that never ends be read for ever.
-            file.take(MOST_BYTES + 1).read_to_end(&mut bytes)
-        });
-        file.map_err(|error| trouble(Trouble::Unreadable(error)))?;
-        if bytes.len() as u64 > MOST_BYTES {
-            return Err(trouble(Trouble::TooLarge));
-        }
+        let bytes = regular_file::read(path, MOST_BYTES);
+        let mut bytes = bytes.map_err(|error| trouble(Trouble::Unreadable(error)))?;
         let line_end: &[u8] = match &bytes[..] {
             [.., b'\r', b'\n'] => b"\r\n",
             [.., b'\n'] => b"\n",
@@ -90,8 +83,6 @@ enum Trouble {
     Unreadable(io::Error),
     #[error("the file is empty")]
     Empty,
-    #[error("the file is larger than {MOST_BYTES} bytes")]
-    TooLarge,
     #[error("the file is not UTF-8")]
     NoText,
 }

@@ -41,6 +41,7 @@ fn effective(draft: &Draft, config: &Config) -> Node {
         ("rule_sets", rule_sets.filter(|node| !node.is_null())),
         ("rules_from", config.rules.show_from()),
         ("on_missing_rule_set", Some(tree::plain(on_missing))),
+        ("call_limits", Some(config.call_limits.show())),
         ("admin", Some(config.admin.show())),
         ("telemetry", Some(config.telemetry.show())),
     ])

@@ -10,6 +10,7 @@ use super::{read, tree};
 pub use redis::{Mode, Redis, RedisTls};
 
 const DEFAULT_MAX_KEYS: u64 = 1_000_000;
+const DEFAULT_MAX_LOG_EVENTS: u64 = 4_000_000;
 const MOST: u64 = 1_000_000_000;
 
 /// Where the state lives.
@@ -19,6 +20,8 @@ pub enum Store {
     Memory {
         /// How many keys are kept at most.
         max_keys: NonZeroUsize,
+        /// How many events all sliding logs keep together at most.
+        max_log_events: NonZeroUsize,
     },
     /// In Redis, shared by all who use it.
     Redis(Box<Redis>),
@@ -26,15 +29,20 @@ pub enum Store {
 
 impl Default for Store {
     fn default() -> Self {
-        Self::memory(DEFAULT_MAX_KEYS)
+        Self::memory(DEFAULT_MAX_KEYS, DEFAULT_MAX_LOG_EVENTS)
     }
 }
 
 impl Store {
-    fn memory(max_keys: u64) -> Self {
-        let max_keys = usize::try_from(max_keys).unwrap_or(usize::MAX);
-        let max_keys = NonZeroUsize::new(max_keys).unwrap_or(NonZeroUsize::MIN);
-        Self::Memory { max_keys }
+    fn memory(max_keys: u64, max_log_events: u64) -> Self {
+        let [max_keys, max_log_events] = [max_keys, max_log_events].map(|most| {
+            let most = usize::try_from(most).unwrap_or(usize::MAX);
+            NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN)
+        });
+        Self::Memory {
+            max_keys,
+            max_log_events,
+        }
     }
 
     pub(super) fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
@@ -59,10 +67,18 @@ impl Store {
                 Self::default()
             }
             [Some(memory), None] => {
-                let [max_keys] = faults.fields(memory, "`memory`", ["max_keys"]);
+                let [max_keys, max_log_events] =
+                    faults.fields(memory, "`memory`", ["max_keys", "max_log_events"]);
                 let max_keys =
                     read::whole(max_keys, "`max_keys`", (1, MOST), DEFAULT_MAX_KEYS, faults);
-                Self::memory(max_keys)
+                let max_log_events = read::whole(
+                    max_log_events,
+                    "`max_log_events`",
+                    (1, MOST),
+                    DEFAULT_MAX_LOG_EVENTS,
+                    faults,
+                );
+                Self::memory(max_keys, max_log_events)
             }
             [None, Some(redis)] => Self::Redis(Box::new(Redis::read(redis, faults))),
             [None, None] => {
@@ -76,8 +92,14 @@ impl Store {
 
     pub(super) fn show(&self) -> Node {
         match self {
-            Self::Memory { max_keys } => {
-                let memory = tree::map([("max_keys", Some(tree::plain(max_keys)))]);
+            Self::Memory {
+                max_keys,
+                max_log_events,
+            } => {
+                let memory = tree::map([
+                    ("max_keys", Some(tree::plain(max_keys))),
+                    ("max_log_events", Some(tree::plain(max_log_events))),
+                ]);
                 tree::map([("memory", Some(memory))])
             }
             Self::Redis(redis) => tree::map([("redis", Some(redis.show()))]),

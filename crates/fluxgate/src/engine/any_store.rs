@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use fluxgate_core::{Band, Checks, MemoryStore, Place, Store, StoreError, Subject, Verdicts};
+use fluxgate_core::{
+    Band, Charged, Checks, MemoryStore, Place, Store, StoreError, Subject, Verdicts,
+};
 use fluxgate_redis::{ConnectError, HashKeys, HashSecret, RedisStore, Topology};
 
 use crate::config::{self, Config, Secrets};
@@ -24,8 +26,12 @@ impl AnyStore {
     /// The store that the config names. Redis is connected to when it is asked.
     pub(crate) fn new(config: &Config, secrets: &Secrets) -> Result<Self, ConnectError> {
         match &config.store {
-            config::Store::Memory { max_keys } => {
-                Ok(Self::Memory(MemoryStore::with_max_keys(max_keys.get())))
+            config::Store::Memory {
+                max_keys,
+                max_log_events,
+            } => {
+                let store = MemoryStore::with_max_keys(max_keys.get());
+                Ok(Self::Memory(store.max_log_events(max_log_events.get())))
             }
             config::Store::Redis(redis) => {
                 Ok(Self::Redis(redis_store(redis, &config.keys, secrets)?))
@@ -110,6 +116,16 @@ impl Store for AnyStore {
         }
     }
 
+    async fn decide_with_place(
+        &self,
+        checks: &Checks<'_>,
+    ) -> Result<(Verdicts, Place), StoreError> {
+        match self {
+            Self::Memory(store) => store.decide_with_place(checks).await,
+            Self::Redis(store) => Box::pin(store.decide_with_place(checks)).await,
+        }
+    }
+
     async fn begin_wait(&self, longest: Duration) -> Result<Option<Place>, StoreError> {
         match self {
             Self::Memory(store) => store.begin_wait(longest).await,
@@ -126,6 +142,19 @@ impl Store for AnyStore {
         match self {
             Self::Memory(store) => store.refund(subject, bands, units).await,
             Self::Redis(store) => Box::pin(store.refund(subject, bands, units)).await,
+        }
+    }
+
+    async fn cancel(
+        &self,
+        subject: Subject<'_>,
+        bands: &[Band],
+        units: u64,
+        charged: &[Charged],
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Memory(store) => store.cancel(subject, bands, units, charged).await,
+            Self::Redis(store) => Box::pin(store.cancel(subject, bands, units, charged)).await,
         }
     }
 

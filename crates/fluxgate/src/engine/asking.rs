@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fluxgate_core::{Charge, Decision, Micros, Place, RequestContext, RuleSetInForce};
+use fluxgate_core::{Charge, Decision, Mode, Place, RequestContext, RuleSetInForce};
 use fluxgate_tower::{Handler, Wanted, at_once_or_in_background};
 
 use super::{Engine, Origin};
@@ -55,14 +55,24 @@ impl Handler for Asking<'_> {
         Wanted::Only(rules.as_ref().map_or(&[], |set| set.header_names()))
     }
 
+    fn may_wait(&self, rules: &Self::Rules) -> bool {
+        rules.as_ref().is_some_and(|rules| rules.delays())
+    }
+
+    fn key_headers<'r>(&'r self, rules: &'r Self::Rules) -> &'r [Box<str>] {
+        rules.as_ref().map_or(&[], |set| set.key_header_names())
+    }
+
     fn decide_at_once(
         &self,
         _: &str,
         rules: &Self::Rules,
         context: &RequestContext<'_>,
+        mode: Mode,
     ) -> Option<Decision> {
         let started = telemetry::now();
-        let decision = self.engine.limiter.check_at_once(rules.as_ref()?, context);
+        let limiter = &self.engine.limiter;
+        let decision = limiter.check_at_once(rules.as_ref()?, context, mode);
         self.took(started);
         decision
     }
@@ -72,11 +82,13 @@ impl Handler for Asking<'_> {
         rule_set: &str,
         rules: &Self::Rules,
         context: &RequestContext<'_>,
-    ) -> Decision {
+        mode: Mode,
+    ) -> (Decision, Place) {
         let started = telemetry::now();
+        let limiter = &self.engine.limiter;
         let decision = match rules {
-            Some(rules) => self.engine.limiter.check_by(rules, context).await,
-            None => self.engine.limiter.missing_rule_set(rule_set),
+            Some(rules) => limiter.check_with_place(rules, context, mode).await,
+            None => (limiter.missing_rule_set(rule_set), Place::unbounded()),
         };
         self.took(started);
         decision
@@ -86,11 +98,11 @@ impl Handler for Asking<'_> {
         decision.charge(context)
     }
 
-    fn give_back(&self, charge: Charge, waited: Micros) {
+    fn cancel(&self, charge: Charge) {
         let engine = Arc::clone(self.engine);
         at_once_or_in_background(async move {
-            // A store that fails is told of, and forgets by itself.
-            if let Err(error) = engine.limiter.give_back(charge, waited).await {
+            // A store that fails is reported, and forgets by itself.
+            if let Err(error) = engine.limiter.cancel(charge).await {
                 engine.telemetry.store_failed(&error, None);
             }
         });

@@ -9,6 +9,9 @@ use crate::server::request_id;
 /// Which trace a request belongs to.
 pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
+/// The outcome of a decision, on answers that have no other place to say it.
+pub(crate) const OUTCOME: HeaderName = HeaderName::from_static("x-fluxgate-outcome");
+
 /// The listeners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Listener {

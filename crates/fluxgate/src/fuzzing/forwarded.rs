@@ -55,10 +55,6 @@ impl Head for Lines<'_> {
         "GET"
     }
 
-    fn path(&self) -> &str {
-        "/"
-    }
-
     fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         let lines = if name == self.0 { self.1 } else { &[] };
         lines.iter().copied()

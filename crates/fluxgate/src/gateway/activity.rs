@@ -2,12 +2,14 @@
 
 use std::pin::Pin;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};
 
+use super::open::{MOST_INTERIM, TOO_MANY_INTERIM};
 use super::trouble::Trouble;
 use crate::config::Timeouts;
 use crate::telemetry::uptime_millis;
@@ -23,6 +25,10 @@ pub(super) struct Activity {
     awaits_client: AtomicBool,
     /// Why its body was broken off.
     broken: OnceLock<Trouble>,
+    /// Interim answers of the upstream.
+    interim: AtomicUsize,
+    /// Notified when there are too many of them.
+    too_many_interim: Notify,
 }
 
 impl Activity {
@@ -32,6 +38,23 @@ impl Activity {
             request_ended: AtomicBool::new(false),
             awaits_client: AtomicBool::new(false),
             broken: OnceLock::new(),
+            interim: AtomicUsize::new(0),
+            too_many_interim: Notify::new(),
+        }
+    }
+
+    /// Counts an interim answer of the upstream.
+    pub(super) fn count_interim(&self) {
+        if self.interim.fetch_add(1, Ordering::Relaxed) == MOST_INTERIM {
+            self.too_many_interim.notify_one();
+        }
+    }
+
+    /// Fails if there were too many interim answers.
+    pub(super) fn check_interim(&self) -> Result<(), Trouble> {
+        match self.interim.load(Ordering::Relaxed) > MOST_INTERIM {
+            true => Err(Trouble::Malformed(TOO_MANY_INTERIM)),
+            false => Ok(()),
         }
     }
 
@@ -52,8 +75,16 @@ impl Activity {
     }
 
     /// Waits until nothing has moved for too long, and tells whose fault that is:
-    /// the upstream need not answer while the client has to send.
+    /// the upstream need not answer while the client has to send. Also ends when
+    /// there are too many interim answers.
     pub(super) async fn too_late(&self, timeouts: &Timeouts) -> Trouble {
+        tokio::select! {
+            () = self.too_many_interim.notified() => Trouble::Malformed(TOO_MANY_INTERIM),
+            trouble = self.still_too_long(timeouts) => trouble,
+        }
+    }
+
+    async fn still_too_long(&self, timeouts: &Timeouts) -> Trouble {
         loop {
             let (most, trouble) = match self.awaits_client.load(Ordering::Relaxed) {
                 true => (timeouts.idle, Trouble::BodyTimeout),

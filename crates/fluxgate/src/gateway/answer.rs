@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fluxgate_core::Decision;
-use fluxgate_tower::{Judgement, Told, write_refusal};
+use fluxgate_core::{Decision, RequestPath};
+use fluxgate_tower::{FailedClosedStatus, Judgement, Told, write_refusal};
 use http::header::{CONNECTION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode, Version};
@@ -15,7 +15,7 @@ use tracing::field::display;
 
 use super::answer_body::AnswerBody;
 use super::pulse::Pulse;
-use super::routes::{Route, host_name};
+use super::routes::{Route, TwoRoutes, host_name};
 use super::trouble::Trouble;
 use super::tunnel::Slot;
 use super::upstreams::Lease;
@@ -57,8 +57,8 @@ impl Drop for Unread<'_> {
     }
 }
 
-/// A request that is refused by its limits.
-struct Refused(Told<Decision>);
+/// A request that is refused by its limits, and the status if that failed closed.
+struct Refused(Told<Decision>, FailedClosedStatus);
 
 impl Gateway {
     /// Answers a request, whatever becomes of it.
@@ -107,11 +107,11 @@ impl Gateway {
         parts.headers.insert(REQUEST_ID, id.clone());
         let unread = Unread(&client.pulse, !body.is_end_stream());
         let routed = self.route(&parts, &body);
-        let (host, route) = match routed {
+        let (path, host, route) = match routed {
             Ok(routed) => routed,
             Err(trouble) => return self.tell(&trouble, id, None, None),
         };
-        let told = match self.judge(route, &parts, client).await {
+        let told = match self.judge(route, (&parts, &path), client).await {
             Ok(Ok(told)) => told,
             Ok(Err(refused)) => return refused.answer(),
             Err(trouble) => return self.tell(&trouble, id, Some(route), None),
@@ -127,18 +127,23 @@ impl Gateway {
         response
     }
 
-    /// The host that a request is for, and its route.
-    fn route(&self, parts: &Parts, body: &Incoming) -> Result<(String, &Route), Trouble> {
-        let host = strict::check(parts)?;
-        let route = self.routes.find(parts, host_name(&host));
-        let route = route.ok_or(Trouble::NoRoute)?;
-        if route.is_from_two(parts) {
-            return Err(Trouble::Ambiguous("it says twice whom it is from"));
-        }
+    /// The path and host that a request is for, and its route.
+    fn route<'p>(
+        &self,
+        parts: &'p Parts,
+        body: &Incoming,
+    ) -> Result<(RequestPath<'p>, String, &Route), Trouble> {
+        let (path, host) = strict::check(parts)?;
+        let found = self.routes.find(parts, &path, host_name(&host));
+        let found = found.map_err(|TwoRoutes| Trouble::Ambiguous("the path has two routes"))?;
+        let route = found.ok_or(Trouble::NoRoute)?;
+        let checked = route.check_identity(parts);
+        checked.map_err(|bad| Trouble::Ambiguous(bad.reason()))?;
+        self.check_connection(route, parts)?;
         let most = self.limits.body_bytes.map(u64::from);
         match (most, body.size_hint().exact()) {
             (Some(most), Some(length)) if length > most => Err(Trouble::TooLarge(most)),
-            _ => Ok((host, route)),
+            _ => Ok((path, host, route)),
         }
     }
 
@@ -146,7 +151,7 @@ impl Gateway {
     async fn judge(
         &self,
         route: &Route,
-        parts: &Parts,
+        (parts, path): (&Parts, &RequestPath<'_>),
         client: &Client,
     ) -> Result<Result<Told<Decision>, Refused>, Trouble> {
         let mut told = Told::default();
@@ -156,13 +161,15 @@ impl Gateway {
         let origin = Origin::with_headers(Listener::Gateway, &parts.headers);
         for filter in &route.filters {
             let asking = Asking::new(&self.engine, &origin);
-            match filter.judge(&asking, parts, Some(client.peer.ip())).await {
+            let peer = Some(client.peer.ip());
+            match filter.judge(&asking, parts, path, peer).await {
                 Judgement::Untouched => {}
                 Judgement::Passed(decision) => told.push(filter.families(), decision),
                 Judgement::Refused(decision) => {
                     told.push(filter.families(), decision);
-                    return Ok(Err(Refused(told)));
+                    return Ok(Err(Refused(told, filter.failed_closed())));
                 }
+                Judgement::Bad(bad) => return Err(Trouble::Ambiguous(bad.reason())),
             }
         }
         Ok(Ok(told))
@@ -229,10 +236,11 @@ impl Gateway {
 impl Refused {
     fn answer(&self) -> Response<AnswerBody> {
         let mut body = Vec::new();
-        if let Some(decision) = self.0.last() {
-            write_refusal(decision, &mut body);
-        }
-        let mut response = answer(StatusCode::TOO_MANY_REQUESTS, body);
+        let status = match self.0.last() {
+            Some(decision) => write_refusal(decision, self.1, &mut body),
+            None => StatusCode::TOO_MANY_REQUESTS,
+        };
+        let mut response = answer(status, body);
         self.0.write(response.headers_mut());
         response
     }

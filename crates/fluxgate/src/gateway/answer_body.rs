@@ -9,6 +9,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 
 use super::activity::{Activity, Stillness};
+use super::hop_by_hop;
 use super::pieces::Pieces;
 use super::pool::Connection;
 use super::pulse::InFlight;
@@ -44,6 +45,8 @@ pub(super) struct Streamed {
     pub(super) broken: Option<AnswerError>,
     /// The upstream has a request less when this goes.
     pub(super) lease: Lease,
+    /// Whether the client takes trailers.
+    pub(super) wants_trailers: bool,
 }
 
 /// Why a body ended before its end.
@@ -108,6 +111,11 @@ impl Streamed {
         }
         let error = match Pin::new(&mut self.incoming).poll_frame(context) {
             Poll::Ready(Some(Err(error))) => AnswerError::Upstream(error),
+            Poll::Ready(Some(Ok(frame))) if frame.is_trailers() => {
+                self.activity.moves();
+                self.ended = true;
+                return Poll::Ready(self.trailers(frame).map(Ok));
+            }
             Poll::Ready(frame) => {
                 self.activity.moves();
                 self.ended |= frame.is_none();
@@ -123,6 +131,15 @@ impl Streamed {
         self.broken = Some(error);
         context.waker().wake_by_ref();
         Poll::Pending
+    }
+}
+
+impl Streamed {
+    /// The trailers that are passed on.
+    fn trailers(&self, frame: Frame<Bytes>) -> Option<Frame<Bytes>> {
+        let mut trailers = frame.into_trailers().ok().filter(|_| self.wants_trailers)?;
+        hop_by_hop::strip_trailers(&mut trailers);
+        (!trailers.is_empty()).then(|| Frame::trailers(trailers))
     }
 }
 

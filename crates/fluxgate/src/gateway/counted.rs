@@ -8,11 +8,15 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::upstream_connections::ConnectionPermit;
+
 /// Counts the bytes that are read.
 #[derive(Debug)]
 pub(super) struct Counted<S> {
     stream: S,
     read: Arc<AtomicU64>,
+    /// Of a connection to an upstream: counts it for as long as it is open.
+    permit: Option<ConnectionPermit>,
 }
 
 impl<S> Counted<S> {
@@ -20,7 +24,14 @@ impl<S> Counted<S> {
         Self {
             stream,
             read: Arc::clone(read),
+            permit: None,
         }
+    }
+
+    /// The same, which holds this permit until it is closed.
+    pub(super) fn holding(mut self, permit: ConnectionPermit) -> Self {
+        self.permit = Some(permit);
+        self
     }
 }
 

@@ -22,18 +22,19 @@ mod write;
 
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
+use std::time::Duration;
 
 use fluxgate_tower::{Head as _, Judgement, Told, write_refusal};
-use http::StatusCode;
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use super::Gateway;
 use super::routes::host_name;
+use super::trouble::Trouble;
 use crate::engine::{Asking, Listener, Origin};
 use crate::server::{INPUT, leave};
 use client::Client;
-pub(super) use idle::close_old_ones;
+pub(super) use idle::{close_expired, close_oldest};
 use request::PlainRequest;
 
 /// A connection of which plain requests are forwarded.
@@ -58,15 +59,17 @@ enum Done {
     NotPlain,
 }
 
-/// Forwards plain requests. What is given back was read of the first request
-/// that is none; `None` says that the connection has ended.
+/// Forwards plain requests, of which the first must begin `within` so long. What is
+/// given back was read of the first request that is none; `None` says that the
+/// connection has ended.
 pub(super) async fn serve(
     stream: TcpStream,
     (peer, port): (SocketAddr, u16),
     gateway: &Gateway,
     closing: &CancellationToken,
+    within: Duration,
 ) -> Option<(TcpStream, Vec<u8>)> {
-    let client = Client::new(stream, closing, &gateway.timeouts);
+    let client = Client::new(stream, closing, &gateway.timeouts, within);
     let mut express = Express {
         gateway,
         client,
@@ -120,7 +123,8 @@ impl Express<'_> {
         (out, text): (&mut Vec<u8>, &mut Vec<u8>),
     ) -> Done {
         let gateway = self.gateway;
-        let Some(route) = gateway.routes.find(request, host_name(request.host)) else {
+        let host = host_name(request.host);
+        let Ok(Some(route)) = gateway.routes.find(request, &request.path, host) else {
             return Done::NotPlain;
         };
         let exceeds = |length: usize, most: Option<NonZeroU64>| {
@@ -129,7 +133,7 @@ impl Express<'_> {
         let limits = &gateway.limits;
         let is_too_large = exceeds(request.head, limits.header_bytes)
             || exceeds(request.body.len(), limits.body_bytes);
-        let is_plain = route.is_plain && !is_too_large && !route.is_from_two(request);
+        let is_plain = route.is_plain && !is_too_large && !route.repeats_identity(request);
         if !is_plain || !gateway.is_ready_for(route) {
             return Done::NotPlain;
         }
@@ -143,10 +147,12 @@ impl Express<'_> {
         for filter in &route.filters {
             let asking = Asking::new(&gateway.engine, &origin);
             let peer = Some(self.peer.ip());
-            let judgement = match filter.judge_at_once(&asking, request, peer) {
+            let path = &request.path;
+            let judgement = match filter.judge_at_once(&asking, request, path, peer) {
                 Ok(judgement) => judgement,
                 Err(unsettled) => {
-                    let judged = Box::pin(filter.judge_on(&asking, request, peer, unsettled));
+                    let judged = filter.judge_on(&asking, request, path, peer, unsettled);
+                    let judged = Box::pin(judged);
                     match self.client.unless_gone(judged).await {
                         Some(judgement) => judgement,
                         None => return Done::Ended,
@@ -158,11 +164,22 @@ impl Express<'_> {
                 Judgement::Passed(decision) => told.push(filter.families(), decision),
                 Judgement::Refused(decision) => {
                     text.clear();
-                    write_refusal(&decision, text);
+                    let status = write_refusal(&decision, filter.failed_closed(), text);
                     told.push(filter.families(), decision);
-                    let status = StatusCode::TOO_MANY_REQUESTS;
                     return self
                         .answer_ourselves(request, status, (&told, &origin), (out, text))
+                        .await;
+                }
+                Judgement::Bad(bad) => {
+                    let trouble = Trouble::Ambiguous(bad.reason());
+                    gateway.note(&trouble, origin.request_id(), Some(route), None);
+                    text.clear();
+                    trouble.problem().write(text);
+                    // Where this request ends, its sender may see otherwise.
+                    self.client.is_last = true;
+                    let known = (&Told::default(), &origin);
+                    return self
+                        .answer_ourselves(request, trouble.status(), known, (out, text))
                         .await;
                 }
             }

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use http::header::{CONNECTION, HOST, UPGRADE};
+use http::header::{CONNECTION, HOST, TRAILER, UPGRADE};
 use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode};
 use hyper::body::Incoming;
-use hyper::upgrade::OnUpgrade;
 
 use super::activity::{Activity, Stillness};
 use super::answer_body::{AnswerBody, Streamed};
@@ -15,6 +14,7 @@ use super::request_body::RequestBody;
 use super::routes::Route;
 use super::trouble::Trouble;
 use super::tunnel::{Slot, Tunnel};
+use super::upstream_connections::Busy;
 use super::upstreams::{Lease, Tried};
 use super::{Gateway, echo, hop_by_hop, open, strict};
 use crate::config;
@@ -24,8 +24,15 @@ pub(super) struct Outgoing {
     pub(super) parts: Parts,
     pub(super) body: RequestBody,
     pub(super) activity: Arc<Activity>,
-    /// The client's side of another protocol, if it asks for one.
-    pub(super) upgrade: Option<OnUpgrade>,
+    pub(super) wanted: Wanted,
+}
+
+/// What a client asks for besides an answer.
+pub(super) struct Wanted {
+    /// Whether it goes on in another protocol.
+    pub(super) upgrade: bool,
+    /// Whether it takes trailers.
+    pub(super) trailers: bool,
 }
 
 /// An upstream's answer, and what it came over.
@@ -40,6 +47,14 @@ enum Failure {
     Unsent(Box<(Parts, RequestBody)>, Trouble),
     /// It may have been, and is not sent again.
     Sent(Trouble),
+    /// It was not sent, and no upstream may have it.
+    Busy,
+}
+
+impl From<Busy> for Failure {
+    fn from(_: Busy) -> Self {
+        Self::Busy
+    }
 }
 
 const UPGRADE_OPTION: HeaderValue = HeaderValue::from_static("upgrade");
@@ -57,7 +72,7 @@ impl Gateway {
             mut parts,
             mut body,
             activity,
-            upgrade,
+            wanted,
         } = outgoing;
         let mut tried = Tried::new();
         let mut last = None;
@@ -68,9 +83,10 @@ impl Gateway {
             }
             match self.ask(&lease, parts, body, &activity).await {
                 Ok(answered) => {
-                    return self.pass_on(answered, lease, activity, upgrade, tunnels);
+                    return self.pass_on(answered, lease, activity, wanted, tunnels);
                 }
                 Err(Failure::Sent(trouble)) => return Err((trouble, Some(lease))),
+                Err(Failure::Busy) => return Err((Trouble::Busy, None)),
                 Err(Failure::Unsent(unsent, trouble)) => {
                     (parts, body) = *unsent;
                     tried.push(lease.upstream().number);
@@ -88,11 +104,15 @@ impl Gateway {
         lease: &Lease,
         mut parts: Parts,
         mut body: RequestBody,
-        activity: &Activity,
+        activity: &Arc<Activity>,
     ) -> Result<Answered, Failure> {
         let number = lease.upstream().number;
         if !parts.headers.contains_key(HOST) {
             add_host(&mut parts, &lease.upstream().target);
+        }
+        let (connections, within) = (&self.upstream_connections, self.timeouts.connect);
+        if body.is_open().await {
+            body.hold(connections.acquire_open_body(within).await?);
         }
         // Those that the upstream has closed meanwhile are heard of before they are
         // used: what was sent over one of them could not be sent again.
@@ -123,10 +143,13 @@ impl Gateway {
                     }
                     return Err(Failure::Sent(trouble));
                 }
+                Err(Failure::Busy) => return Err(Failure::Busy),
             }
         }
-        let (tls, within) = (self.client_tls.as_ref(), self.timeouts.connect);
-        let mut connection = match Box::pin(open::open(lease.upstream(), tls, within)).await {
+        let permit = connections.acquire(within).await?;
+        let tls = self.client_tls.as_ref();
+        let opened = open::open(lease.upstream(), (connections, permit), tls, within);
+        let mut connection = match Box::pin(opened).await {
             Ok(connection) => connection,
             Err(error) => {
                 lease.failed();
@@ -141,8 +164,9 @@ impl Gateway {
                 connection,
             }),
             Err(failure) => {
-                let (Failure::Sent(trouble) | Failure::Unsent(_, trouble)) = &failure;
-                blame(lease, trouble);
+                if let Failure::Sent(trouble) | Failure::Unsent(_, trouble) = &failure {
+                    blame(lease, trouble);
+                }
                 Err(failure)
             }
         }
@@ -154,12 +178,14 @@ impl Gateway {
         connection: &mut Connection,
         parts: Parts,
         body: RequestBody,
-        activity: &Activity,
+        activity: &Arc<Activity>,
     ) -> Result<Response<Incoming>, Failure> {
         activity.moves();
-        let answer = connection
-            .sender
-            .try_send_request(Request::from_parts(parts, body));
+        connection.carry(&parts);
+        let mut request = Request::from_parts(parts, body);
+        let counted = Arc::clone(activity);
+        hyper::ext::on_informational(&mut request, move |_| counted.count_interim());
+        let answer = connection.sender.try_send_request(request);
         let answer = tokio::select! {
             biased;
             answer = answer => answer,
@@ -186,21 +212,25 @@ impl Gateway {
         answered: Answered,
         lease: Lease,
         activity: Arc<Activity>,
-        upgrade: Option<OnUpgrade>,
+        wanted: Wanted,
         tunnels: &Slot,
     ) -> Result<Response<AnswerBody>, (Trouble, Option<Lease>)> {
         let Answered {
             mut response,
             connection,
         } = answered;
-        if let Err(trouble) = strict::check_answer(response.headers()) {
+        let checked = strict::check_answer(&response).and_then(|()| activity.check_interim());
+        if let Err(trouble) = checked {
             lease.failed();
             return Err((trouble, Some(lease)));
         }
         let protocol = response.headers().get(UPGRADE).cloned();
         hop_by_hop::strip(response.headers_mut());
+        if !wanted.trailers {
+            response.headers_mut().remove(TRAILER);
+        }
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            let (Some(client), Some(protocol)) = (upgrade, protocol) else {
+            let Some(protocol) = protocol.filter(|_| wanted.upgrade) else {
                 lease.failed();
                 return Err((Trouble::Unasked, Some(lease)));
             };
@@ -210,7 +240,6 @@ impl Gateway {
             headers.insert(UPGRADE, protocol);
             let upstream = hyper::upgrade::on(&mut response);
             tunnels.put(Tunnel {
-                client,
                 upstream,
                 lease,
                 in_flight: None,
@@ -226,6 +255,7 @@ impl Gateway {
             ended: false,
             broken: None,
             lease,
+            wants_trailers: wanted.trailers,
         };
         Ok(response.map(|incoming| AnswerBody::streamed(streamed(incoming))))
     }

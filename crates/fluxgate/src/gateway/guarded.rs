@@ -14,10 +14,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 use super::Gateway;
+use super::frames::Frames;
 use super::pulse::Pulse;
 use crate::config::Timeouts;
 use crate::server::{Instead, own_error};
 
+/// After so long without a request, a connection is at rest.
+const REST: Duration = Duration::from_secs(1);
 /// How long is read on for once there is nothing more to say.
 const LINGER: Duration = Duration::from_secs(2);
 /// How much at once.
@@ -31,12 +34,18 @@ pub(super) struct Guarded<S> {
     timeouts: Timeouts,
     /// Where other things than heads are sent between requests.
     is_http2: bool,
+    /// What has come over HTTP/2.
+    frames: Frames,
+    /// Runs while a frame other than of a body, or a head, is unfinished.
+    unfinished: Timer,
     /// How many requests there had been when it was last looked.
     seen: u64,
     /// Whether a head has begun.
     in_head: bool,
     /// Whether the client is being told that it is idle for too long.
     is_tired: bool,
+    /// Whether it is at rest.
+    is_at_rest: bool,
     reading: Timer,
     writing: Timer,
     /// How many requests there had been when all answers were last written.
@@ -74,6 +83,16 @@ impl Timer {
     }
 }
 
+/// How long a connection is idle before it is at rest.
+fn rest(timeouts: &Timeouts) -> Duration {
+    REST.min(timeouts.idle / 2)
+}
+
+/// How long a connection that is at rest may go on being idle.
+pub(super) fn idle_after_rest(timeouts: &Timeouts) -> Duration {
+    timeouts.idle - rest(timeouts)
+}
+
 impl<S> Guarded<S> {
     /// Whoever connects has something to say: the first head must be there by then.
     pub(super) fn new(
@@ -89,12 +108,15 @@ impl<S> Guarded<S> {
             timeouts: gateway.timeouts,
             gateway,
             is_http2,
+            frames: Frames::new(),
+            unfinished: Timer::default(),
             written: 0,
             instead: None,
             is_shut: false,
             seen: 0,
             in_head: true,
             is_tired: false,
+            is_at_rest: false,
             reading: Timer {
                 sleep: None,
                 deadline: (!is_http2).then_some(first_head_by),
@@ -103,17 +125,31 @@ impl<S> Guarded<S> {
         }
     }
 
+    /// The connection itself.
+    pub(super) fn into_inner(self) -> S {
+        self.stream
+    }
+
     /// Starts anew if there was a request since.
     fn look(&mut self) {
         let begun = self.pulse.begun();
         if begun != self.seen || self.pulse.is_busy() {
             self.seen = begun;
             self.in_head = false;
+            self.is_at_rest = false;
             self.reading.stop();
         }
     }
 
     fn poll_too_late(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        // However many requests are being answered: nothing else can come before
+        // the rest of it.
+        if self.is_http2 && self.frames.is_unfinished() {
+            let within = self.timeouts.headers;
+            if self.unfinished.poll(context, within).is_ready() {
+                return Poll::Ready(());
+            }
+        }
         if self.pulse.is_busy() {
             *self.pulse.reader() = Some(context.waker().clone());
             return Poll::Pending;
@@ -127,8 +163,18 @@ impl<S> Guarded<S> {
         }
         let within = match self.in_head || self.is_tired {
             true => self.timeouts.headers,
-            false => self.timeouts.idle,
+            false => idle_after_rest(&self.timeouts),
         };
+        // A body that is not read to its end may still be coming.
+        let is_over = self.written == self.seen && !self.pulse.has_unread();
+        if !self.is_http2 && !self.in_head && !self.is_at_rest {
+            ready!(self.reading.poll(context, rest(&self.timeouts)));
+            self.is_at_rest = true;
+            self.reading.stop();
+            if is_over {
+                self.pulse.rest();
+            }
+        }
         self.reading.poll(context, within)
     }
 
@@ -159,8 +205,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         this.look();
+        let before = buffer.filled().len();
         match Pin::new(&mut this.stream).poll_read(context, buffer) {
             Poll::Ready(read) => {
+                if this.is_http2 && this.frames.read(&buffer.filled()[before..]) {
+                    this.unfinished.stop();
+                }
                 if !this.in_head && !this.is_http2 && !this.pulse.is_busy() {
                     this.in_head = true;
                     this.reading.stop();

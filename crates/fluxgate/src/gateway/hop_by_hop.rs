@@ -1,10 +1,14 @@
 //! Headers that are about one connection and not about the message.
 
 use http::header::{
-    CONNECTION, HOST, HeaderMap, HeaderName, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
-    TRANSFER_ENCODING, UPGRADE,
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE,
+    CONTENT_TYPE, HOST, HeaderMap, HeaderName, LOCATION, MAX_FORWARDS, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, RETRY_AFTER, SET_COOKIE, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
+    WWW_AUTHENTICATE,
 };
 use smallvec::SmallVec;
+
+use crate::server::REQUEST_ID;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -27,17 +31,54 @@ const ALWAYS: [HeaderName; 9] = [
 /// Takes them out, and those that `Connection` names as such. A host always
 /// stays: it is no matter of a connection, whatever is said of it.
 pub(super) fn strip(headers: &mut HeaderMap) {
-    let mut named: SmallVec<[HeaderName; 4]> = SmallVec::new();
-    for line in headers.get_all(CONNECTION) {
-        let options = line.as_bytes().split(|byte| *byte == b',');
-        let options = options.map(<[u8]>::trim_ascii);
-        named.extend(options.filter_map(|name| HeaderName::from_bytes(name).ok()));
-    }
+    let named: SmallVec<[HeaderName; 4]> = named(headers).collect();
     for name in named.iter().filter(|name| **name != HOST) {
         headers.remove(name);
     }
     for name in ALWAYS {
         headers.remove(name);
+    }
+}
+
+/// The headers that `Connection` names.
+pub(super) fn named(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
+    let lines = headers.get_all(CONNECTION).iter();
+    let options = lines.flat_map(|line| line.as_bytes().split(|byte| *byte == b','));
+    options.filter_map(|name| HeaderName::from_bytes(name.trim_ascii()).ok())
+}
+
+/// What means something only where it stands before the content (RFC 9110, 6.5.1).
+const NO_TRAILERS: [HeaderName; 13] = [
+    AUTHORIZATION,
+    CACHE_CONTROL,
+    CONTENT_ENCODING,
+    CONTENT_LENGTH,
+    CONTENT_RANGE,
+    CONTENT_TYPE,
+    HOST,
+    LOCATION,
+    MAX_FORWARDS,
+    RETRY_AFTER,
+    SET_COOKIE,
+    TRAILER,
+    WWW_AUTHENTICATE,
+];
+
+/// Takes out of trailers what is about the connection, what must not stand there,
+/// and what only we say.
+pub(super) fn strip_trailers(trailers: &mut HeaderMap) {
+    strip(trailers);
+    for name in NO_TRAILERS {
+        trailers.remove(name);
+    }
+    let is_ours = |name: &&HeaderName| {
+        let name = name.as_str();
+        let limits = name.strip_prefix("x-").unwrap_or(name);
+        limits.starts_with("ratelimit") || name == REQUEST_ID
+    };
+    let ours: SmallVec<[HeaderName; 4]> = trailers.keys().filter(is_ours).cloned().collect();
+    for name in ours {
+        trailers.remove(name);
     }
 }
 
@@ -67,5 +108,26 @@ mod tests {
         strip(&mut headers);
         let left: Vec<_> = headers.keys().map(HeaderName::as_str).collect();
         assert_eq!(left, ["host", "x-public"]);
+    }
+
+    #[test]
+    fn trailers_hold_nothing_that_belongs_before_the_content() {
+        let mut trailers = HeaderMap::new();
+        for name in [
+            "x-sum",
+            "grpc-status",
+            "content-length",
+            "transfer-encoding",
+            "set-cookie",
+            "x-ratelimit-limit",
+            "ratelimit-policy",
+            "retry-after",
+            "x-request-id",
+        ] {
+            trailers.append(HeaderName::from_static(name), "1".parse().unwrap());
+        }
+        strip_trailers(&mut trailers);
+        let left: Vec<_> = trailers.keys().map(HeaderName::as_str).collect();
+        assert_eq!(left, ["x-sum", "grpc-status"]);
     }
 }

@@ -13,20 +13,26 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::counted::Counted;
 use super::pool::Connection;
-use super::upstream::Upstream;
+use super::upstream::{Upstream, UpstreamStream};
+use super::upstream_connections::{ConnectionPermit, UpstreamConnections};
 use crate::config;
 
 /// More than any head of an answer has.
 pub(super) const MOST_ANSWER_HEAD: usize = 256 * 1024;
+/// How many interim answers (1xx) may come before the one that counts.
+pub(super) const MOST_INTERIM: usize = 16;
+/// What is wrong with an upstream that sends more.
+pub(super) const TOO_MANY_INTERIM: &str = "it never comes to an answer";
 
 /// Connects, over TLS if the upstream wants it, all within so long.
 pub(super) async fn open(
     upstream: &Upstream,
+    (connections, permit): (&Arc<UpstreamConnections>, ConnectionPermit),
     tls: Option<&Arc<ClientConfig>>,
     within: Duration,
 ) -> io::Result<Connection> {
     let opened = async {
-        let stream = upstream.connect(within).await?;
+        let UpstreamStream { tcp, permit } = upstream.connect(permit, within).await?;
         match (&upstream.target, tls) {
             (
                 config::Upstream::Http {
@@ -37,9 +43,10 @@ pub(super) async fn open(
                 let name = host.trim_start_matches('[').trim_end_matches(']');
                 let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
                 let tls = TlsConnector::from(Arc::clone(tls));
-                start(tls.connect(name, stream).await?, upstream.number).await
+                let stream = tls.connect(name, tcp).await?;
+                start(stream, upstream.number, (connections, permit)).await
             }
-            _ => start(stream, upstream.number).await,
+            _ => start(tcp, upstream.number, (connections, permit)).await,
         }
     };
     let opened = tokio::time::timeout(within, opened).await;
@@ -47,12 +54,16 @@ pub(super) async fn open(
 }
 
 /// Speaks HTTP/1.1 over it.
-async fn start<S>(stream: S, upstream: usize) -> io::Result<Connection>
+async fn start<S>(
+    stream: S,
+    upstream: usize,
+    (connections, permit): (&Arc<UpstreamConnections>, ConnectionPermit),
+) -> io::Result<Connection>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let read = Arc::default();
-    let stream = Counted::new(stream, &read);
+    let stream = Counted::new(stream, &read).holding(permit);
     let (sender, connection) = http1::Builder::new()
         .max_header_size(MOST_ANSWER_HEAD)
         .handshake(TokioIo::new(stream))
@@ -66,5 +77,7 @@ where
         sender,
         upstream,
         read,
+        connections: Arc::clone(connections),
+        has_grown: false,
     })
 }

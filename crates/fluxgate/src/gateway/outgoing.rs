@@ -2,18 +2,22 @@
 
 use std::sync::Arc;
 
+use fluxgate_core::RuleSet;
+use fluxgate_tower::Filter;
 use http::header::{CONNECTION, COOKIE, EXPECT, HOST, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, Version};
 use hyper::body::{Body as _, Incoming};
+use hyper::upgrade::OnUpgrade;
 
 use super::activity::Activity;
 use super::answer::Client;
-use super::forward::Outgoing;
+use super::forward::{Outgoing, Wanted};
 use super::forwarded::{Forwarded, is_about_origin};
 use super::request_body::RequestBody;
 use super::routes::Route;
+use super::trouble::Trouble;
 use super::{Gateway, hop_by_hop, strict};
 use crate::server::REQUEST_ID;
 
@@ -28,10 +32,10 @@ impl Gateway {
         client: &Client,
     ) -> Outgoing {
         let protocol = strict::wanted_upgrade(&parts);
-        let upgrade = protocol
-            .is_some()
-            .then(|| parts.extensions.remove::<hyper::upgrade::OnUpgrade>())
-            .flatten();
+        // The library knows whether it can let the connection go.
+        let may_upgrade = parts.extensions.get::<OnUpgrade>().is_some();
+        let protocol = protocol.filter(|_| may_upgrade);
+        let upgrade = protocol.is_some();
         let forwarded = Forwarded {
             peer: client.peer.ip(),
             is_trusted: route.trusts(client.peer.ip()),
@@ -57,9 +61,12 @@ impl Gateway {
             headers.insert(REQUEST_ID, id);
         }
         // The library says 100 Continue; trailers are not passed on.
-        headers.remove(EXPECT);
+        let awaits_continue = headers.remove(EXPECT).is_some();
         headers.remove(TRAILER);
-        strip_claims(headers, forwarded.is_trusted);
+        strip_claims(headers, forwarded.is_trusted, |name| {
+            self.is_lookalike(route, name)
+        });
+        route.keep_one_identity(headers);
         join_cookies(headers);
         headers.extend(told);
         if let Ok(host) = HeaderValue::from_str(host)
@@ -71,7 +78,7 @@ impl Gateway {
             headers.insert(TE, HeaderValue::from_static("trailers"));
             headers.insert(CONNECTION, HeaderValue::from_static("te"));
         }
-        if let (Some(protocol), Some(_)) = (protocol, &upgrade) {
+        if let Some(protocol) = protocol {
             headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             headers.insert(UPGRADE, protocol);
         }
@@ -85,22 +92,72 @@ impl Gateway {
         let activity = Arc::new(Activity::new());
         let most = self.limits.body_bytes.map(u64::from);
         Outgoing {
-            body: RequestBody::new(body, most, self.timeouts.idle, &activity, &client.pulse),
+            body: RequestBody::new(
+                body,
+                (most, awaits_continue),
+                self.timeouts.idle,
+                &activity,
+                &client.pulse,
+            ),
             parts,
             activity,
-            upgrade,
+            wanted: Wanted {
+                upgrade,
+                trailers: wants_trailers,
+            },
         }
     }
 }
 
-/// Takes out what a client says that only we can know, also where it writes `_`
-/// for `-`, which some servers take for the same.
-fn strip_claims(headers: &mut HeaderMap, is_trusted: bool) {
+impl Gateway {
+    /// Refuses a request whose `Connection` names a header by which it is counted: the
+    /// upstream would not get it.
+    pub(super) fn check_connection(&self, route: &Route, parts: &Parts) -> Result<(), Trouble> {
+        let is_counted = |name: HeaderName| {
+            let name = name.as_str();
+            let is_in_key = |set: &RuleSet| set.key_header_names().iter().any(|it| **it == *name);
+            route.is_identity(name) || self.any_filter(route, |_, set| set.is_some_and(is_in_key))
+        };
+        match hop_by_hop::named(&parts.headers).any(is_counted) {
+            true => Err(Trouble::Ambiguous("Connection names who is counted")),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether the name of a header differs only by `_` for `-` from one by which requests
+    /// are routed or counted.
+    fn is_lookalike(&self, route: &Route, name: &str) -> bool {
+        let is_like_counted = |filter: &Filter, set: Option<&RuleSet>| {
+            filter.is_lookalike(name, set.map_or(&[], RuleSet::header_names))
+        };
+        self.routes.has_lookalike(name) || self.any_filter(route, is_like_counted)
+    }
+
+    /// Whether something holds of a filter of a route and of the rules that it asks.
+    fn any_filter(&self, route: &Route, holds: impl Fn(&Filter, Option<&RuleSet>) -> bool) -> bool {
+        let rules = self.engine.rules();
+        let mut filters = route.filters.iter();
+        filters.any(|filter| {
+            let rules = rules.as_ref().zip(filter.rule_set_name());
+            holds(
+                filter,
+                rules
+                    .and_then(|(rules, name)| rules.get(name))
+                    .map(|set| &**set),
+            )
+        })
+    }
+}
+
+/// Takes out what a client says that only we can know, also where it writes `_` for `-`,
+/// which some servers take for the same, and what `is_lookalike` of a header that is read.
+fn strip_claims(headers: &mut HeaderMap, is_trusted: bool, is_lookalike: impl Fn(&str) -> bool) {
     let is_claim = |name: &HeaderName| {
         let name = name.as_str();
         if name.contains('_') {
-            let name = name.replace('_', "-");
-            return is_about_origin(&name, false) || name == "x-request-id" || name == "host";
+            let plain = name.replace('_', "-");
+            let is_ours = matches!(&*plain, "x-request-id" | "host");
+            return is_ours || is_about_origin(&plain, false) || is_lookalike(name);
         }
         is_about_origin(name, is_trusted)
     };
@@ -131,7 +188,7 @@ fn join_cookies(headers: &mut HeaderMap) {
 }
 
 /// The target without scheme and host.
-fn origin_form(uri: &Uri) -> Uri {
+pub(super) fn origin_form(uri: &Uri) -> Uri {
     let target = uri.path_and_query().cloned();
     let target = target.unwrap_or_else(|| PathAndQuery::from_static("/"));
     Uri::from(target)

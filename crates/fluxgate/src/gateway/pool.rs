@@ -6,15 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use http::request::Parts;
 use hyper::client::conn::http1::SendRequest;
 use tokio::time::Instant;
 
 use super::request_body::RequestBody;
+use super::upstream_connections::UpstreamConnections;
 
 /// How many a core keeps to one upstream.
 const MOST_IDLE: usize = 256;
-/// How often those are looked for that have waited too long.
-const OFTEN: Duration = Duration::from_secs(5);
+/// A connection that has carried a larger head is not kept: it would keep the
+/// memory for it, too.
+const LARGE_HEAD: usize = 16 * 1024;
 
 /// A connection to an upstream.
 #[derive(Debug)]
@@ -24,6 +27,10 @@ pub(super) struct Connection {
     pub(super) upstream: usize,
     /// How much has been read from it.
     pub(super) read: Arc<AtomicU64>,
+    /// All there are.
+    pub(super) connections: Arc<UpstreamConnections>,
+    /// Whether it has carried a large head.
+    pub(super) has_grown: bool,
 }
 
 #[derive(Debug)]
@@ -48,14 +55,24 @@ impl Connection {
         })
     }
 
+    /// Notes that it carries a request with this head.
+    pub(super) fn carry(&mut self, head: &Parts) {
+        let lines = head.headers.iter();
+        let bytes: usize = lines
+            .map(|(name, value)| name.as_str().len() + value.len())
+            .sum();
+        let target = head.uri.path_and_query().map_or(0, |it| it.as_str().len());
+        self.has_grown |= bytes + target > LARGE_HEAD;
+    }
+
     /// How much has been read from it so far.
     pub(super) fn read(&self) -> u64 {
         self.read.load(Ordering::Relaxed)
     }
 
-    /// Leaves it to the next request.
+    /// Leaves it to the next request, unless another needs its place.
     pub(super) fn leave(self) {
-        if self.sender.is_closed() {
+        if self.sender.is_closed() || self.has_grown || self.connections.is_wanted() {
             return;
         }
         // When the thread ends there is no next one.
@@ -76,15 +93,26 @@ impl Connection {
     }
 }
 
-/// Closes those of this core that have waited for `idle`; for ever.
-pub(super) async fn close_old_ones(idle: Duration) {
-    let mut often = tokio::time::interval(OFTEN.min(idle));
-    loop {
-        often.tick().await;
-        IDLE.with_borrow_mut(|all| {
-            for waiting in all {
-                waiting.retain(|it| it.since.elapsed() < idle && !it.connection.sender.is_closed());
+/// Closes those of this core that have been idle for `longest`, and those that are
+/// closed already.
+pub(super) fn close_expired(longest: Duration) {
+    IDLE.with_borrow_mut(|all| {
+        for idle in all {
+            idle.retain(|it| it.since.elapsed() < longest && !it.connection.sender.is_closed());
+        }
+    });
+}
+
+/// Closes up to `count` of this core, first those that have been idle for longest.
+pub(super) fn close_oldest(count: usize) {
+    IDLE.with_borrow_mut(|all| {
+        for _ in 0..count {
+            let firsts = all.iter_mut();
+            let firsts = firsts.filter(|idle| !idle.is_empty());
+            match firsts.min_by_key(|idle| idle[0].since) {
+                Some(idle) => drop(idle.remove(0)),
+                None => break,
             }
-        });
-    }
+        }
+    });
 }

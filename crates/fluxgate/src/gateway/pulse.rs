@@ -19,6 +19,8 @@ pub(super) struct Pulse {
     reader: Mutex<Option<Waker>>,
     /// Told when nothing has come for too long, where a farewell is due.
     tired: Notify,
+    /// Notified when the connection is at rest.
+    rested: Notify,
 }
 
 /// A request that is being answered, until this goes.
@@ -55,6 +57,17 @@ impl Pulse {
     /// Waits until nothing has come for too long.
     pub(super) async fn tired(&self) {
         self.tired.notified().await;
+    }
+
+    /// The connection is at rest: it has been idle for a while, and everything that
+    /// was asked has been answered.
+    pub(super) fn rest(&self) {
+        self.rested.notify_one();
+    }
+
+    /// Waits until the connection is at rest.
+    pub(super) async fn rested(&self) {
+        self.rested.notified().await;
     }
 
     pub(super) fn begun(&self) -> u64 {

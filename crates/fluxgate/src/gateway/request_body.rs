@@ -1,5 +1,6 @@
 //! The body of a request, on its way to an upstream.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -12,6 +13,7 @@ use hyper::body::Incoming;
 use super::activity::{Activity, Stillness};
 use super::pulse::Pulse;
 use super::trouble::Trouble;
+use super::upstream_connections::OpenBodyPermit;
 
 /// A body that is passed on frame by frame.
 #[derive(Debug)]
@@ -29,7 +31,21 @@ struct Streamed {
     stillness: Stillness,
     /// The connection that it comes from.
     pulse: Arc<Pulse>,
+    /// What has come and has not been passed on.
+    first: Option<Polled>,
+    /// Whether the client waits until it is asked for the body.
+    awaits_continue: bool,
+    /// Held until it has come as a whole.
+    permit: Option<OpenBodyPermit>,
+    /// Whether some of it has been passed on.
+    has_begun: bool,
+    /// Whether it is broken off, which is told at the next poll: until then, what
+    /// was passed on is sent.
+    is_broken: bool,
 }
+
+/// What came next.
+type Polled = Option<Result<Frame<Bytes>, hyper::Error>>;
 
 /// The body was broken off; why is kept where the answer is waited for.
 #[derive(Debug, thiserror::Error)]
@@ -43,10 +59,10 @@ impl RequestBody {
     }
 
     /// This one, of at most so many bytes, in which something must move within
-    /// `idle`.
+    /// `idle`. `awaits_continue` says whether the client waits until it is asked for.
     pub(super) fn new(
         incoming: Incoming,
-        most: Option<u64>,
+        (most, awaits_continue): (Option<u64>, bool),
         idle: Duration,
         activity: &Arc<Activity>,
         pulse: &Arc<Pulse>,
@@ -61,21 +77,67 @@ impl RequestBody {
             activity: Arc::clone(activity),
             stillness: Stillness::new(idle),
             pulse: Arc::clone(pulse),
+            first: None,
+            awaits_continue,
+            permit: None,
+            has_begun: false,
+            is_broken: false,
         };
         Self {
             streamed: Some(streamed),
         }
     }
+
+    /// Whether some of it is still to come, and no permit is held for that. Waits for
+    /// nothing.
+    pub(super) async fn is_open(&mut self) -> bool {
+        match &mut self.streamed {
+            Some(streamed) if streamed.permit.is_none() => {
+                poll_fn(|context| Poll::Ready(streamed.look_ahead(context))).await
+            }
+            _ => false,
+        }
+    }
+
+    /// Holds a permit until the body has come as a whole.
+    pub(super) fn hold(&mut self, permit: OpenBodyPermit) {
+        if let Some(streamed) = &mut self.streamed {
+            streamed.permit = Some(permit);
+        }
+    }
 }
 
 impl Streamed {
+    /// Takes what has come; returns whether there is more to come.
+    fn look_ahead(&mut self, context: &mut Context<'_>) -> bool {
+        // Asking would make the library say 100 Continue.
+        if self.first.is_none()
+            && !self.awaits_continue
+            && let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(context)
+        {
+            self.first = Some(frame);
+        }
+        match &self.first {
+            None => true,
+            Some(Some(Ok(frame))) => frame.is_data() && !self.incoming.is_end_stream(),
+            Some(Some(Err(_)) | None) => false,
+        }
+    }
+
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
-        let frame = match Pin::new(&mut self.incoming).poll_frame(context) {
+        if self.is_broken {
+            return Poll::Ready(Some(Err(BrokenOff)));
+        }
+        let next = match self.first.take() {
+            Some(first) => Poll::Ready(first),
+            None => Pin::new(&mut self.incoming).poll_frame(context),
+        };
+        let frame = match next {
             Poll::Ready(frame) => frame,
             Poll::Pending => {
                 self.activity.await_client(true);
                 return match self.stillness.poll(context, &self.activity) {
-                    Poll::Ready(()) => self.break_off(Trouble::BodyTimeout),
+                    Poll::Ready(()) => self.break_off(Trouble::BodyTimeout, context),
                     Poll::Pending => Poll::Pending,
                 };
             }
@@ -95,28 +157,39 @@ impl Streamed {
                         Some(rest) => *left = rest,
                         None => {
                             let most = *most;
-                            return self.break_off(Trouble::TooLarge(most));
+                            return self.break_off(Trouble::TooLarge(most), context);
                         }
                     }
                 }
+                self.has_begun = true;
                 if self.incoming.is_end_stream() {
-                    self.activity.end_request();
+                    let _ = self.end();
                 }
                 Poll::Ready(Some(Ok(Frame::data(data))))
             }
-            Some(Err(_)) => self.break_off(Trouble::BodyBroken),
+            Some(Err(_)) => self.break_off(Trouble::BodyBroken, context),
             None => self.end(),
         }
     }
 
-    fn end(&self) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+    fn end(&mut self) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+        self.permit = None;
         self.activity.end_request();
         Poll::Ready(None)
     }
 
-    fn break_off(&self, why: Trouble) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
+    fn break_off(
+        &mut self,
+        why: Trouble,
+        context: &Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BrokenOff>>> {
         self.activity.break_off(why);
-        Poll::Ready(Some(Err(BrokenOff)))
+        self.is_broken = true;
+        if !self.has_begun {
+            return Poll::Ready(Some(Err(BrokenOff)));
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 
@@ -144,11 +217,24 @@ impl Body for RequestBody {
 
     fn is_end_stream(&self) -> bool {
         let streamed = self.streamed.as_ref();
-        streamed.is_none_or(|streamed| streamed.incoming.is_end_stream())
+        streamed.is_none_or(|it| it.first.is_none() && it.incoming.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        let streamed = self.streamed.as_ref();
-        streamed.map_or_else(|| SizeHint::with_exact(0), |it| it.incoming.size_hint())
+        let Some(streamed) = &self.streamed else {
+            return SizeHint::with_exact(0);
+        };
+        let first = match &streamed.first {
+            Some(Some(Ok(first))) => first.data_ref().map_or(0, Bytes::len),
+            _ => 0,
+        };
+        let first = u64::try_from(first).unwrap_or(u64::MAX);
+        let rest = streamed.incoming.size_hint();
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest.lower().saturating_add(first));
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(upper.saturating_add(first));
+        }
+        hint
     }
 }

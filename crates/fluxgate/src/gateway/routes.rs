@@ -1,10 +1,11 @@
 //! Which requests go where.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use fluxgate_tower::{Filter, Head, TrustedProxies};
+use fluxgate_core::RequestPath;
+use fluxgate_tower::{BadRequest, Filter, Head, Identity, TrustedProxies};
+use http::HeaderMap;
 
 use super::upstream::Upstream;
 use super::upstreams::Upstreams;
@@ -32,8 +33,13 @@ pub(crate) struct Route {
     /// Whose word about the client is taken.
     trusted: TrustedProxies,
     /// The headers by which its filters know whom to count.
-    identities: Box<[Box<str>]>,
+    identities: Box<[Identity]>,
 }
+
+/// A request whose path leads to one route in its raw form and to another in its normal
+/// form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TwoRoutes;
 
 impl Routes {
     /// Those that the config names.
@@ -75,15 +81,43 @@ impl Routes {
         }
     }
 
-    /// The route of a request for this host, which has no port with it.
-    pub(crate) fn find(&self, head: &impl Head, host: &str) -> Option<&Route> {
-        let mut routes = self.routes.iter();
-        routes.find(|route| route.is_for(head, host))
+    /// The route of a request for this path and host, which has no port with it.
+    pub(crate) fn find(
+        &self,
+        head: &impl Head,
+        path: &RequestPath<'_>,
+        host: &str,
+    ) -> Result<Option<&Route>, TwoRoutes> {
+        let find = |path: &str| {
+            let mut routes = self.routes.iter();
+            routes.position(|route| route.is_for(head, path, host))
+        };
+        let found = find(path.raw());
+        match path.other().is_none_or(|normal| find(normal) == found) {
+            true => Ok(found.map(|at| &self.routes[at])),
+            false => Err(TwoRoutes),
+        }
+    }
+
+    /// Whether the name of a header differs only by `_` for `-` from one that a route asks
+    /// about.
+    pub(crate) fn has_lookalike(&self, name: &str) -> bool {
+        let routes = self.routes.iter();
+        let mut names = routes.flat_map(|route| &route.matches.headers);
+        let is_known = |known: &str| known.eq_ignore_ascii_case(name);
+        let is_alike = |known: &str| {
+            known
+                .replace('_', "-")
+                .eq_ignore_ascii_case(&name.replace('_', "-"))
+        };
+        name.contains('_')
+            && names.clone().any(|(known, _)| is_alike(known))
+            && !names.any(|(known, _)| is_known(known))
     }
 }
 
 impl Route {
-    fn is_for(&self, head: &impl Head, host: &str) -> bool {
+    fn is_for(&self, head: &impl Head, path: &str, host: &str) -> bool {
         let RouteMatch {
             paths,
             hosts,
@@ -91,9 +125,7 @@ impl Route {
             headers,
         } = &self.matches;
         let any = |list_is_empty: bool, fits: &dyn Fn() -> bool| list_is_empty || fits();
-        paths
-            .as_ref()
-            .is_none_or(|paths| paths.contains(head.path()))
+        paths.as_ref().is_none_or(|paths| paths.contains(path))
             && any(hosts.is_empty(), &|| {
                 hosts.iter().any(|it| it.matches(host))
             })
@@ -111,19 +143,47 @@ impl Route {
         self.trusted.trusts(peer)
     }
 
-    /// Whether a request says twice whom it is from: an upstream that reads another
-    /// line than its filters would take it for somebody who was not counted.
-    pub(crate) fn is_from_two(&self, head: &impl Head) -> bool {
-        let mut names = self.identities.iter();
+    /// Whether a request says twice whom it is from, be it the same.
+    pub(crate) fn repeats_identity(&self, head: &impl Head) -> bool {
+        let mut names = self.identity_headers();
         names.any(|name| head.header_lines(name).nth(1).is_some())
+    }
+
+    /// Refuses a request that says of two whom it is from: an upstream that reads another
+    /// line than its filters would take it for somebody who was not counted.
+    pub(crate) fn check_identity(&self, head: &impl Head) -> Result<(), BadRequest> {
+        let mut names = self.identity_headers();
+        names.try_for_each(|name| head.only_value(name).map(drop))
+    }
+
+    /// Whether the header of this name says whom a request is from.
+    pub(crate) fn is_identity(&self, name: &str) -> bool {
+        let mut names = self.identity_headers();
+        names.any(|known| known.eq_ignore_ascii_case(name))
+    }
+
+    /// Removes all lines but the first of the headers that say whom it is from.
+    pub(crate) fn keep_one_identity(&self, headers: &mut HeaderMap) {
+        for identity in &self.identities {
+            identity.keep_one_line(headers);
+        }
+    }
+
+    fn identity_headers(&self) -> impl Iterator<Item = &str> {
+        let identities = self.identities.iter();
+        identities.flat_map(|it| [&*it.user, &*it.api_key])
     }
 }
 
-/// The headers by which these filters know whom to count, each once.
-fn identities<'a>(filters: impl Iterator<Item = &'a config::Filter>) -> Box<[Box<str>]> {
-    let names = filters.flat_map(|filter| [&filter.identity.user, &filter.identity.api_key]);
-    let names: BTreeSet<_> = names.cloned().collect();
-    names.into_iter().collect()
+/// The headers by which these filters know whom to count, each pair once.
+fn identities<'a>(filters: impl Iterator<Item = &'a config::Filter>) -> Box<[Identity]> {
+    let mut known: Vec<Identity> = Vec::new();
+    for filter in filters {
+        if !known.contains(&filter.identity) {
+            known.push(filter.identity.clone());
+        }
+    }
+    known.into()
 }
 
 /// A host without its port, and without the dot that may end a name: `a.example` of
@@ -168,8 +228,9 @@ mod tests {
                 request = request.header("X-Plan", *plan);
             }
             let (parts, ()) = request.body(()).unwrap().into_parts();
-            let route = routes.find(&parts, host_name(host));
-            route.map(|route| route.id.to_string())
+            let path = RequestPath::read(parts.uri.path()).unwrap();
+            let route = routes.find(&parts, &path, host_name(host));
+            route.unwrap().map(|route| route.id.to_string())
         };
         for (method, path, host, plans, expected) in [
             ("GET", "/", "A.example:8080", &[][..], Some("host")),
@@ -187,6 +248,34 @@ mod tests {
                 expected,
                 "{path}"
             );
+        }
+    }
+
+    #[test]
+    fn both_forms_of_a_path_lead_to_one_route() {
+        let routes = routes(
+            "gateway:
+  routes:
+    - { id: api, match: { path: [/api/**] }, upstreams: ['http://h:1'] }
+    - { id: other, match: { path: [/x/**, '/a*'] }, upstreams: ['http://h:2'] }
+",
+        );
+        let (parts, ()) = http::Request::new(()).into_parts();
+        for (path, expected) in [
+            ("/api/x", Ok(Some("api"))),
+            ("/api/%78", Ok(Some("api"))),
+            ("/api//x;y", Ok(Some("api"))),
+            ("/x/%61pi", Ok(Some("other"))),
+            ("/none%20", Ok(None)),
+            ("/%61pi/x", Err(TwoRoutes)),
+            ("/x%2fy", Err(TwoRoutes)),
+            ("/api;v=1", Err(TwoRoutes)),
+            ("//api", Err(TwoRoutes)),
+        ] {
+            let path = RequestPath::read(path).unwrap();
+            let found = routes.find(&parts, &path, "h");
+            let found = found.map(|route| route.map(|route| &*route.id));
+            assert_eq!(found, expected, "{path:?}");
         }
     }
 

@@ -1,66 +1,37 @@
 //! Requests that two parsers could read in two ways. They are refused here,
 //! whatever the HTTP library lets through; the rest has one reading.
 
+use fluxgate_core::RequestPath;
 use http::header::{
     CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, TRANSFER_ENCODING, UPGRADE,
 };
 use http::request::Parts;
 use http::uri::Authority;
-use http::{Method, Version};
+use http::{Method, Response, Version};
 
 use super::trouble::Trouble;
 
-/// Checks the head of a request; gives back the host that it is for, perhaps
+/// Checks the head of a request; returns its path and the host that it is for, perhaps
 /// with a port. An old client may not say it.
-pub(super) fn check(parts: &Parts) -> Result<String, Trouble> {
+pub(super) fn check(parts: &Parts) -> Result<(RequestPath<'_>, String), Trouble> {
     if parts.method == Method::CONNECT {
         return Err(Trouble::Connect);
     }
-    check_target(parts)?;
+    let path = read_path(parts)?;
     check_lines(&parts.headers)?;
     check_framing(&parts.headers)?;
     check_expectation(parts)?;
-    host(parts)
+    Ok((path, host(parts)?))
 }
 
-fn check_target(parts: &Parts) -> Result<(), Trouble> {
+fn read_path(parts: &Parts) -> Result<RequestPath<'_>, Trouble> {
     let path = parts.uri.path();
-    let is_whole_server = path == "*" && parts.method == Method::OPTIONS;
-    if !path.starts_with('/') && !is_whole_server {
+    // Only a question about the whole server has a target that is no path.
+    let is_none = path.is_empty() || (path == "*" && parts.method != Method::OPTIONS);
+    if is_none {
         return Err(Trouble::Ambiguous("the target is no path"));
     }
-    if has_dots(path) {
-        return Err(Trouble::Ambiguous("the path has `.` or `..` in it"));
-    }
-    Ok(())
-}
-
-/// Whether a segment of a path is `.` or `..`, written in any way that some server
-/// understands: whoever resolves it asks for another path than the one that rules
-/// and routes were looked up for.
-pub(crate) fn has_dots(path: &str) -> bool {
-    let mut rest = path.as_bytes();
-    // How many dots stand after a separator; `None` after anything else.
-    let mut dots = None;
-    loop {
-        let ends = |dots: Option<u32>| matches!(dots, Some(1 | 2));
-        (rest, dots) = match rest {
-            [] => return ends(dots),
-            // Some take a backslash for a slash, and some undo escapes first.
-            [b'/' | b'\\', next @ ..]
-            | [b'%', b'2', b'f' | b'F', next @ ..]
-            | [b'%', b'5', b'c' | b'C', next @ ..] => match ends(dots) {
-                true => return true,
-                false => (next, Some(0)),
-            },
-            // Some cut parameters off, as in `..;x`.
-            [b';', ..] | [b'%', b'3', b'b' | b'B', ..] if ends(dots) => return true,
-            [b'.', next @ ..] | [b'%', b'2', b'e' | b'E', next @ ..] => {
-                (next, dots.map(|dots| dots + 1))
-            }
-            [_, next @ ..] => (next, None),
-        };
-    }
+    RequestPath::read(path).map_err(|error| Trouble::Ambiguous(error.reason()))
 }
 
 /// What comes over HTTP/2 may hold what HTTP/1.1 could not carry: the blanks around
@@ -169,7 +140,12 @@ fn is_host(text: &str) -> bool {
 }
 
 /// Checks what an upstream says of the length of its answer.
-pub(super) fn check_answer(headers: &HeaderMap) -> Result<(), Trouble> {
+pub(super) fn check_answer<B>(answer: &Response<B>) -> Result<(), Trouble> {
+    let headers = answer.headers();
+    // HTTP/1.0 knows no chunks: RFC 9112, 6.1.
+    if answer.version() == Version::HTTP_10 && headers.contains_key(TRANSFER_ENCODING) {
+        return Err(Trouble::Malformed("chunks in HTTP/1.0"));
+    }
     check_framing(headers).map_err(|trouble| match trouble {
         Trouble::Ambiguous(why) => Trouble::Malformed(why),
         other => other,
@@ -228,7 +204,8 @@ mod tests {
                 "a",
             ),
         ] {
-            let checked = check(&parts(method, uri, headers));
+            let parts = parts(method, uri, headers);
+            let checked = check(&parts).map(|(_, host)| host);
             assert_eq!(checked.ok().as_deref(), Some(host), "{uri} {headers:?}");
         }
     }
@@ -294,7 +271,8 @@ mod tests {
             ("POST", "/", &[host, ("transfer_encoding", "chunked")]),
             ("POST", "/", &[host, ("expect", "200-ok")]),
         ] {
-            let checked = check(&parts(method, uri, headers));
+            let parts = parts(method, uri, headers);
+            let checked = check(&parts);
             assert!(checked.is_err(), "{method} {uri} {headers:?}");
         }
     }
@@ -313,7 +291,8 @@ mod tests {
     #[test]
     fn blanks_around_a_value_are_refused() {
         for (value, is_good) in [("y z", true), ("", true), ("y ", false), ("\ty", false)] {
-            let checked = check(&parts("GET", "/", &[("host", "a"), ("x", value)]));
+            let parts = parts("GET", "/", &[("host", "a"), ("x", value)]);
+            let checked = check(&parts);
             assert_eq!(checked.is_ok(), is_good, "{value:?}");
         }
     }

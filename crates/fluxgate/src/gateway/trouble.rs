@@ -33,6 +33,9 @@ pub(crate) enum Trouble {
     /// The rules are not there yet.
     #[error("the rules are not loaded yet")]
     NotReady,
+    /// There are as many connections to upstreams as there may be.
+    #[error("too many requests are under way")]
+    Busy,
     /// The body is larger than is allowed.
     #[error("the body is larger than {0} bytes")]
     TooLarge(u64),
@@ -75,7 +78,7 @@ impl Trouble {
             Self::Connect => StatusCode::METHOD_NOT_ALLOWED,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
             Self::NoRoute => StatusCode::NOT_FOUND,
-            Self::NotReady => StatusCode::SERVICE_UNAVAILABLE,
+            Self::NotReady | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
             Self::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
             Self::Unreachable(_)
@@ -89,7 +92,13 @@ impl Trouble {
 
     /// The answer that tells it. Causes are for the log only.
     pub(crate) fn problem(&self) -> Problem {
-        Problem::new(self.status(), self.to_string())
+        let detail = match self {
+            Self::BadAnswer(_) | Self::Silence(_) | Self::Malformed(_) | Self::Unasked => {
+                "the upstream gave no good answer".into()
+            }
+            other => other.to_string(),
+        };
+        Problem::new(self.status(), detail)
     }
 
     /// What connecting ended with.

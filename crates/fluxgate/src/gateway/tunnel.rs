@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use super::counted::Counted;
@@ -15,10 +16,9 @@ use super::upstreams::Lease;
 /// Once the service is to end, whoever says nothing for so long is cut off.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Both ends, as soon as they are there.
+/// The upstream's end, as soon as it is there.
 #[derive(Debug)]
 pub(super) struct Tunnel {
-    pub(super) client: OnUpgrade,
     pub(super) upstream: OnUpgrade,
     /// Held while it is open.
     pub(super) lease: Lease,
@@ -48,19 +48,22 @@ impl Slot {
 }
 
 impl Tunnel {
-    /// Carries bytes until one side ends, or nothing moves for too long.
-    pub(super) async fn run(self, idle: Duration, closing: &CancellationToken) {
+    /// Carries bytes between the client and the upstream until one of them ends, or
+    /// nothing moves for too long.
+    pub(super) async fn run<S>(self, client: S, idle: Duration, closing: &CancellationToken)
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
         let Self {
-            client,
             upstream,
             lease,
             in_flight,
         } = self;
-        let (Ok(client), Ok(upstream)) = tokio::join!(client, upstream) else {
+        let Ok(upstream) = upstream.await else {
             return;
         };
         let moved = Arc::new(AtomicU64::new(0));
-        let mut client = Counted::new(TokioIo::new(client), &moved);
+        let mut client = Counted::new(client, &moved);
         let mut upstream = Counted::new(TokioIo::new(upstream), &moved);
         let carried = tokio::io::copy_bidirectional(&mut client, &mut upstream);
         tokio::select! {

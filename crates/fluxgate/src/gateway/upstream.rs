@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 
 use super::health::Health;
+use super::upstream_connections::ConnectionPermit;
 use crate::config;
 
 /// A server, and how it fares.
@@ -22,6 +23,14 @@ pub(crate) struct Upstream {
     pub(super) health: Health,
     /// Where it is, if its name is an address.
     address: Option<SocketAddr>,
+}
+
+/// A connection to a server.
+#[derive(Debug)]
+pub(crate) struct UpstreamStream {
+    pub(super) tcp: TcpStream,
+    /// Counts it for as long as it is open.
+    pub(super) permit: ConnectionPermit,
 }
 
 impl Upstream {
@@ -48,12 +57,16 @@ impl Upstream {
     }
 
     /// Connects, within so long for all its addresses together.
-    pub(crate) async fn connect(&self, within: Duration) -> io::Result<TcpStream> {
+    pub(super) async fn connect(
+        &self,
+        permit: ConnectionPermit,
+        within: Duration,
+    ) -> io::Result<UpstreamStream> {
         let connected = tokio::time::timeout(within, self.connect_to_any()).await;
-        let stream = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+        let tcp = connected.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
         // If it cannot be set, requests are merely later.
-        let _ = stream.set_nodelay(true);
-        Ok(stream)
+        let _ = tcp.set_nodelay(true);
+        Ok(UpstreamStream { tcp, permit })
     }
 
     async fn connect_to_any(&self) -> io::Result<TcpStream> {

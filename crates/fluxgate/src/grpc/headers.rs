@@ -1,11 +1,12 @@
 //! The headers that tell the client of its limits; Envoy adds them to the
 //! answer that it gives.
 
-use fluxgate_core::Decision;
+use fluxgate_core::{Decision, Outcome};
 use fluxgate_tower::HeaderFamilies;
 use http::HeaderMap;
 
 use super::messages::HeaderValue;
+use crate::engine::OUTCOME;
 
 const POLICY: &str = "ratelimit-policy";
 
@@ -19,6 +20,11 @@ pub(super) fn of_call(decisions: &[Decision], families: HeaderFamilies) -> Vec<H
     families.write(reported, &mut headers);
     if decisions.len() > 1 && families.ietf {
         put_all_policies(decisions, families, &mut headers);
+    }
+    if reported.outcome() == Outcome::FailedClosed {
+        // The code OVER_LIMIT alone would say that the quota is used up.
+        let outcome = reported.outcome().name();
+        headers.insert(OUTCOME, http::HeaderValue::from_static(outcome));
     }
     let headers = headers.iter().filter_map(|(name, value)| {
         Some(HeaderValue {

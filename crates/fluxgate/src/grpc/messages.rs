@@ -1,5 +1,8 @@
 //! The messages of `RateLimitService`: the fields that are read or sent here,
 //! with Envoy's numbers. All others are skipped when they come.
+//!
+//! What a client of Envoy may choose is taken as bytes: a string that is not UTF-8 would
+//! fail the whole call, and Envoy lets pass what it gets no answer to.
 
 use prost::{Enumeration, Message};
 
@@ -7,8 +10,8 @@ use prost::{Enumeration, Message};
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct RateLimitRequest {
     /// The rule set.
-    #[prost(string, tag = "1")]
-    pub(super) domain: String,
+    #[prost(bytes = "vec", tag = "1")]
+    pub(super) domain: Vec<u8>,
     #[prost(message, repeated, tag = "2")]
     pub(super) descriptors: Vec<RateLimitDescriptor>,
     /// The cost; 0 where none is given.
@@ -33,10 +36,10 @@ pub(super) struct RateLimitDescriptor {
 /// `envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.Entry`
 #[derive(Clone, PartialEq, Eq, Message)]
 pub(super) struct Entry {
-    #[prost(string, tag = "1")]
-    pub(super) key: String,
-    #[prost(string, tag = "2")]
-    pub(super) value: String,
+    #[prost(bytes = "vec", tag = "1")]
+    pub(super) key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(super) value: Vec<u8>,
 }
 
 /// `envoy.service.ratelimit.v3.RateLimitResponse`

@@ -10,7 +10,7 @@ use super::messages::{RateLimitDescriptor, RateLimitRequest};
 /// How many descriptors one call may hold.
 const MOST_DESCRIPTORS: usize = 1_000;
 /// The entry that is also the address of the client.
-const REMOTE_ADDRESS: &str = "remote_address";
+const REMOTE_ADDRESS: &[u8] = b"remote_address";
 
 /// Why a call cannot be decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -85,10 +85,10 @@ fn context(
         if entry.key == REMOTE_ADDRESS {
             ip = address(&entry.value);
         }
-        attributes.push((Cow::from(&*entry.key), Cow::from(&*entry.value)));
+        attributes.push((Cow::from(&entry.key[..]), Cow::from(&entry.value[..])));
     }
     let mut context = RequestContext::builder()
-        .attributes(attributes)
+        .attributes_bytes(attributes)
         .whole_keys_only();
     if let Some(ip) = ip {
         context = context.ip(ip);
@@ -100,7 +100,8 @@ fn context(
 }
 
 /// An address, with or without a port.
-fn address(text: &str) -> Option<IpAddr> {
+fn address(text: &[u8]) -> Option<IpAddr> {
+    let text = str::from_utf8(text).ok()?;
     let plain = text.parse().ok();
     plain.or_else(|| Some(text.parse::<SocketAddr>().ok()?.ip()))
 }
@@ -129,14 +130,14 @@ mod tests {
     fn addresses_may_have_a_port() {
         let v4: IpAddr = [10, 0, 0, 1].into();
         for text in ["10.0.0.1", "10.0.0.1:80"] {
-            assert_eq!(address(text), Some(v4), "{text}");
+            assert_eq!(address(text.as_bytes()), Some(v4), "{text}");
         }
         let v6: IpAddr = "2001:db8::1".parse().unwrap();
         for text in ["2001:db8::1", "[2001:db8::1]:80"] {
-            assert_eq!(address(text), Some(v6), "{text}");
+            assert_eq!(address(text.as_bytes()), Some(v6), "{text}");
         }
         for text in ["", "ann", "10.0.0.1/24", "10.0.0.1:", "10.0.0.1:x"] {
-            assert_eq!(address(text), None, "{text}");
+            assert_eq!(address(text.as_bytes()), None, "{text}");
         }
     }
 }

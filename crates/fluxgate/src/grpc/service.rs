@@ -13,7 +13,7 @@ use tonic_prost::ProstCodec;
 use tower_service::Service;
 
 use super::messages::{RateLimitRequest, RateLimitResponse};
-use super::{Grpc, MOST_BYTES, RATE_LIMIT_SERVICE};
+use super::{Grpc, MOST_CALL_BYTES, RATE_LIMIT_SERVICE};
 use crate::engine::{EngineError, Listener, Origin};
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -47,7 +47,7 @@ impl Service<http::Request<Body>> for RateLimitServer {
         let method = ShouldRateLimit(Arc::clone(&self.0));
         Box::pin(async {
             let mut codec = tonic::server::Grpc::new(ProstCodec::default())
-                .apply_max_message_size_config(Some(MOST_BYTES), None);
+                .apply_max_message_size_config(Some(MOST_CALL_BYTES), None);
             let answer = codec.unary(method, request);
             let answer = tokio::time::timeout(TIMEOUT, answer).await;
             Ok(answer.unwrap_or_else(|_| {
@@ -79,8 +79,15 @@ impl Grpc {
         let contexts = message.contexts();
         let contexts = contexts.map_err(|bad| Status::invalid_argument(bad.to_string()))?;
         let origin = Origin::with_headers(Listener::Grpc, request.metadata().as_ref());
-        let decisions = self.engine.check_all(&message.domain, &contexts, &origin);
-        let decisions = decisions.await.map_err(cannot_decide)?;
+        let decisions = match str::from_utf8(&message.domain) {
+            Ok(domain) => self.engine.check_all(domain, &contexts, &origin).await,
+            // No rule set has such a name.
+            Err(_) => {
+                let name = String::from_utf8_lossy(&message.domain);
+                self.engine.check_missing(&name, &contexts, &origin)
+            }
+        };
+        let decisions = decisions.map_err(cannot_decide)?;
         Ok(RateLimitResponse::new(&decisions, self.headers))
     }
 }

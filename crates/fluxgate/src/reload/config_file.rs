@@ -7,6 +7,7 @@ use fluxgate_core::RuleSets;
 
 use super::source::{Content, Refusal, invalid, rules_of};
 use crate::config::{Draft, Overrides};
+use crate::regular_file::{self, MOST_BYTES};
 use crate::rule_file;
 
 /// The config file, and what the environment and flags change in it.
@@ -35,7 +36,7 @@ impl ConfigFile {
     }
 
     pub(super) fn content(&self) -> Result<Content, Refusal> {
-        let bytes = std::fs::read(&self.path);
+        let bytes = regular_file::read(&self.path, MOST_BYTES);
         let bytes = bytes
             .map_err(|error| Refusal::Unreadable(format!("{}: {error}", self.path.display())))?;
         Ok(Content::Files(vec![(self.path.clone(), bytes)]))

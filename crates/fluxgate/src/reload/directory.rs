@@ -9,6 +9,7 @@ use fluxgate_core::yaml::{Faults, Node, Position, Value};
 use fluxgate_core::{RuleOptions, RuleSets, RulesError};
 
 use super::source::{Content, Refusal, invalid};
+use crate::regular_file::{self, MOST_BYTES};
 use crate::rule_file;
 
 /// How often a directory is read at most until it is twice the same.
@@ -71,16 +72,18 @@ impl RuleDir {
             Refusal::Unreadable(format!("{}: {error}", path.display()))
         };
         let entries = fs::read_dir(&self.path).map_err(|error| unreadable(&self.path, error))?;
-        let mut files = Vec::new();
-        for entry in entries {
-            let path = entry.map_err(|error| unreadable(&self.path, error))?.path();
-            if is_rule_file(&path) {
-                let bytes = fs::read(&path).map_err(|error| unreadable(&path, error))?;
-                files.push((path, bytes));
-            }
-        }
-        files.sort();
-        Ok(files)
+        let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+        let paths = paths.collect::<Result<Vec<_>, _>>();
+        let mut paths = paths.map_err(|error| unreadable(&self.path, error))?;
+        paths.retain(|path| is_rule_file(path));
+        // So that of several bad files it is always the same that is named.
+        paths.sort();
+        let files = paths.into_iter().map(|path| {
+            let bytes = regular_file::read(&path, MOST_BYTES);
+            let bytes = bytes.map_err(|error| unreadable(&path, error))?;
+            Ok((path, bytes))
+        });
+        files.collect()
     }
 
     /// The rules of all files, if all are good.

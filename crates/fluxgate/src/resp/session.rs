@@ -14,6 +14,7 @@ use super::reply::{Replies, Version};
 use super::request::{self, Arguments, Form, Parsed};
 use super::run::Run;
 use super::throttle::{Limits, Throttle, parse_integer};
+use super::transaction::{Queued, Transaction};
 use super::{describe, hello, info};
 use crate::engine::{Engine, EngineError};
 
@@ -56,6 +57,8 @@ pub(super) struct Session {
     engine: Arc<Engine>,
     client: Client,
     limits: Limits,
+    /// What waits for `EXEC`, after `MULTI`.
+    transaction: Option<Transaction>,
 }
 
 impl Session {
@@ -64,6 +67,7 @@ impl Session {
             engine,
             client,
             limits: Limits::default(),
+            transaction: None,
         }
     }
 
@@ -84,10 +88,10 @@ impl Session {
             if rest.is_empty() {
                 break Next::Read(1);
             }
-            let form = match request::parse(rest, &mut arguments) {
+            let (form, request) = match request::parse(rest, &mut arguments) {
                 Ok(Parsed::Whole(form, length)) => {
                     read += length;
-                    form
+                    (form, &rest[..length])
                 }
                 Ok(Parsed::Partial(needed)) => break Next::Read(needed),
                 Err(error) => {
@@ -102,6 +106,7 @@ impl Session {
             let known = Description::find(name);
             if let Some(known) = known
                 && known.command == Command::Throttle
+                && self.transaction.is_none()
                 && let Ok(throttle) = Throttle::read(&arguments, &mut self.limits)
             {
                 if at_once {
@@ -113,8 +118,17 @@ impl Session {
             }
             run.finish(&mut replies).await;
             let answered = match known {
+                Some(known) if self.waits(known) => {
+                    self.queue(known, &arguments, request, &mut replies)
+                }
+                Some(known) if known.command == Command::Exec && arguments.len() == 1 => {
+                    self.exec(&mut replies).await
+                }
                 Some(known) => self.run(known, &arguments, &mut replies).await,
                 None => {
+                    if let Some(transaction) = &mut self.transaction {
+                        transaction.break_off();
+                    }
                     replies.error(&unknown(&arguments));
                     // People who type make mistakes, but what nobody has asked
                     // for is more likely of another protocol.
@@ -132,6 +146,58 @@ impl Session {
         };
         run.finish(&mut replies).await;
         (read, next)
+    }
+
+    /// Whether a command waits for `EXEC`.
+    fn waits(&self, known: &Description) -> bool {
+        self.transaction.is_some() && !Transaction::passes(known.command)
+    }
+
+    /// Lets a command of these bytes wait for `EXEC`.
+    #[cold]
+    fn queue(
+        &mut self,
+        known: &Description,
+        arguments: &[&[u8]],
+        request: &[u8],
+        replies: &mut Replies<'_>,
+    ) -> Result<(), Refused> {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.queue(known, arguments.len(), request)?;
+            replies.simple("QUEUED");
+        }
+        Ok(())
+    }
+
+    /// Runs what waits for `EXEC`.
+    #[cold]
+    async fn exec(&mut self, replies: &mut Replies<'_>) -> Result<(), Refused> {
+        let transaction = self.transaction.take();
+        let transaction = transaction.ok_or_else(|| Refused::new("ERR EXEC without MULTI"))?;
+        let Queued { bytes, count } = transaction.finish()?;
+        let engine = Arc::clone(&self.engine);
+        replies.array(count);
+        let mut run = Run::default();
+        let mut arguments = Arguments::new();
+        let mut rest = &bytes[..];
+        // They were read once, when they came.
+        while let Ok(Parsed::Whole(_, length)) = request::parse(rest, &mut arguments)
+            && let Some(known) = arguments.first().and_then(|name| Description::find(name))
+        {
+            rest = &rest[length..];
+            if known.command == Command::Throttle
+                && let Ok(throttle) = Throttle::read(&arguments, &mut self.limits)
+            {
+                run.push(throttle, &engine, replies).await;
+                continue;
+            }
+            run.finish(replies).await;
+            if let Err(refused) = self.run(known, &arguments, replies).await {
+                replies.error(&refused.0);
+            }
+        }
+        run.finish(replies).await;
+        Ok(())
     }
 
     async fn run(
@@ -172,10 +238,32 @@ impl Session {
             (Command::Info, sections) => replies.verbatim(&info::info(sections)),
             (Command::Reset, _) => {
                 self.client.reset();
+                self.transaction = None;
                 replies.switch_to(Version::Two);
                 replies.simple("RESET");
             }
-            (Command::Quit, _) => replies.ok(),
+            (Command::Multi, _) if self.transaction.is_some() => {
+                return Err(Refused::new("ERR MULTI calls can not be nested"));
+            }
+            (Command::Multi, _) => {
+                self.transaction = Some(Transaction::default());
+                replies.ok();
+            }
+            // With too many arguments.
+            (Command::Exec, _) => return too_many(),
+            (Command::Discard, _) => match self.transaction.take() {
+                Some(_) => replies.ok(),
+                None => return Err(Refused::new("ERR DISCARD without MULTI")),
+            },
+            (Command::Watch, _) if self.transaction.is_some() => {
+                return Err(Refused::new("ERR WATCH inside MULTI is not allowed"));
+            }
+            (Command::Watch, _) => {
+                return Err(Refused::new(
+                    "ERR WATCH is not supported: keys cannot be watched",
+                ));
+            }
+            (Command::Unwatch | Command::Quit, _) => replies.ok(),
         }
         Ok(())
     }

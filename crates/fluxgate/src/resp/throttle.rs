@@ -1,17 +1,13 @@
 //! `CL.THROTTLE key max_burst count period [quantity]`, as redis-cell has it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use fluxgate_core::{Algorithm, Band, Limit, LimitError, OwnDecision, OwnSubject, Retry};
+use fluxgate_core::{Band, OwnDecision, OwnSubject, Retry};
 
 use super::reply::Replies;
 use super::session::Refused;
+use crate::call_limit::ThrottleNumbers;
 use crate::engine::{Engine, Listener, Origin};
-
-const MOST_UNITS: u64 = 1_000_000_000;
-const LONGEST_PERIOD: u64 = 366 * 24 * 60 * 60;
-const WINDOW: Duration = Duration::from_secs(1);
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -40,7 +36,7 @@ impl<'a> Throttle<'a> {
             _ => return Err(Refused::arguments("cl.throttle")),
         };
         let [max_burst, count, period] = numbers;
-        let numbers = Numbers {
+        let numbers = ThrottleNumbers {
             max_burst: number("max_burst", max_burst)?,
             count: number("count", count)?,
             period: number("period", period)?,
@@ -83,47 +79,28 @@ impl Throttled {
         replies.array(5);
         replies.integer(u8::from(!decision.allowed));
         replies.integer(self.limit);
-        replies.integer(decision.remaining);
+        let Some(remaining) = decision.remaining else {
+            return self.write_without_state(replies);
+        };
+        replies.integer(remaining);
         match decision.retry_after {
             Retry::After(wait) if !decision.allowed => replies.integer(wait.ceil_secs()),
             Retry::After(_) | Retry::Never => replies.integer(-1),
         }
         replies.integer(decision.reset_after.ceil_secs());
     }
-}
 
-/// What a limit is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Numbers {
-    max_burst: i64,
-    count: i64,
-    period: i64,
-}
-
-impl Numbers {
-    fn band(self) -> Result<Band, Refused> {
-        let within = |name, given: i64, least, most| {
-            let given = u64::try_from(given).ok();
-            given
-                .filter(|given| (least..=most).contains(given))
-                .ok_or_else(|| Refused::new(format!("ERR {name} must be from {least} to {most}")))
-        };
-        let capacity = 1 + within("max_burst", self.max_burst, 0, MOST_UNITS - 1)?;
-        let count = within("count", self.count, 1, MOST_UNITS)?;
-        let period = within("period", self.period, 1, LONGEST_PERIOD)?;
-        // A key keeps its state when its limit changes, and would not if the
-        // window did, so there is one window for all.
-        let limit = Limit::builder(Algorithm::TokenBucket, capacity, WINDOW)
-            .refill(count)
-            .period(Duration::from_secs(period));
-        // The numbers are good one by one.
-        let limit = limit.build().map_err(|error| match error {
-            LimitError::FillTooLong => Refused::new(
-                "ERR (max_burst + 1) * period / count must be at most 316224000 seconds",
-            ),
-            error => Refused::new(format!("ERR {error}")),
-        })?;
-        Ok(Band::new("", limit))
+    /// The last three numbers where the store failed. What is left is not known: -1,
+    /// which no other answer has. Clients of redis-cell that look at the first number
+    /// alone obey `on_error` all the same, which they might not if this were an error.
+    #[cold]
+    fn write_without_state(&self, replies: &mut Replies<'_>) {
+        replies.integer(-1);
+        match self.decision.retry_after {
+            Retry::After(wait) if !self.decision.allowed => replies.integer(wait.ceil_secs()),
+            Retry::After(_) | Retry::Never => replies.integer(-1),
+        }
+        replies.integer(-1);
     }
 }
 
@@ -131,7 +108,7 @@ impl Numbers {
 /// than to decide by it.
 #[derive(Debug, Default)]
 pub(super) struct Limits {
-    known: Vec<(Numbers, Arc<Band>)>,
+    known: Vec<(ThrottleNumbers, Arc<Band>)>,
     /// Which one the next new one replaces.
     oldest: usize,
 }
@@ -140,7 +117,7 @@ impl Limits {
     const MOST: usize = 8;
 
     #[inline]
-    fn band(&mut self, numbers: Numbers) -> Result<Arc<Band>, Refused> {
+    fn band(&mut self, numbers: ThrottleNumbers) -> Result<Arc<Band>, Refused> {
         let known = self.known.iter().find(|(known, _)| *known == numbers);
         match known {
             Some((_, band)) => Ok(Arc::clone(band)),
@@ -149,8 +126,9 @@ impl Limits {
     }
 
     #[cold]
-    fn make(&mut self, numbers: Numbers) -> Result<Arc<Band>, Refused> {
-        let band = Arc::new(numbers.band()?);
+    fn make(&mut self, numbers: ThrottleNumbers) -> Result<Arc<Band>, Refused> {
+        let band = numbers.band();
+        let band = Arc::new(band.map_err(|error| Refused::new(format!("ERR {error}")))?);
         let entry = (numbers, Arc::clone(&band));
         if self.known.len() < Self::MOST {
             self.known.push(entry);
@@ -255,7 +233,7 @@ mod tests {
         let mut limits = Limits::default();
         for round in 0..3 {
             for max_burst in 0..20 {
-                let numbers = Numbers {
+                let numbers = ThrottleNumbers {
                     max_burst,
                     count: 1,
                     period: 1,

@@ -29,6 +29,14 @@ impl<S> Begun<S> {
     }
 }
 
+impl<S> Begun<S> {
+    /// What has been read and not been read again, and the connection.
+    pub(crate) fn into_parts(mut self) -> (Vec<u8>, S) {
+        self.first.drain(..self.seen);
+        (self.first, self.stream)
+    }
+}
+
 impl<S: AsyncRead + Unpin> Begun<S> {
     /// Whether it speaks HTTP/2; reads no more than is needed to know.
     pub(crate) async fn is_http2(&mut self) -> io::Result<bool> {

@@ -1,9 +1,130 @@
-//! How many files and connections the process may have open.
+//! How many files and connections the process may have open, and who may open them.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// What most systems start a program with.
+const USUAL_LIMIT: u64 = 1024;
+/// What the process needs besides connections of clients and to upstreams: its
+/// listeners, its runtimes, its files, and the connections to Redis. An eighth of
+/// all, within these bounds.
+const LEAST_OWN: usize = 32;
+const MOST_OWN: usize = 256;
+/// Of so many equal parts of the rest, each user is guaranteed one.
+const PARTS: usize = 16;
 
 /// Raises the bound as far as the system lets everybody: connections are files,
-/// and the usual bound of 1024 is that of programs that know no better.
-pub(super) fn allow_as_many_as_may_be() {
-    if let Err(error) = rlimit::increase_nofile_limit(u64::MAX) {
+/// and the usual bound of 1024 is that of programs that know no better. Returns
+/// the bound.
+pub(super) fn raise_limit() -> usize {
+    let limit = rlimit::increase_nofile_limit(u64::MAX).unwrap_or_else(|error| {
         tracing::warn!(%error, "the bound on open files cannot be raised");
+        let limit = rlimit::Resource::NOFILE.get_soft();
+        limit.unwrap_or(USUAL_LIMIT)
+    });
+    usize::try_from(limit).unwrap_or(usize::MAX)
+}
+
+/// The descriptors that one user (a listener, or the connections to upstreams) may
+/// have: some are its own, the others are taken from a common stock. So no user
+/// can take them all.
+#[derive(Clone, Debug)]
+pub(crate) struct DescriptorShare {
+    own: Arc<Semaphore>,
+    common: Arc<Semaphore>,
+    most: usize,
+}
+
+/// A descriptor that may be open until this is dropped.
+#[derive(Debug)]
+pub(crate) struct DescriptorPermit {
+    _permit: OwnedSemaphorePermit,
+}
+
+impl DescriptorShare {
+    /// Shares `limit` descriptors between `N` users.
+    pub(super) fn new<const N: usize>(limit: usize) -> [Self; N] {
+        let limit = limit.min(Semaphore::MAX_PERMITS);
+        let free = limit.saturating_sub((limit / 8).clamp(LEAST_OWN, MOST_OWN));
+        let own = (free / PARTS.max(N)).max(1);
+        let common = free.saturating_sub(own * N);
+        let stock = Arc::new(Semaphore::new(common));
+        std::array::from_fn(|_| Self {
+            own: Arc::new(Semaphore::new(own)),
+            common: Arc::clone(&stock),
+            most: own + common,
+        })
+    }
+
+    /// How many it may have at most.
+    pub(crate) fn most(&self) -> usize {
+        self.most
+    }
+
+    /// Takes a descriptor, if there is one.
+    pub(crate) fn try_acquire(&self) -> Option<DescriptorPermit> {
+        let permit = Arc::clone(&self.own).try_acquire_owned();
+        let permit = permit.or_else(|_| Arc::clone(&self.common).try_acquire_owned());
+        permit
+            .ok()
+            .map(|permit| DescriptorPermit { _permit: permit })
+    }
+
+    /// Waits for a descriptor.
+    pub(crate) async fn acquire(&self) -> DescriptorPermit {
+        loop {
+            if let Some(permit) = self.try_acquire() {
+                return permit;
+            }
+            let permit = tokio::select! {
+                permit = Arc::clone(&self.own).acquire_owned() => permit,
+                permit = Arc::clone(&self.common).acquire_owned() => permit,
+            };
+            // They are never closed.
+            if let Ok(permit) = permit {
+                return DescriptorPermit { _permit: permit };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_user_can_take_what_is_guaranteed_to_another() {
+        for limit in [64, 1024, 4096, 20_000, usize::MAX] {
+            let [first, second, third] = DescriptorShare::new(limit);
+            let most = first.most().min(50_000);
+            let taken: Vec<_> = (0..most).map_while(|_| first.try_acquire()).collect();
+            assert_eq!(taken.len(), most, "{limit}");
+            if limit < 50_000 {
+                assert!(first.try_acquire().is_none());
+                assert!(taken.len() > limit / 3, "{limit}: {}", taken.len());
+            }
+            for other in [second, third] {
+                let own = (0..most)
+                    .map_while(|_| other.try_acquire())
+                    .collect::<Vec<_>>();
+                assert!(!own.is_empty());
+                if limit < 50_000 {
+                    assert!(taken.len() + 2 * own.len() < limit, "{limit}");
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_descriptor_that_is_closed_can_be_opened_again() {
+        let [share] = DescriptorShare::new::<1>(64);
+        let mut taken: Vec<_> = std::iter::from_fn(|| share.try_acquire()).collect();
+        let waiting = share.acquire();
+        taken.pop();
+        waiting.await;
+        let mut waiting = std::pin::pin!(share.acquire());
+        let left = std::future::poll_fn(|cx| std::task::Poll::Ready(waiting.as_mut().poll(cx)));
+        assert!(left.await.is_ready(), "the one before was dropped");
     }
 }

@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::descriptors::DescriptorShare;
 use crate::engine::Listener;
 
 /// How many connections a listener holds at most, over all cores, where nothing
@@ -28,14 +29,18 @@ pub(crate) struct Door {
     inside: TaskTracker,
     /// Of each listener: one must not take those of another.
     places: [Arc<Semaphore>; Listener::ALL.len()],
+    /// The descriptors of each listener.
+    descriptors: [DescriptorShare; Listener::ALL.len()],
 }
 
 impl Door {
     /// The doors of all cores, which close together with `closing`. `most` says how
-    /// many connections a listener holds, over all cores.
+    /// many connections a listener holds, over all cores, as far as there are
+    /// descriptors for them.
     pub(crate) fn for_cores(
         cores: usize,
         closing: &CancellationToken,
+        descriptors: [DescriptorShare; Listener::ALL.len()],
         most: impl Fn(Listener) -> usize,
     ) -> Vec<Self> {
         let places = |listener| most(listener).min(Semaphore::MAX_PERMITS);
@@ -44,6 +49,7 @@ impl Door {
             closing: closing.child_token(),
             inside: TaskTracker::new(),
             places: places.clone(),
+            descriptors: descriptors.clone(),
         };
         (0..cores).map(door).collect()
     }
@@ -71,6 +77,7 @@ impl Door {
         F: Future<Output = ()> + Send + 'static,
     {
         let places = &self.places[listener as usize];
+        let descriptors = &self.descriptors[listener as usize];
         let mut failures = 0;
         let mut has_looked = false;
         loop {
@@ -97,7 +104,10 @@ impl Door {
                     // be missing on another core.
                     let place = tokio::select! {
                         biased;
-                        place = Arc::clone(places).acquire_owned() => place,
+                        place = async {
+                            let place = Arc::clone(places).acquire_owned().await;
+                            (place, descriptors.acquire().await)
+                        } => place,
                         () = self.closing.cancelled() => break,
                     };
                     // Answers are small and wanted at once. If it cannot be set,

@@ -144,7 +144,7 @@ fn plain_head(bytes: &[u8]) -> Option<(PlainCheck<'_>, Range<usize>)> {
             check.request_id = Some(std::str::from_utf8(header.value).ok()?);
         } else if name.eq_ignore_ascii_case("traceparent") {
             check.traceparent = std::str::from_utf8(header.value).ok();
-        } else if changes_the_reading(name) && !keeps_alive(header) {
+        } else if (changes_the_reading(name) && !keeps_alive(header)) || is_of_a_browser(name) {
             return None;
         }
     }
@@ -162,6 +162,13 @@ fn changes_the_reading(name: &str) -> bool {
         "te",
         "trailer",
     ];
+    NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
+}
+
+/// Whether a header says for which page a browser sends a request; the library's way
+/// refuses those of other sites.
+fn is_of_a_browser(name: &str) -> bool {
+    const NAMES: [&str; 2] = ["origin", "sec-fetch-site"];
     NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
@@ -209,6 +216,8 @@ mod tests {
             ("Content-Length: 2\r\nConnection: close\r\n", "{}"),
             ("Content-Length: 2\r\nExpect: 100-continue\r\n", "{}"),
             ("Content-Length: 2\r\nUpgrade: h2c\r\n", "{}"),
+            ("Content-Length: 2\r\nOrigin: null\r\n", "{}"),
+            ("Content-Length: 2\r\nSec-Fetch-Site: none\r\n", "{}"),
             ("Content-Length : 2\r\n", "{}"),
             ("Content-Length: 2\r\n X: folded\r\n", "{}"),
         ] {

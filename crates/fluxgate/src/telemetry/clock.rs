@@ -12,11 +12,15 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Whole milliseconds since this was first asked: a clock that never goes back.
-pub(crate) fn uptime_millis() -> u64 {
+/// The time since this was first asked: a clock that never goes back.
+pub(super) fn uptime() -> Duration {
     static BEGAN: OnceLock<Instant> = OnceLock::new();
-    let since = BEGAN.get_or_init(Instant::now).elapsed();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    BEGAN.get_or_init(Instant::now).elapsed()
+}
+
+/// The same in whole milliseconds.
+pub(crate) fn uptime_millis() -> u64 {
+    u64::try_from(uptime().as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The time since 1970. A clock that stands before then counts as standing there.

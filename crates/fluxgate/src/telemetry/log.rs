@@ -1,7 +1,9 @@
 //! Logs, a line each, on standard error.
 
+mod audit;
 mod json;
 mod queue;
+mod sampling;
 
 use std::panic;
 
@@ -12,10 +14,13 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{Level, LogFormat, Telemetry};
+pub(crate) use audit::AuditPlace;
 use json::JsonLines;
 pub(crate) use queue::Flush;
 use queue::Queue;
 pub(super) use queue::dropped;
+use sampling::Sampling;
+pub(super) use sampling::suppressed;
 
 /// The target of lines that tell who changed what.
 pub(crate) const AUDIT: &str = "audit";
@@ -37,8 +42,9 @@ pub(crate) fn init(config: &Telemetry) -> Flush {
         // Who changed what is told whatever else is not.
         .with_target(AUDIT, LevelFilter::INFO);
     let (queue, flush) = Queue::start();
+    let sampling = Sampling::new(queue.clone());
     let lines = fmt::layer().with_ansi(false).with_writer(queue);
-    let subscriber = tracing_subscriber::registry().with(targets);
+    let subscriber = tracing_subscriber::registry().with(targets).with(sampling);
     let begun = match config.log {
         LogFormat::Json => subscriber.with(lines.event_format(JsonLines)).try_init(),
         LogFormat::Text => subscriber.with(lines).try_init(),

@@ -257,7 +257,7 @@ mod tests {
             let own = OwnDecision {
                 outcome: Outcome::Never,
                 allowed: false,
-                remaining: 0,
+                remaining: Some(0),
                 retry_after: Retry::Never,
                 reset_after: fluxgate_core::Micros::ZERO,
             };

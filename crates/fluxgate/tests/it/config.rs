@@ -43,6 +43,7 @@ gateway:
   tls: { cert: /etc/fluxgate/tls.crt, key: /etc/fluxgate/tls.key }
 rule_sets: {}
 on_missing_rule_set: allow
+call_limits: { on_error: local }
 admin: { tokens_file: /etc/fluxgate/tokens }
 telemetry: { log: json, level: info, otlp: null }
 "#;

@@ -20,7 +20,7 @@ pub(crate) use blocks::Block;
 
 /// The kinds of blocks, as they stand behind the fence, and the test that tries them.
 /// A word with a dot in it is not part of the kind but the name of a file.
-const KINDS: [(&str, &str); 28] = [
+const KINDS: [(&str, &str); 29] = [
     ("console", "docs::session::"),
     ("json", "docs::session::"),
     ("json check", "service::api::the_examples_of_the_document"),
@@ -46,6 +46,10 @@ const KINDS: [(&str, &str); 28] = [
     ("text bad-line", "docs::texts::the_bad_line"),
     ("text bad-override", "docs::texts::the_bad_overrides"),
     ("text faults", "docs::texts::the_faults"),
+    (
+        "text call-limits",
+        "service::admin::call_limits::the_documented_calls",
+    ),
     (
         "text forward-auth",
         "service::api::forward_auth::the_question",

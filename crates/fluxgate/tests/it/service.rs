@@ -9,11 +9,15 @@ use crate::support::Dir;
 
 mod admin;
 mod api;
+mod call_numbers;
+mod cross_origin;
 mod grpc;
 mod lifecycle;
+mod odd_files;
 mod reload;
 mod remote;
 mod resp;
+mod store_gone;
 mod stored_rules;
 mod telemetry;
 

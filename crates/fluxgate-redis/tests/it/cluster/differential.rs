@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::differential::{Beside, World, subject_of};
+use crate::differential::{Beside, Charge, World, subject_of};
 use crate::sequences::{
     BANDS, Numbers, SUBJECTS, all_numbers, few_numbers, start, step, wide_numbers,
 };
@@ -32,6 +32,13 @@ impl Beside for OnCluster<'_> {
     fn refund(&self, subject: usize, bands: &[Band], units: u64) -> Result<Verdicts, StoreError> {
         let refund = self.store.refund(subject_of(subject), bands, units);
         self.runtime.block_on(refund)
+    }
+
+    fn cancel(&self, charge: &Charge) -> Result<(), StoreError> {
+        let subject = subject_of(charge.subject);
+        let (bands, charged) = (&charge.bands, &charge.charged);
+        let cancel = Store::cancel(self.store, subject, bands, charge.units, charged);
+        self.runtime.block_on(cancel)
     }
 
     fn reset(&self, subject: usize, bands: &[Band]) -> Result<u64, StoreError> {
@@ -77,7 +84,7 @@ fn run(seed: u64, cases: u32, numbers: &BoxedStrategy<Numbers>) {
 
 #[test]
 fn the_subjects_are_in_different_slots() {
-    let tags: [&[u8]; SUBJECTS] = [b"1~first", b"1~second%)", b"1~\x00\xff%%"];
+    let tags: [&[u8]; SUBJECTS] = [b"2~first", b"2~second%)", b"2~\x00\xff%%"];
     let slots = tags.map(slot_of);
     assert!(slots[0] != slots[1] && slots[1] != slots[2] && slots[2] != slots[0]);
 }

@@ -100,6 +100,8 @@ async fn a_denial_that_is_known_asks_nobody_and_charges_nothing() {
     let cluster = RedisCluster::start(3);
     let bench = bench(patient(cluster.urls()));
     assert!(at(&bench, "/both", "first", 1).await.allowed());
+    // Every node that is asked below has the script by then.
+    assert!(at(&bench, "/user", "bob", 1).await.allowed());
     // A denial is remembered for a second.
     let (mut quick, mut tries) = (0, 0);
     while quick < 3 {

@@ -2,21 +2,25 @@
 
 use std::ops::Deref;
 
-use fluxgate_core::{Micros, RequestContext};
+use fluxgate_core::{Micros, Mode, Place, RequestContext};
 use tokio::time::{Instant, sleep_until};
 
 use super::{Filter, Judgement};
 use crate::handler::{Handler, Wanted};
 use crate::ruling::Ruling;
-use crate::wait::Reservation;
+use crate::wait::{LocalPlace, Places, Reservation, Waiting};
 
-/// A request that must wait: the answer, and what it took.
+/// A request that must wait: the answer, what it took, and where it waits.
 pub(crate) struct Waiter<P>
 where
     P: Deref<Target: Handler>,
 {
     ruling: <P::Target as Handler>::Ruling,
     reservation: Reservation<P>,
+    /// The place in this process; `None` if there was none.
+    here: Option<LocalPlace>,
+    /// The place among the waiters of all processes.
+    everywhere: Place,
 }
 
 impl<P> Waiter<P>
@@ -30,16 +34,60 @@ where
         context: &RequestContext<'_>,
         ruling: <P::Target as Handler>::Ruling,
         since: Instant,
+        (here, everywhere): (Option<LocalPlace>, Place),
     ) -> Self {
         let charge = handler.charge(rule_set, context, &ruling);
         Self {
             reservation: Reservation::new(handler, since, charge),
             ruling,
+            here,
+            everywhere,
         }
     }
 }
 
 impl Filter {
+    /// How a request is to be decided, and the place it has in this process if it has
+    /// to wait: where these rules let requests wait, only one that has a place may.
+    pub(crate) fn place<H: Handler>(
+        &self,
+        handler: &H,
+        rules: &H::Rules,
+    ) -> (Mode, Option<LocalPlace>) {
+        if !handler.may_wait(rules) {
+            return (Mode::Take, None);
+        }
+        match self.waits.take() {
+            Some(place) => (Mode::Take, Some(place)),
+            None => (Mode::TakeNow, None),
+        }
+    }
+
+    /// Decides a request, with a place to wait in if there is one.
+    ///
+    /// Requests that are on their way to the store have a place each, most of them
+    /// for nothing. So one that was refused for want of a place asks again if there is
+    /// one by now.
+    pub(super) async fn decide<H: Handler>(
+        &self,
+        handler: &H,
+        rule_set: &str,
+        rules: &H::Rules,
+        context: &RequestContext<'_>,
+    ) -> (H::Ruling, (Option<LocalPlace>, Place)) {
+        let (mode, here) = self.place(handler, rules);
+        let (ruling, everywhere) = handler.decide(rule_set, rules, context, mode).await;
+        if mode == Mode::TakeNow
+            && !ruling.allowed()
+            && let Some(here) = self.waits.take()
+        {
+            let decided = handler.decide(rule_set, rules, context, Mode::Take).await;
+            let (ruling, everywhere) = decided;
+            return (ruling, (Some(here), everywhere));
+        }
+        (ruling, (here, everywhere))
+    }
+
     /// How a request fares that must wait.
     ///
     /// What was reserved is waited for. A denial that is worth waiting for is
@@ -57,6 +105,8 @@ impl Filter {
         let Waiter {
             ruling,
             reservation,
+            here,
+            everywhere,
         } = waiter;
         // From now, for to find a place takes its time as well. The timer rounds
         // up, so nobody goes early.
@@ -65,8 +115,16 @@ impl Filter {
         let wait = again.unwrap_or(ruling.delay());
         // Who asks again may have to wait again, in the same place.
         let longest = { again.and(ruling.max_wait()) }.map_or(wait, |most| most.max(wait));
-        let outcome = ruling.outcome();
-        let Some(_seat) = self.waits.take(handler, longest, outcome).await else {
+        // A handler that knows nothing of places may let a request wait without one.
+        let here = here.or_else(|| self.waits.take());
+        let places = match (here, again) {
+            (None, _) => None,
+            (Some(here), None) => Some(Places::new(here, everywhere)),
+            (Some(here), Some(_)) => {
+                Places::to_ask_again(here, handler, longest, ruling.outcome()).await
+            }
+        };
+        let Some(_places) = places else {
             drop(reservation);
             let refused = if again.is_some() {
                 ruling
@@ -75,6 +133,7 @@ impl Filter {
             };
             return Self::settle(handler, context, refused);
         };
+        let _waiting = Waiting::begin(handler);
         sleep_until(began + wait.as_duration()).await;
         if again.is_none() {
             return Self::settle_waited(handler, context, ruling, reservation);
@@ -86,12 +145,14 @@ impl Filter {
         let is_read = reads(handler.wanted_headers(rules), handler.wanted_headers(&now));
         let rules = if is_read { &now } else { rules };
         let asked = Instant::now();
-        let ruling = handler.decide(rule_set, rules, context).await;
+        let decided = handler.decide(rule_set, rules, context, Mode::Take).await;
+        let (ruling, everywhere) = decided;
         let delay = ruling.delay();
         if !ruling.allowed() || delay == Micros::ZERO {
             return Self::settle(handler, context, ruling);
         }
-        let second = Waiter::new(handler, rule_set, context, ruling, asked);
+        let places = (None, everywhere);
+        let second = Waiter::new(handler, rule_set, context, ruling, asked, places);
         let until = Instant::now() + delay.as_duration();
         let in_all = Micros::from_duration(until.saturating_duration_since(began));
         if { second.ruling.max_wait() }.is_some_and(|most| in_all > most) {

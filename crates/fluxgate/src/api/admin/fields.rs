@@ -1,41 +1,226 @@
 //! What a refund, a reset or a look at state is about.
 
+use std::borrow::Cow;
 use std::fmt;
 
+use fluxgate_core::{Band, OwnSubject};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::Problem;
 use crate::api::identity::Identity;
-use crate::api::query;
+use crate::api::{consume, query};
+use crate::call_limit::ThrottleNumbers;
 use crate::request_json::{value, whole_number};
 
-/// The fields of a body.
+/// The fields of a body or a query.
 #[derive(Debug, Default)]
 pub(super) struct Fields<'a> {
-    rule_set: Option<String>,
-    rule: Option<String>,
-    pub(super) identity: Option<Identity<'a>>,
-    units: Option<&'a RawValue>,
+    identity: Option<Identity<'a>>,
+    /// Texts, in the order of [`TEXTS`].
+    texts: [Option<String>; TEXTS.len()],
+    /// Numbers as they were written, in the order of [`NUMBERS`].
+    numbers: [Option<Cow<'a, str>>; NUMBERS.len()],
 }
+
+const TEXTS: [&str; 4] = ["rule_set", "rule", "rule_id", "key"];
+const NUMBERS: [&str; 6] = [
+    "capacity",
+    "refill_tokens_per_second",
+    "max_burst",
+    "count",
+    "period",
+    "units",
+];
+
+/// All fields, those of a refund.
+const NAMES: &[&str] = &[
+    "rule_set",
+    "rule",
+    "identity",
+    "rule_id",
+    "capacity",
+    "refill_tokens_per_second",
+    "key",
+    "max_burst",
+    "count",
+    "period",
+    "units",
+];
+/// The same without `units`.
+const NAMES_WITHOUT_UNITS: &[&str] = NAMES.split_at(NAMES.len() - 1).0;
 
 /// The same without a number of units.
 #[derive(Debug)]
 pub(super) struct WithoutUnits<'a>(pub(super) Fields<'a>);
 
-impl Fields<'_> {
-    pub(super) fn rule_set(&self) -> Result<&str, Problem> {
-        required(self.rule_set.as_deref(), "rule_set")
+/// What the fields are about.
+#[derive(Debug)]
+pub(super) enum Target<'a> {
+    /// A configured rule.
+    Rule {
+        rule_set: &'a str,
+        rule: &'a str,
+        identity: Option<Vec<&'a str>>,
+    },
+    /// All rules of a set.
+    Set(&'a str),
+    /// A limit that comes with the call.
+    Call(Box<CallLimit<'a>>),
+}
+
+/// A limit that comes with the call.
+#[derive(Debug)]
+pub(super) struct CallLimit<'a> {
+    /// Its name; none where it is a key of `CL.THROTTLE`.
+    pub(super) rule_id: Option<&'a str>,
+    pub(super) subject: OwnSubject,
+    /// Its numbers, where they were given.
+    band: Option<Band>,
+}
+
+impl CallLimit<'_> {
+    /// Returns its numbers, which the call needs.
+    pub(super) fn band(&self) -> Result<&Band, Problem> {
+        self.band.as_ref().ok_or_else(|| {
+            Problem::bad(match self.rule_id {
+                Some(_) => "`capacity` and `refill_tokens_per_second` are missing",
+                None => "`max_burst`, `count` and `period` are missing",
+            })
+        })
     }
 
-    pub(super) fn rule(&self) -> Result<&str, Problem> {
-        required(self.rule.as_deref(), "rule")
+    /// Returns a band to reset it by, for which its numbers do not matter.
+    pub(super) fn band_of_any_numbers(&self) -> Result<Band, Problem> {
+        match (&self.band, self.rule_id) {
+            (Some(band), _) => Ok(band.clone()),
+            (None, Some(_)) => consume::band("1", "1"),
+            (None, None) => {
+                let (max_burst, count, period) = (0, 1, 1);
+                let numbers = ThrottleNumbers {
+                    max_burst,
+                    count,
+                    period,
+                };
+                numbers.band().map_err(Problem::bad)
+            }
+        }
+    }
+}
+
+impl Fields<'_> {
+    /// Returns what they are about. Fields that do not belong together are refused.
+    pub(super) fn target(&self) -> Result<Target<'_>, Problem> {
+        if self.text("key").is_some() {
+            self.only("key", &["max_burst", "count", "period"])?;
+            return Ok(Target::Call(Box::new(self.throttle_key()?)));
+        }
+        if let Some(rule_id) = self.text("rule_id") {
+            let rate = ["capacity", "refill_tokens_per_second"];
+            self.only("rule_id", &["identity", rate[0], rate[1]])?;
+            return self.named(rule_id);
+        }
+        self.only("rule_set", &["rule", "identity"])?;
+        let rule_set = self.required_text("rule_set")?;
+        let identity = self.identity.as_ref().map(Identity::values);
+        match self.text("rule") {
+            Some(rule) => Ok(Target::Rule {
+                rule_set,
+                rule,
+                identity,
+            }),
+            None if identity.is_some() => Err(missing("rule")),
+            None => Ok(Target::Set(rule_set)),
+        }
+    }
+
+    /// What `rule_id` names: with numbers a limit that comes with the call, without
+    /// them a configured rule as in `/v1/consume`, if it has the form of one.
+    fn named<'f>(&'f self, rule_id: &'f str) -> Result<Target<'f>, Problem> {
+        let identity = self.identity.as_ref().map(Identity::values);
+        let [capacity, rate] = ["capacity", "refill_tokens_per_second"].map(|it| self.number(it));
+        let band = match (capacity, rate) {
+            (Some(capacity), Some(rate)) => Some(consume::band(capacity, rate)?),
+            (None, Some(_)) => return Err(missing("capacity")),
+            (Some(_), None) => return Err(missing("refill_tokens_per_second")),
+            (None, None) => None,
+        };
+        if band.is_none() && rule_id.contains('/') {
+            let (rule_set, rule) = consume::configured(rule_id)?;
+            return Ok(Target::Rule {
+                rule_set,
+                rule,
+                identity,
+            });
+        }
+        Ok(Target::Call(Box::new(CallLimit {
+            rule_id: Some(rule_id),
+            subject: consume::subject(rule_id, &identity.unwrap_or_default())?,
+            band,
+        })))
+    }
+
+    /// The limit of a key of `CL.THROTTLE`.
+    fn throttle_key(&self) -> Result<CallLimit<'_>, Problem> {
+        let key = self.required_text("key")?;
+        let names = ["max_burst", "count", "period"];
+        let band = match names.map(|name| self.number(name)) {
+            [None, None, None] => None,
+            given => {
+                let mut numbers = [0; 3];
+                for ((number, given), name) in numbers.iter_mut().zip(given).zip(names) {
+                    let given = given.ok_or_else(|| missing(name))?;
+                    let parsed = given.parse().ok();
+                    *number = parsed
+                        .ok_or_else(|| Problem::bad(format!("`{name}` must be a whole number")))?;
+                }
+                let [max_burst, count, period] = numbers;
+                let numbers = ThrottleNumbers {
+                    max_burst,
+                    count,
+                    period,
+                };
+                Some(numbers.band().map_err(Problem::bad)?)
+            }
+        };
+        Ok(CallLimit {
+            rule_id: None,
+            subject: OwnSubject::key(key.as_bytes()),
+            band,
+        })
     }
 
     pub(super) fn units(&self) -> Result<u64, Problem> {
-        let units = required(self.units, "units")?;
-        let units = whole_number(units.get()).filter(|units| *units > 0);
+        let units = self.number("units").ok_or_else(|| missing("units"))?;
+        let units = whole_number(units).filter(|units| *units > 0);
         units.ok_or_else(|| Problem::bad("`units` must be a whole number from 1"))
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        let place = TEXTS.iter().position(|known| *known == name)?;
+        self.texts[place].as_deref()
+    }
+
+    fn required_text(&self, name: &str) -> Result<&str, Problem> {
+        self.text(name).ok_or_else(|| missing(name))
+    }
+
+    fn number(&self, name: &str) -> Option<&str> {
+        let place = NUMBERS.iter().position(|known| *known == name)?;
+        self.numbers[place].as_deref()
+    }
+
+    /// Refuses fields that do not go with the one of this name.
+    fn only(&self, name: &str, others: &[&str]) -> Result<(), Problem> {
+        let is_given = |field: &str| match field {
+            "identity" => self.identity.is_some(),
+            _ => self.text(field).is_some() || self.number(field).is_some(),
+        };
+        let mut given = NAMES_WITHOUT_UNITS.iter().filter(|field| is_given(field));
+        match given.find(|field| **field != name && !others.contains(field)) {
+            Some(other) => Err(Problem::bad(format!("`{other}` does not go with `{name}`"))),
+            None => Ok(()),
+        }
     }
 
     /// What a query says: `identity` once for each part.
@@ -44,20 +229,25 @@ impl Fields<'_> {
         let mut identity = Vec::new();
         for field in query::fields(query) {
             let (name, value) = field?;
-            let field = match &*name {
-                "rule_set" => &mut fields.rule_set,
-                "rule" => &mut fields.rule,
-                "identity" => {
+            let text = TEXTS.iter().position(|known| *known == name);
+            let number = NUMBERS.iter().position(|known| *known == name);
+            let is_twice = match (text, number) {
+                _ if name == "identity" => {
                     identity.push(value);
                     continue;
                 }
-                name => {
+                (Some(place), _) => fields.texts[place].replace(value).is_some(),
+                (None, Some(place)) if name != "units" => {
+                    fields.numbers[place].replace(value.into()).is_some()
+                }
+                _ => {
+                    let known = NAMES_WITHOUT_UNITS.join(", ");
                     return Err(Problem::bad(format!(
-                        "unknown field `{name}`; allowed are rule_set, rule, identity"
+                        "unknown field `{name}`; allowed are {known}"
                     )));
                 }
             };
-            if field.replace(value).is_some() {
+            if is_twice {
                 return Err(Problem::bad(format!("`{name}` stands twice")));
             }
         }
@@ -66,11 +256,10 @@ impl Fields<'_> {
     }
 }
 
-fn required<T>(field: Option<T>, name: &str) -> Result<T, Problem> {
-    field.ok_or_else(|| Problem::bad(format!("`{name}` is missing")))
+/// Says that a field is missing.
+pub(super) fn missing(name: &str) -> Problem {
+    Problem::bad(format!("`{name}` is missing"))
 }
-
-const NAMES: &[&str] = &["rule_set", "rule", "identity", "units"];
 
 impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -80,7 +269,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for WithoutUnits<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let fields = deserializer.deserialize_map(FieldsVisitor(&NAMES[..3]))?;
+        let fields = deserializer.deserialize_map(FieldsVisitor(NAMES_WITHOUT_UNITS))?;
         Ok(Self(fields))
     }
 }
@@ -106,11 +295,13 @@ impl<'de> Visitor<'de> for FieldsVisitor {
             if std::mem::replace(&mut seen[place], true) {
                 return Err(de::Error::duplicate_field(NAMES[place]));
             }
-            match place {
-                0 => fields.rule_set = value(&name, &mut map)?,
-                1 => fields.rule = value(&name, &mut map)?,
-                2 => fields.identity = value(&name, &mut map)?,
-                _ => fields.units = value(&name, &mut map)?,
+            if let Some(place) = TEXTS.iter().position(|known| *known == name) {
+                fields.texts[place] = value(&name, &mut map)?;
+            } else if let Some(place) = NUMBERS.iter().position(|known| *known == name) {
+                let number: Option<&RawValue> = value(&name, &mut map)?;
+                fields.numbers[place] = number.map(|number| number.get().into());
+            } else {
+                fields.identity = value(&name, &mut map)?;
             }
         }
         Ok(fields)

@@ -12,15 +12,29 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use super::state::failure;
 use super::{Api, Problem, body, json, to_its_end};
 use crate::admin::{Change, Role, may_be_done};
+use crate::api::check::NORMAL_PATH;
 use crate::request_json::{ContextFields, Text, once};
 
 /// The names of the fields.
-const FIELDS: [&str; 11] = {
+const FIELDS: [&str; 12] = {
     let [a, b, c, d, e, f, g, h, i] = ContextFields::NAMES;
-    [a, b, c, d, e, f, g, h, i, "outcome", "violated"]
+    [
+        a,
+        b,
+        c,
+        d,
+        e,
+        f,
+        g,
+        h,
+        i,
+        NORMAL_PATH,
+        "outcome",
+        "reservation",
+    ]
 };
 
-/// Gives back what a check took of a request that then did not take place.
+/// Cancels what a check reserved for a request that then did not take place.
 pub(super) async fn give_back(
     State(api): State<Arc<Api>>,
     request: Request,
@@ -28,20 +42,21 @@ pub(super) async fn give_back(
     let (head, body) = request.into_parts();
     let caller = api.admin.admit_change(&head, Role::Operator)?;
     let body = body::read(body).await?;
+    let place = api.admin.audit_place().await?;
     to_its_end(async move {
         let mut asked: Asked<'_> = body::parse(&body)?;
         let rule_set = asked.context.rule_set.take();
         let rule_set = rule_set.ok_or_else(|| Problem::bad("`rule_set` is missing"))?;
         let outcome = asked.outcome()?;
-        let context = asked.context.into_context().map_err(Problem::bad)?;
-        // As `RULE/BAND`: a rule that refused took nothing.
-        let refused = |rule: &str| {
-            let mut violated = asked.violated.iter();
-            violated.any(|it| it.0.split_once('/').is_some_and(|(id, _)| id == rule))
-        };
+        let mut context = asked.context.into_context().map_err(Problem::bad)?;
+        if let Some(Text(normal)) = asked.normal_path {
+            context = context.with_normal_path(normal);
+        }
+        let reservation = asked.reservation;
+        let reservation = reservation.ok_or_else(|| Problem::bad("`reservation` is missing"))?;
         let engine = &api.engine;
         let given = engine
-            .give_back(&rule_set, &context, outcome, refused)
+            .cancel(&rule_set, &context, outcome, &reservation)
             .await;
         let is_unknown = given
             .as_ref()
@@ -53,7 +68,7 @@ pub(super) async fn give_back(
                 is_unknown,
                 ..Change::default()
             };
-            api.admin.note(&caller, &head.headers, &change);
+            api.admin.note(place, &caller, &head.headers, &change);
         }
         Ok(json(format!("{{\"given_back\":{}}}", given?)))
     })
@@ -64,8 +79,9 @@ pub(super) async fn give_back(
 #[derive(Default)]
 struct Asked<'a> {
     context: ContextFields<'a>,
+    normal_path: Option<Text<'a>>,
     outcome: Option<Cow<'a, str>>,
-    violated: Vec<Text<'a>>,
+    reservation: Option<Cow<'a, str>>,
 }
 
 impl Asked<'_> {
@@ -92,20 +108,23 @@ impl<'de: 'a, 'a> Deserialize<'de> for Asked<'a> {
 
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Asked<'de>, M::Error> {
                 let mut context = ContextFields::default();
-                let (mut outcome, mut violated) = (None, None);
+                let (mut outcome, mut reservation, mut normal_path) = (None, None, None);
                 while let Some(Text(name)) = map.next_key()? {
                     match &*name {
                         "outcome" => once("outcome", &mut outcome, &mut map)?,
-                        "violated" => once("violated", &mut violated, &mut map)?,
+                        "reservation" => once("reservation", &mut reservation, &mut map)?,
+                        NORMAL_PATH => once(NORMAL_PATH, &mut normal_path, &mut map)?,
                         _ if context.read(&name, &mut map)? => {}
                         _ => return Err(de::Error::unknown_field(&name, &FIELDS)),
                     }
                 }
                 let outcome: Option<Text<'de>> = outcome.flatten();
+                let reservation: Option<Text<'de>> = reservation.flatten();
                 Ok(Asked {
                     context,
+                    normal_path: normal_path.flatten(),
                     outcome: outcome.map(|text| text.0),
-                    violated: violated.flatten().unwrap_or_default(),
+                    reservation: reservation.map(|text| text.0),
                 })
             }
         }

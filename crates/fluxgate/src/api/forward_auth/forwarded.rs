@@ -1,10 +1,10 @@
 //! The client's request, as the proxy that has it tells of it.
 
-use fluxgate_tower::Head;
+use fluxgate_core::RequestPath;
+use fluxgate_tower::{BadRequest, Head};
 use http::{HeaderMap, Method, Uri};
 
 use crate::api::Problem;
-use crate::gateway::has_dots;
 
 const METHOD: &str = "x-forwarded-method";
 const URI: &str = "x-forwarded-uri";
@@ -36,11 +36,9 @@ impl<'a> Forwarded<'a> {
             ));
         };
         let path = uri.path();
-        let is_whole_server = path == "*" && method == Method::OPTIONS;
-        if has_dots(path) || !(path.starts_with('/') || is_whole_server) {
-            return Err(Problem::bad(
-                "`X-Forwarded-Uri` is no path, or has `.` or `..` in it",
-            ));
+        // Only a question about the whole server has a target that is no path.
+        if path.is_empty() || (path == "*" && method != Method::OPTIONS) {
+            return Err(Problem::bad("`X-Forwarded-Uri` is no path"));
         }
         Ok(Self {
             method,
@@ -48,15 +46,17 @@ impl<'a> Forwarded<'a> {
             headers,
         })
     }
+
+    /// The path in both its forms.
+    pub(super) fn request_path(&self) -> Result<RequestPath<'_>, Problem> {
+        let path = RequestPath::read(self.uri.path());
+        path.map_err(|error| bad(error.into()))
+    }
 }
 
 impl Head for Forwarded<'_> {
     fn method(&self) -> &str {
         self.method.as_str()
-    }
-
-    fn path(&self) -> &str {
-        self.uri.path()
     }
 
     fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
@@ -66,13 +66,18 @@ impl Head for Forwarded<'_> {
             other => other,
         };
         let lines = self.headers.get_all(name).iter();
-        lines.map(|value| value.as_bytes())
+        lines.map(|value| value.as_bytes().trim_ascii())
     }
 
     fn all_headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
         let headers = self.headers.iter();
-        headers.map(|(name, value)| (name.as_str(), value.as_bytes()))
+        headers.map(|(name, value)| (name.as_str(), value.as_bytes().trim_ascii()))
     }
+}
+
+/// The answer to a request that could be read in two ways.
+pub(super) fn bad(request: BadRequest) -> Problem {
+    Problem::bad(format!("the request is ambiguous: {request}"))
 }
 
 /// The one line of a header.
@@ -118,7 +123,8 @@ mod tests {
                 ("x-plan", "free"),
             ]);
             let read = Forwarded::read(&headers).unwrap();
-            assert_eq!((read.method(), read.path()), ("PURGE", path));
+            let read_path = read.request_path().unwrap();
+            assert_eq!((read.method(), read_path.raw()), ("PURGE", path));
             assert_eq!(read.header("host"), Some("api.example"));
             assert_eq!(read.header("x-plan"), Some("free"));
         }
@@ -147,7 +153,10 @@ mod tests {
             &[(METHOD, "GET"), (URI, "/x/..%2Fapi")],
             &[(METHOD, "GET"), (URI, "/x%5c%2e%2e%5capi")],
         ] {
-            assert!(Forwarded::read(&headers(lines)).is_err(), "{lines:?}");
+            let headers = headers(lines);
+            let read = Forwarded::read(&headers);
+            let path = read.as_ref().map(Forwarded::request_path);
+            assert!(!matches!(path, Ok(Ok(_))), "{lines:?}");
         }
         assert!(Forwarded::read(&headers(&[(METHOD, "OPTIONS"), (URI, "*")])).is_ok());
     }

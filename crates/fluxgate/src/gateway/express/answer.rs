@@ -61,8 +61,10 @@ impl<'a> AnswerHead<'a> {
         // Three digits are not enough: there is none below 100.
         let status = response.code.filter(|code| *code >= 100);
         let status = status.ok_or(NoHead::Bad)?;
+        let is_http11 = response.version == Some(1);
         let mut read = Reading {
-            keeps_alive: response.version == Some(1),
+            is_http11,
+            keeps_alive: is_http11,
             ..Reading::default()
         };
         let mut headers = Headers::new();
@@ -126,6 +128,7 @@ impl<'a> AnswerHead<'a> {
 /// What headers say of the body and the connection.
 #[derive(Default)]
 struct Reading<'a> {
+    is_http11: bool,
     keeps_alive: bool,
     length: Option<u64>,
     is_chunked: bool,
@@ -189,7 +192,8 @@ impl<'a> Reading<'a> {
     }
 
     fn framing(&mut self, status: u16, to_head: bool) -> Result<Framing, NoHead> {
-        if self.is_chunked && self.length.is_some() {
+        // HTTP/1.0 knows no chunks: RFC 9112, 6.1.
+        if self.is_chunked && (self.length.is_some() || !self.is_http11) {
             return Err(NoHead::Bad);
         }
         if to_head || matches!(status, 100..200 | 204 | 304) {
@@ -286,6 +290,8 @@ mod tests {
             "HTTP/1.1 200 OK\r\nContent-Length: +1\r\n\r\n",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+            "HTTP/1.0 304 Not Modified\r\nTransfer-Encoding: chunked\r\n\r\n",
             "HTTP/1.1 200 OK\r\nX: 1\r\n folded\r\n\r\n",
             "HTTP/1.1 200 OK\r\nContent-Length : 1\r\n\r\n",
             "FTP/1.1 200 OK\r\n\r\n",

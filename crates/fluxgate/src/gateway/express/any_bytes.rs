@@ -8,7 +8,7 @@ pub(crate) use answer::answer;
 pub(crate) use chunks::chunks;
 #[cfg(test)]
 pub(super) use chunks::read as read_chunks;
-pub(crate) use request::request;
+pub(crate) use request::{request, target};
 
 /// The headers of what we have written, as another reader sees them; names in lower
 /// case.

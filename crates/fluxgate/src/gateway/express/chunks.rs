@@ -37,13 +37,14 @@ enum State {
     /// The line end after the content.
     ContentEnds,
     ContentEnded,
-    /// A line after the last chunk; whether it holds anything yet.
-    Trailer {
+    /// The name of a field after the last chunk; whether it holds anything yet.
+    TrailerName {
         is_empty: bool,
     },
-    TrailerEnds {
-        is_empty: bool,
-    },
+    TrailerValue,
+    TrailerEnds,
+    /// The line feed that ends everything.
+    LastLineEnds,
     End,
 }
 
@@ -96,7 +97,10 @@ impl Chunks {
         self.seen += 1;
         let is_trailer = matches!(
             self.state,
-            State::Trailer { .. } | State::TrailerEnds { .. }
+            State::TrailerName { .. }
+                | State::TrailerValue
+                | State::TrailerEnds
+                | State::LastLineEnds
         );
         if self.seen
             > (if is_trailer {
@@ -124,14 +128,21 @@ impl Chunks {
             (State::Size { size, .. }, b';' | b' ' | b'\t') => State::Extension { size },
             (State::Extension { size }, b'\r') => State::SizeEnds { size },
             (State::Extension { size }, _) if is_text => State::Extension { size },
-            (State::SizeEnds { size: 0 }, b'\n') => self.begin(State::Trailer { is_empty: true }),
+            (State::SizeEnds { size: 0 }, b'\n') => {
+                self.begin(State::TrailerName { is_empty: true })
+            }
             (State::SizeEnds { size }, b'\n') => self.begin(State::Content { left: size }),
             (State::ContentEnds, b'\r') => State::ContentEnded,
             (State::ContentEnded, b'\n') => self.begin(State::Size { size: 0, digits: 0 }),
-            (State::Trailer { is_empty }, b'\r') => State::TrailerEnds { is_empty },
-            (State::Trailer { .. }, _) if is_text => State::Trailer { is_empty: false },
-            (State::TrailerEnds { is_empty: true }, b'\n') => State::End,
-            (State::TrailerEnds { is_empty: false }, b'\n') => State::Trailer { is_empty: true },
+            (State::TrailerName { is_empty: true }, b'\r') => State::LastLineEnds,
+            (State::TrailerName { is_empty: false }, b':') => State::TrailerValue,
+            (State::TrailerName { .. }, _) if is_token(byte) => {
+                State::TrailerName { is_empty: false }
+            }
+            (State::TrailerValue, b'\r') => State::TrailerEnds,
+            (State::TrailerValue, _) if is_text => State::TrailerValue,
+            (State::TrailerEnds, b'\n') => State::TrailerName { is_empty: true },
+            (State::LastLineEnds, b'\n') => State::End,
             _ => return Err(BadChunk),
         })
     }
@@ -140,6 +151,11 @@ impl Chunks {
         self.seen = 0;
         state
     }
+}
+
+/// Whether it may stand in the name of a field.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 #[cfg(test)]
@@ -177,6 +193,11 @@ mod tests {
             b"0\r\n\n",
             b"0\r\na\n",
             b"0\r\na\x00\r\n",
+            b"0\r\na\r\n",
+            b"0\r\n: a\r\n",
+            b"0\r\n a: b\r\n",
+            b"0\r\na: b\r\n c\r\n",
+            b"0\r\na: b\x00\r\n",
         ] {
             assert_eq!(read(bad, 3), Err(BadChunk), "{bad:?}");
         }

@@ -25,24 +25,28 @@ pub(super) struct Client {
     closed: Pin<Box<WaitForCancellationFutureOwned>>,
     /// How long it may say nothing, or leave unread what it is sent.
     idle: Duration,
-    /// How long it may take for its first words: whoever connects has something
-    /// to say.
+    /// How long it may take for its first words.
     first: Option<Duration>,
     /// The service ends: what is answered next is the last answer.
     pub(super) is_last: bool,
 }
 
 impl Client {
-    pub(super) fn new(stream: TcpStream, closing: &CancellationToken, timeouts: &Timeouts) -> Self {
+    pub(super) fn new(
+        stream: TcpStream,
+        closing: &CancellationToken,
+        timeouts: &Timeouts,
+        first: Duration,
+    ) -> Self {
         let Timeouts { idle, headers, .. } = *timeouts;
-        let shortest = idle.min(headers).min(timeouts.request);
+        let shortest = idle.min(headers).min(timeouts.request).min(first);
         Self {
             stream,
             patience: Patience::new(shortest),
             closing: closing.clone(),
             closed: Box::pin(closing.clone().cancelled_owned()),
             idle,
-            first: Some(headers),
+            first: Some(first),
             is_last: false,
         }
     }

@@ -10,10 +10,7 @@ use tokio::net::TcpStream;
 
 use super::answer::{AnswerHead, Framing, NoHead};
 use super::client::{Client, NotCome};
-use crate::gateway::open::MOST_ANSWER_HEAD;
-
-/// How many heads may come before the one that counts.
-const MOST_INTERIM: usize = 16;
+use crate::gateway::open::{MOST_ANSWER_HEAD, MOST_INTERIM, TOO_MANY_INTERIM};
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -96,7 +93,7 @@ pub(super) async fn exchange(
             // What is said in between is only for those who asked for it.
             interim += 1;
             if interim > MOST_INTERIM {
-                return Err(NoAnswer::Broken("it never comes to an answer"));
+                return Err(NoAnswer::Broken(TOO_MANY_INTERIM));
             }
             let length = head.length;
             drop(head);

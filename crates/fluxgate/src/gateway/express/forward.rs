@@ -24,9 +24,10 @@ enum Sent {
     /// Not a byte of it was sent: it may be sent elsewhere.
     Unsent(Trouble),
     Failed(Trouble),
-    /// It was sent over a connection that was kept, and that ended at the same
-    /// time: nobody is to blame.
-    Crossed(Trouble),
+    /// It is not sent elsewhere, and the upstream is not to blame: it was sent over a
+    /// connection that was kept, and that ended at the same time; or none may be
+    /// opened.
+    Blameless(Trouble),
 }
 
 impl Express<'_> {
@@ -53,7 +54,7 @@ impl Express<'_> {
                 Sent::Done(done) => return done,
                 Sent::Unsent(trouble) => (trouble, true),
                 Sent::Failed(trouble) => (trouble, false),
-                Sent::Crossed(trouble) => {
+                Sent::Blameless(trouble) => {
                     failed = Some((trouble, lease));
                     break;
                 }
@@ -91,10 +92,16 @@ impl Express<'_> {
         let is_kept = kept.is_some();
         let sent = match kept {
             Some(sent) => sent,
-            None => match upstream.connect(timeouts.connect).await {
-                Ok(stream) => (stream, 0),
-                Err(error) => return Sent::Unsent(Trouble::connecting(error)),
-            },
+            None => {
+                let connections = &self.gateway.upstream_connections;
+                let Ok(permit) = connections.acquire(timeouts.connect).await else {
+                    return Sent::Blameless(Trouble::Busy);
+                };
+                match upstream.connect(permit, timeouts.connect).await {
+                    Ok(stream) => (stream, 0),
+                    Err(error) => return Sent::Unsent(Trouble::connecting(error)),
+                }
+            }
         };
         let (mut stream, sent) = sent;
         let (told, origin) = known;
@@ -103,7 +110,7 @@ impl Express<'_> {
         let Buffers { input, output, .. } = &mut buffers;
         output.clear();
         let answer = exchange(
-            &mut stream,
+            &mut stream.tcp,
             (&bytes[sent..], request.method == "HEAD"),
             input,
             (&mut self.client, timeouts.request),
@@ -120,12 +127,13 @@ impl Express<'_> {
                 let telemetry = self.gateway.engine.telemetry();
                 telemetry.answered(Listener::Gateway, begun.status, || origin);
                 let mut body = Body {
-                    upstream: &mut stream,
+                    upstream: &mut stream.tcp,
                     idle: timeouts.idle,
                     client: &mut self.client,
                 };
                 let ended = body.pass(begun.framing, output, input, begun.read).await;
-                if begun.keeps_alive && ended == Ended::Well {
+                let is_wanted = self.gateway.upstream_connections.is_wanted();
+                if begun.keeps_alive && ended == Ended::Well && !is_wanted {
                     idle::give(upstream.number, stream);
                 }
                 buffers.give();
@@ -138,7 +146,7 @@ impl Express<'_> {
             Err(NoAnswer::ClientGone) => Sent::Done(Done::Ended),
             Err(NoAnswer::Late) => Sent::Failed(Trouble::AnswerTimeout),
             // It may have been read and acted upon, so it is not sent again.
-            Err(NoAnswer::Silence(error)) if is_kept => Sent::Crossed(Trouble::Silence(error)),
+            Err(NoAnswer::Silence(error)) if is_kept => Sent::Blameless(Trouble::Silence(error)),
             Err(NoAnswer::Silence(error)) => Sent::Failed(Trouble::Silence(error)),
             Err(NoAnswer::Broken(why)) => Sent::Failed(Trouble::Malformed(why)),
         }

@@ -10,14 +10,13 @@ use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
+use crate::gateway::upstream::UpstreamStream;
+
 /// How many are kept of each upstream.
 const MOST: usize = 256;
 
-/// How often it is looked which of them are of no use any more.
-const OFTEN: Duration = Duration::from_secs(1);
-
 /// A connection, and since when it is idle.
-type Idle = (TcpStream, Instant);
+type Idle = (UpstreamStream, Instant);
 
 thread_local! {
     /// Of each upstream, by its number; those that were used last at the end.
@@ -26,13 +25,13 @@ thread_local! {
 
 /// Begins to send over one that is still open; tells how much of it was sent.
 /// `None` if there is none, and nothing was sent.
-pub(super) fn send_over_kept(upstream: usize, bytes: &[u8]) -> Option<(TcpStream, usize)> {
+pub(super) fn send_over_kept(upstream: usize, bytes: &[u8]) -> Option<(UpstreamStream, usize)> {
     IDLE.with_borrow_mut(|all| {
         let idle = all.get_mut(upstream)?;
         loop {
             let (stream, _) = idle.pop_back()?;
-            if is_open(&stream)
-                && let Ok(sent) = stream.try_write(bytes)
+            if is_open(&stream.tcp)
+                && let Ok(sent) = stream.tcp.try_write(bytes)
             {
                 return Some((stream, sent));
             }
@@ -41,7 +40,7 @@ pub(super) fn send_over_kept(upstream: usize, bytes: &[u8]) -> Option<(TcpStream
 }
 
 /// Keeps one for the next request.
-pub(super) fn give(upstream: usize, stream: TcpStream) {
+pub(super) fn give(upstream: usize, stream: UpstreamStream) {
     IDLE.with_borrow_mut(|all| {
         if all.len() <= upstream {
             all.resize_with(upstream + 1, VecDeque::new);
@@ -54,20 +53,30 @@ pub(super) fn give(upstream: usize, stream: TcpStream) {
     });
 }
 
-/// Closes what nobody has wanted for so long, and what is closed already; now
-/// and then, for as long as this core runs.
-pub(in crate::gateway) async fn close_old_ones(longest: Duration) {
-    loop {
-        tokio::time::sleep(OFTEN.min(longest)).await;
-        let oldest = Instant::now().checked_sub(longest);
-        IDLE.with_borrow_mut(|all| {
-            for idle in all {
-                idle.retain(|(stream, since)| {
-                    oldest.is_none_or(|oldest| *since > oldest) && is_open(stream)
-                });
-            }
-        });
-    }
+/// Closes those of this core that have been idle for `longest`, and those that are
+/// closed already.
+pub(in crate::gateway) fn close_expired(longest: Duration) {
+    let oldest = Instant::now().checked_sub(longest);
+    IDLE.with_borrow_mut(|all| {
+        for idle in all {
+            idle.retain(|(stream, since)| {
+                oldest.is_none_or(|oldest| *since > oldest) && is_open(&stream.tcp)
+            });
+        }
+    });
+}
+
+/// Closes up to `count` of this core, first those that have been idle for longest;
+/// returns how many.
+pub(in crate::gateway) fn close_oldest(count: usize) -> usize {
+    IDLE.with_borrow_mut(|all| {
+        let oldest = || {
+            let idle = all.iter_mut().filter(|idle| !idle.is_empty());
+            let idle = idle.min_by_key(|idle| idle.front().map(|(_, since)| *since))?;
+            idle.pop_front()
+        };
+        std::iter::from_fn(oldest).take(count).count()
+    })
 }
 
 /// Whether the upstream has neither closed it nor said anything: who speaks without

@@ -2,6 +2,7 @@
 
 use std::mem::MaybeUninit;
 
+use fluxgate_core::RequestPath;
 use fluxgate_tower::Head;
 use memchr::memchr_iter;
 
@@ -16,7 +17,8 @@ pub(super) struct PlainRequest<'a> {
     pub(super) method: &'a str,
     /// Path and query, as they were sent.
     pub(super) target: &'a str,
-    path: &'a str,
+    /// The path alone, in both its forms.
+    pub(super) path: RequestPath<'a>,
     pub(super) host: &'a str,
     headers: Headers<'a>,
     pub(super) body: &'a [u8],
@@ -58,6 +60,8 @@ impl<'a> PlainRequest<'a> {
         if request.version != Some(1) || !is_plain_target(target) || method == "CONNECT" {
             return None;
         }
+        let query = memchr::memchr(b'?', target.as_bytes());
+        let path = RequestPath::read(&target[..query.unwrap_or(target.len())]).ok()?;
         // The parser takes a bare line feed for the end of a line.
         let mut line_ends = memchr_iter(b'\n', &bytes[..head]);
         if !line_ends.all(|at| at > 0 && bytes[at - 1] == b'\r') {
@@ -78,12 +82,11 @@ impl<'a> PlainRequest<'a> {
             }
             headers.push((header.name, header.value));
         }
-        let query = memchr::memchr(b'?', target.as_bytes());
         let length = usize::try_from(length.unwrap_or(0)).ok()?;
         Some(Self {
             method,
             target,
-            path: &target[..query.unwrap_or(target.len())],
+            path,
             host: std::str::from_utf8(host?).ok()?,
             headers,
             body: &[],
@@ -101,10 +104,6 @@ impl<'a> PlainRequest<'a> {
 impl Head for PlainRequest<'_> {
     fn method(&self) -> &str {
         self.method
-    }
-
-    fn path(&self) -> &str {
-        self.path
     }
 
     fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
@@ -173,25 +172,7 @@ fn is_plain_target(target: &str) -> bool {
         plain
     };
     let is_plain = |byte: &u8| PLAIN[usize::from(*byte)];
-    target.starts_with('/') && target.as_bytes().iter().all(is_plain) && !may_have_dots(target)
-}
-
-/// Whether a segment may begin with a dot, written in any way: `.` and `..` are
-/// looked at closely elsewhere.
-fn may_have_dots(target: &str) -> bool {
-    let bytes = target.as_bytes();
-    let mut slashes = memchr_iter(b'/', bytes);
-    if slashes.any(|at| matches!(bytes.get(at + 1), Some(b'.' | b'%'))) {
-        return true;
-    }
-    let path = target.split('?').next().unwrap_or_default().as_bytes();
-    let mut escapes = memchr_iter(b'%', path);
-    escapes.any(|at| {
-        matches!(
-            path[at..],
-            [_, b'2', b'f' | b'F', ..] | [_, b'5', b'c' | b'C', ..]
-        )
-    })
+    target.starts_with('/') && target.as_bytes().iter().all(is_plain)
 }
 
 /// A name or an IPv4 address, perhaps with a port.
@@ -214,7 +195,7 @@ mod tests {
                      Connection: Keep-Alive\r\nX-A: 1\r\nx-a: 2\r\n\r\nhiGET /";
         let request = PlainRequest::parse(bytes.as_bytes()).unwrap();
         assert_eq!((request.method, request.target), ("POST", "/a/b?c=d"));
-        assert_eq!((request.path(), request.host), ("/a/b", "x:80"));
+        assert_eq!((request.path.raw(), request.host), ("/a/b", "x:80"));
         assert_eq!(request.body, b"hi");
         assert_eq!(&bytes[request.length..], "GET /");
         let lines: Vec<_> = request.header_lines("X-a").collect();

@@ -101,7 +101,7 @@ fn what_is_said_on_connecting_is_answered_as_redis_does() {
             "CLIENT ID 1",
             "-ERR wrong number of arguments for 'client|id' command\r\n",
         ),
-        ("COMMAND COUNT", ":12\r\n"),
+        ("COMMAND COUNT", ":17\r\n"),
         ("RESET", "+RESET\r\n"),
         ("QUIT", "+OK\r\n"),
         (
@@ -158,6 +158,9 @@ fn any_request() -> impl Strategy<Value = Vec<u8>> {
         "COMMAND",
         "SELECT",
         "RESET",
+        "MULTI",
+        "EXEC",
+        "DISCARD",
         "nope",
     ]);
     let argument = prop_oneof![

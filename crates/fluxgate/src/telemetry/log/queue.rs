@@ -3,11 +3,17 @@
 use std::cell::RefCell;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
 use std::thread;
 use std::time::Duration;
 
+use tracing::Metadata;
 use tracing_subscriber::fmt::MakeWriter;
+
+use super::AUDIT;
+use super::audit::{self, AuditLine, AuditQueue};
+use super::sampling;
+use crate::telemetry::clock;
 
 /// How many lines may wait to be written. What comes then is dropped.
 const MOST_LINES: usize = 4096;
@@ -16,8 +22,14 @@ const MOST_LINES: usize = 4096;
 const LONGEST: usize = 32 * 1024;
 /// How many bytes are written at once.
 const AT_ONCE: usize = 64 * 1024;
+/// How often the log says what is missing in it.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+/// How long to wait before what could not be written is tried again.
+const PAUSE: Duration = Duration::from_millis(100);
 /// How long what is left may take to be written at the end.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
+/// The same while there are audit lines among it.
+const LAST_AUDIT: Duration = Duration::from_secs(3);
 
 /// Lines that nobody could take; of the process, as the log is.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
@@ -29,7 +41,10 @@ pub(in crate::telemetry) fn dropped() -> u64 {
 
 /// Takes lines, and never makes anybody wait.
 #[derive(Clone, Debug)]
-pub(super) struct Queue(SyncSender<Item>);
+pub(super) struct Queue {
+    lines: SyncSender<Item>,
+    audit: AuditQueue,
+}
 
 /// Writes what is left when it is dropped, if somebody takes it.
 #[derive(Debug)]
@@ -43,16 +58,20 @@ pub(crate) struct Flush {
 #[derive(Debug)]
 enum Item {
     Line(String),
+    /// There is something to do besides.
+    Wake,
     End,
 }
 
 impl Queue {
     /// A queue, and the thread that writes to standard error what comes in.
     pub(super) fn start() -> (Self, Flush) {
-        let (queue, lines) = mpsc::sync_channel(MOST_LINES);
+        let (lines, receiver) = mpsc::sync_channel(MOST_LINES);
+        let (audit, audit_lines) = AuditQueue::new();
         let (writing, written) = mpsc::channel();
         let write = move || {
-            write_all(&lines);
+            OWN.set(Some(String::new()));
+            Writer::new(receiver, audit_lines).run();
             drop(writing);
         };
         let thread = thread::Builder::new().name("fluxgate-log".into());
@@ -60,12 +79,27 @@ impl Queue {
             // There is no log to say so in.
             eprintln!("nothing can be logged: {error}");
         }
-        let queue = Self(queue);
+        let queue = Self { lines, audit };
         let flush = Flush {
             queue: queue.clone(),
             written,
         };
         (queue, flush)
+    }
+
+    /// Has the thread look what there is to do besides lines. If the queue is
+    /// full, it looks anyway, after the next line.
+    pub(super) fn wake(&self) {
+        let _ = self.lines.try_send(Item::Wake);
+    }
+
+    fn push(&self, line: String, is_audit: bool) {
+        if is_audit {
+            self.audit.push(line);
+            self.wake();
+        } else if self.lines.try_send(Item::Line(line)).is_err() {
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -73,12 +107,25 @@ impl<'a> MakeWriter<'a> for Queue {
     type Writer = OneLine<'a>;
 
     fn make_writer(&'a self) -> OneLine<'a> {
-        OneLine(self)
+        OneLine {
+            queue: self,
+            is_audit: false,
+        }
+    }
+
+    fn make_writer_for(&'a self, metadata: &Metadata<'_>) -> OneLine<'a> {
+        OneLine {
+            queue: self,
+            is_audit: metadata.target() == AUDIT,
+        }
     }
 }
 
 /// Takes one line, in one piece, as the formatter gives it.
-pub(super) struct OneLine<'a>(&'a Queue);
+pub(super) struct OneLine<'a> {
+    queue: &'a Queue,
+    is_audit: bool,
+}
 
 thread_local! {
     /// What the one who writes has to say himself: he cannot wait for room in
@@ -96,10 +143,8 @@ impl Write for OneLine<'_> {
             }
             None => Some(line),
         });
-        if let Some(line) = line
-            && self.0.0.try_send(Item::Line(line)).is_err()
-        {
-            DROPPED.fetch_add(1, Ordering::Relaxed);
+        if let Some(line) = line {
+            self.queue.push(line, self.is_audit);
         }
         Ok(bytes.len())
     }
@@ -126,58 +171,139 @@ fn one_line(bytes: &[u8]) -> String {
     line
 }
 
-/// Writes lines until the end.
-fn write_all(lines: &Receiver<Item>) {
-    OWN.set(Some(String::new()));
-    let mut told = 0;
-    let mut ended = false;
-    let mut bytes = Vec::new();
-    while !ended {
-        bytes.clear();
-        let Ok(mut item) = lines.recv() else {
-            return;
+/// Writes lines to standard error.
+#[derive(Debug)]
+struct Writer {
+    lines: Receiver<Item>,
+    audit: Receiver<AuditLine>,
+    /// How many dropped lines the log has counted.
+    told: u64,
+    /// When the log says next what is missing in it, if anything is; by
+    /// [`clock::uptime`].
+    report_at: Option<Duration>,
+}
+
+impl Writer {
+    fn new(lines: Receiver<Item>, audit: Receiver<AuditLine>) -> Self {
+        Self {
+            lines,
+            audit,
+            told: 0,
+            report_at: None,
+        }
+    }
+
+    /// Writes until the end.
+    fn run(mut self) {
+        let mut bytes = Vec::new();
+        let mut audit_lines = Vec::new();
+        let mut ended = false;
+        while !ended {
+            let Some(end) = self.take(&mut bytes) else {
+                return;
+            };
+            ended = end;
+            // After the others: what woke this thread is there by now.
+            for line in self.audit.try_iter() {
+                bytes.extend_from_slice(line.text.as_bytes());
+                audit_lines.push(line);
+            }
+            self.report(&mut bytes, ended);
+            write_whole(&bytes);
+            bytes.clear();
+            // Only now are their places free.
+            audit_lines.clear();
+        }
+    }
+
+    /// Waits for lines and takes them. Whether the last has come; nothing if there
+    /// is nobody left to send any.
+    fn take(&self, bytes: &mut Vec<u8>) -> Option<bool> {
+        let mut next = match self.report_at {
+            None => Some(self.lines.recv().ok()?),
+            Some(at) => {
+                let left = at.saturating_sub(clock::uptime());
+                match self.lines.recv_timeout(left) {
+                    Ok(item) => Some(item),
+                    Err(RecvTimeoutError::Timeout) => None,
+                    Err(RecvTimeoutError::Disconnected) => return None,
+                }
+            }
         };
-        loop {
+        while let Some(item) = next {
             match item {
                 Item::Line(line) => bytes.extend_from_slice(line.as_bytes()),
-                Item::End => ended = true,
+                Item::Wake => {}
+                Item::End => return Some(true),
             }
-            if ended || bytes.len() >= AT_ONCE {
+            if bytes.len() >= AT_ONCE {
                 break;
             }
-            match lines.try_recv() {
-                Ok(next) => item = next,
-                Err(_) => break,
-            }
+            next = self.lines.try_recv().ok();
         }
+        Some(false)
+    }
+
+    /// Says what is missing, a second after something is, and at the end.
+    fn report(&mut self, bytes: &mut Vec<u8>, ended: bool) {
         let dropped = dropped();
-        if dropped > told {
-            tracing::warn!(lines = dropped - told, "log lines were dropped");
-            told = dropped;
+        let is_due = match self.report_at {
+            Some(at) => ended || at <= clock::uptime(),
+            None if dropped > self.told || sampling::is_unreported() => {
+                self.report_at = Some(clock::uptime() + REPORT_EVERY);
+                ended
+            }
+            None => false,
+        };
+        if !is_due {
+            return;
+        }
+        self.report_at = None;
+        sampling::report();
+        if dropped > self.told {
+            tracing::warn!(lines = dropped - self.told, "log lines were dropped");
+            self.told = dropped;
         }
         OWN.with_borrow_mut(|own| {
             let own = own.as_mut().map(std::mem::take).unwrap_or_default();
             bytes.extend_from_slice(own.as_bytes());
         });
-        // Whoever cannot be written to cannot be told of it.
-        let _ = io::stderr().write_all(&bytes);
+    }
+}
+
+/// Writes all of it, however long that takes: a log that cannot be written, for
+/// its disk is full, is one that is not read.
+fn write_whole(mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        match io::stderr().write(bytes) {
+            Ok(0) => thread::sleep(PAUSE),
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => thread::sleep(PAUSE),
+        }
     }
 }
 
 impl Drop for Flush {
     fn drop(&mut self) {
         const STEP: Duration = Duration::from_millis(10);
-        let mut left = LAST_MOMENT;
+        let began = clock::uptime();
+        let is_time_left = || {
+            let most = match audit::is_pending() {
+                true => LAST_AUDIT,
+                false => LAST_MOMENT,
+            };
+            clock::uptime() < began + most
+        };
         // If the queue is full, there is more to write, or nobody takes it.
-        while self.queue.0.try_send(Item::End).is_err() {
-            if left.is_zero() {
+        while self.queue.lines.try_send(Item::End).is_err() {
+            if !is_time_left() {
                 return;
             }
             thread::sleep(STEP);
-            left = left.saturating_sub(STEP);
         }
         // If it is not written by then, nobody reads, and nobody can be told.
-        let _ = self.written.recv_timeout(left);
+        while self.written.recv_timeout(STEP) == Err(RecvTimeoutError::Timeout) && is_time_left() {}
     }
 }
 

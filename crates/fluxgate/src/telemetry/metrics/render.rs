@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fluxgate_core::{Outcome, Reason};
-use fluxgate_redis::BreakerState;
+use fluxgate_redis::{BreakerState, RedisStore};
 
 use super::Metrics;
 use super::durations::{AllDurations, BOUNDS};
@@ -65,6 +65,9 @@ impl Metrics {
         let help = "Log lines that were dropped because nobody took them in time.";
         let name = "fluxgate_log_lines_dropped_total";
         out.one(name, Kind::Counter, help, log::dropped());
+        let help = "Log lines that were suppressed because there were too many of their kind.";
+        let name = "fluxgate_log_lines_suppressed_total";
+        out.one(name, Kind::Counter, help, log::suppressed());
         let help = "Spans that were sent.";
         let name = "fluxgate_spans_sent_total";
         out.one(name, Kind::Counter, help, get(&self.spans.sent));
@@ -155,6 +158,15 @@ fn render_store(out: &mut Exposition, store: &AnyStore) {
     };
     let help = "Whether the store is asked: 0 closed (yes), 1 half open (to see), 2 open (no).";
     out.one("fluxgate_breaker_state", Kind::Gauge, help, breaker);
+    let redis = store.redis();
+    let help = "How often Redis did not have the script and has loaded it.";
+    let reloads = redis.map_or(0, RedisStore::script_reloads);
+    let name = "fluxgate_store_script_reloads_total";
+    out.one(name, Kind::Counter, help, reloads);
+    let help = "How often the sentinels have named another primary.";
+    let failovers = redis.map_or(0, RedisStore::failovers);
+    let name = "fluxgate_store_failovers_total";
+    out.one(name, Kind::Counter, help, failovers);
     if let AnyStore::Memory(store) = store {
         let help = "Counters that the memory store holds.";
         let keys = store.len() as u64;

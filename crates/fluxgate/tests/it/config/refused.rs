@@ -25,6 +25,14 @@ const BAD: &[(&str, &str)] = &[
         "`max_keys` must be a whole number from 1 to 1000000000",
     ),
     (
+        "store: { memory: { max_log_events: 0 } }",
+        "`max_log_events` must be a whole number from 1 to 1000000000",
+    ),
+    (
+        "store: { memory: { max_log_events: many } }",
+        "`max_log_events` must be a whole number from 1 to 1000000000",
+    ),
+    (
         "store: { memory: { size: 1 } }",
         "unknown field `size` in `memory`",
     ),
@@ -344,6 +352,18 @@ const BAD: &[(&str, &str)] = &[
         "`connections` must be a whole number from 0",
     ),
     (
+        "gateway: { limits: { upstream_connections: -1 } }",
+        "`upstream_connections` must be a whole number from 0 to 1000000000",
+    ),
+    (
+        "gateway: { limits: { streams: 0 } }",
+        "`streams` must be a whole number from 1 to 100000",
+    ),
+    (
+        "gateway: { limits: { streams: 100001 } }",
+        "`streams` must be a whole number from 1 to 100000",
+    ),
+    (
         "gateway: { limits: { requests: 1 } }",
         "unknown field `requests` in `limits`",
     ),
@@ -384,6 +404,19 @@ const BAD: &[(&str, &str)] = &[
     (
         "{ on_missing_rule_set: maybe, store: memory }",
         "`on_missing_rule_set` must be one of allow, deny",
+    ),
+    (
+        "call_limits: { on_error: maybe }",
+        "`on_error` must be one of allow, deny, local; `maybe` is not",
+    ),
+    (
+        "call_limits: { on_errors: deny }",
+        "unknown field `on_errors` in `call_limits`",
+    ),
+    ("call_limits: deny", "`call_limits` must be a mapping"),
+    (
+        "filters: { a: { failed_closed_status: 500 } }",
+        "`failed_closed_status` must be one of 503, 429; `500` is not",
     ),
     (
         "{ rule_sets: { a: {} }, store: memory }",

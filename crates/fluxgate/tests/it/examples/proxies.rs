@@ -5,8 +5,9 @@ use std::fs;
 use fluxgate_testkit::{Answer, RawUpstream, wait_until};
 
 use super::front::{Front, Proxy, for_tests};
-use super::{put, service};
+use super::{put, service, text};
 use crate::service::Service;
+use crate::support::Dir;
 
 /// Halts the service. The signal is not yet obeyed when it has been sent.
 fn stop(service: &Service) {
@@ -204,4 +205,32 @@ fn traefik_fails_closed() {
     service.program.kill();
     assert_eq!(front.post("ann").status, 500);
     assert!(front.seen("/api/x?y=1").is_empty());
+}
+
+/// FluxGate answers, its store is gone, and the rules refuse then: no proxy takes that for
+/// an error on which it lets pass, nor for a used-up quota.
+#[test]
+fn every_proxy_answers_503_where_fluxgate_fails_closed() {
+    let gone = fluxgate_testkit::ports::free();
+    let config = text("fluxgate.yaml");
+    let listen = config.lines().find(|line| line.starts_with("listen:"));
+    let store = format!("store: {{ redis: {{ url: 'redis://{}' }} }}\n", gone.addr());
+    let config = put(&config, listen.unwrap(), "listen: { api: '127.0.0.1:0' }");
+    let config = put(&config, "    rules:", "    on_error: deny\n    rules:");
+    let dir = Dir::new();
+    dir.write("fluxgate.yaml", store + &config);
+    let service = Service::open_in(dir, &["run", "--config", "fluxgate.yaml"], 1);
+    for proxy in [Proxy::Nginx, Proxy::Caddy, Proxy::Traefik] {
+        let front = Front::start(proxy, service.address("api"), for_tests);
+        let answer = front.post("ann");
+        assert_eq!(answer.status, 503, "{answer:?}");
+        assert_eq!(answer.header("retry-after"), Some("1"), "{answer:?}");
+        let body: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+        let kind = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
+        assert_eq!(
+            (&body["type"], &body["outcome"]),
+            (&kind.into(), &"failed_closed".into())
+        );
+        assert!(front.seen("/api/x?y=1").is_empty());
+    }
 }

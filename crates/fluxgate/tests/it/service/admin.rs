@@ -1,5 +1,6 @@
 //! Refunds, resets, looks at state, and who may ask for them.
 
+mod call_limits;
 mod give_back;
 mod who;
 

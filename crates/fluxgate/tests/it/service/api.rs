@@ -222,7 +222,7 @@ rule_sets:
     let body = r#"{"rule_id":"open/r","identity":"u"}"#;
     assert_eq!(
         service.http().post("/v1/consume", body).body,
-        r#"{"allowed":true,"retry_after_ms":0,"remaining":null}"#
+        r#"{"allowed":true,"retry_after_ms":0,"remaining":null,"outcome":"failed_open"}"#
     );
     let shadow = r#"
 rule_sets:

@@ -116,6 +116,33 @@ async fn until(what: &str, mut look: impl FnMut() -> bool) {
     }
 }
 
+/// The service is told both forms of a path that has two.
+#[tokio::test]
+async fn a_limit_on_a_path_holds_however_it_is_spelled() {
+    let service = Service::start(&[], RULES);
+    let app = App::new(handler(service.address("api")));
+    assert_eq!(app.get("/%61pi/x").await, 200);
+    assert_eq!(app.get("/api;v=1/x").await, 200);
+    for spelled in ["/api/x", "/%61pi/x", "//api/x", "/api%2fx", "/api\\x"] {
+        assert_eq!(app.get(spelled).await, 429, "{spelled}");
+    }
+    assert_eq!(app.get("/api/%2e%2e/x").await, 400);
+    // Also where units are given back.
+    assert_eq!(app.get("/wait").await, 200);
+    let waiting = tokio::spawn({
+        let app = app.clone();
+        async move { app.get("/%77ait").await }
+    });
+    let remaining = |service: &Service| {
+        let state = service.http().get("/v1/state?rule_set=api&rule=wait");
+        serde_json::from_str::<Value>(&state.body).unwrap()["bands"][0]["reset_after_ms"].as_u64()
+    };
+    let is_reserved = |after: Option<u64>| after.is_some_and(|after| after > 600_000);
+    until("it waits", || is_reserved(remaining(&service))).await;
+    waiting.abort();
+    until("it is given back", || !is_reserved(remaining(&service))).await;
+}
+
 #[tokio::test]
 async fn responses_are_those_of_the_embedded_engine() {
     let service = Service::start(&[], RULES);

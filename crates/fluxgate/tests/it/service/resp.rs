@@ -6,6 +6,7 @@ mod ends;
 mod protocol;
 mod shared;
 mod throttle;
+mod transactions;
 
 use fluxgate_testkit::{Cli, Reply};
 

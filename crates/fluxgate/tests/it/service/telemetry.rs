@@ -9,15 +9,16 @@ use super::Service;
 
 mod logs;
 mod metrics;
+mod noise;
 mod stderr;
 mod store;
 mod traces;
 
 /// The metrics of a service, by name and labels as they are written.
-struct Metrics(BTreeMap<String, String>);
+pub(super) struct Metrics(BTreeMap<String, String>);
 
 impl Metrics {
-    fn of(service: &Service) -> Self {
+    pub(super) fn of(service: &Service) -> Self {
         let answer = service.http().get("/metrics");
         assert_eq!(answer.status, 200);
         let samples = answer.body.lines().filter(|line| !line.starts_with('#'));
@@ -44,7 +45,7 @@ impl Metrics {
         samples.filter(|(_, value)| *value > 0).collect()
     }
 
-    fn sum(&self, start: &str) -> u64 {
+    pub(super) fn sum(&self, start: &str) -> u64 {
         self.all(start).iter().map(|(_, value)| value).sum()
     }
 }

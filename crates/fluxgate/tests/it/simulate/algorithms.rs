@@ -224,16 +224,17 @@ fn a_window_cannot_owe_so_waiting_on_it_is_a_plain_denial() {
 }
 
 #[test]
-fn a_bucket_whose_clock_went_back_heals_within_its_own_time_to_fill() {
+fn a_bucket_whose_clock_went_back_heals_from_its_horizon() {
     check(
         "bands: [ { capacity: 2, window: 1s } ]",
-        &["10000000 2", "9900000", "0", "500000"],
+        &["10000000 2", "9900000", "0", "1597152"],
         &[
             allowed(10_000_000, (B, 2, 0), 1_000_000),
-            // Full at 11 s is more than a second away: taken as just that.
-            denied(9_900_000, (B, 2, 0), 500_000, 1_000_000, V),
-            denied(0, (B, 2, 0), 500_000, 1_000_000, V),
-            allowed(500_000, (B, 2, 0), 1_000_000),
+            denied(9_900_000, (B, 2, 0), 600_000, 1_100_000, V),
+            // Full at 11 s is beyond 2^21 µs, the first power of two from twice the
+            // time to fill: taken as just that.
+            denied(0, (B, 2, 0), 1_597_152, 2_097_152, V),
+            allowed(1_597_152, (B, 2, 0), 1_000_000),
         ],
     );
 }

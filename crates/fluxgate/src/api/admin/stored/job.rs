@@ -14,6 +14,7 @@ use super::edit::{Edit, Edited};
 use super::{Api, Problem, answer, done, failed, no_such_set, not_in_force, read, store_of};
 use crate::admin::{Caller, Change, may_be_done};
 use crate::reload::BackOff;
+use crate::telemetry::log::AuditPlace;
 
 /// How often a change is tried because another instance changed the same set.
 const MOST_TRIES: usize = 5;
@@ -39,6 +40,8 @@ struct Outcome {
     edited: Edited,
     /// The ETag of the set before.
     before: Option<String>,
+    /// Where it is to be noted.
+    place: AuditPlace,
 }
 
 impl Job {
@@ -63,12 +66,18 @@ impl Job {
     /// Changes what is stored, if the conditions hold, notes it, and has it in
     /// force before it answers.
     pub(super) async fn run(self: Arc<Self>, api: Arc<Api>) -> Result<Response, Problem> {
+        let place = api.admin.audit_place().await?;
         super::to_its_end(async move {
-            let Outcome { mut edited, before } = self.write(&api).await?;
+            let outcome = self.write(&api, place).await?;
+            let Outcome {
+                mut edited,
+                before,
+                place,
+            } = outcome;
             if matches!(self.edit, Edit::Replace(_)) {
                 edited.created = before.is_none();
             }
-            self.note(&api, before.as_deref(), &edited, false);
+            self.note(&api, place, before.as_deref(), &edited, false);
             Ok(match api.admin.reloader.now().await {
                 Ok(()) => answer(&edited),
                 Err(why) => not_in_force(&why),
@@ -83,7 +92,7 @@ impl Job {
         is_whole && self.condition == Condition::Any
     }
 
-    async fn write(self: &Arc<Self>, api: &Api) -> Result<Outcome, Problem> {
+    async fn write(self: &Arc<Self>, api: &Api, place: AuditPlace) -> Result<Outcome, Problem> {
         let store = store_of(api)?;
         let _alone = api.admin.writing.lock().await;
         let mut back_off = BackOff::up_to(LONGEST_WAIT);
@@ -102,7 +111,7 @@ impl Job {
                 Ok(written) => written,
                 Err(error) => {
                     if may_be_done(&error) {
-                        self.note(api, seen.as_deref(), &edited, true);
+                        self.note(api, place, seen.as_deref(), &edited, true);
                     }
                     return Err(failed(error));
                 }
@@ -111,7 +120,13 @@ impl Job {
                 Written::Done { before: None } if edited.set.is_none() => {
                     return Err(no_such_set(&self.set));
                 }
-                Written::Done { before } => return Ok(Outcome { edited, before }),
+                Written::Done { before } => {
+                    return Ok(Outcome {
+                        edited,
+                        before,
+                        place,
+                    });
+                }
                 Written::Conflict { now } => now,
             };
             // Who is only too slow does not see the same twice.
@@ -167,7 +182,14 @@ impl Job {
         }
     }
 
-    fn note(&self, api: &Api, before: Option<&str>, edited: &Edited, is_unknown: bool) {
+    fn note(
+        &self,
+        api: &Api,
+        place: AuditPlace,
+        before: Option<&str>,
+        edited: &Edited,
+        is_unknown: bool,
+    ) {
         let after = edited.set.as_deref().map(etag_of);
         let change = Change {
             what: self.what,
@@ -178,7 +200,7 @@ impl Job {
             is_unknown,
             ..Change::default()
         };
-        api.admin.note(&self.caller, &self.headers, &change);
+        api.admin.note(place, &self.caller, &self.headers, &change);
     }
 
     /// Somebody wrote a key by hand, or lost one.

@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 
-use fluxgate_tower::Head as _;
+use fluxgate_core::RequestPath;
 use http::request::Parts;
 
 use super::super::request::PlainRequest;
 use super::super::write;
 use super::Seen;
 use crate::gateway::forwarded::Forwarded;
+use crate::gateway::outgoing::origin_form;
 use crate::gateway::strict;
 
 /// A request is found in exactly its own bytes, the way for all requests would take
@@ -30,6 +31,25 @@ pub(crate) fn request(bytes: &[u8]) {
     }
 }
 
+/// Both ways read the path of a target as `expected`, or leave it, and pass it on as it is.
+pub(crate) fn target(path: &str, expected: Option<&RequestPath<'_>>) {
+    let bytes = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+    let has_query = path.contains(['?', '#']);
+    if let Some(plain) = PlainRequest::parse(bytes.as_bytes()) {
+        request(bytes.as_bytes());
+        assert!(has_query || Some(&plain.path) == expected, "{path:?}");
+        assert_eq!(plain.target, path);
+    }
+    let built = http::Request::get(path).header("host", "a").body(());
+    if let (Ok(built), false) = (built, has_query) {
+        let (parts, ()): (Parts, ()) = built.into_parts();
+        let checked = strict::check(&parts).ok();
+        let checked = checked.map(|(path, _)| path);
+        assert_eq!(checked.as_ref(), expected, "{path:?}");
+        assert_eq!(origin_form(&parts.uri), path);
+    }
+}
+
 /// The checks for all requests find nothing either, and the same host and path.
 fn is_taken_by_all(request: &PlainRequest<'_>, head: &[u8]) {
     let mut room = [httparse::EMPTY_HEADER; 64];
@@ -44,12 +64,9 @@ fn is_taken_by_all(request: &PlainRequest<'_>, head: &[u8]) {
     }
     let built = builder.body(()).expect("the library takes it, too");
     let (parts, ()): (Parts, ()) = built.into_parts();
-    assert_eq!(parts.uri.path(), request.path());
-    let host = strict::check(&parts);
-    assert!(
-        matches!(&host, Ok(host) if host == request.host),
-        "{host:?}"
-    );
+    assert_eq!(parts.uri.path(), request.path.raw());
+    let (path, host) = strict::check(&parts).expect("the strict checks take it, too");
+    assert_eq!((path, &*host), (request.path.borrowed(), request.host));
 }
 
 fn is_forwarded_as_it_is(request: &PlainRequest<'_>, is_trusted: bool) {

@@ -25,7 +25,7 @@ rule_sets:
             // Nobody reads these here.
             ("X-User-Id: a\r\nX-User-Id: b\r\n", 200),
             ("X-Who: a\r\nx-who: b\r\n", 400),
-            ("X-Who: a\r\nX-Who: a\r\n", 400),
+            ("X-Who: a\r\nX-Who: a\r\n", 200),
             ("X-API-Key: k\r\nX-Who: a\r\nX-API-KEY:\r\n", 400),
         ] {
             let before = upstream.requests().len();

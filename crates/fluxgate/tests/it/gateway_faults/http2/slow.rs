@@ -53,6 +53,34 @@ fn those_who_stop_are_cut() {
     }
 }
 
+/// However slowly it comes, and though another request is being answered.
+#[test]
+fn a_head_that_dribbles_is_cut() {
+    let upstream = upstream();
+    let timeouts = "  timeouts: { headers: 400ms, idle: 60s, request: 60s }\n";
+    let service = gateway(&[upstream.address()], timeouts);
+    let slow = b"\0\0\x0c\x01\x05\0\0\0\x01\x82\x86\x04\x05/slow\x41\x01a";
+    // A head in one frame, and one in two.
+    let in_one = &b""[..];
+    let in_two = b"\0\0\x01\x01\x01\0\0\0\x03\x82";
+    for (first, kind) in [(in_one, 1), (in_two, 9)] {
+        let mut peer = client(&service);
+        peer.send([PREFACE, SETTINGS, slow, first].concat());
+        let mut rest = vec![0, 0x10, 0, kind, 4, 0, 0, 0, 3];
+        rest.resize(2_000, 0x82);
+        peer.set_patience(std::time::Duration::from_millis(50));
+        let (is_cut, took) = timed(|| {
+            rest.chunks(1).take(160).any(|byte| {
+                peer.send(byte);
+                // Everything else it says is over soon.
+                peer.read_to_end().is_ok()
+            })
+        });
+        assert!(is_cut && took.as_millis() >= 400, "{took:?}");
+        assert_serves(&service);
+    }
+}
+
 /// The window of the stream is shut, and stays so.
 #[test]
 fn a_reader_that_stops_is_cut() {

@@ -1,65 +1,63 @@
-//! `POST /v1/give_back`: what a check took, as if it had never been.
+//! `POST /v1/give_back`: a check that reserved, cancelled.
 
 use fluxgate_testkit::RedisServer;
+use serde_json::Value;
 
-use super::{RULES, json, remaining, store_in};
+use super::{RULES, json, store_in};
 use crate::service::Service;
 
+const WAITS: &str = "
+rule_sets:
+  api:
+    rules:
+      - { id: queue, scope: per_user, on_exceed: wait, max_wait: 1h, bands: [ { id: b, capacity: 5, window: 500s } ] }
+      - { id: day, scope: per_user, algorithm: fixed_window, bands: [ { capacity: 1000, window: 300d } ] }
+";
+
 #[test]
-fn every_rule_that_can_owe_gets_its_units_on_every_store() {
+fn what_nobody_was_queued_behind_returns_on_every_store() {
     let server = RedisServer::start();
     let redis = store_in(&server);
     for store in ["", &redis] {
-        let service = Service::start(&[], &(store.to_owned() + RULES));
+        let service = Service::start(&[], &(store.to_owned() + WAITS));
         let mut http = service.http();
-        let asked = json!({
-            "rule_set": "api", "user": "u", "ip": "10.0.0.1", "path": "/bucket", "cost": 3,
-            "attributes": { "tenant": "t" },
-        });
-        let state = || {
-            [
-                remaining(&mut service.http(), "rule=per-user&identity=u"),
-                remaining(&mut service.http(), "rule=pair&identity=u&identity=t"),
-                remaining(&mut service.http(), "rule=all"),
-                remaining(&mut service.http(), "rule=bucket&identity=10.0.0.1"),
-            ]
-        };
-        let full = state();
-        assert_eq!(
-            json(&http.post("/v1/check", &asked.to_string()))["allowed"],
-            true
+        let asked = |cost: u64| json!({ "rule_set": "api", "user": "u", "cost": cost });
+        let mut check = |cost| json(&http.post("/v1/check", &asked(cost).to_string()));
+        assert_eq!(check(5)["delay_ms"], 0);
+        let reserved = check(3);
+        assert!(
+            reserved["delay_ms"].as_u64().unwrap() > 250_000,
+            "{reserved}"
         );
-        let charged = [vec![7, 17], vec![4], vec![47], vec![2]];
-        assert_eq!(state(), charged);
-        let given = http.post("/v1/give_back", &asked.to_string());
-        assert_eq!(json(&given), json!({ "given_back": 1 }));
-        // Windows and logs may have had theirs back by themselves.
-        let [user, pair, all, _] = charged;
-        let [.., bucket] = full;
-        assert_eq!(state(), [user, pair, all, bucket]);
-
-        // Rules that refused took nothing, and nor did a check that failed.
-        json(&http.post("/v1/check", &asked.to_string()));
-        let mut answered = asked.clone();
-        answered["outcome"] = json!("shadow_denied");
-        answered["violated"] = json!(["all/b0", "bucket/b0"]);
-        let given = http.post("/v1/give_back", &answered.to_string());
-        assert_eq!(json(&given), json!({ "given_back": 0 }));
-        assert_eq!(state(), [vec![4, 14], vec![1], vec![44], vec![2]]);
-        answered["violated"] = json!(["all/b0", "pair/b0"]);
-        let given = http.post("/v1/give_back", &answered.to_string());
-        assert_eq!(json(&given), json!({ "given_back": 1 }));
-        assert_eq!(state(), [vec![4, 14], vec![1], vec![44], vec![5]]);
-        for outcome in ["denied", "never", "no_rule", "failed_open", "failed_closed"] {
-            answered["outcome"] = json!(outcome);
-            let given = http.post("/v1/give_back", &answered.to_string());
-            assert_eq!(json(&given), json!({ "given_back": 0 }), "{outcome}");
-        }
+        let behind = check(1);
+        let cancel = |cost: u64, answer: &Value| {
+            let mut body = asked(cost);
+            body["outcome"] = answer["outcome"].clone();
+            body["reservation"] = answer["reservation"].clone();
+            json(&service.http().post("/v1/give_back", &body.to_string()))
+        };
+        assert_eq!(cancel(3, &reserved), json!({ "given_back": 2 }));
+        // Two of the three return: one was queued behind them.
+        let next = check(1)["delay_ms"].as_u64().unwrap();
+        let of_behind = behind["delay_ms"].as_u64().unwrap();
+        assert!(
+            (of_behind - 101_000..=of_behind - 99_000).contains(&next),
+            "{next}"
+        );
         let line = service.wait_for_log("changed");
         assert_eq!(
             (&line["what"], &line["rule_set"]),
             (&json!("give_back"), &json!("api"))
         );
+        // Who cannot wait reserves nothing.
+        let mut now = asked(1);
+        now["wait"] = json!(false);
+        let denied = json(&service.http().post("/v1/check", &now.to_string()));
+        assert_eq!(
+            (&denied["allowed"], &denied["violated"]),
+            (&json!(false), &json!(["queue/b"]))
+        );
+        assert!(denied.get("reservation").is_none(), "{denied}");
     }
 }
 
@@ -69,18 +67,19 @@ fn what_is_wrong_with_a_call_is_named() {
     let mut http = service.http();
     for (body, status, named) in [
         (r#"{"user":"u"}"#, 400, "`rule_set`"),
-        (r#"{"rule_set":"no"}"#, 404, "`no`"),
+        (r#"{"rule_set":"no","reservation":"r=1.0"}"#, 404, "`no`"),
         (r#"{"rule_set":"api","peek":true}"#, 400, "`peek`"),
         (r#"{"rule_set":"api","what":1}"#, 400, "`what`"),
         (r#"{"rule_set":"api","ip":"x"}"#, 400, "`ip`"),
         (r#"{"rule_set":"api","cost":-1}"#, 400, "`cost`"),
         (r#"{"rule_set":"api","outcome":"well"}"#, 400, "`outcome`"),
         (r#"{"rule_set":"api","outcome":7}"#, 400, "`outcome`"),
-        (r#"{"rule_set":"api","violated":"a/b"}"#, 400, "`violated`"),
+        (r#"{"rule_set":"api","violated":[]}"#, 400, "`violated`"),
+        (r#"{"rule_set":"api"}"#, 400, "`reservation`"),
         (
-            r#"{"rule_set":"api","violated":[],"violated":[]}"#,
+            r#"{"rule_set":"api","reservation":"","reservation":""}"#,
             400,
-            "`violated`",
+            "`reservation`",
         ),
         ("[]", 400, "object"),
     ] {

@@ -3,7 +3,7 @@
 use super::*;
 
 /// SHA-256 of the names of the roles.
-const TOKENS: &str = "# name:role:sha256
+pub(super) const TOKENS: &str = "# name:role:sha256
 vera:viewer:d35ca5051b82ffc326a3b0b6574a9a3161dee16b9478a199ee39cd803ce5b799
 olaf:operator:06e55b633481f7bb072957eabcf110c972e86691c3cfedabe088024bffe42f23
 anna:admin:8c6976e5b5410415bde908bd4dee15dfb167a9c873fc4bb8a81f6f2ab448a918
@@ -22,7 +22,7 @@ fn every_call_needs_its_role() {
     let rule = r#"{"scope":"per_user","bands":[{"capacity":3,"window":"1h"}]}"#;
     let subject = r#"{"rule_set":"api","rule":"r","identity":"u"}"#;
     let refund = r#"{"rule_set":"api","rule":"r","identity":"u","units":1}"#;
-    let give_back = r#"{"rule_set":"api","user":"u"}"#;
+    let give_back = r#"{"rule_set":"api","user":"u","reservation":"r=1.0"}"#;
     let calls = [
         ("PUT", of_set, &*set, "admin", 201),
         ("PUT", of_rule, rule, "admin", 200),
@@ -273,7 +273,10 @@ fn on_a_network_address_nothing_is_served_without_tokens() {
     let answers = [
         http.get("/v1/state?rule_set=api&rule=all"),
         http.post("/v1/refund", refund),
-        http.post("/v1/give_back", r#"{"rule_set":"api"}"#),
+        http.post(
+            "/v1/give_back",
+            r#"{"rule_set":"api","reservation":"r=1.0"}"#,
+        ),
         http.post("/v1/reset", r#"{"rule_set":"api","rule":"all"}"#),
         http.get("/v1/rule_sets/api"),
         put(&mut http, "/v1/rule_sets/api", &set(1), &[]),

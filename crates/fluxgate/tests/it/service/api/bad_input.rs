@@ -82,7 +82,7 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "/v1/check?verbose=1",
         r#"{"rule_set":"api"}"#,
-        "the query may hold `status` only",
+        "the query may hold `status` and `failed_closed_status` only",
     ),
     ("/v1/check/batch", "{}", "missing field `checks`"),
     (
@@ -263,4 +263,37 @@ fn a_body_in_many_pieces_is_one_body() {
     }
     let answer = http.read_answer(false).unwrap();
     assert_eq!(json_of(&answer)["rule"], "by-user");
+}
+
+#[test]
+fn invalid_utf8_in_json_is_refused_and_charges_nothing() {
+    let service = Service::start(&[], RULES);
+    let mut http = service.http();
+    for body in [
+        &b"{\"rule_set\":\"api\",\"user\":\"ann\xff\"}"[..],
+        b"{\"rule_set\":\"api\",\"user\":\"ann\xc3\x28\"}",
+        br#"{"rule_set":"api","user":"ann\ud800"}"#,
+        br#"{"rule_set":"api","user":"ann","headers":{"X-A":"\udfff"}}"#,
+    ] {
+        for (path, wrap) in [
+            ("/v1/check", false),
+            ("/v1/check?status=true", false),
+            ("/v1/check/batch", true),
+        ] {
+            let body = match wrap {
+                true => [b"{\"checks\":[", body, b"]}"].concat(),
+                false => body.to_vec(),
+            };
+            let length = body.len();
+            let head =
+                format!("POST {path} HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
+            http.send_raw(&[head.as_bytes(), &body].concat()).unwrap();
+            let answer = http.read_answer(false).unwrap();
+            assert_eq!(answer.status, 400, "{}: {answer:?}", body.escape_ascii());
+            let kind = answer.header("content-type");
+            assert_eq!(kind, Some("application/problem+json"));
+        }
+    }
+    let body = r#"{"rule_set":"api","user":"ann"}"#;
+    assert_eq!(json_of(&http.post("/v1/check", body))["remaining"], 1);
 }

@@ -164,7 +164,7 @@ fn what_cannot_be_asked_is_told() {
             "?filter=a",
             "/x/../y",
             400,
-            "`X-Forwarded-Uri` is no path, or has `.` or `..` in it",
+            "the request is ambiguous: the path has `.` or `..` in it",
         ),
     ] {
         let answer = ask(
@@ -277,4 +277,109 @@ rule_sets:
         drop(patient);
         wait_until("nobody waits", || waiting(0));
     }
+}
+
+/// Ways to write `/api/x`.
+const SPELLED: [&str; 10] = [
+    "/%61pi/x",
+    "//api/x",
+    "/api;v=1/x",
+    "/api%3bv=1/x",
+    "/api%2fx",
+    "/api\\x",
+    "/api%5Cx",
+    "/%2fapi/x",
+    "/api//x",
+    "http://h/%61pi/x",
+];
+
+#[test]
+fn a_limit_on_a_path_holds_however_it_is_spelled() {
+    let config = r#"
+filters:
+  main: { rule_set: s, include: ["/api/**", "/*"], exclude: ["/api/health"] }
+rule_sets:
+  s:
+    rules:
+      - { id: r, key: [ip, path], match: { not_path: ["/api/free"] }, bands: [ { capacity: 1, window: 1h } ] }
+"#;
+    let service = Service::start(&[], config);
+    let mut http = service.http();
+    for (index, spelled) in SPELLED.into_iter().enumerate() {
+        let address = format!("192.0.2.{index}");
+        let mut ask = |uri: &str| ask(&mut http, TARGET, "GET", uri, &address).status;
+        assert_eq!(
+            [ask(spelled), ask("/api/x"), ask(spelled)],
+            [200, 429, 429],
+            "{spelled}"
+        );
+    }
+    let mut ask = |method: &str, uri: &str| ask(&mut http, TARGET, method, uri, "192.0.2.99");
+    for refused in [
+        "/api/../x",
+        "/api/%2e%2e/x",
+        "/api/..;/x",
+        "/api/.%2e",
+        "/api%5c..%5cx",
+        "/a%00",
+        "/api;%2fy/x",
+    ] {
+        let answer = ask("GET", refused);
+        assert_eq!(answer.status, 400, "{refused}");
+        let detail = json_of(&answer)["detail"].to_string();
+        assert!(detail.contains("ambiguous"), "{detail}");
+    }
+    // Excluded only in both forms.
+    for (uri, is_limited) in [
+        ("/api/health", false),
+        ("/api/health;x", true),
+        ("/api/free", false),
+        ("/api/fre%65", true),
+    ] {
+        let answer = ask("GET", uri);
+        assert_eq!(answer.header("ratelimit").is_some(), is_limited, "{uri}");
+    }
+    // The whole server counts as `/*`.
+    assert_eq!(ask("OPTIONS", "*").status, 200);
+    assert_eq!(ask("OPTIONS", "*").status, 429);
+    assert_eq!(ask("GET", "*").status, 400);
+}
+
+/// What the proxy forwards is not in our hands: such requests are refused.
+#[test]
+fn headers_that_could_be_taken_for_others_are_refused() {
+    let config = r#"
+filters: { main: { rule_set: s, exclude: ["/free"] } }
+rule_sets:
+  s:
+    rules:
+      - { id: r, scope: per_user, bands: [ { capacity: 2, window: 1h } ] }
+      - { id: t, key: ["header:X-Tenant"], on_missing_key: skip, bands: [ { capacity: 9, window: 1h } ] }
+"#;
+    let service = Service::start(&[], config);
+    let mut http = service.http();
+    let mut ask = |uri: &str, more: &[(&str, &str)]| {
+        let headers = [
+            ("X-Forwarded-Method", "GET"),
+            ("X-Forwarded-Uri", uri),
+            ("X-Forwarded-For", "192.0.2.1"),
+        ];
+        let headers = [&headers[..], more].concat();
+        http.request("GET", TARGET, &headers, "").status
+    };
+    let user = ("X-User-Id", "a");
+    for (more, expected) in [
+        (&[user][..], 200),
+        (&[user, ("X_Other", "b")], 200),
+        (&[user, ("X_User_Id", "b")], 400),
+        (&[("X_User_Id", "b")], 400),
+        (&[user, ("X_Tenant", "b")], 400),
+        (&[user, ("X_Forwarded_For", "192.0.2.2")], 400),
+        (&[user, ("X-User-Id", "b")], 400),
+        (&[("X-Tenant", "a"), ("X-Tenant", "b")], 400),
+        (&[user, user], 429),
+    ] {
+        assert_eq!(ask("/x", more), expected, "{more:?}");
+    }
+    assert_eq!(ask("/free", &[user, ("X_User_Id", "b")]), 200);
 }

@@ -216,7 +216,27 @@ fn without_the_store_the_rule_set_says_what_envoy_answers() {
             (denied.status, denied.header("retry-after")),
             (429, Some("1"))
         );
+        let outcome = denied.header("x-fluxgate-outcome");
+        assert_eq!(outcome, Some("failed_closed"));
     }
     let local: Vec<_> = (0..3).map(|_| envoy.get(2, "ann").status).collect();
     assert_eq!(local, [200, 200, 429]);
+}
+
+/// What is not UTF-8 fails the call of a service that reads it as text, and Envoy lets
+/// the request pass then.
+#[test]
+fn invalid_utf8_in_a_descriptor_of_envoy_is_limited_by_its_bytes() {
+    let service = documented_service();
+    let envoy = Envoy::start(&service, &[FAIL_OPEN]);
+    let get = |user: &[u8]| {
+        let mut http = envoy.front(0);
+        let head = [b"GET / HTTP/1.1\r\nHost: a\r\nX-User: ", user, b"\r\n\r\n"].concat();
+        http.send_raw(&head).unwrap();
+        http.read_answer(false).unwrap().status
+    };
+    for user in [&b"ann\xff"[..], b"ann\xfe", "ann\u{fffd}".as_bytes()] {
+        let statuses: Vec<_> = (0..4).map(|_| get(user)).collect();
+        assert_eq!(statuses, [200, 200, 200, 429], "{}", user.escape_ascii());
+    }
 }

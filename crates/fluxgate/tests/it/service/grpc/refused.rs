@@ -57,7 +57,7 @@ fn bad_arguments_are_named() {
 fn bad_bytes_and_large_messages_are_errors_and_others_are_served() {
     let service = Service::start(&["grpc"], TWO_A_SECOND);
     let mut client = Client::of(&service);
-    for hex in ["ff", "0aff", "12020aff", "0a02ff80"] {
+    for hex in ["ff", "0aff", "12020aff"] {
         let (code, message) = error(&client.call(&json!({ "call": "raw", "hex": hex })));
         assert_eq!(code, "INTERNAL", "{hex}: {message}");
     }
@@ -65,8 +65,9 @@ fn bad_bytes_and_large_messages_are_errors_and_others_are_served() {
         let value = "v".repeat(length);
         json!({ "domain": "api", "descriptors": [descriptor(&[("k", &value)])] })
     };
-    assert_eq!(client.ask(&of_length(65_000)).code(), "OK");
-    let (code, message) = client.refused(&of_length(65_536));
+    // More than all headers of a request that Envoy takes, twice.
+    assert_eq!(client.ask(&of_length(200_000)).code(), "OK");
+    let (code, message) = client.refused(&of_length(4 * 1024 * 1024));
     assert_eq!(code, "OUT_OF_RANGE", "{message}");
     assert_eq!(client.check("api", "k", "v").code(), "OK");
 }
@@ -115,5 +116,71 @@ fn a_domain_without_rules_is_answered_as_configured() {
             ])
         );
         assert!(response.headers().is_empty());
+    }
+}
+
+/// A field of this number with these bytes.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    let length = u8::try_from(bytes.len()).unwrap();
+    assert!(length < 0x80);
+    [&[number << 3 | 2, length], bytes].concat()
+}
+
+/// `ShouldRateLimit` for a descriptor of one entry, of any bytes.
+fn raw(domain: &[u8], key: &[u8], value: &[u8]) -> serde_json::Value {
+    let entry = [field(1, key), field(2, value)].concat();
+    let descriptor = field(1, &entry);
+    let request = [field(1, domain), field(2, &descriptor)].concat();
+    let hex: String = request.iter().map(|byte| format!("{byte:02x}")).collect();
+    json!({ "call": "raw", "hex": hex })
+}
+
+#[test]
+fn invalid_utf8_in_descriptors_is_decided_on_the_bytes() {
+    let config = "
+rule_sets:
+  api:
+    rules:
+      - { id: k, key: ['attr:k'], bands: [ { capacity: 1, window: 1h } ] }
+      - { id: all, match: { attributes: { plan: free } }, scope: global, bands: [ { capacity: 1, window: 1h } ] }
+";
+    for deny in [false, true] {
+        let missing = if deny {
+            "on_missing_rule_set: deny\n"
+        } else {
+            ""
+        };
+        let service = Service::start(&["grpc"], &format!("{missing}{config}"));
+        let mut client = Client::of(&service);
+        let mut code = |domain: &[u8], key: &[u8], value: &[u8]| {
+            let answer = client.call(&raw(domain, key, value));
+            let code = answer["response"]["overall_code"].as_str();
+            code.unwrap_or_else(|| panic!("{answer}")).to_owned()
+        };
+        // Each has a limit of its own, and none is taken for another.
+        let values = [
+            &b"\xff"[..],
+            b"\xfe",
+            b"\xff\xff",
+            b"\xc3\x28",
+            "\u{fffd}".as_bytes(),
+        ];
+        for value in values {
+            assert_eq!(code(b"api", b"k", value), "OK", "{}", value.escape_ascii());
+        }
+        for value in values {
+            let again = code(b"api", b"k", value);
+            assert_eq!(again, "OVER_LIMIT", "{}", value.escape_ascii());
+        }
+        // A match compares the bytes, and a name that is no text is asked about by no rule.
+        for _ in 0..2 {
+            assert_eq!(code(b"api", b"plan", b"free\xff"), "OK");
+            assert_eq!(code(b"api", b"\xff", b"x"), "OK");
+        }
+        assert_eq!(code(b"api", b"plan", b"free"), "OK");
+        assert_eq!(code(b"api", b"plan", b"free"), "OVER_LIMIT");
+        // No rule set has a name that is no text.
+        let expected = if deny { "OVER_LIMIT" } else { "OK" };
+        assert_eq!(code(b"api\xff", b"k", b"a"), expected);
     }
 }

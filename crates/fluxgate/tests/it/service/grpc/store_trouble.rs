@@ -48,8 +48,10 @@ fn the_rule_set_says_what_is_answered() {
         deny.0["statuses"],
         json!([{ "code": "OVER_LIMIT", "limit_remaining": 0 }])
     );
-    assert_eq!(deny.headers(), ["retry-after"]);
+    // Not that the quota is used up.
+    assert_eq!(deny.headers(), ["retry-after", "x-fluxgate-outcome"]);
     assert_eq!(deny.header("retry-after"), Some("1"));
+    assert_eq!(deny.header("x-fluxgate-outcome"), Some("failed_closed"));
 
     // The embedded engine decides, by the same rules.
     let mut local = || {

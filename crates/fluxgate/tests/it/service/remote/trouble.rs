@@ -24,9 +24,10 @@ async fn a_service_that_is_down_is_answered_for() {
     let (status, headers, body) = closed.send(get("/api/x")).await;
     assert_eq!(
         (status, &headers["retry-after"]),
-        (429, &"1".parse().unwrap())
+        (503, &"1".parse().unwrap())
     );
     assert!(body.contains("\"retry_after_ms\":1000"), "{body}");
+    assert!(body.contains("\"outcome\":\"failed_closed\""), "{body}");
     assert_eq!(closed.calls.load(Ordering::Relaxed), 0);
     let limiter = Limiter::new(RuleSets::from_yaml(RULES).unwrap(), MemoryStore::default());
     let local = App::new(of().local_on_error(limiter));
@@ -48,7 +49,7 @@ async fn a_slow_service_is_not_waited_for_beyond_the_deadline() {
     for mode in [Mode::Delay(Duration::from_secs(5)), Mode::BlackHole] {
         proxy.set_mode(mode);
         let start = tokio::time::Instant::now();
-        assert_eq!(app.get("/none").await, 429, "{mode:?}");
+        assert_eq!(app.get("/none").await, 503, "{mode:?}");
         let took = start.elapsed();
         assert!(
             took >= deadline && took < Duration::from_secs(2),
@@ -101,7 +102,7 @@ async fn a_question_whose_answer_is_lost_is_not_asked_again() {
     for fault in [ReplyFault::SwallowAndClose, ReplyFault::Cut(20)] {
         let left = left(&service, "per-user&identity=u");
         proxy.fault_next_reply(fault.clone());
-        assert_eq!(app.get("/api/x").await, 429, "{fault:?}");
+        assert_eq!(app.get("/api/x").await, 503, "{fault:?}");
         assert_eq!(proxy.faults_pending(), 0);
         assert_eq!(
             self::left(&service, "per-user&identity=u"),
@@ -144,7 +145,7 @@ async fn garbage_is_no_answer() {
         let shown = answer.clone();
         let (address, heard) = answering(answer);
         let app = App::new(handler(address).deny_on_error());
-        assert_eq!(app.get("/api/x").await, 429, "{shown:.200}");
+        assert_eq!(app.get("/api/x").await, 503, "{shown:.200}");
         assert_eq!(app.calls.load(Ordering::Relaxed), 0);
         heard.join().unwrap();
     }
@@ -178,5 +179,29 @@ async fn a_request_that_is_too_large_to_ask_about_does_not_choose_its_answer() {
         !headers.contains_key("x-ratelimit-remaining"),
         "nobody was asked"
     );
+    assert_eq!(app.calls.load(Ordering::Relaxed), 0);
+}
+
+/// The service answers, and says that its own store is gone.
+#[tokio::test]
+async fn a_service_that_fails_closed_makes_the_layer_answer_503() {
+    let gone = fluxgate_testkit::ports::free();
+    let rules = RULES.replace("  api:\n", "  api:\n    on_error: deny\n");
+    let store = format!("store: {{ redis: {{ url: 'redis://{}' }} }}\n", gone.addr());
+    let dir = crate::support::Dir::new();
+    dir.write(
+        "fluxgate.yaml",
+        format!("listen: {{ api: '127.0.0.1:0' }}\n{store}{rules}"),
+    );
+    let service = Service::open_in(dir, &["run", "--config", "fluxgate.yaml"], 1);
+    let app = App::new(handler(service.address("api")));
+    let (status, headers, body) = app.send(get("/api/x")).await;
+    assert_eq!(
+        (status, &headers["retry-after"]),
+        (503, &"1".parse().unwrap())
+    );
+    assert!(!headers.contains_key("ratelimit") && !headers.contains_key("x-ratelimit-remaining"));
+    assert!(body.contains("#temporary-reduced-capacity\""), "{body}");
+    assert!(body.contains("\"outcome\":\"failed_closed\""), "{body}");
     assert_eq!(app.calls.load(Ordering::Relaxed), 0);
 }

@@ -2,7 +2,7 @@
 
 use fluxgate_testkit::Reply;
 
-use super::{ask, start};
+use super::{ask, integers, start};
 
 const RULES: &str = "
 rule_sets:
@@ -128,3 +128,33 @@ fn bad_fields_are_named_and_nothing_is_charged() {
     let reply = ask(&mut cli, "FG.CHECK api user u1");
     assert_eq!(reply.array()[2].int(), 1);
 }
+
+#[test]
+fn invalid_utf8_in_resp_arguments_is_refused_and_charges_nothing() {
+    let (_service, mut cli) = start(TWO_A_DAY);
+    for (field, value) in [
+        (&b"user"[..], &b"ann\xff"[..]),
+        (b"path", b"/\xc3\x28"),
+        (b"header:X-A", b"\xff"),
+        (b"attr:a", b"\xff"),
+        (b"attr:\xff", b"a"),
+        (b"method", b"\x80"),
+    ] {
+        let reply = cli.command(&[&b"FG.CHECK"[..], b"api", b"ip", b"10.0.0.1", field, value]);
+        let error = reply.error().unwrap_or_else(|| panic!("{reply:?}"));
+        assert!(error.ends_with("is not UTF-8"), "{error}");
+    }
+    let reply = cli.command(&[&b"FG.CHECK"[..], b"api\xff", b"ip", b"10.0.0.1"]);
+    assert_eq!(reply.error(), Some("ERR `rule_set` is not UTF-8"));
+    let reply = ask(&mut cli, "FG.CHECK api ip 10.0.0.1");
+    assert_eq!(reply.array()[2].int(), 1, "nothing was charged");
+    // A key is bytes, and no other key is taken for it.
+    for key in [&b"\xff"[..], b"\xfe", "\u{fffd}".as_bytes()] {
+        let throttle = [&b"CL.THROTTLE"[..], key, b"0", b"1", b"100"];
+        assert_eq!(integers(&cli.command(&throttle))[0], 0);
+        assert_eq!(integers(&cli.command(&throttle))[0], 1);
+    }
+}
+
+/// Two a day by address.
+const TWO_A_DAY: &str = "rule_sets: { api: { rules: [ { id: r, scope: per_ip, bands: [ { capacity: 2, window: 1d } ] } ] } }\n";

@@ -70,6 +70,19 @@ fn redis_cli_shows_decisions() {
 }
 
 #[test]
+fn redis_cli_runs_a_transaction() {
+    let (service, _cli) = start(TWO_A_SECOND);
+    let port = service.address("resp").port().to_string();
+    let script = "printf 'MULTI\\nCL.THROTTLE k 9 1 100000\\nEXEC\\nMULTI\\nCL.THROTTLE k 9 1 100000\\nDISCARD\\n\
+                  CL.THROTTLE k 9 1 100000 0\\n' | redis-cli -p \"$0\"";
+    let printed = output(Command::new("sh").args(["-c", script, &port]));
+    assert_eq!(
+        printed,
+        "OK\nQUEUED\n0\n10\n9\n-1\n100000\nOK\nQUEUED\nOK\n0\n10\n9\n-1\n100000\n"
+    );
+}
+
+#[test]
 fn redis_py_pipelines_in_both_versions() {
     let (service, _cli) = start(TWO_A_SECOND);
     let port = service.address("resp").port().to_string();

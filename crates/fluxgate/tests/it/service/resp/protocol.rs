@@ -66,7 +66,7 @@ fn one_who_does_not_read_is_not_read_from_and_holds_up_nobody() {
     greedy.set_nonblocking(false).unwrap();
     let mut some = vec![0; 1 << 20];
     greedy.read_exact(&mut some).unwrap();
-    assert!(some.starts_with(b"*24\r\n$11\r\ncl.throttle\r\n"));
+    assert!(some.starts_with(b"*34\r\n$11\r\ncl.throttle\r\n"));
 }
 
 fn service_memory(service: &super::Service) -> u64 {

@@ -26,6 +26,32 @@ for protocol in (2, 3):
     replies = pipeline.execute()
     assert [reply[:3] for reply in replies] == [[0, 1000, 999 - index] for index in range(1000)]
 
+    # A transaction, which is what a pipeline is by default: charged once, by EXEC.
+    pipeline = client.pipeline()
+    for index in range(3):
+        pipeline.execute_command("CL.THROTTLE", f"multi-{protocol}", 9, 1, 100000)
+    pipeline.execute_command("FG.CHECK", "nope")
+    replies = pipeline.execute()
+    assert [reply[:3] for reply in replies[:3]] == [[0, 10, 9], [0, 10, 8], [0, 10, 7]], replies
+    assert replies[3][8] == "no_rule", replies
+    # One that cannot be run is charged for nothing, and the connection goes on.
+    pipeline = client.pipeline()
+    pipeline.execute_command("CL.THROTTLE", f"multi-{protocol}", 9, 1, 100000)
+    pipeline.execute_command("GET", "x")
+    try:
+        pipeline.execute()
+        raise AssertionError("it was run")
+    except redis.ResponseError as error:
+        assert "unknown command 'GET'" in str(error), error
+    look = client.execute_command("CL.THROTTLE", f"multi-{protocol}", 9, 1, 100000, 0)
+    assert look[:3] == [0, 10, 7], look
+    with client.pipeline() as pipeline:
+        try:
+            pipeline.watch("x")
+            raise AssertionError("it is watched")
+        except redis.ResponseError as error:
+            assert "WATCH is not supported" in str(error), error
+
     # One bad command spoils neither the pipeline nor the connection.
     pipeline = client.pipeline(transaction=False)
     pipeline.execute_command("CL.THROTTLE", key)

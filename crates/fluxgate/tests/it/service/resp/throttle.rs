@@ -1,5 +1,7 @@
 //! `CL.THROTTLE`, field by field as redis-cell answers it.
 
+use fluxgate_testkit::RedisServer;
+
 use super::{ask, ask_all, integers, start};
 
 const NO_RULES: &str = "rule_sets: {}\n";
@@ -64,6 +66,39 @@ fn a_key_keeps_its_state_when_its_limit_changes() {
     assert_eq!(integers(&replies[0]), [0, 10, 2, -1, 800]);
     // It is full again in 800 s, whatever the rate.
     assert_eq!(integers(&replies[1]), [0, 10, 8, -1, 800]);
+}
+
+/// "limits that come with the call change their numbers": as redis-cell 0.5, the debt
+/// stays, whoever asks with a smaller limit.
+#[test]
+fn limits_that_come_with_the_call_change_their_numbers() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let redis = format!("store: {{ redis: {{ url: \"{url}\", deadline: 2s }} }}\n");
+    for store in ["", &redis] {
+        let (service, mut cli) = start(&format!("{store}{NO_RULES}"));
+        for (command, answer) in [
+            ("99 1 100 100", [0, 100, 0, -1, 10_000]),
+            ("0 1 100", [1, 1, 0, 10_000, 10_000]),
+            ("0 10 1", [1, 1, 0, 10_000, 10_000]),
+            ("99 1 100", [1, 100, 0, 100, 10_000]),
+        ] {
+            let reply = ask(&mut cli, &format!("CL.THROTTLE key {command}"));
+            assert_eq!(integers(&reply), answer, "{command}");
+        }
+        let consume = |cost: u64, capacity: u64| {
+            let body = format!(
+                r#"{{"rule_id":"x","identity":"u","cost":{cost},"capacity":{capacity},"refill_tokens_per_second":0.01}}"#
+            );
+            let answer = service.http().post("/v1/consume", &body);
+            let answer: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+            let seconds = answer["retry_after_ms"].as_u64().unwrap().div_ceil(1_000);
+            (answer["allowed"].as_bool().unwrap(), seconds)
+        };
+        assert_eq!(consume(100, 100), (true, 0));
+        assert_eq!(consume(1, 1), (false, 10_000));
+        assert_eq!(consume(1, 100), (false, 100));
+    }
 }
 
 #[test]

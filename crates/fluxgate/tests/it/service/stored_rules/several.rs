@@ -212,6 +212,6 @@ fn a_rule_that_resets_on_change_starts_afresh() {
     // What the old rule counted is gone by itself.
     let mut cli = server.cli();
     wait_until("nothing is left behind", || {
-        cli.keys("fluxgate:{1*").is_empty()
+        cli.keys("fluxgate:{2*").is_empty()
     });
 }

@@ -80,6 +80,8 @@ fn each_metric_tells_what_happened() {
         "fluxgate_fallback_decisions_total",
         "fluxgate_waiting",
         "fluxgate_breaker_state",
+        "fluxgate_store_script_reloads_total",
+        "fluxgate_store_failovers_total",
         "fluxgate_log_lines_dropped_total",
     ] {
         assert_eq!(before.get(name), 0, "{name}");

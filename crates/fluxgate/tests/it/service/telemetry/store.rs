@@ -1,6 +1,6 @@
 //! A store that fails.
 
-use fluxgate_testkit::{RedisServer, wait_until};
+use fluxgate_testkit::{RedisServer, Sentinels, wait_until};
 
 use super::{Metrics, end, log_of, with_message};
 use crate::service::Service;
@@ -120,4 +120,68 @@ fn a_store_that_refuses_has_a_reason_of_its_own() {
         .pop()
         .unwrap();
     assert_eq!(line["reason"], "oom", "{line}");
+}
+
+#[test]
+fn a_script_that_is_loaded_again_is_counted_and_logged() {
+    const MESSAGE: &str = "the script was missing and has been loaded";
+    let server = RedisServer::start();
+    let service = Service::start(&[], &config(&server));
+    let reloads = || Metrics::of(&service).get("fluxgate_store_script_reloads_total");
+    for times in 1..=3 {
+        ask(&service, 1);
+        wait_until("the script is loaded", || reloads() == times);
+        assert_eq!(
+            ask(&service, 20)[..3],
+            ["allowed", "allowed", "allowed"],
+            "no more loads"
+        );
+        assert_eq!(reloads(), times);
+        server.cli().command(&["SCRIPT", "FLUSH"]).expect_ok();
+    }
+    assert_eq!(server.cli().calls("script|load"), 3);
+    let lines = with_message(&end(&service), MESSAGE);
+    assert_eq!(lines.len(), 3, "{lines:#?}");
+    for line in lines {
+        assert_eq!(line["level"], "INFO");
+        assert_eq!(line["server"], server.addr().to_string());
+    }
+}
+
+#[test]
+fn a_failover_is_counted_and_logged_with_both_addresses() {
+    let sentinels = Sentinels::start();
+    let (urls, master) = (sentinels.sentinel_urls(), sentinels.master_name());
+    let service = Service::start(
+        &[],
+        &format!(
+            "store: {{ redis: {{ urls: {urls:?}, mode: sentinel, sentinel: {{ master: {master} }} }} }}\n\
+             rule_sets: {{ allow: {{ rules: [ {{ id: r, scope: per_user, \
+             bands: [ {{ capacity: 1000, window: 1h }} ] }} ] }} }}\n"
+        ),
+    );
+    let outcome = || {
+        let body = r#"{"rule_set":"allow","user":"ann"}"#;
+        let answer = service.http().post("/v1/check", body);
+        let answer: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+        answer["outcome"].as_str().unwrap().to_owned()
+    };
+    let failovers = || Metrics::of(&service).get("fluxgate_store_failovers_total");
+    wait_until("the store answers", || outcome() == "allowed");
+    assert_eq!(failovers(), 0);
+    let old = sentinels.primary();
+    let new = sentinels.fail_over();
+    wait_until("the failover is followed", || failovers() == 1);
+    wait_until("the new primary answers", || outcome() == "allowed");
+    let scripts = || new.cli().calls("evalsha") + new.cli().calls("eval");
+    assert!(scripts() > 0);
+    assert_eq!(failovers(), 1);
+    let lines = with_message(&end(&service), "failed over to another primary");
+    let [line] = &lines[..] else {
+        panic!("{lines:#?}");
+    };
+    assert_eq!(line["level"], "WARN");
+    assert_eq!(line["primary"], master);
+    assert_eq!(line["from"], old.addr().to_string());
+    assert_eq!(line["to"], new.addr().to_string());
 }

@@ -1,29 +1,26 @@
-//! What a request was charged, given back: as if it had never been.
+//! Reservations that are cancelled.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fluxgate_core::{
-    Band, Checks, Decision, Limiter, Micros, Outcome, Reason, RequestContext, Store, StoreError,
-    Subject, Verdicts, ready,
+    Band, Checks, Decision, Limiter, Micros, Mode, Outcome, Reason, RequestContext, Store,
+    StoreError, Subject, Verdicts, ready,
 };
-use fluxgate_core::{Charge, ManualClock, MemoryStore};
+use fluxgate_core::{Charged, ManualClock, MemoryStore};
+use proptest::prelude::*;
 
-use crate::support::{Gate, SECOND, START, parse, seen, set_of, violated};
+use crate::support::{Gate, SECOND, START, cases, parse, retry, seen, set_of, violated};
 
 const WAITS: &str = "on_exceed: wait, max_wait: 5s";
 
-fn give_back(gate: &Gate, context: &RequestContext<'_>, decision: &Decision) {
-    give_back_after(gate, context, decision, 0);
-}
-
-fn give_back_after(gate: &Gate, context: &RequestContext<'_>, decision: &Decision, waited: u64) {
+fn cancel(gate: &Gate, context: &RequestContext<'_>, decision: &Decision) {
     let charge = decision.charge(context).unwrap();
-    ready(gate.limiter.give_back(charge, Micros::new(waited))).unwrap();
+    ready(gate.limiter.cancel(charge)).unwrap();
 }
 
 #[test]
-fn a_reservation_that_is_given_back_leaves_no_trace() {
+fn a_reservation_that_is_cancelled_leaves_no_trace() {
     let rules = set_of(&format!(
         "{{ id: r, scope: per_user, {WAITS}, bands: [ {{ id: a, capacity: 3, window: 3s }}, {{ id: b, capacity: 100, window: 1h }} ] }}, \
          {{ id: others, scope: global, algorithm: sliding_log, bands: [ {{ capacity: 50, window: 1m }} ] }}, \
@@ -63,7 +60,7 @@ fn a_reservation_that_is_given_back_leaves_no_trace() {
     assert!(reserved.allowed());
     assert_eq!(reserved.delay(), Micros::new(2 * SECOND));
     assert_ne!((seen(&gate.peek(&context(1))), states()), before);
-    give_back(&gate, &context(2), &reserved);
+    cancel(&gate, &context(2), &reserved);
     assert_eq!((seen(&gate.peek(&context(1))), states()), before);
 }
 
@@ -92,7 +89,7 @@ fn companion_left(algorithm: &str, waited: u64) -> (u64, u64) {
     assert!(others.allowed());
     let left = || ready(gate.limiter.state("s", "c", &[])).unwrap()[0].remaining;
     let before = left();
-    give_back_after(&gate, &context, &reserved, waited);
+    cancel(&gate, &context, &reserved);
     // The bucket that it waited for owes nothing for it any more.
     let owed = ready(gate.limiter.state("s", "r", &[])).unwrap()[0].reset_after;
     assert_eq!(owed.get(), 4 * SECOND - waited, "{algorithm}");
@@ -101,19 +98,45 @@ fn companion_left(algorithm: &str, waited: u64) -> (u64, u64) {
 
 #[test]
 fn what_has_left_a_band_by_itself_is_not_given_back() {
-    for algorithm in ["fixed_window", "sliding_window"] {
+    for (algorithm, back) in [("fixed_window", 0), ("sliding_window", 2)] {
         let (before, after) = companion_left(algorithm, SECOND / 2);
         assert_eq!(after, before + 2, "{algorithm}: the window still holds it");
+        // In the next window, a fixed one has forgotten it and holds the units of
+        // others only; a sliding one still counts it as the previous.
         let (before, after) = companion_left(algorithm, SECOND + 1);
-        assert_eq!(after, before, "{algorithm}: another window, others' units");
+        assert_eq!(after, before + back, "{algorithm}: another window");
     }
     let (before, after) = companion_left("sliding_log", 3 * SECOND);
     assert_eq!(after, before + 2);
-    // Four were owed, the request's from the third second on.
-    for (waited, back) in [(SECOND, 2), (2 * SECOND + SECOND / 2, 1), (3 * SECOND, 0)] {
-        let (before, after) = companion_left("token_bucket", waited);
-        assert_eq!(after, before + back, "after {waited} µs");
+    // Others took three from the bucket since.
+    let (before, after) = companion_left("token_bucket", SECOND);
+    assert_eq!(after, before);
+}
+
+#[test]
+fn what_a_bucket_has_refilled_by_itself_is_not_given_back() {
+    // Four are owed, a second each, the request's from the third second on.
+    for (waited, reset) in [(0, 2), (SECOND, 1), (2 * SECOND + SECOND / 2, 0)] {
+        let (gate, context, reserved) = companion("token_bucket");
+        gate.at(START + 9 * SECOND + waited);
+        cancel(&gate, &context, &reserved);
+        let state = ready(gate.limiter.state("s", "c", &[])).unwrap();
+        let reset = reset * SECOND;
+        assert_eq!(state[0].reset_after.get(), reset, "after {waited} µs");
     }
+    let (gate, context, reserved) = companion("token_bucket");
+    gate.at(START + 12 * SECOND + SECOND / 2);
+    // 3.5 s have passed: another one finds 9.5 units, and takes one.
+    assert!(
+        ready(gate.limiter.consume("s", "c", &[], None))
+            .unwrap()
+            .allowed()
+    );
+    cancel(&gate, &context, &reserved);
+    // Had the request never come, the bucket would have been full since the
+    // second second, and then lost one unit.
+    let state = ready(gate.limiter.state("s", "c", &[])).unwrap();
+    assert_eq!(state[0].reset_after.get(), SECOND);
 }
 
 #[test]
@@ -132,7 +155,7 @@ fn a_log_that_is_shorter_than_the_wait_gets_nothing() {
             .unwrap()
             .allowed()
     );
-    give_back_after(&gate, &context, &reserved, 2 * SECOND);
+    cancel(&gate, &context, &reserved);
     assert!(
         !ready(gate.limiter.consume("s", "c", &[], None))
             .unwrap()
@@ -141,19 +164,7 @@ fn a_log_that_is_shorter_than_the_wait_gets_nothing() {
 }
 
 #[test]
-fn where_the_time_is_not_known_only_who_can_owe_gets_units() {
-    let (gate, context, _) = companion("fixed_window");
-    let set = gate.limiter.rule_set("s").unwrap();
-    let charge = Charge::of(&set, &context, Outcome::Allowed, |_| false).unwrap();
-    assert_eq!(charge.rules(), 1);
-    ready(gate.limiter.give_back(charge, Micros::ZERO)).unwrap();
-    let left = |rule| ready(gate.limiter.state("s", rule, &[])).unwrap().remove(0);
-    assert_eq!(left("r").reset_after.get(), 4 * SECOND);
-    assert_eq!(left("c").remaining, 6);
-}
-
-#[test]
-fn those_who_come_after_have_the_place_of_one_who_left() {
+fn the_last_in_the_queue_returns_everything() {
     let rules = set_of(&format!(
         "{{ id: r, scope: global, {WAITS}, bands: [ {{ capacity: 1, window: 1s }} ] }}"
     ));
@@ -165,57 +176,229 @@ fn those_who_come_after_have_the_place_of_one_who_left() {
         delays.iter().map(micros).collect::<Vec<_>>(),
         [0, SECOND, 2 * SECOND]
     );
-    give_back(&gate, &context, &delays[2]);
+    cancel(&gate, &context, &delays[2]);
     assert_eq!(micros(&gate.check(&context)), 2 * SECOND);
+}
+
+#[test]
+fn units_that_later_reservations_were_queued_behind_do_not_return() {
+    let rules = set_of(
+        "{ id: r, scope: global, on_exceed: wait, max_wait: 1m, bands: [ { capacity: 5, window: 5s } ] }",
+    );
+    let cost = |units| RequestContext::builder().cost(units).build();
+    for (reserved, later, delay) in [
+        // Nobody came since: a newcomer has its place.
+        (3, 0, 1),
+        // One unit was queued behind two: one returns, and not the other.
+        (2, 1, 3),
+        // As many came, or more: nothing returns.
+        (2, 2, 5),
+        (1, 3, 5),
+    ] {
+        let gate = Gate::new(&rules);
+        assert_eq!(gate.check(&cost(5)).delay().get(), 0);
+        let first = gate.check(&cost(reserved));
+        assert_eq!(first.delay().get(), reserved * SECOND);
+        if later > 0 {
+            gate.check(&cost(later));
+        }
+        cancel(&gate, &cost(reserved), &first);
+        let newcomer = gate.check(&cost(1)).delay().get();
+        assert_eq!(newcomer, delay * SECOND, "{later} behind {reserved}");
+    }
+}
+
+/// A partial return puts the bucket's instant before those of later waiters. One
+/// of these that cancels then has others behind it that the instant says nothing
+/// of any more.
+#[test]
+fn a_return_does_not_hide_who_waits_behind() {
+    let rules = set_of(
+        "{ id: r, scope: global, on_exceed: wait, max_wait: 9s, bands: [ { capacity: 4, window: 4s } ] }",
+    );
+    let gate = Gate::new(&rules);
+    let take = |seconds: u64, cost: u64| {
+        let context = RequestContext::builder().cost(cost).build();
+        let decision = gate.at(START + seconds * SECOND).check(&context);
+        assert!(decision.allowed());
+        (context, decision)
+    };
+    take(0, 2);
+    let second = take(1, 4);
+    let third = take(1, 3);
+    cancel(&gate, &second.0, &second.1);
+    let fourth = take(1, 4);
+    let fifth = take(1, 1);
+    assert_eq!(fifth.1.delay().get(), 8 * SECOND);
+    gate.at(START + 2 * SECOND);
+    cancel(&gate, &fourth.0, &fourth.1);
+    cancel(&gate, &third.0, &third.1);
+    // Five have come since the third, so it returned nothing; three of the
+    // fourth's are free.
+    assert_eq!(take(2, 3).1.delay().get(), 7 * SECOND);
 }
 
 #[test]
 fn a_shadow_rule_that_would_have_refused_took_nothing_and_gets_nothing() {
     let rules = set_of(
-        "{ id: r, scope: global, on_exceed: wait, bands: [ { capacity: 9, window: 1h } ] }, \
-         { id: dark, mode: shadow, scope: global, on_exceed: wait, max_wait: 1ms, bands: [ { capacity: 4, window: 1h } ] }",
+        "{ id: r, scope: global, on_exceed: wait, bands: [ { capacity: 2, window: 2s } ] }, \
+         { id: dark, mode: shadow, scope: global, bands: [ { capacity: 4, window: 1h } ] }",
     );
     let gate = Gate::new(&rules);
     let dark = || ready(gate.limiter.state("s", "dark", &[])).unwrap()[0].remaining;
-    assert!(gate.take(3).allowed());
+    assert!(gate.take(2).allowed() && gate.take(1).allowed());
     let context = RequestContext::builder().cost(2).build();
     let decision = gate.check(&context);
     assert_eq!(decision.outcome(), Outcome::ShadowDenied);
-    assert_eq!(dark(), 1);
-    give_back(&gate, &context, &decision);
-    assert_eq!((dark(), gate.left(&[])), (1, vec![6]));
-    // By name, as a service that was asked is told of it.
-    let set = gate.limiter.rule_set("s").unwrap();
-    let refused = |rule: &str| rule == "dark";
-    let charge = Charge::of(&set, &context, Outcome::ShadowDenied, refused).unwrap();
-    assert_eq!(charge.rules(), 1);
-    ready(gate.limiter.give_back(charge, Micros::ZERO)).unwrap();
-    assert_eq!((dark(), gate.left(&[])), (1, vec![8]));
+    assert_eq!((dark(), decision.delay().get()), (1, 3 * SECOND));
+    cancel(&gate, &context, &decision);
+    assert_eq!((dark(), gate.take(1).delay().get()), (1, 2 * SECOND));
 }
 
 #[test]
-fn what_was_charged_nothing_has_nothing_to_give_back() {
+fn what_need_not_wait_has_nothing_to_cancel() {
     let rules = set_of("{ id: r, scope: global, bands: [ { capacity: 1, window: 1h } ] }");
     let gate = Gate::new(&rules);
-    let free = RequestContext::builder().cost(0).build();
-    assert!(gate.check(&free).charge(&free).is_none());
     let context = RequestContext::default();
-    assert!(gate.check(&context).charge(&context).is_some());
+    assert!(gate.check(&context).charge(&context).is_none());
     let denied = gate.check(&context);
     assert!(!denied.allowed() && denied.charge(&context).is_none());
     for decision in [Decision::failed_open(), Decision::failed_closed()] {
         assert!(decision.charge(&context).is_none());
     }
-    let set = gate.limiter.rule_set("s").unwrap();
-    for outcome in [Outcome::FailedOpen, Outcome::NoRule, Outcome::Denied] {
-        assert!(Charge::of(&set, &context, outcome, |_| false).is_none());
+}
+
+#[test]
+fn who_cannot_wait_is_decided_as_if_no_rule_let_it() {
+    for (waits, plain) in [
+        ("on_exceed: wait, max_wait: 9s", "mode: enforce"),
+        (
+            "algorithm: leaky_bucket, on_exceed: wait",
+            "algorithm: leaky_bucket",
+        ),
+    ] {
+        let bands =
+            "bands: [ { id: a, capacity: 3, window: 3s }, { id: b, capacity: 4, window: 8s } ]";
+        let rule = |style: &str| set_of(&format!("{{ id: r, scope: global, {style}, {bands} }}"));
+        let (gate, other) = (Gate::new(&rule(waits)), Gate::new(&rule(plain)));
+        for (seconds, cost) in [
+            (0, 2),
+            (0, 2),
+            (0, 1),
+            (1, 1),
+            (1, 5),
+            (2, 2),
+            (2, 0),
+            (9, 3),
+        ] {
+            let now = START + seconds * SECOND;
+            let context = RequestContext::builder().cost(cost).build();
+            let decision = ready(gate.at(now).limiter.check_now("s", &context)).unwrap();
+            assert_eq!(
+                seen(&decision),
+                seen(&other.at(now).check(&context)),
+                "{seconds} s"
+            );
+        }
     }
 }
 
-/// A store that always fails to decide, and tells of refunds.
+/// A queue that shapes lets pass at once what finds it empty.
+#[test]
+fn who_cannot_wait_is_refused_by_a_queue_that_is_not_empty() {
+    let gate = Gate::new(&set_of(
+        "{ id: r, scope: global, algorithm: leaky_bucket, shape: true, bands: [ { capacity: 3, window: 3s } ] }",
+    ));
+    let context = RequestContext::default();
+    let check = |micros| ready(gate.at(START + micros).limiter.check_now("s", &context)).unwrap();
+    assert!(check(0).allowed());
+    let denied = check(1);
+    assert_eq!(
+        (denied.allowed(), retry(&denied)),
+        (false, Some(SECOND - 1))
+    );
+    let passed = check(SECOND);
+    assert_eq!((passed.allowed(), passed.delay().get()), (true, 0));
+}
+
+/// A step of a crowd before a limit that lets it wait.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Pass(u64),
+    Come(u64),
+    /// The waiter with this number leaves.
+    Leave(usize),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        1 => (1..4_000_u64).prop_map(Step::Pass),
+        4 => (1..=6_u64).prop_map(Step::Come),
+        3 => (0..40_usize).prop_map(Step::Leave),
+    ]
+}
+
+proptest! {
+    #![proptest_config(cases(3_000))]
+
+    /// Over every interval those who go on are at most C + R·t/P.
+    #[test]
+    fn whoever_leaves_no_span_releases_more_than_a_bucket_and_its_refill(
+        (capacity, refill) in (1..=6_u64, 1..=7_u64),
+        max_wait in 1..=20_u64,
+        shape in any::<bool>(),
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
+        let style = match shape {
+            true => "algorithm: leaky_bucket, shape: true".into(),
+            false => format!("on_exceed: wait, max_wait: {max_wait}s"),
+        };
+        let gate = Gate::new(&set_of(&format!(
+            "{{ id: r, scope: global, {style}, bands: [ {{ capacity: {capacity}, window: 1s, refill: {refill}, period: 3s }} ] }}"
+        )));
+        let mut now = START;
+        let mut waiting: Vec<(u64, u64, RequestContext<'_>, Decision)> = Vec::new();
+        let mut released = Vec::new();
+        for step in steps {
+            match step {
+                Step::Pass(millis) => now += millis * 1_000 + 137,
+                Step::Come(cost) => {
+                    let context = RequestContext::builder().cost(cost.min(capacity)).build();
+                    let decision = gate.at(now).check(&context);
+                    if decision.allowed() {
+                        let goes_on = now + decision.delay().get();
+                        waiting.push((goes_on, cost.min(capacity), context, decision));
+                    }
+                }
+                Step::Leave(number) => {
+                    // Who waits no longer cannot leave.
+                    let gone = waiting.extract_if(.., |it| it.0 <= now);
+                    released.extend(gone.map(|(at, cost, ..)| (at, cost)));
+                    if number < waiting.len() {
+                        let (_, _, context, decision) = waiting.swap_remove(number);
+                        cancel(gate.at(now), &context, &decision);
+                    }
+                }
+            }
+        }
+        released.extend(waiting.iter().map(|(at, cost, ..)| (*at, *cost)));
+        released.sort_unstable();
+        for (first, (from, _)) in released.iter().enumerate() {
+            let mut sum = 0;
+            for (at, cost) in &released[first..] {
+                sum += cost;
+                // sum ≤ C + R·t/P; the delays were rounded up by less than 1 µs.
+                let most = capacity * 3 * SECOND + refill * (at - from + 1);
+                prop_assert!(sum * 3 * SECOND <= most, "{sum} from {from} to {at}: {released:?}");
+            }
+        }
+    }
+}
+
+/// A store that always fails, and records that it was to cancel something.
 #[derive(Debug, Default)]
 struct Broken {
-    refunded: AtomicBool,
+    cancelled: AtomicBool,
 }
 
 fn broken<T>() -> Result<T, StoreError> {
@@ -231,7 +414,17 @@ impl Store for Broken {
     }
 
     async fn refund(&self, _: Subject<'_>, _: &[Band], _: u64) -> Result<Verdicts, StoreError> {
-        self.refunded.store(true, Ordering::Relaxed);
+        broken()
+    }
+
+    async fn cancel(
+        &self,
+        _: Subject<'_>,
+        _: &[Band],
+        _: u64,
+        _: &[Charged],
+    ) -> Result<(), StoreError> {
+        self.cancelled.store(true, Ordering::Relaxed);
         broken()
     }
 
@@ -246,19 +439,20 @@ impl Store for Broken {
 
 #[test]
 fn what_the_fallback_took_goes_back_to_the_fallback() {
-    let rules = set_of("{ id: r, scope: global, bands: [ { capacity: 2, window: 1h } ] }");
+    let rules = set_of(
+        "{ id: r, scope: global, on_exceed: wait, max_wait: 2h, bands: [ { capacity: 1, window: 1h } ] }",
+    );
     let limiter = Limiter::new(parse(&rules), Broken::default());
     let context = RequestContext::default();
     let check = || ready(limiter.check("s", &context)).unwrap();
-    let first = check();
-    assert_eq!(
-        (first.outcome(), first.remaining()),
-        (Outcome::Fallback, Some(1))
-    );
-    let charge = first.charge(&context).unwrap();
-    ready(limiter.give_back(charge, Micros::ZERO)).unwrap();
-    assert_eq!(check().remaining(), Some(1));
-    assert!(!limiter.store().refunded.load(Ordering::Relaxed));
+    assert_eq!(check().outcome(), Outcome::Fallback);
+    let second = check();
+    let delay = second.delay();
+    assert!(delay > Micros::ZERO);
+    ready(limiter.cancel(second.charge(&context).unwrap())).unwrap();
+    let third = check().delay();
+    assert!(third <= delay, "the second's place: {third:?} {delay:?}");
+    assert!(!limiter.store().cancelled.load(Ordering::Relaxed));
 }
 
 #[test]
@@ -371,17 +565,22 @@ fn a_check_at_once_is_a_check() {
     let set = gate.limiter.rule_set("s").unwrap();
     let context = RequestContext::builder().user("u").build();
     let limiter: &Limiter<MemoryStore<ManualClock>> = &gate.limiter;
-    let first = limiter.check_at_once(&set, &context).unwrap();
+    let first = limiter.check_at_once(&set, &context, Mode::Take).unwrap();
     assert_eq!(
         (first.remaining(), first.rule_set().unwrap().name()),
         (Some(1), "s")
     );
     assert_eq!(ready(limiter.check_by(&set, &context)).remaining(), Some(0));
-    assert!(!limiter.check_at_once(&set, &context).unwrap().allowed());
+    assert!(
+        !limiter
+            .check_at_once(&set, &context, Mode::Take)
+            .unwrap()
+            .allowed()
+    );
     // A store that must be waited for is not asked.
     let slow = Limiter::new(parse(&rules), Broken::default());
     assert!(
-        slow.check_at_once(&slow.rule_set("s").unwrap(), &context)
+        slow.check_at_once(&slow.rule_set("s").unwrap(), &context, Mode::Take)
             .is_none()
     );
     assert_eq!(limiter.missing_rule_set("none").outcome(), Outcome::NoRule);

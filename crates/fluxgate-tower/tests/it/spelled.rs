@@ -1,0 +1,229 @@
+//! Paths and headers that servers read in more ways than one, at the layer.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use fluxgate_tower::RateLimitLayer;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, Uri};
+use http_body_util::Full;
+use serde_json::{Value, json};
+use tower::Layer;
+use tower::util::service_fn;
+
+use crate::support::{Events, Got, Inner, get, limiter, send};
+
+/// Ways to write `/api/x`.
+const SPELLED: [&str; 9] = [
+    "/%61pi/x",
+    "//api/x",
+    "/api;v=1/x",
+    "/api%3bv=1/x",
+    "/api%2fx",
+    "/api\\x",
+    "/api%5Cx",
+    "/api//x",
+    "http://h/%61pi/x",
+];
+
+const ON_API: &str = "{ id: r, scope: per_user, match: { path: [\"/api/**\"] }, bands: [ { capacity: 1, window: 1h } ] }";
+
+fn request(uri: &str, headers: &[(&str, &[u8])]) -> Request<Full<Bytes>> {
+    let mut request = Request::new(Full::default());
+    *request.uri_mut() = Uri::try_from(uri).unwrap();
+    for (name, value) in headers {
+        let name = HeaderName::try_from(*name).unwrap();
+        let value = HeaderValue::from_bytes(value).unwrap();
+        request.headers_mut().append(name, value);
+    }
+    request
+}
+
+fn assert_refused(got: &Got) {
+    assert_eq!(got.status, 400);
+    assert_eq!(got.header("content-type"), Some("application/problem+json"));
+    let length = got.body.len().to_string();
+    assert_eq!(got.header("content-length"), Some(&*length));
+    let body: Value = serde_json::from_str(&got.body).unwrap();
+    let known = json!([body["type"], body["title"], body["status"]]);
+    assert_eq!(known, json!(["about:blank", "Bad Request", 400]));
+    let detail = body["detail"].as_str().unwrap();
+    assert!(detail.starts_with("the request is ambiguous: "), "{detail}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_on_a_path_holds_however_it_is_spelled() {
+    let events = Events::default();
+    let layer = RateLimitLayer::new(limiter(ON_API)).rule_set("s");
+    let service = layer.layer(Inner::new(&events));
+    for (index, spelled) in SPELLED.into_iter().enumerate() {
+        let status = async |uri: &str, user: &str| {
+            let user = format!("{user}{index}");
+            let asked = request(uri, &[("x-user-id", user.as_bytes())]);
+            send(&service, asked).await.status
+        };
+        assert_eq!(status(spelled, "a").await, 200, "{spelled}");
+        // The inner service gets it as it was sent.
+        let raw = spelled.strip_prefix("http://h").unwrap_or(spelled);
+        assert_eq!(events.take(), [format!("{raw} at 0")]);
+        assert_eq!(status("/api/x", "a").await, 429, "{spelled}");
+        assert_eq!(status("/api/x", "b").await, 200);
+        assert_eq!(status(spelled, "b").await, 429, "{spelled}");
+        events.take();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_path_is_included_by_either_form_and_excluded_by_both() {
+    let rules = "{ id: r, key: [path], match: { not_path: [/api/free] }, bands: [ { capacity: 1, window: 1h } ] }";
+    let service = RateLimitLayer::new(limiter(rules))
+        .rule_set("s")
+        .include(["/api/**"])
+        .exclude(["/api/health"])
+        .layer(Inner::new(&Events::default()));
+    for (path, is_limited) in [
+        ("/api/a", true),
+        ("/%61pi/b", true),
+        ("/other", false),
+        ("/%6fther", false),
+        ("/api/health", false),
+        ("/api/health;x", true),
+        ("/api/free", false),
+        ("/api/fre%65", true),
+    ] {
+        let got = send(&service, get(path)).await;
+        assert_eq!(got.status, 200, "{path}");
+        assert_eq!(got.header("ratelimit").is_some(), is_limited, "{path}");
+    }
+    // One bucket for each path, however it is spelled.
+    for path in ["/%61pi/a", "/api/b", "/api//a", "/api/a;x"] {
+        assert_eq!(send(&service, get(path)).await.status, 429, "{path}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn dots_in_either_form_are_refused() {
+    let events = Events::default();
+    let layer = RateLimitLayer::new(limiter(ON_API)).include(["/api/**"]);
+    let service = layer.clone().rule_set("s").layer(Inner::new(&events));
+    let refused = [
+        "/x/../api/x",
+        "/x/%2e%2e/api/x",
+        "/x/.%2E/api/x",
+        "/x/..;/api/x",
+        "/.;x/api/x",
+        "/x%2f..%2fapi/x",
+        "/x\\..\\api/x",
+        "/x/.",
+        "/a%00",
+        "/api;%2fy/x",
+    ];
+    for path in refused {
+        assert_refused(&send(&service, get(path)).await);
+    }
+    assert_eq!(events.count(), 0);
+    let mut asked = get("/x/../api/x");
+    let grpc = HeaderValue::from_static("application/grpc");
+    asked.headers_mut().insert("content-type", grpc);
+    let got = send(&service, asked).await;
+    assert_eq!((got.status, got.header("grpc-status")), (200, Some("3")));
+    assert!(got.header("grpc-message").is_some());
+    assert_eq!(events.count(), 0);
+    // Without rules there is nothing to get around.
+    let service = layer.layer(Inner::new(&events));
+    assert_eq!(send(&service, get("/x/../api/x")).await.status, 200);
+}
+
+#[tokio::test(start_paused = true)]
+async fn targets_that_are_no_path_meet_the_filter() {
+    let rules = "{ id: r, scope: per_user, bands: [ { capacity: 1, window: 1h } ] }";
+    let service = RateLimitLayer::new(limiter(rules))
+        .rule_set("s")
+        .layer(Inner::new(&Events::default()));
+    let targets = [
+        (Method::OPTIONS, "*"),
+        (Method::CONNECT, "h:80"),
+        (Method::GET, "h:80"),
+        (Method::GET, "http://h"),
+    ];
+    for (index, (method, target)) in targets.into_iter().enumerate() {
+        for expected in [200, 429] {
+            let user = format!("u{index}");
+            let mut asked = request(target, &[("x-user-id", user.as_bytes())]);
+            *asked.method_mut() = method.clone();
+            assert_eq!(send(&service, asked).await.status, expected, "{target}");
+        }
+    }
+}
+
+/// What the inner service sees of the headers.
+#[tokio::test(start_paused = true)]
+async fn the_service_sees_only_what_was_counted() {
+    let rules = "{ id: r, scope: per_user, bands: [ { capacity: 1, window: 1h } ] }, \
+                 { id: t, key: [\"header:X-Tenant\"], on_missing_key: skip, on_exceed: wait, max_wait: 2h, \
+                   bands: [ { capacity: 1, window: 1h } ] }";
+    let seen: Arc<Mutex<HeaderMap>> = Arc::default();
+    let service = RateLimitLayer::new(limiter(rules))
+        .rule_set("s")
+        .exclude(["/free"])
+        .layer(service_fn({
+            let seen = Arc::clone(&seen);
+            move |request: Request<Full<Bytes>>| {
+                *seen.lock().unwrap() = request.headers().clone();
+                std::future::ready(Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())))
+            }
+        }));
+    let ask = async |path: &str, headers: &[(&str, &[u8])]| {
+        let got = send(&service, request(path, headers)).await;
+        let seen = std::mem::take(&mut *seen.lock().unwrap());
+        let seen = seen.iter().map(|(name, value)| {
+            let value = value.as_bytes().escape_ascii();
+            format!("{name}: {value}")
+        });
+        let mut seen: Vec<_> = seen.collect();
+        seen.sort();
+        (got.status, seen)
+    };
+    let lookalikes: [(&str, &[u8]); 4] = [
+        ("x_user_id", b"b"),
+        ("x_tenant", b"b"),
+        ("x_forwarded_for", b"1.1.1.1"),
+        ("x_api-key", b"b"),
+    ];
+    let with = |more: &[(&'static str, &'static [u8])]| [&lookalikes[..], more].concat();
+    let (status, seen) = ask("/x", &with(&[("x-user-id", b"a"), ("x_other", b"c")])).await;
+    assert_eq!(
+        (status, seen),
+        (200, vec!["x-user-id: a".into(), "x_other: c".into()])
+    );
+    // Instead of it: nobody is named.
+    let (status, seen) = ask("/x", &lookalikes).await;
+    assert_eq!((status, seen), (200, vec![]));
+    assert_eq!(ask("/x", &lookalikes).await.0, 429);
+    // Also of one that had to wait.
+    let tenant = |user: &'static [u8]| with(&[("x-user-id", user), ("x-tenant", b"t")]);
+    for user in [b"w", b"v"] {
+        let (status, seen) = ask("/x", &tenant(user)).await;
+        assert_eq!((status, seen.len()), (200, 2), "{seen:?}");
+    }
+    // Where nothing is counted, nothing is touched.
+    assert_eq!(ask("/free", &lookalikes).await.1.len(), 4);
+
+    let twice =
+        |name: &'static str, one: &'static [u8], other: &'static [u8]| [(name, one), (name, other)];
+    for name in ["x-user-id", "x-api-key", "x-tenant"] {
+        let (status, seen) = ask("/x", &twice(name, b"d", b"e")).await;
+        assert_eq!((status, seen), (400, vec![]), "{name}");
+    }
+    assert_refused(&send(&service, request("/x", &twice("x-user-id", b"d", b"e"))).await);
+    let (status, seen) = ask("/x", &twice("x-user-id", b"d", b"d")).await;
+    assert_eq!((status, seen), (200, vec!["x-user-id: d".into()]));
+    // Users that are not text have limits of their own.
+    for user in [&b"jos\xe9"[..], b"jos\xe8"] {
+        let statuses = [
+            ask("/x", &[("x-user-id", user)]).await.0,
+            ask("/x", &[("x-user-id", user)]).await.0,
+        ];
+        assert_eq!(statuses, [200, 429]);
+    }
+}

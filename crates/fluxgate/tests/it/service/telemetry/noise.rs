@@ -1,0 +1,202 @@
+//! Clients that make noise: the log stays small, and every change is in it.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::thread;
+
+use fluxgate_testkit::{Certificates, PATIENCE, timed, wait_until};
+use serde_json::Value;
+
+use super::{Metrics, end, with_message};
+use crate::service::Service;
+
+const RULES: &str = "
+rule_sets:
+  api:
+    rules:
+      - { id: r, scope: per_user, bands: [ { capacity: 10, window: 1h } ] }
+";
+const GATEWAY: &str = "gateway:\n  routes: [ { id: all, upstreams: [echo] } ]\n";
+
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+const PING: u8 = 6;
+const ACK: u8 = 1;
+
+/// An HTTP/2 frame of eight bytes on no stream.
+fn frame(kind: u8, flags: u8, payload: [u8; 8]) -> [u8; 17] {
+    let mut frame = [0; 17];
+    (frame[2], frame[3], frame[4]) = (8, kind, flags);
+    frame[9..].copy_from_slice(&payload);
+    frame
+}
+
+/// Sends so many of a frame over HTTP/2, and waits until all are read: then a
+/// ping is answered.
+fn send_frames(address: SocketAddr, frame_sent: [u8; 17], count: usize) {
+    const AT_ONCE: usize = 10_000;
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(PREFACE).unwrap();
+    stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).unwrap();
+    let frames = frame_sent.repeat(AT_ONCE);
+    for _ in 0..count / AT_ONCE {
+        stream.write_all(&frames).unwrap();
+    }
+    stream.write_all(&frame(PING, 0, *b"the last")).unwrap();
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).unwrap();
+        let length = usize::from(head[1]) << 8 | usize::from(head[2]);
+        let mut payload = vec![0; length];
+        stream.read_exact(&mut payload).unwrap();
+        if (head[3], head[4]) == (PING, ACK) {
+            assert_eq!(payload, b"the last");
+            return;
+        }
+    }
+}
+
+/// Connects so often, sends what is not understood, and waits for the end.
+fn send_garbage(address: SocketAddr, bytes: &[u8], connections: usize) {
+    for _ in 0..connections {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        // It may be refused before it is sent.
+        let _ = stream.write_all(bytes);
+        let _ = stream.shutdown(Shutdown::Write);
+        let _ = stream.read_to_end(&mut Vec::new());
+    }
+}
+
+/// Makes changes until the noise is over, at least ten, and counts them.
+fn change(service: &Service, noise: &[thread::ScopedJoinHandle<'_, ()>]) -> usize {
+    let mut http = service.http();
+    let mut changes = 0;
+    while changes < 10 || noise.iter().any(|it| !it.is_finished()) {
+        let id = format!("change-{changes}");
+        let headers = [("X-Request-Id", &*id), ("Content-Type", "application/json")];
+        let body = r#"{"rule_set":"api","rule":"r","identity":"u","units":1}"#;
+        let answer = http.request("POST", "/v1/refund", &headers, body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        changes += 1;
+    }
+    changes
+}
+
+/// That each change is in the log, once.
+fn assert_all_noted(lines: &[Value], changes: usize) {
+    let noted = lines.iter().filter(|line| line["target"] == "audit");
+    let noted: Vec<_> = noted.map(|line| line["request_id"].clone()).collect();
+    let made: Vec<_> = (0..changes).map(|it| format!("change-{it}")).collect();
+    assert_eq!(noted, made);
+}
+
+/// How many bytes of the log are not about changes.
+fn bytes_besides(service: &Service) -> usize {
+    let lines = service.program.lines();
+    let others = lines.iter().filter(|line| !line.contains("\"audit\""));
+    others.map(|line| line.len() + 1).sum()
+}
+
+#[test]
+fn ping_acks_and_unknown_frames_are_sampled_and_audit_lines_are_not() {
+    const ACKS: usize = 700_000;
+    let service = Service::start(&["gateway", "grpc"], &(GATEWAY.to_owned() + RULES));
+    let acks = frame(PING, ACK, *b"who sent");
+    let unknown = frame(0xfe, 0, *b"whatever");
+    let (changes, took) = timed(|| {
+        thread::scope(|scope| {
+            let [gateway, grpc] = ["gateway", "grpc"].map(|it| service.address(it));
+            let noise = [
+                scope.spawn(move || send_frames(gateway, acks, ACKS)),
+                scope.spawn(move || send_frames(grpc, acks, 20_000)),
+                scope.spawn(move || send_frames(gateway, unknown, 100_000)),
+                scope.spawn(move || send_frames(grpc, unknown, 20_000)),
+            ];
+            change(&service, &noise)
+        })
+    });
+    let suppressed = Metrics::of(&service).sum("fluxgate_log_lines_suppressed_total");
+    let lines = end(&service);
+    assert_all_noted(&lines, changes);
+    // Each is there, or counted.
+    let is_ack = |text: &Value| text.as_str().is_some_and(|it| it.contains("PING ack"));
+    let written = lines.iter().filter(|line| is_ack(&line["message"])).count();
+    let summaries = with_message(&lines, "log lines were suppressed");
+    let counted: u64 = summaries
+        .iter()
+        .map(|line| {
+            assert!(is_ack(&line["like"]), "{line}");
+            assert_eq!(line["source"], "h2::proto::ping_pong");
+            assert_eq!(line["level"], "WARN");
+            line["lines"].as_u64().unwrap()
+        })
+        .sum();
+    assert_eq!(counted, suppressed);
+    assert_eq!(written as u64 + counted, ACKS as u64 + 20_000);
+    // A hundred at once, ten a second, and a summary a second.
+    let seconds = took.as_secs() as usize + 2;
+    assert!(written <= 100 + 10 * seconds, "{written} in {took:?}");
+    assert!(summaries.len() <= seconds, "{summaries:#?}");
+    let bytes = bytes_besides(&service);
+    assert!(bytes < 64 * 1024, "{bytes} bytes in {took:?}");
+}
+
+#[test]
+fn what_no_listener_understands_writes_next_to_nothing() {
+    let certificates = Certificates::generate();
+    let tls = format!(
+        "  tls: {{ cert: \"{}\", key: \"{}\" }}\n",
+        certificates.server_cert().display(),
+        certificates.server_key().display()
+    );
+    let config = GATEWAY.to_owned() + &tls + RULES;
+    let service = Service::start(&["gateway", "grpc", "resp"], &config);
+    let noise: [(&str, &[u8]); 8] = [
+        (
+            "gateway",
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 no hello",
+        ),
+        ("gateway", b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"),
+        ("grpc", b"\x00\x01\x02 no preface\r\n\r\n"),
+        (
+            "grpc",
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+        ),
+        ("api", b"NONSENSE\r\n\r\n"),
+        ("api", b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n"),
+        ("resp", b"*1\r\n$-5\r\nx\r\n"),
+        ("resp", b"\x00\xff nothing\r\n"),
+    ];
+    let changes = thread::scope(|scope| {
+        let noise = noise.map(|(listener, bytes)| {
+            let address = service.address(listener);
+            scope.spawn(move || send_garbage(address, bytes, 250))
+        });
+        change(&service, &noise)
+    });
+    let lines = end(&service);
+    assert_all_noted(&lines, changes);
+    let bytes = bytes_besides(&service);
+    assert!(bytes < 64 * 1024, "{bytes} bytes: {lines:#?}");
+}
+
+#[test]
+fn a_flood_of_one_cause_leaves_the_lines_of_others_alone() {
+    let service = Service::start(&["gateway"], &(GATEWAY.to_owned() + RULES));
+    let gateway = service.address("gateway");
+    send_frames(gateway, frame(PING, ACK, *b"who sent"), 200_000);
+    let mut http = service.http();
+    for number in 0..5 {
+        let body = format!(r#"{{"rule_set":"other-{number}"}}"#);
+        assert_eq!(http.post("/v1/check", &body).status, 200);
+    }
+    service.wait_for_logs("there is no such rule set", 5);
+    // Without another line of the cause, too, the log says what is missing.
+    wait_until("a summary of all that is missing", || {
+        let lines = service.logs("log lines were suppressed");
+        let counted = lines.iter().filter_map(|line| line["lines"].as_u64());
+        let suppressed = Metrics::of(&service).sum("fluxgate_log_lines_suppressed_total");
+        suppressed > 100_000 && counted.sum::<u64>() == suppressed
+    });
+}
