@@ -361,12 +361,12 @@ impl<'t, 'k> Held<'t, 'k> {
     fn insert(&mut self, at: usize, slot: Slot, now: Timestamp) {
         let table = self.table;
         let rule = self.keys[at].rule.get();
-        table.keys.add(rule, 1);
         let line = self.line_mut(at);
         let empty = line.find_empty();
         if let Some(index) = empty
             && table.try_reserve()
         {
+            table.keys.add(rule, 1);
             line.set(index, slot);
             return;
         }
@@ -376,10 +376,15 @@ impl<'t, 'k> Held<'t, 'k> {
             .slots()
             .find(|(_, slot)| table.is_spent(slot.state, now));
         if let Some((index, spent)) = spent {
-            table.keys.subtract(spent.state.rule(), 1);
+            let replaced = spent.state.rule();
+            if replaced != rule {
+                table.keys.add(rule, 1);
+                table.keys.subtract(replaced, 1);
+            }
             line.set(index, slot);
             return;
         }
+        table.keys.add(rule, 1);
         if empty.is_some() || !table.try_reserve() {
             if !self.evict(at, now) {
                 // Full, and every key that may go is held by another request:

@@ -126,12 +126,10 @@ impl Line {
     /// The slot of a key, where `first` is the first word.
     fn find(&self, first: u64, print: Print) -> Option<usize> {
         let tags = self.tags(first);
+        let is_in = |slot: usize| (tags[slot] == print.tag()) & self.state(slot).has(print);
         // Which of the two it is cannot be predicted, so it is not branched on.
-        let here = [0, 1].map(|slot| {
-            let state = self.state(slot);
-            (tags[slot] == print.tag()) & state.has(print)
-        });
-        (here[0] | here[1]).then_some(usize::from(here[1]))
+        let (first, second) = (is_in(0), is_in(1));
+        (first | second).then_some(usize::from(second))
     }
 
     fn tags(&self, first: u64) -> [u64; SLOTS] {
@@ -139,9 +137,11 @@ impl Line {
         [first >> 32 | (second & 0xffff) << 32, second >> 16]
     }
 
+    #[inline]
     fn state(&self, slot: usize) -> State {
         let start = STATES + slot * STATE_WORDS;
-        State([0, 1, 2].map(|word| self.0[start + word].load(Ordering::Relaxed)))
+        let word = |index: usize| self.0[start + index].load(Ordering::Relaxed);
+        State([word(0), word(1), word(2)])
     }
 }
 
@@ -188,15 +188,11 @@ impl LineGuard<'_> {
     /// The keys that are here.
     pub(super) fn slots(&self) -> impl Iterator<Item = (usize, Slot)> {
         let tags = self.line.tags(self.first);
-        let slots = tags.map(|tag| Slot {
-            tag,
-            state: State::EMPTY,
-        });
-        let slots = slots.into_iter().enumerate().map(|(index, slot)| {
+        (0..SLOTS).filter_map(move |index| {
             let state = self.line.state(index);
-            (index, Slot { state, ..slot })
-        });
-        slots.filter(|(_, slot)| !slot.state.is_empty())
+            let tag = tags[index];
+            (!state.is_empty()).then_some((index, Slot { tag, state }))
+        })
     }
 
     /// Writes a state for the key that is there already.
