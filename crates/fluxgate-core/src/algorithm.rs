@@ -18,7 +18,7 @@ pub use window::Counts;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::limit::{Algorithm, Fine, Limit, MAX_UNITS};
+use crate::limit::{Algorithm, FracMicros, Limit, MAX_UNITS};
 use crate::time::{Micros, Retry, Timestamp};
 
 /// Whether a request is to be charged.
@@ -84,7 +84,7 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charged {
     /// When the full quota is there again after it.
-    full_at: Fine,
+    full_at: FracMicros,
 }
 
 impl Charged {
@@ -95,7 +95,7 @@ impl Charged {
             .micros()
             .saturating_add(verdict.reset_after.get());
         Self {
-            full_at: Fine {
+            full_at: FracMicros {
                 whole: whole - u64::from(verdict.part > 0),
                 part: verdict.part,
             },
@@ -104,13 +104,13 @@ impl Charged {
 
     /// What the charge went to: of a bucket the instant at which it is full after
     /// it, of a window its start, of a log its event.
-    pub fn mark(&self, limit: &Limit) -> Fine {
+    pub fn mark(&self, limit: &Limit) -> FracMicros {
         let windows = match limit.algorithm() {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => return self.full_at,
             Algorithm::FixedWindow | Algorithm::SlidingLog => 1,
             Algorithm::SlidingWindow => 2,
         };
-        Fine {
+        FracMicros {
             whole: { self.full_at.whole }.saturating_sub(windows * limit.window().get()),
             part: 0,
         }
@@ -125,18 +125,18 @@ impl fmt::Display for Charged {
 }
 
 impl FromStr for Charged {
-    type Err = BadMark;
+    type Err = ParseChargedError;
 
-    fn from_str(text: &str) -> Result<Self, BadMark> {
-        let (whole, part) = text.split_once('.').ok_or(BadMark)?;
-        let whole: u64 = whole.parse().map_err(|_| BadMark)?;
-        let part = part.parse().map_err(|_| BadMark)?;
+    fn from_str(text: &str) -> Result<Self, ParseChargedError> {
+        let (whole, part) = text.split_once('.').ok_or(ParseChargedError)?;
+        let whole: u64 = whole.parse().map_err(|_| ParseChargedError)?;
+        let part = part.parse().map_err(|_| ParseChargedError)?;
         // No bucket is further from full than the last instant and its horizon.
         if whole >> 58 > 0 || u64::from(part) >= MAX_UNITS {
-            return Err(BadMark);
+            return Err(ParseChargedError);
         }
         Ok(Self {
-            full_at: Fine { whole, part },
+            full_at: FracMicros { whole, part },
         })
     }
 }
@@ -144,7 +144,7 @@ impl FromStr for Charged {
 /// A text that does not say where a charge went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not an instant in microseconds such as `1700000000000000.0`")]
-pub struct BadMark;
+pub struct ParseChargedError;
 
 /// The state of a band that fits into a few numbers: all but a log.
 ///
@@ -223,7 +223,7 @@ impl Cell {
         stored: Self,
         now: Timestamp,
         units: u64,
-        mark: Fine,
+        mark: FracMicros,
     ) -> Option<Self> {
         match stored {
             Self::Bucket(stored) => {

@@ -8,13 +8,13 @@ use crate::context::RequestContext;
 use crate::decision::Outcome;
 use crate::key::{self, Identity, SubjectBytes};
 use crate::plan::Plan;
-use crate::rules::{Band, RuleSetInForce};
+use crate::rules::{ActiveRuleSet, Band};
 use crate::store::Subject;
 
 /// What a request was charged: the units of every rule that took some.
 #[derive(Clone, Debug)]
 pub struct Charge {
-    set: RuleSetInForce,
+    set: ActiveRuleSet,
     /// Whether the embedded engine took them, in the store's stead.
     by_fallback: bool,
     taken: Vec<Taken>,
@@ -37,7 +37,7 @@ impl Charge {
     /// that no longer apply have nothing to cancel. `None` if none has, or if the text
     /// is no reservation.
     pub fn of(
-        set: &RuleSetInForce,
+        set: &ActiveRuleSet,
         context: &RequestContext<'_>,
         outcome: Outcome,
         reservation: &str,
@@ -64,7 +64,7 @@ impl Charge {
     }
 
     /// Nothing yet.
-    pub(crate) fn new(set: RuleSetInForce, outcome: Outcome) -> Self {
+    pub(crate) fn new(set: ActiveRuleSet, outcome: Outcome) -> Self {
         Self {
             set,
             by_fallback: outcome == Outcome::Fallback,

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::algorithm::{Charged, Verdict};
 use crate::plan::{Applied, Ends, Plan};
-use crate::rules::{Band, Rule, RuleSet, RuleSetInForce};
+use crate::rules::{ActiveRuleSet, Band, Rule, RuleSet};
 use crate::time::{Micros, Retry, Timestamp};
 
 /// What stands in the place of a band where a rule refused because its key was
@@ -91,7 +91,7 @@ pub struct Decision {
     allowed: bool,
     outcome: Outcome,
     /// Whose rules the indices below speak of; `None` where there is no such set.
-    set: Option<RuleSetInForce>,
+    set: Option<ActiveRuleSet>,
     reported: Option<BandRef>,
     remaining: Option<u64>,
     retry_after: Retry,
@@ -288,7 +288,7 @@ impl Decision {
     }
 
     /// Says whose rules it speaks of, which [`Decision::combine`] leaves open.
-    pub(crate) fn belongs_to(&mut self, set: RuleSetInForce) {
+    pub(crate) fn belongs_to(&mut self, set: ActiveRuleSet) {
         self.set = Some(set);
     }
 

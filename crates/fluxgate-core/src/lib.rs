@@ -65,17 +65,17 @@ pub use context::{RequestContext, RequestContextBuilder};
 pub use decision::{Decision, Outcome, Violation};
 pub use key::{IdentityError, IdentityPart, KeyPart, OnMissingKey, SubjectParts};
 pub use limit::{Algorithm, Limit, LimitError};
-pub use limiter::{BandState, Limiter, LimiterError, Observer, RuleFate, describe_identity};
+pub use limiter::{BandState, Limiter, LimiterError, Observer, RuleVerdict, describe_identity};
 pub use lossless::lossless_text;
 pub use matcher::{PathSet, Pattern, PatternError};
 pub use memory::MemoryStore;
-pub use own::{OwnDecision, OwnSubject};
+pub use own::{AdHocDecision, AdHocKey};
 pub use request_path::{PathError, RequestPath};
 pub use rules::{
-    Band, CostSource, OnError, OnMissingRuleSet, Rule, RuleMode, RuleNumber, RuleOptions, RuleSet,
-    RuleSetInForce, RuleSets, RulesError,
+    ActiveRuleSet, Band, CostSource, OnError, OnMissingRuleSet, Rule, RuleMode, RuleNumber,
+    RuleOptions, RuleSet, RuleSets, RulesError,
 };
-pub use store::{Check, Checks, Group, Place, Reason, Store, StoreError, Subject, Verdicts};
+pub use store::{Check, Checks, Group, Reason, Store, StoreError, Subject, Verdicts, WaitPermit};
 pub use time::{Micros, Retry, Timestamp};
 
 /// The result of a future that is ready at once, as every future of the

@@ -108,14 +108,14 @@ impl Limit {
 /// The order of the fields is the order of the numbers, so pairs of one limit
 /// compare as what they stand for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Fine {
+pub struct FracMicros {
     /// Whole microseconds.
     pub whole: u64,
     /// How many R-ths of a microsecond more.
     pub part: u32,
 }
 
-impl Fine {
+impl FracMicros {
     /// Whole microseconds, rounded up.
     pub const fn ceil(self) -> u64 {
         self.whole + (self.part > 0) as u64
@@ -136,7 +136,7 @@ impl Horizon {
     pub const MAX_EXPONENT: u8 = 50;
 
     /// The least power of two that is not less than `2·C·P/R + max_wait`.
-    fn covering(fill: Fine, refill: u32, max_wait: Micros) -> Self {
+    fn covering(fill: FracMicros, refill: u32, max_wait: Micros) -> Self {
         // A power of two covers a fraction if it covers the next whole number.
         let rest = (2 * u64::from(fill.part)).div_ceil(u64::from(refill));
         let span = 2 * fill.whole + rest + max_wait.get();
@@ -174,9 +174,9 @@ impl Horizon {
 pub struct Rate {
     refill: u32,
     period: Micros,
-    one_unit: Fine,
-    fill: Fine,
-    furthest: Fine,
+    one_unit: FracMicros,
+    fill: FracMicros,
+    furthest: FracMicros,
     horizon: Horizon,
     max_wait: Option<Micros>,
     shape: bool,
@@ -194,13 +194,13 @@ impl Rate {
     }
 
     /// C·P/R: the time it takes to fill from empty.
-    pub const fn fill(&self) -> Fine {
+    pub const fn fill(&self) -> FracMicros {
         self.fill
     }
 
     /// The furthest from full that a charge may leave the bucket: the time to
     /// fill from empty, and what may be reserved.
-    pub const fn furthest(&self) -> Fine {
+    pub const fn furthest(&self) -> FracMicros {
         self.furthest
     }
 
@@ -222,7 +222,7 @@ impl Rate {
     /// n·P/R: the time that `units` take to refill. At most C·P/R for the
     /// units of one request, so the sum with any instant fits.
     #[inline]
-    pub fn time_of(&self, units: u64) -> Fine {
+    pub fn time_of(&self, units: u64) -> FracMicros {
         if units == 1 {
             return self.one_unit;
         }
@@ -231,10 +231,10 @@ impl Rate {
 
     /// `a + b`, carried once.
     #[inline]
-    pub fn add(&self, a: Fine, b: Fine) -> Fine {
+    pub fn add(&self, a: FracMicros, b: FracMicros) -> FracMicros {
         let part = u64::from(a.part) + u64::from(b.part);
         let carry = u64::from(part >= self.refill());
-        Fine {
+        FracMicros {
             whole: a.whole + b.whole + carry,
             // Below the refill again, which fits.
             part: (part - carry * self.refill()) as u32,
@@ -243,12 +243,12 @@ impl Rate {
 
     /// `a − b`, or zero if `b` is the greater.
     #[inline]
-    pub fn saturating_sub(&self, a: Fine, b: Fine) -> Fine {
+    pub fn saturating_sub(&self, a: FracMicros, b: FracMicros) -> FracMicros {
         if a <= b {
-            return Fine::default();
+            return FracMicros::default();
         }
         let borrow = u64::from(a.part < b.part);
-        Fine {
+        FracMicros {
             whole: a.whole - b.whole - borrow,
             part: (u64::from(a.part) + borrow * self.refill() - u64::from(b.part)) as u32,
         }
@@ -256,7 +256,7 @@ impl Rate {
 
     /// The units that refill in `span`, rounded up: ceil((whole·R + part) / P).
     #[inline(always)]
-    pub fn units_in(&self, span: Fine) -> u64 {
+    pub fn units_in(&self, span: FracMicros) -> u64 {
         match span.whole.checked_mul(self.refill()) {
             Some(product) if product <= u64::MAX - MAX_UNITS => {
                 (product + u64::from(span.part)).div_ceil(self.period.get())
@@ -266,7 +266,7 @@ impl Rate {
     }
 
     #[cold]
-    fn many_units_in(&self, span: Fine) -> u64 {
+    fn many_units_in(&self, span: FracMicros) -> u64 {
         let product = u128::from(span.whole) * u128::from(self.refill);
         let product = product + u128::from(span.part);
         let units = product.div_ceil(u128::from(self.period.get()));
@@ -274,17 +274,17 @@ impl Rate {
     }
 }
 
-fn split(units: u64, period: Micros, refill: u32) -> Fine {
+fn split(units: u64, period: Micros, refill: u32) -> FracMicros {
     let refill = u64::from(refill);
     // A remainder is below the refill, which is a u32.
     match units.checked_mul(period.get()) {
-        Some(product) => Fine {
+        Some(product) => FracMicros {
             whole: product / refill,
             part: (product % refill) as u32,
         },
         None => {
             let product = u128::from(units) * u128::from(period.get());
-            Fine {
+            FracMicros {
                 whole: u64::try_from(product / u128::from(refill)).unwrap_or(u64::MAX),
                 part: (product % u128::from(refill)) as u32,
             }
@@ -371,7 +371,7 @@ impl LimitBuilder {
             return Err(LimitError::FillTooLong);
         }
         let max_wait = self.max_wait.filter(|_| algorithm.is_bucket());
-        let furthest = Fine {
+        let furthest = FracMicros {
             whole: fill.whole + max_wait.unwrap_or_default().get(),
             part: fill.part,
         };

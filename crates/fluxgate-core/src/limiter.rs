@@ -15,14 +15,14 @@ use crate::context::RequestContext;
 use crate::decision::{Decision, Outcome};
 use crate::key;
 use crate::memory::MemoryStore;
-use crate::own::{OwnDecision, OwnSubject};
+use crate::own::{AdHocDecision, AdHocKey};
 use crate::plan::Plan;
-use crate::rules::{Band, OnError, OnMissingRuleSet, Rule, RuleSet, RuleSetInForce, RuleSets};
+use crate::rules::{ActiveRuleSet, Band, OnError, OnMissingRuleSet, Rule, RuleSet, RuleSets};
 use crate::sip::Sip13;
-use crate::store::{Checks, Group, Place, Reason, Store, StoreError, Subject, Verdicts};
+use crate::store::{Checks, Group, Reason, Store, StoreError, Subject, Verdicts, WaitPermit};
 use crate::time::{Micros, Retry};
 pub use error::LimiterError;
-pub use virtual_time::RuleFate;
+pub use virtual_time::RuleVerdict;
 
 /// Decides requests by rule sets that may change while it runs.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Tells `observer` of store failures and missing rule sets.
-    pub fn observed_by(mut self, observer: impl Observer + 'static) -> Self {
+    pub fn with_observer(mut self, observer: impl Observer + 'static) -> Self {
         self.observer = Some(Box::new(observer));
         self
     }
@@ -101,21 +101,21 @@ impl<S: Store> Limiter<S> {
     /// Puts other rules in force, at once and as a whole. Rules that reset on
     /// change and have changed leave nothing behind.
     pub async fn replace_rules(&self, rules: RuleSets) -> Result<(), StoreError> {
-        let replaced = self.put_in_force(rules);
-        self.forget_replaced(&replaced).await
+        let replaced = self.swap_rules(rules);
+        self.reset_replaced(&replaced).await
     }
 
     /// Puts other rules in force, at once and as a whole, and gives back those
     /// before. What they must not leave behind is still there:
-    /// [`Limiter::forget_replaced`] deletes it.
-    pub fn put_in_force(&self, rules: RuleSets) -> Arc<RuleSets> {
+    /// [`Limiter::reset_replaced`] deletes it.
+    pub fn swap_rules(&self, rules: RuleSets) -> Arc<RuleSets> {
         self.rules.swap(Arc::new(rules))
     }
 
     /// Deletes the state of those replaced rules that reset on change, unless
     /// they are in force again. What fails keeps no other from being deleted; the
     /// first failure is told.
-    pub async fn forget_replaced(&self, replaced: &RuleSets) -> Result<(), StoreError> {
+    pub async fn reset_replaced(&self, replaced: &RuleSets) -> Result<(), StoreError> {
         let mut first = Ok(());
         for set in replaced.iter() {
             for rule in set.rules().iter().filter(|rule| rule.reset_on_change()) {
@@ -169,14 +169,14 @@ impl<S: Store> Limiter<S> {
         let Some(set) = rules.get(rule_set) else {
             return Ok(self.without_rule_set(rule_set, rules.on_missing()));
         };
-        let set = RuleSetInForce::hold(set);
+        let set = ActiveRuleSet::hold(set);
         drop(rules);
         Ok(self.decide_by(set, context, mode).await)
     }
 
     /// Decides by a rule set that was in force a moment ago, and charges the
     /// request if it passes.
-    pub async fn check_by(&self, set: &RuleSetInForce, context: &RequestContext<'_>) -> Decision {
+    pub async fn check_by(&self, set: &ActiveRuleSet, context: &RequestContext<'_>) -> Decision {
         self.decide_by(set.clone(), context, Mode::Take).await
     }
 
@@ -184,25 +184,25 @@ impl<S: Store> Limiter<S> {
     /// wait has a place among the waiters of all processes then, where their number
     /// is bounded; it is taken before any units are, and where none is free the
     /// request is decided as if no rule let it wait.
-    pub async fn check_with_place(
+    pub async fn check_with_permit(
         &self,
-        set: &RuleSetInForce,
+        set: &ActiveRuleSet,
         context: &RequestContext<'_>,
         mode: Mode,
-    ) -> (Decision, Place) {
+    ) -> (Decision, WaitPermit) {
         let mut plan = Plan::new(mode);
         plan.fill(set, context);
         let mut verdicts = Verdicts::new();
         let (mut decision, place) = if plan.checks.list().is_empty()
-            || self.store.decide_at_once(&plan.checks, &mut verdicts)
+            || self.store.try_decide(&plan.checks, &mut verdicts)
         {
-            (Decision::combine(&plan, &verdicts), Place::unbounded())
+            (Decision::combine(&plan, &verdicts), WaitPermit::unbounded())
         } else {
-            match self.store.decide_with_place(&plan.checks).await {
+            match self.store.decide_with_permit(&plan.checks).await {
                 Ok((verdicts, place)) => (Decision::combine(&plan, &verdicts), place),
                 Err(error) => {
                     let decision = self.on_error(set.on_error(), &plan, &error);
-                    (decision, Place::unbounded())
+                    (decision, WaitPermit::unbounded())
                 }
             }
         };
@@ -213,9 +213,9 @@ impl<S: Store> Limiter<S> {
 
     /// Decides a request at once, where the store need not wait for anybody; `None`,
     /// and nothing is charged, where it must.
-    pub fn check_at_once(
+    pub fn try_check(
         &self,
-        set: &RuleSetInForce,
+        set: &ActiveRuleSet,
         context: &RequestContext<'_>,
         mode: Mode,
     ) -> Option<Decision> {
@@ -223,7 +223,7 @@ impl<S: Store> Limiter<S> {
         plan.fill(set, context);
         let mut verdicts = Verdicts::new();
         let decided =
-            plan.checks.list().is_empty() || self.store.decide_at_once(&plan.checks, &mut verdicts);
+            plan.checks.list().is_empty() || self.store.try_decide(&plan.checks, &mut verdicts);
         decided.then(|| {
             let mut decision = Decision::combine(&plan, &verdicts);
             decision.belongs_to(set.clone());
@@ -233,7 +233,7 @@ impl<S: Store> Limiter<S> {
 
     async fn decide_by(
         &self,
-        set: RuleSetInForce,
+        set: ActiveRuleSet,
         context: &RequestContext<'_>,
         mode: Mode,
     ) -> Decision {
@@ -241,9 +241,7 @@ impl<S: Store> Limiter<S> {
             let mut plan = Plan::new(mode);
             plan.fill(&set, context);
             let mut verdicts = Verdicts::new();
-            if plan.checks.list().is_empty()
-                || self.store.decide_at_once(&plan.checks, &mut verdicts)
-            {
+            if plan.checks.list().is_empty() || self.store.try_decide(&plan.checks, &mut verdicts) {
                 Decision::combine(&plan, &verdicts)
             } else {
                 match self.store.decide(&plan.checks).await {
@@ -262,8 +260,8 @@ impl<S: Store> Limiter<S> {
     }
 
     /// The rule set of this name that is in force.
-    pub fn rule_set(&self, name: &str) -> Option<RuleSetInForce> {
-        self.rules.load().get(name).map(RuleSetInForce::hold)
+    pub fn rule_set(&self, name: &str) -> Option<ActiveRuleSet> {
+        self.rules.load().get(name).map(ActiveRuleSet::hold)
     }
 
     /// Cancels what a request that waits was charged, because it does not take
@@ -287,7 +285,7 @@ impl<S: Store> Limiter<S> {
 
     /// A place among those who wait for at most `longest`, where their number is
     /// bounded for all processes that share the state. `None` if there is none.
-    pub async fn begin_wait(&self, longest: Duration) -> Result<Option<Place>, StoreError> {
+    pub async fn begin_wait(&self, longest: Duration) -> Result<Option<WaitPermit>, StoreError> {
         self.store.begin_wait(longest).await
     }
 
@@ -318,7 +316,7 @@ impl<S: Store> Limiter<S> {
             }
         };
         for decision in &mut decisions {
-            decision.belongs_to(RuleSetInForce::hold(set));
+            decision.belongs_to(ActiveRuleSet::hold(set));
         }
         Ok(decisions)
     }
@@ -349,27 +347,27 @@ impl<S: Store> Limiter<S> {
 
     /// Charges a limit that comes with the call. When the store fails,
     /// [`Limiter::call_limits`] says what is decided.
-    pub async fn take(&self, subject: &OwnSubject, band: &Band, cost: u64) -> OwnDecision {
+    pub async fn take(&self, subject: &AdHocKey, band: &Band, cost: u64) -> AdHocDecision {
         let mut checks = Checks::new(Mode::Take);
         let bands = std::slice::from_ref(band);
         checks.push(subject.as_subject(), bands, cost, Group::ENFORCED);
         let failed = match self.verdicts(&checks).await {
-            Ok(verdicts) => return OwnDecision::new(verdicts.first()),
+            Ok(verdicts) => return AdHocDecision::new(verdicts.first()),
             Err(error) => self.failed(self.call_limits, &checks, &error),
         };
         match failed {
-            Failed::Local(verdicts) => OwnDecision {
+            Failed::Local(verdicts) => AdHocDecision {
                 outcome: Outcome::Fallback,
-                ..OwnDecision::new(verdicts.first())
+                ..AdHocDecision::new(verdicts.first())
             },
-            Failed::Decided(decision) => OwnDecision::without_state(&decision),
+            Failed::Decided(decision) => AdHocDecision::without_state(&decision),
         }
     }
 
     /// Returns what is left of a limit that comes with the call.
-    pub async fn own_state(
+    pub async fn ad_hoc_state(
         &self,
-        subject: &OwnSubject,
+        subject: &AdHocKey,
         band: &Band,
     ) -> Result<BandState, StoreError> {
         let mut checks = Checks::new(Mode::Peek);
@@ -385,9 +383,9 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Refunds units of a limit that comes with the call; returns what is left.
-    pub async fn refund_own(
+    pub async fn refund_ad_hoc(
         &self,
-        subject: &OwnSubject,
+        subject: &AdHocKey,
         band: &Band,
         units: u64,
     ) -> Result<u64, StoreError> {
@@ -402,14 +400,14 @@ impl<S: Store> Limiter<S> {
 
     /// Deletes the state of a limit that comes with the call; returns how many
     /// counters had state. Of the band only the id matters.
-    pub async fn reset_own(&self, subject: &OwnSubject, band: &Band) -> Result<u64, StoreError> {
+    pub async fn reset_ad_hoc(&self, subject: &AdHocKey, band: &Band) -> Result<u64, StoreError> {
         let bands = std::slice::from_ref(band);
         self.store.reset(subject.as_subject(), bands).await
     }
 
     async fn verdicts(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
         let mut verdicts = Verdicts::new();
-        if checks.list().is_empty() || self.store.decide_at_once(checks, &mut verdicts) {
+        if checks.list().is_empty() || self.store.try_decide(checks, &mut verdicts) {
             return Ok(verdicts);
         }
         self.store.decide(checks).await
@@ -545,9 +543,9 @@ impl<S: Store> Limiter<S> {
         Ok(states.collect())
     }
 
-    fn set(&self, name: &str) -> Result<RuleSetInForce, LimiterError> {
+    fn set(&self, name: &str) -> Result<ActiveRuleSet, LimiterError> {
         let rules = self.rules.load();
-        let set = rules.get(name).map(RuleSetInForce::hold);
+        let set = rules.get(name).map(ActiveRuleSet::hold);
         set.ok_or_else(|| LimiterError::UnknownRuleSet(name.into()))
     }
 }

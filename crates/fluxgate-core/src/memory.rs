@@ -244,7 +244,7 @@ impl<C: Clock> Store for MemoryStore<C> {
         Ok(self.decide_now(checks))
     }
 
-    fn decide_at_once(&self, checks: &Checks<'_>, verdicts: &mut Verdicts) -> bool {
+    fn try_decide(&self, checks: &Checks<'_>, verdicts: &mut Verdicts) -> bool {
         self.decide_into(checks, self.clock.now(), verdicts);
         true
     }

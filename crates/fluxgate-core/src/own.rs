@@ -10,9 +10,9 @@ use crate::time::{Micros, Retry, Timestamp};
 /// Who is counted by a limit that comes with the call. No rule ever counts the
 /// same, whatever its name and key.
 #[derive(Clone, Debug)]
-pub struct OwnSubject(SubjectBytes);
+pub struct AdHocKey(SubjectBytes);
 
-impl OwnSubject {
+impl AdHocKey {
     /// A key alone, which need not be text.
     pub fn key(key: &[u8]) -> Self {
         Self::new("", &[key])
@@ -49,7 +49,7 @@ impl OwnSubject {
 
 /// The answer of a limit that comes with the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OwnDecision {
+pub struct AdHocDecision {
     /// Allowed, denied, never, or, where the store failed, what its `on_error` says:
     /// fallback, failed open or failed closed.
     pub outcome: Outcome,
@@ -63,7 +63,7 @@ pub struct OwnDecision {
     pub reset_after: Micros,
 }
 
-impl OwnDecision {
+impl AdHocDecision {
     /// A store that gives no verdict has refused.
     pub(crate) fn new(verdict: Option<&Verdict>) -> Self {
         let refused = Verdict {

@@ -19,7 +19,7 @@ use crate::matcher::Matcher;
 use crate::yaml::{Fault, Faults, Node};
 
 pub use band::Band;
-pub use in_force::RuleSetInForce;
+pub use in_force::ActiveRuleSet;
 pub use number::RuleNumber;
 pub use rule::{CostSource, OnError, OnMissingRuleSet, Rule, RuleMode};
 

@@ -180,7 +180,7 @@ pub trait Store: Send + Sync {
 
     /// Adds the verdicts of [`Store::decide`] at once and says so, where a store
     /// need not wait for anybody. It does nothing else than `decide`, for less.
-    fn decide_at_once(&self, checks: &Checks<'_>, verdicts: &mut Verdicts) -> bool {
+    fn try_decide(&self, checks: &Checks<'_>, verdicts: &mut Verdicts) -> bool {
         let _ = (checks, verdicts);
         false
     }
@@ -190,11 +190,11 @@ pub trait Store: Send + Sync {
     /// processes that share the state, it has the place that is returned. The place
     /// is taken before any units are; without a free one the checks are decided as in
     /// [`Mode::TakeNow`].
-    fn decide_with_place(
+    fn decide_with_permit(
         &self,
         checks: &Checks<'_>,
-    ) -> impl Future<Output = Result<(Verdicts, Place), StoreError>> + Send {
-        async { Ok((self.decide(checks).await?, Place::unbounded())) }
+    ) -> impl Future<Output = Result<(Verdicts, WaitPermit), StoreError>> + Send {
+        async { Ok((self.decide(checks).await?, WaitPermit::unbounded())) }
     }
 
     /// A place among those who wait for at most `longest`, where their number is
@@ -202,9 +202,9 @@ pub trait Store: Send + Sync {
     fn begin_wait(
         &self,
         longest: Duration,
-    ) -> impl Future<Output = Result<Option<Place>, StoreError>> + Send {
+    ) -> impl Future<Output = Result<Option<WaitPermit>, StoreError>> + Send {
         let _ = longest;
-        std::future::ready(Ok(Some(Place::unbounded())))
+        std::future::ready(Ok(Some(WaitPermit::unbounded())))
     }
 
     /// Gives units back to every band of a subject, and tells what each holds.
@@ -239,9 +239,9 @@ pub trait Store: Send + Sync {
 }
 
 /// A place among those who wait; given back when it is dropped.
-pub struct Place(Option<Box<dyn Any + Send + Sync>>);
+pub struct WaitPermit(Option<Box<dyn Any + Send + Sync>>);
 
-impl Place {
+impl WaitPermit {
     /// One of any number.
     pub const fn unbounded() -> Self {
         Self(None)
@@ -253,11 +253,11 @@ impl Place {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for WaitPermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.0 {
-            Some(_) => "Place(bounded)",
-            None => "Place(unbounded)",
+            Some(_) => "WaitPermit(bounded)",
+            None => "WaitPermit(unbounded)",
         })
     }
 }

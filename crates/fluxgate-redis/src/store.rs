@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::{
-    Band, Charged, Checks, Group, Micros, Mode, Place, Reason, Store, StoreError, Subject, Verdict,
-    Verdicts,
+    Band, Charged, Checks, Group, Micros, Mode, Reason, Store, StoreError, Subject, Verdict,
+    Verdicts, WaitPermit,
 };
 use redis::Value;
 use tokio::sync::OnceCell;
@@ -212,7 +212,7 @@ impl RedisStore {
         checks: &Checks<'_>,
         waits: &Waits,
         deadline: Instant,
-    ) -> Result<(Verdicts, Place), StoreError> {
+    ) -> Result<(Verdicts, WaitPermit), StoreError> {
         let id = waits.next_id();
         // From here on it is given back, also if nobody hears whether it was got.
         let place = WaitPlace::new(self.clone(), id);
@@ -226,10 +226,10 @@ impl RedisStore {
             .answer
             .is_some_and(|answer| answer.place() == Some(true));
         let place = match has_place {
-            true => Place::held_by(place),
+            true => WaitPermit::held_by(place),
             false => {
                 place.forget();
-                Place::unbounded()
+                WaitPermit::unbounded()
             }
         };
         Ok((asked.verdicts, place))
@@ -241,21 +241,21 @@ impl RedisStore {
         &self,
         checks: &Checks<'_>,
         deadline: Instant,
-    ) -> Result<(Verdicts, Place), StoreError> {
+    ) -> Result<(Verdicts, WaitPermit), StoreError> {
         let at_once = checks.in_mode(Mode::TakeNow);
         let verdicts = self.0.decide_by_parts(&at_once, deadline).await?;
         let longest = longest_wait(checks, &verdicts);
         let Some(longest) = longest.filter(|longest| !longest.is_zero()) else {
-            return Ok((verdicts, Place::unbounded()));
+            return Ok((verdicts, WaitPermit::unbounded()));
         };
         let Some(place) = RedisStore::begin_wait(self, longest).await? else {
-            return Ok((verdicts, Place::unbounded()));
+            return Ok((verdicts, WaitPermit::unbounded()));
         };
         let verdicts = self.0.decide_by_parts(checks, self.0.deadline()).await?;
         let waits = verdicts.iter().any(|verdict| verdict.delay > Micros::ZERO);
         // Dropped, it is given back.
-        let place = waits.then(|| Place::held_by(place));
-        Ok((verdicts, place.unwrap_or(Place::unbounded())))
+        let place = waits.then(|| WaitPermit::held_by(place));
+        Ok((verdicts, place.unwrap_or(WaitPermit::unbounded())))
     }
 
     /// Gives a place among the waiters back.
@@ -270,9 +270,9 @@ impl RedisStore {
 }
 
 impl Store for RedisStore {
-    async fn begin_wait(&self, longest: Duration) -> Result<Option<Place>, StoreError> {
+    async fn begin_wait(&self, longest: Duration) -> Result<Option<WaitPermit>, StoreError> {
         let place = RedisStore::begin_wait(self, longest).await?;
-        Ok(place.map(Place::held_by))
+        Ok(place.map(WaitPermit::held_by))
     }
 
     async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
@@ -284,14 +284,14 @@ impl Store for RedisStore {
         }
     }
 
-    async fn decide_with_place(
+    async fn decide_with_permit(
         &self,
         checks: &Checks<'_>,
-    ) -> Result<(Verdicts, Place), StoreError> {
+    ) -> Result<(Verdicts, WaitPermit), StoreError> {
         let bounded = self.0.waits.as_ref();
         let bounded = bounded.filter(|_| checks.mode() == Mode::Take && checks.may_wait());
         let Some(waits) = bounded else {
-            return Ok((self.decide(checks).await?, Place::unbounded()));
+            return Ok((self.decide(checks).await?, WaitPermit::unbounded()));
         };
         let inner = &*self.0;
         let deadline = inner.deadline();
@@ -510,7 +510,7 @@ impl Inner {
             None => None,
         };
         let request = match place {
-            Some(place) => Request::decide_with_place(checks, &self.naming, place),
+            Some(place) => Request::decide_with_permit(checks, &self.naming, place),
             None => Request::decide(checks, &self.naming),
         };
         let answer = self.send(request, slot, deadline).await?;

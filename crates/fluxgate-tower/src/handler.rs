@@ -6,7 +6,7 @@ use std::future::Future;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use fluxgate_core::{Mode, Place, RequestContext};
+use fluxgate_core::{Mode, RequestContext, WaitPermit};
 
 use crate::ruling::Ruling;
 
@@ -55,7 +55,7 @@ pub trait Handler: Send + Sync {
 
     /// What [`Handler::decide`] would say, where nobody need be waited for; it is
     /// asked first. `None`, and nothing is charged, where somebody must.
-    fn decide_at_once(
+    fn try_decide(
         &self,
         rule_set: &str,
         rules: &Self::Rules,
@@ -75,7 +75,7 @@ pub trait Handler: Send + Sync {
         rules: &Self::Rules,
         context: &RequestContext<'_>,
         mode: Mode,
-    ) -> impl Future<Output = (Self::Ruling, Place)> + Send;
+    ) -> impl Future<Output = (Self::Ruling, WaitPermit)> + Send;
 
     /// What a request that has to wait was charged, if anything.
     fn charge(
@@ -91,9 +91,9 @@ pub trait Handler: Send + Sync {
 
     /// A place to wait for at most `longest`, where there is a bound beyond this
     /// process. `None` if there is none.
-    fn begin_wait(&self, longest: Duration) -> impl Future<Output = Option<Place>> + Send {
+    fn begin_wait(&self, longest: Duration) -> impl Future<Output = Option<WaitPermit>> + Send {
         let _ = longest;
-        std::future::ready(Some(Place::unbounded()))
+        std::future::ready(Some(WaitPermit::unbounded()))
     }
 
     /// How a request fares is settled; told once for each that is.

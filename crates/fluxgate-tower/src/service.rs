@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use fluxgate_core::{Place, RequestPath};
+use fluxgate_core::{RequestPath, WaitPermit};
 use http::{Request, Response};
 use tokio::time::Instant;
 use tower_service::Service;
@@ -144,7 +144,7 @@ where
     };
     // An answer is large: it stays where it is unless somebody needs it later.
     let (mode, here) = filter.place(handler, &rules);
-    let ruling = handler.decide_at_once(rule_set, &rules, &context, mode);
+    let ruling = handler.try_decide(rule_set, &rules, &context, mode);
     if let Some(ruling) = &ruling
         && !must_wait(ruling)
     {
@@ -160,7 +160,7 @@ where
     // Now, and not when the future is first asked: that may never be.
     let waiter = ruling.map(|ruling| {
         let handler = HandlerOf(Arc::clone(settings));
-        let places = (here, Place::unbounded());
+        let places = (here, WaitPermit::unbounded());
         Waiter::new(handler, rule_set, &context, ruling, Instant::now(), places)
     });
     let context = context.into_owned();

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use fluxgate_core::{Micros, Outcome, Place};
+use fluxgate_core::{Micros, Outcome, WaitPermit};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
@@ -42,11 +42,11 @@ impl Waits {
 /// A place in this process, and one among the waiters of all processes.
 pub(crate) struct Places {
     _here: LocalPlace,
-    _everywhere: Place,
+    _everywhere: WaitPermit,
 }
 
 impl Places {
-    pub(crate) fn new(here: LocalPlace, everywhere: Place) -> Self {
+    pub(crate) fn new(here: LocalPlace, everywhere: WaitPermit) -> Self {
         Self {
             _here: here,
             _everywhere: everywhere,
@@ -63,7 +63,7 @@ impl Places {
     ) -> Option<Self> {
         let everywhere = match outcome {
             // Decided without the store, which would only keep us waiting.
-            Outcome::Fallback => Place::unbounded(),
+            Outcome::Fallback => WaitPermit::unbounded(),
             _ => handler.begin_wait(longest.as_duration()).await?,
         };
         Some(Self::new(here, everywhere))

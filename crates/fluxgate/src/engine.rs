@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fluxgate_core::{
-    Band, BandState, Charge, Decision, Limiter, LimiterError, Observer, OnError, Outcome,
-    OwnDecision, OwnSubject, RequestContext, RuleSets, StoreError,
+    AdHocDecision, AdHocKey, Band, BandState, Charge, Decision, Limiter, LimiterError, Observer,
+    OnError, Outcome, RequestContext, RuleSets, StoreError,
 };
 
 pub(crate) use any_store::AnyStore;
@@ -65,7 +65,7 @@ impl Engine {
         let notes = Notes(Arc::clone(&telemetry));
         let limiter = Limiter::new(RuleSets::default(), store).call_limits(call_limits);
         Self {
-            limiter: limiter.observed_by(notes),
+            limiter: limiter.with_observer(notes),
             telemetry,
             has_rules: AtomicBool::new(false),
             store_reached: AtomicBool::new(false),
@@ -96,15 +96,15 @@ impl Engine {
     }
 
     /// Puts rules in force, at once and as a whole; gives back those before.
-    pub(crate) fn put_in_force(&self, rules: RuleSets) -> Arc<RuleSets> {
-        let replaced = self.limiter.put_in_force(rules);
+    pub(crate) fn swap_rules(&self, rules: RuleSets) -> Arc<RuleSets> {
+        let replaced = self.limiter.swap_rules(rules);
         self.has_rules.store(true, Ordering::Release);
         replaced
     }
 
     /// Deletes what rules that were replaced must not leave behind.
-    pub(crate) async fn forget_replaced(&self, replaced: &RuleSets) -> Result<(), StoreError> {
-        self.limiter.forget_replaced(replaced).await
+    pub(crate) async fn reset_replaced(&self, replaced: &RuleSets) -> Result<(), StoreError> {
+        self.limiter.reset_replaced(replaced).await
     }
 
     /// The store has answered.
@@ -225,11 +225,11 @@ impl Engine {
     /// Charges a limit that comes with the call; no rules are needed for it.
     pub(crate) async fn take(
         &self,
-        subject: &OwnSubject,
+        subject: &AdHocKey,
         band: &Band,
         cost: u64,
         origin: &Origin<'_>,
-    ) -> OwnDecision {
+    ) -> AdHocDecision {
         let started = telemetry::now();
         let decision = self.limiter.take(subject, band, cost).await;
         self.telemetry.own_decided(&decision, started, origin);
@@ -292,39 +292,39 @@ impl Engine {
     }
 
     /// Returns what is left of a limit that comes with the call; no rules are needed.
-    pub(crate) async fn own_state(
+    pub(crate) async fn ad_hoc_state(
         &self,
-        subject: &OwnSubject,
+        subject: &AdHocKey,
         band: &Band,
     ) -> Result<BandState, EngineError> {
-        let state = self.limiter.own_state(subject, band).await;
+        let state = self.limiter.ad_hoc_state(subject, band).await;
         self.noting(state.map_err(LimiterError::from))
     }
 
     /// Refunds units of a limit that comes with the call; returns what is left.
-    pub(crate) async fn refund_own(
+    pub(crate) async fn refund_ad_hoc(
         &self,
-        subject: &OwnSubject,
+        subject: &AdHocKey,
         band: &Band,
         units: u64,
     ) -> Result<u64, EngineError> {
-        let refunded = self.limiter.refund_own(subject, band, units).await;
+        let refunded = self.limiter.refund_ad_hoc(subject, band, units).await;
         self.noting(refunded.map_err(LimiterError::from))
     }
 
     /// Deletes the state of a limit that comes with the call; returns how many counters
     /// had state.
-    pub(crate) async fn reset_own(
+    pub(crate) async fn reset_ad_hoc(
         &self,
-        subject: &OwnSubject,
+        subject: &AdHocKey,
         band: &Band,
     ) -> Result<u64, EngineError> {
-        let reset = self.limiter.reset_own(subject, band).await;
+        let reset = self.limiter.reset_ad_hoc(subject, band).await;
         self.noting(reset.map_err(LimiterError::from))
     }
 
     /// Returns who a limit that comes with the call counts, as the log may say it.
-    pub(crate) fn own_in_logs(&self, subject: &OwnSubject) -> String {
+    pub(crate) fn own_in_logs(&self, subject: &AdHocKey) -> String {
         match self.telemetry.names_identities() {
             true => subject.describe(),
             false => REDACTED.into(),

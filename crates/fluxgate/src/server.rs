@@ -92,7 +92,7 @@ pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure
     let cores = thread::available_parallelism().map_or(1, usize::from);
     // Whoever sees an open address may ask, and may send a signal.
     if let Some(rules) = rules {
-        keeper.put_in_force(rules);
+        keeper.swap_rules(rules);
     }
     let signals = {
         let _entered = main.enter();

@@ -90,7 +90,7 @@ pub(crate) fn run(options: &Options) -> Result<(), Failure> {
     let counts = options.summary || report.is_some();
     let mut simulation = Simulation {
         summary: counts.then(|| Summary::new(&rules)),
-        limiter: Limiter::new(rules, store).observed_by(missing.clone()),
+        limiter: Limiter::new(rules, store).with_observer(missing.clone()),
         missing,
         default_set,
         format: options.format,
@@ -270,12 +270,14 @@ impl Simulation {
             None => self.limiter.check_at(rule_set, context, at),
             Some(summary) => {
                 let report = &mut self.report;
-                let decision = self.limiter.check_at_noting(rule_set, context, at, |fate| {
-                    summary.noted(rule_set, &fate);
-                    if let Some(report) = report {
-                        report.noted(rule_set, at, &fate);
-                    }
-                });
+                let decision = self
+                    .limiter
+                    .check_at_reporting(rule_set, context, at, |fate| {
+                        summary.noted(rule_set, &fate);
+                        if let Some(report) = report {
+                            report.noted(rule_set, at, &fate);
+                        }
+                    });
                 summary.decided(rule_set, &decision);
                 if let Some(report) = report {
                     report.decided(rule_set, context, at, &decision);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::{
-    Band, Decision, OnError, Outcome, OwnDecision, RequestContext, Rule, RuleSet, StoreError,
+    AdHocDecision, Band, Decision, OnError, Outcome, RequestContext, Rule, RuleSet, StoreError,
 };
 use quanta::Instant;
 use tracing::field;
@@ -159,7 +159,7 @@ impl Telemetry {
     /// A limit that came with the call was decided.
     pub(crate) fn own_decided(
         &self,
-        decision: &OwnDecision,
+        decision: &AdHocDecision,
         started: Instant,
         origin: &Origin<'_>,
     ) {

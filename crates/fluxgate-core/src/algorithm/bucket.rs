@@ -53,7 +53,7 @@
 //! M_x − n stays charged.
 
 use super::{Mode, Verdict, verdict};
-use crate::limit::{Fine, Horizon, Limit, Rate};
+use crate::limit::{FracMicros, Horizon, Limit, Rate};
 use crate::time::{Micros, Retry, Timestamp};
 
 /// The instant at which a bucket is full, and the refill that its fraction
@@ -61,7 +61,7 @@ use crate::time::{Micros, Retry, Timestamp};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
     /// When it is full.
-    pub full_at: Fine,
+    pub full_at: FracMicros,
     /// R: the denominator of `full_at.part`.
     pub refill: u32,
     /// The furthest that `full_at` may lie ahead of the clock, by the rule that
@@ -123,7 +123,7 @@ impl Overhang {
 
     /// What is left of it when the bucket's instant moves on by `cost`.
     #[inline]
-    fn after(self, cost: Fine) -> Self {
+    fn after(self, cost: FracMicros) -> Self {
         if self == Self::NONE {
             return self;
         }
@@ -131,7 +131,7 @@ impl Overhang {
     }
 
     /// What it becomes when the bucket's instant moves back by `span`.
-    fn before(self, span: Fine) -> Self {
+    fn before(self, span: FracMicros) -> Self {
         Self::new(self.micros() + span.ceil())
     }
 }
@@ -139,7 +139,7 @@ impl Overhang {
 /// How long until the bucket is full, and whether that had to be shortened: it
 /// lay beyond its horizon, so the clock went back.
 #[inline(always)]
-fn settle(rate: &Rate, stored: Option<Bucket>, now: Timestamp) -> (Fine, bool) {
+fn settle(rate: &Rate, stored: Option<Bucket>, now: Timestamp) -> (FracMicros, bool) {
     let Some(Bucket {
         full_at,
         refill,
@@ -147,39 +147,39 @@ fn settle(rate: &Rate, stored: Option<Bucket>, now: Timestamp) -> (Fine, bool) {
         ..
     }) = stored
     else {
-        return (Fine::default(), false);
+        return (FracMicros::default(), false);
     };
     // The clock shows whole microseconds, so nothing is borrowed.
     let Some(whole) = full_at.whole.checked_sub(now.micros()) else {
-        return (Fine::default(), false);
+        return (FracMicros::default(), false);
     };
     let part = full_at.part;
-    let horizon = Fine {
+    let horizon = FracMicros {
         whole: horizon.micros(),
         part: 0,
     };
-    if (Fine { whole, part }) > horizon {
+    if (FracMicros { whole, part }) > horizon {
         return (horizon, true);
     }
-    (in_parts_of(rate, Fine { whole, part }, refill), false)
+    (in_parts_of(rate, FracMicros { whole, part }, refill), false)
 }
 
 /// The same span with the fraction in R-ths of today's R; one that does not
 /// fit goes up to the next microsecond.
 #[inline]
-fn in_parts_of(rate: &Rate, span: Fine, refill: u32) -> Fine {
+fn in_parts_of(rate: &Rate, span: FracMicros, refill: u32) -> FracMicros {
     if u64::from(refill) == rate.refill() || span.part == 0 {
         return span;
     }
     let scaled = u64::from(span.part) * rate.refill();
     if scaled.is_multiple_of(u64::from(refill)) {
-        Fine {
+        FracMicros {
             whole: span.whole,
             // A fraction below one, in R-ths: below R.
             part: (scaled / u64::from(refill)) as u32,
         }
     } else {
-        Fine {
+        FracMicros {
             whole: span.whole + 1,
             part: 0,
         }
@@ -222,7 +222,12 @@ pub(super) fn assess(
 /// How long until a request would pass without waiting, and how long it has to
 /// wait if it passes. It would leave the bucket `after` away from full.
 #[inline(always)]
-fn delay_of(rate: &Rate, owed: Fine, after: Fine, mode: Mode) -> (Micros, Option<Micros>) {
+fn delay_of(
+    rate: &Rate,
+    owed: FracMicros,
+    after: FracMicros,
+    mode: Mode,
+) -> (Micros, Option<Micros>) {
     let waits = mode.waits();
     if after <= rate.fill() {
         let queue = match rate.shape() {
@@ -256,14 +261,14 @@ pub(super) fn cancel(
     stored: Bucket,
     now: Timestamp,
     units: u64,
-    mark: Fine,
+    mark: FracMicros,
 ) -> Option<Bucket> {
     let (owed, _) = settle(rate, Some(stored), now);
-    if owed == Fine::default() {
+    if owed == FracMicros::default() {
         return Some(stored);
     }
     let cost = rate.time_of(units);
-    let latest = Fine {
+    let latest = FracMicros {
         whole: now.micros() + owed.whole + stored.overhang.micros(),
         part: owed.part,
     };
@@ -271,13 +276,13 @@ pub(super) fn cancel(
         return Some(stored);
     }
     let behind = rate.saturating_sub(latest, mark);
-    let clock = Fine {
+    let clock = FracMicros {
         whole: now.micros(),
         part: 0,
     };
     let refilled = rate.saturating_sub(rate.add(clock, cost), mark);
     let back = rate.saturating_sub(cost, behind.max(refilled));
-    if back == Fine::default() {
+    if back == FracMicros::default() {
         return Some(stored);
     }
     if owed <= back {
@@ -288,7 +293,7 @@ pub(super) fn cancel(
 
 impl Bucket {
     /// The same bucket, `owed` away from full.
-    fn moved_to(self, rate: &Rate, owed: Fine, now: Timestamp) -> Self {
+    fn moved_to(self, rate: &Rate, owed: FracMicros, now: Timestamp) -> Self {
         Self {
             full_at: instant(now, owed),
             // At most MAX_UNITS.
@@ -298,7 +303,7 @@ impl Bucket {
     }
 
     /// The same bucket, `back` nearer to full than `owed`.
-    fn moved_back(self, rate: &Rate, owed: Fine, back: Fine, now: Timestamp) -> Self {
+    fn moved_back(self, rate: &Rate, owed: FracMicros, back: FracMicros, now: Timestamp) -> Self {
         let bucket = self.moved_to(rate, rate.saturating_sub(owed, back), now);
         // Only reservations are cancelled, and of a shaping queue only the last one.
         let overhang = match rate.max_wait().is_some() {
@@ -309,8 +314,8 @@ impl Bucket {
     }
 }
 
-fn instant(now: Timestamp, owed: Fine) -> Fine {
-    Fine {
+fn instant(now: Timestamp, owed: FracMicros) -> FracMicros {
+    FracMicros {
         whole: now.micros() + owed.whole,
         part: owed.part,
     }
@@ -322,7 +327,7 @@ fn bucket_verdict(
     now: Timestamp,
     wait: Retry,
     delay: Option<Micros>,
-    owed: Fine,
+    owed: FracMicros,
 ) -> Verdict {
     // C − ceil(owed·R/P), not below 0.
     let remaining = limit.capacity().saturating_sub(limit.rate().units_in(owed));

@@ -59,7 +59,7 @@ pub struct LogSummary {
 
 impl LogSummary {
     /// Judges `cost` units at `now`.
-    pub fn judge(&self, limit: &Limit, now: Timestamp, cost: u64, mode: Mode) -> LogAssessment {
+    pub fn assess(&self, limit: &Limit, now: Timestamp, cost: u64, mode: Mode) -> LogAssessment {
         let (standing, correction) = settle(limit, self.newest, now);
         let width = limit.window().get() as i64;
         // As the log stands: a correction that is not yet written moves the
@@ -135,7 +135,7 @@ impl Log {
         mode: Mode,
     ) -> LogAssessment {
         let summary = stored.map(|log| log.summary(limit, now, cost));
-        summary.unwrap_or_default().judge(limit, now, cost, mode)
+        summary.unwrap_or_default().assess(limit, now, cost, mode)
     }
 
     fn summary(&self, limit: &Limit, now: Timestamp, cost: u64) -> LogSummary {

@@ -7,7 +7,7 @@ use crate::context::RequestContext;
 use crate::decision::Decision;
 use crate::memory::MemoryStore;
 use crate::plan::Plan;
-use crate::rules::{Rule, RuleSetInForce};
+use crate::rules::{ActiveRuleSet, Rule};
 use crate::time::{Micros, Timestamp};
 
 impl<C: Clock> Limiter<MemoryStore<C>> {
@@ -18,17 +18,17 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
         context: &RequestContext<'_>,
         now: Timestamp,
     ) -> Decision {
-        self.check_at_noting(rule_set, context, now, |_| {})
+        self.check_at_reporting(rule_set, context, now, |_| {})
     }
 
     /// Like [`Limiter::check_at`]; `note` is told how every rule that was decided
     /// took the request.
-    pub fn check_at_noting(
+    pub fn check_at_reporting(
         &self,
         rule_set: &str,
         context: &RequestContext<'_>,
         now: Timestamp,
-        mut note: impl FnMut(RuleFate<'_>),
+        mut note: impl FnMut(RuleVerdict<'_>),
     ) -> Decision {
         let rules = self.rules.load();
         let Some(set) = rules.get(rule_set) else {
@@ -38,14 +38,14 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
         plan.fill(set, context);
         let verdicts = self.store.decide_at(&plan.checks, now);
         let mut decision = Decision::combine(&plan, &verdicts);
-        decision.belongs_to(RuleSetInForce::hold(set));
+        decision.belongs_to(ActiveRuleSet::hold(set));
         let mut verdicts = verdicts.iter();
         for ((rule, refused), applied) in decision.rules().zip(&plan.applied) {
             let verdicts = verdicts.by_ref().take(applied.bands.len());
             let delay = verdicts.map(|verdict| verdict.delay).max();
             let delays = decision.allowed() && !applied.shadow;
             let known = !applied.bands.is_empty();
-            note(RuleFate {
+            note(RuleVerdict {
                 rule,
                 identity: known.then(|| plan.identity(applied)),
                 refused,
@@ -58,7 +58,7 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
 
 /// How one rule took a request.
 #[derive(Clone, Copy, Debug)]
-pub struct RuleFate<'a> {
+pub struct RuleVerdict<'a> {
     /// The rule.
     pub rule: &'a Rule,
     /// Whom it counts, encoded; `None` where a part of its key is missing.

@@ -14,7 +14,7 @@ use super::shard::{Overflow, Shard, recount};
 use super::slot::{Slot, State};
 use super::table::{Key, Table, lock};
 use crate::algorithm::{Assessment, Cell, Log, LogAssessment, Mode, Verdict};
-use crate::limit::Fine;
+use crate::limit::FracMicros;
 use crate::rules::Band;
 use crate::time::Timestamp;
 
@@ -264,7 +264,7 @@ impl<'t, 'k> Held<'t, 'k> {
         band: &Band,
         now: Timestamp,
         units: u64,
-        mark: Fine,
+        mark: FracMicros,
     ) {
         self.give_back(
             at,

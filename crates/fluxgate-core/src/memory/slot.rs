@@ -1,7 +1,7 @@
 //! A key and its state in 30 bytes.
 
 use crate::algorithm::{Bucket, Cell, Counts, Log, Overhang};
-use crate::limit::{Algorithm, Fine, Horizon, Limit};
+use crate::limit::{Algorithm, FracMicros, Horizon, Limit};
 use crate::rules::RuleNumber;
 use crate::time::Timestamp;
 
@@ -247,7 +247,7 @@ impl State {
     #[inline]
     pub(super) fn bucket(self) -> Bucket {
         Bucket {
-            full_at: Fine {
+            full_at: FracMicros {
                 whole: self.0[0] & INSTANT_MASK,
                 part: (self.0[1] & COUNT_MASK) as u32,
             },
@@ -369,7 +369,7 @@ mod tests {
         let latest = Timestamp::MAX.micros() + (1 << Horizon::MAX_EXPONENT);
         let most = MAX_UNITS as u32;
         let bucket = Cell::Bucket(Bucket {
-            full_at: Fine {
+            full_at: FracMicros {
                 whole: latest,
                 part: most - 1,
             },
@@ -405,7 +405,7 @@ mod tests {
         };
         let token = imprint(Algorithm::TokenBucket, 1);
         let cell = Cell::Bucket(Bucket {
-            full_at: Fine { whole: 7, part: 3 },
+            full_at: FracMicros { whole: 7, part: 3 },
             refill: 10,
             horizon: Horizon::from_exponent(21).unwrap(),
             overhang: Overhang::NONE,
@@ -434,7 +434,7 @@ mod tests {
             .build()
             .unwrap();
         let cell = Cell::Bucket(Bucket {
-            full_at: Fine {
+            full_at: FracMicros {
                 whole: full_at,
                 part: 0,
             },

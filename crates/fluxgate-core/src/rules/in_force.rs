@@ -21,16 +21,16 @@ const MOST: usize = 8;
     clippy::redundant_allocation,
     reason = "the outer one is the thread's own count"
 )]
-pub struct RuleSetInForce(Arc<Arc<RuleSet>>);
+pub struct ActiveRuleSet(Arc<Arc<RuleSet>>);
 
 thread_local! {
     /// One of each name. A set that was replaced goes when its successor is first
     /// asked for.
-    static AT_HAND: RefCell<SmallVec<[RuleSetInForce; MOST]>> =
+    static AT_HAND: RefCell<SmallVec<[ActiveRuleSet; MOST]>> =
         const { RefCell::new(SmallVec::new_const()) };
 }
 
-impl RuleSetInForce {
+impl ActiveRuleSet {
     /// This thread's hold of a rule set.
     pub(crate) fn hold(set: &Arc<RuleSet>) -> Self {
         let held = AT_HAND.try_with(|at_hand| {
@@ -61,7 +61,7 @@ impl RuleSetInForce {
     }
 }
 
-impl Deref for RuleSetInForce {
+impl Deref for ActiveRuleSet {
     type Target = RuleSet;
 
     fn deref(&self) -> &RuleSet {
@@ -86,14 +86,14 @@ mod tests {
     #[test]
     fn a_thread_has_one_hold_and_lets_a_replaced_set_go() {
         let old = set("a", 1);
-        let holds: Vec<_> = (0..3).map(|_| RuleSetInForce::hold(&old)).collect();
+        let holds: Vec<_> = (0..3).map(|_| ActiveRuleSet::hold(&old)).collect();
         assert_eq!(Arc::strong_count(&old), 2, "the thread's one hold");
         drop(holds);
         let new = set("a", 2);
-        assert_eq!(RuleSetInForce::hold(&new).name(), "a");
+        assert_eq!(ActiveRuleSet::hold(&new).name(), "a");
         assert_eq!(Arc::strong_count(&old), 1, "it has gone");
         for name in 0..2 * MOST {
-            let _ = RuleSetInForce::hold(&set(&format!("b{name}"), 1));
+            let _ = ActiveRuleSet::hold(&set(&format!("b{name}"), 1));
         }
         assert_eq!(Arc::strong_count(&new), 1, "so many are kept and no more");
     }

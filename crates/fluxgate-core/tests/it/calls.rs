@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use fluxgate_core::{
-    Algorithm, Band, Decision, Limit, LimiterError, Outcome, OwnSubject, RequestContext, ready,
+    AdHocKey, Algorithm, Band, Decision, Limit, LimiterError, Outcome, RequestContext, ready,
 };
 
 use crate::support::{Gate, SECOND, START, per_user, set_of};
@@ -125,8 +125,8 @@ fn a_limit_may_come_with_the_call() {
     let gate = Gate::new(&per_user("bands: [ { capacity: 1, window: 1m } ]"));
     let limit = Limit::builder(Algorithm::TokenBucket, 3, Duration::from_secs(3)).build();
     let band = Band::new("b0", limit.unwrap());
-    let take = |subject: &OwnSubject, cost| ready(gate.limiter.take(subject, &band, cost));
-    let key = OwnSubject::key(b"user-\xff");
+    let take = |subject: &AdHocKey, cost| ready(gate.limiter.take(subject, &band, cost));
+    let key = AdHocKey::key(b"user-\xff");
     let first = take(&key, 2);
     assert_eq!((first.allowed, first.remaining), (true, Some(1)));
     assert_eq!(first.reset_after.get(), 2 * SECOND);
@@ -143,11 +143,11 @@ fn a_limit_may_come_with_the_call() {
     gate.at(START + SECOND);
     assert!(take(&key, 2).allowed);
     // Names and values are told apart.
-    let ab = OwnSubject::named("n", &["a", "b"]);
+    let ab = AdHocKey::named("n", &["a", "b"]);
     for other in [
-        OwnSubject::named("n", &["ab"]),
-        OwnSubject::named("na", &["b"]),
-        OwnSubject::key(b"a"),
+        AdHocKey::named("n", &["ab"]),
+        AdHocKey::named("na", &["b"]),
+        AdHocKey::key(b"a"),
     ] {
         assert_eq!(take(&other, 3).remaining, Some(0));
     }
@@ -160,11 +160,11 @@ fn a_limit_that_comes_with_the_call_is_looked_at_refunded_and_reset() {
     let limit = Limit::builder(Algorithm::TokenBucket, 5, Duration::from_secs(5)).build();
     let band = Band::new("b0", limit.unwrap());
     let (ann, bob) = (
-        OwnSubject::named("n", &["ann"]),
-        OwnSubject::named("n", &["bob"]),
+        AdHocKey::named("n", &["ann"]),
+        AdHocKey::named("n", &["bob"]),
     );
     assert_eq!(
-        (&*ann.describe(), &*OwnSubject::key(b"k").describe()),
+        (&*ann.describe(), &*AdHocKey::key(b"k").describe()),
         ("key=ann", "key=k")
     );
     let limiter = &gate.limiter;
@@ -172,14 +172,14 @@ fn a_limit_that_comes_with_the_call_is_looked_at_refunded_and_reset() {
         assert_eq!(ready(limiter.take(subject, &band, 4)).remaining, Some(1));
     }
     let state = |subject| {
-        let state = ready(limiter.own_state(subject, &band)).unwrap();
+        let state = ready(limiter.ad_hoc_state(subject, &band)).unwrap();
         (state.remaining, state.reset_after.get())
     };
     assert_eq!(state(&ann), (1, 4 * SECOND));
-    assert_eq!(ready(limiter.refund_own(&ann, &band, 3)), Ok(4));
+    assert_eq!(ready(limiter.refund_ad_hoc(&ann, &band, 3)), Ok(4));
     assert_eq!((state(&ann), state(&bob)), ((4, SECOND), (1, 4 * SECOND)));
-    assert_eq!(ready(limiter.reset_own(&bob, &band)), Ok(1));
-    assert_eq!(ready(limiter.reset_own(&bob, &band)), Ok(0));
+    assert_eq!(ready(limiter.reset_ad_hoc(&bob, &band)), Ok(1));
+    assert_eq!(ready(limiter.reset_ad_hoc(&bob, &band)), Ok(0));
     assert_eq!((state(&ann), state(&bob)), ((4, SECOND), (5, 0)));
 }
 

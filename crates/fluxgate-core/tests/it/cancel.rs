@@ -565,7 +565,7 @@ fn a_check_at_once_is_a_check() {
     let set = gate.limiter.rule_set("s").unwrap();
     let context = RequestContext::builder().user("u").build();
     let limiter: &Limiter<MemoryStore<ManualClock>> = &gate.limiter;
-    let first = limiter.check_at_once(&set, &context, Mode::Take).unwrap();
+    let first = limiter.try_check(&set, &context, Mode::Take).unwrap();
     assert_eq!(
         (first.remaining(), first.rule_set().unwrap().name()),
         (Some(1), "s")
@@ -573,14 +573,14 @@ fn a_check_at_once_is_a_check() {
     assert_eq!(ready(limiter.check_by(&set, &context)).remaining(), Some(0));
     assert!(
         !limiter
-            .check_at_once(&set, &context, Mode::Take)
+            .try_check(&set, &context, Mode::Take)
             .unwrap()
             .allowed()
     );
     // A store that must be waited for is not asked.
     let slow = Limiter::new(parse(&rules), Broken::default());
     assert!(
-        slow.check_at_once(&slow.rule_set("s").unwrap(), &context, Mode::Take)
+        slow.try_check(&slow.rule_set("s").unwrap(), &context, Mode::Take)
             .is_none()
     );
     assert_eq!(limiter.missing_rule_set("none").outcome(), Outcome::NoRule);

@@ -239,9 +239,9 @@ fn a_rule_that_is_back_before_it_was_forgotten_is_not() {
     let rule = per_user("reset_on_change: true, bands: [{ capacity: 5, window: 1h }]");
     let gate = Gate::new(&rule);
     gate.user("u");
-    let replaced = gate.limiter.put_in_force(parse("rule_sets: {}"));
-    gate.limiter.put_in_force(parse(&rule));
-    ready(gate.limiter.forget_replaced(&replaced)).unwrap();
+    let replaced = gate.limiter.swap_rules(parse("rule_sets: {}"));
+    gate.limiter.swap_rules(parse(&rule));
+    ready(gate.limiter.reset_replaced(&replaced)).unwrap();
     assert_eq!(gate.left(&["u"]), [4]);
 }
 

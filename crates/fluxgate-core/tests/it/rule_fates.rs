@@ -18,7 +18,7 @@ fn limiter(rules: RuleSets) -> Limiter<MemoryStore<ManualClock>> {
 fn fates(limiter: &Limiter<MemoryStore<ManualClock>>) -> Vec<(String, bool, u64)> {
     let mut fates = Vec::new();
     let context = RequestContext::builder().user("ann").build();
-    limiter.check_at_noting("s", &context, instant(START), |fate| {
+    limiter.check_at_reporting("s", &context, instant(START), |fate| {
         assert!(fate.identity.is_some());
         fates.push((fate.rule.id().to_owned(), fate.refused, fate.delay.get()));
     });

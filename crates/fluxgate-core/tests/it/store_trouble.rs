@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use fluxgate_core::{
-    Algorithm, Band, Charged, Checks, Limit, Limiter, LimiterError, Observer, OnError, OwnSubject,
+    AdHocKey, Algorithm, Band, Charged, Checks, Limit, Limiter, LimiterError, Observer, OnError,
     Reason, RequestContext, Retry, Store, StoreError, Subject, Verdicts, ready,
 };
 use fluxgate_core::{ManualClock, MemoryStore, memory::Retention};
@@ -105,7 +105,7 @@ fn limiter(on_error: &str) -> (Limiter<Fragile>, Arc<AtomicBool>, Notes) {
         store: MemoryStore::new(ManualClock::new(instant(START)), 100, Retention::UntilFull),
         broken: broken.clone(),
     };
-    let limiter = Limiter::new(parse(&rules), store).observed_by(notes.clone());
+    let limiter = Limiter::new(parse(&rules), store).with_observer(notes.clone());
     (limiter, broken, notes)
 }
 
@@ -184,7 +184,7 @@ fn two_an_hour() -> Band {
 #[test]
 fn limits_that_come_with_the_call_obey_their_own_on_error() {
     let band = two_an_hour();
-    let key = OwnSubject::key(b"k");
+    let key = AdHocKey::key(b"k");
     for (on_error, outcome, allowed) in [
         (OnError::Local, "fallback", [true, true, false]),
         (OnError::Allow, "failed_open", [true; 3]),
@@ -240,11 +240,11 @@ fn calls_about_a_rule_pass_the_error_on() {
     let set = ready(limiter.reset_set("s")).unwrap_err();
     assert!(is_timeout(set));
     broken.store(true, Ordering::Relaxed);
-    let (key, band) = (OwnSubject::key(b"k"), two_an_hour());
+    let (key, band) = (AdHocKey::key(b"k"), two_an_hour());
     let timeouts = [
-        ready(limiter.own_state(&key, &band)).map(drop),
-        ready(limiter.refund_own(&key, &band, 1)).map(drop),
-        ready(limiter.reset_own(&key, &band)).map(drop),
+        ready(limiter.ad_hoc_state(&key, &band)).map(drop),
+        ready(limiter.refund_ad_hoc(&key, &band, 1)).map(drop),
+        ready(limiter.reset_ad_hoc(&key, &band)).map(drop),
     ];
     for timeout in timeouts {
         assert_eq!(timeout.unwrap_err().reason, Reason::Timeout);

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use fluxgate_core::algorithm::{Bucket, Cell, Counts, LogSummary, Overhang};
-use fluxgate_core::limit::Fine;
+use fluxgate_core::limit::FracMicros;
 use fluxgate_core::{
     Algorithm, Band, Check, Checks, Group, Limit, Mode, StoreError, Timestamp, Verdict, Verdicts,
 };
@@ -66,7 +66,7 @@ pub(super) struct Charge {
     /// Where it went: the start of the window, or the instant of the event; for
     /// a bucket, when it would have been full without it, or when it was charged
     /// if it was full.
-    pub(super) mark: Fine,
+    pub(super) mark: FracMicros,
     /// The overhang of a bucket before it.
     pub(super) overhang: Overhang,
 }
@@ -247,7 +247,7 @@ struct Decided {
 struct Judged {
     verdict: Verdict,
     /// Where a charge goes, if there is something to charge.
-    mark: Option<Fine>,
+    mark: Option<FracMicros>,
 }
 
 /// Judges by the core's own algorithms.
@@ -260,7 +260,7 @@ fn judge(
 ) -> Result<Judged, StoreError> {
     if limit.algorithm() == Algorithm::SlidingLog {
         let summary = log_of(limit, found, now, cost)?;
-        let judged = summary.judge(limit, now, cost, mode);
+        let judged = summary.assess(limit, now, cost, mode);
         // Not before the clock, so not before the epoch.
         let mark = judged.charges.then(|| whole(judged.at() as u64));
         return Ok(Judged {
@@ -282,8 +282,8 @@ fn judge(
     })
 }
 
-const fn whole(whole: u64) -> Fine {
-    Fine { whole, part: 0 }
+const fn whole(whole: u64) -> FracMicros {
+    FracMicros { whole, part: 0 }
 }
 
 /// What was stored of a limit, if it can be of that limit.

@@ -9,7 +9,7 @@
 //! not ours.
 
 use fluxgate_core::algorithm::{Bucket, Counts, LogSummary, Overhang};
-use fluxgate_core::limit::{Fine, Horizon, MAX_LOG_UNITS, MAX_UNITS};
+use fluxgate_core::limit::{FracMicros, Horizon, MAX_LOG_UNITS, MAX_UNITS};
 use fluxgate_core::{Reason, StoreError, Timestamp};
 
 use super::answer::{Answer, Entry, Found};
@@ -87,7 +87,7 @@ impl Reader<'_> {
         };
         let (instant, horizon) = digits.split_at(16);
         Ok(Found::Bucket(Bucket {
-            full_at: Fine {
+            full_at: FracMicros {
                 whole: number(instant),
                 part: 0,
             },
@@ -100,7 +100,7 @@ impl Reader<'_> {
     fn bucket(&mut self, has_overhang: bool) -> Result<Found, StoreError> {
         let tag = self.byte()?;
         let horizon = horizon_of(self.byte()?)?;
-        let full_at = Fine {
+        let full_at = FracMicros {
             whole: self.number::<7>()?,
             part: u32::from_le_bytes(self.take()?),
         };

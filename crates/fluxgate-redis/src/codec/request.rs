@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use fluxgate_core::algorithm::{Mode, Overhang};
-use fluxgate_core::limit::{Fine, Horizon};
+use fluxgate_core::limit::{FracMicros, Horizon};
 use fluxgate_core::{
     Algorithm, Band, Charged, Check, Checks, Group, Limit, StoreError, Subject, Timestamp,
 };
@@ -92,7 +92,7 @@ impl Request {
 
     /// Decides these checks and, where the request has to wait, takes a place for it
     /// first; without one it is decided as if no rule let it wait.
-    pub(crate) fn decide_with_place(
+    pub(crate) fn decide_with_permit(
         checks: &Checks<'_>,
         naming: &Naming,
         place: PlaceWanted<'_>,
@@ -234,7 +234,13 @@ impl Request {
         Ok(Some(request))
     }
 
-    fn push_mark(&mut self, mark: Fine, charged_at: Timestamp, note: usize, overhang: Overhang) {
+    fn push_mark(
+        &mut self,
+        mark: FracMicros,
+        charged_at: Timestamp,
+        note: usize,
+        overhang: Overhang,
+    ) {
         put(&mut self.checks, mark.whole, 7);
         put(&mut self.checks, mark.part.into(), 4);
         put(&mut self.checks, charged_at.micros(), 7);
@@ -336,7 +342,7 @@ impl Request {
                 // What is more than any horizon is all the same.
                 Op::Refund => time.min(ANY_DEBT),
                 // More than the capacity never passes, however far one may reserve.
-                _ if cost > capacity => Fine {
+                _ if cost > capacity => FracMicros {
                     whole: rate.furthest().whole + 1,
                     part: 0,
                 },
@@ -370,7 +376,7 @@ impl Request {
 }
 
 /// Longer than any bucket is from full.
-const ANY_DEBT: Fine = Fine {
+const ANY_DEBT: FracMicros = FracMicros {
     whole: 1 << (Horizon::MAX_EXPONENT + 1),
     part: 0,
 };

@@ -215,7 +215,7 @@ async fn waiters_that_leave() {
                 let dice = random.hash_one((index, round));
                 let cost = 1 + dice % CAPACITY;
                 let context = RequestContext::builder().cost(cost).build();
-                let decided = limiter.check_with_place(&set, &context, Mode::Take);
+                let decided = limiter.check_with_permit(&set, &context, Mode::Take);
                 let (decision, _place) = decided.await;
                 if !decision.allowed() {
                     sleep(Duration::from_millis(20)).await;

@@ -58,7 +58,7 @@ pub(crate) fn user(name: &str) -> RequestContext<'_> {
 /// A limiter and what it is told of its store.
 pub(crate) fn watched(rules: RuleSets, store: RedisStore) -> (Arc<Limiter<RedisStore>>, Heard) {
     let heard = Heard::default();
-    let limiter = Limiter::new(rules, store).observed_by(heard.clone());
+    let limiter = Limiter::new(rules, store).with_observer(heard.clone());
     (Arc::new(limiter), heard)
 }
 

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
-use fluxgate_core::{Place, RequestContext, RequestContextBuilder, RequestPath};
+use fluxgate_core::{RequestContext, RequestContextBuilder, RequestPath, WaitPermit};
 use tokio::time::Instant;
 
 use super::Filter;
@@ -107,12 +107,12 @@ impl Filter {
             Err(bad) => return Ok(Judgement::Bad(bad)),
         };
         let (mode, here) = self.place(handler, &rules);
-        let first = match handler.decide_at_once(rule_set, &rules, &context, mode) {
+        let first = match handler.try_decide(rule_set, &rules, &context, mode) {
             None => None,
             Some(ruling) => match Self::settled_at_once(handler, &context, ruling) {
                 Ok(judgement) => return Ok(judgement),
                 Err(ruling) => {
-                    let places = (here, Place::unbounded());
+                    let places = (here, WaitPermit::unbounded());
                     let now = Instant::now();
                     let waiter = Waiter::new(handler, rule_set, &context, ruling, now, places);
                     Some(waiter)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::{
-    Charge, Decision, Limiter, Mode, Place, RequestContext, RuleSetInForce, Store,
+    ActiveRuleSet, Charge, Decision, Limiter, Mode, RequestContext, Store, WaitPermit,
 };
 
 use super::{Handler, Wanted, at_once_or_in_background};
@@ -12,7 +12,7 @@ use super::{Handler, Wanted, at_once_or_in_background};
 impl<S: Store + 'static> Handler for Arc<Limiter<S>> {
     type Ruling = Decision;
     /// `None` where there is no rule set of that name.
-    type Rules = Option<RuleSetInForce>;
+    type Rules = Option<ActiveRuleSet>;
     type Charge = Charge;
 
     fn rules(&self, rule_set: &str) -> Self::Rules {
@@ -31,14 +31,14 @@ impl<S: Store + 'static> Handler for Arc<Limiter<S>> {
         rules.as_ref().map_or(&[], |set| set.key_header_names())
     }
 
-    fn decide_at_once(
+    fn try_decide(
         &self,
         _: &str,
         rules: &Self::Rules,
         context: &RequestContext<'_>,
         mode: Mode,
     ) -> Option<Decision> {
-        self.check_at_once(rules.as_ref()?, context, mode)
+        self.try_check(rules.as_ref()?, context, mode)
     }
 
     async fn decide(
@@ -47,10 +47,10 @@ impl<S: Store + 'static> Handler for Arc<Limiter<S>> {
         rules: &Self::Rules,
         context: &RequestContext<'_>,
         mode: Mode,
-    ) -> (Decision, Place) {
+    ) -> (Decision, WaitPermit) {
         match rules {
-            Some(rules) => self.check_with_place(rules, context, mode).await,
-            None => (self.missing_rule_set(rule_set), Place::unbounded()),
+            Some(rules) => self.check_with_permit(rules, context, mode).await,
+            None => (self.missing_rule_set(rule_set), WaitPermit::unbounded()),
         }
     }
 
@@ -67,10 +67,10 @@ impl<S: Store + 'static> Handler for Arc<Limiter<S>> {
         });
     }
 
-    async fn begin_wait(&self, longest: Duration) -> Option<Place> {
+    async fn begin_wait(&self, longest: Duration) -> Option<WaitPermit> {
         // A store that cannot be asked keeps nobody from waiting: the bound of
         // this process still holds.
         let place = Limiter::begin_wait(self, longest).await;
-        place.unwrap_or(Some(Place::unbounded()))
+        place.unwrap_or(Some(WaitPermit::unbounded()))
     }
 }

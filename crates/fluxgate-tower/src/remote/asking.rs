@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use fluxgate_core::{Charge, Decision, Mode, Place, RequestContext, RuleSetInForce};
+use fluxgate_core::{ActiveRuleSet, Charge, Decision, Mode, RequestContext, WaitPermit};
 
 use super::answer::Answer;
 use super::connections::{Exchange, ExchangeError};
@@ -48,7 +48,7 @@ impl RemoteHandler {
     async fn on_error(
         &self,
         rule_set: &str,
-        rules: Option<&RuleSetInForce>,
+        rules: Option<&ActiveRuleSet>,
         context: &RequestContext<'_>,
         mode: Mode,
     ) -> Decision {
@@ -56,7 +56,7 @@ impl RemoteHandler {
             (OnError::Allow, _) => Decision::failed_open(),
             (OnError::Deny, _) => Decision::failed_closed(),
             (OnError::Local(limiter), Some(rules)) => {
-                limiter.check_with_place(rules, context, mode).await.0
+                limiter.check_with_permit(rules, context, mode).await.0
             }
             (OnError::Local(limiter), None) => limiter.missing_rule_set(rule_set),
         }
@@ -78,7 +78,7 @@ enum Taken {
 impl Handler for RemoteHandler {
     type Ruling = RemoteRuling;
     /// The rules of the limiter that decides in the service's stead.
-    type Rules = Option<RuleSetInForce>;
+    type Rules = Option<ActiveRuleSet>;
     type Charge = RemoteCharge;
 
     fn rules(&self, rule_set: &str) -> Self::Rules {
@@ -106,7 +106,7 @@ impl Handler for RemoteHandler {
         rules: &Self::Rules,
         context: &RequestContext<'_>,
         mode: Mode,
-    ) -> (RemoteRuling, Place) {
+    ) -> (RemoteRuling, WaitPermit) {
         let ruling = match self.ask(rule_set, context, mode).await {
             Ok(said) => {
                 if self.trouble.load(Ordering::Relaxed)
@@ -125,7 +125,7 @@ impl Handler for RemoteHandler {
                 RemoteRuling::local(decision.await)
             }
         };
-        (ruling, Place::unbounded())
+        (ruling, WaitPermit::unbounded())
     }
 
     fn charge(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fluxgate_core::{Charge, Decision, Mode, Place, RequestContext, RuleSetInForce};
+use fluxgate_core::{ActiveRuleSet, Charge, Decision, Mode, RequestContext, WaitPermit};
 use fluxgate_tower::{Customizer, Handler, RateLimitLayer, Wanted};
 use http::request::Parts;
 use tokio::time::{Instant, sleep};
@@ -18,7 +18,7 @@ struct Noting(TestLimiter, Events);
 
 impl Handler for Noting {
     type Ruling = Decision;
-    type Rules = Option<RuleSetInForce>;
+    type Rules = Option<ActiveRuleSet>;
     type Charge = Charge;
 
     fn rules(&self, rule_set: &str) -> Self::Rules {
@@ -36,7 +36,7 @@ impl Handler for Noting {
         rules: &Self::Rules,
         context: &RequestContext<'_>,
         mode: Mode,
-    ) -> (Decision, Place) {
+    ) -> (Decision, WaitPermit) {
         let (method, path, user) = (context.method(), context.path(), context.user());
         let (method, path, user) = (method.unwrap(), path.unwrap(), user.unwrap_or("nobody"));
         let tenant = context.attribute("tenant").unwrap_or("none");

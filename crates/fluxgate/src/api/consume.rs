@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use fluxgate_core::{Band, Decision, Outcome, OwnDecision, OwnSubject, Retry};
+use fluxgate_core::{AdHocDecision, AdHocKey, Band, Decision, Outcome, Retry};
 use http::header::CONTENT_TYPE;
 use serde_json::value::RawValue;
 
@@ -21,12 +21,12 @@ mod rate;
 const MOST_NAME_BYTES: usize = 200;
 
 /// Returns who a limit counts that comes with the call under this name.
-pub(super) fn subject(name: &str, identity: &[&str]) -> Result<OwnSubject, Problem> {
+pub(super) fn subject(name: &str, identity: &[&str]) -> Result<AdHocKey, Problem> {
     if !(1..=MOST_NAME_BYTES).contains(&name.len()) {
         let bound = format!("`rule_id` must have 1 to {MOST_NAME_BYTES} bytes");
         return Err(Problem::bad(bound));
     }
-    Ok(OwnSubject::named(name, identity))
+    Ok(AdHocKey::named(name, identity))
 }
 
 /// Returns the bucket of this capacity and rate.
@@ -131,8 +131,8 @@ impl Consumed {
     }
 }
 
-impl From<OwnDecision> for Consumed {
-    fn from(decision: OwnDecision) -> Self {
+impl From<AdHocDecision> for Consumed {
+    fn from(decision: AdHocDecision) -> Self {
         Self {
             allowed: decision.allowed,
             retry_after: decision.retry_after,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fluxgate_core::{
-    Band, Charged, Checks, MemoryStore, Place, Store, StoreError, Subject, Verdicts,
+    Band, Charged, Checks, MemoryStore, Store, StoreError, Subject, Verdicts, WaitPermit,
 };
 use fluxgate_redis::{ConnectError, HashKeys, HashSecret, RedisStore, Topology};
 
@@ -109,24 +109,24 @@ impl Store for AnyStore {
         }
     }
 
-    fn decide_at_once(&self, checks: &Checks<'_>, verdicts: &mut Verdicts) -> bool {
+    fn try_decide(&self, checks: &Checks<'_>, verdicts: &mut Verdicts) -> bool {
         match self {
-            Self::Memory(store) => store.decide_at_once(checks, verdicts),
-            Self::Redis(store) => store.decide_at_once(checks, verdicts),
+            Self::Memory(store) => store.try_decide(checks, verdicts),
+            Self::Redis(store) => store.try_decide(checks, verdicts),
         }
     }
 
-    async fn decide_with_place(
+    async fn decide_with_permit(
         &self,
         checks: &Checks<'_>,
-    ) -> Result<(Verdicts, Place), StoreError> {
+    ) -> Result<(Verdicts, WaitPermit), StoreError> {
         match self {
-            Self::Memory(store) => store.decide_with_place(checks).await,
-            Self::Redis(store) => Box::pin(store.decide_with_place(checks)).await,
+            Self::Memory(store) => store.decide_with_permit(checks).await,
+            Self::Redis(store) => Box::pin(store.decide_with_permit(checks)).await,
         }
     }
 
-    async fn begin_wait(&self, longest: Duration) -> Result<Option<Place>, StoreError> {
+    async fn begin_wait(&self, longest: Duration) -> Result<Option<WaitPermit>, StoreError> {
         match self {
             Self::Memory(store) => store.begin_wait(longest).await,
             Self::Redis(store) => Box::pin(Store::begin_wait(store, longest)).await,

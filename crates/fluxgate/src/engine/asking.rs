@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fluxgate_core::{Charge, Decision, Mode, Place, RequestContext, RuleSetInForce};
+use fluxgate_core::{ActiveRuleSet, Charge, Decision, Mode, RequestContext, WaitPermit};
 use fluxgate_tower::{Handler, Wanted, at_once_or_in_background};
 
 use super::{Engine, Origin};
@@ -44,7 +44,7 @@ impl<'a> Asking<'a> {
 impl Handler for Asking<'_> {
     type Ruling = Decision;
     /// `None` where there is no rule set of that name.
-    type Rules = Option<RuleSetInForce>;
+    type Rules = Option<ActiveRuleSet>;
     type Charge = Charge;
 
     fn rules(&self, rule_set: &str) -> Self::Rules {
@@ -63,7 +63,7 @@ impl Handler for Asking<'_> {
         rules.as_ref().map_or(&[], |set| set.key_header_names())
     }
 
-    fn decide_at_once(
+    fn try_decide(
         &self,
         _: &str,
         rules: &Self::Rules,
@@ -72,7 +72,7 @@ impl Handler for Asking<'_> {
     ) -> Option<Decision> {
         let started = telemetry::now();
         let limiter = &self.engine.limiter;
-        let decision = limiter.check_at_once(rules.as_ref()?, context, mode);
+        let decision = limiter.try_check(rules.as_ref()?, context, mode);
         self.took(started);
         decision
     }
@@ -83,12 +83,12 @@ impl Handler for Asking<'_> {
         rules: &Self::Rules,
         context: &RequestContext<'_>,
         mode: Mode,
-    ) -> (Decision, Place) {
+    ) -> (Decision, WaitPermit) {
         let started = telemetry::now();
         let limiter = &self.engine.limiter;
         let decision = match rules {
-            Some(rules) => limiter.check_with_place(rules, context, mode).await,
-            None => (limiter.missing_rule_set(rule_set), Place::unbounded()),
+            Some(rules) => limiter.check_with_permit(rules, context, mode).await,
+            None => (limiter.missing_rule_set(rule_set), WaitPermit::unbounded()),
         };
         self.took(started);
         decision
@@ -108,11 +108,11 @@ impl Handler for Asking<'_> {
         });
     }
 
-    async fn begin_wait(&self, longest: Duration) -> Option<Place> {
+    async fn begin_wait(&self, longest: Duration) -> Option<WaitPermit> {
         // A store that cannot be asked keeps nobody from waiting: the bound of
         // this process still holds.
         let place = self.engine.limiter.begin_wait(longest).await;
-        place.unwrap_or(Some(Place::unbounded()))
+        place.unwrap_or(Some(WaitPermit::unbounded()))
     }
 
     fn settled(&self, context: &RequestContext<'_>, decision: &Decision) {

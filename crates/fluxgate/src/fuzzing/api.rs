@@ -58,7 +58,7 @@ pub(super) fn any_bytes(bytes: &[u8]) {
 fn router() -> Router {
     let (draft, config, rules) = &*SETTINGS;
     let engine = Arc::new(Engine::in_memory());
-    engine.put_in_force(rules.clone());
+    engine.swap_rules(rules.clone());
     let source = Source::new(config, draft, None, engine.store());
     let (_, reloader) = Keeper::new(Arc::clone(&engine), source);
     let admin = Admin::new(config, reloader).expect("there are no tokens");

@@ -30,7 +30,7 @@ pub(crate) fn envoy(bytes: &[u8]) {
         return;
     };
     let engine = Engine::in_memory();
-    engine.put_in_force(RULES.clone());
+    engine.swap_rules(RULES.clone());
     let grpc = Grpc::new(Arc::new(engine), CancellationToken::new());
     let request = Request::new(message);
     // The second time, units have been taken.

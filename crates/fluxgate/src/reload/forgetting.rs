@@ -18,7 +18,7 @@ impl Forgetting {
         let engine = Arc::clone(engine);
         tokio::spawn(async move {
             while let Some(replaced) = waiting.recv().await {
-                if let Err(error) = engine.forget_replaced(&replaced).await {
+                if let Err(error) = engine.reset_replaced(&replaced).await {
                     tracing::warn!(%error, "old state of changed rules could not be deleted");
                 }
             }

@@ -164,7 +164,7 @@ impl Keeper {
         let (source, read) = (Arc::clone(&self.source), Arc::clone(&content));
         match apart(move || source.compile(&read)).await {
             Ok(rules) => {
-                self.put_in_force(rules);
+                self.swap_rules(rules);
                 self.in_force = Some(content);
                 self.refused = None;
                 Ok(())
@@ -203,10 +203,10 @@ impl Keeper {
     }
 
     /// Puts rules in force: those that were read first, or others.
-    pub(crate) fn put_in_force(&mut self, rules: RuleSets) {
+    pub(crate) fn swap_rules(&mut self, rules: RuleSets) {
         let sets = rules.iter().count();
         let count = rules.iter().map(|set| set.rules().len()).sum::<usize>();
-        let replaced = self.engine.put_in_force(rules);
+        let replaced = self.engine.swap_rules(rules);
         if any_resets(&replaced) {
             let engine = &self.engine;
             let forgetting = self

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fluxgate_core::{Band, OwnDecision, OwnSubject, Retry};
+use fluxgate_core::{AdHocDecision, AdHocKey, Band, Retry};
 
 use super::reply::Replies;
 use super::session::Refused;
@@ -22,7 +22,7 @@ pub(super) struct Throttle<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Throttled {
     limit: u64,
-    decision: OwnDecision,
+    decision: AdHocDecision,
 }
 
 impl<'a> Throttle<'a> {
@@ -59,7 +59,7 @@ impl<'a> Throttle<'a> {
     /// Decides it.
     #[inline]
     pub(super) async fn decide(&self, engine: &Engine) -> Throttled {
-        let subject = OwnSubject::key(self.key);
+        let subject = AdHocKey::key(self.key);
         let origin = Origin::of(Listener::Resp);
         let taken = engine.take(&subject, &self.band, self.quantity, &origin);
         Throttled {

@@ -61,7 +61,7 @@ fn run(format: Format, input: &[u8], lenient: bool) -> (Vec<u8>, u64, bool) {
     let missing = MissingSets::default();
     let mut simulation = Simulation {
         default_set: rules.only().map(|set| set.name().to_owned()),
-        limiter: Limiter::new(rules, store).observed_by(missing.clone()),
+        limiter: Limiter::new(rules, store).with_observer(missing.clone()),
         missing,
         format,
         latest: Timestamp::default(),

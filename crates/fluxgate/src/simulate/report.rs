@@ -21,7 +21,7 @@ use std::io;
 use std::path::Path;
 
 use fluxgate_core::{
-    Decision, Micros, RequestContext, RuleFate, RuleMode, RuleNumber, RuleSets, Timestamp,
+    Decision, Micros, RequestContext, RuleMode, RuleNumber, RuleSets, RuleVerdict, Timestamp,
 };
 
 use compare::Comparison;
@@ -83,7 +83,7 @@ impl Report {
     }
 
     /// A rule took a request in this way.
-    pub(super) fn noted(&mut self, rule_set: &str, at: Timestamp, fate: &RuleFate<'_>) {
+    pub(super) fn noted(&mut self, rule_set: &str, at: Timestamp, fate: &RuleVerdict<'_>) {
         let rule = self.rules.entry(fate.rule.number());
         let rule = rule.or_insert_with(|| RuleCourse {
             name: format!("{rule_set}/{}", fate.rule.id()),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use fluxgate_core::{Decision, Outcome, Rule, RuleFate, RuleMode, RuleSets, describe_identity};
+use fluxgate_core::{Decision, Outcome, Rule, RuleMode, RuleSets, RuleVerdict, describe_identity};
 
 const MOST_DENIED: usize = 10;
 
@@ -46,7 +46,7 @@ impl Summary {
     }
 
     /// A rule took a request in this way.
-    pub(super) fn noted(&mut self, rule_set: &str, fate: &RuleFate<'_>) {
+    pub(super) fn noted(&mut self, rule_set: &str, fate: &RuleVerdict<'_>) {
         let rule = fate.rule;
         let (Some(identity), RuleMode::Enforce, true) = (fate.identity, rule.mode(), fate.refused)
         else {

@@ -209,7 +209,7 @@ mod tests {
     use crate::config;
     use crate::telemetry::{Telemetry, now};
     use fluxgate_core::{
-        Band, Limiter, MemoryStore, OwnDecision, RequestContext, Retry, RuleSets, ready,
+        AdHocDecision, Band, Limiter, MemoryStore, RequestContext, Retry, RuleSets, ready,
     };
 
     /// What is sent of a call that is told in this way.
@@ -254,7 +254,7 @@ mod tests {
             let decision = ready(limiter.consume("s", "r", &["a"], None)).unwrap();
             assert_eq!(decision.band().map(Band::id), Some("b0"));
             telemetry.consumed(&["a"], &decision, now(), origin);
-            let own = OwnDecision {
+            let own = AdHocDecision {
                 outcome: Outcome::Never,
                 allowed: false,
                 remaining: Some(0),

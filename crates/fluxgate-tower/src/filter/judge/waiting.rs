@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use fluxgate_core::{Micros, Mode, Place, RequestContext};
+use fluxgate_core::{Micros, Mode, RequestContext, WaitPermit};
 use tokio::time::{Instant, sleep_until};
 
 use super::{Filter, Judgement};
@@ -20,7 +20,7 @@ where
     /// The place in this process; `None` if there was none.
     here: Option<LocalPlace>,
     /// The place among the waiters of all processes.
-    everywhere: Place,
+    everywhere: WaitPermit,
 }
 
 impl<P> Waiter<P>
@@ -34,7 +34,7 @@ where
         context: &RequestContext<'_>,
         ruling: <P::Target as Handler>::Ruling,
         since: Instant,
-        (here, everywhere): (Option<LocalPlace>, Place),
+        (here, everywhere): (Option<LocalPlace>, WaitPermit),
     ) -> Self {
         let charge = handler.charge(rule_set, context, &ruling);
         Self {
@@ -74,7 +74,7 @@ impl Filter {
         rule_set: &str,
         rules: &H::Rules,
         context: &RequestContext<'_>,
-    ) -> (H::Ruling, (Option<LocalPlace>, Place)) {
+    ) -> (H::Ruling, (Option<LocalPlace>, WaitPermit)) {
         let (mode, here) = self.place(handler, rules);
         let (ruling, everywhere) = handler.decide(rule_set, rules, context, mode).await;
         if mode == Mode::TakeNow

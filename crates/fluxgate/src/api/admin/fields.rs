@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use fluxgate_core::{Band, OwnSubject};
+use fluxgate_core::{AdHocKey, Band};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -74,7 +74,7 @@ pub(super) enum Target<'a> {
 pub(super) struct CallLimit<'a> {
     /// Its name; none where it is a key of `CL.THROTTLE`.
     pub(super) rule_id: Option<&'a str>,
-    pub(super) subject: OwnSubject,
+    pub(super) subject: AdHocKey,
     /// Its numbers, where they were given.
     band: Option<Band>,
 }
@@ -185,7 +185,7 @@ impl Fields<'_> {
         };
         Ok(CallLimit {
             rule_id: None,
-            subject: OwnSubject::key(key.as_bytes()),
+            subject: AdHocKey::key(key.as_bytes()),
             band,
         })
     }

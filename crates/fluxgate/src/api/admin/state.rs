@@ -47,7 +47,7 @@ pub(super) async fn refund(
             }
             Target::Call(limit) => {
                 let (subject, band) = (&limit.subject, limit.band()?);
-                refunded = engine.refund_own(subject, band, units).await;
+                refunded = engine.refund_ad_hoc(subject, band, units).await;
                 whose = engine.own_in_logs(subject);
                 change = Change {
                     rule_id: limit.rule_id,
@@ -113,7 +113,7 @@ pub(super) async fn reset(
             Target::Call(limit) => {
                 reset = {
                     let band = limit.band_of_any_numbers()?;
-                    engine.reset_own(&limit.subject, &band).await
+                    engine.reset_ad_hoc(&limit.subject, &band).await
                 };
                 whose = Some(engine.own_in_logs(&limit.subject));
                 change = Change {
@@ -169,7 +169,10 @@ pub(super) async fn state(
             bands.iter().map(|it| band_json(it.band.id(), it)).collect()
         }
         Target::Call(limit) => {
-            let state = api.engine.own_state(&limit.subject, limit.band()?).await?;
+            let state = api
+                .engine
+                .ad_hoc_state(&limit.subject, limit.band()?)
+                .await?;
             vec![band_json(CALL_BAND, &state)]
         }
     };

@@ -49,7 +49,7 @@ fn without_numbers(replies: &[u8]) -> String {
 /// A session by the rules above.
 pub(super) fn session() -> Session {
     let engine = Engine::in_memory();
-    engine.put_in_force(RULES.clone());
+    engine.swap_rules(RULES.clone());
     session_on(engine)
 }
 
