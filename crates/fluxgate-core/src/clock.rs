@@ -1,4 +1,4 @@
-//! Where the embedded store gets its time from.
+//! Clocks for the embedded store.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use crate::time::Timestamp;
 
 /// A source of time.
 pub trait Clock: Send + Sync {
-    /// What time it is.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 }
 
 /// The wall clock.
 ///
-/// Between two looks at the operating system's clock, at most
-/// [`SystemClock::ANCHOR_LIFE`] apart in each thread, time is carried forward
-/// by the processor's cycle counter: half the price, and a step or drift of
-/// the system clock is still seen at the next look.
+/// Each thread reads the operating system's clock at most every
+/// [`SystemClock::ANCHOR_LIFE`] and adds the cycles that the processor has counted
+/// since. That costs half as much, and a step or drift of the system clock still
+/// shows at the next reading.
 #[derive(Clone, Debug)]
 pub struct SystemClock {
     ticks: quanta::Clock,
@@ -35,7 +35,7 @@ thread_local! {
 }
 
 impl SystemClock {
-    /// How long the cycle counter is trusted before the system clock is asked again.
+    /// How long the cycle counter is trusted before the system clock is read again.
     pub const ANCHOR_LIFE: Duration = Duration::from_nanos(ANCHOR_NANOS);
 }
 
@@ -66,23 +66,23 @@ impl Clock for SystemClock {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "the one place that looks at the wall clock"
+    reason = "the one place that reads the wall clock"
 )]
 fn wall_micros() -> u64 {
-    // A machine whose clock stands before 1970 counts from the epoch.
+    // A clock that is set before 1970 counts as the epoch.
     let since_epoch = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A clock that stands still until it is set: for tests and simulations.
-/// Clones show the same time.
+/// A clock that stands still until it is set, for tests and simulations. Clones
+/// share their time.
 #[derive(Clone, Debug, Default)]
 pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
-    /// A clock that shows `now`.
+    /// Creates a clock that shows `now`.
     pub fn new(now: Timestamp) -> Self {
         Self(Arc::new(AtomicU64::new(now.micros())))
     }

@@ -1,8 +1,8 @@
-//! One suite for every store.
+//! The suite that every store must pass.
 //!
-//! The vectors of `spec/vectors` are decisions worked out by hand or by an
-//! independent exact model. [`run`] puts a store through all of them; a store
-//! that differs in a unit or a microsecond fails.
+//! The vectors of `spec/vectors` are decisions computed by hand or by an independent exact
+//! model. [`run`] replays all of them on a store, which fails if it differs in a unit or a
+//! microsecond.
 
 mod vector;
 
@@ -14,8 +14,8 @@ use crate::time::Timestamp;
 use crate::yaml::{Fault, Node, Value};
 use vector::Vector;
 
-/// Puts stores through every vector; `make` makes an empty one on the clock it
-/// is given. Tells how many steps were checked.
+/// Replays every vector on a new store, which `make` creates on the clock it is given.
+/// Returns the number of steps.
 pub async fn run<S: Store>(make: impl AsyncFn(ManualClock) -> S) -> Result<usize, Mismatch> {
     let mut steps = 0;
     for path in vector_files()? {
@@ -38,13 +38,13 @@ pub async fn run<S: Store>(make: impl AsyncFn(ManualClock) -> S) -> Result<usize
     Ok(steps)
 }
 
-/// A store that does not do what a vector says, or a vector that says nothing.
+/// A store that differs from a vector, or a vector that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {what}")]
 pub struct Mismatch {
     /// The file and the case.
     pub place: String,
-    /// The step, what was expected and what came.
+    /// The step, the expected and the actual result.
     pub what: String,
 }
 

@@ -1,15 +1,15 @@
-//! What is known of a request.
+//! The context of a request: everything that rules may ask about.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
 
 use crate::request_path::RequestPath;
 
-/// A name and a value that need not be text.
+/// A name and a value, which need not be text.
 type BytePair<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
-/// What is known of a request. Anything may be missing; an empty text counts
-/// as missing where a key is built from it.
+/// The context of a request. Anything may be missing; an empty text counts as missing
+/// in a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestContext<'a> {
     pub(crate) ip: Option<IpAddr>,
@@ -18,61 +18,61 @@ pub struct RequestContext<'a> {
     pub(crate) method: Option<Cow<'a, str>>,
     pub(crate) path: Option<RequestPath<'a>>,
     pub(crate) headers: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    /// Nearly always text; a descriptor of Envoy may hold any bytes.
+    /// Nearly always text, but a descriptor of Envoy may hold any bytes.
     pub(crate) attributes: Vec<BytePair<'a>>,
     pub(crate) cost: Option<u64>,
     pub(crate) whole_keys: bool,
 }
 
 impl<'a> RequestContext<'a> {
-    /// Starts with nothing known.
+    /// Starts an empty context.
     pub fn builder() -> RequestContextBuilder<'a> {
         RequestContextBuilder::default()
     }
 
-    /// The client's address.
+    /// Returns the client's address.
     pub fn ip(&self) -> Option<IpAddr> {
         self.ip
     }
 
-    /// The user.
+    /// Returns the user.
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
-    /// The API key.
+    /// Returns the API key.
     pub fn api_key(&self) -> Option<&str> {
         self.api_key.as_deref()
     }
 
-    /// The method, as it was sent.
+    /// Returns the method, as it was sent.
     pub fn method(&self) -> Option<&str> {
         self.method.as_deref()
     }
 
-    /// The path as it was sent, without the query.
+    /// Returns the path as it was sent, without the query.
     pub fn path(&self) -> Option<&str> {
         self.path.as_ref().map(RequestPath::raw)
     }
 
-    /// The path in both its forms.
+    /// Returns the path in both its forms.
     pub fn request_path(&self) -> Option<&RequestPath<'a>> {
         self.path.as_ref()
     }
 
-    /// The same, with another normal form of its path, if it has one.
+    /// Replaces the normal form of the path, if there is a path.
     pub fn with_normal_path(mut self, normal: impl Into<Cow<'a, str>>) -> Self {
         let path = self.path.take();
         self.path = path.map(|path| path.with_normal(normal));
         self
     }
 
-    /// The cost that this request itself names.
+    /// Returns the cost that the request itself names.
     pub fn cost(&self) -> Option<u64> {
         self.cost
     }
 
-    /// The first header of this name, whatever its case.
+    /// Returns the first header of this name, in any case.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         headers
@@ -80,14 +80,14 @@ impl<'a> RequestContext<'a> {
             .map(|(_, value)| value.as_ref())
     }
 
-    /// All headers, in order.
+    /// Returns all headers, in order.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         let headers = self.headers.iter();
         headers.map(|(name, value)| (name.as_ref(), value.as_ref()))
     }
 
-    /// All attributes that are text, as they were set: of two of one name the last
-    /// counts.
+    /// Returns all attributes that are text, in the order in which they were set. Of two
+    /// with one name the last counts.
     pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
         let attributes = self.attributes.iter();
         attributes.filter_map(|(name, value)| {
@@ -95,14 +95,14 @@ impl<'a> RequestContext<'a> {
         })
     }
 
-    /// The attribute of this name, if it is text.
+    /// Returns the attribute of this name, if it is text.
     pub fn attribute(&self, name: &str) -> Option<&str> {
         str::from_utf8(self.attribute_bytes(name)?).ok()
     }
 
-    /// The attribute of this name, text or not.
+    /// Returns the attribute of this name, text or not.
     pub fn attribute_bytes(&self, name: &str) -> Option<&[u8]> {
-        // Of two, the one that was set last.
+        // The last one with this name counts.
         let mut attributes = self.attributes.iter().rev();
         attributes
             .find(|(known, _)| **known == *name.as_bytes())
@@ -111,7 +111,7 @@ impl<'a> RequestContext<'a> {
 }
 
 impl RequestContext<'_> {
-    /// The same, of texts of its own.
+    /// Converts to a context that owns its texts.
     pub fn into_owned(self) -> RequestContext<'static> {
         fn own(text: Cow<'_, str>) -> Cow<'static, str> {
             Cow::Owned(text.into_owned())
@@ -168,8 +168,8 @@ impl<'a> RequestContextBuilder<'a> {
         self
     }
 
-    /// Sets the path, which should not contain the query. It is taken as it is given; see
-    /// [`RequestContextBuilder::request_path`] for one that came over HTTP.
+    /// Sets the path, without the query, as it is. For a path that came over HTTP, see
+    /// [`RequestContextBuilder::request_path`].
     pub fn path(self, path: impl Into<Cow<'a, str>>) -> Self {
         self.request_path(RequestPath::as_given(path))
     }
@@ -186,13 +186,13 @@ impl<'a> RequestContextBuilder<'a> {
         self
     }
 
-    /// Sets all headers at once, in place of those before.
+    /// Sets all headers, in place of those before.
     pub fn headers(mut self, headers: Vec<(Cow<'a, str>, Cow<'a, str>)>) -> Self {
         self.0.headers = headers;
         self
     }
 
-    /// Sets an attribute; one of the same name is replaced.
+    /// Sets an attribute, in place of one with the same name.
     pub fn attribute(
         mut self,
         name: impl Into<Cow<'a, str>>,
@@ -203,7 +203,7 @@ impl<'a> RequestContextBuilder<'a> {
         self
     }
 
-    /// Sets all attributes at once, in place of those before.
+    /// Sets all attributes, in place of those before.
     pub fn attributes(mut self, attributes: Vec<(Cow<'a, str>, Cow<'a, str>)>) -> Self {
         let pairs = attributes.into_iter();
         let pairs = pairs.map(|(name, value)| (into_bytes(name), into_bytes(value)));
@@ -211,27 +211,27 @@ impl<'a> RequestContextBuilder<'a> {
         self
     }
 
-    /// Sets all attributes at once, text or not. Two that differ in any byte are two:
-    /// no other text stands for what is not UTF-8.
+    /// Sets all attributes, text or not. They are compared by their bytes, without any
+    /// conversion to UTF-8.
     pub fn attributes_bytes(mut self, attributes: Vec<BytePair<'a>>) -> Self {
         self.0.attributes = attributes;
         self
     }
 
-    /// Sets the cost, which then replaces that of every rule.
+    /// Sets the cost, which replaces that of every rule.
     pub fn cost(mut self, cost: u64) -> Self {
         self.0.cost = Some(cost);
         self
     }
 
-    /// Rules match only where every part of their key is there, whatever they
-    /// say of missing ones.
+    /// Restricts matching to rules of which no part of the key is missing, whatever their
+    /// `on_missing_key`.
     pub fn whole_keys_only(mut self) -> Self {
         self.0.whole_keys = true;
         self
     }
 
-    /// The finished context.
+    /// Builds the context.
     pub fn build(self) -> RequestContext<'a> {
         self.0
     }

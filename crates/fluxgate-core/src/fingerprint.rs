@@ -1,29 +1,28 @@
-//! Secret fingerprints of short texts: what the embedded store keeps of a key.
+//! Secret fingerprints of short texts. The embedded store keeps them instead of keys.
 //!
 //! Multilinear hashing: every word of the text is multiplied by a random number
 //! of its own, twice as wide, and the upper half of the sum is kept. That is
-//! strongly universal: for any two texts, whoever chose them, every value of
-//! the pair of fingerprints is equally likely over the choice of the random
+//! strongly universal: for any two texts, even chosen by an attacker, every value
+//! of the pair of fingerprints is equally likely over the choice of the random
 //! numbers, and so is every value of any of their bits. Two texts therefore
-//! meet in `b` kept bits with probability 2^-b, no more. It takes a third of
+//! collide in `b` kept bits with probability 2^-b, no more. It takes a third of
 //! the instructions of SipHash, and its multiplications do not wait for each
 //! other.
 //!
-//! Two at a time, that is. Texts that count up (`user-1`, `user-2`, …) give sums
-//! at equal steps, which bunch together where a step happens to be near a simple
-//! fraction. So the bits are stirred at the end, by a bijection: that takes the
-//! steps out, and the chances of any two texts stay what they are.
+//! This holds for pairs. Texts that count up (`user-1`, `user-2`, …) give sums at
+//! equal steps, which cluster where a step happens to be near a simple fraction. So
+//! the bits are mixed at the end, by a bijection: that removes the steps and leaves
+//! the collision probability of any two texts unchanged.
 //!
-//! This holds as long as nobody sees fingerprints, for they would give the
-//! numbers away. They never leave the process, and it draws new numbers at
-//! every start.
+//! Fingerprints would reveal the random numbers, so they never leave the process,
+//! which draws new numbers at every start.
 
 use std::hash::{BuildHasher, RandomState};
 
 use crate::sip::Sip13;
 
-/// Texts of up to this many words are hashed so; the numbers for longer ones
-/// would not stay in the cache.
+/// Longer texts are hashed with SipHash: the factors for them would not stay in the
+/// cache.
 const WORDS: usize = 16;
 
 /// The random numbers of a process.
@@ -48,7 +47,7 @@ impl Fingerprinter {
         }
     }
 
-    /// The fingerprint of a text.
+    /// Returns the fingerprint of a text.
     #[inline]
     pub(crate) fn of(&self, text: &[u8]) -> u64 {
         let (words, tail) = text.as_chunks::<8>();
@@ -62,20 +61,20 @@ impl Fingerprinter {
             sum = sum.wrapping_add(product(factor, u64::from_le_bytes(*word)));
         }
         sum = sum.wrapping_add(product(last, last_word(tail)));
-        stir((sum >> 64) as u64)
+        mix((sum >> 64) as u64)
     }
 }
 
-/// Each step can be undone: no two numbers become one.
+/// Mixes the bits. Each step is invertible, so no two numbers collide.
 #[inline]
-const fn stir(mut bits: u64) -> u64 {
+const fn mix(mut bits: u64) -> u64 {
     bits = (bits ^ bits >> 32).wrapping_mul(0xe9846af9b1a615d);
     bits = (bits ^ bits >> 32).wrapping_mul(0xe9846af9b1a615d);
     bits ^ bits >> 28
 }
 
-/// The bytes that are left, and how many: never zero, so that a text is none
-/// that goes on with zeros.
+/// Returns the remaining bytes and their count. Never zero, so a text differs from
+/// the same text followed by zeros.
 #[inline]
 fn last_word(tail: &[u8]) -> u64 {
     let count = tail.len();
@@ -107,7 +106,7 @@ mod tests {
         })
     }
 
-    /// The same sum, the slow way: with the text as numbers of eight bytes.
+    /// Computes the same sum the slow way, with the text as numbers of eight bytes.
     fn slow(numbers: &Fingerprinter, text: &[u8]) -> u64 {
         let mut words: Vec<u64> = Vec::new();
         for chunk in text.chunks(8) {
@@ -122,11 +121,11 @@ mod tests {
         }
         let terms = words.iter().zip(&numbers.factors);
         let terms = terms.map(|(word, factor)| factor.wrapping_mul(u128::from(*word)));
-        stir((terms.fold(numbers.start, u128::wrapping_add) >> 64) as u64)
+        mix((terms.fold(numbers.start, u128::wrapping_add) >> 64) as u64)
     }
 
     #[test]
-    fn it_is_the_sum_of_the_products() {
+    fn a_fingerprint_is_the_sum_of_the_products() {
         let text: Vec<u8> = (0..=255).map(|byte: u8| byte.wrapping_mul(37)).collect();
         let numbers = numbers(1);
         for length in 0..WORDS * 8 {
@@ -156,24 +155,24 @@ mod tests {
         }
         for seed in 0..20 {
             let numbers = numbers(seed);
-            let prints: Vec<u64> = texts.iter().map(|text| numbers.of(text)).collect();
+            let fingerprints: Vec<u64> = texts.iter().map(|text| numbers.of(text)).collect();
             for part in [0, 10, 20] {
-                let parts: HashSet<u64> = prints.iter().map(|print| print >> part).collect();
+                let parts: HashSet<u64> = fingerprints.iter().map(|it| it >> part).collect();
                 assert_eq!(parts.len(), texts.len(), "seed {seed}, from bit {part}");
             }
         }
     }
 
-    /// Texts that count up leave no gap that chance would not leave, whatever the
-    /// numbers: of 2,000 in 1,000 parts, about e^-2 of the parts stay empty.
+    /// Of 2,000 random texts in 1,000 parts, about e^-2 of the parts stay empty. Texts
+    /// that count up must not leave more gaps.
     #[test]
     fn texts_that_count_up_are_spread_like_any_others() {
         for seed in 0..300 {
             let numbers = numbers(seed);
             let mut parts = [0_u32; 1_000];
             for index in 0..2_000 {
-                let print = numbers.of(format!("f7-{index}").as_bytes());
-                parts[((u128::from(print) * 1_000) >> 64) as usize] += 1;
+                let fingerprint = numbers.of(format!("f7-{index}").as_bytes());
+                parts[((u128::from(fingerprint) * 1_000) >> 64) as usize] += 1;
             }
             let empty = parts.iter().filter(|count| **count == 0).count();
             assert!((90..190).contains(&empty), "seed {seed}: {empty} empty");
@@ -182,14 +181,14 @@ mod tests {
         }
     }
 
-    /// Each bit of a fingerprint is set for about half of all choices.
+    /// Each bit of a fingerprint is set for about half of all random numbers.
     #[test]
     fn every_bit_depends_on_the_numbers() {
         let mut set = [0_u32; 64];
         for seed in 0..1_000 {
-            let print = numbers(seed).of(b"api-limits:per-user:user-00000001");
+            let fingerprint = numbers(seed).of(b"api-limits:per-user:user-00000001");
             for (bit, set) in set.iter_mut().enumerate() {
-                *set += (print >> bit & 1) as u32;
+                *set += (fingerprint >> bit & 1) as u32;
             }
         }
         assert!(set.iter().all(|set| (400..600).contains(set)), "{set:?}");

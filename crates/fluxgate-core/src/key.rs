@@ -1,19 +1,19 @@
-//! Who is counted: scopes, composite keys, and an encoding in which no two
-//! identities can meet.
+//! Keys: the parts of a request that a rule counts by, and their encoding.
 
-mod parts;
+mod encoding;
+mod subject;
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::context::RequestContext;
 use crate::request_path::RequestPath;
-use crate::small::Small;
 
-use parts::Reader;
-pub use parts::{IdentityPart, SubjectParts};
-
-/// Bytes of a subject: a rule and an identity. Most fit without an allocation.
-pub(crate) type SubjectBytes = Small<u8, 192>;
+pub use encoding::IdentityPart;
+use encoding::{
+    AD_HOC, ANONYMOUS, API_KEY, ATTRIBUTE, Decoder, HEADER, IPV4, IPV6, METHOD, PATH, USER,
+};
+pub(crate) use encoding::{RESETS, SubjectBytes, encode_bytes};
+pub use subject::{RuleNumber, Subject, SubjectParts};
 
 /// One part of a key, as a rule names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -34,46 +34,30 @@ pub enum KeyPart {
     Attribute(Box<str>),
 }
 
-/// What a rule does when a part of its key is missing.
+/// What a rule does if a part of its key is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnMissingKey {
-    /// The client's address stands in; without one, as [`OnMissingKey::Anonymous`].
+    /// Counts by the client's address; without one, as [`OnMissingKey::Anonymous`].
     #[default]
     Ip,
-    /// One identity stands in for all whose part is missing.
+    /// Counts all requests that lack the part as one identity.
     Anonymous,
-    /// The rule does not match.
+    /// Does not match.
     Skip,
-    /// The request is denied.
+    /// Denies the request.
     Deny,
 }
 
-/// What building an identity came to.
+/// The result of building an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Identity {
-    /// It stands in the buffer.
+    /// It is in the buffer.
     Known,
-    /// A part is missing, and the rule is to be passed over.
+    /// A part is missing, and the rule does not match.
     Skip,
-    /// A part is missing, and the request is to be denied.
+    /// A part is missing, and the request is denied.
     Deny,
 }
-
-// One byte before each part says what it is, so that the user `1.2.3.4` is not
-// the address 1.2.3.4; lengths keep the parts apart.
-const IPV4: u8 = b'4';
-const IPV6: u8 = b'6';
-const USER: u8 = b'u';
-const API_KEY: u8 = b'k';
-const METHOD: u8 = b'm';
-const PATH: u8 = b'p';
-const HEADER: u8 = b'h';
-const ATTRIBUTE: u8 = b'a';
-const ANONYMOUS: u8 = b'-';
-/// What a limit that comes with the call counts.
-const OWN: u8 = b'o';
-/// Comes before what a rule says, in the subjects of one that resets on change.
-pub(crate) const RESETS: u8 = b'!';
 
 /// Appends the identity that `key` makes of `context`.
 pub(crate) fn encode_identity(
@@ -95,7 +79,7 @@ pub(crate) fn encode_identity(
             KeyPart::User => context.user().map(str::as_bytes),
             KeyPart::ApiKey => context.api_key().map(str::as_bytes),
             KeyPart::Method => context.method().map(str::as_bytes),
-            // Not as it was sent: another spelling counts as the same.
+            // The normal form, so that another spelling does not count as another path.
             KeyPart::Path => {
                 let path = context.request_path().map(RequestPath::normal);
                 path.map(str::as_bytes)
@@ -143,11 +127,11 @@ pub(crate) fn encode_values(
     Ok(())
 }
 
-/// Why values do not make an identity of a key.
+/// Why values are not an identity of a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
-    /// One value is needed for each part of the key.
+    /// Each part of the key needs one value.
     #[error("the key has {needed} part(s), the identity {given} value(s)")]
     WrongCount {
         /// Parts of the key.
@@ -155,10 +139,10 @@ pub enum IdentityError {
         /// Values given.
         given: usize,
     },
-    /// The key has an address there.
+    /// The part must be an address.
     #[error("`{0}` is no IP address")]
     NoAddress(String),
-    /// Empty counts as missing, so no request ever has this identity.
+    /// An empty value counts as missing, so no request ever has this identity.
     #[error("an identity must not be empty")]
     Empty,
 }
@@ -171,8 +155,7 @@ fn encode_text(part: &KeyPart, value: &[u8], out: &mut SubjectBytes) {
         KeyPart::Path => (PATH, None),
         KeyPart::Header(name) => (HEADER, Some(name)),
         KeyPart::Attribute(name) => (ATTRIBUTE, Some(name)),
-        // Addresses have an encoding of their own; as text they would still
-        // not meet it.
+        // Unused: `encode_ip` encodes addresses.
         KeyPart::Ip => (ANONYMOUS, None),
     };
     out.push(kind);
@@ -198,30 +181,23 @@ fn encode_ip(ip: IpAddr, ipv6_prefix: u8, out: &mut SubjectBytes) {
     }
 }
 
-/// Appends the subject of a limit that comes with the call: a rule of no set,
-/// for no set's name is empty.
-pub(crate) fn encode_own(name: &str, values: &[&[u8]], out: &mut SubjectBytes) {
+/// Appends the subject of a limit that comes with the call. Its rule set has an empty
+/// name, which no other has.
+pub(crate) fn encode_ad_hoc(name: &str, values: &[&[u8]], out: &mut SubjectBytes) {
     encode_bytes("", out);
     encode_bytes(name, out);
     for value in values {
-        out.push(OWN);
+        out.push(AD_HOC);
         encode_bytes(value, out);
     }
 }
 
-pub(crate) fn encode_bytes(text: impl AsRef<[u8]>, out: &mut SubjectBytes) {
-    let text = text.as_ref();
-    // Texts come from memory, and none there is longer than a u64 can tell.
-    out.extend_from_slice(&(text.len() as u64).to_le_bytes()[..5]);
-    out.extend_from_slice(text);
-}
-
-/// An encoded identity, for people to read: `user=ann`, `ip=10.0.0.1 path=/x`.
-/// API keys are shown by their ends only.
-pub(crate) fn describe_identity(encoded: &[u8]) -> String {
-    let mut reader = Reader(encoded);
+/// Formats an encoded identity for people: `user=ann`, `ip=10.0.0.1 path=/x`. Of API
+/// keys only the ends are shown.
+pub fn describe_identity(encoded: &[u8]) -> String {
+    let mut decoder = Decoder(encoded);
     let mut parts = Vec::new();
-    while let Some(part) = reader.part() {
+    while let Some(part) = decoder.part() {
         parts.push(describe(&part));
     }
     if parts.is_empty() {
@@ -242,7 +218,7 @@ fn describe(part: &IdentityPart<'_>) -> String {
         }
         (USER, _) => format!("user={value}"),
         (API_KEY, _) => format!("api_key={}", ends_of(&value)),
-        (OWN, _) => format!("key={value}"),
+        (AD_HOC, _) => format!("key={value}"),
         (METHOD, _) => format!("method={value}"),
         (PATH, _) => format!("path={value}"),
         (HEADER, _) => format!("header:{name}={value}"),

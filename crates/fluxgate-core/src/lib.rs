@@ -1,8 +1,8 @@
 //! Exact rate limiting.
 //!
-//! Rules say who may do how much; a [`Limiter`] decides by them. Decisions are
-//! exact: no fraction is lost, nothing is rounded on the way, and a request is
-//! charged to every band of every rule that applies, or to none.
+//! Rules define how much each client may do, and a [`Limiter`] decides by them. Decisions
+//! are exact: no fraction is lost, nothing is rounded in between, and a request is charged
+//! to every band of every rule that applies, or to none.
 //!
 //! ```
 //! use fluxgate_core::{Limiter, MemoryStore, RequestContext, RuleSets};
@@ -30,12 +30,13 @@
 //! # }
 //! ```
 //!
-//! The core has no clock, no I/O and no floating point of its own: time comes
-//! in from the store, which has it from a [`Clock`] or from a server.
+//! The core does no I/O and uses no floating point. Time comes from the store, which gets
+//! it from a [`Clock`] or from a server.
 #![deny(missing_docs)]
 
+mod ad_hoc;
 pub mod algorithm;
-mod charge;
+mod band;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -48,38 +49,41 @@ mod limiter;
 mod lossless;
 mod matcher;
 pub mod memory;
-mod own;
 mod plan;
+mod rate;
 mod request_path;
 mod rules;
 mod sip;
-mod small;
 mod store;
 mod time;
 pub mod yaml;
 
+pub use ad_hoc::{AdHocDecision, AdHocKey};
 pub use algorithm::{Charged, Mode, Verdict};
-pub use charge::Charge;
+pub use band::Band;
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use context::{RequestContext, RequestContextBuilder};
-pub use decision::{Decision, Outcome, Violation};
-pub use key::{IdentityError, IdentityPart, KeyPart, OnMissingKey, SubjectParts};
+pub use decision::{Charge, Decision, Outcome, Violation};
+pub use key::{
+    IdentityError, IdentityPart, KeyPart, OnMissingKey, RuleNumber, Subject, SubjectParts,
+    describe_identity,
+};
 pub use limit::{Algorithm, Limit, LimitError};
-pub use limiter::{BandState, Limiter, LimiterError, Observer, RuleVerdict, describe_identity};
+pub use limiter::virtual_time::RuleVerdict;
+pub use limiter::{BandState, Limiter, LimiterError, Observer};
 pub use lossless::lossless_text;
 pub use matcher::{PathSet, Pattern, PatternError};
 pub use memory::MemoryStore;
-pub use own::{AdHocDecision, AdHocKey};
 pub use request_path::{PathError, RequestPath};
 pub use rules::{
-    ActiveRuleSet, Band, CostSource, OnError, OnMissingRuleSet, Rule, RuleMode, RuleNumber,
-    RuleOptions, RuleSet, RuleSets, RulesError,
+    ActiveRuleSet, CostSource, OnError, OnMissingRuleSet, Rule, RuleMode, RuleOptions, RuleSet,
+    RuleSets, RulesError, values,
 };
-pub use store::{Check, Checks, Group, Reason, Store, StoreError, Subject, Verdicts, WaitPermit};
+pub use store::{Check, Checks, Group, Reason, Store, StoreError, Verdicts, WaitPermit};
 pub use time::{Micros, Retry, Timestamp};
 
-/// The result of a future that is ready at once, as every future of the
-/// [`MemoryStore`] is.
+/// Returns the output of a future that is ready, as every future of the [`MemoryStore`]
+/// is.
 ///
 /// # Panics
 /// If it is not ready.
@@ -87,6 +91,6 @@ pub fn ready<F: Future>(future: F) -> F::Output {
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(future).poll(&mut context) {
         std::task::Poll::Ready(output) => output,
-        std::task::Poll::Pending => panic!("the future has to wait for something"),
+        std::task::Poll::Pending => panic!("the future is not ready"),
     }
 }

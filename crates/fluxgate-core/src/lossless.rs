@@ -2,11 +2,10 @@
 
 use std::borrow::Cow;
 
-/// What stands for the byte 0: the byte `b` that is not part of UTF-8 text is the
-/// character `FIRST + b`.
+/// A byte `b` that is not part of UTF-8 text becomes the character `FIRST + b`.
 const FIRST: u32 = 0x10_FF00;
 
-/// Every character that may stand for a byte begins with this byte in UTF-8.
+/// The first UTF-8 byte of every character that may stand for a byte.
 pub(crate) const LEAD: u8 = 0xF4;
 
 /// Returns bytes as text, so that different bytes are always different text.
@@ -28,7 +27,7 @@ pub fn lossless_text(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// The same, of bytes that are no longer needed.
+/// Like [`lossless_text`], but reuses the memory of `bytes`.
 pub(crate) fn into_lossless_text(bytes: Vec<u8>) -> String {
     if bytes.contains(&LEAD) {
         return escaped(&bytes);
@@ -52,7 +51,7 @@ fn escaped(bytes: &[u8]) -> String {
 }
 
 fn stand_in(byte: u8) -> char {
-    // Every number in that range is a character.
+    // Every number in this range is a character.
     char::from_u32(FIRST + u32::from(byte)).unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
@@ -62,7 +61,7 @@ mod tests {
 
     use super::*;
 
-    /// The bytes that a text stands for.
+    /// Returns the bytes that a text stands for.
     fn bytes_of(text: &str) -> Vec<u8> {
         let mut bytes = Vec::new();
         for it in text.chars() {
@@ -75,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn text_stays_and_other_bytes_have_a_character_each() {
+    fn text_is_unchanged_and_every_other_byte_becomes_one_character() {
         for (bytes, text) in [
             (&b""[..], ""),
             (b"ann", "ann"),
@@ -95,7 +94,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_lost(bytes in proptest::collection::vec(
+        fn the_bytes_can_be_restored(bytes in proptest::collection::vec(
             prop_oneof![any::<u8>(), Just(0xF4), Just(0x8F), Just(0xBF)], 0..24,
         )) {
             prop_assert_eq!(bytes_of(&lossless_text(&bytes)), &bytes[..]);

@@ -1,45 +1,41 @@
-//! Which rules match a request, for all rules at once.
+//! Finds the rules that match a request, for all rules in one pass.
 //!
-//! Rules are grouped by what they ask of method, headers and attributes: first
-//! by the names they ask about, then, in a hash table, by the values they ask
-//! for. Each group has one trie of its plain path patterns; those with
-//! wildcards are found by the texts in them, if they are many. So the cost
-//! depends on the request and on the rules that apply, not on how many rules
-//! there are.
+//! Rules are grouped by their conditions on method, headers and attributes: first by the
+//! names, then, in a hash table, by the values. Each group has one trie of its plain path
+//! patterns; if there are many with wildcards, they are found by their literal fragments.
+//! So the cost depends on the request and on the rules that match, not on the number of
+//! rules.
 
-mod alive;
-#[cfg(test)]
-mod cost;
-mod fit;
-mod glob;
+mod active_nodes;
+mod found;
+mod fragments;
+mod glob_trie;
 mod index;
-mod lookup;
-mod path;
+mod path_trie;
 mod pattern;
-mod runs;
-mod seen;
+mod pattern_set;
 mod segments;
-mod set;
 mod shape;
-mod work;
+mod small_map;
+mod steps;
+mod verify;
 
 use std::ops::ControlFlow;
 
 use hashbrown::HashMap;
-
-use lookup::Lookup;
-pub use pattern::{Pattern, PatternError};
-pub use set::PathSet;
-use set::Patterns;
+use smallvec::SmallVec;
 
 use crate::context::RequestContext;
 use crate::request_path::RequestPath;
-use crate::small::Small;
+pub use pattern::{Pattern, PatternError};
+pub use pattern_set::PathSet;
+use pattern_set::Patterns;
+use small_map::SmallMap;
 
-/// The rules that matched, as indices in the order of evaluation.
-pub(crate) type Matches = Small<u32, 16>;
+/// The rules that match, as indices in the order of evaluation.
+pub(crate) type Matches = SmallVec<[u32; 16]>;
 
-/// What a rule asks of a request. `None` asks nothing.
+/// The conditions of a rule. `None` matches every request.
 #[derive(Debug, Default)]
 pub(crate) struct Conditions {
     pub(crate) paths: Option<Vec<Pattern>>,
@@ -49,7 +45,7 @@ pub(crate) struct Conditions {
     pub(crate) attributes: Vec<(Box<str>, Box<str>)>,
 }
 
-/// A part of a request that a rule may want to have a certain value.
+/// A part of a request that a rule may require to have a certain value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Field {
     Method,
@@ -70,31 +66,31 @@ impl Field {
 /// All conditions of a rule set.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Matcher {
-    /// The rules that ask only for a path, or for nothing.
+    /// The rules with a condition on the path only, or with none.
     plain: Group,
-    /// The others, by the field that the fewest rules ask about.
+    /// The others, by the field that the fewest rules use.
     fields: Vec<(Field, Vec<Signature>)>,
-    /// Where each of `fields` stands, for when they are too many to walk.
-    places: HashMap<Field, usize>,
+    /// The index of each field in `fields`, for when they are too many to scan.
+    indices: HashMap<Field, usize>,
 }
 
-/// Rules that ask about the same fields.
+/// Rules with conditions on the same fields.
 #[derive(Clone, Debug, Default)]
 struct Signature {
-    /// The fields besides the one it is found by.
+    /// The fields besides the one by which it is found.
     others: Vec<Field>,
     /// By the values of all fields.
-    groups: Lookup<Group>,
+    groups: SmallMap<Group>,
 }
 
-/// Rules that ask for the same values of the same fields.
+/// Rules that require the same values of the same fields.
 #[derive(Clone, Debug, Default)]
 struct Group {
-    /// Those that take any path.
+    /// Those that match any path.
     any_path: Vec<u32>,
     paths: Patterns,
-    /// What `paths` is to be made of, until it is.
-    asked: Vec<(Pattern, u32)>,
+    /// The content of `paths`, until that is built.
+    patterns: Vec<(Pattern, u32)>,
 }
 
 impl Group {
@@ -102,18 +98,18 @@ impl Group {
         match paths {
             None => self.any_path.push(rule),
             Some(patterns) => {
-                let asked = patterns.iter().map(|pattern| (pattern.clone(), rule));
-                self.asked.extend(asked);
+                let patterns = patterns.iter().map(|pattern| (pattern.clone(), rule));
+                self.patterns.extend(patterns);
             }
         }
     }
 
-    /// No more rules will come.
+    /// Builds `paths`, after the last rule.
     fn finish(&mut self) {
-        self.paths = Patterns::new(&std::mem::take(&mut self.asked));
+        self.paths = Patterns::new(&std::mem::take(&mut self.patterns));
     }
 
-    /// Adds the rules that match a path in either form; one may be added twice.
+    /// Adds the rules that match a path in either form. A rule may be added twice.
     fn collect(&self, path: Option<&RequestPath<'_>>, matches: &mut Matches) {
         matches.extend_from_slice(&self.any_path);
         let Some(path) = path else {
@@ -129,10 +125,10 @@ impl Group {
 }
 
 /// The values of a signature's fields.
-type Values = Small<u8, 64>;
+type Values = SmallVec<[u8; 64]>;
 
-/// The others with their lengths, then the first: no two lists meet, and one
-/// value alone is itself. `None` if one of them is missing.
+/// Joins the other values with their lengths, then the first one. No two lists collide,
+/// and a single value stays as it is. Returns `None` if a value is missing.
 fn joined<'v>(others: impl Iterator<Item = Option<&'v [u8]>>, first: &[u8]) -> Option<Values> {
     let mut values = Values::new();
     for other in others {
@@ -145,46 +141,46 @@ fn joined<'v>(others: impl Iterator<Item = Option<&'v [u8]>>, first: &[u8]) -> O
 }
 
 impl Matcher {
-    /// `conditions` in the order of evaluation.
+    /// Builds the matcher of rules with these conditions, in the order of evaluation.
     pub(crate) fn new(conditions: Vec<Conditions>) -> Self {
-        let mut asked: HashMap<Field, usize> = HashMap::new();
-        let wanted: Vec<_> = conditions.iter().map(Conditions::wanted).collect();
-        for (field, _) in wanted.iter().flatten() {
-            *asked.entry(field.clone()).or_default() += 1;
+        let mut uses: HashMap<Field, usize> = HashMap::new();
+        let required: Vec<_> = conditions.iter().map(Conditions::required).collect();
+        for (field, _) in required.iter().flatten() {
+            *uses.entry(field.clone()).or_default() += 1;
         }
         let mut matcher = Self::default();
-        for (rule, (conditions, mut wanted)) in conditions.iter().zip(wanted).enumerate() {
+        for (rule, (conditions, mut required)) in conditions.iter().zip(required).enumerate() {
             let rule = rule as u32;
             let paths = conditions.paths.as_deref();
-            // The rarest field first: that is the one to find the rule by.
-            wanted.sort_by(|(a, _), (b, _)| (asked[a], a).cmp(&(asked[b], b)));
-            let Some(((first, _), others)) = wanted.split_first() else {
+            // The rule is found by its rarest field.
+            required.sort_by(|(a, _), (b, _)| (uses[a], a).cmp(&(uses[b], b)));
+            let Some(((first, _), others)) = required.split_first() else {
                 matcher.plain.insert(rule, paths);
                 continue;
             };
-            let place = *matcher.places.entry_ref(first).or_insert_with(|| {
+            let index = *matcher.indices.entry_ref(first).or_insert_with(|| {
                 matcher.fields.push((first.clone(), Vec::new()));
                 matcher.fields.len() - 1
             });
-            let signatures = &mut matcher.fields[place].1;
+            let signatures = &mut matcher.fields[index].1;
             let is_same = |signature: &Signature| {
                 let known = signature.others.iter();
                 known.eq(others.iter().map(|(field, _)| field))
             };
-            let index = signatures.iter().position(is_same).unwrap_or_else(|| {
+            let signature = signatures.iter().position(is_same).unwrap_or_else(|| {
                 signatures.push(Signature {
                     others: others.iter().map(|(field, _)| field.clone()).collect(),
-                    groups: Lookup::default(),
+                    groups: SmallMap::default(),
                 });
                 signatures.len() - 1
             });
-            for choice in each_choice(&wanted) {
+            for choice in each_choice(&required) {
                 let [first, others @ ..] = &choice[..] else {
                     continue;
                 };
                 let others = others.iter().map(|other| Some(other.as_bytes()));
                 let values = joined(others, first.as_bytes());
-                let groups = &mut signatures[index].groups;
+                let groups = &mut signatures[signature].groups;
                 let group = groups.get_or_insert_with(&values.unwrap_or_default(), Group::default);
                 group.insert(rule, paths);
             }
@@ -197,7 +193,7 @@ impl Matcher {
         matcher
     }
 
-    /// Adds the rules whose conditions hold, `not_path` apart.
+    /// Adds the rules whose conditions hold, except for `not_path`.
     pub(crate) fn find(&self, context: &RequestContext<'_>, matches: &mut Matches) {
         self.plain.collect(context.request_path(), matches);
         let in_request = context.headers.len() + context.attributes.len();
@@ -211,35 +207,34 @@ impl Matcher {
             self.find_by_request(context, matches);
         }
         if matches.len() > 1 {
-            // A rule may have matched by several of its patterns, or in both forms of
-            // the path.
+            // A rule may match by several of its patterns, or in both forms of the path.
             matches.sort_unstable();
             matches.dedup();
         }
     }
 
-    /// Walks the request's own fields, for rule sets that know many more.
+    /// Like [`Matcher::find`], for rule sets with many more fields than the request.
     fn find_by_request(&self, context: &RequestContext<'_>, matches: &mut Matches) {
         let headers = context.headers.iter();
         let headers = headers.map(|(name, _)| Field::Header(name.to_ascii_lowercase().into()));
         let attributes = context.attributes.iter();
         let attributes = attributes.filter_map(|(name, _)| {
-            // No rule asks about a name that is not text.
+            // No rule has a name that is not text.
             Some(Field::Attribute(str::from_utf8(name).ok()?.into()))
         });
         let fields = std::iter::once(Field::Method).chain(headers);
         for field in fields.chain(attributes) {
-            // Not the value beside the name: of two headers the first counts.
-            if let Some(place) = self.places.get(&field)
+            // Of two headers with one name, the first counts.
+            if let Some(index) = self.indices.get(&field)
                 && let Some(value) = field.value_in(context)
             {
-                find_by(&self.fields[*place].1, value, context, matches);
+                find_by(&self.fields[*index].1, value, context, matches);
             }
         }
     }
 }
 
-/// The rules of these signatures, which are found by a field of this value.
+/// Adds the rules of signatures whose first field has this value.
 fn find_by(
     signatures: &[Signature],
     value: &[u8],
@@ -261,26 +256,26 @@ fn find_by(
 }
 
 impl Conditions {
-    /// The fields asked about, and the values that will do for each.
-    fn wanted(&self) -> Vec<(Field, Vec<Box<str>>)> {
-        let mut wanted = Vec::new();
+    /// Returns the required fields, each with the values that match.
+    fn required(&self) -> Vec<(Field, Vec<Box<str>>)> {
+        let mut required = Vec::new();
         if let Some(methods) = &self.methods {
-            wanted.push((Field::Method, methods.clone()));
+            required.push((Field::Method, methods.clone()));
         }
         for (name, value) in &self.headers {
-            wanted.push((Field::Header(name.clone()), vec![value.clone()]));
+            required.push((Field::Header(name.clone()), vec![value.clone()]));
         }
         for (name, value) in &self.attributes {
-            wanted.push((Field::Attribute(name.clone()), vec![value.clone()]));
+            required.push((Field::Attribute(name.clone()), vec![value.clone()]));
         }
-        wanted
+        required
     }
 }
 
-/// Each way to choose one value for every field. Only methods have several.
-fn each_choice(wanted: &[(Field, Vec<Box<str>>)]) -> Vec<Vec<&str>> {
+/// Returns each way to choose one value for every field. Only methods have several.
+fn each_choice(required: &[(Field, Vec<Box<str>>)]) -> Vec<Vec<&str>> {
     let mut choices: Vec<Vec<&str>> = vec![Vec::new()];
-    for (_, values) in wanted {
+    for (_, values) in required {
         choices = choices
             .iter()
             .flat_map(|chosen| {

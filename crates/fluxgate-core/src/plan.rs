@@ -1,4 +1,4 @@
-//! From a context and a rule set to the checks that must be run.
+//! From a request and a rule set to the checks that a store decides.
 
 use std::ops::Range;
 
@@ -6,68 +6,79 @@ use smallvec::SmallVec;
 
 use crate::algorithm::Mode;
 use crate::context::RequestContext;
-use crate::key::{self, Identity, IdentityError, OnMissingKey};
+use crate::key::{self, Identity, IdentityError, OnMissingKey, Subject, SubjectBytes};
 use crate::matcher::Matches;
 use crate::request_path::RequestPath;
-use crate::rules::{RuleMode, RuleSet};
+use crate::rules::{Rule, RuleMode, RuleSet};
 use crate::store::{Checks, Group};
 
 /// A rule that applies to a request.
 #[derive(Clone, Debug)]
-pub(crate) struct Applied {
-    /// Its place in the order of evaluation.
+pub(crate) struct AppliedRule {
+    /// Its index in the order of evaluation.
     pub(crate) rule: u32,
-    /// The bands of its checks; none where its key is missing and it refuses.
+    /// The bands to check; none if a part of its key is missing and it denies.
     pub(crate) bands: Range<u32>,
-    /// Whether it can only be reported.
-    pub(crate) shadow: bool,
-    /// Where its identity stands among the bytes of the checks.
-    pub(crate) identity: Range<usize>,
+    cost: u64,
+    group: Group,
+    /// The bytes of its subject.
+    subject: Range<usize>,
 }
 
-/// Where what each of several requests asks ends among [`Plan::applied`].
+impl AppliedRule {
+    /// Returns whether it is only reported.
+    pub(crate) fn is_shadow(&self) -> bool {
+        self.group != Group::ENFORCED
+    }
+}
+
+/// The index in [`Plan::applied`] at which each of several requests ends.
 pub(crate) type Ends = SmallVec<[usize; 4]>;
 
-/// What one request asks: the rules that apply, the enforced ones first, and
-/// their checks in the same order.
+/// The rules that apply to a request, the enforced ones first.
+///
+/// A plan borrows nothing, so it can be handed on to a future. It is large and
+/// therefore filled in place. All its methods must get the same rule set.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan<'r> {
-    pub(crate) applied: SmallVec<[Applied; 4]>,
-    pub(crate) checks: Checks<'r>,
-    /// Whether an enforced rule refuses for want of a key.
-    pub(crate) refused: bool,
+pub(crate) struct Plan {
+    pub(crate) applied: SmallVec<[AppliedRule; 4]>,
+    mode: Mode,
+    /// The subjects, one after the other.
+    bytes: SubjectBytes,
+    /// Whether an enforced rule denies because a part of its key is missing.
+    lacks_key: bool,
 }
 
-impl<'r> Plan<'r> {
-    /// Asks nothing yet.
+impl Plan {
+    /// Creates an empty plan.
     #[inline]
     pub(crate) fn new(mode: Mode) -> Self {
         Self {
             applied: SmallVec::new(),
-            checks: Checks::new(mode),
-            refused: false,
+            mode,
+            bytes: SubjectBytes::new(),
+            lacks_key: false,
         }
     }
 
-    /// Adds what the rules of `set` ask of a request. (Not a constructor: a
-    /// plan is large, and is filled where it stands.)
-    pub(crate) fn fill(&mut self, set: &'r RuleSet, context: &RequestContext<'_>) {
+    /// Adds the rules of `set` that apply to a request.
+    pub(crate) fn fill(&mut self, set: &RuleSet, context: &RequestContext<'_>) {
         let mut matches = Matches::new();
         set.matcher().find(context, &mut matches);
         let has_shadow = self.add_enforced(set, context, &matches);
-        if self.refused {
-            self.only_look();
+        if self.lacks_key {
+            self.only_peek();
         } else if has_shadow {
             self.add_shadow(set, context, &matches);
         }
     }
 
-    /// Adds what the rules of `set` ask of several requests that are charged
-    /// together or not at all. Tells where what each of them asks ends, first
-    /// of the enforced rules, then of the shadow rules.
+    /// Adds the rules of `set` that apply to several requests, which are charged together
+    /// or not at all. Returns where the enforced rules and the shadow rules of each
+    /// request end.
     pub(crate) fn fill_all(
         &mut self,
-        set: &'r RuleSet,
+        set: &RuleSet,
         contexts: &[RequestContext<'_>],
     ) -> (Ends, Ends) {
         let (mut enforced, mut shadow) = (Ends::new(), Ends::new());
@@ -79,8 +90,8 @@ impl<'r> Plan<'r> {
             enforced.push(self.applied.len());
             all.push((context, matches, has_shadow));
         }
-        if self.refused {
-            self.only_look();
+        if self.lacks_key {
+            self.only_peek();
             return (enforced, shadow);
         }
         for (context, matches, has_shadow) in &all {
@@ -92,50 +103,66 @@ impl<'r> Plan<'r> {
         (enforced, shadow)
     }
 
-    /// Adds one rule for exactly these values of its key, whether it matches or
-    /// not. `cost` replaces the rule's own.
+    /// Adds one rule for exactly these values of its key, whether it matches or not.
+    /// `cost` replaces the rule's own.
     pub(crate) fn fill_named(
         &mut self,
-        set: &'r RuleSet,
+        set: &RuleSet,
         index: usize,
         identity: &[&str],
         cost: Option<u64>,
     ) -> Result<(), IdentityError> {
         let rule = &set.rules()[index];
-        let bytes = self.checks.bytes_mut();
-        let start = bytes.len();
-        bytes.extend_from_slice(rule.subject());
-        let identity_start = bytes.len();
-        key::encode_values(rule.key(), identity, set.ipv6_prefix(), bytes)?;
-        let bands = rule.bands_for(&bytes[identity_start..]);
-        let identity = identity_start..bytes.len();
-        let cost = cost.unwrap_or_else(|| rule.cost().cost_of(&RequestContext::default()));
-        let shadow = rule.mode() == RuleMode::Shadow;
-        let group = match shadow {
-            true => Group::shadow(0),
-            false => Group::ENFORCED,
-        };
-        self.checks
-            .push_encoded(start, rule.number(), rule.bands_in(&bands), cost, group);
-        self.applied.push(Applied {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(rule.subject().bytes);
+        let identity_start = self.bytes.len();
+        key::encode_values(rule.key(), identity, set.ipv6_prefix(), &mut self.bytes)?;
+        self.applied.push(AppliedRule {
             rule: index as u32,
-            bands,
-            shadow,
-            identity,
+            bands: rule.bands_for(&self.bytes[identity_start..]),
+            cost: cost.unwrap_or_else(|| rule.cost().cost_of(&RequestContext::default())),
+            group: match rule.mode() {
+                RuleMode::Enforce => Group::ENFORCED,
+                RuleMode::Shadow => Group::shadow(0),
+            },
+            subject: start..self.bytes.len(),
         });
         Ok(())
     }
 
-    /// The request is denied whatever the bands say; they are asked only to
-    /// name those that refuse too. Shadow rules are not asked at all.
-    fn only_look(&mut self) {
-        self.checks.set_mode(self.checks.mode().peeking());
+    /// Returns the checks of the bands.
+    #[inline]
+    pub(crate) fn checks<'p>(&'p self, set: &'p RuleSet) -> Checks<'p> {
+        let mut checks = Checks::new(self.mode);
+        for applied in &self.applied {
+            let rule = &set.rules()[applied.rule as usize];
+            let subject = Subject {
+                rule: rule.number(),
+                bytes: &self.bytes[applied.subject.clone()],
+            };
+            let bands = rule.bands_in(&applied.bands);
+            checks.push(subject, bands, applied.cost, applied.group);
+        }
+        checks
     }
 
-    /// Adds the enforced rules among these; tells whether there are others.
+    /// Returns the encoded identity that a rule counts.
+    pub(crate) fn identity(&self, applied: &AppliedRule, rule: &Rule) -> &[u8] {
+        let subject = self.bytes.get(applied.subject.clone());
+        let identity = subject.and_then(|subject| subject.get(rule.subject().bytes.len()..));
+        identity.unwrap_or_default()
+    }
+
+    /// Charges nothing: the request is denied whatever the bands say, and they are only
+    /// checked to report those that deny too. Shadow rules are not decided.
+    fn only_peek(&mut self) {
+        self.mode = self.mode.peeking();
+    }
+
+    /// Adds the enforced rules among the matches. Returns whether there are shadow rules.
     fn add_enforced(
         &mut self,
-        set: &'r RuleSet,
+        set: &RuleSet,
         context: &RequestContext<'_>,
         matches: &Matches,
     ) -> bool {
@@ -149,7 +176,7 @@ impl<'r> Plan<'r> {
         has_shadow
     }
 
-    fn add_shadow(&mut self, set: &'r RuleSet, context: &RequestContext<'_>, matches: &Matches) {
+    fn add_shadow(&mut self, set: &RuleSet, context: &RequestContext<'_>, matches: &Matches) {
         for &index in matches.iter() {
             if set.rules()[index as usize].mode() == RuleMode::Shadow {
                 self.add(set, index, context, Group::shadow(self.applied.len()));
@@ -157,15 +184,15 @@ impl<'r> Plan<'r> {
         }
     }
 
-    fn add(&mut self, set: &'r RuleSet, index: u32, context: &RequestContext<'_>, group: Group) {
+    fn add(&mut self, set: &RuleSet, index: u32, context: &RequestContext<'_>, group: Group) {
         let rule = &set.rules()[index as usize];
         let is_excepted = |path: &RequestPath<'_>| rule.not_path().contains_both(path);
         if context.request_path().is_some_and(is_excepted) {
             return;
         }
-        let bytes = self.checks.bytes_mut();
+        let bytes = &mut self.bytes;
         let start = bytes.len();
-        bytes.extend_from_slice(rule.subject());
+        bytes.extend_from_slice(rule.subject().bytes);
         let identity_start = bytes.len();
         let on_missing = match context.whole_keys {
             true => OnMissingKey::Skip,
@@ -175,30 +202,22 @@ impl<'r> Plan<'r> {
             key::encode_identity(rule.key(), on_missing, context, set.ipv6_prefix(), bytes);
         let bands = match identity {
             Identity::Known => rule.bands_for(&bytes[identity_start..]),
-            Identity::Skip | Identity::Deny => {
+            Identity::Skip => {
                 bytes.truncate(start);
-                if identity == Identity::Skip {
-                    return;
-                }
+                return;
+            }
+            Identity::Deny => {
+                bytes.truncate(start);
+                self.lacks_key |= group == Group::ENFORCED;
                 0..0
             }
         };
-        let shadow = group != Group::ENFORCED;
-        self.refused |= bands.is_empty() && !shadow;
-        let cost = rule.cost().cost_of(context);
-        let identity = identity_start..self.checks.bytes_mut().len().max(identity_start);
-        self.checks
-            .push_encoded(start, rule.number(), rule.bands_in(&bands), cost, group);
-        self.applied.push(Applied {
+        self.applied.push(AppliedRule {
             rule: index,
             bands,
-            shadow,
-            identity,
+            cost: rule.cost().cost_of(context),
+            group,
+            subject: start..bytes.len(),
         });
-    }
-
-    /// The identity that a rule counts, encoded.
-    pub(crate) fn identity(&self, applied: &Applied) -> &[u8] {
-        self.checks.bytes(applied.identity.clone())
     }
 }

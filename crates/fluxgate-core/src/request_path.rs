@@ -1,4 +1,4 @@
-//! The path of a request, in the two ways in which servers read it.
+//! The path of a request, in the two forms in which servers read it.
 
 use std::borrow::Cow;
 
@@ -7,10 +7,10 @@ use crate::lossless::{LEAD, into_lossless_text};
 /// The path of a request in its raw form and its normal form.
 ///
 /// Servers disagree about `%61`, `%2f`, `//`, `\` and `;x`: one serves `/%61pi//x;v=1` as it
-/// stands, another serves `/api/x`. Rules are asked about both forms. In the normal form
-/// every percent escape is decoded once, `\` is `/`, each segment is cut at its first `;`,
-/// and repeated slashes are merged, in this order. An escape that is none (`%zz`) stays.
-/// Bytes that are not text are as in [`lossless_text`](crate::lossless_text).
+/// is, another serves `/api/x`. Rules match if either form does. In the normal form every
+/// percent escape is decoded once, `\` is `/`, each segment is cut at its first `;`, and
+/// repeated slashes are merged, in this order. An invalid escape (`%zz`) stays. Bytes that
+/// are not text are encoded as in [`lossless_text`](crate::lossless_text).
 ///
 /// ```
 /// use fluxgate_core::RequestPath;
@@ -25,11 +25,11 @@ use crate::lossless::{LEAD, into_lossless_text};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestPath<'a> {
     raw: Cow<'a, str>,
-    /// Where it differs.
+    /// Only if it differs.
     normal: Option<Cow<'a, str>>,
 }
 
-/// Why a path is refused.
+/// Why a path is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PathError(&'static str);
@@ -40,14 +40,14 @@ impl PathError {
     const NUL: Self = Self("the path has an escaped NUL in it");
     const HIDDEN_SLASH: Self = Self("the path has an escaped slash or a backslash behind a `;`");
 
-    /// The reason, as it is told to a client.
+    /// Returns the reason, as it is sent to a client.
     pub const fn reason(self) -> &'static str {
         self.0
     }
 }
 
 impl<'a> RequestPath<'a> {
-    /// Takes a path as it is given: both forms are the same.
+    /// Uses a path as it is, in both forms.
     pub fn as_given(path: impl Into<Cow<'a, str>>) -> Self {
         Self {
             raw: path.into(),
@@ -55,20 +55,20 @@ impl<'a> RequestPath<'a> {
         }
     }
 
-    /// The same with this normal form, as it is given.
+    /// Sets the normal form, as it is.
     pub fn with_normal(mut self, normal: impl Into<Cow<'a, str>>) -> Self {
         let normal = Some(normal.into());
         self.normal = normal.filter(|normal| *normal != self.raw);
         self
     }
 
-    /// Reads the path of a request's target, without the query. The target `*` counts as
+    /// Parses the path of a request's target, without the query. The target `*` counts as
     /// `/*`, an empty path as `/`.
     ///
     /// # Errors
     /// If it does not begin with `/`, or if servers could read it in yet other ways: with a
-    /// segment `.` or `..` in either form, with `%00`, or with a slash in a parameter that is
-    /// not written as `/` (some cut parameters before they decode, some after).
+    /// segment `.` or `..` in either form, with `%00`, or with an escaped slash in a parameter
+    /// (some servers cut parameters before they decode, some after).
     pub fn read(path: &'a str) -> Result<Self, PathError> {
         match path {
             "*" => return Ok(Self::as_given("/*")),
@@ -83,32 +83,32 @@ impl<'a> RequestPath<'a> {
         Ok(Self::as_given(path).with_normal(normal))
     }
 
-    /// The path as it was sent.
+    /// Returns the path as it was sent.
     pub fn raw(&self) -> &str {
         &self.raw
     }
 
-    /// The normal form.
+    /// Returns the normal form.
     pub fn normal(&self) -> &str {
         self.other().unwrap_or(&self.raw)
     }
 
-    /// The normal form where it differs from the raw one.
+    /// Returns the normal form if it differs from the raw one.
     pub fn other(&self) -> Option<&str> {
         self.normal.as_deref()
     }
 
-    /// Whether something holds of one form at least.
+    /// Returns whether `holds` returns true for at least one form.
     pub fn either(&self, mut holds: impl FnMut(&str) -> bool) -> bool {
         holds(&self.raw) || self.other().is_some_and(holds)
     }
 
-    /// Whether something holds of both forms.
+    /// Returns whether `holds` returns true for both forms.
     pub fn both(&self, mut holds: impl FnMut(&str) -> bool) -> bool {
         holds(&self.raw) && self.other().is_none_or(holds)
     }
 
-    /// The same, borrowed from this one.
+    /// Returns a path that borrows from this one.
     pub fn borrowed(&self) -> RequestPath<'_> {
         RequestPath {
             raw: Cow::Borrowed(&self.raw),
@@ -116,7 +116,7 @@ impl<'a> RequestPath<'a> {
         }
     }
 
-    /// The same, with text of its own.
+    /// Converts to a path that owns its text.
     pub fn into_owned(self) -> RequestPath<'static> {
         let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
         RequestPath {
@@ -126,7 +126,7 @@ impl<'a> RequestPath<'a> {
     }
 }
 
-/// Whether nothing in a path is read in more ways than one.
+/// Returns whether all servers read a path in the same way.
 fn is_plain(path: &[u8]) -> Result<bool, PathError> {
     if !may_be_special(path) {
         return Ok(true);
@@ -142,9 +142,8 @@ fn is_plain(path: &[u8]) -> Result<bool, PathError> {
     Ok(true)
 }
 
-/// Whether a path has something to look at closely, which few have: something that the
-/// normal form may write otherwise, or a slash before a slash or a dot. There is no branch
-/// on the way.
+/// Returns whether a path needs a closer look, which few do: it has a byte that the normal
+/// form may replace, or a slash before a slash or a dot. The loop has no branches.
 fn may_be_special(path: &[u8]) -> bool {
     let (mut found, mut before) = (0, 0);
     for byte in path {
@@ -174,7 +173,7 @@ const CLASSES: [u8; 256] = {
     classes
 };
 
-/// Whether the first segment of this is `.` or `..`.
+/// Returns whether the first segment is `.` or `..`.
 fn begins_with_dots(path: &[u8]) -> bool {
     matches!(
         path,
@@ -182,11 +181,11 @@ fn begins_with_dots(path: &[u8]) -> bool {
     )
 }
 
-/// The normal form. Every dot segment of the raw form is one here, too: whatever separates
-/// segments there does so here.
+/// Returns the normal form. Every separator of the raw form is one here too, so its dot
+/// segments are found as well.
 fn normalize(path: &[u8]) -> Result<Vec<u8>, PathError> {
     let mut normal = Vec::with_capacity(path.len());
-    // Whether this is behind a `;` of its segment.
+    // Whether a `;` has ended the segment.
     let mut is_cut = false;
     let mut rest = path;
     while let [first, behind @ ..] = rest {
@@ -218,7 +217,7 @@ fn normalize(path: &[u8]) -> Result<Vec<u8>, PathError> {
     }
 }
 
-/// The byte that a percent escape at the start stands for, and what follows it.
+/// Decodes a percent escape at the start. Returns the byte and the rest.
 fn escape(text: &[u8]) -> Option<(u8, &[u8])> {
     let [b'%', high, low, rest @ ..] = text else {
         return None;
@@ -252,18 +251,18 @@ mod tests {
             ("/a/;x", "/a/"),
             ("/;", "/"),
             ("/a;..;b/c%2Fd/..e/;./f..", "/a/c/d/..e/f.."),
-            // Once.
+            // Decoded once.
             ("/%2561pi", "/%61pi"),
             ("/%252e%252e/x", "/%2e%2e/x"),
             ("/%25", "/%"),
             ("/%%36%31", "/%61"),
-            // No escapes.
+            // Not escapes.
             ("/%zz", "/%zz"),
             ("/%", "/%"),
             ("/%6", "/%6"),
             ("/%+6/x", "/%+6/x"),
             ("/%é/x", "/%é/x"),
-            // Text, and bytes that are none.
+            // Text, and bytes that are not.
             ("/caf%C3%a9", "/café"),
             ("/caf\u{e9}", "/caf\u{e9}"),
             ("/caf%e9", "/caf\u{10ffe9}"),
@@ -277,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn targets_that_are_no_path_count_as_one() {
+    fn star_and_empty_targets_count_as_paths() {
         assert_eq!(RequestPath::read("*"), Ok(RequestPath::as_given("/*")));
         assert_eq!(RequestPath::read(""), Ok(RequestPath::as_given("/")));
         for target in ["**", "x", "a:80", "\\api", "%2fapi", ";/api"] {
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_yet_other_readings_is_refused() {
+    fn paths_with_yet_other_readings_are_rejected() {
         for path in [
             "/.",
             "/..",

@@ -1,17 +1,17 @@
-//! SipHash-1-3 with 128 bits: a keyed hash for short texts whose collisions
-//! nobody can make without the key.
+//! SipHash-1-3 with 128 bits: a keyed hash in which collisions cannot be
+//! constructed without the key.
 //!
-//! The general crates take their input in pieces; here it is always one slice,
-//! which needs fewer instructions on keys of a few dozen bytes.
+//! The general crates accept their input in pieces. Here it is always one slice,
+//! which needs fewer instructions for keys of a few dozen bytes.
 
-/// The key of a hash.
+/// SipHash-1-3 with a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sip13 {
     k0: u64,
     k1: u64,
 }
 
-/// The four words that are stirred.
+/// The four words that are mixed.
 #[derive(Clone, Copy)]
 struct State {
     v0: u64,
@@ -25,7 +25,7 @@ impl Sip13 {
         Self { k0, k1 }
     }
 
-    /// With a key that is no secret, for what must be the same in every process.
+    /// With a public key, for hashes that must be the same in every process.
     pub(crate) const PUBLIC: Self = Self::new(0, 0);
 
     #[inline]

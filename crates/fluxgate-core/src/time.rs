@@ -8,10 +8,10 @@ use std::time::Duration;
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The last instant there is: 9999-12-31T23:59:59.999999Z.
+    /// The last instant: 9999-12-31T23:59:59.999999Z.
     pub const MAX: Self = Self(253_402_300_799_999_999);
 
-    /// The instant `micros` after the epoch, if it is not past [`Timestamp::MAX`].
+    /// Returns the instant `micros` after the epoch, unless it is past [`Timestamp::MAX`].
     pub const fn from_micros(micros: u64) -> Option<Self> {
         if micros <= Self::MAX.0 {
             Some(Self(micros))
@@ -20,7 +20,7 @@ impl Timestamp {
         }
     }
 
-    /// Like [`Timestamp::from_micros`], with what is past the end taken as the end.
+    /// Returns the instant `micros` after the epoch, or [`Timestamp::MAX`] if it is later.
     pub const fn saturating_from_micros(micros: u64) -> Self {
         match Self::from_micros(micros) {
             Some(timestamp) => timestamp,
@@ -28,7 +28,7 @@ impl Timestamp {
         }
     }
 
-    /// Microseconds since the epoch.
+    /// Returns the microseconds since the epoch.
     pub const fn micros(self) -> u64 {
         self.0
     }
@@ -39,15 +39,15 @@ impl Timestamp {
 pub struct Micros(u64);
 
 impl Micros {
-    /// No time at all.
+    /// The empty span.
     pub const ZERO: Self = Self(0);
 
-    /// A span of `micros` microseconds.
+    /// Creates a span of `micros` microseconds.
     pub const fn new(micros: u64) -> Self {
         Self(micros)
     }
 
-    /// A span of `millis` milliseconds, if it can be told in microseconds.
+    /// Creates a span of `millis` milliseconds, unless it overflows.
     pub const fn from_millis(millis: u64) -> Option<Self> {
         match millis.checked_mul(1000) {
             Some(micros) => Some(Self(micros)),
@@ -55,10 +55,10 @@ impl Micros {
         }
     }
 
-    /// A span that the standard library tells, rounded up to a microsecond.
+    /// Converts a [`Duration`], rounded up to a microsecond. A span that overflows
+    /// is longer than any rule allows and becomes the longest one.
     pub const fn from_duration(span: Duration) -> Self {
         let micros = span.as_nanos().div_ceil(1000);
-        // Longer than any rule can say.
         Self(if micros > u64::MAX as u128 {
             u64::MAX
         } else {
@@ -66,31 +66,22 @@ impl Micros {
         })
     }
 
-    /// The number of microseconds.
+    /// Returns the number of microseconds.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// Milliseconds, rounded up.
+    /// Returns the milliseconds, rounded up.
     pub const fn ceil_millis(self) -> u64 {
         self.0.div_ceil(1000)
     }
 
-    /// Seconds, rounded up.
+    /// Returns the seconds, rounded up.
     pub const fn ceil_secs(self) -> u64 {
         self.0.div_ceil(1_000_000)
     }
 
-    /// Seconds, rounded up, as headers tell them that know whole seconds only: what
-    /// is shorter than one is not told.
-    pub const fn told_secs(self) -> Option<u64> {
-        match self.0 {
-            0..1_000_000 => None,
-            _ => Some(self.ceil_secs()),
-        }
-    }
-
-    /// The same span as the standard library tells it.
+    /// Converts to a [`Duration`].
     pub const fn as_duration(self) -> Duration {
         Duration::from_micros(self.0)
     }
@@ -102,20 +93,20 @@ impl fmt::Display for Micros {
     }
 }
 
-/// How long until a refused request would pass. *Never* is longer than any time.
+/// The time until a denied request would pass. `Never` is longer than any span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Retry {
-    /// After this long, if nothing else comes; zero for what passes now.
+    /// After this span, if no other request comes; zero for a request that passes.
     After(Micros),
-    /// It asks for more than the limit ever holds.
+    /// The request costs more than the limit ever holds.
     Never,
 }
 
 impl Retry {
-    /// What passes now.
+    /// The request passes now.
     pub const NOW: Self = Self::After(Micros::ZERO);
 
-    /// The wait, or `None` for never.
+    /// Returns the wait, or `None` for never.
     pub const fn after(self) -> Option<Micros> {
         match self {
             Self::After(wait) => Some(wait),

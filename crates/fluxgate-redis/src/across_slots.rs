@@ -102,7 +102,7 @@ impl Inner {
         let is_decided = |check: &&Check<'_>| !refused || check.group == Group::ENFORCED;
         let decided = list.iter().filter(is_decided).count();
         let verdicts: Option<Verdicts> = verdicts.into_iter().take(decided).collect();
-        verdicts.ok_or_else(|| error(Reason::BadResponse, "not every check was answered"))
+        verdicts.ok_or_else(|| error(Reason::BAD_RESPONSE, "not every check was answered"))
     }
 
     /// Parts with their checks: those that refused last come first, for if they

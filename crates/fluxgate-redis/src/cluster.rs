@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fluxgate_core::{Reason, StoreError};
+use fluxgate_core::StoreError;
 use redis::Value;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -16,6 +16,7 @@ use crate::error::{Address, CallError, error, timeout as no_answer};
 use crate::events::Events;
 use crate::jitter::jitter;
 use crate::node::{Node, Source, Work};
+use crate::reason;
 
 /// The wait before keys that are in two places are asked for again.
 const MOVING_WAIT: Duration = Duration::from_millis(4);
@@ -225,7 +226,7 @@ impl Cluster {
         state.node_of(slot).ok_or_else(|| {
             let message = format!("no node of the cluster has slot {slot}");
             let trouble = state.trouble.clone();
-            trouble.unwrap_or_else(|| error(Reason::ClusterDown, &message))
+            trouble.unwrap_or_else(|| error(reason::CLUSTER_DOWN, &message))
         })
     }
 
@@ -295,7 +296,7 @@ async fn map_of(
     let map = read_map(&reply, host).ok_or_else(|| unexpected("CLUSTER SLOTS"))?;
     if map.is_empty() {
         let message = "no node of the cluster has slots";
-        return Err(error(Reason::ClusterDown, message));
+        return Err(error(reason::CLUSTER_DOWN, message));
     }
     Ok(map)
 }

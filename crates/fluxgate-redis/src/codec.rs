@@ -21,7 +21,7 @@ use fluxgate_core::{Reason, StoreError};
 
 fn bad_response(message: &str) -> StoreError {
     StoreError {
-        reason: Reason::BadResponse,
+        reason: Reason::BAD_RESPONSE,
         message: message.into(),
     }
 }

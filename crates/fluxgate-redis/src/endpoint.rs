@@ -162,7 +162,7 @@ impl Endpoint {
 
 /// A reply that is none.
 pub(crate) fn unexpected(what: &str) -> StoreError {
-    error(Reason::BadResponse, &format!("{what} gave an odd answer"))
+    error(Reason::BAD_RESPONSE, &format!("{what} gave an odd answer"))
 }
 
 #[cfg(test)]

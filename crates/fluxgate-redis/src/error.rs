@@ -1,5 +1,6 @@
 //! What a server's errors mean to a limiter.
 
+use crate::reason;
 use fluxgate_core::{Reason, StoreError};
 use redis::{ErrorKind, RedisError};
 
@@ -31,13 +32,13 @@ impl CallError {
     pub(crate) fn into_store_error(self) -> StoreError {
         match self {
             Self::ReadOnly(error) | Self::Failed(error) => error,
-            Self::NoScript => error(Reason::RedisError, "the server forgets its scripts"),
+            Self::NoScript => error(reason::REDIS_ERROR, "the server forgets its scripts"),
             Self::Moved((host, port)) | Self::Ask((host, port)) => error(
-                Reason::ClusterDown,
+                reason::CLUSTER_DOWN,
                 &format!("the slot is moving about, at last to {host}:{port}"),
             ),
             Self::TryAgain => error(
-                Reason::ClusterDown,
+                reason::CLUSTER_DOWN,
                 "the slot is being moved, and its keys are in two places",
             ),
         }
@@ -61,7 +62,7 @@ pub(crate) fn error(reason: Reason, message: &str) -> StoreError {
 /// No answer in time.
 pub(crate) fn timeout(what: &str) -> StoreError {
     error(
-        Reason::Timeout,
+        Reason::TIMEOUT,
         &format!("{what} did not answer within the deadline"),
     )
 }
@@ -90,21 +91,21 @@ pub(crate) fn call_error(cause: &RedisError) -> CallError {
 pub(crate) fn store_error(cause: &RedisError) -> StoreError {
     let (code, detail) = code_and_detail(cause);
     let reason = match code.as_str() {
-        "OOM" => Reason::Oom,
-        "MISCONF" => Reason::Misconf,
-        "NOAUTH" | "WRONGPASS" => Reason::Noauth,
-        "NOPERM" => Reason::Noperm,
-        "ERR" if is_about_rights(&detail) => Reason::Noperm,
-        "LOADING" => Reason::Loading,
-        "BUSY" => Reason::Busy,
-        "READONLY" => Reason::Readonly,
-        "CLUSTERDOWN" | "MASTERDOWN" => Reason::ClusterDown,
-        "WRONGTYPE" => Reason::BadTypes,
+        "OOM" => reason::OOM,
+        "MISCONF" => reason::MISCONF,
+        "NOAUTH" | "WRONGPASS" => reason::NOAUTH,
+        "NOPERM" => reason::NOPERM,
+        "ERR" if is_about_rights(&detail) => reason::NOPERM,
+        "LOADING" => reason::LOADING,
+        "BUSY" => reason::BUSY,
+        "READONLY" => reason::READONLY,
+        "CLUSTERDOWN" | "MASTERDOWN" => reason::CLUSTER_DOWN,
+        "WRONGTYPE" => reason::BAD_TYPES,
         _ => match cause.kind() {
-            ErrorKind::AuthenticationFailed => Reason::Noauth,
-            ErrorKind::Parse | ErrorKind::UnexpectedReturnType => Reason::BadResponse,
-            _ if cause.is_timeout() => Reason::Timeout,
-            _ => Reason::RedisError,
+            ErrorKind::AuthenticationFailed => reason::NOAUTH,
+            ErrorKind::Parse | ErrorKind::UnexpectedReturnType => Reason::BAD_RESPONSE,
+            _ if cause.is_timeout() => Reason::TIMEOUT,
+            _ => reason::REDIS_ERROR,
         },
     };
     let message = if code.is_empty() {
@@ -134,7 +135,7 @@ pub(crate) fn is_told(cause: &RedisError) -> bool {
 pub(crate) fn is_silence(reason: Reason) -> bool {
     matches!(
         reason,
-        Reason::Timeout | Reason::RedisError | Reason::BadResponse
+        Reason::TIMEOUT | reason::REDIS_ERROR | Reason::BAD_RESPONSE
     )
 }
 
@@ -175,22 +176,22 @@ mod tests {
     #[test]
     fn every_kind_of_trouble_has_its_label() {
         for (text, reason) in [
-            ("OOM command not allowed", Reason::Oom),
-            ("MISCONF Redis is configured to save", Reason::Misconf),
-            ("NOAUTH Authentication required.", Reason::Noauth),
-            ("WRONGPASS invalid username-password pair", Reason::Noauth),
-            ("NOPERM User x has no permissions", Reason::Noperm),
-            ("ERR ACL failure in script: User x", Reason::Noperm),
+            ("OOM command not allowed", reason::OOM),
+            ("MISCONF Redis is configured to save", reason::MISCONF),
+            ("NOAUTH Authentication required.", reason::NOAUTH),
+            ("WRONGPASS invalid username-password pair", reason::NOAUTH),
+            ("NOPERM User x has no permissions", reason::NOPERM),
+            ("ERR ACL failure in script: User x", reason::NOPERM),
             (
                 "ERR The user executing the script can't run this command",
-                Reason::Noperm,
+                reason::NOPERM,
             ),
-            ("LOADING Redis is loading", Reason::Loading),
-            ("BUSY Redis is busy running a script", Reason::Busy),
-            ("READONLY You can't write", Reason::Readonly),
-            ("CLUSTERDOWN Hash slot not served", Reason::ClusterDown),
-            ("WRONGTYPE Operation against a key", Reason::BadTypes),
-            ("ERR something else", Reason::RedisError),
+            ("LOADING Redis is loading", reason::LOADING),
+            ("BUSY Redis is busy running a script", reason::BUSY),
+            ("READONLY You can't write", reason::READONLY),
+            ("CLUSTERDOWN Hash slot not served", reason::CLUSTER_DOWN),
+            ("WRONGTYPE Operation against a key", reason::BAD_TYPES),
+            ("ERR something else", reason::REDIS_ERROR),
         ] {
             let error = store_error(&told(text));
             assert_eq!(error.reason, reason, "{text}");

@@ -27,6 +27,7 @@ mod key_name;
 mod near_cache;
 mod node;
 mod parts;
+pub mod reason;
 mod refusals;
 mod rule_store;
 mod script;

@@ -91,7 +91,7 @@ impl NearCache {
         checks.mode().waits().hash(&mut hasher);
         let mut charged = SmallVec::new();
         for check in enforced(checks) {
-            let print = print_of(&self.hasher, checks, check);
+            let print = print_of(&self.hasher, check);
             print.hash(&mut hasher);
             hash_limit(check.band.limit(), &mut hasher);
             let place = Charges::place_of(print);

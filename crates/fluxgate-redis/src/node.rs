@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fluxgate_core::{Reason, StoreError};
+use fluxgate_core::StoreError;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, Value};
 use tokio::sync::watch;
@@ -17,6 +17,7 @@ use crate::endpoint::{CONNECT_TIMEOUT, Endpoint};
 use crate::error::{CallError, call_error, error, is_silence, is_told, timeout as no_answer};
 use crate::events::Events;
 use crate::jitter::jitter;
+use crate::reason;
 use crate::script::Script;
 use crate::sentinel::{Sentinels, Tenure};
 
@@ -83,7 +84,7 @@ impl Node {
     pub(crate) fn new(source: Source, events: Arc<Events>) -> Arc<Self> {
         Arc::new(Self {
             source,
-            link: Mutex::new(Link::lost(error(Reason::RedisError, "not connected yet"))),
+            link: Mutex::new(Link::lost(error(reason::REDIS_ERROR, "not connected yet"))),
             breaker: Breaker::default(),
             loading: AtomicBool::new(false),
             events,
@@ -150,7 +151,7 @@ impl Node {
     ) -> Result<Value, CallError> {
         let Some(permit) = self.breaker.admit() else {
             let message = format!("{} does not answer and is left alone for now", self.name());
-            return Err(error(Reason::CircuitOpen, &message).into());
+            return Err(error(reason::CIRCUIT_OPEN, &message).into());
         };
         let connection = match timeout_at(deadline, self.connection()).await {
             Ok(Ok(connection)) => connection,
@@ -214,7 +215,7 @@ impl Node {
             Some(made) => made,
             None => {
                 // Whoever was connecting is gone, with its runtime.
-                let cause = error(Reason::RedisError, "the connection was given up");
+                let cause = error(reason::REDIS_ERROR, "the connection was given up");
                 *self.link() = Link::lost(cause.clone());
                 Err(cause)
             }
@@ -388,7 +389,7 @@ fn evaluation(name: &str, script: &str, call: &Call<'_>) -> Cmd {
 }
 
 fn other_primary() -> StoreError {
-    error(Reason::Readonly, "the sentinels name another primary")
+    error(reason::READONLY, "the sentinels name another primary")
 }
 
 /// Tells the breaker what an error on the way says about the server.

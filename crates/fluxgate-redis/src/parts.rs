@@ -20,7 +20,7 @@ pub(crate) fn parts_by_slot(checks: &Checks<'_>, naming: &Naming) -> Vec<Part> {
     let mut name = Vec::new();
     for (index, check) in checks.list().iter().enumerate() {
         name.clear();
-        naming.write_subject(checks.subject(check), &mut name);
+        naming.write_subject(check.subject, &mut name);
         Naming::write_band(check.band, &mut name);
         let slot = slot_of(&name);
         let group = check.group;
@@ -43,7 +43,7 @@ impl Part {
         let mut checks = Checks::new(mode);
         for check in self.indices.iter().map(|index| &all.list()[*index]) {
             let band = std::slice::from_ref(check.band);
-            checks.push(all.subject(check), band, check.cost, check.group);
+            checks.push(check.subject, band, check.cost, check.group);
         }
         checks
     }

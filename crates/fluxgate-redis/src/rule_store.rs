@@ -119,7 +119,7 @@ impl RuleStore {
             }
         }
         Err(error(
-            Reason::BadResponse,
+            Reason::BAD_RESPONSE,
             "stored rule sets are not what their index says",
         ))
     }

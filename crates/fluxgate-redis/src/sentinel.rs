@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use fluxgate_core::{Reason, StoreError};
+use fluxgate_core::StoreError;
 use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, Pipeline, RedisError, Value};
 use tokio::sync::watch as watched;
@@ -18,6 +18,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::endpoint::{CONNECT_TIMEOUT, Endpoint, unexpected};
 use crate::error::{Address, error, is_told, store_error, timeout as no_answer};
 use crate::events::Events;
+use crate::reason;
 use answers::{Answer, Answers};
 
 /// How long the other sentinels are waited for once the first has answered: one
@@ -171,7 +172,7 @@ impl Sentinels {
             let sentinels = Arc::clone(self);
             asked.spawn(async move { sentinels.ask(index).await });
         }
-        let mut last = error(Reason::RedisError, "there are no sentinels");
+        let mut last = error(reason::REDIS_ERROR, "there are no sentinels");
         let mut end = None;
         loop {
             let next = match end {
@@ -212,7 +213,7 @@ impl Sentinels {
         }
         let (sentinel, master) = (sentinel.name(), &self.master);
         let message = format!("{sentinel} knows no primary named {master:?}");
-        Err(error(Reason::RedisError, &message))
+        Err(error(reason::REDIS_ERROR, &message))
     }
 
     fn record(&self, index: usize, answer: Option<Answer>) {
@@ -312,7 +313,7 @@ async fn connect_if_primary(server: &Endpoint) -> Result<MultiplexedConnection, 
         Value::Array(role) if role.first().is_some_and(is_master) => Ok(connection),
         _ => {
             let message = format!("{} is not the primary any more", server.name());
-            Err(error(Reason::Readonly, &message))
+            Err(error(reason::READONLY, &message))
         }
     }
 }

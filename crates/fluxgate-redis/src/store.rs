@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::{
-    Band, Charged, Checks, Group, Micros, Mode, Reason, Store, StoreError, Subject, Verdict,
-    Verdicts, WaitPermit,
+    Band, Charged, Checks, Group, Micros, Mode, Store, StoreError, Subject, Verdict, Verdicts,
+    WaitPermit,
 };
 use redis::Value;
 use tokio::sync::OnceCell;
@@ -22,6 +22,7 @@ use crate::events::Events;
 use crate::key_name::Naming;
 use crate::near_cache::{Charge, NearCache, Wanted};
 use crate::node::{Node, Work};
+use crate::reason;
 use crate::refusals::Refusals;
 use crate::rule_store::RuleStore;
 use crate::script::TimeSource;
@@ -548,7 +549,7 @@ async fn is_cluster(node: &Arc<Node>, deadline: Instant) -> Result<bool, StoreEr
     match node.command(&question, false, deadline).await {
         Ok(_) => Ok(true),
         Err(CallError::Failed(cause)) if cause.message.starts_with("ERR") => Ok(false),
-        Err(CallError::Failed(cause)) if cause.reason == Reason::Noperm => Ok(false),
+        Err(CallError::Failed(cause)) if cause.reason == reason::NOPERM => Ok(false),
         Err(cause) => Err(cause.into_store_error()),
     }
 }

@@ -5,7 +5,7 @@ mod merge;
 mod told;
 mod values;
 
-use fluxgate_core::{Band, Micros};
+use fluxgate_core::{Band, Micros, Rule};
 use http::HeaderMap;
 
 use crate::ruling::Ruling;
@@ -99,17 +99,38 @@ fn retry_secs(ruling: &impl Ruling) -> Option<u64> {
     (!ruling.allowed()).then(|| wait.ceil_secs().max(1))
 }
 
-/// A member of `RateLimit`.
+/// Appends a member of `RateLimit-Policy`: `"per-user/burst";q=10;w=1`.
+pub(crate) fn push_policy(rule: &Rule, band: &Band, text: &mut Vec<u8>) {
+    push_name(rule, band, text);
+    push_parameter(b";q=", band.limit().capacity(), text);
+    push_seconds(b";w=", band.limit().window(), text);
+}
+
+/// Appends a member of `RateLimit`: `"per-user/burst";r=9;t=1`.
 pub(crate) fn push_rate_limit(
-    band: &Band,
+    (rule, band): (&Rule, &Band),
     remaining: u64,
     reset_after: Micros,
     text: &mut Vec<u8>,
 ) {
-    text.extend_from_slice(band.quoted_name().as_bytes());
+    push_name(rule, band, text);
     push_parameter(b";r=", remaining, text);
-    if let Some(seconds) = reset_after.told_secs() {
-        push_parameter(b";t=", seconds, text);
+    push_seconds(b";t=", reset_after, text);
+}
+
+/// Appends the name of a band. Ids have no character that a string must escape.
+fn push_name(rule: &Rule, band: &Band, text: &mut Vec<u8>) {
+    text.push(b'"');
+    text.extend_from_slice(rule.id().as_bytes());
+    text.push(b'/');
+    text.extend_from_slice(band.id().as_bytes());
+    text.push(b'"');
+}
+
+/// Appends a span, rounded up to whole seconds. One below a second is left out.
+fn push_seconds(name: &[u8], span: Micros, text: &mut Vec<u8>) {
+    if span.get() >= SECOND {
+        push_parameter(name, span.ceil_secs(), text);
     }
 }
 
@@ -134,6 +155,7 @@ rule_sets:
         bands:
           - { id: burst, capacity: 2, window: 500ms }
           - { id: sustained, capacity: 100, window: 90s }
+        overrides: [ { identity: [vip], bands: [ { capacity: 20, window: 1500ms } ] } ]
       - { id: dark, mode: shadow, scope: global, bands: [ { capacity: 9, window: 1m } ] }
       - { id: late, match: { path: [/late] }, scope: global, bands: [ { capacity: 1, window: 1h } ] }
 ";
@@ -175,6 +197,17 @@ rule_sets:
                 "ratelimit: \"per-user/burst\";r=1",
             ]
         );
+    }
+
+    #[test]
+    fn the_bands_of_an_override_are_told_and_seconds_are_rounded_up() {
+        let rules = RuleSets::from_yaml(RULES).unwrap();
+        let limiter = Limiter::new(rules, MemoryStore::default());
+        let context = RequestContext::builder().user("vip").path("/").build();
+        let decision = limiter.check_at("s", &context, Timestamp::default());
+        let mut text = Vec::new();
+        decision.write_policies(&mut text);
+        assert_eq!(text, b"\"per-user/b0\";q=20;w=2");
     }
 
     #[test]

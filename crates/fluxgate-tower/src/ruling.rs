@@ -1,8 +1,8 @@
 //! What a filter must know of an answer.
 
-use fluxgate_core::{Decision, Micros, Outcome, Retry, RuleMode, Timestamp};
+use fluxgate_core::{Band, Decision, Micros, Outcome, Retry, RuleMode, Timestamp};
 
-use crate::headers::push_rate_limit;
+use crate::headers::{push_policy, push_rate_limit};
 
 /// An answer to a request, whoever gave it.
 pub trait Ruling: Send + Sync {
@@ -115,20 +115,21 @@ impl Ruling for Decision {
             if text.len() > start {
                 text.push(b',');
             }
-            text.extend_from_slice(band.policy().as_bytes());
+            push_policy(rule, band, text);
         }
     }
 
     /// `"per-user/burst";r=9;t=1`: the band that is reported.
     fn write_rate_limit(&self, text: &mut Vec<u8>) {
-        if let (Some(band), Some(remaining)) = (self.band(), Decision::remaining(self)) {
-            push_rate_limit(band, remaining, Decision::reset_after(self), text);
+        let remaining = Decision::remaining(self);
+        if let (Some(rule), Some(band), Some(remaining)) = (self.rule(), self.band(), remaining) {
+            push_rate_limit((rule, band), remaining, Decision::reset_after(self), text);
         }
     }
 
     fn each_violated(&self, mut tell: impl FnMut(&str, &str)) {
         for violated in self.violated() {
-            let band = violated.band.map_or("missing_key", |band| band.id());
+            let band = violated.band.map_or(Band::MISSING_KEY, Band::id);
             tell(violated.rule.id(), band);
         }
     }

@@ -21,6 +21,7 @@ mod url;
 
 use std::path::Path;
 
+use fluxgate_core::values;
 use fluxgate_core::yaml::{Faults, Node};
 use fluxgate_core::{OnMissingRuleSet, RuleOptions};
 
@@ -160,10 +161,10 @@ impl Config {
             call_limits,
             admin,
             telemetry,
-        ] = faults.fields(root, "a config", FIELDS);
+        ] = root.fields("a config", FIELDS, faults);
         let store = Store::read(store, faults);
         let keys = Keys::read(keys, faults);
-        let on_missing = on_missing.and_then(|node| faults.on_missing_rule_set(node));
+        let on_missing = on_missing.and_then(|node| values::on_missing_rule_set(node, faults));
         let options = RuleOptions {
             ipv6_prefix: keys.ipv6_prefix,
             on_missing_rule_set: on_missing.unwrap_or_default(),

@@ -1,35 +1,35 @@
-//! Token bucket and leaky bucket: one state, read from both ends.
+//! Token bucket and leaky bucket: one state, seen from both ends.
 //!
 //! The state is the instant at which the bucket is full (has leaked empty)
-//! again. `owed`, the time from now until then, is C − v tokens of refill, and
-//! it is the level w of the leaky one. One unit moves the instant by P/R; what
-//! is allowed is `owed + n·P/R ≤ C·P/R`.
+//! again. `owed`, the time until then, is the refill time of the C − v missing tokens,
+//! and of the level w of the leaky bucket. One unit moves the instant by P/R, and a
+//! request passes if `owed + n·P/R ≤ C·P/R`.
 //!
-//! # Never over while rules change
+//! # The limit holds while rules change
 //!
-//! Instances change their rules one after the other, so rules with different
-//! numbers meet on one state. None of them moves the instant but by what it
-//! charges, and a denial moves nothing. Let rule i admit n_i units in an interval
-//! of length t, and let F_i = C_i·P_i/R_i be its time to fill. Every unit that is
-//! admitted moves the instant by P_i/R_i, and after the last unit of rule i it is
-//! at most F_i past the end of the interval. So, whatever the others do:
+//! Instances change their rules one after the other, so rules with different numbers
+//! share one state. Each moves the instant only by what it charges, and a denial moves
+//! nothing. Let rule i admit n_i units in an interval of length t, and let
+//! F_i = C_i·P_i/R_i be its time to fill. Every admitted unit moves the instant by
+//! P_i/R_i, and after the last unit of rule i it is at most F_i past the end of the
+//! interval. So, whatever the other rules do:
 //!
 //! - n_i·P_i/R_i ≤ F_i + t, which is n_i ≤ C_i + R_i·t/P_i: each rule keeps its
 //!   own bound, and all of them together at most the sum of the bounds;
-//! - Σ n_i·P_i/R_i ≤ max F_i + t: what one uses is gone for the others. Where all
-//!   F_i are the same, this is Σ n_i / (C_i + R_i·t/P_i) ≤ 1.
+//! - Σ n_i·P_i/R_i ≤ max F_i + t: units that one rule uses are gone for the others. If
+//!   all F_i are equal, this is Σ n_i / (C_i + R_i·t/P_i) ≤ 1.
 //!
-//! # Never over when waiters leave
+//! # The limit holds when reservations are cancelled
 //!
-//! A reservation is given the instant M at which the bucket would be full after
-//! it, and goes on at M − F. A cancelled reservation leaves a gap, but later ones
-//! keep their instants, so only units that none was queued behind return. Let x
-//! cancel n units (all as time), let T be the bucket's instant and U the latest
-//! one that was ever given out (`overhang` is U − T). Then T becomes
-//! T − max(0, n − (U − M_x)), and U stays.
+//! A reservation gets the instant M at which the bucket would be full after it, and
+//! goes on at M − F. A cancelled reservation leaves a gap, but later ones keep their
+//! instants, so only units with no reservation behind them return. Let x cancel n
+//! units (all as time), let T be the bucket's instant and U the latest one ever
+//! assigned (`overhang` is U − T). Then T becomes T − max(0, n − (U − M_x)), and U
+//! stays.
 //!
-//! Let S_i be the units of all reservations that stand and were given M_i or
-//! later. The invariant is T ≥ M_i + S_i − F for all i:
+//! Let S_i be the units of all valid reservations with M_i or later. The invariant is
+//! T ≥ M_i + S_i − F for all i:
 //!
 //! - A new one gets M = T + n. Others with M_i ≤ M: both sides grow by n. Those
 //!   with M_i > M are as before. For itself: S = n + S_j for the next later j, and
@@ -38,54 +38,51 @@
 //!   those with M_i > M_x, before: S_i + n ≤ S_x ≤ T + F − M_x. So M_i + S_i − F ≤
 //!   T − n + (M_i − M_x) ≤ T − n + (U − M_x).
 //!
-//! Now let an interval begin at a. Those who wait then have M ≥ a + F, so by the
-//! invariant they are at most T − a together, and those among them who cancel
-//! later return no more than they are. The last one that is charged in the
-//! interval and goes on before its end b is at most at b + F, so between a and it
-//! T has moved by at most b + F − T, returns included. Together that is at most
-//! F + (b − a), which are C + R·t/P units.
+//! Now let an interval begin at a. The requests that wait at a have M ≥ a + F, so by
+//! the invariant they are at most T − a together, and those among them that cancel
+//! later return no more than that. The last request that is charged in the interval
+//! and goes on before its end b has at most M = b + F, so between a and it T has moved
+//! by at most b + F − T, returns included. Together that is at most F + (b − a), which
+//! are C + R·t/P units.
 //!
-//! A queue that shapes spaces its requests out: each goes on at M − n, so none may
-//! be given an instant that another holds, and only the last one returns its units.
+//! A shaping queue spaces its requests out: each goes on at M − n, so no two may have
+//! the same instant, and only the last one returns its units.
 //!
-//! Another bucket of the same request, which did not delay it, may have refilled
-//! since. Units that refilled are not returned again: the time that has passed since
-//! M_x − n stays charged.
+//! Another bucket of the same request, which did not delay it, may have refilled since.
+//! Refilled units are not returned again: the time since M_x − n stays charged.
 
-use super::{Mode, Verdict, verdict};
+use super::verdict::{Mode, Verdict};
 use crate::limit::{FracMicros, Horizon, Limit, Rate};
 use crate::time::{Micros, Retry, Timestamp};
 
-/// The instant at which a bucket is full, and the refill that its fraction
-/// counts in.
+/// The state of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// When it is full.
+    /// The instant at which it is full.
     pub full_at: FracMicros,
     /// R: the denominator of `full_at.part`.
     pub refill: u32,
-    /// The furthest that `full_at` may lie ahead of the clock, by the rule that
-    /// last took units.
+    /// The furthest that `full_at` may lie ahead of the clock, by the rule that charged
+    /// last.
     pub horizon: Horizon,
-    /// How far past `full_at` the latest instant lies that was ever given to a
-    /// reservation.
+    /// How far the latest instant that any reservation got lies past `full_at`.
     pub overhang: Overhang,
 }
 
-/// A span of whole microseconds in 29 bits: exact below 2^24 µs, which are 16 s,
-/// and rounded up beyond that. Rounded up, less is returned and never more.
+/// A span of whole microseconds in 29 bits: exact below 2^24 µs (16 s), rounded up
+/// above. Rounding up returns fewer units, never more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Overhang(u32);
 
 impl Overhang {
-    /// No reservation lies past the instant at which the bucket is full.
+    /// No reservation lies past `full_at`.
     pub const NONE: Self = Self(0);
-    /// How many bits it has.
+    /// The number of bits.
     pub const BITS: u32 = 29;
 
     const MANTISSA_BITS: u32 = 24;
 
-    /// A span, rounded up.
+    /// Creates a span, rounded up.
     pub const fn new(micros: u64) -> Self {
         let mut mantissa = micros;
         let mut exponent = 0;
@@ -96,7 +93,7 @@ impl Overhang {
         Self(exponent << Self::MANTISSA_BITS | mantissa as u32)
     }
 
-    /// The span with these bits, if any span has them.
+    /// Returns the span with these bits, unless no span has them.
     pub const fn from_bits(bits: u32) -> Option<Self> {
         if bits >> Self::BITS == 0 {
             Some(Self(bits))
@@ -105,23 +102,23 @@ impl Overhang {
         }
     }
 
-    /// The span that stands in the lowest 29 bits.
+    /// Reads a span from the lowest 29 bits.
     pub(crate) const fn from_low_bits(bits: u64) -> Self {
         Self(bits as u32 & ((1 << Self::BITS) - 1))
     }
 
-    /// Exponent and mantissa.
+    /// Returns the exponent and the mantissa.
     pub const fn bits(self) -> u32 {
         self.0
     }
 
-    /// The span in microseconds.
+    /// Returns the span in microseconds.
     pub const fn micros(self) -> u64 {
         let mantissa = self.0 & ((1 << Self::MANTISSA_BITS) - 1);
         (mantissa as u64) << (self.0 >> Self::MANTISSA_BITS)
     }
 
-    /// What is left of it when the bucket's instant moves on by `cost`.
+    /// Returns what is left when the bucket's instant moves on by `cost`.
     #[inline]
     fn after(self, cost: FracMicros) -> Self {
         if self == Self::NONE {
@@ -130,14 +127,72 @@ impl Overhang {
         Self::new(self.micros().saturating_sub(cost.whole))
     }
 
-    /// What it becomes when the bucket's instant moves back by `span`.
+    /// Returns the overhang when the bucket's instant moves back by `span`.
     fn before(self, span: FracMicros) -> Self {
         Self::new(self.micros() + span.ceil())
     }
 }
 
-/// How long until the bucket is full, and whether that had to be shortened: it
-/// lay beyond its horizon, so the clock went back.
+impl Bucket {
+    /// Assesses a request on a limit that is a bucket. Returns the verdict, the state
+    /// to write even if nothing is charged, and the state to write if it is.
+    #[inline(always)]
+    pub(crate) fn assess(
+        limit: &Limit,
+        stored: Option<Self>,
+        now: Timestamp,
+        cost: u64,
+        mode: Mode,
+    ) -> (Verdict, Option<Self>, Option<Self>) {
+        let rate = limit.rate();
+        let (owed, shortened) = settle(rate, stored, now);
+        let corrected = stored
+            .filter(|_| shortened)
+            .map(|stored| stored.moved_to(rate, owed, now));
+        if cost > limit.capacity() {
+            let verdict = bucket_verdict(limit, now, Retry::Never, None, owed);
+            return (verdict, corrected, None);
+        }
+        let time = rate.time_of(cost);
+        let after = rate.add(owed, time);
+        let (wait, delay) = delay_of(rate, owed, after, mode);
+        let taken = delay.is_some() && cost > 0;
+        let left = if taken && mode.takes() { after } else { owed };
+        let verdict = bucket_verdict(limit, now, Retry::After(wait), delay, left);
+        let charged = taken.then(|| Self {
+            full_at: instant(now, after),
+            // At most MAX_UNITS.
+            refill: rate.refill() as u32,
+            horizon: rate.horizon(),
+            overhang: stored.map_or(Overhang::NONE, |stored| stored.overhang.after(time)),
+        });
+        (verdict, corrected, charged)
+    }
+
+    /// Returns the same bucket, `owed` away from full.
+    fn moved_to(self, rate: &Rate, owed: FracMicros, now: Timestamp) -> Self {
+        Self {
+            full_at: instant(now, owed),
+            // At most MAX_UNITS.
+            refill: rate.refill() as u32,
+            ..self
+        }
+    }
+
+    /// Returns the same bucket, `back` nearer to full than `owed`.
+    fn moved_back(self, rate: &Rate, owed: FracMicros, back: FracMicros, now: Timestamp) -> Self {
+        let bucket = self.moved_to(rate, rate.saturating_sub(owed, back), now);
+        // Only reservations are cancelled, and in a shaping queue only the last one.
+        let overhang = match rate.max_wait().is_some() {
+            true => self.overhang.before(back),
+            false => self.overhang,
+        };
+        Self { overhang, ..bucket }
+    }
+}
+
+/// Returns the time until the bucket is full, and whether it had to be shortened
+/// because it was beyond the horizon: the clock went back.
 #[inline(always)]
 fn settle(rate: &Rate, stored: Option<Bucket>, now: Timestamp) -> (FracMicros, bool) {
     let Some(Bucket {
@@ -164,8 +219,8 @@ fn settle(rate: &Rate, stored: Option<Bucket>, now: Timestamp) -> (FracMicros, b
     (in_parts_of(rate, FracMicros { whole, part }, refill), false)
 }
 
-/// The same span with the fraction in R-ths of today's R; one that does not
-/// fit goes up to the next microsecond.
+/// Converts the fraction of a span to R-ths of the current R; one that does not fit
+/// rounds up to the next microsecond.
 #[inline]
 fn in_parts_of(rate: &Rate, span: FracMicros, refill: u32) -> FracMicros {
     if u64::from(refill) == rate.refill() || span.part == 0 {
@@ -186,41 +241,8 @@ fn in_parts_of(rate: &Rate, span: FracMicros, refill: u32) -> FracMicros {
     }
 }
 
-#[inline(always)]
-pub(super) fn assess(
-    limit: &Limit,
-    stored: Option<Bucket>,
-    now: Timestamp,
-    cost: u64,
-    mode: Mode,
-) -> (Verdict, Option<Bucket>, Option<Bucket>) {
-    let rate = limit.rate();
-    let (owed, shortened) = settle(rate, stored, now);
-    let corrected = stored
-        .filter(|_| shortened)
-        .map(|stored| stored.moved_to(rate, owed, now));
-    if cost > limit.capacity() {
-        let verdict = bucket_verdict(limit, now, Retry::Never, None, owed);
-        return (verdict, corrected, None);
-    }
-    let time = rate.time_of(cost);
-    let after = rate.add(owed, time);
-    let (wait, delay) = delay_of(rate, owed, after, mode);
-    let taken = delay.is_some() && cost > 0;
-    let left = if taken && mode.takes() { after } else { owed };
-    let verdict = bucket_verdict(limit, now, Retry::After(wait), delay, left);
-    let charged = taken.then(|| Bucket {
-        full_at: instant(now, after),
-        // At most MAX_UNITS.
-        refill: rate.refill() as u32,
-        horizon: rate.horizon(),
-        overhang: stored.map_or(Overhang::NONE, |stored| stored.overhang.after(time)),
-    });
-    (verdict, corrected, charged)
-}
-
-/// How long until a request would pass without waiting, and how long it has to
-/// wait if it passes. It would leave the bucket `after` away from full.
+/// Returns the time until a request would pass without waiting, and its delay if it
+/// passes. It would leave the bucket `after` away from full.
 #[inline(always)]
 fn delay_of(
     rate: &Rate,
@@ -244,7 +266,7 @@ fn delay_of(
     (wait, may_wait.then_some(wait))
 }
 
-/// v = min(C, v + n); `None` when the bucket is full again.
+/// Refunds units: v = min(C, v + n). Returns `None` if the bucket is full again.
 pub(super) fn refund(rate: &Rate, stored: Bucket, now: Timestamp, units: u64) -> Option<Bucket> {
     let (owed, _) = settle(rate, Some(stored), now);
     if units >= rate.units_in(owed) {
@@ -253,9 +275,8 @@ pub(super) fn refund(rate: &Rate, stored: Bucket, now: Timestamp, units: u64) ->
     Some(stored.moved_back(rate, owed, rate.time_of(units), now))
 }
 
-/// Returns what a cancelled reservation may return of `units`. `mark` is the
-/// instant at which the bucket was to be full after it. `None` when the bucket is
-/// full again.
+/// Cancels a reservation of `units` that got the instant `mark`, as far as units may
+/// return. Returns `None` if the bucket is full again.
 pub(super) fn cancel(
     rate: &Rate,
     stored: Bucket,
@@ -291,29 +312,6 @@ pub(super) fn cancel(
     Some(stored.moved_back(rate, owed, back, now))
 }
 
-impl Bucket {
-    /// The same bucket, `owed` away from full.
-    fn moved_to(self, rate: &Rate, owed: FracMicros, now: Timestamp) -> Self {
-        Self {
-            full_at: instant(now, owed),
-            // At most MAX_UNITS.
-            refill: rate.refill() as u32,
-            ..self
-        }
-    }
-
-    /// The same bucket, `back` nearer to full than `owed`.
-    fn moved_back(self, rate: &Rate, owed: FracMicros, back: FracMicros, now: Timestamp) -> Self {
-        let bucket = self.moved_to(rate, rate.saturating_sub(owed, back), now);
-        // Only reservations are cancelled, and of a shaping queue only the last one.
-        let overhang = match rate.max_wait().is_some() {
-            true => self.overhang.before(back),
-            false => self.overhang,
-        };
-        Self { overhang, ..bucket }
-    }
-}
-
 fn instant(now: Timestamp, owed: FracMicros) -> FracMicros {
     FracMicros {
         whole: now.micros() + owed.whole,
@@ -333,7 +331,7 @@ fn bucket_verdict(
     let remaining = limit.capacity().saturating_sub(limit.rate().units_in(owed));
     Verdict {
         part: owed.part,
-        ..verdict(now, wait, delay, remaining, Micros::new(owed.ceil()))
+        ..Verdict::new(now, wait, delay, remaining, Micros::new(owed.ceil()))
     }
 }
 

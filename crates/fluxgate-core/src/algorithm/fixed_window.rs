@@ -1,7 +1,7 @@
 //! Fixed window: one count for each aligned window.
 
+use super::verdict::{Mode, Verdict};
 use super::window::{Counts, Settled, settle};
-use super::{Mode, Verdict, verdict};
 use crate::limit::Limit;
 use crate::time::{Micros, Retry, Timestamp};
 
@@ -14,17 +14,17 @@ pub(super) fn assess(
 ) -> (Verdict, Option<Counts>, Option<Counts>) {
     let Settled {
         counts,
-        standing,
+        time,
         moved_back,
     } = settle(limit.window(), stored, now);
-    // A fixed window has no memory of the one before.
+    // A fixed window ignores the one before.
     let counts = Counts {
         previous: 0,
         ..counts
     };
     let capacity = limit.capacity();
     let count = u64::from(counts.current);
-    let until_end = standing.seen_from_clock(counts.start + limit.window().get() - standing.at);
+    let until_end = time.as_seen_by_clock(counts.start + limit.window().get() - time.at);
 
     let wait = if cost > capacity {
         Retry::Never
@@ -40,7 +40,7 @@ pub(super) fn assess(
         _ => count,
     };
     let reset_after = if left > 0 { until_end } else { Micros::ZERO };
-    let verdict = verdict(
+    let verdict = Verdict::new(
         now,
         wait,
         passes.then_some(Micros::ZERO),

@@ -1,31 +1,30 @@
 //! Sliding log: the time of every admitted unit.
 //!
-//! Units of one instant are kept as one event with a count. What a newer
-//! event has pushed out of the window can never count again, whatever the
-//! clock does, for nothing is decided before the newest event; so it is
-//! dropped when that event is written.
+//! Units of one instant are one event with a count. An event that a newer one has
+//! pushed out of the window never counts again, even if the clock goes back, because
+//! no decision is made before the newest event. It is dropped when that is written.
 
 use std::collections::VecDeque;
 
-use super::{Mode, Standing, Verdict, verdict};
+use super::verdict::{EffectiveTime, Mode, Verdict};
 use crate::limit::Limit;
 use crate::time::{Micros, Retry, Timestamp};
 
-/// Into how many parts of its window a coarse log sorts its events.
+/// The number of parts of its window into which a coarse log merges its events.
 const PARTS: u64 = 8;
 
 /// The events of a log, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Log {
-    /// Signed, because a log that is moved back may begin before the epoch.
     events: VecDeque<Event>,
-    /// The units of all events together, so that a decision need not add them up.
+    /// The sum over all events, so that a decision need not compute it.
     units: u64,
     window: Micros,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Event {
+    /// Signed, because a log that is moved back may begin before the epoch.
     at: i64,
     units: u32,
 }
@@ -33,7 +32,7 @@ struct Event {
 /// A verdict on a [`Log`], and what may be done with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogAssessment {
-    /// The answer.
+    /// The verdict.
     pub verdict: Verdict,
     /// How far the log must be moved back, even if nothing is charged.
     pub correction: Option<u64>,
@@ -43,35 +42,34 @@ pub struct LogAssessment {
     cost: u64,
 }
 
-/// What a judgement must know of a log: a store that keeps the events elsewhere
-/// can tell it without reading them all.
+/// The parts of a log that an assessment needs. A store that keeps the events
+/// elsewhere can compute them without reading all events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogSummary {
-    /// When its newest event was.
+    /// The time of its newest event.
     pub newest: Option<i64>,
-    /// The units that count where time stands: at `now`, or at the newest event
-    /// if that is later.
+    /// The units that count at `now`, or at the newest event if that is later.
     pub counted: u64,
-    /// The event with whose leaving the request fits, where it does not fit now
-    /// and ever can.
+    /// The event that must leave the window before the request fits, if it does not
+    /// fit now but can.
     pub leaves: Option<i64>,
 }
 
 impl LogSummary {
-    /// Judges `cost` units at `now`.
+    /// Assesses a request of `cost` units at `now`.
     pub fn assess(&self, limit: &Limit, now: Timestamp, cost: u64, mode: Mode) -> LogAssessment {
-        let (standing, correction) = settle(limit, self.newest, now);
+        let (time, correction) = settle(limit, self.newest, now);
         let width = limit.window().get() as i64;
-        // As the log stands: a correction that is not yet written moves the
-        // events and the instant alike, so the times between them hold.
-        let at = standing.at as i64 + correction.unwrap_or(0) as i64;
+        // A correction that is not written yet moves the events and this instant alike,
+        // so the spans between them hold.
+        let at = time.at as i64 + correction.unwrap_or(0) as i64;
         let capacity = limit.capacity();
 
         let wait = if cost > capacity {
             Retry::Never
         } else {
             let wait = self.leaves.map_or(0, |leaves| leaves + width - at);
-            Retry::After(standing.seen_from_clock(wait as u64))
+            Retry::After(time.as_seen_by_clock(wait as u64))
         };
         let passes = wait == Retry::NOW;
         let charges = passes && cost > 0;
@@ -81,10 +79,10 @@ impl LogSummary {
             (self.counted, self.newest.filter(|_| self.counted > 0))
         };
         let reset_after = newest.map_or(Micros::ZERO, |newest| {
-            standing.seen_from_clock((newest + width - at) as u64)
+            time.as_seen_by_clock((newest + width - at) as u64)
         });
         LogAssessment {
-            verdict: verdict(
+            verdict: Verdict::new(
                 now,
                 wait,
                 passes.then_some(Micros::ZERO),
@@ -93,40 +91,40 @@ impl LogSummary {
             ),
             correction,
             charges,
-            at: standing.at as i64,
+            at: time.at as i64,
             cost,
         }
     }
 }
 
-/// Where time stands, and how far the whole log must be moved back.
-fn settle(limit: &Limit, newest: Option<i64>, now: Timestamp) -> (Standing, Option<u64>) {
+/// Returns the instant to decide at, and how far the whole log must be moved back.
+fn settle(limit: &Limit, newest: Option<i64>, now: Timestamp) -> (EffectiveTime, Option<u64>) {
     let clock = now.micros() as i64;
     let ahead = match newest {
         Some(newest) if newest > clock => (newest - clock) as u64,
-        _ => return (Standing::at_clock(now), None),
+        _ => return (EffectiveTime::of_clock(now), None),
     };
     if ahead > limit.window().get() {
-        (Standing::at_clock(now), Some(ahead))
+        (EffectiveTime::of_clock(now), Some(ahead))
     } else {
         let at = now.micros() + ahead;
-        (Standing { at, ahead }, None)
+        (EffectiveTime { at, ahead }, None)
     }
 }
 
 impl LogAssessment {
-    /// The instant that a charge would stand at.
+    /// Returns the time of the event that a charge would add.
     pub fn at(&self) -> i64 {
         self.at
     }
 }
 
 impl Log {
-    /// How many events a coarse log has at most: those of the window's parts, the
-    /// first and the last of which are cut.
+    /// The most events that a coarse log has: one for each part of the window, of
+    /// which the first and the last are cut.
     pub const MOST_COARSE_EVENTS: usize = PARTS as usize + 1;
 
-    /// Judges `cost` units at `now`.
+    /// Assesses a request of `cost` units at `now`.
     pub fn assess(
         limit: &Limit,
         stored: Option<&Self>,
@@ -157,7 +155,7 @@ impl Log {
         }
     }
 
-    /// Writes what must be written whatever becomes of the request.
+    /// Applies the correction, which is due even if the request is not charged.
     pub fn correct(&mut self, assessment: &LogAssessment) {
         if let Some(back) = assessment.correction {
             for event in &mut self.events {
@@ -184,9 +182,9 @@ impl Log {
         self.shrink();
     }
 
-    /// Merges the events of each eighth of the window into the newest of them.
-    /// A unit then leaves up to an eighth of the window late, and never early:
-    /// nothing passes that would not have passed.
+    /// Merges the events of each eighth of the window into the newest of them. A unit
+    /// then leaves up to an eighth of the window late and never early, so no request
+    /// passes that would have been denied before.
     pub fn coarsen(&mut self) {
         let width = self.window.get().div_ceil(PARTS).max(1) as i64;
         let mut last = 0;
@@ -230,8 +228,8 @@ impl Log {
         }
     }
 
-    /// Takes units off the event at `at`, and off no other: the newest units, which
-    /// a refund takes, may belong to another request.
+    /// Takes units off the event at `at`, and off no other. The newest units, which a
+    /// refund takes, may belong to another request.
     pub fn cancel(&mut self, at: u64, units: u64) {
         let Ok(index) = self
             .events
@@ -248,29 +246,29 @@ impl Log {
         }
     }
 
-    /// Whether nothing of it counts at `now` or later.
-    pub fn is_spent(&self, now: Timestamp) -> bool {
+    /// Returns whether no event counts at `now` or later.
+    pub fn is_expired(&self, now: Timestamp) -> bool {
         let oldest = now.micros() as i64 - self.window.get() as i64;
         self.events.back().is_none_or(|newest| newest.at <= oldest)
     }
 
-    /// When its newest event was; the epoch if it has none or an older one.
+    /// Returns the time of the newest event; the epoch if there is none or it is older.
     pub fn newest(&self) -> u64 {
         let newest = self.events.back();
         newest.map_or(0, |event| u64::try_from(event.at).unwrap_or(0))
     }
 
-    /// How many events it has: instants at which units were admitted.
+    /// Returns the number of events: instants at which units were admitted.
     pub fn events(&self) -> usize {
         self.events.len()
     }
 
-    /// All units that it remembers.
+    /// Returns the units of all events.
     pub fn units(&self) -> u64 {
         self.units
     }
 
-    /// The events later than `after`, and their units.
+    /// Returns the events later than `after`, and their units.
     fn live(&self, after: i64) -> (impl Iterator<Item = &Event>, u64) {
         let first = self.events.partition_point(|event| event.at <= after);
         let gone = self

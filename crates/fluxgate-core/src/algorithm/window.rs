@@ -1,6 +1,6 @@
-//! What the two counting windows share: aligned windows and their counts.
+//! Aligned windows and their counts, shared by the two counting windows.
 
-use super::Standing;
+use super::verdict::EffectiveTime;
 use crate::limit::{Algorithm, Limit};
 use crate::time::{Micros, Timestamp};
 
@@ -16,13 +16,12 @@ pub struct Counts {
     pub current: u32,
 }
 
-/// Counts as they are at an instant.
+/// Counts brought to an instant.
 pub(super) struct Settled {
-    /// The counts of the window that `standing.at` lies in.
+    /// The counts of the window that contains `time.at`.
     pub(super) counts: Counts,
-    /// When to decide.
-    pub(super) standing: Standing,
-    /// Whether the window had to be moved back; that must be written.
+    pub(super) time: EffectiveTime,
+    /// Whether the window had to be moved back, which must be written.
     pub(super) moved_back: bool,
 }
 
@@ -35,7 +34,7 @@ pub(super) fn settle(window: Micros, stored: Option<Counts>, now: Timestamp) -> 
             previous: 0,
             current: 0,
         },
-        standing: Standing::at_clock(now),
+        time: EffectiveTime::of_clock(now),
         moved_back: false,
     };
     let Some(stored) = stored else {
@@ -43,12 +42,12 @@ pub(super) fn settle(window: Micros, stored: Option<Counts>, now: Timestamp) -> 
     };
     let ahead = stored.start.saturating_sub(now.micros());
     if ahead > width {
-        // The clock went back by more than a window: this becomes now's own.
+        // The clock went back by more than a window: the counts become those of now.
         settled.counts = Counts { start, ..stored };
         settled.moved_back = true;
     } else if ahead > 0 {
         settled.counts = stored;
-        settled.standing = Standing {
+        settled.time = EffectiveTime {
             at: stored.start,
             ahead,
         };
@@ -60,11 +59,11 @@ pub(super) fn settle(window: Micros, stored: Option<Counts>, now: Timestamp) -> 
     settled
 }
 
-/// Takes `units` off the current count; `None` when no count is left.
+/// Takes `units` off the current count. Returns `None` if no count is left.
 pub(super) fn refund(limit: &Limit, stored: Counts, now: Timestamp, units: u64) -> Option<Counts> {
     let mut counts = settle(limit.window(), Some(stored), now).counts;
     if limit.algorithm() == Algorithm::FixedWindow {
-        // It has no memory of the window before: a count from there is no state.
+        // It ignores the window before, so a count from there is not state.
         counts.previous = 0;
     }
     let units = u32::try_from(units).unwrap_or(u32::MAX);
@@ -72,9 +71,8 @@ pub(super) fn refund(limit: &Limit, stored: Counts, now: Timestamp, units: u64) 
     (counts.current > 0 || counts.previous > 0).then_some(counts)
 }
 
-/// Takes `units` off the window that began at `start`, and off no other: a refund
-/// would take them off whatever window is the current one. `None` when no count
-/// is left.
+/// Takes `units` off the window that began at `start`, and off no other. (A refund
+/// takes them off the current window.) Returns `None` if no count is left.
 pub(super) fn cancel(
     limit: &Limit,
     stored: Counts,
@@ -92,13 +90,12 @@ pub(super) fn cancel(
         counts.previous = counts.previous.saturating_sub(units);
     }
     let windows = 1 + u64::from(sliding && counts.current > 0);
-    let counts_at_all = counts.current > 0 || counts.previous > 0;
-    (counts_at_all && counts.start + windows * width > now.micros()).then_some(counts)
+    let has_counts = counts.current > 0 || counts.previous > 0;
+    (has_counts && counts.start + windows * width > now.micros()).then_some(counts)
 }
 
 impl Counts {
-    /// With `cost` more in the current window. The caller has seen that the
-    /// sum is at most a capacity.
+    /// Adds `cost` to the current window. The sum is at most a capacity.
     pub(super) fn plus(mut self, cost: u64) -> Self {
         self.current += cost as u32;
         self
@@ -110,8 +107,8 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// A count of the window before is nothing to a fixed window: were it kept,
-    /// a clock that then goes back would find a window that nobody charged.
+    /// A fixed window ignores the count of the window before. If it were kept, a clock
+    /// that goes back would find a window that was never charged.
     #[test]
     fn a_refund_in_the_next_window_leaves_no_fixed_count() {
         let stored = Counts {

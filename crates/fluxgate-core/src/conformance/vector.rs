@@ -1,15 +1,16 @@
-//! One case: rules, and steps with what must come of each.
+//! One case of a vector file: rules, and steps with their expected results.
 
+use crate::band::Band;
 use crate::clock::ManualClock;
 use crate::context::RequestContext;
 use crate::decision::Decision;
 use crate::limiter::{BandState, Limiter};
-use crate::rules::{Band, Rule, RuleSets};
+use crate::rules::{Rule, RuleSets};
 use crate::store::Store;
 use crate::time::{Micros, Timestamp};
 use crate::yaml::{Fault, Faults, Node, Value};
 
-/// The rule set that every vector speaks of.
+/// The rule set of every vector.
 const SET: &str = "s";
 
 /// A case of a vector file.
@@ -22,7 +23,7 @@ pub(super) struct Vector<'n> {
 struct Step<'n> {
     at: Timestamp,
     action: Action<'n>,
-    /// Nothing where there is nothing to tell.
+    /// `None` if the step has no result.
     expect: Option<&'n Node>,
 }
 
@@ -35,7 +36,7 @@ enum Action<'n> {
     Replace(&'n Node),
 }
 
-/// A rule and, unless the whole rule is meant, an identity.
+/// A rule and, unless the action is on the whole rule, an identity.
 struct Target<'n> {
     rule: &'n str,
     identity: Option<Vec<&'n str>>,
@@ -44,16 +45,15 @@ struct Target<'n> {
 impl<'n> Vector<'n> {
     pub(super) fn read(node: &'n Node) -> Result<Self, Fault> {
         let mut reader = Reader(Faults::default());
-        let [name, rules, steps] = reader
-            .0
-            .fields(node, "a vector", ["name", "rules", "steps"]);
+        let [name, rules, steps] =
+            node.fields("a vector", ["name", "rules", "steps"], &mut reader.0);
         let name = reader.required(node, name).and_then(Node::as_text);
         let steps = reader.required(node, steps);
         let vector = Self {
             name: name.unwrap_or_default(),
             rules: reader.required(node, rules).unwrap_or(node),
             steps: steps
-                .map_or(&[][..], |steps| reader.0.list(steps, "`steps`"))
+                .map_or(&[][..], |steps| steps.list("`steps`", &mut reader.0))
                 .iter()
                 .filter_map(|step| reader.step(step))
                 .collect(),
@@ -68,7 +68,7 @@ impl<'n> Vector<'n> {
         self.name
     }
 
-    /// Tells how many steps were checked, or which went wrong.
+    /// Replays the steps. Returns their number, or which one differs.
     pub(super) async fn run<S: Store>(
         &self,
         store: S,
@@ -77,11 +77,11 @@ impl<'n> Vector<'n> {
         let limiter = Limiter::new(rules_of(self.rules)?, store);
         for (index, step) in self.steps.iter().enumerate() {
             clock.set(step.at);
-            let came = step.action.run(&limiter).await?;
+            let actual = step.action.run(&limiter).await?;
             let expected = step.expect.map_or_else(String::new, flat);
-            if came != expected {
+            if actual != expected {
                 return Err(format!(
-                    "step {index}: expected {expected}, but it was {came}"
+                    "step {index}: expected {expected}, but it was {actual}"
                 ));
             }
         }
@@ -90,20 +90,20 @@ impl<'n> Vector<'n> {
 }
 
 impl Action<'_> {
-    /// What came of it, in the form of [`flat`].
+    /// Runs the action. Returns its result in the form of [`flat`].
     async fn run<S: Store>(&self, limiter: &Limiter<S>) -> Result<String, String> {
         let failed = |error: &dyn std::fmt::Display| error.to_string();
         match self {
             Self::Check(context) => {
                 let decision = limiter.check(SET, context).await;
                 decision
-                    .map(|decision| tell(&decision))
+                    .map(|decision| show(&decision))
                     .map_err(|error| failed(&error))
             }
             Self::Peek(context) => {
                 let decision = limiter.peek(SET, context).await;
                 decision
-                    .map(|decision| tell(&decision))
+                    .map(|decision| show(&decision))
                     .map_err(|error| failed(&error))
             }
             Self::Refund(target, units) => {
@@ -124,7 +124,7 @@ impl Action<'_> {
                 let identity = target.identity.as_deref().unwrap_or_default();
                 let state = limiter.state(SET, target.rule, identity).await;
                 let state = state.map_err(|error| failed(&error))?;
-                let bands: Vec<_> = state.iter().map(tell_band).collect();
+                let bands: Vec<_> = state.iter().map(show_band).collect();
                 Ok(format!("{{bands:[{}]}}", bands.join(",")))
             }
             Self::Replace(rules) => {
@@ -140,7 +140,7 @@ fn rules_of(node: &Node) -> Result<RuleSets, String> {
     RuleSets::from_node(node).map_err(|error| error.to_string())
 }
 
-fn tell(decision: &Decision) -> String {
+fn show(decision: &Decision) -> String {
     let violated: Vec<_> = decision.violated().map(|band| band.to_string()).collect();
     format!(
         "{{allowed:{},outcome:{},rule:{},band:{},limit:{},remaining:{},retry_after_us:{},\
@@ -158,7 +158,7 @@ fn tell(decision: &Decision) -> String {
     )
 }
 
-fn tell_band(state: &BandState) -> String {
+fn show_band(state: &BandState) -> String {
     format!(
         "{{band:{},limit:{},remaining:{},reset_after_us:{}}}",
         state.band.id(),
@@ -172,7 +172,7 @@ fn or_null(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "null".into(), |value| value.to_string())
 }
 
-/// A tree as a text without blanks and quotes, to be compared.
+/// Formats a tree without blanks and quotes, to compare it.
 fn flat(node: &Node) -> String {
     match &node.value {
         Value::Plain(text) | Value::Quoted(text) => text.clone(),
@@ -202,15 +202,15 @@ impl Reader {
     }
 
     fn step<'n>(&mut self, node: &'n Node) -> Option<Step<'n>> {
-        let [at, check, peek, refund, reset, state, replace, expect] = self.0.fields(
-            node,
+        let [at, check, peek, refund, reset, state, replace, expect] = node.fields(
             "a step",
             [
                 "at", "check", "peek", "refund", "reset", "state", "replace", "expect",
             ],
+            &mut self.0,
         );
         let at = self.required(node, at)?;
-        let at = self.0.whole(at, "`at`", 0, i64::MAX)?;
+        let at = at.whole("`at`", 0, i64::MAX, &mut self.0)?;
         let action = match (check, peek, refund, reset, state, replace) {
             (Some(check), ..) => Action::Check(self.context(check)),
             (_, Some(peek), ..) => Action::Peek(self.context(peek)),
@@ -234,7 +234,8 @@ impl Reader {
     }
 
     fn context<'n>(&mut self, node: &'n Node) -> RequestContext<'n> {
-        let [user, api_key, cost] = self.0.fields(node, "a check", ["user", "api_key", "cost"]);
+        let [user, api_key, cost] =
+            node.fields("a check", ["user", "api_key", "cost"], &mut self.0);
         let mut context = RequestContext::builder();
         if let Some(user) = user.and_then(Node::as_text) {
             context = context.user(user);
@@ -242,7 +243,7 @@ impl Reader {
         if let Some(api_key) = api_key.and_then(Node::as_text) {
             context = context.api_key(api_key);
         }
-        if let Some(cost) = cost.and_then(|cost| self.0.whole(cost, "`cost`", 0, i64::MAX)) {
+        if let Some(cost) = cost.and_then(|cost| cost.whole("`cost`", 0, i64::MAX, &mut self.0)) {
             context = context.cost(cost as u64);
         }
         context.build()
@@ -250,16 +251,15 @@ impl Reader {
 
     fn target<'n>(&mut self, node: &'n Node) -> Option<(Target<'n>, u64)> {
         let [rule, identity, units] =
-            self.0
-                .fields(node, "a target", ["rule", "identity", "units"]);
+            node.fields("a target", ["rule", "identity", "units"], &mut self.0);
         let rule = self.required(node, rule)?;
         let identity = identity.map(|identity| {
-            let values = self.0.list(identity, "`identity`").iter();
+            let values = identity.list("`identity`", &mut self.0).iter();
             values.filter_map(Node::as_text).collect()
         });
-        let units = units.and_then(|units| self.0.whole(units, "`units`", 0, i64::MAX));
+        let units = units.and_then(|units| units.whole("`units`", 0, i64::MAX, &mut self.0));
         let target = Target {
-            rule: self.0.text(rule, "`rule`")?,
+            rule: rule.text("`rule`", &mut self.0)?,
             identity,
         };
         Some((target, units.unwrap_or(0) as u64))

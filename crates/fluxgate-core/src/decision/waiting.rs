@@ -1,17 +1,18 @@
-//! Decisions to wait for, and what is given back of those that were not.
+//! Decisions that make a request wait, and reservations that are cancelled.
 
 use smallvec::SmallVec;
 
-use super::{Decision, Held, Outcome};
-use crate::charge::Charge;
+use super::charge::Charge;
+use super::outcome::Outcome;
+use super::{BandReservation, Decision};
 use crate::context::RequestContext;
 use crate::rules::RuleMode;
 use crate::time::{Micros, Retry, Timestamp};
 
 impl Decision {
-    /// How long a filter may wait before it asks again, where that may help: the
-    /// bands that refuse are all of rules that wait, and none for longer than it
-    /// may. (A bucket of such a rule would have reserved.)
+    /// Returns how long to wait before deciding a denied request again, if that may help:
+    /// all bands that deny belong to rules that let requests wait at least that long. (A
+    /// bucket of such a rule would have reserved.)
     pub fn worth_waiting(&self) -> Option<Micros> {
         let wait = self.retry_after.after()?;
         if self.allowed || self.violated.is_empty() {
@@ -22,18 +23,18 @@ impl Decision {
             .then_some(wait)
     }
 
-    /// How long a request may wait that has to: the least that the rules allow
-    /// which it waits for. `None` where they do not say, as those that shape.
+    /// Returns how long a request that has to wait may wait: the least that the rules it
+    /// waits for allow. `None` if they set no bound, as shaping rules.
     pub fn max_wait(&self) -> Option<Micros> {
-        let delayed = self.delayed().map(|held| held.band);
+        let delayed = self.delayed().map(|reservation| reservation.band);
         let delayed = delayed.filter_map(|band| self.resolve(band));
-        let refused = self.violated().filter(|_| !self.allowed);
-        { refused.chain(delayed) }
+        let denied = self.violated().filter(|_| !self.allowed);
+        { denied.chain(delayed) }
             .filter_map(|it| it.rule.max_wait())
             .min()
     }
 
-    /// The same, when so long has passed since.
+    /// Returns the same decision after `waited` has passed.
     pub fn after(mut self, waited: Micros) -> Self {
         let at = self.at.micros().saturating_add(waited.get());
         self.at = Timestamp::saturating_from_micros(at);
@@ -42,14 +43,16 @@ impl Decision {
         self
     }
 
-    /// A request that was to wait, and found no place to: denied by the bands it
-    /// would have waited for, the one with the longest wait reported. What it took
-    /// is to be given back.
+    /// Converts the decision to wait into a denial by the bands with a delay, of which
+    /// the longest is reported. The charge must be cancelled.
     pub fn into_denied(mut self) -> Self {
-        let delayed: SmallVec<[Held; 2]> = self.delayed().copied().collect();
+        let delayed: SmallVec<[BandReservation; 2]> = self.delayed().copied().collect();
         // Of equals the first.
-        let longest = delayed.iter().rev().max_by_key(|held| held.delay);
-        let Some(&Held {
+        let longest = delayed
+            .iter()
+            .rev()
+            .max_by_key(|reservation| reservation.delay);
+        let Some(&BandReservation {
             band,
             at,
             reset_after,
@@ -64,66 +67,76 @@ impl Decision {
         }
         self.retry_after = Retry::After(self.delay);
         self.delay = Micros::ZERO;
-        self.held = Vec::new();
+        self.reservations = Vec::new();
         self.reported = Some(band);
         self.remaining = Some(0);
         self.at = at;
         self.reset_after = reset_after;
-        // Shadow rules are not decided where the enforced ones refuse.
+        // Shadow rules are not decided if the enforced ones deny.
         let set = self.set.as_deref();
-        self.applied.retain(|applied| {
-            let rule = set.and_then(|set| set.rules().get(applied.rule as usize));
+        self.rules.retain(|decided| {
+            let rule = set.and_then(|set| set.rules().get(decided.rule as usize));
             rule.is_some_and(|rule| rule.mode() == RuleMode::Enforce)
         });
-        for applied in &mut self.applied {
-            applied.refuses = delayed.iter().any(|held| held.band.rule == applied.rule);
+        for decided in &mut self.rules {
+            let mut delayed = delayed.iter();
+            decided.denies = delayed.any(|reservation| reservation.band.rule == decided.rule);
         }
-        self.violated = delayed.iter().map(|held| held.band).collect();
+        self.violated = delayed.iter().map(|reservation| reservation.band).collect();
         self
     }
 
-    /// The enforced bands that have to be waited for, in the order of evaluation.
-    fn delayed(&self) -> impl Iterator<Item = &Held> {
+    /// Returns the enforced bands with a delay, in the order of evaluation.
+    fn delayed(&self) -> impl Iterator<Item = &BandReservation> {
         let enforced = |band| {
             let rule = self.resolve(band).map(|it| it.rule);
             rule.is_some_and(|rule| rule.mode() == RuleMode::Enforce)
         };
-        let held = self.held.iter();
-        held.filter(move |held| held.delay > Micros::ZERO && enforced(held.band))
+        let reservations = self.reservations.iter();
+        reservations
+            .filter(move |reservation| reservation.delay > Micros::ZERO)
+            .filter(move |reservation| enforced(reservation.band))
     }
 
-    /// What a request that has to wait was charged, to be cancelled if it does not
-    /// take place. `context` must be the one that was decided. `None` if it need
-    /// not wait or was charged nothing.
+    /// Returns the charge of a request that has to wait, to be cancelled if it does not go
+    /// on. `context` must be that of the decision. `None` if the request need not wait or
+    /// was not charged.
     pub fn charge(&self, context: &RequestContext<'_>) -> Option<Charge> {
-        if self.held.is_empty() || !self.allowed || !self.outcome.charges() {
+        if !self.is_reserved() {
             return None;
         }
         let mut charge = Charge::new(self.set.clone()?, self.outcome);
-        for applied in self.applied.iter().filter(|applied| !applied.refuses) {
-            let held = self.held.iter();
-            let held = held.filter(|held| held.band.rule == applied.rule);
-            let charged = held.map(|held| held.charged).collect();
-            charge.add(applied.rule, applied.bands.clone(), context, charged);
+        for decided in self.rules.iter().filter(|decided| !decided.denies) {
+            let reservations = self.reservations_of(decided.rule);
+            let charged = reservations.map(|it| it.charged).collect();
+            charge.add(decided.rule, decided.bands.clone(), context, charged);
         }
-        charge.is_something().then_some(charge)
+        (!charge.is_empty()).then_some(charge)
     }
 
-    /// What [`Charge::of`] must be told to cancel what this request reserved, as text:
-    /// where the units of each band went. `None` if it reserved nothing.
+    /// Returns the reservation as a text from which [`Charge::of`] rebuilds the charge:
+    /// where the units of each band went. `None` if nothing is reserved.
     pub fn reservation(&self) -> Option<String> {
-        if self.held.is_empty() || !self.allowed || !self.outcome.charges() {
+        if !self.is_reserved() {
             return None;
         }
         let set = self.set.as_deref()?;
-        let charged = self.applied.iter().filter(|applied| !applied.refuses);
-        let rules = charged.filter_map(|applied| {
-            let rule = set.rules().get(applied.rule as usize)?;
-            let held = self.held.iter();
-            let held = held.filter(|held| held.band.rule == applied.rule);
-            let marks: Vec<_> = held.map(|held| held.charged.to_string()).collect();
+        let charged = self.rules.iter().filter(|decided| !decided.denies);
+        let rules = charged.filter_map(|decided| {
+            let rule = set.rules().get(decided.rule as usize)?;
+            let reservations = self.reservations_of(decided.rule);
+            let marks: Vec<_> = reservations.map(|it| it.charged.to_string()).collect();
             Some(format!("{}={}", rule.id(), marks.join("+")))
         });
         Some(rules.collect::<Vec<_>>().join(","))
+    }
+
+    fn is_reserved(&self) -> bool {
+        !self.reservations.is_empty() && self.allowed && self.outcome.charges()
+    }
+
+    fn reservations_of(&self, rule: u32) -> impl Iterator<Item = &BandReservation> {
+        let reservations = self.reservations.iter();
+        reservations.filter(move |reservation| reservation.band.rule == rule)
     }
 }

@@ -1,4 +1,4 @@
-//! Deciding at any instant, for those who replay what has happened.
+//! Decisions at any instant, for simulations.
 
 use super::Limiter;
 use crate::algorithm::Mode;
@@ -11,7 +11,7 @@ use crate::rules::{ActiveRuleSet, Rule};
 use crate::time::{Micros, Timestamp};
 
 impl<C: Clock> Limiter<MemoryStore<C>> {
-    /// Decides a request of the instant `now`, whatever the store's clock says.
+    /// Decides a request at the instant `now`, whatever the store's clock shows.
     pub fn check_at(
         &self,
         rule_set: &str,
@@ -21,14 +21,14 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
         self.check_at_reporting(rule_set, context, now, |_| {})
     }
 
-    /// Like [`Limiter::check_at`]; `note` is told how every rule that was decided
-    /// took the request.
+    /// Decides like [`Limiter::check_at`], and calls `report` for every rule that was
+    /// decided.
     pub fn check_at_reporting(
         &self,
         rule_set: &str,
         context: &RequestContext<'_>,
         now: Timestamp,
-        mut note: impl FnMut(RuleVerdict<'_>),
+        mut report: impl FnMut(RuleVerdict<'_>),
     ) -> Decision {
         let rules = self.rules.load();
         let Some(set) = rules.get(rule_set) else {
@@ -36,19 +36,19 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
         };
         let mut plan = Plan::new(Mode::Take);
         plan.fill(set, context);
-        let verdicts = self.store.decide_at(&plan.checks, now);
+        let verdicts = self.store.decide_at(&plan.checks(set), now);
         let mut decision = Decision::combine(&plan, &verdicts);
-        decision.belongs_to(ActiveRuleSet::hold(set));
+        decision.set_rule_set(ActiveRuleSet::of(set));
         let mut verdicts = verdicts.iter();
-        for ((rule, refused), applied) in decision.rules().zip(&plan.applied) {
+        for ((rule, denied), applied) in decision.rules().zip(&plan.applied) {
             let verdicts = verdicts.by_ref().take(applied.bands.len());
             let delay = verdicts.map(|verdict| verdict.delay).max();
-            let delays = decision.allowed() && !applied.shadow;
-            let known = !applied.bands.is_empty();
-            note(RuleVerdict {
+            let delays = decision.allowed() && !applied.is_shadow();
+            let has_key = !applied.bands.is_empty();
+            report(RuleVerdict {
                 rule,
-                identity: known.then(|| plan.identity(applied)),
-                refused,
+                identity: has_key.then(|| plan.identity(applied, rule)),
+                denied,
                 delay: delay.filter(|_| delays).unwrap_or_default(),
             });
         }
@@ -56,16 +56,16 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
     }
 }
 
-/// How one rule took a request.
+/// What one rule says of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleVerdict<'a> {
     /// The rule.
     pub rule: &'a Rule,
-    /// Whom it counts, encoded; `None` where a part of its key is missing.
+    /// The encoded identity that it counts; `None` if a part of its key is missing.
     pub identity: Option<&'a [u8]>,
-    /// Whether it refused, or, in shadow, would have.
-    pub refused: bool,
-    /// How long it makes the request wait; zero where the request is refused,
-    /// and of a shadow rule.
+    /// Whether it denies the request, or would if it were not a shadow rule.
+    pub denied: bool,
+    /// How long it makes the request wait; zero if the request is denied, and for a
+    /// shadow rule.
     pub delay: Micros,
 }

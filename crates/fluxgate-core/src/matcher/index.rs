@@ -1,4 +1,4 @@
-//! Many patterns with wildcards, found by what a path must contain to fit.
+//! Many patterns with wildcards, found by the fragments of a path.
 
 mod build;
 
@@ -8,83 +8,84 @@ use aho_corasick::Anchored;
 use aho_corasick::automaton::{Automaton, StateID};
 use aho_corasick::nfa::contiguous::NFA;
 
-use super::fit::Anchor;
+use super::found::FoundFragments;
 use super::pattern::Pattern;
-use super::seen::Seen;
-use super::work::steps;
+use super::steps::steps;
+use super::verify::Anchor;
 
-/// Patterns, each filed under that text of it which the fewest others have.
-/// One walk over a path finds all these texts in it; what is filed under those
-/// is then compared one by one. So what a path costs depends on itself and on
-/// the patterns that share their rarest text with it.
+/// Patterns by their rarest fragment: the one that the fewest other patterns have. One
+/// pass over a path finds all these fragments in it, and their patterns are then
+/// compared one by one. So the cost depends on the path and on the patterns whose rarest
+/// fragment it contains.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
-    texts: NFA,
+    automaton: NFA,
     start: StateID,
-    runs: Vec<FiledRun>,
-    patterns: Vec<FiledPattern>,
-    /// Those without any text, which are compared each time.
-    without_run: Vec<u32>,
+    fragments: Vec<FragmentEntry>,
+    patterns: Vec<PatternEntry>,
+    /// Those without any fragment, which are always compared.
+    without_fragment: Vec<u32>,
 }
 
-/// A text that patterns are found by, or their blocks.
+/// A fragment by which patterns or their blocks are found.
 #[derive(Clone, Debug)]
-struct FiledRun {
+struct FragmentEntry {
     length: usize,
     is_anchor: bool,
-    /// The patterns that are found by it.
+    /// The patterns whose rarest fragment it is.
     patterns: Vec<u32>,
 }
 
 #[derive(Clone, Debug)]
-struct FiledPattern {
+struct PatternEntry {
     pattern: Pattern,
-    /// Of each inner block, where one can be had.
+    /// The anchor of each inner block that has one.
     anchors: Box<[Option<Anchor>]>,
-    /// Texts that a path must contain in this order: with them most that does
-    /// not fit is told without another look at the path.
+    /// Fragments that a path must contain in this order. Most paths that do not match are
+    /// recognized by them, without reading the path again.
     ordered: Box<[u32]>,
     rules: Vec<u32>,
 }
 
 impl Index {
-    /// Calls `found` with the rules of every pattern that fits, until it breaks.
+    /// Calls `report` with the rules of every pattern that matches, until it breaks.
     pub(super) fn find(
         &self,
         path: &str,
-        mut found: impl FnMut(&[u32]) -> ControlFlow<()>,
+        mut report: impl FnMut(&[u32]) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let seen = self.texts_in(path);
-        let by_text = seen.runs().map(|run| &self.runs[run as usize].patterns);
-        for candidates in by_text.chain([&self.without_run]) {
+        let found = self.fragments_in(path);
+        let by_fragment = found.fragments();
+        let by_fragment = by_fragment.map(|it| &self.fragments[it as usize].patterns);
+        for candidates in by_fragment.chain([&self.without_fragment]) {
             for &candidate in candidates {
                 let candidate = &self.patterns[candidate as usize];
-                if seen.are_in_order(&candidate.ordered)
-                    && candidate.pattern.fits(path, &candidate.anchors, &seen)
+                if found.are_in_order(&candidate.ordered)
+                    && candidate.pattern.matches(path, &candidate.anchors, &found)
                 {
-                    found(&candidate.rules)?;
+                    report(&candidate.rules)?;
                 }
             }
         }
         ControlFlow::Continue(())
     }
 
-    fn texts_in(&self, path: &str) -> Seen {
-        let mut seen = Seen::default();
+    fn fragments_in(&self, path: &str) -> FoundFragments {
+        let mut found = FoundFragments::default();
         let mut state = self.start;
-        // With a slash behind it, every segment ends with one.
+        // With a slash appended, every segment ends with one.
         for (index, byte) in path.bytes().chain([b'/']).enumerate() {
             steps(1);
-            state = self.texts.next_state(Anchored::No, state, byte);
-            if self.texts.is_match(state) {
-                for ended in 0..self.texts.match_len(state) {
-                    let number = self.texts.match_pattern(state, ended).as_u32();
-                    let run = &self.runs[number as usize];
-                    let start = index + 1 - run.length;
-                    seen.note(number, start, run.is_anchor);
+            state = self.automaton.next_state(Anchored::No, state, byte);
+            if self.automaton.is_match(state) {
+                for ended in 0..self.automaton.match_len(state) {
+                    let number = self.automaton.match_pattern(state, ended).as_u32();
+                    let fragment = &self.fragments[number as usize];
+                    let start = index + 1 - fragment.length;
+                    found.add(number, start, fragment.is_anchor);
                 }
             }
         }
-        seen
+        found
     }
 }

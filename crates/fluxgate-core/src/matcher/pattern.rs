@@ -1,6 +1,6 @@
-//! A path pattern, taken apart.
+//! Path patterns.
 
-/// A path pattern, as its segments: what stands between its slashes.
+/// A path pattern, as a list of segments.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pattern {
     pub(super) segments: Vec<Segment>,
@@ -19,7 +19,7 @@ pub(super) enum Segment {
     Deep,
 }
 
-/// What a glob is made of.
+/// One element of a glob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Token {
     /// This character.
@@ -30,21 +30,21 @@ pub(super) enum Token {
     Many,
 }
 
-/// Why a text is no pattern.
+/// Why a text is not a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PatternError {
     /// It does not begin with a slash.
     #[error("a path pattern begins with `/`; `{0}` does not")]
     NoSlash(String),
-    /// `**` with something beside it.
+    /// It has `**` inside of a segment.
     #[error("`**` stands only as a whole segment; `{0}` has more in it")]
     DeepInSegment(String),
 }
 
 impl Pattern {
-    /// Takes a pattern apart: `?` is one character, `*` any inside a segment,
-    /// `**` zero or more whole segments.
+    /// Parses a pattern: `?` is one character, `*` any characters of a segment, `**` zero or
+    /// more whole segments.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let Some(rest) = text.strip_prefix('/') else {
             return Err(PatternError::NoSlash(text.into()));

@@ -1,23 +1,23 @@
-//! A path, taken apart.
+//! The segments of a path.
 
-/// What stands between the slashes: `str::split` for one byte and short texts.
+/// The texts between the slashes. Like `str::split`, but faster for short texts.
 #[derive(Clone, Copy)]
 pub(super) struct Segments<'p>(Option<&'p str>);
 
 impl<'p> Segments<'p> {
-    /// `None` if the path does not begin with a slash.
+    /// Returns `None` if the path does not begin with a slash.
     #[inline]
     pub(super) fn of(path: &'p str) -> Option<Self> {
         Some(Self(Some(path.strip_prefix('/')?)))
     }
 
-    /// Whether there is none left. One may be of no length.
+    /// Returns whether no segment is left. A segment may be empty.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The bytes of what is left, the slashes between included.
+    /// Returns the number of bytes left, including the slashes between segments.
     pub(super) fn len(&self) -> usize {
         self.0.map_or(0, str::len)
     }

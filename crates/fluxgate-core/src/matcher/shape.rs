@@ -1,10 +1,10 @@
-//! Where the wildcards of a pattern stand.
+//! The positions of a pattern's wildcards.
 
 use super::pattern::{Pattern, Segment};
 
-/// The kinds of a pattern's segments, up to its last wildcard; a `**` at its
-/// end does not count. Of all patterns of one shape, a path keeps but a few
-/// alive in a trie, for it says itself which texts may stand in their places.
+/// The kinds of a pattern's segments, up to its last wildcard; a `**` at its end does
+/// not count. Of all patterns of one shape, a path keeps only a few active in a trie,
+/// because its own segments select the literals.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Shape(Vec<Kind>);
 
@@ -16,15 +16,15 @@ enum Kind {
 }
 
 impl Shape {
-    /// Whether there are no wildcards, but for a `**` at the end.
+    /// Returns whether there are no wildcards except a `**` at the end.
     pub(super) fn is_plain(&self) -> bool {
         self.0.is_empty()
     }
 }
 
 impl Pattern {
-    /// `None` where a path may keep any number of one shape alive: where some
-    /// text stands between two wildcards of which the first may take in more or
+    /// Returns the shape, or `None` if a path may keep any number of patterns of it active:
+    /// if there is a literal between two wildcards, the first of which may match more or
     /// less.
     pub(super) fn shape(&self) -> Option<Shape> {
         let is_deep = |segment: &Segment| *segment == Segment::Deep;
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shape_is_where_the_wildcards_stand() {
+    fn a_shape_is_the_positions_of_the_wildcards() {
         let shape = |pattern: &str| Pattern::parse(pattern).unwrap().shape();
         for alike in [
             &["/a", "/b/c", "/a/**", "/**", "/a/**/**"][..],

@@ -1,50 +1,50 @@
 //! The search for a key to evict.
 //!
-//! What is at hand is looked at whole: the line of the new key, the overflow of
-//! its shard and fifteen lines beside it, some 300 keys of a large store. That
-//! is enough unless the keys that may be evicted are rare. Then the search goes
-//! on, through the shard and the other shards, until it has seen enough of them
-//! to choose from. A rule whose keys may be evicted holds at least one key of
-//! every n where n rules have keys, and keys are spread by a secret hash, so
-//! the first one is found after about n keys.
+//! It always covers the line of the new key, the overflow of its shard and the next
+//! fifteen lines: some 300 keys of a large store. That is enough unless the keys that may
+//! be evicted are rare. Then it continues through the shard and the other shards until
+//! there are enough to choose from. If n rules have keys, a rule whose keys may be evicted
+//! has at least one of n, and keys are distributed by a secret hash, so the first one is
+//! found after about n keys.
 
 use std::sync::MutexGuard;
 
-use super::held::Held;
 use super::line::LineGuard;
-use super::shard::{Overflow, Shard};
+use super::locked::LockedKeys;
+use super::overflow::Overflow;
+use super::shard::Shard;
 use super::shares::Claim;
 use super::slot::{Loss, Slot, State};
 use super::table::Table;
 use crate::time::Timestamp;
 
-/// How many lines are at hand: a key's own and those beside it.
-const LINES_AT_HAND: usize = 16;
-/// How many keys are enough to choose from.
+/// The lines that are always searched: the key's own and those after it.
+const NEAR_LINES: usize = 16;
+/// The number of keys that is enough to choose from.
 const ENOUGH_KEYS: usize = 16;
-/// After how many lines a single key is enough.
+/// The number of lines after which one key is enough.
 const ENOUGH_LINES: usize = 2048;
-/// How often a search is repeated because the counts have changed meanwhile.
+/// How often a search is repeated because the counts have changed.
 const TRIES: usize = 4;
 
-impl<'t> Held<'t, '_> {
-    /// Evicts a key for a new one, which must not be there yet; returns whether
-    /// there was one to evict. The total stays as it is.
+impl<'t> LockedKeys<'t, '_> {
+    /// Evicts a key for a new one, which must not exist yet. Returns whether there was one to
+    /// evict. The total does not change.
     pub(super) fn evict(&mut self, at: usize, now: Timestamp) -> bool {
         for _ in 0..TRIES {
             let claim = self.table.claim(self.keys[at].rule);
-            let Some(found) = self.find_victim(at, claim, now) else {
+            let Some(victim) = self.find_victim(at, claim, now) else {
                 return false;
             };
-            if self.table.take_key(&claim, found.slot.state, now) {
-                self.clear(at, found);
+            if self.table.claim_key(&claim, victim.slot.state, now) {
+                self.clear(at, victim);
                 return true;
             }
         }
         false
     }
 
-    fn find_victim(&mut self, at: usize, claim: Claim, now: Timestamp) -> Option<Found<'t>> {
+    fn find_victim(&mut self, at: usize, claim: Claim, now: Timestamp) -> Option<Victim<'t>> {
         let table = self.table;
         let own = self.keys[at].shard as usize;
         let mut search = Search {
@@ -57,16 +57,16 @@ impl<'t> Held<'t, '_> {
         };
         let found = search.cheapest_in(self.line(at));
         search.keep(found, Spot::OwnLine);
-        let mut is_held = false;
+        let mut is_locked = false;
         if let Some(overflow) = self.overflow(own as u32) {
-            is_held = true;
+            is_locked = true;
             let found = search.cheapest_of(overflow);
             search.keep(found, |_| Spot::OwnOverflow);
         }
         let shard = &table.shards[own];
-        let home = Shard::line_of(self.keys[at].print, shard.lines());
-        search.lines(own, home + 1, LINES_AT_HAND - 1);
-        if !is_held && !search.is_over() {
+        let home = Shard::line_of(self.keys[at].fingerprint, shard.lines());
+        search.lines(own, home + 1, NEAR_LINES - 1);
+        if !is_locked && !search.is_over() {
             search.overflow(own);
         }
         let shards = table.shards.len();
@@ -80,8 +80,8 @@ impl<'t> Held<'t, '_> {
         search.best
     }
 
-    fn clear(&mut self, at: usize, Found { slot, spot, .. }: Found<'t>) {
-        let (table, print) = (self.table, slot.print());
+    fn clear(&mut self, at: usize, Victim { slot, spot, .. }: Victim<'t>) {
+        let (table, fingerprint) = (self.table, slot.fingerprint());
         let shard = match spot {
             Spot::OwnLine(index) => {
                 self.line_mut(at).clear(index);
@@ -89,7 +89,8 @@ impl<'t> Held<'t, '_> {
             }
             Spot::OwnOverflow => {
                 let shard = self.keys[at].shard;
-                self.held_overflow(shard).remove(print, &table.events);
+                self.locked_overflow(shard)
+                    .remove(fingerprint, &table.events);
                 return;
             }
             Spot::Line(shard, mut line, index) => {
@@ -97,37 +98,37 @@ impl<'t> Held<'t, '_> {
                 shard as u32
             }
             Spot::Overflow(mut overflow) => {
-                overflow.remove(print, &table.events);
+                overflow.remove(fingerprint, &table.events);
                 return;
             }
         };
         if !slot.state.is_log() {
             return;
         }
-        // A log goes with its stand-in. If the overflow is busy, it goes when it
-        // is spent.
+        // A log is deleted with its stand-in. If the overflow is locked, it is deleted after
+        // it has expired.
         if let Some(overflow) = self.overflow(shard) {
-            overflow.remove_log(print, &table.events);
-        } else if let Ok(mut overflow) = table.shards[shard as usize].overflow.try_lock() {
-            overflow.remove_log(print, &table.events);
+            overflow.remove_log(fingerprint, &table.events);
+        } else if let Some(mut overflow) = table.shards[shard as usize].overflow.try_lock() {
+            overflow.remove_log(fingerprint, &table.events);
         }
     }
 }
 
 /// A key to evict.
-struct Found<'t> {
+struct Victim<'t> {
     loss: Loss,
     slot: Slot,
     spot: Spot<'t>,
 }
 
-/// Where a key to evict is.
+/// The place of a key to evict.
 enum Spot<'t> {
-    /// In the new key's line, which the request holds.
+    /// In the new key's line, which the request has locked.
     OwnLine(usize),
-    /// In the new key's overflow, which the request holds.
+    /// In the new key's overflow, which the request has locked.
     OwnOverflow,
-    /// In a line of the shard with this number.
+    /// In a line of the shard with this index.
     Line(usize, LineGuard<'t>, usize),
     Overflow(MutexGuard<'t, Overflow>),
 }
@@ -136,15 +137,15 @@ struct Search<'t> {
     table: &'t Table,
     claim: Claim,
     now: Timestamp,
-    /// How many keys that may be evicted it has seen.
+    /// The number of keys found that may be evicted.
     keys: usize,
-    /// How many lines it has seen.
+    /// The number of lines searched.
     lines: usize,
-    best: Option<Found<'t>>,
+    best: Option<Victim<'t>>,
 }
 
 impl<'t> Search<'t> {
-    /// Whether enough has been seen to choose from.
+    /// Returns whether there is enough to choose from.
     fn is_over(&self) -> bool {
         let Some(best) = &self.best else {
             return false;
@@ -152,8 +153,8 @@ impl<'t> Search<'t> {
         self.keys >= ENOUGH_KEYS || self.lines >= ENOUGH_LINES || best.loss.is_small()
     }
 
-    /// Looks through the lines of a shard from `first` on, through `least` of them
-    /// at least. Lines that this or another request holds are passed over.
+    /// Searches the lines of a shard from `first` on, at least `least` of them. Lines that
+    /// this or another request has locked are skipped.
     fn lines(&mut self, shard: usize, first: usize, least: usize) {
         let lines = self.table.shards[shard].lines_if_any().unwrap_or_default();
         for step in 0..lines.len() {
@@ -164,7 +165,7 @@ impl<'t> Search<'t> {
             let Some(line) = lines[(first + step) % lines.len()].try_lock() else {
                 continue;
             };
-            // What is in a line that has been replaced is somewhere else now.
+            // The keys of a replaced line have moved.
             if line.is_retired() {
                 continue;
             }
@@ -174,13 +175,13 @@ impl<'t> Search<'t> {
     }
 
     fn overflow(&mut self, shard: usize) {
-        if let Ok(overflow) = self.table.shards[shard].overflow.try_lock() {
+        if let Some(overflow) = self.table.shards[shard].overflow.try_lock() {
             let found = self.cheapest_of(&overflow);
             self.keep(found, |_| Spot::Overflow(overflow));
         }
     }
 
-    /// The key that costs least of those that may be evicted, by its index.
+    /// Returns the key with the smallest loss that may be evicted, by its index.
     fn cheapest(&mut self, states: impl Iterator<Item = (usize, State)>) -> Option<(Loss, usize)> {
         let mut least: Option<(Loss, usize)> = None;
         for (index, state) in states {
@@ -209,13 +210,13 @@ impl<'t> Search<'t> {
         Some((loss, overflow.slot(index), index))
     }
 
-    /// Keeps a key if it costs less than the best so far.
+    /// Keeps a key if its loss is smaller than the smallest so far.
     fn keep(&mut self, found: Option<(Loss, Slot, usize)>, spot: impl FnOnce(usize) -> Spot<'t>) {
         if let Some((loss, slot, index)) = found
             && self.best.as_ref().is_none_or(|best| loss < best.loss)
         {
             let spot = spot(index);
-            self.best = Some(Found { loss, slot, spot });
+            self.best = Some(Victim { loss, slot, spot });
         }
     }
 }

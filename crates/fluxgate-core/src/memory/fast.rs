@@ -1,66 +1,66 @@
-//! The short way through: keys that are in their lines, decided on what was
-//! read without a lock.
+//! The fast path: decisions on keys in their lines, read without a lock.
 //!
-//! Only what must be written is locked, and only if nothing has changed since
-//! it was read; nobody waits here. Whoever is disturbed takes the long way
-//! ([`super::held`]), which always gets through.
+//! Only lines that must be written are locked, and only if they have not changed since they
+//! were read; nothing waits here. If another thread interferes, the request takes the slow
+//! path ([`super::locked`]), which always succeeds.
 
 use smallvec::SmallVec;
 
 use super::line::{Line, LineGuard, Version};
+use super::locked::LockedKeys;
 use super::shard::Shard;
-use super::slot::State;
-use super::table::{Key, Table, lock};
+use super::slot::{LimitBits, State};
+use super::table::{Key, Table};
 use crate::algorithm::{Bucket, Cell, Counts, Mode, Verdict};
-use crate::rules::Band;
+use crate::band::Band;
 use crate::store::{Check, Verdicts};
 use crate::time::Timestamp;
 
-/// How many checks go this way at most.
-const MOST_CHECKS: usize = 4;
+/// The most checks that take the fast path.
+const MAX_CHECKS: usize = 4;
 
 thread_local! {
-    /// A guess at how the next request will fare.
-    static LAST_WAS_REFUSED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    /// Predicts whether the next request is denied.
+    static LAST_WAS_DENIED: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// What was read of a key, and what is to be written for it.
-struct Look<'t> {
+/// A key as it was read, and the state to write for it.
+struct Snapshot<'t> {
     line: &'t Line,
     slot: usize,
     version: Version,
     write: Option<State>,
 }
 
-impl<'t> Look<'t> {
-    /// Judges a key as it stands, and hands over what that comes to. `None` if
-    /// the key is not in its line, or somebody is writing there.
+impl<'t> Snapshot<'t> {
+    /// Assesses a request on a key and passes the result to `then`. Returns `None` if the key
+    /// is not in its line, or another thread is writing there.
     #[inline(always)]
-    fn judge<R>(
+    fn assess<R>(
         table: &'t Table,
         key: &Key,
-        ask: &Ask<'_>,
+        request: &BandRequest<'_>,
         then: impl FnOnce(Verdict, Self) -> R,
     ) -> Option<R> {
         let line = table.line(key);
-        let glance = line.glance(key.print)?;
-        if glance.version.is_retired() {
+        let read = line.read(key.fingerprint)?;
+        if read.version.is_retired() {
             return None;
         }
-        let (slot, state) = glance.found?;
-        let version = glance.version;
-        Some(ask.judge(key, state, |verdict, write| {
-            let look = Self {
+        let (slot, state) = read.found?;
+        let version = read.version;
+        Some(request.assess(key, state, |verdict, write| {
+            let snapshot = Self {
                 line,
                 slot,
                 version,
                 write,
             };
-            then(verdict, look)
+            then(verdict, snapshot)
         }))
     }
 
-    /// Locks the line, unless it has changed; then the slot is still the key's.
+    /// Locks the line, unless it has changed. The slot is still the key's then.
     fn lock(&self) -> Option<LineGuard<'t>> {
         self.line.lock_unchanged(self.version)
     }
@@ -72,77 +72,98 @@ impl<'t> Look<'t> {
     }
 }
 
-/// What is asked of a key.
-struct Ask<'r> {
+/// A request for units of one band.
+struct BandRequest<'r> {
     band: &'r Band,
     now: Timestamp,
     cost: u64,
     mode: Mode,
 }
 
-impl Ask<'_> {
-    /// Hands over the verdict, and what is to be written if the request is
-    /// charged wherever it passes.
+impl BandRequest<'_> {
+    /// Assesses the request, and passes to `then` the verdict and the state to write if it is
+    /// charged.
     ///
-    /// What follows is compiled once for buckets and once for windows, so that
-    /// neither has to move its numbers into a form that fits both.
+    /// `then` is compiled once for buckets and once for windows, so neither has to convert
+    /// its numbers into a common form.
     #[inline(always)]
-    fn judge<R>(
+    fn assess<R>(
         &self,
         key: &Key,
         state: State,
         then: impl FnOnce(Verdict, Option<State>) -> R,
     ) -> R {
-        let (limit, imprint) = (self.band.limit(), self.band.imprint());
-        let is_known = state.is_of(imprint);
+        let limit = self.band.limit();
+        let bits = LimitBits::of(limit);
+        let is_known = state.is_of(bits);
         let takes = self.mode.takes();
         if limit.algorithm().is_bucket() {
             let stored = is_known.then(|| state.bucket());
             let (verdict, corrected, charged) =
                 Bucket::assess(limit, stored, self.now, self.cost, self.mode);
             let write = charged.filter(|_| takes).or(corrected);
-            let write = write.map(|write| State::of_bucket(key.print, key.rule, imprint, write));
+            let write = write.map(|write| State::of_bucket(key.fingerprint, key.rule, bits, write));
             then(verdict, write)
         } else {
             let stored = is_known.then(|| state.counts());
             let (verdict, corrected, charged) =
                 Counts::assess(limit, stored, self.now, self.cost, self.mode);
             let write = charged.filter(|_| takes).or(corrected);
-            let write = write.map(|write| State::of_counts(key.print, key.rule, imprint, write));
+            let write = write.map(|write| State::of_counts(key.fingerprint, key.rule, bits, write));
             then(verdict, write)
         }
     }
 }
 
 impl Table {
-    /// Judges one key and charges it if it passes.
+    /// Decides on one key, and charges it if it passes.
+    #[inline]
+    pub(super) fn take(&self, key: &Key, band: &Band, now: Timestamp, cost: u64) -> Verdict {
+        match self.take_in_line(key, band, now, cost) {
+            Some(verdict) => verdict,
+            None => self.take_elsewhere(key, band, now, cost),
+        }
+    }
+
+    /// Separate, so that the fast path has few registers to save.
+    #[cold]
+    #[inline(never)]
+    fn take_elsewhere(&self, key: &Key, band: &Band, now: Timestamp, cost: u64) -> Verdict {
+        if let Some(verdict) = self.take_in_overflow(key, band, now, cost) {
+            return verdict;
+        }
+        let mut locked = LockedKeys::new(self, std::slice::from_ref(key));
+        let assessment = locked.assess(0, band, now, cost, Mode::Take);
+        if assessment.verdict().passes() {
+            locked.charge(0, band, now, &assessment);
+        } else {
+            locked.correct(0, band, &assessment);
+        }
+        *assessment.verdict()
+    }
+
+    /// Decides on one key in its line, and charges it if it passes.
     ///
-    /// What is read first and then locked is fetched twice when another core
-    /// had it last. So where the last request of this thread was charged, the
-    /// line is locked at once, and where it was refused, it is only read.
+    /// A line that is first read and then locked is fetched twice if another core had it
+    /// last. So if the last request of this thread was charged, the line is locked at once,
+    /// and if it was denied, the line is only read.
     #[inline(always)]
-    pub(super) fn take_in_line(
-        &self,
-        key: &Key,
-        band: &Band,
-        now: Timestamp,
-        cost: u64,
-    ) -> Option<Verdict> {
+    fn take_in_line(&self, key: &Key, band: &Band, now: Timestamp, cost: u64) -> Option<Verdict> {
         if key.is_log {
             return None;
         }
-        let ask = Ask {
+        let request = BandRequest {
             band,
             now,
             cost,
             mode: Mode::Take,
         };
-        if LAST_WAS_REFUSED.get() {
-            Look::judge(self, key, &ask, |verdict, look| {
-                if look.write.is_some() {
-                    look.write(&mut look.lock()?);
+        if LAST_WAS_DENIED.get() {
+            Snapshot::assess(self, key, &request, |verdict, snapshot| {
+                if snapshot.write.is_some() {
+                    snapshot.write(&mut snapshot.lock()?);
                 }
-                LAST_WAS_REFUSED.set(!verdict.passes());
+                LAST_WAS_DENIED.set(!verdict.passes());
                 Some(verdict)
             })?
         } else {
@@ -150,20 +171,20 @@ impl Table {
             if line.is_retired() {
                 return None;
             }
-            let slot = line.find(key.print)?;
-            ask.judge(key, line.state(slot), |verdict, write| {
+            let slot = line.find(key.fingerprint)?;
+            request.assess(key, line.state(slot), |verdict, write| {
                 if let Some(state) = write {
                     line.set_state(slot, state);
                 }
-                LAST_WAS_REFUSED.set(!verdict.passes());
+                LAST_WAS_DENIED.set(!verdict.passes());
                 Some(verdict)
             })
         }
     }
 
-    /// The same for a key that is in its shard's overflow. Whoever holds that
-    /// needs no line: a key is in one place only, and leaves none unlocked.
-    pub(super) fn take_in_overflow(
+    /// Decides on one key in its shard's overflow, and charges it if it passes. The overflow
+    /// lock is enough: a key is in one place only, and moves only under both locks.
+    fn take_in_overflow(
         &self,
         key: &Key,
         band: &Band,
@@ -173,8 +194,9 @@ impl Table {
         if key.is_log {
             return None;
         }
-        let mut overflow = lock(&self.shards[key.shard as usize].overflow);
-        let cell = overflow.get(key.print)?.cell(band.imprint());
+        let mut overflow = self.shards[key.shard as usize].overflow.lock();
+        let state = overflow.get(key.fingerprint)?;
+        let cell = state.cell(LimitBits::of(band.limit()));
         let assessment = Cell::assess(band.limit(), cell, now, cost, Mode::Take);
         if let Some(cell) = assessment.to_write() {
             overflow.set(key.slot(band, cell));
@@ -182,8 +204,8 @@ impl Table {
         Some(assessment.verdict)
     }
 
-    /// Decides checks that are charged together or not at all. What it has
-    /// added to `verdicts` means nothing if it gives up.
+    /// Decides checks that are charged together or not at all. If it returns `None`, the
+    /// verdicts that it has added are invalid.
     pub(super) fn decide_in_lines(
         &self,
         keys: &[Key],
@@ -192,68 +214,69 @@ impl Table {
         mode: Mode,
         verdicts: &mut Verdicts,
     ) -> Option<()> {
-        if keys.len() > MOST_CHECKS {
+        if keys.len() > MAX_CHECKS {
             return None;
         }
-        let mut looks: SmallVec<[Look<'_>; MOST_CHECKS]> = SmallVec::new();
+        let mut snapshots: SmallVec<[Snapshot<'_>; MAX_CHECKS]> = SmallVec::new();
         let mut passes = true;
         for (index, (key, check)) in keys.iter().zip(checks).enumerate() {
             if key.is_log || keys[..index].contains(key) {
                 return None;
             }
-            let ask = Ask {
+            let request = BandRequest {
                 band: check.band,
                 now,
                 cost: check.cost,
                 mode,
             };
-            Look::judge(self, key, &ask, |verdict, look| {
+            Snapshot::assess(self, key, &request, |verdict, snapshot| {
                 passes &= verdict.passes();
                 verdicts.push(verdict);
-                looks.push(look);
+                snapshots.push(snapshot);
             })?;
         }
         if !passes && mode.takes() {
-            // Those that pass are not charged after all: tell what is there
-            // without it.
-            for (index, look) in looks.iter_mut().enumerate() {
+            // The bands that pass are not charged after all: report them without it.
+            for (index, snapshot) in snapshots.iter_mut().enumerate() {
                 if verdicts[index].passes() {
                     let Check { band, cost, .. } = checks[index];
-                    let ask = Ask {
+                    let request = BandRequest {
                         band,
                         now,
                         cost,
                         mode: Mode::Peek,
                     };
-                    let again =
-                        Look::judge(self, &keys[index], &ask, |verdict, look| (verdict, look));
-                    (verdicts[index], *look) = again?;
+                    let key = &keys[index];
+                    let peeked =
+                        Snapshot::assess(self, key, &request, |verdict, read| (verdict, read));
+                    (verdicts[index], *snapshot) = peeked?;
                 }
             }
         }
-        if looks.iter().any(|look| look.write.is_some()) {
-            // All of them, so that what was read still stands together.
-            let mut lines: SmallVec<[LineGuard<'_>; MOST_CHECKS]> = SmallVec::new();
-            for look in &looks {
-                lines.push(look.lock()?);
+        if snapshots.iter().any(|snapshot| snapshot.write.is_some()) {
+            // Locks all lines, so that the states that were read are still current.
+            let mut lines: SmallVec<[LineGuard<'_>; MAX_CHECKS]> = SmallVec::new();
+            for snapshot in &snapshots {
+                lines.push(snapshot.lock()?);
             }
-            for (look, line) in looks.iter().zip(&mut lines) {
-                look.write(line);
+            for (snapshot, line) in snapshots.iter().zip(&mut lines) {
+                snapshot.write(line);
             }
-        } else if looks.len() > 1 {
-            // What was read one after the other was there at one time.
-            let still = |look: &Look<'_>| look.line.is_still(look.version);
-            if !looks.iter().all(still) {
+        } else if snapshots.len() > 1 {
+            // The states were read one after the other. They were valid at one time only if
+            // none has changed.
+            let is_current = |snapshot: &Snapshot<'_>| snapshot.line.is_still(snapshot.version);
+            if !snapshots.iter().all(is_current) {
                 return None;
             }
         }
         Some(())
     }
 
-    /// Where a key belongs.
+    /// Returns the line that a key belongs to.
     #[inline]
     fn line(&self, key: &Key) -> &Line {
         let lines = self.shards[key.shard as usize].lines();
-        &lines[Shard::line_of(key.print, lines)]
+        &lines[Shard::line_of(key.fingerprint, lines)]
     }
 }

@@ -1,14 +1,19 @@
 //! A cache line that holds two keys and their lock.
 //!
-//! Everything is an atomic word, so a line can be read without being locked: a
-//! reader takes the words, and then looks whether anybody had the lock
-//! meanwhile (a sequence lock). A refusal, which changes nothing, therefore
-//! writes nothing, and a key under attack does not travel from core to core.
+//! All words are atomic, so a line can be read without its lock: a reader loads the words
+//! and then checks that nobody held the lock meanwhile (a sequence lock). A denial, which
+//! changes nothing, therefore writes nothing, and the line of a key under attack stays in
+//! the caches of all cores.
 
-use super::slot::{Print, Slot, State};
-use super::sync::{AtomicU64, Ordering, fence, spin};
+// Loom's atomics try every order in which threads can meet.
+#[cfg(loom)]
+use loom::sync::atomic::{AtomicU64, Ordering, fence};
+#[cfg(not(loom))]
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// How many keys a line holds.
+use super::slot::{Fingerprint, Slot, State};
+
+/// The number of keys in a line.
 pub(super) const SLOTS: usize = 2;
 
 const TAGS: usize = 1;
@@ -16,9 +21,9 @@ const STATES: usize = 2;
 const STATE_WORDS: usize = 3;
 const WORDS: usize = STATES + SLOTS * STATE_WORDS;
 
-// The lower half of the first word: three flags and a count of the changes.
+// The lower half of the first word: three flags and a count of changes.
 const LOCKED: u64 = 1;
-/// The line has been replaced by another; look again.
+/// The line has been replaced; look again.
 const RETIRED: u64 = 2;
 /// Keys that belong here may be in the shard's overflow.
 const SPILLED: u64 = 4;
@@ -42,12 +47,12 @@ impl Default for Line {
     }
 }
 
-/// What a line says of a key when it is read without being locked.
+/// A key as read without the lock.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Glance {
-    /// The slot and the state of the key, if it is here.
+pub(super) struct KeyRead {
+    /// The slot and the state of the key, if it is in the line.
     pub(super) found: Option<(usize, State)>,
-    /// The version it was read at.
+    /// The version that was read.
     pub(super) version: Version,
 }
 
@@ -56,34 +61,33 @@ pub(super) struct Glance {
 pub(super) struct Version(u64);
 
 impl Version {
-    /// Whether the line had been replaced.
+    /// Returns whether the line had been replaced.
     pub(super) fn is_retired(self) -> bool {
         self.0 & RETIRED != 0
     }
 }
 
 impl Line {
-    /// Reads a key's state, unless somebody is writing.
-    pub(super) fn glance(&self, print: Print) -> Option<Glance> {
+    /// Reads a key without the lock. Returns `None` if another thread is writing.
+    pub(super) fn read(&self, fingerprint: Fingerprint) -> Option<KeyRead> {
         let version = self.0[0].load(Ordering::Acquire);
         if version & LOCKED != 0 {
             return None;
         }
-        let slot = self.find(version, print);
+        let slot = self.find(version, fingerprint);
         let found = slot.map(|slot| (slot, self.state(slot)));
         let version = Version(version);
-        self.is_still(version).then_some(Glance { found, version })
+        self.is_still(version).then_some(KeyRead { found, version })
     }
 
-    /// Whether nothing has changed since `version`, for what was read before.
+    /// Returns whether nothing has changed since `version`.
     pub(super) fn is_still(&self, Version(version): Version) -> bool {
         fence(Ordering::Acquire);
         self.0[0].load(Ordering::Relaxed) == version
     }
 
-    /// Waits for the lock. Whoever has it holds it for well under a
-    /// microsecond, unless its thread is put aside; then this one steps aside
-    /// too.
+    /// Waits for the lock. Another thread holds it for well under a microsecond, unless it
+    /// is preempted; then this one yields too.
     pub(super) fn lock(&self) -> LineGuard<'_> {
         let mut tries = 0;
         loop {
@@ -95,13 +99,13 @@ impl Line {
         }
     }
 
-    /// The lock, if nobody has it.
+    /// Acquires the lock, if it is free.
     pub(super) fn try_lock(&self) -> Option<LineGuard<'_>> {
         let version = self.0[0].load(Ordering::Relaxed);
         self.lock_unchanged(Version(version))
     }
 
-    /// The lock, if nobody has it and nothing has changed since `version`.
+    /// Acquires the lock, if it is free and nothing has changed since `version`.
     pub(super) fn lock_unchanged(&self, Version(version): Version) -> Option<LineGuard<'_>> {
         if version & LOCKED != 0 {
             return None;
@@ -123,11 +127,13 @@ impl Line {
         })
     }
 
-    /// The slot of a key, where `first` is the first word.
-    fn find(&self, first: u64, print: Print) -> Option<usize> {
+    /// Returns the slot of a key. `first` is the first word.
+    fn find(&self, first: u64, fingerprint: Fingerprint) -> Option<usize> {
         let tags = self.tags(first);
-        let is_in = |slot: usize| (tags[slot] == print.tag()) & self.state(slot).has(print);
-        // Which of the two it is cannot be predicted, so it is not branched on.
+        let is_in = |slot: usize| {
+            (tags[slot] == fingerprint.tag()) & self.state(slot).has(fingerprint)
+        };
+        // Which slot it is cannot be predicted, so there is no branch.
         let (first, second) = (is_in(0), is_in(1));
         (first | second).then_some(usize::from(second))
     }
@@ -145,16 +151,34 @@ impl Line {
     }
 }
 
-/// A line that nobody else can change, or read without noticing.
+/// Waits for another thread, longer with every try.
+#[cfg(not(loom))]
+fn spin(tries: u32) {
+    const IN_PLACE: u32 = 6;
+    if tries < IN_PLACE {
+        for _ in 0..1 << tries {
+            std::hint::spin_loop();
+        }
+    } else {
+        std::thread::yield_now();
+    }
+}
+
+#[cfg(loom)]
+fn spin(_tries: u32) {
+    loom::thread::yield_now();
+}
+
+/// A locked line. No other thread can change it, or read it without noticing.
 #[derive(Debug)]
 pub(super) struct LineGuard<'l> {
     line: &'l Line,
-    /// What the first word becomes when the lock is let go.
+    /// The first word after the lock is released.
     first: u64,
 }
 
 impl LineGuard<'_> {
-    /// Whether the line has been replaced.
+    /// Returns whether the line has been replaced.
     pub(super) fn is_retired(&self) -> bool {
         self.first & RETIRED != 0
     }
@@ -163,7 +187,7 @@ impl LineGuard<'_> {
         self.first |= RETIRED;
     }
 
-    /// Whether keys that belong here may be elsewhere.
+    /// Returns whether keys of this line may be in the overflow.
     pub(super) fn is_spilled(&self) -> bool {
         self.first & SPILLED != 0
     }
@@ -172,11 +196,11 @@ impl LineGuard<'_> {
         self.first |= SPILLED;
     }
 
-    pub(super) fn find(&self, print: Print) -> Option<usize> {
-        self.line.find(self.first, print)
+    pub(super) fn find(&self, fingerprint: Fingerprint) -> Option<usize> {
+        self.line.find(self.first, fingerprint)
     }
 
-    /// A slot that has no key.
+    /// Returns a slot without a key.
     pub(super) fn find_empty(&self) -> Option<usize> {
         (0..SLOTS).find(|slot| self.line.state(*slot).is_empty())
     }
@@ -185,7 +209,7 @@ impl LineGuard<'_> {
         self.line.state(slot)
     }
 
-    /// The keys that are here.
+    /// Returns the keys in the line.
     pub(super) fn slots(&self) -> impl Iterator<Item = (usize, Slot)> {
         let tags = self.line.tags(self.first);
         (0..SLOTS).filter_map(move |index| {
@@ -195,7 +219,7 @@ impl LineGuard<'_> {
         })
     }
 
-    /// Writes a state for the key that is there already.
+    /// Writes the state of a key that is in the line.
     pub(super) fn set_state(&mut self, slot: usize, state: State) {
         let start = STATES + slot * STATE_WORDS;
         for (word, value) in self.line.0[start..].iter().zip(state.0) {
@@ -237,7 +261,7 @@ mod loom_tests {
         // Any three words with an algorithm in the second one.
         let state = State([number, number | 1 << 60, number]);
         Slot {
-            tag: Print::of(0).tag(),
+            tag: Fingerprint::of(0).tag(),
             state,
         }
     }
@@ -249,9 +273,8 @@ mod loom_tests {
         (line, version)
     }
 
-    /// Adds one to the state, if the line is as it was; says whether it did.
-    /// (Without a load of its own: loom would take that for the last look at
-    /// the word and not try what else could have come before the lock.)
+    /// Adds one to the state if the line has not changed; returns whether it did. There is
+    /// no load before the lock, because loom would not try changes after it.
     fn add_one(line: &Line, version: Version) -> bool {
         let Some(mut line) = line.lock_unchanged(version) else {
             return false;
@@ -261,7 +284,7 @@ mod loom_tests {
         true
     }
 
-    /// Of two threads that saw the same version, just one can write.
+    /// Of two threads that read the same version, only one can write.
     #[test]
     fn loom_no_change_is_lost() {
         loom::model(|| {
@@ -275,14 +298,14 @@ mod loom_tests {
         });
     }
 
-    /// One thread writes, another glances: it sees all of a state or nothing.
+    /// One thread writes while another reads: it reads all of a state or nothing.
     #[test]
-    fn loom_a_glance_is_never_torn() {
+    fn loom_a_read_is_never_torn() {
         loom::model(|| {
             let (line, version) = line();
             let other = Arc::clone(&line);
             let thread = thread::spawn(move || add_one(&other, version));
-            if let Some(Glance { found, .. }) = line.glance(Print::of(0)) {
+            if let Some(KeyRead { found, .. }) = line.read(Fingerprint::of(0)) {
                 let state = found.map(|(_, state)| state.0);
                 assert!(state == Some(slot(0).state.0) || state == Some(slot(1).state.0));
             }

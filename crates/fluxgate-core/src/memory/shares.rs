@@ -1,35 +1,32 @@
-//! How much of the store each rule holds, and what it may take from others.
+//! Each rule's share of the store, and the keys it may evict.
 //!
-//! The share of a rule is the bound divided by the number of rules that hold
-//! something. When the store is full, a rule at or above its share evicts only
-//! its own keys, and a rule below its share evicts keys of rules above theirs.
-//! There is always such a rule: if none were above its share and one below,
-//! the sum would be below the bound. So a rule within its share never loses a
-//! key to another rule, and a flood under one rule takes nothing from a rule
-//! that has its share or less.
+//! The share of a rule is the bound divided by the number of rules that have keys. When
+//! the store is full, a rule at or above its share evicts only its own keys, and a rule
+//! below its share evicts keys of rules above theirs. There is always such a rule: if none
+//! were above its share and one below, the sum would be below the bound. So a rule within
+//! its share never loses a key to another rule, not even if a client floods that one.
 //!
-//! The counts change only when a key is added or removed, never when a key that
-//! is there is charged.
+//! The counts change only when a key is added or removed, never when it is charged.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 
-use crate::rules::RuleNumber;
+use crate::key::RuleNumber;
 
 const CHUNK_BITS: u32 = 10;
 const CHUNK: usize = 1 << CHUNK_BITS;
 const CHUNKS: usize = 1 << (RuleNumber::BITS - CHUNK_BITS);
 
-/// A count for each rule, and their total. In a cache line of its own, because
-/// decisions read what is beside it.
+/// A count for each rule, and their total. In a cache line of its own, because decisions
+/// read the fields next to it.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Tally {
     total: AtomicUsize,
-    /// How many rules have a count above 0. Below 0 for a moment if a decrement
+    /// The number of rules with a count above 0. It is below 0 for a moment if a decrement
     /// overtakes its increment.
     rules: AtomicIsize,
-    /// The counts by rule number, in chunks that are made when they are needed.
+    /// The counts by rule number, in chunks that are created when needed.
     counts: Box<[OnceLock<Box<[AtomicUsize]>>]>,
 }
 
@@ -42,7 +39,7 @@ impl Tally {
         }
     }
 
-    /// The total. It includes what is reserved and not yet counted for a rule.
+    /// Returns the total. It includes what is reserved and not yet counted for a rule.
     pub(super) fn total(&self) -> usize {
         self.total.load(Ordering::Relaxed)
     }
@@ -66,7 +63,7 @@ impl Tally {
         }
     }
 
-    /// The count of a rule.
+    /// Returns the count of a rule.
     pub(super) fn of(&self, rule: u32) -> usize {
         let chunk = self.counts[rule as usize >> CHUNK_BITS].get();
         chunk.map_or(0, |chunk| {
@@ -74,7 +71,7 @@ impl Tally {
         })
     }
 
-    /// The share of a rule in `most`, counting the rule itself.
+    /// Returns the share of a rule in `most`, counting the rule itself.
     pub(super) fn share(&self, most: usize, rule: u32) -> usize {
         let rules = self.rules.load(Ordering::Relaxed).max(0) as usize;
         let rules = rules + usize::from(self.of(rule) == 0);
@@ -95,8 +92,8 @@ impl Tally {
         }
     }
 
-    /// Subtracts one from the count of a rule if it is above `least`, and
-    /// returns whether it was.
+    /// Subtracts one from the count of a rule if it is above `least`. Returns whether it
+    /// was.
     pub(super) fn subtract_above(&self, rule: u32, least: usize) -> bool {
         self.update(rule, |known| (known > least).then(|| known - 1))
     }
@@ -120,7 +117,7 @@ impl Tally {
     }
 }
 
-/// Which keys may be evicted for a new key of a rule.
+/// The right to evict keys for a new key of a rule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
     rule: u32,
@@ -131,20 +128,20 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// The claim of a rule on a store of `most` keys. The new key is counted
-    /// already, so the rules that have keys have more than `most` together, and one
-    /// of them has more than its share.
+    /// Creates the claim of a rule on a store of `most` keys. The new key is already counted,
+    /// so all rules together have more than `most` keys, and one of them has more than its
+    /// share.
     pub(super) fn new(keys: &Tally, most: usize, rule: u32) -> Self {
-        let (held, share) = (keys.of(rule), keys.share(most, rule));
+        let (count, share) = (keys.of(rule), keys.share(most, rule));
         Self {
             rule,
             share,
             // With more rules than keys the new key may be the rule's only one.
-            own_only: held > share && held > 1,
+            own_only: count > share && count > 1,
         }
     }
 
-    /// Whether a key of `rule` may be evicted.
+    /// Returns whether a key of `rule` may be evicted.
     pub(super) fn covers(&self, keys: &Tally, rule: u32) -> bool {
         if self.own_only {
             rule == self.rule
@@ -153,7 +150,8 @@ impl Claim {
         }
     }
 
-    /// Takes a key off the count of `rule`, if it may still be evicted.
+    /// Subtracts a key from the count of `rule`, if it may still be evicted. Returns whether
+    /// it may.
     pub(super) fn take(&self, keys: &Tally, rule: u32) -> bool {
         if self.own_only && rule == self.rule {
             keys.subtract(rule, 1);
@@ -168,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_is_the_bound_by_the_rules_that_hold_something() {
+    fn a_share_is_the_bound_divided_by_the_rules_that_have_keys() {
         let tally = Tally::new();
         assert_eq!(tally.share(100, 7), 100);
         tally.add(7, 60);
@@ -194,7 +192,7 @@ mod tests {
         }
         assert!(!small.take(&tally, 1), "down to the share and no further");
         assert_eq!(tally.of(1), 50);
-        // More rules than keys: everybody is above a share of none.
+        // With more rules than keys, every rule is above its share of zero.
         tally.add(3, 1);
         let newcomer = Claim::new(&tally, 2, 3);
         assert!(newcomer.covers(&tally, 1));

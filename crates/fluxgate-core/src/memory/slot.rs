@@ -1,11 +1,11 @@
 //! A key and its state in 30 bytes.
 
 use crate::algorithm::{Bucket, Cell, Counts, Log, Overhang};
-use crate::limit::{Algorithm, FracMicros, Horizon, Limit};
-use crate::rules::RuleNumber;
+use crate::key::RuleNumber;
+use crate::limit::{Algorithm, FracMicros, Horizon, Limit, Scale};
 use crate::time::Timestamp;
 
-/// The state of a key, or nothing, in three words.
+/// The state of a key, or none, in three words.
 ///
 /// | word | from bit 0 up |
 /// |---|---|
@@ -39,23 +39,23 @@ const FIXED: u64 = 2;
 const SLIDING: u64 = 3;
 const LOG: u64 = 4;
 
-/// What a line keeps of a fingerprint: 54 bits, besides those that lead to it.
+/// The part of a fingerprint that a line stores: 54 bits, besides those that lead to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Print {
+pub(super) struct Fingerprint {
     tag: u64,
-    /// Where [`State`] has it: in the uppermost six bits.
+    /// Six bits, at the position that they have in [`State`]: the uppermost.
     rest: u64,
 }
 
-impl Print {
-    /// How many bits it has.
+impl Fingerprint {
+    /// The number of bits.
     pub(super) const BITS: u32 = TAG_BITS + u64::BITS - INSTANT_BITS;
 
-    /// The uppermost 54 bits.
-    pub(super) fn of(fingerprint: u64) -> Self {
+    /// Returns the uppermost 54 bits.
+    pub(super) fn of(hash: u64) -> Self {
         Self {
-            tag: fingerprint >> (64 - TAG_BITS),
-            rest: fingerprint << TAG_BITS & (u64::MAX << INSTANT_BITS),
+            tag: hash >> (64 - TAG_BITS),
+            rest: hash << TAG_BITS & (u64::MAX << INSTANT_BITS),
         }
     }
 
@@ -63,12 +63,12 @@ impl Print {
         self.tag
     }
 
-    /// Which line of a shard the key belongs to, as a part of 2^32.
+    /// Returns the line of a shard that the key belongs to, as a fraction of 2^32.
     pub(super) fn home(self) -> u32 {
         (self.tag >> 16) as u32
     }
 
-    /// All its bits, in one number.
+    /// Returns all bits as one number.
     pub(super) fn bits(self) -> u64 {
         self.tag | self.rest >> INSTANT_BITS << TAG_BITS
     }
@@ -82,29 +82,29 @@ impl Print {
 }
 
 impl Slot {
-    pub(super) fn print(&self) -> Print {
-        Print {
+    pub(super) fn fingerprint(&self) -> Fingerprint {
+        Fingerprint {
             tag: self.tag,
             rest: self.state.0[0] & (u64::MAX << INSTANT_BITS),
         }
     }
 }
 
-/// What evicting a key costs: the more, the greater. First comes how much of
-/// the quota is used, in quarters; then how long until it is full again, in
-/// powers of two; then the used part itself. So keys that are used up alike
-/// are told apart by how long that lasts, and keys of one limit by their use.
+/// The loss when a key is evicted. The first criterion is the used part of the quota, in
+/// quarters; then the time until it is full again, in powers of two; then the used part
+/// itself. So keys with equal use compare by how long it lasts, and keys of one limit by
+/// their use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Loss(u64);
 
 impl Loss {
-    /// Of a quota that is full.
+    /// The loss of a full quota.
     pub(super) const NONE: Self = Self(0);
 
     const QUARTER_SHIFT: u32 = 62;
     const LASTS_SHIFT: u32 = 56;
 
-    /// `used` is in 65536ths of the quota, `lasts` in microseconds.
+    /// Creates the loss of `used` 65536ths of the quota, for `lasts` microseconds.
     fn new(used: u64, lasts: u64) -> Self {
         let quarter = (used >> 14).min(3);
         let lasts = u64::from(lasts.max(1).ilog2());
@@ -112,34 +112,34 @@ impl Loss {
         Self(quarter << Self::QUARTER_SHIFT | lasts << Self::LASTS_SHIFT | used)
     }
 
-    /// Whether less than a quarter of the quota is used.
+    /// Returns whether less than a quarter of the quota is used.
     pub(super) fn is_small(self) -> bool {
         self.0 >> Self::QUARTER_SHIFT == 0
     }
 }
 
-/// What every state of a limit has in common, worked out once.
+/// The bits that all states of a limit share, at their positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Imprint {
-    /// The algorithm, where a state has it.
+pub(super) struct LimitBits {
+    /// The algorithm.
     algorithm: u64,
-    /// The scale and, of all but a bucket, the window, where a state has them.
+    /// The scale and, except for a bucket, the window.
     frame: u64,
 }
 
-impl Imprint {
-    pub(crate) fn new(limit: &Limit) -> Self {
-        let (fill, capacity) = (limit.rate().fill().whole, limit.capacity());
-        let window = limit.window().get() / 1000;
-        let (algorithm, scale, window) = match limit.algorithm() {
-            Algorithm::TokenBucket | Algorithm::LeakyBucket => (BUCKET, fill, 0),
-            Algorithm::FixedWindow => (FIXED, capacity, window),
-            Algorithm::SlidingWindow => (SLIDING, capacity, window),
-            Algorithm::SlidingLog => (LOG, capacity, window),
+impl LimitBits {
+    #[inline]
+    pub(super) fn of(limit: &Limit) -> Self {
+        let millis = limit.window().get() / 1000;
+        let (algorithm, window) = match limit.algorithm() {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => (BUCKET, 0),
+            Algorithm::FixedWindow => (FIXED, millis),
+            Algorithm::SlidingWindow => (SLIDING, millis),
+            Algorithm::SlidingLog => (LOG, millis),
         };
         Self {
             algorithm: algorithm << ALGORITHM_SHIFT,
-            frame: window | shorten(scale) << SCALE_SHIFT,
+            frame: window | u64::from(limit.scale().bits()) << SCALE_SHIFT,
         }
     }
 }
@@ -147,18 +147,23 @@ impl Imprint {
 impl State {
     pub(super) const EMPTY: Self = Self([0; 3]);
 
-    pub(super) fn new(print: Print, rule: RuleNumber, imprint: Imprint, cell: &Cell) -> Self {
+    pub(super) fn new(
+        fingerprint: Fingerprint,
+        rule: RuleNumber,
+        bits: LimitBits,
+        cell: &Cell,
+    ) -> Self {
         match *cell {
-            Cell::Bucket(bucket) => Self::of_bucket(print, rule, imprint, bucket),
-            Cell::Counts(counts) => Self::of_counts(print, rule, imprint, counts),
+            Cell::Bucket(bucket) => Self::of_bucket(fingerprint, rule, bits, bucket),
+            Cell::Counts(counts) => Self::of_counts(fingerprint, rule, bits, counts),
         }
     }
 
     #[inline]
     pub(super) fn of_bucket(
-        print: Print,
+        fingerprint: Fingerprint,
         rule: RuleNumber,
-        imprint: Imprint,
+        bits: LimitBits,
         Bucket {
             full_at,
             refill,
@@ -166,73 +171,82 @@ impl State {
             overhang,
         }: Bucket,
     ) -> Self {
-        let mut state =
-            Self::of_numbers(print, rule, imprint, (full_at.whole, full_at.part, refill));
+        let mut state = Self::of_numbers(
+            fingerprint,
+            rule,
+            bits,
+            (full_at.whole, full_at.part, refill),
+        );
         state.0[2] |= u64::from(horizon.exponent()) | u64::from(overhang.bits()) << HORIZON_BITS;
         state
     }
 
     pub(super) fn of_counts(
-        print: Print,
+        fingerprint: Fingerprint,
         rule: RuleNumber,
-        imprint: Imprint,
+        bits: LimitBits,
         Counts {
             start,
             previous,
             current,
         }: Counts,
     ) -> Self {
-        Self::of_numbers(print, rule, imprint, (start, previous, current))
+        Self::of_numbers(fingerprint, rule, bits, (start, previous, current))
     }
 
     #[inline]
     fn of_numbers(
-        print: Print,
+        fingerprint: Fingerprint,
         rule: RuleNumber,
-        imprint: Imprint,
+        bits: LimitBits,
         (instant, first, second): (u64, u32, u32),
     ) -> Self {
         Self([
-            instant | print.rest,
-            u64::from(first) | u64::from(second) << COUNT_BITS | imprint.algorithm,
-            imprint.frame | u64::from(rule.get()) << WINDOW_BITS,
+            instant | fingerprint.rest,
+            u64::from(first) | u64::from(second) << COUNT_BITS | bits.algorithm,
+            bits.frame | u64::from(rule.get()) << WINDOW_BITS,
         ])
     }
 
-    /// Stands for a log: when its newest event was, and how many units it has.
-    pub(super) fn of_log(print: Print, rule: RuleNumber, imprint: Imprint, log: &Log) -> Self {
+    /// Creates the stand-in for a log: the time of its newest event, and its units.
+    pub(super) fn of_log(
+        fingerprint: Fingerprint,
+        rule: RuleNumber,
+        bits: LimitBits,
+        log: &Log,
+    ) -> Self {
         let counts = Counts {
             start: log.newest(),
             previous: 0,
             // A log has at most MAX_LOG_UNITS.
             current: log.units() as u32,
         };
-        Self::of_counts(print, rule, imprint, counts)
+        Self::of_counts(fingerprint, rule, bits, counts)
     }
 
     pub(super) fn is_empty(self) -> bool {
         self.0[1] >> ALGORITHM_SHIFT == 0
     }
 
-    /// Whether this is the state of a key with this print, the tag apart.
-    pub(super) fn has(self, print: Print) -> bool {
-        ((self.0[0] ^ print.rest) >> INSTANT_BITS == 0) & !self.is_empty()
+    /// Returns whether this is the state of a key with this fingerprint, except for the tag.
+    pub(super) fn has(self, fingerprint: Fingerprint) -> bool {
+        ((self.0[0] ^ fingerprint.rest) >> INSTANT_BITS == 0) & !self.is_empty()
     }
 
     pub(super) fn rule(self) -> u32 {
         (self.0[2] >> WINDOW_BITS) as u32 & ((1 << RuleNumber::BITS) - 1)
     }
 
-    /// The numbers, if they are of this kind. Those of another kind have another
-    /// key, so only two keys of one fingerprint can meet here.
-    pub(super) fn cell(self, imprint: Imprint) -> Option<Cell> {
-        self.is_of(imprint).then(|| self.numbers())
+    /// Returns the state, if it is of this algorithm. That of another algorithm has another
+    /// key, so it differs only if two keys have the same fingerprint.
+    pub(super) fn cell(self, bits: LimitBits) -> Option<Cell> {
+        self.is_of(bits).then(|| self.numbers())
     }
 
-    /// Whether the numbers are those of a bucket, or counts of this algorithm.
+    /// Returns whether this is the state of a bucket, or counts of this algorithm.
     #[inline]
-    pub(super) fn is_of(self, imprint: Imprint) -> bool {
-        (self.0[1] ^ imprint.algorithm) >> ALGORITHM_SHIFT == 0
+    pub(super) fn is_of(self, bits: LimitBits) -> bool {
+        (self.0[1] ^ bits.algorithm) >> ALGORITHM_SHIFT == 0
     }
 
     fn numbers(self) -> Cell {
@@ -243,7 +257,7 @@ impl State {
         }
     }
 
-    /// The numbers as those of a bucket.
+    /// Returns the numbers as those of a bucket.
     #[inline]
     pub(super) fn bucket(self) -> Bucket {
         Bucket {
@@ -257,7 +271,7 @@ impl State {
         }
     }
 
-    /// The numbers as those of a counting window, or of what stands for a log.
+    /// Returns the numbers as those of a counting window, or of the stand-in for a log.
     pub(super) fn counts(self) -> Counts {
         Counts {
             start: self.0[0] & INSTANT_MASK,
@@ -274,7 +288,7 @@ impl State {
         self.0[1] >> ALGORITHM_SHIFT == SLIDING
     }
 
-    /// Whether this only stands for a log, which is kept elsewhere.
+    /// Returns whether this is the stand-in for a log, which is stored elsewhere.
     pub(super) fn is_log(self) -> bool {
         self.0[1] >> ALGORITHM_SHIFT == LOG
     }
@@ -283,12 +297,12 @@ impl State {
         (self.0[2] & WINDOW_MASK) * 1000
     }
 
-    /// Whether nothing is lost if it is forgotten at `now`.
-    pub(super) fn is_spent(self, now: Timestamp) -> bool {
-        self.means_something_until() <= now.micros()
+    /// Returns whether nothing is lost if it is deleted at `now`.
+    pub(super) fn is_expired(self, now: Timestamp) -> bool {
+        self.expires_at() <= now.micros()
     }
 
-    fn means_something_until(self) -> u64 {
+    fn expires_at(self) -> u64 {
         let instant = self.0[0] & INSTANT_MASK;
         if self.is_bucket() {
             instant + u64::from(self.0[1] & COUNT_MASK != 0)
@@ -298,10 +312,10 @@ impl State {
         }
     }
 
-    /// What evicting it at `now` would cost.
+    /// Returns the loss if it is evicted at `now`.
     #[inline]
     pub(super) fn loss(self, now: Timestamp) -> Loss {
-        let lasts = self.means_something_until().saturating_sub(now.micros());
+        let lasts = self.expires_at().saturating_sub(now.micros());
         if lasts == 0 {
             return Loss::NONE;
         }
@@ -310,7 +324,8 @@ impl State {
         } else {
             self.used_of_window(now)
         };
-        let scale = lengthen(self.0[2] >> SCALE_SHIFT);
+        // The scale has nine bits.
+        let scale = Scale::from_bits((self.0[2] >> SCALE_SHIFT) as u16).get();
         let part = match used.checked_mul(1 << 16) {
             Some(used) => used / scale,
             None => ((u128::from(used) << 16) / u128::from(scale)) as u64,
@@ -318,38 +333,19 @@ impl State {
         Loss::new(part, lasts)
     }
 
-    /// How many units count at `now`, rounded down.
+    /// Returns the units that count at `now`, rounded down.
     fn used_of_window(self, now: Timestamp) -> u64 {
         let (counts, width) = (self.counts(), self.window());
-        let gone = now.micros().saturating_sub(counts.start);
-        // What fades, and how much of its window is still covered.
-        let (whole, fading, covered) = match gone / width {
-            0 => (counts.current, counts.previous, width - gone),
-            1 if self.is_sliding() => (0, counts.current, 2 * width - gone),
+        let elapsed = now.micros().saturating_sub(counts.start);
+        // The count that fades, and how much of its window is still covered.
+        let (whole, fading, covered) = match elapsed / width {
+            0 => (counts.current, counts.previous, width - elapsed),
+            1 if self.is_sliding() => (0, counts.current, 2 * width - elapsed),
             _ => (0, 0, 0),
         };
         let fading = u128::from(fading) * u128::from(covered) / u128::from(width);
         u64::from(whole) + fading as u64
     }
-}
-
-const MANTISSA_BITS: u32 = 3;
-
-/// Keeps the place of the highest bit and the three bits below it: enough to
-/// compare what is lost, within an eighth.
-fn shorten(number: u64) -> u64 {
-    let number = number.max(1);
-    let exponent = number.ilog2();
-    let shift = 64 - MANTISSA_BITS;
-    let mantissa = (number << (63 - exponent) << 1) >> shift;
-    u64::from(exponent) << MANTISSA_BITS | mantissa
-}
-
-fn lengthen(short: u64) -> u64 {
-    let exponent = (short >> MANTISSA_BITS) as u32;
-    let mantissa = short & ((1 << MANTISSA_BITS) - 1);
-    let number = u128::from(1 << MANTISSA_BITS | mantissa) << exponent >> MANTISSA_BITS;
-    (number as u64).max(1)
 }
 
 #[cfg(test)]
@@ -364,8 +360,8 @@ mod tests {
     }
 
     #[test]
-    fn a_state_holds_the_largest_numbers_of_the_domain() {
-        let print = Print::of(u64::MAX);
+    fn a_state_holds_the_largest_numbers() {
+        let fingerprint = Fingerprint::of(u64::MAX);
         let latest = Timestamp::MAX.micros() + (1 << Horizon::MAX_EXPONENT);
         let most = MAX_UNITS as u32;
         let bucket = Cell::Bucket(Bucket {
@@ -388,45 +384,34 @@ mod tests {
             (Algorithm::FixedWindow, counts),
             (Algorithm::SlidingWindow, counts),
         ] {
-            let imprint = Imprint::new(&limit(algorithm));
-            let state = State::new(print, RuleNumber::NONE, imprint, &cell);
-            assert_eq!(state.cell(imprint), Some(cell));
-            assert!(state.has(print) && !state.has(Print::of(u64::MAX >> 54)));
+            let bits = LimitBits::of(&limit(algorithm));
+            let state = State::new(fingerprint, RuleNumber::NONE, bits, &cell);
+            assert_eq!(state.cell(bits), Some(cell));
+            assert!(state.has(fingerprint) && !state.has(Fingerprint::of(u64::MAX >> 54)));
             assert!(!state.is_empty());
         }
-        assert!(State::EMPTY.is_empty() && !State::EMPTY.has(Print::of(0)));
+        assert!(State::EMPTY.is_empty() && !State::EMPTY.has(Fingerprint::of(0)));
     }
 
     #[test]
-    fn a_state_of_another_kind_does_not_count() {
-        let imprint = |algorithm, seconds| {
+    fn a_state_of_another_algorithm_is_ignored() {
+        let bits_of = |algorithm, seconds| {
             let limit = Limit::builder(algorithm, 10, Duration::from_secs(seconds));
-            Imprint::new(&limit.build().unwrap())
+            LimitBits::of(&limit.build().unwrap())
         };
-        let token = imprint(Algorithm::TokenBucket, 1);
+        let token = bits_of(Algorithm::TokenBucket, 1);
         let cell = Cell::Bucket(Bucket {
             full_at: FracMicros { whole: 7, part: 3 },
             refill: 10,
             horizon: Horizon::from_exponent(21).unwrap(),
             overhang: Overhang::NONE,
         });
-        let state = State::new(Print::of(1), RuleNumber::NONE, token, &cell);
+        let state = State::new(Fingerprint::of(1), RuleNumber::NONE, token, &cell);
         assert_eq!(state.cell(token), Some(cell));
-        assert_eq!(state.cell(imprint(Algorithm::TokenBucket, 2)), Some(cell));
-        assert_eq!(state.cell(imprint(Algorithm::LeakyBucket, 1)), Some(cell));
-        assert_eq!(state.cell(imprint(Algorithm::FixedWindow, 1)), None);
-        assert_eq!(state.cell(imprint(Algorithm::SlidingWindow, 1)), None);
-    }
-
-    #[test]
-    fn shortened_numbers_are_within_an_eighth() {
-        for number in (0..63).flat_map(|bit| [1_u64 << bit, (1 << bit) + (1 << bit) / 3]) {
-            let back = lengthen(shorten(number));
-            assert!(
-                back <= number && number - back <= number / 8,
-                "{number} {back}"
-            );
-        }
+        assert_eq!(state.cell(bits_of(Algorithm::TokenBucket, 2)), Some(cell));
+        assert_eq!(state.cell(bits_of(Algorithm::LeakyBucket, 1)), Some(cell));
+        assert_eq!(state.cell(bits_of(Algorithm::FixedWindow, 1)), None);
+        assert_eq!(state.cell(bits_of(Algorithm::SlidingWindow, 1)), None);
     }
 
     fn bucket_of(seconds: u64, full_at: u64) -> State {
@@ -442,7 +427,12 @@ mod tests {
             horizon: limit.rate().horizon(),
             overhang: Overhang::NONE,
         });
-        State::new(Print::of(7), RuleNumber::NONE, Imprint::new(&limit), &cell)
+        State::new(
+            Fingerprint::of(7),
+            RuleNumber::NONE,
+            LimitBits::of(&limit),
+            &cell,
+        )
     }
 
     #[test]
@@ -458,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn of_limits_that_are_used_alike_the_longer_costs_more() {
+    fn of_limits_with_equal_use_the_longer_has_the_greater_loss() {
         let now = Timestamp::from_micros(100_000_000).unwrap();
         let loss = |seconds, used: u64| bucket_of(seconds, 100_000_000 + used).loss(now);
         let used_up = loss(60, 60_000_000);

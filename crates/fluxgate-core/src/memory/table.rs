@@ -1,29 +1,46 @@
-//! All shards, and how a key is found in them.
+//! The table of all shards.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::Retention;
-use super::held::Held;
 use super::shard::{Shard, Sizes};
 use super::shares::{Claim, Tally};
-use super::slot::{Print, Slot, State};
-use crate::algorithm::{Cell, Log, Mode, Verdict};
+use super::slot::{Fingerprint, LimitBits, Slot, State};
+use crate::algorithm::{Cell, Log};
+use crate::band::Band;
 use crate::fingerprint::Fingerprinter;
+use crate::key::RuleNumber;
 use crate::limit::Algorithm;
-use crate::rules::{Band, RuleNumber};
 use crate::time::Timestamp;
 
-/// About this many keys share a shard when the table is full.
+/// The default bound on keys.
+pub const DEFAULT_MAX_KEYS: usize = 1_000_000;
+
+/// The default bound on the events of sliding logs. They take as much memory as
+/// [`DEFAULT_MAX_KEYS`], and up to twice as much.
+pub const DEFAULT_MAX_LOG_EVENTS: usize = 4_000_000;
+
+/// The approximate number of keys in a shard when the table is full.
 const KEYS_PER_SHARD: usize = 2048;
 const MOST_SHARDS: usize = 512;
-/// How long after a sweep for spent logs there is no other, in microseconds.
+/// The time between two sweeps for expired logs, in microseconds.
 const SWEEP_PAUSE: u64 = 1000;
+
+/// When a key may be deleted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Retention {
+    /// Once its quota is full again; before that only if there are too many keys. Then a
+    /// rule that has its share of the store evicts its own keys, and another rule those of
+    /// rules that have more than theirs, starting with the smallest loss.
+    #[default]
+    UntilFull,
+    /// Never: for simulations, where the clock may go back by years.
+    Forever,
+}
 
 /// All keys.
 #[derive(Debug)]
 pub(super) struct Table {
-    /// Secret, so that nobody can make keys that meet.
+    /// Secret, so that clients cannot construct keys that collide.
     fingerprinter: Fingerprinter,
     pub(super) shards: Box<[Shard]>,
     /// The keys of each rule.
@@ -32,7 +49,7 @@ pub(super) struct Table {
     /// The log events of each rule.
     pub(super) events: Tally,
     pub(super) max_log_events: usize,
-    /// How many sweeps for spent logs there were, and when the last one was.
+    /// The number of sweeps for expired logs, and the time of the last one.
     sweeps: AtomicUsize,
     swept_at: AtomicU64,
     pub(super) retention: Retention,
@@ -42,26 +59,28 @@ pub(super) struct Table {
 /// A counter: one band of one subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
-    pub(super) print: Print,
+    pub(super) fingerprint: Fingerprint,
     pub(super) shard: u32,
     pub(super) is_log: bool,
     pub(super) rule: RuleNumber,
 }
 
 impl Key {
-    /// The key with this state.
+    /// Returns the key with this state.
     pub(super) fn slot(&self, band: &Band, cell: &Cell) -> Slot {
-        self.with(State::new(self.print, self.rule, band.imprint(), cell))
+        let bits = LimitBits::of(band.limit());
+        self.with(State::new(self.fingerprint, self.rule, bits, cell))
     }
 
-    /// The key with the stand-in of its log.
+    /// Returns the key with the stand-in for its log.
     pub(super) fn slot_of_log(&self, band: &Band, log: &Log) -> Slot {
-        self.with(State::of_log(self.print, self.rule, band.imprint(), log))
+        let bits = LimitBits::of(band.limit());
+        self.with(State::of_log(self.fingerprint, self.rule, bits, log))
     }
 
     fn with(&self, state: State) -> Slot {
         Slot {
-            tag: self.print.tag(),
+            tag: self.fingerprint.tag(),
             state,
         }
     }
@@ -70,12 +89,12 @@ impl Key {
 impl Table {
     pub(super) fn new(max_keys: usize, retention: Retention) -> Self {
         let unlimited = retention == Retention::Forever;
-        let made_for = if unlimited {
-            super::DEFAULT_MAX_KEYS
+        let expected = if unlimited {
+            DEFAULT_MAX_KEYS
         } else {
             max_keys.max(1)
         };
-        let shards = (made_for / KEYS_PER_SHARD)
+        let shards = (expected / KEYS_PER_SHARD)
             .next_power_of_two()
             .clamp(1, MOST_SHARDS);
         Self {
@@ -84,11 +103,11 @@ impl Table {
             keys: Tally::new(),
             max_keys: max_keys.max(1),
             events: Tally::new(),
-            max_log_events: super::DEFAULT_MAX_LOG_EVENTS,
+            max_log_events: DEFAULT_MAX_LOG_EVENTS,
             sweeps: AtomicUsize::new(0),
             swept_at: AtomicU64::new(0),
             retention,
-            sizes: Sizes::new(made_for.div_ceil(shards), unlimited),
+            sizes: Sizes::new(expected.div_ceil(shards), unlimited),
         }
     }
 
@@ -96,69 +115,43 @@ impl Table {
         self.keys.total()
     }
 
-    /// The fingerprint of a subject.
-    pub(super) fn fingerprint(&self, subject: &[u8]) -> u64 {
+    /// Returns the hash of a subject.
+    pub(super) fn hash(&self, subject: &[u8]) -> u64 {
         self.fingerprinter.of(subject)
     }
 
-    /// The key of a band of the subject with this fingerprint.
+    /// Returns the key of a band of the subject with this hash.
     pub(super) fn key(&self, subject: u64, rule: RuleNumber, band: &Band) -> Key {
-        let fingerprint = subject ^ band.tag();
-        // From bits that the print does not keep.
-        let shard = fingerprint as usize & (self.shards.len() - 1);
+        let hash = subject ^ band.tag();
+        // From bits that the fingerprint does not contain.
+        let shard = hash as usize & (self.shards.len() - 1);
         Key {
-            print: Print::of(fingerprint),
+            fingerprint: Fingerprint::of(hash),
             shard: shard as u32,
             is_log: band.limit().algorithm() == Algorithm::SlidingLog,
             rule,
         }
     }
 
-    /// Judges one key and charges it if it passes.
-    #[inline]
-    pub(super) fn take(&self, key: &Key, band: &Band, now: Timestamp, cost: u64) -> Verdict {
-        match self.take_in_line(key, band, now, cost) {
-            Some(verdict) => verdict,
-            None => self.take_elsewhere(key, band, now, cost),
-        }
-    }
-
-    /// Apart, so that the short way has few registers to save.
-    #[cold]
-    #[inline(never)]
-    fn take_elsewhere(&self, key: &Key, band: &Band, now: Timestamp, cost: u64) -> Verdict {
-        if let Some(verdict) = self.take_in_overflow(key, band, now, cost) {
-            return verdict;
-        }
-        let mut held = Held::new(self, std::slice::from_ref(key));
-        let assessed = held.assess(0, band, now, cost, Mode::Take);
-        if assessed.verdict().passes() {
-            held.charge(0, band, now, &assessed);
-        } else {
-            held.correct(0, band, &assessed);
-        }
-        *assessed.verdict()
-    }
-
-    /// Forgets every key of a rule; says how many.
+    /// Deletes every key of a rule. Returns how many.
     pub(super) fn remove_rule(&self, rule: RuleNumber) -> u64 {
-        let mut gone = 0;
+        let mut deleted = 0;
         for shard in &self.shards {
-            gone += self.remove_rule_in(shard, rule);
+            deleted += self.remove_rule_in(shard, rule);
         }
-        gone as u64
+        deleted as u64
     }
 
     fn remove_rule_in(&self, shard: &Shard, rule: RuleNumber) -> usize {
-        let mut gone = 0;
+        let mut deleted = 0;
         'again: loop {
             let Some(lines) = shard.lines_if_any() else {
-                return gone;
+                return deleted;
             };
             for line in lines {
                 let mut line = line.lock();
                 if line.is_retired() {
-                    // The shard has grown meanwhile; what went is gone for good.
+                    // The shard has grown meanwhile. Deleted keys were not moved.
                     continue 'again;
                 }
                 let wanted: Vec<usize> = line
@@ -168,19 +161,19 @@ impl Table {
                     .collect();
                 for index in wanted {
                     line.clear(index);
-                    self.forget(rule.get(), 1);
-                    gone += 1;
+                    self.release(rule.get(), 1);
+                    deleted += 1;
                 }
             }
-            let mut overflow = lock(&shard.overflow);
+            let mut overflow = shard.overflow.lock();
             let here = overflow.retain(|state| state.rule() != rule.get());
             overflow.retain_logs(&self.events, |of, _| of != rule.get());
-            self.forget(rule.get(), here);
-            return gone + here;
+            self.release(rule.get(), here);
+            return deleted + here;
         }
     }
 
-    /// Reserves room for one more key, if there is any.
+    /// Reserves room for one more key. Returns whether there is any.
     pub(super) fn try_reserve(&self) -> bool {
         let most = match self.retention {
             Retention::UntilFull => self.max_keys,
@@ -189,46 +182,47 @@ impl Table {
         self.keys.try_reserve(most)
     }
 
-    /// Whether there are more keys than there should be.
+    /// Returns whether there are more keys than the bound.
     pub(super) fn is_over(&self) -> bool {
         self.retention == Retention::UntilFull && self.keys.total() > self.max_keys
     }
 
-    /// Takes keys of a rule, which are there no more, off the counts.
-    pub(super) fn forget(&self, rule: u32, keys: usize) {
+    /// Subtracts deleted keys of a rule from the counts.
+    pub(super) fn release(&self, rule: u32, keys: usize) {
         self.keys.release(keys);
         self.keys.subtract(rule, keys);
     }
 
-    /// Takes a key off the counts if it is spent; returns whether it is.
-    pub(super) fn forget_spent(&self, state: State, now: Timestamp) -> bool {
-        let is_spent = self.is_spent(state, now);
-        if is_spent {
-            self.forget(state.rule(), 1);
+    /// Subtracts a key from the counts if it is expired. Returns whether it is.
+    pub(super) fn release_expired(&self, state: State, now: Timestamp) -> bool {
+        let is_expired = self.is_expired(state, now);
+        if is_expired {
+            self.release(state.rule(), 1);
         }
-        is_spent
+        is_expired
     }
 
-    /// What may be evicted for a new key of a rule.
+    /// Returns which keys may be evicted for a new key of a rule.
     pub(super) fn claim(&self, rule: RuleNumber) -> Claim {
         Claim::new(&self.keys, self.max_keys, rule.get())
     }
 
     pub(super) fn may_evict(&self, claim: &Claim, state: State, now: Timestamp) -> bool {
-        claim.covers(&self.keys, state.rule()) || self.is_spent(state, now)
+        claim.covers(&self.keys, state.rule()) || self.is_expired(state, now)
     }
 
-    /// Takes a key off its rule's count, if it may still be evicted.
-    pub(super) fn take_key(&self, claim: &Claim, state: State, now: Timestamp) -> bool {
-        if self.is_spent(state, now) {
+    /// Subtracts a key from its rule's count, if it may still be evicted. Returns whether it
+    /// may.
+    pub(super) fn claim_key(&self, claim: &Claim, state: State, now: Timestamp) -> bool {
+        if self.is_expired(state, now) {
             self.keys.subtract(state.rule(), 1);
             return true;
         }
         claim.take(&self.keys, state.rule())
     }
 
-    /// Whether a rule may have as many log events as it has. The last quarter is
-    /// for rules within their share.
+    /// Returns whether a rule may have as many log events as it has. The last quarter is
+    /// reserved for rules within their share.
     pub(super) fn has_room_for_events(&self, rule: u32) -> bool {
         if self.retention == Retention::Forever {
             return true;
@@ -238,7 +232,7 @@ impl Table {
         total <= most && (total <= most - most / 4 || is_within_share())
     }
 
-    /// The shard to sweep for spent logs, unless one has just been swept.
+    /// Returns the shard to sweep for expired logs, unless one has just been swept.
     pub(super) fn next_to_sweep(&self, now: Timestamp) -> Option<u32> {
         let last = self.swept_at.load(Ordering::Relaxed);
         if now.micros().abs_diff(last) < SWEEP_PAUSE {
@@ -255,13 +249,8 @@ impl Table {
         Some((sweep % self.shards.len()) as u32)
     }
 
-    /// Whether a state may be forgotten at `now` without a loss.
-    pub(super) fn is_spent(&self, state: State, now: Timestamp) -> bool {
-        self.retention == Retention::UntilFull && state.is_spent(now)
+    /// Returns whether a state may be deleted at `now` without a loss.
+    pub(super) fn is_expired(&self, state: State, now: Timestamp) -> bool {
+        self.retention == Retention::UntilFull && state.is_expired(now)
     }
-}
-
-/// A panic elsewhere leaves nothing half-written: each write is one assignment.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

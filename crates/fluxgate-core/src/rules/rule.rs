@@ -1,30 +1,30 @@
-//! One rule, ready to be used.
+//! A rule.
 
 use std::ops::Range;
 
 use hashbrown::HashMap;
 
-use super::{Band, RuleNumber};
+use crate::band::Band;
 use crate::context::RequestContext;
-use crate::key::{self, IdentityError, KeyPart, OnMissingKey, SubjectBytes};
+use crate::key::{self, IdentityError, KeyPart, OnMissingKey, RuleNumber, Subject, SubjectBytes};
 use crate::limit::Limit;
 use crate::matcher::PathSet;
 use crate::time::Micros;
 
-/// What is decided when the store cannot.
+/// The decision when the store fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnError {
-    /// Let pass.
+    /// Allows the request.
     Allow,
-    /// Refuse.
+    /// Denies the request.
     Deny,
-    /// Let the embedded engine decide by the same rules.
+    /// Lets the embedded store decide by the same rules.
     #[default]
     Local,
 }
 
 impl OnError {
-    /// The names that configurations give them.
+    /// Their names in rules and configurations.
     pub const NAMES: [(&str, Self); 3] = [
         ("allow", Self::Allow),
         ("deny", Self::Deny),
@@ -32,30 +32,20 @@ impl OnError {
     ];
 }
 
-/// What a rule set that does not exist means.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnMissingRuleSet {
-    /// As if no rule matched.
-    #[default]
-    Allow,
-    /// Refuse, for ever.
-    Deny,
-}
-
-/// Whether a rule may refuse.
+/// Whether a rule may deny requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RuleMode {
     /// It may.
     #[default]
     Enforce,
-    /// It is decided, counted and reported, and never refuses.
+    /// It is evaluated, charged and reported, but never denies.
     Shadow,
 }
 
-/// Where the cost of a request comes from.
+/// The source of a request's cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CostSource {
-    /// Always the same.
+    /// A fixed cost.
     Fixed(u64),
     /// A header; the name is in lower case.
     Header(Box<str>),
@@ -64,8 +54,8 @@ pub enum CostSource {
 }
 
 impl CostSource {
-    /// The cost of `context`: its own, or what this source says. A header or
-    /// attribute that is no whole number from 1 counts as 1.
+    /// Returns the cost of `context`: the one it names itself, or that of this source. A
+    /// header or attribute that is not a whole number from 1 counts as 1.
     pub(crate) fn cost_of(&self, context: &RequestContext<'_>) -> u64 {
         if let Some(cost) = context.cost {
             return cost;
@@ -79,7 +69,7 @@ impl CostSource {
     }
 }
 
-/// Decimal digits only; a number past the end of u64 is as good as its end.
+/// Parses decimal digits. A number that overflows becomes the largest one.
 fn whole_number(text: &str) -> Option<u64> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -87,7 +77,7 @@ fn whole_number(text: &str) -> Option<u64> {
     Some(text.parse().unwrap_or(u64::MAX))
 }
 
-/// A rule, checked and ready.
+/// A rule, with all its values checked.
 #[derive(Clone, Debug)]
 pub struct Rule {
     pub(super) id: Box<str>,
@@ -98,87 +88,87 @@ pub struct Rule {
     pub(super) key: Vec<KeyPart>,
     pub(super) on_missing_key: OnMissingKey,
     pub(super) cost: CostSource,
-    /// How long what it refuses may wait; `None` where it must not.
+    /// How long a request that it denies may wait; `None` if it may not.
     pub(super) max_wait: Option<Micros>,
-    /// Its own bands, then those of its overrides.
+    /// Its own bands, followed by those of its overrides.
     pub(super) bands: Vec<Band>,
-    /// How many of the bands are its own.
+    /// The number of its own bands.
     pub(super) own: u32,
-    /// Which of the bands hold for an encoded identity.
+    /// The bands of an encoded identity.
     pub(super) overrides: HashMap<Box<[u8]>, Range<u32>>,
     pub(super) attributes: Vec<(Box<str>, Box<str>)>,
-    /// The start of every subject of this rule: its set, its id and, where it
-    /// resets on change, what it says.
+    /// The start of every subject of this rule: its set, its id and, if it resets on
+    /// change, a hash of its text.
     pub(super) subject: Box<[u8]>,
     pub(super) number: RuleNumber,
     pub(super) reset_on_change: bool,
 }
 
 impl Rule {
-    /// Its id in its set.
+    /// Returns its id in its set.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Its name for people.
+    /// Returns its name for people.
     pub fn name(&self) -> Option<&str> {
         self.name.as_deref()
     }
 
-    /// Whether it may refuse.
+    /// Returns whether it may deny requests.
     pub fn mode(&self) -> RuleMode {
         self.mode
     }
 
-    /// Where it stands in the order of evaluation; low is first.
+    /// Returns its priority: the lowest is evaluated first.
     pub fn priority(&self) -> i64 {
         self.priority
     }
 
-    /// Whether what is refused may wait (`on_exceed: wait`).
+    /// Returns whether a request that it denies may wait (`on_exceed: wait`).
     pub fn waits(&self) -> bool {
         self.max_wait.is_some()
     }
 
-    /// Whether it may delay requests: until their turn, or in a queue that shapes.
+    /// Returns whether it may delay requests, by a reservation or in a shaping queue.
     pub fn delays(&self) -> bool {
         self.max_wait().is_some() || self.bands.iter().any(|band| band.limit().rate().shape())
     }
 
-    /// How long what is refused may wait, where it may.
+    /// Returns how long a request that it denies may wait, if it may.
     pub fn max_wait(&self) -> Option<Micros> {
         self.max_wait
     }
 
-    /// The parts of its key; none for a global rule.
+    /// Returns the parts of its key; none for a global rule.
     pub fn key(&self) -> &[KeyPart] {
         &self.key
     }
 
-    /// Its bands, where no override says otherwise.
+    /// Returns its bands, without those of its overrides.
     pub fn bands(&self) -> &[Band] {
         self.bands_in(&(0..self.own))
     }
 
-    /// What is carried into logs and events.
+    /// Returns the attributes that logs and events carry.
     pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
         self.attributes.iter().map(|(k, v)| (&**k, &**v))
     }
 
-    /// Whether any change makes it start afresh.
+    /// Returns whether any change of the rule resets its state.
     pub fn reset_on_change(&self) -> bool {
         self.reset_on_change
     }
 
-    /// Its number in this process.
+    /// Returns its number in this process.
     pub fn number(&self) -> RuleNumber {
         self.number
     }
 
-    /// Gives its bands, those of its overrides included, these limits in turn.
+    /// Replaces the limits of its bands, including those of its overrides.
     pub(super) fn set_limits(&mut self, limits: Vec<Limit>) {
         for (band, limit) in self.bands.iter_mut().zip(limits) {
-            *band = Band::new(band.id(), limit).of_rule(&self.id);
+            *band = Band::new(band.id(), limit);
         }
     }
 
@@ -194,11 +184,15 @@ impl Rule {
         &self.cost
     }
 
-    pub(crate) fn subject(&self) -> &[u8] {
-        &self.subject
+    /// Returns the start of every subject of this rule.
+    pub(crate) fn subject(&self) -> Subject<'_> {
+        Subject {
+            rule: self.number,
+            bytes: &self.subject,
+        }
     }
 
-    /// Which bands hold for an encoded identity.
+    /// Returns the bands of an encoded identity.
     pub(crate) fn bands_for(&self, identity: &[u8]) -> Range<u32> {
         if self.overrides.is_empty() {
             return 0..self.own;
@@ -214,7 +208,7 @@ impl Rule {
         self.bands.get(index as usize)
     }
 
-    /// The subject of exactly these values, and its bands.
+    /// Returns the subject with exactly these values of the key, and its bands.
     pub(crate) fn subject_of(
         &self,
         values: &[&str],

@@ -403,7 +403,7 @@ struct Broken {
 
 fn broken<T>() -> Result<T, StoreError> {
     Err(StoreError {
-        reason: Reason::Timeout,
+        reason: Reason::TIMEOUT,
         message: "no answer".into(),
     })
 }
@@ -570,7 +570,8 @@ fn a_check_at_once_is_a_check() {
         (first.remaining(), first.rule_set().unwrap().name()),
         (Some(1), "s")
     );
-    assert_eq!(ready(limiter.check_by(&set, &context)).remaining(), Some(0));
+    let (second, _) = ready(limiter.check_with_permit(&set, &context, Mode::Take));
+    assert_eq!(second.remaining(), Some(0));
     assert!(
         !limiter
             .try_check(&set, &context, Mode::Take)

@@ -20,7 +20,7 @@ fn fates(limiter: &Limiter<MemoryStore<ManualClock>>) -> Vec<(String, bool, u64)
     let context = RequestContext::builder().user("ann").build();
     limiter.check_at_reporting("s", &context, instant(START), |fate| {
         assert!(fate.identity.is_some());
-        fates.push((fate.rule.id().to_owned(), fate.refused, fate.delay.get()));
+        fates.push((fate.rule.id().to_owned(), fate.denied, fate.delay.get()));
     });
     fates
 }

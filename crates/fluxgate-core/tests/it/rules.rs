@@ -2,7 +2,7 @@
 //! the place is marked with `§`, right before the first character of it.
 
 use fluxgate_core::yaml::{Fault, Faults, Node, Position, Value};
-use fluxgate_core::{Limit, OnMissingRuleSet, PathSet, Pattern, RuleOptions, RuleSets};
+use fluxgate_core::{OnMissingRuleSet, PathSet, Pattern, RuleOptions, RuleSets};
 
 /// The faults of a marked snippet must stand where its marks do, in their
 /// order, with these pieces of text.
@@ -387,35 +387,4 @@ fn every_path_begins_with_a_slash() {
             }
         }
     }
-}
-
-#[test]
-fn bands_are_named_for_headers() {
-    let rules = RuleSets::from_yaml(
-        "
-rule_sets:
-  s:
-    rules:
-      - id: per-user
-        scope: per_user
-        bands: [ { id: burst, capacity: 10, window: 500ms }, { capacity: 100, window: 90s } ]
-        overrides: [ { identity: [vip], bands: [ { id: burst, capacity: 20, window: 1500ms } ] } ]
-",
-    );
-    let rules = rules.unwrap();
-    let rule = &rules.get("s").unwrap().rules()[0];
-    let told: Vec<_> = rule.bands().iter().map(|band| band.policy()).collect();
-    assert_eq!(
-        told,
-        ["\"per-user/burst\";q=10", "\"per-user/b1\";q=100;w=90"]
-    );
-    assert_eq!(rule.bands()[1].quoted_name(), "\"per-user/b1\"");
-    // A limit that is raised for all says so.
-    let doubled = rules.with_limits(|_, _, limit| {
-        let window = limit.window().as_duration();
-        let limit = Limit::builder(limit.algorithm(), limit.capacity() * 2, window);
-        Some(limit.build().unwrap())
-    });
-    let rule = &doubled.get("s").unwrap().rules()[0];
-    assert_eq!(rule.bands()[0].policy(), "\"per-user/burst\";q=20");
 }

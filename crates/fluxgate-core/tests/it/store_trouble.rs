@@ -22,7 +22,7 @@ impl Fragile {
     fn working(&self) -> Result<&MemoryStore<ManualClock>, StoreError> {
         if self.broken.load(Ordering::Relaxed) {
             return Err(StoreError {
-                reason: Reason::Timeout,
+                reason: Reason::TIMEOUT,
                 message: "no answer".into(),
             });
         }
@@ -231,7 +231,7 @@ fn what_needs_no_store_is_decided_without_it() {
 fn calls_about_a_rule_pass_the_error_on() {
     let (limiter, broken, _) = limiter("");
     broken.store(true, Ordering::Relaxed);
-    let is_timeout = |error: LimiterError| matches!(error, LimiterError::Store(error) if error.reason == Reason::Timeout);
+    let is_timeout = |error: LimiterError| matches!(error, LimiterError::Store(error) if error.reason == Reason::TIMEOUT);
     assert!(is_timeout(
         ready(limiter.refund("s", "r", &[], 1)).unwrap_err()
     ));
@@ -247,7 +247,7 @@ fn calls_about_a_rule_pass_the_error_on() {
         ready(limiter.reset_ad_hoc(&key, &band)).map(drop),
     ];
     for timeout in timeouts {
-        assert_eq!(timeout.unwrap_err().reason, Reason::Timeout);
+        assert_eq!(timeout.unwrap_err().reason, Reason::TIMEOUT);
     }
     assert!(is_timeout(ready(limiter.reset_rule("s", "r")).unwrap_err()));
 }
@@ -291,7 +291,7 @@ fn of_several_rules_that_reset_one_that_fails_keeps_no_other() {
     assert_eq!(limiter.store().store.len(), 2);
     broken.store(true, Ordering::Relaxed);
     let error = ready(limiter.replace_rules(rules(6))).unwrap_err();
-    assert_eq!(error.reason, Reason::Timeout);
+    assert_eq!(error.reason, Reason::TIMEOUT);
     assert_eq!(limiter.store().store.len(), 1);
 }
 

@@ -230,7 +230,7 @@ pub(super) fn sum_of(checks: &Checks<'_>, at: usize) -> (u64, bool) {
     let meets = |other: &&Check<'_>| {
         other.group == check.group
             && other.band.id() == check.band.id()
-            && checks.subject(other).bytes == checks.subject(check).bytes
+            && other.subject.bytes == check.subject.bytes
     };
     let earlier = list[..at].iter().filter(meets);
     let cost = earlier.fold(check.cost, |sum, other| sum.saturating_add(other.cost));

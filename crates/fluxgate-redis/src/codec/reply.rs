@@ -10,10 +10,11 @@
 
 use fluxgate_core::algorithm::{Bucket, Counts, LogSummary, Overhang};
 use fluxgate_core::limit::{FracMicros, Horizon, MAX_LOG_UNITS, MAX_UNITS};
-use fluxgate_core::{Reason, StoreError, Timestamp};
+use fluxgate_core::{StoreError, Timestamp};
 
 use super::answer::{Answer, Entry, Found};
 use super::{bad_response, frame};
+use crate::reason;
 
 const VERSION: u8 = 2;
 const WINDOWS: std::ops::RangeInclusive<u8> = 243..=244;
@@ -193,7 +194,7 @@ fn horizon_of(exponent: u8) -> Result<Horizon, StoreError> {
 
 fn bad_types() -> StoreError {
     StoreError {
-        reason: Reason::BadTypes,
+        reason: reason::BAD_TYPES,
         message: "something that is not ours stands at a key of this request".into(),
     }
 }
@@ -203,6 +204,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::super::any_bytes::script_reply;
+    use fluxgate_core::Reason;
+
     use super::*;
 
     fn reply(now: f64, entries: &[u8]) -> Vec<u8> {
@@ -213,14 +216,14 @@ mod tests {
     fn nothing_but_a_whole_reply_is_taken() {
         let whole = reply(1.0, b"n;E;N;");
         let answers = parse_reply(&whole, 3).unwrap();
-        assert_eq!(answers[1].as_ref().unwrap_err().reason, Reason::BadTypes);
+        assert_eq!(answers[1].as_ref().unwrap_err().reason, reason::BAD_TYPES);
         assert!(answers[0].is_ok() && answers[2].is_ok());
         for count in [0, 1, 2, 4] {
             assert!(parse_reply(&whole, count).is_err());
         }
         for end in 0..whole.len() {
             let error = parse_reply(&whole[..end], 3).unwrap_err();
-            assert_eq!(error.reason, Reason::BadResponse);
+            assert_eq!(error.reason, Reason::BAD_RESPONSE);
         }
         for bad in [&b"e;"[..], b"nE;", b"E", b"x;", b"En;", b"npn;", b"np"] {
             assert!(parse_reply(&reply(1.0, bad), 1).is_err());

@@ -114,7 +114,7 @@ impl Request {
         let at_once = !checks.mode().waits();
         let list = checks.list();
         let mut request = Self::new(op, list.len());
-        let mut names = Names::new(checks, naming);
+        let mut names = Names::new(naming);
         for (at, check) in list.iter().enumerate() {
             let next = list.get(at + 1);
             let (cost, is_last) = sum_of(checks, at);
@@ -217,7 +217,7 @@ impl Request {
             return Ok(None);
         }
         let mut request = Self::new(Op::Undo, charges.len());
-        let mut names = Names::new(checks, naming);
+        let mut names = Names::new(naming);
         for (at, charge) in charges.iter().enumerate() {
             let check = &checks.list()[charge.check];
             let key = names.key_of(&mut request, check);
@@ -390,25 +390,23 @@ enum Ends {
 }
 
 /// Names the keys of checks; a subject is encoded once for all its bands.
-struct Names<'c, 'r> {
-    checks: &'c Checks<'r>,
+struct Names<'c> {
     naming: &'c Naming,
     subject: Option<Subject<'c>>,
     head: Vec<u8>,
 }
 
-impl<'c, 'r> Names<'c, 'r> {
-    fn new(checks: &'c Checks<'r>, naming: &'c Naming) -> Self {
+impl<'c> Names<'c> {
+    fn new(naming: &'c Naming) -> Self {
         Self {
-            checks,
             naming,
             subject: None,
             head: Vec::new(),
         }
     }
 
-    fn key_of(&mut self, request: &mut Request, check: &Check<'_>) -> usize {
-        let subject = self.checks.subject(check);
+    fn key_of(&mut self, request: &mut Request, check: &Check<'c>) -> usize {
+        let subject = check.subject;
         if self.subject != Some(subject) {
             self.head.clear();
             self.naming.write_subject(subject, &mut self.head);
@@ -420,8 +418,7 @@ impl<'c, 'r> Names<'c, 'r> {
     /// The key for a note that something of a check was taken back.
     fn note_of(&self, request: &mut Request, check: &Check<'_>) -> usize {
         let mut head = Vec::new();
-        self.naming
-            .write_note(self.checks.subject(check), &mut head);
+        self.naming.write_note(check.subject, &mut head);
         request.add(&head, check.band, KeyKind::Cell)
     }
 }

@@ -14,8 +14,8 @@ use super::enforced;
 const COUNTS: usize = 4096;
 
 /// The counter of a check, as a number that stands for it.
-pub(super) fn print_of(hasher: &RandomState, checks: &Checks<'_>, check: &Check<'_>) -> u64 {
-    hasher.hash_one((checks.subject(check).bytes, check.band.id()))
+pub(super) fn print_of(hasher: &RandomState, check: &Check<'_>) -> u64 {
+    hasher.hash_one((check.subject.bytes, check.band.id()))
 }
 
 /// So many units for each counter, and more with every charge.
@@ -57,7 +57,7 @@ impl Charge {
             return Self::default();
         }
         let counted = enforced(checks).map(|check| {
-            let print = print_of(hasher, checks, check);
+            let print = print_of(hasher, check);
             (Charges::place_of(print), check.cost)
         });
         Self(counted.collect())

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fluxgate_core::{Outcome, Reason, StoreError, conformance};
+use fluxgate_redis::reason;
 use fluxgate_redis::{BreakerState, ConnectError, RedisStore, RedisStoreBuilder};
 use fluxgate_testkit::{
     Certificates, ClientAuth, FaultProxy, Mode, RedisServer, ReplyFault, valkey,
@@ -64,7 +65,7 @@ async fn a_password_lets_in_from_the_url_or_from_beside_it() {
         );
     }
     let error = refused(store_at(&bare)).await;
-    assert_eq!(error.reason, Reason::Noauth, "{error}");
+    assert_eq!(error.reason, reason::NOAUTH, "{error}");
 }
 
 /// The rights that `docs/redis.md` names, and no more.
@@ -182,7 +183,7 @@ async fn silence_is_told_by_address_and_within_the_deadline() {
     let store = RedisStore::builder([proxy.url("redis")]).deadline(deadline);
     let error = refused(store).await;
     assert!(start.elapsed() <= deadline + SLACK, "{:?}", start.elapsed());
-    assert_eq!(error.reason, Reason::Timeout, "{error}");
+    assert_eq!(error.reason, Reason::TIMEOUT, "{error}");
     let text = error.to_string();
     assert!(text.contains(&proxy.addr().to_string()), "{text}");
 }

@@ -8,6 +8,7 @@ use fluxgate_core::{
     StoreError, Subject, Timestamp, ready,
 };
 use fluxgate_redis::injected_time::{ScriptStore, Server};
+use fluxgate_redis::reason;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 
@@ -39,7 +40,7 @@ fn band(algorithm: Algorithm) -> Band {
     Band::new("b", limit.build().unwrap())
 }
 
-fn checks<'b>(name: &str, band: &'b Band) -> Checks<'b> {
+fn checks<'b>(name: &'b str, band: &'b Band) -> Checks<'b> {
     let mut checks = Checks::new(Mode::Take);
     let bands = std::slice::from_ref(band);
     checks.push(subject(name), bands, 1, Group::ENFORCED);
@@ -106,7 +107,7 @@ fn what_is_not_ours_fails_its_own_decision_and_stays_as_it_is() {
                 Ok(verdicts) => Ok(verdicts[0].remaining),
                 Err(error) => Err(error.reason),
             });
-            let bad = Err(Reason::BadTypes);
+            let bad = Err(reason::BAD_TYPES);
             assert_eq!(
                 reasons.collect::<Vec<_>>(),
                 [Ok(9), bad, bad, bad, Ok(9)],
@@ -114,9 +115,9 @@ fn what_is_not_ours_fails_its_own_decision_and_stays_as_it_is() {
             );
             // The one alone is told the same, and so are refunds.
             let alone = ready(store.decide(&foreign)).unwrap_err();
-            assert_eq!(alone.reason, Reason::BadTypes);
+            assert_eq!(alone.reason, reason::BAD_TYPES);
             let refund = ready(store.refund(subject("foreign"), bands, 1)).unwrap_err();
-            assert_eq!(refund.reason, Reason::BadTypes);
+            assert_eq!(refund.reason, reason::BAD_TYPES);
             assert_eq!(dump(&wire, key), before, "{algorithm:?} {what}");
             // What shares a request with it was not charged.
             let again = ready(store.decide(&ours)).unwrap();
@@ -247,12 +248,12 @@ fn a_bent_reply_is_an_error_or_an_answer() {
             Ok(verdicts) => {
                 let reasons = verdicts.iter().filter_map(|verdicts| verdicts.as_ref().err());
                 for error in reasons {
-                    let is_told = matches!(error.reason, Reason::BadResponse | Reason::BadTypes);
+                    let is_told = matches!(error.reason, Reason::BAD_RESPONSE | reason::BAD_TYPES);
                     prop_assert!(is_told);
                 }
                 prop_assert!(!matches!(how.0, Bend::Cut | Bend::Append));
             }
-            Err(error) => prop_assert_eq!(error.reason, Reason::BadResponse),
+            Err(error) => prop_assert_eq!(error.reason, Reason::BAD_RESPONSE),
         }
     });
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fluxgate_core::Reason;
+use fluxgate_redis::reason;
 use fluxgate_redis::{Expected, RuleStore, Topology, Written, etag_of};
 use fluxgate_testkit::{RedisServer, Sentinels};
 use tokio::time::timeout;
@@ -115,11 +116,11 @@ async fn what_somebody_else_put_there_is_an_error() {
     cli.command(&["SET", "fluxgate:1:{rules}:set:a", "other"])
         .expect_ok();
     let error = rules.read().await.unwrap_err();
-    assert_eq!(error.reason, Reason::BadResponse, "{error}");
+    assert_eq!(error.reason, Reason::BAD_RESPONSE, "{error}");
     cli.command(&["DEL", "fluxgate:1:{rules}:index"]);
     cli.command(&["LPUSH", "fluxgate:1:{rules}:index", "x"]);
     let error = rules.version().await.unwrap_err();
-    assert_eq!(error.reason, Reason::BadTypes, "{error}");
+    assert_eq!(error.reason, reason::BAD_TYPES, "{error}");
     let error = rules.put("a", "one", Expected::Any).await.unwrap_err();
-    assert_eq!(error.reason, Reason::BadTypes, "{error}");
+    assert_eq!(error.reason, reason::BAD_TYPES, "{error}");
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fluxgate_core::{Limiter, Outcome, Reason, RuleSets};
+use fluxgate_core::{Limiter, Outcome, RuleSets};
+use fluxgate_redis::reason;
 use fluxgate_redis::{ConnectError, RedisStore, RedisStoreBuilder, Topology};
 use fluxgate_testkit::{RedisServer, Sentinels, ports, wait_until};
 use tokio::time::Instant;
@@ -105,7 +106,7 @@ async fn a_primary_that_is_demoted_while_we_are_connected_is_left() {
     assert_eq!(outcome(&limiter).await, Outcome::Allowed);
     assert!(scripts() > before);
     let reasons = failures.reasons();
-    let known = [Reason::Readonly, Reason::RedisError];
+    let known = [reason::READONLY, reason::REDIS_ERROR];
     assert!(reasons.iter().all(|reason| known.contains(reason)));
 }
 
@@ -123,7 +124,7 @@ async fn a_connection_to_what_became_a_replica_is_given_up_at_its_first_refusal(
         .expect_ok();
     // The sentinels still name it. It does not call itself the primary.
     assert_eq!(outcome(&limiter).await, Outcome::FailedClosed);
-    assert_eq!(failures.reasons(), [Reason::Readonly]);
+    assert_eq!(failures.reasons(), [reason::READONLY]);
     new.cli().command(&["REPLICAOF", "NO", "ONE"]).expect_ok();
     old.cli().command(&["REPLICAOF", "NO", "ONE"]).expect_ok();
     let recovered = until_async("the primary is one again", async || {

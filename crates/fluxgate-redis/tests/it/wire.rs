@@ -2,8 +2,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use fluxgate_core::{Reason, StoreError};
+use fluxgate_core::StoreError;
 use fluxgate_redis::injected_time::Server;
+use fluxgate_redis::reason;
 use fluxgate_testkit::RedisServer;
 use redis::{Connection, RedisError};
 
@@ -90,7 +91,7 @@ impl Server for &Wire {
 
 fn failed(error: RedisError) -> StoreError {
     StoreError {
-        reason: Reason::RedisError,
+        reason: reason::REDIS_ERROR,
         message: error.to_string(),
     }
 }

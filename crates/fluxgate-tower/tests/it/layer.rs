@@ -184,7 +184,7 @@ struct Broken;
 
 fn broken<T>() -> Result<T, StoreError> {
     Err(StoreError {
-        reason: Reason::Timeout,
+        reason: Reason::TIMEOUT,
         message: "no answer".into(),
     })
 }

@@ -1,6 +1,7 @@
 //! What was changed, and by whom: a line in the log for each change.
 
 use fluxgate_core::{Reason, StoreError};
+use fluxgate_redis::reason;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tracing::field;
@@ -40,7 +41,7 @@ pub(crate) struct Change<'a> {
 pub(crate) fn may_be_done(error: &StoreError) -> bool {
     matches!(
         error.reason,
-        Reason::RedisError | Reason::Timeout | Reason::BadResponse
+        reason::REDIS_ERROR | Reason::TIMEOUT | Reason::BAD_RESPONSE
     )
 }
 

@@ -21,7 +21,7 @@ impl Admin {
     pub(super) fn read(node: Option<&Node>, listen: &Listen, faults: &mut Faults) -> Self {
         let names = ["tokens_file", "open"];
         let [tokens, open_node] =
-            node.map_or([None; 2], |node| faults.fields(node, "`admin`", names));
+            node.map_or([None; 2], |node| node.fields("`admin`", names, faults));
         let open = read::boolean(open_node, "`open`", false, faults);
         if let (true, Some(node)) = (open, open_node) {
             if tokens.is_some() {

@@ -1,6 +1,7 @@
 //! Limits that come with the call.
 
 use fluxgate_core::OnError;
+use fluxgate_core::values;
 use fluxgate_core::yaml::{Faults, Node};
 
 use super::tree;
@@ -15,9 +16,9 @@ pub struct CallLimits {
 impl CallLimits {
     pub(super) fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
         let [on_error] = node.map_or([None], |node| {
-            faults.fields(node, "`call_limits`", ["on_error"])
+            node.fields("`call_limits`", ["on_error"], faults)
         });
-        let on_error = on_error.and_then(|node| faults.on_error(node));
+        let on_error = on_error.and_then(|node| values::on_error(node, faults));
         Self {
             on_error: on_error.unwrap_or_default(),
         }

@@ -61,8 +61,7 @@ impl Filter {
             headers,
             failed_closed,
             max_waits,
-        ] = faults.fields(
-            node,
+        ] = node.fields(
             "a filter",
             [
                 "rule_set",
@@ -75,11 +74,12 @@ impl Filter {
                 "failed_closed_status",
                 "max_concurrent_waits",
             ],
+            faults,
         );
         let rule_set = rule_set.and_then(|node| read_rule_set(node, rules, faults));
         let include = include.map(|node| Paths::read(node, "`include`", faults));
         let failed_closed = failed_closed
-            .and_then(|node| faults.one_of(node, "`failed_closed_status`", &STATUS_NAMES));
+            .and_then(|node| node.one_of("`failed_closed_status`", &STATUS_NAMES, faults));
         let bounds = (0, MOST_WAITS);
         let what = "`max_concurrent_waits`";
         let max_waits = read::whole(max_waits, what, bounds, DEFAULT_MAX_WAITS, faults);
@@ -131,7 +131,7 @@ impl Filter {
 
 /// The mapping under `filters`.
 pub(super) fn read(node: Option<&Node>, rules: &Rules, faults: &mut Faults) -> Vec<Filter> {
-    let pairs = node.map(|node| faults.map(node, "`filters`"));
+    let pairs = node.map(|node| node.map("`filters`", faults));
     let mut filters = Vec::new();
     for (_, key, value) in pairs.unwrap_or_default() {
         if let Some(name) = read::name(key, "a filter's name", faults) {
@@ -162,7 +162,7 @@ fn read_rule_set<'n>(node: &'n Node, rules: &Rules, faults: &mut Faults) -> Opti
 fn read_networks(node: Option<&Node>, faults: &mut Faults) -> Vec<IpNet> {
     let mut networks = Vec::new();
     for node in read::any_list(node, "`trusted_proxies`", faults) {
-        let Some(text) = faults.text(node, "a network") else {
+        let Some(text) = node.text("a network", faults) else {
             continue;
         };
         let address = || text.parse::<IpAddr>().map(IpNet::from).ok();
@@ -187,7 +187,7 @@ fn read_networks(node: Option<&Node>, faults: &mut Faults) -> Vec<IpNet> {
 
 fn read_identity(node: Option<&Node>, faults: &mut Faults) -> Identity {
     let names = ["user", "api_key"];
-    let [user, api_key] = node.map_or([None; 2], |node| faults.fields(node, "`identity`", names));
+    let [user, api_key] = node.map_or([None; 2], |node| node.fields("`identity`", names, faults));
     let default = Identity::default();
     let user = user.and_then(|node| read::header(node, "`user`", faults));
     let api_key = api_key.and_then(|node| read::header(node, "`api_key`", faults));
@@ -205,8 +205,8 @@ fn read_client_ip(node: Option<&Node>, faults: &mut Faults) -> ClientIp {
 fn read_headers(node: Option<&Node>, faults: &mut Faults) -> HeaderFamilies {
     let names = ["legacy", "ietf", "retry_after", "reset"];
     let [legacy, ietf, retry_after, reset] =
-        node.map_or([None; 4], |node| faults.fields(node, "`headers`", names));
-    let reset = reset.and_then(|node| faults.one_of(node, "`reset`", &RESET_NAMES));
+        node.map_or([None; 4], |node| node.fields("`headers`", names, faults));
+    let reset = reset.and_then(|node| node.one_of("`reset`", &RESET_NAMES, faults));
     HeaderFamilies {
         legacy: read::boolean(legacy, "`legacy`", true, faults),
         ietf: read::boolean(ietf, "`ietf`", true, faults),

@@ -77,7 +77,7 @@ impl Gateway {
     pub(super) fn read(node: Option<&Node>, filters: &[Filter], faults: &mut Faults) -> Self {
         let names = ["routes", "timeouts", "limits", "tls"];
         let [routes, timeouts, limits, tls] =
-            node.map_or([None; 4], |node| faults.fields(node, "`gateway`", names));
+            node.map_or([None; 4], |node| node.fields("`gateway`", names, faults));
         Self {
             routes: route::read(routes, filters, faults),
             timeouts: Timeouts::read(timeouts, faults),
@@ -106,7 +106,7 @@ impl Timeouts {
     fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
         let names = ["connect", "headers", "idle", "request"];
         let [connect, headers, idle, request] =
-            node.map_or([None; 4], |node| faults.fields(node, "`timeouts`", names));
+            node.map_or([None; 4], |node| node.fields("`timeouts`", names, faults));
         let default = Self::default();
         Self {
             connect: read::duration(connect, "`connect`", default.connect, faults),
@@ -142,7 +142,7 @@ impl Limits {
             "streams",
         ];
         let [header_bytes, body_bytes, connections, upstreams, streams] =
-            node.map_or([None; 5], |node| faults.fields(node, "`limits`", names));
+            node.map_or([None; 5], |node| node.fields("`limits`", names, faults));
         let domain = (1, MOST_STREAMS);
         let streams = read::whole(streams, "`streams`", domain, STREAMS.into(), faults);
         let mut bound = |node, what, most, default| {
@@ -177,7 +177,7 @@ impl Limits {
 impl Tls {
     fn read(node: &Node, faults: &mut Faults) -> Option<Self> {
         let before = faults.count();
-        let [cert, key] = faults.fields(node, "`tls`", ["cert", "key"]);
+        let [cert, key] = node.fields("`tls`", ["cert", "key"], faults);
         if faults.count() == before && (cert.is_none() || key.is_none()) {
             faults.add(node.position, "`tls` needs `cert` and `key`");
         }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use fluxgate_core::RuleOptions;
+use fluxgate_core::values;
 use fluxgate_core::yaml::{Faults, Node};
 
 use super::{read, tree};
@@ -42,10 +43,10 @@ impl Keys {
     pub(super) fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
         let names = ["hash_keys", "hash_secret_file", "ipv6_prefix"];
         let [hash_keys, secret, prefix] =
-            node.map_or([None; 3], |node| faults.fields(node, "`keys`", names));
+            node.map_or([None; 3], |node| node.fields("`keys`", names, faults));
         let hash_keys =
-            hash_keys.and_then(|node| faults.one_of(node, "`hash_keys`", &HashKeys::NAMES));
-        let prefix = prefix.and_then(|node| faults.ipv6_prefix(node));
+            hash_keys.and_then(|node| node.one_of("`hash_keys`", &HashKeys::NAMES, faults));
+        let prefix = prefix.and_then(|node| values::ipv6_prefix(node, faults));
         Self {
             hash_keys: hash_keys.unwrap_or_default(),
             hash_secret_file: read::path(secret, "`hash_secret_file`", faults),

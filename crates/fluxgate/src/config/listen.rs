@@ -37,7 +37,7 @@ impl Listen {
     }
 
     pub(super) fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
-        let nodes = node.map_or([None; 4], |node| faults.fields(node, "`listen`", NAMES));
+        let nodes = node.map_or([None; 4], |node| node.fields("`listen`", NAMES, faults));
         let mut read: [Option<SocketAddr>; 4] = [None; 4];
         for (index, node) in nodes.into_iter().enumerate() {
             let (Some(node), name) = (node, NAMES[index]) else {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use fluxgate_core::values;
 use fluxgate_core::yaml::{Faults, Node};
 use fluxgate_core::{PathSet, Pattern};
 
@@ -43,7 +44,7 @@ impl Paths {
 
     /// One or more of them.
     pub(super) fn read(node: &Node, what: &str, faults: &mut Faults) -> Self {
-        let nodes = faults.list(node, what);
+        let nodes = node.list(what, faults);
         Self::of(nodes, faults)
     }
 
@@ -56,7 +57,7 @@ impl Paths {
     fn of(nodes: &[Node], faults: &mut Faults) -> Self {
         let patterns: Vec<_> = nodes
             .iter()
-            .filter_map(|node| faults.pattern(node))
+            .filter_map(|node| values::pattern(node, faults))
             .collect();
         let texts = nodes.iter().filter_map(Node::as_text);
         Self {

@@ -3,13 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fluxgate_core::values;
 use fluxgate_core::yaml::{Faults, Node, Value};
 
 const MAX_NAME: usize = 200;
 
 /// The boolean there, or the default.
 pub(super) fn boolean(node: Option<&Node>, what: &str, default: bool, faults: &mut Faults) -> bool {
-    let given = node.and_then(|node| faults.boolean(node, what));
+    let given = node.and_then(|node| node.boolean(what, faults));
     given.unwrap_or(default)
 }
 
@@ -20,7 +21,7 @@ pub(super) fn duration(
     default: Duration,
     faults: &mut Faults,
 ) -> Duration {
-    let given = node.and_then(|node| faults.duration(node, what));
+    let given = node.and_then(|node| values::duration(node, what, faults));
     given.unwrap_or(default)
 }
 
@@ -33,14 +34,14 @@ pub(super) fn whole(
     faults: &mut Faults,
 ) -> u64 {
     let signed = |number| i64::try_from(number).unwrap_or(i64::MAX);
-    let given = node.and_then(|node| faults.whole(node, what, signed(least), signed(most)));
+    let given = node.and_then(|node| node.whole(what, signed(least), signed(most), faults));
     given.map_or(default, i64::unsigned_abs)
 }
 
 /// The path of a file or directory there.
 pub(super) fn path(node: Option<&Node>, what: &str, faults: &mut Faults) -> Option<PathBuf> {
     let node = node?;
-    let text = faults.text(node, what)?;
+    let text = node.text(what, faults)?;
     if text.is_empty() || text.contains('\0') {
         faults.add(node.position, format!("{what} must be the path of a file"));
         return None;
@@ -50,7 +51,7 @@ pub(super) fn path(node: Option<&Node>, what: &str, faults: &mut Faults) -> Opti
 
 /// The text there, which must not be empty nor hold control characters.
 pub(super) fn name<'n>(node: &'n Node, what: &str, faults: &mut Faults) -> Option<&'n str> {
-    let text = faults.text(node, what)?;
+    let text = node.text(what, faults)?;
     if text.is_empty() || text.len() > MAX_NAME || text.chars().any(char::is_control) {
         faults.add(
             node.position,
@@ -67,15 +68,15 @@ pub(super) fn any_list<'n>(node: Option<&'n Node>, what: &str, faults: &mut Faul
         None => &[],
         Some(node) => match &node.value {
             Value::List(items) => items,
-            _ => faults.list(node, what),
+            _ => node.list(what, faults),
         },
     }
 }
 
 /// The header's name, in lower case, in a text like `header:X-User-Id`.
 pub(super) fn header(node: &Node, what: &str, faults: &mut Faults) -> Option<Box<str>> {
-    match faults.text(node, what)?.strip_prefix("header:") {
-        Some(name) => faults.header_name(name, node.position),
+    match node.text(what, faults)?.strip_prefix("header:") {
+        Some(name) => values::header_name(name, node.position, faults),
         None => {
             faults.add(
                 node.position,

@@ -56,7 +56,7 @@ impl Rules {
 
     fn read_from(node: &Node, store: &Store, faults: &mut Faults) -> Option<Self> {
         let before = faults.count();
-        let [dir, redis, poll] = faults.fields(node, "`rules_from`", ["dir", "redis", "poll"]);
+        let [dir, redis, poll] = node.fields("`rules_from`", ["dir", "redis", "poll"], faults);
         let poll = read::duration(poll, "`poll`", DEFAULT_POLL, faults);
         match (dir, redis) {
             (Some(_), None) => {
@@ -64,7 +64,7 @@ impl Rules {
                 Some(Self::Dir { path, poll })
             }
             (None, Some(redis)) => {
-                let [] = faults.fields(redis, "`redis` (which is to be {})", []);
+                let [] = redis.fields("`redis` (which is to be {})", [], faults);
                 if !matches!(store, Store::Redis(_)) {
                     faults.add(
                         redis.position,

@@ -58,7 +58,7 @@ impl Store {
             return Self::default();
         }
         let before = faults.count();
-        match faults.fields(node, "`store`", ["memory", "redis"]) {
+        match node.fields("`store`", ["memory", "redis"], faults) {
             [Some(_), Some(redis)] => {
                 faults.add(
                     redis.position,
@@ -68,7 +68,7 @@ impl Store {
             }
             [Some(memory), None] => {
                 let [max_keys, max_log_events] =
-                    faults.fields(memory, "`memory`", ["max_keys", "max_log_events"]);
+                    memory.fields("`memory`", ["max_keys", "max_log_events"], faults);
                 let max_keys =
                     read::whole(max_keys, "`max_keys`", (1, MOST), DEFAULT_MAX_KEYS, faults);
                 let max_log_events = read::whole(

@@ -65,11 +65,11 @@ impl Telemetry {
     pub(super) fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
         let names = ["log", "level", "otlp", "identities"];
         let [log, level, otlp, identities] =
-            node.map_or([None; 4], |node| faults.fields(node, "`telemetry`", names));
-        let log = log.and_then(|node| faults.one_of(node, "`log`", &LogFormat::NAMES));
-        let level = level.and_then(|node| faults.one_of(node, "`level`", &Level::NAMES));
+            node.map_or([None; 4], |node| node.fields("`telemetry`", names, faults));
+        let log = log.and_then(|node| node.one_of("`log`", &LogFormat::NAMES, faults));
+        let level = level.and_then(|node| node.one_of("`level`", &Level::NAMES, faults));
         let otlp = otlp.and_then(|node| {
-            let url = HttpUrl::parse(faults.text(node, "`otlp`")?);
+            let url = HttpUrl::parse(node.text("`otlp`", faults)?);
             let url = url.and_then(|url| match url.is_secure() {
                 true => Err(NO_HTTPS.into()),
                 false => Ok(url),

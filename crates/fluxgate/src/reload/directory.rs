@@ -137,7 +137,7 @@ impl<'a> Reading<'a> {
             Err(error) => return self.note(&error),
         };
         let mut faults = Faults::default();
-        let [sets] = faults.fields(&root, "a rule file", ["rule_sets"]);
+        let [sets] = root.fields("a rule file", ["rule_sets"], &mut faults);
         match sets {
             Some(sets) => {
                 self.claim(path, sets, &mut faults);

@@ -92,9 +92,9 @@ impl Report {
         });
         let delayed = fate.delay > Micros::ZERO;
         let taken = Taken {
-            passed: (!fate.refused && !delayed).into(),
-            delayed: (!fate.refused && delayed).into(),
-            refused: fate.refused.into(),
+            passed: (!fate.denied && !delayed).into(),
+            delayed: (!fate.denied && delayed).into(),
+            refused: fate.denied.into(),
         };
         rule.taken.at(at).add(taken);
         rule.all.add(taken);

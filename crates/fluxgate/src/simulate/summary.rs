@@ -48,7 +48,7 @@ impl Summary {
     /// A rule took a request in this way.
     pub(super) fn noted(&mut self, rule_set: &str, fate: &RuleVerdict<'_>) {
         let rule = fate.rule;
-        let (Some(identity), RuleMode::Enforce, true) = (fate.identity, rule.mode(), fate.refused)
+        let (Some(identity), RuleMode::Enforce, true) = (fate.identity, rule.mode(), fate.denied)
         else {
             return;
         };

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fluxgate_core::{OnError, Outcome, Reason, Rule};
+use fluxgate_redis::reason;
 
 use crate::engine::Listener;
 use shard::{STATUS_CLASSES, Shards};
@@ -88,7 +89,7 @@ impl Metrics {
 
     /// The store failed; `on_error` decided, if there was something to decide.
     pub(super) fn store_failed(&self, reason: Reason, on_error: Option<OnError>) {
-        let known = Reason::ALL.iter().position(|known| *known == reason);
+        let known = reason::ALL.iter().position(|known| *known == reason);
         let index = known.unwrap_or_default();
         self.shards.count(|shard| {
             shard.store_errors[index].add(1);

@@ -1,128 +1,128 @@
-//! How an index is made.
+//! The construction of an index.
 
 use aho_corasick::Anchored;
 use aho_corasick::automaton::Automaton;
 use aho_corasick::nfa::contiguous::NFA;
 use hashbrown::HashMap;
 
-use super::{FiledPattern, FiledRun, Index};
-use crate::matcher::fit::Anchor;
+use super::{FragmentEntry, Index, PatternEntry};
+use crate::matcher::fragments::Fragment;
 use crate::matcher::pattern::{Pattern, Segment};
-use crate::matcher::runs::Run;
+use crate::matcher::verify::Anchor;
 
 impl Index {
-    /// Patterns with their rules. `None` if they are too many.
+    /// Builds the index of patterns with their rules. Returns `None` if they are too many.
     pub(crate) fn new(patterns: &[&(Pattern, u32)]) -> Option<Self> {
-        let mut places: HashMap<&Pattern, usize> = HashMap::new();
+        let mut indices: HashMap<&Pattern, usize> = HashMap::new();
         let mut distinct: Vec<(&Pattern, Vec<u32>)> = Vec::new();
         for (pattern, rule) in patterns {
-            let place = *places.entry(pattern).or_insert_with(|| {
+            let index = *indices.entry(pattern).or_insert_with(|| {
                 distinct.push((pattern, Vec::new()));
                 distinct.len() - 1
             });
-            distinct[place].1.push(*rule);
+            distinct[index].1.push(*rule);
         }
-        let mut texts = Texts::default();
+        let mut fragments = Fragments::default();
         for (pattern, _) in &distinct {
-            for run in pattern.runs() {
-                *texts.patterns.entry(run.text).or_default() += 1;
+            for fragment in pattern.fragments() {
+                *fragments.patterns.entry(fragment.text).or_default() += 1;
             }
         }
-        let mut without_run = Vec::new();
+        let mut without_fragment = Vec::new();
         let patterns = distinct
             .into_iter()
             .enumerate()
-            .map(|(place, (pattern, rules))| {
-                let runs = pattern.runs();
-                match texts.rarest(runs.iter()) {
-                    Some(rarest) => texts.file(rarest).patterns.push(place as u32),
-                    None => without_run.push(place as u32),
+            .map(|(index, (pattern, rules))| {
+                let of_pattern = pattern.fragments();
+                match fragments.rarest(of_pattern.iter()) {
+                    Some(rarest) => fragments.entry(rarest).patterns.push(index as u32),
+                    None => without_fragment.push(index as u32),
                 }
-                let anchors = texts.anchors(pattern, &runs);
-                FiledPattern {
-                    ordered: texts.ordered(&runs, &anchors),
+                let anchors = fragments.anchors(pattern, &of_pattern);
+                PatternEntry {
+                    ordered: fragments.ordered(&of_pattern, &anchors),
                     pattern: pattern.clone(),
                     anchors,
                     rules,
                 }
             });
         let patterns = patterns.collect();
-        let mut known: Vec<_> = texts.numbers.into_iter().collect();
+        let mut known: Vec<_> = fragments.numbers.into_iter().collect();
         known.sort_unstable_by_key(|(_, number)| *number);
         let known = known.into_iter().map(|(text, _)| text);
         let automaton = NFA::builder().prefilter(false).build(known).ok()?;
         Some(Self {
             start: automaton.start_state(Anchored::No).ok()?,
-            texts: automaton,
-            runs: texts.filed,
+            automaton,
+            fragments: fragments.entries,
             patterns,
-            without_run,
+            without_fragment,
         })
     }
 }
 
-/// The texts of all patterns.
+/// The fragments of all patterns.
 #[derive(Default)]
-struct Texts {
-    /// How many patterns have each.
+struct Fragments {
+    /// The number of patterns that have each.
     patterns: HashMap<String, usize>,
-    /// Those that something is found by.
+    /// Those that the index uses.
     numbers: HashMap<String, usize>,
-    filed: Vec<FiledRun>,
+    entries: Vec<FragmentEntry>,
 }
 
-impl Texts {
-    fn rarest<'r>(&self, runs: impl Iterator<Item = &'r Run>) -> Option<&'r Run> {
-        // Of two, the longer one: it is less likely to be met by chance.
-        runs.min_by_key(|run| (self.patterns.get(&run.text), usize::MAX - run.text.len()))
+impl Fragments {
+    fn rarest<'f>(&self, fragments: impl Iterator<Item = &'f Fragment>) -> Option<&'f Fragment> {
+        // Of two, the longer one: a path is less likely to contain it by chance.
+        fragments.min_by_key(|it| (self.patterns.get(&it.text), usize::MAX - it.text.len()))
     }
 
     fn number(&mut self, text: &str) -> usize {
         *self.numbers.entry_ref(text).or_insert_with(|| {
-            self.filed.push(FiledRun {
+            self.entries.push(FragmentEntry {
                 length: text.len(),
                 is_anchor: false,
                 patterns: Vec::new(),
             });
-            self.filed.len() - 1
+            self.entries.len() - 1
         })
     }
 
-    fn file(&mut self, run: &Run) -> &mut FiledRun {
-        let number = self.number(&run.text);
-        &mut self.filed[number]
+    fn entry(&mut self, fragment: &Fragment) -> &mut FragmentEntry {
+        let number = self.number(&fragment.text);
+        &mut self.entries[number]
     }
 
-    /// For each inner block the rarest text that begins one of its segments.
-    fn anchors(&mut self, pattern: &Pattern, runs: &[Run]) -> Box<[Option<Anchor>]> {
+    /// Returns for each inner block the rarest fragment that begins one of its segments.
+    fn anchors(&mut self, pattern: &Pattern, fragments: &[Fragment]) -> Box<[Option<Anchor>]> {
         let is_deep = |segment: &Segment| *segment == Segment::Deep;
         let deeps = pattern.segments.iter().enumerate();
         let deeps: Vec<_> = deeps.filter(|(_, segment)| is_deep(segment)).collect();
         let blocks = deeps.windows(2).map(|pair| pair[0].0 + 1..pair[1].0);
         let anchors = blocks.map(|block| {
-            let begins_here = |run: &&Run| run.begins.is_some_and(|at| block.contains(&at));
-            let rarest = self.rarest(runs.iter().filter(begins_here))?;
-            let run = self.number(&rarest.text);
-            self.filed[run].is_anchor = true;
+            let begins_here = |it: &&Fragment| it.begins.is_some_and(|at| block.contains(&at));
+            let rarest = self.rarest(fragments.iter().filter(begins_here))?;
+            let fragment = self.number(&rarest.text);
+            self.entries[fragment].is_anchor = true;
             Some(Anchor {
-                run: run as u32,
+                fragment: fragment as u32,
                 before: rarest.begins? - block.start,
             })
         });
         anchors.collect()
     }
 
-    /// The anchors, and what stands inside of segments.
-    fn ordered(&mut self, runs: &[Run], anchors: &[Option<Anchor>]) -> Box<[u32]> {
-        let numbers = runs.iter().map(|run| {
-            let is_inside = !run.text.contains('/');
+    /// Returns the anchors and the fragments inside of segments.
+    fn ordered(&mut self, fragments: &[Fragment], anchors: &[Option<Anchor>]) -> Box<[u32]> {
+        let numbers = fragments.iter().map(|fragment| {
+            let is_inside = !fragment.text.contains('/');
             let number = match is_inside {
-                true => Some(self.number(&run.text)),
-                false => self.numbers.get(&run.text).copied(),
+                true => Some(self.number(&fragment.text)),
+                false => self.numbers.get(&fragment.text).copied(),
             };
             let number = number? as u32;
             let mut anchors = anchors.iter().flatten();
-            let is_anchor = anchors.any(|anchor| anchor.run == number);
+            let is_anchor = anchors.any(|anchor| anchor.fragment == number);
             (is_inside || is_anchor).then_some(number)
         });
         numbers.flatten().collect()

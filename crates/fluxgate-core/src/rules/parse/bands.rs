@@ -2,22 +2,21 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
-use std::time::Duration;
 
 use hashbrown::HashMap;
 
-use super::{MAX_NAME, RuleReader};
-use crate::decision::MISSING_KEY;
+use super::{BandStyle, MAX_NAME, RuleReader};
+use crate::band::Band;
 use crate::key::{self, KeyPart, SubjectBytes};
-use crate::limit::{Algorithm, Field, Limit, LimitBuilder, LimitError, MAX_UNITS};
-use crate::rules::Band;
+use crate::limit::{Field, Limit, LimitBuilder, LimitError, MAX_UNITS};
+use crate::rules::values;
 use crate::yaml::{Faults, Node, Position, Value};
 
 impl RuleReader<'_> {
     pub(super) fn bands(&mut self, node: &Node, style: &BandStyle) -> Vec<Band> {
         let mut bands: Vec<Band> = Vec::new();
         let mut ids = HashSet::new();
-        for (index, node) in self.faults.list(node, "`bands`").iter().enumerate() {
+        for (index, node) in node.list("`bands`", self.faults).iter().enumerate() {
             let Some((id, id_at, limit)) = self.band(index, node, style) else {
                 continue;
             };
@@ -38,10 +37,10 @@ impl RuleReader<'_> {
         node: &Node,
         style: &BandStyle,
     ) -> Option<(String, Position, Option<Limit>)> {
-        let [id, capacity, window, refill, period] = self.faults.fields(
-            node,
+        let [id, capacity, window, refill, period] = node.fields(
             "a band",
             ["id", "capacity", "window", "refill", "period"],
+            self.faults,
         );
         if !node.is_map() {
             return None;
@@ -59,12 +58,12 @@ impl RuleReader<'_> {
         }
         let before = self.faults.count();
         let units_of = |faults: &mut Faults, node: Option<&Node>, what: &str| {
-            node.and_then(|node| faults.whole(node, what, 1, MAX_UNITS as i64))
+            node.and_then(|node| node.whole(what, 1, MAX_UNITS as i64, faults))
         };
         let capacity_units = units_of(self.faults, capacity, "`capacity`");
         let refill_units = units_of(self.faults, refill, "`refill`");
-        let window_span = window.and_then(|node| self.faults.duration(node, "`window`"));
-        let period_span = period.and_then(|node| self.faults.duration(node, "`period`"));
+        let window_span = window.and_then(|node| values::duration(node, "`window`", self.faults));
+        let period_span = period.and_then(|node| values::duration(node, "`period`", self.faults));
         let (Some(algorithm), Some(capacity_units), Some(window_span)) =
             (style.algorithm, capacity_units, window_span)
         else {
@@ -80,13 +79,13 @@ impl RuleReader<'_> {
         if let Some(span) = period_span {
             limit = limit.period(span);
         }
-        let places = BandPlaces {
+        let positions = BandPositions {
             band: node.position,
             capacity: capacity.map(|node| node.position),
             refill: refill.map(|node| node.position),
             period: period.map(|node| node.position),
         };
-        let limit = self.limit(limit, style, &places);
+        let limit = self.limit(limit, style, &positions);
         Some((id, id_at, limit))
     }
 
@@ -94,7 +93,7 @@ impl RuleReader<'_> {
         &mut self,
         limit: LimitBuilder,
         style: &BandStyle,
-        places: &BandPlaces,
+        positions: &BandPositions,
     ) -> Option<Limit> {
         let mut limit = limit.shape(style.shape);
         if let Some(max_wait) = style.max_wait {
@@ -108,37 +107,37 @@ impl RuleReader<'_> {
                     LimitError::Units { field, .. }
                     | LimitError::Span { field }
                     | LimitError::NotABucket { field } => match field {
-                        Field::Capacity => places.capacity,
-                        Field::Refill => places.refill,
-                        Field::Period => places.period,
+                        Field::Capacity => positions.capacity,
+                        Field::Refill => positions.refill,
+                        Field::Period => positions.period,
                         _ => None,
                     },
                     LimitError::FillTooLong => None,
                 };
                 self.faults
-                    .add(at.unwrap_or(places.band), error.to_string());
+                    .add(at.unwrap_or(positions.band), error.to_string());
                 None
             }
         }
     }
 
     fn band_id(&mut self, node: &Node) -> Option<String> {
-        let id = self.faults.text(node, "a band's `id`")?;
-        let starts_well = id
+        let id = node.text("a band's `id`", self.faults)?;
+        let has_good_start = id
             .bytes()
             .next()
             .is_some_and(|byte| byte.is_ascii_alphanumeric());
-        let goes_on_well = id
+        let has_good_rest = id
             .bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
-        if !starts_well || !goes_on_well || id.len() > MAX_NAME {
+        if !has_good_start || !has_good_rest || id.len() > MAX_NAME {
             self.faults.add(
                 node.position,
                 format!("`{id}` is no band id; allowed is [A-Za-z0-9][A-Za-z0-9_.-]* up to {MAX_NAME} characters"),
             );
             return None;
         }
-        if id == MISSING_KEY {
+        if id == Band::MISSING_KEY {
             self.faults.add(
                 node.position,
                 format!("`{id}` is no band id: `RULE/{id}` tells of a key that is missing"),
@@ -156,10 +155,8 @@ impl RuleReader<'_> {
         all_bands: &mut Vec<Band>,
     ) -> HashMap<Box<[u8]>, Range<u32>> {
         let mut overrides = HashMap::new();
-        for node in self.faults.list(node, "`overrides`") {
-            let [identity, bands] = self
-                .faults
-                .fields(node, "an override", ["identity", "bands"]);
+        for node in node.list("`overrides`", self.faults) {
+            let [identity, bands] = node.fields("an override", ["identity", "bands"], self.faults);
             if !node.is_map() {
                 continue;
             }
@@ -170,7 +167,7 @@ impl RuleReader<'_> {
                     None
                 }
                 (Some(identity), Some(key)) => self.identity(identity, key),
-                // The key itself is wrong, and that is noted.
+                // The key has a fault, which has been reported.
                 (Some(_), None) => None,
             };
             let bands = match bands {
@@ -203,15 +200,14 @@ impl RuleReader<'_> {
         }
         let values: Option<Vec<&str>> = match &node.value {
             Value::List(_) => {
-                let nodes = self.faults.list(node, "`identity`");
+                let nodes = node.list("`identity`", self.faults);
                 nodes
                     .iter()
-                    .map(|node| self.faults.text(node, "a value of `identity`"))
+                    .map(|node| node.text("a value of `identity`", self.faults))
                     .collect()
             }
-            _ => self
-                .faults
-                .text(node, "`identity`")
+            _ => node
+                .text("`identity`", self.faults)
                 .map(|value| vec![value]),
         };
         let values = values.filter(|values| !values.is_empty())?;
@@ -226,17 +222,8 @@ impl RuleReader<'_> {
     }
 }
 
-/// What all bands of a rule have in common.
-pub(super) struct BandStyle {
-    /// `None` where the name is wrong, and that is noted.
-    pub(super) algorithm: Option<Algorithm>,
-    pub(super) shape: bool,
-    pub(super) shape_at: Position,
-    pub(super) max_wait: Option<Duration>,
-}
-
-/// Where the numbers of a band stand.
-struct BandPlaces {
+/// The positions of a band's numbers.
+struct BandPositions {
     band: Position,
     capacity: Option<Position>,
     refill: Option<Position>,

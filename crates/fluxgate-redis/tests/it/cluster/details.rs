@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fluxgate_core::{Outcome, Reason, RuleSets};
+use fluxgate_redis::reason;
 use fluxgate_redis::{RedisStore, Topology};
 use fluxgate_testkit::{RedisCluster, RedisServer, SLOTS, ports, wait_until};
 use tokio::time::Instant;
@@ -126,7 +127,7 @@ async fn slots_that_nobody_has_are_a_cluster_that_is_down() {
         assert!(outcomes.contains(&Outcome::Allowed), "{outcomes:?}");
         assert!(outcomes.contains(&Outcome::FailedClosed), "{outcomes:?}");
         let reasons = failures.reasons();
-        let is_down = |reason: &Reason| *reason == Reason::ClusterDown;
+        let is_down = |reason: &Reason| *reason == reason::CLUSTER_DOWN;
         assert!(reasons.iter().all(is_down), "{failures:?}");
     }
 }

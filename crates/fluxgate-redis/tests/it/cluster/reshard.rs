@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use fluxgate_core::{Limiter, Outcome, Reason, RequestContext};
 use fluxgate_redis::RedisStore;
+use fluxgate_redis::reason;
 use fluxgate_testkit::{RedisCluster, wait_for, wait_until};
 
 use super::{Mover, errors, slot_of_keys, wait_until_settled};
@@ -93,9 +94,9 @@ async fn a_slot_that_stays_between_two_nodes_fails_in_time_and_recovers() {
     for (_, failures) in &watched {
         let mut reasons = failures.reasons();
         // Who was asked last may have had no time left.
-        reasons.retain(|reason| *reason != Reason::Timeout);
+        reasons.retain(|reason| *reason != Reason::TIMEOUT);
         assert!(!reasons.is_empty());
-        assert!(reasons.iter().all(|reason| *reason == Reason::ClusterDown));
+        assert!(reasons.iter().all(|reason| *reason == reason::CLUSTER_DOWN));
     }
     moving.finish();
     for (limiter, _) in &watched {

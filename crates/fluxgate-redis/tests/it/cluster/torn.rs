@@ -152,7 +152,7 @@ async fn a_shard_that_hangs_gives_the_others_back_what_they_gave_and_does_not_sh
         let state = limiter.state("api", "first", &[&nodes.user]).await;
         assert!(state.is_ok(), "{state:?}");
     }
-    assert_eq!(failures.reasons()[0], Reason::Timeout);
+    assert_eq!(failures.reasons()[0], Reason::TIMEOUT);
     until_async("everything is given back", async || {
         nodes.used_of_first().await == 0
     })

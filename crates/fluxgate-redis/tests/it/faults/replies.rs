@@ -112,5 +112,5 @@ async fn under_load_odd_replies_admit_nobody_by_accident() {
         admitted += task.unwrap();
     }
     assert!(admitted <= LIMIT, "{admitted}");
-    assert!(bench.heard.count(Reason::BadResponse) > 0);
+    assert!(bench.heard.count(Reason::BAD_RESPONSE) > 0);
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use fluxgate_core::{Outcome, Reason};
 use fluxgate_redis::BreakerState;
+use fluxgate_redis::reason;
 use fluxgate_testkit::{FaultProxy, Mode, PATIENCE, RedisServer};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -66,10 +67,10 @@ async fn a_paused_server_opens_the_breaker_and_costs_nobody_more_than_the_deadli
     })
     .await;
     asking.await.unwrap();
-    assert!(bench.heard.count(Reason::Timeout) > 0);
-    assert!(bench.heard.count(Reason::CircuitOpen) > 0);
+    assert!(bench.heard.count(Reason::TIMEOUT) > 0);
+    assert!(bench.heard.count(reason::CIRCUIT_OPEN) > 0);
     for error in bench.heard.errors() {
-        let fits = matches!(error.reason, Reason::Timeout | Reason::CircuitOpen);
+        let fits = matches!(error.reason, Reason::TIMEOUT | reason::CIRCUIT_OPEN);
         assert!(fits, "{error}");
     }
     bench.recovery("somebody").await;
@@ -94,8 +95,8 @@ async fn while_the_breaker_is_open_one_probe_at_a_time_reaches_the_server() {
     let probes = proxy.accepted() - before;
     assert!(probes <= 6, "{probes} probes in a second");
     let (open, silent) = (
-        bench.heard.count(Reason::CircuitOpen),
-        bench.heard.count(Reason::Timeout),
+        bench.heard.count(reason::CIRCUIT_OPEN),
+        bench.heard.count(Reason::TIMEOUT),
     );
     // 64 clients at most are in one probe.
     assert!(silent <= 64 * 6 && open > silent, "{silent} and {open}");

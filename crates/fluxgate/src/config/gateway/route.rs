@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::fmt;
 
+use fluxgate_core::values;
 use fluxgate_core::yaml::{Faults, Node};
 
 use crate::config::filters::Filter;
@@ -100,7 +101,7 @@ impl fmt::Display for HostPattern {
 
 /// The list under `routes`.
 pub(super) fn read(node: Option<&Node>, filters: &[Filter], faults: &mut Faults) -> Vec<Route> {
-    let nodes = node.map_or(&[][..], |node| faults.list(node, "`routes`"));
+    let nodes = node.map_or(&[][..], |node| node.list("`routes`", faults));
     let mut ids = HashSet::new();
     let routes = nodes.iter();
     routes
@@ -117,7 +118,7 @@ impl Route {
     ) -> Self {
         let before = faults.count();
         let [id, matches, route_upstreams, route_filters] =
-            faults.fields(node, "a route", ["id", "match", "upstreams", "filters"]);
+            node.fields("a route", ["id", "match", "upstreams", "filters"], faults);
         // What is no mapping at all has been told.
         if faults.count() == before {
             for (name, field) in [("id", id), ("upstreams", route_upstreams)] {
@@ -133,9 +134,9 @@ impl Route {
             }
             Some(id)
         });
-        let upstreams = route_upstreams.map_or(&[][..], |node| faults.list(node, "`upstreams`"));
+        let upstreams = route_upstreams.map_or(&[][..], |node| node.list("`upstreams`", faults));
         let upstreams = upstreams.iter().filter_map(|node| {
-            let upstream = Upstream::parse(faults.text(node, "an upstream")?);
+            let upstream = Upstream::parse(node.text("an upstream", faults)?);
             upstream
                 .map_err(|why| faults.add(node.position, format!("an upstream {why}")))
                 .ok()
@@ -143,7 +144,7 @@ impl Route {
         let upstreams = upstreams.collect();
         let named = read::any_list(route_filters, "`filters`", faults);
         let named = named.iter().filter_map(|node| {
-            let name = faults.text(node, "the name of a filter")?;
+            let name = node.text("the name of a filter", faults)?;
             if !filters.iter().any(|filter| filter.name == name) {
                 let known: Vec<_> = filters.iter().map(|filter| &filter.name[..]).collect();
                 let known = match known.is_empty() {
@@ -185,10 +186,10 @@ impl Route {
 impl RouteMatch {
     fn read(node: &Node, faults: &mut Faults) -> Self {
         let names = ["path", "host", "methods", "headers"];
-        let [path, host, methods, headers] = faults.fields(node, "`match`", names);
-        let hosts = host.map_or(&[][..], |node| faults.list(node, "`host`"));
+        let [path, host, methods, headers] = node.fields("`match`", names, faults);
+        let hosts = host.map_or(&[][..], |node| node.list("`host`", faults));
         let hosts = hosts.iter().filter_map(|node| {
-            let text = faults.text(node, "a host")?;
+            let text = node.text("a host", faults)?;
             let host = HostPattern::parse(text);
             if host.is_none() {
                 let allowed = "such as api.example.com or *.example.com, without a port";
@@ -197,9 +198,9 @@ impl RouteMatch {
             host
         });
         let hosts = hosts.collect();
-        let methods = methods.map_or(&[][..], |node| faults.list(node, "`methods`"));
+        let methods = methods.map_or(&[][..], |node| node.list("`methods`", faults));
         let methods = methods.iter().filter_map(|node| {
-            let text = faults.text(node, "a method")?;
+            let text = node.text("a method", faults)?;
             if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
                 faults.add(node.position, format!("`{text}` cannot be a method"));
             }
@@ -238,8 +239,8 @@ impl RouteMatch {
 
 fn read_headers(node: &Node, faults: &mut Faults) -> Vec<(Box<str>, Box<str>)> {
     let mut headers: Vec<(Box<str>, Box<str>)> = Vec::new();
-    for (name, key, value) in faults.map(node, "`headers`") {
-        let Some(name) = faults.header_name(name, key.position) else {
+    for (name, key, value) in node.map("`headers`", faults) {
+        let Some(name) = values::header_name(name, key.position, faults) else {
             continue;
         };
         if headers.iter().any(|(known, _)| *known == name) {
@@ -248,7 +249,7 @@ fn read_headers(node: &Node, faults: &mut Faults) -> Vec<(Box<str>, Box<str>)> {
                 format!("header `{name}` stands twice (their case does not matter)"),
             );
         }
-        if let Some(value) = faults.text(value, "a header's value") {
+        if let Some(value) = value.text("a header's value", faults) {
             headers.push((name, value.into()));
         }
     }

@@ -80,8 +80,7 @@ impl Redis {
             near_cache,
             max_cluster_waits,
             tls,
-        ] = faults.fields(
-            node,
+        ] = node.fields(
             "`redis`",
             [
                 "url",
@@ -96,6 +95,7 @@ impl Redis {
                 "max_cluster_waits",
                 "tls",
             ],
+            faults,
         );
         let listed = urls.is_some();
         // What is no mapping at all has been told.
@@ -196,7 +196,7 @@ fn read_urls<'n>(
 ) -> Vec<(&'n Node, RedisUrl)> {
     let (nodes, what) = match (url, urls) {
         (Some(url), None) => (std::slice::from_ref(url), "`url`"),
-        (None, Some(urls)) => (faults.list(urls, "`urls`"), "a URL"),
+        (None, Some(urls)) => (urls.list("`urls`", faults), "a URL"),
         (Some(_), Some(urls)) => {
             faults.add(
                 urls.position,
@@ -208,7 +208,7 @@ fn read_urls<'n>(
     };
     let mut read = Vec::new();
     for node in nodes {
-        let Some(text) = faults.text(node, what) else {
+        let Some(text) = node.text(what, faults) else {
             continue;
         };
         match RedisUrl::parse(text) {
@@ -245,7 +245,7 @@ impl Mode {
             ("cluster", "cluster"),
             ("sentinel", "sentinel"),
         ];
-        let name = mode.and_then(|node| faults.one_of(node, "`mode`", &names));
+        let name = mode.and_then(|node| node.one_of("`mode`", &names, faults));
         let name = name.unwrap_or("auto");
         if let Some((node, _)) = urls.get(1)
             && name == "standalone"
@@ -269,7 +269,7 @@ impl Mode {
         match (name, sentinel) {
             ("sentinel", Some(node)) => {
                 let [master, password] =
-                    faults.fields(node, "`sentinel`", ["master", "password_file"]);
+                    node.fields("`sentinel`", ["master", "password_file"], faults);
                 if master.is_none() {
                     faults.add(node.position, "`sentinel` needs `master`");
                 }
@@ -298,7 +298,7 @@ impl Mode {
 
 impl RedisTls {
     fn read(node: &Node, faults: &mut Faults) -> Self {
-        let [ca, cert, key] = faults.fields(node, "`tls`", ["ca", "cert", "key"]);
+        let [ca, cert, key] = node.fields("`tls`", ["ca", "cert", "key"], faults);
         if cert.is_some() != key.is_some() {
             faults.add(node.position, "`cert` and `key` go together");
         }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fluxgate_core::{Outcome, Reason};
+use fluxgate_core::Outcome;
+use fluxgate_redis::reason;
 use fluxgate_redis::{BreakerState, RedisStore};
 
 use super::Metrics;
@@ -141,10 +142,10 @@ fn by_reason(
     out: &mut Exposition,
     (name, help): (&'static str, &str),
     shards: &[Arc<Shard>],
-    counts: impl Fn(&Shard) -> &[Tally; Reason::ALL.len()],
+    counts: impl Fn(&Shard) -> &[Tally; reason::ALL.len()],
 ) {
     let mut family = out.family(name, Kind::Counter, help);
-    for (index, reason) in Reason::ALL.iter().enumerate() {
+    for (index, reason) in reason::ALL.iter().enumerate() {
         let sum = shards.iter().map(|shard| counts(shard)[index].get()).sum();
         family.sample(&[("reason", reason.name())], sum);
     }

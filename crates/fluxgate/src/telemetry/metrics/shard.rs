@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fluxgate_core::{Outcome, Reason, Rule};
+use fluxgate_core::{Outcome, Rule};
+use fluxgate_redis::reason;
 
 use super::durations::Durations;
 use super::tally::Tally;
@@ -21,8 +22,8 @@ pub(super) const STATUS_CLASSES: usize = 5;
 pub(super) struct Shard {
     pub(super) durations: Durations,
     pub(super) answered: [[Tally; STATUS_CLASSES]; Listener::ALL.len()],
-    pub(super) store_errors: [Tally; Reason::ALL.len()],
-    pub(super) failed_closed: [Tally; Reason::ALL.len()],
+    pub(super) store_errors: [Tally; reason::ALL.len()],
+    pub(super) failed_closed: [Tally; reason::ALL.len()],
     /// Denials of which no line was written.
     pub(super) untold: Tally,
     /// Everything that this thread has ever decided by. Only looked at to add

@@ -1,23 +1,22 @@
-//! The nodes of a trie that are alive at once.
+//! The nodes of a trie that are active at the same time.
 
-use super::work::steps;
-use crate::small::Small;
+use smallvec::SmallVec;
 
-/// Among so few, looking at all is cheaper than a mark for each.
+use super::steps::steps;
+
+/// Up to this many, a scan is cheaper than a bit set.
 const FEW: usize = 8;
 
-/// A set of nodes, in the order in which they came. Adding costs the same
-/// however many there are.
+/// A set of nodes, in the order of their insertion. An insertion takes constant time.
 #[derive(Debug, Default)]
-pub(super) struct Alive {
-    list: Small<u32, FEW>,
-    /// A bit for each node of the trie, true to `list` while that holds `FEW`
-    /// or more.
+pub(super) struct ActiveNodes {
+    list: SmallVec<[u32; FEW]>,
+    /// A bit for each node of the trie, maintained while `list` holds `FEW` or more.
     marks: Vec<u64>,
 }
 
-impl Alive {
-    /// Whether this node, of a trie of so many `nodes`, is new here.
+impl ActiveNodes {
+    /// Adds a node of a trie of `nodes` nodes. Returns whether it is new.
     #[inline]
     pub(super) fn insert(&mut self, node: u32, nodes: usize) -> bool {
         if self.list.len() < FEW {
@@ -75,19 +74,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_node_is_there_once_however_many_there_are() {
-        let mut alive = Alive::default();
+    fn each_node_is_in_the_set_once() {
+        let mut active = ActiveNodes::default();
         for count in [0, 3, FEW - 1, FEW, FEW + 1, 200, 1, 100, FEW] {
-            alive.clear();
+            active.clear();
             let nodes: Vec<u32> = (0..200).rev().take(count).collect();
             for _ in 0..2 {
                 for &node in &nodes {
-                    let is_known = alive.iter().any(|known| known == node);
-                    assert_eq!(alive.insert(node, 200), !is_known);
+                    let is_known = active.iter().any(|known| known == node);
+                    assert_eq!(active.insert(node, 200), !is_known);
                 }
             }
-            assert_eq!(alive.iter().collect::<Vec<_>>(), nodes);
-            assert_eq!(alive.is_empty(), count == 0);
+            assert_eq!(active.iter().collect::<Vec<_>>(), nodes);
+            assert_eq!(active.is_empty(), count == 0);
         }
     }
 }

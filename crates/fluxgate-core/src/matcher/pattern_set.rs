@@ -1,23 +1,23 @@
-//! Any number of path patterns.
+//! Sets of path patterns.
 
 use std::ops::ControlFlow;
 
 use hashbrown::HashSet;
 
 use super::index::Index;
-use super::path::PathTrie;
+use super::path_trie::PathTrie;
 use super::pattern::{Pattern, Segment};
 use super::shape::Shape;
 use crate::request_path::RequestPath;
 
-/// So many patterns of any kind may be alive in a trie at once.
+/// Up to this many patterns of any kind may be active in a trie at the same time.
 const FEW: usize = 16;
 
-/// So many shapes of patterns may: each keeps a few alive.
+/// Up to this many shapes may be active: each keeps a few patterns active.
 const FEW_SHAPES: usize = 8;
 
-/// Patterns with the rules that ask for them. Those of which a path keeps but a
-/// few alive stand in a trie, and so do a few others; the rest have an index.
+/// Patterns with their rules. Patterns of which a path keeps only a few active are in a
+/// trie, and so are a few others; the rest are in an index.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Patterns {
     trie: PathTrie,
@@ -25,7 +25,7 @@ pub(super) struct Patterns {
 }
 
 impl Patterns {
-    /// Each with its rule.
+    /// Creates the set of these patterns, each with its rule.
     pub(super) fn new(patterns: &[(Pattern, u32)]) -> Self {
         let shapes = patterns.iter().filter_map(|(pattern, _)| pattern.shape());
         let shapes: HashSet<Shape> = shapes.filter(|shape| !shape.is_plain()).collect();
@@ -50,8 +50,8 @@ impl Patterns {
         Self { trie, index }
     }
 
-    /// Calls `found` with the rules of every pattern that fits, until it
-    /// breaks. A path that does not begin with `/` fits none.
+    /// Calls `found` with the rules of every pattern that matches, until it breaks. A path
+    /// that does not begin with `/` matches none.
     #[inline]
     pub(super) fn find(
         &self,
@@ -66,42 +66,41 @@ impl Patterns {
     }
 }
 
-/// Patterns of which any will do.
+/// The paths that match at least one of several patterns.
 #[derive(Clone, Debug, Default)]
-pub struct PathSet(Fits);
+pub struct PathSet(Paths);
 
-/// What fits a set of patterns.
 #[derive(Clone, Debug, Default)]
-enum Fits {
+enum Paths {
     #[default]
-    Nothing,
-    /// `/**` is among them: every path.
-    Everything,
-    Some(Patterns),
+    None,
+    /// `/**` is among the patterns.
+    All,
+    Matching(Patterns),
 }
 
 impl PathSet {
-    /// All these patterns; with none, no path fits.
+    /// Creates the set of the paths that match any of these patterns.
     pub fn new(patterns: Vec<Pattern>) -> Self {
-        let is_everything = |pattern: &Pattern| pattern.segments == [Segment::Deep];
+        let matches_all = |pattern: &Pattern| pattern.segments == [Segment::Deep];
         if patterns.is_empty() {
-            return Self(Fits::Nothing);
-        } else if patterns.iter().any(is_everything) {
-            return Self(Fits::Everything);
+            return Self(Paths::None);
+        } else if patterns.iter().any(matches_all) {
+            return Self(Paths::All);
         }
         let patterns: Vec<_> = patterns.into_iter().map(|pattern| (pattern, 0)).collect();
-        Self(Fits::Some(Patterns::new(&patterns)))
+        Self(Paths::Matching(Patterns::new(&patterns)))
     }
 
-    /// Whether a pattern fits. Without a path, none does.
+    /// Returns whether the set contains this path; `false` without a path.
     pub fn contains(&self, path: Option<&str>) -> bool {
         let Some(path) = path else {
             return false;
         };
         let patterns = match &self.0 {
-            Fits::Nothing => return false,
-            Fits::Everything => return path.starts_with('/'),
-            Fits::Some(patterns) => patterns,
+            Paths::None => return false,
+            Paths::All => return path.starts_with('/'),
+            Paths::Matching(patterns) => patterns,
         };
         let found = patterns.find(path, |rules| match rules {
             [] => ControlFlow::Continue(()),
@@ -110,12 +109,12 @@ impl PathSet {
         found.is_break()
     }
 
-    /// Whether a pattern fits one form of a path at least.
+    /// Returns whether the set contains at least one form of a path.
     pub fn contains_either(&self, path: &RequestPath<'_>) -> bool {
         path.either(|form| self.contains(Some(form)))
     }
 
-    /// Whether patterns fit both forms of a path.
+    /// Returns whether the set contains both forms of a path.
     pub fn contains_both(&self, path: &RequestPath<'_>) -> bool {
         path.both(|form| self.contains(Some(form)))
     }

@@ -1,24 +1,24 @@
-//! From short texts to values.
+//! A map from short texts to values.
 
 use hashbrown::HashMap;
 
-/// With so few texts, comparing them all is cheaper than a hash.
+/// Up to this many texts, comparing them all is cheaper than hashing.
 const FEW: usize = 4;
 
-/// A map that is a list while it is small.
+/// A map that is a list as long as it is small.
 #[derive(Clone, Debug)]
-pub(super) enum Lookup<V> {
+pub(super) enum SmallMap<V> {
     Few(Vec<(Box<[u8]>, V)>),
     Many(HashMap<Box<[u8]>, V>),
 }
 
-impl<V> Default for Lookup<V> {
+impl<V> Default for SmallMap<V> {
     fn default() -> Self {
         Self::Few(Vec::new())
     }
 }
 
-impl<V> Lookup<V> {
+impl<V> SmallMap<V> {
     pub(super) fn is_empty(&self) -> bool {
         matches!(self, Self::Few(known) if known.is_empty())
     }
@@ -43,7 +43,7 @@ impl<V> Lookup<V> {
         }
     }
 
-    /// The value of a text, which is made if there is none.
+    /// Returns the value of a text, and inserts it if there is none.
     pub(super) fn get_or_insert_with(&mut self, text: &[u8], make: impl FnOnce() -> V) -> &mut V {
         if let Self::Few(known) = self
             && known.len() == FEW
@@ -70,21 +70,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_finds_what_was_inserted_however_many_there_are() {
-        let mut lookup = Lookup::default();
-        assert!(lookup.is_empty());
+    fn inserted_values_are_found_in_a_list_and_in_a_map() {
+        let mut map = SmallMap::default();
+        assert!(map.is_empty());
         let texts: Vec<String> = (0..20).map(|number| "x".repeat(number)).collect();
         for (number, text) in texts.iter().enumerate() {
-            assert_eq!(lookup.get(text.as_bytes()), None);
-            assert_eq!(
-                *lookup.get_or_insert_with(text.as_bytes(), || number),
-                number
-            );
+            assert_eq!(map.get(text.as_bytes()), None);
+            assert_eq!(*map.get_or_insert_with(text.as_bytes(), || number), number);
             for (number, text) in texts[..=number].iter().enumerate() {
-                assert_eq!(lookup.get(text.as_bytes()), Some(&number));
-                assert_eq!(*lookup.get_or_insert_with(text.as_bytes(), || 99), number);
+                assert_eq!(map.get(text.as_bytes()), Some(&number));
+                assert_eq!(*map.get_or_insert_with(text.as_bytes(), || 99), number);
             }
         }
-        assert!(!lookup.is_empty());
+        assert!(!map.is_empty());
     }
 }

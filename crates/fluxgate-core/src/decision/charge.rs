@@ -1,28 +1,27 @@
-//! What a request that waits was charged, to be cancelled if it does not take
-//! place.
+//! The charge of a request that waits, which can be cancelled.
 
 use std::ops::Range;
 
+use super::outcome::Outcome;
 use crate::algorithm::{Charged, Mode};
+use crate::band::Band;
 use crate::context::RequestContext;
-use crate::decision::Outcome;
-use crate::key::{self, Identity, SubjectBytes};
+use crate::key::{self, Identity, Subject, SubjectBytes};
 use crate::plan::Plan;
-use crate::rules::{ActiveRuleSet, Band};
-use crate::store::Subject;
+use crate::rules::ActiveRuleSet;
 
-/// What a request was charged: the units of every rule that took some.
+/// The units that a request was charged by each rule.
 #[derive(Clone, Debug)]
 pub struct Charge {
     set: ActiveRuleSet,
-    /// Whether the embedded engine took them, in the store's stead.
+    /// Whether the fallback store charged them, because the store failed.
     by_fallback: bool,
-    taken: Vec<Taken>,
+    rules: Vec<ChargedRule>,
 }
 
-/// What one rule took.
+/// The units that one rule charged.
 #[derive(Clone, Debug)]
-struct Taken {
+struct ChargedRule {
     rule: u32,
     bands: Range<u32>,
     subject: Box<[u8]>,
@@ -32,10 +31,10 @@ struct Taken {
 }
 
 impl Charge {
-    /// What a request reserved that was decided elsewhere, by what
-    /// [`Decision::reservation`](crate::Decision::reservation) said of it there. Rules
-    /// that no longer apply have nothing to cancel. `None` if none has, or if the text
-    /// is no reservation.
+    /// Returns the charge of a request that was decided elsewhere, as
+    /// [`Decision::reservation`](crate::Decision::reservation) described it there. Rules
+    /// that no longer apply have nothing to cancel. Returns `None` if no rule is left, or
+    /// if the text is not a reservation.
     pub fn of(
         set: &ActiveRuleSet,
         context: &RequestContext<'_>,
@@ -55,72 +54,69 @@ impl Charge {
                 charge.add(applied.rule, applied.bands.clone(), context, charged);
             }
         }
-        charge.is_something().then_some(charge)
+        (!charge.is_empty()).then_some(charge)
     }
 
-    /// How many rules took something.
+    /// Returns the number of rules that charged units.
     pub fn rules(&self) -> usize {
-        self.taken.len()
+        self.rules.len()
     }
 
-    /// Nothing yet.
+    /// Creates an empty charge.
     pub(crate) fn new(set: ActiveRuleSet, outcome: Outcome) -> Self {
         Self {
             set,
             by_fallback: outcome == Outcome::Fallback,
-            taken: Vec::new(),
+            rules: Vec::new(),
         }
     }
 
-    /// Adds what a rule took of a request in these bands, and where it went.
+    /// Adds the units that a rule charged in these bands, and where they went.
     pub(crate) fn add(
         &mut self,
-        rule: u32,
+        index: u32,
         bands: Range<u32>,
         context: &RequestContext<'_>,
         charged: Vec<Charged>,
     ) {
-        let Some(known) = self.set.rules().get(rule as usize) else {
+        let Some(rule) = self.set.rules().get(index as usize) else {
             return;
         };
-        let units = known.cost().cost_of(context);
-        let mut subject = SubjectBytes::new();
-        subject.extend_from_slice(known.subject());
-        let (parts, on_missing) = (known.key(), known.on_missing_key());
+        let units = rule.cost().cost_of(context);
+        let mut subject = SubjectBytes::from_slice(rule.subject().bytes);
+        let (parts, on_missing) = (rule.key(), rule.on_missing_key());
         let prefix = self.set.ipv6_prefix();
         let built = key::encode_identity(parts, on_missing, context, prefix, &mut subject);
         if built == Identity::Known && !bands.is_empty() && units > 0 {
-            self.taken.push(Taken {
-                rule,
+            self.rules.push(ChargedRule {
+                rule: index,
                 bands,
-                subject: subject.to_vec().into(),
+                subject: subject.into_boxed_slice(),
                 units,
                 charged,
             });
         }
     }
 
-    /// Whether anything was taken.
-    pub(crate) fn is_something(&self) -> bool {
-        !self.taken.is_empty()
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rules.is_empty()
     }
 
-    /// Whether the embedded engine took it, in the store's stead.
+    /// Returns whether the fallback store charged it.
     pub(crate) fn by_fallback(&self) -> bool {
         self.by_fallback
     }
 
-    /// What each rule took: from which subject, in which bands, how many units, and
-    /// where they went.
-    pub(crate) fn taken(&self) -> impl Iterator<Item = (Subject<'_>, &[Band], u64, &[Charged])> {
-        self.taken.iter().filter_map(|taken| {
-            let rule = self.set.rules().get(taken.rule as usize)?;
+    /// Returns for each rule the subject, the bands, the units and where they went.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Subject<'_>, &[Band], u64, &[Charged])> {
+        self.rules.iter().filter_map(|charged| {
+            let rule = self.set.rules().get(charged.rule as usize)?;
             let subject = Subject {
                 rule: rule.number(),
-                bytes: &taken.subject,
+                bytes: &charged.subject,
             };
-            let bands = rule.bands_in(&taken.bands);
-            Some((subject, bands, taken.units, &taken.charged[..]))
+            let bands = rule.bands_in(&charged.bands);
+            Some((subject, bands, charged.units, &charged.charged[..]))
         })
     }
 }

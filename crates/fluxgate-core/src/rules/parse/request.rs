@@ -1,10 +1,11 @@
-//! What a rule asks of a request: conditions, key and cost.
+//! The parts of a rule that concern the request: conditions, key and cost.
 
 use super::RuleReader;
 use crate::key::KeyPart;
 use crate::limit::MAX_UNITS;
 use crate::matcher::{Conditions, PathSet};
 use crate::rules::rule::CostSource;
+use crate::rules::values;
 use crate::yaml::{Node, Value};
 
 impl RuleReader<'_> {
@@ -13,23 +14,23 @@ impl RuleReader<'_> {
         let Some(node) = node else {
             return (conditions, PathSet::default());
         };
-        let [path, not_path, methods, headers, attributes] = self.faults.fields(
-            node,
+        let [path, not_path, methods, headers, attributes] = node.fields(
             "`match`",
             ["path", "not_path", "methods", "headers", "attributes"],
+            self.faults,
         );
-        conditions.paths = path.map(|node| self.faults.patterns(node, "`path`"));
-        let not_path = not_path.map(|node| self.faults.patterns(node, "`not_path`"));
+        conditions.paths = path.map(|node| values::patterns(node, "`path`", self.faults));
+        let not_path = not_path.map(|node| values::patterns(node, "`not_path`", self.faults));
         conditions.methods = methods.map(|node| {
-            let methods = self.faults.list(node, "`methods`").iter();
+            let methods = node.list("`methods`", self.faults).iter();
             methods
-                .filter_map(|node| self.faults.text(node, "a method"))
+                .filter_map(|node| node.text("a method", self.faults))
                 .map(Into::into)
                 .collect()
         });
         if let Some(node) = headers {
-            for (name, key, value) in self.faults.map(node, "`headers`") {
-                let Some(name) = self.faults.header_name(name, key.position) else {
+            for (name, key, value) in node.map("`headers`", self.faults) {
+                let Some(name) = values::header_name(name, key.position, self.faults) else {
                     continue;
                 };
                 if conditions.headers.iter().any(|(known, _)| *known == name) {
@@ -38,7 +39,7 @@ impl RuleReader<'_> {
                         format!("header `{name}` stands twice (their case does not matter)"),
                     );
                 }
-                if let Some(value) = self.faults.text(value, "a header's value") {
+                if let Some(value) = value.text("a header's value", self.faults) {
                     conditions.headers.push((name, value.into()));
                 }
             }
@@ -51,8 +52,8 @@ impl RuleReader<'_> {
 
     pub(super) fn texts(&mut self, node: &Node, what: &str) -> Vec<(Box<str>, Box<str>)> {
         let mut texts = Vec::new();
-        for (name, _, value) in self.faults.map(node, what) {
-            if let Some(value) = self.faults.text(value, &format!("`{name}`")) {
+        for (name, _, value) in node.map(what, self.faults) {
+            if let Some(value) = value.text(&format!("`{name}`"), self.faults) {
                 texts.push((name.into(), value.into()));
             }
         }
@@ -86,7 +87,7 @@ impl RuleReader<'_> {
                     ("per_api_key", Some(2)),
                 ];
                 let parts = [KeyPart::Ip, KeyPart::User, KeyPart::ApiKey];
-                let part = self.faults.one_of(scope, "`scope`", &names)?;
+                let part = scope.one_of("`scope`", &names, self.faults)?;
                 Some(
                     part.map(|part: usize| parts[part].clone())
                         .into_iter()
@@ -94,7 +95,7 @@ impl RuleReader<'_> {
                 )
             }
             (None, Some(key)) => {
-                let nodes = self.faults.list(key, "`key`");
+                let nodes = key.list("`key`", self.faults);
                 let parts: Option<Vec<_>> = nodes.iter().map(|node| self.key_part(node)).collect();
                 parts.filter(|parts| !parts.is_empty())
             }
@@ -102,7 +103,7 @@ impl RuleReader<'_> {
     }
 
     fn key_part(&mut self, node: &Node) -> Option<KeyPart> {
-        let text = self.faults.text(node, "a part of a key")?;
+        let text = node.text("a part of a key", self.faults)?;
         match text {
             "ip" => return Some(KeyPart::Ip),
             "user" => return Some(KeyPart::User),
@@ -112,10 +113,7 @@ impl RuleReader<'_> {
             _ => {}
         }
         if let Some(name) = text.strip_prefix("header:") {
-            return self
-                .faults
-                .header_name(name, node.position)
-                .map(KeyPart::Header);
+            return values::header_name(name, node.position, self.faults).map(KeyPart::Header);
         }
         match text.strip_prefix("attr:") {
             Some(name) if !name.is_empty() => Some(KeyPart::Attribute(name.into())),
@@ -135,9 +133,7 @@ impl RuleReader<'_> {
     pub(super) fn cost(&mut self, node: &Node) -> Option<CostSource> {
         if let Some(text) = node.as_text() {
             if let Some(name) = text.strip_prefix("header:") {
-                return self
-                    .faults
-                    .header_name(name, node.position)
+                return values::header_name(name, node.position, self.faults)
                     .map(CostSource::Header);
             }
             if let Some(name) = text.strip_prefix("attr:").filter(|name| !name.is_empty()) {

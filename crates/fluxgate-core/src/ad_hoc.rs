@@ -1,25 +1,21 @@
-//! Limits that come with the call, and belong to no rule.
+//! Limits that come with the call and belong to no rule.
 
 use crate::algorithm::Verdict;
 use crate::decision::{Decision, Outcome};
-use crate::key::{self, SubjectBytes};
-use crate::rules::RuleNumber;
-use crate::store::Subject;
-use crate::time::{Micros, Retry, Timestamp};
+use crate::key::{self, RuleNumber, Subject, SubjectBytes};
+use crate::time::{Micros, Retry};
 
-/// Who is counted by a limit that comes with the call. No rule ever counts the
-/// same, whatever its name and key.
+/// The key of a limit that comes with the call. It never collides with that of a rule.
 #[derive(Clone, Debug)]
 pub struct AdHocKey(SubjectBytes);
 
 impl AdHocKey {
-    /// A key alone, which need not be text.
+    /// Creates a key without a name. It need not be text.
     pub fn key(key: &[u8]) -> Self {
         Self::new("", &[key])
     }
 
-    /// An identity under a name; the name must not be empty, for that is what
-    /// keys alone have.
+    /// Creates an identity under a name, which must not be empty.
     pub fn named(name: &str, identity: &[&str]) -> Self {
         debug_assert!(!name.is_empty());
         let values: Vec<_> = identity.iter().map(|value| value.as_bytes()).collect();
@@ -28,11 +24,11 @@ impl AdHocKey {
 
     fn new(name: &str, values: &[&[u8]]) -> Self {
         let mut bytes = SubjectBytes::new();
-        key::encode_own(name, values, &mut bytes);
+        key::encode_ad_hoc(name, values, &mut bytes);
         Self(bytes)
     }
 
-    /// Returns the key or the identity for people to read: `key=ann`.
+    /// Formats the key or the identity for people: `key=ann`.
     pub fn describe(&self) -> String {
         let rule = self.as_subject().parts().map(|parts| parts.rule.len());
         let identity = rule.and_then(|end| self.0.get(end..));
@@ -47,34 +43,26 @@ impl AdHocKey {
     }
 }
 
-/// The answer of a limit that comes with the call.
+/// The decision on a limit that comes with the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdHocDecision {
-    /// Allowed, denied, never, or, where the store failed, what its `on_error` says:
-    /// fallback, failed open or failed closed.
+    /// Allowed, denied or never; if the store failed: fallback, failed open or failed
+    /// closed.
     pub outcome: Outcome,
-    /// Whether it may go on.
+    /// Whether the call may go on.
     pub allowed: bool,
-    /// Whole units left; `None` where the store failed and its state is not known.
+    /// Whole units left; `None` if the store failed and they are not known.
     pub remaining: Option<u64>,
-    /// How long until the same would pass; zero where it did.
+    /// The time until the same call would pass; zero if it passes.
     pub retry_after: Retry,
-    /// How long until the limit is full again.
+    /// The time until the limit is full again.
     pub reset_after: Micros,
 }
 
 impl AdHocDecision {
-    /// A store that gives no verdict has refused.
+    /// Converts a verdict. Without one, the call is denied.
     pub(crate) fn new(verdict: Option<&Verdict>) -> Self {
-        let refused = Verdict {
-            at: Timestamp::default(),
-            remaining: 0,
-            part: 0,
-            retry_after: Retry::Never,
-            reset_after: Micros::ZERO,
-            delay: Micros::ZERO,
-        };
-        let verdict = verdict.unwrap_or(&refused);
+        let verdict = verdict.unwrap_or(&Verdict::NEVER);
         let allowed = verdict.passes();
         Self {
             outcome: match verdict.retry_after {
@@ -89,7 +77,7 @@ impl AdHocDecision {
         }
     }
 
-    /// The answer where the store failed and its state is not known.
+    /// Converts a decision that was made without the state of the store.
     pub(crate) fn without_state(decision: &Decision) -> Self {
         Self {
             outcome: decision.outcome(),

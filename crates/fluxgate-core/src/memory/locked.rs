@@ -1,31 +1,31 @@
-//! The locks that one request holds, and what it does under them.
+//! The locked keys of one request.
 //!
-//! The order is the same for everybody: lines by shard and place, then
-//! overflows by shard. Lines of other keys, looked at for something to evict,
-//! are taken only if nobody has them.
+//! Every request locks in the same order: lines by shard and index, then overflows by
+//! shard. Lines of other keys, in a search for a key to evict, are locked only if they are
+//! free.
 
 use std::sync::MutexGuard;
 
 use smallvec::SmallVec;
 
-use super::Retention;
 use super::line::{Line, LineGuard};
-use super::shard::{Overflow, Shard, recount};
-use super::slot::{Slot, State};
-use super::table::{Key, Table, lock};
+use super::overflow::{Overflow, recount};
+use super::shard::Shard;
+use super::slot::{LimitBits, Slot, State};
+use super::table::{Key, Retention, Table};
 use crate::algorithm::{Assessment, Cell, Log, LogAssessment, Mode, Verdict};
+use crate::band::Band;
 use crate::limit::FracMicros;
-use crate::rules::Band;
 use crate::time::Timestamp;
 
-/// What was found out about a key, to be written or not.
+/// The assessment of a request on a key.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Assessed {
+pub(super) enum KeyAssessment {
     Cell(Assessment),
     Log(LogAssessment),
 }
 
-impl Assessed {
+impl KeyAssessment {
     pub(super) fn verdict(&self) -> &Verdict {
         match self {
             Self::Cell(assessment) => &assessment.verdict,
@@ -34,45 +34,45 @@ impl Assessed {
     }
 }
 
-/// Everything that guards the keys of one request, locked.
-pub(super) struct Held<'t, 'k> {
+/// The keys of one request, with the locks of their lines and overflows.
+pub(super) struct LockedKeys<'t, 'k> {
     pub(super) table: &'t Table,
     pub(super) keys: &'k [Key],
     lines: SmallVec<[LineGuard<'t>; 4]>,
-    /// Which of the lines is each key's own.
+    /// The index of each key's line.
     homes: SmallVec<[u16; 8]>,
     overflows: SmallVec<[(u32, MutexGuard<'t, Overflow>); 1]>,
-    /// Shards in which a key found no line, and which could have more of them.
+    /// Shards that should grow.
     crowded: SmallVec<[(u32, Timestamp); 1]>,
 }
 
-/// Where a key belongs.
+/// The line that a key belongs to.
 #[derive(Clone, Copy)]
-struct Place<'t> {
+struct Home<'t> {
     shard: u32,
     index: usize,
     line: &'t Line,
 }
 
-impl Place<'_> {
+impl Home<'_> {
     fn order(&self) -> (u32, usize) {
         (self.shard, self.index)
     }
 }
 
-impl<'t, 'k> Held<'t, 'k> {
-    /// Locks what guards these keys. They are spoken of by their index.
+impl<'t, 'k> LockedKeys<'t, 'k> {
+    /// Locks these keys. All methods refer to them by their index.
     pub(super) fn new(table: &'t Table, keys: &'k [Key]) -> Self {
         loop {
-            if let Some(held) = Self::try_new(table, keys) {
-                return held;
+            if let Some(locked) = Self::try_new(table, keys) {
+                return locked;
             }
         }
     }
 
-    /// `None` if a shard has just grown.
+    /// Returns `None` if a shard has just grown.
     fn try_new(table: &'t Table, keys: &'k [Key]) -> Option<Self> {
-        let mut held = Self {
+        let mut locked = Self {
             table,
             keys,
             lines: SmallVec::new(),
@@ -80,48 +80,48 @@ impl<'t, 'k> Held<'t, 'k> {
             overflows: SmallVec::new(),
             crowded: SmallVec::new(),
         };
-        held.lock_lines()?;
-        held.lock_overflows();
-        Some(held)
+        locked.lock_lines()?;
+        locked.lock_overflows();
+        Some(locked)
     }
 
     fn lock_lines(&mut self) -> Option<()> {
-        let mut places: SmallVec<[Place<'t>; 4]> = SmallVec::new();
+        let mut homes: SmallVec<[Home<'t>; 4]> = SmallVec::new();
         for key in self.keys {
             let lines = self.table.shards[key.shard as usize].lines();
-            let index = Shard::line_of(key.print, lines);
-            places.push(Place {
+            let index = Shard::line_of(key.fingerprint, lines);
+            homes.push(Home {
                 shard: key.shard,
                 index,
                 line: &lines[index],
             });
         }
-        let mut in_order = places.clone();
-        in_order.sort_unstable_by_key(Place::order);
-        in_order.dedup_by_key(|place| place.order());
-        for place in &in_order {
-            let guard = place.line.lock();
-            // If the shard has grown meanwhile, the key belongs elsewhere now.
+        let mut in_order = homes.clone();
+        in_order.sort_unstable_by_key(Home::order);
+        in_order.dedup_by_key(|home| home.order());
+        for home in &in_order {
+            let guard = home.line.lock();
+            // The shard has grown meanwhile, and the key belongs elsewhere.
             if guard.is_retired() {
                 return None;
             }
             self.lines.push(guard);
         }
-        for place in &places {
+        for home in &homes {
             let mut in_order = in_order.iter();
-            let home = in_order.position(|other| other.order() == place.order());
-            self.homes.push(home.unwrap_or(0) as u16);
+            let index = in_order.position(|other| other.order() == home.order());
+            self.homes.push(index.unwrap_or(0) as u16);
         }
         Some(())
     }
 
-    /// Those that may hold a key, or may have to take one.
+    /// Locks the overflows that may contain a key or may have to store one.
     fn lock_overflows(&mut self) {
         let mut wanted: SmallVec<[u32; 4]> = SmallVec::new();
         for (at, key) in self.keys.iter().enumerate() {
             let line = self.line(at);
             let may_be_elsewhere = || {
-                line.find(key.print).is_none()
+                line.find(key.fingerprint).is_none()
                     && (line.is_spilled() || line.find_empty().is_none() || self.has_company(key))
             };
             if key.is_log || may_be_elsewhere() {
@@ -134,18 +134,18 @@ impl<'t, 'k> Held<'t, 'k> {
         wanted.sort_unstable();
         wanted.dedup();
         for shard in wanted {
-            let overflow = lock(&self.table.shards[shard as usize].overflow);
+            let overflow = self.table.shards[shard as usize].overflow.lock();
             self.overflows.push((shard, overflow));
         }
     }
 
-    /// Whether another key of the request may take the last room in the line.
+    /// Returns whether another key of the request may take the last slot of the line.
     fn has_company(&self, key: &Key) -> bool {
         let mut others = self.keys.iter().filter(|other| *other != key);
         others.any(|other| other.shard == key.shard)
     }
 
-    /// Judges a key as it stands.
+    /// Assesses a request on a key.
     pub(super) fn assess(
         &mut self,
         at: usize,
@@ -153,25 +153,25 @@ impl<'t, 'k> Held<'t, 'k> {
         now: Timestamp,
         cost: u64,
         mode: Mode,
-    ) -> Assessed {
+    ) -> KeyAssessment {
         if self.keys[at].is_log {
             let log = self.log(at).map(|log| &*log);
-            return Assessed::Log(Log::assess(band.limit(), log, now, cost, mode));
+            return KeyAssessment::Log(Log::assess(band.limit(), log, now, cost, mode));
         }
         let cell = self.cell(at, band);
-        Assessed::Cell(Cell::assess(band.limit(), cell, now, cost, mode))
+        KeyAssessment::Cell(Cell::assess(band.limit(), cell, now, cost, mode))
     }
 
-    /// Writes what must be written though nothing is charged.
-    pub(super) fn correct(&mut self, at: usize, band: &Band, assessed: &Assessed) {
+    /// Writes the correction of an assessment that is not charged.
+    pub(super) fn correct(&mut self, at: usize, band: &Band, assessment: &KeyAssessment) {
         let key = self.keys[at];
-        match assessed {
-            Assessed::Cell(assessment) => {
+        match assessment {
+            KeyAssessment::Cell(assessment) => {
                 if let Some(cell) = &assessment.corrected {
                     self.replace(at, key.slot(band, cell));
                 }
             }
-            Assessed::Log(assessment) => {
+            KeyAssessment::Log(assessment) => {
                 if let Some(log) = self.log(at) {
                     log.correct(assessment);
                     let slot = key.slot_of_log(band, log);
@@ -181,11 +181,17 @@ impl<'t, 'k> Held<'t, 'k> {
         }
     }
 
-    /// Writes the charge of an assessment that passed.
-    pub(super) fn charge(&mut self, at: usize, band: &Band, now: Timestamp, assessed: &Assessed) {
+    /// Writes the charge of an assessment that passes.
+    pub(super) fn charge(
+        &mut self,
+        at: usize,
+        band: &Band,
+        now: Timestamp,
+        assessment: &KeyAssessment,
+    ) {
         let key = self.keys[at];
-        match assessed {
-            Assessed::Cell(assessment) => {
+        match assessment {
+            KeyAssessment::Cell(assessment) => {
                 if let Some(cell) = assessment.to_write() {
                     let slot = key.slot(band, cell);
                     if !self.replace(at, slot) {
@@ -193,10 +199,10 @@ impl<'t, 'k> Held<'t, 'k> {
                     }
                 }
             }
-            Assessed::Log(assessment) if assessment.charges => {
-                self.charge_log(at, band, now, assessment);
+            KeyAssessment::Log(log) if log.charges => {
+                self.charge_log(at, band, now, log);
             }
-            Assessed::Log(_) => self.correct(at, band, assessed),
+            KeyAssessment::Log(_) => self.correct(at, band, assessment),
         }
     }
 
@@ -204,15 +210,15 @@ impl<'t, 'k> Held<'t, 'k> {
         let (key, table) = (self.keys[at], self.table);
         let rule = key.rule.get();
         let is_known = self.log(at).is_some();
-        let overflow = self.held_overflow(key.shard);
-        let forgets = table.retention == Retention::UntilFull;
+        let overflow = self.locked_overflow(key.shard);
+        let expires = table.retention == Retention::UntilFull;
         let log = if is_known {
-            overflow.log(key.print)
+            overflow.log(key.fingerprint)
         } else {
-            let is_spent = |log: &Log| forgets && log.is_spent(now);
-            Some(overflow.new_log(key.print, rule, &table.events, is_spent))
+            let is_expired = |log: &Log| expires && log.is_expired(now);
+            Some(overflow.new_log(key.fingerprint, rule, &table.events, is_expired))
         };
-        let log = log.expect("the log is known or was made");
+        let log = log.expect("the log exists or was created");
         let before = log.events();
         log.correct(assessment);
         log.charge(band.limit(), assessment);
@@ -232,24 +238,24 @@ impl<'t, 'k> Held<'t, 'k> {
         }
     }
 
-    /// Deletes the spent logs of one shard, the next in turn, if that has not
-    /// just been done for another.
+    /// Deletes the expired logs of the next shard in turn, unless another was swept just
+    /// before.
     fn sweep_logs(&mut self, own: u32, now: Timestamp) {
         let table = self.table;
         let Some(shard) = table.next_to_sweep(now) else {
             return;
         };
         if shard == own {
-            let overflow = self.held_overflow(own);
-            overflow.retain_logs(&table.events, |_, log| !log.is_spent(now));
-        } else if let Ok(mut overflow) = table.shards[shard as usize].overflow.try_lock() {
-            overflow.retain_logs(&table.events, |_, log| !log.is_spent(now));
+            let overflow = self.locked_overflow(own);
+            overflow.retain_logs(&table.events, |_, log| !log.is_expired(now));
+        } else if let Some(mut overflow) = table.shards[shard as usize].overflow.try_lock() {
+            overflow.retain_logs(&table.events, |_, log| !log.is_expired(now));
         }
     }
 
-    /// Gives units back.
+    /// Refunds units.
     pub(super) fn refund(&mut self, at: usize, band: &Band, now: Timestamp, units: u64) {
-        self.give_back(
+        self.change(
             at,
             band,
             |log| log.refund(band.limit(), now, units),
@@ -257,7 +263,7 @@ impl<'t, 'k> Held<'t, 'k> {
         );
     }
 
-    /// Takes a charge back that went to `mark`.
+    /// Cancels a charge that went to `mark`.
     pub(super) fn cancel(
         &mut self,
         at: usize,
@@ -266,7 +272,7 @@ impl<'t, 'k> Held<'t, 'k> {
         units: u64,
         mark: FracMicros,
     ) {
-        self.give_back(
+        self.change(
             at,
             band,
             |log| log.cancel(mark.whole, units),
@@ -274,19 +280,19 @@ impl<'t, 'k> Held<'t, 'k> {
         );
     }
 
-    fn give_back(
+    fn change(
         &mut self,
         at: usize,
         band: &Band,
-        of_log: impl FnOnce(&mut Log),
-        of_cell: impl FnOnce(Cell) -> Option<Cell>,
+        change_log: impl FnOnce(&mut Log),
+        change_cell: impl FnOnce(Cell) -> Option<Cell>,
     ) {
         let key = self.keys[at];
         if key.is_log {
             let table = self.table;
             let Some(log) = self.log(at) else { return };
             let before = log.events();
-            of_log(log);
+            change_log(log);
             recount(&table.events, key.rule.get(), before, log.events());
             if log.units() == 0 {
                 self.remove(at);
@@ -299,7 +305,7 @@ impl<'t, 'k> Held<'t, 'k> {
         let Some(cell) = self.cell(at, band) else {
             return;
         };
-        match of_cell(cell) {
+        match change_cell(cell) {
             Some(cell) => {
                 self.replace(at, key.slot(band, &cell));
             }
@@ -309,46 +315,46 @@ impl<'t, 'k> Held<'t, 'k> {
         }
     }
 
-    /// Forgets a key; says whether it was there.
+    /// Deletes a key. Returns whether it existed.
     pub(super) fn remove(&mut self, at: usize) -> bool {
         let key = self.keys[at];
-        let in_line = self.line(at).find(key.print);
+        let in_line = self.line(at).find(key.fingerprint);
         if let Some(slot) = in_line {
             self.line_mut(at).clear(slot);
         }
         let table = self.table;
         let overflow = self.overflow(key.shard);
         let in_overflow =
-            overflow.is_some_and(|overflow| overflow.remove(key.print, &table.events));
-        let gone = in_line.is_some() || in_overflow;
-        table.forget(key.rule.get(), usize::from(gone));
-        gone
+            overflow.is_some_and(|overflow| overflow.remove(key.fingerprint, &table.events));
+        let existed = in_line.is_some() || in_overflow;
+        table.release(key.rule.get(), usize::from(existed));
+        existed
     }
 
     fn cell(&mut self, at: usize, band: &Band) -> Option<Cell> {
-        self.state(at)?.cell(band.imprint())
+        self.state(at)?.cell(LimitBits::of(band.limit()))
     }
 
     fn state(&mut self, at: usize) -> Option<State> {
         let key = &self.keys[at];
         let line = self.line(at);
-        match line.find(key.print) {
+        match line.find(key.fingerprint) {
             Some(slot) => Some(line.state(slot)),
-            None => self.overflow(key.shard)?.get(key.print),
+            None => self.overflow(key.shard)?.get(key.fingerprint),
         }
     }
 
-    /// Writes the state of a key that is there; says whether it is.
+    /// Writes the state of a key if it exists. Returns whether it does.
     fn replace(&mut self, at: usize, slot: Slot) -> bool {
         let key = &self.keys[at];
-        let print = key.print;
+        let fingerprint = key.fingerprint;
         let line = self.line_mut(at);
-        if let Some(index) = line.find(print) {
+        if let Some(index) = line.find(fingerprint) {
             line.set_state(index, slot.state);
             return true;
         }
         let overflow = self.overflow(key.shard);
-        match overflow.filter(|overflow| overflow.get(print).is_some()) {
+        match overflow.filter(|overflow| overflow.get(fingerprint).is_some()) {
             Some(overflow) => {
                 overflow.set(slot);
                 true
@@ -357,7 +363,7 @@ impl<'t, 'k> Held<'t, 'k> {
         }
     }
 
-    /// Adds a key that is not there.
+    /// Adds a key that does not exist.
     fn insert(&mut self, at: usize, slot: Slot, now: Timestamp) {
         let table = self.table;
         let rule = self.keys[at].rule.get();
@@ -370,13 +376,13 @@ impl<'t, 'k> Held<'t, 'k> {
             line.set(index, slot);
             return;
         }
-        // What is full again means nothing, but costs nothing either while
-        // there is room, and is found at once if it comes back.
-        let spent = line
+        // Expired keys stay as long as there is room: they cost nothing, and are found at
+        // once if they return.
+        let expired = line
             .slots()
-            .find(|(_, slot)| table.is_spent(slot.state, now));
-        if let Some((index, spent)) = spent {
-            let replaced = spent.state.rule();
+            .find(|(_, slot)| table.is_expired(slot.state, now));
+        if let Some((index, expired)) = expired {
+            let replaced = expired.state.rule();
             if replaced != rule {
                 table.keys.add(rule, 1);
                 table.keys.subtract(replaced, 1);
@@ -387,9 +393,9 @@ impl<'t, 'k> Held<'t, 'k> {
         table.keys.add(rule, 1);
         if empty.is_some() || !table.try_reserve() {
             if !self.evict(at, now) {
-                // Full, and every key that may go is held by another request:
-                // the one case in which the table holds a key more. A charge is
-                // never dropped.
+                // The table is full, and other requests hold every key that may be
+                // evicted. Only then it holds one key more, for a charge is never
+                // dropped.
                 table.keys.reserve(1);
             } else if table.is_over() && self.evict(at, now) {
                 table.keys.release(1);
@@ -402,9 +408,9 @@ impl<'t, 'k> Held<'t, 'k> {
         }
         line.spill();
         let shard = self.keys[at].shard;
-        let overflow = self.held_overflow(shard);
+        let overflow = self.locked_overflow(shard);
         if overflow.len().is_power_of_two() {
-            overflow.retain(|state| !table.forget_spent(state, now));
+            overflow.retain(|state| !table.release_expired(state, now));
         }
         overflow.set(slot);
         if table.shards[shard as usize].is_crowded(overflow.len(), &table.sizes) {
@@ -422,25 +428,25 @@ impl<'t, 'k> Held<'t, 'k> {
 
     pub(super) fn overflow(&mut self, shard: u32) -> Option<&mut Overflow> {
         let mut overflows = self.overflows.iter_mut();
-        let found = overflows.find(|(held, _)| *held == shard);
+        let found = overflows.find(|(locked, _)| *locked == shard);
         found.map(|(_, overflow)| &mut **overflow)
     }
 
-    pub(super) fn held_overflow(&mut self, shard: u32) -> &mut Overflow {
+    pub(super) fn locked_overflow(&mut self, shard: u32) -> &mut Overflow {
         let overflow = self.overflow(shard);
-        overflow.expect("every key that may need an overflow has it locked")
+        overflow.expect("every key that may need an overflow has locked it")
     }
 
-    /// The log of a key, if its stand-in says that there is one.
+    /// Returns the log of a key, if there is a stand-in for it.
     fn log(&mut self, at: usize) -> Option<&mut Log> {
         self.state(at).filter(|state| state.is_log())?;
         let key = &self.keys[at];
-        self.held_overflow(key.shard).log(key.print)
+        self.locked_overflow(key.shard).log(key.fingerprint)
     }
 }
 
-impl Drop for Held<'_, '_> {
-    /// Lets go of everything, then gives crowded shards more lines.
+impl Drop for LockedKeys<'_, '_> {
+    /// Releases the locks, then grows crowded shards.
     fn drop(&mut self) {
         if self.crowded.is_empty() {
             return;
@@ -450,7 +456,7 @@ impl Drop for Held<'_, '_> {
         for (shard, now) in std::mem::take(&mut self.crowded) {
             let table = self.table;
             let shard = &table.shards[shard as usize];
-            shard.grow(&table.sizes, |state| !table.forget_spent(state, now));
+            shard.grow(&table.sizes, |state| !table.release_expired(state, now));
         }
     }
 }

@@ -1,12 +1,12 @@
-//! Many path patterns, walked at once.
+//! Many path patterns against one path, in one pass.
 
 use std::ops::ControlFlow;
 
-use super::alive::Alive;
-use super::glob::GlobTrie;
-use super::lookup::Lookup;
+use super::active_nodes::ActiveNodes;
+use super::glob_trie::GlobTrie;
 use super::pattern::{Pattern, Segment};
 use super::segments::Segments;
+use super::small_map::SmallMap;
 
 /// A trie of patterns by segment, with the rules that end at each node.
 #[derive(Clone, Debug)]
@@ -16,22 +16,22 @@ pub(super) struct PathTrie {
 
 #[derive(Clone, Debug, Default)]
 struct PathNode {
-    literals: Lookup<u32>,
+    literals: SmallMap<u32>,
     globs: Option<Box<GlobTrie>>,
     any: Option<u32>,
     deep: Option<u32>,
-    /// Reached by a `**`: any segment leads back here.
+    /// Reached by a `**`: every segment leads back here.
     stays: bool,
-    /// Behind a `**`: several segments may lead here.
+    /// After a `**`: several segments may lead here.
     repeats: bool,
     rules: Vec<u32>,
 }
 
-/// Who is told of the patterns that fit.
-struct Ends<F> {
+/// The callback for patterns that match.
+struct Reporter<F> {
     found: F,
-    /// Those that were told of, where segments may lead again.
-    told: Alive,
+    /// The nodes that were reported and may be reached again.
+    reported: ActiveNodes,
 }
 
 impl Default for PathTrie {
@@ -58,7 +58,7 @@ impl PathTrie {
                     let globs = node.globs.get_or_insert_default();
                     globs.target_of(tokens, || next)
                 }
-                // Two in a row are as good as one.
+                // Two in a row mean the same as one.
                 Segment::Deep if node.stays => at as u32,
                 Segment::Deep => *node.deep.get_or_insert(next),
             };
@@ -74,8 +74,8 @@ impl PathTrie {
         self.nodes[at].rules.push(rule);
     }
 
-    /// Calls `found` with the rules at the end of every pattern that fits,
-    /// until it breaks. A path that does not begin with `/` fits none.
+    /// Calls `found` with the rules of every pattern that reporter, until it breaks. A path
+    /// that does not begin with `/` matches none.
     pub(super) fn find(
         &self,
         path: &str,
@@ -85,67 +85,67 @@ impl PathTrie {
             Some(segments) if self.nodes.len() > 1 => segments,
             _ => return ControlFlow::Continue(()),
         };
-        let told = Alive::default();
-        let ends = &mut Ends { found, told };
-        let (mut alive, mut next) = (&mut Alive::default(), &mut Alive::default());
-        self.enter(0, alive, ends)?;
+        let reported = ActiveNodes::default();
+        let reporter = &mut Reporter { found, reported };
+        let (mut active, mut next) = (&mut ActiveNodes::default(), &mut ActiveNodes::default());
+        self.enter(0, active, reporter)?;
         for segment in segments {
             next.clear();
-            for at in alive.iter() {
+            for at in active.iter() {
                 let node = &self.nodes[at as usize];
                 if let Some(to) = node.literals.get(segment.as_bytes()) {
-                    self.enter(*to, next, ends)?;
+                    self.enter(*to, next, reporter)?;
                 }
                 if let Some(to) = node.any {
-                    self.enter(to, next, ends)?;
+                    self.enter(to, next, reporter)?;
                 }
                 if let Some(globs) = &node.globs {
-                    globs.find(segment, |to| self.enter(to, next, ends))?;
+                    globs.find(segment, |to| self.enter(to, next, reporter))?;
                 }
                 if node.stays {
-                    self.enter(at, next, ends)?;
+                    self.enter(at, next, reporter)?;
                 }
             }
-            std::mem::swap(&mut alive, &mut next);
-            if alive.is_empty() {
+            std::mem::swap(&mut active, &mut next);
+            if active.is_empty() {
                 return ControlFlow::Continue(());
             }
         }
-        for at in alive.iter() {
-            (ends.found)(&self.nodes[at as usize].rules)?;
+        for at in active.iter() {
+            (reporter.found)(&self.nodes[at as usize].rules)?;
         }
         ControlFlow::Continue(())
     }
 
-    /// Adds a node, and the one behind a `**` that stands for nothing.
+    /// Adds a node, and the one after an empty `**`.
     fn enter(
         &self,
         at: u32,
-        alive: &mut Alive,
-        ends: &mut Ends<impl FnMut(&[u32]) -> ControlFlow<()>>,
+        active: &mut ActiveNodes,
+        reporter: &mut Reporter<impl FnMut(&[u32]) -> ControlFlow<()>>,
     ) -> ControlFlow<()> {
         let node = &self.nodes[at as usize];
         let is_end = node.is_end();
         if is_end && node.stays {
-            // A pattern that ends with `**` fits whatever follows.
-            if node.repeats && !ends.told.insert(at, self.nodes.len()) {
+            // A pattern that ends with `**` matches whatever follows.
+            if node.repeats && !reporter.reported.insert(at, self.nodes.len()) {
                 return ControlFlow::Continue(());
             }
-            return (ends.found)(&node.rules);
+            return (reporter.found)(&node.rules);
         }
-        let is_alive = !is_end || !node.rules.is_empty();
-        if is_alive && !alive.insert(at, self.nodes.len()) {
+        let is_active = !is_end || !node.rules.is_empty();
+        if is_active && !active.insert(at, self.nodes.len()) {
             return ControlFlow::Continue(());
         }
         match node.deep {
-            Some(deep) => self.enter(deep, alive, ends),
+            Some(deep) => self.enter(deep, active, reporter),
             None => ControlFlow::Continue(()),
         }
     }
 }
 
 impl PathNode {
-    /// Whether no segment leads on from here.
+    /// Returns whether no segment leads on from here.
     fn is_end(&self) -> bool {
         self.literals.is_empty() && self.globs.is_none() && self.any.is_none()
     }

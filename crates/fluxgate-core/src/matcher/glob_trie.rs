@@ -1,14 +1,14 @@
-//! Many globs over one segment, walked at once.
+//! Many globs against one segment, in one pass.
 
 use std::ops::ControlFlow;
 
 use hashbrown::HashMap;
 
-use super::alive::Alive;
+use super::active_nodes::ActiveNodes;
 use super::pattern::Token;
 
-/// A trie of globs. Globs that begin alike share their beginning, so the nodes
-/// that are alive at once are few however many globs there are.
+/// A trie of globs. Globs with a common prefix share it, so few nodes are active at the
+/// same time, however many globs there are.
 #[derive(Clone, Debug)]
 pub(super) struct GlobTrie {
     nodes: Vec<GlobNode>,
@@ -19,9 +19,9 @@ struct GlobNode {
     chars: HashMap<char, u32>,
     one: Option<u32>,
     many: Option<u32>,
-    /// Reached by a `*`: any character leads back here.
+    /// Reached by a `*`: every character leads back here.
     stays: bool,
-    /// Where a glob that ends here leads to.
+    /// The target of a glob that ends here.
     target: Option<u32>,
 }
 
@@ -34,7 +34,7 @@ impl Default for GlobTrie {
 }
 
 impl GlobTrie {
-    /// Where this glob leads; `make` says so for one that is new.
+    /// Returns the target of this glob, or that of `make` if it is new.
     pub(super) fn target_of(&mut self, glob: &[Token], make: impl FnOnce() -> u32) -> u32 {
         let mut at = 0;
         for token in glob {
@@ -56,18 +56,18 @@ impl GlobTrie {
         *self.nodes[at as usize].target.get_or_insert_with(make)
     }
 
-    /// Calls `found` with the target of every glob that `segment` fits,
-    /// until it breaks.
+    /// Calls `found` with the target of every glob that matches `segment`, until it
+    /// breaks.
     pub(super) fn find(
         &self,
         segment: &str,
         mut found: impl FnMut(u32) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        let (mut alive, mut next) = (&mut Alive::default(), &mut Alive::default());
-        self.enter(0, alive);
+        let (mut active, mut next) = (&mut ActiveNodes::default(), &mut ActiveNodes::default());
+        self.enter(0, active);
         for char in segment.chars() {
             next.clear();
-            for at in alive.iter() {
+            for at in active.iter() {
                 let node = &self.nodes[at as usize];
                 if let Some(&to) = node.chars.get(&char) {
                     self.enter(to, next);
@@ -79,12 +79,12 @@ impl GlobTrie {
                     self.enter(at, next);
                 }
             }
-            std::mem::swap(&mut alive, &mut next);
-            if alive.is_empty() {
+            std::mem::swap(&mut active, &mut next);
+            if active.is_empty() {
                 break;
             }
         }
-        for at in alive.iter() {
+        for at in active.iter() {
             if let Some(target) = self.nodes[at as usize].target {
                 found(target)?;
             }
@@ -92,12 +92,12 @@ impl GlobTrie {
         ControlFlow::Continue(())
     }
 
-    /// Adds a node, and the one behind a `*` that stands for nothing.
-    fn enter(&self, at: u32, alive: &mut Alive) {
-        if alive.insert(at, self.nodes.len())
+    /// Adds a node, and the one after an empty `*`.
+    fn enter(&self, at: u32, active: &mut ActiveNodes) {
+        if active.insert(at, self.nodes.len())
             && let Some(many) = self.nodes[at as usize].many
         {
-            self.enter(many, alive);
+            self.enter(many, active);
         }
     }
 }

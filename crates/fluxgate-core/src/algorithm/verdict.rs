@@ -1,0 +1,185 @@
+//! What a band says of a request.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::limit::{Algorithm, FracMicros, Limit, MAX_UNITS};
+use crate::time::{Micros, Retry, Timestamp};
+
+/// Whether a request is charged, and whether it may wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Decides, and takes the units if the request passes.
+    Take,
+    /// Decides as if no rule let requests wait, and takes the units if it passes.
+    TakeNow,
+    /// Decides like [`Mode::Take`] and takes nothing.
+    Peek,
+    /// Decides like [`Mode::TakeNow`] and takes nothing.
+    PeekNow,
+}
+
+impl Mode {
+    /// Returns whether a request that passes is charged.
+    pub fn takes(self) -> bool {
+        matches!(self, Self::Take | Self::TakeNow)
+    }
+
+    /// Returns whether requests may wait.
+    pub fn waits(self) -> bool {
+        matches!(self, Self::Take | Self::Peek)
+    }
+
+    /// Returns the mode that decides in the same way and takes nothing.
+    pub fn peeking(self) -> Self {
+        match self.waits() {
+            true => Self::Peek,
+            false => Self::PeekNow,
+        }
+    }
+}
+
+/// What one band says of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The time of the decision, by the clock of the store.
+    pub at: Timestamp,
+    /// Whole units left after the decision.
+    pub remaining: u32,
+    /// For a bucket, the R-ths of a microsecond that `reset_after` was rounded up
+    /// from.
+    pub part: u32,
+    /// The time until the request would pass; zero if and only if it passes.
+    pub retry_after: Retry,
+    /// The time until the full quota is available again.
+    pub reset_after: Micros,
+    /// How long an admitted request must wait before it goes on.
+    pub delay: Micros,
+}
+
+impl Verdict {
+    /// A denial that waiting does not change.
+    pub(crate) const NEVER: Self = Self {
+        at: Timestamp::saturating_from_micros(0),
+        remaining: 0,
+        part: 0,
+        retry_after: Retry::Never,
+        reset_after: Micros::ZERO,
+        delay: Micros::ZERO,
+    };
+
+    /// Builds a verdict from what every algorithm computes: the wait if the request
+    /// does not pass at once, its delay if it passes, and the quota that is left.
+    #[inline]
+    pub(super) fn new(
+        at: Timestamp,
+        wait: Retry,
+        delay: Option<Micros>,
+        remaining: u64,
+        reset_after: Micros,
+    ) -> Self {
+        Self {
+            at,
+            // At most a capacity.
+            remaining: remaining as u32,
+            part: 0,
+            retry_after: if delay.is_some() { Retry::NOW } else { wait },
+            reset_after,
+            delay: delay.unwrap_or_default(),
+        }
+    }
+
+    /// Returns whether this band lets the request pass, at once or by a reservation.
+    #[inline]
+    pub fn passes(&self) -> bool {
+        self.retry_after == Retry::NOW
+    }
+}
+
+/// A charge that can be cancelled, known by the verdict on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Charged {
+    /// When the full quota is available again after the charge.
+    full_at: FracMicros,
+}
+
+impl Charged {
+    /// Returns the charge that this verdict is about.
+    pub fn by(verdict: &Verdict) -> Self {
+        let whole = verdict
+            .at
+            .micros()
+            .saturating_add(verdict.reset_after.get());
+        Self {
+            full_at: FracMicros {
+                whole: whole - u64::from(verdict.part > 0),
+                part: verdict.part,
+            },
+        }
+    }
+
+    /// Returns where the charge went: the instant at which a bucket is full after it,
+    /// the start of a window, or the event of a log.
+    pub fn mark(&self, limit: &Limit) -> FracMicros {
+        let windows = match limit.algorithm() {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => return self.full_at,
+            Algorithm::FixedWindow | Algorithm::SlidingLog => 1,
+            Algorithm::SlidingWindow => 2,
+        };
+        FracMicros {
+            whole: { self.full_at.whole }.saturating_sub(windows * limit.window().get()),
+            part: 0,
+        }
+    }
+}
+
+/// Writes `whole.part`, which [`FromStr`] reads.
+impl fmt::Display for Charged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.full_at.whole, self.full_at.part)
+    }
+}
+
+impl FromStr for Charged {
+    type Err = ParseChargedError;
+
+    fn from_str(text: &str) -> Result<Self, ParseChargedError> {
+        let (whole, part) = text.split_once('.').ok_or(ParseChargedError)?;
+        let whole: u64 = whole.parse().map_err(|_| ParseChargedError)?;
+        let part = part.parse().map_err(|_| ParseChargedError)?;
+        // No bucket is further from full than the last instant and its horizon.
+        if whole >> 58 > 0 || u64::from(part) >= MAX_UNITS {
+            return Err(ParseChargedError);
+        }
+        Ok(Self {
+            full_at: FracMicros { whole, part },
+        })
+    }
+}
+
+/// A text that is not a [`Charged`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not an instant in microseconds such as `1700000000000000.0`")]
+pub struct ParseChargedError;
+
+/// The instant to decide at, for state that may lie ahead of the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EffectiveTime {
+    pub(super) at: u64,
+    /// How far `at` is ahead of the clock; reported times grow by it.
+    pub(super) ahead: u64,
+}
+
+impl EffectiveTime {
+    pub(super) const fn of_clock(now: Timestamp) -> Self {
+        Self {
+            at: now.micros(),
+            ahead: 0,
+        }
+    }
+
+    /// Returns a span that starts at `at` as the caller's clock sees it.
+    pub(super) const fn as_seen_by_clock(self, span: u64) -> Micros {
+        Micros::new(if span == 0 { 0 } else { span + self.ahead })
+    }
+}

@@ -1,0 +1,55 @@
+//! A band: one limit of a rule.
+
+use crate::limit::Limit;
+use crate::sip::Sip13;
+
+/// One limit of a rule.
+#[derive(Clone, Debug)]
+pub struct Band {
+    id: Box<str>,
+    tag: u64,
+    limit: Limit,
+}
+
+impl Band {
+    /// Reported in place of a band if a rule denied because a part of its key is
+    /// missing. No band has this id.
+    pub const MISSING_KEY: &'static str = "missing_key";
+
+    /// Creates a band with this id in its rule.
+    pub fn new(id: &str, limit: Limit) -> Self {
+        Self {
+            id: id.into(),
+            tag: tag(id, &limit),
+            limit,
+        }
+    }
+
+    /// Returns its id in its rule.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Returns its limit.
+    pub fn limit(&self) -> &Limit {
+        &self.limit
+    }
+
+    /// Returns a hash that keeps the counters of one subject apart.
+    pub(crate) fn tag(&self) -> u64 {
+        self.tag
+    }
+}
+
+/// The bucket of a band is one counter, whatever its numbers. Counts of another
+/// algorithm or window are another counter: instances that still use the old rule
+/// continue with theirs.
+fn tag(id: &str, limit: &Limit) -> u64 {
+    let mut name = id.as_bytes().to_vec();
+    if !limit.algorithm().is_bucket() {
+        // No id has such a byte.
+        name.push(0xf0 + limit.algorithm() as u8);
+        name.extend_from_slice(&limit.window().get().to_le_bytes());
+    }
+    Sip13::PUBLIC.hash(&name) as u64
+}

@@ -1,0 +1,162 @@
+//! From the verdicts of all bands to one decision.
+
+use std::slice;
+
+use super::outcome::Outcome;
+use super::{BandRef, BandReservation, DecidedRule, Decision};
+use crate::algorithm::{Charged, Verdict};
+use crate::plan::{AppliedRule, Ends, Plan};
+use crate::time::{Micros, Retry};
+
+impl Decision {
+    /// Combines the verdicts on a plan. The rule set is set later, by
+    /// [`Decision::set_rule_set`].
+    pub(crate) fn combine(plan: &Plan, verdicts: &[Verdict]) -> Self {
+        if plan.applied.is_empty() {
+            return Self::no_rule();
+        }
+        let mut decision = Self::without_rule(true, Outcome::Allowed, Retry::NOW);
+        let all = verdicts;
+        let mut verdicts = all.iter();
+        for applied in plan.applied.iter().filter(|applied| !applied.is_shadow()) {
+            decision.add_enforced(applied, &mut verdicts);
+        }
+        if !decision.allowed {
+            return decision;
+        }
+        for applied in plan.applied.iter().filter(|applied| applied.is_shadow()) {
+            decision.add_shadow(applied, &mut verdicts);
+        }
+        decision.add_reservations(all);
+        decision
+    }
+
+    /// Combines the verdicts on a plan of several requests, for each of them. The ends are
+    /// those that [`Plan::fill_all`] returned.
+    pub(crate) fn combine_all(
+        plan: &Plan,
+        (enforced, shadow): &(Ends, Ends),
+        verdicts: &[Verdict],
+    ) -> Vec<Self> {
+        let mut verdicts = verdicts.iter();
+        let mut start = 0;
+        let mut decisions = Vec::with_capacity(enforced.len());
+        for &end in enforced {
+            let mut decision = Self::without_rule(true, Outcome::Allowed, Retry::NOW);
+            let of_this = verdicts.as_slice();
+            for applied in &plan.applied[start..end] {
+                decision.add_enforced(applied, &mut verdicts);
+            }
+            decision.add_reservations(of_this);
+            start = end;
+            decisions.push(decision);
+        }
+        let all_allowed = decisions.iter().all(|decision| decision.allowed);
+        for (decision, &end) in decisions.iter_mut().zip(shadow) {
+            let shadow = &plan.applied[start..end];
+            start = end;
+            if decision.rules.is_empty() && shadow.is_empty() {
+                decision.outcome = Outcome::NoRule;
+            }
+            for applied in shadow.iter().filter(|_| all_allowed) {
+                decision.add_shadow(applied, &mut verdicts);
+            }
+        }
+        decisions
+    }
+
+    /// Keeps the verdicts on a request that has to wait, which may have to be cancelled.
+    /// They start with those of the decided rules.
+    fn add_reservations(&mut self, verdicts: &[Verdict]) {
+        if self.delay == Micros::ZERO {
+            return;
+        }
+        let bands = self.rules.iter().flat_map(|decided| {
+            let rule = decided.rule;
+            let bands = decided.bands.clone();
+            bands.map(move |band| BandRef {
+                rule,
+                band: Some(band),
+            })
+        });
+        let reservations = bands.zip(verdicts).map(|(band, verdict)| BandReservation {
+            band,
+            at: verdict.at,
+            delay: verdict.delay,
+            reset_after: verdict.reset_after,
+            charged: Charged::by(verdict),
+        });
+        self.reservations = reservations.collect();
+    }
+
+    fn add_enforced(&mut self, applied: &AppliedRule, verdicts: &mut slice::Iter<'_, Verdict>) {
+        let before = self.violated.len();
+        if applied.bands.is_empty() {
+            self.add_band(applied.rule, None, &Verdict::NEVER);
+        }
+        for (band, verdict) in applied.bands.clone().zip(verdicts) {
+            self.add_band(applied.rule, Some(band), verdict);
+        }
+        self.rules.push(DecidedRule {
+            rule: applied.rule,
+            bands: applied.bands.clone(),
+            denies: self.violated.len() > before,
+        });
+    }
+
+    fn add_band(&mut self, rule: u32, band: Option<u32>, verdict: &Verdict) {
+        let band = BandRef { rule, band };
+        // Of equals the first is reported, so only a strictly better one replaces it.
+        let better = if verdict.passes() {
+            if verdict.delay > self.delay {
+                self.delay = verdict.delay;
+            }
+            self.allowed
+                && self
+                    .remaining
+                    .is_none_or(|least| u64::from(verdict.remaining) < least)
+        } else {
+            self.violated.push(band);
+            let first = self.allowed;
+            self.allowed = false;
+            first || verdict.retry_after > self.retry_after
+        };
+        if better {
+            self.reported = Some(band);
+            self.remaining = Some(verdict.remaining.into());
+            self.retry_after = verdict.retry_after;
+            self.at = verdict.at;
+            self.reset_after = verdict.reset_after;
+        }
+        if !self.allowed {
+            self.delay = Micros::ZERO;
+            self.outcome = match self.retry_after {
+                Retry::Never => Outcome::Never,
+                Retry::After(_) => Outcome::Denied,
+            };
+        }
+    }
+
+    fn add_shadow(&mut self, applied: &AppliedRule, verdicts: &mut slice::Iter<'_, Verdict>) {
+        let before = self.violated.len();
+        let rule = applied.rule;
+        if applied.bands.is_empty() {
+            self.violated.push(BandRef { rule, band: None });
+        }
+        for (band, verdict) in applied.bands.clone().zip(verdicts) {
+            if !verdict.passes() {
+                let band = Some(band);
+                self.violated.push(BandRef { rule, band });
+            }
+        }
+        let denies = self.violated.len() > before;
+        if denies {
+            self.outcome = Outcome::ShadowDenied;
+        }
+        self.rules.push(DecidedRule {
+            rule,
+            bands: applied.bands.clone(),
+            denies,
+        });
+    }
+}

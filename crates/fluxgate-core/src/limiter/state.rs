@@ -1,0 +1,110 @@
+//! Refunds, resets and states of identities.
+
+use super::{BandState, Limiter, LimiterError, no_verdict, unknown_rule};
+use crate::algorithm::Mode;
+use crate::band::Band;
+use crate::key::{Subject, SubjectBytes};
+use crate::rules::{ActiveRuleSet, Rule, RuleSet};
+use crate::store::{Checks, Group, Store};
+
+impl<S: Store> Limiter<S> {
+    /// Refunds units to an identity, in every band of a rule. Returns what is left in the
+    /// band with the least.
+    pub async fn refund(
+        &self,
+        rule_set: &str,
+        rule: &str,
+        identity: &[&str],
+        units: u64,
+    ) -> Result<u64, LimiterError> {
+        let set = self.known_set(rule_set)?;
+        let target = Target::find(&set, rule, identity)?;
+        let refunded = self.store.refund(target.subject(), target.bands, units);
+        let verdicts = refunded.await?;
+        let remaining = verdicts.iter().map(|verdict| verdict.remaining).min();
+        remaining.map(u64::from).ok_or_else(|| no_verdict().into())
+    }
+
+    /// Deletes the state of an identity in every band of a rule. Returns how many bands
+    /// had state.
+    pub async fn reset(
+        &self,
+        rule_set: &str,
+        rule: &str,
+        identity: &[&str],
+    ) -> Result<u64, LimiterError> {
+        let set = self.known_set(rule_set)?;
+        let target = Target::find(&set, rule, identity)?;
+        Ok(self.store.reset(target.subject(), target.bands).await?)
+    }
+
+    /// Deletes the state of all identities of a rule. Returns how many counters had state.
+    pub async fn reset_rule(&self, rule_set: &str, rule: &str) -> Result<u64, LimiterError> {
+        let set = self.known_set(rule_set)?;
+        let rule = find_rule(&set, rule)?;
+        Ok(self.store.reset_rule(rule.subject()).await?)
+    }
+
+    /// Deletes the state of every enabled rule of a set. Returns how many counters had
+    /// state. Continues after a failure and returns the first one.
+    pub async fn reset_set(&self, rule_set: &str) -> Result<u64, LimiterError> {
+        let set = self.known_set(rule_set)?;
+        let mut deleted = Ok(0);
+        for rule in set.rules() {
+            let reset = self.store.reset_rule(rule.subject()).await;
+            deleted = deleted.and_then(|before: u64| Ok(before + reset?));
+        }
+        deleted
+    }
+
+    /// Returns the state of an identity in each band of a rule.
+    pub async fn state(
+        &self,
+        rule_set: &str,
+        rule: &str,
+        identity: &[&str],
+    ) -> Result<Vec<BandState>, LimiterError> {
+        let set = self.known_set(rule_set)?;
+        let target = Target::find(&set, rule, identity)?;
+        let mut checks = Checks::new(Mode::Peek);
+        checks.push(target.subject(), target.bands, 0, Group::ENFORCED);
+        let verdicts = self.store.decide(&checks).await?;
+        let states = target.bands.iter().zip(&verdicts);
+        let states = states.map(|(band, verdict)| BandState {
+            band: band.clone(),
+            remaining: verdict.remaining.into(),
+            reset_after: verdict.reset_after,
+        });
+        Ok(states.collect())
+    }
+}
+
+/// An identity of a rule.
+struct Target<'s> {
+    rule: &'s Rule,
+    subject: SubjectBytes,
+    bands: &'s [Band],
+}
+
+impl<'s> Target<'s> {
+    fn find(set: &'s ActiveRuleSet, rule: &str, identity: &[&str]) -> Result<Self, LimiterError> {
+        let rule = find_rule(set, rule)?;
+        let (subject, bands) = rule.subject_of(identity, set.ipv6_prefix())?;
+        Ok(Self {
+            rule,
+            subject,
+            bands,
+        })
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        Subject {
+            rule: self.rule.number(),
+            bytes: &self.subject,
+        }
+    }
+}
+
+fn find_rule<'s>(set: &'s RuleSet, id: &str) -> Result<&'s Rule, LimiterError> {
+    set.rule(id).ok_or_else(|| unknown_rule(set, id))
+}

@@ -1,0 +1,190 @@
+//! The keys of a shard that have no room in its lines, and all its logs.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use hashbrown::HashMap;
+
+use super::shares::Tally;
+use super::slot::{Fingerprint, Slot, State};
+use crate::algorithm::Log;
+
+/// An overflow and its lock, in a cache line of their own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct OverflowLock(Mutex<Overflow>);
+
+impl OverflowLock {
+    /// Waits for the lock. A panic in another thread leaves nothing half-written, because
+    /// each write is one assignment.
+    pub(super) fn lock(&self) -> MutexGuard<'_, Overflow> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Acquires the lock, if it is free.
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Overflow>> {
+        self.0.try_lock().ok()
+    }
+}
+
+/// Keys whose line is full, sorted by their fingerprints. They are few, so shifting them
+/// costs less than the free room of a hash table. And the logs: a line or this list holds
+/// only a stand-in, and a log without one no longer counts.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(super) struct Overflow {
+    fingerprints: Vec<u64>,
+    states: Vec<State>,
+    logs: HashMap<u64, RuleLog>,
+}
+
+/// A log and its rule.
+#[derive(Debug)]
+struct RuleLog {
+    rule: u32,
+    log: Log,
+}
+
+impl Overflow {
+    pub(super) fn len(&self) -> usize {
+        self.fingerprints.len()
+    }
+
+    pub(super) fn get(&self, fingerprint: Fingerprint) -> Option<State> {
+        let index = self.search(fingerprint).ok()?;
+        Some(self.states[index])
+    }
+
+    /// Returns the index of a fingerprint, or the index to insert it at. Fingerprints are
+    /// evenly distributed, so the search starts where it would be at equal distances. That
+    /// is mostly in the right cache line, while a binary search would touch many.
+    fn search(&self, fingerprint: Fingerprint) -> Result<usize, usize> {
+        let bits = fingerprint.bits();
+        let guess = u128::from(bits) * self.fingerprints.len() as u128;
+        let mut index = (guess >> Fingerprint::BITS) as usize;
+        while index > 0 && self.fingerprints[index - 1] >= bits {
+            index -= 1;
+        }
+        while index < self.fingerprints.len() && self.fingerprints[index] < bits {
+            index += 1;
+        }
+        match self.fingerprints.get(index) {
+            Some(found) if *found == bits => Ok(index),
+            _ => Err(index),
+        }
+    }
+
+    /// Inserts or replaces the state of a key.
+    pub(super) fn set(&mut self, slot: Slot) {
+        let fingerprint = slot.fingerprint().bits();
+        match self.search(slot.fingerprint()) {
+            Ok(index) => self.states[index] = slot.state,
+            Err(index) => {
+                if self.fingerprints.len() == self.fingerprints.capacity() {
+                    let more = self.fingerprints.len() / 4 + 4;
+                    self.fingerprints.reserve_exact(more);
+                    self.states.reserve_exact(more);
+                }
+                self.fingerprints.insert(index, fingerprint);
+                self.states.insert(index, slot.state);
+            }
+        }
+    }
+
+    /// Returns the log of a key.
+    pub(super) fn log(&mut self, fingerprint: Fingerprint) -> Option<&mut Log> {
+        let known = self.logs.get_mut(&fingerprint.bits())?;
+        Some(&mut known.log)
+    }
+
+    /// Creates an empty log for a key, in place of an earlier one. Before the map grows,
+    /// expired logs are deleted.
+    pub(super) fn new_log(
+        &mut self,
+        fingerprint: Fingerprint,
+        rule: u32,
+        events: &Tally,
+        is_expired: impl Fn(&Log) -> bool,
+    ) -> &mut Log {
+        self.remove_log(fingerprint, events);
+        if self.logs.len() == self.logs.capacity() {
+            self.retain_logs(events, |_, log| !is_expired(log));
+        }
+        let log = Log::default();
+        let entry = self.logs.entry(fingerprint.bits());
+        &mut entry.insert(RuleLog { rule, log }).into_mut().log
+    }
+
+    /// Deletes the log of a key, if there is one.
+    pub(super) fn remove_log(&mut self, fingerprint: Fingerprint, events: &Tally) {
+        if let Some(RuleLog { rule, log }) = self.logs.remove(&fingerprint.bits()) {
+            recount(events, rule, log.events(), 0);
+        }
+    }
+
+    /// Deletes every log for which `keep` returns false.
+    pub(super) fn retain_logs(&mut self, events: &Tally, keep: impl Fn(u32, &Log) -> bool) {
+        self.logs.retain(|_, RuleLog { rule, log }| {
+            let keeps = keep(*rule, log);
+            if !keeps {
+                recount(events, *rule, log.events(), 0);
+            }
+            keeps
+        });
+    }
+
+    /// Deletes a key. Returns whether it was in the list.
+    pub(super) fn remove(&mut self, fingerprint: Fingerprint, events: &Tally) -> bool {
+        self.remove_log(fingerprint, events);
+        let found = self.search(fingerprint);
+        if let Ok(index) = found {
+            self.fingerprints.remove(index);
+            self.states.remove(index);
+        }
+        found.is_ok()
+    }
+
+    /// Deletes every key for which `keep` returns false. Returns how many.
+    pub(super) fn retain(&mut self, mut keep: impl FnMut(State) -> bool) -> usize {
+        let before = self.len();
+        let kept: Vec<bool> = self.states.iter().map(|state| keep(*state)).collect();
+        let (mut of_prints, mut of_states) = (kept.iter(), kept.iter());
+        self.fingerprints
+            .retain(|_| of_prints.next() == Some(&true));
+        self.states.retain(|_| of_states.next() == Some(&true));
+        before - self.len()
+    }
+
+    /// Returns the states of all keys.
+    pub(super) fn states(&self) -> &[State] {
+        &self.states
+    }
+
+    /// Returns the key with the state at `index`.
+    pub(super) fn slot(&self, index: usize) -> Slot {
+        Slot {
+            tag: Fingerprint::from_bits(self.fingerprints[index]).tag(),
+            state: self.states[index],
+        }
+    }
+
+    /// Removes all keys, but not the logs.
+    pub(super) fn take(&mut self) -> impl Iterator<Item = Slot> + use<> {
+        let fingerprints = std::mem::take(&mut self.fingerprints).into_iter();
+        let states = std::mem::take(&mut self.states);
+        fingerprints.zip(states).map(|(fingerprint, state)| Slot {
+            tag: Fingerprint::from_bits(fingerprint).tag(),
+            state,
+        })
+    }
+}
+
+/// Updates the tally after the events of a rule's log changed from `before` to `after`.
+pub(super) fn recount(events: &Tally, rule: u32, before: usize, after: usize) {
+    if after > before {
+        events.reserve(after - before);
+        events.add(rule, after - before);
+    } else {
+        events.release(before - after);
+        events.subtract(rule, before - after);
+    }
+}

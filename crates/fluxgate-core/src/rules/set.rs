@@ -1,0 +1,191 @@
+//! Rule sets.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+
+use super::rule::{OnError, Rule};
+use crate::context::RequestContext;
+use crate::key;
+use crate::limit::Limit;
+use crate::matcher::Matcher;
+use crate::yaml::Fault;
+
+/// All rule sets of a process.
+#[derive(Clone, Debug, Default)]
+pub struct RuleSets {
+    pub(super) sets: HashMap<Box<str>, Arc<RuleSet>>,
+    pub(super) on_missing: OnMissingRuleSet,
+}
+
+/// Settings that apply to all rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleOptions {
+    /// The number of leading bits of an IPv6 address that count as one client.
+    pub ipv6_prefix: u8,
+    /// The decision on a rule set that does not exist.
+    pub on_missing_rule_set: OnMissingRuleSet,
+}
+
+impl Default for RuleOptions {
+    fn default() -> Self {
+        Self {
+            ipv6_prefix: 64,
+            on_missing_rule_set: OnMissingRuleSet::default(),
+        }
+    }
+}
+
+/// The decision on a rule set that does not exist.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnMissingRuleSet {
+    /// Allows the request, as if no rule matched.
+    #[default]
+    Allow,
+    /// Denies the request; waiting does not help.
+    Deny,
+}
+
+impl RuleSets {
+    /// Adds the sets of another part of the same rules, in place of those with the same
+    /// name.
+    pub fn extend(&mut self, other: Self) {
+        self.sets.extend(other.sets);
+    }
+
+    /// Returns the same rules with other limits. `change` is called for every band,
+    /// including those of overrides. If it returns `None` for any band of a rule, that
+    /// rule stays as it is.
+    pub fn with_limits(
+        &self,
+        mut change: impl FnMut(&RuleSet, &Rule, &Limit) -> Option<Limit>,
+    ) -> Self {
+        let mut changed = self.clone();
+        for set in changed.sets.values_mut() {
+            let old = Arc::clone(set);
+            let rules = Arc::make_mut(set).rules.iter_mut();
+            for (rule, old_rule) in rules.zip(&old.rules) {
+                let bands = old_rule.bands.iter();
+                let limits = bands.map(|band| change(&old, old_rule, band.limit()));
+                if let Some(limits) = limits.collect::<Option<Vec<_>>>() {
+                    rule.set_limits(limits);
+                }
+            }
+        }
+        changed
+    }
+
+    /// Returns the set of this name.
+    pub fn get(&self, name: &str) -> Option<&Arc<RuleSet>> {
+        self.sets.get(name)
+    }
+
+    /// Returns the only set, if there is exactly one.
+    pub fn only(&self) -> Option<&Arc<RuleSet>> {
+        let mut sets = self.sets.values();
+        sets.next().filter(|_| self.sets.len() == 1)
+    }
+
+    /// Returns all sets, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<RuleSet>> {
+        self.sets.values()
+    }
+
+    /// Returns the decision on a set that does not exist.
+    pub fn on_missing(&self) -> OnMissingRuleSet {
+        self.on_missing
+    }
+}
+
+/// Rules that are evaluated together.
+#[derive(Clone, Debug)]
+pub struct RuleSet {
+    pub(super) name: Box<str>,
+    pub(super) on_error: OnError,
+    /// The enabled rules in the order of evaluation.
+    pub(super) rules: Vec<Rule>,
+    pub(super) matcher: Matcher,
+    pub(super) ipv6_prefix: u8,
+    /// The headers that the rules use, in lower case.
+    pub(super) header_names: Box<[Box<str>]>,
+    /// Those among them that are part of a key.
+    pub(super) key_header_names: Box<[Box<str>]>,
+    /// Whether a rule may delay requests.
+    pub(super) delays: bool,
+}
+
+impl RuleSet {
+    /// Returns its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns the decision when the store fails.
+    pub fn on_error(&self) -> OnError {
+        self.on_error
+    }
+
+    /// Returns the enabled rules in the order of evaluation.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Returns the enabled rule with this id.
+    pub fn rule(&self, id: &str) -> Option<&Rule> {
+        self.rules.iter().find(|rule| rule.id() == id)
+    }
+
+    /// Returns the headers that any enabled rule uses, in lower case, each once. A
+    /// context need not hold any other headers.
+    pub fn header_names(&self) -> &[Box<str>] {
+        &self.header_names
+    }
+
+    /// Returns the headers that are part of an enabled rule's key, in lower case, each
+    /// once.
+    pub fn key_header_names(&self) -> &[Box<str>] {
+        &self.key_header_names
+    }
+
+    /// Returns whether an enabled rule may delay requests, by a reservation or in a
+    /// shaping queue.
+    pub fn delays(&self) -> bool {
+        self.delays
+    }
+
+    /// Formats the identity that a rule of this set counts in a request, for people:
+    /// `user=ann`. Of API keys only the ends are shown. Returns `None` if a part of the
+    /// key is missing and the rule has no substitute for it.
+    pub fn describe_identity(&self, rule: &Rule, context: &RequestContext<'_>) -> Option<String> {
+        let mut identity = key::SubjectBytes::new();
+        let (parts, on_missing) = (rule.key(), rule.on_missing_key());
+        let built =
+            key::encode_identity(parts, on_missing, context, self.ipv6_prefix, &mut identity);
+        (built == key::Identity::Known).then(|| key::describe_identity(&identity))
+    }
+
+    /// Formats the identity of these values of a rule's key, for people.
+    pub fn describe_values(&self, rule: &Rule, values: &[&str]) -> Option<String> {
+        let mut identity = key::SubjectBytes::new();
+        key::encode_values(rule.key(), values, self.ipv6_prefix, &mut identity).ok()?;
+        Some(key::describe_identity(&identity))
+    }
+
+    pub(crate) fn matcher(&self) -> &Matcher {
+        &self.matcher
+    }
+
+    pub(crate) fn ipv6_prefix(&self) -> u8 {
+        self.ipv6_prefix
+    }
+}
+
+/// All faults of a rule file; displayed as one line for each.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", lines(.0))]
+pub struct RulesError(pub Vec<Fault>);
+
+fn lines(faults: &[Fault]) -> String {
+    let lines: Vec<_> = faults.iter().map(Fault::to_string).collect();
+    lines.join("\n")
+}

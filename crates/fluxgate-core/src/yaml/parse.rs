@@ -1,0 +1,181 @@
+//! From text to a tree.
+
+use std::collections::HashMap;
+
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span};
+
+use super::{Fault, Node, Position, Value};
+
+/// The most values of a tree, with aliases expanded.
+const MAX_NODES: usize = 1_000_000;
+const MAX_DEPTH: usize = 64;
+
+impl Node {
+    /// Parses a text that holds one document. An empty text is a null.
+    pub fn parse(text: &str) -> Result<Self, Fault> {
+        Reader {
+            parser: Parser::new_from_str(text),
+            end: end_of(text),
+            anchors: HashMap::new(),
+            nodes: 0,
+        }
+        .document()
+    }
+
+    /// Returns the number of levels below this one.
+    fn depth(&self) -> usize {
+        match &self.value {
+            Value::Plain(_) | Value::Quoted(_) => 0,
+            Value::List(items) => items.iter().map(|item| 1 + item.depth()).max().unwrap_or(0),
+            Value::Map(pairs) => {
+                let nodes = pairs.iter().flat_map(|(key, value)| [key, value]);
+                nodes.map(|node| 1 + node.depth()).max().unwrap_or(0)
+            }
+        }
+    }
+
+    fn size(&self) -> usize {
+        1 + match &self.value {
+            Value::Plain(_) | Value::Quoted(_) => 0,
+            Value::List(items) => items.iter().map(Node::size).sum(),
+            Value::Map(pairs) => pairs.iter().map(|(k, v)| k.size() + v.size()).sum(),
+        }
+    }
+}
+
+struct Reader<'a> {
+    parser: Parser<'a, saphyr_parser::StrInput<'a>>,
+    /// The end of the text. The parser reports faults at the end one line further.
+    end: Position,
+    anchors: HashMap<usize, Node>,
+    nodes: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn document(mut self) -> Result<Node, Fault> {
+        let mut document = None;
+        loop {
+            let (event, span) = self.next()?;
+            match event {
+                Event::StreamEnd => break,
+                Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd => {}
+                _ if document.is_some() => {
+                    return Err(self.fault(&span.start, "only one document is allowed"));
+                }
+                event => document = Some(self.node(event, span, 0)?),
+            }
+        }
+        Ok(document.unwrap_or(Node {
+            value: Value::Plain(String::new()),
+            position: Position { line: 1, column: 1 },
+        }))
+    }
+
+    fn next(&mut self) -> Result<(Event<'a>, Span), Fault> {
+        match self.parser.next_event() {
+            Some(Ok(next)) => Ok(next),
+            Some(Err(error)) => Err(self.scan_fault(&error)),
+            None => Ok((Event::StreamEnd, Span::empty(Marker::default()))),
+        }
+    }
+
+    fn node(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<Node, Fault> {
+        const TOO_DEEP: &str = "nested too deeply: over 64 levels";
+        self.nodes += 1;
+        if self.nodes > MAX_NODES {
+            return Err(self.fault(&span.start, "too large: over a million values"));
+        }
+        if depth > MAX_DEPTH {
+            return Err(self.fault(&span.start, TOO_DEEP));
+        }
+        let (value, anchor) = match event {
+            Event::Alias(anchor) => {
+                let Some(node) = self.anchors.get(&anchor) else {
+                    return Err(self.fault(&span.start, "an alias inside what it names"));
+                };
+                self.nodes += node.size();
+                if self.nodes > MAX_NODES {
+                    return Err(self.fault(&span.start, "too large: over a million values"));
+                }
+                if depth + node.depth() > MAX_DEPTH {
+                    return Err(self.fault(&span.start, TOO_DEEP));
+                }
+                let value = node.value.clone();
+                return Ok(Node {
+                    value,
+                    position: self.position(&span.start),
+                });
+            }
+            Event::Scalar(text, style, anchor, _) => {
+                let text = text.into_owned();
+                let value = match style {
+                    ScalarStyle::Plain => Value::Plain(text),
+                    _ => Value::Quoted(text),
+                };
+                (value, anchor)
+            }
+            Event::SequenceStart(anchor, _) => {
+                let mut items = Vec::new();
+                loop {
+                    let (event, span) = self.next()?;
+                    if matches!(event, Event::SequenceEnd) {
+                        break;
+                    }
+                    items.push(self.node(event, span, depth + 1)?);
+                }
+                (Value::List(items), anchor)
+            }
+            Event::MappingStart(anchor, _) => {
+                let mut pairs = Vec::new();
+                loop {
+                    let (event, span) = self.next()?;
+                    if matches!(event, Event::MappingEnd) {
+                        break;
+                    }
+                    let key = self.node(event, span, depth + 1)?;
+                    let (event, span) = self.next()?;
+                    pairs.push((key, self.node(event, span, depth + 1)?));
+                }
+                (Value::Map(pairs), anchor)
+            }
+            _ => return Err(self.fault(&span.start, "a value is missing here")),
+        };
+        let node = Node {
+            value,
+            position: self.position(&span.start),
+        };
+        if anchor > 0 {
+            self.anchors.insert(anchor, node.clone());
+        }
+        Ok(node)
+    }
+
+    fn position(&self, marker: &Marker) -> Position {
+        let position = Position {
+            line: marker.line().max(1),
+            column: marker.col() + 1,
+        };
+        position.min(self.end)
+    }
+
+    fn fault(&self, marker: &Marker, message: &str) -> Fault {
+        Fault {
+            position: self.position(marker),
+            message: message.into(),
+        }
+    }
+
+    fn scan_fault(&self, error: &ScanError) -> Fault {
+        self.fault(error.marker(), &format!("not valid YAML: {}", error.info()))
+    }
+}
+
+/// Returns the position after the last character.
+fn end_of(text: &str) -> Position {
+    let last = text.rsplit(['\n', '\r']).next().unwrap_or_default();
+    let pairs = text.matches("\r\n").count();
+    Position {
+        line: 1 + text.matches(['\n', '\r']).count() - pairs,
+        column: 1 + last.chars().count(),
+    }
+}
