@@ -70,7 +70,7 @@ pub use key::{
 };
 pub use limit::{Algorithm, Limit, LimitError};
 pub use limiter::virtual_time::RuleVerdict;
-pub use limiter::{BandState, Limiter, LimiterError, Observer};
+pub use limiter::{BandState, Limiter, LimiterError, Observer, PendingDecision};
 pub use lossless::lossless_text;
 pub use matcher::{PathSet, Pattern, PatternError};
 pub use memory::MemoryStore;

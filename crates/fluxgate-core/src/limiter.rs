@@ -78,7 +78,7 @@ pub enum LimiterError {
 
 /// A request that is planned but must wait for the store.
 #[derive(Debug)]
-struct PendingDecision {
+pub struct PendingDecision {
     set: ActiveRuleSet,
     plan: Box<Plan>,
 }
@@ -230,25 +230,26 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Decides a request by a rule set that is active or was when the request came, and
-    /// charges it if it passes. Returns `None`, and charges nothing, if the store must be
-    /// awaited.
+    /// charges it if it passes. Returns what is planned, and charges nothing, if the store
+    /// must be awaited: [`Limiter::complete`] continues then.
     pub fn try_check(
         &self,
         set: &ActiveRuleSet,
         context: &RequestContext<'_>,
         mode: Mode,
-    ) -> Option<Decision> {
-        self.try_decide(set.clone(), context, mode).ok()
+    ) -> Result<Decision, PendingDecision> {
+        self.try_decide(set.clone(), context, mode)
     }
 
-    /// Decides like [`Limiter::try_check`], for a caller that can wait.
+    /// Decides like [`Limiter::try_check`] and, if the store must be awaited, like
+    /// [`Limiter::complete`].
     pub async fn check_with_permit(
         &self,
         set: &ActiveRuleSet,
         context: &RequestContext<'_>,
         mode: Mode,
     ) -> (Decision, WaitPermit) {
-        match self.try_decide(set.clone(), context, mode) {
+        match self.try_check(set, context, mode) {
             Ok(decision) => (decision, WaitPermit::unbounded()),
             Err(pending) => self.complete(pending).await,
         }
@@ -280,7 +281,7 @@ impl<S: Store> Limiter<S> {
     /// gets a permit, if their number is bounded for all processes. The permit is acquired
     /// before any units are; if none is left, the request is decided as if no rule let it
     /// wait.
-    async fn complete(&self, pending: PendingDecision) -> (Decision, WaitPermit) {
+    pub async fn complete(&self, pending: PendingDecision) -> (Decision, WaitPermit) {
         let PendingDecision { set, plan } = pending;
         let (mut decision, permit) = {
             let checks = plan.checks(&set);

@@ -276,6 +276,21 @@ impl Store for RedisStore {
         Ok(place.map(WaitPermit::held_by))
     }
 
+    /// Answers denials that the near cache knows.
+    fn try_decide(&self, checks: &Checks<'_>, verdicts: &mut Verdicts) -> bool {
+        let Some(near_cache) = &self.0.near_cache else {
+            return false;
+        };
+        let question = near_cache.question(checks, Instant::now());
+        match near_cache.answer(&question, checks, Wanted::Denial) {
+            Some(denial) => {
+                *verdicts = denial;
+                true
+            }
+            None => false,
+        }
+    }
+
     async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
         let inner = &*self.0;
         let deadline = inner.deadline();

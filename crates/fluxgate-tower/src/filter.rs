@@ -15,7 +15,7 @@ use crate::headers::HeaderFamilies;
 use crate::problem::FailedClosedStatus;
 use crate::wait::Waits;
 pub use judge::{Customize, Judgement, Unsettled};
-pub(crate) use judge::{Waiter, must_wait};
+pub(crate) use judge::{Next, Undecided, Waiter, must_wait};
 
 const DEFAULT_MAX_WAITS: usize = 100;
 

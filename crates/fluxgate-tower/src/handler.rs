@@ -33,6 +33,9 @@ pub trait Handler: Send + Sync {
     /// What is cancelled when a request that waits does not take place.
     type Charge: Send;
 
+    /// What is prepared for a request when the handler must be awaited.
+    type Pending: Send + 'static;
+
     /// The rules of this name as they are now.
     fn rules(&self, rule_set: &str) -> Self::Rules;
 
@@ -53,28 +56,26 @@ pub trait Handler: Send + Sync {
         &[]
     }
 
-    /// What [`Handler::decide`] would say, where nobody need be waited for; it is
-    /// asked first. `None`, and nothing is charged, where somebody must.
+    /// Decides a request and charges it if it passes: in [`Mode::TakeNow`] as if no rule
+    /// let it wait. Returns what is prepared, and charges nothing, if the handler must be
+    /// awaited: [`Handler::decide`] continues then.
     fn try_decide(
         &self,
         rule_set: &str,
         rules: &Self::Rules,
         context: &RequestContext<'_>,
         mode: Mode,
-    ) -> Option<Self::Ruling> {
-        let _ = (rule_set, rules, context, mode);
-        None
-    }
+    ) -> Result<Self::Ruling, Self::Pending>;
 
-    /// Decides a request and charges it if it passes: in [`Mode::TakeNow`] as if no
-    /// rule let it wait. One that has to wait has the place that is returned, where
-    /// there is a bound beyond this process.
+    /// Decides a request for which [`Handler::try_decide`] returned `pending`, and charges
+    /// it if it passes. One that has to wait gets a permit, if there is a bound beyond this
+    /// process.
     fn decide(
         &self,
         rule_set: &str,
         rules: &Self::Rules,
         context: &RequestContext<'_>,
-        mode: Mode,
+        pending: Self::Pending,
     ) -> impl Future<Output = (Self::Ruling, WaitPermit)> + Send;
 
     /// What a request that has to wait was charged, if anything.

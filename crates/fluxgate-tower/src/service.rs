@@ -12,7 +12,7 @@ use tower_service::Service;
 
 use crate::bad_request::BadRequest;
 use crate::body::{AnyBody, Bodies};
-use crate::filter::{Waiter, must_wait};
+use crate::filter::{Next, Undecided, Waiter, must_wait};
 use crate::future::{Pending, ResponseFuture};
 use crate::handler::{Handler, Wanted};
 use crate::headers::Values;
@@ -144,8 +144,8 @@ where
     };
     // An answer is large: it stays where it is unless somebody needs it later.
     let (mode, here) = filter.place(handler, &rules);
-    let ruling = handler.try_decide(rule_set, &rules, &context, mode);
-    if let Some(ruling) = &ruling
+    let decided = handler.try_decide(rule_set, &rules, &context, mode);
+    if let Ok(ruling) = &decided
         && !must_wait(ruling)
     {
         handler.settled(&context, ruling);
@@ -153,23 +153,30 @@ where
             return Judged::Passes(Some(filter.families().values(ruling)));
         }
     }
-    let ruling = match ruling {
-        Some(ruling) if !must_wait(&ruling) => return Judged::Refused(ruling),
-        ruling => ruling,
+    let next = match decided {
+        Ok(ruling) if !must_wait(&ruling) => return Judged::Refused(ruling),
+        // Now, and not when the future is first polled: that may never be.
+        Ok(ruling) => {
+            let handler = HandlerOf(Arc::clone(settings));
+            let places = (here, WaitPermit::unbounded());
+            let now = Instant::now();
+            Next::Wait(Waiter::new(
+                handler, rule_set, &context, ruling, now, places,
+            ))
+        }
+        Err(pending) => Next::Decide(Undecided {
+            pending,
+            mode,
+            here,
+        }),
     };
-    // Now, and not when the future is first asked: that may never be.
-    let waiter = ruling.map(|ruling| {
-        let handler = HandlerOf(Arc::clone(settings));
-        let places = (here, WaitPermit::unbounded());
-        Waiter::new(handler, rule_set, &context, ruling, Instant::now(), places)
-    });
     let context = context.into_owned();
     let settings = Arc::clone(settings);
     Judged::Later(Box::pin(async move {
         let Settings {
             handler, filter, ..
         } = &*settings;
-        filter.judge_later(handler, &rules, &context, waiter).await
+        filter.judge_later(handler, &rules, &context, next).await
     }))
 }
 

@@ -578,11 +578,11 @@ fn a_check_at_once_is_a_check() {
             .unwrap()
             .allowed()
     );
-    // A store that must be waited for is not asked.
+    // A store that must be awaited gets the checks that were planned.
     let slow = Limiter::new(parse(&rules), Broken::default());
-    assert!(
-        slow.try_check(&slow.rule_set("s").unwrap(), &context, Mode::Take)
-            .is_none()
-    );
+    let pending = slow.try_check(&slow.rule_set("s").unwrap(), &context, Mode::Take);
+    let (decision, _) = ready(slow.complete(pending.unwrap_err()));
+    assert_eq!(decision.outcome(), Outcome::Fallback);
+    assert_eq!(decision.remaining(), Some(1));
     assert_eq!(limiter.missing_rule_set("none").outcome(), Outcome::NoRule);
 }

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
-use fluxgate_core::{RequestContext, RequestContextBuilder, RequestPath, WaitPermit};
+use fluxgate_core::{Mode, RequestContext, RequestContextBuilder, RequestPath, WaitPermit};
 use tokio::time::Instant;
 
 use super::Filter;
@@ -13,6 +13,7 @@ use crate::context::{self, WantedHeaders};
 use crate::handler::Handler;
 use crate::head::Head;
 use crate::ruling::Ruling;
+use crate::wait::LocalPlace;
 
 mod waiting;
 
@@ -33,19 +34,37 @@ pub enum Judgement<R> {
     Bad(BadRequest),
 }
 
-/// A request of which it is not known yet how it fares. If it has reserved
-/// something, that is given back when this is dropped.
+/// A request that must wait, or whose handler must be awaited. A reservation is cancelled
+/// when this is dropped.
 #[must_use]
-pub struct Unsettled<'h, H: Handler> {
-    /// The rules that it was read for.
-    rules: H::Rules,
-    /// The first answer, if there is one already: it has to wait.
-    first: Option<Waiter<&'h H>>,
+pub struct Unsettled<'a, H: Handler> {
+    rules: &'a H::Rules,
+    context: RequestContext<'a>,
+    next: Next<&'a H>,
+}
+
+/// What is left to do for a request.
+pub(crate) enum Next<P>
+where
+    P: Deref<Target: Handler>,
+{
+    /// The handler must be awaited.
+    Decide(Undecided<P::Target>),
+    /// The request must wait.
+    Wait(Waiter<P>),
+}
+
+/// A request for which the handler must be awaited.
+pub(crate) struct Undecided<H: Handler + ?Sized> {
+    pub(crate) pending: H::Pending,
+    pub(crate) mode: Mode,
+    /// The place in this process; `None` if there is none.
+    pub(crate) here: Option<LocalPlace>,
 }
 
 impl<H: Handler> std::fmt::Debug for Unsettled<'_, H> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let waits = self.first.is_some();
+        let waits = matches!(self.next, Next::Wait(_));
         let mut shown = f.debug_struct("Unsettled");
         shown.field("waits", &waits).finish_non_exhaustive()
     }
@@ -83,79 +102,98 @@ impl Filter {
         path: &RequestPath<'_>,
         peer: Option<IpAddr>,
     ) -> Judgement<H::Ruling> {
-        match self.judge_at_once(handler, head, path, peer) {
+        let Some(rules) = self.rules_for(handler, path) else {
+            return Judgement::Untouched;
+        };
+        match self.judge_at_once(handler, &rules, head, path, peer) {
             Ok(judgement) => judgement,
-            Err(unsettled) => self.judge_on(handler, head, path, peer, unsettled).await,
+            // The future is large, and most requests do not need it.
+            Err(unsettled) => Box::pin(self.judge_on(handler, unsettled)).await,
         }
     }
 
-    /// The same, where nobody must be waited for. Else [`Filter::judge_on`] goes
-    /// on from where this ends.
-    pub fn judge_at_once<'h, H: Handler>(
+    /// The rules to decide requests for this path by, unless they are none of this
+    /// filter's business.
+    pub fn rules_for<H: Handler>(&self, handler: &H, path: &RequestPath<'_>) -> Option<H::Rules> {
+        let rule_set = self.rule_set_for(path)?;
+        Some(handler.rules(rule_set))
+    }
+
+    /// Like [`Filter::judge`], by these rules and without waiting. If the request or the
+    /// handler must be waited for, [`Filter::judge_on`] continues.
+    #[expect(
+        clippy::result_large_err,
+        reason = "it is moved once, into the future that continues"
+    )]
+    pub fn judge_at_once<'a, H: Handler>(
         &self,
-        handler: &'h H,
-        head: &impl Head,
-        path: &RequestPath<'_>,
+        handler: &'a H,
+        rules: &'a H::Rules,
+        head: &'a impl Head,
+        path: &'a RequestPath<'_>,
         peer: Option<IpAddr>,
-    ) -> Result<Judgement<H::Ruling>, Unsettled<'h, H>> {
-        let Some(rule_set) = self.rule_set_for(path) else {
-            return Ok(Judgement::Untouched);
-        };
-        let rules = handler.rules(rule_set);
-        let context = match self.context(handler, &rules, (head, path), peer, &()) {
+    ) -> Result<Judgement<H::Ruling>, Unsettled<'a, H>> {
+        let rule_set = self.rule_set.as_deref().unwrap_or_default();
+        let context = match self.context(handler, rules, (head, path), peer, &()) {
             Ok(context) => context,
             Err(bad) => return Ok(Judgement::Bad(bad)),
         };
-        let (mode, here) = self.place(handler, &rules);
-        let first = match handler.try_decide(rule_set, &rules, &context, mode) {
-            None => None,
-            Some(ruling) => match Self::settled_at_once(handler, &context, ruling) {
+        let (mode, here) = self.place(handler, rules);
+        let next = match handler.try_decide(rule_set, rules, &context, mode) {
+            Err(pending) => Next::Decide(Undecided {
+                pending,
+                mode,
+                here,
+            }),
+            Ok(ruling) => match Self::settled_at_once(handler, &context, ruling) {
                 Ok(judgement) => return Ok(judgement),
                 Err(ruling) => {
                     let places = (here, WaitPermit::unbounded());
                     let now = Instant::now();
                     let waiter = Waiter::new(handler, rule_set, &context, ruling, now, places);
-                    Some(waiter)
+                    Next::Wait(waiter)
                 }
             },
         };
-        drop(context);
-        Err(Unsettled { rules, first })
+        Err(Unsettled {
+            rules,
+            context,
+            next,
+        })
     }
 
     /// How a request fares that could not be settled at once.
     pub async fn judge_on<H: Handler>(
         &self,
         handler: &H,
-        head: &(impl Head + Sync),
-        path: &RequestPath<'_>,
-        peer: Option<IpAddr>,
         unsettled: Unsettled<'_, H>,
     ) -> Judgement<H::Ruling> {
-        let Unsettled { rules, first } = unsettled;
-        let context = match self.context(handler, &rules, (head, path), peer, &()) {
-            Ok(context) => context,
-            Err(bad) => return Judgement::Bad(bad),
-        };
-        // What has to wait for somebody is large; who need not is not to be.
-        Box::pin(self.judge_later(handler, &rules, &context, first)).await
+        let Unsettled {
+            rules,
+            context,
+            next,
+        } = unsettled;
+        self.judge_later(handler, rules, &context, next).await
     }
 
-    /// How a request fares of which nothing more than perhaps the first answer is
-    /// known yet.
+    /// How a request fares for which this is left to do.
     pub(crate) async fn judge_later<H: Handler, P: Deref<Target = H>>(
         &self,
         handler: &H,
         rules: &H::Rules,
         context: &RequestContext<'_>,
-        first: Option<Waiter<P>>,
+        next: Next<P>,
     ) -> Judgement<H::Ruling> {
         let rule_set = self.rule_set.as_deref().unwrap_or_default();
-        if let Some(waiter) = first {
-            return self.wait(handler, rule_set, rules, context, waiter).await;
-        }
+        let undecided = match next {
+            Next::Wait(waiter) => {
+                return self.wait(handler, rule_set, rules, context, waiter).await;
+            }
+            Next::Decide(undecided) => undecided,
+        };
         let asked = Instant::now();
-        let (ruling, places) = self.decide(handler, rule_set, rules, context).await;
+        let decided = self.decide(handler, rule_set, rules, context, undecided);
+        let (ruling, places) = decided.await;
         match Self::settled_at_once(handler, context, ruling) {
             Ok(judgement) => judgement,
             Err(ruling) => {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::{
-    ActiveRuleSet, Charge, Decision, Limiter, Mode, RequestContext, Store, WaitPermit,
+    ActiveRuleSet, Charge, Decision, Limiter, Mode, PendingDecision, RequestContext, Store,
+    WaitPermit,
 };
 
 use super::{Handler, Wanted, at_once_or_in_background};
@@ -14,6 +15,7 @@ impl<S: Store + 'static> Handler for Arc<Limiter<S>> {
     /// `None` where there is no rule set of that name.
     type Rules = Option<ActiveRuleSet>;
     type Charge = Charge;
+    type Pending = PendingDecision;
 
     fn rules(&self, rule_set: &str) -> Self::Rules {
         self.rule_set(rule_set)
@@ -33,25 +35,25 @@ impl<S: Store + 'static> Handler for Arc<Limiter<S>> {
 
     fn try_decide(
         &self,
-        _: &str,
-        rules: &Self::Rules,
-        context: &RequestContext<'_>,
-        mode: Mode,
-    ) -> Option<Decision> {
-        self.try_check(rules.as_ref()?, context, mode)
-    }
-
-    async fn decide(
-        &self,
         rule_set: &str,
         rules: &Self::Rules,
         context: &RequestContext<'_>,
         mode: Mode,
-    ) -> (Decision, WaitPermit) {
+    ) -> Result<Decision, PendingDecision> {
         match rules {
-            Some(rules) => self.check_with_permit(rules, context, mode).await,
-            None => (self.missing_rule_set(rule_set), WaitPermit::unbounded()),
+            Some(rules) => self.try_check(rules, context, mode),
+            None => Ok(self.missing_rule_set(rule_set)),
         }
+    }
+
+    async fn decide(
+        &self,
+        _: &str,
+        _: &Self::Rules,
+        _: &RequestContext<'_>,
+        pending: PendingDecision,
+    ) -> (Decision, WaitPermit) {
+        self.complete(pending).await
     }
 
     fn charge(&self, _: &str, context: &RequestContext<'_>, decision: &Decision) -> Option<Charge> {

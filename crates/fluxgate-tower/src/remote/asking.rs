@@ -80,6 +80,8 @@ impl Handler for RemoteHandler {
     /// The rules of the limiter that decides in the service's stead.
     type Rules = Option<ActiveRuleSet>;
     type Charge = RemoteCharge;
+    /// The service must always be awaited.
+    type Pending = Mode;
 
     fn rules(&self, rule_set: &str) -> Self::Rules {
         match &self.settings.on_error {
@@ -98,6 +100,16 @@ impl Handler for RemoteHandler {
 
     fn key_headers<'r>(&'r self, rules: &'r Self::Rules) -> &'r [Box<str>] {
         rules.as_ref().map_or(&[], |set| set.key_header_names())
+    }
+
+    fn try_decide(
+        &self,
+        _: &str,
+        _: &Self::Rules,
+        _: &RequestContext<'_>,
+        mode: Mode,
+    ) -> Result<RemoteRuling, Mode> {
+        Err(mode)
     }
 
     async fn decide(

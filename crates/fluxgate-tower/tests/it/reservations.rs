@@ -64,17 +64,16 @@ async fn an_unsettled_request_that_nobody_goes_on_with_gives_back() {
     let filter = Filter::default().rule_set("s");
     let (head, _) = get("/slow").into_parts();
     let path = RequestPath::as_given("/slow");
-    assert!(filter.judge_at_once(&limiter, &head, &path, None).is_ok());
-    let unsettled = filter
-        .judge_at_once(&limiter, &head, &path, None)
-        .unwrap_err();
+    let rules = filter.rules_for(&limiter, &path).unwrap();
+    let first = filter.judge_at_once(&limiter, &rules, &head, &path, None);
+    assert!(first.is_ok());
+    let unsettled = filter.judge_at_once(&limiter, &rules, &head, &path, None);
+    let unsettled = unsettled.unwrap_err();
     assert_eq!(state(&limiter), (4000, 7));
     drop(unsettled);
     assert_eq!(state(&limiter), (2000, 8));
-    let unsettled = filter
-        .judge_at_once(&limiter, &head, &path, None)
-        .unwrap_err();
-    let future = filter.judge_on(&limiter, &head, &path, None, unsettled);
+    let unsettled = filter.judge_at_once(&limiter, &rules, &head, &path, None);
+    let future = filter.judge_on(&limiter, unsettled.unwrap_err());
     assert_eq!(state(&limiter), (4000, 7));
     drop(future);
     assert_eq!(state(&limiter), (2000, 8));

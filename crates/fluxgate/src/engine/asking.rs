@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fluxgate_core::{ActiveRuleSet, Charge, Decision, Mode, RequestContext, WaitPermit};
+use fluxgate_core::{
+    ActiveRuleSet, Charge, Decision, Mode, PendingDecision, RequestContext, WaitPermit,
+};
 use fluxgate_tower::{Handler, Wanted, at_once_or_in_background};
 
 use super::{Engine, Origin};
@@ -46,6 +48,7 @@ impl Handler for Asking<'_> {
     /// `None` where there is no rule set of that name.
     type Rules = Option<ActiveRuleSet>;
     type Charge = Charge;
+    type Pending = PendingDecision;
 
     fn rules(&self, rule_set: &str) -> Self::Rules {
         self.engine.limiter.rule_set(rule_set)
@@ -65,31 +68,30 @@ impl Handler for Asking<'_> {
 
     fn try_decide(
         &self,
-        _: &str,
+        rule_set: &str,
         rules: &Self::Rules,
         context: &RequestContext<'_>,
         mode: Mode,
-    ) -> Option<Decision> {
+    ) -> Result<Decision, PendingDecision> {
         let started = telemetry::now();
         let limiter = &self.engine.limiter;
-        let decision = limiter.try_check(rules.as_ref()?, context, mode);
+        let decision = match rules {
+            Some(rules) => limiter.try_check(rules, context, mode),
+            None => Ok(limiter.missing_rule_set(rule_set)),
+        };
         self.took(started);
         decision
     }
 
     async fn decide(
         &self,
-        rule_set: &str,
-        rules: &Self::Rules,
-        context: &RequestContext<'_>,
-        mode: Mode,
+        _: &str,
+        _: &Self::Rules,
+        _: &RequestContext<'_>,
+        pending: PendingDecision,
     ) -> (Decision, WaitPermit) {
         let started = telemetry::now();
-        let limiter = &self.engine.limiter;
-        let decision = match rules {
-            Some(rules) => limiter.check_with_permit(rules, context, mode).await,
-            None => (limiter.missing_rule_set(rule_set), WaitPermit::unbounded()),
-        };
+        let decision = self.engine.limiter.complete(pending).await;
         self.took(started);
         decision
     }

@@ -148,11 +148,13 @@ impl Express<'_> {
             let asking = Asking::new(&gateway.engine, &origin);
             let peer = Some(self.peer.ip());
             let path = &request.path;
-            let judgement = match filter.judge_at_once(&asking, request, path, peer) {
+            let Some(rules) = filter.rules_for(&asking, path) else {
+                continue;
+            };
+            let judgement = match filter.judge_at_once(&asking, &rules, request, path, peer) {
                 Ok(judgement) => judgement,
                 Err(unsettled) => {
-                    let judged = filter.judge_on(&asking, request, path, peer, unsettled);
-                    let judged = Box::pin(judged);
+                    let judged = Box::pin(filter.judge_on(&asking, unsettled));
                     match self.client.unless_gone(judged).await {
                         Some(judgement) => judgement,
                         None => return Done::Ended,

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use fluxgate_core::{Micros, Mode, RequestContext, WaitPermit};
 use tokio::time::{Instant, sleep_until};
 
-use super::{Filter, Judgement};
+use super::{Filter, Judgement, Undecided};
 use crate::handler::{Handler, Wanted};
 use crate::ruling::Ruling;
 use crate::wait::{LocalPlace, Places, Reservation, Waiting};
@@ -63,7 +63,7 @@ impl Filter {
         }
     }
 
-    /// Decides a request, with a place to wait in if there is one.
+    /// Decides a request that the handler could not decide at once.
     ///
     /// Requests that are on their way to the store have a place each, most of them
     /// for nothing. So one that was refused for want of a place asks again if there is
@@ -74,14 +74,19 @@ impl Filter {
         rule_set: &str,
         rules: &H::Rules,
         context: &RequestContext<'_>,
+        undecided: Undecided<H>,
     ) -> (H::Ruling, (Option<LocalPlace>, WaitPermit)) {
-        let (mode, here) = self.place(handler, rules);
-        let (ruling, everywhere) = handler.decide(rule_set, rules, context, mode).await;
+        let Undecided {
+            pending,
+            mode,
+            here,
+        } = undecided;
+        let (ruling, everywhere) = handler.decide(rule_set, rules, context, pending).await;
         if mode == Mode::TakeNow
             && !ruling.allowed()
             && let Some(here) = self.waits.take()
         {
-            let decided = handler.decide(rule_set, rules, context, Mode::Take).await;
+            let decided = decide_again(handler, rule_set, rules, context).await;
             let (ruling, everywhere) = decided;
             return (ruling, (Some(here), everywhere));
         }
@@ -145,7 +150,7 @@ impl Filter {
         let is_read = reads(handler.wanted_headers(rules), handler.wanted_headers(&now));
         let rules = if is_read { &now } else { rules };
         let asked = Instant::now();
-        let decided = handler.decide(rule_set, rules, context, Mode::Take).await;
+        let decided = decide_again(handler, rule_set, rules, context).await;
         let (ruling, everywhere) = decided;
         let delay = ruling.delay();
         if !ruling.allowed() || delay == Micros::ZERO {
@@ -173,6 +178,19 @@ impl Filter {
         let ruling = ruling.after(reservation.age());
         reservation.keep();
         Self::settle(handler, context, ruling)
+    }
+}
+
+/// Decides a request that was denied before and may wait now.
+async fn decide_again<H: Handler>(
+    handler: &H,
+    rule_set: &str,
+    rules: &H::Rules,
+    context: &RequestContext<'_>,
+) -> (H::Ruling, WaitPermit) {
+    match handler.try_decide(rule_set, rules, context, Mode::Take) {
+        Ok(ruling) => (ruling, WaitPermit::unbounded()),
+        Err(pending) => handler.decide(rule_set, rules, context, pending).await,
     }
 }
 
