@@ -1,5 +1,5 @@
-//! Random sequences through the limiter and through the model: every field of
-//! every answer must be the same, all the way.
+//! Random sequences, through the limiter and through the model: all fields of all
+//! decisions must be equal.
 
 use fluxgate_core::limit::Algorithm;
 use fluxgate_core::{Timestamp, ready};
@@ -9,16 +9,16 @@ use crate::model::{self, Answer, Counter, Limit};
 use crate::sequences::{
     Cost, Numbers, Span, Step, Style, limit, numbers, rule, span_ms, start, step,
 };
-use crate::support::{ALGORITHMS, Gate, Seen, cases, seen};
+use crate::support::{ALGORITHMS, DecisionFields, Gate, cases, fields};
 
-/// The rule in both worlds.
+/// The rule, for the limiter and for the model.
 struct Run {
     gate: Gate,
     style: Style,
     numbers: Vec<Numbers>,
     bands: Vec<(Limit, Counter)>,
     now: u64,
-    last: Option<Seen>,
+    last: Option<DecisionFields>,
 }
 
 impl Run {
@@ -57,7 +57,7 @@ impl Run {
                 prop_assert_eq!(states.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
             }
             Step::Refund(cost) => {
-                // The largest number there is may be taken to mean everything.
+                // The largest number may stand for all units.
                 let units = self.cost(cost).min(u64::MAX - 1);
                 let left = self.gate.at(self.now).refund(&[], units);
                 let now = self.now;
@@ -68,8 +68,8 @@ impl Run {
                 }
                 let least = expected.iter().map(|(left, _)| *left).min();
                 prop_assert_eq!(Some(left), least);
-                // Whether a quota that is full then leaves a trace, to be seen
-                // by a clock that goes back, is the store's affair.
+                // Whether a full quota leaves state that a clock that goes back can find
+                // depends on the store.
                 if expected.iter().any(|(_, reset)| *reset == 0) {
                     ready(self.gate.limiter.reset("s", "r", &[])).unwrap();
                     for (limit, counter) in &mut self.bands {
@@ -116,9 +116,9 @@ impl Run {
         let decision = if takes {
             self.gate.take(cost)
         } else {
-            self.gate.look(cost)
+            self.gate.peek_units(cost)
         };
-        let decision = seen(&decision);
+        let decision = fields(&decision);
         let answers = model::decide(&mut self.bands, self.now, cost, takes);
         let expected = combine(&self.bands, &answers);
         prop_assert_eq!(
@@ -137,7 +137,7 @@ impl Run {
         let last = self.last.as_ref();
         match span {
             Span::Micros(micros) => *micros,
-            // Thousandths; u128 because a year is long.
+            // In thousandths, and in u128 because a year is long.
             Span::PartOfWindow(part) => {
                 let window = u128::from(self.bands[0].0.window);
                 (window * u128::from(*part) / 1000) as u64
@@ -159,19 +159,19 @@ impl Run {
     }
 }
 
-/// The decision that the answers of all bands come to.
-fn combine(bands: &[(Limit, Counter)], answers: &[Answer]) -> Seen {
+/// Combines the answers of all bands.
+fn combine(bands: &[(Limit, Counter)], answers: &[Answer]) -> DecisionFields {
     let refusing: Vec<usize> = (0..answers.len())
         .filter(|&band| !answers[band].passes)
         .collect();
-    // Never is longer than any time; of equals the first is reported.
+    // Never is longer than any span; of equals the first is reported.
     let length = |band: usize| answers[band].retry.unwrap_or(u64::MAX);
     let least = (0..answers.len()).min_by_key(|&band| answers[band].remaining);
     let longest = refusing.iter().copied().rev().max_by_key(|&b| length(b));
     let reported = longest.or(least).unwrap();
     let allowed = refusing.is_empty();
     let answer = &answers[reported];
-    Seen {
+    DecisionFields {
         allowed,
         outcome: match (allowed, answer.retry) {
             (true, _) => "allowed",

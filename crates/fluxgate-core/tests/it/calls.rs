@@ -1,5 +1,5 @@
-//! The other calls: several requests at once, one rule by name, and limits that
-//! come with the call.
+//! The other calls: several requests together, one rule by name, and limits that come
+//! with the call.
 
 use std::time::Duration;
 
@@ -15,8 +15,9 @@ fn attribute<'a>(name: &'a str, value: &'a str) -> RequestContext<'a> {
 }
 
 fn outcomes(decisions: &[Decision]) -> Vec<(bool, Outcome, Option<u64>)> {
-    let seen = |decision: &Decision| (decision.allowed(), decision.outcome(), decision.remaining());
-    decisions.iter().map(seen).collect()
+    let summary =
+        |decision: &Decision| (decision.allowed(), decision.outcome(), decision.remaining());
+    decisions.iter().map(summary).collect()
 }
 
 const TWO: &str = "
@@ -45,7 +46,7 @@ fn several_requests_are_charged_together_or_not_at_all() {
         none,
     ];
     assert_eq!(check(), second);
-    // The second is refused, so the first keeps what it has.
+    // The second is denied, so the first is not charged.
     for _ in 0..2 {
         let third = [(true, Allowed, Some(3)), (false, Denied, Some(0)), none];
         assert_eq!(check(), third);
@@ -53,7 +54,7 @@ fn several_requests_are_charged_together_or_not_at_all() {
 }
 
 #[test]
-fn requests_that_meet_on_one_counter_add_up() {
+fn requests_of_one_counter_add_up() {
     let gate = Gate::new(&set_of(TWO));
     let thrice = [
         attribute("b", "1"),
@@ -81,7 +82,7 @@ fn with_whole_keys_only_a_rule_without_its_parts_does_not_match() {
 }
 
 #[test]
-fn an_unknown_rule_set_is_the_same_for_all_of_them() {
+fn an_unknown_rule_set_gives_all_requests_the_same_decision() {
     let gate = Gate::new(&set_of(TWO));
     let decisions = ready(gate.limiter.check_all("x", &[attribute("a", "1")])).unwrap();
     assert_eq!(outcomes(&decisions), [(true, Outcome::NoRule, None)]);
@@ -97,7 +98,7 @@ fn a_rule_is_charged_by_name() {
     assert_eq!(consume("u", Some(3)).unwrap().remaining(), Some(0));
     assert_eq!(consume("u", Some(1)).unwrap().outcome(), Outcome::Denied);
     assert_eq!(consume("vip", Some(9)).unwrap().remaining(), Some(41));
-    // It is the counter that requests meet.
+    // Requests use the same counter.
     let context = RequestContext::builder().user("u").path("/x").build();
     assert!(!gate.check(&context).allowed());
     let unknown = ready(gate.limiter.consume("s", "q", &["u"], None));
@@ -107,7 +108,7 @@ fn a_rule_is_charged_by_name() {
 }
 
 #[test]
-fn a_shadow_rule_that_is_charged_by_name_never_refuses() {
+fn a_shadow_rule_charged_by_name_never_denies() {
     let gate = Gate::new(&per_user(
         "mode: shadow, bands: [ { capacity: 1, window: 1m } ]",
     ));
@@ -142,7 +143,7 @@ fn a_limit_may_come_with_the_call() {
     assert_eq!(take(&key, 4).outcome, Outcome::Never);
     gate.at(START + SECOND);
     assert!(take(&key, 2).allowed);
-    // Names and values are told apart.
+    // Names and values do not collide.
     let ab = AdHocKey::named("n", &["a", "b"]);
     for other in [
         AdHocKey::named("n", &["ab"]),
@@ -155,7 +156,7 @@ fn a_limit_may_come_with_the_call() {
 }
 
 #[test]
-fn a_limit_that_comes_with_the_call_is_looked_at_refunded_and_reset() {
+fn a_limit_that_comes_with_the_call_can_be_read_refunded_and_reset() {
     let gate = Gate::new(&per_user("bands: [ { capacity: 1, window: 1m } ]"));
     let limit = Limit::builder(Algorithm::TokenBucket, 5, Duration::from_secs(5)).build();
     let band = Band::new("b0", limit.unwrap());
@@ -199,9 +200,9 @@ fn a_whole_set_is_reset() {
     assert!(matches!(unknown, Err(LimiterError::UnknownRuleSet(_))));
 }
 
-/// What Envoy sends need not be text.
+/// Descriptors of Envoy need not be text.
 #[test]
-fn attributes_that_are_not_text_are_told_apart_by_their_bytes() {
+fn attributes_that_are_not_text_are_compared_by_their_bytes() {
     let gate = Gate::new(&set_of(
         "{ id: a, key: ['attr:a'], on_missing_key: skip, bands: [ { capacity: 1, window: 1m } ] },
          { id: m, match: { attributes: { plan: free } }, scope: global, bands: [ { capacity: 1, window: 1m } ] }",

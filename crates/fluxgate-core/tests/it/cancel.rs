@@ -10,7 +10,7 @@ use fluxgate_core::{
 use fluxgate_core::{Charged, ManualClock, MemoryStore};
 use proptest::prelude::*;
 
-use crate::support::{Gate, SECOND, START, cases, parse, retry, seen, set_of, violated};
+use crate::support::{Gate, SECOND, START, cases, fields, parse, retry, set_of, violated};
 
 const WAITS: &str = "on_exceed: wait, max_wait: 5s";
 
@@ -20,7 +20,7 @@ fn cancel(gate: &Gate, context: &RequestContext<'_>, decision: &Decision) {
 }
 
 #[test]
-fn a_reservation_that_is_cancelled_leaves_no_trace() {
+fn a_cancelled_reservation_leaves_no_trace() {
     let rules = set_of(&format!(
         "{{ id: r, scope: per_user, {WAITS}, bands: [ {{ id: a, capacity: 3, window: 3s }}, {{ id: b, capacity: 100, window: 1h }} ] }}, \
          {{ id: others, scope: global, algorithm: sliding_log, bands: [ {{ capacity: 50, window: 1m }} ] }}, \
@@ -55,16 +55,16 @@ fn a_reservation_that_is_cancelled_leaves_no_trace() {
             of("dark", &["u"]),
         ]
     };
-    let before = (seen(&gate.peek(&context(1))), states());
+    let before = (fields(&gate.peek(&context(1))), states());
     let reserved = gate.check(&context(2));
     assert!(reserved.allowed());
     assert_eq!(reserved.delay(), Micros::new(2 * SECOND));
-    assert_ne!((seen(&gate.peek(&context(1))), states()), before);
+    assert_ne!((fields(&gate.peek(&context(1))), states()), before);
     cancel(&gate, &context(2), &reserved);
-    assert_eq!((seen(&gate.peek(&context(1))), states()), before);
+    assert_eq!((fields(&gate.peek(&context(1))), states()), before);
 }
 
-/// A companion that does not wait, charged with a request that then waits.
+/// A rule without waiting that is charged together with one that delays the request.
 fn companion(algorithm: &str) -> (Gate, RequestContext<'static>, Decision) {
     let rules = set_of(&format!(
         "{{ id: r, scope: global, {WAITS}, bands: [ {{ capacity: 2, window: 4s }} ] }}, \
@@ -80,8 +80,8 @@ fn companion(algorithm: &str) -> (Gate, RequestContext<'static>, Decision) {
     (gate, context, reserved)
 }
 
-/// What a companion has left before and after a request that has waited so long
-/// gives its two units back, others having come meanwhile.
+/// Returns what the companion has left before and after a request of two units is
+/// cancelled, after this wait and with other requests in between.
 fn companion_left(algorithm: &str, waited: u64) -> (u64, u64) {
     let (gate, context, reserved) = companion(algorithm);
     gate.at(START + 9 * SECOND + waited);
@@ -90,32 +90,32 @@ fn companion_left(algorithm: &str, waited: u64) -> (u64, u64) {
     let left = || ready(gate.limiter.state("s", "c", &[])).unwrap()[0].remaining;
     let before = left();
     cancel(&gate, &context, &reserved);
-    // The bucket that it waited for owes nothing for it any more.
+    // The bucket that delayed it owes nothing for it any more.
     let owed = ready(gate.limiter.state("s", "r", &[])).unwrap()[0].reset_after;
     assert_eq!(owed.get(), 4 * SECOND - waited, "{algorithm}");
     (before, left())
 }
 
 #[test]
-fn what_has_left_a_band_by_itself_is_not_given_back() {
+fn expired_units_are_not_returned_again() {
     for (algorithm, back) in [("fixed_window", 0), ("sliding_window", 2)] {
         let (before, after) = companion_left(algorithm, SECOND / 2);
         assert_eq!(after, before + 2, "{algorithm}: the window still holds it");
-        // In the next window, a fixed one has forgotten it and holds the units of
-        // others only; a sliding one still counts it as the previous.
+        // In the next window, a fixed one counts only the units of others; a sliding
+        // one still counts it as the previous window.
         let (before, after) = companion_left(algorithm, SECOND + 1);
         assert_eq!(after, before + back, "{algorithm}: another window");
     }
     let (before, after) = companion_left("sliding_log", 3 * SECOND);
     assert_eq!(after, before + 2);
-    // Others took three from the bucket since.
+    // Other requests took three units since.
     let (before, after) = companion_left("token_bucket", SECOND);
     assert_eq!(after, before);
 }
 
 #[test]
-fn what_a_bucket_has_refilled_by_itself_is_not_given_back() {
-    // Four are owed, a second each, the request's from the third second on.
+fn refilled_units_are_not_returned_again() {
+    // It owes four units, a second each; the request's from the third second on.
     for (waited, reset) in [(0, 2), (SECOND, 1), (2 * SECOND + SECOND / 2, 0)] {
         let (gate, context, reserved) = companion("token_bucket");
         gate.at(START + 9 * SECOND + waited);
@@ -126,21 +126,21 @@ fn what_a_bucket_has_refilled_by_itself_is_not_given_back() {
     }
     let (gate, context, reserved) = companion("token_bucket");
     gate.at(START + 12 * SECOND + SECOND / 2);
-    // 3.5 s have passed: another one finds 9.5 units, and takes one.
+    // After 3.5 s another request finds 9.5 units and takes one.
     assert!(
         ready(gate.limiter.consume("s", "c", &[], None))
             .unwrap()
             .allowed()
     );
     cancel(&gate, &context, &reserved);
-    // Had the request never come, the bucket would have been full since the
-    // second second, and then lost one unit.
+    // Without the request, the bucket would have been full after two seconds, and
+    // then lost one unit.
     let state = ready(gate.limiter.state("s", "c", &[])).unwrap();
     assert_eq!(state[0].reset_after.get(), SECOND);
 }
 
 #[test]
-fn a_log_that_is_shorter_than_the_wait_gets_nothing() {
+fn a_log_shorter_than_the_wait_gets_no_units_back() {
     let rules = set_of(&format!(
         "{{ id: r, scope: global, {WAITS}, bands: [ {{ capacity: 1, window: 4s }} ] }}, \
          {{ id: c, scope: global, algorithm: sliding_log, bands: [ {{ capacity: 2, window: 1s }} ] }}"
@@ -187,11 +187,11 @@ fn units_that_later_reservations_were_queued_behind_do_not_return() {
     );
     let cost = |units| RequestContext::builder().cost(units).build();
     for (reserved, later, delay) in [
-        // Nobody came since: a newcomer has its place.
+        // No request came since: a new one gets its instant.
         (3, 0, 1),
-        // One unit was queued behind two: one returns, and not the other.
+        // One unit was reserved after the two: one returns, and not the other.
         (2, 1, 3),
-        // As many came, or more: nothing returns.
+        // As many or more were reserved: nothing returns.
         (2, 2, 5),
         (1, 3, 5),
     ] {
@@ -208,11 +208,11 @@ fn units_that_later_reservations_were_queued_behind_do_not_return() {
     }
 }
 
-/// A partial return puts the bucket's instant before those of later waiters. One
-/// of these that cancels then has others behind it that the instant says nothing
-/// of any more.
+/// A partial return moves the bucket's instant before those of later reservations. If
+/// one of these is cancelled then, others are behind it that the instant no longer
+/// shows.
 #[test]
-fn a_return_does_not_hide_who_waits_behind() {
+fn returned_units_do_not_hide_later_reservations() {
     let rules = set_of(
         "{ id: r, scope: global, on_exceed: wait, max_wait: 9s, bands: [ { capacity: 4, window: 4s } ] }",
     );
@@ -233,13 +233,13 @@ fn a_return_does_not_hide_who_waits_behind() {
     gate.at(START + 2 * SECOND);
     cancel(&gate, &fourth.0, &fourth.1);
     cancel(&gate, &third.0, &third.1);
-    // Five have come since the third, so it returned nothing; three of the
+    // Five units were reserved after the third, so it returns nothing; three of the
     // fourth's are free.
     assert_eq!(take(2, 3).1.delay().get(), 7 * SECOND);
 }
 
 #[test]
-fn a_shadow_rule_that_would_have_refused_took_nothing_and_gets_nothing() {
+fn a_denying_shadow_rule_was_not_charged_and_gets_no_units_back() {
     let rules = set_of(
         "{ id: r, scope: global, on_exceed: wait, bands: [ { capacity: 2, window: 2s } ] }, \
          { id: dark, mode: shadow, scope: global, bands: [ { capacity: 4, window: 1h } ] }",
@@ -256,7 +256,7 @@ fn a_shadow_rule_that_would_have_refused_took_nothing_and_gets_nothing() {
 }
 
 #[test]
-fn what_need_not_wait_has_nothing_to_cancel() {
+fn a_request_without_a_delay_has_nothing_to_cancel() {
     let rules = set_of("{ id: r, scope: global, bands: [ { capacity: 1, window: 1h } ] }");
     let gate = Gate::new(&rules);
     let context = RequestContext::default();
@@ -269,7 +269,7 @@ fn what_need_not_wait_has_nothing_to_cancel() {
 }
 
 #[test]
-fn who_cannot_wait_is_decided_as_if_no_rule_let_it() {
+fn a_caller_that_cannot_wait_is_decided_as_if_no_rule_let_it() {
     for (waits, plain) in [
         ("on_exceed: wait, max_wait: 9s", "mode: enforce"),
         (
@@ -295,17 +295,17 @@ fn who_cannot_wait_is_decided_as_if_no_rule_let_it() {
             let context = RequestContext::builder().cost(cost).build();
             let decision = ready(gate.at(now).limiter.check_now("s", &context)).unwrap();
             assert_eq!(
-                seen(&decision),
-                seen(&other.at(now).check(&context)),
+                fields(&decision),
+                fields(&other.at(now).check(&context)),
                 "{seconds} s"
             );
         }
     }
 }
 
-/// A queue that shapes lets pass at once what finds it empty.
+/// A shaping queue lets a request pass at once if it is empty.
 #[test]
-fn who_cannot_wait_is_refused_by_a_queue_that_is_not_empty() {
+fn a_caller_that_cannot_wait_is_denied_by_a_queue_that_is_not_empty() {
     let gate = Gate::new(&set_of(
         "{ id: r, scope: global, algorithm: leaky_bucket, shape: true, bands: [ { capacity: 3, window: 3s } ] }",
     ));
@@ -321,12 +321,12 @@ fn who_cannot_wait_is_refused_by_a_queue_that_is_not_empty() {
     assert_eq!((passed.allowed(), passed.delay().get()), (true, 0));
 }
 
-/// A step of a crowd before a limit that lets it wait.
+/// A step of many requests on a limit that lets them wait.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Pass(u64),
     Come(u64),
-    /// The waiter with this number leaves.
+    /// The waiting request with this number leaves.
     Leave(usize),
 }
 
@@ -341,9 +341,9 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(cases(3_000))]
 
-    /// Over every interval those who go on are at most C + R·t/P.
+    /// Over every interval, the requests that go on take at most C + R·t/P units.
     #[test]
-    fn whoever_leaves_no_span_releases_more_than_a_bucket_and_its_refill(
+    fn cancellations_release_no_more_than_a_bucket_and_its_refill(
         (capacity, refill) in (1..=6_u64, 1..=7_u64),
         max_wait in 1..=20_u64,
         shape in any::<bool>(),
@@ -371,7 +371,7 @@ proptest! {
                     }
                 }
                 Step::Leave(number) => {
-                    // Who waits no longer cannot leave.
+                    // A request that has gone on cannot leave.
                     let gone = waiting.extract_if(.., |it| it.0 <= now);
                     released.extend(gone.map(|(at, cost, ..)| (at, cost)));
                     if number < waiting.len() {
@@ -395,7 +395,7 @@ proptest! {
     }
 }
 
-/// A store that always fails, and records that it was to cancel something.
+/// A store that always fails, and records calls of `cancel`.
 #[derive(Debug, Default)]
 struct Broken {
     cancelled: AtomicBool,
@@ -438,7 +438,7 @@ impl Store for Broken {
 }
 
 #[test]
-fn what_the_fallback_took_goes_back_to_the_fallback() {
+fn charges_of_the_fallback_are_cancelled_there() {
     let rules = set_of(
         "{ id: r, scope: global, on_exceed: wait, max_wait: 2h, bands: [ { capacity: 1, window: 1h } ] }",
     );
@@ -456,7 +456,7 @@ fn what_the_fallback_took_goes_back_to_the_fallback() {
 }
 
 #[test]
-fn a_reservation_without_a_place_is_denied_by_the_bands_it_would_wait_for() {
+fn a_reservation_without_a_permit_is_denied_by_the_bands_it_would_wait_for() {
     let rules = set_of(&format!(
         "{{ id: a, scope: global, {WAITS}, bands: [ {{ id: x, capacity: 1, window: 1s }}, {{ id: y, capacity: 1, window: 3s }} ] }}, \
          {{ id: tight, scope: global, bands: [ {{ capacity: 2, window: 1h }} ] }}, \
@@ -469,7 +469,7 @@ fn a_reservation_without_a_place_is_denied_by_the_bands_it_would_wait_for() {
     assert_eq!(reserved.delay().get(), 3 * SECOND);
     assert_eq!(violated(&reserved), ["dark/b0"]);
     let denied = reserved.into_denied();
-    let shown = seen(&denied);
+    let shown = fields(&denied);
     assert_eq!(
         (shown.allowed, shown.outcome, shown.retry, shown.delay),
         (false, "denied", Some(3 * SECOND), 0)
@@ -492,7 +492,7 @@ fn a_reservation_without_a_place_is_denied_by_the_bands_it_would_wait_for() {
 }
 
 #[test]
-fn a_denial_is_worth_waiting_for_where_every_rule_that_refuses_waits_so_long() {
+fn a_denial_is_worth_waiting_for_if_every_denying_rule_allows_that_wait() {
     let window = |id: &str, window: &str, rest: &str| {
         format!(
             "{{ id: {id}, scope: global, algorithm: fixed_window, {rest} bands: [ {{ capacity: 1, window: {window} }} ] }}"
@@ -506,7 +506,7 @@ fn a_denial_is_worth_waiting_for_where_every_rule_that_refuses_waits_so_long() {
     let waits = "on_exceed: wait, max_wait: 5s,";
     let (short, long) = (window("a", "4s", waits), window("b", "6s", waits));
     let plain = window("c", "1s", "");
-    // The clock stands at the start of a window of each.
+    // The clock is at the start of a window of each.
     assert_eq!(worth(&[&short]), Some(4 * SECOND));
     assert_eq!(worth(&[&long]), None);
     assert_eq!(worth(&[&short, &long]), None);
@@ -518,7 +518,7 @@ fn a_denial_is_worth_waiting_for_where_every_rule_that_refuses_waits_so_long() {
 }
 
 #[test]
-fn a_rule_set_knows_which_headers_it_asks_about() {
+fn a_rule_set_knows_the_headers_it_uses() {
     let rules = set_of(
         "{ id: a, match: { headers: { X-Plan: free } }, key: [\"header:X-Tenant\"], cost: \"header:X-Cost\", bands: [ { capacity: 1, window: 1s } ] }, \
          { id: b, match: { headers: { x-plan: paid } }, scope: global, bands: [ { capacity: 1, window: 1s } ] }, \
@@ -532,7 +532,7 @@ fn a_rule_set_knows_which_headers_it_asks_about() {
 }
 
 #[test]
-fn a_store_without_a_bound_has_a_place_for_everybody() {
+fn a_store_without_a_bound_always_gives_a_permit() {
     let gate = Gate::new(&set_of(
         "{ id: r, scope: global, bands: [ { capacity: 1, window: 1s } ] }",
     ));
@@ -541,7 +541,7 @@ fn a_store_without_a_bound_has_a_place_for_everybody() {
 }
 
 #[test]
-fn an_owned_context_says_the_same() {
+fn an_owned_context_is_equal() {
     let context = RequestContext::builder()
         .ip([1, 2, 3, 4])
         .user("u")
@@ -559,7 +559,7 @@ fn an_owned_context_says_the_same() {
 }
 
 #[test]
-fn a_check_at_once_is_a_check() {
+fn a_check_without_waiting_decides_like_any_other() {
     let rules = set_of("{ id: r, scope: per_user, bands: [ { capacity: 2, window: 1h } ] }");
     let gate = Gate::new(&rules);
     let set = gate.limiter.rule_set("s").unwrap();

@@ -1,4 +1,4 @@
-//! A clock that goes back never opens the gate, and what it did heals.
+//! A clock that goes back never admits more, and its effects heal.
 
 use fluxgate_core::limit::Algorithm;
 use proptest::prelude::*;
@@ -17,10 +17,10 @@ fn gate(algorithm: Algorithm) -> Gate {
     )))
 }
 
-/// How long the whole quota may take to come back once the clock stands far
-/// behind the state: the rest of the window that counts, for the two counts of
-/// the sliding window both, and for a bucket its horizon, the least power of two
-/// from twice the time to fill.
+/// Returns how long the whole quota may take to return once the clock is far behind the
+/// state: the rest of the current window (of both counts for the sliding window), and
+/// for a bucket its horizon, the least power of two that is not less than twice the time
+/// to fill.
 fn healing_time(algorithm: Algorithm) -> u64 {
     match algorithm {
         Algorithm::SlidingWindow => 2 * WINDOW,
@@ -39,9 +39,9 @@ fn a_used_up_limit_stays_used_up_when_the_clock_goes_back() {
             let decision = gate.at(now - back).take(1);
             assert!(!decision.allowed(), "{algorithm:?} {back}");
             assert_eq!(decision.remaining(), Some(0));
-            // A bucket owes more than it holds then, and refuses even nothing.
+            // A bucket then owes more than it holds, and denies even a cost of zero.
             assert_eq!(
-                gate.at(now - back).look(0).allowed(),
+                gate.at(now - back).peek_units(0).allowed(),
                 !algorithm.is_bucket(),
                 "{algorithm:?} {back}"
             );
@@ -60,7 +60,7 @@ fn an_hour_back_heals() {
         assert!(!decision.allowed());
         let reset = decision.reset_after().get();
         assert!(reset <= healing_time(algorithm), "{algorithm:?} {reset}");
-        // The correction was written by the denial, so it does not start anew.
+        // The denial wrote the correction, so it does not start again.
         assert!(
             gate.at(back + reset).take(CAPACITY).allowed(),
             "{algorithm:?}"
@@ -69,12 +69,12 @@ fn an_hour_back_heals() {
 }
 
 #[test]
-fn a_small_step_back_heals_when_the_clock_has_caught_up() {
+fn a_small_step_back_heals_once_the_clock_catches_up() {
     for algorithm in ALGORITHMS {
         let gate = gate(algorithm);
         let now = START + 3 * SECOND;
         let reset = gate.at(now).take(CAPACITY).reset_after().get();
-        // Denied meanwhile, nothing is corrected: the promise stands.
+        // Denials in between correct nothing: the reported time holds.
         assert!(!gate.at(now - SECOND).take(1).allowed());
         assert!(
             gate.at(now + reset).take(CAPACITY).allowed(),
@@ -84,14 +84,14 @@ fn a_small_step_back_heals_when_the_clock_has_caught_up() {
 }
 
 #[test]
-fn a_look_writes_the_correction_as_well() {
+fn a_peek_writes_the_correction_too() {
     for algorithm in ALGORITHMS {
         let gate = gate(algorithm);
         gate.at(START).take(CAPACITY);
         let back = START - HOUR;
-        let looked = gate.at(back).look(1).reset_after().get();
-        // Were the look forgotten, the state would be corrected only now, and
-        // a whole window more would have to pass.
+        let looked = gate.at(back).peek_units(1).reset_after().get();
+        // If the peek did not write, the state would be corrected only now, and a
+        // whole window more would have to pass.
         assert!(
             gate.at(back + looked).take(CAPACITY).allowed(),
             "{algorithm:?}"
@@ -103,7 +103,7 @@ proptest! {
     #![proptest_config(cases(300))]
 
     #[test]
-    fn what_was_denied_before_the_step_is_denied_after_it(
+    fn a_request_denied_before_the_step_is_denied_after_it(
         algorithm in prop::sample::select(&ALGORITHMS[..]),
         traffic in prop::collection::vec((0..3 * SECOND, 0..4_u64), 1..40),
         back in prop_oneof![0..2 * WINDOW, Just(HOUR)],
@@ -115,15 +115,15 @@ proptest! {
             now += pause;
             gate.at(now).take(cost);
         }
-        let before = gate.at(now).look(cost).allowed();
-        let after = gate.at(now - back).look(cost).allowed();
-        // A sliding window that is moved back weighs its two counts anew.
+        let before = gate.at(now).peek_units(cost).allowed();
+        let after = gate.at(now - back).peek_units(cost).allowed();
+        // A sliding window that is moved back weighs its two counts again.
         let moves = algorithm == Algorithm::SlidingWindow && back > WINDOW;
         prop_assert!(before || !after || moves);
     }
 
-    /// Counting only the time by which the clock goes forward, going back and
-    /// forth by an hour admits no more than time that simply passes.
+    /// Counting only the time by which the clock moves forward, a clock that jumps back
+    /// and forth by an hour admits no more than one that runs.
     #[test]
     fn an_hour_back_and_forth_admits_no_more(
         algorithm in prop::sample::select(&[

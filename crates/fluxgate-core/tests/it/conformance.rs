@@ -4,7 +4,7 @@ use fluxgate_core::memory::Retention;
 use fluxgate_core::{MemoryStore, conformance, ready};
 
 #[test]
-fn the_memory_store_decides_as_the_vectors_say() {
+fn the_memory_store_passes_all_vectors() {
     for retention in [Retention::Forever, Retention::UntilFull] {
         let steps = ready(conformance::run(async |clock| {
             MemoryStore::new(clock, 1_000, retention)

@@ -1,12 +1,12 @@
-//! How bands and rules come to one decision: what is reported, and what shadow
-//! rules do and never do.
+//! How the verdicts of bands and rules become one decision, and how shadow rules take
+//! part.
 
 use fluxgate_core::ready;
 
-use crate::support::{Gate, HOUR, MINUTE, SECOND, START, global, retry, seen, set_of, violated};
+use crate::support::{Gate, HOUR, MINUTE, SECOND, START, fields, global, retry, set_of, violated};
 
 #[test]
-fn of_a_denial_the_longest_wait_is_reported() {
+fn a_denial_reports_the_longest_wait() {
     let gate = Gate::new(&set_of(
         "{ id: r, scope: global, algorithm: fixed_window, bands: [
             { id: second, capacity: 3, window: 1s }, { id: hour, capacity: 3, window: 1h },
@@ -15,7 +15,7 @@ fn of_a_denial_the_longest_wait_is_reported() {
     ));
     gate.take(3);
     let decision = gate.take(1);
-    let shown = seen(&decision);
+    let shown = fields(&decision);
     assert_eq!((shown.outcome, shown.allowed), ("denied", false));
     assert_eq!(shown.band.as_deref(), Some("hour"), "of equals the first");
     assert_eq!((shown.limit, shown.remaining), (Some(3), Some(0)));
@@ -41,21 +41,21 @@ fn never_is_longer_than_any_time() {
     assert_eq!(decision.outcome().name(), "never");
     assert_eq!(decision.rule().unwrap().id(), "small");
     assert_eq!(violated(&decision), ["long/b0", "small/b0"]);
-    // Where never is not the answer, the longer time is.
+    // Without a never, the longest wait is reported.
     let decision = gate.take(2);
     assert_eq!(decision.outcome().name(), "denied");
     assert_eq!(decision.rule().unwrap().id(), "long");
 }
 
 #[test]
-fn of_what_is_allowed_the_least_left_is_reported() {
+fn an_allowed_request_reports_the_band_with_the_least_left() {
     let gate = Gate::new(&set_of(
         "{ id: late, scope: global, priority: 200, bands: [{ capacity: 5, window: 1h }] },
          { id: first, scope: global, priority: -7, bands: [{ capacity: 9, window: 1h }, { capacity: 5, window: 1m }] },
          { id: usual, scope: global, bands: [{ capacity: 5, window: 1h }] }",
     ));
     let decision = gate.take(2);
-    let shown = seen(&decision);
+    let shown = fields(&decision);
     assert_eq!(
         (shown.rule.as_deref(), shown.band.as_deref()),
         (Some("first"), Some("b1"))
@@ -74,7 +74,7 @@ fn of_what_is_allowed_the_least_left_is_reported() {
 }
 
 #[test]
-fn the_longest_delay_of_all_bands_is_told() {
+fn the_longest_delay_of_all_bands_is_reported() {
     let gate = Gate::new(&global(
         "algorithm: leaky_bucket, shape: true, bands: [{ capacity: 10, window: 10s }, { capacity: 20, window: 60s }]",
     ));
@@ -97,8 +97,8 @@ fn a_band_that_can_reserve_is_not_violated() {
     let decision = gate.take(1);
     assert!(!decision.allowed());
     assert_eq!(violated(&decision), ["r/fast", "r/slow"]);
-    // After 2 s the first band could reserve, so only the other refuses; and
-    // nothing is reserved where the request is denied.
+    // After 2 s the first band could reserve, so only the other denies; and nothing
+    // is reserved if the request is denied.
     for _ in 0..3 {
         let decision = gate.at(START + 2 * SECOND).take(1);
         assert_eq!(violated(&decision), ["r/slow"]);
@@ -136,7 +136,7 @@ fn a_cancelled_reservation_gives_its_units_back() {
     );
 }
 
-/// Enforced `r` and shadow `dark`.
+/// The enforced rule `r` and the shadow rule `dark`.
 fn with_shadow(enforced: u64, shadow: u64) -> Gate {
     Gate::new(&set_of(&format!(
         "{{ id: dark, scope: global, mode: shadow, priority: 1, bands: [{{ capacity: {shadow}, window: 1h }}] }},
@@ -149,10 +149,10 @@ fn left(gate: &Gate, rule: &str) -> u64 {
 }
 
 #[test]
-fn a_shadow_rule_is_charged_with_what_passes() {
+fn a_shadow_rule_is_charged_when_the_request_passes() {
     let gate = with_shadow(4, 2);
-    let shown: Vec<_> = (0..5).map(|_| seen(&gate.take(1))).collect();
-    let outcomes: Vec<_> = shown.iter().map(|seen| seen.outcome).collect();
+    let shown: Vec<_> = (0..5).map(|_| fields(&gate.take(1))).collect();
+    let outcomes: Vec<_> = shown.iter().map(|it| it.outcome).collect();
     assert_eq!(
         outcomes,
         [
@@ -163,11 +163,11 @@ fn a_shadow_rule_is_charged_with_what_passes() {
             "denied"
         ]
     );
-    // Never the one reported, though it has less left.
-    assert!(shown.iter().all(|seen| seen.rule.as_deref() == Some("r")));
+    // It is never reported, although it has less left.
+    assert!(shown.iter().all(|it| it.rule.as_deref() == Some("r")));
     assert_eq!(shown[1].violated, [""; 0]);
     assert_eq!(shown[2].violated, ["dark/b0"]);
-    // When the enforced rules deny, it is not even asked.
+    // If the enforced rules deny, it is not decided.
     assert_eq!(shown[4].violated, ["r/b0"]);
     assert_eq!((left(&gate, "dark"), left(&gate, "r")), (0, 0));
 }
@@ -183,7 +183,7 @@ fn a_shadow_rule_is_not_charged_when_the_request_is_denied() {
 }
 
 #[test]
-fn a_shadow_rule_that_refuses_is_not_charged_and_blocks_nobody() {
+fn a_denying_shadow_rule_is_not_charged_and_blocks_nothing() {
     let gate = with_shadow(100, 5);
     assert_eq!(gate.take(6).outcome().name(), "shadow_denied");
     assert_eq!((left(&gate, "dark"), left(&gate, "r")), (5, 94));
@@ -197,10 +197,10 @@ fn a_shadow_rule_reserves_but_adds_no_delay() {
         "{ id: dark, scope: global, mode: shadow, on_exceed: wait, max_wait: 2s, bands: [{ capacity: 1, window: 1s }] },
          { id: r, scope: global, bands: [{ capacity: 100, window: 1h }] }",
     ));
-    let shown: Vec<_> = (0..4).map(|_| seen(&gate.take(1))).collect();
-    let outcomes: Vec<_> = shown.iter().map(|seen| seen.outcome).collect();
+    let shown: Vec<_> = (0..4).map(|_| fields(&gate.take(1))).collect();
+    let outcomes: Vec<_> = shown.iter().map(|it| it.outcome).collect();
     assert_eq!(outcomes, ["allowed", "allowed", "allowed", "shadow_denied"]);
-    assert!(shown.iter().all(|seen| seen.delay == 0));
+    assert!(shown.iter().all(|it| it.delay == 0));
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn with_shadow_rules_only_nothing_is_reported() {
         "mode: shadow, bands: [{ capacity: 1, window: 1h }, { id: more, capacity: 2, window: 1h }]",
     ));
     for (outcome, refusing) in [("allowed", &[][..]), ("shadow_denied", &["r/b0"])] {
-        let shown = seen(&gate.take(1));
+        let shown = fields(&gate.take(1));
         assert!(shown.allowed);
         assert_eq!(shown.outcome, outcome);
         assert_eq!(
@@ -219,7 +219,7 @@ fn with_shadow_rules_only_nothing_is_reported() {
         assert_eq!((shown.retry, shown.reset, shown.delay), (Some(0), 0, 0));
         assert_eq!(shown.violated, refusing);
     }
-    // All or nothing among its own bands, too.
+    // Its own bands are charged together or not at all, too.
     assert_eq!(gate.left(&[]), [0, 1]);
 }
 
@@ -239,10 +239,10 @@ fn a_peek_decides_as_a_check_would_and_takes_nothing() {
     let gate = with_shadow(3, 1);
     gate.take(1);
     for _ in 0..5 {
-        let peeked = gate.look(2);
+        let peeked = gate.peek_units(2);
         assert_eq!(peeked.outcome().name(), "shadow_denied");
         assert_eq!(peeked.remaining(), Some(2));
     }
-    assert!(!gate.look(3).allowed());
+    assert!(!gate.peek_units(3).allowed());
     assert!(gate.take(2).allowed());
 }

@@ -1,10 +1,12 @@
-//! What must hold whatever the arithmetic behind it: these tests know neither
-//! the implementation nor the model.
+//! Invariants of the limits. These tests know neither the implementation nor the
+//! model.
 
 use fluxgate_core::limit::Algorithm;
 use proptest::prelude::*;
 
-use crate::support::{ALGORITHMS, Gate, MILLI, SECOND, START, cases, global, name_of, retry, seen};
+use crate::support::{
+    ALGORITHMS, Gate, MILLI, SECOND, START, cases, fields, global, name_of, retry,
+};
 
 /// A limit with odd numbers.
 #[derive(Clone, Debug)]
@@ -38,7 +40,7 @@ impl Odd {
         Gate::new(&self.rule(""))
     }
 
-    /// The time of so many units, rounded up.
+    /// Returns the time of these units, rounded up.
     fn time_of(&self, units: u64) -> u64 {
         (units * self.period).div_ceil(self.refill)
     }
@@ -65,8 +67,8 @@ fn odd(algorithms: &'static [Algorithm]) -> impl Strategy<Value = Odd> {
     })
 }
 
-/// Pauses and costs. A pause is in thousandths of the time that it takes to
-/// use the limit up and get it back; many are none at all.
+/// Pauses and costs. A pause is in thousandths of the time in which the whole limit
+/// returns; many are zero.
 fn traffic() -> impl Strategy<Value = Vec<(u64, u64)>> {
     let pause = prop_oneof![3 => Just(0), 3 => 0..100_u64, 1 => 0..1_500_u64];
     let cost = prop_oneof![3 => Just(1), 1 => 0..=20_u64];
@@ -144,12 +146,12 @@ proptest! {
     fn an_empty_bucket_admits_at_its_exact_rate(
         mut odd in odd(BUCKETS), costs in prop::collection::vec(1..=5_u64, 1..60)
     ) {
-        // More than any cost, or the bucket is full, and loses time, when one is due.
+        // More than any cost, or the bucket would be full, and lose time, when one is due.
         odd.capacity += 5;
         let gate = odd.gate();
         prop_assert!(gate.at(START).take(odd.capacity).allowed());
-        // Every unit since then was refilled to the fraction: it is there at
-        // the first whole microsecond after, and not at the last before.
+        // Every unit since then has refilled to the fraction: it is there at the first
+        // whole microsecond after, and not at the last one before.
         let mut units = 0;
         for cost in costs {
             units += cost;
@@ -177,20 +179,20 @@ proptest! {
         let mut now = START + phase;
         for lag in lags {
             prop_assert!(gate.at(now).take(1).allowed(), "at {now}");
-            // Most of the lags are none.
+            // Most lags are zero.
             now += pause + lag.saturating_sub(400);
         }
     }
 
     #[test]
-    fn a_look_changes_nothing(odd in odd(&ALGORITHMS), traffic in traffic(), looks in traffic()) {
+    fn a_peek_changes_nothing(odd in odd(&ALGORITHMS), traffic in traffic(), looks in traffic()) {
         let (watched, alone) = (odd.gate(), odd.gate());
         let mut now = START;
         for ((pause, cost), (_, look)) in traffic.iter().zip(looks.iter().cycle()) {
             now += odd.horizon() * pause / 1000;
-            watched.at(now).look(*look);
+            watched.at(now).peek_units(*look);
             watched.state(&[]);
-            prop_assert_eq!(seen(&watched.take(*cost)), seen(&alone.at(now).take(*cost)));
+            prop_assert_eq!(fields(&watched.take(*cost)), fields(&alone.at(now).take(*cost)));
         }
     }
 
@@ -203,16 +205,16 @@ proptest! {
             pestered.at(now);
             alone.at(now);
             for more in [0, 1, odd.capacity, odd.capacity + 1] {
-                if !pestered.look(more).allowed() {
+                if !pestered.peek_units(more).allowed() {
                     prop_assert!(!pestered.take(more).allowed());
                 }
             }
-            prop_assert_eq!(seen(&pestered.take(cost)), seen(&alone.take(cost)));
+            prop_assert_eq!(fields(&pestered.take(cost)), fields(&alone.take(cost)));
         }
     }
 
     #[test]
-    fn the_times_that_are_told_are_exact(odd in odd(&ALGORITHMS), traffic in traffic()) {
+    fn reported_times_are_exact(odd in odd(&ALGORITHMS), traffic in traffic()) {
         let gate = odd.gate();
         let mut now = START;
         for (pause, cost) in traffic {
@@ -222,8 +224,8 @@ proptest! {
                 None => prop_assert!(cost > odd.capacity),
                 Some(0) => prop_assert!(decision.allowed()),
                 Some(wait) => {
-                    prop_assert!(!gate.at(now + wait - 1).look(cost).allowed());
-                    prop_assert!(gate.at(now + wait).look(cost).allowed());
+                    prop_assert!(!gate.at(now + wait - 1).peek_units(cost).allowed());
+                    prop_assert!(gate.at(now + wait).peek_units(cost).allowed());
                 }
             }
             let reset = decision.reset_after().get();
@@ -235,7 +237,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_given_back_is_as_if_never_taken(
+    fn refunded_units_count_as_never_taken(
         odd in odd(&ALGORITHMS), traffic in traffic(), taken in prop::collection::vec(0..=30_u64, 1..9)
     ) {
         let (refunded, alone) = (odd.gate(), odd.gate());
@@ -245,12 +247,12 @@ proptest! {
             if refunded.at(now).take(*units).allowed() {
                 refunded.refund(&[], *units);
             }
-            prop_assert_eq!(seen(&refunded.take(*cost)), seen(&alone.at(now).take(*cost)));
+            prop_assert_eq!(fields(&refunded.take(*cost)), fields(&alone.at(now).take(*cost)));
         }
     }
 }
 
-/// The requests that pass, with their times.
+/// Returns the requests that pass, with their times.
 fn admitted(odd: &Odd, traffic: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let gate = odd.gate();
     let mut now = START;

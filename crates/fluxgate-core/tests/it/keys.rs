@@ -1,4 +1,4 @@
-//! Who is counted: identities that must not meet, and parts that are missing.
+//! Keys: identities that must not collide, and missing parts.
 
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use fluxgate_core::{Decision, RequestContext, RequestContextBuilder, RequestPath, ready};
 use proptest::prelude::*;
 
-use crate::support::{Gate, cases, retry, seen, set_of, violated};
+use crate::support::{Gate, cases, fields, retry, set_of, violated};
 
-/// A rule with this key that lets everyone pass once.
+/// A rule with this key that lets every identity pass once.
 fn once(key: &str) -> Gate {
     Gate::new(&set_of(&format!(
         "{{ id: r, {key}, bands: [{{ capacity: 1, window: 1h }}] }}"
@@ -23,7 +23,7 @@ fn from(ip: &str) -> RequestContext<'_> {
     request().ip(ip.parse::<IpAddr>().unwrap()).build()
 }
 
-/// All of these are different: each passes once, and once only.
+/// Checks that all of these are different: each passes exactly once.
 #[track_caller]
 fn all_differ(gate: &Gate, requests: &[RequestContext<'_>]) {
     for request in requests {
@@ -35,7 +35,7 @@ fn all_differ(gate: &Gate, requests: &[RequestContext<'_>]) {
 }
 
 #[test]
-fn a_user_is_no_address() {
+fn a_user_is_not_an_address() {
     let gate = once("scope: per_user");
     let ip = [1, 2, 3, 4];
     all_differ(
@@ -52,7 +52,7 @@ fn a_user_is_no_address() {
 }
 
 #[test]
-fn parts_do_not_run_into_each_other() {
+fn parts_of_a_key_do_not_run_together() {
     let pair = |a, b| request().attribute("a", a).attribute("b", b).build();
     all_differ(
         &once("key: [\"attr:a\", \"attr:b\"], on_missing_key: anonymous"),
@@ -70,7 +70,7 @@ fn parts_do_not_run_into_each_other() {
 }
 
 #[test]
-fn rules_sets_and_bands_of_like_names_stay_apart() {
+fn rules_sets_and_bands_with_similar_names_do_not_collide() {
     let band = "bands: [{ capacity: 1, window: 1h }]";
     let rules = format!(
         "rule_sets: {{ a: {{ rules: [{{ id: bc, scope: per_user, {band} }}] }},
@@ -89,7 +89,7 @@ proptest! {
     #![proptest_config(cases(150))]
 
     #[test]
-    fn no_two_composite_identities_meet(
+    fn no_two_composite_identities_collide(
         pairs in prop::collection::vec(("[ab:/\u{0}\u{1}4-]{0,4}", "[ab:/\u{0}\u{1}4-]{0,4}"), 1..60)
     ) {
         let gate = once("key: [user, \"header:X-T\"], on_missing_key: anonymous");
@@ -137,7 +137,7 @@ fn every_part_is_counted_by_its_kind() {
             .attribute("x", "y");
         assert!(gate.check(&others.build()).allowed(), "{part}");
     }
-    // Of two headers of one name the first counts.
+    // Of two headers with one name the first counts.
     let gate = once("key: [\"header:x\"]");
     assert!(
         gate.check(&request().header("X", "1").header("x", "2").build())
@@ -177,7 +177,7 @@ fn the_prefix_of_ipv6_can_be_set() {
         assert!(gate.check(&from(first)).allowed(), "/{prefix}");
         assert!(!gate.check(&from(near)).allowed(), "/{prefix}");
         assert!(gate.check(&from(far)).allowed(), "/{prefix}");
-        // IPv4 is always counted whole.
+        // An IPv4 address always counts as a whole.
         assert!(gate.check(&from("10.0.0.1")).allowed());
         assert!(gate.check(&from("10.0.0.2")).allowed());
     }
@@ -193,7 +193,7 @@ fn a_mapped_address_counts_as_ipv4() {
 }
 
 #[test]
-fn the_address_stands_in_for_a_missing_part() {
+fn the_address_replaces_a_missing_part() {
     let gate = once("key: [user, \"attr:t\"]");
     let ip = |last| request().ip([10, 0, 0, last]);
     all_differ(
@@ -210,7 +210,7 @@ fn the_address_stands_in_for_a_missing_part() {
             request().build(),
         ],
     );
-    // Empty is missing.
+    // Empty counts as missing.
     assert!(
         !gate
             .check(&ip(1).user("").attribute("t", "x").build())
@@ -219,7 +219,7 @@ fn the_address_stands_in_for_a_missing_part() {
 }
 
 #[test]
-fn anonymous_stands_in_for_a_missing_part() {
+fn anonymous_replaces_a_missing_part() {
     let gate = once("key: [user, \"attr:t\"], on_missing_key: anonymous");
     assert!(
         gate.check(&request().ip([1, 1, 1, 1]).attribute("t", "x").build())
@@ -245,7 +245,7 @@ fn a_rule_that_skips_does_not_match() {
 }
 
 #[test]
-fn a_rule_that_denies_for_want_of_a_key_says_so() {
+fn a_rule_that_denies_because_its_key_is_missing_says_so() {
     let gate = Gate::new(&set_of(
         "{ id: first, scope: global, priority: 1, bands: [{ capacity: 1, window: 1h }] },
          { id: r, scope: per_user, on_missing_key: deny, priority: 2, bands: [{ capacity: 5, window: 1h }] },
@@ -254,7 +254,7 @@ fn a_rule_that_denies_for_want_of_a_key_says_so() {
     ));
     let nobody = |gate: &Gate| gate.check(&request().build());
     let decision = nobody(&gate);
-    let shown = seen(&decision);
+    let shown = fields(&decision);
     assert!(!shown.allowed);
     assert_eq!(shown.outcome, "never");
     assert_eq!(
@@ -276,7 +276,7 @@ fn a_rule_that_denies_for_want_of_a_key_says_so() {
 }
 
 #[test]
-fn a_shadow_rule_may_lack_a_key_too() {
+fn a_shadow_rule_reports_a_missing_key() {
     let gate = once("scope: per_user, mode: shadow, on_missing_key: deny");
     let decision = gate.check(&request().build());
     assert!(decision.allowed());
@@ -285,7 +285,7 @@ fn a_shadow_rule_may_lack_a_key_too() {
 }
 
 #[test]
-fn overrides_hold_for_exactly_their_identity() {
+fn overrides_apply_to_exactly_their_identity() {
     let gate = Gate::new(&set_of(
         "{ id: r, scope: per_user, bands: [{ id: a, capacity: 2, window: 1h }], overrides: [
             { identity: vip, bands: [{ id: a, capacity: 5, window: 1h }, { id: b, capacity: 4, window: 1h }] },
@@ -296,7 +296,7 @@ fn overrides_hold_for_exactly_their_identity() {
     for user in ["VIP", "vip ", "u"] {
         assert_eq!(gate.passed(9, |gate| gate.user(user)), 2, "{user}");
     }
-    // The address stands in for the user, and no override applies to that.
+    // The address replaces the user, and no override applies to it.
     assert_eq!(gate.passed(9, |gate| gate.check(&from("10.0.0.1"))), 2);
     assert_eq!(gate.passed(9, |gate| gate.user("10.0.0.1")), 1);
 }
@@ -367,7 +367,7 @@ fn a_cost_comes_from_the_request_or_from_the_rule() {
             "{cost} {context:?}"
         );
     }
-    // A number past all numbers is more than any capacity.
+    // A number that overflows is more than any capacity.
     let gate = Gate::new(&set_of(
         "{ id: r, scope: global, cost: \"attr:n\", bands: [{ capacity: 1000000000, window: 1h }] }",
     ));
@@ -375,7 +375,7 @@ fn a_cost_comes_from_the_request_or_from_the_rule() {
     assert_eq!(gate.check(&huge).outcome().name(), "never");
 }
 
-/// Spelled in any way it is one path; as it is given it is what it is.
+/// All spellings are one path, unless the path is given as it is.
 #[test]
 fn a_path_counts_in_its_normal_form() {
     let gate = once("key: [path]");

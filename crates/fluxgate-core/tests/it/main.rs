@@ -1,4 +1,4 @@
-//! What the crate promises, through its public interface alone.
+//! The promises of the crate, tested through its public interface.
 
 #![expect(
     clippy::unwrap_used,
@@ -18,11 +18,11 @@ mod memory;
 mod model;
 mod peers;
 mod rule_changes;
-mod rule_fates;
 mod rule_files;
 mod rule_numbers;
+mod rule_verdicts;
 mod rules;
 mod sequences;
-mod store_trouble;
+mod store_failures;
 mod support;
 mod threads;

@@ -1,11 +1,11 @@
-//! Which rules apply: compared with a matcher that tries everything.
+//! Matching rules, compared with a matcher that tries everything.
 
 use fluxgate_core::{RequestContext, RequestPath};
 use proptest::prelude::*;
 
 use crate::support::{Gate, cases, set_of};
 
-/// Segments one by one, `**` by trying every length.
+/// Matches segments one by one, `**` by trying every length.
 fn path_fits(pattern: &str, path: &str) -> bool {
     fn segments_fit(patterns: &[&str], segments: &[&str]) -> bool {
         match patterns {
@@ -35,7 +35,7 @@ fn path_fits(pattern: &str, path: &str) -> bool {
     segments_fit(&patterns, &path.split('/').collect::<Vec<_>>())
 }
 
-/// What a rule asks, written down twice: once for us, once as a rule.
+/// The conditions of a rule, for the model and as a rule.
 #[derive(Clone, Debug)]
 struct Asked {
     priority: i32,
@@ -104,7 +104,7 @@ impl Asked {
         let both = |patterns: &[String]| {
             !forms.is_empty() && forms.iter().all(|path| any_fits(patterns, path))
         };
-        // Of several of one name the first header counts.
+        // Of several headers with one name the first counts.
         let header = |name| request.headers.iter().find(|(known, _)| *known == name);
         (self.paths.is_empty() || either(&self.paths))
             && !both(&self.not_paths)
@@ -171,7 +171,7 @@ fn pairs(names: usize, most: usize) -> impl Strategy<Value = Vec<(usize, &'stati
     })
 }
 
-/// `names` is how many different headers and attributes there are to ask about.
+/// `names` is the number of different headers and attributes.
 fn asked(names: usize) -> impl Strategy<Value = Asked> {
     let methods = prop::sample::subsequence(&METHODS[..], 0..=2);
     (
@@ -239,7 +239,7 @@ fn agrees(rules: &[Asked], requests: &[Request]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The same for rules that ask for a path only.
+/// Compares rules with conditions on the path only.
 fn globs_agree(patterns: &[String], paths: Vec<String>) -> Result<(), TestCaseError> {
     let alone = |pattern: &String| Asked {
         priority: 100,
@@ -270,7 +270,7 @@ proptest! {
         globs_agree(&patterns, paths)?;
     }
 
-    // So many are found by the texts in them.
+    // So many are found by their fragments.
     #[test]
     fn many_globs_agree_with_a_matcher_that_tries_everything(
         patterns in prop::collection::vec(pattern(), 40..120), paths in prop::collection::vec(path(), 1..60)
@@ -294,7 +294,7 @@ proptest! {
 }
 
 #[test]
-fn patterns_mean_what_they_say() {
+fn patterns_match_as_documented() {
     for (pattern, fitting, others) in [
         (
             "/api/**",
@@ -343,7 +343,7 @@ fn patterns_mean_what_they_say() {
 }
 
 #[test]
-fn what_the_request_lacks_does_not_hold() {
+fn conditions_on_missing_parts_do_not_hold() {
     let rule = |part: &str| {
         format!(
             "{{ id: r, scope: global, match: {{ {part} }}, bands: [{{ capacity: 1000, window: 1h }}] }}"
@@ -373,7 +373,7 @@ fn what_the_request_lacks_does_not_hold() {
 }
 
 #[test]
-fn a_rule_that_is_switched_off_does_not_match() {
+fn a_disabled_rule_does_not_match() {
     let gate = Gate::new(&set_of(
         "{ id: r, scope: global, enabled: false, bands: [{ capacity: 1, window: 1h }] }",
     ));

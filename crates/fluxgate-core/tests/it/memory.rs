@@ -1,4 +1,4 @@
-//! The embedded store: its bound, what it forgets first, and resets.
+//! The embedded store: its bound, evictions and resets.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn small(rest: &str) -> Gate {
     Gate::with_store(&per_user(rest), MAX_KEYS, Retention::UntilFull)
 }
 
-/// So many users that were never seen before.
+/// Sends requests of this many new users.
 fn flood(gate: &Gate, name: &str, users: usize) {
     for index in 0..users {
         gate.user(&format!("{name}-{index}"));
@@ -71,8 +71,8 @@ fn used_up_limits_survive_a_flood() {
     }
 }
 
-/// A log is kept elsewhere than a bucket, and both count against one cap: when
-/// the others have filled it, the few of one kind must not push each other out.
+/// Logs and buckets are stored in different places but count against one bound. When the
+/// others have filled it, the few of one kind must not evict each other.
 #[test]
 fn a_used_up_log_survives_a_store_full_of_buckets() {
     survives_a_store_full_of_others("sliding_log", "token_bucket");
@@ -100,7 +100,7 @@ fn survives_a_store_full_of_others(ours: &str, others: &str) {
         assert!(gate.check(&context).allowed());
     }
     assert_eq!(gate.passed(9, |gate| gate.user("victim")), 5);
-    // Not even a flood: a few others who use a fifth of their quota.
+    // A few others that use a fifth of their quota, not even a flood.
     flood(&gate, "f", 100);
     assert!(
         !gate.user("victim").allowed(),
@@ -109,7 +109,7 @@ fn survives_a_store_full_of_others(ours: &str, others: &str) {
     assert!(gate.keys() <= MAX_KEYS, "{}", gate.keys());
 }
 
-/// A rule by user and another by API key, which says `ours` and `theirs`.
+/// A rule by user and another by API key, with the given bodies.
 fn two_rules(ours: &str, theirs: &str, max_keys: usize) -> Gate {
     Gate::with_store(
         &set_of(&format!(
@@ -121,7 +121,7 @@ fn two_rules(ours: &str, theirs: &str, max_keys: usize) -> Gate {
     )
 }
 
-/// So many API keys that were never seen before, each used up to 100% at once.
+/// Sends requests of this many new API keys, each of which uses its limit up.
 fn flood_used_up(gate: &Gate, name: &str, keys: std::ops::Range<usize>, cost: u64) {
     for index in keys {
         let key = format!("{name}-{index}");
@@ -130,7 +130,7 @@ fn flood_used_up(gate: &Gate, name: &str, keys: std::ops::Range<usize>, cost: u6
     }
 }
 
-/// Users `v0` to `vN` of the rule `r`, each of which spends `cost`.
+/// Lets users `v0` to `vN` of the rule `r` spend `cost` each.
 fn spend(gate: &Gate, users: usize, cost: u64) {
     for index in 0..users {
         let user = format!("v{index}");
@@ -139,7 +139,7 @@ fn spend(gate: &Gate, users: usize, cost: u64) {
     }
 }
 
-/// How many of these users have exactly so much left.
+/// Returns how many of these users have exactly this much left.
 fn with_left(gate: &Gate, users: usize, left: u64) -> usize {
     let users = (0..users).map(|index| format!("v{index}"));
     users.filter(|user| gate.left(&[user]) == [left]).count()
@@ -154,7 +154,7 @@ fn keys_used_up_by_a_flood_evict_no_key_of_another_rule() {
         "bands: [{ capacity: 5, window: 1d }]",
         MILLION,
     );
-    // Hardly used: what any flood would evict first if all were one.
+    // Hardly used, so a flood would evict them first if there were only one rule.
     spend(&gate, 1_000, 1);
     flood_used_up(&gate, "f", 0..3 * MILLION, 5);
     assert_eq!(with_left(&gate, 1_000, 99), 1_000);
@@ -179,7 +179,7 @@ fn a_flood_evicts_no_key_of_another_rule_whatever_the_algorithm() {
     }
 }
 
-/// Three threads flood while the keys of the other rule come.
+/// Three threads flood while keys of the other rule are added.
 #[test]
 fn a_flood_of_several_threads_evicts_no_key_of_another_rule() {
     let gate = two_rules(
@@ -205,7 +205,7 @@ fn a_flood_of_several_threads_evicts_no_key_of_another_rule() {
     assert!(gate.limiter.store().is_empty());
 }
 
-/// The store is full of one rule's keys when another one comes.
+/// The store is full of one rule's keys when another one starts.
 #[test]
 fn a_rule_below_its_share_takes_from_rules_above_theirs() {
     let gate = two_rules(
@@ -237,7 +237,7 @@ fn two_floods_share_the_store() {
     assert_eq!((ours, theirs), (Ok(500), Ok(500)));
 }
 
-/// Keys that are full again, and rules that are reset, leave room for others.
+/// Keys that are full again and rules that are reset leave room for others.
 #[test]
 fn rules_without_keys_have_no_share() {
     let gate = two_rules(
@@ -258,8 +258,8 @@ fn rules_without_keys_have_no_share() {
     assert_eq!((reset("other"), reset("r")), (0, 1_000), "reset");
 }
 
-/// With many rules the keys of any one of them are rare, and still a rule that
-/// has its share evicts its own, and keeps of those what is used most.
+/// With many rules the keys of each are rare. A rule with its share still evicts its
+/// own, and keeps those that are used most.
 #[test]
 fn a_flood_under_one_of_many_rules_stays_within_it() {
     const RULES: usize = 200;
@@ -365,8 +365,8 @@ fn sliding_logs_count_against_a_memory_bound() {
         }
         assert!(gate.limiter.store().log_events() <= BOUND + 30 * 9);
     }
-    // No unit is lost: nothing passes before the first could leave, and all of
-    // them return an eighth of the window late at the latest.
+    // No unit is lost: nothing passes before the first could leave, and all return at
+    // most an eighth of the window late.
     gate.at(START + HOUR - 1);
     assert!(users.iter().all(|user| !gate.user(user).allowed()));
     gate.at(START + EACH as u64 + HOUR + HOUR / 8);
@@ -375,8 +375,8 @@ fn sliding_logs_count_against_a_memory_bound() {
     }
 }
 
-/// The same as exact logs: never more in any window, and the last unit of a part
-/// leaves an eighth of the window late at most.
+/// Compared with exact logs: never more in any window, and the last unit of a part leaves
+/// at most an eighth of the window late.
 #[test]
 fn a_coarse_log_is_never_early_and_at_most_an_eighth_late() {
     let (exact, coarse) = (logs(40, 1_000_000), logs(40, 1));
@@ -403,7 +403,7 @@ fn a_coarse_log_is_never_early_and_at_most_an_eighth_late() {
 }
 
 #[test]
-fn events_of_logs_that_are_gone_are_counted_no_more() {
+fn events_of_deleted_logs_are_not_counted() {
     let gate = logs(100, 1_000);
     let events = || gate.limiter.store().log_events();
     let use_up = |name: &str, users: u64| {
@@ -437,7 +437,7 @@ fn events_of_logs_that_are_gone_are_counted_no_more() {
     assert!(gate.keys() <= MAX_KEYS);
 }
 
-/// One rule floods the logs, and those of another one keep every event.
+/// One rule floods the logs, and those of another keep every event.
 #[test]
 fn a_flood_of_events_leaves_the_logs_of_another_rule_exact() {
     let gate = logs(1_000, 10_000);
@@ -457,7 +457,7 @@ fn a_flood_of_events_leaves_the_logs_of_another_rule_exact() {
 }
 
 #[test]
-fn what_is_full_again_goes_first() {
+fn full_keys_are_evicted_first() {
     for algorithm in NAMES {
         let gate = small(&format!(
             "algorithm: {algorithm}, bands: [{{ capacity: 100, window: 1h }}]"
@@ -482,7 +482,7 @@ fn keys_are_counted() {
     flood(&gate, "u", 7);
     flood(&gate, "u", 7);
     assert_eq!(gate.keys(), 14);
-    gate.look(1);
+    gate.peek_units(1);
     gate.check(&RequestContext::builder().user("free").cost(0).build());
     gate.check(&RequestContext::builder().user("never").cost(10).build());
     gate.state(&["looked-at"]);
@@ -491,7 +491,7 @@ fn keys_are_counted() {
 }
 
 #[test]
-fn resets_tell_how_many_had_state() {
+fn a_reset_returns_how_many_counters_had_state() {
     for algorithm in NAMES {
         let gate = Gate::new(&set_of(&format!(
             "{{ id: r, scope: per_user, algorithm: {algorithm}, bands: [{{ capacity: 2, window: 1h }}, {{ capacity: 9, window: 1d }}] }},
@@ -518,7 +518,7 @@ fn resets_tell_how_many_had_state() {
 }
 
 #[test]
-fn refunds_tell_what_the_fullest_used_band_has_left() {
+fn a_refund_returns_the_least_left_of_all_bands() {
     for algorithm in NAMES {
         let gate = Gate::new(&per_user(&format!(
             "algorithm: {algorithm}, bands: [{{ capacity: 10, window: 1h }}, {{ capacity: 6, window: 1d }}]"
@@ -570,7 +570,7 @@ fn calls_about_unknown_things_are_errors() {
     }
 }
 
-/// One counter that is asked by several checks of one call.
+/// One counter that several checks of one call use.
 struct Meeting {
     clock: ManualClock,
     store: MemoryStore<ManualClock>,
@@ -611,7 +611,7 @@ impl Meeting {
 }
 
 #[test]
-fn checks_that_meet_on_one_counter_add_up() {
+fn checks_of_one_counter_add_up() {
     for algorithm in ALGORITHMS {
         let meeting = Meeting::new(algorithm);
         assert!(meeting.passes(&[3, 2], Mode::Take), "{algorithm:?}");
@@ -625,7 +625,7 @@ fn checks_that_meet_on_one_counter_add_up() {
 }
 
 #[test]
-fn checks_that_meet_on_one_counter_are_corrected_once() {
+fn checks_of_one_counter_are_corrected_once() {
     for algorithm in ALGORITHMS {
         let meeting = Meeting::new(algorithm);
         assert!(meeting.passes(&[10], Mode::Take));
@@ -636,7 +636,7 @@ fn checks_that_meet_on_one_counter_are_corrected_once() {
 }
 
 #[test]
-fn limits_without_a_rule_can_be_taken_by_key() {
+fn limits_without_a_rule_are_charged_by_key() {
     let limit = Limit::builder(Algorithm::TokenBucket, 2, Duration::from_secs(60))
         .build()
         .unwrap();

@@ -1,6 +1,6 @@
-//! A slow, exact model of one band: the definitions of the algorithms, word for
-//! word, on rational numbers. Nothing here is clever, and nothing is shared
-//! with what it is compared to.
+//! A slow, exact model of one band: the definitions of the algorithms, on rational
+//! numbers. It is kept simple, and shares nothing with the implementation that it is
+//! compared with.
 
 use std::collections::BTreeMap;
 
@@ -25,19 +25,19 @@ pub(crate) struct Limit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) passes: bool,
-    /// Until it would pass without waiting; `None` is never.
+    /// The time until it would pass without waiting; `None` is never.
     pub(crate) retry: Option<u64>,
     pub(crate) delay: u64,
     pub(crate) remaining: u64,
     pub(crate) reset: u64,
 }
 
-/// The state of a band: what it has counted in each of its counters.
+/// The state of a band: the content of each of its counters.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counter(BTreeMap<Id, Kind>);
 
-/// A bucket is one counter, whatever its numbers; a window or a log of another
-/// length is another one.
+/// A bucket is one counter, whatever its numbers; a window or a log of another length is
+/// another counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Id {
     Bucket,
@@ -50,21 +50,21 @@ enum Id {
 enum Kind {
     /// The instant at which a bucket would be full, and its horizon.
     FullAt(BigRational, BigRational),
-    /// The start of an aligned window, what was admitted in the one before it
-    /// and what in it.
+    /// The start of an aligned window, and the units admitted in the one before it and
+    /// in it.
     Counts(i128, u64, u64),
-    /// When how many units were admitted, oldest first.
+    /// The times and numbers of admitted units, oldest first.
     Log(Vec<(i128, u64)>),
 }
 
-/// Decides `cost` units on all bands together: all of them take, or none does.
+/// Decides `cost` units on all bands together: all are charged, or none is.
 pub(crate) fn decide(
     bands: &mut [(Limit, Counter)],
     now: u64,
     cost: u64,
     takes: bool,
 ) -> Vec<Answer> {
-    // Corrections are made whatever becomes of the request.
+    // Corrections are written even if the request is denied.
     for (limit, counter) in bands.iter_mut() {
         counter.settle(limit, now);
     }
@@ -84,7 +84,7 @@ pub(crate) fn decide(
 }
 
 impl Counter {
-    /// Corrects what lies too far ahead of the clock.
+    /// Corrects state that is too far ahead of the clock.
     fn settle(&mut self, limit: &Limit, now: u64) {
         let width = i128::from(limit.window);
         let now = i128::from(now);
@@ -111,7 +111,7 @@ impl Counter {
         }
     }
 
-    /// The verdict on a settled state; what is left is filled in later.
+    /// Returns the verdict on a settled state, without what is left.
     fn judge(&self, limit: &Limit, now: u64, cost: u64) -> Answer {
         let (wait, mut delay) = match limit.algorithm {
             // It never passes.
@@ -145,8 +145,8 @@ impl Counter {
         }
     }
 
-    /// How long until a window or log lets `cost` pass, found by halving: while
-    /// nothing comes, what passes once goes on passing.
+    /// Returns the time until a window or log lets `cost` pass, by bisection: without other
+    /// requests, a cost that passes once goes on passing.
     fn first_passing(&self, limit: &Limit, now: u64, cost: u64) -> u64 {
         let at = self.standing(limit, now);
         let room = units(limit.capacity - cost);
@@ -167,7 +167,7 @@ impl Counter {
         self.seen_from(limit, now, passed)
     }
 
-    /// What counts against the capacity at an instant not before the state's own.
+    /// Returns what counts against the capacity at an instant not before that of the state.
     fn used(&self, limit: &Limit, at: i128) -> BigRational {
         let width = i128::from(limit.window);
         match self.kind(limit) {
@@ -187,7 +187,7 @@ impl Counter {
         }
     }
 
-    /// The counts of the window before the one that `at` lies in, and of that one.
+    /// Returns the counts of the window before the one that contains `at`, and of that one.
     fn counts(&self, limit: &Limit, at: i128) -> (u64, u64) {
         let Some(Kind::Counts(start, previous, current)) = self.kind(limit) else {
             return (0, 0);
@@ -219,7 +219,7 @@ impl Counter {
             }
             Algorithm::SlidingLog => {
                 let mut events = self.events(limit);
-                // What a newer unit has pushed out is forgotten for good.
+                // Units that a newer one has pushed out never count again.
                 events.retain(|event| event.0 > at - width);
                 events.push((at, cost));
                 Kind::Log(events)
@@ -228,13 +228,13 @@ impl Counter {
         self.write(limit, Some(kind));
     }
 
-    /// Gives units back; a quota that is full again leaves no state.
+    /// Refunds units. A quota that is full again leaves no state.
     pub(crate) fn refund(&mut self, limit: &Limit, now: u64, back: u64) {
         self.settle(limit, now);
         let Some(kind) = self.kind(limit) else {
             return;
         };
-        // Who took last has set the horizon; a refund takes nothing.
+        // The last charge has set the horizon; a refund does not change it.
         let horizon = match kind {
             Kind::FullAt(_, horizon) => horizon.clone(),
             _ => BigRational::zero(),
@@ -268,7 +268,7 @@ impl Counter {
             Algorithm::SlidingLog => {
                 let mut events = self.events(limit);
                 let mut left = back;
-                // Only what still counts can be given back.
+                // Only units that still count can be refunded.
                 for event in events.iter_mut().rev() {
                     if event.0 > at - width {
                         let taken = left.min(event.1);
@@ -283,7 +283,7 @@ impl Counter {
         self.write(limit, kind);
     }
 
-    /// Whole units left, and the time until the full quota is there again.
+    /// Returns whole units left, and the time until the full quota is available again.
     pub(crate) fn left(&self, limit: &Limit, now: u64) -> (u64, u64) {
         let capacity = units(limit.capacity);
         let width = limit.window;
@@ -322,12 +322,12 @@ impl Counter {
         (free.floor().to_integer().to_u64().unwrap_or(0), reset)
     }
 
-    /// v: what is in a token bucket.
+    /// Returns v: the tokens in a token bucket.
     fn tokens(&self, limit: &Limit, now: u64) -> BigRational {
         units(limit.capacity) - self.level(limit, now)
     }
 
-    /// w: what is in a leaky bucket, never below 0.
+    /// Returns w: the level of a leaky bucket, never below 0.
     fn level(&self, limit: &Limit, now: u64) -> BigRational {
         let Some(Kind::FullAt(full_at, _)) = self.kind(limit) else {
             return BigRational::zero();
@@ -336,8 +336,8 @@ impl Counter {
         (until_full / limit.unit_time()).max(BigRational::zero())
     }
 
-    /// The instant to decide at: a window or log that is ahead of the clock
-    /// makes time stand at its start, or at its newest event.
+    /// Returns the instant to decide at: the start of a window, or the newest event of a
+    /// log, if that is ahead of the clock.
     fn standing(&self, limit: &Limit, now: u64) -> i128 {
         let now = i128::from(now);
         match self.kind(limit) {
@@ -347,7 +347,7 @@ impl Counter {
         }
     }
 
-    /// A time from there, as the clock sees it.
+    /// Returns a span from that instant as the clock sees it.
     fn seen_from(&self, limit: &Limit, now: u64, span: u64) -> u64 {
         let ahead = (self.standing(limit, now) - i128::from(now)) as u64;
         if span == 0 { 0 } else { span + ahead }
@@ -364,7 +364,7 @@ impl Counter {
         }
     }
 
-    /// Deletes what is counted under this limit.
+    /// Deletes the counter of this limit.
     pub(crate) fn reset(&mut self, limit: &Limit) {
         self.0.remove(&limit.id());
     }
@@ -403,8 +403,8 @@ impl Limit {
         BigRational::new(self.period.into(), self.refill.into())
     }
 
-    /// An instant as a bucket of this refill sees it: a fraction that is not
-    /// made of R-ths goes up to the next microsecond.
+    /// Returns an instant as a bucket of this refill stores it: a fraction that is not a
+    /// multiple of 1/R rounds up to the next microsecond.
     fn in_its_fractions(&self, instant: &BigRational) -> BigRational {
         if (instant * units(self.refill)).is_integer() {
             instant.clone()

@@ -194,7 +194,7 @@ fn gubernator_look_keeps_the_fraction() {
     gate.at(START).take(3);
     // A unit takes 333,333 µs and a third.
     for now in (START..START + 333_334).step_by(1_000) {
-        assert!(!gate.at(now).look(1).allowed());
+        assert!(!gate.at(now).peek_units(1).allowed());
         gate.state(&[]);
     }
     assert!(gate.at(START + 333_334).take(1).allowed());

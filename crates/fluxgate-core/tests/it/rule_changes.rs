@@ -15,7 +15,7 @@ fn rule(algorithm: &str, capacity: u64, window: &str) -> String {
 }
 
 #[test]
-fn a_change_of_capacity_applies_at_once_and_keeps_what_was_taken() {
+fn a_change_of_capacity_applies_at_once_and_keeps_charged_units() {
     for algorithm in ["fixed_window", "sliding_log", "sliding_window"] {
         let gate = Gate::new(&rule(algorithm, 10, "1h"));
         gate.take(6);
@@ -43,12 +43,12 @@ fn a_bucket_keeps_the_instant_at_which_it_is_full() {
         };
         let gate = Gate::new(&bucket(10, 10, "10s"));
         gate.take(6);
-        // Full in 6 s, whatever the numbers are called.
+        // Full in 6 s, whatever the numbers.
         for (rules, left) in [
             (bucket(20, 10, "10s"), 14),
             (bucket(20, 20, "10s"), 8),
             (bucket(20, 10, "20s"), 17),
-            // 6 s are more than two units take to fill: empty, and it owes.
+            // 6 s are more than two units take to refill: it is empty, and owes.
             (bucket(2, 10, "10s"), 0),
         ] {
             gate.replace(&rules);
@@ -61,14 +61,14 @@ fn a_bucket_keeps_the_instant_at_which_it_is_full() {
         );
         let denied = gate.take(1);
         assert_eq!(retry(&denied), Some(5 * SECOND), "{algorithm}");
-        // Nothing of that was written.
+        // Nothing was written.
         gate.replace(&bucket(10, 10, "10s"));
         assert_eq!(gate.left(&[]), [4], "{algorithm}");
     }
 }
 
 #[test]
-fn a_fraction_that_no_longer_fits_goes_up_to_the_next_microsecond() {
+fn a_fraction_that_no_longer_fits_rounds_up_to_the_next_microsecond() {
     let bucket = |refill| {
         global(&format!(
             "bands: [{{ capacity: 10, window: 1s, refill: {refill} }}]"
@@ -100,9 +100,9 @@ fn a_fraction_is_rounded_only_when_it_is_written() {
     let gate = Gate::new(&bucket(3));
     gate.take(1);
     gate.replace(&bucket(7));
-    gate.look(1);
+    gate.peek_units(1);
     gate.replace(&bucket(3));
-    // Two units are two thirds of a second; had the look rounded, one µs more.
+    // Two units are two thirds of a second; if the peek had rounded, one µs more.
     gate.take(1);
     assert_eq!(gate.state(&[])[0].reset_after.get(), 666_667);
 }
@@ -114,12 +114,12 @@ fn another_window_is_another_counter_of_all_but_buckets() {
         let gate = Gate::new(&rule(algorithm, 5, "1h"));
         gate.take(5);
         gate.replace(&rule(algorithm, 5, "2h"));
-        // An hour is left of the two that a bucket now needs to fill.
+        // One hour is left of the two in which the bucket now fills.
         let left = if is_bucket { 2 } else { 5 };
         assert_eq!(gate.left(&[]), [left], "{algorithm}");
         assert!(gate.take(left).allowed());
         assert!(!gate.take(1).allowed());
-        // Instances that still have the old rule find what they counted.
+        // Instances that still have the old rule find their counts.
         gate.replace(&rule(algorithm, 5, "1h"));
         assert!(!gate.take(1).allowed(), "{algorithm}");
     }
@@ -137,7 +137,7 @@ fn another_algorithm_is_another_counter_but_buckets_share_theirs() {
             assert_eq!(gate.left(&[]), [left], "{before} to {after}");
             assert!(gate.take(left).allowed(), "{before} to {after}");
             assert!(!gate.take(1).allowed(), "{before} to {after}");
-            // And the way back finds what was counted there.
+            // And a change back finds the old counts.
             gate.replace(&rule(before, 5, "1h"));
             assert_eq!(gate.left(&[]), [0], "{before} to {after} and back");
         }
@@ -153,7 +153,7 @@ fn gcra_is_another_name_and_no_change() {
 }
 
 #[test]
-fn bands_are_known_by_their_ids() {
+fn bands_are_identified_by_their_ids() {
     let bands = |bands: &str| global(&format!("bands: [{bands}]"));
     let gate = Gate::new(&bands(
         "{ id: a, capacity: 5, window: 1h }, { id: b, capacity: 9, window: 1h }",
@@ -174,7 +174,7 @@ fn everything_else_may_change_without_a_reset() {
 }
 
 #[test]
-fn a_rule_that_resets_on_change_starts_afresh_at_any_change() {
+fn a_rule_that_resets_on_change_resets_at_any_change() {
     let resetting = |rest: &str| per_user(&format!("reset_on_change: true, {rest}"));
     let bands = "bands: [{ capacity: 5, window: 1h }]";
     for changed in [
@@ -185,7 +185,7 @@ fn a_rule_that_resets_on_change_starts_afresh_at_any_change() {
     ] {
         let gate = Gate::new(&resetting(bands));
         gate.user("u");
-        // The same rule, written in another way, is no change.
+        // The same rule in another notation is no change.
         gate.replace(&per_user(
             "bands: [ {window: 1h,   capacity: 5} ], reset_on_change: true",
         ));
@@ -218,7 +218,7 @@ fn a_change_of_one_rule_resets_no_other() {
 }
 
 #[test]
-fn a_rule_that_goes_and_comes_back_remembers_unless_it_resets() {
+fn a_rule_that_is_removed_and_added_again_keeps_its_state_unless_it_resets() {
     for (resets, left) in [(false, 4), (true, 5)] {
         let rule = per_user(&format!(
             "reset_on_change: {resets}, bands: [{{ capacity: 5, window: 1h }}]"
@@ -235,7 +235,7 @@ fn a_rule_that_goes_and_comes_back_remembers_unless_it_resets() {
 }
 
 #[test]
-fn a_rule_that_is_back_before_it_was_forgotten_is_not() {
+fn a_rule_that_is_active_again_is_not_reset() {
     let rule = per_user("reset_on_change: true, bands: [{ capacity: 5, window: 1h }]");
     let gate = Gate::new(&rule);
     gate.user("u");
@@ -246,7 +246,7 @@ fn a_rule_that_is_back_before_it_was_forgotten_is_not() {
 }
 
 #[test]
-fn a_bucket_lowered_while_it_owes_goes_on_owing() {
+fn a_bucket_lowered_while_it_owes_still_owes() {
     let bucket = |max_wait: &str| {
         global(&format!(
             "on_exceed: wait, max_wait: {max_wait}, bands: [{{ capacity: 1, window: 1s }}]"
@@ -263,7 +263,7 @@ fn a_bucket_lowered_while_it_owes_goes_on_owing() {
 }
 
 #[test]
-fn a_reader_with_a_smaller_limit_erases_nothing() {
+fn a_rule_with_a_smaller_limit_erases_nothing() {
     let (large, small) = (
         rule("token_bucket", 100, "10s"),
         rule("token_bucket", 1, "100ms"),
@@ -276,15 +276,15 @@ fn a_reader_with_a_smaller_limit_erases_nothing() {
         gate.replace(&large);
         assert_eq!(gate.left(&[]), [0]);
     }
-    // A clock that goes back far is corrected to the horizon of the large one, the
-    // first power of two from 20 s on, which the small one would never have.
+    // A clock that goes far back is corrected to the horizon of the large one, the first
+    // power of two from 20 s on, which the small one does not have.
     gate.at(START - 3_600 * SECOND).replace(&small);
     assert_eq!(retry(&gate.take(1)), Some(1 << 25));
     gate.replace(&large);
     assert_eq!(gate.state(&[])[0].reset_after.get(), 1 << 25);
 }
 
-/// Rules with different numbers on one bucket, as while a change is rolled out.
+/// Rules with different numbers on one bucket, as during a rollout.
 #[derive(Clone, Debug)]
 struct Reader {
     capacity: u64,
@@ -340,7 +340,7 @@ proptest! {
     /// admits and F_i its time to fill: x_i ≤ F_i + t for each, and Σ x_i ≤ max F + t.
     /// Readers that fill in the same time have Σ admitted_i / bound_i ≤ 1 by that.
     #[test]
-    fn several_readers_of_one_bucket_share_it(
+    fn several_rules_of_one_bucket_share_it(
         readers in prop::collection::vec(reader(), 1..4),
         same_fill in any::<bool>(),
         traffic in prop::collection::vec((0..4_usize, 0..900_u64, 1..=20_u64), 1..80),
@@ -389,7 +389,7 @@ proptest! {
     }
 }
 
-/// A refill that makes another rate of another reader.
+/// Returns a refill that gives another rule another rate.
 fn readers_refill(number: u64, capacity: u64) -> u64 {
     1 + (number * 7 + capacity) % 9
 }

@@ -1,4 +1,4 @@
-//! Whole rule files: the good, and what nobody meant to be one.
+//! Whole rule files, valid and not.
 
 use fluxgate_core::RuleSets;
 use proptest::prelude::*;
@@ -64,14 +64,14 @@ fn the_full_example_is_good() {
 }
 
 #[test]
-fn json_will_do_as_well() {
+fn json_is_accepted_too() {
     let json = r#"{ "rule_sets": { "s": { "rules": [
         { "id": "r", "scope": "global", "bands": [ { "capacity": 1, "window": "1s" } ] } ] } } }"#;
     assert!(RuleSets::from_yaml(json).is_ok());
 }
 
 #[test]
-fn what_is_no_yaml_is_one_fault() {
+fn invalid_yaml_is_one_fault() {
     for text in [
         "rule_sets: [",
         "a: b: c",
@@ -87,9 +87,9 @@ fn what_is_no_yaml_is_one_fault() {
     }
 }
 
-/// Aliases may stand for what has aliases in it, but not for ever deeper things.
+/// Aliases may refer to values with aliases in them, but not without a bound on depth.
 #[test]
-fn what_is_nested_too_deeply_is_refused() {
+fn deep_nesting_is_rejected() {
     let nested = |levels: usize, inside: &str| {
         let (open, close) = ("[".repeat(levels), "]".repeat(levels));
         format!("{open}{inside}{close}")
@@ -101,9 +101,9 @@ fn what_is_nested_too_deeply_is_refused() {
     assert!(told(&aliases).contains("nested too deeply"));
 }
 
-/// Also where the last line has no end.
+/// Even if the last line has no end.
 #[test]
-fn what_is_missing_at_the_end_is_told_there() {
+fn a_value_missing_at_the_end_is_reported_there() {
     for (text, place) in [
         ("a: [", "1:5: "),
         ("a:\n  [é", "2:5: "),
@@ -116,7 +116,7 @@ fn what_is_missing_at_the_end_is_told_there() {
 }
 
 #[test]
-fn of_very_many_faults_some_are_told_and_the_rest_counted() {
+fn of_very_many_faults_some_are_reported_and_the_rest_counted() {
     let rules = "{}, ".repeat(5_000);
     let error = RuleSets::from_yaml(&set_of(&rules)).unwrap_err();
     assert!(error.0.len() <= 201, "{}", error.0.len());
@@ -129,17 +129,17 @@ proptest! {
     #![proptest_config(cases(400))]
 
     #[test]
-    fn random_bytes_are_refused_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+    fn random_bytes_are_rejected_without_a_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         prop_assert!(RuleSets::from_yaml(&String::from_utf8_lossy(&bytes)).is_err());
     }
 
     #[test]
-    fn random_yaml_is_refused_without_a_panic(text in "[\\[\\]{}:,&*!|>'\"#%@\n \\-a-c0-9?]{0,120}") {
+    fn random_yaml_is_rejected_without_a_panic(text in "[\\[\\]{}:,&*!|>'\"#%@\n \\-a-c0-9?]{0,120}") {
         prop_assert!(RuleSets::from_yaml(&text).is_err());
     }
 
     #[test]
-    fn a_good_file_may_be_mangled_in_any_way(
+    fn a_mangled_file_never_causes_a_panic(
         edits in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..5_u8, "[ -~\n\u{e4}]{0,6}"), 1..6)
     ) {
         let mut text: Vec<char> = FULL.chars().collect();
@@ -161,7 +161,7 @@ proptest! {
             }
         }
         let text = String::from_iter(text);
-        // Good or bad, but if bad, then with places inside the text.
+        // Valid or not, but every fault must be inside of the text.
         if let Err(error) = RuleSets::from_yaml(&text) {
             prop_assert!(!error.0.is_empty());
             let lines = text.split('\n').count();

@@ -1,4 +1,4 @@
-//! Numbers, durations, patterns and overrides that a rule file must not hold.
+//! Numbers, durations, patterns and overrides that a rule file must not contain.
 
 use fluxgate_core::RuleSets;
 
@@ -6,7 +6,7 @@ use crate::rules::{band_refused, rule_refused};
 use crate::support::{NAMES, global, parse, set_of};
 
 #[test]
-fn counts_outside_the_domain_are_refused() {
+fn counts_outside_the_domain_are_rejected() {
     for count in [
         "0",
         "-1",
@@ -56,7 +56,7 @@ fn counts_outside_the_domain_are_refused() {
 }
 
 #[test]
-fn durations_outside_the_domain_are_refused() {
+fn durations_outside_the_domain_are_rejected() {
     for span in [
         "0s",
         "0ms",
@@ -230,7 +230,7 @@ fn patterns_begin_with_a_slash_and_keep_double_stars_apart() {
 }
 
 #[test]
-fn overrides_must_name_someone_once() {
+fn overrides_must_name_an_identity_once() {
     let one = |scope: &str, overrides: &str| {
         format!("{{ id: r, {scope}, BANDS, overrides: [{overrides}] }}")
     };
@@ -279,7 +279,7 @@ fn overrides_must_name_someone_once() {
         ),
         twice,
     );
-    // By another prefix they are two.
+    // With another prefix they are two.
     let apart = set_of(
         "{ id: r, scope: per_ip, bands: [{ capacity: 1, window: 1s }], overrides: [
             { identity: \"2001:db8::1\", bands: [{ capacity: 2, window: 1s }] },
@@ -290,7 +290,7 @@ fn overrides_must_name_someone_once() {
 }
 
 #[test]
-fn the_bands_of_an_override_are_checked_as_all_are() {
+fn the_bands_of_an_override_are_validated_too() {
     rule_refused(
         "{ id: r, scope: per_user, algorithm: sliding_log, BANDS, overrides: [{ identity: u, bands: [{ capacity: §100001, window: 1s }] }] }",
         "allowed is 1 to 100000",

@@ -1,11 +1,11 @@
-//! What a rule file may say. Every refusal names its place; in these snippets
-//! the place is marked with `§`, right before the first character of it.
+//! Faults of rule files. Every fault has a position, which the snippets mark with `§`
+//! before its first character.
 
 use fluxgate_core::yaml::{Fault, Faults, Node, Position, Value};
 use fluxgate_core::{OnMissingRuleSet, PathSet, Pattern, RuleOptions, RuleSets};
 
-/// The faults of a marked snippet must stand where its marks do, in their
-/// order, with these pieces of text.
+/// Checks that the faults of a marked snippet are at its marks, in their order, with
+/// these pieces of text.
 #[track_caller]
 pub(crate) fn refused(marked: &str, pieces: &[&str]) {
     let mut text = String::new();
@@ -38,7 +38,7 @@ pub(crate) fn refused(marked: &str, pieces: &[&str]) {
     assert_eq!(error.to_string(), shown.join("\n"), "one line a fault");
 }
 
-/// A rule that says this; the mark is on its second line.
+/// Returns a rule with this body; the mark is on its second line.
 fn rule(body: &str) -> String {
     format!("rule_sets: {{ s: {{ rules: [\n{body}\n] }} }}")
 }
@@ -57,7 +57,7 @@ pub(crate) fn band_refused(algorithm: &str, band: &str, piece: &str) {
 }
 
 #[test]
-fn unknown_fields_are_refused_wherever_they_stand() {
+fn unknown_fields_are_rejected_everywhere() {
     refused("rule_sets: {}\n§rules: []", &["unknown field `rules`"]);
     refused(
         "keys: { §ipv4_prefix: 24 }\nrule_sets: {}",
@@ -87,7 +87,7 @@ fn unknown_fields_are_refused_wherever_they_stand() {
 }
 
 #[test]
-fn unknown_names_are_refused() {
+fn unknown_names_are_rejected() {
     refused(
         "on_missing_rule_set: §maybe\nrule_sets: {}",
         &["`on_missing_rule_set` must be one of allow, deny"],
@@ -136,7 +136,7 @@ fn unknown_names_are_refused() {
 }
 
 #[test]
-fn what_is_missing_is_named() {
+fn missing_fields_are_named() {
     refused("§on_missing_rule_set: allow", &["`rule_sets` is missing"]);
     refused(
         "rule_sets: { s: §{ on_error: allow } }",
@@ -167,7 +167,7 @@ fn what_is_missing_is_named() {
 }
 
 #[test]
-fn what_is_no_mapping_is_one_fault() {
+fn a_value_that_is_not_a_mapping_is_one_fault() {
     refused("rule_sets: { s: §[] }", &["a rule set must be a mapping"]);
     let error = RuleSets::from_yaml("rule_sets:\n  s:\n    rules:\n    -\n").unwrap_err();
     assert_eq!(error.0.len(), 1, "{error}");
@@ -195,7 +195,7 @@ fn a_band_cannot_have_the_name_of_a_missing_key() {
 }
 
 #[test]
-fn empty_lists_are_refused() {
+fn empty_lists_are_rejected() {
     refused(
         "rule_sets: { s: { rules: §[] } }",
         &["`rules` must not be an empty list"],
@@ -227,12 +227,12 @@ fn empty_lists_are_refused() {
 }
 
 #[test]
-fn duplicates_are_refused() {
+fn duplicates_are_rejected() {
     rule_refused(
         "{ id: r, scope: global, BANDS }, { id: §r, scope: per_ip, BANDS }",
         "a rule `r` stands",
     );
-    // One that is switched off still has its id.
+    // A disabled rule still has its id.
     rule_refused(
         "{ id: r, scope: global, enabled: false, BANDS }, { id: §r, scope: per_ip, BANDS }",
         "a rule `r` stands",
@@ -270,7 +270,7 @@ fn duplicates_are_refused() {
 }
 
 #[test]
-fn ids_are_of_few_characters() {
+fn ids_have_a_small_alphabet() {
     for id in ["Per-User", "_r", "-r", "a.b", "a/b", "a b", "ä"] {
         rule_refused(
             &format!("{{ id: §\"{id}\", scope: global, BANDS }}"),
@@ -286,7 +286,7 @@ fn ids_are_of_few_characters() {
 }
 
 #[test]
-fn several_faults_are_all_told_in_the_order_of_the_text() {
+fn several_faults_are_reported_in_the_order_of_the_text() {
     refused(
         "
 rule_sets:
@@ -325,7 +325,7 @@ rule_sets:
 }
 
 #[test]
-fn rule_sets_are_read_out_of_a_file_in_which_more_stands() {
+fn rule_sets_can_be_part_of_a_larger_file() {
     let text = "
 store: memory
 rule_sets:
@@ -356,7 +356,7 @@ rule_sets:
 }
 
 #[test]
-fn path_sets_are_for_others_too() {
+fn path_sets_work_outside_of_rules() {
     let patterns = ["/api/**", "/v?/x"].map(|text| Pattern::parse(text).unwrap());
     let paths = PathSet::new(patterns.into());
     for (path, fits) in [
@@ -371,7 +371,7 @@ fn path_sets_are_for_others_too() {
     assert!(Pattern::parse("api").is_err());
 }
 
-/// `/**` is not walked, however it is written; it fits what it would fit walked.
+/// `/**` is a special case, however it is written; it matches the same paths.
 #[test]
 fn every_path_begins_with_a_slash() {
     for pattern in ["/**", "/**/**"] {

@@ -1,4 +1,4 @@
-//! Random rules and random sequences of what may happen to them.
+//! Random rules, and random sequences of operations on them.
 
 use fluxgate_core::Timestamp;
 use fluxgate_core::limit::{Algorithm, MAX_FILL, MAX_LOG_UNITS, MAX_UNITS};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use crate::model::Limit;
 use crate::support::{DAY, MILLI, SECOND, global, name_of};
 
-/// A band as a rule writes it. Numbers are bent into the domain when used.
+/// A band as a rule writes it. Numbers are reduced to the domain when used.
 #[derive(Clone, Debug)]
 pub(crate) struct Numbers {
     pub(crate) capacity: u64,
@@ -42,7 +42,7 @@ pub(crate) enum Step {
 pub(crate) enum Span {
     Micros(u64),
     PartOfWindow(u64),
-    /// What was last told, give or take.
+    /// About the time that was last reported.
     Retry(i64),
     Reset(i64),
 }
@@ -51,11 +51,11 @@ pub(crate) enum Span {
 pub(crate) enum Cost {
     Units(u64),
     PartOfCapacity(u64),
-    /// What was last told to be left, and so many more.
+    /// What was last reported to be left, plus this many.
     Left(u64),
 }
 
-/// Numbers bent into the domain.
+/// Reduces the numbers to the domain.
 pub(crate) fn limit(style: &Style, numbers: &Numbers) -> Limit {
     let algorithm = style.algorithm;
     let is_bucket = algorithm.is_bucket();
@@ -69,7 +69,7 @@ pub(crate) fn limit(style: &Style, numbers: &Numbers) -> Limit {
     let period_ms = numbers.period_ms.filter(|_| is_bucket);
     let period = period_ms.map_or(window, |millis| millis * MILLI);
     let refill = numbers.refill.filter(|_| is_bucket).unwrap_or(capacity);
-    // So many that it does not take too long to fill.
+    // Enough that it does not take too long to fill.
     let least = (u128::from(capacity) * u128::from(period)).div_ceil(MAX_FILL.get().into()) as u64;
     Limit {
         algorithm,

@@ -1,4 +1,4 @@
-//! What the tests share: a limiter on a clock that is set by hand.
+//! A limiter on a manual clock, and what else the tests share.
 
 use std::sync::Barrier;
 use std::thread;
@@ -17,7 +17,7 @@ pub(crate) const MINUTE: u64 = 60 * SECOND;
 pub(crate) const HOUR: u64 = 60 * MINUTE;
 pub(crate) const DAY: u64 = 24 * HOUR;
 
-/// Some instant of an ordinary year, at the start of a day.
+/// An instant of an ordinary year, at the start of a day.
 pub(crate) const START: u64 = 20_000 * DAY;
 
 pub(crate) const ALGORITHMS: [Algorithm; 5] = [
@@ -42,7 +42,7 @@ pub(crate) fn name_of(algorithm: Algorithm) -> &'static str {
     names.find(|(_, known)| *known == algorithm).unwrap().0
 }
 
-/// So many random cases, and no files left behind by those that fail.
+/// This many random cases, without files for those that fail.
 pub(crate) fn cases(cases: u32) -> Config {
     Config {
         cases,
@@ -55,17 +55,17 @@ pub(crate) fn instant(micros: u64) -> Timestamp {
     Timestamp::from_micros(micros).unwrap()
 }
 
-/// A rule file with one set, `s`, of these rules, written in flow style.
+/// Returns a rule file with one set, `s`, of these rules in flow style.
 pub(crate) fn set_of(rules: &str) -> String {
     format!("rule_sets: {{ s: {{ rules: [ {rules} ] }} }}")
 }
 
-/// A rule file with one global rule, `r`, that says this besides.
+/// Returns a rule file with one global rule, `r`, with this body.
 pub(crate) fn global(rest: &str) -> String {
     set_of(&format!("{{ id: r, scope: global, {rest} }}"))
 }
 
-/// A rule file with one rule by user, `r`, that says this besides.
+/// Returns a rule file with one rule by user, `r`, with this body.
 pub(crate) fn per_user(rest: &str) -> String {
     set_of(&format!("{{ id: r, scope: per_user, {rest} }}"))
 }
@@ -82,7 +82,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// One that forgets nothing.
+    /// Creates a limiter whose store deletes nothing.
     pub(crate) fn new(rules: &str) -> Self {
         Self::with_store(rules, 1_000_000, Retention::Forever)
     }
@@ -110,31 +110,31 @@ impl Gate {
         ready(self.limiter.peek("s", context)).unwrap()
     }
 
-    /// A request of nobody in particular.
+    /// Sends a request without identity.
     pub(crate) fn take(&self, cost: u64) -> Decision {
         self.check(&RequestContext::builder().cost(cost).build())
     }
 
-    pub(crate) fn look(&self, cost: u64) -> Decision {
+    pub(crate) fn peek_units(&self, cost: u64) -> Decision {
         self.peek(&RequestContext::builder().cost(cost).build())
     }
 
-    /// A request of a user, at the rule's own cost.
+    /// Sends a request of a user, at the rule's own cost.
     pub(crate) fn user(&self, user: &str) -> Decision {
         self.check(&RequestContext::builder().user(user).build())
     }
 
-    /// Of the rule `r`.
+    /// Refunds units of the rule `r`.
     pub(crate) fn refund(&self, identity: &[&str], units: u64) -> u64 {
         ready(self.limiter.refund("s", "r", identity, units)).unwrap()
     }
 
-    /// Of the rule `r`.
+    /// Returns the state of the rule `r`.
     pub(crate) fn state(&self, identity: &[&str]) -> Vec<BandState> {
         ready(self.limiter.state("s", "r", identity)).unwrap()
     }
 
-    /// What the bands of the rule `r` have left.
+    /// Returns what the bands of the rule `r` have left.
     pub(crate) fn left(&self, identity: &[&str]) -> Vec<u64> {
         let states = self.state(identity);
         states.iter().map(|state| state.remaining).collect()
@@ -148,15 +148,15 @@ impl Gate {
         self.limiter.store().len()
     }
 
-    /// How many of so many requests at one instant pass.
+    /// Returns how many of these requests at one instant pass.
     pub(crate) fn passed(&self, requests: usize, ask: impl Fn(&Self) -> Decision) -> usize {
         (0..requests).filter(|_| ask(self).allowed()).count()
     }
 }
 
-/// A decision in every field, to be compared and shown.
+/// All fields of a decision, to compare and print.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct DecisionFields {
     pub(crate) allowed: bool,
     pub(crate) outcome: &'static str,
     pub(crate) rule: Option<String>,
@@ -170,8 +170,8 @@ pub(crate) struct Seen {
     pub(crate) violated: Vec<String>,
 }
 
-pub(crate) fn seen(decision: &Decision) -> Seen {
-    Seen {
+pub(crate) fn fields(decision: &Decision) -> DecisionFields {
+    DecisionFields {
         allowed: decision.allowed(),
         outcome: decision.outcome().name(),
         rule: decision.rule().map(|rule| rule.id().into()),
@@ -193,7 +193,7 @@ pub(crate) fn violated(decision: &Decision) -> Vec<String> {
     decision.violated().map(|band| band.to_string()).collect()
 }
 
-/// Runs `ask` on so many threads that start together; says how many passed.
+/// Runs `ask` on threads that start together. Returns how many passed.
 pub(crate) fn at_once(threads: usize, ask: impl Fn() -> bool + Sync) -> usize {
     let barrier = Barrier::new(threads);
     thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! Many threads at once: never one unit too many, and all or nothing.
+//! Many threads: never one unit too many, and all or nothing.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use crate::support::{Gate, NAMES, per_user, set_of};
 
 const THREADS: u64 = 8;
 
-/// Lets all threads ask so often each, together; tells what was admitted.
+/// Lets all threads send this many requests each. Returns the admitted units.
 fn hammer(times: u64, ask: impl Fn(u64, u64) -> u64 + Sync) -> u64 {
     let barrier = Barrier::new(THREADS as usize);
     let admitted = AtomicU64::new(0);
@@ -56,7 +56,7 @@ fn odd_costs_never_overdraw() {
                 0
             }
         });
-        // Costs of 1 come until the end, so nothing is left over.
+        // Costs of 1 come until the end, so no unit is left.
         assert_eq!(admitted, 1000, "{algorithm}");
     }
 }
@@ -78,7 +78,7 @@ fn all_bands_are_charged_or_none() {
     }
 }
 
-/// Three rules that share some of their identities, in both tables of the store.
+/// Three rules that share some identities, in lines and overflows of the store.
 const THREE_RULES: &str = "
     { id: r, scope: global, bands: [{ capacity: 600, window: 1h }] },
     { id: user, scope: per_user, algorithm: sliding_log,

@@ -1,4 +1,4 @@
-//! What is told of each rule, and the same rules with other limits.
+//! The verdicts of single rules, and the same rules with other limits.
 
 use std::time::Duration;
 
@@ -14,19 +14,23 @@ fn limiter(rules: RuleSets) -> Limiter<MemoryStore<ManualClock>> {
     Limiter::new(rules, store)
 }
 
-/// Rule, whether it refused, and its delay, for each rule that was decided.
-fn fates(limiter: &Limiter<MemoryStore<ManualClock>>) -> Vec<(String, bool, u64)> {
-    let mut fates = Vec::new();
+/// Returns the id, whether it denies, and the delay of each rule that was decided.
+fn verdicts(limiter: &Limiter<MemoryStore<ManualClock>>) -> Vec<(String, bool, u64)> {
+    let mut verdicts = Vec::new();
     let context = RequestContext::builder().user("ann").build();
-    limiter.check_at_reporting("s", &context, instant(START), |fate| {
-        assert!(fate.identity.is_some());
-        fates.push((fate.rule.id().to_owned(), fate.denied, fate.delay.get()));
+    limiter.check_at_reporting("s", &context, instant(START), |verdict| {
+        assert!(verdict.identity.is_some());
+        verdicts.push((
+            verdict.rule.id().to_owned(),
+            verdict.denied,
+            verdict.delay.get(),
+        ));
     });
-    fates
+    verdicts
 }
 
 #[test]
-fn each_rule_tells_its_own_delay_and_only_of_what_passes() {
+fn each_rule_reports_its_own_delay_if_the_request_passes() {
     let limiter = limiter(
         RuleSets::from_yaml(&set_of(
             "{ id: gate, scope: global, algorithm: fixed_window, bands: [{ capacity: 3, window: 1h }] },
@@ -36,19 +40,19 @@ fn each_rule_tells_its_own_delay_and_only_of_what_passes() {
         ))
         .unwrap(),
     );
-    let fate = |rule: &str, refused, delay| (rule.to_owned(), refused, delay);
+    let verdict = |rule: &str, refused, delay| (rule.to_owned(), refused, delay);
     for queued in 0..3 {
         let expected = [
-            fate("gate", false, 0),
-            fate("queue", false, queued * SECOND),
+            verdict("gate", false, 0),
+            verdict("queue", false, queued * SECOND),
             // It would make the request wait, but it is not enforced.
-            fate("try", false, 0),
+            verdict("try", false, 0),
         ];
-        assert_eq!(fates(&limiter), expected);
+        assert_eq!(verdicts(&limiter), expected);
     }
-    // What one refuses waits for none; shadow rules are not asked.
-    let expected = [fate("gate", true, 0), fate("queue", false, 0)];
-    assert_eq!(fates(&limiter), expected);
+    // A request that one rule denies does not wait; shadow rules are not decided.
+    let expected = [verdict("gate", true, 0), verdict("queue", false, 0)];
+    assert_eq!(verdicts(&limiter), expected);
 }
 
 #[test]

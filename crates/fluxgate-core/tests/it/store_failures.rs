@@ -1,4 +1,4 @@
-//! A store that fails, a rule set that is not there, and who is told.
+//! Stores that fail and rule sets that do not exist.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,9 +9,9 @@ use fluxgate_core::{
 };
 use fluxgate_core::{ManualClock, MemoryStore, memory::Retention};
 
-use crate::support::{Gate, SECOND, START, instant, parse, retry, seen, set_of};
+use crate::support::{Gate, SECOND, START, fields, instant, parse, retry, set_of};
 
-/// A store that can be broken.
+/// A store that a test can break.
 #[derive(Debug)]
 struct Fragile {
     store: MemoryStore<ManualClock>,
@@ -66,7 +66,7 @@ impl Store for Fragile {
     }
 }
 
-/// Writes down what it is told.
+/// Records the events.
 #[derive(Clone, Debug, Default)]
 struct Notes(Arc<Mutex<Vec<String>>>);
 
@@ -94,7 +94,7 @@ impl Observer for Notes {
     }
 }
 
-/// A limiter with two units an hour, the switch that breaks its store, and notes.
+/// A limiter with two units an hour, the switch that breaks its store, and the recorder.
 fn limiter(on_error: &str) -> (Limiter<Fragile>, Arc<AtomicBool>, Notes) {
     let rules = format!(
         "rule_sets: {{ s: {{ {on_error} rules: [
@@ -109,16 +109,16 @@ fn limiter(on_error: &str) -> (Limiter<Fragile>, Arc<AtomicBool>, Notes) {
     (limiter, broken, notes)
 }
 
-fn check(limiter: &Limiter<Fragile>) -> crate::support::Seen {
-    seen(&ready(limiter.check("s", &RequestContext::default())).unwrap())
+fn check(limiter: &Limiter<Fragile>) -> crate::support::DecisionFields {
+    fields(&ready(limiter.check("s", &RequestContext::default())).unwrap())
 }
 
 #[test]
-fn a_peek_that_fails_is_no_decision() {
+fn a_failed_peek_is_not_reported_as_a_decision() {
     let (limiter, broken, notes) = limiter("on_error: deny,");
     broken.store(true, Ordering::Relaxed);
     let peeked = ready(limiter.peek("s", &RequestContext::default())).unwrap();
-    assert_eq!(seen(&peeked).outcome, "failed_closed");
+    assert_eq!(fields(&peeked).outcome, "failed_closed");
     assert_eq!(notes.take(), ["timeout: no answer"]);
     check(&limiter);
     assert_eq!(notes.take(), ["timeout: no answer: Deny"]);
@@ -161,10 +161,10 @@ fn on_error_local_decides_by_the_same_rules() {
         let (limiter, broken, notes) = limiter(on_error);
         broken.store(true, Ordering::Relaxed);
         let shown: Vec<_> = (0..3).map(|_| check(&limiter)).collect();
-        assert!(shown.iter().all(|seen| seen.outcome == "fallback"));
-        let allowed: Vec<_> = shown.iter().map(|seen| seen.allowed).collect();
+        assert!(shown.iter().all(|it| it.outcome == "fallback"));
+        let allowed: Vec<_> = shown.iter().map(|it| it.allowed).collect();
         assert_eq!(allowed, [true, true, false]);
-        // A full decision but for the mark.
+        // A full decision except for the outcome.
         assert_eq!(shown[1].remaining, Some(0));
         assert_eq!(shown[2].violated, ["r/b0"]);
         assert!(shown[2].retry.is_some_and(|wait| wait > 0));
@@ -190,7 +190,7 @@ fn limits_that_come_with_the_call_obey_their_own_on_error() {
         (OnError::Allow, "failed_open", [true; 3]),
         (OnError::Deny, "failed_closed", [false; 3]),
     ] {
-        // What a rule set says is another matter.
+        // The rule set's own `on_error` does not matter.
         let (limiter, broken, notes) = limiter("on_error: deny,");
         let limiter = limiter.call_limits(on_error);
         assert_eq!(limiter.call_limits_on_error(), on_error);
@@ -212,13 +212,13 @@ fn limits_that_come_with_the_call_obey_their_own_on_error() {
         let note = format!("timeout: no answer: {on_error:?}");
         assert_eq!(notes.take(), [note.clone(), note.clone(), note]);
         broken.store(false, Ordering::Relaxed);
-        // Nothing was charged meanwhile.
+        // Nothing was charged in between.
         assert_eq!(take().remaining, Some(0));
     }
 }
 
 #[test]
-fn what_needs_no_store_is_decided_without_it() {
+fn a_request_without_checks_is_decided_without_the_store() {
     let (limiter, broken, notes) = limiter("on_error: deny,");
     broken.store(true, Ordering::Relaxed);
     let free = RequestContext::builder().path("/free").build();
@@ -228,7 +228,7 @@ fn what_needs_no_store_is_decided_without_it() {
 }
 
 #[test]
-fn calls_about_a_rule_pass_the_error_on() {
+fn calls_about_a_rule_return_the_store_error() {
     let (limiter, broken, _) = limiter("");
     broken.store(true, Ordering::Relaxed);
     let is_timeout = |error: LimiterError| matches!(error, LimiterError::Store(error) if error.reason == Reason::TIMEOUT);
@@ -253,7 +253,7 @@ fn calls_about_a_rule_pass_the_error_on() {
 }
 
 #[test]
-fn a_missing_rule_set_allows_by_default_and_is_told_once() {
+fn a_missing_rule_set_allows_by_default_and_is_reported_once() {
     let (limiter, _, notes) = limiter("");
     for _ in 0..3 {
         for name in ["t", "u"] {
@@ -267,7 +267,7 @@ fn a_missing_rule_set_allows_by_default_and_is_told_once() {
 }
 
 #[test]
-fn a_missing_rule_set_that_was_not_passed_on_is_told_again() {
+fn a_missing_rule_set_whose_report_was_not_passed_on_is_reported_again() {
     let (limiter, _, notes) = limiter("");
     for _ in 0..2 {
         ready(limiter.check("not-passed-on", &RequestContext::default())).unwrap();
@@ -276,7 +276,7 @@ fn a_missing_rule_set_that_was_not_passed_on_is_told_again() {
 }
 
 #[test]
-fn of_several_rules_that_reset_one_that_fails_keeps_no_other() {
+fn one_failed_reset_does_not_stop_the_others() {
     let rules = |capacity: u64| {
         let rule = |id: &str| {
             format!(
@@ -301,7 +301,7 @@ fn a_missing_rule_set_can_deny() {
         { id: r, scope: global, bands: [{ capacity: 2, window: 1h }] }] } } }";
     let gate = Gate::new(rules);
     let decision = ready(gate.limiter.check("t", &RequestContext::default())).unwrap();
-    let shown = seen(&decision);
+    let shown = fields(&decision);
     assert!(!shown.allowed);
     assert_eq!((shown.outcome, retry(&decision)), ("denied", None));
     assert_eq!(
