@@ -140,7 +140,7 @@ pub enum IdentityError {
         given: usize,
     },
     /// The part must be an address.
-    #[error("`{0}` is no IP address")]
+    #[error("`{0}` is not an IP address")]
     NoAddress(String),
     /// An empty value counts as missing, so no request ever has this identity.
     #[error("an identity must not be empty")]

@@ -35,7 +35,7 @@ pub struct RequestPath<'a> {
 pub struct PathError(&'static str);
 
 impl PathError {
-    const NO_PATH: Self = Self("the target is no path");
+    const NO_PATH: Self = Self("the target is not a path");
     const DOTS: Self = Self("the path has `.` or `..` in it");
     const NUL: Self = Self("the path has an escaped NUL in it");
     const HIDDEN_SLASH: Self = Self("the path has an escaped slash or a backslash behind a `;`");

@@ -35,10 +35,10 @@ pub(super) enum Token {
 #[non_exhaustive]
 pub enum PatternError {
     /// It does not begin with a slash.
-    #[error("a path pattern begins with `/`; `{0}` does not")]
+    #[error("a path pattern must begin with `/`; `{0}` does not")]
     NoSlash(String),
     /// It has `**` inside of a segment.
-    #[error("`**` stands only as a whole segment; `{0}` has more in it")]
+    #[error("`**` must be a whole segment; `{0}` has more in it")]
     DeepInSegment(String),
 }
 

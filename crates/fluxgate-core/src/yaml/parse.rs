@@ -91,7 +91,7 @@ impl<'a> Reader<'a> {
         let (value, anchor) = match event {
             Event::Alias(anchor) => {
                 let Some(node) = self.anchors.get(&anchor) else {
-                    return Err(self.fault(&span.start, "an alias inside what it names"));
+                    return Err(self.fault(&span.start, "an alias inside of its own anchor"));
                 };
                 self.nodes += node.size();
                 if self.nodes > MAX_NODES {

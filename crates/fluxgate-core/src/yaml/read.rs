@@ -40,7 +40,7 @@ impl Node {
             match key.as_text() {
                 None => faults.add(key.position, format!("a name in {what} must be a text")),
                 Some(name) if !names.insert(name) => {
-                    faults.add(key.position, format!("`{name}` stands twice in {what}"));
+                    faults.add(key.position, format!("`{name}` appears twice in {what}"));
                 }
                 Some(name) => named.push((name, key, value)),
             }

@@ -207,14 +207,14 @@ fn a_cost_is_at_least_one() {
 fn patterns_begin_with_a_slash_and_keep_double_stars_apart() {
     for field in ["path", "not_path"] {
         for (pattern, piece) in [
-            ("api/**", "begins with `/`"),
-            ("", "begins with `/`"),
-            ("**", "begins with `/`"),
-            ("*", "begins with `/`"),
-            ("/a**", "only as a whole segment"),
-            ("/**b", "only as a whole segment"),
-            ("/a/***", "only as a whole segment"),
-            ("/a/x**y/b", "only as a whole segment"),
+            ("api/**", "must begin with `/`"),
+            ("", "must begin with `/`"),
+            ("**", "must begin with `/`"),
+            ("*", "must begin with `/`"),
+            ("/a**", "must be a whole segment"),
+            ("/**b", "must be a whole segment"),
+            ("/a/***", "must be a whole segment"),
+            ("/a/x**y/b", "must be a whole segment"),
         ] {
             let body = format!(
                 "{{ id: r, scope: global, match: {{ {field}: [\"/fine\", §\"{pattern}\"] }}, BANDS }}"
@@ -248,11 +248,11 @@ fn overrides_must_name_an_identity_once() {
     );
     rule_refused(
         &one("key: [ip, user]", "{ identity: §[user, u], BANDS }"),
-        "`user` is no IP address",
+        "`user` is not an IP address",
     );
     rule_refused(
         &one("scope: per_ip", "{ identity: §\"10.0.0\", BANDS }"),
-        "is no IP address",
+        "is not an IP address",
     );
     rule_refused(
         &one("scope: per_user", "{ identity: §\"\", BANDS }"),
@@ -297,7 +297,7 @@ fn the_bands_of_an_override_are_validated_too() {
     );
     rule_refused(
         "{ id: r, scope: per_user, BANDS, overrides: [{ identity: u, bands: [{ capacity: 1, window: 1s }, { id: §b0, capacity: 1, window: 1s }] }] }",
-        "a band `b0` stands",
+        "already has a band `b0`",
     );
 }
 

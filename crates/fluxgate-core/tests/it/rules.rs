@@ -118,13 +118,16 @@ fn unknown_names_are_rejected() {
     );
     rule_refused(
         "{ id: r, key: [§cookie], BANDS }",
-        "`cookie` is no part of a key",
+        "`cookie` is not a part of a key",
     );
     rule_refused(
         "{ id: r, key: [§\"header:\"], BANDS }",
         "cannot be the name of a header",
     );
-    rule_refused("{ id: r, key: [§\"attr:\"], BANDS }", "is no part of a key");
+    rule_refused(
+        "{ id: r, key: [§\"attr:\"], BANDS }",
+        "is not a part of a key",
+    );
     rule_refused(
         "{ id: r, scope: global, enabled: §yes, BANDS }",
         "`enabled` must be true or false",
@@ -186,11 +189,11 @@ fn a_band_cannot_have_the_name_of_a_missing_key() {
     band_refused(
         "token_bucket",
         "{ id: §missing_key, capacity: 1, window: 1s }",
-        "`missing_key` is no band id",
+        "`missing_key` is not a band id",
     );
     rule_refused(
         "{ id: r, scope: per_user, BANDS, overrides: [{ identity: u, bands: [{ id: §missing_key, capacity: 1, window: 1s }] }] }",
-        "`missing_key` is no band id",
+        "`missing_key` is not a band id",
     );
 }
 
@@ -230,42 +233,42 @@ fn empty_lists_are_rejected() {
 fn duplicates_are_rejected() {
     rule_refused(
         "{ id: r, scope: global, BANDS }, { id: §r, scope: per_ip, BANDS }",
-        "a rule `r` stands",
+        "already has a rule `r`",
     );
     // A disabled rule still has its id.
     rule_refused(
         "{ id: r, scope: global, enabled: false, BANDS }, { id: §r, scope: per_ip, BANDS }",
-        "a rule `r` stands",
+        "already has a rule `r`",
     );
     let band = "capacity: 1, window: 1s";
     let two = |first: &str, second: &str| format!("{{ {first}{band} }}, {second}");
     band_refused(
         "token_bucket",
         &two("id: a, ", &format!("{{ id: §a, {band} }}")),
-        "a band `a` stands",
+        "already has a band `a`",
     );
     // The first is b0 by its position.
     band_refused(
         "token_bucket",
         &two("", &format!("{{ id: §b0, {band} }}")),
-        "a band `b0` stands",
+        "already has a band `b0`",
     );
     band_refused(
         "token_bucket",
         &two("id: b1, ", &format!("§{{ {band} }}")),
-        "a band `b1` stands",
+        "already has a band `b1`",
     );
     refused(
         "rule_sets:\n  s: { rules: [{ id: r, scope: global, bands: [{ capacity: 1, window: 1s }] }] }\n  §s: null",
-        &["`s` stands twice"],
+        &["`s` appears twice"],
     );
     rule_refused(
         "{ id: r, scope: global, §scope: per_ip, BANDS }",
-        "`scope` stands twice",
+        "`scope` appears twice",
     );
     rule_refused(
         "{ id: r, scope: global, match: { headers: { X-A: \"1\", §x-a: \"2\" } }, BANDS }",
-        "stands twice",
+        "appears twice",
     );
 }
 
@@ -274,14 +277,14 @@ fn ids_have_a_small_alphabet() {
     for id in ["Per-User", "_r", "-r", "a.b", "a/b", "a b", "ä"] {
         rule_refused(
             &format!("{{ id: §\"{id}\", scope: global, BANDS }}"),
-            "is no rule id",
+            "is not a rule id",
         );
     }
-    rule_refused("{ id: §\"\", scope: global, BANDS }", "is no rule id");
+    rule_refused("{ id: §\"\", scope: global, BANDS }", "is not a rule id");
     band_refused(
         "token_bucket",
         "{ id: §\"a/b\", capacity: 1, window: 1s }",
-        "is no band id",
+        "is not a band id",
     );
 }
 
@@ -311,13 +314,13 @@ rule_sets:
 ",
         &[
             "unknown field `onerror`",
-            "`Bad` is no rule id",
+            "`Bad` is not a rule id",
             "`scope` must be one of",
             "`capacity` must be a whole number from 1",
             "`window` must be",
             "needs a `window`",
             "`cost` must be",
-            "stands in rule set `two` already",
+            "rule set `two` already has a rule",
             "unknown field `colour`",
             "`bands` must be a list, not a mapping",
         ],
@@ -349,7 +352,7 @@ rule_sets:
     assert_eq!(
         lines,
         [
-            "7:15: a rule `r` stands in rule set `api` already",
+            "7:15: rule set `api` already has a rule `r`",
             "7:25: `scope` must be one of global, per_ip, per_user, per_api_key; `nobody` is not",
         ]
     );

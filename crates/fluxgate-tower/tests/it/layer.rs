@@ -331,7 +331,7 @@ async fn services_of_one_layer_share_the_limits_and_new_rules_hold_at_once() {
 }
 
 #[test]
-#[should_panic(expected = "a path pattern begins with `/`; `api` does not")]
+#[should_panic(expected = "a path pattern must begin with `/`; `api` does not")]
 fn a_pattern_that_is_none_is_told_at_once() {
     let _ = RateLimitLayer::new(limiter(RULES)).include(["api"]);
 }

@@ -29,7 +29,7 @@ fn read_path(parts: &Parts) -> Result<RequestPath<'_>, Trouble> {
     // Only a question about the whole server has a target that is no path.
     let is_none = path.is_empty() || (path == "*" && parts.method != Method::OPTIONS);
     if is_none {
-        return Err(Trouble::Ambiguous("the target is no path"));
+        return Err(Trouble::Ambiguous("the target is not a path"));
     }
     RequestPath::read(path).map_err(|error| Trouble::Ambiguous(error.reason()))
 }

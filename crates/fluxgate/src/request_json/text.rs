@@ -86,13 +86,13 @@ impl Names {
 }
 
 impl<'a> Texts<'a> {
-    /// The pairs, if no name stands twice.
+    /// The pairs, if no name appears twice.
     pub(super) fn unique(self, names: Names) -> Result<Pairs<'a>, String> {
         unique(self.0, names)
     }
 }
 
-/// The same pairs, if no name stands twice.
+/// The same pairs, if no name appears twice.
 pub(crate) fn unique(pairs: Pairs<'_>, names: Names) -> Result<Pairs<'_>, String> {
     const FEW: usize = 16;
     let mut given = pairs.iter().map(|(name, _)| &**name).enumerate();
@@ -113,7 +113,7 @@ pub(crate) fn unique(pairs: Pairs<'_>, names: Names) -> Result<Pairs<'_>, String
         Names::Headers => "header",
         Names::Attributes => "attribute",
     };
-    Err(format!("{what} {name:?} stands twice"))
+    Err(format!("{what} {name:?} appears twice"))
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Texts<'a> {

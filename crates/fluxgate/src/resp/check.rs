@@ -127,7 +127,7 @@ impl<'a> Told<'a> {
 fn set<T>(name: &str, field: &mut Option<T>, value: T) -> Result<(), Refused> {
     match field.replace(value) {
         None => Ok(()),
-        Some(_) => Err(bad(name, "stands twice")),
+        Some(_) => Err(bad(name, "appears twice")),
     }
 }
 
@@ -206,15 +206,15 @@ mod tests {
                 "ERR `cost` must be a whole number from 0",
             ),
             (&["s", "peek", "yes"], "ERR `peek` must be true or false"),
-            (&["s", "user", "a", "user", "a"], "ERR `user` stands twice"),
+            (&["s", "user", "a", "user", "a"], "ERR `user` appears twice"),
             (&["s", "header:", "a"], "ERR `header:` needs a name"),
             (
                 &["s", "header:A", "1", "header:a", "1"],
-                "ERR header \"a\" stands twice",
+                "ERR header \"a\" appears twice",
             ),
             (
                 &["s", "attr:A", "1", "attr:A", "1"],
-                "ERR attribute \"A\" stands twice",
+                "ERR attribute \"A\" appears twice",
             ),
             (
                 &["s", "User", "a"],

@@ -115,18 +115,18 @@ rule_sets:
     let expected = [
         "1:22: `on_missing_rule_set` must be one of allow, deny; `maybe` is not",
         "4:15: `on_error` must be one of allow, deny, local; `panic` is not",
-        "6:13: `Bad Id` is no rule id; allowed is [a-z0-9][a-z0-9_-]* up to 200 characters",
+        "6:13: `Bad Id` is not a rule id; allowed is [a-z0-9][a-z0-9_-]* up to 200 characters",
         "8:14: a rule has either a `scope` or a `key`, not both",
         "9:20: `algorithm` must be one of token_bucket, leaky_bucket, fixed_window, sliding_log, sliding_window, gcra; `magic` is not",
         "11:25: `capacity` must be a whole number from 1 to 1000000000, not `0`",
         "12:13: a band needs a `window`",
         "14:16: `scope` must be one of global, per_ip, per_user, per_api_key; `everyone` is not",
         "15:16: `bands` must not be an empty list",
-        "16:13: a rule `twice` stands in rule set `api` already",
+        "16:13: rule set `api` already has a rule `twice`",
         "18:9: unknown field `colour` in a rule; allowed are id, name, enabled, mode, priority, match, scope, key, on_missing_key, algorithm, shape, bands, cost, on_exceed, max_wait, overrides, reset_on_change, attributes",
         "19:15: `cost` must be a whole number from 1 to 1000000000, header:NAME or attr:NAME",
         "20:49: `window` must be a whole number with a unit (ms, s, m, h or d) from 1ms to 366d, such as 500ms or 5m",
-        "20:55: a band `b1` stands in this rule already (without an `id`, a band is b0, b1, … by its position)",
+        "20:55: this rule already has a band `b1` (without an `id`, a band is b0, b1, … by its position)",
     ];
     let given: Vec<_> = run.stderr.lines().collect();
     let expected: Vec<_> = expected
@@ -201,11 +201,11 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "scope: global, match: { path: [api] }, bands: [ { capacity: 1, window: 1s } ]",
-        "a path pattern begins with `/`; `api` does not",
+        "a path pattern must begin with `/`; `api` does not",
     ),
     (
         "scope: global, match: { path: ['/a**'] }, bands: [ { capacity: 1, window: 1s } ]",
-        "`**` stands only as a whole segment",
+        "`**` must be a whole segment",
     ),
     (
         "scope: global, match: { methods: [] }, bands: [ { capacity: 1, window: 1s } ]",
@@ -213,7 +213,7 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "scope: global, match: { headers: { A: x, a: y } }, bands: [ { capacity: 1, window: 1s } ]",
-        "header `a` stands twice",
+        "header `a` appears twice",
     ),
     (
         "key: [], bands: [ { capacity: 1, window: 1s } ]",
@@ -221,7 +221,7 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "key: [session], bands: [ { capacity: 1, window: 1s } ]",
-        "`session` is no part of a key",
+        "`session` is not a part of a key",
     ),
     (
         "key: ['header:a b'], bands: [ { capacity: 1, window: 1s } ]",
@@ -245,7 +245,7 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "scope: global, bands: [ { id: a/b, capacity: 1, window: 1s } ]",
-        "`a/b` is no band id",
+        "`a/b` is not a band id",
     ),
     (
         "scope: global, bands: [ { capacity: 1, window: 1s } ], overrides: [ { identity: x, bands: [ { capacity: 1, window: 1s } ] } ]",
@@ -253,7 +253,7 @@ const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "scope: per_ip, bands: [ { capacity: 1, window: 1s } ], overrides: [ { identity: x, bands: [ { capacity: 1, window: 1s } ] } ]",
-        "`x` is no IP address",
+        "`x` is not an IP address",
     ),
     (
         "scope: per_user, bands: [ { capacity: 1, window: 1s } ], overrides: [ { identity: [a, b], bands: [ { capacity: 1, window: 1s } ] } ]",
@@ -302,7 +302,7 @@ fn a_file_that_is_no_yaml_or_no_rule_file_is_told_with_its_place() {
         ),
         (
             "rule_sets: {}\nrule_sets: {}",
-            "rules.yaml:2:1: `rule_sets` stands twice in a rule file",
+            "rules.yaml:2:1: `rule_sets` appears twice in a rule file",
         ),
         (
             "rule_sets: { a: {} }",

@@ -23,7 +23,7 @@ impl RuleReader<'_> {
             if !ids.insert(id.clone()) {
                 self.faults.add(
                     id_at,
-                    format!("a band `{id}` stands in this rule already (without an `id`, a band is b0, b1, … by its position)"),
+                    format!("this rule already has a band `{id}` (without an `id`, a band is b0, b1, … by its position)"),
                 );
             }
             bands.extend(limit.map(|limit| Band::new(&id, limit)));
@@ -133,14 +133,14 @@ impl RuleReader<'_> {
         if !has_good_start || !has_good_rest || id.len() > MAX_NAME {
             self.faults.add(
                 node.position,
-                format!("`{id}` is no band id; allowed is [A-Za-z0-9][A-Za-z0-9_.-]* up to {MAX_NAME} characters"),
+                format!("`{id}` is not a band id; allowed is [A-Za-z0-9][A-Za-z0-9_.-]* up to {MAX_NAME} characters"),
             );
             return None;
         }
         if id == Band::MISSING_KEY {
             self.faults.add(
                 node.position,
-                format!("`{id}` is no band id: `RULE/{id}` tells of a key that is missing"),
+                format!("`{id}` is not a band id: `RULE/{id}` reports a missing key"),
             );
             return None;
         }

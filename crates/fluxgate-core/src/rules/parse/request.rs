@@ -36,7 +36,7 @@ impl RuleReader<'_> {
                 if conditions.headers.iter().any(|(known, _)| *known == name) {
                     self.faults.add(
                         key.position,
-                        format!("header `{name}` stands twice (their case does not matter)"),
+                        format!("header `{name}` appears twice (their case does not matter)"),
                     );
                 }
                 if let Some(value) = value.text("a header's value", self.faults) {
@@ -121,7 +121,7 @@ impl RuleReader<'_> {
                 self.faults.add(
                     node.position,
                     format!(
-                        "`{text}` is no part of a key; allowed are \
+                        "`{text}` is not a part of a key; allowed are \
                          ip, user, api_key, method, path, header:NAME, attr:NAME"
                     ),
                 );

@@ -179,14 +179,14 @@ impl RuleReader<'_> {
         if !has_good_start || !has_good_rest || id.len() > MAX_NAME {
             self.faults.add(
                 node.position,
-                format!("`{id}` is no rule id; allowed is [a-z0-9][a-z0-9_-]* up to {MAX_NAME} characters"),
+                format!("`{id}` is not a rule id; allowed is [a-z0-9][a-z0-9_-]* up to {MAX_NAME} characters"),
             );
         }
         if !ids.insert(id) {
             let set = self.set;
             self.faults.add(
                 node.position,
-                format!("a rule `{id}` stands in rule set `{set}` already"),
+                format!("rule set `{set}` already has a rule `{id}`"),
             );
         }
         Some(id)

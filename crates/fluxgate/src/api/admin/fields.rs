@@ -248,7 +248,7 @@ impl Fields<'_> {
                 }
             };
             if is_twice {
-                return Err(Problem::bad(format!("`{name}` stands twice")));
+                return Err(Problem::bad(format!("`{name}` appears twice")));
             }
         }
         fields.identity = (!identity.is_empty()).then(|| Identity::new(identity));

@@ -246,7 +246,7 @@ fn read_headers(node: &Node, faults: &mut Faults) -> Vec<(Box<str>, Box<str>)> {
         if headers.iter().any(|(known, _)| *known == name) {
             faults.add(
                 key.position,
-                format!("header `{name}` stands twice (their case does not matter)"),
+                format!("header `{name}` appears twice (their case does not matter)"),
             );
         }
         if let Some(value) = value.text("a header's value", faults) {

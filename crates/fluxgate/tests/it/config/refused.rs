@@ -171,7 +171,10 @@ const BAD: &[(&str, &str)] = &[
         "filters: { '': {} }",
         "a filter's name must have 1 to 200 bytes",
     ),
-    ("filters: { a: {}, a: {} }", "`a` stands twice in `filters`"),
+    (
+        "filters: { a: {}, a: {} }",
+        "`a` appears twice in `filters`",
+    ),
     (
         "filters: { a: { colour: red } }",
         "unknown field `colour` in a filter",
@@ -186,11 +189,11 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         "filters: { a: { include: [api] } }",
-        "a path pattern begins with `/`; `api` does not",
+        "a path pattern must begin with `/`; `api` does not",
     ),
     (
         "filters: { a: { exclude: ['/a**'] } }",
-        "`**` stands only as a whole segment",
+        "`**` must be a whole segment",
     ),
     (
         "filters: { a: { exclude: /a } }",
@@ -301,7 +304,7 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         "gateway: { routes: [ { id: a, upstreams: [echo], match: { path: [a] } } ] }",
-        "a path pattern begins with `/`",
+        "a path pattern must begin with `/`",
     ),
     (
         "gateway: { routes: [ { id: a, upstreams: [echo], match: { host: ['a:80'] } } ] }",
@@ -317,7 +320,7 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         "gateway: { routes: [ { id: a, upstreams: [echo], match: { headers: { a: b, A: b } } } ] }",
-        "header `a` stands twice",
+        "header `a` appears twice",
     ),
     (
         "gateway: { timeouts: { connect: 0s } }",

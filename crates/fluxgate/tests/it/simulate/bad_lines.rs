@@ -75,15 +75,15 @@ const BAD: &[(&str, &str)] = &[
     // Headers and attributes.
     (
         r#"{"t":0,"headers":{"a":"1","a":"2"}}"#,
-        "header \"a\" stands twice",
+        "header \"a\" appears twice",
     ),
     (
         r#"{"t":0,"headers":{"X-A":"1","x-a":"1"}}"#,
-        "header \"x-a\" stands twice",
+        "header \"x-a\" appears twice",
     ),
     (
         r#"{"t":0,"attributes":{"a":"1","a":"1"}}"#,
-        "attribute \"a\" stands twice",
+        "attribute \"a\" appears twice",
     ),
     (
         r#"{"t":0,"headers":{"a":["1"]}}"#,

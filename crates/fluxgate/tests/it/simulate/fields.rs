@@ -182,7 +182,7 @@ fn a_line_full_of_headers_is_read_at_once() {
         &[],
     );
     assert_eq!(run.code, Some(65));
-    assert_eq!(run.stderr, "input.ndjson:1: header \"H7\" stands twice\n");
+    assert_eq!(run.stderr, "input.ndjson:1: header \"H7\" appears twice\n");
 }
 
 #[test]

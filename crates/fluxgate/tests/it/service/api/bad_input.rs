@@ -72,7 +72,7 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "/v1/check",
         r#"{"rule_set":"api","headers":{"a":1,"A":2}}"#,
-        "header \"A\" stands twice",
+        "header \"A\" appears twice",
     ),
     (
         "/v1/check?status=maybe",

@@ -104,10 +104,10 @@ fn bad_fields_are_named_and_nothing_is_charged() {
             "ERR `cost` must be a whole number from 0",
         ),
         ("user u1 peek maybe", "ERR `peek` must be true or false"),
-        ("user u1 user u1", "ERR `user` stands twice"),
+        ("user u1 user u1", "ERR `user` appears twice"),
         (
             "user u1 header:a 1 header:A 1",
-            "ERR header \"A\" stands twice",
+            "ERR header \"A\" appears twice",
         ),
     ] {
         let reply = ask(&mut cli, &format!("FG.CHECK api {rest}"));
