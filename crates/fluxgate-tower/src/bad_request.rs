@@ -12,10 +12,10 @@ pub enum BadRequest {
     /// Its path has too many readings.
     Path(PathError),
     /// A header by which it is counted is given twice, with different values.
-    TwoValues,
+    ConflictingValues,
     /// A header differs only by `_` for `-` from one by which it is counted, and cannot be
     /// kept from whoever serves it.
-    Lookalike,
+    UnderscoreVariant,
 }
 
 impl BadRequest {
@@ -23,8 +23,12 @@ impl BadRequest {
     pub const fn reason(self) -> &'static str {
         match self {
             Self::Path(error) => error.reason(),
-            Self::TwoValues => "a header by which it is counted is given twice, and differs",
-            Self::Lookalike => "a header differs only by `_` for `-` from one that is counted",
+            Self::ConflictingValues => {
+                "a header by which it is counted is given twice, and differs"
+            }
+            Self::UnderscoreVariant => {
+                "a header differs only by `_` for `-` from one that is counted"
+            }
         }
     }
 }

@@ -41,7 +41,7 @@ impl<B> ResponseBody<B> {
 }
 
 /// What the body of a response is, where the inner service's are of type `B`.
-pub trait Bodies<B> {
+pub trait MakeBody<B> {
     /// A body that may be a refusal's.
     type Body;
 
@@ -54,9 +54,9 @@ pub trait Bodies<B> {
 
 /// Bodies of any type stand beside refusals in a [`ResponseBody`].
 #[derive(Clone, Copy, Debug)]
-pub struct AnyBody;
+pub struct WrapBody;
 
-impl<B> Bodies<B> for AnyBody {
+impl<B> MakeBody<B> for WrapBody {
     type Body = ResponseBody<B>;
 
     fn of_service(body: B) -> ResponseBody<B> {
@@ -72,7 +72,7 @@ impl<B> Bodies<B> for AnyBody {
 #[derive(Clone, Copy, Debug)]
 pub struct SameBody;
 
-impl<B: From<Bytes>> Bodies<B> for SameBody {
+impl<B: From<Bytes>> MakeBody<B> for SameBody {
     type Body = B;
 
     fn of_service(body: B) -> B {

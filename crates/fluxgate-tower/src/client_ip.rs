@@ -8,11 +8,11 @@ use std::net::IpAddr;
 use ipnet::{IpNet, Ipv4Net};
 use smallvec::SmallVec;
 
-use crate::head::Head;
+use crate::head::RequestHead;
 
 /// Where proxies say whom they forward for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum ClientIp {
+pub enum ClientIpSource {
     /// `X-Forwarded-For`.
     #[default]
     XForwardedFor,
@@ -23,7 +23,7 @@ pub enum ClientIp {
     Header(Box<str>),
 }
 
-impl ClientIp {
+impl ClientIpSource {
     /// What the header of this name, in whatever case, is read as.
     pub fn header(name: &str) -> Self {
         let name = name.to_ascii_lowercase();
@@ -68,27 +68,33 @@ impl TrustedProxies {
     /// the header is walked from right to left, past those who are trusted too,
     /// to the first who is not. What is no address ends the walk at the last
     /// that was one.
-    pub fn client_of(
+    pub fn client_ip(
         &self,
         peer: Option<IpAddr>,
-        source: &ClientIp,
-        head: &impl Head,
+        source: &ClientIpSource,
+        head: &impl RequestHead,
     ) -> Option<IpAddr> {
         let peer = peer?.to_canonical();
         if !self.contains(peer) {
             return Some(peer);
         }
-        Some(self.client_behind_peer(source, head).unwrap_or(peer))
+        Some(self.forwarded_client_ip(source, head).unwrap_or(peer))
     }
 
     /// The client's address by the word of a peer that is trusted, whoever it is.
     /// `None` if it says nothing of it.
-    pub fn client_behind_peer(&self, source: &ClientIp, head: &impl Head) -> Option<IpAddr> {
+    pub fn forwarded_client_ip(
+        &self,
+        source: &ClientIpSource,
+        head: &impl RequestHead,
+    ) -> Option<IpAddr> {
         let lines: SmallVec<[&[u8]; 4]> = head.header_lines(source.header_name()).collect();
         let lines = lines.iter().rev();
         match source {
-            ClientIp::Forwarded => self.walk(lines.flat_map(|line| forwarded::from_right(line))),
-            ClientIp::XForwardedFor | ClientIp::Header(_) => {
+            ClientIpSource::Forwarded => {
+                self.walk(lines.flat_map(|line| forwarded::from_right(line)))
+            }
+            ClientIpSource::XForwardedFor | ClientIpSource::Header(_) => {
                 self.walk(lines.flat_map(|line| address::from_right(line)))
             }
         }

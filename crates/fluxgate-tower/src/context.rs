@@ -7,8 +7,8 @@ use fluxgate_core::{RequestContext, RequestContextBuilder, RequestPath, lossless
 use http::{HeaderMap, HeaderName};
 
 use crate::bad_request::BadRequest;
-use crate::handler::Wanted;
-use crate::head::Head;
+use crate::handler::HeaderNames;
+use crate::head::RequestHead;
 
 /// The headers that say who a request is from; names in lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,7 +43,7 @@ impl Identity {
 
     /// Removes all lines but the first of the headers that are read. They are the same,
     /// or the request is refused.
-    pub fn keep_one_line(&self, headers: &mut HeaderMap) {
+    pub fn keep_first_line(&self, headers: &mut HeaderMap) {
         // Nearly always there are as many lines as names.
         if headers.len() == headers.keys_len() {
             return;
@@ -62,7 +62,7 @@ impl Identity {
 /// What the rules want of a request's headers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WantedHeaders<'r> {
-    pub(crate) wanted: Wanted<'r>,
+    pub(crate) wanted: HeaderNames<'r>,
     /// Those among them that say whom to count.
     pub(crate) keys: &'r [Box<str>],
 }
@@ -70,7 +70,7 @@ pub(crate) struct WantedHeaders<'r> {
 /// What is known of a request by its head, unless a header that says whom to count is
 /// given twice and differs. A value that is not text counts by its bytes.
 pub(crate) fn of_head<'a>(
-    head: &'a impl Head,
+    head: &'a impl RequestHead,
     path: &'a RequestPath<'_>,
     ip: Option<IpAddr>,
     identity: &Identity,
@@ -94,13 +94,13 @@ pub(crate) fn of_head<'a>(
     }
     let pair = |name: &'a str, value: &'a [u8]| (Cow::Borrowed(name), lossless_text(value));
     Ok(match wanted {
-        Wanted::Only([]) => context,
-        Wanted::Only(names) => {
+        HeaderNames::Only([]) => context,
+        HeaderNames::Only(names) => {
             let headers = names.iter();
             let headers = headers.filter_map(|name| Some(pair(name, head.first_line(name)?)));
             context.headers(headers.collect())
         }
-        Wanted::All => {
+        HeaderNames::All => {
             let mut first: Vec<(&str, &[u8])> = Vec::new();
             for (name, value) in head.all_headers() {
                 if !first.iter().any(|(it, _)| it.eq_ignore_ascii_case(name)) {
@@ -133,7 +133,7 @@ mod tests {
 
     fn known(
         head: &Parts,
-        wanted: Wanted<'_>,
+        wanted: HeaderNames<'_>,
         keys: &[Box<str>],
     ) -> Result<RequestContext<'static>, BadRequest> {
         let path = RequestPath::as_given("/x");
@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn blanks_around_a_value_do_not_count() {
         let head = head(&[("x-user-id", b"ann\t "), ("a", b" b")]);
-        for wanted in [Wanted::All, Wanted::Only(&["a".into()])] {
+        for wanted in [HeaderNames::All, HeaderNames::Only(&["a".into()])] {
             let context = known(&head, wanted, &[]).unwrap();
             assert_eq!(context.user(), Some("ann"));
             assert!(context.headers().any(|header| header == ("a", "b")));
@@ -159,7 +159,7 @@ mod tests {
         let lines = [("a", &b"x\xff"[..]), ("a", b"2"), ("b", b"1"), ("b", b"2")];
         let head = head(&lines);
         let names: [Box<str>; 2] = ["a".into(), "b".into()];
-        for wanted in [Wanted::All, Wanted::Only(&names)] {
+        for wanted in [HeaderNames::All, HeaderNames::Only(&names)] {
             let context = known(&head, wanted, &[]).unwrap();
             let headers: Vec<_> = context.headers().collect();
             assert_eq!(headers, [("a", "x\u{10ffff}"), ("b", "1")]);
@@ -175,17 +175,17 @@ mod tests {
             let known = |lines: &[(&str, &[u8])]| {
                 let others = names.iter().map(|name| (&name[..], &b"1"[..]));
                 let head = head(&lines.iter().copied().chain(others).collect::<Vec<_>>());
-                let context = known(&head, Wanted::Only(&keys), &keys);
+                let context = known(&head, HeaderNames::Only(&keys), &keys);
                 context.map(|context| context.user().map(str::to_owned))
             };
             let ann = Ok(Some("ann".to_owned()));
             for name in ["x-user-id", "x-api-key", "x-tenant"] {
                 let twice = [(name, &b"a"[..]), (name, b"b")];
-                assert_eq!(known(&twice), Err(BadRequest::TwoValues), "{name}");
+                assert_eq!(known(&twice), Err(BadRequest::ConflictingValues), "{name}");
                 let twice = [(name, &b"\xff"[..]), (name, b"\xfe")];
-                assert_eq!(known(&twice), Err(BadRequest::TwoValues), "{name}");
+                assert_eq!(known(&twice), Err(BadRequest::ConflictingValues), "{name}");
                 let twice = [(name, &b""[..]), (name, b"b")];
-                assert_eq!(known(&twice), Err(BadRequest::TwoValues), "{name}");
+                assert_eq!(known(&twice), Err(BadRequest::ConflictingValues), "{name}");
             }
             assert_eq!(known(&[("x-user-id", b"ann"), ("x-user-id", b"ann ")]), ann);
             assert_eq!(
@@ -206,7 +206,7 @@ mod tests {
             ("b", b"1"),
         ];
         let mut headers = head(&lines).headers;
-        Identity::default().keep_one_line(&mut headers);
+        Identity::default().keep_first_line(&mut headers);
         assert_eq!(headers.get_all("x-user-id").iter().count(), 1);
         assert_eq!(headers.get_all("b").iter().count(), 2);
     }

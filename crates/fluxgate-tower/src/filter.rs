@@ -9,12 +9,12 @@ use std::sync::atomic::AtomicBool;
 use fluxgate_core::PathSet;
 use ipnet::IpNet;
 
-use crate::client_ip::{ClientIp, TrustedProxies};
+use crate::client_ip::{ClientIpSource, TrustedProxies};
 use crate::context::Identity;
 use crate::headers::HeaderFamilies;
 use crate::problem::FailedClosedStatus;
 use crate::wait::Waits;
-pub use judge::{Customize, Judgement, Unsettled};
+pub use judge::{Customize, FilterOutcome, PendingEvaluation};
 pub(crate) use judge::{Next, Undecided, Waiter, must_wait};
 
 const DEFAULT_MAX_WAITS: usize = 100;
@@ -35,7 +35,7 @@ pub struct Filter {
     trusted_proxies: TrustedProxies,
     /// Whether the peer is trusted, whoever it is.
     trusts_peer: bool,
-    client_ip: ClientIp,
+    client_ip: ClientIpSource,
     headers: HeaderFamilies,
     failed_closed: FailedClosedStatus,
     waits: Arc<Waits>,
@@ -51,7 +51,7 @@ impl Default for Filter {
             identity: Identity::default(),
             trusted_proxies: TrustedProxies::default(),
             trusts_peer: false,
-            client_ip: ClientIp::default(),
+            client_ip: ClientIpSource::default(),
             headers: HeaderFamilies::default(),
             failed_closed: FailedClosedStatus::default(),
             waits: Arc::new(Waits::new(DEFAULT_MAX_WAITS)),
@@ -92,13 +92,13 @@ impl Filter {
 
     /// Takes the word of the peer, too, whoever it is: it is a proxy that asks on
     /// behalf of its client. What it does not say is not known.
-    pub fn trusting_its_peer(mut self) -> Self {
+    pub fn trust_peer(mut self) -> Self {
         self.trusts_peer = true;
         self
     }
 
     /// Where proxies say whom they forward for.
-    pub fn client_ip(mut self, source: ClientIp) -> Self {
+    pub fn client_ip(mut self, source: ClientIpSource) -> Self {
         self.client_ip = source;
         self
     }

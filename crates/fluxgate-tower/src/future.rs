@@ -10,18 +10,18 @@ use pin_project_lite::pin_project;
 use tower_service::Service;
 
 use crate::bad_request::BadRequest;
-use crate::body::{AnyBody, Bodies};
-use crate::filter::Judgement;
+use crate::body::{MakeBody, WrapBody};
+use crate::filter::FilterOutcome;
 use crate::headers::{HeaderFamilies, Values};
 use crate::refusal::Form;
-use crate::ruling::Ruling;
+use crate::ruling::Report;
 
 /// A judgement that somebody has to be waited for.
-pub(crate) type Pending<R> = Pin<Box<dyn Future<Output = Judgement<R>> + Send>>;
+pub(crate) type Pending<R> = Pin<Box<dyn Future<Output = FilterOutcome<R>> + Send>>;
 
 pin_project! {
     /// The response of a [`RateLimit`](crate::RateLimit).
-    pub struct ResponseFuture<S, R, B, K = AnyBody>
+    pub struct ResponseFuture<S, R, B, K = WrapBody>
     where
         S: Service<Request<B>>,
     {
@@ -95,8 +95,8 @@ where
 impl<S, R, B, K, ResBody> Future for ResponseFuture<S, R, B, K>
 where
     S: Service<Request<B>, Response = Response<ResBody>>,
-    R: Ruling,
-    K: Bodies<ResBody>,
+    R: Report,
+    K: MakeBody<ResBody>,
 {
     type Output = Result<Response<K::Body>, S::Error>;
 
@@ -111,18 +111,18 @@ where
                         return Poll::Pending;
                     };
                     match judgement {
-                        Judgement::Untouched => State::Readying {
+                        FilterOutcome::Skipped => State::Readying {
                             inner: Some(inner),
                             told: None,
                         },
-                        Judgement::Passed(ruling) => State::Readying {
+                        FilterOutcome::Allowed(ruling) => State::Readying {
                             inner: Some(inner),
                             told: Some(this.families.values(&ruling)),
                         },
-                        Judgement::Refused(ruling) => State::Refused {
+                        FilterOutcome::Denied(ruling) => State::Refused {
                             refusal: Some(Box::new((ruling, inner.2))),
                         },
-                        Judgement::Bad(bad) => State::Bad {
+                        FilterOutcome::BadRequest(bad) => State::Bad {
                             bad: Some(Box::new((bad, inner.2))),
                         },
                     }

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use fluxgate_core::{Mode, RequestContext, WaitPermit};
 
-use crate::ruling::Ruling;
+use crate::ruling::Report;
 
 /// Which headers of a request are wanted.
 #[derive(Clone, Copy, Debug)]
-pub enum Wanted<'r> {
+pub enum HeaderNames<'r> {
     /// All of them.
     All,
     /// Those of these names, which are in lower case.
@@ -24,7 +24,7 @@ pub enum Wanted<'r> {
 /// ever becomes one of the request.
 pub trait Handler: Send + Sync {
     /// The answer.
-    type Ruling: Ruling;
+    type Report: Report;
 
     /// The rules of one name as they are now: a request is read and decided by
     /// the same ones.
@@ -40,7 +40,7 @@ pub trait Handler: Send + Sync {
     fn rules(&self, rule_set: &str) -> Self::Rules;
 
     /// Which headers these rules ask about.
-    fn wanted_headers<'r>(&'r self, rules: &'r Self::Rules) -> Wanted<'r>;
+    fn header_names<'r>(&'r self, rules: &'r Self::Rules) -> HeaderNames<'r>;
 
     /// Whether these rules may make a request wait. Then it is decided in
     /// [`Mode::Take`] only if there is a place to wait in.
@@ -51,7 +51,7 @@ pub trait Handler: Send + Sync {
 
     /// Which headers are part of a key of these rules, in lower case. A request that gives
     /// one twice, with different values, is answered with 400.
-    fn key_headers<'r>(&'r self, rules: &'r Self::Rules) -> &'r [Box<str>] {
+    fn key_header_names<'r>(&'r self, rules: &'r Self::Rules) -> &'r [Box<str>] {
         let _ = rules;
         &[]
     }
@@ -65,7 +65,7 @@ pub trait Handler: Send + Sync {
         rules: &Self::Rules,
         context: &RequestContext<'_>,
         mode: Mode,
-    ) -> Result<Self::Ruling, Self::Pending>;
+    ) -> Result<Self::Report, Self::Pending>;
 
     /// Decides a request for which [`Handler::try_decide`] returned `pending`, and charges
     /// it if it passes. One that has to wait gets a permit, if there is a bound beyond this
@@ -76,14 +76,14 @@ pub trait Handler: Send + Sync {
         rules: &Self::Rules,
         context: &RequestContext<'_>,
         pending: Self::Pending,
-    ) -> impl Future<Output = (Self::Ruling, WaitPermit)> + Send;
+    ) -> impl Future<Output = (Self::Report, WaitPermit)> + Send;
 
     /// What a request that has to wait was charged, if anything.
     fn charge(
         &self,
         rule_set: &str,
         context: &RequestContext<'_>,
-        ruling: &Self::Ruling,
+        ruling: &Self::Report,
     ) -> Option<Self::Charge>;
 
     /// Cancels what a request was charged that does not take place: at once or in the
@@ -98,7 +98,7 @@ pub trait Handler: Send + Sync {
     }
 
     /// How a request fares is settled; told once for each that is.
-    fn settled(&self, context: &RequestContext<'_>, ruling: &Self::Ruling) {
+    fn record(&self, context: &RequestContext<'_>, ruling: &Self::Report) {
         let _ = (context, ruling);
     }
 
@@ -111,7 +111,7 @@ pub trait Handler: Send + Sync {
 
 /// Does something at once if that can be, else in the background. Without a
 /// runtime, which has ended then, nothing is done.
-pub fn at_once_or_in_background(work: impl Future<Output = ()> + Send + 'static) {
+pub fn poll_once_or_spawn(work: impl Future<Output = ()> + Send + 'static) {
     // What must wait for a timer or a socket would panic outside a runtime.
     let Ok(runtime) = tokio::runtime::Handle::try_current() else {
         return;

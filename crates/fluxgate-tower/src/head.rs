@@ -5,7 +5,7 @@ use http::request::Parts;
 use crate::bad_request::BadRequest;
 
 /// What a filter reads of a request, however it is kept.
-pub trait Head {
+pub trait RequestHead {
     /// The method, as it was sent.
     fn method(&self) -> &str;
 
@@ -24,7 +24,7 @@ pub trait Head {
         let first = lines.next();
         match lines.all(|line| Some(line) == first) {
             true => Ok(first),
-            false => Err(BadRequest::TwoValues),
+            false => Err(BadRequest::ConflictingValues),
         }
     }
 
@@ -41,7 +41,7 @@ pub trait Head {
 
 /// Values without the blanks around them, which HTTP/1.1 takes away and HTTP/2 does
 /// not: else whoever adds one would be somebody else.
-impl Head for Parts {
+impl RequestHead for Parts {
     fn method(&self) -> &str {
         self.method.as_str()
     }
@@ -63,7 +63,7 @@ impl Head for Parts {
         // No header has two lines where there are as many lines as names.
         let has_others = self.headers.len() > self.headers.keys_len();
         match has_others && self.header_lines(name).any(|line| line != first) {
-            true => Err(BadRequest::TwoValues),
+            true => Err(BadRequest::ConflictingValues),
             false => Ok(Some(first)),
         }
     }

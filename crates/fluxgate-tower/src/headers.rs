@@ -8,9 +8,9 @@ mod values;
 use fluxgate_core::{Band, Micros, Rule};
 use http::HeaderMap;
 
-use crate::ruling::Ruling;
+use crate::ruling::Report;
 pub(crate) use map::Values;
-pub use told::Told;
+pub use told::LimitHeaders;
 use values::{Lines, Name, Out};
 
 const SECOND: u64 = 1_000_000;
@@ -25,12 +25,12 @@ pub struct HeaderFamilies {
     /// `Retry-After`, where a request is refused.
     pub retry_after: bool,
     /// What `X-RateLimit-Reset` is.
-    pub reset: Reset,
+    pub reset: ResetFormat,
 }
 
 /// What `X-RateLimit-Reset` is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reset {
+pub enum ResetFormat {
     /// Seconds since 1970, by the clock of whoever decided.
     #[default]
     Epoch,
@@ -44,28 +44,28 @@ impl Default for HeaderFamilies {
             legacy: true,
             ietf: true,
             retry_after: true,
-            reset: Reset::Epoch,
+            reset: ResetFormat::Epoch,
         }
     }
 }
 
 impl HeaderFamilies {
     /// Adds what there is to tell of a decision.
-    pub fn write(&self, ruling: &impl Ruling, headers: &mut HeaderMap) {
+    pub fn write(&self, ruling: &impl Report, headers: &mut HeaderMap) {
         self.values(ruling).insert_into(headers);
     }
 
     /// What there is to tell of a decision.
-    pub(crate) fn values(&self, ruling: &impl Ruling) -> Values {
+    pub(crate) fn values(&self, ruling: &impl Report) -> Values {
         Values::of(|out| self.tell(ruling, out))
     }
 
     /// Appends the same as text, each header with its line end.
-    pub fn write_text(&self, ruling: &impl Ruling, out: &mut Vec<u8>) {
+    pub fn write_text(&self, ruling: &impl Report, out: &mut Vec<u8>) {
         self.tell(ruling, &mut Lines(out));
     }
 
-    fn tell(&self, ruling: &impl Ruling, out: &mut impl Out) {
+    fn tell(&self, ruling: &impl Report, out: &mut impl Out) {
         if self.legacy {
             self.tell_legacy(ruling, out);
         }
@@ -80,13 +80,13 @@ impl HeaderFamilies {
         }
     }
 
-    fn tell_legacy(&self, ruling: &impl Ruling, out: &mut impl Out) {
+    fn tell_legacy(&self, ruling: &impl Report, out: &mut impl Out) {
         if let (Some(limit), Some(remaining)) = (ruling.limit(), ruling.remaining()) {
             out.number(Name::Limit, limit);
             out.number(Name::Remaining, remaining);
             let reset = match self.reset {
-                Reset::Epoch => ruling.reset_at().micros().div_ceil(SECOND),
-                Reset::Delta => ruling.reset_after().ceil_secs(),
+                ResetFormat::Epoch => ruling.reset_at().micros().div_ceil(SECOND),
+                ResetFormat::Delta => ruling.reset_after().ceil_secs(),
             };
             out.number(Name::Reset, reset);
         }
@@ -94,7 +94,7 @@ impl HeaderFamilies {
 }
 
 /// When a refused request may come back, if ever.
-fn retry_secs(ruling: &impl Ruling) -> Option<u64> {
+fn retry_secs(ruling: &impl Report) -> Option<u64> {
     let wait = ruling.retry_after().after()?;
     (!ruling.allowed()).then(|| wait.ceil_secs().max(1))
 }
@@ -220,7 +220,7 @@ rule_sets:
         );
         assert_eq!(lines.last().unwrap(), "retry-after: 3600");
         let delta = HeaderFamilies {
-            reset: Reset::Delta,
+            reset: ResetFormat::Delta,
             ietf: false,
             retry_after: false,
             ..HeaderFamilies::default()
@@ -245,7 +245,7 @@ rule_sets:
             legacy: false,
             ietf: false,
             retry_after: false,
-            reset: Reset::Epoch,
+            reset: ResetFormat::Epoch,
         };
         assert_eq!(told(none, "/late", 2, 1), [""; 0]);
     }

@@ -11,8 +11,8 @@ use tower_layer::Layer;
 
 #[cfg(doc)]
 use crate::body::ResponseBody;
-use crate::body::{AnyBody, SameBody};
-use crate::client_ip::ClientIp;
+use crate::body::{SameBody, WrapBody};
+use crate::client_ip::ClientIpSource;
 use crate::context::Identity;
 use crate::customizer::{Chain, Customizer};
 use crate::filter::Filter;
@@ -54,7 +54,7 @@ use crate::service::RateLimit;
 /// with the feature `axum`); [`RateLimitLayer::peer`] looks elsewhere. All clones
 /// of a layer, and all services that it makes, share the places of those who wait.
 #[derive(Debug)]
-pub struct RateLimitLayer<H, K = AnyBody> {
+pub struct RateLimitLayer<H, K = WrapBody> {
     settings: Arc<Settings<H>>,
     bodies: PhantomData<fn() -> K>,
 }
@@ -167,7 +167,7 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
 
     /// Where those proxies say whom they forward for; `X-Forwarded-For` if
     /// nothing is said.
-    pub fn client_ip(self, source: ClientIp) -> Self {
+    pub fn client_ip(self, source: ClientIpSource) -> Self {
         self.with(|filter| filter.client_ip(source))
     }
 

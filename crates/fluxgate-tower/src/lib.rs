@@ -25,22 +25,22 @@ mod service;
 mod wait;
 
 pub use bad_request::BadRequest;
-pub use body::{AnyBody, Bodies, ResponseBody, SameBody};
-pub use client_ip::{ClientIp, TrustedProxies};
+pub use body::{MakeBody, ResponseBody, SameBody, WrapBody};
+pub use client_ip::{ClientIpSource, TrustedProxies};
 pub use context::Identity;
 pub use customizer::Customizer;
-pub use filter::{Customize, Filter, Judgement, Unsettled};
+pub use filter::{Customize, Filter, FilterOutcome, PendingEvaluation};
 pub use future::ResponseFuture;
-pub use handler::{Handler, Wanted, at_once_or_in_background};
-pub use head::Head;
-pub use headers::{HeaderFamilies, Reset, Told};
+pub use handler::{Handler, HeaderNames, poll_once_or_spawn};
+pub use head::RequestHead;
+pub use headers::{HeaderFamilies, LimitHeaders, ResetFormat};
 pub use layer::RateLimitLayer;
 pub use peer::PeerAddr;
 pub use problem::{
     FailedClosedStatus, PROBLEM_JSON, QUOTA_EXCEEDED, QUOTA_EXCEEDED_TITLE, REDUCED_CAPACITY,
-    REDUCED_CAPACITY_TITLE, write_refusal, write_refusal_start,
+    REDUCED_CAPACITY_TITLE, write_denial, write_denial_start,
 };
 #[cfg(feature = "remote")]
-pub use remote::{RemoteCharge, RemoteError, RemoteHandler, RemoteRuling};
-pub use ruling::Ruling;
+pub use remote::{RemoteCharge, RemoteError, RemoteHandler, RemoteReport};
+pub use ruling::Report;
 pub use service::RateLimit;

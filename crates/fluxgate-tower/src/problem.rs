@@ -4,7 +4,7 @@ use fluxgate_core::{Micros, Outcome};
 use http::StatusCode;
 
 use crate::bad_request::BadRequest;
-use crate::ruling::Ruling;
+use crate::ruling::Report;
 
 /// The media type of a problem.
 pub const PROBLEM_JSON: &str = "application/problem+json";
@@ -42,17 +42,17 @@ impl FailedClosedStatus {
 }
 
 /// Appends the body of a refusal, as JSON; returns the status that belongs to it.
-pub fn write_refusal(
-    ruling: &impl Ruling,
+pub fn write_denial(
+    ruling: &impl Report,
     failed_closed: FailedClosedStatus,
     out: &mut Vec<u8>,
 ) -> StatusCode {
     let status = failed_closed.status_for(ruling.outcome());
-    write_refusal_start(status, out);
+    write_denial_start(status, out);
     out.extend_from_slice(b"\"violated-policies\":[");
     let mut first = true;
     // Ids hold nothing that would have to be escaped.
-    ruling.each_violated(|rule, band| {
+    ruling.for_each_violated(|rule, band| {
         if !std::mem::take(&mut first) {
             out.push(b',');
         }
@@ -79,7 +79,7 @@ pub fn write_refusal(
 
 /// Appends the beginning of the body of a refusal with this status: the members
 /// `type`, `title` and `status`, with the comma after them.
-pub fn write_refusal_start(status: StatusCode, out: &mut Vec<u8>) {
+pub fn write_denial_start(status: StatusCode, out: &mut Vec<u8>) {
     let (kind, title) = match status {
         StatusCode::SERVICE_UNAVAILABLE => (REDUCED_CAPACITY, REDUCED_CAPACITY_TITLE),
         _ => (QUOTA_EXCEEDED, QUOTA_EXCEEDED_TITLE),

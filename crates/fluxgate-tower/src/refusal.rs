@@ -6,10 +6,10 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::bad_request::BadRequest;
-use crate::body::Bodies;
+use crate::body::MakeBody;
 use crate::headers::HeaderFamilies;
-use crate::problem::{FailedClosedStatus, PROBLEM_JSON, write_bad_request, write_refusal};
-use crate::ruling::Ruling;
+use crate::problem::{FailedClosedStatus, PROBLEM_JSON, write_bad_request, write_denial};
+use crate::ruling::Report;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -46,7 +46,7 @@ impl Form {
     }
 
     /// The response to a request that could be read in two ways.
-    pub(crate) fn bad_request<B, K: Bodies<B>>(self, bad: BadRequest) -> Response<K::Body> {
+    pub(crate) fn bad_request<B, K: MakeBody<B>>(self, bad: BadRequest) -> Response<K::Body> {
         let mut text = Vec::new();
         if self.grpc.is_none() {
             write_bad_request(bad, &mut text);
@@ -70,15 +70,15 @@ impl Form {
     }
 
     /// The response.
-    pub(crate) fn response<B, K: Bodies<B>>(
+    pub(crate) fn response<B, K: MakeBody<B>>(
         self,
         families: HeaderFamilies,
-        ruling: &impl Ruling,
+        ruling: &impl Report,
     ) -> Response<K::Body> {
         let status = self.failed_closed.status_for(ruling.outcome());
         let mut text = Vec::new();
         if self.grpc.is_none() {
-            write_refusal(ruling, self.failed_closed, &mut text);
+            write_denial(ruling, self.failed_closed, &mut text);
         }
         let length = text.len();
         let mut response = Response::new(K::of_refusal(Bytes::from(text)));
@@ -110,7 +110,7 @@ const FAILED_CLOSED: HeaderValue =
     HeaderValue::from_static("requests cannot be counted at the moment (failed_closed)");
 
 /// Says when to come back. There is nothing in it that would have to be escaped.
-fn used_up(ruling: &impl Ruling) -> HeaderValue {
+fn used_up(ruling: &impl Report) -> HeaderValue {
     let message = match ruling.retry_after().after() {
         Some(wait) => format!(
             "the quota is used up; retry after {} ms",

@@ -15,7 +15,7 @@ use http::{HeaderValue, Uri};
 
 pub use asking::RemoteCharge;
 use connections::Connections;
-pub use ruling::RemoteRuling;
+pub use ruling::RemoteReport;
 
 const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
 

@@ -5,8 +5,8 @@ use fluxgate_core::{Band, Decision, Micros, Outcome, Retry, RuleMode, Timestamp}
 use crate::headers::{push_policy, push_rate_limit};
 
 /// An answer to a request, whoever gave it.
-pub trait Ruling: Send + Sync {
-    /// Whether the request may go on, after [`Ruling::delay`].
+pub trait Report: Send + Sync {
+    /// Whether the request may go on, after [`Report::delay`].
     fn allowed(&self) -> bool;
 
     /// How it fared.
@@ -52,10 +52,10 @@ pub trait Ruling: Send + Sync {
     fn write_rate_limit(&self, text: &mut Vec<u8>);
 
     /// Tells each band that refused, as `rule/band`, in order.
-    fn each_violated(&self, tell: impl FnMut(&str, &str));
+    fn for_each_violated(&self, tell: impl FnMut(&str, &str));
 }
 
-impl Ruling for Decision {
+impl Report for Decision {
     fn allowed(&self) -> bool {
         Decision::allowed(self)
     }
@@ -127,7 +127,7 @@ impl Ruling for Decision {
         }
     }
 
-    fn each_violated(&self, mut tell: impl FnMut(&str, &str)) {
+    fn for_each_violated(&self, mut tell: impl FnMut(&str, &str)) {
         for violated in self.violated() {
             let band = violated.band.map_or(Band::MISSING_KEY, Band::id);
             tell(violated.rule.id(), band);

@@ -11,19 +11,19 @@ use tokio::time::Instant;
 use tower_service::Service;
 
 use crate::bad_request::BadRequest;
-use crate::body::{AnyBody, Bodies};
+use crate::body::{MakeBody, WrapBody};
 use crate::filter::{Next, Undecided, Waiter, must_wait};
 use crate::future::{Pending, ResponseFuture};
-use crate::handler::{Handler, Wanted};
+use crate::handler::{Handler, HeaderNames};
 use crate::headers::Values;
 use crate::layer::Settings;
 use crate::refusal::Form;
-use crate::ruling::Ruling;
+use crate::ruling::Report;
 
 /// Limits the requests to an inner service. Made by a
 /// [`RateLimitLayer`](crate::RateLimitLayer).
 #[derive(Debug)]
-pub struct RateLimit<S, H, K = AnyBody> {
+pub struct RateLimit<S, H, K = WrapBody> {
     inner: S,
     settings: Arc<Settings<H>>,
     bodies: PhantomData<fn() -> K>,
@@ -60,12 +60,12 @@ where
     S: Service<Request<B>, Response = Response<ResBody>> + Clone,
     H: Handler + 'static,
     H::Rules: 'static,
-    H::Ruling: 'static,
-    K: Bodies<ResBody>,
+    H::Report: 'static,
+    K: MakeBody<ResBody>,
 {
     type Response = Response<K::Body>;
     type Error = S::Error;
-    type Future = ResponseFuture<S, H::Ruling, B, K>;
+    type Future = ResponseFuture<S, H::Report, B, K>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         self.inner.poll_ready(cx)
@@ -115,11 +115,11 @@ enum Judged<R> {
 }
 
 /// How a request fares, at once if nobody must be waited for.
-fn judge<H>(settings: &Arc<Settings<H>>, head: &http::request::Parts) -> Judged<H::Ruling>
+fn judge<H>(settings: &Arc<Settings<H>>, head: &http::request::Parts) -> Judged<H::Report>
 where
     H: Handler + 'static,
     H::Rules: 'static,
-    H::Ruling: 'static,
+    H::Report: 'static,
 {
     let Settings {
         handler,
@@ -148,7 +148,7 @@ where
     if let Ok(ruling) = &decided
         && !must_wait(ruling)
     {
-        handler.settled(&context, ruling);
+        handler.record(&context, ruling);
         if ruling.allowed() {
             return Judged::Passes(Some(filter.families().values(ruling)));
         }
@@ -185,16 +185,16 @@ fn clean<H: Handler>(settings: &Settings<H>, head: &mut http::request::Parts) {
     let Settings {
         handler, filter, ..
     } = settings;
-    filter.keep_one_line(&mut head.headers);
+    filter.keep_first_line(&mut head.headers);
     let mut names = head.headers.keys();
     if !names.any(|name| name.as_str().contains('_')) {
         return;
     }
     let rules = handler.rules(filter.rule_set_name().unwrap_or_default());
-    let of_rules = match handler.wanted_headers(&rules) {
-        Wanted::Only(names) => names,
+    let of_rules = match handler.header_names(&rules) {
+        HeaderNames::Only(names) => names,
         // What the rules ask about is not known here.
-        Wanted::All => handler.key_headers(&rules),
+        HeaderNames::All => handler.key_header_names(&rules),
     };
     filter.remove_lookalikes(&mut head.headers, of_rules);
 }

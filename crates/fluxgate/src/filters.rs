@@ -22,7 +22,7 @@ impl Filters {
     /// The same, with the same places to wait, where whoever asks is a proxy.
     pub(crate) fn trusting_their_peers(&self) -> Self {
         let filters = self.0.iter().map(|(name, filter)| {
-            let filter = Filter::clone(filter).trusting_its_peer();
+            let filter = Filter::clone(filter).trust_peer();
             (name.clone(), Arc::new(filter))
         });
         Self(filters.collect())

@@ -11,8 +11,8 @@ use super::Filter;
 use crate::bad_request::BadRequest;
 use crate::context::{self, WantedHeaders};
 use crate::handler::Handler;
-use crate::head::Head;
-use crate::ruling::Ruling;
+use crate::head::RequestHead;
+use crate::ruling::Report;
 use crate::wait::LocalPlace;
 
 mod waiting;
@@ -22,7 +22,7 @@ pub(crate) use waiting::{Waiter, must_wait};
 /// How a request fares.
 #[derive(Clone, Debug)]
 #[must_use]
-pub enum Judgement<R> {
+pub enum FilterOutcome<R> {
     /// It goes on, and nothing is told: it is not this filter's business.
     Untouched,
     /// It goes on, having waited if it had to.
@@ -37,7 +37,7 @@ pub enum Judgement<R> {
 /// A request that must wait, or whose handler must be awaited. A reservation is cancelled
 /// when this is dropped.
 #[must_use]
-pub struct Unsettled<'a, H: Handler> {
+pub struct PendingEvaluation<'a, H: Handler> {
     rules: &'a H::Rules,
     context: RequestContext<'a>,
     next: Next<&'a H>,
@@ -62,10 +62,10 @@ pub(crate) struct Undecided<H: Handler + ?Sized> {
     pub(crate) here: Option<LocalPlace>,
 }
 
-impl<H: Handler> std::fmt::Debug for Unsettled<'_, H> {
+impl<H: Handler> std::fmt::Debug for PendingEvaluation<'_, H> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let waits = matches!(self.next, Next::Wait(_));
-        let mut shown = f.debug_struct("Unsettled");
+        let mut shown = f.debug_struct("PendingEvaluation");
         shown.field("waits", &waits).finish_non_exhaustive()
     }
 }
@@ -95,20 +95,20 @@ impl Filter {
     /// How a request fares: all steps but that of forwarding it. Its path is given in both
     /// its forms ([`RequestPath::read`]). It waits where it has to; if that is broken off
     /// (the future is dropped), units and place are given back.
-    pub async fn judge<H: Handler>(
+    pub async fn evaluate<H: Handler>(
         &self,
         handler: &H,
-        head: &(impl Head + Sync),
+        head: &(impl RequestHead + Sync),
         path: &RequestPath<'_>,
         peer: Option<IpAddr>,
-    ) -> Judgement<H::Ruling> {
+    ) -> FilterOutcome<H::Report> {
         let Some(rules) = self.rules_for(handler, path) else {
-            return Judgement::Untouched;
+            return FilterOutcome::Skipped;
         };
-        match self.judge_at_once(handler, &rules, head, path, peer) {
+        match self.try_evaluate(handler, &rules, head, path, peer) {
             Ok(judgement) => judgement,
             // The future is large, and most requests do not need it.
-            Err(unsettled) => Box::pin(self.judge_on(handler, unsettled)).await,
+            Err(unsettled) => Box::pin(self.evaluate_pending(handler, unsettled)).await,
         }
     }
 
@@ -120,23 +120,23 @@ impl Filter {
     }
 
     /// Like [`Filter::judge`], by these rules and without waiting. If the request or the
-    /// handler must be waited for, [`Filter::judge_on`] continues.
+    /// handler must be waited for, [`Filter::evaluate_pending`] continues.
     #[expect(
         clippy::result_large_err,
         reason = "it is moved once, into the future that continues"
     )]
-    pub fn judge_at_once<'a, H: Handler>(
+    pub fn try_evaluate<'a, H: Handler>(
         &self,
         handler: &'a H,
         rules: &'a H::Rules,
-        head: &'a impl Head,
+        head: &'a impl RequestHead,
         path: &'a RequestPath<'_>,
         peer: Option<IpAddr>,
-    ) -> Result<Judgement<H::Ruling>, Unsettled<'a, H>> {
+    ) -> Result<FilterOutcome<H::Report>, PendingEvaluation<'a, H>> {
         let rule_set = self.rule_set.as_deref().unwrap_or_default();
         let context = match self.context(handler, rules, (head, path), peer, &()) {
             Ok(context) => context,
-            Err(bad) => return Ok(Judgement::Bad(bad)),
+            Err(bad) => return Ok(FilterOutcome::BadRequest(bad)),
         };
         let (mode, here) = self.place(handler, rules);
         let next = match handler.try_decide(rule_set, rules, &context, mode) {
@@ -155,7 +155,7 @@ impl Filter {
                 }
             },
         };
-        Err(Unsettled {
+        Err(PendingEvaluation {
             rules,
             context,
             next,
@@ -163,12 +163,12 @@ impl Filter {
     }
 
     /// How a request fares that could not be settled at once.
-    pub async fn judge_on<H: Handler>(
+    pub async fn evaluate_pending<H: Handler>(
         &self,
         handler: &H,
-        unsettled: Unsettled<'_, H>,
-    ) -> Judgement<H::Ruling> {
-        let Unsettled {
+        unsettled: PendingEvaluation<'_, H>,
+    ) -> FilterOutcome<H::Report> {
+        let PendingEvaluation {
             rules,
             context,
             next,
@@ -183,7 +183,7 @@ impl Filter {
         rules: &H::Rules,
         context: &RequestContext<'_>,
         next: Next<P>,
-    ) -> Judgement<H::Ruling> {
+    ) -> FilterOutcome<H::Report> {
         let rule_set = self.rule_set.as_deref().unwrap_or_default();
         let undecided = match next {
             Next::Wait(waiter) => {
@@ -223,7 +223,7 @@ impl Filter {
     }
 
     /// Steps 4 and 5: what is known of a request, unless that can be read in two ways.
-    pub(crate) fn context<'a, H: Handler, D: Head>(
+    pub(crate) fn context<'a, H: Handler, D: RequestHead>(
         &self,
         handler: &'a H,
         rules: &'a H::Rules,
@@ -233,12 +233,12 @@ impl Filter {
     ) -> Result<RequestContext<'a>, BadRequest> {
         let (proxies, source) = (&self.trusted_proxies, &self.client_ip);
         let ip = match self.trusts_peer {
-            true => proxies.client_behind_peer(source, head),
-            false => proxies.client_of(peer, source, head),
+            true => proxies.forwarded_client_ip(source, head),
+            false => proxies.client_ip(peer, source, head),
         };
         let wanted = WantedHeaders {
-            wanted: handler.wanted_headers(rules),
-            keys: handler.key_headers(rules),
+            wanted: handler.header_names(rules),
+            keys: handler.key_header_names(rules),
         };
         let context = context::of_head(head, path, ip, &self.identity, wanted)?;
         Ok(customize.customize(context, head).build())
@@ -248,8 +248,8 @@ impl Filter {
     fn settled_at_once<H: Handler>(
         handler: &H,
         context: &RequestContext<'_>,
-        ruling: H::Ruling,
-    ) -> Result<Judgement<H::Ruling>, H::Ruling> {
+        ruling: H::Report,
+    ) -> Result<FilterOutcome<H::Report>, H::Report> {
         if must_wait(&ruling) {
             return Err(ruling);
         }
@@ -259,12 +259,12 @@ impl Filter {
     fn settle<H: Handler>(
         handler: &H,
         context: &RequestContext<'_>,
-        ruling: H::Ruling,
-    ) -> Judgement<H::Ruling> {
-        handler.settled(context, &ruling);
+        ruling: H::Report,
+    ) -> FilterOutcome<H::Report> {
+        handler.record(context, &ruling);
         match ruling.allowed() {
-            true => Judgement::Passed(ruling),
-            false => Judgement::Refused(ruling),
+            true => FilterOutcome::Allowed(ruling),
+            false => FilterOutcome::Denied(ruling),
         }
     }
 }

@@ -4,14 +4,14 @@
 use http::{HeaderMap, HeaderName};
 
 use super::Filter;
-use crate::head::Head;
+use crate::head::RequestHead;
 
 impl Filter {
     /// Whether the name of a header, in whatever case, differs only by `_` for `-` from one
     /// that this filter reads, or that its rules ask about (`of_rules`, in lower case).
     /// Such a header must not reach the service: it may take its value for the one that
     /// was counted.
-    pub fn is_lookalike(&self, name: &str, of_rules: &[Box<str>]) -> bool {
+    pub fn is_underscore_variant(&self, name: &str, of_rules: &[Box<str>]) -> bool {
         if !name.contains('_') {
             return false;
         }
@@ -31,15 +31,15 @@ impl Filter {
     }
 
     /// Whether a request has such a header.
-    pub fn has_lookalike(&self, head: &impl Head, of_rules: &[Box<str>]) -> bool {
+    pub fn has_underscore_variant(&self, head: &impl RequestHead, of_rules: &[Box<str>]) -> bool {
         let mut headers = head.all_headers();
-        headers.any(|(name, _)| self.is_lookalike(name, of_rules))
+        headers.any(|(name, _)| self.is_underscore_variant(name, of_rules))
     }
 
     /// Removes such headers.
     pub(crate) fn remove_lookalikes(&self, headers: &mut HeaderMap, of_rules: &[Box<str>]) {
         let names = headers.keys();
-        let lookalikes = names.filter(|name| self.is_lookalike(name.as_str(), of_rules));
+        let lookalikes = names.filter(|name| self.is_underscore_variant(name.as_str(), of_rules));
         let lookalikes: Vec<HeaderName> = lookalikes.cloned().collect();
         for name in lookalikes {
             headers.remove(name);
@@ -47,8 +47,8 @@ impl Filter {
     }
 
     /// Removes all lines but the first of the headers that say whom to count.
-    pub(crate) fn keep_one_line(&self, headers: &mut HeaderMap) {
-        self.identity.keep_one_line(headers);
+    pub(crate) fn keep_first_line(&self, headers: &mut HeaderMap) {
+        self.identity.keep_first_line(headers);
     }
 }
 
@@ -64,13 +64,13 @@ fn is_alike(one: &str, other: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ClientIp, Identity};
+    use crate::{ClientIpSource, Identity};
 
     #[test]
     fn only_names_that_differ_by_underscores_are_lookalikes() {
         let filter = Filter::default()
             .identity(Identity::default().api_key_header("x_key"))
-            .client_ip(ClientIp::header("CF-Connecting-IP"));
+            .client_ip(ClientIpSource::header("CF-Connecting-IP"));
         let of_rules = ["x-plan".into(), "x-a_b-c".into()];
         for (name, expected) in [
             ("X_User_Id", true),
@@ -85,7 +85,11 @@ mod tests {
             ("x-a_b-c", false),
             ("x-a_b_c", true),
         ] {
-            assert_eq!(filter.is_lookalike(name, &of_rules), expected, "{name}");
+            assert_eq!(
+                filter.is_underscore_variant(name, &of_rules),
+                expected,
+                "{name}"
+            );
         }
     }
 }

@@ -8,10 +8,10 @@ use fluxgate_core::{
     WaitPermit,
 };
 
-use super::{Handler, Wanted, at_once_or_in_background};
+use super::{Handler, HeaderNames, poll_once_or_spawn};
 
 impl<S: Store + 'static> Handler for Arc<Limiter<S>> {
-    type Ruling = Decision;
+    type Report = Decision;
     /// `None` where there is no rule set of that name.
     type Rules = Option<ActiveRuleSet>;
     type Charge = Charge;
@@ -21,15 +21,15 @@ impl<S: Store + 'static> Handler for Arc<Limiter<S>> {
         self.rule_set(rule_set)
     }
 
-    fn wanted_headers<'r>(&'r self, rules: &'r Self::Rules) -> Wanted<'r> {
-        Wanted::Only(rules.as_ref().map_or(&[], |set| set.header_names()))
+    fn header_names<'r>(&'r self, rules: &'r Self::Rules) -> HeaderNames<'r> {
+        HeaderNames::Only(rules.as_ref().map_or(&[], |set| set.header_names()))
     }
 
     fn may_wait(&self, rules: &Self::Rules) -> bool {
         rules.as_ref().is_some_and(|rules| rules.delays())
     }
 
-    fn key_headers<'r>(&'r self, rules: &'r Self::Rules) -> &'r [Box<str>] {
+    fn key_header_names<'r>(&'r self, rules: &'r Self::Rules) -> &'r [Box<str>] {
         rules.as_ref().map_or(&[], |set| set.key_header_names())
     }
 
@@ -62,7 +62,7 @@ impl<S: Store + 'static> Handler for Arc<Limiter<S>> {
 
     fn cancel(&self, charge: Charge) {
         let limiter = Arc::clone(self);
-        at_once_or_in_background(async move {
+        poll_once_or_spawn(async move {
             if let Err(error) = Limiter::cancel(&limiter, charge).await {
                 tracing::warn!(%error, "the reservation of a request that went away is not cancelled");
             }

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::HeaderFamilies;
 use super::map::Values;
 use super::values::{LIMIT, Lines, Name, Out, POLICY, RATE_LIMIT, REMAINING, RESET};
-use crate::ruling::Ruling;
+use crate::ruling::Report;
 
 /// What the filters of a chain have to tell, as one set of headers.
 ///
@@ -15,15 +15,15 @@ use crate::ruling::Ruling;
 /// Of the older ones those of the filter with the least left are told, one that
 /// refused before all others; of `Retry-After` the longest.
 #[derive(Clone, Debug)]
-pub struct Told<R>(SmallVec<[(HeaderFamilies, R); 1]>);
+pub struct LimitHeaders<R>(SmallVec<[(HeaderFamilies, R); 1]>);
 
-impl<R> Default for Told<R> {
+impl<R> Default for LimitHeaders<R> {
     fn default() -> Self {
         Self(SmallVec::new())
     }
 }
 
-impl<R: Ruling> Told<R> {
+impl<R: Report> LimitHeaders<R> {
     /// Adds what the next filter has to tell.
     pub fn push(&mut self, families: HeaderFamilies, ruling: R) {
         self.0.push((families, ruling));

@@ -8,9 +8,9 @@ use fluxgate_core::{ActiveRuleSet, Charge, Decision, Mode, RequestContext, WaitP
 use super::answer::Answer;
 use super::connections::{Exchange, ExchangeError};
 use super::question::Question;
-use super::ruling::{RemoteRuling, Said};
+use super::ruling::{RemoteReport, Said};
 use super::{OnError, RemoteHandler};
-use crate::handler::{Handler, Wanted, at_once_or_in_background};
+use crate::handler::{Handler, HeaderNames, poll_once_or_spawn};
 
 const CHECK: &str = "/v1/check";
 const GIVE_BACK: &str = "/v1/give_back";
@@ -76,7 +76,7 @@ enum Taken {
 }
 
 impl Handler for RemoteHandler {
-    type Ruling = RemoteRuling;
+    type Report = RemoteReport;
     /// The rules of the limiter that decides in the service's stead.
     type Rules = Option<ActiveRuleSet>;
     type Charge = RemoteCharge;
@@ -90,15 +90,15 @@ impl Handler for RemoteHandler {
         }
     }
 
-    fn wanted_headers<'r>(&'r self, _: &'r Self::Rules) -> Wanted<'r> {
+    fn header_names<'r>(&'r self, _: &'r Self::Rules) -> HeaderNames<'r> {
         match (&self.settings.headers, &self.settings.on_error) {
-            (Some(names), OnError::Allow | OnError::Deny) => Wanted::Only(names),
+            (Some(names), OnError::Allow | OnError::Deny) => HeaderNames::Only(names),
             // Whoever decides here may ask about any.
-            (_, OnError::Local(_)) | (None, _) => Wanted::All,
+            (_, OnError::Local(_)) | (None, _) => HeaderNames::All,
         }
     }
 
-    fn key_headers<'r>(&'r self, rules: &'r Self::Rules) -> &'r [Box<str>] {
+    fn key_header_names<'r>(&'r self, rules: &'r Self::Rules) -> &'r [Box<str>] {
         rules.as_ref().map_or(&[], |set| set.key_header_names())
     }
 
@@ -108,7 +108,7 @@ impl Handler for RemoteHandler {
         _: &Self::Rules,
         _: &RequestContext<'_>,
         mode: Mode,
-    ) -> Result<RemoteRuling, Mode> {
+    ) -> Result<RemoteReport, Mode> {
         Err(mode)
     }
 
@@ -118,7 +118,7 @@ impl Handler for RemoteHandler {
         rules: &Self::Rules,
         context: &RequestContext<'_>,
         mode: Mode,
-    ) -> (RemoteRuling, WaitPermit) {
+    ) -> (RemoteReport, WaitPermit) {
         let ruling = match self.ask(rule_set, context, mode).await {
             Ok(said) => {
                 if self.trouble.load(Ordering::Relaxed)
@@ -126,7 +126,7 @@ impl Handler for RemoteHandler {
                 {
                     tracing::info!("the service decides again");
                 }
-                RemoteRuling::said(said)
+                RemoteReport::said(said)
             }
             Err(error) => {
                 // Once, and not for every request.
@@ -134,7 +134,7 @@ impl Handler for RemoteHandler {
                     tracing::warn!(%error, "the service gives no decision");
                 }
                 let decision = self.on_error(rule_set, rules.as_ref(), context, mode);
-                RemoteRuling::local(decision.await)
+                RemoteReport::local(decision.await)
             }
         };
         (ruling, WaitPermit::unbounded())
@@ -144,7 +144,7 @@ impl Handler for RemoteHandler {
         &self,
         rule_set: &str,
         context: &RequestContext<'_>,
-        ruling: &RemoteRuling,
+        ruling: &RemoteReport,
     ) -> Option<RemoteCharge> {
         let taken = match ruling.decision() {
             Ok(decision) => Taken::Here(decision.charge(context)?),
@@ -165,7 +165,7 @@ impl Handler for RemoteHandler {
             (Taken::There(body), _) => body,
         };
         let handler = self.clone();
-        at_once_or_in_background(async move {
+        poll_once_or_spawn(async move {
             let exchange = Exchange {
                 path: GIVE_BACK,
                 token: handler.settings.token.clone(),

@@ -3,11 +3,11 @@
 use fluxgate_core::{Decision, Micros, Outcome, Retry, Timestamp};
 
 use super::answer::Answer;
-use crate::ruling::Ruling;
+use crate::ruling::Report;
 
 /// What the service says, or the limiter that decides in its stead.
 #[derive(Clone, Debug)]
-pub struct RemoteRuling(By);
+pub struct RemoteReport(By);
 
 #[derive(Clone, Debug)]
 enum By {
@@ -24,7 +24,7 @@ pub(super) enum Said {
     TooLarge,
 }
 
-impl RemoteRuling {
+impl RemoteReport {
     pub(super) fn local(decision: Decision) -> Self {
         Self(By::Limiter(decision))
     }
@@ -45,7 +45,7 @@ impl RemoteRuling {
     }
 }
 
-impl Ruling for RemoteRuling {
+impl Report for RemoteReport {
     fn allowed(&self) -> bool {
         match &self.0 {
             By::Service(answer) => answer.allowed,
@@ -140,13 +140,13 @@ impl Ruling for RemoteRuling {
         }
     }
 
-    fn each_violated(&self, mut tell: impl FnMut(&str, &str)) {
+    fn for_each_violated(&self, mut tell: impl FnMut(&str, &str)) {
         match &self.0 {
             By::Service(answer) => {
                 let pairs = answer.violated.iter().filter_map(|id| id.split_once('/'));
                 pairs.for_each(|(rule, band)| tell(rule, band));
             }
-            By::Limiter(decision) => decision.each_violated(tell),
+            By::Limiter(decision) => decision.for_each_violated(tell),
         }
     }
 }

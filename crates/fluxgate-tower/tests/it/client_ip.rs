@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use fluxgate_tower::{ClientIp, RateLimitLayer, TrustedProxies};
+use fluxgate_tower::{ClientIpSource, RateLimitLayer, TrustedProxies};
 use http::Request;
 use http::request::Parts;
 use ipnet::IpNet;
@@ -28,10 +28,10 @@ fn request(name: &str, lines: &[&[u8]]) -> Parts {
 }
 
 #[track_caller]
-fn client(peer: &str, source: &ClientIp, lines: &[&[u8]], expected: &str) {
+fn client(peer: &str, source: &ClientIpSource, lines: &[&[u8]], expected: &str) {
     let head = request(source.header_name(), lines);
     let peer: IpAddr = peer.parse().unwrap();
-    let found = trusted().client_of(Some(peer), source, &head).unwrap();
+    let found = trusted().client_ip(Some(peer), source, &head).unwrap();
     let shown: Vec<_> = { lines.iter() }
         .map(|line| String::from_utf8_lossy(line))
         .collect();
@@ -40,7 +40,7 @@ fn client(peer: &str, source: &ClientIp, lines: &[&[u8]], expected: &str) {
 
 #[test]
 fn x_forwarded_for_is_walked_from_the_right() {
-    let source = ClientIp::XForwardedFor;
+    let source = ClientIpSource::XForwardedFor;
     let table: &[(&str, &[&[u8]], &str)] = &[
         // Nobody is believed who is not trusted.
         (CLIENT, &[], CLIENT),
@@ -109,7 +109,7 @@ fn x_forwarded_for_is_walked_from_the_right() {
 
 #[test]
 fn forwarded_is_walked_from_the_right() {
-    let source = ClientIp::Forwarded;
+    let source = ClientIpSource::Forwarded;
     let table: &[(&str, &[&[u8]], &str)] = &[
         (CLIENT, &[b"for=1.2.3.4"], CLIENT),
         (PROXY, &[b"for=203.0.113.7"], CLIENT),
@@ -204,7 +204,7 @@ fn a_peer_that_asks_for_another_says_who_that_is() {
     ] {
         let bytes: Vec<_> = lines.iter().map(|line| line.as_bytes()).collect();
         let head = request("x-forwarded-for", &bytes);
-        let found = trusted().client_behind_peer(&ClientIp::XForwardedFor, &head);
+        let found = trusted().forwarded_client_ip(&ClientIpSource::XForwardedFor, &head);
         let found = found.map(|address| address.to_string());
         assert_eq!(found.as_deref(), expected, "{lines:?}");
     }
@@ -212,14 +212,20 @@ fn a_peer_that_asks_for_another_says_who_that_is() {
 
 #[test]
 fn another_header_may_be_meant() {
-    let source = ClientIp::header("CF-Connecting-IP");
+    let source = ClientIpSource::header("CF-Connecting-IP");
     assert_eq!(source.header_name(), "cf-connecting-ip");
     client(PROXY, &source, &[b"203.0.113.7"], CLIENT);
     client(CLIENT, &source, &[b"1.1.1.1"], CLIENT);
-    assert_eq!(ClientIp::header("X-Forwarded-FOR"), ClientIp::XForwardedFor);
-    assert_eq!(ClientIp::header("Forwarded"), ClientIp::Forwarded);
+    assert_eq!(
+        ClientIpSource::header("X-Forwarded-FOR"),
+        ClientIpSource::XForwardedFor
+    );
+    assert_eq!(
+        ClientIpSource::header("Forwarded"),
+        ClientIpSource::Forwarded
+    );
     let head = request("x-forwarded-for", &[b"1.1.1.1"]);
-    assert_eq!(trusted().client_of(None, &source, &head), None);
+    assert_eq!(trusted().client_ip(None, &source, &head), None);
 }
 
 /// Whether an address stands in a line, however it is written there.
@@ -244,17 +250,17 @@ proptest! {
         lines in prop::collection::vec("[ -~\t]{0,40}|([\",;=\\\\ ]|for|10\\.0\\.0\\.2|203\\.0\\.113\\.7|::1|\\[|\\]|:80){0,12}", 0..4),
         forwarded in any::<bool>(),
     ) {
-        let source = if forwarded { ClientIp::Forwarded } else { ClientIp::XForwardedFor };
+        let source = if forwarded { ClientIpSource::Forwarded } else { ClientIpSource::XForwardedFor };
         let bytes: Vec<_> = lines.iter().map(|line| line.trim().as_bytes()).collect();
         let head = request(source.header_name(), &bytes);
         let stranger: IpAddr = CLIENT.parse().unwrap();
-        prop_assert_eq!(trusted().client_of(Some(stranger), &source, &head), Some(stranger));
-        let found = trusted().client_of(Some(PROXY.parse().unwrap()), &source, &head).unwrap();
+        prop_assert_eq!(trusted().client_ip(Some(stranger), &source, &head), Some(stranger));
+        let found = trusted().client_ip(Some(PROXY.parse().unwrap()), &source, &head).unwrap();
         // A trusted proxy's own line is believed, whatever stood there before.
         let own = if forwarded { "for=203.0.113.9" } else { "203.0.113.9" };
         let own = [&bytes[..], &[own.as_bytes()]].concat();
         let head = request(source.header_name(), &own);
-        let believed = trusted().client_of(Some(PROXY.parse().unwrap()), &source, &head).unwrap();
+        let believed = trusted().client_ip(Some(PROXY.parse().unwrap()), &source, &head).unwrap();
         prop_assert_eq!(believed.to_string(), "203.0.113.9");
         let found = found.to_string();
         prop_assert!(found == PROXY || lines.iter().any(|line| stands_in(&found, line)));

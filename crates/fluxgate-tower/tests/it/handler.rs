@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use fluxgate_core::RequestPath;
-use fluxgate_tower::{BadRequest, Filter, Head, Judgement};
+use fluxgate_tower::{BadRequest, Filter, FilterOutcome, RequestHead};
 use http::Request;
 
 use crate::support::limiter;
@@ -13,7 +13,7 @@ struct Plain<'a> {
     headers: &'a [(&'a str, &'a str)],
 }
 
-impl Head for Plain<'_> {
+impl RequestHead for Plain<'_> {
     fn method(&self) -> &str {
         "GET"
     }
@@ -45,28 +45,32 @@ async fn a_judgement_is_the_same_for_every_kind_of_head() {
         .header("x-a", "1")
         .header("x-forwarded-for", "1.2.3.4");
     let parts = request.body(()).unwrap().into_parts().0;
-    let Judgement::Passed(first) = filter.judge(&limiter, &plain, &path, peer).await else {
+    let FilterOutcome::Allowed(first) = filter.evaluate(&limiter, &plain, &path, peer).await else {
         panic!("the first of two passes");
     };
     assert_eq!(first.remaining(), Some(1));
-    let Judgement::Passed(second) = filter.judge(&limiter, &parts, &path, peer).await else {
+    let FilterOutcome::Allowed(second) = filter.evaluate(&limiter, &parts, &path, peer).await
+    else {
         panic!("so does the second");
     };
     assert_eq!(second.remaining(), Some(0));
     assert!(matches!(
-        filter.judge(&limiter, &plain, &path, peer).await,
-        Judgement::Refused(_)
+        filter.evaluate(&limiter, &plain, &path, peer).await,
+        FilterOutcome::Denied(_)
     ));
     // Of every target a path is made, and every path is the filter's business.
     let other = Plain { headers: &[] };
     for target in ["*", ""] {
         let path = RequestPath::read(target).unwrap();
-        let judgement = filter.judge(&limiter, &other, &path, peer).await;
-        assert!(matches!(judgement, Judgement::Passed(_)), "{target}");
+        let judgement = filter.evaluate(&limiter, &other, &path, peer).await;
+        assert!(matches!(judgement, FilterOutcome::Allowed(_)), "{target}");
     }
     let twice = [("X-A", "1"), ("x-a", "2")];
     let twice = Plain { headers: &twice };
-    let judgement = filter.judge(&limiter, &twice, &path, peer).await;
-    assert!(matches!(judgement, Judgement::Bad(BadRequest::TwoValues)));
+    let judgement = filter.evaluate(&limiter, &twice, &path, peer).await;
+    assert!(matches!(
+        judgement,
+        FilterOutcome::BadRequest(BadRequest::ConflictingValues)
+    ));
     assert_eq!(filter.waiting(), 0);
 }

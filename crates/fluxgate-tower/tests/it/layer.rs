@@ -7,7 +7,7 @@ use fluxgate_core::{
     Band, Charged, Checks, Limiter, Reason, RuleSets, Store, StoreError, Subject, Verdicts,
 };
 use fluxgate_tower::{
-    FailedClosedStatus, HeaderFamilies, Identity, RateLimit, RateLimitLayer, Reset,
+    FailedClosedStatus, HeaderFamilies, Identity, RateLimit, RateLimitLayer, ResetFormat,
 };
 use http::{HeaderValue, Response};
 use http_body_util::{BodyExt, Full};
@@ -24,7 +24,7 @@ async fn responses_tell_of_the_limits_and_refusals_why() {
     let layer = RateLimitLayer::new(limiter(RULES))
         .rule_set("s")
         .headers(HeaderFamilies {
-            reset: Reset::Delta,
+            reset: ResetFormat::Delta,
             ..HeaderFamilies::default()
         });
     let service = layer.layer(Inner::new(&events));

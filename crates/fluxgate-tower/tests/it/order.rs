@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fluxgate_core::{ActiveRuleSet, Charge, Decision, Mode, RequestContext, WaitPermit};
-use fluxgate_tower::{Customizer, Handler, RateLimitLayer, Wanted};
+use fluxgate_tower::{Customizer, Handler, HeaderNames, RateLimitLayer};
 use http::request::Parts;
 use tokio::time::{Instant, sleep};
 use tower::Layer;
@@ -17,7 +17,7 @@ const RULES: &str = "{ id: r, scope: per_user, bands: [ { id: b, capacity: 1, wi
 struct Noting(TestLimiter, Events);
 
 impl Handler for Noting {
-    type Ruling = Decision;
+    type Report = Decision;
     type Rules = Option<ActiveRuleSet>;
     type Charge = Charge;
     type Pending = Mode;
@@ -27,8 +27,8 @@ impl Handler for Noting {
         self.0.rules(rule_set)
     }
 
-    fn wanted_headers<'r>(&'r self, rules: &'r Self::Rules) -> Wanted<'r> {
-        self.0.wanted_headers(rules)
+    fn header_names<'r>(&'r self, rules: &'r Self::Rules) -> HeaderNames<'r> {
+        self.0.header_names(rules)
     }
 
     fn try_decide(
@@ -70,7 +70,7 @@ impl Handler for Noting {
         self.1.add("waits");
     }
 
-    fn settled(&self, _: &RequestContext<'_>, ruling: &Decision) {
+    fn record(&self, _: &RequestContext<'_>, ruling: &Decision) {
         self.1.add(format!("settled: {}", ruling.outcome()));
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fluxgate_core::RequestPath;
-use fluxgate_tower::{Filter, Head, RateLimitLayer};
+use fluxgate_tower::{Filter, RateLimitLayer, RequestHead};
 use http::Request;
 use http_body_util::Full;
 use tokio::time::{Instant, advance, sleep, timeout};
@@ -65,15 +65,15 @@ async fn an_unsettled_request_that_nobody_goes_on_with_gives_back() {
     let (head, _) = get("/slow").into_parts();
     let path = RequestPath::as_given("/slow");
     let rules = filter.rules_for(&limiter, &path).unwrap();
-    let first = filter.judge_at_once(&limiter, &rules, &head, &path, None);
+    let first = filter.try_evaluate(&limiter, &rules, &head, &path, None);
     assert!(first.is_ok());
-    let unsettled = filter.judge_at_once(&limiter, &rules, &head, &path, None);
+    let unsettled = filter.try_evaluate(&limiter, &rules, &head, &path, None);
     let unsettled = unsettled.unwrap_err();
     assert_eq!(state(&limiter), (4000, 7));
     drop(unsettled);
     assert_eq!(state(&limiter), (2000, 8));
-    let unsettled = filter.judge_at_once(&limiter, &rules, &head, &path, None);
-    let future = filter.judge_on(&limiter, unsettled.unwrap_err());
+    let unsettled = filter.try_evaluate(&limiter, &rules, &head, &path, None);
+    let future = filter.evaluate_pending(&limiter, unsettled.unwrap_err());
     assert_eq!(state(&limiter), (4000, 7));
     drop(future);
     assert_eq!(state(&limiter), (2000, 8));
@@ -157,10 +157,10 @@ async fn times_are_told_from_when_it_has_waited() {
 #[test]
 fn a_name_of_a_header_has_no_case_however_many_there_are() {
     let (mut head, _) = get("/x").into_parts();
-    assert_eq!(Head::header(&head, "X-User-Id"), Some("u"));
+    assert_eq!(RequestHead::header(&head, "X-User-Id"), Some("u"));
     for index in 0..9 {
         let name = http::HeaderName::try_from(format!("x-{index}")).unwrap();
         head.headers.insert(name, "1".parse().unwrap());
     }
-    assert_eq!(Head::header(&head, "X-User-Id"), Some("u"));
+    assert_eq!(RequestHead::header(&head, "X-User-Id"), Some("u"));
 }

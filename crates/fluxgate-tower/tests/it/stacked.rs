@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use fluxgate_core::{Decision, RequestContext, ready};
-use fluxgate_tower::{HeaderFamilies, RateLimitLayer, Told};
+use fluxgate_tower::{HeaderFamilies, LimitHeaders, RateLimitLayer};
 use http::{HeaderMap, Response};
 use http_body_util::Full;
 use tower::Layer;
@@ -94,8 +94,8 @@ fn decisions(capacities: &[u64], cost: u64) -> Vec<Decision> {
         .collect()
 }
 
-fn told(decisions: &[Decision]) -> (Told<Decision>, HeaderMap) {
-    let mut told = Told::default();
+fn told(decisions: &[Decision]) -> (LimitHeaders<Decision>, HeaderMap) {
+    let mut told = LimitHeaders::default();
     for decision in decisions {
         told.push(HeaderFamilies::default(), decision.clone());
     }
@@ -160,7 +160,7 @@ async fn the_one_that_refused_is_told_before_one_with_less_left() {
 #[tokio::test(start_paused = true)]
 async fn with_one_filter_it_is_what_that_filter_tells() {
     let decision = decisions(&[9], 2);
-    let mut told = Told::default();
+    let mut told = LimitHeaders::default();
     assert!(told.is_empty());
     let (mut one, mut both) = (Vec::new(), Vec::new());
     HeaderFamilies::default().write_text(&decision[0], &mut one);

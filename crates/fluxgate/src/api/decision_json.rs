@@ -1,7 +1,7 @@
 //! A decision as JSON, in milliseconds.
 
 use fluxgate_core::Decision;
-use fluxgate_tower::write_refusal_start;
+use fluxgate_tower::write_denial_start;
 use http::StatusCode;
 
 use crate::json_text::Json;
@@ -18,7 +18,7 @@ pub(super) enum Form {
 /// Appends the object.
 pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Form) {
     if let Form::Problem(status) = form {
-        write_refusal_start(status, out);
+        write_denial_start(status, out);
     }
     let mut out = Json(out);
     match form {

@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use fluxgate_core::{Decision, Outcome};
-use fluxgate_tower::{BadRequest, FailedClosedStatus, Filter, Judgement, write_refusal};
+use fluxgate_tower::{BadRequest, FailedClosedStatus, Filter, FilterOutcome, write_denial};
 use http::header::{CONNECTION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, StatusCode, Version};
@@ -77,18 +77,18 @@ impl Api {
         let asking = Asking::new(&self.engine, &origin);
         let mut response = Response::default();
         // Who asks is not the client: its address says nothing.
-        match filter.judge(&asking, &forwarded, &path, None).await {
-            Judgement::Untouched => {}
-            Judgement::Passed(decision) => {
+        match filter.evaluate(&asking, &forwarded, &path, None).await {
+            FilterOutcome::Skipped => {}
+            FilterOutcome::Allowed(decision) => {
                 let headers = response.headers_mut();
                 filter.families().write(&decision, headers);
             }
-            Judgement::Refused(decision) => {
+            FilterOutcome::Denied(decision) => {
                 response = question.refuse(&decision, filter.failed_closed());
                 let headers = response.headers_mut();
                 filter.families().write(&decision, headers);
             }
-            Judgement::Bad(request) => return Err(bad(request)),
+            FilterOutcome::BadRequest(request) => return Err(bad(request)),
         }
         Ok(response)
     }
@@ -100,8 +100,8 @@ impl Api {
         let rules = rules.as_ref().zip(filter.rule_set_name());
         let rules = rules.and_then(|(rules, name)| rules.get(name));
         let names = rules.map_or(&[][..], |set| set.header_names());
-        match filter.has_lookalike(head, names) {
-            true => Err(bad(BadRequest::Lookalike)),
+        match filter.has_underscore_variant(head, names) {
+            true => Err(bad(BadRequest::UnderscoreVariant)),
             false => Ok(()),
         }
     }
@@ -165,7 +165,7 @@ impl<'a> Question<'a> {
             return response;
         }
         let mut json = Vec::with_capacity(256);
-        *response.status_mut() = write_refusal(decision, failed_closed, &mut json);
+        *response.status_mut() = write_denial(decision, failed_closed, &mut json);
         *response.body_mut() = Body::from(json);
         response.headers_mut().insert(CONTENT_TYPE, PROBLEM_JSON);
         response

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use fluxgate_core::yaml::{Faults, Node};
-use fluxgate_tower::{ClientIp, FailedClosedStatus, HeaderFamilies, Identity, Reset};
+use fluxgate_tower::{ClientIpSource, FailedClosedStatus, HeaderFamilies, Identity, ResetFormat};
 use ipnet::IpNet;
 
 use super::paths::Paths;
@@ -29,7 +29,7 @@ pub struct Filter {
     /// Whose word about the client's address is taken.
     pub trusted_proxies: Vec<IpNet>,
     /// Where they give it.
-    pub client_ip: ClientIp,
+    pub client_ip: ClientIpSource,
     /// What responses tell.
     pub headers: HeaderFamilies,
     /// The status of refusals that failed closed.
@@ -38,7 +38,8 @@ pub struct Filter {
     pub max_concurrent_waits: usize,
 }
 
-const RESET_NAMES: [(&str, Reset); 2] = [("epoch", Reset::Epoch), ("delta", Reset::Delta)];
+const RESET_NAMES: [(&str, ResetFormat); 2] =
+    [("epoch", ResetFormat::Epoch), ("delta", ResetFormat::Delta)];
 const STATUS_NAMES: [(&str, FailedClosedStatus); 2] = [
     ("503", FailedClosedStatus::ServiceUnavailable),
     ("429", FailedClosedStatus::TooManyRequests),
@@ -197,9 +198,11 @@ fn read_identity(node: Option<&Node>, faults: &mut Faults) -> Identity {
     }
 }
 
-fn read_client_ip(node: Option<&Node>, faults: &mut Faults) -> ClientIp {
+fn read_client_ip(node: Option<&Node>, faults: &mut Faults) -> ClientIpSource {
     let name = node.and_then(|node| read::header(node, "`client_ip`", faults));
-    name.map_or_else(ClientIp::default, |name| ClientIp::header(&name))
+    name.map_or_else(ClientIpSource::default, |name| {
+        ClientIpSource::header(&name)
+    })
 }
 
 fn read_headers(node: Option<&Node>, faults: &mut Faults) -> HeaderFamilies {

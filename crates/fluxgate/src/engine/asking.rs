@@ -7,7 +7,7 @@ use std::time::Duration;
 use fluxgate_core::{
     ActiveRuleSet, Charge, Decision, Mode, PendingDecision, RequestContext, WaitPermit,
 };
-use fluxgate_tower::{Handler, Wanted, at_once_or_in_background};
+use fluxgate_tower::{Handler, HeaderNames, poll_once_or_spawn};
 
 use super::{Engine, Origin};
 use crate::telemetry;
@@ -44,7 +44,7 @@ impl<'a> Asking<'a> {
 }
 
 impl Handler for Asking<'_> {
-    type Ruling = Decision;
+    type Report = Decision;
     /// `None` where there is no rule set of that name.
     type Rules = Option<ActiveRuleSet>;
     type Charge = Charge;
@@ -54,15 +54,15 @@ impl Handler for Asking<'_> {
         self.engine.limiter.rule_set(rule_set)
     }
 
-    fn wanted_headers<'r>(&'r self, rules: &'r Self::Rules) -> Wanted<'r> {
-        Wanted::Only(rules.as_ref().map_or(&[], |set| set.header_names()))
+    fn header_names<'r>(&'r self, rules: &'r Self::Rules) -> HeaderNames<'r> {
+        HeaderNames::Only(rules.as_ref().map_or(&[], |set| set.header_names()))
     }
 
     fn may_wait(&self, rules: &Self::Rules) -> bool {
         rules.as_ref().is_some_and(|rules| rules.delays())
     }
 
-    fn key_headers<'r>(&'r self, rules: &'r Self::Rules) -> &'r [Box<str>] {
+    fn key_header_names<'r>(&'r self, rules: &'r Self::Rules) -> &'r [Box<str>] {
         rules.as_ref().map_or(&[], |set| set.key_header_names())
     }
 
@@ -102,7 +102,7 @@ impl Handler for Asking<'_> {
 
     fn cancel(&self, charge: Charge) {
         let engine = Arc::clone(self.engine);
-        at_once_or_in_background(async move {
+        poll_once_or_spawn(async move {
             // A store that fails is reported, and forgets by itself.
             if let Err(error) = engine.limiter.cancel(charge).await {
                 engine.telemetry.store_failed(&error, None);
@@ -117,7 +117,7 @@ impl Handler for Asking<'_> {
         place.unwrap_or(Some(WaitPermit::unbounded()))
     }
 
-    fn settled(&self, context: &RequestContext<'_>, decision: &Decision) {
+    fn record(&self, context: &RequestContext<'_>, decision: &Decision) {
         let [took, ended] = [&self.took, &self.ended]
             .map(|nanos| Duration::from_nanos(nanos.load(Ordering::Relaxed)));
         let telemetry = self.engine.telemetry();

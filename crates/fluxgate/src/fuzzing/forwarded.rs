@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use fluxgate_tower::{ClientIp, Head, TrustedProxies};
+use fluxgate_tower::{ClientIpSource, RequestHead, TrustedProxies};
 use ipnet::IpNet;
 
 const STRANGER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 7));
@@ -16,14 +16,17 @@ pub(super) fn any_bytes(bytes: &[u8]) {
         return;
     };
     let (source, own) = match first {
-        b'f' => (ClientIp::Forwarded, &b"for=203.0.113.9"[..]),
-        b'c' => (ClientIp::header("CF-Connecting-IP"), &b"203.0.113.9"[..]),
-        _ => (ClientIp::XForwardedFor, &b"203.0.113.9"[..]),
+        b'f' => (ClientIpSource::Forwarded, &b"for=203.0.113.9"[..]),
+        b'c' => (
+            ClientIpSource::header("CF-Connecting-IP"),
+            &b"203.0.113.9"[..],
+        ),
+        _ => (ClientIpSource::XForwardedFor, &b"203.0.113.9"[..]),
     };
     let lines: Vec<_> = rest.split(|byte| *byte == b'\n').collect();
     let client_of = |peer, lines: &[&[u8]]| {
         let head = Lines(source.header_name(), lines);
-        let found = trusted().client_of(Some(peer), &source, &head);
+        let found = trusted().client_ip(Some(peer), &source, &head);
         found.expect("there is a peer")
     };
     assert_eq!(client_of(STRANGER, &lines), STRANGER);
@@ -50,7 +53,7 @@ fn trusted() -> TrustedProxies {
 /// A request of which nothing is known but the lines of one header.
 struct Lines<'a>(&'a str, &'a [&'a [u8]]);
 
-impl Head for Lines<'_> {
+impl RequestHead for Lines<'_> {
     fn method(&self) -> &str {
         "GET"
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use fluxgate_core::{Limiter, MemoryStore, PathSet, Pattern, RequestPath, RuleSets, ready};
-use fluxgate_tower::{Filter, Judgement};
+use fluxgate_tower::{Filter, FilterOutcome};
 use http::request::Parts;
 
 /// A path, with or without the slash that it begins with. Its normal form is what a slow
@@ -136,12 +136,12 @@ fn is_never_skipped(path: &RequestPath<'_>) {
         let limiter = Arc::new(Limiter::new(rules, MemoryStore::default()));
         let filter = filter.rule_set("s");
         [path, &plain].map(
-            |path| match ready(filter.judge(&limiter, &head, path, None)) {
-                Judgement::Untouched => "untouched",
-                Judgement::Passed(decision) if decision.rule().is_none() => "no rule",
-                Judgement::Passed(_) => "passed",
-                Judgement::Refused(_) => "refused",
-                Judgement::Bad(why) => panic!("{why}"),
+            |path| match ready(filter.evaluate(&limiter, &head, path, None)) {
+                FilterOutcome::Skipped => "untouched",
+                FilterOutcome::Allowed(decision) if decision.rule().is_none() => "no rule",
+                FilterOutcome::Allowed(_) => "passed",
+                FilterOutcome::Denied(_) => "refused",
+                FilterOutcome::BadRequest(why) => panic!("{why}"),
             },
         )
     };

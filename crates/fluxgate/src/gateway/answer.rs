@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fluxgate_core::{Decision, RequestPath};
-use fluxgate_tower::{FailedClosedStatus, Judgement, Told, write_refusal};
+use fluxgate_tower::{FailedClosedStatus, FilterOutcome, LimitHeaders, write_denial};
 use http::header::{CONNECTION, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderValue, Request, Response, StatusCode, Version};
@@ -58,7 +58,7 @@ impl Drop for Unread<'_> {
 }
 
 /// A request that is refused by its limits, and the status if that failed closed.
-struct Refused(Told<Decision>, FailedClosedStatus);
+struct Refused(LimitHeaders<Decision>, FailedClosedStatus);
 
 impl Gateway {
     /// Answers a request, whatever becomes of it.
@@ -153,8 +153,8 @@ impl Gateway {
         route: &Route,
         (parts, path): (&Parts, &RequestPath<'_>),
         client: &Client,
-    ) -> Result<Result<Told<Decision>, Refused>, Trouble> {
-        let mut told = Told::default();
+    ) -> Result<Result<LimitHeaders<Decision>, Refused>, Trouble> {
+        let mut told = LimitHeaders::default();
         if !self.is_ready_for(route) {
             return Err(Trouble::NotReady);
         }
@@ -162,14 +162,14 @@ impl Gateway {
         for filter in &route.filters {
             let asking = Asking::new(&self.engine, &origin);
             let peer = Some(client.peer.ip());
-            match filter.judge(&asking, parts, path, peer).await {
-                Judgement::Untouched => {}
-                Judgement::Passed(decision) => told.push(filter.families(), decision),
-                Judgement::Refused(decision) => {
+            match filter.evaluate(&asking, parts, path, peer).await {
+                FilterOutcome::Skipped => {}
+                FilterOutcome::Allowed(decision) => told.push(filter.families(), decision),
+                FilterOutcome::Denied(decision) => {
                     told.push(filter.families(), decision);
                     return Ok(Err(Refused(told, filter.failed_closed())));
                 }
-                Judgement::Bad(bad) => return Err(Trouble::Ambiguous(bad.reason())),
+                FilterOutcome::BadRequest(bad) => return Err(Trouble::Ambiguous(bad.reason())),
             }
         }
         Ok(Ok(told))
@@ -237,7 +237,7 @@ impl Refused {
     fn answer(&self) -> Response<AnswerBody> {
         let mut body = Vec::new();
         let status = match self.0.last() {
-            Some(decision) => write_refusal(decision, self.1, &mut body),
+            Some(decision) => write_denial(decision, self.1, &mut body),
             None => StatusCode::TOO_MANY_REQUESTS,
         };
         let mut response = answer(status, body);

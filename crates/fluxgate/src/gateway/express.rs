@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use fluxgate_tower::{Head as _, Judgement, Told, write_refusal};
+use fluxgate_tower::{FilterOutcome, LimitHeaders, RequestHead as _, write_denial};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
@@ -143,7 +143,7 @@ impl Express<'_> {
             text_of(write::REQUEST_ID),
             text_of("traceparent"),
         );
-        let mut told = Told::default();
+        let mut told = LimitHeaders::default();
         for filter in &route.filters {
             let asking = Asking::new(&gateway.engine, &origin);
             let peer = Some(self.peer.ip());
@@ -151,10 +151,10 @@ impl Express<'_> {
             let Some(rules) = filter.rules_for(&asking, path) else {
                 continue;
             };
-            let judgement = match filter.judge_at_once(&asking, &rules, request, path, peer) {
+            let judgement = match filter.try_evaluate(&asking, &rules, request, path, peer) {
                 Ok(judgement) => judgement,
                 Err(unsettled) => {
-                    let judged = Box::pin(filter.judge_on(&asking, unsettled));
+                    let judged = Box::pin(filter.evaluate_pending(&asking, unsettled));
                     match self.client.unless_gone(judged).await {
                         Some(judgement) => judgement,
                         None => return Done::Ended,
@@ -162,24 +162,24 @@ impl Express<'_> {
                 }
             };
             match judgement {
-                Judgement::Untouched => {}
-                Judgement::Passed(decision) => told.push(filter.families(), decision),
-                Judgement::Refused(decision) => {
+                FilterOutcome::Skipped => {}
+                FilterOutcome::Allowed(decision) => told.push(filter.families(), decision),
+                FilterOutcome::Denied(decision) => {
                     text.clear();
-                    let status = write_refusal(&decision, filter.failed_closed(), text);
+                    let status = write_denial(&decision, filter.failed_closed(), text);
                     told.push(filter.families(), decision);
                     return self
                         .answer_ourselves(request, status, (&told, &origin), (out, text))
                         .await;
                 }
-                Judgement::Bad(bad) => {
+                FilterOutcome::BadRequest(bad) => {
                     let trouble = Trouble::Ambiguous(bad.reason());
                     gateway.note(&trouble, origin.request_id(), Some(route), None);
                     text.clear();
                     trouble.problem().write(text);
                     // Where this request ends, its sender may see otherwise.
                     self.client.is_last = true;
-                    let known = (&Told::default(), &origin);
+                    let known = (&LimitHeaders::default(), &origin);
                     return self
                         .answer_ourselves(request, trouble.status(), known, (out, text))
                         .await;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use fluxgate_tower::Head;
+use fluxgate_tower::RequestHead;
 
 /// Where a request came from.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ impl Forwarded<'_> {
     /// `text` is room to work in.
     pub(crate) fn tell(
         &self,
-        head: &impl Head,
+        head: &impl RequestHead,
         text: &mut Vec<u8>,
         mut told: impl FnMut(&'static str, &[u8]),
     ) {
@@ -65,7 +65,7 @@ impl Forwarded<'_> {
     /// What a trusted peer says, and then what we know.
     fn add(
         &self,
-        head: &impl Head,
+        head: &impl RequestHead,
         name: &str,
         text: &mut Vec<u8>,
         known: impl FnOnce(&mut Vec<u8>),
@@ -83,7 +83,7 @@ impl Forwarded<'_> {
     /// What a trusted peer says, or else what we know.
     fn keep(
         &self,
-        head: &impl Head,
+        head: &impl RequestHead,
         name: &str,
         text: &mut Vec<u8>,
         known: impl FnOnce(&mut Vec<u8>),

@@ -64,7 +64,7 @@ impl Gateway {
         let awaits_continue = headers.remove(EXPECT).is_some();
         headers.remove(TRAILER);
         strip_claims(headers, forwarded.is_trusted, |name| {
-            self.is_lookalike(route, name)
+            self.is_underscore_variant(route, name)
         });
         route.keep_one_identity(headers);
         join_cookies(headers);
@@ -126,11 +126,11 @@ impl Gateway {
 
     /// Whether the name of a header differs only by `_` for `-` from one by which requests
     /// are routed or counted.
-    fn is_lookalike(&self, route: &Route, name: &str) -> bool {
+    fn is_underscore_variant(&self, route: &Route, name: &str) -> bool {
         let is_like_counted = |filter: &Filter, set: Option<&RuleSet>| {
-            filter.is_lookalike(name, set.map_or(&[], RuleSet::header_names))
+            filter.is_underscore_variant(name, set.map_or(&[], RuleSet::header_names))
         };
-        self.routes.has_lookalike(name) || self.any_filter(route, is_like_counted)
+        self.routes.has_underscore_variant(name) || self.any_filter(route, is_like_counted)
     }
 
     /// Whether something holds of a filter of a route and of the rules that it asks.
@@ -150,14 +150,18 @@ impl Gateway {
 }
 
 /// Takes out what a client says that only we can know, also where it writes `_` for `-`,
-/// which some servers take for the same, and what `is_lookalike` of a header that is read.
-fn strip_claims(headers: &mut HeaderMap, is_trusted: bool, is_lookalike: impl Fn(&str) -> bool) {
+/// which some servers take for the same, and what `is_underscore_variant` of a header that is read.
+fn strip_claims(
+    headers: &mut HeaderMap,
+    is_trusted: bool,
+    is_underscore_variant: impl Fn(&str) -> bool,
+) {
     let is_claim = |name: &HeaderName| {
         let name = name.as_str();
         if name.contains('_') {
             let plain = name.replace('_', "-");
             let is_ours = matches!(&*plain, "x-request-id" | "host");
-            return is_ours || is_about_origin(&plain, false) || is_lookalike(name);
+            return is_ours || is_about_origin(&plain, false) || is_underscore_variant(name);
         }
         is_about_origin(name, is_trusted)
     };

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use fluxgate_core::RequestPath;
-use fluxgate_tower::{BadRequest, Filter, Head, Identity, TrustedProxies};
+use fluxgate_tower::{BadRequest, Filter, Identity, RequestHead, TrustedProxies};
 use http::HeaderMap;
 
 use super::upstream::Upstream;
@@ -84,7 +84,7 @@ impl Routes {
     /// The route of a request for this path and host, which has no port with it.
     pub(crate) fn find(
         &self,
-        head: &impl Head,
+        head: &impl RequestHead,
         path: &RequestPath<'_>,
         host: &str,
     ) -> Result<Option<&Route>, TwoRoutes> {
@@ -101,7 +101,7 @@ impl Routes {
 
     /// Whether the name of a header differs only by `_` for `-` from one that a route asks
     /// about.
-    pub(crate) fn has_lookalike(&self, name: &str) -> bool {
+    pub(crate) fn has_underscore_variant(&self, name: &str) -> bool {
         let routes = self.routes.iter();
         let mut names = routes.flat_map(|route| &route.matches.headers);
         let is_known = |known: &str| known.eq_ignore_ascii_case(name);
@@ -117,7 +117,7 @@ impl Routes {
 }
 
 impl Route {
-    fn is_for(&self, head: &impl Head, path: &str, host: &str) -> bool {
+    fn is_for(&self, head: &impl RequestHead, path: &str, host: &str) -> bool {
         let RouteMatch {
             paths,
             hosts,
@@ -144,14 +144,14 @@ impl Route {
     }
 
     /// Whether a request says twice whom it is from, be it the same.
-    pub(crate) fn repeats_identity(&self, head: &impl Head) -> bool {
+    pub(crate) fn repeats_identity(&self, head: &impl RequestHead) -> bool {
         let mut names = self.identity_headers();
         names.any(|name| head.header_lines(name).nth(1).is_some())
     }
 
     /// Refuses a request that says of two whom it is from: an upstream that reads another
     /// line than its filters would take it for somebody who was not counted.
-    pub(crate) fn check_identity(&self, head: &impl Head) -> Result<(), BadRequest> {
+    pub(crate) fn check_identity(&self, head: &impl RequestHead) -> Result<(), BadRequest> {
         let mut names = self.identity_headers();
         names.try_for_each(|name| head.only_value(name).map(drop))
     }
@@ -165,7 +165,7 @@ impl Route {
     /// Removes all lines but the first of the headers that say whom it is from.
     pub(crate) fn keep_one_identity(&self, headers: &mut HeaderMap) {
         for identity in &self.identities {
-            identity.keep_one_line(headers);
+            identity.keep_first_line(headers);
         }
     }
 

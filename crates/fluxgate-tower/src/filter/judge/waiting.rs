@@ -5,9 +5,9 @@ use std::ops::Deref;
 use fluxgate_core::{Micros, Mode, RequestContext, WaitPermit};
 use tokio::time::{Instant, sleep_until};
 
-use super::{Filter, Judgement, Undecided};
-use crate::handler::{Handler, Wanted};
-use crate::ruling::Ruling;
+use super::{Filter, FilterOutcome, Undecided};
+use crate::handler::{Handler, HeaderNames};
+use crate::ruling::Report;
 use crate::wait::{LocalPlace, Places, Reservation, Waiting};
 
 /// A request that must wait: the answer, what it took, and where it waits.
@@ -15,7 +15,7 @@ pub(crate) struct Waiter<P>
 where
     P: Deref<Target: Handler>,
 {
-    ruling: <P::Target as Handler>::Ruling,
+    ruling: <P::Target as Handler>::Report,
     reservation: Reservation<P>,
     /// The place in this process; `None` if there was none.
     here: Option<LocalPlace>,
@@ -32,7 +32,7 @@ where
         handler: P,
         rule_set: &str,
         context: &RequestContext<'_>,
-        ruling: <P::Target as Handler>::Ruling,
+        ruling: <P::Target as Handler>::Report,
         since: Instant,
         (here, everywhere): (Option<LocalPlace>, WaitPermit),
     ) -> Self {
@@ -75,7 +75,7 @@ impl Filter {
         rules: &H::Rules,
         context: &RequestContext<'_>,
         undecided: Undecided<H>,
-    ) -> (H::Ruling, (Option<LocalPlace>, WaitPermit)) {
+    ) -> (H::Report, (Option<LocalPlace>, WaitPermit)) {
         let Undecided {
             pending,
             mode,
@@ -106,7 +106,7 @@ impl Filter {
         rules: &H::Rules,
         context: &RequestContext<'_>,
         waiter: Waiter<P>,
-    ) -> Judgement<H::Ruling> {
+    ) -> FilterOutcome<H::Report> {
         let Waiter {
             ruling,
             reservation,
@@ -147,7 +147,7 @@ impl Filter {
         // They may have changed meanwhile. Those that ask about what was not read
         // of this request are for the next.
         let now = handler.rules(rule_set);
-        let is_read = reads(handler.wanted_headers(rules), handler.wanted_headers(&now));
+        let is_read = reads(handler.header_names(rules), handler.header_names(&now));
         let rules = if is_read { &now } else { rules };
         let asked = Instant::now();
         let decided = decide_again(handler, rule_set, rules, context).await;
@@ -172,9 +172,9 @@ impl Filter {
     fn settle_waited<H: Handler, P: Deref<Target = H>>(
         handler: &H,
         context: &RequestContext<'_>,
-        ruling: H::Ruling,
+        ruling: H::Report,
         reservation: Reservation<P>,
-    ) -> Judgement<H::Ruling> {
+    ) -> FilterOutcome<H::Report> {
         let ruling = ruling.after(reservation.age());
         reservation.keep();
         Self::settle(handler, context, ruling)
@@ -187,7 +187,7 @@ async fn decide_again<H: Handler>(
     rule_set: &str,
     rules: &H::Rules,
     context: &RequestContext<'_>,
-) -> (H::Ruling, WaitPermit) {
+) -> (H::Report, WaitPermit) {
     match handler.try_decide(rule_set, rules, context, Mode::Take) {
         Ok(ruling) => (ruling, WaitPermit::unbounded()),
         Err(pending) => handler.decide(rule_set, rules, context, pending).await,
@@ -195,17 +195,17 @@ async fn decide_again<H: Handler>(
 }
 
 /// Whether whoever read the first has all of the second.
-fn reads(first: Wanted<'_>, second: Wanted<'_>) -> bool {
+fn reads(first: HeaderNames<'_>, second: HeaderNames<'_>) -> bool {
     match (first, second) {
-        (Wanted::All, _) => true,
-        (Wanted::Only(_), Wanted::All) => false,
-        (Wanted::Only(first), Wanted::Only(second)) => {
+        (HeaderNames::All, _) => true,
+        (HeaderNames::Only(_), HeaderNames::All) => false,
+        (HeaderNames::Only(first), HeaderNames::Only(second)) => {
             second.iter().all(|name| first.contains(name))
         }
     }
 }
 
 /// Whether a request waits: for what it reserved, or to be asked about again.
-pub(crate) fn must_wait(ruling: &impl Ruling) -> bool {
+pub(crate) fn must_wait(ruling: &impl Report) -> bool {
     ruling.delay().get() > 0 || ruling.worth_waiting().is_some()
 }

@@ -1,7 +1,7 @@
 //! The client's request, as the proxy that has it tells of it.
 
 use fluxgate_core::RequestPath;
-use fluxgate_tower::{BadRequest, Head};
+use fluxgate_tower::{BadRequest, RequestHead};
 use http::{HeaderMap, Method, Uri};
 
 use crate::api::Problem;
@@ -54,7 +54,7 @@ impl<'a> Forwarded<'a> {
     }
 }
 
-impl Head for Forwarded<'_> {
+impl RequestHead for Forwarded<'_> {
     fn method(&self) -> &str {
         self.method.as_str()
     }

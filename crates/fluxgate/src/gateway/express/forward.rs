@@ -1,7 +1,7 @@
 //! A request forwarded, and its answer passed on.
 
 use fluxgate_core::Decision;
-use fluxgate_tower::Told;
+use fluxgate_tower::LimitHeaders;
 use http::StatusCode;
 
 use super::body::{Body, Ended};
@@ -16,7 +16,7 @@ use crate::gateway::upstreams::{Lease, Tried};
 use crate::server::{Buffers, wall_clock};
 
 /// What filters have to tell of a request, and what it is known by.
-pub(super) type Known<'a> = (&'a Told<Decision>, &'a Origin<'a>);
+pub(super) type Known<'a> = (&'a LimitHeaders<Decision>, &'a Origin<'a>);
 
 /// How a request fared with one upstream.
 enum Sent {
@@ -180,7 +180,7 @@ impl Express<'_> {
 
 /// Whether we tell an answer's header ourselves. All of them begin with one of
 /// two letters.
-fn is_ours(name: &str, told: &Told<Decision>) -> bool {
+fn is_ours(name: &str, told: &LimitHeaders<Decision>) -> bool {
     let may_be = matches!(name.as_bytes().first(), Some(b'x' | b'X' | b'r' | b'R'));
     may_be && (name.eq_ignore_ascii_case(write::REQUEST_ID) || told.replaces(name.as_bytes()))
 }

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use fluxgate_core::RequestPath;
-use fluxgate_tower::Head;
+use fluxgate_tower::RequestHead;
 use memchr::memchr_iter;
 
 use crate::server::content_length;
@@ -101,7 +101,7 @@ impl<'a> PlainRequest<'a> {
     }
 }
 
-impl Head for PlainRequest<'_> {
+impl RequestHead for PlainRequest<'_> {
     fn method(&self) -> &str {
         self.method
     }

@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use fluxgate_core::Decision;
-use fluxgate_tower::Told;
+use fluxgate_tower::LimitHeaders;
 use http::StatusCode;
 
 use super::request::PlainRequest;
@@ -54,7 +54,7 @@ fn is_told_anew(name: &str, is_trusted: bool) -> bool {
 /// is known by, and whether the connection ends.
 pub(super) fn end_of_head(
     out: &mut Vec<u8>,
-    told: &Told<Decision>,
+    told: &LimitHeaders<Decision>,
     request_id: &str,
     is_last: bool,
 ) {
