@@ -1,30 +1,37 @@
-//! Whose request it is, where proxies stand between.
+//! The client's address: the peer of the connection, or the address that trusted proxies
+//! report.
 
-mod address;
-mod forwarded;
+mod hops;
 
-use std::net::IpAddr;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
+use http::request::Parts;
 use ipnet::{IpNet, Ipv4Net};
 use smallvec::SmallVec;
 
-use crate::head::RequestHead;
+use crate::request_head::RequestHead;
 
-/// Where proxies say whom they forward for.
+/// The address of the peer, as an extension of requests. Servers that accept connections
+/// insert it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerAddr(pub SocketAddr);
+
+/// The header in which proxies report the client's address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ClientIpSource {
     /// `X-Forwarded-For`.
     #[default]
     XForwardedFor,
-    /// `Forwarded`, of RFC 7239.
+    /// `Forwarded` (RFC 7239).
     Forwarded,
-    /// Addresses in another header, in the form of `X-Forwarded-For`; its name in
-    /// lower case.
+    /// Another header in the form of `X-Forwarded-For`. The name is in lower case.
     Header(Box<str>),
 }
 
 impl ClientIpSource {
-    /// What the header of this name, in whatever case, is read as.
+    /// Creates the source for the header of this name, in any case.
     pub fn header(name: &str) -> Self {
         let name = name.to_ascii_lowercase();
         match &*name {
@@ -34,7 +41,7 @@ impl ClientIpSource {
         }
     }
 
-    /// The name of the header, in lower case.
+    /// Returns the name of the header in lower case.
     pub fn header_name(&self) -> &str {
         match self {
             Self::XForwardedFor => "x-forwarded-for",
@@ -44,30 +51,31 @@ impl ClientIpSource {
     }
 }
 
-/// Whose word about the client's address is taken.
+/// The proxies whose reports about the client's address are trusted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedProxies(Box<[IpNet]>);
 
 impl TrustedProxies {
-    /// Everybody in these networks.
+    /// Trusts every address in these networks.
     pub fn new(networks: impl IntoIterator<Item = IpNet>) -> Self {
         Self(networks.into_iter().map(canonical).collect())
     }
 
-    /// Whether the word of this peer is taken.
+    /// Returns whether this peer is trusted.
     pub fn trusts(&self, peer: IpAddr) -> bool {
         self.contains(peer.to_canonical())
     }
 
-    /// Whether this address, which is canonical, is one of them.
+    /// `address` is canonical.
     fn contains(&self, address: IpAddr) -> bool {
         self.0.iter().any(|network| network.contains(&address))
     }
 
-    /// The client's address. It is the peer's, unless the peer is trusted: then
-    /// the header is walked from right to left, past those who are trusted too,
-    /// to the first who is not. What is no address ends the walk at the last
-    /// that was one.
+    /// Returns the client's address.
+    ///
+    /// It is the peer's, unless the peer is trusted. Then it is the rightmost address in the
+    /// header that is not trusted, or the leftmost if all are. An entry that is not an address
+    /// ends the search at the entry to its right.
     pub fn client_ip(
         &self,
         peer: Option<IpAddr>,
@@ -81,8 +89,8 @@ impl TrustedProxies {
         Some(self.forwarded_client_ip(source, head).unwrap_or(peer))
     }
 
-    /// The client's address by the word of a peer that is trusted, whoever it is.
-    /// `None` if it says nothing of it.
+    /// Returns the client's address as reported by a peer that is trusted whatever its own
+    /// address, or `None` if it reports none.
     pub fn forwarded_client_ip(
         &self,
         source: &ClientIpSource,
@@ -92,16 +100,15 @@ impl TrustedProxies {
         let lines = lines.iter().rev();
         match source {
             ClientIpSource::Forwarded => {
-                self.walk(lines.flat_map(|line| forwarded::from_right(line)))
+                self.first_untrusted(lines.flat_map(|line| hops::forwarded(line)))
             }
             ClientIpSource::XForwardedFor | ClientIpSource::Header(_) => {
-                self.walk(lines.flat_map(|line| address::from_right(line)))
+                self.first_untrusted(lines.flat_map(|line| hops::x_forwarded_for(line)))
             }
         }
     }
 
-    /// From the right; `None` is something that is no address.
-    fn walk(&self, hops: impl Iterator<Item = Option<IpAddr>>) -> Option<IpAddr> {
+    fn first_untrusted(&self, hops: impl Iterator<Item = Option<IpAddr>>) -> Option<IpAddr> {
         let mut last = None;
         for hop in hops {
             let Some(hop) = hop else {
@@ -116,7 +123,8 @@ impl TrustedProxies {
     }
 }
 
-/// A network of IPv4-mapped addresses is one of IPv4, as its addresses are.
+/// Turns a network of IPv4-mapped addresses into one of IPv4, as `to_canonical` does with
+/// addresses.
 fn canonical(network: IpNet) -> IpNet {
     const MAPPED_BITS: u8 = 96;
     let IpNet::V6(mapped) = network else {
@@ -128,4 +136,46 @@ fn canonical(network: IpNet) -> IpNet {
         .zip(bits)
         .and_then(|(v4, bits)| Ipv4Net::new(v4, bits).ok());
     v4.map_or(network, IpNet::V4)
+}
+
+type FindPeer = dyn Fn(&Parts) -> Option<IpAddr> + Send + Sync;
+
+/// How the layer finds the peer of a request: by a function, or in the request's extensions.
+#[derive(Clone, Default)]
+pub(crate) struct PeerSource(Option<Arc<FindPeer>>);
+
+impl PeerSource {
+    pub(crate) fn new(find: impl Fn(&Parts) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(find)))
+    }
+
+    pub(crate) fn peer_ip(&self, request: &Parts) -> Option<IpAddr> {
+        match &self.0 {
+            Some(find) => find(request),
+            None => peer_in_extensions(request),
+        }
+    }
+}
+
+fn peer_in_extensions(request: &Parts) -> Option<IpAddr> {
+    let extensions = &request.extensions;
+    if let Some(PeerAddr(address)) = extensions.get() {
+        return Some(address.ip());
+    }
+    #[cfg(feature = "axum")]
+    if let Some(axum::extract::ConnectInfo(address)) =
+        extensions.get::<axum::extract::ConnectInfo<SocketAddr>>()
+    {
+        return Some(address.ip());
+    }
+    None
+}
+
+impl fmt::Debug for PeerSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Some(_) => "PeerSource(function)",
+            None => "PeerSource(extensions)",
+        })
+    }
 }

@@ -1,4 +1,4 @@
-//! From a request to what the rules ask about.
+//! Builds the context of a request: the fields that rules match and count by.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -6,11 +6,10 @@ use std::net::IpAddr;
 use fluxgate_core::{RequestContext, RequestContextBuilder, RequestPath, lossless_text};
 use http::{HeaderMap, HeaderName};
 
-use crate::bad_request::BadRequest;
 use crate::handler::HeaderNames;
-use crate::head::RequestHead;
+use crate::request_head::{BadRequest, RequestHead};
 
-/// The headers that say who a request is from; names in lower case.
+/// The headers that identify the sender of a request. Names are in lower case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The user.
@@ -29,22 +28,22 @@ impl Default for Identity {
 }
 
 impl Identity {
-    /// The user in another header.
+    /// Reads the user from this header.
     pub fn user_header(mut self, name: &str) -> Self {
         self.user = name.to_ascii_lowercase().into();
         self
     }
 
-    /// The API key in another header.
+    /// Reads the API key from this header.
     pub fn api_key_header(mut self, name: &str) -> Self {
         self.api_key = name.to_ascii_lowercase().into();
         self
     }
 
-    /// Removes all lines but the first of the headers that are read. They are the same,
-    /// or the request is refused.
+    /// Removes all lines but the first of these headers. A request whose lines differ is
+    /// rejected before.
     pub fn keep_first_line(&self, headers: &mut HeaderMap) {
-        // Nearly always there are as many lines as names.
+        // Repeated headers are rare.
         if headers.len() == headers.keys_len() {
             return;
         }
@@ -59,22 +58,15 @@ impl Identity {
     }
 }
 
-/// What the rules want of a request's headers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WantedHeaders<'r> {
-    pub(crate) wanted: HeaderNames<'r>,
-    /// Those among them that say whom to count.
-    pub(crate) keys: &'r [Box<str>],
-}
-
-/// What is known of a request by its head, unless a header that says whom to count is
-/// given twice and differs. A value that is not text counts by its bytes.
-pub(crate) fn of_head<'a>(
+/// Starts the context of a request with the headers in `names`. The headers in `keys` must not
+/// have two values. A value that is not UTF-8 counts by its bytes.
+pub(crate) fn from_head<'a>(
     head: &'a impl RequestHead,
     path: &'a RequestPath<'_>,
     ip: Option<IpAddr>,
     identity: &Identity,
-    WantedHeaders { wanted, keys }: WantedHeaders<'a>,
+    names: HeaderNames<'a>,
+    keys: &[Box<str>],
 ) -> Result<RequestContextBuilder<'a>, BadRequest> {
     let mut context = RequestContext::builder()
         .method(head.method())
@@ -88,12 +80,12 @@ pub(crate) fn of_head<'a>(
     if let Some(api_key) = head.only_value(&identity.api_key)? {
         context = context.api_key(lossless_text(api_key));
     }
-    // HTTP/2 may send cookies one by one.
+    // HTTP/2 may split cookies into several lines.
     for key in keys.iter().filter(|key| ***key != *"cookie") {
         head.only_value(key)?;
     }
     let pair = |name: &'a str, value: &'a [u8]| (Cow::Borrowed(name), lossless_text(value));
-    Ok(match wanted {
+    Ok(match names {
         HeaderNames::Only([]) => context,
         HeaderNames::Only(names) => {
             let headers = names.iter();
@@ -120,85 +112,76 @@ mod tests {
     use http::request::Parts;
     use http::{HeaderValue, Request};
 
-    fn bytes(value: &[u8]) -> HeaderValue {
-        HeaderValue::from_bytes(value).unwrap()
-    }
-
     fn head(headers: &[(&str, &[u8])]) -> Parts {
         let request = headers.iter().fold(Request::get("/x"), |request, header| {
-            request.header(header.0, bytes(header.1))
+            request.header(header.0, HeaderValue::from_bytes(header.1).unwrap())
         });
         request.body(()).unwrap().into_parts().0
     }
 
-    fn known(
+    fn context(
         head: &Parts,
-        wanted: HeaderNames<'_>,
+        names: HeaderNames<'_>,
         keys: &[Box<str>],
     ) -> Result<RequestContext<'static>, BadRequest> {
         let path = RequestPath::as_given("/x");
-        let wanted = WantedHeaders { wanted, keys };
-        let context = of_head(head, &path, None, &Identity::default(), wanted)?;
+        let context = from_head(head, &path, None, &Identity::default(), names, keys)?;
         Ok(context.build().into_owned())
     }
 
     #[test]
-    fn blanks_around_a_value_do_not_count() {
+    fn surrounding_white_space_is_ignored() {
         let head = head(&[("x-user-id", b"ann\t "), ("a", b" b")]);
-        for wanted in [HeaderNames::All, HeaderNames::Only(&["a".into()])] {
-            let context = known(&head, wanted, &[]).unwrap();
+        for names in [HeaderNames::All, HeaderNames::Only(&["a".into()])] {
+            let context = context(&head, names, &[]).unwrap();
             assert_eq!(context.user(), Some("ann"));
             assert!(context.headers().any(|header| header == ("a", "b")));
         }
     }
 
-    /// Of several lines the first counts, by its bytes if it is not text: whether all
-    /// headers are wanted or some.
     #[test]
     fn the_first_line_of_a_header_counts() {
         let lines = [("a", &b"x\xff"[..]), ("a", b"2"), ("b", b"1"), ("b", b"2")];
         let head = head(&lines);
         let names: [Box<str>; 2] = ["a".into(), "b".into()];
-        for wanted in [HeaderNames::All, HeaderNames::Only(&names)] {
-            let context = known(&head, wanted, &[]).unwrap();
+        for names in [HeaderNames::All, HeaderNames::Only(&names)] {
+            let context = context(&head, names, &[]).unwrap();
             let headers: Vec<_> = context.headers().collect();
             assert_eq!(headers, [("a", "x\u{10ffff}"), ("b", "1")]);
         }
     }
 
     #[test]
-    fn who_is_counted_has_one_value() {
+    fn headers_that_identify_must_not_have_two_values() {
         let keys: [Box<str>; 1] = ["x-tenant".into()];
-        // With few headers and with many, which are looked up in another way.
+        // Few headers are scanned, many are hashed.
         for others in [0, 9] {
             let names: Vec<_> = (0..others).map(|at| format!("other-{at}")).collect();
-            let known = |lines: &[(&str, &[u8])]| {
+            let user = |lines: &[(&str, &[u8])]| {
                 let others = names.iter().map(|name| (&name[..], &b"1"[..]));
                 let head = head(&lines.iter().copied().chain(others).collect::<Vec<_>>());
-                let context = known(&head, HeaderNames::Only(&keys), &keys);
+                let context = context(&head, HeaderNames::Only(&keys), &keys);
                 context.map(|context| context.user().map(str::to_owned))
             };
             let ann = Ok(Some("ann".to_owned()));
             for name in ["x-user-id", "x-api-key", "x-tenant"] {
-                let twice = [(name, &b"a"[..]), (name, b"b")];
-                assert_eq!(known(&twice), Err(BadRequest::ConflictingValues), "{name}");
-                let twice = [(name, &b"\xff"[..]), (name, b"\xfe")];
-                assert_eq!(known(&twice), Err(BadRequest::ConflictingValues), "{name}");
-                let twice = [(name, &b""[..]), (name, b"b")];
-                assert_eq!(known(&twice), Err(BadRequest::ConflictingValues), "{name}");
+                for (first, second) in [(&b"a"[..], &b"b"[..]), (b"\xff", b"\xfe"), (b"", b"b")] {
+                    let found = user(&[(name, first), (name, second)]);
+                    assert_eq!(found, Err(BadRequest::ConflictingValues), "{name}");
+                }
             }
-            assert_eq!(known(&[("x-user-id", b"ann"), ("x-user-id", b"ann ")]), ann);
+            assert_eq!(user(&[("x-user-id", b"ann"), ("x-user-id", b"ann ")]), ann);
             assert_eq!(
-                known(&[("x-user-id", b"ann"), ("b", b"1"), ("b", b"2")]),
+                user(&[("x-user-id", b"ann"), ("b", b"1"), ("b", b"2")]),
                 ann
             );
-            let not_text = known(&[("x-user-id", b"jos\xe9")]);
+            let not_text = user(&[("x-user-id", b"jos\xe9")]);
             assert_eq!(not_text, Ok(Some("jos\u{10ffe9}".to_owned())));
         }
     }
 
     #[test]
-    fn one_line_is_kept() {
+    fn repeated_identity_lines_are_removed() {
         let lines = [
             ("x-user-id", &b"a"[..]),
             ("b", b"1"),

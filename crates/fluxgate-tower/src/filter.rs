@@ -1,7 +1,9 @@
-//! The filter, and what it is made of.
+//! The filter: which requests it limits, by which rules, and how it answers.
 
-mod judge;
-mod lookalikes;
+pub(crate) mod evaluate;
+mod underscore_variants;
+mod wait_permits;
+pub(crate) mod waiting;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,39 +15,37 @@ use crate::client_ip::{ClientIpSource, TrustedProxies};
 use crate::context::Identity;
 use crate::headers::HeaderFamilies;
 use crate::problem::FailedClosedStatus;
-use crate::wait::Waits;
-pub use judge::{Customize, FilterOutcome, PendingEvaluation};
-pub(crate) use judge::{Next, Undecided, Waiter, must_wait};
+use wait_permits::WaitPermits;
 
 const DEFAULT_MAX_WAITS: usize = 100;
 
-/// How requests are counted and answered, and the places of those who wait.
-/// A clone shares these places, until it is given others.
+/// Limits the requests to a server. Clones share the permits to wait, until
+/// [`Filter::max_concurrent_waits`] is set.
 #[derive(Clone, Debug)]
 pub struct Filter {
-    /// The rules it asks. None: everything passes.
+    /// The rule set that decides. Without one, everything passes.
     rule_set: Option<Box<str>>,
-    /// Whether it has been said that there is none.
-    told_of_none: Arc<AtomicBool>,
-    /// The paths it is for; all that begin with `/` where none are given.
+    /// Whether a warning about the missing rule set was logged.
+    has_warned: Arc<AtomicBool>,
+    /// The paths to limit; by default all that begin with `/`.
     include: Option<Arc<PathSet>>,
-    /// The paths it leaves alone all the same.
+    /// The paths to skip, even if they are included.
     exclude: Arc<PathSet>,
     identity: Identity,
     trusted_proxies: TrustedProxies,
-    /// Whether the peer is trusted, whoever it is.
+    /// Whether every peer is trusted.
     trusts_peer: bool,
     client_ip: ClientIpSource,
     headers: HeaderFamilies,
     failed_closed: FailedClosedStatus,
-    waits: Arc<Waits>,
+    permits: Arc<WaitPermits>,
 }
 
 impl Default for Filter {
     fn default() -> Self {
         Self {
             rule_set: None,
-            told_of_none: Arc::default(),
+            has_warned: Arc::default(),
             include: None,
             exclude: Arc::default(),
             identity: Identity::default(),
@@ -54,90 +54,91 @@ impl Default for Filter {
             client_ip: ClientIpSource::default(),
             headers: HeaderFamilies::default(),
             failed_closed: FailedClosedStatus::default(),
-            waits: Arc::new(Waits::new(DEFAULT_MAX_WAITS)),
+            permits: Arc::new(WaitPermits::new(DEFAULT_MAX_WAITS)),
         }
     }
 }
 
 impl Filter {
-    /// Asks this rule set.
+    /// Decides by this rule set.
     pub fn rule_set(mut self, name: impl Into<Box<str>>) -> Self {
         self.rule_set = Some(name.into());
         self
     }
 
-    /// Is for these paths only.
+    /// Limits these paths only.
     pub fn include(mut self, paths: impl Into<Arc<PathSet>>) -> Self {
         self.include = Some(paths.into());
         self
     }
 
-    /// Leaves these paths alone.
+    /// Skips these paths.
     pub fn exclude(mut self, paths: impl Into<Arc<PathSet>>) -> Self {
         self.exclude = paths.into();
         self
     }
 
-    /// Reads who a request is from in these headers.
+    /// Identifies the sender of a request by these headers.
     pub fn identity(mut self, identity: Identity) -> Self {
         self.identity = identity;
         self
     }
 
-    /// Takes the word of proxies in these networks about the client's address.
+    /// Trusts proxies in these networks to report the client's address.
     pub fn trusted_proxies(mut self, networks: impl IntoIterator<Item = IpNet>) -> Self {
         self.trusted_proxies = TrustedProxies::new(networks);
         self
     }
 
-    /// Takes the word of the peer, too, whoever it is: it is a proxy that asks on
-    /// behalf of its client. What it does not say is not known.
+    /// Trusts every peer to report the client's address, for servers that proxies call on
+    /// behalf of their clients. Without a report, the address is unknown.
     pub fn trust_peer(mut self) -> Self {
         self.trusts_peer = true;
         self
     }
 
-    /// Where proxies say whom they forward for.
+    /// Sets the header in which proxies report the client's address.
     pub fn client_ip(mut self, source: ClientIpSource) -> Self {
         self.client_ip = source;
         self
     }
 
-    /// What responses tell.
+    /// Sets the header families that responses carry.
     pub fn headers(mut self, families: HeaderFamilies) -> Self {
         self.headers = families;
         self
     }
 
-    /// Sets the status of refusals that failed closed; 503 by default.
+    /// Sets the status of requests that are denied because the limiter failed closed; 503 by
+    /// default.
     pub fn failed_closed_status(mut self, status: FailedClosedStatus) -> Self {
         self.failed_closed = status;
         self
     }
 
-    /// How many may wait at a time in this process; 100 if nothing is said.
+    /// Sets how many requests may wait at a time in this process; 100 by default.
     pub fn max_concurrent_waits(mut self, most: usize) -> Self {
-        self.waits = Arc::new(Waits::new(most));
+        self.permits = Arc::new(WaitPermits::new(most));
         self
     }
 
-    /// The rule set that it asks, if any.
+    /// Returns the name of the rule set, if any.
     pub fn rule_set_name(&self) -> Option<&str> {
         self.rule_set.as_deref()
     }
 
-    /// What responses tell.
+    /// Returns the header families that responses carry.
     pub fn families(&self) -> HeaderFamilies {
         self.headers
     }
 
-    /// Returns the status of refusals that failed closed.
+    /// Returns the status of requests that are denied because the limiter failed closed.
     pub fn failed_closed(&self) -> FailedClosedStatus {
         self.failed_closed
     }
 
-    /// How many wait now.
+    /// Returns how many requests wait now.
     pub fn waiting(&self) -> usize {
-        self.waits.taken()
+        self.permits.taken()
     }
 }

@@ -1,4 +1,4 @@
-//! Who decides: the embedded engine, or a service that is asked.
+//! The handler that decides requests: a limiter in this process, or a remote service.
 
 mod embedded;
 
@@ -8,57 +8,58 @@ use std::time::Duration;
 
 use fluxgate_core::{Mode, RequestContext, WaitPermit};
 
-use crate::ruling::Report;
+use crate::report::Report;
 
-/// Which headers of a request are wanted.
+/// The names of the headers that rules read.
 #[derive(Clone, Copy, Debug)]
 pub enum HeaderNames<'r> {
-    /// All of them.
+    /// Rules may read any header.
     All,
-    /// Those of these names, which are in lower case.
+    /// Rules read these headers only. Names are in lower case.
     Only(&'r [Box<str>]),
 }
 
-/// Who decides. A handler always has an answer: what it says when it cannot ask
-/// anybody is its own matter (`on_error`), so that no trouble of the limiter
-/// ever becomes one of the request.
+/// Decides requests.
+///
+/// A handler always returns a report. If the store or the service fails, the handler applies
+/// `on_error`, so a failure of the limiter never fails the request.
 pub trait Handler: Send + Sync {
-    /// The answer.
+    /// The report on a request.
     type Report: Report;
 
-    /// The rules of one name as they are now: a request is read and decided by
-    /// the same ones.
+    /// A snapshot of a rule set: the context of a request is built and decided by the same
+    /// rules.
     type Rules: Send + Sync;
 
-    /// What is cancelled when a request that waits does not take place.
+    /// The units to cancel if a request that waits does not proceed.
     type Charge: Send;
 
-    /// What is prepared for a request when the handler must be awaited.
+    /// The prepared decision of a request for which the handler must be awaited.
     type Pending: Send + 'static;
 
-    /// The rules of this name as they are now.
+    /// Returns the current rules of a rule set.
     fn rules(&self, rule_set: &str) -> Self::Rules;
 
-    /// Which headers these rules ask about.
+    /// Returns the names of the headers that these rules read.
     fn header_names<'r>(&'r self, rules: &'r Self::Rules) -> HeaderNames<'r>;
 
-    /// Whether these rules may make a request wait. Then it is decided in
-    /// [`Mode::Take`] only if there is a place to wait in.
+    /// Returns whether these rules may delay a request. Such rules decide in [`Mode::Take`]
+    /// only if the request has a permit to wait.
     fn may_wait(&self, rules: &Self::Rules) -> bool {
         let _ = rules;
         true
     }
 
-    /// Which headers are part of a key of these rules, in lower case. A request that gives
-    /// one twice, with different values, is answered with 400.
+    /// Returns the names, in lower case, of the headers that are part of a key of these rules.
+    /// A request that repeats one with different values is rejected with 400.
     fn key_header_names<'r>(&'r self, rules: &'r Self::Rules) -> &'r [Box<str>] {
         let _ = rules;
         &[]
     }
 
-    /// Decides a request and charges it if it passes: in [`Mode::TakeNow`] as if no rule
-    /// let it wait. Returns what is prepared, and charges nothing, if the handler must be
-    /// awaited: [`Handler::decide`] continues then.
+    /// Decides a request and charges it if it is allowed. In [`Mode::TakeNow`] no rule delays
+    /// it. If the handler must be awaited, returns the prepared decision for
+    /// [`Handler::decide`] and charges nothing.
     fn try_decide(
         &self,
         rule_set: &str,
@@ -67,9 +68,8 @@ pub trait Handler: Send + Sync {
         mode: Mode,
     ) -> Result<Self::Report, Self::Pending>;
 
-    /// Decides a request for which [`Handler::try_decide`] returned `pending`, and charges
-    /// it if it passes. One that has to wait gets a permit, if there is a bound beyond this
-    /// process.
+    /// Decides a request that [`Handler::try_decide`] has prepared, and charges it if it is
+    /// allowed. A delayed request holds the returned permit among the waiters of all processes.
     fn decide(
         &self,
         rule_set: &str,
@@ -78,41 +78,40 @@ pub trait Handler: Send + Sync {
         pending: Self::Pending,
     ) -> impl Future<Output = (Self::Report, WaitPermit)> + Send;
 
-    /// What a request that has to wait was charged, if anything.
+    /// Returns what a request that must wait was charged, if anything.
     fn charge(
         &self,
         rule_set: &str,
         context: &RequestContext<'_>,
-        ruling: &Self::Report,
+        report: &Self::Report,
     ) -> Option<Self::Charge>;
 
-    /// Cancels what a request was charged that does not take place: at once or in the
-    /// background, for it is called when a future is dropped.
+    /// Cancels the charge of a request that does not proceed. It is called when a future is
+    /// dropped, so it must not block.
     fn cancel(&self, charge: Self::Charge);
 
-    /// A place to wait for at most `longest`, where there is a bound beyond this
-    /// process. `None` if there is none.
+    /// Takes a permit among the waiters of all processes for at most `longest`. Returns `None`
+    /// if none is free.
     fn begin_wait(&self, longest: Duration) -> impl Future<Output = Option<WaitPermit>> + Send {
         let _ = longest;
         std::future::ready(Some(WaitPermit::unbounded()))
     }
 
-    /// How a request fares is settled; told once for each that is.
-    fn record(&self, context: &RequestContext<'_>, ruling: &Self::Report) {
-        let _ = (context, ruling);
+    /// Records the final report on a request. It is called once for each.
+    fn record(&self, context: &RequestContext<'_>, report: &Self::Report) {
+        let _ = (context, report);
     }
 
-    /// A request begins to wait.
+    /// Records that a request starts to wait.
     fn wait_began(&self) {}
 
-    /// It waits no longer.
+    /// Records that a request no longer waits.
     fn wait_ended(&self) {}
 }
 
-/// Does something at once if that can be, else in the background. Without a
-/// runtime, which has ended then, nothing is done.
+/// Polls `work` once and spawns it if it is pending. Does nothing outside a Tokio runtime.
 pub fn poll_once_or_spawn(work: impl Future<Output = ()> + Send + 'static) {
-    // What must wait for a timer or a socket would panic outside a runtime.
+    // Timers and sockets panic outside a runtime, which may have ended.
     let Ok(runtime) = tokio::runtime::Handle::try_current() else {
         return;
     };

@@ -1,46 +1,43 @@
-//! Limits where HTTP traffic is: a filter for any server, a tower layer on top of
-//! it, and how a client is told of its limits.
+//! FluxGate for HTTP: a filter for any server, a tower layer built on it, and the headers and
+//! bodies that report limits to clients.
 #![deny(missing_docs)]
 
-mod bad_request;
-mod body;
 mod client_ip;
 mod context;
-mod customizer;
-#[cfg(doctest)]
-mod documents;
 mod filter;
-mod future;
 mod handler;
-mod head;
 mod headers;
-mod layer;
-mod peer;
 mod problem;
-mod refusal;
+mod rate_limit;
 #[cfg(feature = "remote")]
 mod remote;
-mod ruling;
-mod service;
-mod wait;
+mod report;
+mod request_head;
 
-pub use bad_request::BadRequest;
-pub use body::{MakeBody, ResponseBody, SameBody, WrapBody};
-pub use client_ip::{ClientIpSource, TrustedProxies};
+pub use client_ip::{ClientIpSource, PeerAddr, TrustedProxies};
 pub use context::Identity;
-pub use customizer::Customizer;
-pub use filter::{Customize, Filter, FilterOutcome, PendingEvaluation};
-pub use future::ResponseFuture;
+pub use filter::Filter;
+pub use filter::evaluate::{FilterOutcome, PendingEvaluation};
 pub use handler::{Handler, HeaderNames, poll_once_or_spawn};
-pub use head::RequestHead;
 pub use headers::{HeaderFamilies, LimitHeaders, ResetFormat};
-pub use layer::RateLimitLayer;
-pub use peer::PeerAddr;
-pub use problem::{
-    FailedClosedStatus, PROBLEM_JSON, QUOTA_EXCEEDED, QUOTA_EXCEEDED_TITLE, REDUCED_CAPACITY,
-    REDUCED_CAPACITY_TITLE, write_denial, write_denial_start,
+pub use problem::{FailedClosedStatus, PROBLEM_JSON, Problem, write_denial, write_denial_start};
+pub use rate_limit::{
+    Customizer, MakeBody, RateLimit, RateLimitLayer, ResponseBody, ResponseFuture, SameBody,
+    WrapBody,
 };
 #[cfg(feature = "remote")]
-pub use remote::{RemoteCharge, RemoteError, RemoteHandler, RemoteReport};
-pub use ruling::Report;
-pub use service::RateLimit;
+pub use remote::{RemoteError, RemoteHandler, handler::RemoteCharge, report::RemoteReport};
+pub use report::Report;
+pub use request_head::{BadRequest, RequestHead};
+
+/// Compiles and runs the Rust code of the documents as doctests. This crate has all the
+/// dependencies that the code needs.
+#[cfg(doctest)]
+mod documents {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/middleware.md")]
+    struct Middleware;
+    #[doc = include_str!("../../../docs/redis.md")]
+    struct Redis;
+}

@@ -1,29 +1,28 @@
-//! How a client is told that it was refused (RFC 9457).
+//! Bodies of error responses: `application/problem+json` (RFC 9457).
 
+use std::io::Write as _;
+
+use fluxgate_core::yaml::{Fault, Position};
 use fluxgate_core::{Micros, Outcome};
-use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 
-use crate::bad_request::BadRequest;
-use crate::ruling::Report;
+use crate::report::Report;
+use crate::request_head::BadRequest;
 
 /// The media type of a problem.
 pub const PROBLEM_JSON: &str = "application/problem+json";
-/// The type of the problem, as registered with IANA.
-pub const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
-/// Its title.
-pub const QUOTA_EXCEEDED_TITLE: &str = "The quota for these requests is used up";
-/// The type of the problem where the store failed and the rules refuse then, as
-/// registered with IANA.
-pub const REDUCED_CAPACITY: &str =
-    "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
-/// Its title.
-pub const REDUCED_CAPACITY_TITLE: &str = "Requests cannot be counted at the moment";
 
-/// The status of a refusal that failed closed: the store failed, and the rules refuse
-/// then. It says nothing about the client's quota.
+// Problem types that are registered with IANA.
+const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
+const REDUCED_CAPACITY: &str =
+    "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
+
+/// The status of a request that is denied because the store failed and `on_error` is `deny`.
+/// Such a denial says nothing about the client's quota.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailedClosedStatus {
-    /// 503, and a problem of the type [`REDUCED_CAPACITY`].
+    /// 503, with the problem type `temporary-reduced-capacity`.
     #[default]
     ServiceUnavailable,
     /// 429, as if the quota were used up.
@@ -31,8 +30,7 @@ pub enum FailedClosedStatus {
 }
 
 impl FailedClosedStatus {
-    /// Returns the status of the answer to a request that was refused with this
-    /// outcome: 429, unless it failed closed.
+    /// Returns the status of a denied request with this outcome.
     pub fn status_for(self, outcome: Outcome) -> StatusCode {
         match (outcome, self) {
             (Outcome::FailedClosed, Self::ServiceUnavailable) => StatusCode::SERVICE_UNAVAILABLE,
@@ -41,35 +39,31 @@ impl FailedClosedStatus {
     }
 }
 
-/// Appends the body of a refusal, as JSON; returns the status that belongs to it.
+/// Appends the body for a denied request and returns its status.
 pub fn write_denial(
-    ruling: &impl Report,
+    report: &impl Report,
     failed_closed: FailedClosedStatus,
     out: &mut Vec<u8>,
 ) -> StatusCode {
-    let status = failed_closed.status_for(ruling.outcome());
+    let status = failed_closed.status_for(report.outcome());
     write_denial_start(status, out);
     out.extend_from_slice(b"\"violated-policies\":[");
-    let mut first = true;
-    // Ids hold nothing that would have to be escaped.
-    ruling.for_each_violated(|rule, band| {
-        if !std::mem::take(&mut first) {
-            out.push(b',');
+    let mut separator = "";
+    // Ids hold no characters that JSON escapes.
+    report.for_each_violated(|rule, band| {
+        for text in [separator, "\"", rule, "/", band, "\""] {
+            out.extend_from_slice(text.as_bytes());
         }
-        out.push(b'"');
-        out.extend_from_slice(rule.as_bytes());
-        out.push(b'/');
-        out.extend_from_slice(band.as_bytes());
-        out.push(b'"');
+        separator = ",";
     });
     out.push(b']');
     if status == StatusCode::SERVICE_UNAVAILABLE {
         out.extend_from_slice(b",\"outcome\":\"");
-        out.extend_from_slice(ruling.outcome().name().as_bytes());
+        out.extend_from_slice(report.outcome().name().as_bytes());
         out.push(b'"');
     }
     out.extend_from_slice(b",\"retry_after_ms\":");
-    match ruling.retry_after().after().map(Micros::ceil_millis) {
+    match report.retry_after().after().map(Micros::ceil_millis) {
         Some(wait) => out.extend_from_slice(itoa::Buffer::new().format(wait).as_bytes()),
         None => out.extend_from_slice(b"null"),
     }
@@ -77,27 +71,178 @@ pub fn write_denial(
     status
 }
 
-/// Appends the beginning of the body of a refusal with this status: the members
-/// `type`, `title` and `status`, with the comma after them.
+/// Appends the start of the body for a denied request: the members `type`, `title` and
+/// `status`, and a comma.
 pub fn write_denial_start(status: StatusCode, out: &mut Vec<u8>) {
     let (kind, title) = match status {
-        StatusCode::SERVICE_UNAVAILABLE => (REDUCED_CAPACITY, REDUCED_CAPACITY_TITLE),
-        _ => (QUOTA_EXCEEDED, QUOTA_EXCEEDED_TITLE),
+        StatusCode::SERVICE_UNAVAILABLE => {
+            (REDUCED_CAPACITY, "Requests cannot be counted at the moment")
+        }
+        _ => (QUOTA_EXCEEDED, "The quota for these requests is used up"),
     };
-    out.extend_from_slice(b"{\"type\":\"");
-    out.extend_from_slice(kind.as_bytes());
-    out.extend_from_slice(b"\",\"title\":\"");
-    out.extend_from_slice(title.as_bytes());
-    out.extend_from_slice(b"\",\"status\":");
-    out.extend_from_slice(itoa::Buffer::new().format(status.as_u16()).as_bytes());
+    write_start(kind, title, status, out);
+}
+
+/// An error response other than a denial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    status: StatusCode,
+    detail: String,
+    /// The errors in a document that the client sent.
+    faults: Vec<Fault>,
+    header: Option<Box<(HeaderName, HeaderValue)>>,
+}
+
+impl Problem {
+    /// Creates a problem with this status. `detail` tells the client what to change.
+    pub fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        Self {
+            status,
+            detail: detail.into(),
+            faults: Vec::new(),
+            header: None,
+        }
+    }
+
+    /// Creates a problem with status 400.
+    pub fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// Adds a header to the response.
+    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.header = Some(Box::new((name, value)));
+        self
+    }
+
+    /// Lists the errors in a document, with their positions.
+    pub fn with_faults(mut self, faults: Vec<Fault>) -> Self {
+        self.faults = faults;
+        self
+    }
+
+    /// Prefixes the detail with the part of the request that it is about.
+    pub fn within(mut self, part: impl std::fmt::Display) -> Self {
+        self.detail = format!("{part}: {}", self.detail);
+        self
+    }
+
+    /// Returns the status of the response.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// Appends the body of the response.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let title = self.status.canonical_reason().unwrap_or("Error");
+        write_start("about:blank", title, self.status, out);
+        out.extend_from_slice(b"\"detail\":");
+        write_string(&self.detail, out);
+        let mut separator = r#","faults":["#;
+        for Fault { position, message } in &self.faults {
+            let Position { line, column } = position;
+            // Writing to memory does not fail.
+            let _ = write!(
+                out,
+                r#"{separator}{{"line":{line},"column":{column},"message":"#
+            );
+            write_string(message, out);
+            out.push(b'}');
+            separator = ",";
+        }
+        out.extend_from_slice(match self.faults[..] {
+            [] => &b"}"[..],
+            _ => b"]}",
+        });
+    }
+
+    /// Converts the problem into a response.
+    pub fn response<B: From<Vec<u8>>>(self) -> Response<B> {
+        let mut body = Vec::new();
+        self.write(&mut body);
+        let mut response = Response::new(body.into());
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        headers.extend(self.header.map(|header| *header));
+        response
+    }
+}
+
+impl From<BadRequest> for Problem {
+    fn from(bad: BadRequest) -> Self {
+        Self::bad_request(format!("the request is ambiguous: {bad}"))
+    }
+}
+
+#[cfg(feature = "axum")]
+impl axum::response::IntoResponse for Problem {
+    fn into_response(self) -> axum::response::Response {
+        self.response()
+    }
+}
+
+fn write_start(kind: &str, title: &str, status: StatusCode, out: &mut Vec<u8>) {
+    for text in [
+        "{\"type\":\"",
+        kind,
+        "\",\"title\":\"",
+        title,
+        "\",\"status\":",
+    ] {
+        out.extend_from_slice(text.as_bytes());
+    }
+    out.extend_from_slice(status.as_str().as_bytes());
     out.push(b',');
 }
 
-/// Appends the body of a 400, as JSON.
-pub(crate) fn write_bad_request(bad: BadRequest, out: &mut Vec<u8>) {
-    out.extend_from_slice(b"{\"type\":\"about:blank\",\"title\":\"Bad Request\",\"status\":400");
-    out.extend_from_slice(b",\"detail\":\"the request is ambiguous: ");
-    // Reasons hold nothing that would have to be escaped.
-    out.extend_from_slice(bad.reason().as_bytes());
-    out.extend_from_slice(b"\"}");
+/// Appends a JSON string.
+fn write_string(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    for byte in text.bytes() {
+        match byte {
+            b'"' | b'\\' => out.extend([b'\\', byte]),
+            0..0x20 => {
+                // Writing to memory does not fail.
+                let _ = write!(out, "\\u{byte:04x}");
+            }
+            _ => out.push(byte),
+        }
+    }
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_is_valid_json() {
+        let control: String = (0..0x20_u8).map(char::from).collect();
+        let position = Position { line: 2, column: 3 };
+        let fault = |message: &str| Fault {
+            position,
+            message: message.into(),
+        };
+        for faults in [vec![], vec![fault("a")], vec![fault("\"b\\"), fault("é")]] {
+            let detail = format!("`x` {control} \"\\ ü");
+            let problem = Problem::bad_request(&*detail).with_faults(faults.clone());
+            let mut body = Vec::new();
+            problem.within("part").write(&mut body);
+            let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+            let mut expected = serde_json::json!({
+                "type": "about:blank",
+                "title": "Bad Request",
+                "status": 400,
+                "detail": format!("part: {detail}"),
+            });
+            if !faults.is_empty() {
+                let faults = faults.iter().map(
+                    |fault| serde_json::json!({ "line": 2, "column": 3, "message": fault.message }),
+                );
+                expected["faults"] = faults.collect();
+            }
+            assert_eq!(body, expected);
+        }
+    }
 }

@@ -1,10 +1,10 @@
-//! A FluxGate service that is asked, as a handler.
+//! A remote FluxGate service as a handler.
 
-mod answer;
-mod asking;
-mod connections;
-mod question;
-mod ruling;
+pub(crate) mod handler;
+mod pool;
+pub(crate) mod report;
+mod request;
+mod response;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,13 +13,11 @@ use std::time::Duration;
 use fluxgate_core::Limiter;
 use http::{HeaderValue, Uri};
 
-pub use asking::RemoteCharge;
-use connections::Connections;
-pub use ruling::RemoteReport;
+use pool::ConnectionPool;
 
 const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
 
-/// Asks a FluxGate service over HTTP.
+/// Lets a FluxGate service decide, over HTTP.
 ///
 /// ```
 /// use fluxgate_tower::{RateLimitLayer, RemoteHandler};
@@ -31,30 +29,29 @@ const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
 /// # }
 /// ```
 ///
-/// Connections are kept and used again; a question whose answer is lost is not
-/// asked again. Where no answer comes in time, requests pass, unless something
-/// else is said. Windows and logs, which cannot reserve, refuse at once here: how
-/// long a rule lets wait is not in the service's answer.
+/// Connections are pooled. A call whose response is lost is not repeated, as the service may
+/// have charged it. If the service does not respond in time, requests pass by default. Windows
+/// and logs, which cannot reserve, deny at once: the service's response does not say how long
+/// their rules let a request wait.
 #[derive(Clone, Debug)]
 pub struct RemoteHandler {
     settings: Arc<Settings>,
-    connections: Arc<Connections>,
-    /// Whether the last question had no answer.
-    trouble: Arc<AtomicBool>,
+    pool: Arc<ConnectionPool>,
+    /// Whether the last call failed.
+    is_failing: Arc<AtomicBool>,
 }
 
 #[derive(Clone, Debug)]
 struct Settings {
     deadline: Duration,
     on_error: OnError,
-    /// What `Authorization` says.
+    /// The value of `Authorization`.
     token: Option<HeaderValue>,
-    /// The headers that are sent; those that any rule may ask about if none are
-    /// named.
+    /// The headers to send, or `None` for all that rules may read.
     headers: Option<Box<[Box<str>]>>,
 }
 
-/// What is decided when there is no answer.
+/// How to decide if the service fails.
 #[derive(Clone, Debug)]
 enum OnError {
     Allow,
@@ -62,26 +59,26 @@ enum OnError {
     Local(Arc<Limiter>),
 }
 
-/// Why a service cannot be asked.
+/// Why a service cannot be called.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RemoteError {
-    /// It is not named by an address such as `http://127.0.0.1:8081`.
-    #[error("`{0}` is no address of a service, such as http://127.0.0.1:8081")]
+    /// The address is not one such as `http://127.0.0.1:8081`.
+    #[error("`{0}` is not the address of a service, such as http://127.0.0.1:8081")]
     Address(String),
-    /// A token holds what no header can.
-    #[error("the token cannot be sent in a header")]
+    /// The token holds a control character.
+    #[error("the token cannot be sent in a header: it holds a control character")]
     Token,
 }
 
 impl RemoteHandler {
-    /// Asks the service at this address, such as `http://127.0.0.1:8081`.
+    /// Creates a handler for the service at this address, such as `http://127.0.0.1:8081`.
     pub fn new(address: &str) -> Result<Self, RemoteError> {
         let bad = || RemoteError::Address(address.to_owned());
         let uri: Uri = address.parse().map_err(|_| bad())?;
         Ok(Self {
-            connections: Arc::new(Connections::to(&uri).ok_or_else(bad)?),
-            trouble: Arc::default(),
+            pool: Arc::new(ConnectionPool::new(&uri).ok_or_else(bad)?),
+            is_failing: Arc::default(),
             settings: Arc::new(Settings {
                 deadline: DEFAULT_DEADLINE,
                 on_error: OnError::Allow,
@@ -91,31 +88,32 @@ impl RemoteHandler {
         })
     }
 
-    /// How long an answer may take; 50 ms if nothing is said.
+    /// Sets how long the service may take to respond; 50 ms by default.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.settings_mut().deadline = deadline;
         self
     }
 
-    /// Without an answer, requests pass. This is so if nothing is said.
+    /// Allows requests while the service fails. This is the default.
     pub fn allow_on_error(mut self) -> Self {
         self.settings_mut().on_error = OnError::Allow;
         self
     }
 
-    /// Without an answer, requests are refused, to come back after a second.
+    /// Denies requests while the service fails, with a retry after one second.
     pub fn deny_on_error(mut self) -> Self {
         self.settings_mut().on_error = OnError::Deny;
         self
     }
 
-    /// Without an answer, this limiter decides.
+    /// Lets this limiter decide while the service fails.
     pub fn local_on_error(mut self, limiter: impl Into<Arc<Limiter>>) -> Self {
         self.settings_mut().on_error = OnError::Local(limiter.into());
         self
     }
 
-    /// Gives units back, which the service lets operators do, under this token.
+    /// Sets the token that authorizes cancelling reservations, which needs the role of an
+    /// operator.
     pub fn token(mut self, token: &str) -> Result<Self, RemoteError> {
         let value = HeaderValue::try_from(format!("Bearer {token}"));
         let mut value = value.map_err(|_| RemoteError::Token)?;
@@ -124,8 +122,8 @@ impl RemoteHandler {
         Ok(self)
     }
 
-    /// Sends these headers of a request only. If nothing is said, all are sent
-    /// but `Authorization`, cookies and those of the connection.
+    /// Sends these headers of a request only. By default all are sent except `Authorization`,
+    /// cookies and hop-by-hop headers.
     pub fn headers(mut self, names: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let names = names.into_iter();
         let names = names.map(|name| name.as_ref().to_ascii_lowercase().into());

@@ -1,4 +1,4 @@
-//! The embedded engine as a handler.
+//! A limiter in this process as a handler.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::{Handler, HeaderNames, poll_once_or_spawn};
 
 impl<S: Store + 'static> Handler for Arc<Limiter<S>> {
     type Report = Decision;
-    /// `None` where there is no rule set of that name.
+    /// `None` if there is no rule set of that name.
     type Rules = Option<ActiveRuleSet>;
     type Charge = Charge;
     type Pending = PendingDecision;
@@ -64,15 +64,14 @@ impl<S: Store + 'static> Handler for Arc<Limiter<S>> {
         let limiter = Arc::clone(self);
         poll_once_or_spawn(async move {
             if let Err(error) = Limiter::cancel(&limiter, charge).await {
-                tracing::warn!(%error, "the reservation of a request that went away is not cancelled");
+                tracing::warn!(%error, "cannot cancel the reservation of an abandoned request");
             }
         });
     }
 
     async fn begin_wait(&self, longest: Duration) -> Option<WaitPermit> {
-        // A store that cannot be asked keeps nobody from waiting: the bound of
-        // this process still holds.
-        let place = Limiter::begin_wait(self, longest).await;
-        place.unwrap_or(Some(WaitPermit::unbounded()))
+        // If the store fails, only the bound of this process applies.
+        let permit = Limiter::begin_wait(self, longest).await;
+        permit.unwrap_or(Some(WaitPermit::unbounded()))
     }
 }

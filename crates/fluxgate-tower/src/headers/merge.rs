@@ -1,26 +1,26 @@
-//! Headers on a response that may tell of limits already.
+//! Merges limit headers into a response that may have some already.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
-use super::map::Values;
-use super::values::{LIMIT, POLICY, RATE_LIMIT, REMAINING, RESET};
+use super::sink::{LIMIT, POLICY, RATE_LIMIT, REMAINING, RESET};
+use super::values::HeaderValues;
 
-impl Values {
-    /// Adds what there is to tell of a request that passed to the response it
-    /// got. That may tell of limits further in: the lists are joined, ours first,
-    /// and of the older headers those with less left stay, or those of a refusal.
+impl HeaderValues {
+    /// Adds the headers of an allowed request to its response, which may report limits of
+    /// inner services. Lists are joined, ours first. Of the legacy headers those of a denial
+    /// win, or else those with less remaining.
     pub(crate) fn merge_into<B>(self, response: &mut Response<B>) {
-        let refused = response.status() == StatusCode::TOO_MANY_REQUESTS;
+        let denied = response.status() == StatusCode::TOO_MANY_REQUESTS;
         let headers = response.headers_mut();
         let inner = Inner::take(headers);
         self.insert_into(headers);
         if let Some(inner) = inner {
-            inner.put_back(refused, headers);
+            inner.restore(denied, headers);
         }
     }
 }
 
-/// What the response said before.
+/// The limit headers that the response had before.
 struct Inner {
     legacy: [Option<HeaderValue>; 3],
     lists: [(HeaderName, Option<HeaderValue>); 2],
@@ -28,8 +28,7 @@ struct Inner {
 
 impl Inner {
     fn take(headers: &mut HeaderMap) -> Option<Self> {
-        // Responses have few headers: to look at each costs less than to look for
-        // each of ours.
+        // Responses have few headers: one scan costs less than three lookups.
         let is_ours = |name: &HeaderName| [REMAINING, POLICY, RATE_LIMIT].contains(name);
         if !headers.keys().any(is_ours) {
             return None;
@@ -37,14 +36,14 @@ impl Inner {
         Some(Self {
             legacy: [LIMIT, REMAINING, RESET].map(|name| headers.remove(name)),
             lists: [POLICY, RATE_LIMIT].map(|name| {
-                let members = joined(headers, &name);
+                let members = join_lines(headers, &name);
                 headers.remove(&name);
                 (name, members)
             }),
         })
     }
 
-    fn put_back(self, refused: bool, headers: &mut HeaderMap) {
+    fn restore(self, denied: bool, headers: &mut HeaderMap) {
         for (name, theirs) in self.lists {
             let Some(theirs) = theirs else {
                 continue;
@@ -57,11 +56,11 @@ impl Inner {
         }
         let theirs = self.legacy[1].as_ref().and_then(number);
         let ours = headers.get(REMAINING).and_then(number);
-        let stays = match (theirs, ours) {
-            (Some(theirs), Some(ours)) => refused || theirs <= ours,
+        let theirs_win = match (theirs, ours) {
+            (Some(theirs), Some(ours)) => denied || theirs <= ours,
             (_, ours) => ours.is_none(),
         };
-        if stays {
+        if theirs_win {
             for (name, value) in [LIMIT, REMAINING, RESET].into_iter().zip(self.legacy) {
                 match value {
                     Some(value) => headers.insert(name, value),
@@ -76,8 +75,8 @@ fn number(value: &HeaderValue) -> Option<u64> {
     value.to_str().ok()?.parse().ok()
 }
 
-/// All lines of a header as one.
-fn joined(headers: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
+/// Joins all lines of a header.
+fn join_lines(headers: &HeaderMap, name: &HeaderName) -> Option<HeaderValue> {
     let mut lines = headers.get_all(name).iter();
     let first = lines.next()?.clone();
     Some(lines.fold(first, |all, next| join(&all, next).unwrap_or(all)))

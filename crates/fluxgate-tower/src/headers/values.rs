@@ -1,79 +1,113 @@
-//! The headers, and where they are written to.
+//! Header values for the map of a response.
 
-use http::HeaderName;
-use http::header::RETRY_AFTER;
+use std::cell::Cell;
 
-use super::push_parameter;
+use http::{HeaderMap, HeaderValue};
 
-pub(super) const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
-pub(super) const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
-pub(super) const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
-pub(super) const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-pub(super) const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+use super::sink::{FIELD_COUNT, Field, HeaderSink, NAMES};
 
-/// The headers, in the order in which they are written.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Name {
-    Limit,
-    Remaining,
-    Reset,
-    Policy,
-    RateLimit,
-    RetryAfter,
-}
+/// The values of all header fields. They are boxed because a response future carries them.
+#[derive(Debug)]
+pub(crate) struct HeaderValues(Box<[Option<HeaderValue>; FIELD_COUNT]>);
 
-pub(super) const COUNT: usize = 6;
-
-/// Their names, in the same order.
-pub(super) static NAMES: [HeaderName; COUNT] =
-    [LIMIT, REMAINING, RESET, POLICY, RATE_LIMIT, RETRY_AFTER];
-
-/// How a line of each of them begins, in the same order.
-const STARTS: [&[u8]; COUNT] = [
-    b"x-ratelimit-limit: ",
-    b"x-ratelimit-remaining: ",
-    b"x-ratelimit-reset: ",
-    b"ratelimit-policy: ",
-    b"ratelimit: ",
-    b"retry-after: ",
-];
-
-/// Where headers are written to, each at most once, in the order of [`Name`].
-pub(super) trait Out {
-    /// A header of this name, with the value that `write` appends; none if that
-    /// is nothing.
-    fn header(&mut self, name: Name, write: impl FnOnce(&mut Vec<u8>));
-
-    fn number(&mut self, name: Name, number: u64) {
-        self.header(name, |text| push_parameter(b"", number, text));
+impl HeaderValues {
+    /// Collects the values that `write` sends to its sink.
+    pub(super) fn collect(write: impl FnOnce(&mut ValueSink)) -> Self {
+        thread_local! {
+            static CACHE: Cell<Option<Box<Cache>>> = const { Cell::new(None) };
+        }
+        // `write` may call this function too, so the cache is taken and not borrowed. It is
+        // empty while the thread ends.
+        let cache = CACHE.try_with(Cell::take).ok().flatten();
+        let mut sink = ValueSink {
+            values: Self(Box::new([const { None }; FIELD_COUNT])),
+            cache: cache.unwrap_or_default(),
+        };
+        write(&mut sink);
+        let ValueSink { values, cache } = sink;
+        let _ = CACHE.try_with(|cell| cell.set(Some(cache)));
+        values
     }
-}
 
-/// Lines of text.
-pub(super) struct Lines<'a>(pub(super) &'a mut Vec<u8>);
-
-impl Out for Lines<'_> {
-    fn header(&mut self, name: Name, write: impl FnOnce(&mut Vec<u8>)) {
-        let start = self.0.len();
-        self.0.extend_from_slice(STARTS[name as usize]);
-        let value = self.0.len();
-        write(self.0);
-        if self.0.len() == value {
-            self.0.truncate(start);
-        } else {
-            self.0.extend_from_slice(b"\r\n");
+    /// Sets the headers, replacing those of the same names.
+    pub(super) fn insert_into(self, headers: &mut HeaderMap) {
+        reserve(headers, self.0.iter().flatten().count());
+        for (name, value) in NAMES.iter().zip(*self.0) {
+            if let Some(value) = value {
+                headers.insert(name, value);
+            }
         }
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lines_begin_with_the_names() {
-        for (name, start) in NAMES.iter().zip(STARTS) {
-            assert_eq!(format!("{name}: ").as_bytes(), start);
-        }
+/// Makes room for so many more headers.
+fn reserve(headers: &mut HeaderMap, additional: usize) {
+    /// Servers add `Content-Length`.
+    const OTHERS: usize = 1;
+    let wanted = headers.len() + additional + OTHERS;
+    if additional > 0 && wanted > headers.capacity() {
+        // `HeaderMap::reserve` copies the whole table; this copies the few entries.
+        let mut larger = HeaderMap::with_capacity(wanted);
+        larger.extend(headers.drain());
+        *headers = larger;
     }
+}
+
+/// The last values of a thread. Limits and policies rarely differ from those of the previous
+/// request, and the reset changes once a second: cloning a value is cheaper than creating it.
+#[derive(Default)]
+struct Cache {
+    limit: Option<(u64, HeaderValue)>,
+    reset: Option<(u64, HeaderValue)>,
+    policy: Option<HeaderValue>,
+    /// A buffer for the text of a value.
+    text: Vec<u8>,
+}
+
+/// Collects header values.
+pub(super) struct ValueSink {
+    values: HeaderValues,
+    cache: Box<Cache>,
+}
+
+impl HeaderSink for ValueSink {
+    fn text(&mut self, field: Field, write: impl FnOnce(&mut Vec<u8>)) {
+        let Cache { policy, text, .. } = &mut *self.cache;
+        text.clear();
+        write(text);
+        self.values.0[field as usize] = match field {
+            _ if text.is_empty() => None,
+            Field::Policy => {
+                if policy
+                    .as_ref()
+                    .is_none_or(|policy| policy.as_bytes() != text)
+                {
+                    *policy = value(text);
+                }
+                policy.clone()
+            }
+            _ => value(text),
+        };
+    }
+
+    fn number(&mut self, field: Field, number: u64) {
+        let create = || value(itoa::Buffer::new().format(number).as_bytes());
+        let cached = match field {
+            Field::Limit => &mut self.cache.limit,
+            Field::Reset => &mut self.cache.reset,
+            _ => {
+                self.values.0[field as usize] = create();
+                return;
+            }
+        };
+        if cached.as_ref().is_none_or(|(known, _)| *known != number) {
+            *cached = create().map(|value| (number, value));
+        }
+        self.values.0[field as usize] = cached.as_ref().map(|(_, value)| value.clone());
+    }
+}
+
+/// Values consist of ids and digits, so this is never `None`.
+fn value(text: &[u8]) -> Option<HeaderValue> {
+    HeaderValue::from_bytes(text).ok()
 }

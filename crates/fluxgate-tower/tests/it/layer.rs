@@ -337,7 +337,7 @@ fn a_pattern_that_is_none_is_told_at_once() {
 }
 
 #[test]
-#[should_panic(expected = "`10.0.0.0/33` is no network")]
+#[should_panic(expected = "`10.0.0.0/33` is not a network")]
 fn a_network_that_is_none_is_told_at_once() {
     let _ = RateLimitLayer::new(limiter(RULES)).trusted_proxies(["10.0.0.0/33"]);
 }

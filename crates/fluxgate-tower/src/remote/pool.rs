@@ -1,4 +1,4 @@
-//! Connections to the service, which are kept and used again.
+//! A pool of connections to the service.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,53 +13,45 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// The most that an answer may hold.
-const MOST_ANSWER_BYTES: usize = 64 * 1024;
-/// The most connections that are kept while nobody needs them.
-const MOST_IDLE: usize = 64;
+/// The largest body of a response.
+const MAX_BODY_BYTES: usize = 64 * 1024;
+/// The most idle connections to keep.
+const MAX_IDLE: usize = 64;
 const DEFAULT_PORT: u16 = 80;
 
 type Connection = SendRequest<Full<Bytes>>;
 
 /// Connections to one service.
 #[derive(Debug)]
-pub(super) struct Connections {
+pub(super) struct ConnectionPool {
     authority: Authority,
     host: HeaderValue,
-    /// What the paths begin with.
+    /// The prefix of all paths.
     base: String,
-    /// Those that nobody uses; the last used is the last.
+    /// Idle connections. The last is the most recently used.
     idle: Mutex<Vec<Connection>>,
 }
 
-/// A call to the service.
-#[derive(Debug)]
-pub(super) struct Exchange {
-    pub(super) path: &'static str,
-    pub(super) token: Option<HeaderValue>,
-    pub(super) body: Bytes,
-}
-
-/// Why there is no answer.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ExchangeError {
-    #[error("no answer within the deadline")]
+pub(super) enum CallError {
+    #[error("no response within the deadline")]
     Deadline,
-    #[error("no connection: {0}")]
+    #[error("cannot connect: {0}")]
     Connect(std::io::Error),
-    #[error("the connection broke: {0}")]
+    #[error("the connection failed: {0}")]
     Broken(hyper::Error),
-    #[error("the body of the answer did not come: {0}")]
+    #[error("the body of the response cannot be read: {0}")]
     Body(Box<dyn std::error::Error + Send + Sync>),
-    #[error("the service answers {0}")]
+    #[error("the service responds with {0}")]
     Status(StatusCode),
-    #[error("the service gives an answer that cannot be one")]
-    BadAnswer,
+    #[error("the service responds with an invalid decision")]
+    InvalidResponse,
 }
 
-impl Connections {
-    /// Connections to the service at this address; `None` if it is none.
-    pub(super) fn to(address: &Uri) -> Option<Self> {
+impl ConnectionPool {
+    /// Creates a pool for the service at this address, or `None` if the address is invalid.
+    pub(super) fn new(address: &Uri) -> Option<Self> {
         let authority = address.authority()?.clone();
         let is_plain = address.scheme() == Some(&Scheme::HTTP)
             && address.query().is_none()
@@ -73,84 +65,76 @@ impl Connections {
         })
     }
 
-    /// The answer, if it is one of success. What is broken off, or fails once it
-    /// was sent, is not sent again.
-    pub(super) async fn exchange(
+    /// Posts JSON and returns the response if it is a success. A call that fails after it was
+    /// sent is not repeated.
+    pub(super) async fn post(
         &self,
-        exchange: Exchange,
+        path: &str,
+        token: Option<HeaderValue>,
+        body: Bytes,
         deadline: Duration,
-    ) -> Result<Response<Bytes>, ExchangeError> {
-        let answer = timeout(deadline, self.send(self.request(exchange)));
-        answer.await.unwrap_or(Err(ExchangeError::Deadline))
-    }
-
-    fn request(&self, exchange: Exchange) -> Request<Full<Bytes>> {
-        let mut request = Request::new(Full::new(exchange.body));
+    ) -> Result<Response<Bytes>, CallError> {
+        let mut request = Request::new(Full::new(body));
         *request.method_mut() = Method::POST;
-        let path = format!("{}{}", self.base, exchange.path);
-        // The base is the path of an address, and the rest is ours.
-        *request.uri_mut() = Uri::try_from(path).unwrap_or_default();
+        // Both parts are valid paths.
+        *request.uri_mut() = Uri::try_from(format!("{}{path}", self.base)).unwrap_or_default();
         let headers = request.headers_mut();
         headers.insert(HOST, self.host.clone());
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let Some(token) = exchange.token {
-            headers.insert(AUTHORIZATION, token);
-        }
-        request
+        headers.extend(token.map(|token| (AUTHORIZATION, token)));
+        let response = timeout(deadline, self.send(request));
+        response.await.unwrap_or(Err(CallError::Deadline))
     }
 
-    async fn send(
-        &self,
-        mut request: Request<Full<Bytes>>,
-    ) -> Result<Response<Bytes>, ExchangeError> {
+    async fn send(&self, mut request: Request<Full<Bytes>>) -> Result<Response<Bytes>, CallError> {
         while let Some(mut connection) = self.take_idle() {
-            // It was given back as soon as its answer was read.
+            // The connection was returned as soon as its last response was read.
             if connection.ready().await.is_err() {
                 continue;
             }
             match connection.try_send_request(request).await {
                 Ok(response) => return self.finish(connection, response).await,
                 Err(mut error) => match error.take_message() {
-                    // It never left: the service had closed the connection.
+                    // It was not sent: the service had closed the connection.
                     Some(unsent) => request = unsent,
-                    None => return Err(ExchangeError::Broken(error.into_error())),
+                    None => return Err(CallError::Broken(error.into_error())),
                 },
             }
         }
         let mut connection = self.connect().await?;
         let response = connection.send_request(request).await;
-        let response = response.map_err(ExchangeError::Broken)?;
+        let response = response.map_err(CallError::Broken)?;
         self.finish(connection, response).await
     }
 
-    /// Reads the answer to its end; then the connection may be used again.
+    /// Reads the whole response and returns the connection to the pool.
     async fn finish(
         &self,
         connection: Connection,
         response: Response<hyper::body::Incoming>,
-    ) -> Result<Response<Bytes>, ExchangeError> {
+    ) -> Result<Response<Bytes>, CallError> {
         let (head, body) = response.into_parts();
-        let body = Limited::new(body, MOST_ANSWER_BYTES).collect().await;
-        let body = body.map_err(ExchangeError::Body)?.to_bytes();
-        self.keep(connection);
+        let body = Limited::new(body, MAX_BODY_BYTES).collect().await;
+        let body = body.map_err(CallError::Body)?.to_bytes();
+        self.put_idle(connection);
         match head.status.is_success() {
             true => Ok(Response::from_parts(head, body)),
-            false => Err(ExchangeError::Status(head.status)),
+            false => Err(CallError::Status(head.status)),
         }
     }
 
-    async fn connect(&self) -> Result<Connection, ExchangeError> {
+    async fn connect(&self) -> Result<Connection, CallError> {
         let host = self.authority.host();
-        // An IPv6 address stands in brackets there.
+        // `host` keeps the brackets of an IPv6 address.
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let port = self.authority.port_u16().unwrap_or(DEFAULT_PORT);
         let stream = TcpStream::connect((host, port)).await;
-        let stream = stream.map_err(ExchangeError::Connect)?;
-        // Without it, it is only slower.
+        let stream = stream.map_err(CallError::Connect)?;
+        // Without it, calls are only slower.
         let _ = stream.set_nodelay(true);
         let connected = handshake(TokioIo::new(stream)).await;
-        let (sender, connection) = connected.map_err(ExchangeError::Broken)?;
-        // Ends when the sender is dropped or the service closes it.
+        let (sender, connection) = connected.map_err(CallError::Broken)?;
+        // The task ends when the sender is dropped or the service closes the connection.
         tokio::spawn(connection);
         Ok(sender)
     }
@@ -165,9 +149,9 @@ impl Connections {
         None
     }
 
-    fn keep(&self, connection: Connection) {
+    fn put_idle(&self, connection: Connection) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < MOST_IDLE && !connection.is_closed() {
+        if idle.len() < MAX_IDLE && !connection.is_closed() {
             idle.push(connection);
         }
     }

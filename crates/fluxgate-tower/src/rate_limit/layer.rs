@@ -1,4 +1,4 @@
-//! The layer: what a user sets, and where it goes.
+//! The layer: its settings, and the services that it creates.
 
 use std::marker::PhantomData;
 use std::net::IpAddr;
@@ -10,17 +10,16 @@ use ipnet::IpNet;
 use tower_layer::Layer;
 
 #[cfg(doc)]
-use crate::body::ResponseBody;
-use crate::body::{SameBody, WrapBody};
-use crate::client_ip::ClientIpSource;
+use super::body::ResponseBody;
+use super::body::{SameBody, WrapBody};
+use super::customizer::{Customizer, CustomizerChain};
+use super::service::{RateLimit, Settings};
+use crate::client_ip::{ClientIpSource, PeerSource};
 use crate::context::Identity;
-use crate::customizer::{Chain, Customizer};
 use crate::filter::Filter;
 use crate::handler::Handler;
 use crate::headers::HeaderFamilies;
-use crate::peer::PeerSource;
 use crate::problem::FailedClosedStatus;
-use crate::service::RateLimit;
 
 /// Limits the requests to a service.
 ///
@@ -49,14 +48,14 @@ use crate::service::RateLimit;
 /// # }
 /// ```
 ///
-/// Without a rule set everything passes. The peer's address is looked for in the
-/// request's extensions ([`PeerAddr`](crate::PeerAddr), and axum's `ConnectInfo`
-/// with the feature `axum`); [`RateLimitLayer::peer`] looks elsewhere. All clones
-/// of a layer, and all services that it makes, share the places of those who wait.
+/// Without a rule set everything passes. The peer's address comes from the request's
+/// extensions ([`PeerAddr`](crate::PeerAddr), or axum's `ConnectInfo` with the feature `axum`),
+/// unless [`RateLimitLayer::peer`] is set. All clones of a layer, and all services that it
+/// creates, share the permits to wait.
 #[derive(Debug)]
 pub struct RateLimitLayer<H, K = WrapBody> {
     settings: Arc<Settings<H>>,
-    bodies: PhantomData<fn() -> K>,
+    make_body: PhantomData<fn() -> K>,
 }
 
 impl<H, K> Clone for RateLimitLayer<H, K> {
@@ -69,44 +68,35 @@ impl<H, K> RateLimitLayer<H, K> {
     fn with_settings(settings: Arc<Settings<H>>) -> Self {
         Self {
             settings,
-            bodies: PhantomData,
+            make_body: PhantomData,
         }
     }
 }
 
-/// What all services of a layer share.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings<H> {
-    pub(crate) handler: H,
-    pub(crate) filter: Filter,
-    pub(crate) customizers: Chain,
-    pub(crate) peer: PeerSource,
-}
-
 impl<S: Store + 'static> RateLimitLayer<Arc<Limiter<S>>> {
-    /// Lets this limiter decide.
+    /// Creates a layer on which this limiter decides.
     pub fn new(limiter: impl Into<Arc<Limiter<S>>>) -> Self {
         Self::with_handler(limiter.into())
     }
 }
 
 impl<H: Handler + Clone> RateLimitLayer<H> {
-    /// Lets somebody else decide: a service that is asked, for one.
+    /// Creates a layer on which another handler decides, such as a remote service.
     pub fn with_handler(handler: H) -> Self {
         Self::with_settings(Arc::new(Settings {
             handler,
             filter: Filter::default(),
-            customizers: Chain::default(),
+            customizers: CustomizerChain::default(),
             peer: PeerSource::default(),
         }))
     }
 }
 
 impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
-    /// Makes refusals with the same type of body as the service has, which must be
-    /// made of bytes for that, as axum's is. It costs less than a [`ResponseBody`]
-    /// around it, and fits where the type must not change: around a whole axum
-    /// application, for one, where requests are limited before they are routed.
+    /// Keeps the body type of the inner service, which must implement `From<Bytes>` as axum's
+    /// does. That costs less than wrapping it in a [`ResponseBody`], and is needed where the
+    /// type must not change: around a whole axum application, for example, to limit requests
+    /// before they are routed.
     ///
     /// ```no_run
     /// # use std::net::SocketAddr;
@@ -125,38 +115,38 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
         RateLimitLayer::with_settings(self.settings)
     }
 
-    /// Asks this rule set.
+    /// Decides by this rule set.
     pub fn rule_set(self, name: impl Into<Box<str>>) -> Self {
         self.with(|filter| filter.rule_set(name))
     }
 
-    /// Limits requests for these paths only, in the patterns of the rules; all
-    /// others pass untouched.
+    /// Limits requests for these paths only, given as patterns like those in rules. All others
+    /// are skipped.
     ///
     /// # Panics
-    /// If one of them is no pattern.
+    /// If a pattern is invalid.
     pub fn include(self, patterns: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         self.with(|filter| filter.include(path_set(patterns)))
     }
 
-    /// Lets requests for these paths pass untouched.
+    /// Skips requests for these paths.
     ///
     /// # Panics
-    /// If one of them is no pattern.
+    /// If a pattern is invalid.
     pub fn exclude(self, patterns: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         self.with(|filter| filter.exclude(path_set(patterns)))
     }
 
-    /// Reads who a request is from in these headers.
+    /// Identifies the sender of a request by these headers.
     pub fn identity(self, identity: Identity) -> Self {
         self.with(|filter| filter.identity(identity))
     }
 
-    /// Takes the word of these proxies about the client's address: networks such
-    /// as `10.0.0.0/8`, or single addresses.
+    /// Trusts these proxies to report the client's address: networks such as `10.0.0.0/8`, or
+    /// single addresses.
     ///
     /// # Panics
-    /// If one of them is neither.
+    /// If a text is neither.
     pub fn trusted_proxies(self, networks: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let networks: Vec<_> = networks
             .into_iter()
@@ -165,36 +155,36 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
         self.with(|filter| filter.trusted_proxies(networks))
     }
 
-    /// Where those proxies say whom they forward for; `X-Forwarded-For` if
-    /// nothing is said.
+    /// Sets the header in which proxies report the client's address; `X-Forwarded-For` by
+    /// default.
     pub fn client_ip(self, source: ClientIpSource) -> Self {
         self.with(|filter| filter.client_ip(source))
     }
 
-    /// What responses tell.
+    /// Sets the header families that responses carry.
     pub fn headers(self, families: HeaderFamilies) -> Self {
         self.with(|filter| filter.headers(families))
     }
 
-    /// Sets the status of refusals that failed closed (the store failed, and the rule
-    /// set's `on_error` is `deny`); 503 by default.
+    /// Sets the status of requests that are denied because the store failed and the rule set's
+    /// `on_error` is `deny`; 503 by default.
     pub fn failed_closed_status(self, status: FailedClosedStatus) -> Self {
         self.with(|filter| filter.failed_closed_status(status))
     }
 
-    /// How many requests may wait at a time; 100 if nothing is said.
+    /// Sets how many requests may wait at a time; 100 by default.
     pub fn max_concurrent_waits(self, most: usize) -> Self {
         self.with(|filter| filter.max_concurrent_waits(most))
     }
 
-    /// Finds the peer's address of a request in another way.
+    /// Finds the peer's address of a request by this function.
     pub fn peer(mut self, find: impl Fn(&Parts) -> Option<IpAddr> + Send + Sync + 'static) -> Self {
-        Arc::make_mut(&mut self.settings).peer = PeerSource::by(find);
+        Arc::make_mut(&mut self.settings).peer = PeerSource::new(find);
         self
     }
 
-    /// Changes what is known of a request before it is decided. The first that is
-    /// given comes first.
+    /// Changes the context of a request before it is decided. Customizers run in the order in
+    /// which they are added.
     pub fn customize<F>(self, customize: F) -> Self
     where
         F: for<'a> Fn(RequestContextBuilder<'a>, &'a Parts) -> RequestContextBuilder<'a>
@@ -205,7 +195,7 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
         self.customize_with(customize)
     }
 
-    /// The same, by a type.
+    /// Adds a customizer that is a type, like [`RateLimitLayer::customize`].
     pub fn customize_with(mut self, customizer: impl Customizer + 'static) -> Self {
         Arc::make_mut(&mut self.settings)
             .customizers
@@ -239,5 +229,5 @@ fn path_set(patterns: impl IntoIterator<Item = impl AsRef<str>>) -> PathSet {
 fn network(text: &str) -> IpNet {
     let address = || text.parse::<IpAddr>().map(IpNet::from).ok();
     let network = text.parse().ok().or_else(address);
-    network.unwrap_or_else(|| panic!("`{text}` is no network, such as 10.0.0.0/8 or fd00::/8"))
+    network.unwrap_or_else(|| panic!("`{text}` is not a network such as 10.0.0.0/8 or fd00::/8"))
 }

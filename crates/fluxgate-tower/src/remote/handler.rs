@@ -1,14 +1,14 @@
-//! The service as a handler.
+//! Calls to the service.
 
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use fluxgate_core::{ActiveRuleSet, Charge, Decision, Mode, RequestContext, WaitPermit};
 
-use super::answer::Answer;
-use super::connections::{Exchange, ExchangeError};
-use super::question::Question;
-use super::ruling::{RemoteReport, Said};
+use super::pool::CallError;
+use super::report::{RemoteReport, Source};
+use super::request::CheckRequest;
+use super::response::CheckResponse;
 use super::{OnError, RemoteHandler};
 use crate::handler::{Handler, HeaderNames, poll_once_or_spawn};
 
@@ -16,35 +16,32 @@ const CHECK: &str = "/v1/check";
 const GIVE_BACK: &str = "/v1/give_back";
 
 impl RemoteHandler {
-    fn question<'a>(
+    fn request<'a>(
         &self,
         rule_set: &'a str,
         context: &'a RequestContext<'_>,
-    ) -> Option<Question<'a>> {
-        Question::new(rule_set, context, self.settings.headers.as_deref())
+    ) -> Option<CheckRequest<'a>> {
+        CheckRequest::new(rule_set, context, self.settings.headers.as_deref())
     }
 
-    /// What the service says, or why it says nothing.
-    async fn ask(
+    /// Lets the service decide.
+    async fn check(
         &self,
         rule_set: &str,
         context: &RequestContext<'_>,
         mode: Mode,
-    ) -> Result<Said, ExchangeError> {
-        let question = self.question(rule_set, context);
-        let question = question.map(|question| question.in_mode(mode));
-        let Some(question) = question.and_then(|it| it.body()) else {
-            return Ok(Said::TooLarge);
+    ) -> Result<Source, CallError> {
+        let request = self.request(rule_set, context);
+        let Some(body) = request.and_then(|request| request.in_mode(mode).body()) else {
+            // Too large for the service. `on_error` must not decide: a client could choose that.
+            return Ok(Source::Local(Decision::never()));
         };
-        let exchange = Exchange {
-            path: CHECK,
-            token: None,
-            body: question,
-        };
-        let answer = self.connections.exchange(exchange, self.settings.deadline);
-        Ok(Said::Answer(Answer::read(answer.await?)?))
+        let deadline = self.settings.deadline;
+        let response = self.pool.post(CHECK, None, body, deadline).await?;
+        Ok(Source::Service(CheckResponse::parse(&response)?))
     }
 
+    /// Decides in place of the service.
     async fn on_error(
         &self,
         rule_set: &str,
@@ -63,24 +60,23 @@ impl RemoteHandler {
     }
 }
 
-/// What is cancelled, and who took it.
+/// The charge of a request that waits.
 #[derive(Debug)]
-pub struct RemoteCharge(Taken);
+pub struct RemoteCharge(Charged);
 
 #[derive(Debug)]
-enum Taken {
-    /// By the service; the body of the call.
-    There(Bytes),
-    /// By the limiter that decided in its stead.
-    Here(Charge),
+enum Charged {
+    /// Charged by the service. Holds the body of the call that cancels it.
+    Service(Bytes),
+    /// Charged by the limiter that decided in its place.
+    Local(Charge),
 }
 
 impl Handler for RemoteHandler {
     type Report = RemoteReport;
-    /// The rules of the limiter that decides in the service's stead.
+    /// The rules of the limiter that decides in place of the service.
     type Rules = Option<ActiveRuleSet>;
     type Charge = RemoteCharge;
-    /// The service must always be awaited.
     type Pending = Mode;
 
     fn rules(&self, rule_set: &str) -> Self::Rules {
@@ -93,7 +89,7 @@ impl Handler for RemoteHandler {
     fn header_names<'r>(&'r self, _: &'r Self::Rules) -> HeaderNames<'r> {
         match (&self.settings.headers, &self.settings.on_error) {
             (Some(names), OnError::Allow | OnError::Deny) => HeaderNames::Only(names),
-            // Whoever decides here may ask about any.
+            // The rules of the service and of the local limiter may read any.
             (_, OnError::Local(_)) | (None, _) => HeaderNames::All,
         }
     }
@@ -102,6 +98,7 @@ impl Handler for RemoteHandler {
         rules.as_ref().map_or(&[], |set| set.key_header_names())
     }
 
+    /// The service must always be awaited.
     fn try_decide(
         &self,
         _: &str,
@@ -119,61 +116,55 @@ impl Handler for RemoteHandler {
         context: &RequestContext<'_>,
         mode: Mode,
     ) -> (RemoteReport, WaitPermit) {
-        let ruling = match self.ask(rule_set, context, mode).await {
-            Ok(said) => {
-                if self.trouble.load(Ordering::Relaxed)
-                    && self.trouble.swap(false, Ordering::Relaxed)
+        let source = match self.check(rule_set, context, mode).await {
+            Ok(source) => {
+                if self.is_failing.load(Ordering::Relaxed)
+                    && self.is_failing.swap(false, Ordering::Relaxed)
                 {
                     tracing::info!("the service decides again");
                 }
-                RemoteReport::said(said)
+                source
             }
             Err(error) => {
-                // Once, and not for every request.
-                if !self.trouble.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(%error, "the service gives no decision");
+                // Logged once, and not for every request.
+                if !self.is_failing.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(%error, "the service fails to decide");
                 }
                 let decision = self.on_error(rule_set, rules.as_ref(), context, mode);
-                RemoteReport::local(decision.await)
+                Source::Local(decision.await)
             }
         };
-        (ruling, WaitPermit::unbounded())
+        (RemoteReport(source), WaitPermit::unbounded())
     }
 
     fn charge(
         &self,
         rule_set: &str,
         context: &RequestContext<'_>,
-        ruling: &RemoteReport,
+        report: &RemoteReport,
     ) -> Option<RemoteCharge> {
-        let taken = match ruling.decision() {
-            Ok(decision) => Taken::Here(decision.charge(context)?),
-            Err(answer) => {
-                let question = self.question(rule_set, context)?.answered(answer)?;
-                Taken::There(question.body()?)
+        Some(RemoteCharge(match &report.0 {
+            Source::Local(decision) => Charged::Local(decision.charge(context)?),
+            Source::Service(response) => {
+                let request = self.request(rule_set, context)?.cancelling(response)?;
+                Charged::Service(request.body()?)
             }
-        };
-        Some(RemoteCharge(taken))
+        }))
     }
 
-    fn cancel(&self, RemoteCharge(taken): RemoteCharge) {
-        let body = match (taken, &self.settings.on_error) {
-            (Taken::Here(charge), OnError::Local(limiter)) => {
+    fn cancel(&self, RemoteCharge(charged): RemoteCharge) {
+        let body = match (charged, &self.settings.on_error) {
+            (Charged::Local(charge), OnError::Local(limiter)) => {
                 return Handler::cancel(limiter, charge);
             }
-            (Taken::Here(_), OnError::Allow | OnError::Deny) => return,
-            (Taken::There(body), _) => body,
+            (Charged::Local(_), OnError::Allow | OnError::Deny) => return,
+            (Charged::Service(body), _) => body,
         };
         let handler = self.clone();
         poll_once_or_spawn(async move {
-            let exchange = Exchange {
-                path: GIVE_BACK,
-                token: handler.settings.token.clone(),
-                body,
-            };
-            let deadline = handler.settings.deadline;
-            if let Err(error) = handler.connections.exchange(exchange, deadline).await {
-                tracing::warn!(%error, "the reservation of a request that went away is not cancelled");
+            let (token, deadline) = (handler.settings.token.clone(), handler.settings.deadline);
+            if let Err(error) = handler.pool.post(GIVE_BACK, token, body, deadline).await {
+                tracing::warn!(%error, "cannot cancel the reservation of an abandoned request");
             }
         });
     }

@@ -1,4 +1,4 @@
-//! Changes to what is known of a request, before it is decided.
+//! Customizers: changes to the context of a request before it is decided.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,12 +6,10 @@ use std::sync::Arc;
 use fluxgate_core::RequestContextBuilder;
 use http::request::Parts;
 
-use crate::filter::Customize;
-
-/// Changes what is known of a request before it is decided: the tenant from a
-/// header, the address from `CF-Connecting-IP`, the user of a verified token.
+/// Changes the context of a request before it is decided. It may add the tenant from a header,
+/// the address from `CF-Connecting-IP` or the user of a verified token.
 pub trait Customizer: Send + Sync {
-    /// What is known then.
+    /// Returns the changed context.
     fn customize<'a>(
         &self,
         context: RequestContextBuilder<'a>,
@@ -32,29 +30,29 @@ where
     }
 }
 
-/// Customizers, one after another.
+/// Applies customizers one after another.
 #[derive(Clone, Default)]
-pub(crate) struct Chain(Vec<Arc<dyn Customizer>>);
+pub(super) struct CustomizerChain(Vec<Arc<dyn Customizer>>);
 
-impl Chain {
-    pub(crate) fn push(&mut self, customizer: impl Customizer + 'static) {
+impl CustomizerChain {
+    pub(super) fn push(&mut self, customizer: impl Customizer + 'static) {
         self.0.push(Arc::new(customizer));
     }
 }
 
-impl Customize<Parts> for Chain {
+impl Customizer for CustomizerChain {
     fn customize<'a>(
         &self,
         context: RequestContextBuilder<'a>,
-        head: &'a Parts,
+        request: &'a Parts,
     ) -> RequestContextBuilder<'a> {
         let customizers = self.0.iter();
-        customizers.fold(context, |context, next| next.customize(context, head))
+        customizers.fold(context, |context, next| next.customize(context, request))
     }
 }
 
-impl fmt::Debug for Chain {
+impl fmt::Debug for CustomizerChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Chain({})", self.0.len())
+        write!(f, "CustomizerChain({})", self.0.len())
     }
 }

@@ -1,4 +1,4 @@
-//! What the service says.
+//! The service's response to a check.
 
 use std::time::SystemTime;
 
@@ -7,15 +7,15 @@ use fluxgate_core::{Micros, Outcome, Retry, Timestamp};
 use http::{HeaderMap, Response};
 use serde::Deserialize;
 
-use super::connections::ExchangeError;
+use super::pool::CallError;
 
 const RESET: &str = "x-ratelimit-reset";
 const POLICY: &str = "ratelimit-policy";
 const RATE_LIMIT: &str = "ratelimit";
 
-/// The service's answer.
+/// The decision of the service.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
+pub(super) struct CheckResponse {
     pub(super) allowed: bool,
     pub(super) outcome: Outcome,
     pub(super) limit: Option<u64>,
@@ -24,93 +24,94 @@ pub(super) struct Answer {
     pub(super) reset_after: Micros,
     pub(super) reset_at: Timestamp,
     pub(super) delay: Micros,
-    /// As `rule/band`.
+    /// The reported band, as `rule/band`.
     reported: Option<String>,
     pub(super) violated: Vec<String>,
-    /// What the service must be told to cancel what was reserved.
+    /// Identifies the reservation, to cancel it.
     pub(super) reservation: Option<String>,
-    /// The members of the lists of the IETF's draft.
+    /// The value of `RateLimit-Policy`.
     pub(super) policies: Vec<u8>,
+    /// The value of `RateLimit`.
     pub(super) rate_limit: Vec<u8>,
 }
 
-/// The same, as it is written. What is absent is not an answer.
+/// The body of the response. All fields but the last are required.
 #[derive(Deserialize)]
-struct Written {
+struct Body {
     allowed: bool,
     outcome: String,
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "required")]
     rule: Option<String>,
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "required")]
     band: Option<String>,
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "required")]
     limit: Option<u64>,
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "required")]
     remaining: Option<u64>,
-    #[serde(deserialize_with = "present")]
+    #[serde(deserialize_with = "required")]
     retry_after_ms: Option<u64>,
     reset_after_ms: u64,
     delay_ms: u64,
     violated: Vec<String>,
-    /// Only where there is a delay.
+    /// Present only if there is a delay.
     reservation: Option<String>,
 }
 
-/// May be null, but must be there: without this, serde takes absence for null.
-fn present<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
+/// Requires a field that may be null. By default serde treats an absent field as null.
+fn required<'de, T: Deserialize<'de>, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     Option::deserialize(deserializer)
 }
 
-impl Answer {
-    /// Reads an answer; anything that cannot be one is an error.
-    pub(super) fn read(response: Response<Bytes>) -> Result<Self, ExchangeError> {
-        let written: Written =
-            serde_json::from_slice(response.body()).map_err(|_| ExchangeError::BadAnswer)?;
-        Self::of(written, response.headers()).ok_or(ExchangeError::BadAnswer)
+impl CheckResponse {
+    /// Parses a response, and checks that it is consistent.
+    pub(super) fn parse(response: &Response<Bytes>) -> Result<Self, CallError> {
+        let body = serde_json::from_slice(response.body()).ok();
+        body.and_then(|body| Self::from_parts(body, response.headers()))
+            .ok_or(CallError::InvalidResponse)
     }
 
-    fn of(written: Written, headers: &HeaderMap) -> Option<Self> {
+    fn from_parts(body: Body, headers: &HeaderMap) -> Option<Self> {
         let outcomes = Outcome::ALL.into_iter();
-        let outcome = { outcomes }.find(|outcome| outcome.name() == written.outcome)?;
-        let can_be = match outcome {
+        let outcome = { outcomes }.find(|outcome| outcome.name() == body.outcome)?;
+        let is_consistent = match outcome {
             Outcome::Allowed | Outcome::ShadowDenied | Outcome::NoRule | Outcome::FailedOpen => {
-                written.allowed
+                body.allowed
             }
-            Outcome::Denied | Outcome::Never | Outcome::FailedClosed => !written.allowed,
+            Outcome::Denied | Outcome::Never | Outcome::FailedClosed => !body.allowed,
             Outcome::Fallback => true,
         };
-        let reported = match (&written.rule, &written.band) {
+        let reported = match (&body.rule, &body.band) {
             (Some(rule), Some(band)) => Some(format!("{rule}/{band}")),
             _ => None,
         };
-        let ids = written.violated.iter().chain(&reported);
-        let can_be = can_be && { ids }.all(|id| is_id(id));
-        can_be.then_some(())?;
-        let retry_after = match written.retry_after_ms {
+        let ids = body.violated.iter().chain(&reported);
+        let is_valid = is_consistent && { ids }.all(|id| is_id(id));
+        is_valid.then_some(())?;
+        let retry_after = match body.retry_after_ms {
             Some(millis) => Retry::After(Micros::from_millis(millis)?),
             None => Retry::Never,
         };
-        let reset_after = Micros::from_millis(written.reset_after_ms)?;
+        let reset_after = Micros::from_millis(body.reset_after_ms)?;
         Some(Self {
-            allowed: written.allowed,
+            allowed: body.allowed,
             outcome,
-            limit: written.limit,
-            remaining: written.remaining,
+            limit: body.limit,
+            remaining: body.remaining,
             retry_after,
             reset_after,
             reset_at: reset_at(headers).unwrap_or_else(|| from_now(reset_after)),
-            delay: Micros::from_millis(written.delay_ms)?,
+            delay: Micros::from_millis(body.delay_ms)?,
             reported,
-            violated: written.violated,
-            reservation: written.reservation,
-            policies: members(headers, POLICY),
-            rate_limit: members(headers, RATE_LIMIT),
+            violated: body.violated,
+            reservation: body.reservation,
+            policies: join_lines(headers, POLICY),
+            rate_limit: join_lines(headers, RATE_LIMIT),
         })
     }
 
-    /// The same request, which was to wait and found no place to.
+    /// Denies a delayed request that got no permit to wait.
     pub(super) fn into_denied(mut self) -> Self {
         self.allowed = false;
         if self.outcome != Outcome::Fallback {
@@ -119,13 +120,12 @@ impl Answer {
         self.retry_after = Retry::After(self.delay);
         self.delay = Micros::ZERO;
         self.remaining = self.remaining.map(|_| 0);
-        // Which band it would have waited for is not said; the reported one has
-        // the least left.
+        // The response does not name the band to wait for. The reported one has the least left.
         self.violated = self.reported.iter().cloned().collect();
         self
     }
 
-    /// The same, when so long has passed since.
+    /// Advances the response by the time that the request has waited.
     pub(super) fn after(mut self, waited: Micros) -> Self {
         let left = self.reset_after.get().saturating_sub(waited.get());
         self.reset_after = Micros::new(left);
@@ -140,17 +140,16 @@ impl Answer {
     }
 }
 
-/// When the service says that the reported band is full again.
+/// Returns when the reported band is full again, by the service's clock.
 fn reset_at(headers: &HeaderMap) -> Option<Timestamp> {
     let seconds: u64 = headers.get(RESET)?.to_str().ok()?.parse().ok()?;
     Timestamp::from_micros(seconds.checked_mul(1_000_000)?)
 }
 
-/// The instant after so long, for what stands between us and the service may have
-/// taken its headers away.
+/// Estimates when the reported band is full again, if a proxy has removed the header.
 #[expect(
     clippy::disallowed_methods,
-    reason = "clients are told when to come back by the clock on their wall"
+    reason = "`X-RateLimit-Reset` is a time of day, and decides nothing"
 )]
 fn from_now(after: Micros) -> Timestamp {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -158,15 +157,15 @@ fn from_now(after: Micros) -> Timestamp {
     Timestamp::saturating_from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
 }
 
-/// `rule/band`, of characters that need no escape anywhere.
+/// Returns whether a text is `rule/band` and needs no escapes.
 fn is_id(text: &str) -> bool {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
     let parts = text.split_once('/');
     parts.is_some_and(|(rule, band)| rule.bytes().chain(band.bytes()).all(is_good))
 }
 
-/// All lines of a header as one.
-fn members(headers: &HeaderMap, name: &str) -> Vec<u8> {
+/// Joins all lines of a header.
+fn join_lines(headers: &HeaderMap, name: &str) -> Vec<u8> {
     let lines: Vec<_> = headers
         .get_all(name)
         .iter()
@@ -180,13 +179,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_told_from_when_it_has_waited() {
+    fn times_count_from_the_end_of_the_wait() {
         let body = r#"{"allowed":true,"outcome":"allowed","rule":"r","band":"b","limit":1,"remaining":0,
             "retry_after_ms":0,"reset_after_ms":20000,"delay_ms":10000,"violated":[]}"#;
         let response = Response::builder().header(RATE_LIMIT, "\"r/b\";r=0;t=20");
-        let answer = Answer::read(response.body(Bytes::from(body)).unwrap()).unwrap();
-        let answer = answer.after(Micros::new(10_000_001));
-        assert_eq!(answer.reset_after.get(), 9_999_999);
-        assert_eq!(answer.rate_limit, b"\"r/b\";r=0;t=10");
+        let response = CheckResponse::parse(&response.body(Bytes::from(body)).unwrap());
+        let response = response.unwrap().after(Micros::new(10_000_001));
+        assert_eq!(response.reset_after.get(), 9_999_999);
+        assert_eq!(response.rate_limit, b"\"r/b\";r=0;t=10");
     }
 }

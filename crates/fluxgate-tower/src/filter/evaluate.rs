@@ -1,0 +1,209 @@
+//! Evaluates a request, step by step.
+
+use std::net::IpAddr;
+use std::ops::Deref;
+use std::sync::atomic::Ordering;
+
+use fluxgate_core::{RequestContext, RequestContextBuilder, RequestPath, WaitPermit};
+use tokio::time::Instant;
+
+use super::Filter;
+use super::waiting::{NextStep, Undecided, Waiter, must_wait};
+use crate::context;
+use crate::handler::Handler;
+use crate::report::Report;
+use crate::request_head::{BadRequest, RequestHead};
+
+/// The result of evaluating a request.
+#[derive(Clone, Debug)]
+#[must_use]
+pub enum FilterOutcome<R> {
+    /// The filter does not apply to the request: forward it, without limit headers.
+    Skipped,
+    /// Forward the request. It has waited if it had to.
+    Allowed(R),
+    /// Answer with 429, or with [`Filter::failed_closed_status`] if the limiter failed closed.
+    Denied(R),
+    /// Answer with 400. The request was not charged.
+    BadRequest(BadRequest),
+}
+
+/// A request that must wait, or for which the handler must be awaited. Dropping it cancels its
+/// reservation.
+#[must_use]
+pub struct PendingEvaluation<'a, H: Handler> {
+    rules: &'a H::Rules,
+    context: RequestContext<'a>,
+    next: NextStep<&'a H>,
+}
+
+impl<H: Handler> std::fmt::Debug for PendingEvaluation<'_, H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PendingEvaluation")
+            .field("waits", &matches!(self.next, NextStep::Wait(_)))
+            .finish_non_exhaustive()
+    }
+}
+
+impl Filter {
+    /// Evaluates a request: every step except forwarding it. `path` holds both forms of its
+    /// path ([`RequestPath::read`]). The future waits if the request must; dropping it cancels
+    /// the reservation and releases the permits.
+    pub async fn evaluate<H: Handler>(
+        &self,
+        handler: &H,
+        head: &(impl RequestHead + Sync),
+        path: &RequestPath<'_>,
+        peer: Option<IpAddr>,
+    ) -> FilterOutcome<H::Report> {
+        let Some(rules) = self.rules_for(handler, path) else {
+            return FilterOutcome::Skipped;
+        };
+        match self.try_evaluate(handler, &rules, head, path, peer) {
+            Ok(outcome) => outcome,
+            // The future is large, and most requests do not need it.
+            Err(pending) => Box::pin(self.evaluate_pending(handler, pending)).await,
+        }
+    }
+
+    /// Returns the rules that decide requests for this path, if the filter applies to them.
+    pub fn rules_for<H: Handler>(&self, handler: &H, path: &RequestPath<'_>) -> Option<H::Rules> {
+        Some(handler.rules(self.rule_set_for(path)?))
+    }
+
+    /// Evaluates a request like [`Filter::evaluate`], by these rules and without waiting. If
+    /// the request must wait or the handler must be awaited, [`Filter::evaluate_pending`]
+    /// continues.
+    #[expect(
+        clippy::result_large_err,
+        reason = "it is moved once, into the future that continues"
+    )]
+    pub fn try_evaluate<'a, H: Handler>(
+        &self,
+        handler: &'a H,
+        rules: &'a H::Rules,
+        head: &'a impl RequestHead,
+        path: &'a RequestPath<'_>,
+        peer: Option<IpAddr>,
+    ) -> Result<FilterOutcome<H::Report>, PendingEvaluation<'a, H>> {
+        let rule_set = self.rule_set.as_deref().unwrap_or_default();
+        let context = match self.context(handler, rules, (head, path), peer, |context, _| context) {
+            Ok(context) => context,
+            Err(bad) => return Ok(FilterOutcome::BadRequest(bad)),
+        };
+        let (mode, local) = self.mode_and_permit(handler, rules);
+        let next = match handler.try_decide(rule_set, rules, &context, mode) {
+            Ok(report) if !must_wait(&report) => {
+                return Ok(Self::conclude(handler, &context, report));
+            }
+            Ok(report) => {
+                let permits = (local, WaitPermit::unbounded());
+                let now = Instant::now();
+                let waiter = Waiter::new(handler, rule_set, &context, report, now, permits);
+                NextStep::Wait(waiter)
+            }
+            Err(pending) => NextStep::Decide(Undecided {
+                pending,
+                mode,
+                local,
+            }),
+        };
+        Err(PendingEvaluation {
+            rules,
+            context,
+            next,
+        })
+    }
+
+    /// Continues an evaluation that could not be finished at once.
+    pub async fn evaluate_pending<H: Handler>(
+        &self,
+        handler: &H,
+        pending: PendingEvaluation<'_, H>,
+    ) -> FilterOutcome<H::Report> {
+        let PendingEvaluation {
+            rules,
+            context,
+            next,
+        } = pending;
+        self.finish(handler, rules, &context, next).await
+    }
+
+    /// Decides a request if that is left to do, and waits if it must.
+    pub(crate) async fn finish<H: Handler, P: Deref<Target = H>>(
+        &self,
+        handler: &H,
+        rules: &H::Rules,
+        context: &RequestContext<'_>,
+        next: NextStep<P>,
+    ) -> FilterOutcome<H::Report> {
+        let rule_set = self.rule_set.as_deref().unwrap_or_default();
+        let report = match next {
+            NextStep::Wait(waiter) => self.wait(handler, rule_set, rules, context, waiter).await,
+            NextStep::Decide(undecided) => {
+                let asked = Instant::now();
+                let decided = self.decide(handler, rule_set, rules, context, undecided);
+                let (report, permits) = decided.await;
+                if must_wait(&report) {
+                    let waiter = Waiter::new(handler, rule_set, context, report, asked, permits);
+                    self.wait(handler, rule_set, rules, context, waiter).await
+                } else {
+                    report
+                }
+            }
+        };
+        Self::conclude(handler, context, report)
+    }
+
+    /// Steps 1 to 3: returns the rule set that decides requests for this path, if the filter
+    /// applies to them.
+    pub fn rule_set_for(&self, path: &RequestPath<'_>) -> Option<&str> {
+        if self.exclude.contains_both(path) {
+            return None;
+        }
+        let included = match &self.include {
+            Some(include) => include.contains_either(path),
+            None => path.raw().starts_with('/'),
+        };
+        if !included {
+            return None;
+        }
+        if self.rule_set.is_none() && !self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!("a filter has no rule set: everything passes");
+        }
+        self.rule_set.as_deref()
+    }
+
+    /// Steps 4 and 5: builds the context of a request, and lets `customize` change it.
+    pub(crate) fn context<'a, H: Handler, D: RequestHead>(
+        &self,
+        handler: &'a H,
+        rules: &'a H::Rules,
+        (head, path): (&'a D, &'a RequestPath<'_>),
+        peer: Option<IpAddr>,
+        customize: impl FnOnce(RequestContextBuilder<'a>, &'a D) -> RequestContextBuilder<'a>,
+    ) -> Result<RequestContext<'a>, BadRequest> {
+        let (proxies, source) = (&self.trusted_proxies, &self.client_ip);
+        let ip = match self.trusts_peer {
+            true => proxies.forwarded_client_ip(source, head),
+            false => proxies.client_ip(peer, source, head),
+        };
+        let names = handler.header_names(rules);
+        let keys = handler.key_header_names(rules);
+        let context = context::from_head(head, path, ip, &self.identity, names, keys)?;
+        Ok(customize(context, head).build())
+    }
+
+    /// Records the final report.
+    fn conclude<H: Handler>(
+        handler: &H,
+        context: &RequestContext<'_>,
+        report: H::Report,
+    ) -> FilterOutcome<H::Report> {
+        handler.record(context, &report);
+        match report.allowed() {
+            true => FilterOutcome::Allowed(report),
+            false => FilterOutcome::Denied(report),
+        }
+    }
+}

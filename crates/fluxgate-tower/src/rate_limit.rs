@@ -1,0 +1,15 @@
+//! The tower middleware: [`RateLimitLayer`] configures it, [`RateLimit`] evaluates requests,
+//! [`ResponseFuture`] waits, forwards or rejects.
+
+mod body;
+mod customizer;
+mod future;
+mod layer;
+mod rejection;
+mod service;
+
+pub use body::{MakeBody, ResponseBody, SameBody, WrapBody};
+pub use customizer::Customizer;
+pub use future::ResponseFuture;
+pub use layer::RateLimitLayer;
+pub use service::RateLimit;

@@ -1,0 +1,220 @@
+//! The service that limits the requests to another.
+
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use fluxgate_core::{RequestPath, WaitPermit};
+use http::request::Parts;
+use http::{Request, Response};
+use tokio::time::Instant;
+use tower_service::Service;
+
+use super::body::{MakeBody, WrapBody};
+use super::customizer::{Customizer as _, CustomizerChain};
+use super::future::{Evaluation, ResponseFuture};
+use super::rejection::{Rejection, RejectionFormat};
+use crate::client_ip::PeerSource;
+use crate::filter::Filter;
+use crate::filter::waiting::{NextStep, Undecided, Waiter, must_wait};
+use crate::handler::{Handler, HeaderNames};
+use crate::headers::HeaderValues;
+use crate::report::Report;
+
+/// Limits the requests to an inner service. Created by a
+/// [`RateLimitLayer`](crate::RateLimitLayer).
+#[derive(Debug)]
+pub struct RateLimit<S, H, K = WrapBody> {
+    inner: S,
+    settings: Arc<Settings<H>>,
+    make_body: PhantomData<fn() -> K>,
+}
+
+/// The settings that all services of a layer share.
+#[derive(Clone, Debug)]
+pub(super) struct Settings<H> {
+    pub(super) handler: H,
+    pub(super) filter: Filter,
+    pub(super) customizers: CustomizerChain,
+    pub(super) peer: PeerSource,
+}
+
+impl<S: Clone, H, K> Clone for RateLimit<S, H, K> {
+    fn clone(&self) -> Self {
+        Self::new(self.inner.clone(), Arc::clone(&self.settings))
+    }
+}
+
+impl<S, H, K> RateLimit<S, H, K> {
+    pub(super) fn new(inner: S, settings: Arc<Settings<H>>) -> Self {
+        Self {
+            inner,
+            settings,
+            make_body: PhantomData,
+        }
+    }
+
+    /// Returns the inner service.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// Returns the inner service.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, H, K, B, ResBody> Service<Request<B>> for RateLimit<S, H, K>
+where
+    S: Service<Request<B>, Response = Response<ResBody>> + Clone,
+    H: Handler + 'static,
+    H::Rules: 'static,
+    H::Report: 'static,
+    K: MakeBody<ResBody>,
+{
+    type Response = Response<K::Body>;
+    type Error = S::Error;
+    type Future = ResponseFuture<S, H::Report, B, K>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<B>) -> Self::Future {
+        let filter = &self.settings.filter;
+        let families = filter.families();
+        let (mut head, body) = request.into_parts();
+        let format = |head: &Parts| RejectionFormat::new(head, filter.failed_closed());
+        match evaluate(&self.settings, &head) {
+            Evaluated::Allowed(headers) => {
+                if headers.is_some() {
+                    sanitize(&self.settings, &mut head);
+                }
+                let response = self.inner.call(Request::from_parts(head, body));
+                ResponseFuture::calling(families, response, headers)
+            }
+            Evaluated::Rejected(rejection) => {
+                ResponseFuture::rejected(families, rejection, format(&head))
+            }
+            Evaluated::Pending(evaluation) => {
+                let format = format(&head);
+                sanitize(&self.settings, &mut head);
+                let request = Request::from_parts(head, body);
+                // A ready service may hold a permit that other requests need. So the future
+                // continues with a clone, and `self.inner` becomes one that is not ready.
+                let inner = self.inner.clone();
+                self.inner = inner.clone();
+                ResponseFuture::evaluating(families, evaluation, inner, request, format)
+            }
+        }
+    }
+}
+
+/// The evaluation of a request, as far as it is known at once.
+enum Evaluated<R> {
+    /// The request is forwarded. A filter that applies adds these headers to its response.
+    Allowed(Option<HeaderValues>),
+    Rejected(Rejection<R>),
+    Pending(Evaluation<R>),
+}
+
+/// Evaluates a request at once, if nothing must be awaited.
+fn evaluate<H>(settings: &Arc<Settings<H>>, head: &Parts) -> Evaluated<H::Report>
+where
+    H: Handler + 'static,
+    H::Rules: 'static,
+    H::Report: 'static,
+{
+    let Settings {
+        handler,
+        filter,
+        customizers,
+        peer,
+    } = &**settings;
+    let path = match RequestPath::read(head.uri.path()) {
+        Ok(path) => path,
+        // Without a rule set there is no limit to evade.
+        Err(_) if filter.rule_set_name().is_none() => return Evaluated::Allowed(None),
+        Err(error) => return Evaluated::Rejected(Rejection::BadRequest(error.into())),
+    };
+    let Some(rule_set) = filter.rule_set_for(&path) else {
+        return Evaluated::Allowed(None);
+    };
+    let rules = handler.rules(rule_set);
+    let peer = peer.peer_ip(head);
+    let customize = |context, head| customizers.customize(context, head);
+    let context = match filter.context(handler, &rules, (head, &path), peer, customize) {
+        Ok(context) => context,
+        Err(bad) => return Evaluated::Rejected(Rejection::BadRequest(bad)),
+    };
+    let (mode, local) = filter.mode_and_permit(handler, &rules);
+    // A report is large, so it is moved only if it is needed later.
+    let decided = handler.try_decide(rule_set, &rules, &context, mode);
+    if let Ok(report) = &decided
+        && !must_wait(report)
+    {
+        handler.record(&context, report);
+        if report.allowed() {
+            return Evaluated::Allowed(Some(filter.families().values(report)));
+        }
+    }
+    let next = match decided {
+        Ok(report) if !must_wait(&report) => {
+            return Evaluated::Rejected(Rejection::Denied(report));
+        }
+        Ok(report) => {
+            // The waiter must exist now: the future may be dropped before it is polled.
+            let handler = SharedHandler(Arc::clone(settings));
+            let permits = (local, WaitPermit::unbounded());
+            let now = Instant::now();
+            let waiter = Waiter::new(handler, rule_set, &context, report, now, permits);
+            NextStep::Wait(waiter)
+        }
+        Err(pending) => NextStep::Decide(Undecided {
+            pending,
+            mode,
+            local,
+        }),
+    };
+    let context = context.into_owned();
+    let settings = Arc::clone(settings);
+    Evaluated::Pending(Box::pin(async move {
+        let Settings {
+            handler, filter, ..
+        } = &*settings;
+        filter.finish(handler, &rules, &context, next).await
+    }))
+}
+
+/// Removes header lines by which the inner service could identify another sender than the
+/// filter did.
+fn sanitize<H: Handler>(settings: &Settings<H>, head: &mut Parts) {
+    let Settings {
+        handler, filter, ..
+    } = settings;
+    filter.keep_first_line(&mut head.headers);
+    let mut names = head.headers.keys();
+    if !names.any(|name| name.as_str().contains('_')) {
+        return;
+    }
+    let rules = handler.rules(filter.rule_set_name().unwrap_or_default());
+    let rule_headers = match handler.header_names(&rules) {
+        HeaderNames::Only(names) => names,
+        // The headers that the rules match by are unknown here.
+        HeaderNames::All => handler.key_header_names(&rules),
+    };
+    filter.remove_underscore_variants(&mut head.headers, rule_headers);
+}
+
+/// A pointer to the handler of the settings.
+struct SharedHandler<H>(Arc<Settings<H>>);
+
+impl<H> Deref for SharedHandler<H> {
+    type Target = H;
+
+    fn deref(&self) -> &H {
+        &self.0.handler
+    }
+}

@@ -1,0 +1,114 @@
+//! The report of the service, or of the local decision in its place.
+
+use fluxgate_core::{Decision, Micros, Outcome, Retry, Timestamp};
+
+use super::response::CheckResponse;
+use crate::report::Report;
+
+/// The report on a request, from the service or from the local decision in its place.
+#[derive(Clone, Debug)]
+pub struct RemoteReport(pub(super) Source);
+
+#[derive(Clone, Debug)]
+pub(super) enum Source {
+    Service(CheckResponse),
+    Local(Decision),
+}
+
+impl RemoteReport {
+    fn map<T>(
+        &self,
+        service: impl FnOnce(&CheckResponse) -> T,
+        local: impl FnOnce(&Decision) -> T,
+    ) -> T {
+        match &self.0 {
+            Source::Service(response) => service(response),
+            Source::Local(decision) => local(decision),
+        }
+    }
+}
+
+impl Report for RemoteReport {
+    fn allowed(&self) -> bool {
+        self.map(|response| response.allowed, Decision::allowed)
+    }
+
+    fn outcome(&self) -> Outcome {
+        match &self.0 {
+            Source::Service(response) => response.outcome,
+            // The local rules decided in place of the service's.
+            Source::Local(decision) if decision.rules().next().is_some() => Outcome::Fallback,
+            Source::Local(decision) => decision.outcome(),
+        }
+    }
+
+    fn delay(&self) -> Micros {
+        self.map(|response| response.delay, Decision::delay)
+    }
+
+    fn worth_waiting(&self) -> Option<Micros> {
+        self.map(|_| None, Decision::worth_waiting)
+    }
+
+    fn max_wait(&self) -> Option<Micros> {
+        self.map(|_| None, Decision::max_wait)
+    }
+
+    fn after(self, waited: Micros) -> Self {
+        Self(match self.0 {
+            Source::Service(response) => Source::Service(response.after(waited)),
+            Source::Local(decision) => Source::Local(decision.after(waited)),
+        })
+    }
+
+    fn into_denied(self) -> Self {
+        Self(match self.0 {
+            Source::Service(response) => Source::Service(response.into_denied()),
+            Source::Local(decision) => Source::Local(decision.into_denied()),
+        })
+    }
+
+    fn limit(&self) -> Option<u64> {
+        self.map(|response| response.limit, Decision::limit)
+    }
+
+    fn remaining(&self) -> Option<u64> {
+        self.map(|response| response.remaining, Decision::remaining)
+    }
+
+    fn reset_after(&self) -> Micros {
+        self.map(|response| response.reset_after, Decision::reset_after)
+    }
+
+    fn reset_at(&self) -> Timestamp {
+        self.map(|response| response.reset_at, Decision::reset_at)
+    }
+
+    fn retry_after(&self) -> Retry {
+        self.map(|response| response.retry_after, Decision::retry_after)
+    }
+
+    fn write_policies(&self, text: &mut Vec<u8>) {
+        match &self.0 {
+            Source::Service(response) => text.extend_from_slice(&response.policies),
+            Source::Local(decision) => decision.write_policies(text),
+        }
+    }
+
+    fn write_rate_limit(&self, text: &mut Vec<u8>) {
+        match &self.0 {
+            Source::Service(response) => text.extend_from_slice(&response.rate_limit),
+            Source::Local(decision) => decision.write_rate_limit(text),
+        }
+    }
+
+    fn for_each_violated(&self, mut visit: impl FnMut(&str, &str)) {
+        match &self.0 {
+            Source::Service(response) => {
+                let ids = response.violated.iter().filter_map(|id| id.split_once('/'));
+                ids.for_each(|(rule, band)| visit(rule, band));
+            }
+            Source::Local(decision) => decision.for_each_violated(visit),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! The JSON requests to the service.
+
+use bytes::Bytes;
+use fluxgate_core::{Mode, RequestContext, RequestPath};
+use serde::{Serialize, Serializer};
+
+use super::response::CheckResponse;
+
+/// The largest body that the service reads.
+const MAX_BYTES: usize = 64 * 1024;
+/// The most that headers may take of it. A request with more is not sent at all: if some were
+/// omitted, a client could hide a header behind others.
+const MAX_HEADER_BYTES: usize = 32 * 1024;
+
+/// Hop-by-hop headers, and secrets that no rule should read.
+const WITHHELD: [&str; 11] = [
+    "authorization",
+    "connection",
+    "cookie",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// The body of a check, or of the cancellation of its reservation.
+#[derive(Debug, Serialize)]
+pub(super) struct CheckRequest<'a> {
+    rule_set: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ip: Option<std::net::IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    api_key: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    method: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'a str>,
+    /// The normal form, if it differs from the path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    normal_path: Option<&'a str>,
+    #[serde(serialize_with = "as_map")]
+    headers: Vec<(&'a str, &'a str)>,
+    #[serde(serialize_with = "as_map")]
+    attributes: Vec<(&'a str, &'a str)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cost: Option<u64>,
+    /// False if the request cannot wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait: Option<bool>,
+    /// The outcome of the check, to cancel its reservation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reservation: Option<&'a str>,
+}
+
+impl<'a> CheckRequest<'a> {
+    /// Creates a check with these headers, or with all. Returns `None` if they are too large.
+    pub(super) fn new(
+        rule_set: &'a str,
+        context: &'a RequestContext<'_>,
+        headers: Option<&[Box<str>]>,
+    ) -> Option<Self> {
+        Some(Self {
+            rule_set,
+            ip: context.ip(),
+            user: context.user(),
+            api_key: context.api_key(),
+            method: context.method(),
+            path: context.path(),
+            normal_path: context.request_path().and_then(RequestPath::other),
+            headers: headers_of(context, headers)?,
+            attributes: attributes_of(context),
+            cost: context.cost(),
+            wait: None,
+            outcome: None,
+            reservation: None,
+        })
+    }
+
+    /// Sets the mode.
+    pub(super) fn in_mode(mut self, mode: Mode) -> Self {
+        self.wait = (mode == Mode::TakeNow).then_some(false);
+        self
+    }
+
+    /// Turns the check into a cancellation. Returns `None` if nothing was reserved.
+    pub(super) fn cancelling(mut self, response: &'a CheckResponse) -> Option<Self> {
+        self.outcome = Some(response.outcome.name());
+        self.reservation = Some(response.reservation.as_deref()?);
+        Some(self)
+    }
+
+    /// Serializes the request. Returns `None` if it is too large.
+    pub(super) fn body(&self) -> Option<Bytes> {
+        let body = serde_json::to_vec(self).ok()?;
+        (body.len() <= MAX_BYTES).then(|| Bytes::from(body))
+    }
+}
+
+/// Returns the first line of each header to send, or `None` if they are too large.
+fn headers_of<'a>(
+    context: &'a RequestContext<'_>,
+    selected: Option<&[Box<str>]>,
+) -> Option<Vec<(&'a str, &'a str)>> {
+    let mut headers: Vec<(&str, &str)> = Vec::new();
+    let mut left = MAX_HEADER_BYTES;
+    for (name, value) in context.headers() {
+        let is_name = |it: &str| it.eq_ignore_ascii_case(name);
+        let is_sent = match selected {
+            Some(selected) => selected.iter().any(|it| is_name(it)),
+            None => !WITHHELD.into_iter().any(is_name),
+        };
+        if is_sent && !headers.iter().any(|(known, _)| is_name(known)) {
+            left = left.checked_sub(name.len() + value.len())?;
+            headers.push((name, value));
+        }
+    }
+    Some(headers)
+}
+
+/// Returns the attributes. Of two with the same name, the last wins.
+fn attributes_of<'a>(context: &'a RequestContext<'_>) -> Vec<(&'a str, &'a str)> {
+    let mut attributes: Vec<(&str, &str)> = Vec::new();
+    for (name, value) in context.attributes() {
+        attributes.retain(|(known, _)| *known != name);
+        attributes.push((name, value));
+    }
+    attributes
+}
+
+fn as_map<S: Serializer>(pairs: &[(&str, &str)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pairs.iter().copied())
+}

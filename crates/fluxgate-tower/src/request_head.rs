@@ -1,0 +1,129 @@
+//! The part of a request that a filter reads.
+
+use std::fmt;
+
+use fluxgate_core::PathError;
+use http::request::Parts;
+
+/// The head of a request, in whatever form a server keeps it.
+pub trait RequestHead {
+    /// Returns the method as it was sent.
+    fn method(&self) -> &str;
+
+    /// Returns the lines of a header in order. `name` is in lower case.
+    fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]>;
+
+    /// Returns every header line in order. Names may be in any case.
+    fn all_headers(&self) -> impl Iterator<Item = (&str, &[u8])>;
+
+    /// Returns the value of a header that may be repeated but must not have two values.
+    ///
+    /// # Errors
+    /// If its lines differ.
+    fn only_value<'a>(&'a self, name: &str) -> Result<Option<&'a [u8]>, BadRequest> {
+        let mut lines = self.header_lines(name);
+        let first = lines.next();
+        match lines.all(|line| Some(line) == first) {
+            true => Ok(first),
+            false => Err(BadRequest::ConflictingValues),
+        }
+    }
+
+    /// Returns the first line of a header.
+    fn first_line<'a>(&'a self, name: &str) -> Option<&'a [u8]> {
+        self.header_lines(name).next()
+    }
+
+    /// Returns the first line of a header if it is UTF-8.
+    fn header<'a>(&'a self, name: &str) -> Option<&'a str> {
+        std::str::from_utf8(self.first_line(name)?).ok()
+    }
+}
+
+/// Values are trimmed: HTTP/1.1 strips surrounding white space and HTTP/2 does not, so a
+/// client could otherwise change its identity by adding a space.
+impl RequestHead for Parts {
+    fn method(&self) -> &str {
+        self.method.as_str()
+    }
+
+    fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        let lines = self.headers.get_all(name).iter();
+        lines.map(|value| value.as_bytes().trim_ascii())
+    }
+
+    fn all_headers(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let headers = self.headers.iter();
+        headers.map(|(name, value)| (name.as_str(), value.as_bytes().trim_ascii()))
+    }
+
+    fn only_value<'a>(&'a self, name: &str) -> Result<Option<&'a [u8]>, BadRequest> {
+        let Some(first) = self.first_line(name) else {
+            return Ok(None);
+        };
+        // With as many lines as names, no header is repeated.
+        let has_repeated = self.headers.len() > self.headers.keys_len();
+        match has_repeated && self.header_lines(name).any(|line| line != first) {
+            true => Err(BadRequest::ConflictingValues),
+            false => Ok(Some(first)),
+        }
+    }
+
+    fn first_line<'a>(&'a self, name: &str) -> Option<&'a [u8]> {
+        /// Up to this many headers, a scan costs less than a hash.
+        const SCAN_LIMIT: usize = 8;
+        let value = if self.headers.len() <= SCAN_LIMIT {
+            let headers = self.headers.iter();
+            // Both names are nearly always in lower case.
+            let is_named = |it: &str| it == name || it.eq_ignore_ascii_case(name);
+            let mut named = headers.filter(|(it, _)| is_named(it.as_str()));
+            named.next()?.1
+        } else {
+            self.headers.get(name)?
+        };
+        Some(value.as_bytes().trim_ascii())
+    }
+}
+
+/// Why a request is answered with 400: servers may read it in different ways, so the limiter
+/// could count another request than the one that is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadRequest {
+    /// The path is ambiguous.
+    Path(PathError),
+    /// A header that requests are counted by is repeated with different values.
+    ConflictingValues,
+    /// The name of a header differs only by `_` for `-` from one that requests are counted by,
+    /// and the header cannot be removed before the request is served.
+    UnderscoreVariant,
+}
+
+impl BadRequest {
+    /// Returns the reason as it is reported to the client.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Path(error) => error.reason(),
+            Self::ConflictingValues => {
+                "a header that requests are counted by is repeated with different values"
+            }
+            Self::UnderscoreVariant => {
+                "a header name differs only by `_` for `-` from one that requests are counted by"
+            }
+        }
+    }
+}
+
+impl fmt::Display for BadRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.reason())
+    }
+}
+
+impl std::error::Error for BadRequest {}
+
+impl From<PathError> for BadRequest {
+    fn from(error: PathError) -> Self {
+        Self::Path(error)
+    }
+}
