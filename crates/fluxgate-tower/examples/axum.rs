@@ -35,7 +35,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .rule_set("api-limits")
         .exclude(["/api/health"])
         .customize(|context, request| {
-            // Of whom nobody knows the tenant, the address stands in.
+            // Without a tenant, the address takes its place in the key.
             match request.headers.get("x-tenant").map(|it| it.to_str()) {
                 Some(Ok(tenant)) => context.attribute("tenant", tenant),
                 _ => context,
@@ -43,7 +43,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         });
     let app = Router::new()
         .route("/api/hello", get(async || "hello\n"))
-        .route("/api/health", get(async || "well\n"))
+        .route("/api/health", get(async || "ok\n"))
         .route("/wait", get(async || "thank you for waiting\n"))
         .layer(limits);
     let address = listener.local_addr()?;

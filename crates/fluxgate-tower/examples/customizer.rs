@@ -1,11 +1,11 @@
-//! Limits by tenant, plan and user, of which the last two are claims of a JWT and
-//! the first is chosen by a header, among those that the JWT allows.
+//! Limits by tenant, plan and user. Plan and user are claims of a JWT. A header selects the
+//! tenant among those that the JWT allows.
 //!
 //! `cargo run -p fluxgate-tower --example customizer [ADDRESS]`
 //!
-//! A client cannot name a limit that is not its own: were a tenant taken from the
-//! header alone, it could have a fresh one with every request, or use up another's.
-//! Whoever names no tenant of theirs is anonymous, and counted by address.
+//! If the header alone named the tenant, a client could get a fresh limit with every request,
+//! or use up the limit of another tenant. A request without a valid tenant is anonymous and
+//! counts by address.
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -61,7 +61,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         exp: now() + 3600,
     };
     let token = issuer.sign(&claims)?;
-    // What is added last comes first: who it is must be known before it is limited.
+    // The layer that is added last runs first: tokens are verified before requests are limited.
     let app = Router::new()
         .route("/", get(async || "hello\n"))
         .layer(limits)
@@ -81,7 +81,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Who it is, by its verified token; nobody, without one.
+/// Adds the user and the plan of a verified token.
 fn with_plan<'a>(
     context: RequestContextBuilder<'a>,
     request: &'a Parts,
@@ -94,7 +94,7 @@ fn with_plan<'a>(
     }
 }
 
-/// For whom it acts.
+/// Adds the tenant.
 fn with_tenant<'a>(
     context: RequestContextBuilder<'a>,
     request: &'a Parts,
@@ -105,28 +105,28 @@ fn with_tenant<'a>(
     }
 }
 
-/// The claims of a request and the tenant that it names, if it is one of theirs.
+/// Returns the claims of a request and its tenant, if the claims allow it.
 fn member(request: &Parts) -> Option<(&Claims, &str)> {
     let claims: &Claims = request.extensions.get()?;
     let tenant = request.headers.get("x-tenant")?.to_str().ok()?;
-    let is_theirs = claims.tenants.iter().any(|known| known == tenant);
-    is_theirs.then_some((claims, tenant))
+    let is_allowed = claims.tenants.iter().any(|known| known == tenant);
+    is_allowed.then_some((claims, tenant))
 }
 
-/// What a token says.
+/// The claims of a token.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Claims {
     /// The user.
     sub: String,
     plan: Plan,
-    /// For whom the user may act.
+    /// The tenants that the user may act for.
     tenants: Vec<String>,
-    /// When it ends, in Unix seconds.
+    /// When the token expires, in Unix seconds.
     exp: u64,
 }
 
-/// What was paid for. One that is not known makes a token bad: no rule would
-/// match it, and so it would have no limit.
+/// The plan of a user. An unknown plan makes a token invalid: no rule would match it, so it
+/// would have no limit.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Plan {
@@ -143,14 +143,14 @@ impl Plan {
     }
 }
 
-/// Signs and verifies tokens by HS256. Where somebody else signs them, use a JWT
-/// library and his public key, and check `iss` and `aud` as well.
+/// Signs and verifies tokens with HS256. For tokens of another issuer, use a JWT library and
+/// the issuer's public key, and check `iss` and `aud` too.
 #[derive(Clone)]
 struct Issuer(Hmac<Sha256>);
 
 impl Issuer {
     fn new(secret: &[u8]) -> Result<Self, Box<dyn Error>> {
-        // RFC 7518, 3.2: as long as the hash, at least.
+        // RFC 7518, 3.2: at least as long as the hash.
         if secret.len() < 32 {
             return Err("JWT_SECRET must have 32 bytes or more".into());
         }
@@ -167,7 +167,7 @@ impl Issuer {
         ))
     }
 
-    /// What a token says, if this issuer says so, and still does at `now`.
+    /// Returns the claims of a token if this issuer signed it and it has not expired.
     fn verify(&self, token: &str, now: u64) -> Option<Claims> {
         #[derive(Deserialize)]
         struct Head {
@@ -175,7 +175,7 @@ impl Issuer {
         }
         let (signed, signature) = token.rsplit_once('.')?;
         let signature = BASE64.decode(signature).ok()?;
-        // In constant time, and before anything of it is read.
+        // In constant time, and before the token is parsed.
         let hash = self.0.clone().chain_update(signed);
         hash.verify_slice(&signature).ok()?;
         let (head, claims) = signed.split_once('.')?;
@@ -185,14 +185,14 @@ impl Issuer {
     }
 }
 
-/// The token of a request.
+/// Returns the token of a request.
 fn bearer(request: &Request) -> Option<&str> {
     let value = request.headers().get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(token)
 }
 
-/// The environment's secret, or a new one for this run.
+/// Returns the secret from the environment, or a new one for this run.
 fn secret() -> std::io::Result<Vec<u8>> {
     use std::io::Read;
     if let Ok(secret) = std::env::var("JWT_SECRET") {
@@ -205,7 +205,7 @@ fn secret() -> std::io::Result<Vec<u8>> {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "tokens end by the clock on the wall"
+    reason = "tokens expire by the system clock"
 )]
 fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);

@@ -40,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     loop {
         let (stream, peer) = listener.accept().await?;
         let service = ServiceBuilder::new()
-            // The limits look there for who it is.
+            // The layer reads the peer's address from the extensions.
             .map_request(move |mut request: Request<Incoming>| {
                 request.extensions_mut().insert(PeerAddr(peer));
                 request

@@ -1,4 +1,4 @@
-//! An axum server whose limits a FluxGate service decides.
+//! An axum server with limits that a FluxGate service decides.
 //!
 //! `cargo run -p fluxgate-tower --example remote [ADDRESS [SERVICE [RULE_SET]]]`
 //!
@@ -13,12 +13,12 @@ use fluxgate_core::{Limiter, MemoryStore, RuleSets};
 use fluxgate_tower::{RateLimitLayer, RemoteHandler};
 use tokio::net::TcpListener;
 
-/// What holds while the service cannot be asked.
-const MEANWHILE: &str = "
+/// The rules that apply while the service fails.
+const FALLBACK: &str = "
 rule_sets:
   api-limits:
     rules:
-      - { id: meanwhile, scope: per_ip, bands: [ { capacity: 3, window: 10s } ] }
+      - { id: fallback, scope: per_ip, bands: [ { capacity: 3, window: 10s } ] }
 ";
 
 #[tokio::main]
@@ -27,14 +27,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut argument = |default: &str| arguments.next().unwrap_or_else(|| default.to_owned());
     let listener = TcpListener::bind(argument("127.0.0.1:3000")).await?;
     let service = argument("http://127.0.0.1:8081");
-    let meanwhile = Limiter::new(RuleSets::from_yaml(MEANWHILE)?, MemoryStore::default());
-    let handler = RemoteHandler::new(&service)?.local_on_error(meanwhile);
+    let fallback = Limiter::new(RuleSets::from_yaml(FALLBACK)?, MemoryStore::default());
+    let handler = RemoteHandler::new(&service)?.local_on_error(fallback);
     let limits = RateLimitLayer::with_handler(handler).rule_set(argument("api-limits"));
     let app = Router::new()
         .route("/api/hello", get(async || "hello\n"))
         .layer(limits);
     let address = listener.local_addr()?;
-    eprintln!("listening on http://{address}, asking {service}");
+    eprintln!("listening on http://{address}, limited by {service}");
     eprintln!(
         "try: for i in 1 2 3 4; do curl -i -H 'X-User-Id: ann' http://{address}/api/hello; done"
     );

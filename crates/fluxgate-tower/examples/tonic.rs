@@ -24,7 +24,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let limiter = Limiter::new(RuleSets::from_yaml(RULES)?, MemoryStore::default());
     let limits = RateLimitLayer::new(limiter)
         .rule_set("api-limits")
-        // tonic has its own place for who it is.
+        // tonic keeps the peer's address in an extension of its own.
         .peer(|request| {
             let info = request.extensions.get::<TcpConnectInfo>()?;
             Some(info.remote_addr()?.ip())
@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (_, health) = tonic_health::server::health_reporter();
     let address = listener.local_addr()?;
     eprintln!("listening on http://{address}");
-    // A message of no bytes, in gRPC's frame.
+    // The body is an empty message in a gRPC frame.
     eprintln!(
         "try: printf '\\0\\0\\0\\0\\0' | curl -v --http2-prior-knowledge \
          -H 'content-type: application/grpc' -H 'te: trailers' --data-binary @- \

@@ -1,4 +1,4 @@
-//! Whose request it is, where proxies stand between.
+//! The client's address behind proxies.
 
 use std::net::IpAddr;
 
@@ -39,10 +39,10 @@ fn client(peer: &str, source: &ClientIpSource, lines: &[&[u8]], expected: &str) 
 }
 
 #[test]
-fn x_forwarded_for_is_walked_from_the_right() {
+fn x_forwarded_for_is_read_from_the_right() {
     let source = ClientIpSource::XForwardedFor;
     let table: &[(&str, &[&[u8]], &str)] = &[
-        // Nobody is believed who is not trusted.
+        // Peers that are not trusted.
         (CLIENT, &[], CLIENT),
         (CLIENT, &[b"1.2.3.4"], CLIENT),
         ("::ffff:203.0.113.7", &[b"1.2.3.4"], CLIENT),
@@ -54,7 +54,7 @@ fn x_forwarded_for_is_walked_from_the_right() {
         ("192.168.7.7", &[b"203.0.113.7"], CLIENT),
         ("fd00::1", &[b"203.0.113.7"], CLIENT),
         ("fe00::1", &[b"203.0.113.7"], "fe00::1"),
-        // What the client wrote itself stands to the left.
+        // Entries that the client itself sent are to the left.
         (PROXY, &[b"1.1.1.1, 203.0.113.7"], CLIENT),
         (PROXY, &[b"10.0.0.9, 203.0.113.7"], CLIENT),
         (PROXY, &[b"garbage, 203.0.113.7"], CLIENT),
@@ -67,7 +67,7 @@ fn x_forwarded_for_is_walked_from_the_right() {
             CLIENT,
         ),
         (PROXY, &[b"203.0.113.7, ::ffff:10.0.0.3, fd00::5"], CLIENT),
-        // All are trusted: the leftmost.
+        // If all are trusted, the leftmost.
         (PROXY, &[b"10.0.0.4, 10.0.0.3, 10.0.0.2"], "10.0.0.4"),
         (PROXY, &[b"10.0.0.4", b"10.0.0.3"], "10.0.0.4"),
         // Ports and brackets.
@@ -77,7 +77,7 @@ fn x_forwarded_for_is_walked_from_the_right() {
         (PROXY, &[b"2001:db8::1"], "2001:db8::1"),
         (PROXY, &[b"::ffff:203.0.113.7"], CLIENT),
         (PROXY, &[b"[::ffff:203.0.113.7]:80"], CLIENT),
-        // What is no address ends the walk.
+        // An entry that is not an address ends the search.
         (PROXY, &[b"unknown"], PROXY),
         (PROXY, &[b"203.0.113.7, unknown"], PROXY),
         (PROXY, &[b"203.0.113.7, unknown, 10.0.0.2"], "10.0.0.2"),
@@ -98,7 +98,7 @@ fn x_forwarded_for_is_walked_from_the_right() {
         (PROXY, &[b"\"203.0.113.7\""], PROXY),
         (PROXY, &[b"203.0.113.7\xff"], PROXY),
         (PROXY, &[b"for=203.0.113.7"], PROXY),
-        // An empty element of a list says nothing.
+        // Empty elements are ignored.
         (PROXY, &[b"203.0.113.7,, ,"], CLIENT),
         (PROXY, &[b"203.0.113.7", b"", b" , "], CLIENT),
     ];
@@ -108,7 +108,7 @@ fn x_forwarded_for_is_walked_from_the_right() {
 }
 
 #[test]
-fn forwarded_is_walked_from_the_right() {
+fn forwarded_is_read_from_the_right() {
     let source = ClientIpSource::Forwarded;
     let table: &[(&str, &[&[u8]], &str)] = &[
         (CLIENT, &[b"for=1.2.3.4"], CLIENT),
@@ -145,7 +145,7 @@ fn forwarded_is_walked_from_the_right() {
             CLIENT,
         ),
         (PROXY, &[b"for=10.0.0.4, for=10.0.0.3"], "10.0.0.4"),
-        // Separators in quotes are none.
+        // Separators in quotes.
         (
             PROXY,
             &[b"for=203.0.113.7;host=\"a,b;for=1.1.1.1\""],
@@ -156,7 +156,7 @@ fn forwarded_is_walked_from_the_right() {
             &[b"host=\"a\\\",for=1.1.1.1\";for=203.0.113.7"],
             CLIENT,
         ),
-        // Whatever a client leaves open does not reach what a proxy wrote.
+        // A quote that the client leaves open does not affect the entries of proxies.
         (
             PROXY,
             &[b"for=1.1.1.1;host=\"open, for=203.0.113.7"],
@@ -164,7 +164,7 @@ fn forwarded_is_walked_from_the_right() {
         ),
         (PROXY, &[b"\", for=203.0.113.7"], CLIENT),
         (PROXY, &[b"\"", b"for=203.0.113.7"], CLIENT),
-        // No addresses.
+        // Entries that are not addresses.
         (PROXY, &[b"for=unknown"], PROXY),
         (PROXY, &[b"for=_hidden"], PROXY),
         (PROXY, &[b"for=\"_SEVKISEK\""], PROXY),
@@ -191,9 +191,8 @@ fn forwarded_is_walked_from_the_right() {
     }
 }
 
-/// Where the peer is a proxy that asks for its client, only what it says counts.
 #[test]
-fn a_peer_that_asks_for_another_says_who_that_is() {
+fn a_peer_that_is_always_trusted_reports_the_client() {
     for (lines, expected) in [
         (&[][..], None),
         (&["unknown"][..], None),
@@ -211,7 +210,7 @@ fn a_peer_that_asks_for_another_says_who_that_is() {
 }
 
 #[test]
-fn another_header_may_be_meant() {
+fn another_header_may_report_the_client() {
     let source = ClientIpSource::header("CF-Connecting-IP");
     assert_eq!(source.header_name(), "cf-connecting-ip");
     client(PROXY, &source, &[b"203.0.113.7"], CLIENT);
@@ -228,8 +227,8 @@ fn another_header_may_be_meant() {
     assert_eq!(trusted().client_ip(None, &source, &head), None);
 }
 
-/// Whether an address stands in a line, however it is written there.
-fn stands_in(found: &str, line: &str) -> bool {
+/// Returns whether a line holds an address, in any form.
+fn holds(found: &str, line: &str) -> bool {
     let is_part = |c: char| c.is_ascii_hexdigit() || c == '.' || c == ':';
     let mut parts = line.split(|c| !is_part(c));
     parts.any(|part| {
@@ -246,7 +245,7 @@ proptest! {
     })]
 
     #[test]
-    fn whatever_is_sent_the_answer_is_an_address_that_was_there(
+    fn the_result_is_always_an_address_from_the_request(
         lines in prop::collection::vec("[ -~\t]{0,40}|([\",;=\\\\ ]|for|10\\.0\\.0\\.2|203\\.0\\.113\\.7|::1|\\[|\\]|:80){0,12}", 0..4),
         forwarded in any::<bool>(),
     ) {
@@ -256,19 +255,19 @@ proptest! {
         let stranger: IpAddr = CLIENT.parse().unwrap();
         prop_assert_eq!(trusted().client_ip(Some(stranger), &source, &head), Some(stranger));
         let found = trusted().client_ip(Some(PROXY.parse().unwrap()), &source, &head).unwrap();
-        // A trusted proxy's own line is believed, whatever stood there before.
+        // The line of a trusted proxy counts, whatever precedes it.
         let own = if forwarded { "for=203.0.113.9" } else { "203.0.113.9" };
         let own = [&bytes[..], &[own.as_bytes()]].concat();
         let head = request(source.header_name(), &own);
-        let believed = trusted().client_ip(Some(PROXY.parse().unwrap()), &source, &head).unwrap();
-        prop_assert_eq!(believed.to_string(), "203.0.113.9");
+        let reported = trusted().client_ip(Some(PROXY.parse().unwrap()), &source, &head).unwrap();
+        prop_assert_eq!(reported.to_string(), "203.0.113.9");
         let found = found.to_string();
-        prop_assert!(found == PROXY || lines.iter().any(|line| stands_in(&found, line)));
+        prop_assert!(found == PROXY || lines.iter().any(|line| holds(&found, line)));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_spoofed_address_has_the_bucket_of_whoever_sent_it() {
+async fn a_spoofed_address_counts_against_its_sender() {
     let rules = "{ id: r, scope: per_ip, bands: [ { capacity: 1, window: 1h } ] }";
     let ask = async |peer: [u8; 4], trusted: &[&str], value: &str| {
         let layer = RateLimitLayer::new(limiter(rules)).rule_set("s");
@@ -287,13 +286,13 @@ async fn a_spoofed_address_has_the_bucket_of_whoever_sent_it() {
         }
         statuses
     };
-    // Not trusted, or to the left of what the proxy wrote: one bucket.
+    // Not trusted, or to the left of the proxy's entry: one bucket.
     assert_eq!(ask([10, 0, 0, 1], &[], "1.1.1.N").await, [200, 429, 429]);
     assert_eq!(
         ask([10, 0, 0, 1], &["10.0.0.1"], "1.1.1.N, 2.2.2.2").await,
         [200, 429, 429]
     );
-    // Clients of a proxy that is trusted have one each.
+    // Clients of a trusted proxy have one each.
     assert_eq!(
         ask([10, 0, 0, 1], &["10.0.0.1"], "1.1.1.N").await,
         [200, 200, 200]

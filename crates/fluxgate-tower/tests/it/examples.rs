@@ -1,4 +1,4 @@
-//! The examples, started as their readers start them.
+//! The examples, run as programs.
 
 mod customizer;
 
@@ -18,7 +18,7 @@ fn start(name: &str, arguments: &[&str]) -> (Program, SocketAddr) {
     })
 }
 
-/// The same with what `configure` adds.
+/// Starts an example with the settings that `configure` adds.
 fn start_with(name: &str, configure: impl FnOnce(&mut Command)) -> (Program, SocketAddr) {
     let tests = std::env::current_exe().unwrap();
     let target = tests.parent().and_then(|deps| deps.parent()).unwrap();
@@ -31,17 +31,17 @@ fn start_with(name: &str, configure: impl FnOnce(&mut Command)) -> (Program, Soc
     let program = Program::start(&file, |command| {
         configure(command.arg("127.0.0.1:0"));
     });
-    let address = program.wait_for_line("where it listens", |line| {
+    let address = program.wait_for_line("the address", |line| {
         let rest = line.strip_prefix("listening on http://")?;
         rest.split(',').next()?.parse().ok()
     });
-    program.wait_for_line("what to try", |line| {
+    program.wait_for_line("the command to try", |line| {
         line.starts_with("try: ").then_some(())
     });
     (program, address)
 }
 
-/// The statuses of requests of a user.
+/// Sends requests of a user and returns the statuses.
 fn ask(address: SocketAddr, path: &str, user: &str, count: usize) -> Vec<u16> {
     let mut http = Http::new(address);
     let answers = (0..count).map(|_| {
@@ -82,24 +82,24 @@ async fn tonic() {
         let answer = client.check(HealthCheckRequest::default()).await.unwrap();
         assert!(answer.metadata().contains_key("x-ratelimit-remaining"));
     }
-    let refused = client
+    let denied = client
         .check(HealthCheckRequest::default())
         .await
         .unwrap_err();
-    assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
+    assert_eq!(denied.code(), tonic::Code::ResourceExhausted);
     assert!(
-        refused
+        denied
             .message()
             .starts_with("the quota is used up; retry after "),
-        "{refused}"
+        "{denied}"
     );
-    assert!(refused.metadata().contains_key("retry-after"));
+    assert!(denied.metadata().contains_key("retry-after"));
 }
 
 #[test]
-fn remote_without_its_service() {
+fn remote_while_the_service_is_down() {
     let gone = fluxgate_testkit::ports::free();
     let (_program, address) = start("remote", &[&format!("http://{}", gone.addr())]);
-    // The rules that hold meanwhile.
+    // The local rules apply.
     assert_eq!(ask(address, "/api/hello", "ann", 4), [200, 200, 200, 429]);
 }

@@ -1,4 +1,4 @@
-//! Refusals that a gRPC client understands.
+//! Denials that gRPC clients understand.
 
 use fluxgate_tower::RateLimitLayer;
 use tower::Layer;
@@ -6,7 +6,7 @@ use tower::Layer;
 use crate::support::{Events, Inner, get, limiter, send};
 
 #[tokio::test(start_paused = true)]
-async fn a_grpc_request_is_refused_by_a_status_of_grpc() {
+async fn a_grpc_request_is_denied_with_a_grpc_status() {
     let rules = "{ id: r, scope: global, bands: [ { capacity: 1, window: 1m } ] }";
     let service = RateLimitLayer::new(limiter(rules))
         .rule_set("s")

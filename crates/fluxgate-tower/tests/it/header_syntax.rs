@@ -1,4 +1,4 @@
-//! The headers of the IETF's draft, read by a parser that knows nothing of us.
+//! The headers of the IETF draft, read by an independent parser.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use tower::Layer;
 
 use crate::support::{Events, Inner, get, limiter, python, send};
 
-/// Reads lines of structured fields and writes each list as JSON.
+/// Parses lines of structured fields and prints each list as JSON.
 const PARSE: &str = "
 import json, sys, http_sf
 for line in sys.stdin:
@@ -34,7 +34,7 @@ fn parse(fields: &[&str]) -> Vec<Value> {
     let output = child.wait_with_output().unwrap();
     assert!(
         output.status.success(),
-        "one of these cannot be read: {fields:?}"
+        "one of these is malformed: {fields:?}"
     );
     let lines = String::from_utf8(output.stdout).unwrap();
     lines
@@ -44,7 +44,7 @@ fn parse(fields: &[&str]) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn they_are_lists_of_strings_with_whole_parameters() {
+async fn the_headers_are_lists_of_strings_with_integer_parameters() {
     let rules = "{ id: per-user, scope: per_user, bands: [ { id: burst, capacity: 3, window: 500ms }, { id: long.one_A, capacity: 1000000000, window: 30d } ] }, \
                  { id: all, scope: global, algorithm: sliding_log, bands: [ { capacity: 2, window: 90s } ] }";
     let inner = RateLimitLayer::new(limiter(rules))

@@ -1,4 +1,4 @@
-//! The layer: what it answers, what it reads, and how often it calls.
+//! The layer: its responses, the headers it reads, and its calls to the inner service.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::support::{Events, Inner, get, limiter, send, set_of};
 const RULES: &str = "{ id: per-user, scope: per_user, bands: [ { id: burst, capacity: 2, window: 10s }, { id: sustained, capacity: 100, window: 1m } ] }";
 
 #[tokio::test(start_paused = true)]
-async fn responses_tell_of_the_limits_and_refusals_why() {
+async fn responses_report_the_limits_and_denials_the_violated_ones() {
     let events = Events::default();
     let layer = RateLimitLayer::new(limiter(RULES))
         .rule_set("s")
@@ -62,9 +62,8 @@ async fn responses_tell_of_the_limits_and_refusals_why() {
     );
 }
 
-/// Where responses must stay what they are, refusals are made of the same.
 #[tokio::test(start_paused = true)]
-async fn the_body_may_stay_of_its_type() {
+async fn denials_may_have_the_body_type_of_the_inner_service() {
     let layer = RateLimitLayer::new(limiter(RULES)).rule_set("s");
     let wrapped = layer.clone().layer(Inner::new(&Events::default()));
     let service = layer.same_body().layer(Inner::new(&Events::default()));
@@ -86,7 +85,7 @@ async fn the_body_may_stay_of_its_type() {
     assert_eq!(same.headers, other.headers);
 }
 
-/// Some responses have no room for our headers: they get it, and lose nothing.
+/// The header map of some responses must grow.
 #[tokio::test(start_paused = true)]
 async fn a_response_keeps_its_own_headers() {
     let inner = Inner::answering(&Events::default(), || {
@@ -108,7 +107,7 @@ async fn a_response_keeps_its_own_headers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_can_never_pass_says_so() {
+async fn a_request_that_can_never_be_allowed_has_no_retry_after() {
     let rules = "{ id: a, scope: per_user, on_missing_key: deny, bands: [ { capacity: 1, window: 1s } ] }, \
                  { id: b, scope: global, cost: \"header:x-cost\", bands: [ { id: x, capacity: 5, window: 1s } ] }";
     let service = RateLimitLayer::new(limiter(rules))
@@ -125,7 +124,7 @@ async fn what_can_never_pass_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_what_the_rules_ask_about_is_read_of_the_headers() {
+async fn rules_match_and_count_by_headers() {
     let rules = "{ id: a, key: [\"header:X-Tenant\"], match: { headers: { X-Plan: free } }, bands: [ { capacity: 1, window: 1h } ] }";
     let service = RateLimitLayer::new(limiter(rules))
         .rule_set("s")
@@ -141,8 +140,8 @@ async fn only_what_the_rules_ask_about_is_read_of_the_headers() {
     assert_eq!(ask("free", "a").await, 429);
     assert_eq!(ask("free", "b").await, 200);
     assert_eq!(ask("paid", "a").await, 200);
-    // A header that is not text counts by its bytes.
-    let garbled = async |tenant: &[u8]| {
+    // A value that is not UTF-8 counts by its bytes.
+    let not_utf8 = async |tenant: &[u8]| {
         let mut request = get("/x");
         let headers = request.headers_mut();
         headers.insert("x-plan", "free".parse().unwrap());
@@ -150,9 +149,9 @@ async fn only_what_the_rules_ask_about_is_read_of_the_headers() {
         headers.insert("x-tenant", value);
         send(&service, request).await.status
     };
-    assert_eq!(garbled(b"c\xff").await, 200);
-    assert_eq!(garbled(b"c\xfe").await, 200);
-    assert_eq!(garbled(b"c\xff").await, 429);
+    assert_eq!(not_utf8(b"c\xff").await, 200);
+    assert_eq!(not_utf8(b"c\xfe").await, 200);
+    assert_eq!(not_utf8(b"c\xff").await, 429);
 }
 
 #[tokio::test(start_paused = true)]
@@ -174,11 +173,15 @@ async fn the_identity_may_come_from_other_headers() {
     assert_eq!(ask("x-who", "a").await, 200);
     assert_eq!(ask("x-who", "a").await, 429);
     assert_eq!(ask("x-who", "b").await, 200);
-    assert_eq!(ask("x-user-id", "c").await, 200, "nobody, for once");
-    assert_eq!(ask("x-user-id", "d").await, 429, "nobody again");
+    assert_eq!(ask("x-user-id", "c").await, 200, "no user is identified");
+    assert_eq!(
+        ask("x-user-id", "d").await,
+        429,
+        "no user is identified either"
+    );
 }
 
-/// A store that always fails, and must be waited for.
+/// A store that always fails, and must be awaited.
 #[derive(Debug)]
 struct Broken;
 
@@ -219,7 +222,7 @@ impl Store for Broken {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trouble_with_the_store_is_never_trouble_of_the_request() {
+async fn a_failing_store_never_fails_a_request() {
     for (on_error, statuses) in [
         ("allow", [200, 200]),
         ("deny", [503, 503]),
@@ -236,7 +239,7 @@ async fn trouble_with_the_store_is_never_trouble_of_the_request() {
         for status in statuses {
             let got = send(&service, get("/x")).await;
             assert_eq!(got.status, status, "{on_error}");
-            // Once if it passes, and else not at all.
+            // One call if the request is allowed, and none otherwise.
             assert_eq!(
                 events.take().len(),
                 usize::from(status == 200),
@@ -249,8 +252,8 @@ async fn trouble_with_the_store_is_never_trouble_of_the_request() {
     }
 }
 
-/// The layer over a store that fails, with a rule set that refuses then.
-fn closed(
+/// Creates a layer whose store fails and whose rule set then denies.
+fn failing_closed(
     layer: impl FnOnce(RateLimitLayer<Arc<Limiter<Broken>>>) -> RateLimitLayer<Arc<Limiter<Broken>>>,
 ) -> RateLimit<Inner, Arc<Limiter<Broken>>> {
     let rules = "rule_sets: { s: { on_error: deny, rules: [ { id: r, scope: global, bands: [ { capacity: 1, window: 1h } ] } ] } }";
@@ -259,8 +262,8 @@ fn closed(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_that_failed_closed_does_not_claim_a_used_up_quota() {
-    let got = send(&closed(|layer| layer), get("/x")).await;
+async fn a_denial_that_failed_closed_does_not_claim_that_the_quota_is_used_up() {
+    let got = send(&failing_closed(|layer| layer), get("/x")).await;
     assert_eq!((got.status, got.header("retry-after")), (503, Some("1")));
     assert_eq!(got.header("content-type"), Some("application/problem+json"));
     for name in ["ratelimit", "ratelimit-policy", "x-ratelimit-remaining"] {
@@ -275,9 +278,9 @@ async fn a_refusal_that_failed_closed_does_not_claim_a_used_up_quota() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_layer_may_answer_429_when_it_fails_closed() {
+async fn a_layer_that_fails_closed_may_answer_429() {
     let status = FailedClosedStatus::TooManyRequests;
-    let service = closed(|layer| layer.failed_closed_status(status));
+    let service = failing_closed(|layer| layer.failed_closed_status(status));
     let got = send(&service, get("/x")).await;
     assert_eq!((got.status, got.header("retry-after")), (429, Some("1")));
     assert_eq!(
@@ -289,9 +292,9 @@ async fn a_layer_may_answer_429_when_it_fails_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grpc_client_is_told_unavailable_when_it_fails_closed() {
+async fn a_grpc_client_gets_unavailable_when_the_layer_fails_closed() {
     let ask = async |status, expected| {
-        let service = closed(|layer| layer.failed_closed_status(status));
+        let service = failing_closed(|layer| layer.failed_closed_status(status));
         let mut request = get("/x");
         let kind = "application/grpc".parse().unwrap();
         request.headers_mut().insert("content-type", kind);
@@ -309,7 +312,7 @@ async fn a_grpc_client_is_told_unavailable_when_it_fails_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn services_of_one_layer_share_the_limits_and_new_rules_hold_at_once() {
+async fn services_of_one_layer_share_the_limits_and_new_rules_apply_at_once() {
     let limiter = limiter("{ id: r, scope: global, bands: [ { capacity: 1, window: 1h } ] }");
     let layer = RateLimitLayer::new(Arc::clone(&limiter)).rule_set("s");
     let events = Events::default();
@@ -332,12 +335,12 @@ async fn services_of_one_layer_share_the_limits_and_new_rules_hold_at_once() {
 
 #[test]
 #[should_panic(expected = "a path pattern must begin with `/`; `api` does not")]
-fn a_pattern_that_is_none_is_told_at_once() {
+fn an_invalid_pattern_panics() {
     let _ = RateLimitLayer::new(limiter(RULES)).include(["api"]);
 }
 
 #[test]
 #[should_panic(expected = "`10.0.0.0/33` is not a network")]
-fn a_network_that_is_none_is_told_at_once() {
+fn an_invalid_network_panics() {
     let _ = RateLimitLayer::new(limiter(RULES)).trusted_proxies(["10.0.0.0/33"]);
 }

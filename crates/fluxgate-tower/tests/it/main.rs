@@ -1,20 +1,20 @@
-//! What the crate promises, through its public interface alone.
+//! Tests of the public interface.
 
 #![expect(
     clippy::unwrap_used,
-    reason = "a test that cannot go on has failed, and the panic says where"
+    reason = "a panic fails the test and names the line"
 )]
 
+mod ambiguous;
 mod client_ip;
+mod disconnect;
 mod examples;
+mod filter;
 mod grpc;
-mod handler;
-mod hang_up;
 mod header_syntax;
 mod layer;
 mod order;
 mod reservations;
-mod spelled;
 mod stacked;
 mod support;
 mod waiting;

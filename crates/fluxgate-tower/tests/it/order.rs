@@ -1,4 +1,4 @@
-//! The steps of the filter, in their order.
+//! The steps of the filter and their order.
 
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use crate::support::{Events, Inner, TestLimiter, get, limiter, send, set_of};
 
 const RULES: &str = "{ id: r, scope: per_user, bands: [ { id: b, capacity: 1, window: 1h } ] }";
 
-/// The embedded engine, with a note of what it is asked.
+/// A limiter that records its calls.
 #[derive(Clone, Debug)]
-struct Noting(TestLimiter, Events);
+struct Recording(TestLimiter, Events);
 
-impl Handler for Noting {
+impl Handler for Recording {
     type Report = Decision;
     type Rules = Option<ActiveRuleSet>;
     type Charge = Charge;
@@ -49,11 +49,11 @@ impl Handler for Noting {
         mode: Mode,
     ) -> (Decision, WaitPermit) {
         let (method, path, user) = (context.method(), context.path(), context.user());
-        let (method, path, user) = (method.unwrap(), path.unwrap(), user.unwrap_or("nobody"));
+        let (method, path, user) = (method.unwrap(), path.unwrap(), user.unwrap_or("none"));
         let tenant = context.attribute("tenant").unwrap_or("none");
         let ip = context.ip().map_or("?".into(), |ip| ip.to_string());
-        let said = format!("decide {method} {path} of {user} at {ip}, tenant {tenant}");
-        self.1.add(said);
+        let event = format!("decide {method} {path} of {user} at {ip}, tenant {tenant}");
+        self.1.add(event);
         let decision = self.0.try_decide(rule_set, rules, context, mode);
         (decision.unwrap(), WaitPermit::unbounded())
     }
@@ -70,20 +70,20 @@ impl Handler for Noting {
         self.1.add("waits");
     }
 
-    fn record(&self, _: &RequestContext<'_>, ruling: &Decision) {
-        self.1.add(format!("settled: {}", ruling.outcome()));
+    fn record(&self, _: &RequestContext<'_>, report: &Decision) {
+        self.1.add(format!("record {}", report.outcome()));
     }
 }
 
-fn noting(events: &Events) -> RateLimitLayer<Noting> {
-    RateLimitLayer::with_handler(Noting(limiter(RULES), events.clone()))
+fn recording(events: &Events) -> RateLimitLayer<Recording> {
+    RateLimitLayer::with_handler(Recording(limiter(RULES), events.clone()))
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_request_goes_through_all_steps_in_order() {
     let events = Events::default();
     let (first, second) = (events.clone(), events.clone());
-    let layer = noting(&events)
+    let layer = recording(&events)
         .rule_set("s")
         .peer(|_| Some([10, 0, 0, 1].into()))
         .customize(move |context, _| {
@@ -112,7 +112,7 @@ async fn a_request_goes_through_all_steps_in_order() {
             "first customizer",
             "second customizer",
             "decide GET /x of u at 10.0.0.1, tenant b",
-            "settled: allowed",
+            "record allowed",
             "/x at 0",
         ]
     );
@@ -121,15 +121,15 @@ async fn a_request_goes_through_all_steps_in_order() {
     let events = events.take();
     assert_eq!(
         events.last().unwrap(),
-        "settled: denied",
-        "and no inner service"
+        "record denied",
+        "the inner service is not called"
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn exclude_comes_first_then_include() {
     let events = Events::default();
-    let layer = noting(&events)
+    let layer = recording(&events)
         .rule_set("s")
         .include(["/api/**"])
         .exclude(["/api/health", "/api/*/open"]);
@@ -141,7 +141,11 @@ async fn exclude_comes_first_then_include() {
             assert!(got.headers.is_empty(), "{path}: {:?}", got.headers);
         }
         let events = events.take();
-        assert_eq!(events, vec![format!("{path} at 0"); 3], "nobody is asked");
+        assert_eq!(
+            events,
+            vec![format!("{path} at 0"); 3],
+            "the handler is not called"
+        );
     }
     for (path, status) in [("/api", 200), ("/api/health/", 429), ("/api/x", 429)] {
         assert_eq!(send(&service, get(path)).await.status, status, "{path}");
@@ -149,14 +153,14 @@ async fn exclude_comes_first_then_include() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_rule_set_all_pass_and_the_log_says_so_once() {
+async fn without_a_rule_set_all_pass_and_one_warning_is_logged() {
     let warnings = Events::default();
     let _guard = tracing::subscriber::set_default(Warnings(warnings.clone()));
     let events = Events::default();
-    let layer = noting(&events).exclude(["/quiet"]);
+    let layer = recording(&events).exclude(["/quiet"]);
     let service = layer.layer(Inner::new(&events));
     send(&service, get("/quiet")).await;
-    assert_eq!(warnings.count(), 0, "what is excluded comes first");
+    assert_eq!(warnings.count(), 0, "excluded paths come first");
     for _ in 0..3 {
         let got = send(&service, get("/x")).await;
         assert!(got.status == 200 && got.headers.is_empty());
@@ -171,9 +175,9 @@ async fn without_a_rule_set_all_pass_and_the_log_says_so_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_set_that_does_not_exist_passes_or_refuses_as_the_rules_say() {
+async fn a_missing_rule_set_allows_or_denies_as_configured() {
     let events = Events::default();
-    let layer = noting(&events).rule_set("none");
+    let layer = recording(&events).rule_set("none");
     let got = send(&layer.layer(Inner::new(&events)), get("/x")).await;
     assert!(got.status == 200 && got.headers.is_empty());
     let rules = "on_missing_rule_set: deny\nrule_sets: {}";
@@ -185,13 +189,13 @@ async fn a_rule_set_that_does_not_exist_passes_or_refuses_as_the_rules_say() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_twice_has_one_place_and_is_asked_about_by_the_rules_of_then() {
+async fn a_request_that_waits_twice_keeps_its_permit_and_meets_the_current_rules() {
     let window = "{ id: w, scope: global, algorithm: fixed_window, on_exceed: wait, max_wait: 2s, bands: [ { capacity: 1, window: 1s } ] }";
     let bucket = "{ id: b, scope: global, on_exceed: wait, max_wait: 5s, bands: [ { capacity: 1, window: 3s } ] }";
     for (replaced, waited) in [(false, 3000), (true, 1000)] {
         let events = Events::default();
         let limiter = limiter(&format!("{window}, {bucket}"));
-        let handler = Noting(limiter.clone(), events.clone());
+        let handler = Recording(limiter.clone(), events.clone());
         let layer = RateLimitLayer::with_handler(handler).rule_set("s");
         let service = layer.layer(Inner::new(&events));
         assert_eq!(send(&service, get("/x")).await.status, 200);
@@ -200,7 +204,7 @@ async fn who_waits_twice_has_one_place_and_is_asked_about_by_the_rules_of_then()
         let change = async {
             sleep(Duration::from_millis(500)).await;
             if replaced {
-                // Without the bucket, the window is all there is to wait for.
+                // Without the bucket, the request waits for the window only.
                 limiter.replace_rules(set_of(window)).await.unwrap();
             }
         };
@@ -215,9 +219,9 @@ async fn who_waits_twice_has_one_place_and_is_asked_about_by_the_rules_of_then()
 }
 
 /// A customizer that is a type.
-struct ByCloudflare;
+struct Cloudflare;
 
-impl Customizer for ByCloudflare {
+impl Customizer for Cloudflare {
     fn customize<'a>(
         &self,
         context: fluxgate_core::RequestContextBuilder<'a>,
@@ -240,7 +244,7 @@ impl Customizer for ByCloudflare {
 #[tokio::test(start_paused = true)]
 async fn a_customizer_may_change_anything() {
     let events = Events::default();
-    let layer = noting(&events).rule_set("s").customize_with(ByCloudflare);
+    let layer = recording(&events).rule_set("s").customize_with(Cloudflare);
     let service = layer.layer(Inner::new(&events));
     let mut request = get("/x");
     let headers = request.headers_mut();
@@ -252,11 +256,11 @@ async fn a_customizer_may_change_anything() {
     assert_eq!(
         events.last().unwrap(),
         "/x at 0",
-        "the request is what it was"
+        "the request itself is unchanged"
     );
 }
 
-/// Notes what is warned of.
+/// Records warnings.
 struct Warnings(Events);
 
 impl tracing::Subscriber for Warnings {

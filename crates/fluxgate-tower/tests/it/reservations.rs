@@ -1,4 +1,4 @@
-//! What a request reserved, and who has it when the request goes away.
+//! Reservations, and their cancellation when a request is dropped.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::support::{Events, Inner, TestLimiter, get, limiter, send};
 
 const MILLIS: u64 = 1000;
 
-/// One in two seconds, for `/slow`; and so many in a second, for all.
+/// Allows one request in two seconds for `/slow`, and `all` in a second for all paths.
 fn slow(all: u64) -> TestLimiter {
     limiter(&format!(
         "{{ id: r, match: {{ path: [\"/slow\"] }}, scope: global, on_exceed: wait, max_wait: 1h, bands: [ {{ capacity: 1, window: 2s }} ] }}, \
@@ -24,7 +24,7 @@ fn slow(all: u64) -> TestLimiter {
     ))
 }
 
-/// How long until the bucket is full, in milliseconds, and what is left of the
+/// Returns how long until the bucket is full, in milliseconds, and the units left in the
 /// window.
 fn state(limiter: &TestLimiter) -> (u64, u64) {
     let of = |rule| {
@@ -35,7 +35,7 @@ fn state(limiter: &TestLimiter) -> (u64, u64) {
     (of("r").reset_after.get() / MILLIS, of("all").remaining)
 }
 
-/// The response of a service that is ready, not asked for yet.
+/// Returns the response future of a ready service, not polled yet.
 async fn call<S>(service: &mut S, request: Request<Full<Bytes>>) -> S::Future
 where
     S: Service<Request<Full<Bytes>>, Error = Infallible>,
@@ -44,7 +44,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_response_that_nobody_ever_asked_for_gives_back() {
+async fn a_response_future_that_is_never_polled_cancels_its_reservation() {
     let limiter = slow(9);
     let events = Events::default();
     let layer = RateLimitLayer::new(limiter.clone()).rule_set("s");
@@ -59,7 +59,7 @@ async fn a_response_that_nobody_ever_asked_for_gives_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unsettled_request_that_nobody_goes_on_with_gives_back() {
+async fn a_pending_evaluation_that_is_dropped_cancels_its_reservation() {
     let limiter = slow(9);
     let filter = Filter::default().rule_set("s");
     let (head, _) = get("/slow").into_parts();
@@ -67,20 +67,20 @@ async fn an_unsettled_request_that_nobody_goes_on_with_gives_back() {
     let rules = filter.rules_for(&limiter, &path).unwrap();
     let first = filter.try_evaluate(&limiter, &rules, &head, &path, None);
     assert!(first.is_ok());
-    let unsettled = filter.try_evaluate(&limiter, &rules, &head, &path, None);
-    let unsettled = unsettled.unwrap_err();
+    let pending = filter.try_evaluate(&limiter, &rules, &head, &path, None);
+    let pending = pending.unwrap_err();
     assert_eq!(state(&limiter), (4000, 7));
-    drop(unsettled);
+    drop(pending);
     assert_eq!(state(&limiter), (2000, 8));
-    let unsettled = filter.try_evaluate(&limiter, &rules, &head, &path, None);
-    let future = filter.evaluate_pending(&limiter, unsettled.unwrap_err());
+    let pending = filter.try_evaluate(&limiter, &rules, &head, &path, None);
+    let future = filter.evaluate_pending(&limiter, pending.unwrap_err());
     assert_eq!(state(&limiter), (4000, 7));
     drop(future);
     assert_eq!(state(&limiter), (2000, 8));
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_goes_away_in_another_window_lets_nobody_more_pass() {
+async fn a_cancellation_in_a_later_window_frees_nothing_there() {
     let limiter = slow(2);
     let layer = RateLimitLayer::new(limiter.clone()).rule_set("s");
     let service = layer.layer(Inner::new(&Events::default()));
@@ -102,25 +102,25 @@ async fn who_goes_away_in_another_window_lets_nobody_more_pass() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_keeps_the_inner_service_from_nobody() {
+async fn a_request_that_waits_does_not_occupy_the_inner_service() {
     let layer = RateLimitLayer::new(slow(9)).rule_set("s");
     let events = Events::default();
     let limited = ConcurrencyLimitLayer::new(1).layer(Inner::new(&events));
     let service = layer.layer(limited);
     let mut first = service.clone();
     assert_eq!(send(&service, get("/slow")).await.status, 200);
-    // A service that lives on, as that of a connection.
+    // The service outlives the call, like that of a connection.
     let waiter = call(&mut first, get("/slow")).await;
     let waiter = tokio::spawn(waiter);
     tokio::task::yield_now().await;
     let other = timeout(Duration::from_secs(1), send(&service, get("/fast")));
-    assert_eq!(other.await.expect("nobody is before it").status, 200);
+    assert_eq!(other.await.expect("the inner service is free").status, 200);
     assert_eq!(waiter.await.unwrap().unwrap().status(), 200);
     assert_eq!(events.count(), 3);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_would_wait_too_long_in_all_is_refused_and_keeps_nothing() {
+async fn a_request_that_would_wait_too_long_in_total_is_denied_and_charged_nothing() {
     let limiter = limiter(
         "{ id: w, match: { path: [\"/a\"] }, scope: global, algorithm: fixed_window, on_exceed: wait, max_wait: 2s, bands: [ { capacity: 1, window: 1s } ] }, \
          { id: b, scope: global, on_exceed: wait, max_wait: 1500ms, bands: [ { capacity: 1, window: 1s } ] }",
@@ -133,7 +133,7 @@ async fn who_would_wait_too_long_in_all_is_refused_and_keeps_nothing() {
         sleep(Duration::from_millis(500)).await;
         send(&service, get("/b")).await.status
     };
-    // After a second, the bucket would let it wait for another.
+    // After one second, the bucket would delay it for another.
     let (got, other) = tokio::join!(send(&service, get("/a")), other);
     assert_eq!((got.status, other), (429, 200));
     assert!(start.elapsed().as_millis() <= 1005, "{:?}", start.elapsed());
@@ -142,20 +142,20 @@ async fn who_would_wait_too_long_in_all_is_refused_and_keeps_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn times_are_told_from_when_it_has_waited() {
+async fn times_count_from_the_end_of_the_wait() {
     let layer = RateLimitLayer::new(limiter(
         "{ id: r, scope: global, on_exceed: wait, max_wait: 1h, bands: [ { capacity: 1, window: 10s } ] }",
     ));
     let service = layer.rule_set("s").layer(Inner::new(&Events::default()));
     for _ in 0..2 {
-        // The second leaves ten seconds later, with twenty owed before.
+        // The second waits for ten seconds of its reset of twenty.
         let got = send(&service, get("/x")).await;
         assert_eq!(got.header("ratelimit"), Some("\"r/b0\";r=0;t=10"));
     }
 }
 
 #[test]
-fn a_name_of_a_header_has_no_case_however_many_there_are() {
+fn header_names_are_case_insensitive_among_few_and_many_headers() {
     let (mut head, _) = get("/x").into_parts();
     assert_eq!(RequestHead::header(&head, "X-User-Id"), Some("u"));
     for index in 0..9 {

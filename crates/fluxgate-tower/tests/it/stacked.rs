@@ -1,4 +1,4 @@
-//! Several layers, and what they tell together.
+//! The headers of several layers or filters on one response.
 
 use bytes::Bytes;
 use fluxgate_core::{Decision, RequestContext, ready};
@@ -14,7 +14,7 @@ fn rule(id: &str, capacity: u64) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lists_are_joined_and_the_tighter_limit_is_told() {
+async fn lists_are_joined_and_the_tighter_limit_is_reported() {
     for (outer, inner, tightest) in [(5, 2, "1"), (2, 5, "1")] {
         let outer = RateLimitLayer::new(limiter(&rule("outer", outer))).rule_set("s");
         let inner = RateLimitLayer::new(limiter(&rule("inner", inner))).rule_set("s");
@@ -36,7 +36,7 @@ async fn lists_are_joined_and_the_tighter_limit_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_further_in_is_not_painted_over() {
+async fn the_headers_of_an_inner_denial_are_kept() {
     let outer = RateLimitLayer::new(limiter(&rule("outer", 100))).rule_set("s");
     let inner = RateLimitLayer::new(limiter(&rule("inner", 1))).rule_set("s");
     let events = Events::default();
@@ -51,7 +51,7 @@ async fn a_refusal_further_in_is_not_painted_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outer_refusal_leaves_the_inner_limit_alone() {
+async fn an_outer_denial_does_not_charge_the_inner_limit() {
     let outer = RateLimitLayer::new(limiter(&rule("outer", 1))).rule_set("s");
     let counted = limiter(&rule("inner", 9));
     let inner = RateLimitLayer::new(counted.clone()).rule_set("s");
@@ -64,7 +64,7 @@ async fn an_outer_refusal_leaves_the_inner_limit_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_application_that_tells_of_its_own_limits_is_heard() {
+async fn limits_that_the_application_reports_are_merged() {
     let tight = || {
         let response = Response::builder()
             .header("x-ratelimit-limit", "7")
@@ -94,22 +94,22 @@ fn decisions(capacities: &[u64], cost: u64) -> Vec<Decision> {
         .collect()
 }
 
-fn told(decisions: &[Decision]) -> (LimitHeaders<Decision>, HeaderMap) {
-    let mut told = LimitHeaders::default();
+fn headers_of(decisions: &[Decision]) -> (LimitHeaders<Decision>, HeaderMap) {
+    let mut limits = LimitHeaders::default();
     for decision in decisions {
-        told.push(HeaderFamilies::default(), decision.clone());
+        limits.push(HeaderFamilies::default(), decision.clone());
     }
     let mut headers = HeaderMap::new();
     headers.insert("x-ratelimit-limit", "999".parse().unwrap());
     headers.insert("ratelimit", "\"upstream\";r=1".parse().unwrap());
     headers.insert("retry-after", "77".parse().unwrap());
-    told.write(&mut headers);
-    (told, headers)
+    limits.write(&mut headers);
+    (limits, headers)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_chain_is_told_as_one() {
-    let (told, headers) = told(&decisions(&[9, 3, 5], 2));
+async fn a_chain_of_filters_writes_one_set_of_headers() {
+    let (limits, headers) = headers_of(&decisions(&[9, 3, 5], 2));
     assert_eq!(headers["x-ratelimit-limit"], "3");
     assert_eq!(headers["x-ratelimit-remaining"], "1");
     let policy = "\"r0/b0\";q=9;w=3600,\"r1/b0\";q=3;w=3600,\"r2/b0\";q=5;w=3600";
@@ -129,10 +129,10 @@ async fn a_chain_is_told_as_one() {
         ("retry-after", false),
         ("content-type", false),
     ] {
-        assert_eq!(told.replaces(name.as_bytes()), replaced, "{name}");
+        assert_eq!(limits.replaces(name.as_bytes()), replaced, "{name}");
     }
     let mut text = Vec::new();
-    told.write_text(&mut text);
+    limits.write_text(&mut text);
     let text = String::from_utf8(text).unwrap();
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(lines.len(), 5, "{text}");
@@ -143,28 +143,28 @@ async fn a_chain_is_told_as_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_one_that_refused_is_told_before_one_with_less_left() {
-    // The first has nothing left, and passed; the second has 3 left, and refused.
-    let passed = decisions(&[4], 4);
+async fn a_denial_is_reported_before_a_limit_with_less_remaining() {
+    // The first allows and has nothing left; the second denies and has 3 left.
+    let allowed = decisions(&[4], 4);
     let limiter = limiter(&rule("r1", 5));
     let context = |cost| RequestContext::builder().cost(cost).build();
     ready(limiter.check("s", &context(2))).unwrap();
-    let refused = ready(limiter.check("s", &context(4))).unwrap();
-    let (told, headers) = told(&[passed[0].clone(), refused]);
+    let denied = ready(limiter.check("s", &context(4))).unwrap();
+    let (limits, headers) = headers_of(&[allowed[0].clone(), denied]);
     assert_eq!(headers["x-ratelimit-limit"], "5");
     assert_eq!(headers["x-ratelimit-remaining"], "3");
     assert_eq!(headers["retry-after"], "720");
-    assert!(told.replaces(b"Retry-After"));
+    assert!(limits.replaces(b"Retry-After"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_one_filter_it_is_what_that_filter_tells() {
+async fn a_single_filter_writes_its_own_headers() {
     let decision = decisions(&[9], 2);
-    let mut told = LimitHeaders::default();
-    assert!(told.is_empty());
-    let (mut one, mut both) = (Vec::new(), Vec::new());
-    HeaderFamilies::default().write_text(&decision[0], &mut one);
-    told.push(HeaderFamilies::default(), decision[0].clone());
-    told.write_text(&mut both);
-    assert_eq!(one, both);
+    let mut limits = LimitHeaders::default();
+    assert!(limits.is_empty());
+    let (mut own, mut chained) = (Vec::new(), Vec::new());
+    HeaderFamilies::default().write_text(&decision[0], &mut own);
+    limits.push(HeaderFamilies::default(), decision[0].clone());
+    limits.write_text(&mut chained);
+    assert_eq!(own, chained);
 }

@@ -1,5 +1,4 @@
-//! What the tests share: limiters on tokio's clock, and an inner service that
-//! remembers its calls.
+//! Limiters on Tokio's clock, and an inner service that records its calls.
 
 use std::convert::Infallible;
 use std::future::{Ready, ready};
@@ -16,7 +15,7 @@ use http_body_util::{BodyExt, Full};
 use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
-/// Tokio's clock, which can be paused, from the start of some day on.
+/// Tokio's clock, which tests can pause, starting at midnight of some day.
 #[derive(Clone, Debug)]
 pub(crate) struct TokioClock(Instant);
 
@@ -30,19 +29,19 @@ impl Clock for TokioClock {
 
 pub(crate) type TestLimiter = Arc<Limiter<MemoryStore<TokioClock>>>;
 
-/// A limiter with a set `s` of these rules, written in flow style.
+/// Creates a limiter with a rule set `s` of these rules in flow style.
 pub(crate) fn limiter(rules: &str) -> TestLimiter {
     let store = MemoryStore::new(TokioClock(Instant::now()), 1_000, Retention::Forever);
     Arc::new(Limiter::new(set_of(rules), store))
 }
 
-/// A set `s` of these rules, written in flow style.
+/// Parses a rule set `s` of these rules in flow style.
 pub(crate) fn set_of(rules: &str) -> RuleSets {
     let text = format!("rule_sets: {{ s: {{ rules: [ {rules} ] }} }}");
     RuleSets::from_yaml(&text).unwrap_or_else(|error| panic!("{error}\nin {text}"))
 }
 
-/// What the tests say happened, in order.
+/// Events in the order in which they happened.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Events(Arc<Mutex<Vec<String>>>);
 
@@ -51,7 +50,7 @@ impl Events {
         self.0.lock().unwrap().push(event.into());
     }
 
-    /// All so far, which are forgotten then.
+    /// Removes and returns all events.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.0.lock().unwrap())
     }
@@ -61,8 +60,8 @@ impl Events {
     }
 }
 
-/// Answers 200, and notes the path of every request and when it came. It wants
-/// to be asked whether it is ready before each call.
+/// Answers 200, and records the path and the time of every request. It panics if it is called
+/// before it is ready.
 #[derive(Debug)]
 pub(crate) struct Inner {
     events: Events,
@@ -88,7 +87,7 @@ impl Inner {
     }
 }
 
-/// A clone is not ready, as tower has it.
+/// A clone is not ready, as the contract of tower allows.
 impl Clone for Inner {
     fn clone(&self) -> Self {
         Self {
@@ -120,7 +119,7 @@ impl<B> Service<Request<B>> for Inner {
     }
 }
 
-/// What came back.
+/// A response with its whole body.
 #[derive(Clone, Debug)]
 pub(crate) struct Got {
     pub(crate) status: u16,
@@ -155,16 +154,16 @@ where
     }
 }
 
-/// Looks again and again until it is true.
+/// Polls a condition until it holds.
 pub(crate) async fn until(what: &str, mut look: impl AsyncFnMut() -> bool) {
     let end = Instant::now() + fluxgate_testkit::PATIENCE;
     while !look().await {
-        assert!(Instant::now() < end, "waited in vain: {what}");
+        assert!(Instant::now() < end, "timed out waiting for {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// Python with the packages that `scripts/test` fetches.
+/// Returns a Python with the packages that `scripts/test` installs.
 pub(crate) fn python() -> PathBuf {
     let named = std::env::var_os("FLUXGATE_PYTHON").filter(|path| !path.is_empty());
     let project = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -172,7 +171,7 @@ pub(crate) fn python() -> PathBuf {
     let shown = file.display();
     assert!(
         file.is_file(),
-        "{shown} is missing; scripts/test fetches it"
+        "{shown} is missing; scripts/test installs it"
     );
     file
 }

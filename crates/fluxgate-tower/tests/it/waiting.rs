@@ -1,4 +1,4 @@
-//! Waiting, on a clock that stands still unless everybody waits.
+//! Waiting, on a paused clock.
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use tower::Layer;
 
 use crate::support::{Events, Inner, TestLimiter, get, limiter, send};
 
-/// One in 100 ms.
+/// Allows one request in 100 ms.
 fn one_in_100_ms(max_wait: &str) -> TestLimiter {
     limiter(&format!(
         "{{ id: r, scope: global, on_exceed: wait, max_wait: {max_wait}, bands: [ {{ capacity: 1, window: 100ms }} ] }}"
     ))
 }
 
-/// The time that passed, and the status, of so many requests that come at once,
-/// in the order in which they came.
+/// Sends `count` requests at once. Returns the milliseconds and the status of each, in the
+/// order in which they were sent.
 async fn flood(
     layer: &RateLimitLayer<TestLimiter>,
     events: &Events,
@@ -46,7 +46,7 @@ async fn fifty_beyond_the_rate_are_served_in_order_at_the_rate() {
     for (index, (millis, status)) in done.iter().enumerate() {
         let due = u128::try_from(index).unwrap() * 100;
         assert_eq!(*status, 200);
-        // Never early; the timer's grain is a millisecond.
+        // Never early. The timer has a resolution of one millisecond.
         assert!(
             (due..=due + 2).contains(millis),
             "{index} after {millis} ms"
@@ -62,15 +62,19 @@ async fn fifty_beyond_the_rate_are_served_in_order_at_the_rate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_101st_waiter_is_refused_at_once_and_keeps_nothing() {
+async fn the_101st_waiter_is_denied_at_once_and_charged_nothing() {
     let limiter = one_in_100_ms("1h");
     let layer = RateLimitLayer::new(limiter.clone()).rule_set("s");
     let events = Events::default();
     let done = flood(&layer, &events, 103).await;
-    assert_eq!(events.count(), 101, "one at once, and a hundred waiters");
+    assert_eq!(
+        events.count(),
+        101,
+        "one request at once, and a hundred waiters"
+    );
     assert!(done[..101].iter().all(|(_, status)| *status == 200));
     assert_eq!(done[101..], [(0, 429), (0, 429)]);
-    // The last waiter left at 10 s, and nothing is owed beyond it.
+    // The last waiter proceeded at 10 s, and nothing is reserved after it.
     assert_eq!(done[100].0 / 100, 100);
     sleep(Duration::from_millis(101)).await;
     let states = limiter.state("s", "r", &[]).await.unwrap();
@@ -78,7 +82,7 @@ async fn the_101st_waiter_is_refused_at_once_and_keeps_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_refused_waiter_is_told_when_to_come_back() {
+async fn a_waiter_without_a_permit_gets_a_retry_after() {
     let layer = RateLimitLayer::new(one_in_100_ms("1h"))
         .rule_set("s")
         .max_concurrent_waits(0);
@@ -89,16 +93,13 @@ async fn the_refused_waiter_is_told_when_to_come_back() {
         assert_eq!(got.status, 429);
         assert_eq!(got.header("retry-after"), Some("1"));
         let body: serde_json::Value = serde_json::from_str(&got.body).unwrap();
-        assert_eq!(
-            body["retry_after_ms"], 100,
-            "what was reserved is given back"
-        );
+        assert_eq!(body["retry_after_ms"], 100, "the reservation is cancelled");
         assert_eq!(body["violated-policies"], serde_json::json!(["r/b0"]));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_would_wait_beyond_max_wait_is_refused_at_once() {
+async fn a_request_that_would_wait_beyond_max_wait_is_denied_at_once() {
     let layer = RateLimitLayer::new(one_in_100_ms("1s")).rule_set("s");
     let events = Events::default();
     let done = flood(&layer, &events, 13).await;
@@ -108,7 +109,7 @@ async fn whoever_would_wait_beyond_max_wait_is_refused_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_goes_away_gives_units_and_place_back() {
+async fn a_waiter_that_is_dropped_frees_its_units_and_its_permit() {
     let limiter = one_in_100_ms("1h");
     let layer = RateLimitLayer::new(limiter.clone())
         .rule_set("s")
@@ -121,11 +122,11 @@ async fn a_waiter_that_goes_away_gives_units_and_place_back() {
         tokio::spawn(async move { send(&service, get("/gone")).await })
     };
     tokio::task::yield_now().await;
-    assert_eq!(send(&service, get("/no-place")).await.status, 429);
+    assert_eq!(send(&service, get("/no-permit")).await.status, 429);
     advance(Duration::from_millis(40)).await;
     waiter.abort();
     assert!(waiter.await.unwrap_err().is_cancelled());
-    // The next has its units and its place: it waits for what is left of the 100 ms.
+    // The next request gets both, and waits for the rest of the 100 ms.
     let start = Instant::now();
     assert_eq!(send(&service, get("/next")).await.status, 200);
     let waited = start.elapsed().as_millis();
@@ -135,7 +136,7 @@ async fn a_waiter_that_goes_away_gives_units_and_place_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shaped_bucket_flattens_traffic() {
+async fn a_shaped_bucket_spaces_requests_evenly() {
     let rules = "{ id: r, scope: global, algorithm: leaky_bucket, shape: true, bands: [ { capacity: 5, window: 500ms } ] }";
     let layer = RateLimitLayer::new(limiter(rules)).rule_set("s");
     let events = Events::default();
@@ -152,7 +153,7 @@ async fn a_shaped_bucket_flattens_traffic() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn windows_are_asked_again_once_when_they_open() {
+async fn denials_by_a_window_are_decided_again_when_it_opens() {
     for algorithm in ["fixed_window", "sliding_window", "sliding_log"] {
         let rules = format!(
             "{{ id: r, scope: global, algorithm: {algorithm}, on_exceed: wait, max_wait: 3s, bands: [ {{ capacity: 2, window: 1s }} ] }}"
@@ -163,7 +164,7 @@ async fn windows_are_asked_again_once_when_they_open() {
         let mut statuses: Vec<_> = done.iter().map(|(_, status)| *status).collect();
         statuses.sort_unstable();
         assert_eq!(done[..2], [(0, 200), (0, 200)], "{algorithm}");
-        // All four ask again at the same instant; what does not fit then is refused.
+        // All four are decided again at the same instant, and those that do not fit are denied.
         let late: Vec<_> = done[2..]
             .iter()
             .filter(|(_, status)| *status == 200)
@@ -182,7 +183,7 @@ async fn windows_are_asked_again_once_when_they_open() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_window_that_opens_too_late_refuses_at_once() {
+async fn a_window_that_opens_too_late_denies_at_once() {
     let rules = "{ id: r, scope: global, algorithm: fixed_window, on_exceed: wait, max_wait: 1s, bands: [ { capacity: 1, window: 1h } ] }";
     let layer = RateLimitLayer::new(limiter(rules)).rule_set("s");
     let done = flood(&layer, &Events::default(), 2).await;
@@ -190,13 +191,13 @@ async fn a_window_that_opens_too_late_refuses_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reservation_behind_a_window_is_waited_for_as_well() {
+async fn a_request_waits_for_a_reservation_after_a_window() {
     let rules = "{ id: w, scope: global, algorithm: fixed_window, on_exceed: wait, max_wait: 2s, bands: [ { capacity: 1, window: 1s } ] }, \
                  { id: b, scope: global, on_exceed: wait, max_wait: 5s, bands: [ { capacity: 1, window: 3s } ] }";
     let layer = RateLimitLayer::new(limiter(rules)).rule_set("s");
     let done = flood(&layer, &Events::default(), 2).await;
     assert_eq!(done[0], (0, 200));
-    // A second for the window, then what the bucket still lacks.
+    // One second for the window, then the rest of the bucket's delay.
     assert!(
         (3000..=3003).contains(&done[1].0) && done[1].1 == 200,
         "{done:?}"

@@ -1,5 +1,5 @@
-//! Waiting on a real Redis: one call each, a bound for all processes, and units
-//! that come back.
+//! Waiting with a real Redis: one call for each request, a bound for all processes, and
+//! cancelled units.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn layer(window: &str, store: RedisStore) -> (Layered, Arc<Limiter<RedisStore>>)
     )
 }
 
-/// How often scripts were called.
+/// Returns how often scripts were called.
 fn script_calls(server: &RedisServer) -> u64 {
     let mut cli = server.cli();
     cli.calls("evalsha") + cli.calls("eval")
@@ -45,7 +45,7 @@ async fn fifty_waiters_need_one_call_each_and_are_served_in_order_at_the_rate() 
     let (layer, limiter) = layer("20ms", builder(&server).build().unwrap());
     let events = Events::default();
     let service = layer.layer(Inner::new(&events));
-    // The script is loaded, and the bucket full again.
+    // Load the script, and wait until the bucket is full again.
     assert_eq!(send(&service, get("/warm")).await.status, 200);
     until("a full bucket", async || {
         limiter.state("s", "r", &[]).await.unwrap()[0].remaining == 1
@@ -61,13 +61,13 @@ async fn fifty_waiters_need_one_call_each_and_are_served_in_order_at_the_rate() 
             let got = send(&service, get(&format!("/{index:02}"))).await;
             (index, start.elapsed(), got.status)
         });
-        // So that they come in this order.
+        // Keep the order of the requests.
         tokio::task::yield_now().await;
     }
     let done = tasks.join_all().await;
     assert!(
         script_calls(&server) - before <= 51,
-        "one call each, or fewer"
+        "at most one call for each request"
     );
     for (index, elapsed, status) in done {
         assert_eq!(status, 200);
@@ -84,7 +84,7 @@ async fn fifty_waiters_need_one_call_each_and_are_served_in_order_at_the_rate() 
 }
 
 #[tokio::test]
-async fn the_bound_holds_for_all_processes_and_a_hang_up_frees_units_and_place() {
+async fn the_bound_holds_for_all_processes_and_a_dropped_waiter_frees_its_units_and_its_permit() {
     let server = RedisServer::start();
     let store = || builder(&server).max_cluster_waits(3).build().unwrap();
     let ((one, limiter), (two, _)) = (layer("1m", store()), layer("1m", store()));
@@ -94,7 +94,7 @@ async fn the_bound_holds_for_all_processes_and_a_hang_up_frees_units_and_place()
         two.layer(Inner::new(&events)),
     ];
     assert_eq!(send(&services[0], get("/x")).await.status, 200);
-    let places = || server.cli().command(&["ZCARD", "fluxgate:2:waits"]).int();
+    let permits = || server.cli().command(&["ZCARD", "fluxgate:2:waits"]).int();
     let mut waiters = Vec::new();
     for index in 0..3 {
         let service = services[index % 2].clone();
@@ -102,36 +102,40 @@ async fn the_bound_holds_for_all_processes_and_a_hang_up_frees_units_and_place()
             send(&service, get("/wait")).await.status
         }));
         let expected = i64::try_from(index).unwrap() + 1;
-        until("one more to wait", async || places() == expected).await;
+        until("one more waiter", async || permits() == expected).await;
     }
     for service in &services {
         let got = send(service, get("/x")).await;
         assert_eq!(got.status, 429);
-        // Behind the three that wait.
+        // After the three waiters.
         let seconds: u64 = got.header("retry-after").unwrap().parse().unwrap();
         assert!((220..=240).contains(&seconds), "{seconds}");
     }
-    // The two that were refused took nothing: only four are owed.
-    let owed = async || {
+    // The two denied requests were charged nothing: four units are used.
+    let reset_secs = async || {
         limiter.state("s", "r", &[]).await.unwrap()[0]
             .reset_after
             .get()
             / 1_000_000
     };
-    assert!((220..=240).contains(&owed().await));
-    // The last one's units are free for others, and so is its place.
+    assert!((220..=240).contains(&reset_secs().await));
+    // Dropping the last waiter frees its units and its permit.
     waiters.remove(2).abort();
-    until("its place", async || places() == 2).await;
-    until("its units", async || owed().await <= 180).await;
-    // Behind the first one the second waits, so that only its place is.
+    until("its permit", async || permits() == 2).await;
+    until("its units", async || reset_secs().await <= 180).await;
+    // The second waits behind the first, so dropping the first frees only its permit.
     waiters.remove(0).abort();
-    until("its place", async || places() == 1).await;
-    assert!((150..=180).contains(&owed().await), "{}", owed().await);
+    until("its permit", async || permits() == 1).await;
+    assert!(
+        (150..=180).contains(&reset_secs().await),
+        "{}",
+        reset_secs().await
+    );
     waiters.remove(0).abort();
-    until("all places", async || places() == 0).await;
+    until("all permits", async || permits() == 0).await;
     assert_eq!(
         events.count(),
         1,
-        "nobody was served who did not wait to the end"
+        "only requests that wait to the end are served"
     );
 }

@@ -1,5 +1,4 @@
-//! The example with tenants and tokens: who has which limit, and who has none of
-//! another's.
+//! The example with tenants and tokens.
 
 use std::net::SocketAddr;
 
@@ -13,7 +12,7 @@ use super::start_with;
 
 const SECRET: &str = "a secret of thirty-two bytes, ok!";
 const HS256: &str = r#"{"alg":"HS256","typ":"JWT"}"#;
-/// 2100 and 2001.
+// The years 2100 and 2001.
 const FUTURE: u64 = 4_102_444_800;
 const PAST: u64 = 1_000_000_000;
 
@@ -27,7 +26,7 @@ fn claims(user: &str, plan: &str, exp: u64) -> String {
     format!(r#"{{"sub":"{user}","plan":"{plan}","tenants":["acme","globex"],"exp":{exp}}}"#)
 }
 
-/// A token with this head and these claims, signed with this secret.
+/// Creates a token with this head and these claims, signed with this secret.
 fn token(head: &str, claims: &str, secret: &str) -> String {
     let signed = format!("{}.{}", BASE64.encode(head), BASE64.encode(claims));
     let hash = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
@@ -35,16 +34,16 @@ fn token(head: &str, claims: &str, secret: &str) -> String {
     format!("{signed}.{}", BASE64.encode(signature))
 }
 
-fn good(user: &str, plan: &str) -> String {
+fn valid(user: &str, plan: &str) -> String {
     token(HS256, &claims(user, plan, FUTURE), SECRET)
 }
 
-/// The answer to a request for a tenant, with this `Authorization`.
+/// Sends a request for a tenant with this `Authorization`.
 fn get(address: SocketAddr, tenant: &str, authorization: &str) -> Answer {
     let headers = [
         ("X-Tenant", tenant),
         ("Authorization", authorization),
-        // Nobody is who he says he is.
+        // This header must not identify the user.
         ("X-User-Id", "ann"),
     ];
     Http::new(address).request("GET", "/", &headers, "")
@@ -57,29 +56,29 @@ fn statuses(address: SocketAddr, tenant: &str, token: &str, count: usize) -> Vec
 }
 
 #[test]
-fn tenants_plans_and_users_have_limits_of_their_own() {
+fn tenants_plans_and_users_have_separate_limits() {
     let (_program, address) = start();
-    let ann = good("ann", "free");
+    let ann = valid("ann", "free");
     assert_eq!(statuses(address, "acme", &ann, 4), [200, 200, 200, 429]);
     assert_eq!(statuses(address, "globex", &ann, 4), [200, 200, 200, 429]);
-    let bob = good("bob", "free");
+    let bob = valid("bob", "free");
     assert_eq!(statuses(address, "acme", &bob, 4), [200, 200, 200, 429]);
-    // A tenant that pays has one limit for all its users.
-    let [cid, dee] = ["cid", "dee"].map(|user| good(user, "pro"));
+    // The users of a tenant with the plan `pro` share a limit.
+    let [cid, dee] = ["cid", "dee"].map(|user| valid(user, "pro"));
     assert_eq!(statuses(address, "acme", &cid, 4), [200; 4]);
     assert_eq!(statuses(address, "acme", &dee, 2), [200, 429]);
     assert_eq!(statuses(address, "globex", &dee, 1), [200]);
 }
 
 #[test]
-fn a_token_that_does_not_verify_gives_no_identity() {
+fn an_invalid_token_identifies_no_user() {
     let (program, address) = start();
     let ann = claims("ann", "pro", FUTURE);
     let signed = token(HS256, &ann, SECRET);
     let (unsigned, signature) = signed.rsplit_once('.').unwrap();
     let none = BASE64.encode(r#"{"alg":"none"}"#);
     let others = format!("{}.{}", BASE64.encode(HS256), BASE64.encode(&ann));
-    let bob = good("bob", "pro");
+    let bob = valid("bob", "pro");
     let of_bob = bob.rsplit_once('.').unwrap().1;
     let mut flipped = signature.as_bytes().to_vec();
     flipped[0] = if flipped[0] == b'A' { b'B' } else { b'A' };
@@ -104,12 +103,12 @@ fn a_token_that_does_not_verify_gives_no_identity() {
         ("another alg", token(r#"{"alg":"HS512"}"#, &ann, SECRET)),
         ("no alg", token("{}", &ann, SECRET)),
         ("expired", token(HS256, &claims("ann", "pro", PAST), SECRET)),
-        ("without an end", token(HS256, no_end, SECRET)),
+        ("no expiry", token(HS256, no_end, SECRET)),
         (
-            "a plan that is none",
+            "an unknown plan",
             token(HS256, &claims("ann", "gold", FUTURE), SECRET),
         ),
-        ("nothing", String::new()),
+        ("empty", String::new()),
     ];
     let mut asked = 0;
     let mut anonymous = |what: &str, tenant: &str, authorization: &str| {
@@ -117,16 +116,16 @@ fn a_token_that_does_not_verify_gives_no_identity() {
         let policy = answer.header("ratelimit-policy");
         assert_eq!(policy, Some(r#""anonymous/few";q=2;w=60"#), "{what}");
         asked += 1;
-        // All of them together have the one limit of their address.
+        // They share the limit of their address.
         assert_eq!(answer.status, if asked <= 2 { 200 } else { 429 }, "{what}");
     };
     for (what, token) in &bad {
         anonymous(what, "acme", &format!("Bearer {token}"));
     }
     anonymous("another scheme", "acme", &format!("Basic {signed}"));
-    anonymous("not her tenant", "initech", &format!("Bearer {signed}"));
+    anonymous("another tenant", "initech", &format!("Bearer {signed}"));
     anonymous("no tenant", "", &format!("Bearer {signed}"));
-    // And nothing of it was hers, whose limit is whole.
+    // The limit of the user is unused.
     assert_eq!(
         statuses(address, "acme", &signed, 6),
         [200, 200, 200, 200, 200, 429]
@@ -134,9 +133,8 @@ fn a_token_that_does_not_verify_gives_no_identity() {
     drop(program);
 }
 
-/// What it prints can be tried.
 #[test]
-fn the_token_that_it_prints_is_good() {
+fn the_printed_token_is_valid() {
     let (program, address) = start();
     let token = program.wait_for_line("a token", |line| {
         let (_, rest) = line.split_once("Bearer ")?;

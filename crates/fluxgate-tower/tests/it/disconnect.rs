@@ -1,4 +1,4 @@
-//! A client that hangs up while its request waits.
+//! A client that disconnects while its request waits.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use crate::support::{Events, set_of};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_gives_units_and_place_back_and_the_handler_never_runs() {
+async fn a_client_that_disconnects_frees_its_units_and_its_permit() {
     let rules = "{ id: r, scope: per_ip, on_exceed: wait, max_wait: 1h, bands: [ { capacity: 1, window: 10m } ] }";
     let limiter = std::sync::Arc::new(Limiter::new(set_of(rules), MemoryStore::default()));
     let events = Events::default();
@@ -32,7 +32,7 @@ async fn it_gives_units_and_place_back_and_the_handler_never_runs() {
     let server = tokio::spawn(async move { axum::serve(listener, app).await });
 
     let ask = move || Http::new(address).get("/").status;
-    let owed = || {
+    let reset_secs = || {
         let state = fluxgate_core::ready(limiter.state("s", "r", &["127.0.0.1"])).unwrap();
         state[0].reset_after.get().div_ceil(1_000_000)
     };
@@ -42,20 +42,20 @@ async fn it_gives_units_and_place_back_and_the_handler_never_runs() {
         waiter
             .write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             .unwrap();
-        wait_until("the reservation", || owed() > 600);
-        assert_eq!(ask(), 429, "there is no other place to wait");
+        wait_until("the reservation", || reset_secs() > 600);
+        assert_eq!(ask(), 429, "the only permit is taken");
         drop(waiter);
-        wait_until("the units to be back", || owed() <= 600);
-        // And so is the place: the next has both.
+        wait_until("the cancelled units", || reset_secs() <= 600);
+        // The permit is free too: the next request waits.
         let mut next = TcpStream::connect(address).unwrap();
         next.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
             .unwrap();
-        wait_until("the next reservation", || owed() > 600);
+        wait_until("the next reservation", || reset_secs() > 600);
         next.set_read_timeout(Some(Duration::from_millis(200)))
             .unwrap();
-        let refused = next.read(&mut [0; 64]);
-        assert!(refused.is_err(), "it is answered instead of waiting");
-        assert!(owed() > 600, "it waits still");
+        let response = next.read(&mut [0; 64]);
+        assert!(response.is_err(), "answered instead of waiting");
+        assert!(reset_secs() > 600, "no longer waiting");
     });
     assert_eq!(events.take(), ["ran"]);
     server.abort();

@@ -8,7 +8,7 @@ use http::Request;
 
 use crate::support::limiter;
 
-/// A head that is no `http::request::Parts`.
+/// A request head other than `http::request::Parts`.
 struct Plain<'a> {
     headers: &'a [(&'a str, &'a str)],
 }
@@ -32,7 +32,7 @@ impl RequestHead for Plain<'_> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_judgement_is_the_same_for_every_kind_of_head() {
+async fn the_outcome_is_the_same_for_every_kind_of_head() {
     let rules = "{ id: r, key: [ip, \"header:X-A\"], bands: [ { capacity: 2, window: 1h } ] }";
     let limiter = limiter(rules);
     let filter = Filter::default()
@@ -46,30 +46,30 @@ async fn a_judgement_is_the_same_for_every_kind_of_head() {
         .header("x-forwarded-for", "1.2.3.4");
     let parts = request.body(()).unwrap().into_parts().0;
     let FilterOutcome::Allowed(first) = filter.evaluate(&limiter, &plain, &path, peer).await else {
-        panic!("the first of two passes");
+        panic!("the first of two is allowed");
     };
     assert_eq!(first.remaining(), Some(1));
     let FilterOutcome::Allowed(second) = filter.evaluate(&limiter, &parts, &path, peer).await
     else {
-        panic!("so does the second");
+        panic!("the second of two is allowed");
     };
     assert_eq!(second.remaining(), Some(0));
     assert!(matches!(
         filter.evaluate(&limiter, &plain, &path, peer).await,
         FilterOutcome::Denied(_)
     ));
-    // Of every target a path is made, and every path is the filter's business.
+    // A target that is not a path is limited too.
     let other = Plain { headers: &[] };
     for target in ["*", ""] {
         let path = RequestPath::read(target).unwrap();
-        let judgement = filter.evaluate(&limiter, &other, &path, peer).await;
-        assert!(matches!(judgement, FilterOutcome::Allowed(_)), "{target}");
+        let outcome = filter.evaluate(&limiter, &other, &path, peer).await;
+        assert!(matches!(outcome, FilterOutcome::Allowed(_)), "{target}");
     }
     let twice = [("X-A", "1"), ("x-a", "2")];
     let twice = Plain { headers: &twice };
-    let judgement = filter.evaluate(&limiter, &twice, &path, peer).await;
+    let outcome = filter.evaluate(&limiter, &twice, &path, peer).await;
     assert!(matches!(
-        judgement,
+        outcome,
         FilterOutcome::BadRequest(BadRequest::ConflictingValues)
     ));
     assert_eq!(filter.waiting(), 0);

@@ -1,4 +1,4 @@
-//! Paths and headers that servers read in more ways than one, at the layer.
+//! Paths and headers that servers may read in different ways.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -13,8 +13,8 @@ use tower::util::service_fn;
 
 use crate::support::{Events, Got, Inner, get, limiter, send};
 
-/// Ways to write `/api/x`.
-const SPELLED: [&str; 9] = [
+/// Spellings of `/api/x`.
+const SPELLINGS: [&str; 9] = [
     "/%61pi/x",
     "//api/x",
     "/api;v=1/x",
@@ -39,7 +39,7 @@ fn request(uri: &str, headers: &[(&str, &[u8])]) -> Request<Full<Bytes>> {
     request
 }
 
-fn assert_refused(got: &Got) {
+fn assert_bad_request(got: &Got) {
     assert_eq!(got.status, 400);
     assert_eq!(got.header("content-type"), Some("application/problem+json"));
     let length = got.body.len().to_string();
@@ -52,23 +52,23 @@ fn assert_refused(got: &Got) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_on_a_path_holds_however_it_is_spelled() {
+async fn a_limit_on_a_path_holds_for_every_spelling() {
     let events = Events::default();
     let layer = RateLimitLayer::new(limiter(ON_API)).rule_set("s");
     let service = layer.layer(Inner::new(&events));
-    for (index, spelled) in SPELLED.into_iter().enumerate() {
+    for (index, spelling) in SPELLINGS.into_iter().enumerate() {
         let status = async |uri: &str, user: &str| {
             let user = format!("{user}{index}");
             let asked = request(uri, &[("x-user-id", user.as_bytes())]);
             send(&service, asked).await.status
         };
-        assert_eq!(status(spelled, "a").await, 200, "{spelled}");
-        // The inner service gets it as it was sent.
-        let raw = spelled.strip_prefix("http://h").unwrap_or(spelled);
+        assert_eq!(status(spelling, "a").await, 200, "{spelling}");
+        // The inner service receives the path as it was sent.
+        let raw = spelling.strip_prefix("http://h").unwrap_or(spelling);
         assert_eq!(events.take(), [format!("{raw} at 0")]);
-        assert_eq!(status("/api/x", "a").await, 429, "{spelled}");
+        assert_eq!(status("/api/x", "a").await, 429, "{spelling}");
         assert_eq!(status("/api/x", "b").await, 200);
-        assert_eq!(status(spelled, "b").await, 429, "{spelled}");
+        assert_eq!(status(spelling, "b").await, 429, "{spelling}");
         events.take();
     }
 }
@@ -95,18 +95,18 @@ async fn a_path_is_included_by_either_form_and_excluded_by_both() {
         assert_eq!(got.status, 200, "{path}");
         assert_eq!(got.header("ratelimit").is_some(), is_limited, "{path}");
     }
-    // One bucket for each path, however it is spelled.
+    // All spellings of a path share a bucket.
     for path in ["/%61pi/a", "/api/b", "/api//a", "/api/a;x"] {
         assert_eq!(send(&service, get(path)).await.status, 429, "{path}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn dots_in_either_form_are_refused() {
+async fn dot_segments_in_either_form_are_rejected() {
     let events = Events::default();
     let layer = RateLimitLayer::new(limiter(ON_API)).include(["/api/**"]);
     let service = layer.clone().rule_set("s").layer(Inner::new(&events));
-    let refused = [
+    let rejected = [
         "/x/../api/x",
         "/x/%2e%2e/api/x",
         "/x/.%2E/api/x",
@@ -118,8 +118,8 @@ async fn dots_in_either_form_are_refused() {
         "/a%00",
         "/api;%2fy/x",
     ];
-    for path in refused {
-        assert_refused(&send(&service, get(path)).await);
+    for path in rejected {
+        assert_bad_request(&send(&service, get(path)).await);
     }
     assert_eq!(events.count(), 0);
     let mut asked = get("/x/../api/x");
@@ -129,13 +129,13 @@ async fn dots_in_either_form_are_refused() {
     assert_eq!((got.status, got.header("grpc-status")), (200, Some("3")));
     assert!(got.header("grpc-message").is_some());
     assert_eq!(events.count(), 0);
-    // Without rules there is nothing to get around.
+    // Without rules there is no limit to evade.
     let service = layer.layer(Inner::new(&events));
     assert_eq!(send(&service, get("/x/../api/x")).await.status, 200);
 }
 
 #[tokio::test(start_paused = true)]
-async fn targets_that_are_no_path_meet_the_filter() {
+async fn targets_other_than_paths_are_limited() {
     let rules = "{ id: r, scope: per_user, bands: [ { capacity: 1, window: 1h } ] }";
     let service = RateLimitLayer::new(limiter(rules))
         .rule_set("s")
@@ -156,9 +156,8 @@ async fn targets_that_are_no_path_meet_the_filter() {
     }
 }
 
-/// What the inner service sees of the headers.
 #[tokio::test(start_paused = true)]
-async fn the_service_sees_only_what_was_counted() {
+async fn the_inner_service_sees_only_headers_that_were_counted() {
     let rules = "{ id: r, scope: per_user, bands: [ { capacity: 1, window: 1h } ] }, \
                  { id: t, key: [\"header:X-Tenant\"], on_missing_key: skip, on_exceed: wait, max_wait: 2h, \
                    bands: [ { capacity: 1, window: 1h } ] }";
@@ -184,30 +183,30 @@ async fn the_service_sees_only_what_was_counted() {
         seen.sort();
         (got.status, seen)
     };
-    let lookalikes: [(&str, &[u8]); 4] = [
+    let variants: [(&str, &[u8]); 4] = [
         ("x_user_id", b"b"),
         ("x_tenant", b"b"),
         ("x_forwarded_for", b"1.1.1.1"),
         ("x_api-key", b"b"),
     ];
-    let with = |more: &[(&'static str, &'static [u8])]| [&lookalikes[..], more].concat();
+    let with = |more: &[(&'static str, &'static [u8])]| [&variants[..], more].concat();
     let (status, seen) = ask("/x", &with(&[("x-user-id", b"a"), ("x_other", b"c")])).await;
     assert_eq!(
         (status, seen),
         (200, vec!["x-user-id: a".into(), "x_other: c".into()])
     );
-    // Instead of it: nobody is named.
-    let (status, seen) = ask("/x", &lookalikes).await;
+    // A variant alone identifies no user.
+    let (status, seen) = ask("/x", &variants).await;
     assert_eq!((status, seen), (200, vec![]));
-    assert_eq!(ask("/x", &lookalikes).await.0, 429);
-    // Also of one that had to wait.
+    assert_eq!(ask("/x", &variants).await.0, 429);
+    // Variants are removed from delayed requests too.
     let tenant = |user: &'static [u8]| with(&[("x-user-id", user), ("x-tenant", b"t")]);
     for user in [b"w", b"v"] {
         let (status, seen) = ask("/x", &tenant(user)).await;
         assert_eq!((status, seen.len()), (200, 2), "{seen:?}");
     }
-    // Where nothing is counted, nothing is touched.
-    assert_eq!(ask("/free", &lookalikes).await.1.len(), 4);
+    // Requests that are not limited are left unchanged.
+    assert_eq!(ask("/free", &variants).await.1.len(), 4);
 
     let twice =
         |name: &'static str, one: &'static [u8], other: &'static [u8]| [(name, one), (name, other)];
@@ -215,10 +214,10 @@ async fn the_service_sees_only_what_was_counted() {
         let (status, seen) = ask("/x", &twice(name, b"d", b"e")).await;
         assert_eq!((status, seen), (400, vec![]), "{name}");
     }
-    assert_refused(&send(&service, request("/x", &twice("x-user-id", b"d", b"e"))).await);
+    assert_bad_request(&send(&service, request("/x", &twice("x-user-id", b"d", b"e"))).await);
     let (status, seen) = ask("/x", &twice("x-user-id", b"d", b"d")).await;
     assert_eq!((status, seen), (200, vec!["x-user-id: d".into()]));
-    // Users that are not text have limits of their own.
+    // Users whose names are not UTF-8 have their own limits.
     for user in [&b"jos\xe9"[..], b"jos\xe8"] {
         let statuses = [
             ask("/x", &[("x-user-id", user)]).await.0,
