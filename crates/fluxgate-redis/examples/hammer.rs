@@ -1,5 +1,5 @@
-//! Many clients of one process on one key. Start it in several processes at
-//! once: together they are admitted as often as the rule says, and no more.
+//! Runs many clients of one process on one key. Start it in several processes at
+//! once: together they are admitted exactly as often as the rule allows.
 //!
 //! ```console
 //! $ cargo run -p fluxgate-redis --example hammer -- \
@@ -8,7 +8,7 @@
 //! tally 1000 280 0
 //! ```
 //!
-//! It begins when it is sent a line, and tells how many requests were admitted,
+//! It starts when it reads a line, and prints how many requests were admitted,
 //! denied, and decided by `on_error`.
 
 use std::error::Error;
@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     while let Some(name) = arguments.next() {
         let value = arguments
             .next()
-            .ok_or_else(|| format!("{name} wants a value"))?;
+            .ok_or_else(|| format!("{name} needs a value"))?;
         match name.as_str() {
             "--url" => urls.push(value),
             "--algorithm" => algorithm = value,
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             "--clients" => clients = value.parse()?,
             "--times" => times = value.parse()?,
             "--pause-ms" => pause = Duration::from_millis(value.parse()?),
-            _ => return Err(format!("there is no {name}").into()),
+            _ => return Err(format!("unknown option {name}").into()),
         }
     }
     let store = RedisStore::builder(urls).deadline(Duration::from_secs(10));

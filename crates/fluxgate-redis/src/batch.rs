@@ -1,9 +1,9 @@
-//! Requests that are ready at the same moment travel together.
+//! Sends requests that are ready at the same moment in one call.
 //!
-//! A request that comes alone is sent at once by whoever asks. When the last
-//! ones came together, the next is given the time in which the tasks that are
-//! ready now can join it: no timer, one turn of the scheduler. While calls are
-//! under way, those that come meanwhile make up the next one.
+//! A lone request is sent at once, by its own task. If the last call had several
+//! requests, the next one yields to the scheduler once, without a timer, so that
+//! tasks that are ready can join. Requests that arrive while calls are in flight
+//! form the next call.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,16 +16,14 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
 use crate::codec::{Answer, Call, Request};
-use crate::endpoint::unexpected;
-use crate::error::{CallError, timeout as no_answer};
+use crate::error::{CallError, no_answer, unexpected};
 use crate::node::{Node, Work};
 use crate::script::TimeSource;
 
-/// So many requests make one call at most: the server answers nobody else
-/// meanwhile.
-const MOST_REQUESTS: usize = 32;
-/// So many calls are under way at most: one is decided while the next travels.
-const MOST_CALLS: usize = 3;
+/// The most requests in one call: a call blocks the server for other clients.
+const MAX_REQUESTS: usize = 32;
+/// The most calls in flight: the server decides one while the next is on its way.
+const MAX_CALLS: usize = 3;
 
 /// The requests to one server.
 #[derive(Debug)]
@@ -39,11 +37,11 @@ pub(crate) struct Batcher {
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<Waiting>,
-    /// Calls under way, the one included that is gathering.
+    /// Calls in flight, including one that is gathering.
     calls: usize,
-    /// Whether a call is about to take what is waiting.
+    /// Whether a task is about to send the waiting requests.
     gathering: bool,
-    /// How many requests the last call had.
+    /// The number of requests in the last call.
     last: usize,
 }
 
@@ -54,8 +52,8 @@ struct Waiting {
 }
 
 enum Joined {
-    Waits(oneshot::Receiver<Result<Answer, StoreError>>),
-    GoesAlone(Request),
+    Queued(oneshot::Receiver<Result<Answer, StoreError>>),
+    Alone(Request),
 }
 
 impl Batcher {
@@ -79,9 +77,9 @@ impl Batcher {
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
         let answer = match self.join(request) {
-            Joined::Waits(answer) => answer,
-            Joined::GoesAlone(alone) => {
-                let _call = CallUnderWay(self);
+            Joined::Queued(answer) => answer,
+            Joined::Alone(alone) => {
+                let _call = InFlight(self);
                 let mut answers = self.send(&[&alone], deadline).await?;
                 return answers
                     .pop()
@@ -90,18 +88,18 @@ impl Batcher {
         };
         match timeout_at(deadline, answer).await {
             Ok(Ok(answer)) => answer,
-            // Not sent if it is still waiting: nobody would hear the answer.
+            // A request that still waits in the queue is not sent any more.
             Ok(Err(_)) | Err(_) => Err(no_answer(&self.node.name())),
         }
     }
 
-    /// Puts a request among those that wait; gives it back if it may go alone,
-    /// as a call that has been counted.
+    /// Queues a request; returns it if it may be sent alone, as a call that is
+    /// already counted.
     fn join(self: &Arc<Self>, request: Request) -> Joined {
         let mut queue = self.queue();
         if queue.calls == 0 && queue.last <= 1 {
             queue.calls = 1;
-            return Joined::GoesAlone(request);
+            return Joined::Alone(request);
         }
         let (sender, answer) = oneshot::channel();
         queue.waiting.push_back(Waiting {
@@ -109,17 +107,17 @@ impl Batcher {
             answer: sender,
         });
         self.gather(&mut queue);
-        Joined::Waits(answer)
+        Joined::Queued(answer)
     }
 
-    /// Sends what is waiting, and what comes until the scheduler's next turn, in
-    /// a task of its own; if there may be one more call.
+    /// Starts a task that sends the waiting requests and those that arrive until
+    /// the scheduler runs it, unless there are too many calls.
     fn gather(self: &Arc<Self>, queue: &mut Queue) {
-        if queue.gathering || queue.calls >= MOST_CALLS || queue.waiting.is_empty() {
+        if queue.gathering || queue.calls >= MAX_CALLS || queue.waiting.is_empty() {
             return;
         }
         let Ok(runtime) = Handle::try_current() else {
-            // The runtime is gone, and who waits with it.
+            // The runtime is gone, and the waiting tasks with it.
             queue.waiting.clear();
             return;
         };
@@ -127,7 +125,7 @@ impl Batcher {
         queue.calls += 1;
         let batcher = Arc::clone(self);
         runtime.spawn(async move {
-            let _call = CallUnderWay(&batcher);
+            let _call = InFlight(&batcher);
             tokio::task::yield_now().await;
             batcher.send_waiting().await;
         });
@@ -138,15 +136,15 @@ impl Batcher {
             let mut queue = self.queue();
             queue.gathering = false;
             let mut taken = Vec::new();
-            while taken.len() < MOST_REQUESTS {
+            while taken.len() < MAX_REQUESTS {
                 match queue.waiting.pop_front() {
-                    Some(gone) if gone.answer.is_closed() => {}
+                    Some(waiting) if waiting.answer.is_closed() => {}
                     Some(waiting) => taken.push(waiting),
                     None => break,
                 }
             }
             queue.last = taken.len();
-            // What found no room makes up the next call.
+            // Requests beyond the maximum form the next call.
             self.gather(&mut queue);
             taken
         };
@@ -155,7 +153,7 @@ impl Batcher {
         }
         let requests: Vec<&Request> = waiting.iter().map(|waiting| &waiting.request).collect();
         let deadline = Instant::now() + self.deadline;
-        // Who has stopped waiting does not hear it.
+        // Sending fails for tasks that no longer wait.
         match self.send(&requests, deadline).await {
             Ok(answers) => {
                 for (waiting, answer) in waiting.into_iter().zip(answers) {
@@ -178,14 +176,14 @@ impl Batcher {
         let call = Call::new(requests, self.time.now());
         let work = Work::Script(self.time.script(), &call);
         let reply = match self.node.perform(&work, false, deadline).await {
-            // It did nothing, and there is a new primary to be found.
+            // The server did nothing, and the node finds the new primary.
             Err(CallError::ReadOnly(_)) => self.node.perform(&work, false, deadline).await,
             reply => reply,
         };
         let reply = reply.map_err(CallError::into_store_error)?;
         let answers = bytes_of(&reply).and_then(|bytes| call.answers(bytes, requests.len()));
         if let Err(cause) = &answers {
-            self.node.distrust(cause);
+            self.node.drop_connection(cause);
         }
         answers
     }
@@ -196,7 +194,7 @@ impl Batcher {
     }
 }
 
-/// The one string that the script answers with.
+/// Returns the string that the script replied with.
 pub(crate) fn bytes_of(reply: &Value) -> Result<&[u8], StoreError> {
     match reply {
         Value::BulkString(bytes) => Ok(bytes),
@@ -204,10 +202,10 @@ pub(crate) fn bytes_of(reply: &Value) -> Result<&[u8], StoreError> {
     }
 }
 
-/// A call, until it is over, in whatever way.
-struct CallUnderWay<'b>(&'b Arc<Batcher>);
+/// Counts a call as in flight until it is dropped.
+struct InFlight<'b>(&'b Arc<Batcher>);
 
-impl Drop for CallUnderWay<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         let mut queue = self.0.queue();
         queue.calls -= 1;

@@ -1,27 +1,27 @@
-//! A circuit breaker: a server that does not answer is left alone for a while,
-//! and then asked by one request before all others.
+//! A circuit breaker: after several timeouts in a row no request is sent to a
+//! server for a while; then one request probes it before the others follow.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::jitter::jitter;
+use crate::back_off::BackOff;
 
-/// So many silences in a row open it.
+/// How many calls in a row without an answer open the breaker.
 const FAILURES: u32 = 5;
-/// How long it stays open the first time, and at most.
+/// How long the breaker stays open at first, and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_millis(800);
 
-/// What it is doing.
+/// The state of a circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerState {
-    /// Everything goes through.
+    /// All requests are sent.
     Closed,
-    /// Nothing does.
+    /// No request is sent.
     Open,
-    /// One request does, to see whether the server is back.
+    /// One request is sent, to see whether the server is back.
     HalfOpen,
 }
 
@@ -30,11 +30,11 @@ pub(crate) struct Breaker(Mutex<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// Silences in a row.
+    /// Calls in a row without an answer.
     failures: u32,
-    /// When the next probe may go, while it is not closed.
+    /// When the next probe may be sent; `None` while the breaker is closed.
     open_until: Option<Instant>,
-    pause: Duration,
+    back_off: BackOff,
     probing: bool,
 }
 
@@ -43,24 +43,24 @@ impl Default for Breaker {
         Self(Mutex::new(Inner {
             failures: 0,
             open_until: None,
-            pause: FIRST_PAUSE,
+            back_off: BackOff::new(FIRST_PAUSE, LONGEST_PAUSE),
             probing: false,
         }))
     }
 }
 
-/// Leave to ask the server. What came of it must be told; if it is dropped
-/// untold, a probe counts as failed.
+/// Permission to send one request. The caller must report the outcome; a probe
+/// that is dropped without a report counts as failed.
 #[derive(Debug)]
 #[must_use]
 pub(crate) struct Permit<'b> {
     breaker: &'b Breaker,
     probe: bool,
-    told: bool,
+    reported: bool,
 }
 
 impl Breaker {
-    /// `None`: the server is to be left alone.
+    /// Returns a permit, or `None` if no request may be sent now.
     pub(crate) fn admit(&self) -> Option<Permit<'_>> {
         let mut inner = self.lock();
         let probe = match inner.open_until {
@@ -74,7 +74,7 @@ impl Breaker {
         Some(Permit {
             breaker: self,
             probe,
-            told: false,
+            reported: false,
         })
     }
 
@@ -94,22 +94,22 @@ impl Breaker {
 }
 
 impl Permit<'_> {
-    /// The server answered.
+    /// Reports that the server answered.
     pub(crate) fn answered(mut self) {
-        self.told = true;
+        self.reported = true;
         let mut inner = self.breaker.lock();
-        // An answer from before the silence says nothing about now.
+        // An answer from before the breaker opened says nothing about now.
         if self.probe || inner.open_until.is_none() {
             inner.failures = 0;
             inner.open_until = None;
-            inner.pause = FIRST_PAUSE;
+            inner.back_off.reset();
             inner.probing = false;
         }
     }
 
-    /// The server did not.
-    pub(crate) fn silent(mut self) {
-        self.told = true;
+    /// Reports that the server did not answer.
+    pub(crate) fn not_answered(mut self) {
+        self.reported = true;
         self.fail();
     }
 
@@ -117,9 +117,8 @@ impl Permit<'_> {
         let mut inner = self.breaker.lock();
         if self.probe {
             inner.probing = false;
-            inner.pause = (inner.pause * 2).min(LONGEST_PAUSE);
         } else if inner.open_until.is_some() {
-            // Sent before it opened; the silence is known.
+            // Sent before the breaker opened.
             return;
         } else {
             inner.failures += 1;
@@ -127,13 +126,13 @@ impl Permit<'_> {
                 return;
             }
         }
-        inner.open_until = Some(Instant::now() + jitter(inner.pause));
+        inner.open_until = Some(Instant::now() + inner.back_off.next_wait());
     }
 }
 
 impl Drop for Permit<'_> {
     fn drop(&mut self) {
-        if !self.told && self.probe {
+        if !self.reported && self.probe {
             self.fail();
         }
     }
@@ -144,30 +143,30 @@ mod tests {
     use super::*;
     use tokio::time::advance;
 
-    fn fails(breaker: &Breaker) {
-        breaker.admit().unwrap().silent();
+    fn fail(breaker: &Breaker) {
+        breaker.admit().unwrap().not_answered();
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_opens_after_silences_in_a_row() {
+    async fn it_opens_after_failures_in_a_row() {
         let breaker = Breaker::default();
         for _ in 0..FAILURES - 1 {
-            fails(&breaker);
+            fail(&breaker);
         }
         breaker.admit().unwrap().answered();
         for _ in 0..FAILURES {
             assert_eq!(breaker.state(), BreakerState::Closed);
-            fails(&breaker);
+            fail(&breaker);
         }
         assert_eq!(breaker.state(), BreakerState::Open);
         assert!(breaker.admit().is_none());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_probe_goes_and_closes_it() {
+    async fn a_probe_that_is_answered_closes_it() {
         let breaker = Breaker::default();
         for _ in 0..FAILURES {
-            fails(&breaker);
+            fail(&breaker);
         }
         advance(LONGEST_PAUSE).await;
         let probe = breaker.admit().unwrap();
@@ -179,16 +178,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_probe_that_fails_or_is_given_up_opens_it_for_longer() {
+    async fn a_probe_that_fails_or_is_dropped_opens_it_for_longer() {
         let breaker = Breaker::default();
         for _ in 0..FAILURES {
-            fails(&breaker);
+            fail(&breaker);
         }
         for round in 0..6 {
             advance(LONGEST_PAUSE).await;
             let probe = breaker.admit().unwrap();
             if round % 2 == 0 {
-                probe.silent();
+                probe.not_answered();
             } else {
                 drop(probe);
             }
@@ -205,7 +204,7 @@ mod tests {
         let breaker = Breaker::default();
         let old = breaker.admit().unwrap();
         for _ in 0..FAILURES {
-            fails(&breaker);
+            fail(&breaker);
         }
         old.answered();
         assert_eq!(breaker.state(), BreakerState::Open);

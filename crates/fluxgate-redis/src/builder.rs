@@ -1,4 +1,4 @@
-//! How a store finds its servers, and what it is told to do.
+//! Builds a store from its servers and options.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -7,38 +7,41 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::StoreError;
+use tokio::time::Instant;
 
 use crate::cluster::Cluster;
+use crate::decider::Decider;
 use crate::endpoint::{CONNECT_TIMEOUT, Endpoint, Login, Secret};
 use crate::events::Events;
 use crate::identity_hash::{HashKeys, HashSecret};
-use crate::key_name::{BadPrefix, DEFAULT_PREFIX, Naming};
+use crate::keys::{DEFAULT_PREFIX, InvalidPrefix, KeyNaming};
 use crate::node::{Node, Source};
 use crate::script::TimeSource;
 use crate::sentinel::Sentinels;
-use crate::store::{First, RedisStore};
-use crate::waits::Waits;
+use crate::servers::{Configured, Servers};
+use crate::store::RedisStore;
+use crate::wait_permits::WaitPermits;
 
-/// How long a decision may take, unless told otherwise.
+/// The default time that a decision may take.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
 
-/// More than any password needs.
-const MOST_SECRET_BYTES: usize = 1 << 20;
+/// The maximum size of a password file.
+const MAX_SECRET_BYTES: usize = 1 << 20;
 
-/// What kind of deployment it is.
+/// The kind of a deployment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Topology {
-    /// One URL: the server is asked whether it belongs to a cluster. Several:
-    /// they are nodes of one.
+    /// With one URL, the server is asked whether it belongs to a cluster. Several
+    /// URLs are nodes of a cluster.
     #[default]
     Auto,
     /// One server.
     Standalone,
     /// A cluster; the URLs are some of its nodes.
     Cluster,
-    /// The URLs are sentinels, who know this primary.
+    /// The URLs are sentinels of this primary.
     Sentinel {
-        /// The name of the primary.
+        /// The name that the sentinels know the primary by.
         master: String,
     },
 }
@@ -54,13 +57,26 @@ pub struct RedisStoreBuilder {
     deadline: Duration,
     prefix: String,
     near_cache: bool,
-    hash: Option<(HashKeys, HashSecret)>,
+    hash: (HashKeys, HashSecret),
     max_waits: Option<u32>,
     time: TimeSource,
 }
 
+impl RedisStore {
+    /// Connects to a server, or to the cluster it belongs to.
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::builder([url]).connect().await
+    }
+
+    /// Creates a builder for these servers: one server, some nodes of a cluster,
+    /// or sentinels.
+    pub fn builder<U: Into<String>>(urls: impl IntoIterator<Item = U>) -> RedisStoreBuilder {
+        RedisStoreBuilder::new(urls)
+    }
+}
+
 impl RedisStoreBuilder {
-    pub(crate) fn new<U: Into<String>>(urls: impl IntoIterator<Item = U>) -> Self {
+    fn new<U: Into<String>>(urls: impl IntoIterator<Item = U>) -> Self {
         Self {
             urls: urls.into_iter().map(Into::into).collect(),
             topology: Topology::Auto,
@@ -70,114 +86,108 @@ impl RedisStoreBuilder {
             deadline: DEFAULT_DEADLINE,
             prefix: DEFAULT_PREFIX.into(),
             near_cache: true,
-            hash: Some((HashKeys::ApiKeys, HashSecret::new(b""))),
+            hash: (HashKeys::ApiKeys, HashSecret::new(b"")),
             max_waits: None,
             time: TimeSource::default(),
         }
     }
 
-    /// Says what kind of deployment it is.
+    /// Sets the kind of the deployment.
     pub fn topology(mut self, topology: Topology) -> Self {
         self.topology = topology;
         self
     }
 
-    /// The user to log in as.
+    /// Sets the user to log in as.
     pub fn username(mut self, username: &str) -> Self {
         self.login.username = Some(username.into());
         self
     }
 
-    /// The password to log in with.
+    /// Sets the password to log in with.
     pub fn password(mut self, password: &str) -> Self {
         self.login.password = Some(Secret(password.into()));
         self
     }
 
-    /// The file that holds the password; it is read when the store is built, and
-    /// a line end after it does not count.
+    /// Sets the file that holds the password. It is read when the store is built,
+    /// and line ends after the password are ignored.
     pub fn password_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.password_file = Some(path.into());
         self
     }
 
-    /// The password of the sentinels, where they want one.
+    /// Sets the password of the sentinels.
     pub fn sentinel_password(mut self, password: &str) -> Self {
         self.sentinel_login.password = Some(Secret(password.into()));
         self
     }
 
-    /// Trusts servers that this authority (PEM) has signed, instead of those
-    /// that the system trusts.
+    /// Sets the certificate authority (PEM) to trust instead of those of the system.
     pub fn tls_ca(mut self, pem: &[u8]) -> Self {
         self.login.tls.ca = Some(pem.into());
         self
     }
 
-    /// Shows servers this certificate, with its key (both PEM).
+    /// Sets the client certificate and its key (both PEM).
     pub fn tls_client(mut self, certificate: &[u8], key: &[u8]) -> Self {
         self.login.tls.client = Some((certificate.into(), Secret(key.into())));
         self
     }
 
-    /// How long a decision may take; 50 ms unless told otherwise.
+    /// Sets how long a decision may take; [`DEFAULT_DEADLINE`] by default.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// What all keys begin with; all who share limits must agree on it.
+    /// Sets the prefix of all keys. All instances that share limits need the same.
     pub fn key_prefix(mut self, prefix: &str) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Whether denials are remembered for up to a second; they are unless told
-    /// otherwise.
+    /// Sets whether denials are remembered for up to a second; on by default.
     pub fn near_cache(mut self, near_cache: bool) -> Self {
         self.near_cache = near_cache;
         self
     }
 
-    /// Which parts of identities are stored as a keyed hash, and under which
-    /// secret; all who share limits must agree on both. Unless told otherwise,
-    /// API keys are hashed under a secret that is none: nobody reads them in
-    /// passing, but whoever guesses one can check the guess.
+    /// Sets which parts of identities are stored as a keyed hash, and the secret.
+    /// All instances that share limits need the same. By default API keys are
+    /// hashed with an empty secret: they cannot be read, but a guess can be
+    /// confirmed.
     pub fn hash_keys(mut self, which: HashKeys, secret: HashSecret) -> Self {
-        self.hash = Some((which, secret));
+        self.hash = (which, secret);
         self
     }
 
-    /// Stores all identities as they are.
-    pub fn plain_keys(mut self) -> Self {
-        self.hash = None;
+    /// Bounds how many requests may wait at a time, in all processes together.
+    pub fn max_cluster_waits(mut self, max: u32) -> Self {
+        self.max_waits = Some(max);
         self
     }
 
-    /// How many may wait at a time, in all processes together.
-    pub fn max_cluster_waits(mut self, most: u32) -> Self {
-        self.max_waits = Some(most);
-        self
-    }
-
-    /// Decides at the time of this clock and lets nothing expire: for tests,
-    /// with another script than that of production.
+    /// Decides by this clock and lets no key expire. For tests: it runs another
+    /// script than production.
     #[cfg(feature = "injected-time")]
     pub fn injected_clock(mut self, clock: fluxgate_core::ManualClock) -> Self {
         self.time.clock = Some(clock);
         self
     }
 
-    /// Connects; fails if the server cannot be reached.
+    /// Builds the store and connects; fails if the server cannot be reached.
     pub async fn connect(self) -> Result<RedisStore, ConnectError> {
         let store = self.build()?;
-        // Once, and there is much to do: it may take longer than a decision.
-        store.ping_within(CONNECT_TIMEOUT).await?;
+        let servers = store.servers();
+        // Connecting may take longer than a decision.
+        let timeout = CONNECT_TIMEOUT.max(servers.timeout());
+        servers.ping(Instant::now() + timeout).await?;
         Ok(store)
     }
 
-    /// The store, which connects when it is first asked. It must be asked
-    /// inside a tokio runtime.
+    /// Builds the store. It connects on first use, which must be inside a tokio
+    /// runtime.
     pub fn build(mut self) -> Result<RedisStore, ConnectError> {
         if let Some(path) = &self.password_file {
             self.login.password = Some(read_secret(path)?);
@@ -199,44 +209,37 @@ impl RedisStoreBuilder {
         let events = Arc::<Events>::default();
         let node = |source| Node::new(source, Arc::clone(&events));
         let cluster = |servers| Cluster::new(servers, Arc::clone(&events));
-        let first = match &self.topology {
-            Topology::Standalone => First::One(node(Source::Fixed(first))),
-            Topology::Cluster => First::Cluster(cluster(servers)),
-            // The first may be down, and need not be asked.
-            Topology::Auto if servers.len() > 1 => First::Cluster(cluster(servers)),
-            Topology::Auto => First::Ask(node(Source::Fixed(first)), cluster(servers)),
+        let configured = match &self.topology {
+            Topology::Standalone => Configured::Single(node(Source::Fixed(first))),
+            Topology::Cluster => Configured::Cluster(cluster(servers)),
+            // The first may be down and need not be asked.
+            Topology::Auto if servers.len() > 1 => Configured::Cluster(cluster(servers)),
+            Topology::Auto => Configured::Detect(node(Source::Fixed(first)), cluster(servers)),
             Topology::Sentinel { master } => {
                 let sentinels = endpoints(&self.sentinel_login)?;
                 let events = Arc::clone(&events);
                 let sentinels = Sentinels::new(sentinels, first, master.clone(), events);
-                First::One(node(Source::Sentinels(sentinels)))
+                Configured::Single(node(Source::Sentinels(sentinels)))
             }
         };
-        let mut naming = Naming::new(&self.prefix)?;
-        if let Some((which, secret)) = self.hash {
-            naming = naming.hashing(which, secret);
-        }
-        let waits = self.max_waits.map(|most| Waits::new(&self.prefix, most));
-        Ok(RedisStore::new(
-            first,
-            naming,
-            self.deadline,
-            self.near_cache,
-            waits,
-            self.time,
-            events,
-        ))
+        let (which, secret) = self.hash;
+        let naming = KeyNaming::new(&self.prefix)?.hashing(which, secret);
+        let servers = Arc::new(Servers::new(configured, self.deadline, self.time, events));
+        let waits = |max| Arc::new(WaitPermits::new(Arc::clone(&servers), &self.prefix, max));
+        let waits = self.max_waits.map(waits);
+        let decider = Decider::new(servers, naming, self.near_cache);
+        Ok(RedisStore::new(decider, waits))
     }
 }
 
-/// Why a store could not be had.
+/// Why a store could not be built or connected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// No URL was given.
-    #[error("no URL of a server")]
+    #[error("expected the URL of at least one server")]
     NoUrl,
-    /// A URL that says nothing.
+    /// A URL cannot be parsed.
     #[error("`{url}` is not the URL of a server: {cause}")]
     Url {
         /// The URL, without user and password.
@@ -244,7 +247,7 @@ pub enum ConnectError {
         /// What is wrong with it.
         cause: String,
     },
-    /// A file that should hold a secret.
+    /// A password file cannot be read.
     #[error("{}: {cause}", .path.display())]
     SecretFile {
         /// The file.
@@ -252,10 +255,10 @@ pub enum ConnectError {
         /// What is wrong with it.
         cause: String,
     },
-    /// A prefix that keys cannot begin with.
+    /// The key prefix is invalid.
     #[error(transparent)]
-    Prefix(#[from] BadPrefix),
-    /// The server could not be reached, or would not serve.
+    Prefix(#[from] InvalidPrefix),
+    /// The server cannot be reached or does not accept the login.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -266,22 +269,21 @@ fn read_secret(path: &Path) -> Result<Secret, ConnectError> {
         cause,
     };
     let mut secret = read_bounded(path).map_err(|error| bad(error.to_string()))?;
-    if secret.len() > MOST_SECRET_BYTES {
-        return Err(bad(format!(
-            "the file is larger than {MOST_SECRET_BYTES} bytes"
-        )));
+    if secret.len() > MAX_SECRET_BYTES {
+        let cause = format!("the file is larger than {MAX_SECRET_BYTES} bytes");
+        return Err(bad(cause));
     }
     while let Some(b'\n' | b'\r') = secret.last() {
         secret.pop();
     }
     if secret.is_empty() {
-        return Err(bad("there is no password in it".into()));
+        return Err(bad("expected a password, but the file is empty".into()));
     }
     Ok(Secret(secret))
 }
 
-/// Reads one byte more than a secret may have, at most. A FIFO or a device may
-/// never end, nor give anything.
+/// Reads at most one byte more than a secret may have. Rejects FIFOs and devices,
+/// which may block or never end.
 fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::new(
@@ -290,12 +292,12 @@ fn read_bounded(path: &Path) -> io::Result<Vec<u8>> {
         ));
     }
     let mut bytes = Vec::new();
-    let most = MOST_SECRET_BYTES as u64 + 1;
-    File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    let max = MAX_SECRET_BYTES as u64 + 1;
+    File::open(path)?.take(max).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// A URL as it may be shown.
+/// Returns a URL without user and password.
 fn without_secrets(url: &str) -> String {
     match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, place))) => format!("{scheme}://…@{place}"),

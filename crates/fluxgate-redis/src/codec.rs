@@ -1,27 +1,116 @@
-//! What travels to the script and back, as plain bytes.
+//! Encodes calls of the script and decodes its replies.
 //!
-//! A [`Request`] is one decision (or refund, or undo) encoded; several of them
-//! make one call, see [`Call`], which takes its reply apart into one [`Answer`]
-//! each, from which the core works out the verdicts.
+//! A [`Request`] is one decision, refund, undo or cancellation. A [`Call`] sends
+//! several of them at once and splits the reply into one [`Answer`] each.
 
 mod answer;
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) mod any_bytes;
-mod call;
-mod frame;
 mod reply;
 mod request;
+mod state;
 
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use fluxgate_core::StoreError;
+
+use crate::error::bad_response;
 pub(crate) use answer::Answer;
-pub(crate) use call::Call;
-use reply::parse_reply;
-pub(crate) use request::{PlaceWanted, Request};
+pub(crate) use reply::parse_reply;
+use request::KeyKind;
+pub(crate) use request::{Request, WantedPermit};
 
-use fluxgate_core::{Reason, StoreError};
+/// One call of the script, for several requests.
+///
+/// The script decides the requests in order, each by itself; a later one sees
+/// what an earlier one wrote.
+#[derive(Debug)]
+pub(crate) struct Call<'r> {
+    /// Every key once: first those of cells, then those of logs, then others.
+    pub(crate) keys: Vec<&'r [u8]>,
+    pub(crate) argument: Vec<u8>,
+    /// The time, for the script that tests run.
+    pub(crate) now: Option<String>,
+}
 
-fn bad_response(message: &str) -> StoreError {
-    StoreError {
-        reason: Reason::BAD_RESPONSE,
-        message: message.into(),
+impl<'r> Call<'r> {
+    pub(crate) fn new(requests: &[&'r Request], now: Option<String>) -> Self {
+        // By what the keys hold.
+        let mut lists: [Vec<&[u8]>; 3] = Default::default();
+        let mut known = HashMap::new();
+        let mut positions = Vec::new();
+        for request in requests {
+            for (name, kind) in request.keys() {
+                let mut add = || {
+                    let list = &mut lists[kind as usize];
+                    list.push(name);
+                    (kind, list.len() as u32)
+                };
+                // The keys of one request differ from each other.
+                positions.push(match requests.len() {
+                    1 => add(),
+                    _ => *known.entry(name).or_insert_with(add),
+                });
+            }
+        }
+        let cell_count = lists[KeyKind::Cell as usize].len() as u32;
+        let state_count = cell_count + lists[KeyKind::Log as usize].len() as u32;
+        let sizes = requests.iter().map(|it| it.checks.len() + it.permit.len());
+        let mut argument = Vec::with_capacity(12 + sizes.sum::<usize>());
+        argument.extend_from_slice(&next_number());
+        argument.extend_from_slice(&cell_count.to_le_bytes());
+        argument.extend_from_slice(&state_count.to_le_bytes());
+        let mut positions = &positions[..];
+        for request in requests {
+            let set_key = |number: &mut [u8]| {
+                let mut local = [0; 4];
+                local.copy_from_slice(number);
+                // Lua counts from one.
+                let (kind, position) = positions[u32::from_le_bytes(local) as usize];
+                let before = match kind {
+                    KeyKind::Cell => 0,
+                    KeyKind::Log => cell_count,
+                    KeyKind::Permits => state_count,
+                };
+                number.copy_from_slice(&(before + position).to_le_bytes());
+            };
+            let start = argument.len();
+            argument.extend_from_slice(&request.checks);
+            for check in argument[start..].chunks_exact_mut(request.check_size()) {
+                for at in request.keys_at() {
+                    set_key(&mut check[at.clone()]);
+                }
+            }
+            let start = argument.len();
+            argument.extend_from_slice(&request.permit);
+            if let Some(number) = argument[start..].get_mut(..4) {
+                set_key(number);
+            }
+            positions = &positions[request.keys().count()..];
+        }
+        Self {
+            keys: lists.concat(),
+            argument,
+            now,
+        }
     }
+
+    /// Returns one answer for each of its `count` requests, if the reply is its own.
+    pub(crate) fn answers(
+        &self,
+        reply: &[u8],
+        count: usize,
+    ) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
+        match reply.split_at_checked(NUMBER_SIZE) {
+            Some((number, rest)) if self.argument.starts_with(number) => parse_reply(rest, count),
+            _ => Err(bad_response("the reply belongs to another call")),
+        }
+    }
+}
+
+const NUMBER_SIZE: usize = size_of::<u32>();
+
+/// Returns another number for each call in flight.
+fn next_number() -> [u8; NUMBER_SIZE] {
+    static NUMBERS: AtomicU32 = AtomicU32::new(0);
+    NUMBERS.fetch_add(1, Ordering::Relaxed).to_le_bytes()
 }

@@ -1,8 +1,8 @@
-//! Where a server is, and how to get in.
+//! The address of a server, the login, and how to connect.
 
 use std::time::Duration;
 
-use fluxgate_core::{Reason, StoreError};
+use fluxgate_core::StoreError;
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::io::tcp::TcpSettings;
 use redis::{
@@ -12,10 +12,10 @@ use redis::{
 
 use crate::error::{Address, error, store_error};
 
-/// How long it may take to connect and log in.
+/// How long connecting and logging in may take.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Who logs in, and what to show and trust on the way.
+/// The credentials for a server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Login {
     pub(crate) username: Option<String>,
@@ -26,13 +26,13 @@ pub(crate) struct Login {
 /// Certificates, in PEM.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tls {
-    /// Whom to trust, instead of the system's authorities.
+    /// The authority to trust instead of those of the system.
     pub(crate) ca: Option<Vec<u8>>,
-    /// What to show the server: certificate and key.
+    /// The client's certificate and key.
     pub(crate) client: Option<(Vec<u8>, Secret)>,
 }
 
-/// What must not appear in a log.
+/// Bytes that must not appear in a log.
 #[derive(Clone)]
 pub(crate) struct Secret(pub(crate) Vec<u8>);
 
@@ -42,14 +42,14 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// One server.
+/// The address of a server, and the login.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint(ConnectionInfo);
 
 impl Endpoint {
-    /// What a URL says, with the login beside it filled in.
+    /// Parses a URL. The login overrides that of the URL.
     pub(crate) fn new(url: &str, login: &Login) -> Result<Self, RedisError> {
-        // The short form is what people write; the client wants the long one.
+        // The client library wants the long form.
         let long;
         let url = match url.strip_prefix("unix://") {
             Some(path) => {
@@ -83,7 +83,7 @@ impl Endpoint {
         Ok(Self(info))
     }
 
-    /// Another server of the same deployment: the same login, another address.
+    /// Returns another server of the same deployment: with the same login.
     pub(crate) fn at(&self, (host, port): Address) -> Self {
         let addr = match self.0.addr() {
             ConnectionAddr::TcpTls {
@@ -101,7 +101,7 @@ impl Endpoint {
         Self(self.0.clone().set_addr(addr))
     }
 
-    /// Its host, if it has one.
+    /// Returns the host, if there is one.
     pub(crate) fn host(&self) -> Option<&str> {
         match self.0.addr() {
             ConnectionAddr::Tcp(host, _) | ConnectionAddr::TcpTls { host, .. } => Some(host),
@@ -109,16 +109,16 @@ impl Endpoint {
         }
     }
 
-    /// Its address, for people: no user and no password.
+    /// Returns the address for error messages, without user and password.
     pub(crate) fn name(&self) -> String {
         self.0.addr().to_string()
     }
 
-    /// Connects and logs in, in RESP3 where the server offers it.
+    /// Connects and logs in, with RESP3 if the server supports it.
     pub(crate) async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
-        match self.connect_in(ProtocolVersion::RESP3).await {
+        match self.connect_with(ProtocolVersion::RESP3).await {
             Err(cause) if cause.kind() == ErrorKind::RESP3NotSupported => {
-                self.connect_in(ProtocolVersion::RESP2).await
+                self.connect_with(ProtocolVersion::RESP2).await
             }
             result => result,
         }
@@ -131,9 +131,9 @@ impl Endpoint {
         })
     }
 
-    /// A connection for messages.
+    /// Opens a connection for subscriptions.
     pub(crate) async fn pubsub(&self) -> Result<PubSub, StoreError> {
-        // RESP2, which every server speaks, has all that is needed.
+        // RESP2, which every server speaks, is enough.
         let settings = self.0.redis_settings().clone();
         let settings = settings.set_protocol(ProtocolVersion::RESP2);
         let client = Client::open(self.0.clone().set_redis_settings(settings));
@@ -144,7 +144,7 @@ impl Endpoint {
         made.map_err(|cause| store_error(&cause))
     }
 
-    async fn connect_in(
+    async fn connect_with(
         &self,
         protocol: ProtocolVersion,
     ) -> Result<MultiplexedConnection, RedisError> {
@@ -152,7 +152,7 @@ impl Endpoint {
         let client = Client::open(self.0.clone().set_redis_settings(settings))?;
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
-            // Each call has a deadline of its own.
+            // Each call has its own deadline.
             .set_response_timeout(None);
         client
             .get_multiplexed_async_connection_with_config(&config)
@@ -160,18 +160,13 @@ impl Endpoint {
     }
 }
 
-/// A reply that is none.
-pub(crate) fn unexpected(what: &str) -> StoreError {
-    error(Reason::BAD_RESPONSE, &format!("{what} gave an odd answer"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A call is one small packet that must not wait for the next.
+    /// A call is one small packet, which must not wait for the next one.
     #[test]
-    fn small_packets_go_at_once_to_every_server_of_a_deployment() {
+    fn every_server_of_a_deployment_is_reached_with_nodelay() {
         for url in ["redis://somewhere:1", "rediss://somewhere:1"] {
             let first = Endpoint::new(url, &Login::default()).unwrap();
             let other = first.at(("elsewhere".to_owned(), 2));

@@ -1,26 +1,26 @@
-//! What a server's errors mean to a limiter.
+//! Maps errors of the client library to errors of a store.
 
 use crate::reason;
 use fluxgate_core::{Reason, StoreError};
 use redis::{ErrorKind, RedisError};
 
-/// Why a call of the script came to nothing.
+/// Why a call of the script failed.
 ///
-/// All but [`CallError::Failed`] say that the server did not run it, so that it
-/// may be sent again, elsewhere or in another way.
+/// All variants but [`CallError::Failed`] mean that the server did not run the
+/// script, so the call may be sent again, there or elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CallError {
     /// The server does not know the script.
     NoScript,
-    /// The slot has gone to another node for good.
+    /// The slot has moved to another node.
     Moved(Address),
-    /// The slot is on its way to another node, and the keys are there.
+    /// The slot is moving to another node, which has the keys already.
     Ask(Address),
-    /// The slot is on its way, and some keys are here and some there.
+    /// The slot is moving, and the keys are on two nodes.
     TryAgain,
     /// The server is a replica now.
     ReadOnly(StoreError),
-    /// Anything else, also when nobody knows whether it ran.
+    /// Anything else, including that the script may have run.
     Failed(StoreError),
 }
 
@@ -28,18 +28,21 @@ pub(crate) enum CallError {
 pub(crate) type Address = (String, u16);
 
 impl CallError {
-    /// What it comes to when it is not sent again.
+    /// Returns the error to report if the call is not sent again.
     pub(crate) fn into_store_error(self) -> StoreError {
         match self {
             Self::ReadOnly(error) | Self::Failed(error) => error,
-            Self::NoScript => error(reason::REDIS_ERROR, "the server forgets its scripts"),
+            Self::NoScript => error(
+                reason::REDIS_ERROR,
+                "the server does not keep the script that it was given",
+            ),
             Self::Moved((host, port)) | Self::Ask((host, port)) => error(
                 reason::CLUSTER_DOWN,
-                &format!("the slot is moving about, at last to {host}:{port}"),
+                &format!("the slot keeps moving, last to {host}:{port}"),
             ),
             Self::TryAgain => error(
                 reason::CLUSTER_DOWN,
-                "the slot is being moved, and its keys are in two places",
+                "the slot is moving and its keys are on two nodes",
             ),
         }
     }
@@ -51,7 +54,7 @@ impl From<StoreError> for CallError {
     }
 }
 
-/// An error with this label.
+/// Returns an error with this label.
 pub(crate) fn error(reason: Reason, message: &str) -> StoreError {
     StoreError {
         reason,
@@ -59,15 +62,25 @@ pub(crate) fn error(reason: Reason, message: &str) -> StoreError {
     }
 }
 
-/// No answer in time.
-pub(crate) fn timeout(what: &str) -> StoreError {
+/// Returns the error for a reply of the wrong type.
+pub(crate) fn unexpected(what: &str) -> StoreError {
+    bad_response(&format!("{what} gave an unexpected reply"))
+}
+
+/// Returns the error for a malformed reply.
+pub(crate) fn bad_response(message: &str) -> StoreError {
+    error(Reason::BAD_RESPONSE, message)
+}
+
+/// Returns the error for a reply that did not come in time.
+pub(crate) fn no_answer(what: &str) -> StoreError {
     error(
         Reason::TIMEOUT,
         &format!("{what} did not answer within the deadline"),
     )
 }
 
-/// What a command's error means.
+/// Classifies the error of a command.
 pub(crate) fn call_error(cause: &RedisError) -> CallError {
     let (code, detail) = code_and_detail(cause);
     match code.as_str() {
@@ -87,7 +100,7 @@ pub(crate) fn call_error(cause: &RedisError) -> CallError {
     CallError::Failed(store_error(cause))
 }
 
-/// The label and the story of a client's error.
+/// Returns an error of the client library with its label and message.
 pub(crate) fn store_error(cause: &RedisError) -> StoreError {
     let (code, detail) = code_and_detail(cause);
     let reason = match code.as_str() {
@@ -95,7 +108,7 @@ pub(crate) fn store_error(cause: &RedisError) -> StoreError {
         "MISCONF" => reason::MISCONF,
         "NOAUTH" | "WRONGPASS" => reason::NOAUTH,
         "NOPERM" => reason::NOPERM,
-        "ERR" if is_about_rights(&detail) => reason::NOPERM,
+        "ERR" if is_permission_error(&detail) => reason::NOPERM,
         "LOADING" => reason::LOADING,
         "BUSY" => reason::BUSY,
         "READONLY" => reason::READONLY,
@@ -116,37 +129,35 @@ pub(crate) fn store_error(cause: &RedisError) -> StoreError {
     StoreError { reason, message }
 }
 
-/// What a user may not do is told in these ways from inside a script: by Redis
-/// 7.0, and by those after it.
-fn is_about_rights(detail: &str) -> bool {
+/// Returns whether a script failed because the user lacks a permission: as
+/// reported by Redis 7.0, or by later versions.
+fn is_permission_error(detail: &str) -> bool {
     ["The user executing the script can't", "ACL failure"]
         .iter()
-        .any(|sign| detail.contains(sign))
+        .any(|text| detail.contains(text))
 }
 
-/// Whether it is the server that tells of the error: it is there, and the
-/// connection is as good as before.
-pub(crate) fn is_told(cause: &RedisError) -> bool {
+/// Returns whether the server itself reported the error, so that the connection
+/// can be used further.
+pub(crate) fn is_server_error(cause: &RedisError) -> bool {
     cause.clone().into_server_errors().is_some()
 }
 
-/// Whether the server did not answer, or not like a server: the connection is of
-/// no more use, and the server may not be either.
-pub(crate) fn is_silence(reason: Reason) -> bool {
+/// Returns whether the server did not answer, or not as a Redis server does.
+pub(crate) fn is_no_answer(reason: Reason) -> bool {
     matches!(
         reason,
         Reason::TIMEOUT | reason::REDIS_ERROR | Reason::BAD_RESPONSE
     )
 }
 
-/// What the server said; nothing where it said nothing.
+/// Returns the server's error code and message; empty if the server sent none.
 fn code_and_detail(cause: &RedisError) -> (String, String) {
     let errors = cause.clone().into_server_errors();
-    let told = errors.as_deref().and_then(<[_]>::first);
-    match told {
-        Some((_, told)) => {
-            let detail = told.details().unwrap_or_default();
-            (told.code().to_owned(), detail.to_owned())
+    match errors.as_deref().and_then(<[_]>::first) {
+        Some((_, error)) => {
+            let detail = error.details().unwrap_or_default();
+            (error.code().to_owned(), detail.to_owned())
         }
         None => {
             let detail = cause.detail().unwrap_or_default();
@@ -156,7 +167,7 @@ fn code_and_detail(cause: &RedisError) -> (String, String) {
     }
 }
 
-/// `3999 127.0.0.1:6381`, where the host may be an IPv6 address.
+/// Parses `3999 127.0.0.1:6381`, where the host may be an IPv6 address.
 fn redirect(detail: &str) -> Option<Address> {
     let (_, address) = detail.split_once(' ')?;
     let (host, port) = address.trim().rsplit_once(':')?;
@@ -167,14 +178,14 @@ fn redirect(detail: &str) -> Option<Address> {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> RedisError {
+    fn reported(text: &str) -> RedisError {
         let mut parser = redis::Parser::new();
         let value = parser.parse_value(format!("-{text}\r\n").as_bytes());
         value.unwrap().extract_error().unwrap_err()
     }
 
     #[test]
-    fn every_kind_of_trouble_has_its_label() {
+    fn each_server_error_has_its_label() {
         for (text, reason) in [
             ("OOM command not allowed", reason::OOM),
             ("MISCONF Redis is configured to save", reason::MISCONF),
@@ -193,33 +204,33 @@ mod tests {
             ("WRONGTYPE Operation against a key", reason::BAD_TYPES),
             ("ERR something else", reason::REDIS_ERROR),
         ] {
-            let error = store_error(&told(text));
+            let error = store_error(&reported(text));
             assert_eq!(error.reason, reason, "{text}");
             assert_eq!(error.message, text);
         }
     }
 
     #[test]
-    fn redirections_are_read() {
+    fn redirections_are_parsed() {
         let to = |host: &str, port| (host.to_owned(), port);
         assert_eq!(
-            call_error(&told("MOVED 3999 127.0.0.1:6381")),
+            call_error(&reported("MOVED 3999 127.0.0.1:6381")),
             CallError::Moved(to("127.0.0.1", 6381))
         );
         assert_eq!(
-            call_error(&told("ASK 12 ::1:7000")),
+            call_error(&reported("ASK 12 ::1:7000")),
             CallError::Ask(to("::1", 7000))
         );
         assert_eq!(
-            call_error(&told("NOSCRIPT No matching script.")),
+            call_error(&reported("NOSCRIPT No matching script.")),
             CallError::NoScript
         );
         assert_eq!(
-            call_error(&told("TRYAGAIN Multiple keys")),
+            call_error(&reported("TRYAGAIN Multiple keys")),
             CallError::TryAgain
         );
-        // Not to be understood: an error like any other.
-        let odd = call_error(&told("MOVED nowhere"));
+        // Without an address it is an error like any other.
+        let odd = call_error(&reported("MOVED nowhere"));
         assert!(matches!(odd, CallError::Failed(_)), "{odd:?}");
     }
 }

@@ -1,8 +1,8 @@
-//! Counts of what happens to a store besides decisions, with a log line each.
+//! Counts and logs what happens to the servers of a store.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts for a store and all of its servers.
+/// Counters for a store and all of its servers.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     script_reloads: AtomicU64,

@@ -1,8 +1,8 @@
-//! Identities that are not to be read in the store: a keyed hash stands there.
+//! Replaces parts of identities in the names of keys by a keyed hash.
 //!
-//! HMAC-SHA-256, cut to 128 bits: without the secret nobody can tell which API
-//! key a name stands for, not even by trying those he knows. All instances
-//! share the secret, or they would count apart.
+//! HMAC-SHA-256, truncated to 128 bits: without the secret an API key can neither
+//! be read from a name nor be confirmed by trying. All instances must share the
+//! secret to share counters.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use fluxgate_core::IdentityPart;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// The bytes of a hashed part.
+/// The size of a hashed part.
 pub(crate) const HASH_BYTES: usize = 16;
 
 /// Which parts of identities are hashed.
@@ -25,12 +25,12 @@ pub enum HashKeys {
     None,
 }
 
-/// The secret that all instances share. It is never shown.
+/// The secret that all instances share. `Debug` does not show it.
 #[derive(Clone)]
 pub struct HashSecret(Hmac<Sha256>);
 
 impl HashSecret {
-    /// From bytes of any length; 32 random ones are best.
+    /// Creates a secret from bytes of any length; 32 random ones are best.
     pub fn new(secret: &[u8]) -> Self {
         let keyed = Hmac::new_from_slice(secret);
         Self(keyed.expect("HMAC takes keys of any length"))
@@ -43,7 +43,7 @@ impl fmt::Debug for HashSecret {
     }
 }
 
-/// Hashes the parts that are to be hashed.
+/// Hashes the selected parts of identities.
 #[derive(Clone, Debug)]
 pub(crate) struct IdentityHash {
     which: HashKeys,
@@ -55,15 +55,15 @@ impl IdentityHash {
         Self { which, secret }
     }
 
-    /// What stands for a part, if it is to be hashed. Kind, name and value go in
-    /// with their lengths, so that no two parts meet.
-    pub(crate) fn of(&self, part: &IdentityPart<'_>) -> Option<[u8; HASH_BYTES]> {
-        let hashes = match self.which {
+    /// Returns the hash of a part, if it is selected. Covers kind, name and value
+    /// with their lengths, so that different parts have different input.
+    pub(crate) fn hash(&self, part: &IdentityPart<'_>) -> Option<[u8; HASH_BYTES]> {
+        let is_selected = match self.which {
             HashKeys::ApiKeys => part.is_api_key(),
             HashKeys::All => !part.is_anonymous(),
             HashKeys::None => false,
         };
-        if !hashes {
+        if !is_selected {
             return None;
         }
         let mut mac = self.secret.0.clone();
@@ -71,10 +71,7 @@ impl IdentityHash {
         mac.update(&(part.name.len() as u64).to_le_bytes());
         mac.update(part.name);
         mac.update(part.value);
-        let hash = mac.finalize().into_bytes();
-        let mut cut = [0; HASH_BYTES];
-        cut.copy_from_slice(&hash[..HASH_BYTES]);
-        Some(cut)
+        mac.finalize().into_bytes().first_chunk().copied()
     }
 }
 
@@ -88,10 +85,10 @@ mod tests {
             name: name.as_bytes(),
             value: value.as_bytes(),
         };
-        IdentityHash::new(which, HashSecret::new(b"a secret")).of(&part)
+        IdentityHash::new(which, HashSecret::new(b"a secret")).hash(&part)
     }
 
-    /// Two releases that hash differently would count apart.
+    /// Releases that hash differently would not share counters.
     #[test]
     fn the_hash_never_changes() {
         let hex = |hash: Option<[u8; HASH_BYTES]>| -> String {
@@ -109,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_asked_for_is_hashed() {
+    fn only_selected_parts_are_hashed() {
         for (which, user, api_key) in [
             (HashKeys::None, false, false),
             (HashKeys::ApiKeys, false, true),
@@ -121,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_that_differ_in_anything_have_other_hashes() {
+    fn different_parts_have_different_hashes() {
         let all = |kind, name, value| hash(HashKeys::All, kind, name, value);
         let hashes = [
             all(b'u', "", "ann"),
@@ -139,11 +136,11 @@ mod tests {
             name: b"",
             value: b"ann",
         };
-        assert_ne!(other.of(&part), hashes[0]);
+        assert_ne!(other.hash(&part), hashes[0]);
     }
 
     #[test]
-    fn the_secret_is_not_shown() {
+    fn debug_does_not_show_the_secret() {
         let shown = format!("{:?}", HashSecret::new(b"hush"));
         assert_eq!(shown, "HashSecret(..)");
     }

@@ -1,21 +1,20 @@
-//! For tests: the script as a store, over whatever connection a test has, and
-//! in a variant that is told the time.
+//! For tests: a store that runs the script over a connection of the test, and can
+//! set the time.
 //!
-//! This is no store for production. It asks one thing after the other, knows
-//! neither deadlines nor reconnections, and on a time it is told nothing that it
-//! writes ever expires.
+//! Not for production. It sends one call after the other, without deadlines or
+//! reconnections, and with a set time no key expires.
 
 use fluxgate_core::{
     Band, Charged, Checks, Clock, Store, StoreError, Subject, SystemClock, Verdicts,
 };
 
 use crate::codec::{Answer, Call, Request};
-use crate::key_name::Naming;
+use crate::keys::KeyNaming;
 use crate::script::{SCRIPT, Script, TEST_SCRIPT};
 
 /// A connection to a server.
 pub trait Server: Send + Sync {
-    /// `EVALSHA`, or `EVAL` where the server lacks the script.
+    /// Runs `EVALSHA`, or `EVAL` if the server lacks the script.
     fn eval(
         &self,
         script: &str,
@@ -24,49 +23,49 @@ pub trait Server: Send + Sync {
         args: &[&[u8]],
     ) -> Result<Vec<u8>, StoreError>;
 
-    /// `UNLINK`.
+    /// Runs `UNLINK`.
     fn unlink(&self, keys: &[Vec<u8>]) -> Result<u64, StoreError>;
 
-    /// `SCAN MATCH` to its end.
+    /// Runs `SCAN MATCH` to its end.
     fn scan(&self, pattern: &[u8]) -> Result<Vec<Vec<u8>>, StoreError>;
 }
 
-/// The script as a store.
+/// A store that runs the script.
 #[derive(Debug)]
 pub struct ScriptStore<S, C = SystemClock> {
     server: S,
-    /// None: the script of production, and the server's clock.
+    /// `None`: the script for production, with the server's clock.
     clock: Option<C>,
-    naming: Naming,
+    naming: KeyNaming,
 }
 
-/// What was charged, to be taken back.
+/// A decision whose charges can be undone.
 #[derive(Clone, Debug)]
 pub struct Undoable(Answer);
 
 impl<S: Server> ScriptStore<S> {
-    /// The script of production, which decides by the server's clock.
+    /// Creates a store that runs the script for production, by the server's clock.
     pub fn on_server_time(server: S) -> Self {
         Self {
             server,
             clock: None,
-            naming: Naming::default(),
+            naming: KeyNaming::default(),
         }
     }
 }
 
 impl<S: Server, C: Clock> ScriptStore<S, C> {
-    /// The script that decides by this clock.
+    /// Creates a store that runs the script for tests, by this clock.
     pub fn on_clock(server: S, clock: C) -> Self {
         Self {
             server,
             clock: Some(clock),
-            naming: Naming::default(),
+            naming: KeyNaming::default(),
         }
     }
 
-    /// With other names of keys.
-    pub fn named(mut self, naming: Naming) -> Self {
+    /// Sets the names of keys.
+    pub fn with_naming(mut self, naming: KeyNaming) -> Self {
         self.naming = naming;
         self
     }
@@ -86,13 +85,13 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
         Ok(verdicts.collect())
     }
 
-    /// Decides what may be taken back.
+    /// Decides checks whose charges may be undone.
     pub fn decide_undoable(&self, checks: &Checks<'_>) -> Result<(Verdicts, Undoable), StoreError> {
         let answer = self.one(&Request::decide(checks, &self.naming))?;
         Ok((answer.verdicts(checks)?, Undoable(answer)))
     }
 
-    /// Takes back what was charged for `checks`.
+    /// Undoes what was charged for `checks`.
     pub fn undo(&self, checks: &Checks<'_>, charged: &Undoable) -> Result<(), StoreError> {
         if let Some(undo) = Request::undo(checks, &charged.0, &self.naming)? {
             self.one(&undo)?;
@@ -100,7 +99,7 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
         Ok(())
     }
 
-    /// The names of the keys of a subject.
+    /// Returns the keys of a subject.
     pub fn keys(&self, subject: Subject<'_>, bands: &[Band]) -> Vec<Vec<u8>> {
         self.naming.keys(subject, bands)
     }
@@ -114,7 +113,7 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
         let call = Call::new(requests, None);
         let now = self.clock.as_ref().map(|clock| clock.now().micros());
         let script: &Script = if now.is_some() { &TEST_SCRIPT } else { &SCRIPT };
-        // What the script of production does with it: nothing.
+        // The script for production ignores it.
         let now = now.unwrap_or(0).to_string();
         let args = [&call.argument[..], now.as_bytes()];
         let reply = self

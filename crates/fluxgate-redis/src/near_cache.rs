@@ -1,13 +1,13 @@
-//! Denials that are known, so that a client who hammers a used up limit does
-//! not reach the server with every blow.
+//! Remembers denials, so that a client that keeps exceeding a limit does not reach
+//! the server with every request.
 //!
-//! An entry is what the server found when it denied. A request for the same
-//! bands is judged on that again, at the time it is now by the monotonic clock:
-//! while that still denies, so would the server, for others can only have taken
-//! more. Where this process has taken more itself, and so much that the numbers
-//! or the bands that refuse would be others, the server is asked. Nothing is kept
-//! beyond a second, and nothing across a refund or reset that was made here. A
-//! rule that was changed asks for other bands.
+//! An entry is the script's answer to a denied request. A request for the same
+//! bands is evaluated against it again, at the current time by the monotonic clock.
+//! While that denies, so would the server, since other processes can only have
+//! taken more. If this process has taken so much more that the numbers or the
+//! denying bands would differ, the server is asked. An entry lasts at most a
+//! second, and no longer than the next refund or reset made here. A changed rule
+//! has other bands.
 
 mod charges;
 
@@ -16,17 +16,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use fluxgate_core::{Algorithm, Check, Checks, Group, Limit, Retry, Verdict, Verdicts};
+use fluxgate_core::{Algorithm, Checks, Limit, Retry, Verdict, Verdicts};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use crate::codec::Answer;
 pub(crate) use charges::Charge;
-use charges::{Charges, print_of};
+use charges::{Charges, enforced, fingerprint_of};
 
-/// The longest that a denial is remembered.
-const LONGEST: Duration = Duration::from_secs(1);
-/// How many are remembered; a new one takes the place of an old one.
+/// How long a denial is remembered at most.
+const MAX_AGE: Duration = Duration::from_secs(1);
+/// How many denials are remembered; a new one replaces an old one.
 const ENTRIES: usize = 4096;
 
 #[derive(Debug)]
@@ -34,16 +34,16 @@ pub(crate) struct NearCache {
     entries: Box<[Mutex<Option<Box<Entry>>>]>,
     hasher: RandomState,
     charges: Charges,
-    /// Goes up when something was given back here.
+    /// Increases when units were given back here.
     generation: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Entry {
-    /// What stands for the bands that were asked.
-    print: u64,
+    /// Identifies the bands and their limits.
+    fingerprint: u64,
     costs: SmallVec<[u64; 4]>,
-    /// What had been charged to each of them before they were asked.
+    /// What this process had charged to each band when it asked.
     charged: SmallVec<[u64; 4]>,
     answer: Answer,
     asked: Instant,
@@ -51,23 +51,23 @@ struct Entry {
     generation: u64,
 }
 
-/// A question that may be answered here, or whose answer may be kept.
+/// A request that may be answered from the cache, or whose answer may be kept.
 #[derive(Debug)]
 pub(crate) struct Question {
-    place: usize,
-    print: u64,
-    /// Where what is charged to each band is counted, and what was so far.
+    index: usize,
+    fingerprint: u64,
+    /// For each band, the index of its counter and its count.
     charged: SmallVec<[(usize, u64); 4]>,
     asked: Instant,
     generation: u64,
 }
 
-/// What of the things that are known is an answer.
+/// Which cached answers the caller wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// A denial.
+    /// Denials only.
     Denial,
-    /// Anything: the request is denied whatever these bands say.
+    /// Any: the request is denied whatever these bands answer.
     Anything,
 }
 
@@ -83,42 +83,42 @@ impl Default for NearCache {
 }
 
 impl NearCache {
-    /// What is about to be asked, now.
+    /// Describes checks that are about to be decided.
     pub(crate) fn question(&self, checks: &Checks<'_>, now: Instant) -> Question {
-        // Keyed, so that nobody can make questions that are taken for others.
+        // Keyed, so that clients cannot cause collisions.
         let mut hasher = self.hasher.build_hasher();
-        // What is denied at once may pass for who can wait.
+        // A request that can wait may pass where another is denied.
         checks.mode().waits().hash(&mut hasher);
         let mut charged = SmallVec::new();
         for check in enforced(checks) {
-            let print = print_of(&self.hasher, check);
-            print.hash(&mut hasher);
+            let fingerprint = fingerprint_of(&self.hasher, check);
+            fingerprint.hash(&mut hasher);
             hash_limit(check.band.limit(), &mut hasher);
-            let place = Charges::place_of(print);
-            charged.push((place, self.charges.at(place)));
+            let index = Charges::index_of(fingerprint);
+            charged.push((index, self.charges.at(index)));
         }
-        let print = hasher.finish();
+        let fingerprint = hasher.finish();
         Question {
-            place: print as usize % ENTRIES,
-            print,
+            index: fingerprint as usize % ENTRIES,
+            fingerprint,
             charged,
             asked: now,
             generation: self.generation.load(Ordering::Acquire),
         }
     }
 
-    /// What is known, if that is an answer.
+    /// Returns the cached verdicts, if they are wanted and still hold.
     pub(crate) fn answer(
         &self,
         question: &Question,
         checks: &Checks<'_>,
         wanted: Wanted,
     ) -> Option<Verdicts> {
-        let entry = self.entries[question.place].lock();
+        let entry = self.entries[question.index].lock();
         let entry = entry.unwrap_or_else(PoisonError::into_inner);
         let entry = entry.as_deref()?;
         let now = question.asked;
-        if entry.print != question.print
+        if entry.fingerprint != question.fingerprint
             || entry.generation != question.generation
             || now >= entry.until
             || !costs_as_much(checks, &entry.costs)
@@ -133,7 +133,7 @@ impl NearCache {
         is_answer.then_some(verdicts)
     }
 
-    /// Keeps an answer: a denial, or any that was wanted.
+    /// Keeps an answer, if it is of the wanted kind.
     pub(crate) fn keep(
         &self,
         question: Question,
@@ -142,20 +142,20 @@ impl NearCache {
         verdicts: &[Verdict],
         wanted: Wanted,
     ) {
-        if answer.place() == Some(false) {
-            // Denied for want of a place, and places free themselves.
+        if answer.permit() == Some(false) {
+            // Denied because no permit was free, and one may be free any time.
             return;
         }
         let enforced_count = enforced(checks).count();
-        let refusing = verdicts.iter().take(enforced_count);
-        let refusing = refusing.filter(|verdict| !verdict.passes());
-        let wait = match refusing.map(|verdict| verdict.retry_after).max() {
-            Some(Retry::After(wait)) => wait.as_duration().min(LONGEST),
+        let denying = verdicts.iter().take(enforced_count);
+        let denying = denying.filter(|verdict| !verdict.passes());
+        let wait = match denying.map(|verdict| verdict.retry_after).max() {
+            Some(Retry::After(wait)) => wait.as_duration().min(MAX_AGE),
             None if wanted == Wanted::Denial => return,
-            Some(Retry::Never) | None => LONGEST,
+            Some(Retry::Never) | None => MAX_AGE,
         };
         let entry = Box::new(Entry {
-            print: question.print,
+            fingerprint: question.fingerprint,
             costs: enforced(checks).map(|check| check.cost).collect(),
             charged: question.charged.iter().map(|(_, units)| *units).collect(),
             answer: answer.clone(),
@@ -163,55 +163,50 @@ impl NearCache {
             until: question.asked + wait,
             generation: question.generation,
         });
-        let place = self.entries[question.place].lock();
-        *place.unwrap_or_else(PoisonError::into_inner) = Some(entry);
+        let slot = self.entries[question.index].lock();
+        *slot.unwrap_or_else(PoisonError::into_inner) = Some(entry);
     }
 
-    /// What a request is charged, to be noted once it is.
+    /// Returns what a request is charged, for [`NearCache::record`].
     pub(crate) fn charge_of(&self, checks: &Checks<'_>) -> Charge {
         Charge::of(&self.hasher, checks)
     }
 
-    /// Notes a charge that stays, or that was taken back: in both cases what was
-    /// seen meanwhile is not what is there now.
-    pub(crate) fn note(&self, charge: &Charge) {
+    /// Records a charge that was made, or undone: in both cases, answers from
+    /// meanwhile no longer hold.
+    pub(crate) fn record(&self, charge: &Charge) {
         self.charges.add(charge);
     }
 
-    /// Forgets everything: something was given back.
-    pub(crate) fn forget(&self) {
+    /// Invalidates all entries: units were given back.
+    pub(crate) fn clear(&self) {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 }
 
-fn enforced<'c, 'r>(checks: &'c Checks<'r>) -> impl Iterator<Item = &'c Check<'r>> {
-    let list = checks.list().iter();
-    list.filter(|check| check.group == Group::ENFORCED)
-}
-
-/// Whether a band that refuses still has the numbers it had, and one that passes
-/// would pass after what this process has charged since.
+/// Returns whether the verdicts still hold after what this process has charged
+/// since: those of bands that deny are unchanged, and bands that pass still pass.
 fn still_holds(
     question: &Question,
     entry: &Entry,
     checks: &Checks<'_>,
     verdicts: &[Verdict],
 ) -> bool {
-    let asked_of = |place: usize| {
-        let asked = enforced(checks).zip(&question.charged);
-        let asked = asked.filter(|(_, (other, _))| *other == place);
-        asked.fold(0_u64, |sum, (check, _)| sum.saturating_add(check.cost))
+    let cost_at = |index: usize| {
+        let checks = enforced(checks).zip(&question.charged);
+        let checks = checks.filter(|(_, (other, _))| *other == index);
+        checks.fold(0_u64, |sum, (check, _)| sum.saturating_add(check.cost))
     };
     let bands = question.charged.iter().zip(&entry.charged).zip(verdicts);
-    bands.into_iter().all(|(((place, now), then), verdict)| {
+    bands.into_iter().all(|(((index, now), then), verdict)| {
         let since = now.wrapping_sub(*then);
-        let needed = asked_of(*place).saturating_add(since);
+        let needed = cost_at(*index).saturating_add(since);
         since == 0 || verdict.passes() && u64::from(verdict.remaining) >= needed
     })
 }
 
-/// What was denied is denied again for the same cost or a greater one. What is
-/// known of a log holds for one cost only.
+/// Returns whether a denial for the known costs holds for these checks: those of
+/// the same cost or a greater one. The summary of a log holds for one cost only.
 fn costs_as_much(checks: &Checks<'_>, known: &[u64]) -> bool {
     enforced(checks).zip(known).all(|(check, known)| {
         if check.band.limit().algorithm() == Algorithm::SlidingLog {

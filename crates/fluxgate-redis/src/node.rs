@@ -1,5 +1,5 @@
-//! One server: its connection, which is made anew when it breaks, and its
-//! circuit breaker.
+//! One server: its connection, which is renewed when it breaks, and its circuit
+//! breaker.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,30 +11,29 @@ use redis::{Cmd, Pipeline, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::back_off::BackOff;
 use crate::breaker::{Breaker, BreakerState, Permit};
 use crate::codec::Call;
 use crate::endpoint::{CONNECT_TIMEOUT, Endpoint};
-use crate::error::{CallError, call_error, error, is_silence, is_told, timeout as no_answer};
+use crate::error::{CallError, call_error, error, is_no_answer, is_server_error, no_answer};
 use crate::events::Events;
-use crate::jitter::jitter;
 use crate::reason;
 use crate::script::Script;
 use crate::sentinel::{Sentinels, Tenure};
 
-/// The wait after a connection that failed, the first time and at most.
-const FIRST_WAIT: Duration = Duration::from_millis(10);
-const LONGEST_WAIT: Duration = Duration::from_millis(400);
+/// The waits between attempts to connect.
+const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(10), Duration::from_millis(400));
 
-/// Where the server is to be found.
+/// How to find the server.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one for each server, inside a node that is shared"
 )]
 pub(crate) enum Source {
-    /// Always there.
+    /// At a fixed address.
     Fixed(Endpoint),
-    /// Where the sentinels say: asked anew for each connection, and watched.
+    /// Where the sentinels say. They are asked before each connection, and watched.
     Sentinels(Arc<Sentinels>),
 }
 
@@ -44,30 +43,30 @@ pub(crate) struct Node {
     source: Source,
     link: Mutex<Link>,
     breaker: Breaker,
-    /// Whether somebody is loading the script.
+    /// Whether a task is loading the script.
     loading: AtomicBool,
     events: Arc<Events>,
 }
 
-/// What a server can be asked to do.
+/// Work for a server.
 #[derive(Debug)]
 pub(crate) enum Work<'w> {
-    /// To run a script.
+    /// Runs a script.
     Script(&'static Script, &'w Call<'w>),
-    /// Anything else.
+    /// Runs any other command.
     Command(&'w Cmd),
 }
 
-/// What there is of a connection.
+/// The state of the connection.
 #[derive(Debug)]
 enum Link {
-    /// None; one may be made from `until` on.
+    /// There is none. An attempt may start from `until` on.
     Down {
         until: Instant,
-        failures: u32,
+        back_off: BackOff,
         cause: StoreError,
     },
-    /// One is being made, for all who wait.
+    /// A task is connecting for all requests that wait.
     Connecting(watch::Receiver<Option<Result<Connection, StoreError>>>),
     Up(Connection),
 }
@@ -75,7 +74,7 @@ enum Link {
 #[derive(Clone, Debug)]
 struct Connection {
     number: u64,
-    /// Of [`Sentinels::term`]; 0 without sentinels.
+    /// The [`Sentinels::term`] it belongs to; 0 without sentinels.
     term: u64,
     inner: MultiplexedConnection,
 }
@@ -95,7 +94,7 @@ impl Node {
         self.breaker.state()
     }
 
-    /// Where it is, for people.
+    /// Returns the address for error messages.
     pub(crate) fn name(&self) -> String {
         match &self.source {
             Source::Fixed(endpoint) => endpoint.name(),
@@ -103,8 +102,8 @@ impl Node {
         }
     }
 
-    /// Returns where to connect for messages, beside the connection for
-    /// commands, and how long that holds if it may change.
+    /// Returns where to open a connection for subscriptions and, behind
+    /// sentinels, how long the server is the primary.
     pub(crate) async fn endpoint(
         self: &Arc<Self>,
     ) -> Result<(Endpoint, Option<Tenure>), StoreError> {
@@ -118,8 +117,8 @@ impl Node {
         }
     }
 
-    /// Does a piece of work. A server that has lost the script is given its
-    /// text at once, and told to keep it in the background.
+    /// Runs a script or a command. If the server lacks the script, sends its text
+    /// with the call and loads it in the background.
     pub(crate) async fn perform(
         self: &Arc<Self>,
         work: &Work<'_>,
@@ -141,8 +140,8 @@ impl Node {
         }
     }
 
-    /// Sends one command and waits for its reply, not beyond the deadline. It
-    /// is never sent twice.
+    /// Sends one command and waits for its reply until the deadline. Never sends
+    /// it twice.
     pub(crate) async fn command(
         self: &Arc<Self>,
         command: &Cmd,
@@ -150,47 +149,49 @@ impl Node {
         deadline: Instant,
     ) -> Result<Value, CallError> {
         let Some(permit) = self.breaker.admit() else {
-            let message = format!("{} does not answer and is left alone for now", self.name());
+            let message = format!(
+                "{} does not answer; no request is sent to it for now",
+                self.name()
+            );
             return Err(error(reason::CIRCUIT_OPEN, &message).into());
         };
         let connection = match timeout_at(deadline, self.connection()).await {
             Ok(Ok(connection)) => connection,
-            Ok(Err(cause)) => return Err(told(permit, cause.into())),
-            Err(_) => return Err(told(permit, no_answer(&self.name()).into())),
+            Ok(Err(cause)) => return Err(report(permit, cause.into())),
+            Err(_) => return Err(report(permit, no_answer(&self.name()).into())),
         };
         let number = connection.number;
         let reply = timeout_at(deadline, connection.send(command, asking)).await;
-        let (cause, is_told) = match reply {
+        let (cause, answered) = match reply {
             Ok(Ok(value)) => {
                 permit.answered();
                 return Ok(value);
             }
-            Ok(Err(cause)) => (call_error(&cause), is_told(&cause)),
+            Ok(Err(cause)) => (call_error(&cause), is_server_error(&cause)),
             Err(_) => (CallError::Failed(no_answer(&self.name())), false),
         };
-        // Whatever still comes over it is not waited for, and a server that has
-        // become a replica must be looked for elsewhere.
-        if !is_told || matches!(cause, CallError::ReadOnly(_)) {
+        // A late reply must not be taken for the next one, and if the server has
+        // become a replica, the primary is elsewhere.
+        if !answered || matches!(cause, CallError::ReadOnly(_)) {
             self.discard(number, &cause);
         }
-        if is_told {
-            permit.answered();
-        } else {
-            permit.silent();
+        match answered {
+            true => permit.answered(),
+            false => permit.not_answered(),
         }
         Err(cause)
     }
 
-    /// Gives the connection up, for a reply that came over it was none: what
-    /// comes next may be the answer to another question.
-    pub(crate) fn distrust(&self, cause: &StoreError) {
+    /// Drops the connection after a malformed reply: the next reply may belong to
+    /// another command.
+    pub(crate) fn drop_connection(&self, cause: &StoreError) {
         let mut link = self.link();
         if matches!(&*link, Link::Up(_)) {
             *link = Link::lost(cause.clone());
         }
     }
 
-    /// The connection; if there is none, the one that is being made.
+    /// Returns the connection; waits for one if there is none.
     async fn connection(self: &Arc<Self>) -> Result<Connection, StoreError> {
         if let Source::Sentinels(sentinels) = &self.source {
             self.watch(sentinels);
@@ -203,8 +204,8 @@ impl Node {
                 Link::Down { until, cause, .. } if Instant::now() < *until => {
                     return Err(cause.clone());
                 }
-                Link::Down { failures, .. } => {
-                    let made = self.connect(*failures);
+                Link::Down { back_off, .. } => {
+                    let made = self.connect(*back_off);
                     *link = Link::Connecting(made.clone());
                     made
                 }
@@ -214,19 +215,19 @@ impl Node {
         match made.ok().and_then(|made| made.clone()) {
             Some(made) => made,
             None => {
-                // Whoever was connecting is gone, with its runtime.
-                let cause = error(reason::REDIS_ERROR, "the connection was given up");
+                // The connecting task is gone, with its runtime.
+                let cause = error(reason::REDIS_ERROR, "the attempt to connect was abandoned");
                 *self.link() = Link::lost(cause.clone());
                 Err(cause)
             }
         }
     }
 
-    /// Makes a connection in the background: who started it may be cancelled,
-    /// and others wait for it too.
+    /// Connects in the background: the request that needs the connection may be
+    /// cancelled, and others wait for it, too.
     fn connect(
         self: &Arc<Self>,
-        failures: u32,
+        mut back_off: BackOff,
     ) -> watch::Receiver<Option<Result<Connection, StoreError>>> {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let (sender, receiver) = watch::channel(None);
@@ -243,13 +244,13 @@ impl Node {
             });
             let mut link = node.link();
             *link = match &made {
-                // Looked at under the lock: who names another primary meanwhile
-                // finds the link up.
+                // Compared under the lock: `leave_old_primary` either runs before
+                // and is seen here, or finds the link up.
                 Ok(connection) if node.is_outdated(connection) => Link::lost(other_primary()),
                 Ok(connection) => Link::Up(connection.clone()),
                 Err(cause) => Link::Down {
-                    until: Instant::now() + wait_after(failures),
-                    failures: failures.saturating_add(1),
+                    until: Instant::now() + back_off.next_wait(),
+                    back_off,
                     cause: cause.clone(),
                 },
             };
@@ -259,7 +260,7 @@ impl Node {
         receiver
     }
 
-    /// Watches the sentinels, so that a primary that they no longer name is left.
+    /// Watches the sentinels, to leave a primary that they no longer name.
     fn watch(self: &Arc<Self>, sentinels: &Arc<Sentinels>) {
         sentinels.watch(|| {
             let node = Arc::downgrade(self);
@@ -271,9 +272,9 @@ impl Node {
         });
     }
 
-    /// Gives up a connection to a primary that the sentinels no longer name.
-    /// What was sent over it is still answered. If there is no connection, the
-    /// next call makes one at once: the new primary is not the one that failed.
+    /// Drops a connection to a primary that the sentinels no longer name. Pending
+    /// calls still get their replies. If there is no connection, the next call
+    /// connects without back-off: it was another primary that failed.
     fn leave_old_primary(&self) {
         let mut link = self.link();
         match &*link {
@@ -292,7 +293,7 @@ impl Node {
         }
     }
 
-    /// Gives a connection up, if it is still the one in use.
+    /// Drops a connection, if it is still the current one.
     fn discard(&self, number: u64, cause: &CallError) {
         let mut link = self.link();
         if matches!(&*link, Link::Up(connection) if connection.number == number) {
@@ -324,11 +325,11 @@ impl Node {
 }
 
 impl Link {
-    /// There is none any more; the next who asks makes another at once.
+    /// Returns a lost link. The next request connects at once.
     fn lost(cause: StoreError) -> Self {
         Self::Down {
             until: Instant::now(),
-            failures: 0,
+            back_off: BACK_OFF,
             cause,
         }
     }
@@ -364,7 +365,7 @@ impl Connection {
                 .await?
                 .extract_error();
         }
-        // In one piece, for the leave holds for the very next command only.
+        // ASKING holds for the very next command only.
         let mut both = Pipeline::with_capacity(2);
         both.cmd("ASKING").ignore();
         both.add_command(command.clone());
@@ -392,16 +393,11 @@ fn other_primary() -> StoreError {
     error(reason::READONLY, "the sentinels name another primary")
 }
 
-/// Tells the breaker what an error on the way says about the server.
-fn told(permit: Permit<'_>, cause: CallError) -> CallError {
+/// Reports an error before the command was sent to the breaker.
+fn report(permit: Permit<'_>, cause: CallError) -> CallError {
     match &cause {
-        CallError::Failed(cause) if is_silence(cause.reason) => permit.silent(),
+        CallError::Failed(cause) if is_no_answer(cause.reason) => permit.not_answered(),
         _ => permit.answered(),
     }
     cause
-}
-
-fn wait_after(failures: u32) -> Duration {
-    let longer = FIRST_WAIT.saturating_mul(1 << failures.min(10));
-    jitter(longer.min(LONGEST_WAIT))
 }

@@ -1,94 +1,95 @@
-//! Rule sets that are kept in the store's Redis.
+//! Rule sets that are stored in Redis.
 //!
-//! Each has a key of its own, `<prefix>:1:{rules}:set:<name>`, which holds its
-//! text. The hash `<prefix>:1:{rules}:index` has the ETag of each under its name
-//! and, under the empty name, a version that is another after each change. One
-//! script changes all of this together and tells the channel `<prefix>:rules`.
-//! On a cluster all of it is in one slot.
+//! Each has its own key, `<prefix>:1:{rules}:set:<name>`, with its text. The hash
+//! `<prefix>:1:{rules}:index` has the ETag of each under its name and, under the
+//! empty name, a version that differs after each change. One script changes all of
+//! this together and publishes to the channel `<prefix>:rules`. On a cluster all
+//! keys are in one slot.
 
 mod changes;
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_core::{Reason, StoreError};
-use redis::{Cmd, Value};
+use fluxgate_core::StoreError;
+use redis::{Cmd, FromRedisValue};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-use crate::endpoint::unexpected;
-use crate::error::error;
+use crate::error::{bad_response, unexpected};
 use crate::node::Work;
-use crate::store::RedisStore;
+use crate::servers::Servers;
 
 pub use changes::RuleChanges;
 
-/// Nobody's decision waits for this.
+/// No decision waits for this.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// How large the text of a stored rule set may be.
-pub const MOST_RULE_BYTES: usize = 1 << 20;
-/// How often a read is begun again because somebody wrote meanwhile.
-const MOST_READS: usize = 16;
+/// The maximum size of the text of a stored rule set.
+pub const MAX_RULE_BYTES: usize = 1 << 20;
+/// How often a read is repeated because of concurrent writes.
+const MAX_READS: usize = 16;
 const ETAG_BYTES: usize = 16;
 const WRITE: &str = include_str!("lua/write_rules.lua");
 
-/// Rule sets in Redis, as texts.
+/// Rule sets in Redis, as text.
 #[derive(Clone, Debug)]
 pub struct RuleStore {
-    store: RedisStore,
-    /// What all keys begin with.
+    servers: Arc<Servers>,
+    /// The prefix of the keys of rule sets.
     head: String,
+    index: String,
     channel: String,
 }
 
-/// Everything that is stored.
+/// All stored rule sets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredRules {
-    /// Another after each change; `None` if nothing was ever stored.
+    /// Differs after each change; `None` if nothing was ever stored.
     pub version: Option<String>,
-    /// The sets by their names.
+    /// The rule sets by name.
     pub sets: BTreeMap<String, StoredSet>,
 }
 
-/// One rule set.
+/// One stored rule set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredSet {
     /// A hash of the text.
     pub etag: String,
-    /// What was stored.
+    /// The text as it was stored.
     pub text: String,
 }
 
-/// What a writer thinks is there.
+/// A condition on what is stored before a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Expected<'a> {
-    /// Anything or nothing.
+pub enum Precondition<'a> {
+    /// No condition.
     Any,
-    /// Nothing.
+    /// There must be no rule set.
     Absent,
-    /// Anything.
+    /// There must be a rule set.
     Present,
-    /// Just this.
+    /// The rule set must have this ETag.
     Etag(&'a str),
 }
 
-/// What came of a write.
+/// The outcome of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Written {
-    /// It was done. `before` is the ETag of what was there.
+pub enum WriteOutcome {
+    /// The write was made.
     Done {
-        /// What was there before.
+        /// The ETag before the write.
         before: Option<String>,
     },
-    /// It was not: something else is there.
+    /// The precondition did not hold, and nothing was written.
     Conflict {
-        /// What is there.
+        /// The current ETag.
         now: Option<String>,
     },
 }
 
-/// What is known by this text: the first half of its SHA-256, in hexadecimal.
+/// Returns the ETag of a text: the first half of its SHA-256, in hexadecimal.
 pub fn etag_of(text: &str) -> String {
     let hash = Sha256::digest(text.as_bytes());
     let digits = hash.iter().take(ETAG_BYTES);
@@ -96,49 +97,41 @@ pub fn etag_of(text: &str) -> String {
 }
 
 impl RuleStore {
-    pub(crate) fn new(store: RedisStore, prefix: &str) -> Self {
+    pub(crate) fn new(servers: Arc<Servers>, prefix: &str) -> Self {
         Self {
-            store,
-            head: format!("{prefix}:1:{{rules}}:"),
+            servers,
+            head: format!("{prefix}:1:{{rules}}:set:"),
+            index: format!("{prefix}:1:{{rules}}:index"),
             channel: format!("{prefix}:rules"),
         }
     }
 
-    /// What stands for all that is stored; `None` if nothing was ever stored.
+    /// Returns the version of all rule sets; `None` if nothing was ever stored.
     pub async fn version(&self) -> Result<Option<String>, StoreError> {
-        let mut get = redis::cmd("HGET");
-        get.arg(self.index()).arg("");
-        text_of(self.ask(&get).await?)
+        self.run(&Cmd::hget(&self.index, "")).await
     }
 
-    /// Everything, at one moment.
+    /// Returns a consistent snapshot of all rule sets.
     pub async fn read(&self) -> Result<StoredRules, StoreError> {
-        for _ in 0..MOST_READS {
+        for _ in 0..MAX_READS {
             if let Some(rules) = self.try_read().await? {
                 return Ok(rules);
             }
         }
-        Err(error(
-            Reason::BAD_RESPONSE,
-            "stored rule sets are not what their index says",
+        Err(bad_response(
+            "the stored rule sets do not match their index",
         ))
     }
 
-    /// `None` if somebody wrote between the two looks.
+    /// Returns `None` if there was a write between the two reads.
     async fn try_read(&self) -> Result<Option<StoredRules>, StoreError> {
-        let mut get = redis::cmd("HGETALL");
-        get.arg(self.index());
-        let index = redis::from_redis_value(self.ask(&get).await?);
-        let mut index: BTreeMap<String, String> = index.map_err(|_| unexpected("HGETALL"))?;
+        let index = self.run(&Cmd::hgetall(&self.index)).await;
+        let mut index: BTreeMap<String, String> = index?;
         let version = index.remove("");
         let mut sets = BTreeMap::new();
         if !index.is_empty() {
-            let mut get = redis::cmd("MGET");
-            for name in index.keys() {
-                get.arg(self.key(name));
-            }
-            let texts = redis::from_redis_value(self.ask(&get).await?);
-            let texts: Vec<Option<String>> = texts.map_err(|_| unexpected("MGET"))?;
+            let keys: Vec<_> = index.keys().map(|name| self.key(name)).collect();
+            let texts: Vec<Option<String>> = self.run(&Cmd::mget(keys)).await?;
             for ((name, etag), text) in index.into_iter().zip(texts) {
                 match text.filter(|text| etag_of(text) == etag) {
                     Some(text) => sets.insert(name, StoredSet { etag, text }),
@@ -149,97 +142,89 @@ impl RuleStore {
         Ok(Some(StoredRules { version, sets }))
     }
 
-    /// One rule set.
+    /// Returns one rule set.
     pub async fn get(&self, name: &str) -> Result<Option<StoredSet>, StoreError> {
-        let mut get = redis::cmd("GET");
-        get.arg(self.key(name));
-        let text = text_of(self.ask(&get).await?)?;
+        let text: Option<String> = self.run(&Cmd::get(self.key(name))).await?;
         Ok(text.map(|text| StoredSet {
             etag: etag_of(&text),
             text,
         }))
     }
 
-    /// Whether the index has a rule set although there is no text of it.
+    /// Returns whether the index has a rule set whose text is missing.
     pub async fn is_lost(&self, name: &str) -> Result<bool, StoreError> {
-        let mut get = redis::cmd("HGET");
-        get.arg(self.index()).arg(name);
-        // Looked at last: what was stored meanwhile is not lost.
-        Ok(text_of(self.ask(&get).await?)?.is_some() && self.get(name).await?.is_none())
+        let etag: Option<String> = self.run(&Cmd::hget(&self.index, name)).await?;
+        // The text is read last: it may have been stored meanwhile.
+        Ok(etag.is_some() && self.get(name).await?.is_none())
     }
 
-    /// Stores a rule set if what is there is as expected.
+    /// Stores a rule set if the precondition holds.
     pub async fn put(
         &self,
         name: &str,
         text: &str,
-        expected: Expected<'_>,
-    ) -> Result<Written, StoreError> {
-        self.write(name, expected, &etag_of(text), text).await
+        precondition: Precondition<'_>,
+    ) -> Result<WriteOutcome, StoreError> {
+        self.write(name, precondition, &etag_of(text), text).await
     }
 
-    /// Deletes a rule set if what is there is as expected.
-    pub async fn delete(&self, name: &str, expected: Expected<'_>) -> Result<Written, StoreError> {
-        self.write(name, expected, "", "").await
+    /// Deletes a rule set if the precondition holds.
+    pub async fn delete(
+        &self,
+        name: &str,
+        precondition: Precondition<'_>,
+    ) -> Result<WriteOutcome, StoreError> {
+        self.write(name, precondition, "", "").await
     }
 
-    /// Hears of changes from now on, over a connection of its own.
+    /// Subscribes to changes, over a connection of its own.
     pub async fn changes(&self) -> Result<RuleChanges, StoreError> {
         let deadline = Instant::now() + TIMEOUT;
-        let index = self.index();
-        let node = self.store.node_of(index.as_bytes(), deadline).await?;
+        let key = self.index.as_bytes();
+        let node = self.servers.node_of(key, deadline).await?;
         RuleChanges::subscribe(&node, &self.channel).await
     }
 
     async fn write(
         &self,
         name: &str,
-        expected: Expected<'_>,
+        precondition: Precondition<'_>,
         etag: &str,
         text: &str,
-    ) -> Result<Written, StoreError> {
-        let expected = match expected {
-            Expected::Any => "any".to_owned(),
-            Expected::Absent => "absent".to_owned(),
-            Expected::Present => "present".to_owned(),
-            Expected::Etag(etag) => format!("={etag}"),
+    ) -> Result<WriteOutcome, StoreError> {
+        let precondition = match precondition {
+            Precondition::Any => "any".to_owned(),
+            Precondition::Absent => "absent".to_owned(),
+            Precondition::Present => "present".to_owned(),
+            Precondition::Etag(etag) => format!("={etag}"),
         };
-        // Writes are rare, so the text of the script may travel with each.
+        // Writes are rare, so the text of the script may be sent with each.
         let mut write = redis::cmd("EVAL");
-        write.arg(WRITE).arg(2).arg(self.index());
-        write.arg(self.key(name)).arg(name).arg(expected).arg(etag);
-        write.arg(text).arg(next_version()).arg(&self.channel);
-        let reply = redis::from_redis_value(self.ask(&write).await?);
-        let (done, before): (u8, String) = reply.map_err(|_| unexpected("the rule script"))?;
+        write.arg(WRITE).arg(2).arg(&self.index).arg(self.key(name));
+        write.arg(name).arg(precondition).arg(etag).arg(text);
+        write.arg(random_version()).arg(&self.channel);
+        let (done, before): (u8, String) = self.run(&write).await?;
         let before = Some(before).filter(|etag| !etag.is_empty());
         match done {
-            0 => Ok(Written::Conflict { now: before }),
-            _ => Ok(Written::Done { before }),
+            0 => Ok(WriteOutcome::Conflict { now: before }),
+            _ => Ok(WriteOutcome::Done { before }),
         }
     }
 
-    async fn ask(&self, command: &Cmd) -> Result<Value, StoreError> {
+    async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
         let deadline = Instant::now() + TIMEOUT;
-        let index = self.index();
         let work = Work::Command(command);
-        self.store.perform(&work, index.as_bytes(), deadline).await
-    }
-
-    fn index(&self) -> String {
-        format!("{}index", self.head)
+        let reply = self.servers.perform(&work, self.index.as_bytes(), deadline);
+        redis::from_redis_value(reply.await?).map_err(|_| unexpected("a command on stored rules"))
     }
 
     fn key(&self, name: &str) -> String {
-        format!("{}set:{name}", self.head)
+        format!("{}{name}", self.head)
     }
 }
 
-fn text_of(reply: Value) -> Result<Option<String>, StoreError> {
-    redis::from_redis_value(reply).map_err(|_| unexpected("a look at stored rules"))
-}
-
-/// Never twice the same, short of a coincidence.
-fn next_version() -> String {
+/// Returns a random version.
+fn random_version() -> String {
     let random = |salt: u8| RandomState::new().hash_one(salt);
     format!("{:016x}{:016x}", random(0), random(1))
 }
@@ -249,9 +234,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_etag_stands_for_the_text() {
+    fn an_etag_identifies_a_text() {
         assert_eq!(etag_of(""), "e3b0c44298fc1c149afbf4c8996fb924");
         assert_ne!(etag_of("{}"), etag_of("{ }"));
-        assert_ne!(next_version(), next_version());
+        assert_ne!(random_version(), random_version());
     }
 }

@@ -1,18 +1,17 @@
-//! The one script.
+//! The script that decides, concatenated from the files in `src/lua`.
 //!
-//! Its text is put together from the pieces in `src/lua`. The server knows it by
-//! its SHA-1, so releases with different scripts run side by side; what they
-//! share, the names and the states of keys, has a version of its own in
-//! [`crate::key_name`].
+//! The server identifies a script by its SHA-1, so releases with different scripts
+//! run side by side. The names and values of keys, which they share, have a version
+//! of their own in [`crate::keys`].
 
 use std::sync::LazyLock;
 
-/// A script as the server knows it.
+/// A script and its SHA-1.
 #[derive(Debug)]
 pub(crate) struct Script {
-    /// Its text, for `EVAL` and `SCRIPT LOAD`.
+    /// The text, for `EVAL` and `SCRIPT LOAD`.
     pub(crate) text: &'static str,
-    /// Its SHA-1 in hexadecimal, for `EVALSHA`.
+    /// The SHA-1 in hexadecimal, for `EVALSHA`.
     pub(crate) sha1: String,
 }
 
@@ -32,10 +31,10 @@ macro_rules! with_clock {
             include_str!($clock),
             include_str!("lua/wire.lua"),
             include_str!("lua/bucket.lua"),
-            // One function that makes all others; see the prelude.
-            "function others()\n",
-            include_str!("lua/others.lua"),
-            include_str!("lua/bucket_back.lua"),
+            // One function defines the rest; see the prelude.
+            "function load_slow_path()\n",
+            include_str!("lua/slow_path.lua"),
+            include_str!("lua/bucket_refund.lua"),
             include_str!("lua/window.lua"),
             include_str!("lua/fixed_window.lua"),
             include_str!("lua/sliding_window.lua"),
@@ -47,16 +46,17 @@ macro_rules! with_clock {
     };
 }
 
-/// Decides by the server's clock.
+/// The script for production, which reads the server's clock.
 pub(crate) static SCRIPT: LazyLock<Script> =
     LazyLock::new(|| Script::new(with_clock!("lua/clock.lua")));
 
-/// Decides at the time it is told, and lets nothing expire.
+/// The script for tests, which takes the time as an argument and lets no key
+/// expire.
 #[cfg(feature = "injected-time")]
 pub(crate) static TEST_SCRIPT: LazyLock<Script> =
     LazyLock::new(|| Script::new(with_clock!("lua/test_clock.lua")));
 
-/// Whose clock a store goes by: the server's, but for tests.
+/// The clock of a store: the server's, except in tests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TimeSource {
     #[cfg(feature = "injected-time")]
@@ -64,7 +64,7 @@ pub(crate) struct TimeSource {
 }
 
 impl TimeSource {
-    /// The script for it.
+    /// Returns the script for this clock.
     pub(crate) fn script(&self) -> &'static Script {
         #[cfg(feature = "injected-time")]
         if self.clock.is_some() {
@@ -73,7 +73,7 @@ impl TimeSource {
         &SCRIPT
     }
 
-    /// What the script must be told.
+    /// Returns the time to pass to the script, if it needs it.
     pub(crate) fn now(&self) -> Option<String> {
         #[cfg(feature = "injected-time")]
         if let Some(clock) = &self.clock {
@@ -89,13 +89,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_script_has_no_other_clock_than_the_servers() {
+    fn the_script_reads_only_the_clock_of_the_server() {
         let text = SCRIPT.text;
         assert_eq!(text.matches("call('TIME')").count(), 1);
-        // Its one argument is the checks; what else comes is not looked at.
+        // It reads only the first argument, the checks.
         assert_eq!(text.matches("ARGV").count(), 1);
         assert_eq!(text.matches("ARGV[1]").count(), 1);
-        // Nothing but the look at the clock gives `now` a value.
+        // `now` is assigned from the clock only.
         let assignments = text.lines().filter(|line| line.contains("now ="));
         assert_eq!(
             assignments.collect::<Vec<_>>(),

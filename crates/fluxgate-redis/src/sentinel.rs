@@ -1,10 +1,10 @@
-//! Finding the primary by asking sentinels, and following it when it changes.
+//! Finds the primary by asking sentinels, and follows it when it changes.
 
 mod answers;
 mod watch;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,21 +15,21 @@ use tokio::sync::watch as watched;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::endpoint::{CONNECT_TIMEOUT, Endpoint, unexpected};
-use crate::error::{Address, error, is_told, store_error, timeout as no_answer};
+use crate::endpoint::{CONNECT_TIMEOUT, Endpoint};
+use crate::error::{Address, error, is_server_error, no_answer, store_error, unexpected};
 use crate::events::Events;
 use crate::reason;
 use answers::{Answer, Answers};
 
-/// How long the other sentinels are waited for once the first has answered: one
-/// of them may know of a failover that the first has not heard of.
-const OTHERS: Duration = Duration::from_millis(25);
+/// How long to wait for the other sentinels after the first answer: one of them
+/// may know of a failover that the first does not.
+const GRACE: Duration = Duration::from_millis(25);
 
 /// The sentinels of one primary.
 #[derive(Debug)]
 pub(crate) struct Sentinels {
     sentinels: Vec<Sentinel>,
-    /// How to log in at the primary; its address comes from the sentinels.
+    /// The login at the primary; the address comes from the sentinels.
     server: Endpoint,
     master: String,
     answers: Mutex<Answers>,
@@ -43,7 +43,7 @@ pub(crate) struct Sentinels {
 #[derive(Debug)]
 struct Sentinel {
     endpoint: Endpoint,
-    /// The connection for questions, once there is one.
+    /// The connection for queries, once there is one.
     connection: Mutex<Option<MultiplexedConnection>>,
 }
 
@@ -52,7 +52,7 @@ struct Sentinel {
 struct Named {
     /// `None` until a sentinel has answered.
     address: Option<Address>,
-    /// Another for each primary, so that connections can be compared with it.
+    /// Changes with each primary, so that connections can be compared with it.
     term: u64,
 }
 
@@ -80,7 +80,7 @@ impl Tenure {
             .await
             .is_err()
         {
-            // The store is gone, so they are no longer asked.
+            // The store is gone, so the sentinels are no longer asked.
             std::future::pending::<()>().await;
         }
     }
@@ -110,19 +110,19 @@ impl Sentinels {
         format!("the primary of {}", self.master)
     }
 
-    /// Returns the current term: another one after each failover.
+    /// Returns the current term, which changes with each failover.
     pub(crate) fn term(&self) -> u64 {
         self.named.borrow().term
     }
 
-    /// Asks the sentinels and connects to the primary that they name, if it says
-    /// so itself: they may not have heard of a failover yet.
+    /// Asks the sentinels and connects to the primary that they name, if that
+    /// server confirms its role: they may not know of a failover yet.
     pub(crate) async fn primary(self: &Arc<Self>) -> Result<Primary, StoreError> {
         loop {
             let (address, term) = self.ask_all().await?;
             let endpoint = self.server.at(address);
             let connection = connect_if_primary(&endpoint).await?;
-            // Else there was a failover meanwhile.
+            // Otherwise there was a failover meanwhile.
             if term == self.term() {
                 let named = self.named.subscribe();
                 return Ok(Primary {
@@ -131,37 +131,6 @@ impl Sentinels {
                     tenure: Tenure { term, named },
                 });
             }
-        }
-    }
-
-    /// Watches the sentinels in the background, unless a task does already, and
-    /// calls `switched` whenever they name another primary. Must be called inside
-    /// a tokio runtime; the task ends with it or with [`Sentinels::unwatch`].
-    pub(crate) fn watch<F: Fn() + Send + 'static>(self: &Arc<Self>, switched: impl FnOnce() -> F) {
-        // The runtime of an earlier task may have ended, so this is looked at for
-        // every command; it costs a load.
-        if self.is_watched.load(Ordering::Relaxed) || self.is_watched.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        let (watching, switched) = (Watching(Arc::clone(self)), switched());
-        let mut named = self.named.subscribe();
-        let task = tokio::spawn(async move {
-            let _tasks = watch::tasks(&watching.0);
-            loop {
-                // At first for what happened while nobody watched.
-                switched();
-                if named.changed().await.is_err() {
-                    break;
-                }
-            }
-        });
-        *lock(&self.watcher) = Some(task.abort_handle());
-    }
-
-    /// Stops watching.
-    pub(crate) fn unwatch(&self) {
-        if let Some(watcher) = lock(&self.watcher).take() {
-            watcher.abort();
         }
     }
 
@@ -180,15 +149,15 @@ impl Sentinels {
                 None => asked.join_next().await,
             };
             match next {
-                Some(Ok(Ok(()))) => end = end.or(Some(Instant::now() + OTHERS)),
+                Some(Ok(Ok(()))) => end = end.or(Some(Instant::now() + GRACE)),
                 Some(Ok(Err(cause))) => last = cause,
                 Some(Err(_)) => {}
                 None => break,
             }
         }
         let Named { address, term } = self.named.borrow().clone();
-        // At least one must have answered now: if none can be reached, nobody
-        // knows whether there was a failover since they named this one.
+        // At least one sentinel must have answered now: there may have been a
+        // failover since they named this primary.
         match address.filter(|_| end.is_some()) {
             Some(address) => Ok((address, term)),
             None => Err(last),
@@ -201,7 +170,7 @@ impl Sentinels {
         let answer = match timeout(CONNECT_TIMEOUT, sentinel.ask(&self.master)).await {
             Ok(answer) => answer?,
             Err(_) => {
-                // It may be half open.
+                // The connection may be half open.
                 *lock(&sentinel.connection) = None;
                 return Err(no_answer(&sentinel.name()));
             }
@@ -253,43 +222,42 @@ impl Sentinel {
 
     /// Asks for the primary; `None` if the sentinel does not know it.
     async fn ask(&self, master: &str) -> Result<Option<Answer>, StoreError> {
-        let kept = lock(&self.connection).clone();
-        if let Some(connection) = kept {
-            match question(connection, master).await {
-                Ok(replies) => return self.read(replies),
-                Err(cause) if is_told(&cause) => return Err(store_error(&cause)),
-                // It may have been lost long ago. To ask twice does no harm.
+        let cached = lock(&self.connection).clone();
+        if let Some(connection) = cached {
+            match query(connection, master).await {
+                Ok(replies) => return self.parse(replies),
+                Err(cause) if is_server_error(&cause) => return Err(store_error(&cause)),
+                // The connection may be long lost, and asking twice does no harm.
                 Err(_) => {}
             }
         }
         let connection = self.endpoint.connect().await?;
-        let kept = Some(connection.clone());
-        let replies = question(connection, master).await;
+        let replies = query(connection.clone(), master).await;
         let replies = replies.map_err(|cause| store_error(&cause))?;
-        *lock(&self.connection) = kept;
-        self.read(replies)
+        *lock(&self.connection) = Some(connection);
+        self.parse(replies)
     }
 
-    fn read(&self, [about, address]: [Value; 2]) -> Result<Option<Answer>, StoreError> {
+    fn parse(&self, [details, address]: [Value; 2]) -> Result<Option<Answer>, StoreError> {
         let address = match address.extract_error() {
             Ok(Value::Nil) => return Ok(None),
             Ok(address) => redis::from_redis_value::<Address>(address),
             Err(cause) => return Err(store_error(&cause)),
         };
         let address = address.map_err(|_| unexpected(&self.name()))?;
-        // Without the right to ask for it, or the right answer, it is 0.
-        let about = redis::from_redis_value::<HashMap<String, String>>(about);
-        let about = about.unwrap_or_default();
-        let epoch = about.get("config-epoch").and_then(|it| it.parse().ok());
+        // Without the permission to read it, the epoch is 0.
+        let details = redis::from_redis_value::<HashMap<String, String>>(details);
+        let details = details.unwrap_or_default();
+        let epoch = details.get("config-epoch").and_then(|it| it.parse().ok());
         let epoch = epoch.unwrap_or_default();
         Ok(Some(Answer { address, epoch }))
     }
 }
 
-/// Asks for the epoch first, so that an answer that changes in between has the
-/// old epoch and the new address. The other way round it would have the old
-/// address and the new epoch, and be believed.
-async fn question(
+/// Asks for the epoch, then for the address: if the answer changes in between, it
+/// has the old epoch and the new address. The other way round, it would have the
+/// old address and the new epoch, and be trusted.
+async fn query(
     mut connection: MultiplexedConnection,
     master: &str,
 ) -> Result<[Value; 2], RedisError> {
@@ -299,11 +267,11 @@ async fn question(
         .arg("GET-MASTER-ADDR-BY-NAME")
         .arg(master);
     let replies = connection.send_packed_commands(&both, 0, 2).await?;
-    let odd = |_| RedisError::from((ErrorKind::Parse, "two replies were expected"));
-    replies.try_into().map_err(odd)
+    let unexpected = |_| RedisError::from((ErrorKind::Parse, "two replies were expected"));
+    replies.try_into().map_err(unexpected)
 }
 
-/// Connects to a server that says itself that it is a primary.
+/// Connects to a server that confirms that it is a primary.
 async fn connect_if_primary(server: &Endpoint) -> Result<MultiplexedConnection, StoreError> {
     let mut connection = server.connect().await?;
     let role = connection.send_packed_command(&redis::cmd("ROLE")).await;
@@ -323,15 +291,6 @@ fn is_master(role: &Value) -> bool {
         Value::BulkString(role) => role == b"master",
         Value::SimpleString(role) => role == "master",
         _ => false,
-    }
-}
-
-/// A task that watches the sentinels, until it ends in whatever way.
-struct Watching(Arc<Sentinels>);
-
-impl Drop for Watching {
-    fn drop(&mut self) {
-        self.0.is_watched.store(false, Ordering::Release);
     }
 }
 

@@ -1,4 +1,4 @@
-//! A connection that receives messages.
+//! A connection that receives published messages.
 
 use std::fmt;
 use std::pin::Pin;
@@ -10,13 +10,13 @@ use redis::aio::{PubSubSink, PubSubStream};
 use tokio::time::timeout;
 
 use crate::endpoint::{CONNECT_TIMEOUT, Endpoint};
-use crate::error::{store_error, timeout as no_answer};
+use crate::error::{no_answer, store_error};
 
-/// After so long without a message the server is asked whether it is there.
-const SILENCE: Duration = Duration::from_secs(10);
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long no message may come before the server is pinged.
+const PING_AFTER: Duration = Duration::from_secs(10);
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Messages of some channels of one server.
+/// A subscription to some channels of one server.
 pub(crate) struct Subscription {
     sink: PubSubSink,
     messages: PubSubStream,
@@ -42,15 +42,15 @@ impl Subscription {
         }
     }
 
-    /// Waits for the next message. `None` when the connection is lost.
+    /// Waits for the next message; `None` if the connection is lost.
     pub(crate) async fn next(&mut self) -> Option<()> {
         loop {
             let messages = &mut self.messages;
             let next = std::future::poll_fn(|cx| Pin::new(&mut *messages).poll_next(cx));
-            if let Ok(message) = timeout(SILENCE, next).await {
+            if let Ok(message) = timeout(PING_AFTER, next).await {
                 return message.map(drop);
             }
-            let alive = timeout(PATIENCE, self.sink.ping::<redis::Value>()).await;
+            let alive = timeout(PING_TIMEOUT, self.sink.ping::<redis::Value>()).await;
             if !matches!(alive, Ok(Ok(_))) {
                 return None;
             }

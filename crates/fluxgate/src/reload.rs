@@ -1,7 +1,6 @@
 //! Rules that change while the service runs: where they come from, how a change
 //! is noticed, and how it is put in force.
 
-mod back_off;
 mod config_file;
 mod directory;
 mod forgetting;
@@ -13,7 +12,6 @@ mod watch;
 
 use tokio::sync::{mpsc, oneshot};
 
-pub(crate) use back_off::BackOff;
 pub(crate) use config_file::ConfigFile;
 pub(crate) use directory::rules_in;
 pub(crate) use json::{Json, parse_node};

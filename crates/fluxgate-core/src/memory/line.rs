@@ -130,9 +130,8 @@ impl Line {
     /// Returns the slot of a key. `first` is the first word.
     fn find(&self, first: u64, fingerprint: Fingerprint) -> Option<usize> {
         let tags = self.tags(first);
-        let is_in = |slot: usize| {
-            (tags[slot] == fingerprint.tag()) & self.state(slot).has(fingerprint)
-        };
+        let is_in =
+            |slot: usize| (tags[slot] == fingerprint.tag()) & self.state(slot).has(fingerprint);
         // Which slot it is cannot be predicted, so there is no branch.
         let (first, second) = (is_in(0), is_in(1));
         (first | second).then_some(usize::from(second))

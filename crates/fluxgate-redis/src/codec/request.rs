@@ -1,4 +1,4 @@
-//! One decision, refund or undo, encoded.
+//! Encodes one decision, refund, undo or cancellation for the script.
 
 use std::ops::Range;
 
@@ -9,17 +9,17 @@ use fluxgate_core::{
 };
 use smallvec::SmallVec;
 
-use super::answer::{Answer, sum_of};
-use super::frame;
-use crate::key_name::Naming;
+use super::answer::{Answer, combined_cost};
+use super::state::{tag_of, window_ms};
+use crate::keys::KeyNaming;
 
-/// The bytes of a check; `driver.lua` has the format.
-pub(super) const CHECK_SIZE: usize = 44;
+/// The bytes of a check; `wire.lua` has the format.
+const CHECK_SIZE: usize = 44;
 /// The bytes that an undo or a cancellation has after each check.
-pub(super) const MARK_SIZE: usize = 26;
+const MARK_SIZE: usize = 26;
 /// Where a check has the number of its key.
-pub(super) const KEY_AT: Range<usize> = 7..11;
-/// Where these have the number of the key for a note.
+const KEY_AT: Range<usize> = 7..11;
+/// Where a mark has the number of the key for a note.
 const NOTE_AT: Range<usize> = CHECK_SIZE + 18..CHECK_SIZE + 22;
 
 /// What to do with the checks of a request.
@@ -30,40 +30,42 @@ enum Op {
     Refund = 3,
     Undo = 4,
     Cancel = 5,
-    /// Like `Take`, but to wait it takes one of a bounded number of places.
-    TakePlace = 6,
+    /// Like `Take`, but a request that has to wait takes one of a bounded number
+    /// of permits.
+    TakePermit = 6,
 }
 
 impl Op {
-    /// Whether each check is followed by where its charge went.
+    /// Returns whether each check is followed by a mark: where its charge went.
     fn has_marks(self) -> bool {
         matches!(self, Self::Undo | Self::Cancel)
     }
 }
 
-/// A place to wait in, to be taken if the request has to.
+/// A permit to wait, taken if the request has to wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PlaceWanted<'a> {
-    /// The key of all places.
+pub(crate) struct WantedPermit<'a> {
+    /// The key of the set of permits.
     pub(crate) key: &'a [u8],
     /// How many there are.
-    pub(crate) most: u32,
-    /// The name of this one.
+    pub(crate) max: u32,
+    /// Identifies this one.
     pub(crate) id: &'a [u8; 16],
 }
 
-/// One decision, refund, undo or cancellation, ready to travel. It owns its bytes.
+/// One decision, refund, undo or cancellation, ready to be sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     op: Op,
+    /// How many checks are still to be added.
+    left: usize,
     /// The names of its keys, one after the other.
     names: Vec<u8>,
     keys: SmallVec<[Key; 4]>,
     /// The checks, with the keys numbered from 0.
     pub(super) checks: Vec<u8>,
-    /// What follows them, where a place is wanted: it begins with the number of its
-    /// key.
-    pub(super) place: Vec<u8>,
+    /// Follows the checks if a permit is wanted. Begins with the number of its key.
+    pub(super) permit: Vec<u8>,
 }
 
 #[derive(Clone, Debug)]
@@ -72,163 +74,134 @@ struct Key {
     kind: KeyKind,
 }
 
-/// What stands at a key.
+/// The kind of value that a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyKind {
     Cell,
     Log,
-    Places,
+    Permits,
 }
 
 impl Request {
-    /// Decides these checks, of which there must be one at least.
-    pub(crate) fn decide(checks: &Checks<'_>, naming: &Naming) -> Self {
+    /// Decides these checks. There must be at least one.
+    pub(crate) fn decide(checks: &Checks<'_>, naming: &KeyNaming) -> Self {
         let op = match checks.mode() {
             Mode::Take | Mode::TakeNow => Op::Take,
             Mode::Peek | Mode::PeekNow => Op::Peek,
         };
-        Self::decide_by(op, checks, naming)
+        Self::decide_as(op, checks, naming)
     }
 
-    /// Decides these checks and, where the request has to wait, takes a place for it
-    /// first; without one it is decided as if no rule let it wait.
+    /// Decides these checks and, if the request has to wait, takes a permit first.
+    /// Without a free permit it is decided as if no rule let it wait.
     pub(crate) fn decide_with_permit(
         checks: &Checks<'_>,
-        naming: &Naming,
-        place: PlaceWanted<'_>,
+        naming: &KeyNaming,
+        permit: WantedPermit<'_>,
     ) -> Self {
-        let mut request = Self::decide_by(Op::TakePlace, checks, naming);
-        request.names.extend_from_slice(place.key);
-        request.keys.push(Key {
-            end: request.names.len(),
-            kind: KeyKind::Places,
+        let mut request = Self::decide_as(Op::TakePermit, checks, naming);
+        let key = request.add_key(KeyKind::Permits, |names| {
+            names.extend_from_slice(permit.key);
         });
-        let number = request.keys.len() as u64 - 1;
-        put(&mut request.place, number, 4);
-        put(&mut request.place, place.most.into(), 4);
-        request.place.extend_from_slice(place.id);
+        put(&mut request.permit, key as u64, 4);
+        put(&mut request.permit, permit.max.into(), 4);
+        request.permit.extend_from_slice(permit.id);
         request
     }
 
-    fn decide_by(op: Op, checks: &Checks<'_>, naming: &Naming) -> Self {
+    fn decide_as(op: Op, checks: &Checks<'_>, naming: &KeyNaming) -> Self {
         let at_once = !checks.mode().waits();
         let list = checks.list();
         let mut request = Self::new(op, list.len());
-        let mut names = Names::new(naming);
+        let mut keys = SubjectKeys::new(naming);
         for (at, check) in list.iter().enumerate() {
-            let next = list.get(at + 1);
-            let (cost, is_last) = sum_of(checks, at);
-            let ends = match next {
+            let (cost, is_last) = combined_cost(checks, at);
+            let ends = match list.get(at + 1) {
                 Some(next) if next.group == check.group => Ends::Nothing,
                 _ if check.group == Group::ENFORCED => Ends::Enforced,
                 _ => Ends::Shadow,
             };
-            let key = names.key_of(&mut request, check);
-            let left = list.len() - at - 1;
-            let limit = check.band.limit();
-            request.push(op, limit, cost, at_once, key, is_last, ends, left);
+            let key = keys.key_of(&mut request, check);
+            request.push(check.band.limit(), cost, at_once, key, is_last, ends);
         }
         request
     }
 
-    /// Gives units back to every band of a subject, of which there must be one
-    /// at least.
+    /// Refunds units to every band of a subject. There must be at least one.
     pub(crate) fn refund(
         subject: Subject<'_>,
         bands: &[Band],
         units: u64,
-        naming: &Naming,
+        naming: &KeyNaming,
     ) -> Self {
-        let mut request = Self::new(Op::Refund, bands.len());
-        let mut head = Vec::new();
-        naming.write_subject(subject, &mut head);
-        for (at, band) in bands.iter().enumerate() {
-            let key = request.add_key(&head, band);
-            let left = bands.len() - at - 1;
-            let limit = band.limit();
-            request.push(
-                Op::Refund,
-                limit,
-                units,
-                false,
-                key,
-                true,
-                Ends::Nothing,
-                left,
-            );
-        }
-        request
+        Self::refund_or_cancel(Op::Refund, subject, bands, units, &[], naming)
     }
 
-    /// Cancels a charge of `units` to every band of a subject, of which there must
-    /// be one at least.
+    /// Cancels a charge of `units` to every band of a subject. There must be at
+    /// least one.
     pub(crate) fn cancel(
         subject: Subject<'_>,
         bands: &[Band],
         units: u64,
         charged: &[Charged],
-        naming: &Naming,
+        naming: &KeyNaming,
     ) -> Self {
-        let mut request = Self::new(Op::Cancel, bands.len());
+        let bands = &bands[..bands.len().min(charged.len())];
+        Self::refund_or_cancel(Op::Cancel, subject, bands, units, charged, naming)
+    }
+
+    fn refund_or_cancel(
+        op: Op,
+        subject: Subject<'_>,
+        bands: &[Band],
+        units: u64,
+        charged: &[Charged],
+        naming: &KeyNaming,
+    ) -> Self {
+        let mut request = Self::new(op, bands.len());
         let mut head = Vec::new();
         naming.write_subject(subject, &mut head);
-        let count = bands.len().min(charged.len());
-        for (at, (band, charged)) in bands.iter().zip(charged).enumerate() {
-            let key = request.add_key(&head, band);
-            let limit = band.limit();
-            let left = count - at - 1;
-            request.push(
-                Op::Cancel,
-                limit,
-                units,
-                false,
-                key,
-                true,
-                Ends::Nothing,
-                left,
-            );
-            request.push_mark(
-                charged.mark(limit),
-                Timestamp::default(),
-                key,
-                Overhang::NONE,
-            );
+        for (at, band) in bands.iter().enumerate() {
+            let key = request.add_band(&head, band);
+            request.push(band.limit(), units, false, key, true, Ends::Nothing);
+            if let Some(charged) = charged.get(at) {
+                let mark = charged.mark(band.limit());
+                request.push_mark(mark, Timestamp::default(), key, Overhang::NONE);
+            }
         }
         request
     }
 
-    /// Takes back what `answer` says was charged for `checks`; `None` if that
-    /// is nothing.
+    /// Undoes what `answer` says was charged for `checks`; `None` if that is
+    /// nothing.
     ///
-    /// This is not a refund. A refund is about what an identity holds now; an
-    /// undo is about one charge, made moments ago, that must be as if it had
-    /// never been. It takes units from nowhere but where that charge put them:
-    /// from its window, from its event, and from a bucket all but what may have
-    /// been refilled since only because of it. Where nobody else came in between
-    /// nothing stays of the charge; where it cannot tell, it leaves too much
-    /// charged and never too little.
+    /// An undo is not a refund. A refund changes what an identity has left now; an
+    /// undo removes one recent charge as if it had never been made. It takes units
+    /// only from where the charge put them: from its window, from its event, and
+    /// from a bucket all but what may have refilled since only because of it. If
+    /// no other charge came in between, nothing of it stays; in doubt, too much
+    /// stays charged and never too little.
     pub(crate) fn undo(
         checks: &Checks<'_>,
         answer: &Answer,
-        naming: &Naming,
+        naming: &KeyNaming,
     ) -> Result<Option<Self>, StoreError> {
         let charges = answer.charges(checks)?;
         if charges.is_empty() {
             return Ok(None);
         }
         let mut request = Self::new(Op::Undo, charges.len());
-        let mut names = Names::new(naming);
-        for (at, charge) in charges.iter().enumerate() {
+        let mut keys = SubjectKeys::new(naming);
+        for charge in &charges {
             let check = &checks.list()[charge.check];
-            let key = names.key_of(&mut request, check);
+            let key = keys.key_of(&mut request, check);
             let note = if check.band.limit().algorithm().is_bucket() {
-                names.note_of(&mut request, check)
+                keys.note_of(&mut request, check)
             } else {
                 key
             };
-            let left = charges.len() - at - 1;
-            let (limit, ends) = (check.band.limit(), Ends::Nothing);
-            request.push(Op::Undo, limit, charge.cost, false, key, true, ends, left);
+            let limit = check.band.limit();
+            request.push(limit, charge.cost, false, key, true, Ends::Nothing);
             request.push_mark(charge.mark, answer.now(), note, charge.overhang);
         }
         Ok(Some(request))
@@ -248,7 +221,7 @@ impl Request {
         put(&mut self.checks, overhang.bits().into(), 4);
     }
 
-    /// The names of its keys, and what stands at each.
+    /// Returns the names of its keys, and what each holds.
     pub(super) fn keys(&self) -> impl Iterator<Item = (&[u8], KeyKind)> {
         let mut start = 0;
         self.keys.iter().map(move |key| {
@@ -258,12 +231,12 @@ impl Request {
         })
     }
 
-    /// The bytes of one of its checks.
+    /// Returns the size of one of its checks, in bytes.
     pub(super) fn check_size(&self) -> usize {
         CHECK_SIZE + if self.op.has_marks() { MARK_SIZE } else { 0 }
     }
 
-    /// Where each of its checks has numbers of keys.
+    /// Returns where each of its checks has numbers of keys.
     pub(super) fn keys_at(&self) -> &'static [Range<usize>] {
         match self.op.has_marks() {
             true => &[KEY_AT, NOTE_AT],
@@ -274,26 +247,29 @@ impl Request {
     fn new(op: Op, checks: usize) -> Self {
         Self {
             op,
+            left: checks,
             names: Vec::new(),
             keys: SmallVec::new(),
             checks: Vec::with_capacity(checks * (CHECK_SIZE + MARK_SIZE)),
-            place: Vec::new(),
+            permit: Vec::new(),
         }
     }
 
-    /// The number of a band's key, which is added if it is new.
-    fn add_key(&mut self, head: &[u8], band: &Band) -> usize {
+    /// Returns the number of a band's key, which is added if it is new.
+    fn add_band(&mut self, head: &[u8], band: &Band) -> usize {
         let kind = match band.limit().algorithm() {
             Algorithm::SlidingLog => KeyKind::Log,
             _ => KeyKind::Cell,
         };
-        self.add(head, band, kind)
+        self.add_key(kind, |names| {
+            names.extend_from_slice(head);
+            KeyNaming::write_band(band, names);
+        })
     }
 
-    fn add(&mut self, head: &[u8], band: &Band, kind: KeyKind) -> usize {
+    fn add_key(&mut self, kind: KeyKind, write: impl FnOnce(&mut Vec<u8>)) -> usize {
         let start = self.names.len();
-        self.names.extend_from_slice(head);
-        Naming::write_band(band, &mut self.names);
+        write(&mut self.names);
         let mut earlier = self.keys();
         let known = earlier.position(|(name, _)| *name == self.names[start..]);
         drop(earlier);
@@ -308,40 +284,36 @@ impl Request {
         self.keys.len() - 1
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the fields of a check, in their order"
-    )]
+    /// Adds a check.
     fn push(
         &mut self,
-        op: Op,
         limit: &Limit,
         cost: u64,
         at_once: bool,
         key: usize,
         is_last: bool,
         ends: Ends,
-        left: usize,
     ) {
-        let out = &mut self.checks;
+        self.left -= 1;
+        let (op, left, out) = (self.op, self.left, &mut self.checks);
         out.extend_from_slice(&[op as u8, is_last.into(), ends as u8]);
         put(out, left as u64, 4);
         put(out, key as u64, 4);
         let capacity = limit.capacity();
-        out.push(frame::tag(limit));
+        out.push(tag_of(limit));
         if limit.algorithm().is_bucket() {
             let rate = limit.rate();
             let time = rate.time_of(cost);
             let far = match at_once {
                 false => rate.furthest(),
-                // A queue that shapes must be empty.
+                // A shaping queue must be empty.
                 true if rate.shape() => time,
                 true => rate.fill(),
             };
             let time = match op {
-                // What is more than any horizon is all the same.
+                // Beyond any horizon, more makes no difference.
                 Op::Refund => time.min(ANY_DEBT),
-                // More than the capacity never passes, however far one may reserve.
+                // More than the capacity never passes, however long it may wait.
                 _ if cost > capacity => FracMicros {
                     whole: rate.furthest().whole + 1,
                     part: 0,
@@ -350,24 +322,24 @@ impl Request {
             };
             let far = if cost > capacity { rate.fill() } else { far };
             out.push(rate.horizon().exponent());
-            put(out, frame::window_ms(limit), 5);
+            put(out, window_ms(limit), 5);
             put(out, rate.refill(), 4);
             put(out, time.part.into(), 4);
             put(out, far.part.into(), 4);
             put(out, time.whole, 7);
             put(out, far.whole, 7);
         } else {
-            // No count is above the largest capacity there is, so a refund of
-            // more is all the same; and more than the capacity never passes.
-            let most = if op == Op::Refund {
+            // No count is above the largest capacity, so a greater refund makes no
+            // difference; and more than the capacity never passes.
+            let max = if op == Op::Refund {
                 u32::MAX.into()
             } else {
                 capacity + 1
             };
             out.push(0);
-            put(out, frame::window_ms(limit), 5);
+            put(out, window_ms(limit), 5);
             put(out, capacity, 4);
-            put(out, cost.min(most), 4);
+            put(out, cost.min(max), 4);
             put(out, 0, 4);
             put(out, 0, 7);
             put(out, 0, 7);
@@ -375,13 +347,13 @@ impl Request {
     }
 }
 
-/// Longer than any bucket is from full.
+/// Longer than any bucket takes to fill.
 const ANY_DEBT: FracMicros = FracMicros {
     whole: 1 << (Horizon::MAX_EXPONENT + 1),
     part: 0,
 };
 
-/// What a check ends.
+/// What ends with a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
     Nothing = 0,
@@ -389,15 +361,15 @@ enum Ends {
     Enforced = 2,
 }
 
-/// Names the keys of checks; a subject is encoded once for all its bands.
-struct Names<'c> {
-    naming: &'c Naming,
+/// Adds the keys of checks to a request; encodes a subject once for all its bands.
+struct SubjectKeys<'c> {
+    naming: &'c KeyNaming,
     subject: Option<Subject<'c>>,
     head: Vec<u8>,
 }
 
-impl<'c> Names<'c> {
-    fn new(naming: &'c Naming) -> Self {
+impl<'c> SubjectKeys<'c> {
+    fn new(naming: &'c KeyNaming) -> Self {
         Self {
             naming,
             subject: None,
@@ -412,18 +384,20 @@ impl<'c> Names<'c> {
             self.naming.write_subject(subject, &mut self.head);
             self.subject = Some(subject);
         }
-        request.add_key(&self.head, check.band)
+        request.add_band(&self.head, check.band)
     }
 
-    /// The key for a note that something of a check was taken back.
+    /// Returns the key for the note that a charge of a check was undone.
     fn note_of(&self, request: &mut Request, check: &Check<'_>) -> usize {
-        let mut head = Vec::new();
-        self.naming.write_note(check.subject, &mut head);
-        request.add(&head, check.band, KeyKind::Cell)
+        request.add_key(KeyKind::Cell, |names| {
+            let subject = check.subject;
+            self.naming.write_note_subject(subject, names);
+            KeyNaming::write_band(check.band, names);
+        })
     }
 }
 
-/// The lowest bytes of a number that fits into them.
+/// Appends the lowest bytes of a number that fits into them.
 fn put(out: &mut Vec<u8>, number: u64, bytes: usize) {
     debug_assert!(bytes == 8 || number >> (8 * bytes) == 0);
     out.extend_from_slice(&number.to_le_bytes()[..bytes]);

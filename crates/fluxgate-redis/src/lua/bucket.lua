@@ -1,9 +1,10 @@
--- Token bucket and leaky bucket: the instant at which the bucket is full, in
--- whole us and R-ths of one. The cost as time (n*P/R) and the furthest debt
+-- Token bucket and leaky bucket: the state is the instant at which the bucket is
+-- full, in whole us and R-ths of one. The cost as time (n*P/R) and the furthest debt
 -- (C*P/R and max_wait) come with the check, so nothing is multiplied.
 
--- The instant as a state, and when that ends. The digits are written as two
--- integers of eight: for the server's Lua that is thrice as fast as a double.
+-- Returns the instant as a state, and when that expires. The digits are formatted
+-- as two integers of eight, which the server's Lua does three times as fast as one
+-- double.
 local function bucket_state(horizon, refill, whole, part, overhang)
   if overhang ~= 0 then
     return pack(LONG_BUCKET, BUCKET_TAG, horizon, whole, part, refill, overhang), whole + 1
@@ -14,8 +15,8 @@ local function bucket_state(horizon, refill, whole, part, overhang)
   return pack(BUCKET, BUCKET_TAG, horizon, whole, part, refill), whole + 1
 end
 
--- The same instant in R-ths of today's R; a fraction that does not fit goes
--- up. In lowest terms p/d it fits if d divides R, and p * (R/d) < R.
+-- Returns the same instant in R-ths of the current R; rounds up a fraction that is
+-- not one. In lowest terms p/d it is one if d divides R, and p * (R/d) < R.
 local function in_parts_of(refill, whole, part, stored_refill)
   local divisor, rest = part, stored_refill
   while rest > 0 do
@@ -28,9 +29,9 @@ local function in_parts_of(refill, whole, part, stored_refill)
   return whole + 1, 0
 end
 
--- The instant at which the bucket is full, the state it is from, with its horizon
--- and its overhang, and whether the instant had to be pulled back: it lay beyond
--- the horizon, so the clock went back.
+-- Returns the instant at which the bucket is full, the stored state with its horizon
+-- and its overhang, and whether the instant was pulled back: it was beyond the
+-- horizon, so the clock went back.
 local function bucket_settle(k, refill)
   local stored = cells[k]
   if not stored then
@@ -38,7 +39,7 @@ local function bucket_settle(k, refill)
   end
   local whole, part, horizon, overhang, stored_refill
   if #stored == DIGITS_SIZE then
-    -- What is no number there is not ours, and has no horizon to speak of.
+    -- Without two digits there, the value is foreign and has no horizon.
     whole, part, horizon, overhang = instants[k], 0, tonumber(sub(stored, 17)) or 0, 0
   else
     local size, _ = #stored
@@ -75,13 +76,13 @@ local function bucket_assess(k, _, horizon, _, refill, cost_part, far_part, cost
   if part >= refill then
     whole, part = whole + 1, part - refill
   end
-  -- A wait of at most max_wait is a reservation; `far` contains it.
+  -- A wait of at most max_wait is a reservation; `far` includes max_wait.
   local ahead = whole - now
   local passes = ahead < far or ahead == far and part <= far_part
   if passes and cost + cost_part > 0 then
     if overhang ~= 0 then
-      more = more or others()
-      overhang = more.overhang_after(overhang, cost)
+      slow = slow or load_slow_path()
+      overhang = slow.overhang_after(overhang, cost)
     end
     charged, ends = bucket_state(horizon, refill, whole, part, overhang)
   end

@@ -1,8 +1,7 @@
--- The driver: reads the keys, goes through the requests, and writes every cell
--- that has changed, once.
+-- The driver: reads the keys, runs the requests, and writes each changed cell once.
 local KEYS = KEYS
 
--- So many keys are read by one command.
+-- One command reads at most 1000 keys.
 for first = 1, cell_count, 1000 do
   local last = cell_count < first + 1000 and cell_count or first + 999
   local values, absent
@@ -16,28 +15,28 @@ for first = 1, cell_count, 1000 do
     if not value then
       absent = absent or {}
       absent[#absent + 1] = KEYS[k]
-    elseif not recognise(k, value) then
-      -- Of errors, only that it is no string is ours to look into.
+    elseif not read_cell(k, value) then
+      -- Errors other than a wrong type are returned.
       if value.err and not string.find(value.err, 'WRONGTYPE', 1, true) then
         return value
       end
-      more = more or others()
-      more.look_closer(k)
+      slow = slow or load_slow_path()
+      slow.inspect(k)
     end
   end
-  -- MGET passes over what is no string; mostly there is nothing at all.
+  -- MGET reports values that are not strings as absent.
   if absent and last > 1 and call('EXISTS', spread(absent)) > 0 then
-    more = more or others()
+    slow = slow or load_slow_path()
     for k = first, last do
       if not cells[k] then
-        more.look_closer(k)
+        slow.inspect(k)
       end
     end
   end
 end
 for k = cell_count + 1, state_count do
-  more = more or others()
-  more.look_closer(k)
+  slow = slow or load_slow_path()
+  slow.inspect(k)
 end
 
 local size = #blob
@@ -48,15 +47,15 @@ while pos <= size do
   if tag <= SHAPING_BUCKET and left == 0 and op < REFUND and not foreign then
     local passes, stored, charged, ends, corrected, corrected_ends =
       bucket_assess(k, tag, horizon, window, a, b, c, d, e)
-    tell(passes, stored)
+    add_entry(passes, stored)
     if charged and op == TAKE then
-      keep(k, charged, ends)
+      set_cell(k, charged, ends)
     elseif corrected then
-      keep(k, corrected, corrected_ends)
+      set_cell(k, corrected, corrected_ends)
     end
   else
-    more = more or others()
-    pos = more.request(from, op, left)
+    slow = slow or load_slow_path()
+    pos = slow.request(from, op, left)
   end
   n = n + 1
   out[n] = ';'

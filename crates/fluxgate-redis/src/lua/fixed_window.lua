@@ -1,6 +1,6 @@
 -- Fixed window: one count for each aligned window.
 local function fixed_window_assess(k, tag, _, window, capacity, cost)
-  -- It has no memory of the window before.
+  -- The previous window does not count.
   local start, _, current, _, moved_back, stored = window_settle(k, window)
   local corrected, corrected_ends, charged, ends
   if moved_back then

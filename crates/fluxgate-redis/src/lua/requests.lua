@@ -1,9 +1,9 @@
--- Requests that are more than one check of a bucket.
+-- Requests that are not a single decision on a bucket.
 
 local log
 
--- An algorithm's function for a check.
-local function of_log(name)
+-- Returns a function of the sliding log.
+local function log_function(name)
   log = log or sliding_log()
   return log[name]
 end
@@ -16,56 +16,56 @@ local function assess_of(tag)
   elseif tag == SLIDING_WINDOW then
     return sliding_window_assess
   end
-  return of_log('assess')
+  return log_function('assess')
 end
 
-local function not_ours(k)
+local function mark_foreign(k)
   foreign = foreign or {}
   foreign[k] = true
 end
 
--- Finds out what stands at a key that is no string, or should be none.
-local function look_closer(k)
+-- Inspects a key that holds no cell, or should not.
+local function inspect(k)
   local key = KEYS[k]
   local first = try('ZRANGE', key, 0, 0, 'WITHSCORES')
   if not first.err then
     if first[1] then
       logs = logs or {}
-      logs[k] = of_log('window_of')(first)
+      logs[k] = log_function('window_of')(first)
       if not logs[k] then
-        not_ours(k)
+        mark_foreign(k)
       end
     end
     return
   end
   local value = try('GET', key)
   if type(value) == 'string' then
-    if not recognise(k, value) then
-      not_ours(k)
+    if not read_cell(k, value) then
+      mark_foreign(k)
     end
   elseif string.find(first.err, 'WRONGTYPE', 1, true) then
-    not_ours(k)
+    mark_foreign(k)
   else
-    -- Not about the type: let it be told as it is.
+    -- Not about the type: raise the error.
     call('ZRANGE', key, 0, 0)
   end
 end
 
--- Writes what came of a check. A log has no end here: it is written at once,
--- and by its own functions.
+-- Writes the outcome of a check. A log has no `ends`: its own functions write it at
+-- once.
 local function write(k, takes, charged, ends, corrected, corrected_ends)
   if not (takes and charged) then
     charged, ends = corrected, corrected_ends
   end
   if ends then
-    keep(k, charged, ends)
+    set_cell(k, charged, ends)
   elseif charged then
-    of_log(takes and 'charge' or 'correct')(charged)
+    log_function(takes and 'charge' or 'correct')(charged)
   end
 end
 
--- The furthest debt that a bucket may have after a request that does not wait: one
--- that shapes must be empty before it.
+-- Returns the furthest debt of a bucket after a request that does not wait: a shaping
+-- queue must be empty before it.
 local function furthest_at_once(tag, max_wait, cost_part, far_part, cost, far)
   if tag == SHAPING_BUCKET then
     return cost_part, cost
@@ -73,8 +73,8 @@ local function furthest_at_once(tag, max_wait, cost_part, far_part, cost, far)
   return far_part, far - max_wait * 1000
 end
 
--- How long a request has to wait, in us, if its enforced checks let it pass; else
--- 0.
+-- Returns how long a request has to wait, in us, if its enforced checks let it pass;
+-- else 0.
 local function wait_of(from, to)
   local wait = 0
   while from < to do
@@ -93,7 +93,7 @@ local function wait_of(from, to)
         whole, part = whole + 1, part - a
       end
       local far_part, far = furthest_at_once(tag, window, b, c, d, e)
-      local longer, longer_part = minus(a, whole, part, now + far, far_part)
+      local longer, longer_part = saturating_sub(a, whole, part, now + far, far_part)
       longer = longer_part > 0 and longer + 1 or longer
       wait = longer > wait and longer or wait
     end
@@ -104,23 +104,23 @@ local function wait_of(from, to)
   return 0
 end
 
--- Takes a place to wait in, if there is one.
-local function take_place(at, wait)
-  local k, most, id = unpack(PLACE, blob, at)
+-- Takes a permit to wait, if one is free.
+local function take_permit(at, wait)
+  local k, max, id = unpack(PERMIT, blob, at)
   local key, millis = KEYS[k], (now - now % 1000) / 1000
   call('ZREMRANGEBYSCORE', key, '-inf', format('%.0f', millis))
-  if call('ZCARD', key) >= most then
+  if call('ZCARD', key) >= max then
     return false
   end
-  -- It outlives the wait by a second, so that nobody's frees itself too early.
+  -- It outlives the wait by a second, so that it does not expire while in use.
   call('ZADD', key, format('%.0f', millis + (wait + 999 - (wait + 999) % 1000) / 1000 + 1000), id)
   local last = call('ZREVRANGE', key, 0, 0, 'WITHSCORES')
   call('PEXPIRE', key, until_end(last[2] * 1000))
   return true
 end
 
--- Checks in groups: each group by itself, all or nothing; when the enforced one
--- refuses, the answer ends with it. Without a place, nothing waits.
+-- Decides checks in groups, each group by itself, all or nothing; if the enforced
+-- group denies, the answer ends with it. `at_once` denies what would have to wait.
 local function decide(from, to, at_once)
   local group, size, passes = {}, 0, true
   while from < to do
@@ -131,7 +131,7 @@ local function decide(from, to, at_once)
     end
     local passed, stored, charged, ends, corrected, corrected_ends =
       assess_of(tag)(k, tag, horizon, window, a, b, c, d, e)
-    tell(passed, stored)
+    add_entry(passed, stored)
     passes = passes and passed
     if last == 1 then
       size = size + 1
@@ -140,7 +140,7 @@ local function decide(from, to, at_once)
     if ends_group > 0 then
       for i = 1, size do
         local of = group[i]
-        write(of[1], passes and (op == TAKE or op == TAKE_PLACE), of[2], of[3], of[4], of[5])
+        write(of[1], passes and (op == TAKE or op == TAKE_PERMIT), of[2], of[3], of[4], of[5])
       end
       if ends_group == 2 and not passes then
         return
@@ -150,34 +150,34 @@ local function decide(from, to, at_once)
   end
 end
 
--- Gives units back. A refund tells what is there then, the others nothing.
-local function give_back(from, to)
+-- Refunds, undoes or cancels. Only a refund reports the state after it.
+local function refund_or_undo(from, to)
   while from < to do
     local op, _, _, _, k, tag, horizon, window, a, b, c, d, e
     op, _, _, _, k, tag, horizon, window, a, b, c, d, e, from = unpack(CHECK, blob, from)
     local back, mark, mark_part, charged_at, note, overhang
     if op == REFUND then
-      back = tag <= SHAPING_BUCKET and bucket_refund or tag < SLIDING_LOG and window_refund or of_log('refund')
+      back = tag <= SHAPING_BUCKET and bucket_refund or tag < SLIDING_LOG and window_refund or log_function('refund')
     else
       mark, mark_part, charged_at, note, overhang, from = unpack(MARK, blob, from)
       local bucket_back = op == CANCEL and bucket_cancel or bucket_undo
-      back = tag <= SHAPING_BUCKET and bucket_back or tag < SLIDING_LOG and window_undo or of_log('undo')
+      back = tag <= SHAPING_BUCKET and bucket_back or tag < SLIDING_LOG and window_undo or log_function('undo')
     end
     local stored, left, ends =
       back(k, tag, horizon, window, a, b, c, d, e, mark, mark_part, charged_at, note, overhang)
     if stored then
-      keep(k, left, ends or 0)
+      set_cell(k, left, ends or 0)
     end
     if op == REFUND and tag == SLIDING_LOG then
-      tell(of_log('assess')(k, tag, horizon, window, a, 0))
+      add_entry(log_function('assess')(k, tag, horizon, window, a, 0))
     elseif op == REFUND then
-      tell(true, left)
+      add_entry(true, left)
     end
   end
 end
 
--- Whether a request asks for a key that is not ours.
-local function meets_foreign(from, to, size)
+-- Returns whether a key of a request has a foreign value.
+local function has_foreign_key(from, to, size)
   for check = from, to - 1, size do
     if foreign[unpack('<I4', blob, check + KEY_AT)] then
       return true
@@ -185,28 +185,28 @@ local function meets_foreign(from, to, size)
   end
 end
 
--- One request; tells where the next one begins.
+-- Runs one request; returns where the next one begins.
 local function request(from, op, left)
   local size = (op == UNDO or op == CANCEL) and CHECK_SIZE + MARK_SIZE or CHECK_SIZE
   local to = from + (left + 1) * size
-  local next = op == TAKE_PLACE and to + PLACE_SIZE or to
-  if foreign and meets_foreign(from, to, size) then
+  local next = op == TAKE_PERMIT and to + PERMIT_SIZE or to
+  if foreign and has_foreign_key(from, to, size) then
     n = n + 1
     out[n] = 'E'
-  elseif op == TAKE_PLACE then
+  elseif op == TAKE_PERMIT then
     local wait = wait_of(from, to)
-    local has_place = wait > 0 and take_place(to, wait)
-    decide(from, to, wait > 0 and not has_place)
+    local has_permit = wait > 0 and take_permit(to, wait)
+    decide(from, to, wait > 0 and not has_permit)
     if wait > 0 then
       n = n + 1
-      out[n] = has_place and 'p' or 'P'
+      out[n] = has_permit and 'p' or 'P'
     end
   elseif op >= REFUND then
-    give_back(from, to)
+    refund_or_undo(from, to)
   else
     decide(from, to)
   end
   return next
 end
 
-return { look_closer = look_closer, request = request, overhang_after = overhang_after }
+return { inspect = inspect, request = request, overhang_after = overhang_after }

@@ -1,17 +1,17 @@
--- Sliding log: a sorted set. Its first member, at minus infinity, names the
--- format and the window. Every other one is an event at its instant,
--- `<total>:<units>`, where the total counts the units of all events up to it.
--- So the units between two events are a subtraction, and the event that must
--- leave is found by halving: no decision reads the whole log.
+-- Sliding log: a sorted set. Its first member, at minus infinity, has the format and
+-- the window. Every other member is an event at its instant, `<total>:<units>`, where
+-- the total counts the units of all events up to it. So the units between two events
+-- are a subtraction, and the event that must leave is found by binary search: no
+-- decision reads the whole log.
 local function sliding_log()
   local match = string.match
-  -- Totals are counted anew before they become too large. They grow by at most
-  -- C = 1e5 in a window of 1 ms, so that is once in a year, or never.
-  local MOST_UNITS = 4503599627370496
-  -- Events that are written by one command when many are.
+  -- Totals start again before they become too large. They grow by at most C = 1e5 in
+  -- a window of 1 ms, so that happens once in a year, or never.
+  local MAX_TOTAL = 4503599627370496
+  -- The most events that one command writes.
   local CHUNK = 1000
 
-  -- The window of a log, by its first member; nothing if it is not one of ours.
+  -- Returns the window of a log, by its first member; nothing if that is foreign.
   local function window_of(first)
     return first[2] == '-inf' and tonumber(match(first[1], '^log1:(%d+)$')) or nil
   end
@@ -21,7 +21,7 @@ local function sliding_log()
     return tonumber(total), tonumber(units)
   end
 
-  -- Total, units, instant and member of the event of a rank, if there is one.
+  -- Returns total, units, instant and member of the event of a rank, if there is one.
   local function event(key, rank)
     local found = call('ZRANGE', key, rank, rank, 'WITHSCORES')
     if found[1] and found[2] ~= '-inf' then
@@ -30,7 +30,7 @@ local function sliding_log()
     end
   end
 
-  -- The lowest rank from `low` to `high` whose event has at least this total.
+  -- Returns the lowest rank from `low` to `high` whose event has at least this total.
   local function rank_of(key, total, low, high)
     while low < high do
       local middle = (low + high - (low + high) % 2) / 2
@@ -43,7 +43,7 @@ local function sliding_log()
     return low
   end
 
-  local function keep_until(key, ends)
+  local function expire_at(key, ends)
     call('PEXPIRE', key, until_end(ends))
   end
 
@@ -51,8 +51,8 @@ local function sliding_log()
     call('ZADD', key, at, format('%.0f:%.0f', total, units))
   end
 
-  -- Writes the events from a rank on anew, so much earlier and so many units lower.
-  local function rewrite(key, rank, earlier, lower)
+  -- Rewrites the events from a rank on, with earlier instants and lower totals.
+  local function rewrite_events(key, rank, earlier, lower)
     local events = call('ZRANGE', key, rank, -1, 'WITHSCORES')
     call('ZREMRANGEBYRANK', key, rank, -1)
     for first = 1, #events, 2 * CHUNK do
@@ -66,7 +66,7 @@ local function sliding_log()
     end
   end
 
-  -- Everything there is to know of a log, or nothing where there is none.
+  -- Returns the state of a log, or nothing if there is none.
   local function settle(k, window)
     if not logs or logs[k] ~= window then
       return nil
@@ -75,16 +75,16 @@ local function sliding_log()
     local log = { key = key, width = width }
     log.total, log.units, log.newest, log.member = event(key, -1)
     if not log.total then
-      -- All that was left had ended, and so the key went.
+      -- All events had expired, and so did the key.
       logs[k] = nil
       return nil
     end
-    -- Where time stands, as the log does, and how far that must be moved back.
+    -- The instant to decide at, and how far the log must be moved back.
     local ahead = log.newest - now
     log.at = ahead > 0 and log.newest or now
     log.back = ahead > width and ahead or 0
-    -- The rank of the first event that counts: the first member, at minus
-    -- infinity, makes up for ranks that begin at 0.
+    -- The rank of the first event that counts: how many do not, plus one for the
+    -- member at minus infinity.
     log.first = call('ZCOUNT', key, '-inf', log.at - width)
     local total, units, at = event(key, log.first)
     log.before = total and total - units or log.total
@@ -93,7 +93,7 @@ local function sliding_log()
     return log
   end
 
-  -- The instant of the event with whose leaving this many units have left.
+  -- Returns the instant of the event after whose leaving this many units have left.
   local function leaves(log, units)
     local total = log.before + units
     if log.first_total >= total then
@@ -104,8 +104,8 @@ local function sliding_log()
     return at
   end
 
-  -- What is told of it: the newest event, the units that count, and the event
-  -- that must leave before the request fits.
+  -- Reports the newest event, the units that count, and the event that must leave
+  -- before the request fits.
   local function assess(k, _, _, window, capacity, cost)
     local log = settle(k, window)
     if not log then
@@ -121,17 +121,17 @@ local function sliding_log()
     return too_many <= 0, stored, log, nil, log
   end
 
-  -- Writes what must be written whatever becomes of the request.
+  -- Writes a correction, which is needed even if the request is denied.
   local function correct(log)
     if log.back and log.back > 0 then
-      rewrite(log.key, 1, log.back, 0)
+      rewrite_events(log.key, 1, log.back, 0)
       log.newest, log.at = log.newest - log.back, log.at - log.back
       log.back = 0
-      keep_until(log.key, log.newest + log.width)
+      expire_at(log.key, log.newest + log.width)
     end
   end
 
-  -- Begins a log where there is none of this window.
+  -- Begins a log if there is none of this window.
   local function begin(k, window, cost)
     local key = KEYS[k]
     call('UNLINK', key)
@@ -139,7 +139,7 @@ local function sliding_log()
     cells[k], dirty[k], logs[k] = nil, nil, window
     call('ZADD', key, '-inf', format('log1:%.0f', window))
     add(key, now, cost, cost)
-    keep_until(key, now + window * 1000)
+    expire_at(key, now + window * 1000)
   end
 
   -- Adds the units that were assessed.
@@ -159,12 +159,12 @@ local function sliding_log()
       call('ZREM', key, log.member)
       units = log.units
     end
-    if total > MOST_UNITS then
-      rewrite(key, 1, 0, log.before)
+    if total > MAX_TOTAL then
+      rewrite_events(key, 1, 0, log.before)
       total = total - log.before
     end
     add(key, log.at, total + log.cost, units + log.cost)
-    keep_until(key, log.at + log.width)
+    expire_at(key, log.at + log.width)
   end
 
   local function remove(k)
@@ -172,11 +172,11 @@ local function sliding_log()
     logs[k] = nil
   end
 
-  -- After units were taken off.
-  local function shorten(k, width)
+  -- Sets the expiry of a log by its newest event; removes an empty log.
+  local function expire_with_newest(k, width)
     local _, _, newest = event(KEYS[k], -1)
     if newest then
-      keep_until(KEYS[k], newest + width)
+      expire_at(KEYS[k], newest + width)
     else
       remove(k)
     end
@@ -203,11 +203,11 @@ local function sliding_log()
     if total - of_event < left then
       add(key, at, left, left - (total - of_event))
     end
-    shorten(k, log.width)
+    expire_with_newest(k, log.width)
   end
 
-  -- Takes a charge back from the event at `mark`, and from no other: the newest
-  -- units, which a refund takes, may be somebody else's.
+  -- Takes a charge off the event at `mark`, and off no other: the newest units, which
+  -- a refund takes, may belong to another request.
   local function undo(k, _, _, window, _, units, _, _, _, mark)
     if not logs or logs[k] ~= window then
       return
@@ -220,11 +220,11 @@ local function sliding_log()
     end
     units = units < of_event and units or of_event
     call('ZREM', key, member)
-    rewrite(key, rank, 0, units)
+    rewrite_events(key, rank, 0, units)
     if units < of_event then
       add(key, mark, total - units, of_event - units)
     end
-    shorten(k, window * 1000)
+    expire_with_newest(k, window * 1000)
   end
 
   return {

@@ -1,9 +1,10 @@
 -- Sliding window: the previous count, weighted by how much of that window the
 -- sliding one still covers, plus the current count.
--- Whether count*span <= room*width, for counts to 1e9 and spans to 366 days.
--- A span is split at 2^22: its high limb is below 2^22.9, its low one below
+
+-- Returns whether count*span <= room*width, for counts up to 1e9 and spans up to 366
+-- days. A span is split at 2^22: its high limb is below 2^22.9, its low one below
 -- 2^22. So the four products are below 1e9 * 2^22.9 < 2^53, as are their
--- differences; and to multiply a double by 2^22 changes its exponent only.
+-- differences; and multiplying a double by 2^22 changes its exponent only.
 local function weighs_at_most(count, span, room, width)
   local span_low, width_low = span % 4194304, width % 4194304
   local span_high, width_high = (span - span_low) / 4194304, (width - width_low) / 4194304

@@ -1,5 +1,5 @@
--- The clock of the tests: the time comes with the call. What is written lives
--- for three years, for the server's own clock does not go with this one.
+-- The clock for tests: the time comes with the call. Keys expire after three years,
+-- since the server's clock does not follow this one.
 local now = tonumber(ARGV[2])
 
 local function until_end()

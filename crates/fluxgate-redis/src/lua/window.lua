@@ -1,6 +1,7 @@
--- What the two counting windows share.
+-- The common parts of the two counting windows.
 
--- Counts as a state, and when that ends: a previous count ends with its window.
+-- Returns counts as a state, and when that expires: a previous count ends with its
+-- window.
 local function window_state(tag, window, start, previous, current)
   local ends = start + window * 1000
   if tag == SLIDING_WINDOW and current > 0 then
@@ -9,9 +10,8 @@ local function window_state(tag, window, start, previous, current)
   return pack(COUNTS, tag, start, previous, current), ends
 end
 
--- The counts of the window to decide in (start, previous, current), the
--- instant to decide at, whether the window had to be moved back, and the state
--- this is from.
+-- Returns the counts of the window to decide in (start, previous, current), the
+-- instant to decide at, whether the window was moved back, and the stored state.
 local function window_settle(k, window)
   local width = window * 1000
   local start = now - now % width
@@ -22,7 +22,7 @@ local function window_settle(k, window)
   local _, stored_start, previous, current = unpack(COUNTS, stored)
   local ahead = stored_start - now
   if ahead > width then
-    -- The clock went back by more than a window: this becomes now's own.
+    -- The clock went back by more than a window: use the counts for the current one.
     return start, previous, current, now, true, stored
   elseif ahead > 0 then
     return stored_start, previous, current, stored_start, false, stored
@@ -34,7 +34,7 @@ local function window_settle(k, window)
   return start, 0, 0, now, false, stored
 end
 
--- Takes units off the current count; no state when no count is left.
+-- Takes units off the current count; no state if no count is left.
 local function window_refund(k, tag, _, window, _, units)
   local start, previous, current, _, _, stored = window_settle(k, window)
   if tag == FIXED_WINDOW then
@@ -47,8 +47,8 @@ local function window_refund(k, tag, _, window, _, units)
   return stored
 end
 
--- Takes a charge back from the window that began at `mark`, and from no other:
--- a refund would take units off whatever window is the current one.
+-- Takes a charge off the window that began at `mark`, and off no other: a refund
+-- would take units off the current window.
 local function window_undo(k, tag, _, window, _, units, _, _, _, mark)
   local _, _, _, _, _, stored = window_settle(k, window)
   if not stored then

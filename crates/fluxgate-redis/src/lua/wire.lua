@@ -1,23 +1,23 @@
--- What comes in and goes out.
+-- The formats of the argument, the reply and the cells.
 
--- A check, as codec/request.rs packs it: what to do; whether it speaks for its
--- key in its group; what it ends (0 nothing, 1 a shadow group, 2 the enforced
--- one); how many checks of the request follow; key; algorithm; the exponent of the
--- horizon; the window in ms, or the max_wait of a bucket; R or C; the cost, as a
--- part or in units; the part of the furthest debt; cost and furthest debt in us.
+-- A check, as codec/request.rs packs it: the operation; whether it is the last of
+-- its key in its group, which is charged for all; what ends with it (0 nothing, 1 a
+-- shadow group, 2 the enforced group); how many checks of the request follow; key;
+-- algorithm; the exponent of the horizon; the window in ms, or the max_wait of a
+-- bucket; R or C; the cost, as a fraction or in units; the fraction of the furthest
+-- debt; cost and furthest debt in us.
 local CHECK, CHECK_SIZE = '<BBBI4I4BBI5I4I4I4I7I7', 44
 local TAKE, REFUND = 1, 3
 
 local blob = ARGV[1]
--- The number of the call, which is told back: a reply that went astray shall not
--- be taken for that of another. The keys of cells come first, then those of logs,
--- then others.
+-- The number of the call is returned, so that the client detects a reply to another
+-- call. The keys of cells come first, then those of logs, then others.
 local number, cell_count, state_count, pos = unpack('<I4I4I4', blob)
 local out, n = { pack('<I4Bd', number, 2, now), '', '', '' }, 1
 
--- Adds an entry to the reply: a letter, small if the check passes, and what was
--- stored. No two kinds of state have one length.
-local function tell(passes, stored)
+-- Adds an entry to the reply: a letter, in lower case if the check passes, and the
+-- stored state. Every kind of state has another length.
+local function add_entry(passes, stored)
   if not stored then
     n = n + 1
     out[n] = passes and 'n' or 'N'
@@ -39,12 +39,12 @@ local function tell(passes, stored)
   out[n] = stored
 end
 
--- Takes what was read as a cell; says whether it is one of ours.
-local function recognise(k, value)
+-- Reads a value as a cell; returns whether it is one.
+local function read_cell(k, value)
   local size = #value
   if size == DIGITS_SIZE then
     local instant = tonumber(sub(value, 1, 16))
-    -- Digits and nothing that a number may begin with besides.
+    -- Not a sign or a space, which a number may begin with.
     if instant and instant % 1 == 0 and byte(value) > 47 then
       cells[k], instants[k] = value, instant
       return true
@@ -64,8 +64,8 @@ local function recognise(k, value)
   return false
 end
 
--- A cell as it stands from now on, to be written at the end of the call.
-local function keep(k, value, ends)
+-- Sets the state of a cell, to be written at the end of the call.
+local function set_cell(k, value, ends)
   cells[k], instants[k], dirty[k] = value, ends, ends
   if logs then
     logs[k] = nil

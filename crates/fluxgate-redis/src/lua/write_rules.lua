@@ -1,4 +1,4 @@
--- Writes or deletes one stored rule set, if it is as its writer thinks it is.
+-- Writes or deletes one stored rule set, if the precondition holds.
 local index, set = KEYS[1], KEYS[2]
 local name, expected, etag, text, version, channel = unpack(ARGV)
 local before = redis.call('HGET', index, name) or ''
@@ -9,7 +9,7 @@ then
   return {0, before}
 end
 if etag == '' then
-  -- Where nothing was, nothing has changed.
+  -- Nothing was stored, so nothing changes.
   if redis.call('DEL', set) + redis.call('HDEL', index, name) == 0 then
     return {1, ''}
   end
@@ -18,6 +18,6 @@ else
   redis.call('HSET', index, name, etag)
 end
 redis.call('HSET', index, '', version)
--- Who may not tell others is heard at their next look.
+-- Without the permission to publish, other instances see the change by polling.
 redis.pcall('PUBLISH', channel, version)
 return {1, before}

@@ -1,28 +1,30 @@
-//! Units that were charged through this process, so that a denial that is
-//! remembered does not speak of what was there before them.
+//! Counts the units that this process has charged, so that the near cache does not
+//! report numbers from before a charge.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fluxgate_core::{Check, Checks};
+use fluxgate_core::{Check, Checks, Group};
 use smallvec::SmallVec;
 
-use super::enforced;
-
-/// How many counts there are. Counters that share one only let the server be
-/// asked more often.
+/// How many counts there are. Bands that share one only ask the server more often.
 const COUNTS: usize = 4096;
 
-/// The counter of a check, as a number that stands for it.
-pub(super) fn print_of(hasher: &RandomState, check: &Check<'_>) -> u64 {
+pub(super) fn enforced<'c, 'r>(checks: &'c Checks<'r>) -> impl Iterator<Item = &'c Check<'r>> {
+    let list = checks.list().iter();
+    list.filter(|check| check.group == Group::ENFORCED)
+}
+
+/// Returns a number that identifies the counter of a check.
+pub(super) fn fingerprint_of(hasher: &RandomState, check: &Check<'_>) -> u64 {
     hasher.hash_one((check.subject.bytes, check.band.id()))
 }
 
-/// So many units for each counter, and more with every charge.
+/// The units charged so far, by counter.
 #[derive(Debug)]
 pub(super) struct Charges(Box<[AtomicU64]>);
 
-/// What a request is charged, and where it is counted.
+/// The units that a request is charged, with the index of each count.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Charge(SmallVec<[(usize, u64); 4]>);
 
@@ -33,32 +35,31 @@ impl Default for Charges {
 }
 
 impl Charges {
-    /// Where the counter with this print is counted.
-    pub(super) fn place_of(print: u64) -> usize {
-        print as usize % COUNTS
+    /// Returns the index of the count for a counter.
+    pub(super) fn index_of(fingerprint: u64) -> usize {
+        fingerprint as usize % COUNTS
     }
 
-    /// What was charged there so far.
-    pub(super) fn at(&self, place: usize) -> u64 {
-        self.0[place].load(Ordering::Acquire)
+    pub(super) fn at(&self, index: usize) -> u64 {
+        self.0[index].load(Ordering::Acquire)
     }
 
     pub(super) fn add(&self, Charge(units): &Charge) {
-        for (place, units) in units {
-            self.0[*place].fetch_add(*units, Ordering::AcqRel);
+        for (index, units) in units {
+            self.0[*index].fetch_add(*units, Ordering::AcqRel);
         }
     }
 }
 
 impl Charge {
-    /// The charge of what is enforced of these checks.
+    /// Returns the charge of the enforced ones of these checks.
     pub(super) fn of(hasher: &RandomState, checks: &Checks<'_>) -> Self {
         if !checks.mode().takes() {
             return Self::default();
         }
         let counted = enforced(checks).map(|check| {
-            let print = print_of(hasher, check);
-            (Charges::place_of(print), check.cost)
+            let fingerprint = fingerprint_of(hasher, check);
+            (Charges::index_of(fingerprint), check.cost)
         });
         Self(counted.collect())
     }

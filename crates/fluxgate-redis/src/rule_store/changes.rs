@@ -1,4 +1,4 @@
-//! Hearing that stored rules have changed.
+//! A subscription to changes of stored rules.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use fluxgate_core::StoreError;
 use tokio::time::timeout;
 
 use crate::endpoint::CONNECT_TIMEOUT;
-use crate::error::timeout as no_answer;
+use crate::error::no_answer;
 use crate::node::Node;
 use crate::sentinel::Tenure;
 use crate::subscription::Subscription;
 
-/// Tells of changes to stored rules. A message may be lost: look now and then.
+/// Reports changes of stored rules. Messages may be lost, so poll as well.
 #[derive(Debug)]
 pub struct RuleChanges {
     subscription: Subscription,
-    /// The time for which the server is the primary, where that may change.
+    /// How long the server is the primary, behind sentinels.
     tenure: Option<Tenure>,
 }
 
@@ -37,7 +37,7 @@ impl RuleChanges {
         }
     }
 
-    /// Waits for the next change. `None` when the connection is lost, or the
+    /// Waits for the next change; `None` if the connection is lost or the
     /// sentinels name another primary.
     pub async fn next(&mut self) -> Option<()> {
         let Some(tenure) = &mut self.tenure else {

@@ -1,7 +1,7 @@
-//! Which primary to trust when sentinels disagree.
+//! Decides which primary to trust when sentinels disagree.
 //!
 //! Sentinel gives every failover a new, higher *config epoch*, and a sentinel
-//! that hears of a higher one adopts that configuration. So do we:
+//! that learns of a higher one adopts that configuration. So does the client:
 //!
 //! 1. The answer with the highest config epoch wins, even if only one sentinel
 //!    gives it. A sentinel that was cut off during the failover still names the
@@ -24,10 +24,10 @@ use tokio::time::Instant;
 
 use crate::error::Address;
 
-/// How long an answer counts for sure after the sentinel has given it.
+/// How long an answer counts unconditionally.
 const LAPSE: Duration = Duration::from_secs(10);
 
-/// What a sentinel says about the primary.
+/// A sentinel's answer about the primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) address: Address,
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn of_one_epoch_most_win_and_a_tie_changes_nothing() {
+    fn within_an_epoch_the_majority_wins_and_a_tie_changes_nothing() {
         assert_eq!(trusted([(1, 0), (2, 0), (2, 0)], Some(1)), Some(2));
         assert_eq!(trusted([(1, 0), (2, 0), (1, 0)], Some(1)), Some(1));
         for current in [1, 2] {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_not_given_again_lapses_if_a_majority_still_answers() {
+    fn an_answer_that_is_not_repeated_lapses_while_a_majority_answers() {
         let start = Instant::now();
         let mut answers = Answers::new(3);
         answers.set(0, Some(answer(2, 5)), start);

@@ -1,34 +1,75 @@
-//! Following the primary in the background.
+//! Follows the primary in the background.
 //!
-//! Each sentinel is asked about once a second, and at once when it publishes
-//! that it has changed its mind. The message itself is not trusted: it carries
-//! no config epoch.
+//! Each sentinel is polled about once a second, and at once when it publishes
+//! another primary. The message itself is not trusted, since it has no config
+//! epoch.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::Sentinels;
-use crate::jitter::jitter;
+use super::{Sentinels, lock};
+use crate::back_off::{BackOff, jitter};
 use crate::subscription::Subscription;
 
-/// The longest time between two questions; see [`jitter`] for the shortest.
-const POLL: Duration = Duration::from_millis(1200);
-/// The wait before a lost subscription is renewed, at first and at most.
-const FIRST_WAIT: Duration = Duration::from_millis(50);
+/// The longest time between two polls; see [`jitter`] for the shortest.
+const POLL_INTERVAL: Duration = Duration::from_millis(1200);
+/// The longest wait before a lost subscription is renewed.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 /// A subscription that is lost sooner than this counts as a failure.
-const LASTING: Duration = Duration::from_secs(1);
-/// Where a sentinel publishes that it has changed its mind. It names the new
-/// primary from `+promoted-slave` on; with several replicas `+switch-master` may
-/// follow much later. Sentinels that did not lead the failover publish only
-/// `+switch-master`.
+const STABLE_AFTER: Duration = Duration::from_secs(1);
+/// Where a sentinel publishes another primary. It names the new one from
+/// `+promoted-slave` on; with several replicas `+switch-master` may follow much
+/// later. Sentinels that did not lead the failover publish only `+switch-master`.
 const CHANNELS: [&str; 2] = ["+switch-master", "+promoted-slave"];
 
-/// Starts the tasks that watch; they run until they are dropped.
-pub(super) fn tasks(sentinels: &Arc<Sentinels>) -> JoinSet<()> {
+impl Sentinels {
+    /// Watches the sentinels in the background, unless a task does already, and
+    /// calls `switched` whenever they name another primary. Must be called inside
+    /// a tokio runtime; the task ends with it or with [`Sentinels::unwatch`].
+    pub(crate) fn watch<F: Fn() + Send + 'static>(self: &Arc<Self>, switched: impl FnOnce() -> F) {
+        // The runtime of an earlier task may have ended, so every command comes
+        // here; it costs a load.
+        if self.is_watched.load(Ordering::Relaxed) || self.is_watched.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let (watching, switched) = (Watching(Arc::clone(self)), switched());
+        let mut named = self.named.subscribe();
+        let task = tokio::spawn(async move {
+            let _tasks = tasks(&watching.0);
+            loop {
+                // First for what happened before the subscription.
+                switched();
+                if named.changed().await.is_err() {
+                    break;
+                }
+            }
+        });
+        *lock(&self.watcher) = Some(task.abort_handle());
+    }
+
+    /// Stops watching.
+    pub(crate) fn unwatch(&self) {
+        if let Some(watcher) = lock(&self.watcher).take() {
+            watcher.abort();
+        }
+    }
+}
+
+/// Marks the sentinels as watched until it is dropped.
+struct Watching(Arc<Sentinels>);
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.0.is_watched.store(false, Ordering::Release);
+    }
+}
+
+/// Starts the tasks that poll and listen; they run until they are dropped.
+fn tasks(sentinels: &Arc<Sentinels>) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
     for index in 0..sentinels.sentinels.len() {
         tasks.spawn(poll(Arc::clone(sentinels), index));
@@ -39,31 +80,30 @@ pub(super) fn tasks(sentinels: &Arc<Sentinels>) -> JoinSet<()> {
 
 async fn poll(sentinels: Arc<Sentinels>, index: usize) {
     loop {
-        sleep(jitter(POLL)).await;
-        // A sentinel that does not answer has no say.
+        sleep(jitter(POLL_INTERVAL)).await;
+        // A sentinel that does not answer has no vote.
         let _ = sentinels.ask(index).await;
     }
 }
 
 async fn listen(sentinels: Arc<Sentinels>, index: usize) {
     let endpoint = &sentinels.sentinels[index].endpoint;
-    let mut wait = FIRST_WAIT;
+    let mut back_off = BackOff::up_to(LONGEST_WAIT);
     loop {
-        // If it cannot be had, the poll still asks.
+        // If it cannot be opened, `poll` still asks.
         if let Ok(mut messages) = Subscription::open(endpoint, &CHANNELS).await {
             let opened = Instant::now();
             loop {
-                // First for what was published before, then for each message.
+                // First for messages from before the subscription, then for each.
                 let _ = sentinels.ask(index).await;
                 if messages.next().await.is_none() {
                     break;
                 }
             }
-            if opened.elapsed() >= LASTING {
-                wait = FIRST_WAIT;
+            if opened.elapsed() >= STABLE_AFTER {
+                back_off.reset();
             }
         }
-        sleep(jitter(wait)).await;
-        wait = (2 * wait).min(LONGEST_WAIT);
+        sleep(back_off.next_wait()).await;
     }
 }

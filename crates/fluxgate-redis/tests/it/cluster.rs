@@ -1,12 +1,12 @@
 //! The store on a cluster.
 
-mod details;
+mod denials;
 mod differential;
-mod given_back;
+mod discovery;
+mod partial_failure;
 mod reshard;
 mod shard_down;
 mod slots;
-mod torn;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 
 use fluxgate_testkit::{RedisCluster, slot_of, wait_until};
 
-/// The slot of the one key, or keys, of an identity, once there are any.
+/// Returns the slot of the keys of an identity, once there are any.
 fn slot_of_keys(cluster: &RedisCluster, identity: &str) -> Option<u16> {
     let pattern = format!("*{identity}*");
     cluster.nodes().iter().find_map(|node| {
@@ -23,7 +23,7 @@ fn slot_of_keys(cluster: &RedisCluster, identity: &str) -> Option<u16> {
     })
 }
 
-/// How often the nodes have answered with this error.
+/// Returns how often the nodes have replied with this error.
 fn errors(cluster: &RedisCluster, code: &str) -> u64 {
     let of_node = |stats: String| -> Option<u64> { stats.strip_prefix("count=")?.parse().ok() };
     let counts = cluster.nodes().iter().map(|node| {
@@ -34,7 +34,7 @@ fn errors(cluster: &RedisCluster, code: &str) -> u64 {
 }
 
 /// Waits until all nodes know each other's epochs: a node that learns of a move
-/// late would take the slot for that of whoever had it before.
+/// late would assign the slot to its former owner.
 fn wait_until_settled(cluster: &RedisCluster) {
     let epochs = |node: &fluxgate_testkit::RedisServer| {
         let nodes = node.cli().command(&["CLUSTER", "NODES"]).text();
@@ -55,7 +55,7 @@ fn wait_until_settled(cluster: &RedisCluster) {
     });
 }
 
-/// Moves a slot round and round until it is told to stop.
+/// Moves a slot from node to node until it is stopped.
 struct Mover {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<usize>,
@@ -79,7 +79,7 @@ impl Mover {
         Self { is_over, thread }
     }
 
-    /// Stops it; tells how often it has moved the slot.
+    /// Stops and returns how often it has moved the slot.
     fn stop(self) -> usize {
         self.is_over.store(true, Ordering::Relaxed);
         self.thread.join().unwrap()

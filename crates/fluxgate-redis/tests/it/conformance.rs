@@ -20,8 +20,8 @@ fn the_script_decides_as_the_vectors_say() {
     assert!(steps > 300, "only {steps} steps were checked");
 }
 
-/// The same through the whole store: connections, coalescing, and on a cluster
-/// rules that are in several slots.
+/// Runs the vectors on the whole store: with connections and batching, and on a
+/// cluster with rules in several slots.
 async fn run_on(urls: &[String], clear: impl Fn()) {
     let steps = conformance::run(async |clock| {
         clear();
@@ -36,7 +36,7 @@ async fn run_on(urls: &[String], clear: impl Fn()) {
 }
 
 #[tokio::test]
-async fn so_does_the_store_on_one_server() {
+async fn the_store_on_one_server_decides_as_the_vectors_say() {
     let server = RedisServer::start();
     run_on(&[server.url()], || {
         server.cli().command(&["FLUSHALL"]).expect_ok();
@@ -45,7 +45,7 @@ async fn so_does_the_store_on_one_server() {
 }
 
 #[tokio::test]
-async fn so_does_the_store_on_a_cluster() {
+async fn the_store_on_a_cluster_decides_as_the_vectors_say() {
     let cluster = RedisCluster::start(3);
     run_on(&cluster.urls(), || {
         for node in cluster.nodes() {

@@ -1,8 +1,8 @@
-//! Ways into a server, and what is said when there is none.
+//! Connecting to servers, and the errors when that fails.
 
 use std::time::Duration;
 
-use fluxgate_core::{Outcome, Reason, StoreError, conformance};
+use fluxgate_core::{Outcome, Reason, Store, StoreError, conformance};
 use fluxgate_redis::reason;
 use fluxgate_redis::{BreakerState, ConnectError, RedisStore, RedisStoreBuilder};
 use fluxgate_testkit::{
@@ -21,8 +21,8 @@ fn works(store: RedisStoreBuilder) -> impl Future<Output = Bench> {
         connected.unwrap_or_else(|error| panic!("{place}: {error}"));
         let bench = Bench::new(one_band("deny", "token_bucket", 10, "1d"), store);
         let decision = bench.check("ann").await;
-        let heard = bench.heard.errors();
-        assert_eq!(decision.outcome(), Outcome::Allowed, "{place}: {heard:?}");
+        let errors = bench.errors.all();
+        assert_eq!(decision.outcome(), Outcome::Allowed, "{place}: {errors:?}");
         bench
     }
 }
@@ -40,7 +40,7 @@ fn refused(store: RedisStoreBuilder) -> impl Future<Output = StoreError> {
 }
 
 #[tokio::test]
-async fn a_password_lets_in_from_the_url_or_from_beside_it() {
+async fn a_password_works_from_the_url_or_the_builder() {
     let server = RedisServer::builder().password("sesame").start();
     works(store_at(server.url())).await;
     let bare = format!("redis://{}", server.addr());
@@ -52,7 +52,7 @@ async fn a_password_lets_in_from_the_url_or_from_beside_it() {
     let large = server.directory().join("large");
     std::fs::write(&large, vec![b'x'; (1 << 20) + 1]).unwrap();
     for (path, what) in [
-        (file, "there is no password in it"),
+        (file, "expected a password, but the file is empty"),
         (server.directory().join("gone"), "No such file"),
         ("/dev/zero".into(), "expected a regular file"),
         (large, "the file is larger than 1048576 bytes"),
@@ -68,9 +68,9 @@ async fn a_password_lets_in_from_the_url_or_from_beside_it() {
     assert_eq!(error.reason, reason::NOAUTH, "{error}");
 }
 
-/// The rights that `docs/redis.md` names, and no more.
+/// The permissions that `docs/redis.md` lists, and no more.
 #[tokio::test]
-async fn a_user_with_just_the_rights_it_needs_gets_in() {
+async fn a_user_with_minimal_permissions_works() {
     const DECIDES: &str = "+evalsha +eval +script|load +ping +time +get +mget +exists +psetex \
         +pexpire +unlink +zrange +zadd +zcount +zcard +zrem +zremrangebyrank +scan";
     const WAITS: &str = "+zremrangebyscore +zrevrange +pexpireat";
@@ -88,18 +88,18 @@ async fn a_user_with_just_the_rights_it_needs_gets_in() {
         assert_eq!(bench.left("bob").await, 0, "{algorithm}");
         let refunded = bench.limiter.refund("api", "r", &["bob"], 1).await;
         assert_eq!(refunded, Ok(1), "{algorithm}");
-        // `ann` is there from before, under another algorithm.
+        // `ann` has a state of another algorithm.
         assert!(bench.limiter.reset_rule("api", "r").await.unwrap() > 0);
-        assert_eq!(bench.heard.errors(), [], "{algorithm}");
+        assert_eq!(bench.errors.all(), [], "{algorithm}");
     }
     let store = store.max_cluster_waits(1).build().unwrap();
-    let place = store.begin_wait(GENEROUS).await.unwrap();
-    assert!(place.is_some());
+    let permit = store.begin_wait(GENEROUS).await.unwrap();
+    assert!(permit.is_some());
     assert!(store.begin_wait(GENEROUS).await.unwrap().is_none());
 }
 
 #[tokio::test]
-async fn a_unix_socket_is_as_good_as_an_address() {
+async fn a_unix_socket_works() {
     let server = RedisServer::builder().unix_socket().start();
     let path = server.socket_path();
     works(store_at(format!("unix://{}", path.display()))).await;
@@ -107,7 +107,7 @@ async fn a_unix_socket_is_as_good_as_an_address() {
 }
 
 #[tokio::test]
-async fn tls_trusts_the_authority_that_it_is_given_and_no_other() {
+async fn tls_trusts_only_the_given_authority() {
     let server = RedisServer::builder().tls(ClientAuth::Off).start();
     let ca = Certificates::read(server.certificates().ca());
     works(store_at(server.tls_url()).tls_ca(&ca)).await;
@@ -123,7 +123,7 @@ async fn tls_trusts_the_authority_that_it_is_given_and_no_other() {
 }
 
 #[tokio::test]
-async fn mutual_tls_shows_a_certificate() {
+async fn mutual_tls_presents_a_certificate() {
     let server = RedisServer::builder().tls(ClientAuth::Required).start();
     let files = server.certificates();
     let ca = Certificates::read(files.ca());
@@ -150,14 +150,14 @@ async fn the_connection_speaks_resp3() {
     let server = RedisServer::start();
     let bench = works(store_at(server.url())).await;
     let clients = server.cli().command(&["CLIENT", "LIST"]).text();
-    // The other is the one that asks.
+    // The other connection is that of the test.
     let resp3 = clients.lines().filter(|line| line.contains(" resp=3"));
     assert_eq!(resp3.count(), 1, "{clients}");
     drop(bench);
 }
 
 #[tokio::test]
-async fn nobody_there_is_told_by_address_and_without_the_password() {
+async fn an_unreachable_server_is_reported_by_address_without_the_password() {
     for url in [
         "redis://127.0.0.1:1",
         "redis://limiter:hush@127.0.0.1:1",
@@ -174,7 +174,7 @@ async fn nobody_there_is_told_by_address_and_without_the_password() {
 }
 
 #[tokio::test]
-async fn silence_is_told_by_address_and_within_the_deadline() {
+async fn a_timeout_names_the_address_and_comes_within_the_deadline() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.addr());
     proxy.set_mode(Mode::BlackHole);
@@ -189,7 +189,7 @@ async fn silence_is_told_by_address_and_within_the_deadline() {
 }
 
 #[tokio::test]
-async fn what_is_no_url_is_told_without_the_password() {
+async fn an_invalid_url_is_reported_without_the_password() {
     for url in ["http://limiter:hush@somewhere", "redis://:hush@", "hush"] {
         let error = RedisStore::builder([url]).build().unwrap_err();
         let text = error.to_string();
@@ -198,9 +198,9 @@ async fn what_is_no_url_is_told_without_the_password() {
     }
 }
 
-/// To be asked what it is, the server needs to be connected to once.
+/// Detection uses the connection that decisions use.
 #[tokio::test]
-async fn asking_a_server_what_it_is_takes_no_second_connection() {
+async fn detecting_a_cluster_takes_no_second_connection() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.addr());
     let store = RedisStore::builder([proxy.url("redis")]).deadline(GENEROUS);
@@ -209,9 +209,9 @@ async fn asking_a_server_what_it_is_takes_no_second_connection() {
     assert_eq!((proxy.accepted(), proxy.open()), (1, 1));
 }
 
-/// A server that says what is wrong is there, whatever it says.
+/// A server that replies with an error is reachable.
 #[tokio::test]
-async fn an_error_that_the_server_tells_breaks_no_connection() {
+async fn an_error_reply_does_not_break_the_connection() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.addr());
     let bench = works(store_at(proxy.url("redis"))).await;
@@ -222,13 +222,13 @@ async fn an_error_that_the_server_tells_breaks_no_connection() {
         let decision = bench.check("ann").await;
         assert_eq!(decision.outcome(), Outcome::FailedClosed);
     }
-    assert_eq!(bench.heard.labels(), ["redis_error"]);
+    assert_eq!(bench.errors.labels(), ["redis_error"]);
     assert_eq!(bench.store().breaker_state(), BreakerState::Closed);
     assert_eq!(proxy.accepted(), connections);
 }
 
 #[tokio::test]
-async fn a_broken_connection_is_made_anew_for_the_next_request() {
+async fn a_broken_connection_is_renewed_for_the_next_request() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.addr());
     let bench = works(store_at(proxy.url("redis"))).await;

@@ -1,4 +1,4 @@
-//! The script beside the memory store: the same sequences at the same instants,
+//! The script next to the memory store: the same sequences at the same instants,
 //! and no difference in any field of any verdict.
 
 use fluxgate_core::memory::Retention;
@@ -19,14 +19,14 @@ use fluxgate_testkit::RedisServer;
 
 const NAMES: [&str; BANDS] = ["burst", "b1"];
 
-/// What stands beside the memory store.
+/// The store that is compared with the memory store.
 pub(crate) trait Beside {
-    /// Whether a request that is refused may leave other traces than none: it
-    /// was charged in one place and taken back there. They are to be seen only
-    /// by a clock that goes back, or under another rule.
+    /// Whether a denied request may leave a trace, because it was charged in one
+    /// slot and undone there. Only a clock that goes back, or another rule, can
+    /// see it.
     const TAKES_BACK: bool;
 
-    /// Decides requests, one after the other.
+    /// Decides requests in order.
     fn decide_all(&self, batch: &[&Checks<'_>]) -> Vec<Result<Verdicts, StoreError>>;
 
     fn refund(&self, subject: usize, bands: &[Band], units: u64) -> Result<Verdicts, StoreError>;
@@ -36,7 +36,7 @@ pub(crate) trait Beside {
     fn reset(&self, subject: usize, bands: &[Band]) -> Result<u64, StoreError>;
 }
 
-/// What a request of one subject was charged.
+/// The charge of a request of one subject.
 #[derive(Clone, Debug)]
 pub(crate) struct Charge {
     pub(crate) subject: usize,
@@ -75,7 +75,7 @@ impl Beside for ScriptStore<&Wire, ManualClock> {
     }
 }
 
-/// Both stores, and the rules in force.
+/// Both stores, and the active rules.
 pub(crate) struct World<R> {
     clock: ManualClock,
     now: u64,
@@ -83,16 +83,16 @@ pub(crate) struct World<R> {
     redis: R,
     numbers: Vec<Vec<Numbers>>,
     bands: Vec<Vec<Band>>,
-    /// What the last verdict of the first subject said.
+    /// The last verdict of the first subject.
     last: Option<Verdict>,
-    /// Of which subjects something was taken back.
+    /// The subjects with undone charges.
     taken_back: [bool; SUBJECTS],
     /// The last charges of requests of one subject.
     charges: Vec<Charge>,
 }
 
 impl<R: Beside> World<R> {
-    /// Beside a store that is empty and goes by this clock.
+    /// Compares a store that is empty and uses this clock.
     pub(crate) fn new(
         redis: R,
         clock: ManualClock,
@@ -132,7 +132,7 @@ impl<R: Beside> World<R> {
             Step::Forward(span) => self.set((self.now + self.span(span)).min(LATEST)),
             Step::Back(span) => {
                 for subject in 0..SUBJECTS {
-                    self.forget_traces(subject);
+                    self.reset_undone(subject);
                 }
                 self.set(self.now.saturating_sub(self.span(span)));
             }
@@ -156,7 +156,7 @@ impl<R: Beside> World<R> {
                 prop_assert_eq!(memory, redis);
             }
             Step::Reset(subject) => {
-                self.forget_traces(*subject);
+                self.reset_undone(*subject);
                 let bands = &self.bands[*subject];
                 let memory = ready(self.memory.reset(subject_of(*subject), bands));
                 let redis = self.redis.reset(*subject, bands);
@@ -167,8 +167,8 @@ impl<R: Beside> World<R> {
         Ok(())
     }
 
-    /// Starts a subject afresh if something of it was taken back.
-    fn forget_traces(&mut self, subject: usize) {
+    /// Resets a subject that has undone charges.
+    fn reset_undone(&mut self, subject: usize) {
         if std::mem::take(&mut self.taken_back[subject]) {
             let bands = &self.bands[subject];
             ready(self.memory.reset(subject_of(subject), bands)).unwrap();
@@ -176,9 +176,9 @@ impl<R: Beside> World<R> {
         }
     }
 
-    /// Notes of which subjects a request may have been charged before another
-    /// refused: who is asked first depends on who refused last.
-    fn note_taken_back(&mut self, request: &Request, verdicts: &[Verdict]) {
+    /// Records which subjects a request may have charged before another one
+    /// denied: the order depends on which denied last.
+    fn record_undone(&mut self, request: &Request, verdicts: &[Verdict]) {
         let passes = |subject: usize| {
             let mut asked = request.enforced.iter().zip(verdicts.chunks(BANDS));
             asked.all(|((of, _), verdicts)| *of != subject || verdicts.iter().all(Verdict::passes))
@@ -193,7 +193,7 @@ impl<R: Beside> World<R> {
     }
 
     fn change(&mut self, change: &Change) {
-        self.forget_traces(change.subject);
+        self.reset_undone(change.subject);
         let band = &mut self.numbers[change.subject][change.band];
         let old = band.clone();
         *band = change.numbers.clone();
@@ -205,7 +205,7 @@ impl<R: Beside> World<R> {
     }
 
     fn decide(&mut self, requests: &[(Option<Change>, Request)]) -> Result<(), TestCaseError> {
-        // Where requests cannot travel together, each is planned by itself.
+        // If requests cannot share a call, each is planned by itself.
         if R::TAKES_BACK {
             for (change, request) in requests {
                 if let Some(change) = change {
@@ -215,8 +215,8 @@ impl<R: Beside> World<R> {
                 let checks = self.checks(&bands, request);
                 let units = first_cost(&checks);
                 let memory = self.compare(&[checks])?;
-                self.note_taken_back(request, &memory);
-                self.note_charge(request, &bands, units, &memory);
+                self.record_undone(request, &memory);
+                self.record_charge(request, &bands, units, &memory);
             }
             return Ok(());
         }
@@ -238,13 +238,13 @@ impl<R: Beside> World<R> {
         let last = self.compare(&batch)?;
         drop(batch);
         if let Some((bands, request)) = planned.last() {
-            self.note_charge(request, bands, units, &last);
+            self.record_charge(request, bands, units, &last);
         }
         Ok(())
     }
 
-    /// Notes what a request of one subject was charged.
-    fn note_charge(
+    /// Records the charge of a request of one subject.
+    fn record_charge(
         &mut self,
         request: &Request,
         bands: &[Vec<Band>],
@@ -266,7 +266,7 @@ impl<R: Beside> World<R> {
         });
     }
 
-    /// Has both stores decide; tells the last verdicts.
+    /// Lets both stores decide and returns the last verdicts.
     fn compare(&mut self, batch: &[Checks<'_>]) -> Result<Verdicts, TestCaseError> {
         let redis = self.redis.decide_all(&batch.iter().collect::<Vec<_>>());
         let mut last = Verdicts::new();
@@ -341,7 +341,7 @@ pub(crate) fn subject_of(index: usize) -> Subject<'static> {
     }
 }
 
-/// Runs so many sequences on rules of these numbers.
+/// Runs this many sequences on rules with these numbers.
 fn run(seed: u64, cases: u32, numbers: &BoxedStrategy<Numbers>) {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
@@ -372,11 +372,11 @@ fn over_the_whole_domain() {
 }
 
 #[test]
-fn with_rules_that_change_to_and_fro() {
+fn with_rules_that_change() {
     run(2, 1_200, &few_numbers());
 }
 
 #[test]
-fn where_no_product_fits_into_a_double() {
+fn with_products_beyond_a_double() {
     run(3, 400, &wide_numbers());
 }

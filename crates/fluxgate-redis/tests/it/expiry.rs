@@ -1,5 +1,5 @@
-//! State goes by itself once it means nothing any more, and not before: the
-//! script of production, on the server's clock.
+//! Keys expire once their state has no effect any more, and not before: the
+//! production script, by the server's clock.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ fn take(store: &ScriptStore<&Wire>, band: &Band, cost: u64) -> Verdict {
     ready(store.decide(&checks(band, cost, Mode::Take))).unwrap()[0]
 }
 
-/// A server whose clock can be put on: nobody has to wait for it.
+/// A server whose clock can be set forward, so that tests need not wait.
 struct Ahead {
     server: RedisServer,
     by: Duration,
@@ -53,13 +53,13 @@ impl Ahead {
         }
     }
 
-    fn put_on(&mut self, span: Duration) {
+    fn advance_clock(&mut self, span: Duration) {
         self.by += span;
         self.server.set_clock_offset(Skew::Ahead(self.by));
     }
 }
 
-/// The server's clock, in µs.
+/// Returns the server's time, in µs.
 fn time(wire: &Wire) -> u64 {
     let (seconds, micros): (u64, u64) = wire.run(&redis::cmd("TIME"));
     seconds * 1_000_000 + micros
@@ -70,7 +70,7 @@ fn left_ms(wire: &Wire, key: &[u8]) -> i64 {
 }
 
 #[test]
-fn a_key_lives_as_long_as_its_state_says_something() {
+fn a_key_lives_as_long_as_its_state_matters() {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
     let store = ScriptStore::on_server_time(&wire);
@@ -85,7 +85,7 @@ fn a_key_lives_as_long_as_its_state_says_something() {
                 let reset = take(&store, &band, 1).reset_after.get();
                 let left = left_ms(&wire, key);
                 let after = time(&wire);
-                // Between the two looks at the clock the script had its own.
+                // The script read the clock between the two readings of the test.
                 let latest = (after + reset).div_ceil(1_000) - before / 1_000;
                 let earliest = (before + reset).saturating_sub(after) / 1_000;
                 if left < 0 {
@@ -103,7 +103,7 @@ fn a_key_lives_as_long_as_its_state_says_something() {
 }
 
 #[test]
-fn the_key_space_is_empty_when_the_windows_have_passed_and_not_before() {
+fn keys_expire_when_their_windows_have_passed_and_not_before() {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
     let store = ScriptStore::on_server_time(&wire);
@@ -133,7 +133,7 @@ fn the_key_space_is_empty_when_the_windows_have_passed_and_not_before() {
 }
 
 #[test]
-fn a_second_charge_lengthens_the_life_of_a_key() {
+fn a_second_charge_extends_the_ttl() {
     let mut ahead = Ahead::start();
     let wire = Wire::to(&ahead.server);
     let store = ScriptStore::on_server_time(&wire);
@@ -142,7 +142,7 @@ fn a_second_charge_lengthens_the_life_of_a_key() {
         let key = &store.keys(SUBJECT, std::slice::from_ref(&band))[0];
         wire.clear();
         take(&store, &band, 1);
-        ahead.put_on(Duration::from_millis(50));
+        ahead.advance_clock(Duration::from_millis(50));
         let before = time(&wire);
         let reset = take(&store, &band, 1).reset_after.get();
         let left = left_ms(&wire, key);
@@ -152,7 +152,7 @@ fn a_second_charge_lengthens_the_life_of_a_key() {
 }
 
 #[test]
-fn a_refund_shortens_the_life_of_a_key_or_ends_it() {
+fn a_refund_shortens_the_ttl_or_deletes_the_key() {
     let mut ahead = Ahead::start();
     let wire = Wire::to(&ahead.server);
     let store = ScriptStore::on_server_time(&wire);
@@ -161,7 +161,7 @@ fn a_refund_shortens_the_life_of_a_key_or_ends_it() {
         let bands = std::slice::from_ref(&band);
         let key = &store.keys(SUBJECT, bands)[0];
         take(&store, &band, 4);
-        ahead.put_on(Duration::from_millis(5));
+        ahead.advance_clock(Duration::from_millis(5));
         take(&store, &band, 5);
         let state = ready(store.refund(SUBJECT, bands, 5)).unwrap()[0];
         assert_eq!(state.remaining, 6, "{algorithm:?}");
@@ -174,26 +174,26 @@ fn a_refund_shortens_the_life_of_a_key_or_ends_it() {
 }
 
 #[test]
-fn a_log_of_which_a_refund_leaves_nothing_that_counts_goes() {
+fn a_log_without_live_events_after_a_refund_is_deleted() {
     let mut ahead = Ahead::start();
     let wire = Wire::to(&ahead.server);
     let store = ScriptStore::on_server_time(&wire);
     let band = band(Algorithm::SlidingLog, 10, Duration::from_millis(100));
     let bands = std::slice::from_ref(&band);
     take(&store, &band, 1);
-    ahead.put_on(Duration::from_millis(70));
+    ahead.advance_clock(Duration::from_millis(70));
     take(&store, &band, 1);
-    ahead.put_on(Duration::from_millis(50));
-    // The first one has left the window, the second one is taken off.
+    ahead.advance_clock(Duration::from_millis(50));
+    // The first event has left the window, the second one is refunded.
     let state = ready(store.refund(SUBJECT, bands, 1)).unwrap()[0];
     assert_eq!((state.remaining, state.reset_after.get()), (10, 0));
     assert_eq!(wire.keys(), 0);
     assert_eq!(take(&store, &band, 1).remaining, 9);
 }
 
-/// The clock of the server goes back; here the state is made to stand ahead.
+/// The clock of the server goes back; simulated by a state that is ahead.
 #[test]
-fn a_correction_is_written_with_its_own_end_even_on_a_denial() {
+fn a_correction_has_its_own_ttl_even_on_a_denial() {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
     let now = time(&wire);
@@ -215,13 +215,12 @@ fn a_correction_is_written_with_its_own_end_even_on_a_denial() {
     }
 }
 
-/// The other half of the promise that nobody can inject time: what else comes
-/// with a call is not looked at.
+/// A client cannot inject the time: the script ignores further arguments.
 #[test]
-fn the_script_of_production_knows_only_the_servers_clock() {
+fn the_production_script_uses_only_the_server_clock() {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
-    // It sends a time of 0 besides the checks.
+    // It sends a time of 0 after the checks.
     let store = ScriptStore::on_server_time(&wire);
     let band = band(Algorithm::TokenBucket, 10, Duration::from_secs(3_600));
     let before = time(&wire);

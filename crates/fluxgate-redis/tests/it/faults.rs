@@ -1,14 +1,14 @@
-//! What goes wrong with one server, and what must hold then.
+//! Faults of one server, and the guarantees that hold under them.
 
 mod clock;
-mod herd;
+mod error_labels;
 mod hot_key;
-mod killed;
-mod labels;
-mod left_behind;
+mod key_expiry;
 mod lost_reply;
+mod malformed_replies;
 mod planned_failover;
-mod replies;
 mod script_cache;
-mod slow;
+mod server_killed;
+mod slow_server;
+mod thundering_herd;
 mod wrong_type;

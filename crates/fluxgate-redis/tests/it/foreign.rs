@@ -1,4 +1,4 @@
-//! What is not ours: at our keys, and in replies.
+//! Foreign values at keys, and mutated replies.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -47,7 +47,7 @@ fn checks<'b>(name: &'b str, band: &'b Band) -> Checks<'b> {
     checks
 }
 
-/// Puts something at a key; an underscore stands for a blank.
+/// Stores a value at a key; an underscore stands for a space.
 fn put(wire: &Wire, key: &[u8], what: &str) {
     let mut words = what.split(' ');
     let mut command = redis::cmd(words.next().unwrap());
@@ -81,7 +81,7 @@ const FOREIGN: [&str; 15] = [
 ];
 
 #[test]
-fn what_is_not_ours_fails_its_own_decision_and_stays_as_it_is() {
+fn a_foreign_value_fails_only_its_own_decision_and_is_not_changed() {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
     let store = ScriptStore::on_clock(&wire, clock());
@@ -113,13 +113,13 @@ fn what_is_not_ours_fails_its_own_decision_and_stays_as_it_is() {
                 [Ok(9), bad, bad, bad, Ok(9)],
                 "{algorithm:?} {what}"
             );
-            // The one alone is told the same, and so are refunds.
+            // A lone request gets the same error, and so does a refund.
             let alone = ready(store.decide(&foreign)).unwrap_err();
             assert_eq!(alone.reason, reason::BAD_TYPES);
             let refund = ready(store.refund(subject("foreign"), bands, 1)).unwrap_err();
             assert_eq!(refund.reason, reason::BAD_TYPES);
             assert_eq!(dump(&wire, key), before, "{algorithm:?} {what}");
-            // What shares a request with it was not charged.
+            // Other checks of the same request were not charged.
             let again = ready(store.decide(&ours)).unwrap();
             assert_eq!(again[0].remaining, 8, "{algorithm:?} {what}");
         }
@@ -127,7 +127,7 @@ fn what_is_not_ours_fails_its_own_decision_and_stays_as_it_is() {
 }
 
 #[test]
-fn what_is_ours_of_another_algorithm_is_not_foreign() {
+fn a_state_of_another_algorithm_is_not_foreign() {
     let is_bucket = |band: &Band| band.limit().algorithm().is_bucket();
     let server = RedisServer::start();
     let wire = Wire::to(&server);
@@ -154,7 +154,7 @@ fn what_is_ours_of_another_algorithm_is_not_foreign() {
     }
 }
 
-/// A server whose replies are bent on their way.
+/// A server whose replies are mutated.
 struct Bent<'w> {
     wire: &'w Wire,
     how: Mutex<Option<(Bend, prop::sample::Index, u8)>>,
@@ -200,10 +200,10 @@ impl Server for &Bent<'_> {
     }
 }
 
-/// A reply of which any byte is changed is an answer or an error, never a panic;
-/// and one that is shorter or longer is always an error.
+/// A reply with any byte changed is an answer or an error, never a panic; a
+/// shorter or longer one is always an error.
 #[test]
-fn a_bent_reply_is_an_error_or_an_answer() {
+fn a_mutated_reply_is_an_error_or_an_answer() {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
     let config = Config {

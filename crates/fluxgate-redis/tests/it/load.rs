@@ -1,4 +1,4 @@
-//! Clients that ask for one key, here or in processes of their own.
+//! Clients that send requests for one key, here or in other processes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -11,12 +11,12 @@ use fluxgate_redis::RedisStore;
 
 use crate::support::{rules, user};
 
-/// What came of it.
+/// The outcomes of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) admitted: u64,
     pub(crate) denied: u64,
-    /// Where `on_error` decided.
+    /// Decided by `on_error`.
     pub(crate) failed: u64,
 }
 
@@ -37,7 +37,7 @@ impl Tally {
     }
 }
 
-/// One key, two bands: two keys of Redis in one slot. Nothing comes back while
+/// One subject with two bands: two Redis keys in one slot. Nothing refills while
 /// a test runs.
 pub(crate) fn two_bands(algorithm: &str, capacity: u64) -> RuleSets {
     let slow = match algorithm {
@@ -52,7 +52,7 @@ pub(crate) fn two_bands(algorithm: &str, capacity: u64) -> RuleSets {
     ))
 }
 
-/// So many clients, each so often, with a pause in between.
+/// Runs this many clients, each this often, with a pause in between.
 pub(crate) async fn load(
     limiter: Arc<Limiter<RedisStore>>,
     clients: usize,
@@ -79,17 +79,17 @@ pub(crate) async fn load(
     sum
 }
 
-/// How many clients a [`LoadProcess`] has.
+/// The number of clients of a [`LoadProcess`].
 const CLIENTS: usize = 32;
 
-/// Another process with clients of its own: the example `hammer`.
+/// Another process with its own clients: the example `hammer`.
 pub(crate) struct LoadProcess {
     process: Child,
     output: BufReader<ChildStdout>,
 }
 
 impl LoadProcess {
-    /// One that is connected and waits to begin, on a limit of 1000.
+    /// Starts a process that is connected and waits to begin, on a limit of 1000.
     pub(crate) fn start(urls: &[String], algorithm: &str, times: usize, pause: Duration) -> Self {
         let mut command = Command::new(hammer());
         for url in urls {
@@ -108,7 +108,7 @@ impl LoadProcess {
         started
     }
 
-    /// Lets it begin.
+    /// Lets it start.
     pub(crate) fn begin(&mut self) {
         writeln!(self.process.stdin.take().unwrap(), "go").unwrap();
     }
@@ -137,7 +137,7 @@ impl LoadProcess {
     }
 }
 
-/// Where cargo puts examples: beside the folder of this test program.
+/// Returns where cargo puts examples: next to the folder of this test program.
 fn hammer() -> PathBuf {
     let here = std::env::current_exe().unwrap();
     let folder = here.ancestors().nth(2).unwrap();

@@ -1,4 +1,4 @@
-//! Denials that are remembered, and when they are not.
+//! Which denials are remembered, and for how long.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{ALGORITHMS, Bench, one_band, store_at, until};
 
-/// A user who has used everything up and was told so.
+/// Uses up a user's limit and gets a denial.
 async fn denied(bench: &Bench, limit: u64) {
     assert!(bench.check_cost("ann", limit).await.allowed());
     assert!(!bench.check_cost("ann", 2).await.allowed());
 }
 
-/// Whether a call comes to the server.
+/// Returns whether a call reaches the server.
 async fn asks<T>(cli: &mut Cli, call: impl Future<Output = T>) -> (T, bool) {
     let before = cli.calls("evalsha") + cli.calls("eval");
     let answer = call.await;
@@ -27,7 +27,7 @@ fn retry_micros(decision: &Decision) -> u64 {
 }
 
 #[tokio::test]
-async fn what_was_denied_is_denied_again_here_for_the_same_cost() {
+async fn a_denial_is_repeated_from_the_cache_for_the_same_cost() {
     let server = RedisServer::start();
     let mut cli = server.cli();
     for algorithm in ALGORITHMS {
@@ -38,7 +38,7 @@ async fn what_was_denied_is_denied_again_here_for_the_same_cost() {
         denied(&bench, 10).await;
         let (again, asked) = asks(&mut cli, bench.check_cost("ann", 2)).await;
         assert_eq!(again.outcome(), Outcome::Denied, "{algorithm}");
-        // It is remembered for a second.
+        // The denial is remembered for a second.
         if start.elapsed() < Duration::from_millis(900) {
             assert!(!asked, "{algorithm}");
         }
@@ -48,7 +48,7 @@ async fn what_was_denied_is_denied_again_here_for_the_same_cost() {
 }
 
 #[tokio::test]
-async fn a_greater_cost_is_denied_here_too_and_a_smaller_one_is_asked_for() {
+async fn a_greater_cost_is_denied_from_the_cache_and_a_smaller_one_is_sent() {
     let server = RedisServer::start();
     let mut cli = server.cli();
     for algorithm in ALGORITHMS {
@@ -60,7 +60,7 @@ async fn a_greater_cost_is_denied_here_too_and_a_smaller_one_is_asked_for() {
         assert!(!bench.check_cost("ann", 2).await.allowed());
         let (greater, asked) = asks(&mut cli, bench.check_cost("ann", 3)).await;
         assert!(!greater.allowed());
-        // What is known of a log says when one cost fits, and not another.
+        // The summary of a log holds for one cost only.
         let local = algorithm != "sliding_log" && start.elapsed() < Duration::from_millis(900);
         assert!(!(local && asked), "{algorithm}");
         let (smaller, asked) = asks(&mut cli, bench.check_cost("ann", 1)).await;
@@ -69,14 +69,14 @@ async fn a_greater_cost_is_denied_here_too_and_a_smaller_one_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_denial_is_forgotten_after_a_second_however_long_the_wait() {
+async fn a_denial_expires_after_a_second_however_long_the_wait() {
     let server = RedisServer::start();
     let mut cli = server.cli();
     let rules = one_band("deny", "fixed_window", 10, "1d");
     let bench = Bench::new(rules, store_at(server.url()));
     denied(&bench, 10).await;
     let start = Instant::now();
-    // Somebody elsewhere gives everything back.
+    // Another process resets the user.
     cli.command(&["FLUSHALL"]).expect_ok();
     while !bench.check_cost("ann", 2).await.allowed() {
         let waited = start.elapsed();
@@ -86,7 +86,7 @@ async fn a_denial_is_forgotten_after_a_second_however_long_the_wait() {
 }
 
 #[tokio::test]
-async fn a_denial_is_forgotten_when_its_wait_is_over() {
+async fn a_denial_expires_when_its_wait_is_over() {
     let server = RedisServer::start();
     for algorithm in ["token_bucket", "leaky_bucket", "sliding_log"] {
         server.cli().command(&["FLUSHALL"]).expect_ok();
@@ -95,10 +95,10 @@ async fn a_denial_is_forgotten_when_its_wait_is_over() {
         assert!(bench.check_cost("ann", 10).await.allowed());
         let denied = bench.check_cost("ann", 10).await;
         if denied.allowed() {
-            // The machine took the whole window to get here.
+            // The machine was too slow: the window has passed.
             continue;
         }
-        // A little more, for the clocks are two.
+        // A little more, since there are two clocks.
         sleep(Duration::from_micros(retry_micros(&denied) + 2000)).await;
         let decision = bench.check_cost("ann", 10).await;
         assert_eq!(decision.outcome(), Outcome::Allowed, "{algorithm}");
@@ -106,7 +106,7 @@ async fn a_denial_is_forgotten_when_its_wait_is_over() {
 }
 
 #[tokio::test]
-async fn the_wait_that_is_told_shrinks_as_time_goes_by() {
+async fn the_reported_wait_shrinks_with_time() {
     let server = RedisServer::start();
     for algorithm in ALGORITHMS {
         let rules = one_band("deny", algorithm, 10, "1h");
@@ -121,7 +121,7 @@ async fn the_wait_that_is_told_shrinks_as_time_goes_by() {
         let second = retry_micros(&bench.check_cost(user, 10).await);
         let most = start.elapsed().as_micros() as u64;
         let shrunk = first - second;
-        // The two clocks may differ by a little in what they count.
+        // The two clocks may differ a little.
         assert!(
             shrunk + 1000 >= slept,
             "{algorithm}: {shrunk} of {slept} us"
@@ -146,14 +146,14 @@ async fn a_denial_does_not_outlive_a_rule_a_refund_or_a_reset() {
         denied(&bench, 10).await;
         limiter.reset_rule("api", "r").await.unwrap();
         denied(&bench, 10).await;
-        // Another limit holds at once; a bucket that was empty stays so.
+        // Another limit applies at once; an empty bucket stays empty.
         limiter.replace_rules(rules(20)).await.unwrap();
         let (decision, asked) = asks(&mut cli, bench.check_cost("ann", 2)).await;
         assert!(asked, "{algorithm}");
         let bucket = algorithm.ends_with("bucket");
         assert_eq!(decision.allowed(), !bucket, "{algorithm}");
-        // And so does another window: a bucket has half of it left, the others
-        // count anew.
+        // And so does another window: a bucket is half full, the others start
+        // from zero.
         assert!(!bench.check_cost("ann", 20).await.allowed(), "{algorithm}");
         let other = one_band("deny", algorithm, 20, "2h");
         limiter.replace_rules(other).await.unwrap();
@@ -163,10 +163,9 @@ async fn a_denial_does_not_outlive_a_rule_a_refund_or_a_reset() {
     }
 }
 
-/// Two rules, and only one of them was refusing: the other is not charged for
-/// what is denied here.
+/// Two rules, of which one denies: a cached denial does not charge the other.
 #[tokio::test]
-async fn what_is_denied_here_charges_nothing() {
+async fn a_cached_denial_charges_nothing() {
     let server = RedisServer::start();
     let rules = "
 rule_sets:
@@ -182,9 +181,9 @@ rule_sets:
     assert_eq!(bench.left("ann").await, 98);
 }
 
-/// What this process takes meanwhile shows in what it is told of a denial.
+/// A cached denial reports what this process has charged meanwhile.
 #[tokio::test]
-async fn a_denial_does_not_tell_what_was_there_before_a_charge_made_here() {
+async fn a_denial_reports_no_numbers_from_before_a_local_charge() {
     let server = RedisServer::start();
     for algorithm in ALGORITHMS {
         let rules = one_band("deny", algorithm, 10, "1h");
@@ -200,7 +199,7 @@ async fn a_denial_does_not_tell_what_was_there_before_a_charge_made_here() {
     }
 }
 
-/// One rule for everybody, beside one for each user, and a path for each alone.
+/// One global rule and one per user, with a path for each alone.
 fn two_rules(everybody: u64) -> RuleSets {
     let rules = format!(
         "
@@ -220,24 +219,24 @@ async fn at(bench: &Bench, path: &str, user: &str, cost: u64) -> Decision {
     decision.unwrap()
 }
 
-/// What was charged on another path may have made another band refuse.
+/// A charge on another path may have made another band deny.
 #[tokio::test]
-async fn a_denial_names_all_bands_that_refuse_after_a_charge_made_elsewhere() {
+async fn a_denial_names_all_denying_bands_after_another_charge() {
     let server = RedisServer::start();
     let bench = Bench::new(two_rules(20), store_at(server.url()));
     let violated = |decision: &Decision| decision.violated().count();
     assert!(at(&bench, "/user", "ann", 9).await.allowed());
     assert_eq!(violated(&at(&bench, "/both", "ann", 5).await), 1);
-    // There are 17 units left for everybody, and then 2.
+    // The global rule has 17 units left, and then 2.
     assert!(at(&bench, "/all", "bob", 3).await.allowed());
     assert_eq!(violated(&at(&bench, "/both", "ann", 5).await), 1);
     assert!(at(&bench, "/all", "bob", 15).await.allowed());
     assert_eq!(violated(&at(&bench, "/both", "ann", 5).await), 2);
 }
 
-/// What others take of a band that has plenty does not make a denial unknown.
+/// Charges to a band with enough units left keep a denial cached.
 #[tokio::test]
-async fn charges_to_a_band_that_does_not_refuse_leave_a_denial_in_place() {
+async fn charges_to_a_passing_band_keep_a_denial_cached() {
     let server = RedisServer::start();
     let mut cli = server.cli();
     let bench = Bench::new(two_rules(1_000), store_at(server.url()));
@@ -252,10 +251,9 @@ async fn charges_to_a_band_that_does_not_refuse_leave_a_denial_in_place() {
     }
 }
 
-/// More denials than there is room for: none is wrong, and the memory of them
-/// does not grow.
+/// More denials than entries: none is wrong, and the cache does not grow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_denials_than_it_holds_push_each_other_out() {
+async fn more_denials_than_entries_replace_each_other() {
     let server = RedisServer::start();
     let rules = one_band("deny", "fixed_window", 1, "1d");
     let bench = Bench::new(rules, store_at(server.url()));
@@ -278,5 +276,5 @@ async fn more_denials_than_it_holds_push_each_other_out() {
     }
     let mut cli = server.cli();
     until("every user has a key", || cli.dbsize() == 6400).await;
-    assert_eq!(bench.heard.errors(), []);
+    assert_eq!(bench.errors.all(), []);
 }

@@ -1,4 +1,4 @@
-//! A primary that sentinels watch.
+//! A primary behind sentinels.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use fluxgate_redis::{ConnectError, RedisStore, RedisStoreBuilder, Topology};
 use fluxgate_testkit::{RedisServer, Sentinels, ports, wait_until};
 use tokio::time::Instant;
 
-use crate::support::{RECOVERY, patient, rules, until_async, user, watched};
+use crate::support::{RECOVERY, patient, rules, until_async, user, with_error_log};
 
 fn per_user() -> RuleSets {
     rules(
@@ -28,7 +28,7 @@ async fn outcome(limiter: &Limiter<RedisStore>) -> Outcome {
     limiter.check("api", &user("ann")).await.unwrap().outcome()
 }
 
-/// Whether a server has our key.
+/// Returns whether a server has the key.
 fn has_key(server: &RedisServer) -> bool {
     server.cli().dbsize() == 1
 }
@@ -38,7 +38,7 @@ async fn a_failover_under_load_ends_at_the_new_primary() {
     let sentinels = Sentinels::start();
     let store = store_on(&sentinels, sentinels.sentinel_urls());
     let store = store.deadline(Duration::from_millis(500));
-    let (limiter, failures) = watched(per_user(), store.connect().await.unwrap());
+    let (limiter, failures) = with_error_log(per_user(), store.connect().await.unwrap());
     assert_eq!(outcome(&limiter).await, Outcome::Allowed);
     let is_over = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> = (0..16)
@@ -46,7 +46,7 @@ async fn a_failover_under_load_ends_at_the_new_primary() {
             let (limiter, is_over) = (Arc::clone(&limiter), Arc::clone(&is_over));
             tokio::spawn(async move {
                 while !is_over.load(Ordering::Relaxed) {
-                    // Nothing of the failover is seen but what `on_error` says.
+                    // Clients see nothing of the failover but `on_error`.
                     let start = Instant::now();
                     let outcome = outcome(&limiter).await;
                     let expected = [Outcome::Allowed, Outcome::FailedClosed];
@@ -66,7 +66,7 @@ async fn a_failover_under_load_ends_at_the_new_primary() {
     });
     let recovered = recovered.await;
     assert!(recovered < RECOVERY, "{recovered:?}");
-    // And stays found.
+    // And stays there.
     for _ in 0..50 {
         assert_eq!(outcome(&limiter).await, Outcome::Allowed);
     }
@@ -80,10 +80,10 @@ async fn a_failover_under_load_ends_at_the_new_primary() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_primary_that_is_demoted_while_we_are_connected_is_left() {
+async fn a_primary_demoted_while_connected_is_left() {
     let sentinels = Sentinels::start();
     let store = store_on(&sentinels, sentinels.sentinel_urls());
-    let (limiter, failures) = watched(per_user(), store.connect().await.unwrap());
+    let (limiter, failures) = with_error_log(per_user(), store.connect().await.unwrap());
     assert_eq!(outcome(&limiter).await, Outcome::Allowed);
     let (old, new) = (sentinels.primary(), sentinels.replica());
     tokio::task::block_in_place(|| {
@@ -92,8 +92,7 @@ async fn a_primary_that_is_demoted_while_we_are_connected_is_left() {
             sentinels.wait_for_failover().port() == new.port()
         });
     });
-    // As the sentinels do in their own time. Until then it takes what it is
-    // sent, and says nothing of it.
+    // As the sentinels do later. Until then it accepts writes silently.
     let port = new.port().to_string();
     let follow = ["REPLICAOF", "127.0.0.1", &port];
     old.cli().command(&follow).expect_ok();
@@ -111,18 +110,18 @@ async fn a_primary_that_is_demoted_while_we_are_connected_is_left() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_to_what_became_a_replica_is_given_up_at_its_first_refusal() {
+async fn a_connection_to_a_demoted_primary_is_dropped_at_its_first_readonly() {
     let sentinels = Sentinels::start();
     let store = store_on(&sentinels, sentinels.sentinel_urls());
-    let (limiter, failures) = watched(per_user(), store.connect().await.unwrap());
+    let (limiter, failures) = with_error_log(per_user(), store.connect().await.unwrap());
     assert_eq!(outcome(&limiter).await, Outcome::Allowed);
-    // Behind the sentinels' back, and without closing connections.
+    // Without the sentinels, and without closing connections.
     let (old, new) = (sentinels.primary(), sentinels.replica());
     let port = new.port().to_string();
     old.cli()
         .command(&["REPLICAOF", "127.0.0.1", &port])
         .expect_ok();
-    // The sentinels still name it. It does not call itself the primary.
+    // The sentinels still name it, but its ROLE is not master.
     assert_eq!(outcome(&limiter).await, Outcome::FailedClosed);
     assert_eq!(failures.reasons(), [reason::READONLY]);
     new.cli().command(&["REPLICAOF", "NO", "ONE"]).expect_ok();
@@ -134,21 +133,21 @@ async fn a_connection_to_what_became_a_replica_is_given_up_at_its_first_refusal(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sentinels_that_are_dead_or_deaf_are_passed_over() {
+async fn dead_and_unresponsive_sentinels_are_skipped() {
     let sentinels = Sentinels::start();
     let free = ports::free();
     let dead = format!("redis://{}", free.addr());
     let deaf = [RedisServer::start(), RedisServer::start()];
     let living = sentinels.sentinel_urls()[1].clone();
     let store = store_on(&sentinels, vec![dead, living.clone()]);
-    let (limiter, _) = watched(per_user(), store.connect().await.unwrap());
+    let (limiter, _) = with_error_log(per_user(), store.connect().await.unwrap());
     assert_eq!(outcome(&limiter).await, Outcome::Allowed);
     for deaf in &deaf {
         deaf.pause();
     }
     let urls = vec![deaf[0].url(), deaf[1].url(), living];
     let store = store_on(&sentinels, urls).deadline(Duration::from_millis(500));
-    let (limiter, _) = watched(per_user(), store.build().unwrap());
+    let (limiter, _) = with_error_log(per_user(), store.build().unwrap());
     let found = until_async("the one that answers is asked", async || {
         outcome(&limiter).await == Outcome::Allowed
     });

@@ -1,4 +1,4 @@
-//! Random limits and random sequences of what may happen to them.
+//! Random limits, and random sequences of operations on them.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ pub(crate) const DAY: u64 = 86_400 * SECOND;
 /// The first instant of the year 2100.
 pub(crate) const LATEST: u64 = 47_482 * DAY;
 
-/// How many subjects there are, and bands of each.
+/// The number of subjects, and of bands of each.
 pub(crate) const SUBJECTS: usize = 3;
 pub(crate) const BANDS: usize = 2;
 
@@ -20,8 +20,8 @@ pub(crate) const BANDS: usize = 2;
 pub(crate) enum Step {
     Forward(Span),
     Back(Span),
-    /// Requests that travel together; the rules may change between them, as
-    /// they do when processes learn of a change one after the other.
+    /// Requests that share a call; the rules may change between them, as they do
+    /// when processes learn of a change one by one.
     Decide(Vec<(Option<Change>, Request)>),
     Refund(usize, Cost),
     /// One of the last charges of the first subject.
@@ -40,8 +40,8 @@ pub(crate) struct Change {
     pub(crate) adjusts: bool,
 }
 
-/// Some subjects, each to be asked for a cost; the first ones are enforced, the
-/// others shadow rules.
+/// Some subjects, each with a cost; the first ones are enforced, the others
+/// shadow rules.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) mode: Mode,
@@ -54,7 +54,7 @@ pub(crate) enum Span {
     Micros(u64),
     /// Thousandths of the window of the first band of the first subject.
     PartOfWindow(u64),
-    /// What was last told, give or take.
+    /// The last reported wait, plus or minus some.
     Retry(i64),
     Reset(i64),
 }
@@ -64,11 +64,11 @@ pub(crate) enum Cost {
     Units(u64),
     /// Thousandths.
     PartOfCapacity(u64),
-    /// What was last told to be left, and so many more.
+    /// What was last reported as remaining, plus some.
     Left(u64),
 }
 
-/// What a limit is made of, before it is bent into the domain.
+/// The numbers of a limit, before they are clamped to the domain.
 #[derive(Clone, Debug)]
 pub(crate) struct Numbers {
     pub(crate) algorithm: Algorithm,
@@ -90,7 +90,7 @@ impl Numbers {
         let mut limit = Limit::builder(self.algorithm, capacity, window);
         if is_bucket {
             let period_ms = self.period_ms.unwrap_or(self.window_ms);
-            // So many that it does not take too long to fill.
+            // As many as keep the time to fill within bounds.
             let product = u128::from(capacity) * u128::from(period_ms * MILLI);
             let least = product.div_ceil(MAX_FILL.get().into()) as u64;
             limit = limit.refill(self.refill.unwrap_or(capacity).max(least));
@@ -180,7 +180,7 @@ fn span_ms() -> impl Strategy<Value = u64> {
         1 => Just(1),
         3 => 1..=50_u64,
         3 => 1..=100_000_u64,
-        // Those that have a code.
+        // Those with a code.
         2 => prop::sample::select(&[1_000, 60_000, 3_600_000, 86_400_000][..]),
         1 => 1..=366 * DAY / MILLI,
         1 => Just(366 * DAY / MILLI),
@@ -229,7 +229,7 @@ fn mode() -> impl Strategy<Value = Mode> {
     ]
 }
 
-/// Of one subject, which is where a sequence goes deepest.
+/// A request of one subject, where a sequence goes deepest.
 fn simple() -> impl Strategy<Value = Request> {
     (mode(), cost()).prop_map(|(mode, cost)| Request {
         mode,

@@ -6,9 +6,9 @@ use fluxgate_core::{Limiter, Outcome, RequestContext};
 use fluxgate_redis::{RedisStore, Topology};
 use fluxgate_testkit::{RedisCluster, RedisServer};
 
-use crate::support::{one_band, patient, rules, watched};
+use crate::support::{one_band, patient, rules, with_error_log};
 
-/// Several rules with several bands; all of them apply to every request.
+/// Several rules with several bands, which all apply to every request.
 const THREE_RULES: &str = "
 rule_sets:
   api:
@@ -46,7 +46,7 @@ async fn a_request_with_three_rules_of_two_bands_is_one_command() {
     assert_eq!(cli.calls("evalsha"), 5);
     let stats = cli.command(&["INFO", "commandstats"]);
     let stats = stats.text().to_owned();
-    // What the script itself calls is listed too; nothing else came over the wire.
+    // The list includes the script's own commands; nothing else was sent.
     let sent: Vec<&str> = stats
         .lines()
         .filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(':'))
@@ -61,9 +61,10 @@ async fn a_request_with_three_rules_of_two_bands_is_one_command() {
     assert_eq!(sent, ["evalsha"], "{stats}");
 }
 
-/// Many clients of two stores, which stand for two processes, on one key.
+/// Many clients of two stores, as in two processes, on one key.
 async fn admitted(stores: [RedisStore; 2], algorithm: &str) -> usize {
-    let limiters = stores.map(|store| watched(one_band("deny", algorithm, 1000, "1d"), store).0);
+    let limiters =
+        stores.map(|store| with_error_log(one_band("deny", algorithm, 1000, "1d"), store).0);
     let mut tasks = Vec::new();
     for client in 0..64 {
         let limiter = Arc::clone(&limiters[client % 2]);
@@ -97,7 +98,7 @@ async fn two_stores_with_64_clients_admit_exactly_the_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn so_do_they_on_a_cluster() {
+async fn two_stores_with_64_clients_admit_exactly_the_limit_on_a_cluster() {
     let cluster = RedisCluster::start(3);
     for algorithm in ["fixed_window", "sliding_log"] {
         let store = || patient(cluster.urls()).connect();
@@ -113,7 +114,7 @@ async fn so_do_they_on_a_cluster() {
 }
 
 #[tokio::test]
-async fn rules_in_different_slots_are_taken_together_or_not_at_all() {
+async fn rules_in_different_slots_are_charged_together_or_not_at_all() {
     let cluster = RedisCluster::start(3);
     let store = patient(cluster.urls()).connect().await.unwrap();
     let yaml = "
@@ -131,7 +132,7 @@ rule_sets:
         scope: global
         algorithm: sliding_log
         bands: [ { capacity: 10, window: 1d } ]
-      - id: watched
+      - id: with_error_log
         mode: shadow
         scope: per_user
         algorithm: fixed_window
@@ -160,7 +161,7 @@ rule_sets:
         ("wide", vec!["ann"], 7),
         ("narrow", vec!["10.0.0.1"], 0),
         ("after", vec![], 7),
-        ("watched", vec!["ann"], 0),
+        ("with_error_log", vec!["ann"], 0),
     ] {
         let state = limiter.state("api", rule, &identity).await.unwrap();
         assert_eq!(state[0].remaining, left, "{rule}");

@@ -1,4 +1,4 @@
-//! A limiter on a store, and a record of what it was told.
+//! A limiter on a store, and a record of the errors of the store.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -10,11 +10,11 @@ use fluxgate_redis::{RedisStore, RedisStoreBuilder, Topology};
 use fluxgate_testkit::PATIENCE;
 use tokio::time::{Instant, sleep};
 
-/// A deadline that only a fault can miss, also on a loaded machine.
+/// A deadline that only a fault can miss, even on a loaded machine.
 pub(crate) const GENEROUS: Duration = Duration::from_secs(10);
 /// "By itself within 2 s of the fault's end."
 pub(crate) const RECOVERY: Duration = Duration::from_secs(2);
-/// How late a task may run on a machine with more to do than it can.
+/// How late a task may run on an overloaded machine.
 pub(crate) const SLACK: Duration = Duration::from_millis(750);
 
 /// One rule of one band for each user, in the set `api`.
@@ -26,7 +26,7 @@ pub(crate) fn one_band(on_error: &str, algorithm: &str, capacity: u64, window: &
     self::rules(&rules)
 }
 
-/// A store on one server that is never asked what it is.
+/// A store on one server, without detection of a cluster.
 pub(crate) fn store_at(url: impl Into<String>) -> RedisStoreBuilder {
     let url: String = url.into();
     RedisStore::builder([url])
@@ -42,7 +42,7 @@ pub(crate) const ALGORITHMS: [&str; 5] = [
     "sliding_log",
 ];
 
-/// A store on these servers, whatever they are.
+/// A store on these servers, with detection of a cluster.
 pub(crate) fn patient(urls: impl IntoIterator<Item = String>) -> RedisStoreBuilder {
     RedisStore::builder(urls).deadline(GENEROUS)
 }
@@ -55,39 +55,42 @@ pub(crate) fn user(name: &str) -> RequestContext<'_> {
     RequestContext::builder().user(name).build()
 }
 
-/// A limiter and what it is told of its store.
-pub(crate) fn watched(rules: RuleSets, store: RedisStore) -> (Arc<Limiter<RedisStore>>, Heard) {
-    let heard = Heard::default();
-    let limiter = Limiter::new(rules, store).with_observer(heard.clone());
-    (Arc::new(limiter), heard)
+/// Returns a limiter and the record of its store's errors.
+pub(crate) fn with_error_log(
+    rules: RuleSets,
+    store: RedisStore,
+) -> (Arc<Limiter<RedisStore>>, ErrorLog) {
+    let errors = ErrorLog::default();
+    let limiter = Limiter::new(rules, store).with_observer(errors.clone());
+    (Arc::new(limiter), errors)
 }
 
-/// Units that an identity has used of the first band of a rule.
+/// Returns the units that an identity has used of the first band of a rule.
 pub(crate) async fn used(limiter: &Limiter<RedisStore>, rule: &str, identity: &[&str]) -> u64 {
     let states = limiter.state("api", rule, identity).await.unwrap();
     states[0].band.limit().capacity() - states[0].remaining
 }
 
-/// What the observer heard, in order.
+/// The errors that an observer received, in order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heard(Arc<Mutex<Vec<StoreError>>>);
+pub(crate) struct ErrorLog(Arc<Mutex<Vec<StoreError>>>);
 
-impl Heard {
-    /// All errors so far.
-    pub(crate) fn errors(&self) -> Vec<StoreError> {
+impl ErrorLog {
+    /// Returns all errors so far.
+    pub(crate) fn all(&self) -> Vec<StoreError> {
         let errors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         errors.clone()
     }
 
-    /// Their reasons.
+    /// Returns the reasons of all errors so far.
     pub(crate) fn reasons(&self) -> Vec<Reason> {
-        self.errors().iter().map(|error| error.reason).collect()
+        self.all().iter().map(|error| error.reason).collect()
     }
 
-    /// Their labels, each once, in the order of their first error.
+    /// Returns the labels, each once, in the order of their first error.
     pub(crate) fn labels(&self) -> Vec<&'static str> {
         let mut labels = Vec::new();
-        for error in self.errors() {
+        for error in self.all() {
             if !labels.contains(&error.reason.name()) {
                 labels.push(error.reason.name());
             }
@@ -95,19 +98,19 @@ impl Heard {
         labels
     }
 
-    /// How often one was counted.
+    /// Returns how many errors have this reason.
     pub(crate) fn count(&self, reason: Reason) -> usize {
-        let errors = self.errors();
+        let errors = self.all();
         errors.iter().filter(|error| error.reason == reason).count()
     }
 
-    pub(crate) fn forget(&self) {
+    pub(crate) fn clear(&self) {
         let mut errors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         errors.clear();
     }
 }
 
-impl Observer for Heard {
+impl Observer for ErrorLog {
     fn store_failed(&self, error: &StoreError, _: Option<OnError>) {
         let mut errors = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         errors.push(error.clone());
@@ -118,20 +121,20 @@ impl Observer for Heard {
 #[derive(Clone, Debug)]
 pub(crate) struct Bench {
     pub(crate) limiter: Arc<Limiter<RedisStore>>,
-    pub(crate) heard: Heard,
+    pub(crate) errors: ErrorLog,
 }
 
 impl Bench {
     pub(crate) fn new(rules: RuleSets, store: RedisStoreBuilder) -> Self {
-        let (limiter, heard) = watched(rules, store.build().unwrap());
-        Self { limiter, heard }
+        let (limiter, errors) = with_error_log(rules, store.build().unwrap());
+        Self { limiter, errors }
     }
 
     pub(crate) fn store(&self) -> &RedisStore {
         self.limiter.store()
     }
 
-    /// One request of a user.
+    /// Decides one request of a user.
     pub(crate) async fn check(&self, user: &str) -> Decision {
         self.check_cost(user, 1).await
     }
@@ -141,14 +144,14 @@ impl Bench {
         self.limiter.check("api", &context).await.unwrap()
     }
 
-    /// What a user has left.
+    /// Returns what a user has left.
     pub(crate) async fn left(&self, user: &str) -> u64 {
         let state = self.limiter.state("api", "r", &[user]).await;
         state.unwrap()[0].remaining
     }
 
-    /// Asks for this user, who must have something left, until the store
-    /// decides again; tells how long that took.
+    /// Sends requests of this user, who must have units left, until the store
+    /// decides again. Returns how long that took.
     #[track_caller]
     pub(crate) fn recovery<'b>(
         &'b self,
@@ -159,8 +162,8 @@ impl Bench {
             let start = Instant::now();
             while self.check(user).await.outcome() != Outcome::Allowed {
                 let waited = start.elapsed();
-                let heard = self.heard.errors();
-                let last = heard.last();
+                let errors = self.errors.all();
+                let last = errors.last();
                 assert!(waited < PATIENCE, "{place}: no recovery, {last:?}");
                 sleep(Duration::from_millis(5)).await;
             }
@@ -168,7 +171,7 @@ impl Bench {
         }
     }
 
-    /// As [`Bench::recovery`], in the time that is allowed.
+    /// Like [`Bench::recovery`], but checks the time.
     #[track_caller]
     pub(crate) fn recovers<'b>(&'b self, user: &'b str) -> impl Future<Output = ()> + Send + 'b {
         let recovery = self.recovery(user);
@@ -180,8 +183,8 @@ impl Bench {
     }
 }
 
-/// Looks again and again until it is true, and lets other tasks run; tells how
-/// long that took.
+/// Polls a condition until it holds, and lets other tasks run. Returns how long
+/// that took.
 #[track_caller]
 pub(crate) fn until_async(
     what: &str,
@@ -191,14 +194,14 @@ pub(crate) fn until_async(
     async move {
         let start = Instant::now();
         while !look().await {
-            assert!(start.elapsed() < PATIENCE, "{place}: in vain: {what}");
+            assert!(start.elapsed() < PATIENCE, "{place}: timed out: {what}");
             sleep(Duration::from_millis(5)).await;
         }
         start.elapsed()
     }
 }
 
-/// The same for what can be seen at once.
+/// Like [`until_async`], for a condition that needs no await.
 #[track_caller]
 pub(crate) fn until(what: &str, mut look: impl FnMut() -> bool) -> impl Future<Output = Duration> {
     until_async(what, async move || look())

@@ -1,4 +1,4 @@
-//! A charge that is taken back.
+//! Undoing a charge.
 
 use std::time::Duration;
 
@@ -27,15 +27,15 @@ fn checks(band: &Band, cost: u64, mode: Mode) -> Checks<'_> {
     checks
 }
 
-/// The script, where charges are taken back, beside a store that never saw
-/// those charges.
+/// The script, which undoes charges, next to a store that never saw those
+/// charges.
 struct Pair<'w> {
     clock: ManualClock,
     now: u64,
     never_was: MemoryStore<ManualClock>,
     redis: ScriptStore<&'w Wire, ManualClock>,
     band: Band,
-    /// Charges that will be taken back.
+    /// Charges that will be undone.
     open: Vec<(u64, Undoable)>,
 }
 
@@ -63,7 +63,8 @@ impl<'w> Pair<'w> {
         self.clock.set(Timestamp::from_micros(self.now).unwrap());
     }
 
-    /// Charges what stays, there and, if it was admitted, here.
+    /// Makes a charge that stays: in the script's store and, if admitted, in the
+    /// other.
     fn take(&self, cost: u64) -> (Verdict, Option<Verdict>) {
         let checks = checks(&self.band, cost, Mode::Take);
         let redis = ready(self.redis.decide(&checks)).unwrap()[0];
@@ -108,7 +109,7 @@ const ALGORITHMS: [Algorithm; 5] = [
 ];
 
 #[test]
-fn at_once_it_is_as_if_it_had_never_been() {
+fn an_immediate_undo_leaves_no_trace() {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
     for algorithm in ALGORITHMS {
@@ -127,9 +128,9 @@ fn at_once_it_is_as_if_it_had_never_been() {
     }
 }
 
-/// Who is alone finds nothing of it later either.
+/// Without other charges, nothing is left of it later either.
 #[test]
-fn later_it_is_as_if_it_had_never_been_too() {
+fn a_later_undo_leaves_no_trace() {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
     for algorithm in ALGORITHMS {
@@ -150,9 +151,9 @@ fn later_it_is_as_if_it_had_never_been_too() {
     }
 }
 
-/// However often a request is denied while others come, a bucket refills.
+/// A bucket refills however often requests are denied and undone.
 #[test]
-fn a_bucket_that_is_charged_and_given_back_all_the_time_refills_as_ever() {
+fn repeated_charges_and_undos_do_not_stop_the_refill() {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
     for algorithm in [Algorithm::TokenBucket, Algorithm::LeakyBucket] {
@@ -178,10 +179,10 @@ fn limit(algorithm: Algorithm, capacity: u64, window_ms: u64) -> Limit {
     limit.unwrap()
 }
 
-/// Where a refund would open the gate: the bucket refills while the charge
-/// stands, though without it it would have been full.
+/// A refund would return too much here: the bucket refills while the charge
+/// stands, but without the charge it would have been full.
 #[test]
-fn it_gives_less_than_a_refund_where_others_came_in_between() {
+fn an_undo_returns_less_than_a_refund_after_other_charges() {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
     let mut pair = Pair::new(&wire, limit(Algorithm::TokenBucket, 10, 10));
@@ -193,13 +194,13 @@ fn it_gives_less_than_a_refund_where_others_came_in_between() {
     assert_eq!((redis.remaining, never_was.remaining), (1, 1));
 }
 
-/// A charge that counted on another one, which was taken back before it: the
-/// bucket was full in between, and only the first one knew.
+/// A charge that counted on an earlier one, which is undone first: the bucket was
+/// full in between, and only the first undo knew.
 #[test]
-fn it_gives_less_where_what_was_there_before_was_taken_back_as_well() {
+fn an_undo_returns_less_after_the_undo_of_an_earlier_charge() {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
-    // One unit in a millisecond.
+    // One unit per millisecond.
     let mut pair = Pair::new(&wire, limit(Algorithm::TokenBucket, 10, 10));
     assert!(pair.take_for_now(5));
     pair.forward(10);
@@ -213,15 +214,15 @@ fn it_gives_less_where_what_was_there_before_was_taken_back_as_well() {
     assert_eq!(never_was.reset_after.get(), 4_000);
     let more = redis.reset_after.get() - 4_000;
     assert!(more <= 2_010, "{more}");
-    // The note on that goes by itself; here time is told, and nothing does.
+    // The note would expire, but with an injected time no key does.
     assert_eq!(wire.keys(), 2);
     let note = redis::cmd("KEYS").arg("fluxgate:2:undo:{*").clone();
     assert_eq!(wire.run::<Vec<Vec<u8>>>(&note).len(), 1);
 }
 
-/// A clock that went back after the charge: nothing is given that was not there.
+/// The clock goes back after the charge: the undo returns nothing extra.
 #[test]
-fn a_clock_that_goes_back_gives_nothing_away() {
+fn an_undo_after_the_clock_went_back_returns_nothing_extra() {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
     let mut pair = Pair::new(&wire, limit(Algorithm::TokenBucket, 10, 10));
@@ -235,19 +236,19 @@ fn a_clock_that_goes_back_gives_nothing_away() {
 }
 
 #[test]
-fn only_what_was_charged_is_taken_back() {
+fn only_what_was_charged_is_undone() {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
     let mut pair = Pair::new(&wire, limit(Algorithm::FixedWindow, 10, 1_000));
     pair.take(8);
-    // Refused, and not charged.
+    // Denied, so not charged.
     let band = pair.band.clone();
     let refused = checks(&band, 5, Mode::Take);
     let (verdicts, charged) = pair.redis.decide_undoable(&refused).unwrap();
     assert!(!verdicts[0].passes());
     pair.redis.undo(&refused, &charged).unwrap();
     assert_eq!(pair.look().0.remaining, 2);
-    // Another window is not touched.
+    // Another window does not change.
     assert!(pair.take_for_now(2));
     pair.forward(1_000_000);
     pair.take(3);
@@ -272,10 +273,10 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Never less charged than for those whose charges stand; and but for buckets,
-/// not more either. If there is one such charge at a time, a bucket is at most
-/// as far behind as one of them stood; and not at all while nobody else came. Where
-/// requests wait, those behind a charge keep their instants, and so it stays.
+/// The script's store never has less charged than the other; except for buckets,
+/// not more either. With one undo at a time, a bucket is behind by at most the
+/// time that a charge stood, and not at all without other charges. Where requests
+/// wait, those behind a charge keep their instants, so it may stay.
 fn never_leaves_less(
     numbers: &Numbers,
     steps: &[Step],
@@ -290,13 +291,13 @@ fn never_leaves_less(
             Step::Forward(micros) => pair.forward(micros),
             Step::Take(cost) => {
                 let (_, here) = pair.take(cost);
-                // What is admitted with more charged is admitted with less.
+                // A request admitted with more charged is admitted with less.
                 prop_assert!(here.is_none_or(|here| here.passes()));
                 others_came |= !pair.open.is_empty();
             }
             Step::TakeForNow(cost) if pair.open.len() < most_open => {
                 if most_open == 1 {
-                    // In the instant of an undo nobody knows which came first.
+                    // At the instant of an undo the order is not defined.
                     pair.forward(1);
                 }
                 pair.take_for_now(cost);
@@ -318,15 +319,15 @@ fn never_leaves_less(
             prop_assert_eq!(redis, never_was);
         } else if most_open == 1 && !numbers.shape && numbers.max_wait_ms.is_none() {
             let more = redis.reset_after.get() - never_was.reset_after.get();
-            // Rounded up, both of them.
+            // Both are rounded up.
             prop_assert!(more <= longest + 1, "{more} of {longest}");
         }
     }
     Ok(())
 }
 
-/// Buckets that are full again within milliseconds, and as many charges at a
-/// time as they hold.
+/// Buckets that refill within milliseconds, with as many concurrent charges as
+/// they hold.
 fn small_buckets() -> impl Strategy<Value = Numbers> {
     let algorithms = [Algorithm::TokenBucket, Algorithm::LeakyBucket];
     let algorithms = prop::sample::select(algorithms.to_vec());
@@ -374,13 +375,13 @@ fn run(
 }
 
 #[test]
-fn it_never_leaves_less_charged_than_the_rules_demand() {
+fn an_undo_never_leaves_too_little_charged() {
     run(4, usize::MAX, few_numbers(), step());
     run(6, usize::MAX, small_buckets().boxed(), short_step());
 }
 
 #[test]
-fn one_at_a_time_leaves_no_more_than_it_stood_and_alone_it_leaves_nothing() {
+fn one_undo_leaves_at_most_the_time_the_charge_stood() {
     run(5, 1, few_numbers(), step());
     run(7, 1, small_buckets().boxed(), short_step());
 }

@@ -12,7 +12,7 @@ use redis::{Connection, RedisError};
 pub(crate) struct Wire(Mutex<Connection>);
 
 impl Wire {
-    /// To an empty database.
+    /// Connects and empties the database.
     pub(crate) fn to(server: &RedisServer) -> Self {
         let client = redis::Client::open(server.url()).unwrap();
         let wire = Self(Mutex::new(client.get_connection().unwrap()));
@@ -32,12 +32,12 @@ impl Wire {
         command.query(&mut connection)
     }
 
-    /// Forgets every key.
+    /// Deletes all keys.
     pub(crate) fn clear(&self) {
         self.run::<()>(redis::cmd("FLUSHALL").arg("SYNC"));
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub(crate) fn keys(&self) -> usize {
         self.run(&redis::cmd("DBSIZE"))
     }
@@ -80,7 +80,7 @@ impl Server for &Wire {
             found.extend(keys);
             cursor = next;
             if cursor == 0 {
-                // A scan may tell a key twice.
+                // SCAN may return a key twice.
                 found.sort();
                 found.dedup();
                 return Ok(found);

@@ -94,7 +94,7 @@ fn redis_store(
     builder = match keys.hash_keys {
         config::HashKeys::ApiKeys => builder.hash_keys(HashKeys::ApiKeys, secret()),
         config::HashKeys::All => builder.hash_keys(HashKeys::All, secret()),
-        config::HashKeys::None => builder.plain_keys(),
+        config::HashKeys::None => builder.hash_keys(HashKeys::None, secret()),
     };
     builder.build()
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::RuleSets;
+use fluxgate_redis::BackOff;
 use tokio::signal::unix::Signal;
 use tokio::sync::{Notify, mpsc};
 
-use super::back_off::BackOff;
 use super::forgetting::{Forgetting, any_resets};
 use super::source::{Content, Refusal, Source, apart};
 use super::watch::{Watch, settled};
@@ -114,7 +114,7 @@ impl Keeper {
             }
             let wait = match self.in_force {
                 Some(_) => self.source.poll(),
-                None => back_off.wait(),
+                None => back_off.next_wait(),
             };
             wake = tokio::select! {
                 () = tokio::time::sleep(wait) => Wake::Routine,

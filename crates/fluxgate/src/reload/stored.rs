@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use fluxgate_core::yaml::{Fault, Faults, Node, Position, Value};
 use fluxgate_core::{RuleOptions, RuleSets};
-use fluxgate_redis::{RuleChanges, RuleStore, StoredRules};
+use fluxgate_redis::{BackOff, RuleChanges, RuleStore, StoredRules};
 use tokio::sync::Notify;
 
-use super::back_off::BackOff;
 use super::json::parse_node;
 use super::source::{Content, Refusal};
 
@@ -110,7 +109,7 @@ pub(super) async fn listen(store: RuleStore, changed: Arc<Notify>) {
             // The story may differ each time; the trouble is the same.
             Err(error) => tell_once(&mut trouble, error.reason.name(), &error),
         }
-        tokio::time::sleep(back_off.wait()).await;
+        tokio::time::sleep(back_off.next_wait()).await;
     }
 }
 

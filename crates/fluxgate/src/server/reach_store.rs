@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use fluxgate_redis::BackOff;
+
 use crate::engine::Engine;
-use crate::reload::BackOff;
 
 /// Requests try as well, so this may take its time.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
@@ -26,7 +27,7 @@ pub(super) async fn reach(engine: Arc<Engine>) {
             }
             Err(_) => {}
         }
-        tokio::time::sleep(back_off.wait()).await;
+        tokio::time::sleep(back_off.next_wait()).await;
     }
     engine.store_was_reached();
     if told {

@@ -1,5 +1,5 @@
-//! The whole store on a cluster beside the memory store: rules in different
-//! slots are decided as if they were in one place.
+//! The whole store on a cluster next to the memory store: rules in different
+//! slots are decided as if they were in one slot.
 
 use std::cell::RefCell;
 
@@ -95,11 +95,11 @@ fn over_the_whole_domain() {
 }
 
 #[test]
-fn with_rules_that_change_to_and_fro() {
+fn with_rules_that_change() {
     run(12, 1_000, &few_numbers());
 }
 
 #[test]
-fn where_no_product_fits_into_a_double() {
+fn with_products_beyond_a_double() {
     run(13, 300, &wide_numbers());
 }

@@ -10,11 +10,11 @@ use fluxgate_testkit::{RedisCluster, wait_for, wait_until};
 
 use super::{Mover, errors, slot_of_keys, wait_until_settled};
 use crate::load::{LoadProcess, Tally, load, two_bands};
-use crate::support::{RECOVERY, patient, rules, until_async, used, user, watched};
+use crate::support::{RECOVERY, patient, rules, until_async, used, user, with_error_log};
 
-/// Moves a slot to the next node, and stops on the way for as long as it takes
-/// until_async clients have met each of its states, or are gone.
-fn move_on(cluster: &RedisCluster, slot: u16, mut is_loaded: impl FnMut() -> bool) {
+/// Moves a slot to the next node, and stops in each state until clients have met
+/// it or are gone.
+fn move_to_next_node(cluster: &RedisCluster, slot: u16, mut is_loaded: impl FnMut() -> bool) {
     let to = (cluster.node_of_slot(slot) + 1) % cluster.len();
     let moving = cluster.begin_move(slot, to);
     for code in ["TRYAGAIN", "ASK"] {
@@ -38,7 +38,7 @@ fn two_processes_on_a_slot_that_moves(algorithm: &str) {
     let mut moves = 0;
     let mut is_loaded = || processes.iter_mut().all(LoadProcess::is_running);
     while is_loaded() {
-        move_on(&cluster, slot, &mut is_loaded);
+        move_to_next_node(&cluster, slot, &mut is_loaded);
         moves += 1;
     }
     let mut sum = Tally::default();
@@ -53,28 +53,28 @@ fn two_processes_on_a_slot_that_moves(algorithm: &str) {
 }
 
 #[test]
-fn two_processes_admit_exactly_the_limit_of_windows_that_move() {
+fn two_processes_admit_exactly_the_limit_of_moving_windows() {
     two_processes_on_a_slot_that_moves("sliding_window");
 }
 
 #[test]
-fn so_do_they_of_logs() {
+fn two_processes_admit_exactly_the_limit_of_moving_logs() {
     two_processes_on_a_slot_that_moves("sliding_log");
 }
 
 #[test]
-fn so_do_they_of_buckets() {
+fn two_processes_admit_exactly_the_limit_of_moving_buckets() {
     two_processes_on_a_slot_that_moves("token_bucket");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slot_that_stays_between_two_nodes_fails_in_time_and_recovers() {
+async fn a_slot_stuck_between_two_nodes_fails_in_time_and_recovers() {
     let cluster = RedisCluster::start(3);
     let deadline = Duration::from_millis(400);
     let store = || patient(cluster.urls()).deadline(deadline).connect();
     let stores = [store().await.unwrap(), store().await.unwrap()];
-    let watched = stores.map(|store| watched(two_bands("fixed_window", 1000), store));
-    for (limiter, _) in &watched {
+    let with_error_log = stores.map(|store| with_error_log(two_bands("fixed_window", 1000), store));
+    for (limiter, _) in &with_error_log {
         let first = limiter.check("api", &user("ann")).await.unwrap();
         assert_eq!(first.outcome(), Outcome::Allowed);
     }
@@ -82,36 +82,36 @@ async fn a_slot_that_stays_between_two_nodes_fails_in_time_and_recovers() {
     let to = (cluster.node_of_slot(slot) + 1) % 3;
     let moving = cluster.begin_move(slot, to);
     assert_eq!(moving.move_keys(1), 1);
-    // Each tries for as long as it may, and then `on_error` has it.
+    // Each request tries until its deadline, and then `on_error` applies.
     let pause = Duration::from_millis(1);
-    let loads = watched
+    let loads = with_error_log
         .clone()
         .map(|(limiter, _)| load(limiter, 8, 2, pause));
     for load in loads {
         let tally = load.await;
         assert_eq!((tally.admitted, tally.denied, tally.failed), (0, 0, 16));
     }
-    for (_, failures) in &watched {
+    for (_, failures) in &with_error_log {
         let mut reasons = failures.reasons();
-        // Who was asked last may have had no time left.
+        // The last node may have had no time left.
         reasons.retain(|reason| *reason != Reason::TIMEOUT);
         assert!(!reasons.is_empty());
         assert!(reasons.iter().all(|reason| *reason == reason::CLUSTER_DOWN));
     }
     moving.finish();
-    for (limiter, _) in &watched {
+    for (limiter, _) in &with_error_log {
         let recovered = until_async("the slot is served again", async || {
             let decision = limiter.check("api", &user("ann")).await.unwrap();
             decision.outcome() == Outcome::Allowed
         });
         assert!(recovered.await < RECOVERY);
     }
-    let limiter = &watched[0].0;
+    let limiter = &with_error_log[0].0;
     assert_eq!(used(limiter, "r", &["ann"]).await, 4);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_short_deadline_under_moves_never_admits_more() {
+async fn a_short_deadline_while_slots_move_never_admits_more() {
     let cluster = Arc::new(RedisCluster::start(3));
     let mut limiters = Vec::new();
     for _ in 0..2 {
@@ -141,7 +141,7 @@ async fn a_short_deadline_under_moves_never_admits_more() {
     sum.add(two);
     assert!(sum.admitted <= 1000, "{sum:?}");
     assert!(sum.admitted > 0, "{sum:?}");
-    // What was let in is charged, and what failed may be.
+    // Admitted requests are charged, and failed ones may be.
     let patient = patient(cluster.urls()).connect().await.unwrap();
     let patient = Limiter::new(two_bands("sliding_log", 1000), patient);
     let charged = used(&patient, "r", &["ann"]).await;
@@ -152,7 +152,7 @@ async fn a_short_deadline_under_moves_never_admits_more() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_over_several_slots_stay_whole_while_one_moves() {
+async fn requests_over_several_slots_stay_atomic_while_one_moves() {
     let cluster = Arc::new(RedisCluster::start(3));
     let rules = rules(
         "
@@ -165,7 +165,7 @@ rule_sets:
       - { id: narrow, scope: per_ip, algorithm: fixed_window, bands: [ { capacity: 300, window: 300d } ] }
 ",
     );
-    let (limiter, failures) = watched(
+    let (limiter, failures) = with_error_log(
         rules,
         patient(cluster.urls())
             .near_cache(false)

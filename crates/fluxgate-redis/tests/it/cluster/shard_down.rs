@@ -1,4 +1,4 @@
-//! A shard that is gone, and a cluster that is.
+//! A dead shard, and a cluster that is down.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use fluxgate_redis::reason;
 use fluxgate_testkit::RedisCluster;
 use tokio::time::Instant;
 
-use crate::support::{RECOVERY, patient, rules, until_async, user, watched};
+use crate::support::{RECOVERY, patient, rules, until_async, user, with_error_log};
 
 const DEADLINE: Duration = Duration::from_millis(500);
 /// A loaded machine may be late by this much.
@@ -21,7 +21,7 @@ fn per_user(on_error: &str) -> RuleSets {
     ))
 }
 
-/// Some users of each node.
+/// Returns some users of each node.
 async fn users(cluster: &RedisCluster, limiter: &Limiter<RedisStore>) -> Vec<Vec<String>> {
     for number in 0..24 {
         let name = format!("user-{number}.");
@@ -46,9 +46,9 @@ async fn outcome(limiter: &Limiter<RedisStore>, name: &str) -> Outcome {
     limiter.check("api", &user(name)).await.unwrap().outcome()
 }
 
-/// Asks for users of all nodes, side by side, and expects that only those of
-/// the first are in trouble.
-async fn expect_trouble_on_the_first(
+/// Sends requests for users of all nodes at once, and expects that only those of
+/// the first node fail.
+async fn expect_failures_on_the_first(
     limiter: &Limiter<RedisStore>,
     users: &[Vec<String>],
     trouble: Outcome,
@@ -76,16 +76,16 @@ async fn expect_recovery(limiter: &Limiter<RedisStore>, users: &[Vec<String>]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_the_keys_of_a_dead_shard_fall_back() {
+async fn only_the_keys_of_a_dead_shard_fail() {
     let cluster = RedisCluster::start(3);
     let store = patient(cluster.urls()).deadline(DEADLINE).connect();
-    let (limiter, failures) = watched(per_user("local"), store.await.unwrap());
+    let (limiter, failures) = with_error_log(per_user("local"), store.await.unwrap());
     let users = users(&cluster, &limiter).await;
     cluster.kill_node(0);
-    expect_trouble_on_the_first(&limiter, &users, Outcome::Fallback).await;
-    // Now the other nodes know it too, and say so.
+    expect_failures_on_the_first(&limiter, &users, Outcome::Fallback).await;
+    // Now the other nodes know it, too, and report it.
     cluster.wait_until_down(0);
-    expect_trouble_on_the_first(&limiter, &users, Outcome::Fallback).await;
+    expect_failures_on_the_first(&limiter, &users, Outcome::Fallback).await;
     let reasons = failures.reasons();
     let known = [
         reason::REDIS_ERROR,
@@ -99,13 +99,13 @@ async fn only_the_keys_of_a_dead_shard_fall_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shard_that_hangs_costs_its_own_keys_the_deadline_and_no_others() {
+async fn a_hanging_shard_delays_only_its_own_keys() {
     let cluster = RedisCluster::start(3);
     let store = patient(cluster.urls()).deadline(DEADLINE).connect();
-    let (limiter, failures) = watched(per_user("deny"), store.await.unwrap());
+    let (limiter, failures) = with_error_log(per_user("deny"), store.await.unwrap());
     let users = users(&cluster, &limiter).await;
     cluster.node(0).pause();
-    expect_trouble_on_the_first(&limiter, &users, Outcome::FailedClosed).await;
+    expect_failures_on_the_first(&limiter, &users, Outcome::FailedClosed).await;
     let reasons = failures.reasons();
     assert_eq!(reasons[0], Reason::TIMEOUT, "{reasons:?}");
     assert!(reasons.contains(&reason::CIRCUIT_OPEN), "{reasons:?}");
@@ -115,10 +115,10 @@ async fn a_shard_that_hangs_costs_its_own_keys_the_deadline_and_no_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cluster_that_is_down_comes_back() {
+async fn a_cluster_that_is_down_recovers() {
     let cluster = RedisCluster::start(3);
     let store = patient(cluster.urls()).deadline(DEADLINE).connect();
-    let (limiter, _) = watched(per_user("local"), store.await.unwrap());
+    let (limiter, _) = with_error_log(per_user("local"), store.await.unwrap());
     let users = users(&cluster, &limiter).await;
     for node in 0..3 {
         cluster.kill_node(node);

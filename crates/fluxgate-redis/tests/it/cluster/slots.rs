@@ -1,4 +1,4 @@
-//! Several rules in several slots: all of them are charged, or none is.
+//! Several rules in several slots: all of them are charged, or none.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fluxgate_core::{Outcome, RequestContext, RuleSets};
 use fluxgate_testkit::RedisCluster;
 
-use crate::support::{RECOVERY, patient, rules, until_async, used, watched};
+use crate::support::{RECOVERY, patient, rules, until_async, used, with_error_log};
 
 const USER: u64 = 40;
 const IP: u64 = 50;
@@ -28,7 +28,7 @@ fn all_three(algorithm: &str) -> RuleSets {
         rule("user", "per_user", USER, ""),
         rule("ip", "per_ip", IP, ""),
         rule("all", "global", ALL, ""),
-        rule("watched", "per_user", SHADOW, "mode: shadow,"),
+        rule("with_error_log", "per_user", SHADOW, "mode: shadow,"),
     ];
     rules(&format!(
         "rule_sets: {{ api: {{ on_error: deny, rules: [ {} ] }} }}",
@@ -50,7 +50,7 @@ async fn many_at_a_time(cluster: &RedisCluster, algorithm: &str) {
     for _ in 0..2 {
         let store = patient(cluster.urls()).near_cache(false);
         let store = store.key_prefix(algorithm).connect().await.unwrap();
-        limiters.push(watched(all_three(algorithm), store).0);
+        limiters.push(with_error_log(all_three(algorithm), store).0);
     }
     let mut tasks = Vec::new();
     for client in 0..32_usize {
@@ -58,7 +58,7 @@ async fn many_at_a_time(cluster: &RedisCluster, algorithm: &str) {
         tasks.push(tokio::spawn(async move {
             let mut decisions = Vec::new();
             for step in 0..20 {
-                // Some users and addresses are used up, and others are not.
+                // Some users and addresses reach their limits, others do not.
                 let name = format!("user-{}", (client + step) % 8);
                 let ip = (client * 7 + step * 3) as u8 % 6 % 4;
                 let context = RequestContext::builder().user(name.clone());
@@ -91,14 +91,14 @@ async fn many_at_a_time(cluster: &RedisCluster, algorithm: &str) {
             }
         }
     }
-    // The test must go to the edge of what it tests.
+    // The test must reach the limits that it tests.
     for rule in ["ip", "all"] {
         assert!(counts.denied_by[rule] > 0, "{counts:?}");
     }
     let limiter = &limiters[0];
     assert!(counts.all <= ALL);
-    // A bucket that is given back to is behind for as long as the charges stood:
-    // milliseconds, but they make a unit that is not whole.
+    // After an undo a bucket is behind by the time that the charge stood:
+    // milliseconds, but they make a fraction of a unit.
     let is_bucket = algorithm.ends_with("bucket");
     let is_charged = |used: u64, admitted: u64| {
         let most = admitted + u64::from(is_bucket);
@@ -116,13 +116,13 @@ async fn many_at_a_time(cluster: &RedisCluster, algorithm: &str) {
     for (name, admitted) in &counts.users {
         assert!(*admitted <= USER);
         is_charged(used(limiter, "user", &[name]).await, *admitted);
-        // Asked for those who passed, and only for them.
-        let watched = used(limiter, "watched", &[name]).await;
-        assert_eq!(watched, SHADOW.min(*admitted), "{algorithm} {name}");
+        // Only admitted requests are charged.
+        let with_error_log = used(limiter, "with_error_log", &[name]).await;
+        assert_eq!(with_error_log, SHADOW.min(*admitted), "{algorithm} {name}");
         let denied = counts.shadow_denied.get(name).copied().unwrap_or(0);
         assert_eq!(denied, admitted.saturating_sub(SHADOW));
     }
-    // In quiet, what is left can be had to the last unit.
+    // Without load, the rest can be taken to the last unit.
     let context = RequestContext::builder().user("quiet").ip([10, 9, 9, 9]);
     let context = context.build();
     for _ in 0..(ALL - counts.all).min(USER) {
@@ -136,7 +136,7 @@ async fn many_at_a_time(cluster: &RedisCluster, algorithm: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_charged_is_what_was_admitted_by_every_rule() {
+async fn only_admitted_requests_are_charged_by_every_rule() {
     let cluster = RedisCluster::start(3);
     for algorithm in [
         "token_bucket",

@@ -1,4 +1,4 @@
-//! The server's clock is set, by an hour, back or forward.
+//! The server's clock jumps by an hour, back or forward.
 
 use std::time::Duration;
 
@@ -27,12 +27,12 @@ fn rules() -> RuleSets {
 async fn takes(bench: &Bench, algorithm: &str, cost: u64) -> bool {
     let context = RequestContext::builder().user("ann").cost(cost).build();
     let decision = bench.limiter.check(algorithm, &context).await.unwrap();
-    assert_eq!(bench.heard.errors(), []);
+    assert_eq!(bench.errors.all(), []);
     decision.allowed()
 }
 
-/// A server at the beginning of a window of its clock, so that the next one is
-/// far off. An hour is a whole number of windows.
+/// Starts a server at the beginning of a window, so that the next one is far off.
+/// An hour is a whole number of windows.
 async fn at_the_beginning_of_a_window() -> (RedisServer, Bench) {
     let server = RedisServer::builder().clock_offset(Skew::NONE).start();
     let bench = Bench::new(rules(), store_at(server.url()).near_cache(false));
@@ -46,7 +46,7 @@ async fn at_the_beginning_of_a_window() -> (RedisServer, Bench) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clock_that_goes_back_an_hour_opens_nothing_and_heals_within_a_window() {
+async fn a_clock_that_goes_back_an_hour_admits_no_more_and_recovers_within_a_window() {
     let (server, bench) = at_the_beginning_of_a_window().await;
     for algorithm in ALGORITHMS {
         assert!(takes(&bench, algorithm, LIMIT).await, "{algorithm}");
@@ -55,9 +55,9 @@ async fn a_clock_that_goes_back_an_hour_opens_nothing_and_heals_within_a_window(
     let back = Instant::now();
     let mut healing = JoinSet::new();
     for algorithm in ALGORITHMS {
-        // No bucket can have so much before half a window has passed.
+        // No bucket can have this much before half a window has passed.
         let taken = takes(&bench, algorithm, LIMIT / 2).await;
-        // The first look at a state is what sets it right.
+        // The first decision corrects the state.
         let seen = Instant::now();
         let in_time = seen - back < WINDOW / 2;
         assert!(!taken || !in_time, "{algorithm}");
@@ -71,26 +71,26 @@ async fn a_clock_that_goes_back_an_hour_opens_nothing_and_heals_within_a_window(
     }
     while let Some(healed) = healing.join_next().await {
         let (algorithm, took) = healed.unwrap();
-        // A sliding window has one unit free when a tenth of the next has passed.
+        // A sliding window has one unit free after a tenth of the next window.
         let within = WINDOW + WINDOW / 10 + SLACK;
         assert!(took <= within, "{algorithm} took {took:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clock_that_goes_forward_an_hour_gives_one_quota_and_no_more() {
+async fn a_clock_that_goes_forward_an_hour_admits_one_more_quota_at_most() {
     let (server, bench) = at_the_beginning_of_a_window().await;
     let start = Instant::now();
     for algorithm in ALGORITHMS {
         assert!(takes(&bench, algorithm, LIMIT).await, "{algorithm}");
     }
-    // And back again: what was taken in that hour still counts.
+    // And back again: units taken in that hour still count.
     for skew in [Skew::Ahead(HOUR), Skew::NONE] {
         server.set_clock_offset(skew);
         for algorithm in ALGORITHMS {
             let taken = takes(&bench, algorithm, LIMIT).await;
             let more = takes(&bench, algorithm, LIMIT / 2).await;
-            // Later than that, the buckets have something again.
+            // Later than that, the buckets have refilled.
             let in_time = start.elapsed() < WINDOW / 2;
             if skew != Skew::NONE {
                 assert!(taken, "{algorithm}");

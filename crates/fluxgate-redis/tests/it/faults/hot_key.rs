@@ -6,7 +6,7 @@ use fluxgate_testkit::RedisServer;
 
 use crate::load::{LoadProcess, Tally};
 
-/// With 32 clients, one process alone asks for less than the limit.
+/// With 32 clients, one process alone sends fewer requests than the limit.
 const TIMES: usize = 25;
 
 #[test]
@@ -15,7 +15,8 @@ fn two_processes_with_32_clients_each_admit_exactly_the_limit() {
     for algorithm in ["fixed_window", "sliding_window", "sliding_log"] {
         server.cli().command(&["FLUSHALL"]).expect_ok();
         let start = |_| LoadProcess::start(&[server.url()], algorithm, TIMES, Duration::ZERO);
-        // Both at once, or the first might be done before the second begins.
+        // Both start together, or the first might finish before the second
+        // begins.
         let mut processes = [0, 1].map(start);
         processes.iter_mut().for_each(LoadProcess::begin);
         let mut sum = Tally::default();

@@ -1,4 +1,4 @@
-//! The server decides and charges, and the reply is lost on the way.
+//! The server decides and charges, but the reply is lost.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use crate::support::{Bench, one_band, store_at};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_whose_reply_is_lost_is_charged_once_and_not_sent_again() {
+async fn a_request_whose_reply_is_lost_is_charged_once_and_not_repeated() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.addr());
     let mut cli = server.cli();
@@ -23,16 +23,16 @@ async fn a_request_whose_reply_is_lost_is_charged_once_and_not_sent_again() {
             let rules = one_band("deny", algorithm, 10, "1d");
             let store = store_at(proxy.url("redis")).deadline(Duration::from_millis(200));
             let bench = Bench::new(rules, store);
-            // It has a connection and the server the script.
+            // Now it is connected, and the server has the script.
             bench.recovery("somebody").await;
-            bench.heard.forget();
+            bench.errors.clear();
             let evalsha = cli.calls("evalsha");
             let eval = cli.calls("eval");
             let what = format!("{algorithm}, {fault:?}");
             proxy.fault_reply_to("EVALSHA", fault);
             let decision = bench.check("ann").await;
             assert_eq!(decision.outcome(), Outcome::FailedClosed, "{what}");
-            assert_eq!(bench.heard.labels(), [label], "{what}");
+            assert_eq!(bench.errors.labels(), [label], "{what}");
             assert_eq!(proxy.faults_pending(), 0, "{what}");
             bench.recovers("somebody else").await;
             let retried = cli.calls("evalsha") - evalsha;
@@ -44,7 +44,7 @@ async fn a_request_whose_reply_is_lost_is_charged_once_and_not_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refund_whose_reply_is_lost_is_given_once() {
+async fn a_refund_whose_reply_is_lost_is_made_once() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.addr());
     for algorithm in ["token_bucket", "fixed_window", "sliding_log"] {
@@ -59,10 +59,10 @@ async fn a_refund_whose_reply_is_lost_is_given_once() {
     }
 }
 
-/// Under load, where many requests share a reply: nobody is charged twice, and
-/// nobody admitted who was not charged.
+/// Under load many requests share a reply: none is charged twice, and none is
+/// admitted without a charge.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn replies_that_are_lost_under_load_charge_each_request_once_at_most() {
+async fn under_load_requests_with_lost_replies_are_charged_at_most_once() {
     const LIMIT: u64 = 100_000;
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.addr());

@@ -1,4 +1,4 @@
-//! Failovers in which the old primary lives on and takes what it is sent.
+//! Failovers in which the old primary lives on and accepts writes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,16 +13,16 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{Bench, RECOVERY, one_band, patient, store_at, until, until_async};
 
-/// The quota, each second.
+/// The quota per second.
 const QUOTA: usize = 20;
 /// How soon a new primary must be followed.
 const FOLLOWED: Duration = Duration::from_secs(3);
-/// How long the old primary is watched after that: it must stay left.
+/// How long the old primary is with_error_log after that: no request may reach it.
 const AFTER: Duration = Duration::from_secs(2);
-/// How much later than its decision an answer may be noted, on a loaded machine.
+/// How much later than its decision a reply may be recorded, on a loaded machine.
 const LATE: Duration = Duration::from_millis(750);
 
-/// A user whom only the store logs in as, so that servers can refuse all others.
+/// A user that only the store logs in as, so that servers can deny all others.
 const USER: &str = "limits on >pw ~* &* +@all";
 
 fn behind(sentinels: &Sentinels, urls: Vec<String>) -> RedisStoreBuilder {
@@ -36,7 +36,7 @@ fn bench(store: RedisStoreBuilder) -> Bench {
     Bench::new(one_band("deny", "token_bucket", QUOTA as u64, "1s"), store)
 }
 
-/// Requests of one user, as many as are answered, until it is stopped.
+/// Sends requests of one user in a loop until it is stopped.
 struct Load {
     stop: Arc<AtomicBool>,
     clients: Vec<JoinHandle<()>>,
@@ -73,7 +73,7 @@ impl Load {
 }
 
 impl Admitted {
-    /// Over every interval at most the limit and one quota more.
+    /// Checks that no interval has more than the limit plus one quota.
     #[track_caller]
     fn expect_at_most_one_quota_more(&self) {
         let mut instants = self.0.lock().unwrap().clone();
@@ -90,7 +90,7 @@ impl Admitted {
     }
 }
 
-/// How many decisions a server has made.
+/// Returns how many decisions a server has made.
 fn decisions(cli: &mut Cli) -> u64 {
     cli.calls("evalsha") + cli.calls("eval")
 }
@@ -110,7 +110,7 @@ async fn left_after(server: &RedisServer, start: Instant) -> Duration {
     last
 }
 
-/// Makes a server refuse its sentinels and its replica, but not the store.
+/// Makes a server deny its sentinels and its replica, but not the store.
 fn cut_off(server: &RedisServer) {
     let mut cli = server.cli();
     cli.command(&["ACL", "SETUSER", "default", "off"])
@@ -142,7 +142,7 @@ async fn a_planned_failover_is_followed_by_old_and_new_instances() {
     let third = Load::start(&three, &admitted);
     let left = left_after(old, named).await;
     assert!(left < FOLLOWED, "{left:?}");
-    // It is not a replica yet: nothing but the sentinels says that it is not the
+    // It is not a replica yet: only the sentinels know that it is no longer the
     // primary.
     assert_eq!(role(old), "master");
     for bench in [&one, &three] {
@@ -160,7 +160,7 @@ async fn a_planned_failover_is_followed_by_old_and_new_instances() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_primary_that_is_cut_off_from_its_sentinels_is_left() {
+async fn a_primary_cut_off_from_its_sentinels_is_left() {
     let sentinels = Sentinels::start_with(|server| server.user(USER));
     let store = || {
         let store = behind(&sentinels, sentinels.sentinel_urls());
@@ -187,16 +187,16 @@ async fn a_primary_that_is_cut_off_from_its_sentinels_is_left() {
     assert_eq!(one.store().failovers(), 1);
 }
 
-/// The instance is on the primary's side: it learns of the failover when it can
-/// reach a sentinel again, and one is enough.
+/// The instance is on the primary's side: it learns of the failover as soon as it
+/// reaches one sentinel again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_instance_that_was_cut_off_with_the_primary_leaves_it_when_one_sentinel_is_back() {
+async fn an_instance_cut_off_with_the_primary_leaves_it_when_one_sentinel_is_back() {
     let sentinels = Sentinels::start_with(|server| server.user(USER));
     let proxies = proxies(&sentinels);
     let store = behind(&sentinels, urls(&proxies));
     let bench = bench(store.username("limits").password("pw"));
     bench.recovery("bob").await;
-    until("the sentinels are watched", || are_watched(&proxies)).await;
+    until("the sentinels are with_error_log", || are_watched(&proxies)).await;
     for proxy in &proxies {
         proxy.set_mode(Mode::BlackHole);
     }
@@ -208,7 +208,7 @@ async fn an_instance_that_was_cut_off_with_the_primary_leaves_it_when_one_sentin
             sentinels.wait_for_failover().port() == new.port()
         });
     });
-    // It cannot know.
+    // The instance cannot know yet.
     let before = decisions(&mut old.cli());
     until("the old primary decides", || {
         decisions(&mut old.cli()) > before
@@ -238,7 +238,7 @@ async fn a_sentinel_with_an_older_epoch_does_not_bring_the_old_primary_back() {
         bench.store().failovers() == 1
     })
     .await;
-    // The only one that answers now starts again at epoch 0.
+    // The only sentinel that answers now starts again at epoch 0.
     let [first, second, third] = sentinels.sentinels() else {
         panic!("three sentinels");
     };
@@ -262,9 +262,9 @@ async fn a_sentinel_with_an_older_epoch_does_not_bring_the_old_primary_back() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn few_rights_at_the_sentinels_will_do() {
-    // All that is asked of a sentinel, and only what it was asked before it was
-    // watched: then a majority is believed, within two polls.
+async fn minimal_permissions_at_the_sentinels_are_enough() {
+    // All commands that the store sends to a sentinel, then only those from
+    // before it with_error_log them: then a majority is trusted, within two polls.
     let all: &[&str] = &[
         "+sentinel|get-master-addr-by-name",
         "+sentinel|master",
@@ -301,12 +301,12 @@ async fn few_rights_at_the_sentinels_will_do() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sentinels_that_are_gone_are_asked_now_and_then_and_followed_when_they_are_back() {
+async fn dead_sentinels_are_polled_and_followed_when_they_are_back() {
     let sentinels = Sentinels::start();
     let proxies = proxies(&sentinels);
     let bench = bench(behind(&sentinels, urls(&proxies)));
     bench.recovery("bob").await;
-    until("the sentinels are watched", || are_watched(&proxies)).await;
+    until("the sentinels are with_error_log", || are_watched(&proxies)).await;
     for proxy in &proxies {
         proxy.set_mode(Mode::Refuse);
         proxy.close_connections();
@@ -317,8 +317,8 @@ async fn sentinels_that_are_gone_are_asked_now_and_then_and_followed_when_they_a
         assert_eq!(bench.check("bob").await.outcome(), Outcome::Allowed);
         sleep(Duration::from_millis(100)).await;
     }
-    // A question takes two tries if the connection was lost; eight tries to
-    // subscribe are more than four seconds.
+    // A query takes two attempts if the connection was lost; eight attempts to
+    // subscribe take more than four seconds.
     let tries = accepted() - before;
     assert!((3..=3 * (2 * 7 + 8)).contains(&tries), "{tries} tries");
     for proxy in &proxies {
@@ -333,7 +333,7 @@ async fn sentinels_that_are_gone_are_asked_now_and_then_and_followed_when_they_a
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_is_dropped_leaves_no_task_and_no_connection() {
+async fn a_dropped_store_leaves_no_task_and_no_connection() {
     let sentinels = Sentinels::start();
     let proxies = proxies(&sentinels);
     let tasks = || Handle::current().metrics().num_alive_tasks();
@@ -341,7 +341,7 @@ async fn a_store_that_is_dropped_leaves_no_task_and_no_connection() {
     let bench = bench(behind(&sentinels, urls(&proxies)));
     assert_eq!(tasks(), before, "nothing is done before it is asked");
     bench.recovery("bob").await;
-    until("the sentinels are watched", || are_watched(&proxies)).await;
+    until("the sentinels are with_error_log", || are_watched(&proxies)).await;
     drop(bench);
     until("all connections are closed", || {
         proxies.iter().all(|proxy| proxy.open() == 0)
@@ -352,7 +352,7 @@ async fn a_store_that_is_dropped_leaves_no_task_and_no_connection() {
 
 /// A store may be used in several runtimes, and outlive the one that watches.
 #[test]
-fn sentinels_are_watched_again_when_the_runtime_that_did_is_gone() {
+fn sentinels_are_watched_again_after_the_runtime_is_gone() {
     let sentinels = Sentinels::start();
     let proxies = proxies(&sentinels);
     let bench = bench(behind(&sentinels, urls(&proxies)));
@@ -360,9 +360,9 @@ fn sentinels_are_watched_again_when_the_runtime_that_did_is_gone() {
         let runtime = Runtime::new().unwrap();
         runtime.block_on(async {
             bench.recovers("bob").await;
-            until("the sentinels are watched", || are_watched(&proxies)).await;
+            until("the sentinels are with_error_log", || are_watched(&proxies)).await;
         });
-        // With a task that watches, this would not end if it held the runtime.
+        // This would not end if the watching task held the runtime.
         drop(runtime);
         wait_until("all connections are closed", || {
             proxies.iter().all(|proxy| proxy.open() == 0)
@@ -379,15 +379,15 @@ fn sentinels_are_watched_again_when_the_runtime_that_did_is_gone() {
     });
 }
 
-/// Stored rules live in the same Redis, and so do their messages.
+/// Stored rules and their messages are in the same Redis.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn messages_of_stored_rules_end_with_the_old_primary() {
+async fn a_subscription_to_stored_rules_ends_with_the_old_primary() {
     let sentinels = Sentinels::start();
     let store = behind(&sentinels, sentinels.sentinel_urls());
     let rules = store.build().unwrap().rule_store();
     let mut changes = rules.changes().await.unwrap();
     block_in_place(|| sentinels.fail_over());
-    // The connection is as good as before, but nobody publishes there any more.
+    // The connection still works, but nothing is published there any more.
     let ended = timeout(FOLLOWED, changes.next()).await;
     assert_eq!(ended, Ok(None));
     let mut changes = None;
@@ -396,14 +396,14 @@ async fn messages_of_stored_rules_end_with_the_old_primary() {
         changes.is_some()
     });
     assert!(again.await < RECOVERY);
-    let any = fluxgate_redis::Expected::Any;
+    let any = fluxgate_redis::Precondition::Any;
     rules.put("a", "one", any).await.unwrap();
-    let heard = timeout(RECOVERY, changes.unwrap().next()).await;
-    assert_eq!(heard, Ok(Some(())));
+    let errors = timeout(RECOVERY, changes.unwrap().next()).await;
+    assert_eq!(errors, Ok(Some(())));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_without_sentinels_asks_nobody_when_it_is_idle() {
+async fn an_idle_store_without_sentinels_sends_nothing() {
     let server = RedisServer::start();
     expect_idle(store_at(server.url()), &[&server]).await;
     let cluster = RedisCluster::start(3);
@@ -412,8 +412,8 @@ async fn a_store_without_sentinels_asks_nobody_when_it_is_idle() {
     expect_idle(store, &nodes).await;
 }
 
-/// After a decision nothing is sent to these servers, for longer than sentinels
-/// are left alone, and there are no tasks but those of connections.
+/// After a decision nothing is sent to these servers for longer than the poll
+/// interval, and there are no tasks but those of connections.
 async fn expect_idle(store: RedisStoreBuilder, servers: &[&RedisServer]) {
     let tasks = || Handle::current().metrics().num_alive_tasks();
     let before = tasks();
@@ -429,7 +429,7 @@ async fn expect_idle(store: RedisStoreBuilder, servers: &[&RedisServer]) {
         let of = |cli| of(cli).parse().unwrap();
         clis.iter_mut().map(of).collect()
     };
-    // The question itself counts as well.
+    // The query itself counts as well.
     let mut last = commands();
     until("what was under way is over", || {
         let asked = |before: &u64| before + 1;
@@ -454,7 +454,7 @@ fn urls(proxies: &[FaultProxy]) -> Vec<String> {
     proxies.iter().map(|proxy| proxy.url("redis")).collect()
 }
 
-/// Whether there are two connections to each: one for questions, one for
+/// Returns whether each sentinel has two connections: one for queries, one for
 /// messages.
 fn are_watched(proxies: &[FaultProxy]) -> bool {
     proxies.iter().all(|proxy| proxy.open() == 2)

@@ -12,7 +12,7 @@ use crate::support::{Bench, one_band, store_at};
 
 const LIMIT: usize = 1000;
 
-/// 32 tasks that ask 50 times each.
+/// Runs 32 tasks of 50 requests each.
 async fn admitted(bench: &Bench) -> usize {
     let task = || {
         let bench = bench.clone();
@@ -36,7 +36,7 @@ async fn admitted(bench: &Bench) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scripts_flushed_in_a_loop_cost_no_unit_and_one_reload_at_a_time() {
+async fn flushing_scripts_in_a_loop_loses_no_unit_and_loads_once_at_a_time() {
     let server = RedisServer::start();
     let rules = one_band("deny", "fixed_window", LIMIT as u64, "1d");
     let bench = Bench::new(rules, store_at(server.url()).near_cache(false));
@@ -57,16 +57,16 @@ async fn scripts_flushed_in_a_loop_cost_no_unit_and_one_reload_at_a_time() {
     stop.store(true, Ordering::Relaxed);
     let flushes = flushing.join().unwrap();
     assert_eq!(admitted, LIMIT);
-    assert_eq!(bench.heard.errors(), []);
-    // The first call finds no script either.
+    assert_eq!(bench.errors.all(), []);
+    // The first call also finds no script.
     let loads = server.cli().calls("script|load");
     assert!((1..=flushes + 1).contains(&loads), "{loads} of {flushes}");
     assert!(server.cli().calls("eval") >= 1);
 }
 
-/// However many meet it, in however many calls: one load.
+/// The script is loaded once, however many calls miss it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_script_that_is_lost_once_is_loaded_once() {
+async fn a_script_lost_once_is_loaded_once() {
     let server = RedisServer::start();
     let rules = one_band("deny", "fixed_window", LIMIT as u64, "1d");
     let bench = Bench::new(rules, store_at(server.url()).near_cache(false));
@@ -75,9 +75,9 @@ async fn a_script_that_is_lost_once_is_loaded_once() {
     crate::support::until("the first load", || cli.calls("script|load") == 1).await;
     cli.command(&["SCRIPT", "FLUSH"]).expect_ok();
     assert_eq!(admitted(&bench).await, LIMIT);
-    assert_eq!(bench.heard.errors(), []);
+    assert_eq!(bench.errors.all(), []);
     let loads = cli.calls("script|load");
-    // Two calls may be under way when it is lost; the second may hear of it
-    // when the load for the first is done.
+    // Two calls may be in flight when it is lost; the second may fail after the
+    // load for the first is done.
     assert!((2..=3).contains(&loads), "{loads} loads");
 }

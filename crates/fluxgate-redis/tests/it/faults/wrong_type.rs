@@ -1,4 +1,4 @@
-//! Something else stands where a key of ours should be.
+//! A key holds a value of another type.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use crate::support::{ALGORITHMS, Bench, one_band, store_at, until};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_of_another_kind_is_a_typed_error_and_is_left_alone() {
+async fn a_key_of_another_type_is_bad_types_and_is_not_changed() {
     let server = RedisServer::start();
     let mut cli = server.cli();
     for algorithm in ALGORITHMS {
@@ -33,10 +33,10 @@ async fn a_key_of_another_kind_is_a_typed_error_and_is_left_alone() {
             cli.command(&["DEL", key]);
             assert_eq!(cli.command(&foreign).error(), None);
             let before = cli.command(&["DUMP", key]);
-            bench.heard.forget();
+            bench.errors.clear();
             let decision = bench.check("ann").await;
             assert_eq!(decision.outcome(), Outcome::FailedClosed, "{what}");
-            assert_eq!(bench.heard.labels(), ["bad_types"], "{what}");
+            assert_eq!(bench.errors.labels(), ["bad_types"], "{what}");
             assert_eq!(cli.command(&["DUMP", key]), before, "{what}");
         }
         cli.command(&["DEL", key]);
@@ -45,7 +45,7 @@ async fn a_key_of_another_kind_is_a_typed_error_and_is_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn other_requests_of_the_same_batch_do_not_notice() {
+async fn other_requests_of_the_batch_are_not_affected() {
     const USERS: usize = 30;
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.addr());
@@ -58,8 +58,8 @@ async fn other_requests_of_the_same_batch_do_not_notice() {
         let key = cli.keys("*").remove(0);
         cli.command(&["DEL", &key]);
         cli.command(&["LPUSH", &key, "x"]);
-        bench.heard.forget();
-        // While the first are under way, the others gather.
+        bench.errors.clear();
+        // While the first calls are in flight, the other requests gather.
         proxy.set_mode(Mode::Delay(Duration::from_millis(30)));
         let before = cli.calls("evalsha");
         let mut tasks = JoinSet::new();
@@ -79,10 +79,10 @@ async fn other_requests_of_the_same_batch_do_not_notice() {
             assert_eq!(outcome, expected, "{algorithm}: user {user}");
         }
         proxy.heal();
-        assert_eq!(bench.heard.labels(), ["bad_types"], "{algorithm}");
+        assert_eq!(bench.errors.labels(), ["bad_types"], "{algorithm}");
         let calls = cli.calls("evalsha") - before;
         assert!(calls < USERS as u64, "{algorithm}: {calls} calls");
-        // The server counts a call when it is over.
+        // The server counts a call when it ends.
         until("all are counted", || cli.dbsize() == USERS as i64).await;
     }
 }

@@ -2,7 +2,7 @@
 
 use fluxgate_core::RuleOptions;
 use fluxgate_core::yaml::{Fault, Node, Value};
-use fluxgate_redis::{MOST_RULE_BYTES, StoredSet, etag_of};
+use fluxgate_redis::{MAX_RULE_BYTES, StoredSet, etag_of};
 use http::StatusCode;
 
 use super::super::conditions::Condition;
@@ -223,12 +223,12 @@ fn check_again(set: &str, text: &str, options: RuleOptions) -> Result<(), Proble
 }
 
 fn bounded(text: String) -> Result<String, Problem> {
-    if text.len() <= MOST_RULE_BYTES {
+    if text.len() <= MAX_RULE_BYTES {
         return Ok(text);
     }
     Err(Problem::new(
         StatusCode::PAYLOAD_TOO_LARGE,
-        format!("a rule set may have {MOST_RULE_BYTES} bytes"),
+        format!("a rule set may have {MAX_RULE_BYTES} bytes"),
     ))
 }
 

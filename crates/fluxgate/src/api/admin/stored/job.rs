@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::response::Response;
 use fluxgate_core::{RuleOptions, StoreError};
-use fluxgate_redis::{Expected, RuleStore, StoredSet, Written, etag_of};
+use fluxgate_redis::{BackOff, Precondition, RuleStore, StoredSet, WriteOutcome, etag_of};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 
@@ -13,7 +13,6 @@ use super::super::conditions::Condition;
 use super::edit::{Edit, Edited};
 use super::{Api, Problem, answer, done, failed, no_such_set, not_in_force, read, store_of};
 use crate::admin::{Caller, Change, may_be_done};
-use crate::reload::BackOff;
 use crate::telemetry::log::AuditPlace;
 
 /// How often a change is tried because another instance changed the same set.
@@ -117,17 +116,17 @@ impl Job {
                 }
             };
             let now = match written {
-                Written::Done { before: None } if edited.set.is_none() => {
+                WriteOutcome::Done { before: None } if edited.set.is_none() => {
                     return Err(no_such_set(&self.set));
                 }
-                Written::Done { before } => {
+                WriteOutcome::Done { before } => {
                     return Ok(Outcome {
                         edited,
                         before,
                         place,
                     });
                 }
-                Written::Conflict { now } => now,
+                WriteOutcome::Conflict { now } => now,
             };
             // Who is only too slow does not see the same twice.
             let conflict = Some((seen, now));
@@ -135,7 +134,7 @@ impl Job {
                 return Err(self.disagreement());
             }
             last = conflict;
-            tokio::time::sleep(back_off.wait()).await;
+            tokio::time::sleep(back_off.next_wait()).await;
         }
         Err(Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -167,14 +166,14 @@ impl Job {
         store: &RuleStore,
         edited: &Edited,
         seen: Option<&str>,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteOutcome, StoreError> {
         // Between the look and the blow somebody else may have written.
         let expected = match self.needs_nothing() {
-            true => Expected::Any,
-            false => seen.map_or(Expected::Absent, Expected::Etag),
+            true => Precondition::Any,
+            false => seen.map_or(Precondition::Absent, Precondition::Etag),
         };
         match &edited.set {
-            Some(text) if self.edit.is_done(text, seen) => Ok(Written::Done {
+            Some(text) if self.edit.is_done(text, seen) => Ok(WriteOutcome::Done {
                 before: seen.map(str::to_owned),
             }),
             Some(text) => store.put(&self.set, text, expected).await,

@@ -1,4 +1,4 @@
-//! A server that is slow, or does not answer at all.
+//! A server that is slow or does not answer.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn bench(url: String) -> Bench {
     Bench::new(rules, store_at(url).deadline(DEADLINE))
 }
 
-/// Many clients who ask for so long; none may wait longer than the deadline.
+/// Runs many clients for this long; none may wait longer than the deadline.
 async fn asked_for(bench: &Bench, span: Duration) {
     let mut clients = JoinSet::new();
     for client in 0..64 {
@@ -40,7 +40,7 @@ async fn asked_for(bench: &Bench, span: Duration) {
     }
 }
 
-/// Clients ask until the breaker is open.
+/// Sends requests until the breaker is open.
 async fn opens(bench: &Bench) {
     let start = Instant::now();
     while bench.store().breaker_state() == BreakerState::Closed {
@@ -50,7 +50,7 @@ async fn opens(bench: &Bench) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_paused_server_opens_the_breaker_and_costs_nobody_more_than_the_deadline() {
+async fn a_paused_server_opens_the_breaker_and_no_request_exceeds_the_deadline() {
     let server = RedisServer::start();
     let bench = bench(server.url());
     bench.recovery("somebody").await;
@@ -67,9 +67,9 @@ async fn a_paused_server_opens_the_breaker_and_costs_nobody_more_than_the_deadli
     })
     .await;
     asking.await.unwrap();
-    assert!(bench.heard.count(Reason::TIMEOUT) > 0);
-    assert!(bench.heard.count(reason::CIRCUIT_OPEN) > 0);
-    for error in bench.heard.errors() {
+    assert!(bench.errors.count(Reason::TIMEOUT) > 0);
+    assert!(bench.errors.count(reason::CIRCUIT_OPEN) > 0);
+    for error in bench.errors.all() {
         let fits = matches!(error.reason, Reason::TIMEOUT | reason::CIRCUIT_OPEN);
         assert!(fits, "{error}");
     }
@@ -87,27 +87,27 @@ async fn while_the_breaker_is_open_one_probe_at_a_time_reaches_the_server() {
     bench.recovery("somebody").await;
     proxy.set_mode(Mode::BlackHole);
     opens(&bench).await;
-    // Every probe that fails gives its connection up, so connections tell how
-    // many there were: after half of 200, 400 and 800 ms at the soonest.
+    // Every failed probe drops its connection, so the number of connections shows
+    // the number of probes: the first after half of 200, 400 and 800 ms.
     let before = proxy.accepted();
-    bench.heard.forget();
+    bench.errors.clear();
     asked_for(&bench, Duration::from_millis(1000)).await;
     let probes = proxy.accepted() - before;
     assert!(probes <= 6, "{probes} probes in a second");
     let (open, silent) = (
-        bench.heard.count(reason::CIRCUIT_OPEN),
-        bench.heard.count(Reason::TIMEOUT),
+        bench.errors.count(reason::CIRCUIT_OPEN),
+        bench.errors.count(Reason::TIMEOUT),
     );
-    // 64 clients at most are in one probe.
+    // One probe has at most 64 clients.
     assert!(silent <= 64 * 6 && open > silent, "{silent} and {open}");
     proxy.heal();
     proxy.reset_connections();
     bench.recovers("somebody").await;
 }
 
-/// Answers that come, but too late each time.
+/// Replies that come too late each time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn late_answers_are_as_good_as_none() {
+async fn late_replies_count_as_timeouts() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.addr());
     let bench = bench(proxy.url("redis"));
@@ -118,11 +118,12 @@ async fn late_answers_are_as_good_as_none() {
     bench.recovers("somebody").await;
 }
 
-/// The connection is given up after the deadline, without anybody asking again.
-async fn is_dropped(bench: &Bench, proxy: &FaultProxy) {
+/// Checks that the connection is dropped after the deadline, without another
+/// request.
+async fn expect_dropped(bench: &Bench, proxy: &FaultProxy) {
     let before = bench.check("ann").await;
     assert_eq!(before.outcome(), Outcome::FailedClosed);
-    assert_eq!(bench.heard.labels(), ["timeout"]);
+    assert_eq!(bench.errors.labels(), ["timeout"]);
     until("the connection is closed", || proxy.open() == 0).await;
 }
 
@@ -132,9 +133,9 @@ async fn the_connection_to_a_stopped_server_is_dropped_after_the_deadline() {
     let proxy = FaultProxy::start(server.addr());
     let bench = bench(proxy.url("redis"));
     bench.recovery("somebody").await;
-    bench.heard.forget();
+    bench.errors.clear();
     server.pause();
-    is_dropped(&bench, &proxy).await;
+    expect_dropped(&bench, &proxy).await;
     asked_for(&bench, Duration::from_millis(300)).await;
     server.resume();
     bench.recovers("somebody").await;
@@ -146,9 +147,9 @@ async fn the_connection_into_a_black_hole_is_dropped_after_the_deadline() {
     let proxy = FaultProxy::start(server.addr());
     let bench = bench(proxy.url("redis"));
     bench.recovery("somebody").await;
-    bench.heard.forget();
+    bench.errors.clear();
     proxy.set_mode(Mode::BlackHole);
-    is_dropped(&bench, &proxy).await;
+    expect_dropped(&bench, &proxy).await;
     asked_for(&bench, Duration::from_millis(300)).await;
     proxy.heal();
     bench.recovers("somebody").await;

@@ -1,4 +1,4 @@
-//! Every kind of trouble that a server can name is counted under its own name.
+//! Every kind of server error is counted under its own label.
 
 use std::fs;
 use std::thread;
@@ -18,15 +18,15 @@ fn set(cli: &mut Cli, name: &str, value: &str) {
     cli.command(&["CONFIG", "SET", name, value]).expect_ok();
 }
 
-/// While it lasts, nobody is admitted and it has this name only.
-async fn is_counted_as(bench: &Bench, label: &str) {
-    bench.heard.forget();
+/// Checks that requests fail with this label only.
+async fn expect_label(bench: &Bench, label: &str) {
+    bench.errors.clear();
     for number in 0..10 {
         let decision = bench.check(&format!("user-{number}")).await;
-        let heard = bench.heard.errors();
-        assert_eq!(decision.outcome(), Outcome::FailedClosed, "{heard:?}");
+        let errors = bench.errors.all();
+        assert_eq!(decision.outcome(), Outcome::FailedClosed, "{errors:?}");
     }
-    assert_eq!(bench.heard.labels(), [label], "{:?}", bench.heard.errors());
+    assert_eq!(bench.errors.labels(), [label], "{:?}", bench.errors.all());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -37,7 +37,7 @@ async fn a_full_memory_is_oom() {
     bench.recovery("somebody").await;
     set(&mut cli, "maxmemory-policy", "noeviction");
     set(&mut cli, "maxmemory", "1");
-    is_counted_as(&bench, "oom").await;
+    expect_label(&bench, "oom").await;
     assert_eq!(cli.dbsize(), 1, "nothing was charged");
     set(&mut cli, "maxmemory", "0");
     bench.recovers("somebody").await;
@@ -49,7 +49,7 @@ async fn a_server_that_cannot_save_is_misconf() {
     let mut cli = server.cli();
     let bench = bench(server.url());
     bench.recovery("somebody").await;
-    // The dump cannot take the place of a directory.
+    // The dump cannot replace a directory.
     let in_the_way = server.directory().join("dump.rdb");
     fs::create_dir(&in_the_way).unwrap();
     set(&mut cli, "save", "3600 100000");
@@ -58,7 +58,7 @@ async fn a_server_that_cannot_save_is_misconf() {
         cli.info("rdb_last_bgsave_status").as_deref() == Some("err")
     })
     .await;
-    is_counted_as(&bench, "misconf").await;
+    expect_label(&bench, "misconf").await;
     assert_eq!(cli.dbsize(), 1, "nothing was charged");
     fs::remove_dir(&in_the_way).unwrap();
     cli.command(&["SAVE"]).expect_ok();
@@ -66,27 +66,27 @@ async fn a_server_that_cannot_save_is_misconf() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_password_that_is_asked_for_while_it_runs_is_noauth() {
+async fn a_password_required_later_is_noauth() {
     let server = RedisServer::start();
     let mut cli = server.cli();
     let bench = bench(server.url());
     bench.recovery("somebody").await;
     set(&mut cli, "requirepass", "sesame");
-    // Who is in stays in; a new connection must log in.
+    // Existing connections stay logged in; a new one must log in.
     cli.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     bench.check("somebody").await;
-    is_counted_as(&bench, "noauth").await;
+    expect_label(&bench, "noauth").await;
     set(&mut cli, "requirepass", "");
     bench.recovers("somebody").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_password_is_noauth_and_is_not_told() {
+async fn a_wrong_password_is_noauth_and_is_not_shown() {
     let server = RedisServer::builder().password("sesame").start();
     let url = format!("redis://:mistaken@{}", server.addr());
     let bench = bench(url);
-    is_counted_as(&bench, "noauth").await;
-    for error in bench.heard.errors() {
+    expect_label(&bench, "noauth").await;
+    for error in bench.errors.all() {
         let text = error.to_string();
         assert!(!text.contains("mistaken"), "{text}");
         assert!(text.contains(&server.addr().to_string()), "{text}");
@@ -98,7 +98,7 @@ async fn a_wrong_password_is_noauth_and_is_not_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_who_may_not_is_noperm() {
+async fn a_user_without_permission_is_noperm() {
     let server = RedisServer::builder()
         .user("limited on >secret ~fluxgate:* +@all")
         .start();
@@ -109,7 +109,7 @@ async fn a_user_who_may_not_is_noperm() {
         let user = ["ACL", "SETUSER", "limited"];
         cli.command(&[&user[..], what].concat()).expect_ok();
     };
-    // What is sent, what the script does, and the keys that it does it to.
+    // The commands that are sent, those of the script, and the keys.
     for (forbid, permit) in [
         (&["-evalsha"][..], &["+@all"][..]),
         (&["-time"], &["+@all"]),
@@ -117,15 +117,15 @@ async fn a_user_who_may_not_is_noperm() {
         (&["resetkeys", "~other:*"], &["~fluxgate:*"]),
     ] {
         allow(forbid);
-        is_counted_as(&bench, "noperm").await;
+        expect_label(&bench, "noperm").await;
         allow(permit);
         bench.recovers("somebody").await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_reads_its_data_is_loading() {
-    // Slow to load, and it looks up from that often.
+async fn a_server_that_loads_its_data_is_loading() {
+    // Slow to load, but the server serves clients often meanwhile.
     let server = RedisServer::builder()
         .config("key-load-delay 300")
         .config("loading-process-events-interval-bytes 1024")
@@ -139,14 +139,14 @@ async fn a_server_that_reads_its_data_is_loading() {
     thread::scope(|scope| {
         scope.spawn(|| server.restart());
         let loading = async {
-            while !bench.heard.labels().contains(&"loading") {
+            while !bench.errors.labels().contains(&"loading") {
                 let decision = bench.check("somebody").await;
-                // Before it is killed, and never after that.
-                let killed = !bench.heard.errors().is_empty();
+                // Before the server is killed, and never after that.
+                let killed = !bench.errors.all().is_empty();
                 assert!(!(killed && decision.allowed()));
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-            is_counted_as(&bench, "loading").await;
+            expect_label(&bench, "loading").await;
         };
         tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(loading));
     });
@@ -166,7 +166,7 @@ async fn a_server_that_runs_a_long_script_is_busy() {
         cli.command(&["PING"]).error().is_some()
     })
     .await;
-    is_counted_as(&bench, "busy").await;
+    expect_label(&bench, "busy").await;
     cli.command(&["SCRIPT", "KILL"]).expect_ok();
     bench.recovers("somebody").await;
 }
@@ -178,7 +178,7 @@ async fn a_server_that_has_become_a_replica_is_readonly() {
     let bench = bench(server.url());
     bench.recovery("somebody").await;
     cli.command(&["REPLICAOF", "127.0.0.1", "1"]).expect_ok();
-    is_counted_as(&bench, "readonly").await;
+    expect_label(&bench, "readonly").await;
     cli.command(&["REPLICAOF", "NO", "ONE"]).expect_ok();
     bench.recovers("somebody").await;
 }

@@ -1,8 +1,8 @@
--- What a bucket gets back.
+-- Refund, cancellation and undo of a bucket.
 
--- How far past the instant of a bucket the latest one lies that was ever given to a
--- reservation, in us: 24 bits of a number, and above them how often it was halved,
--- rounded up each time. As algorithm/bucket.rs has it, with the proof.
+-- An overhang is how far past the instant of a bucket the latest instant is that a
+-- reservation ever got, in us: 24 bits of a number, and above them how often it was
+-- halved, rounded up each time. The proof is in algorithm/bucket.rs.
 local function overhang_of(span)
   local halved = 0
   while span >= 16777216 do
@@ -16,14 +16,14 @@ local function span_of(overhang)
   return span * 2 ^ ((overhang - span) / 16777216)
 end
 
--- What is left of it when the bucket's instant moves on by a cost.
+-- Returns the overhang after the bucket's instant moves on by a cost.
 local function overhang_after(overhang, cost)
   local span = span_of(overhang) - cost
   return span > 0 and overhang_of(span) or 0
 end
 
--- One span or instant less another, and not below 0.
-local function minus(refill, whole, part, less, less_part)
+-- Returns one span or instant less another, and not below 0.
+local function saturating_sub(refill, whole, part, less, less_part)
   whole, part = whole - less, part - less_part
   if part < 0 then
     whole, part = whole - 1, part + refill
@@ -34,10 +34,10 @@ local function minus(refill, whole, part, less, less_part)
   return whole, part
 end
 
--- So much less of an instant, as a state; none when the bucket is full by now. Nobody
--- cancels where nobody waits, and of a queue that shapes only the last.
+-- Returns the state after an instant moves back; none if the bucket is full by now.
+-- Only reservations are cancelled, and of a shaping queue only the last one.
 local function moved_back(horizon, max_wait, refill, whole, part, back, back_part, overhang)
-  whole, part = minus(refill, whole, part, back, back_part)
+  whole, part = saturating_sub(refill, whole, part, back, back_part)
   if max_wait > 0 then
     overhang = overhang_of(span_of(overhang) + back + (back_part > 0 and 1 or 0))
   end
@@ -46,7 +46,7 @@ local function moved_back(horizon, max_wait, refill, whole, part, back, back_par
   end
 end
 
--- v = min(C, v + n); no state when the bucket is full again.
+-- v = min(C, v + n); no state if the bucket is full again.
 local function bucket_refund(k, _, _, max_wait, refill, units_part, _, units)
   local whole, part, stored, horizon, overhang = bucket_settle(k, refill)
   if stored then
@@ -54,7 +54,7 @@ local function bucket_refund(k, _, _, max_wait, refill, units_part, _, units)
   end
 end
 
--- Returns what a cancelled reservation may return; `mark` is the instant at which
+-- Refunds what a cancelled reservation may get back; `mark` is the instant at which
 -- the bucket was to be full after it. The proof is in algorithm/bucket.rs.
 local function bucket_cancel(k, tag, _, max_wait, refill, cost_part, _, cost, _, mark, mark_part)
   local whole, part, stored, horizon, overhang = bucket_settle(k, refill)
@@ -65,23 +65,23 @@ local function bucket_cancel(k, tag, _, max_wait, refill, cost_part, _, cost, _,
   if tag == SHAPING_BUCKET and (latest ~= mark or part ~= mark_part) then
     return
   end
-  local kept, kept_part = minus(refill, latest, part, mark, mark_part)
-  local refilled, refilled_part = minus(refill, now + cost, cost_part, mark, mark_part)
+  local kept, kept_part = saturating_sub(refill, latest, part, mark, mark_part)
+  local refilled, refilled_part = saturating_sub(refill, now + cost, cost_part, mark, mark_part)
   if refilled > kept or refilled == kept and refilled_part > kept_part then
     kept, kept_part = refilled, refilled_part
   end
-  local back, back_part = minus(refill, cost, cost_part, kept, kept_part)
+  local back, back_part = saturating_sub(refill, cost, cost_part, kept, kept_part)
   if back + back_part > 0 then
     return stored, moved_back(horizon, max_wait, refill, whole, part, back, back_part, overhang)
   end
 end
 
--- Others were charged between a charge and its undo, and might take that charge
--- for one that stays. So the undo leaves a note of when it was, for longer than
--- they stand. It looks like a bucket's state.
+-- Other requests may be charged between a charge and its undo, and count on the
+-- first charge. So the undo leaves a note of its time, which outlives them. A note
+-- has the format of a bucket's state.
 local NOTE_LIFE = 10000000
 
--- Whether something was taken back since an instant that others counted on.
+-- Returns whether a charge was undone since an instant.
 local function noted_since(note, instant)
   local stored = cells[note]
   return now - instant >= NOTE_LIFE
@@ -91,30 +91,28 @@ end
 
 local function leave_note(note)
   if not (foreign and foreign[note]) then
-    keep(note, bucket_state(0, 1, now, 0, 0), now + NOTE_LIFE)
+    set_cell(note, bucket_state(0, 1, now, 0, 0), now + NOTE_LIFE)
   end
 end
 
--- Takes a charge back that was made at `charged_at`, when the bucket would else
--- have been full at `mark`. As long as that is to come the whole charge comes
--- off, and it is as if it had never been. From then on a refund would give too
--- much: the bucket goes on refilling, where without the charge it would be full
--- and stand still. So what has passed since then stays charged; who was alone
--- finds the bucket full all the same.
+-- Undoes a charge that was made at `charged_at`; without it, the bucket would have
+-- been full at `mark`. Until then the whole charge is removed, as if it had never
+-- been made. After that, a refund would give too much: the bucket went on refilling,
+-- where without the charge it would have been full. So the time since `mark` stays
+-- charged; if there was no other charge, the bucket is full all the same.
 -- Proof: the state is the largest t_i + (c_i + c_i+1 + ...) over all charges c at
--- times t. Without c_x the terms up to that of t_x are c_x less, or gone. The
--- terms of later ones stay as they are, and at most now + (c_x+1 + ...). The state
--- is at least mark + c_x + (c_x+1 + ...), so less c_x and plus now - mark it is at
--- least that.
--- For this `mark` must hold to the end, but it counts on charges from before,
--- which may have been taken back since. If the last charge of all is taken back,
--- nobody counts on it, and the state is what that charge left: any later one
--- would have moved it on. Else there is a note, and who finds it takes the time
--- of his own charge for the mark, for which the same holds in any order.
--- Where the clock went back, t_i <= now does not hold: then only the last charge
--- is put back.
--- Where requests wait, others may have been queued behind the charge. So unless it is
--- the last it is cancelled, and if it is the last, all is as it was before it.
+-- times t. Without c_x the terms up to that of t_x are c_x less, or gone. The later
+-- terms do not change, and are at most now + (c_x+1 + ...). The state is at least
+-- mark + c_x + (c_x+1 + ...), so less c_x and plus now - mark it is at least that.
+-- This needs `mark` to hold to the end, but `mark` counts on earlier charges, which
+-- may have been undone since. If the last charge of all is undone, no other counts
+-- on it, and the state is what that charge left: a later one would have moved it on.
+-- Otherwise there is a note, and an undo that finds it takes the time of its own
+-- charge as the mark, for which the same holds in any order.
+-- If the clock went back, t_i <= now does not hold: then only the last charge is
+-- undone.
+-- If requests may wait, others may be queued behind the charge. So unless the charge
+-- is the last one it is cancelled; if it is the last one, its whole effect is undone.
 local function bucket_undo(
   k, tag, horizon, max_wait, refill, cost_part, _, cost, _, mark, mark_part, charged_at, note, overhang
 )

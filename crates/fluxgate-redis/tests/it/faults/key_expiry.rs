@@ -1,4 +1,4 @@
-//! State goes by itself once the quota is full again, and not before.
+//! Keys expire once the quota is full again, and not before.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn all_algorithms() -> RuleSets {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_all_windows_have_passed_no_key_is_left() {
+async fn no_key_is_left_when_all_windows_have_passed() {
     let server = RedisServer::start();
     let bench = Bench::new(all_algorithms(), store_at(server.url()));
     let mut cli = server.cli();
@@ -31,7 +31,7 @@ async fn when_all_windows_have_passed_no_key_is_left() {
             bench.check(&user).await;
         }
     }
-    // What is given back, to full and beyond, or forgotten, leaves nothing either.
+    // Refunds, to full and beyond, and resets leave no key either.
     for algorithm in ALGORITHMS {
         let limiter = &bench.limiter;
         let refund = |user, units| limiter.refund("api", algorithm, user, units);
@@ -46,7 +46,7 @@ async fn when_all_windows_have_passed_no_key_is_left() {
         .reset_rule("api", "sliding_log")
         .await
         .unwrap();
-    // And what looks only, denied or not.
+    // Nor do peeks, denied or not.
     for user in ["user-0", "user-3", "someone new"] {
         let context = RequestContext::builder().user(user).build();
         bench.limiter.peek("api", &context).await.unwrap();
@@ -54,15 +54,15 @@ async fn when_all_windows_have_passed_no_key_is_left() {
     assert!(cli.dbsize() > 0);
     let last = Instant::now();
     until("the key space is empty", || cli.dbsize() == 0).await;
-    // Two windows of the longest kind, and the server's own time to notice.
+    // Two windows of the longest kind, and the server's time to expire keys.
     let took = last.elapsed();
     assert!(took < Duration::from_millis(3000), "took {took:?}");
-    assert_eq!(bench.heard.errors(), []);
+    assert_eq!(bench.errors.all(), []);
 }
 
-/// The key of a band ends in the millisecond in which its quota is full.
+/// The key of a band expires in the millisecond in which its quota is full.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_lives_for_as_long_as_its_quota_is_not_full() {
+async fn a_key_lives_until_its_quota_is_full() {
     let server = RedisServer::start();
     let mut cli = server.cli();
     for window in ["900ms", "1m", "30d", "366d"] {
@@ -76,7 +76,7 @@ async fn a_key_lives_for_as_long_as_its_quota_is_not_full() {
             assert!(bench.check_cost("ann", 4).await.allowed(), "{what}");
             let took = start.elapsed().as_micros() as i64;
             let Some(key) = cli.keys("*").pop() else {
-                // The window ended at once; that is right too, and seldom.
+                // The window ended at once, which is rare but correct.
                 assert_eq!(bench.left("ann").await, 10, "{what}");
                 continue;
             };
@@ -87,10 +87,11 @@ async fn a_key_lives_for_as_long_as_its_quota_is_not_full() {
             let before = reset_after().await;
             let lives = cli.command(&["PTTL", &key]).int();
             let after = reset_after().await;
-            // The one shrinks as the other does, so they are told in between.
+            // Both shrink with time, so one is read between two reads of the
+            // other.
             let micros = 1000 * lives.max(0);
-            // The server tells whole milliseconds of two instants, and a script
-            // that is held up may set the end that much later.
+            // The server reports whole milliseconds of two instants, and a
+            // delayed script may set the expiry that much later.
             assert!(micros >= after - 1000, "{what}: {lives} ms, {after} us");
             let most = before + took + 2000;
             assert!(micros <= most, "{what}: {lives} ms, {before} us");
@@ -98,10 +99,9 @@ async fn a_key_lives_for_as_long_as_its_quota_is_not_full() {
     }
 }
 
-/// As long as something is missing, the key is there; when it is gone, nothing
-/// is missing.
+/// The key exists until the quota is full; once it is gone, the quota is full.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_key_goes_before_its_quota_is_full() {
+async fn no_key_expires_before_its_quota_is_full() {
     let server = RedisServer::start();
     let mut cli = server.cli();
     for algorithm in ALGORITHMS {

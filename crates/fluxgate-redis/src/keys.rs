@@ -1,26 +1,26 @@
 //! The names of keys.
 //!
 //! `<prefix>:{2<rule><identity>}<band>`, for example
-//! `fluxgate:{2e8diRNPiIZu\ruser-00000001}burst`: a key costs about as much
-//! memory for its name as for anything else, so names are short.
+//! `fluxgate:{2e8diRNPiIZu\ruser-00000001}burst`. Names are short, since they take
+//! about half of the memory of a key.
 //!
 //! - `2` is the version of the layout, of names and states alike. Releases with
-//!   another one count apart, and what they leave behind expires by itself.
+//!   different versions do not share counters, and old keys expire.
 //! - The rule is 60 bits of a hash, in ten characters: as safe as the
-//!   fingerprints of the memory store, and all keys of a rule begin alike.
-//! - Each part of the identity is its kind and its text with the length before
-//!   it, or `#` and a hash where it is not to be read.
+//!   fingerprints of the memory store, and all keys of a rule have one prefix.
+//! - Each part of the identity is its kind and its text, preceded by the length;
+//!   or `#` and a hash if the text must not be readable.
 //! - The braces are the hash tag of a cluster: all bands of one rule and
-//!   identity live in one slot. An identity may contain `}`; then the tag ends
+//!   identity are in one slot. An identity may contain `}`; then the tag ends
 //!   there, for all its bands alike. It is never empty, for it begins with the
 //!   version.
 //!
-//! Windows and logs have their algorithm and length behind the band, such as
-//! `burst:f60000`, for those of another one are other counters: `f` is a fixed
+//! Windows and logs have their algorithm and length after the band, such as
+//! `burst:f60000`, since a different one is a different counter: `f` is a fixed
 //! window, `s` a sliding one and `l` a log, in milliseconds.
 //!
-//! `<prefix>:2:undo:{...}<band>` is a note on such a key, for seconds, that
-//! something was taken back; see `lua/bucket_back.lua`.
+//! `<prefix>:2:undo:{...}<band>` is a note on such a key that a charge was undone,
+//! kept for seconds; see `lua/bucket_refund.lua`.
 
 use std::io::Write;
 
@@ -28,42 +28,42 @@ use fluxgate_core::{Algorithm, Band, IdentityPart, Subject, SubjectParts};
 
 use crate::identity_hash::{HashKeys, HashSecret, IdentityHash};
 
-/// What all keys begin with, unless told otherwise.
+/// The default prefix of keys.
 pub const DEFAULT_PREFIX: &str = "fluxgate";
-/// The version of the layout: of names, and of what stands under them.
+/// The version of the layout, of names and states alike.
 pub(crate) const VERSION: char = '2';
-/// Comes before a subject that no rule made; no character of a hash.
+/// Precedes a subject that no rule made; not a character of a rule's hash.
 const OPAQUE: u8 = b'~';
-/// Comes before a hashed part; no kind of a part.
+/// Precedes a hashed part; not the kind of any part.
 const HASHED: u8 = b'#';
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 const RULE_DIGITS: u32 = 10;
 
 /// How keys are named. All processes that share limits must agree on it.
 #[derive(Clone, Debug)]
-pub struct Naming {
+pub struct KeyNaming {
     prefix: Box<str>,
-    /// The prefix and what comes before every subject.
+    /// The prefix and the start of the hash tag.
     head: Vec<u8>,
     hash: Option<IdentityHash>,
 }
 
-/// A prefix with a brace would have a say in where keys live.
+/// A key prefix with a brace, which would change the slots of keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` cannot be the prefix of keys: braces mark what a cluster places them by")]
-pub struct BadPrefix(String);
+#[error("the key prefix `{0}` has a brace: braces would change the slots of keys in a cluster")]
+pub struct InvalidPrefix(String);
 
-impl Default for Naming {
+impl Default for KeyNaming {
     fn default() -> Self {
         Self::with_head(DEFAULT_PREFIX)
     }
 }
 
-impl Naming {
-    /// Names with this prefix, and identities as they are.
-    pub fn new(prefix: &str) -> Result<Self, BadPrefix> {
+impl KeyNaming {
+    /// Creates names with this prefix, and with readable identities.
+    pub fn new(prefix: &str) -> Result<Self, InvalidPrefix> {
         if prefix.contains(['{', '}']) {
-            return Err(BadPrefix(prefix.into()));
+            return Err(InvalidPrefix(prefix.into()));
         }
         Ok(Self::with_head(prefix))
     }
@@ -79,26 +79,26 @@ impl Naming {
         }
     }
 
-    /// What all names begin with.
+    /// Returns the prefix of all names.
     pub(crate) fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// Puts a keyed hash in the place of these parts of identities.
+    /// Replaces these parts of identities by a keyed hash.
     pub fn hashing(mut self, which: HashKeys, secret: HashSecret) -> Self {
         self.hash = Some(IdentityHash::new(which, secret));
         self
     }
 
-    /// Appends what the names of all bands of a subject begin with.
+    /// Appends the common start of the names of all bands of a subject.
     pub(crate) fn write_subject(&self, subject: Subject<'_>, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.head);
         self.write_tag(subject, out);
     }
 
-    /// The same for notes on what was taken back: in the same slot, and not among
-    /// what a pattern finds.
-    pub(crate) fn write_note(&self, subject: Subject<'_>, out: &mut Vec<u8>) {
+    /// Appends the same for notes that a charge was undone: in the same slot, but
+    /// not matched by [`KeyNaming::pattern`].
+    pub(crate) fn write_note_subject(&self, subject: Subject<'_>, out: &mut Vec<u8>) {
         let (prefix, tag) = self.head.split_at(self.prefix.len());
         out.extend_from_slice(prefix);
         out.extend_from_slice(format!(":{VERSION}:undo").as_bytes());
@@ -119,7 +119,7 @@ impl Naming {
         out.push(b'}');
     }
 
-    /// Appends what makes the name of a subject that of a band.
+    /// Appends the part of a name after the subject.
     pub(crate) fn write_band(band: &Band, out: &mut Vec<u8>) {
         out.extend_from_slice(band.id().as_bytes());
         let limit = band.limit();
@@ -134,7 +134,7 @@ impl Naming {
         let _ = write!(out, ":{algorithm}{millis}");
     }
 
-    /// The keys of all bands of a subject.
+    /// Returns the keys of all bands of a subject.
     pub(crate) fn keys(&self, subject: Subject<'_>, bands: &[Band]) -> Vec<Vec<u8>> {
         let mut head = Vec::new();
         self.write_subject(subject, &mut head);
@@ -146,7 +146,7 @@ impl Naming {
         bands.iter().map(name).collect()
     }
 
-    /// What `SCAN MATCH` finds all keys of a rule by.
+    /// Returns the pattern for `SCAN MATCH` that matches all keys of a rule.
     pub(crate) fn pattern(&self, rule: Subject<'_>) -> Vec<u8> {
         let mut head = self.head.clone();
         match rule.parts() {
@@ -165,7 +165,7 @@ impl Naming {
     }
 
     fn write_part(&self, part: &IdentityPart<'_>, out: &mut Vec<u8>) {
-        if let Some(hash) = self.hash.as_ref().and_then(|hash| hash.of(part)) {
+        if let Some(hash) = self.hash.as_ref().and_then(|hash| hash.hash(part)) {
             out.push(HASHED);
             out.extend_from_slice(&hash);
             return;
@@ -191,8 +191,8 @@ fn write_rule(parts: &SubjectParts<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Byte by byte, so that what begins alike has names that begin alike, and
-/// without the brace that ends it.
+/// Appends bytes with `}` escaped, which would end the tag. Subjects with a common
+/// prefix have names with a common prefix.
 fn write_opaque(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(OPAQUE);
     for byte in bytes {
@@ -204,7 +204,7 @@ fn write_opaque(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The length, seven bits a byte, and the text.
+/// Appends the length, seven bits a byte, and the text.
 fn write_text(text: &[u8], out: &mut Vec<u8>) {
     let mut length = text.len();
     while length >= 0x80 {
@@ -215,7 +215,7 @@ fn write_text(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(text);
 }
 
-/// An IPv6 address counts by its prefix, so it mostly ends with zeros.
+/// Strips trailing zeros: an IPv6 address mostly has them, as only its prefix counts.
 fn without_zeros(octets: &[u8]) -> &[u8] {
     let end = octets.iter().rposition(|octet| *octet != 0);
     &octets[..end.map_or(0, |end| end + 1)]
@@ -248,7 +248,7 @@ mod tests {
         [b"u", &encode(name.as_bytes())[..]].concat()
     }
 
-    fn name(naming: &Naming, bytes: &[u8], band: &str) -> Vec<u8> {
+    fn name(naming: &KeyNaming, bytes: &[u8], band: &str) -> Vec<u8> {
         let limit = Limit::builder(Algorithm::TokenBucket, 1, Duration::from_secs(1));
         let band = Band::new(band, limit.build().unwrap());
         let rule = RuleNumber::NONE;
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_of_another_length_or_algorithm_have_another_name() {
+    fn windows_of_different_length_or_algorithm_have_different_names() {
         let bytes = subject("s", "r", &user("a"));
         let of = |algorithm, seconds| {
             let limit = Limit::builder(algorithm, 1, Duration::from_secs(seconds));
@@ -266,7 +266,7 @@ mod tests {
                 rule: RuleNumber::NONE,
                 bytes: &bytes,
             };
-            let name = Naming::default().keys(subject, &[band]).remove(0);
+            let name = KeyNaming::default().keys(subject, &[band]).remove(0);
             name.escape_ascii().to_string()
         };
         let start = of(Algorithm::TokenBucket, 1);
@@ -280,10 +280,10 @@ mod tests {
         }
     }
 
-    /// Two releases that name keys differently would count apart.
+    /// Releases that name keys differently would not share counters.
     #[test]
     fn names_never_change() {
-        let naming = Naming::default();
+        let naming = KeyNaming::default();
         let of = |bytes: &[u8]| name(&naming, bytes, "burst").escape_ascii().to_string();
         let named = subject("api-limits", "per-user", &user("user-00000001"));
         assert_eq!(of(&named), r"fluxgate:{2e8diRNPiIZu\ruser-00000001}burst");
@@ -296,15 +296,15 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_has_no_braces() {
-        assert!(Naming::new("").is_ok() && Naming::new("a:b*").is_ok());
+    fn a_prefix_with_braces_is_rejected() {
+        assert!(KeyNaming::new("").is_ok() && KeyNaming::new("a:b*").is_ok());
         for prefix in ["{}", "{tag}", "a{", "}"] {
-            assert!(Naming::new(prefix).is_err());
+            assert!(KeyNaming::new(prefix).is_err());
         }
     }
 
     #[test]
-    fn no_two_keys_share_a_name() {
+    fn different_keys_have_different_names() {
         let long = "x".repeat(300);
         let identities = [
             vec![],
@@ -336,7 +336,7 @@ mod tests {
             ));
         }
         for which in [HashKeys::None, HashKeys::ApiKeys, HashKeys::All] {
-            let naming = Naming::default().hashing(which, HashSecret::new(b"s"));
+            let naming = KeyNaming::default().hashing(which, HashSecret::new(b"s"));
             let mut seen = HashMap::new();
             for subject in &subjects {
                 for band in ["b", "b0", "}b"] {

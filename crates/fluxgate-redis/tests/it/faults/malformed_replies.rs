@@ -1,4 +1,4 @@
-//! Replies that are none.
+//! Malformed replies.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn inject(bytes: &[u8]) -> ReplyFault {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_malformed_reply_is_a_bad_response_and_the_next_is_read_as_it_is() {
+async fn a_malformed_reply_is_a_bad_response_and_the_next_one_is_read() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.addr());
     let rules = one_band("deny", "fixed_window", 1_000_000, "1d");
@@ -32,7 +32,7 @@ async fn a_malformed_reply_is_a_bad_response_and_the_next_is_read_as_it_is() {
         replace(b"\r\n"),
         replace(b"\0\0\0\0\0\0\0\0\r\n"),
         inject(b"?"),
-        // RESP, and not what the script says.
+        // RESP, but not of the script's type.
         replace(b":1\r\n"),
         replace(b"_\r\n"),
         replace(b"$-1\r\n"),
@@ -42,31 +42,35 @@ async fn a_malformed_reply_is_a_bad_response_and_the_next_is_read_as_it_is() {
         replace(b"*0\r\n"),
         replace(b"*2\r\n:1\r\n:1\r\n"),
         replace(b"%1\r\n+a\r\n:1\r\n"),
-        // A string, and not the script's.
+        // A string, but not the script's.
         replace(b"$0\r\n\r\n"),
         replace(b"$1\r\n\x01\r\n"),
         replace(b"$5\r\nhello\r\n"),
         replace(b"$12\r\n\x01\0\0\0\0\0\0\0\0;;;\r\n"),
         replace(b"$10\r\n\x01\xff\xff\xff\xff\xff\xff\xff\x7fn\r\n"),
-        // One too many: what follows must not be taken for the next answer.
+        // One reply too many: it must not be taken for the next one.
         inject(b":1\r\n"),
         inject(b"$5\r\nhello\r\n"),
     ] {
-        bench.heard.forget();
+        bench.errors.clear();
         let what = format!("{fault:?}");
         proxy.fault_reply_to("EVALSHA", fault);
         let decision = bench.check("ann").await;
         assert_eq!(decision.outcome(), Outcome::FailedClosed, "{what}");
-        let heard = bench.heard.errors();
-        assert_eq!(bench.heard.labels(), ["bad_response"], "{what}: {heard:?}");
+        let errors = bench.errors.all();
+        assert_eq!(
+            bench.errors.labels(),
+            ["bad_response"],
+            "{what}: {errors:?}"
+        );
         bench.recovers("somebody").await;
     }
 }
 
-/// What comes over a connection after a reply that was none belongs to nobody:
-/// who asks next must not be given it.
+/// Replies after a malformed one are not trusted: the next request must not get
+/// them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_that_gave_an_odd_reply_is_not_used_again() {
+async fn a_connection_is_not_used_after_a_malformed_reply() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.addr());
     let rules = one_band("deny", "fixed_window", 10, "1d");
@@ -81,10 +85,10 @@ async fn a_connection_that_gave_an_odd_reply_is_not_used_again() {
     }
 }
 
-/// Many requests, and every few of them a reply of another kind: none is
-/// admitted that the server did not admit.
+/// Many requests with malformed replies among them: none is admitted that the
+/// server did not admit.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn under_load_odd_replies_admit_nobody_by_accident() {
+async fn under_load_malformed_replies_admit_no_request() {
     const LIMIT: usize = 100;
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.addr());
@@ -112,5 +116,5 @@ async fn under_load_odd_replies_admit_nobody_by_accident() {
         admitted += task.unwrap();
     }
     assert!(admitted <= LIMIT, "{admitted}");
-    assert!(bench.heard.count(Reason::BAD_RESPONSE) > 0);
+    assert!(bench.errors.count(Reason::BAD_RESPONSE) > 0);
 }

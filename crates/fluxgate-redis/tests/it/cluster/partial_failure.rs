@@ -1,13 +1,13 @@
-//! Requests over several slots that break in the middle.
+//! Requests over several slots that fail half way.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::{Limiter, Outcome, Reason, RequestContext, RuleSets};
-use fluxgate_redis::{RedisStore, RedisStoreBuilder};
+use fluxgate_redis::{HashKeys, HashSecret, RedisStore, RedisStoreBuilder};
 use fluxgate_testkit::{FaultProxy, RedisCluster, RedisServer, ReplyFault, wait_until};
 
-use crate::support::{Heard, patient, rules, until_async, used, watched};
+use crate::support::{ErrorLog, patient, rules, until_async, used, with_error_log};
 
 const DEADLINE: Duration = Duration::from_millis(300);
 const LONG: Duration = Duration::from_secs(10);
@@ -23,7 +23,9 @@ struct ThreeNodes {
 impl ThreeNodes {
     async fn start() -> Self {
         let cluster = RedisCluster::start(3);
-        let store = patient(cluster.urls()).plain_keys().connect();
+        let store = patient(cluster.urls())
+            .hash_keys(HashKeys::None, HashSecret::new(b""))
+            .connect();
         let limiter = Limiter::new(three("deny", "enforce", 3), store.await.unwrap());
         let mut found = (None, None, None);
         for number in 0..=255 {
@@ -64,19 +66,21 @@ impl ThreeNodes {
     }
 
     fn store(&self) -> RedisStoreBuilder {
-        patient(self.cluster.urls()).plain_keys().near_cache(false)
+        patient(self.cluster.urls())
+            .hash_keys(HashKeys::None, HashSecret::new(b""))
+            .near_cache(false)
     }
 
     async fn limiter(
         &self,
         rules: RuleSets,
         deadline: Duration,
-    ) -> (Arc<Limiter<RedisStore>>, Heard) {
+    ) -> (Arc<Limiter<RedisStore>>, ErrorLog) {
         let store = self.store().deadline(deadline).connect().await.unwrap();
-        watched(rules, store)
+        with_error_log(rules, store)
     }
 
-    /// What is charged to the rule on node 0, as seen by somebody else.
+    /// Returns what is charged to the rule on node 0, read by another store.
     async fn used_of_first(&self) -> u64 {
         let store = self.store().connect().await.unwrap();
         let limiter = Limiter::new(three("deny", "enforce", 3), store);
@@ -111,9 +115,9 @@ rule_sets:
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_denial_stays_one_when_a_later_shard_is_gone_and_is_given_back_once() {
+async fn a_denial_holds_and_is_undone_once_when_a_later_shard_is_dead() {
     let nodes = ThreeNodes::start().await;
-    // Whatever fails is let in: what is denied must not be.
+    // Failed requests are admitted, denied ones must not be.
     let (limiter, failures) = nodes.limiter(three("allow", "enforce", 3), LONG).await;
     for _ in 0..3 {
         assert_eq!(nodes.outcome(&limiter).await, Outcome::Allowed);
@@ -127,7 +131,7 @@ async fn a_denial_stays_one_when_a_later_shard_is_gone_and_is_given_back_once() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shadow_rule_whose_shard_is_gone_denies_nobody() {
+async fn a_shadow_rule_on_a_dead_shard_denies_nothing() {
     let nodes = ThreeNodes::start().await;
     let (limiter, failures) = nodes.limiter(three("deny", "shadow", 1000), LONG).await;
     assert_eq!(nodes.outcome(&limiter).await, Outcome::Allowed);
@@ -140,7 +144,7 @@ async fn a_shadow_rule_whose_shard_is_gone_denies_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_shard_that_hangs_gives_the_others_back_what_they_gave_and_does_not_shut_them() {
+async fn charges_on_other_shards_are_undone_when_one_hangs() {
     let nodes = ThreeNodes::start().await;
     let (limiter, failures) = nodes
         .limiter(three("deny", "enforce", 1000), DEADLINE)
@@ -148,7 +152,7 @@ async fn a_shard_that_hangs_gives_the_others_back_what_they_gave_and_does_not_sh
     nodes.cluster.node(2).pause();
     for _ in 0..8 {
         assert_eq!(nodes.outcome(&limiter).await, Outcome::FailedClosed);
-        // The same store still gets at the others.
+        // The same store still reaches the other nodes.
         let state = limiter.state("api", "first", &[&nodes.user]).await;
         assert!(state.is_ok(), "{state:?}");
     }
@@ -160,7 +164,7 @@ async fn a_shard_that_hangs_gives_the_others_back_what_they_gave_and_does_not_sh
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_that_is_given_up_half_way_is_given_back() {
+async fn a_cancelled_request_is_undone() {
     let nodes = Arc::new(ThreeNodes::start().await);
     let (limiter, _) = nodes.limiter(three("deny", "enforce", 1000), LONG).await;
     let (mut first, mut second) = (nodes.cluster.node(0).cli(), nodes.cluster.node(1).cli());
@@ -171,7 +175,7 @@ async fn a_request_that_is_given_up_half_way_is_given_back() {
         let (nodes, limiter) = (Arc::clone(&nodes), Arc::clone(&limiter));
         async move { nodes.outcome(&limiter).await }
     });
-    // It is asked once the first has answered.
+    // The second is asked once the first has answered.
     wait_until("the second to be asked", || {
         let clients = second.command(&["CLIENT", "LIST"]).text();
         clients.lines().any(|client| client.contains(" flags=b "))
@@ -183,8 +187,8 @@ async fn a_request_that_is_given_up_half_way_is_given_back() {
     assert!(asking.await.unwrap_err().is_cancelled());
 }
 
-/// Has node 0 tell everybody that it is at the proxy.
-fn stand_before_node_0(cluster: &RedisCluster) -> FaultProxy {
+/// Makes node 0 announce the address of the proxy.
+fn proxy_before_node_0(cluster: &RedisCluster) -> FaultProxy {
     let proxy = FaultProxy::start(cluster.node(0).addr());
     let port = proxy.port().to_string();
     let mut cli = cluster.node(0).cli();
@@ -199,14 +203,14 @@ fn stand_before_node_0(cluster: &RedisCluster) -> FaultProxy {
     proxy
 }
 
-/// What a call of the script that takes back has in it, and no other: one key,
-/// and the number of the operation.
+/// Bytes that only the argument of an undo has: one key, and the number of the
+/// operation.
 const UNDO: &[u8] = b"\x01\x00\x00\x00\x04";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_undo_whose_reply_is_lost_is_not_sent_again() {
+async fn an_undo_whose_reply_is_lost_is_not_repeated() {
     let nodes = ThreeNodes::start().await;
-    let proxy = tokio::task::block_in_place(|| stand_before_node_0(&nodes.cluster));
+    let proxy = tokio::task::block_in_place(|| proxy_before_node_0(&nodes.cluster));
     let (limiter, _) = nodes.limiter(three("deny", "enforce", 3), DEADLINE).await;
     for _ in 0..3 {
         assert_eq!(nodes.outcome(&limiter).await, Outcome::Allowed);
@@ -223,16 +227,16 @@ async fn an_undo_whose_reply_is_lost_is_not_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_charge_whose_reply_is_lost_stays_and_is_not_made_again() {
+async fn a_charge_whose_reply_is_lost_stays_and_is_not_repeated() {
     let nodes = ThreeNodes::start().await;
-    let proxy = tokio::task::block_in_place(|| stand_before_node_0(&nodes.cluster));
+    let proxy = tokio::task::block_in_place(|| proxy_before_node_0(&nodes.cluster));
     let (limiter, failures) = nodes.limiter(three("deny", "enforce", 3), DEADLINE).await;
     assert_eq!(nodes.outcome(&limiter).await, Outcome::Allowed);
     proxy.fault_reply_to("EVALSHA", ReplyFault::SwallowAndClose);
     assert_eq!(nodes.outcome(&limiter).await, Outcome::FailedClosed);
     assert_eq!(failures.reasons().len(), 1);
     assert_eq!(nodes.used_of_first().await, 2);
-    // Nobody else was asked.
+    // No other node was asked.
     until_async("the store is as before", async || {
         nodes.outcome(&limiter).await == Outcome::Allowed
     })

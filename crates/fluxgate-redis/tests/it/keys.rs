@@ -1,8 +1,8 @@
-//! Names of keys, as a server sees them.
+//! The names of keys on a server.
 
 use fluxgate_core::{Limiter, ManualClock, RequestContext, RuleSets, Timestamp, ready};
 use fluxgate_redis::injected_time::{ScriptStore, Server};
-use fluxgate_redis::{HashKeys, HashSecret, Naming};
+use fluxgate_redis::{HashKeys, HashSecret, KeyNaming};
 
 use crate::sequences::DAY;
 use crate::wire::Wire;
@@ -18,10 +18,10 @@ rule_sets:
       - { id: all, scope: global, bands: [ { id: burst, capacity: 1000, window: 1s } ] }
 ";
 
-fn limiter(wire: &Wire, naming: Naming) -> Limiter<ScriptStore<&Wire, ManualClock>> {
+fn limiter(wire: &Wire, naming: KeyNaming) -> Limiter<ScriptStore<&Wire, ManualClock>> {
     wire.clear();
     let clock = ManualClock::new(Timestamp::from_micros(20_000 * DAY).unwrap());
-    let store = ScriptStore::on_clock(wire, clock).named(naming);
+    let store = ScriptStore::on_clock(wire, clock).with_naming(naming);
     Limiter::new(RuleSets::from_yaml(RULES).unwrap(), store)
 }
 
@@ -30,11 +30,11 @@ fn keys(wire: &Wire) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn a_rule_is_reset_without_touching_others() {
+fn resetting_a_rule_keeps_the_keys_of_others() {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
     for prefix in ["fluxgate", "a*b?c[d]e\\f", ""] {
-        let limiter = limiter(&wire, Naming::new(prefix).unwrap());
+        let limiter = limiter(&wire, KeyNaming::new(prefix).unwrap());
         for user in ["ann", "bob", "*", "}"] {
             let context = RequestContext::builder().user(user).api_key("k").build();
             ready(limiter.check("api-limits", &context)).unwrap();
@@ -50,7 +50,7 @@ fn a_rule_is_reset_without_touching_others() {
 }
 
 #[test]
-fn api_keys_and_others_stand_there_as_a_hash_where_that_is_wanted() {
+fn selected_parts_of_identities_are_stored_as_a_hash() {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
     let (user, api_key) = ("somebody-known", "a-secret-key");
@@ -63,7 +63,7 @@ fn api_keys_and_others_stand_there_as_a_hash_where_that_is_wanted() {
         (HashKeys::ApiKeys, true, false),
         (HashKeys::All, false, false),
     ] {
-        let naming = Naming::default().hashing(which, HashSecret::new(b"secret"));
+        let naming = KeyNaming::default().hashing(which, HashSecret::new(b"secret"));
         let limiter = limiter(&wire, naming);
         ready(limiter.check("api-limits", &context)).unwrap();
         let keys = keys(&wire);
@@ -75,7 +75,7 @@ fn api_keys_and_others_stand_there_as_a_hash_where_that_is_wanted() {
         assert_eq!(shows(user), user_shows, "{which:?}");
         assert_eq!(shows(api_key), api_key_shows, "{which:?}");
         assert_eq!(keys.len(), 5);
-        // They count as one all the same.
+        // They share a counter all the same.
         let state = ready(limiter.state("api-limits", "per-key", &[api_key])).unwrap();
         assert_eq!(state[0].remaining, 8);
     }
@@ -86,7 +86,7 @@ fn the_bands_of_a_subject_share_a_slot() {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
     for api_key in ["plain", "}", "{", "a}b{c}", "{}"] {
-        let limiter = limiter(&wire, Naming::default());
+        let limiter = limiter(&wire, KeyNaming::default());
         let context = RequestContext::builder().api_key(api_key).build();
         ready(limiter.check("api-limits", &context)).unwrap();
         let keys = keys(&wire);
@@ -97,8 +97,8 @@ fn the_bands_of_a_subject_share_a_slot() {
     }
 }
 
-/// What a cluster hashes: what stands in the first braces that have something
-/// between them. Two names of one tag are in one slot.
+/// Returns the part that a cluster hashes: the first non-empty braces. Two names
+/// with one tag are in one slot.
 fn slot(key: &[u8]) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hashed = key;
@@ -113,16 +113,16 @@ fn slot(key: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The older way, two fields and a key with everything spelt out. Of many keys
-/// together, `scripts/bench redis` measures less.
+/// Compares with a hash of two fields under an uncompressed name. For many keys,
+/// `scripts/bench redis` measures even less.
 #[test]
-fn a_key_takes_three_fifths_of_a_hash_and_with_a_fraction_nine_tenths() {
+fn a_key_takes_less_memory_than_a_hash() {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
     let usage = |key: &[u8]| -> u64 { wire.run(redis::cmd("MEMORY").arg("USAGE").arg(key)) };
 
     let hash = b"fluxgate:api-limits:per-user:user-00000001:burst";
-    let limiter = limiter(&wire, Naming::default());
+    let limiter = limiter(&wire, KeyNaming::default());
     let mut command = redis::cmd("HMSET");
     command.arg(hash).arg("tokens").arg("8.7654321");
     wire.run::<()>(command.arg("ts").arg("1728000000123456"));

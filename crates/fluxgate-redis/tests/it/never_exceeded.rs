@@ -1,5 +1,6 @@
-//! Several instances on one server under saturating load: over every interval no more
-//! goes on than the rules say, while rules change and while waiters leave.
+//! Several instances on one server under saturating load: no interval admits more
+//! than the rules say, while rules change and while waiting requests are
+//! cancelled.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex};
@@ -16,13 +17,13 @@ use crate::support::{rules, store_at};
 const INSTANCES: usize = 3;
 const SECOND: u64 = 1_000_000;
 
-/// When units went on, by the server's clock.
+/// When units were admitted, by the server's clock.
 type Passed = Arc<Mutex<Vec<(u64, u64)>>>;
 
-/// What a rule lets pass at most from one instant to another, both included.
+/// The most that a rule admits from one instant to another, both included.
 #[derive(Clone, Copy, Debug)]
 enum Bound {
-    /// Capacity, and refill a second.
+    /// Capacity, and refill per second.
     Bucket(u64, u64),
     /// Capacity, and window in µs.
     Aligned(u64, u64),
@@ -42,7 +43,7 @@ impl Bound {
     }
 }
 
-/// A rule as it is before a change and after it, with their bounds.
+/// A rule before and after a change, with their bounds.
 const CHANGES: [(&str, Bound, &str, Bound); 8] = [
     // window
     (
@@ -106,7 +107,7 @@ fn rule_sets(after: bool) -> RuleSets {
     rules(&format!("rule_sets:\n{}", sets.collect::<String>()))
 }
 
-/// When a request was decided, by the server's clock.
+/// Returns when a request was decided, by the server's clock.
 fn decided_at(decision: &Decision) -> u64 {
     decision.reset_at().micros() - decision.reset_after().get()
 }
@@ -116,7 +117,7 @@ fn instance(server: &RedisServer, after: bool) -> Arc<Limiter<RedisStore>> {
     Arc::new(Limiter::new(rule_sets(after), store))
 }
 
-/// Asks for all rules in turn until it is told to stop.
+/// Sends requests to all rules in turn until it is stopped.
 async fn hammer(limiter: Arc<Limiter<RedisStore>>, passed: Vec<Passed>, until: Instant) {
     let context = RequestContext::default();
     while Instant::now() < until {
@@ -130,11 +131,11 @@ async fn hammer(limiter: Arc<Limiter<RedisStore>>, passed: Vec<Passed>, until: I
     }
 }
 
-/// "rules changed one instance after another, under load": one instance stops in the
-/// middle and another takes its place with the old rules, as a restart does that comes
-/// before the new rules have reached it.
+/// "rules changed one instance after another, under load": one instance stops in
+/// the middle and another replaces it with the old rules, like a restart before
+/// the new rules have arrived.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn rules_changed_one_instance_after_another() {
+async fn while_instances_change_their_rules_one_by_one() {
     let span = Duration::from_secs(if is_long() { 10 } else { 3 });
     let server = RedisServer::start();
     let passed: Vec<Passed> = CHANGES.iter().map(|_| Passed::default()).collect();
@@ -175,7 +176,7 @@ async fn rules_changed_one_instance_after_another() {
                 "{units} in {span} µs: from {old} to {new}"
             );
         });
-        // As long as all have the old rule, they keep to it.
+        // While all have the old rule, they keep its bound.
         let start = passed.first().unwrap().0;
         let before_changes = start + span.as_micros() as u64 / 5;
         let early = passed.iter().copied();
@@ -186,9 +187,10 @@ async fn rules_changed_one_instance_after_another() {
     }
 }
 
-/// "waiters that leave": many wait, half of them leave, others come.
+/// "waiters that leave": many requests wait, half of them are cancelled, others
+/// come.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn waiters_that_leave() {
+async fn while_waiting_requests_are_cancelled() {
     const CAPACITY: u64 = 5;
     const REFILL: u64 = 40;
     let span = Duration::from_secs(if is_long() { 10 } else { 3 });
@@ -239,7 +241,8 @@ async fn waiters_that_leave() {
     tasks.join_all().await;
     let released = in_order(&released);
     let units: u64 = released.iter().map(|(_, cost)| cost).sum();
-    // Something over half of what could go on: those who leave take their turn along.
+    // Somewhat over half of the limit: a cancelled request leaves its turn
+    // unused.
     assert!(units > span.as_secs() * REFILL / 3, "{units} went on");
     each_interval(&released, |from, to, units| {
         // A delay was rounded up by less than 1 µs.
@@ -248,7 +251,7 @@ async fn waiters_that_leave() {
     });
 }
 
-/// Whether there is time for long runs: `scripts/test --long`.
+/// Returns whether long runs are wanted: `scripts/test --long`.
 fn is_long() -> bool {
     std::env::var_os("FLUXGATE_LONG").is_some()
 }
@@ -259,7 +262,7 @@ fn in_order(passed: &Passed) -> Vec<(u64, u64)> {
     passed
 }
 
-/// Every interval between two that went on, with the units in it.
+/// Returns every interval between two admitted requests, with the units in it.
 fn each_interval(passed: &[(u64, u64)], mut check: impl FnMut(u64, u64, u64)) {
     for (index, (from, _)) in passed.iter().enumerate() {
         let mut units = 0;

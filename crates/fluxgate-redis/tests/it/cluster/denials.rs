@@ -1,4 +1,4 @@
-//! Denials over several slots: what they leave behind, and what they cost.
+//! Denials over several slots: what stays charged, and how many calls they take.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::support::{Bench, patient, rules};
 
-/// A bucket for each user, and one unit for everybody, for ever.
+/// A bucket per user, and a global limit of one unit that never returns.
 fn user_and_all() -> RuleSets {
     rules(
         "
@@ -41,10 +41,10 @@ fn calls(cluster: &RedisCluster) -> u64 {
     cluster.nodes().iter().map(of_node).sum()
 }
 
-/// Two processes hammer on what one rule refuses; the other one's bucket refills
-/// as if nobody did.
+/// Two processes send requests that one rule denies; the bucket of the other rule
+/// refills all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bucket_refills_while_another_rule_refuses_everything() {
+async fn a_bucket_refills_while_another_rule_denies_everything() {
     let cluster = RedisCluster::start(3);
     let benches = [(); 2].map(|()| bench(patient(cluster.urls()).near_cache(false)));
     assert!(at(&benches[0], "/both", "first", 1).await.allowed());
@@ -62,15 +62,15 @@ async fn a_bucket_refills_while_another_rule_refuses_everything() {
     while let Some(task) = tasks.join_next().await {
         task.unwrap();
     }
-    // 50 in a second; some are behind by the time that the first charges stood.
+    // 50 per second; some are behind by the time that the first charges stood.
     let due = start.elapsed().as_millis() / 20;
     let left = u128::from(benches[0].left("ann").await);
     assert!(left >= due.min(100) / 2, "{left} of {due}");
 }
 
-/// Alone, and with nothing known of what refuses: still nothing stays charged.
+/// Even a fresh store, which knows no denial, leaves nothing charged.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_denial_that_nobody_expected_changes_nothing() {
+async fn an_unexpected_denial_changes_nothing() {
     let cluster = RedisCluster::start(3);
     let store = || patient(cluster.urls()).near_cache(false);
     let first = bench(store());
@@ -94,13 +94,13 @@ async fn a_denial_that_nobody_expected_changes_nothing() {
     }
 }
 
-/// What is known to be refused is charged nowhere, and soon nobody is asked.
+/// A known denial is charged nowhere, and soon no request is sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_denial_that_is_known_asks_nobody_and_charges_nothing() {
+async fn a_known_denial_sends_no_request_and_charges_nothing() {
     let cluster = RedisCluster::start(3);
     let bench = bench(patient(cluster.urls()));
     assert!(at(&bench, "/both", "first", 1).await.allowed());
-    // Every node that is asked below has the script by then.
+    // Now every node that is asked below has the script.
     assert!(at(&bench, "/user", "bob", 1).await.allowed());
     // A denial is remembered for a second.
     let (mut quick, mut tries) = (0, 0);
@@ -108,7 +108,7 @@ async fn a_denial_that_is_known_asks_nobody_and_charges_nothing() {
         tries += 1;
         assert!(tries < 60, "it never takes less than a second");
         let start = Instant::now();
-        // Charged, refused, given back; then only looked at.
+        // Charged, denied, undone; then only peeked at.
         assert!(!at(&bench, "/both", "ann", 1).await.allowed());
         assert!(!at(&bench, "/both", "ann", 1).await.allowed());
         let before = calls(&cluster);
@@ -118,10 +118,10 @@ async fn a_denial_that_is_known_asks_nobody_and_charges_nothing() {
             assert_eq!(violated, ["all/b0"]);
         }
         let asked = calls(&cluster) - before;
-        // Of somebody else, the one thing that is not known is looked at.
+        // For another user, only the rule without a known denial is asked.
         assert!(!at(&bench, "/both", "bob", 1).await.allowed());
         let of_bob = calls(&cluster) - before - asked;
-        // Nor is it charged where it was that which refused last.
+        // The rule that denied last is asked first, so nothing is charged.
         assert!(!at(&bench, "/both", "ann", 101).await.allowed());
         let before = calls(&cluster);
         assert!(!at(&bench, "/both", "ann", 1).await.allowed());

@@ -1,4 +1,4 @@
-//! Clusters that are not quite as one expects.
+//! Finding the nodes of unusual clusters.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use fluxgate_redis::{RedisStore, Topology};
 use fluxgate_testkit::{RedisCluster, RedisServer, SLOTS, ports, wait_until};
 use tokio::time::Instant;
 
-use crate::support::{patient, rules, user, watched};
+use crate::support::{patient, rules, user, with_error_log};
 
 fn per_user() -> RuleSets {
     rules(
@@ -17,9 +17,9 @@ fn per_user() -> RuleSets {
     )
 }
 
-/// Asks for so many users that every node has some.
+/// Sends requests for enough users that every node has some.
 async fn expect_all_allowed(store: RedisStore) {
-    let (limiter, failures) = watched(per_user(), store);
+    let (limiter, failures) = with_error_log(per_user(), store);
     for number in 0..24 {
         let name = format!("user-{number}");
         let decision = limiter.check("api", &user(&name)).await.unwrap();
@@ -28,11 +28,11 @@ async fn expect_all_allowed(store: RedisStore) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_url_is_enough_and_seeds_may_be_dead_or_deaf() {
+async fn one_live_seed_is_enough() {
     let cluster = RedisCluster::start(3);
     let one = patient([cluster.node(1).url()]);
     expect_all_allowed(one.connect().await.unwrap()).await;
-    // Nobody listens there.
+    // Nothing listens there.
     let free = ports::free();
     let dead = format!("redis://{}", free.addr());
     let urls = [dead.clone(), cluster.node(2).url()];
@@ -40,7 +40,7 @@ async fn one_url_is_enough_and_seeds_may_be_dead_or_deaf() {
         let store = patient(urls.clone()).topology(topology);
         expect_all_allowed(store.connect().await.unwrap()).await;
     }
-    // Somebody listens and never answers.
+    // Something listens but never answers.
     let deaf = RedisServer::start();
     deaf.pause();
     let urls = [deaf.url(), dead, cluster.node(2).url()];
@@ -51,12 +51,12 @@ async fn one_url_is_enough_and_seeds_may_be_dead_or_deaf() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_first_requests_ask_for_the_map_once() {
+async fn concurrent_first_requests_fetch_the_slot_map_once() {
     let cluster = RedisCluster::start(3);
     let node = cluster.node(0);
     node.cli().command(&["CONFIG", "RESETSTAT"]).expect_ok();
     let store = patient([node.url()]).topology(Topology::Cluster);
-    let (limiter, failures) = watched(per_user(), store.build().unwrap());
+    let (limiter, failures) = with_error_log(per_user(), store.build().unwrap());
     let tasks: Vec<_> = (0..200)
         .map(|number| {
             let limiter = limiter.clone();
@@ -73,16 +73,16 @@ async fn many_first_requests_ask_for_the_map_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_that_tell_no_host_are_where_we_asked() {
+async fn a_node_without_a_host_is_at_the_address_that_was_asked() {
     for kind in ["unknown-endpoint", "hostname"] {
         let cluster = RedisCluster::start_with(3, |node| {
             node.config(format!("cluster-preferred-endpoint-type {kind}"))
         });
         let store = patient([cluster.node(0).url()]).connect().await.unwrap();
-        let (limiter, failures) = watched(per_user(), store);
+        let (limiter, failures) = with_error_log(per_user(), store);
         for number in 0..24 {
             if number == 12 {
-                // Sent on by a node that does not say where to.
+                // Redirected by a node that leaves out the host.
                 tokio::task::block_in_place(|| {
                     let slot = super::slot_of_keys(&cluster, "user-1.").unwrap();
                     cluster.move_slot(slot, (cluster.node_of_slot(slot) + 1) % 3);
@@ -96,11 +96,11 @@ async fn nodes_that_tell_no_host_are_where_we_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slots_that_nobody_has_are_a_cluster_that_is_down() {
+async fn uncovered_slots_are_cluster_down() {
     let cluster = RedisCluster::start(3);
     let (limiter, failures) = {
         let store = patient(cluster.urls()).connect().await.unwrap();
-        watched(per_user(), store)
+        with_error_log(per_user(), store)
     };
     let end = (SLOTS / 3 - 1).to_string();
     tokio::task::block_in_place(|| {
@@ -114,9 +114,9 @@ async fn slots_that_nobody_has_are_a_cluster_that_is_down() {
             slots.array().len() == 2
         });
     });
-    // One who knows the map from before, and one who does not.
+    // One store that knows the old map, and a fresh one.
     let fresh = patient(cluster.urls()).connect().await.unwrap();
-    let fresh = watched(per_user(), fresh);
+    let fresh = with_error_log(per_user(), fresh);
     for (limiter, failures) in [(limiter, failures), fresh] {
         let mut outcomes = Vec::new();
         for number in 0..24 {

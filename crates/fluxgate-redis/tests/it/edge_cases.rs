@@ -1,4 +1,4 @@
-//! Corners that random sequences seldom reach, again beside the memory store.
+//! Cases that random sequences rarely reach, compared with the memory store.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl<'w> Pair<'w> {
         self
     }
 
-    /// One after the other here, all in one call there.
+    /// The memory store decides one by one, the script in one call.
     fn take_all(&self, asked: &[(&Band, u64)]) -> Vec<Verdicts> {
         let checks: Vec<_> = asked
             .iter()
@@ -80,7 +80,7 @@ fn band(algorithm: Algorithm, capacity: u64, window_ms: u64) -> Band {
 /// `previous·(W−e)` and `room·W` differ by one, and both have some 74 bits: a
 /// comparison in doubles would see no difference.
 #[test]
-fn a_sliding_window_is_weighed_to_the_last_unit() {
+fn a_sliding_window_is_exact_to_the_last_unit() {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
     for case in 0..400_u64 {
@@ -119,7 +119,7 @@ fn inverse(number: i128, modulus: i128) -> Option<i128> {
 }
 
 #[test]
-fn one_key_is_a_bucket_a_log_and_a_window_in_one_call() {
+fn one_key_may_be_a_bucket_a_log_and_a_window_in_one_call() {
     let server = RedisServer::start();
     let wire = Wire::to(&server);
     let token = band(Algorithm::TokenBucket, 5, 1_000);
@@ -165,7 +165,7 @@ fn a_log_of_a_hundred_thousand_events() {
     let pair = Pair::new(&wire);
     let log = band(Algorithm::SlidingLog, 100_000, 1_000_000);
     let mut now = START;
-    // What happens at one instant is one event, so each has its own.
+    // Units of one instant are one event, so each needs its own instant.
     for _ in 0..100_000 {
         now += 1 + now % 7;
         assert!(pair.at(now).take(&log, 1));

@@ -1,4 +1,4 @@
-//! Many wait for a server that is gone, and it comes back.
+//! Many requests wait for a dead server, which comes back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::support::{Bench, RECOVERY, one_band, store_at, until};
 const WAITERS: usize = 500;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_500_who_wait_for_the_server_one_connects_and_not_too_often() {
+async fn of_500_waiting_requests_one_connects_with_back_off() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.addr());
     proxy.set_mode(Mode::Refuse);
@@ -33,8 +33,8 @@ async fn of_500_who_wait_for_the_server_one_connects_and_not_too_often() {
     }
     until("the first are refused", || proxy.accepted() > 0).await;
     sleep(Duration::from_millis(1000)).await;
-    // Five silences, whoever meets them, open the breaker; from then on it is
-    // probes, each after a longer pause.
+    // Five timeouts open the breaker; from then on there are only probes, each
+    // after a longer pause.
     let attempts = proxy.accepted();
     assert!(
         (2..=12).contains(&attempts),
@@ -54,7 +54,7 @@ async fn of_500_who_wait_for_the_server_one_connects_and_not_too_often() {
         "{connections} connections for all of them"
     );
     assert_eq!(proxy.open(), 1);
-    let labels = bench.heard.labels();
+    let labels = bench.errors.labels();
     let fits = |label: &&str| matches!(*label, "redis_error" | "circuit_open");
     assert!(
         labels.iter().all(fits),
@@ -63,9 +63,9 @@ async fn of_500_who_wait_for_the_server_one_connects_and_not_too_often() {
     );
 }
 
-/// All at once on a store that was never used: they share one connection.
+/// 500 concurrent requests on a fresh store share one connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_first_500_share_one_connection() {
+async fn the_first_500_requests_share_one_connection() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(server.addr());
     proxy.set_mode(Mode::Delay(Duration::from_millis(20)));

@@ -16,7 +16,7 @@ const DEADLINE: Duration = Duration::from_millis(100);
 /// One decision, and how long it took.
 type Taken = (Decision, Duration);
 
-/// Clients who ask without a pause to speak of, each for a user of its own,
+/// Clients that send requests almost without a pause, each for its own user,
 /// until they are stopped.
 struct Load {
     stop: Arc<AtomicBool>,
@@ -35,7 +35,7 @@ impl Load {
                     let start = Instant::now();
                     let decision = bench.check(&user).await;
                     taken.push((decision, start.elapsed()));
-                    // What is refused at once would be asked for without end.
+                    // Denied requests return at once and would loop without end.
                     sleep(Duration::from_millis(2)).await;
                 }
                 taken
@@ -45,7 +45,7 @@ impl Load {
         Self { stop, clients }
     }
 
-    /// What came of it, client by client.
+    /// Returns the decisions of each client.
     async fn stop(self) -> Vec<Vec<Taken>> {
         self.stop.store(true, Ordering::Relaxed);
         let mut all = Vec::new();
@@ -56,8 +56,8 @@ impl Load {
     }
 }
 
-/// Kills the server under load, leaves it dead for a while, starts it again and
-/// waits for its recovery. Tells what each client met.
+/// Kills the server under load, starts it again after a while, waits for recovery
+/// and returns the decisions of each client.
 async fn killed_under_load(on_error: &str, capacity: u64) -> Vec<Vec<Taken>> {
     let server = RedisServer::start();
     let rules = one_band(on_error, "fixed_window", capacity, "1d");
@@ -67,7 +67,7 @@ async fn killed_under_load(on_error: &str, capacity: u64) -> Vec<Vec<Taken>> {
     let load = Load::start(&bench, 16);
     sleep(Duration::from_millis(100)).await;
     server.kill();
-    until("the loss is noticed", || !bench.heard.errors().is_empty()).await;
+    until("the loss is noticed", || !bench.errors.all().is_empty()).await;
     sleep(Duration::from_millis(400)).await;
     server.restart();
     let took = bench.recovery("somebody").await;
@@ -80,9 +80,9 @@ async fn killed_under_load(on_error: &str, capacity: u64) -> Vec<Vec<Taken>> {
     assert!(p99 <= DEADLINE + SLACK / 10, "{on_error}: p99 is {p99:?}");
     let longest = times[times.len() - 1];
     assert!(longest <= DEADLINE + SLACK, "{on_error}: {longest:?}");
-    for label in bench.heard.labels() {
+    for label in bench.errors.labels() {
         let fits = matches!(label, "redis_error" | "timeout" | "circuit_open");
-        assert!(fits, "{on_error}: {:?}", bench.heard.errors());
+        assert!(fits, "{on_error}: {:?}", bench.errors.all());
     }
     all
 }
@@ -95,7 +95,7 @@ fn count(taken: &[Taken], outcome: Outcome) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_and_restarted_under_load_it_fails_open_where_the_rules_say_so() {
+async fn under_load_a_restart_fails_open_with_on_error_allow() {
     for taken in killed_under_load("allow", 1_000_000).await {
         assert!(count(&taken, Outcome::FailedOpen) > 0);
         for (decision, _) in &taken {
@@ -107,7 +107,7 @@ async fn killed_and_restarted_under_load_it_fails_open_where_the_rules_say_so() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_and_restarted_under_load_it_fails_closed_where_the_rules_say_so() {
+async fn under_load_a_restart_fails_closed_with_on_error_deny() {
     for taken in killed_under_load("deny", 1_000_000).await {
         assert!(count(&taken, Outcome::FailedClosed) > 0);
         for (decision, _) in &taken {
@@ -125,9 +125,9 @@ async fn killed_and_restarted_under_load_it_fails_closed_where_the_rules_say_so(
 }
 
 /// Three quotas at most: that of the server, that of this process while the
-/// server was gone, and that of the server which came back with nothing.
+/// server was dead, and that of the server that came back empty.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_and_restarted_under_load_the_embedded_engine_keeps_the_limit() {
+async fn under_load_a_restart_keeps_the_limit_with_on_error_local() {
     const LIMIT: usize = 20;
     for taken in killed_under_load("local", LIMIT as u64).await {
         let admitted = |outcome| {

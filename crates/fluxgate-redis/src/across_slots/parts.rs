@@ -1,0 +1,101 @@
+//! The parts of a request, by slot, and the parts that denied last.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fluxgate_core::{Checks, Group, Mode, Verdict};
+
+use crate::cluster::slot_of;
+use crate::keys::KeyNaming;
+
+/// The checks of one group in one slot. One call decides them.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) slot: u16,
+    pub(super) group: Group,
+    /// Which of the request's checks.
+    indices: Vec<usize>,
+}
+
+/// Returns the parts of a request, in the order of their first checks.
+pub(super) fn parts_by_slot(checks: &Checks<'_>, naming: &KeyNaming) -> Vec<Part> {
+    let mut parts: Vec<Part> = Vec::new();
+    let mut name = Vec::new();
+    for (index, check) in checks.list().iter().enumerate() {
+        name.clear();
+        naming.write_subject(check.subject, &mut name);
+        KeyNaming::write_band(check.band, &mut name);
+        let slot = slot_of(&name);
+        let group = check.group;
+        let same = |part: &&mut Part| part.slot == slot && part.group == group;
+        match parts.iter_mut().find(same) {
+            Some(part) => part.indices.push(index),
+            None => parts.push(Part {
+                slot,
+                group,
+                indices: vec![index],
+            }),
+        }
+    }
+    parts
+}
+
+impl Part {
+    /// Returns its checks, to be decided in this mode.
+    pub(super) fn checks<'r>(&self, all: &Checks<'r>, mode: Mode) -> Checks<'r> {
+        let mut checks = Checks::new(mode);
+        for check in self.indices.iter().map(|index| &all.list()[*index]) {
+            let band = std::slice::from_ref(check.band);
+            checks.push(check.subject, band, check.cost, check.group);
+        }
+        checks
+    }
+
+    /// Copies its verdicts to their positions among those of the whole request.
+    pub(super) fn scatter(&self, verdicts: &[Verdict], all: &mut [Option<Verdict>]) {
+        for (index, verdict) in self.indices.iter().zip(verdicts) {
+            all[*index] = Some(*verdict);
+        }
+    }
+}
+
+/// How many subjects are told apart. Sharing an entry only changes the order.
+const ENTRIES: usize = 4096;
+
+/// When each subject was last denied, counted in denials.
+#[derive(Debug)]
+pub(crate) struct RecentDenials {
+    hasher: RandomState,
+    count: AtomicU64,
+    /// The number of the last denial, by the hash of the subject.
+    last: Box<[AtomicU64]>,
+}
+
+impl Default for RecentDenials {
+    fn default() -> Self {
+        Self {
+            hasher: RandomState::new(),
+            count: AtomicU64::new(0),
+            last: (0..ENTRIES).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+}
+
+impl RecentDenials {
+    /// Returns the number of the last denial of these checks; 0 if none is known.
+    pub(super) fn last(&self, checks: &Checks<'_>) -> u64 {
+        self.entry_of(checks).load(Ordering::Relaxed)
+    }
+
+    /// Records that these checks were denied.
+    pub(super) fn record(&self, checks: &Checks<'_>) {
+        let number = self.count.fetch_add(1, Ordering::Relaxed) + 1;
+        self.entry_of(checks).store(number, Ordering::Relaxed);
+    }
+
+    fn entry_of(&self, checks: &Checks<'_>) -> &AtomicU64 {
+        let first = checks.list().first();
+        let subject = first.map(|check| check.subject.bytes);
+        &self.last[self.hasher.hash_one(subject) as usize % ENTRIES]
+    }
+}

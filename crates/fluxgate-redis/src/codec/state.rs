@@ -1,0 +1,88 @@
+//! The states that keys hold, as the script reports them.
+
+use fluxgate_core::algorithm::{Bucket, Cell, Counts, LogSummary, Overhang};
+use fluxgate_core::{Algorithm, Limit, StoreError, Timestamp};
+
+use crate::error::bad_response;
+
+/// The tag of a bucket's state.
+pub(super) const BUCKET_TAG: u8 = 241;
+
+/// Returns the tag of a limit's algorithm in a check. Counts begin with it, too.
+pub(super) fn tag_of(limit: &Limit) -> u8 {
+    match limit.algorithm() {
+        Algorithm::LeakyBucket if limit.rate().shape() => 242,
+        Algorithm::TokenBucket | Algorithm::LeakyBucket => BUCKET_TAG,
+        Algorithm::FixedWindow => 243,
+        Algorithm::SlidingWindow => 244,
+        Algorithm::SlidingLog => 245,
+    }
+}
+
+/// Returns the window of a limit, or the `max_wait` of a bucket, in milliseconds.
+pub(super) fn window_ms(limit: &Limit) -> u64 {
+    let span = match limit.algorithm().is_bucket() {
+        true => limit.rate().max_wait().unwrap_or_default(),
+        false => limit.window(),
+    };
+    span.get() / 1000
+}
+
+/// The state that the script found at a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stored {
+    Nothing,
+    Bucket(Bucket),
+    /// Counts, with the tag of their algorithm.
+    Counts(u8, Counts),
+    Log(LogSummary),
+}
+
+impl Stored {
+    pub(super) fn overhang(&self) -> Overhang {
+        match self {
+            Self::Bucket(bucket) => bucket.overhang,
+            _ => Overhang::NONE,
+        }
+    }
+
+    /// Returns the state of a limit that is not a log.
+    pub(super) fn cell(self, limit: &Limit) -> Result<Option<Cell>, StoreError> {
+        let is_bucket = limit.algorithm().is_bucket();
+        match self {
+            Self::Nothing => Ok(None),
+            Self::Bucket(bucket) if is_bucket => Ok(Some(Cell::Bucket(bucket))),
+            Self::Counts(tag, counts)
+                if tag == tag_of(limit) && counts.start.is_multiple_of(limit.window().get()) =>
+            {
+                Ok(Some(Cell::Counts(counts)))
+            }
+            _ => Err(bad_response("the reply has the state of another limit")),
+        }
+    }
+
+    /// Returns the state of a log that a request of this cost was decided by.
+    pub(super) fn log(
+        self,
+        limit: &Limit,
+        now: Timestamp,
+        cost: u64,
+    ) -> Result<LogSummary, StoreError> {
+        let mut summary = match self {
+            Self::Nothing => return Ok(LogSummary::default()),
+            Self::Log(summary) => summary,
+            _ => return Err(bad_response("the reply has the state of another limit")),
+        };
+        let clock = now.micros() as i64;
+        let at = summary.newest.map_or(clock, |newest| newest.max(clock));
+        let is_live = |event: i64| event > at - limit.window().get() as i64 && event <= at;
+        let capacity = limit.capacity();
+        let too_many = summary.counted.saturating_add(cost) > capacity && cost <= capacity;
+        summary.leaves = summary.leaves.filter(|_| too_many);
+        let newest_counts = summary.newest.is_some_and(is_live);
+        if newest_counts != (summary.counted > 0) || !summary.leaves.is_none_or(is_live) {
+            return Err(bad_response("the reply has an impossible log"));
+        }
+        Ok(summary)
+    }
+}

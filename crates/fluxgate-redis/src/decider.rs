@@ -1,0 +1,133 @@
+//! Decides checks that one server holds: from the near cache where it knows a
+//! denial, else by the script.
+
+use std::sync::Arc;
+
+use fluxgate_core::{Checks, Group, StoreError, Verdict, Verdicts};
+use tokio::time::Instant;
+
+use crate::codec::{Answer, Request, WantedPermit};
+use crate::keys::KeyNaming;
+use crate::near_cache::{Charge, NearCache, Wanted};
+use crate::servers::Servers;
+
+#[derive(Debug)]
+pub(crate) struct Decider {
+    pub(crate) servers: Arc<Servers>,
+    pub(crate) naming: KeyNaming,
+    near_cache: Option<NearCache>,
+}
+
+/// The verdicts on some checks.
+pub(crate) struct Decided {
+    pub(crate) verdicts: Verdicts,
+    /// The script's answer; `None` if the near cache knew the verdicts.
+    pub(crate) answer: Option<Answer>,
+}
+
+impl Decided {
+    pub(crate) fn passes(&self) -> bool {
+        self.verdicts.iter().all(Verdict::passes)
+    }
+
+    /// Returns whether all enforced ones of these checks pass.
+    fn enforced_pass(&self, checks: &Checks<'_>) -> bool {
+        let mut verdicts = self.verdicts.iter().zip(checks.list());
+        verdicts.all(|(verdict, check)| check.group != Group::ENFORCED || verdict.passes())
+    }
+}
+
+impl Decider {
+    pub(crate) fn new(servers: Arc<Servers>, naming: KeyNaming, near_cache: bool) -> Self {
+        Self {
+            servers,
+            naming,
+            near_cache: near_cache.then(NearCache::default),
+        }
+    }
+
+    /// Decides all checks of a request on a single server, with a permit
+    /// in if one is wanted.
+    pub(crate) async fn decide(
+        &self,
+        checks: &Checks<'_>,
+        permit: Option<WantedPermit<'_>>,
+        deadline: Instant,
+    ) -> Result<Decided, StoreError> {
+        let decided = self.ask(checks, 0, permit, Wanted::Denial, deadline).await;
+        // A request without an answer may have been charged.
+        let may_be_charged = match &decided {
+            Ok(decided) => decided.enforced_pass(checks),
+            Err(_) => true,
+        };
+        if may_be_charged {
+            self.record_charge(&self.charge_of(checks));
+        }
+        decided
+    }
+
+    /// Decides checks of one slot: asks the near cache first, then the server.
+    pub(crate) async fn ask(
+        &self,
+        checks: &Checks<'_>,
+        slot: u16,
+        permit: Option<WantedPermit<'_>>,
+        wanted: Wanted,
+        deadline: Instant,
+    ) -> Result<Decided, StoreError> {
+        let question = match &self.near_cache {
+            Some(near_cache) => {
+                // When the request came: a moment too early is on the safe side.
+                let asked = deadline - self.servers.timeout();
+                let question = near_cache.question(checks, asked);
+                if let Some(verdicts) = near_cache.answer(&question, checks, wanted) {
+                    let answer = None;
+                    return Ok(Decided { verdicts, answer });
+                }
+                Some((near_cache, question))
+            }
+            None => None,
+        };
+        let request = match permit {
+            Some(permit) => Request::decide_with_permit(checks, &self.naming, permit),
+            None => Request::decide(checks, &self.naming),
+        };
+        let answer = self.servers.send(request, slot, deadline).await?;
+        let verdicts = answer.verdicts(checks)?;
+        if let Some((near_cache, question)) = question {
+            near_cache.keep(question, checks, &answer, &verdicts, wanted);
+        }
+        Ok(Decided {
+            verdicts,
+            answer: Some(answer),
+        })
+    }
+
+    /// Returns the denial of these checks, if the near cache knows one.
+    pub(crate) fn known_denial(&self, checks: &Checks<'_>, deadline: Instant) -> Option<Verdicts> {
+        let near_cache = self.near_cache.as_ref()?;
+        let question = near_cache.question(checks, deadline - self.servers.timeout());
+        near_cache.answer(&question, checks, Wanted::Denial)
+    }
+
+    /// Returns what a request is charged, for [`Decider::record_charge`].
+    pub(crate) fn charge_of(&self, checks: &Checks<'_>) -> Charge {
+        let near_cache = self.near_cache.as_ref();
+        let charge = near_cache.map(|near_cache| near_cache.charge_of(checks));
+        charge.unwrap_or_default()
+    }
+
+    /// Keeps the near cache from hiding a charge.
+    pub(crate) fn record_charge(&self, charge: &Charge) {
+        if let Some(near_cache) = &self.near_cache {
+            near_cache.record(charge);
+        }
+    }
+
+    /// Empties the near cache: units were given back, so its denials may not hold.
+    pub(crate) fn clear_near_cache(&self) {
+        if let Some(near_cache) = &self.near_cache {
+            near_cache.clear();
+        }
+    }
+}

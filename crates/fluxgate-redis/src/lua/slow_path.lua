@@ -1,0 +1,18 @@
+-- Locals of the slow path, which runs all calls but decisions on buckets.
+local call, try = redis.call, redis.pcall
+local pack, unpack = struct.pack, struct.unpack
+local format = string.format
+
+local SHAPING_BUCKET, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG = 242, 243, 244, 245
+local COUNTS = '<BI7I4I4'
+-- The offset of the key in a check.
+local KEY_AT = 7
+-- What an undo or a cancellation has after each check: the instant that the charge
+-- went to and its fraction, when the charge was made, the key for a note, and the
+-- overhang before the charge.
+local MARK, MARK_SIZE = '<I7I4I7I4I4', 26
+local TAKE, REFUND, UNDO, CANCEL, TAKE_PERMIT = 1, 3, 4, 5, 6
+-- What follows the checks of a request that may wait in one of a bounded number of
+-- permits: the key of the permits, how many there are, and the id of the new one.
+local PERMIT, PERMIT_SIZE = '<I4I4c16', 24
+

@@ -1,0 +1,263 @@
+//! The servers of a deployment: a single server, or a cluster.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fluxgate_core::StoreError;
+use redis::{Cmd, Value};
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, timeout_at};
+
+use crate::batch::{Batcher, bytes_of};
+use crate::breaker::BreakerState;
+use crate::cluster::{Cluster, slot_of};
+use crate::codec::{Answer, Call, Request};
+use crate::error::{CallError, no_answer, unexpected};
+use crate::events::Events;
+use crate::node::{Node, Work};
+use crate::reason;
+use crate::script::TimeSource;
+
+/// How many keys one step of SCAN looks at, so that no step blocks the server.
+const SCAN_COUNT: usize = 1000;
+/// No request waits for a step, so it may take longer than a decision.
+const STEP_TIMEOUT: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+pub(crate) struct Servers {
+    configured: Configured,
+    detected: OnceCell<Detected>,
+    /// How long a decision may take.
+    timeout: Duration,
+    time: TimeSource,
+    events: Arc<Events>,
+}
+
+/// The servers as configured.
+#[derive(Debug)]
+pub(crate) enum Configured {
+    /// One server, or the primary behind sentinels.
+    Single(Arc<Node>),
+    Cluster(Arc<Cluster>),
+    /// Either; the server says which.
+    Detect(Arc<Node>, Arc<Cluster>),
+}
+
+/// The servers once it is known whether they are a cluster.
+#[derive(Debug)]
+enum Detected {
+    Single(Arc<Batcher>),
+    Cluster(Arc<Cluster>),
+}
+
+impl Servers {
+    pub(crate) fn new(
+        configured: Configured,
+        timeout: Duration,
+        time: TimeSource,
+        events: Arc<Events>,
+    ) -> Self {
+        Self {
+            configured,
+            detected: OnceCell::new(),
+            timeout,
+            time,
+            events,
+        }
+    }
+
+    /// Returns how long a decision may take.
+    pub(crate) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Returns the deadline of a decision that begins now.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::now() + self.timeout
+    }
+
+    pub(crate) fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// Returns the state of the server's breaker. For a cluster, returns that of
+    /// a node whose breaker is not closed, if there is one.
+    pub(crate) fn breaker_state(&self) -> BreakerState {
+        match (self.detected.get(), &self.configured) {
+            (Some(Detected::Single(batcher)), _) => batcher.node().breaker_state(),
+            (Some(Detected::Cluster(cluster)), _) => cluster.breaker_state(),
+            (None, Configured::Single(node) | Configured::Detect(node, _)) => node.breaker_state(),
+            (None, Configured::Cluster(cluster)) => cluster.breaker_state(),
+        }
+    }
+
+    pub(crate) async fn is_cluster(&self, deadline: Instant) -> Result<bool, StoreError> {
+        let detected = self.detected(deadline).await?;
+        Ok(matches!(detected, Detected::Cluster(_)))
+    }
+
+    pub(crate) async fn ping(&self, deadline: Instant) -> Result<(), StoreError> {
+        match self.detected(deadline).await? {
+            Detected::Single(batcher) => {
+                let reply = batcher.node().command(&Cmd::ping(), false, deadline).await;
+                reply.map(drop).map_err(CallError::into_store_error)
+            }
+            Detected::Cluster(cluster) => cluster.refresh(deadline).await,
+        }
+    }
+
+    /// Returns the server that holds a key.
+    pub(crate) async fn node_of(
+        &self,
+        key: &[u8],
+        deadline: Instant,
+    ) -> Result<Arc<Node>, StoreError> {
+        match self.detected(deadline).await? {
+            Detected::Single(batcher) => Ok(Arc::clone(batcher.node())),
+            Detected::Cluster(cluster) => cluster.node_of(slot_of(key), deadline).await,
+        }
+    }
+
+    /// Runs a script or a command on the server that holds `key`.
+    pub(crate) async fn perform(
+        &self,
+        work: &Work<'_>,
+        key: &[u8],
+        deadline: Instant,
+    ) -> Result<Value, StoreError> {
+        match self.detected(deadline).await? {
+            Detected::Single(batcher) => {
+                let reply = batcher.node().perform(work, false, deadline).await;
+                reply.map_err(CallError::into_store_error)
+            }
+            Detected::Cluster(cluster) => cluster.perform(slot_of(key), work, deadline).await,
+        }
+    }
+
+    /// Sends a request to the script: on a single server together with others
+    /// that are ready, on a cluster to the node that has `slot`.
+    pub(crate) async fn send(
+        &self,
+        request: Request,
+        slot: u16,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        match self.detected(deadline).await? {
+            Detected::Single(batcher) => batcher.ask(request, deadline).await,
+            Detected::Cluster(cluster) => {
+                let call = Call::new(&[&request], self.time.now());
+                let work = Work::Script(self.time.script(), &call);
+                let reply = cluster.perform(slot, &work, deadline).await?;
+                let answer = call.answers(bytes_of(&reply)?, 1)?.pop();
+                answer.unwrap_or_else(|| Err(unexpected("the script")))
+            }
+        }
+    }
+
+    /// Deletes keys of one slot and returns how many there were.
+    pub(crate) async fn unlink(
+        &self,
+        keys: &[Vec<u8>],
+        deadline: Instant,
+    ) -> Result<u64, StoreError> {
+        let Some(first) = keys.first() else {
+            return Ok(0);
+        };
+        let unlink = Cmd::unlink(keys);
+        match self
+            .perform(&Work::Command(&unlink), first, deadline)
+            .await?
+        {
+            Value::Int(count @ 0..) => Ok(count as u64),
+            _ => Err(unexpected("UNLINK")),
+        }
+    }
+
+    /// Deletes every key that matches the pattern and returns how many there were.
+    pub(crate) async fn unlink_matching(&self, pattern: &[u8]) -> Result<u64, StoreError> {
+        let deadline = self.deadline();
+        let nodes = match self.detected(deadline).await? {
+            Detected::Single(batcher) => vec![Arc::clone(batcher.node())],
+            Detected::Cluster(cluster) => cluster.nodes(deadline).await?,
+        };
+        let mut deleted = Ok(0);
+        for node in nodes {
+            let here = self.unlink_matching_on(&node, pattern).await;
+            deleted = deleted.and_then(|before: u64| Ok(before + here?));
+        }
+        deleted
+    }
+
+    /// Deletes the matching keys of one server. A slot that moves between SCAN
+    /// and UNLINK is followed.
+    async fn unlink_matching_on(
+        &self,
+        node: &Arc<Node>,
+        pattern: &[u8],
+    ) -> Result<u64, StoreError> {
+        let mut deleted = 0;
+        let mut cursor = "0".to_owned();
+        loop {
+            let mut scan = redis::cmd("SCAN");
+            scan.arg(&cursor).arg("MATCH").arg(pattern);
+            scan.arg("COUNT").arg(SCAN_COUNT);
+            let deadline = Instant::now() + STEP_TIMEOUT;
+            let reply = node.command(&scan, false, deadline).await;
+            let reply = reply.map_err(CallError::into_store_error)?;
+            let (next, keys): (String, Vec<Vec<u8>>) =
+                redis::from_redis_value(reply).map_err(|_| unexpected("SCAN"))?;
+            // A node of a cluster takes keys of one slot at a time.
+            let mut by_slot: HashMap<u16, Vec<Vec<u8>>> = HashMap::new();
+            for key in keys {
+                by_slot.entry(slot_of(&key)).or_default().push(key);
+            }
+            for keys in by_slot.values() {
+                deleted += self.unlink(keys, Instant::now() + STEP_TIMEOUT).await?;
+            }
+            if next == "0" {
+                return Ok(deleted);
+            }
+            cursor = next;
+        }
+    }
+
+    /// Returns the servers, asking one of them at first what it is if need be.
+    async fn detected(&self, deadline: Instant) -> Result<&Detected, StoreError> {
+        if let Some(detected) = self.detected.get() {
+            return Ok(detected);
+        }
+        let single = |node: &Arc<Node>| {
+            let time = self.time.clone();
+            Detected::Single(Batcher::new(Arc::clone(node), self.timeout, time))
+        };
+        let detected = self.detected.get_or_try_init(async || {
+            Ok(match &self.configured {
+                Configured::Single(node) => single(node),
+                Configured::Detect(node, _) if !is_cluster_node(node, deadline).await? => {
+                    single(node)
+                }
+                Configured::Cluster(cluster) | Configured::Detect(_, cluster) => {
+                    Detected::Cluster(Arc::clone(cluster))
+                }
+            })
+        });
+        match timeout_at(deadline, detected).await {
+            Ok(detected) => detected,
+            Err(_) => Err(no_answer("the server")),
+        }
+    }
+}
+
+/// Returns whether a server is a node of a cluster. A server that refuses the
+/// question counts as a single one.
+async fn is_cluster_node(node: &Arc<Node>, deadline: Instant) -> Result<bool, StoreError> {
+    let mut info = redis::cmd("CLUSTER");
+    info.arg("INFO");
+    match node.command(&info, false, deadline).await {
+        Ok(_) => Ok(true),
+        Err(CallError::Failed(cause)) if cause.message.starts_with("ERR") => Ok(false),
+        Err(CallError::Failed(cause)) if cause.reason == reason::NOPERM => Ok(false),
+        Err(cause) => Err(cause.into_store_error()),
+    }
+}

@@ -1,0 +1,127 @@
+//! A bound on the requests that wait, over all processes together.
+//!
+//! A sorted set has one member for each waiting request, scored with the time at
+//! which its permit expires, so a process that dies blocks the others only briefly.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use fluxgate_core::StoreError;
+use redis::{Cmd, Value};
+
+use crate::codec::{Call, WantedPermit};
+use crate::error::unexpected;
+use crate::keys::VERSION;
+use crate::node::Work;
+use crate::script::Script;
+use crate::servers::Servers;
+
+static TAKE_PERMIT: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("lua/take_permit.lua")));
+
+/// Identifies a permit: the process, and the permit within it.
+type PermitId = [u8; 16];
+
+/// The permits to wait of a deployment.
+#[derive(Debug)]
+pub(crate) struct WaitPermits {
+    servers: Arc<Servers>,
+    key: Vec<u8>,
+    max: u32,
+    process: u64,
+    count: AtomicU64,
+}
+
+impl WaitPermits {
+    pub(crate) fn new(servers: Arc<Servers>, prefix: &str, max: u32) -> Self {
+        Self {
+            servers,
+            key: format!("{prefix}:{VERSION}:waits").into_bytes(),
+            max,
+            process: RandomState::new().hash_one(0),
+            count: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns a permit that the caller is about to take. From here on it is
+    /// released on drop, even if the reply that grants it is lost.
+    pub(crate) fn new_permit(self: &Arc<Self>) -> HeldPermit {
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let mut id = PermitId::default();
+        id[..8].copy_from_slice(&self.process.to_le_bytes());
+        id[8..].copy_from_slice(&number.to_le_bytes());
+        let waits = Some(Arc::clone(self));
+        HeldPermit { waits, id }
+    }
+
+    /// Describes a permit to be taken together with a decision.
+    pub(crate) fn wanted<'a>(&'a self, permit: &'a HeldPermit) -> WantedPermit<'a> {
+        WantedPermit {
+            key: &self.key,
+            max: self.max,
+            id: &permit.id,
+        }
+    }
+
+    /// Takes a permit for a wait of at most `longest`; `None` if all are taken.
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        longest: Duration,
+    ) -> Result<Option<HeldPermit>, StoreError> {
+        let permit = self.new_permit();
+        // It outlives the wait, so that it does not expire while it is in use.
+        let millis = longest.as_millis() + 1000;
+        let call = Call {
+            keys: vec![&self.key],
+            argument: [format!("{} {millis} ", self.max).as_bytes(), &permit.id].concat(),
+            now: None,
+        };
+        let work = Work::Script(&TAKE_PERMIT, &call);
+        let deadline = self.servers.deadline();
+        match self.servers.perform(&work, &self.key, deadline).await? {
+            Value::Int(1) => Ok(Some(permit)),
+            Value::Int(0) => {
+                permit.disarm();
+                Ok(None)
+            }
+            _ => Err(unexpected("the script for permits")),
+        }
+    }
+
+    async fn release(&self, id: &PermitId) {
+        let remove = Cmd::zrem(&self.key, id);
+        let work = Work::Command(&remove);
+        let deadline = self.servers.deadline();
+        // If it fails, the permit expires by itself.
+        let _ = self.servers.perform(&work, &self.key, deadline).await;
+    }
+}
+
+/// A permit to wait; released on drop.
+#[derive(Debug)]
+pub(crate) struct HeldPermit {
+    waits: Option<Arc<WaitPermits>>,
+    id: PermitId,
+}
+
+impl HeldPermit {
+    /// Drops the permit without releasing it: it was not granted.
+    pub(crate) fn disarm(mut self) {
+        self.waits = None;
+    }
+}
+
+impl Drop for HeldPermit {
+    fn drop(&mut self) {
+        let Some(waits) = self.waits.take() else {
+            return;
+        };
+        let id = self.id;
+        // Without a runtime the permit expires by itself.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { waits.release(&id).await });
+        }
+    }
+}
