@@ -237,6 +237,37 @@ impl<'a> RequestContextBuilder<'a> {
     }
 }
 
+/// The single-valued fields that a protocol may carry, each of which may be missing.
+#[derive(Clone, Debug, Default)]
+pub struct RequestFields<'a> {
+    /// The client's address.
+    pub ip: Option<IpAddr>,
+    /// The user.
+    pub user: Option<Cow<'a, str>>,
+    /// The API key.
+    pub api_key: Option<Cow<'a, str>>,
+    /// The method.
+    pub method: Option<Cow<'a, str>>,
+    /// The path, without the query; see [`RequestContextBuilder::path`].
+    pub path: Option<Cow<'a, str>>,
+    /// The cost, which replaces that of every rule.
+    pub cost: Option<u64>,
+}
+
+impl<'a> From<RequestFields<'a>> for RequestContextBuilder<'a> {
+    fn from(fields: RequestFields<'a>) -> Self {
+        Self(RequestContext {
+            ip: fields.ip,
+            user: fields.user,
+            api_key: fields.api_key,
+            method: fields.method,
+            path: fields.path.map(RequestPath::as_given),
+            cost: fields.cost,
+            ..RequestContext::default()
+        })
+    }
+}
+
 fn into_bytes(text: Cow<'_, str>) -> Cow<'_, [u8]> {
     match text {
         Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),

@@ -43,6 +43,8 @@ pub mod conformance;
 mod context;
 mod decision;
 mod fingerprint;
+#[cfg(feature = "json")]
+pub mod json;
 mod key;
 pub mod limit;
 mod limiter;
@@ -62,7 +64,7 @@ pub use ad_hoc::{AdHocDecision, AdHocKey};
 pub use algorithm::{Charged, Mode, Verdict};
 pub use band::Band;
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use context::{RequestContext, RequestContextBuilder};
+pub use context::{RequestContext, RequestContextBuilder, RequestFields};
 pub use decision::{Charge, Decision, Outcome, Violation};
 pub use key::{
     IdentityError, IdentityPart, KeyPart, OnMissingKey, RuleNumber, Subject, SubjectParts,

@@ -151,7 +151,7 @@ mod tests {
         ];
         for (number, (pattern, path)) in shapes.iter().enumerate() {
             let (found, steps) = cost(&patterns(RULES, *pattern), path);
-            assert_eq!(found, []);
+            assert!(found.is_empty(), "{found:?}");
             assert!(
                 steps <= 3 * path.len(),
                 "{number}: {steps} steps for {}",

@@ -4,12 +4,12 @@ use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use fluxgate_core::json::without_position;
 use http::StatusCode;
 use http_body::Body;
 use http_body_util::BodyExt;
 
 use super::Problem;
-use crate::request_json::without_place;
 
 /// How large a body may be.
 const MOST_BYTES: usize = 64 * 1024;
@@ -80,7 +80,7 @@ pub(super) fn parse<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, 
     }
     serde_json::from_str(text).map_err(|error| {
         let (line, column) = (error.line(), error.column());
-        let what = without_place(&error);
+        let what = without_position(&error);
         let problem = Problem::bad(format!("{what} (line {line}, column {column})"));
         match field_of::<T>(text) {
             Some(field) => problem.within(field),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use fluxgate_core::json::{ContextFields, Text, read_once};
 use fluxgate_core::{Decision, RequestContext};
 use fluxgate_tower::FailedClosedStatus;
 use http::header::CONTENT_TYPE;
@@ -16,7 +17,6 @@ use super::decision_json::{Form, write_decision};
 use super::problem::PROBLEM_JSON;
 use super::{Api, Problem, body};
 use crate::engine::{EngineError, Listener, Origin};
-use crate::request_json::{ContextFields, Text, once};
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// How many checks one call may hold.
@@ -214,11 +214,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Asked<'a> {
                 let (mut peek, mut wait, mut normal_path) = (None, None, None);
                 while let Some(Text(name)) = map.next_key()? {
                     if name == "peek" {
-                        once("peek", &mut peek, &mut map)?;
+                        read_once("peek", &mut peek, &mut map)?;
                     } else if name == "wait" {
-                        once("wait", &mut wait, &mut map)?;
+                        read_once("wait", &mut wait, &mut map)?;
                     } else if name == NORMAL_PATH {
-                        once(NORMAL_PATH, &mut normal_path, &mut map)?;
+                        read_once(NORMAL_PATH, &mut normal_path, &mut map)?;
                     } else if !context.read(&name, &mut map)? {
                         return Err(de::Error::unknown_field(&name, &FIELDS));
                     }

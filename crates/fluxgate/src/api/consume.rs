@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use fluxgate_core::json::{JsonWriter, Text, whole_number};
 use fluxgate_core::{AdHocDecision, AdHocKey, Band, Decision, Outcome, Retry};
 use http::header::CONTENT_TYPE;
 use serde_json::value::RawValue;
@@ -12,8 +13,6 @@ use super::check::JSON;
 use super::identity::Identity;
 use super::{Api, Problem, body};
 use crate::engine::{Listener, Origin};
-use crate::json_text::Json;
-use crate::request_json::{Text, whole_number};
 
 mod rate;
 
@@ -113,7 +112,7 @@ pub(super) async fn consume(
 
 impl Consumed {
     fn write(&self, json: &mut Vec<u8>) {
-        let mut json = Json(json);
+        let mut json = JsonWriter(json);
         json.text(match self.allowed {
             true => "{\"allowed\":true,\"retry_after_ms\":",
             false => "{\"allowed\":false,\"retry_after_ms\":",

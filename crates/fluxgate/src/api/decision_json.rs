@@ -1,10 +1,9 @@
 //! A decision as JSON, in milliseconds.
 
 use fluxgate_core::Decision;
+use fluxgate_core::json::JsonWriter;
 use fluxgate_tower::write_denial_start;
 use http::StatusCode;
-
-use crate::json_text::Json;
 
 /// What the object is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +19,7 @@ pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Form)
     if let Form::Problem(status) = form {
         write_denial_start(status, out);
     }
-    let mut out = Json(out);
+    let mut out = JsonWriter(out);
     match form {
         Form::Decision => out.text("{"),
         Form::Problem(_) => {
@@ -29,7 +28,7 @@ pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Form)
             out.text(",");
         }
     }
-    out.fared(decision);
+    out.decision_fields(decision);
     out.text(",\"retry_after_ms\":");
     out.number_or_null(
         decision

@@ -2,9 +2,8 @@
 
 use std::fmt;
 
+use fluxgate_core::json::Text;
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
-
-use crate::request_json::Text;
 
 /// The values of a key's parts, in their order.
 #[derive(Debug, Default)]

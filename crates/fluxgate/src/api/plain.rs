@@ -1,12 +1,12 @@
 //! A check that comes as bytes and is answered as bytes.
 
 use fluxgate_core::Decision;
+use fluxgate_core::json::JsonWriter;
 
 use super::check::Asked;
 use super::decision_json::{Form, write_decision};
 use super::{Api, Problem, body};
 use crate::engine::{Listener, Origin};
-use crate::json_text::Json;
 use crate::server::{wall_clock, write_date};
 
 /// A check and what it is known by.
@@ -45,7 +45,7 @@ impl Api {
                 origin.request_id();
                 problem.write(json);
                 let status = problem.status();
-                let mut head = Json(out);
+                let mut head = JsonWriter(out);
                 head.text("HTTP/1.1 ");
                 head.number(status.as_u16().into());
                 head.text(" ");
@@ -57,7 +57,7 @@ impl Api {
         };
         let telemetry = self.engine.telemetry();
         telemetry.answered(Listener::Api, status, || &origin);
-        let mut head = Json(out);
+        let mut head = JsonWriter(out);
         if let Some(id) = origin.into_id() {
             head.text("x-request-id: ");
             // It was given as text, or made of digits.

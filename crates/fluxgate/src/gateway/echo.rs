@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 
+use fluxgate_core::json::quoted;
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
 use http::{HeaderValue, Response};
@@ -11,7 +12,6 @@ use super::activity::Activity;
 use super::answer_body::AnswerBody;
 use super::request_body::RequestBody;
 use super::trouble::Trouble;
-use crate::json_text::quoted;
 
 /// Reads the whole body, keeping nothing of it, and tells what was asked.
 pub(super) async fn answer(

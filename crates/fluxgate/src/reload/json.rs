@@ -178,7 +178,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {
 }
 
 fn fault(error: &serde_json::Error) -> Fault {
-    let what = crate::request_json::without_place(error);
+    let what = fluxgate_core::json::without_position(error);
     Fault {
         position: Position {
             line: error.line().max(1),

@@ -2,13 +2,12 @@
 
 use std::str;
 
-use fluxgate_core::{Band, Decision, RequestContext, Rule};
+use fluxgate_core::json::{Names, Pairs, unique, whole_number};
+use fluxgate_core::{Band, Decision, RequestContext, RequestContextBuilder, RequestFields, Rule};
 
 use super::reply::Replies;
 use super::session::Refused;
 use crate::engine::{Engine, EngineError, Listener, Origin};
-use crate::known::Known;
-use crate::request_json::{Names, Pairs, unique, whole_number};
 
 /// A request, as it was told.
 #[derive(Debug, Default)]
@@ -69,7 +68,7 @@ pub(super) fn write(decision: &Decision, replies: &mut Replies<'_>) {
 /// What has been told of a request.
 #[derive(Default)]
 struct Told<'a> {
-    known: Known<'a>,
+    fields: RequestFields<'a>,
     peek: Option<bool>,
     headers: Pairs<'a>,
     attributes: Pairs<'a>,
@@ -80,16 +79,16 @@ impl<'a> Told<'a> {
         match name {
             "ip" => {
                 let address = value.parse().map_err(|_| bad(name, "is no address"))?;
-                set(name, &mut self.known.ip, address)
+                set(name, &mut self.fields.ip, address)
             }
-            "user" => set(name, &mut self.known.user, value.into()),
-            "api_key" => set(name, &mut self.known.api_key, value.into()),
-            "method" => set(name, &mut self.known.method, value.into()),
-            "path" => set(name, &mut self.known.path, value.into()),
+            "user" => set(name, &mut self.fields.user, value.into()),
+            "api_key" => set(name, &mut self.fields.api_key, value.into()),
+            "method" => set(name, &mut self.fields.method, value.into()),
+            "path" => set(name, &mut self.fields.path, value.into()),
             "cost" => {
                 let cost = whole_number(value).filter(|_| !value.is_empty());
                 let cost = cost.ok_or_else(|| bad(name, "must be a whole number from 0"))?;
-                set(name, &mut self.known.cost, cost)
+                set(name, &mut self.fields.cost, cost)
             }
             "peek" => {
                 let peek = match value {
@@ -111,7 +110,7 @@ impl<'a> Told<'a> {
     }
 
     fn into_context(self) -> Result<RequestContext<'a>, Refused> {
-        let mut context = self.known.builder();
+        let mut context = RequestContextBuilder::from(self.fields);
         let twice = |error| Refused::new(format!("ERR {error}"));
         if !self.headers.is_empty() {
             context = context.headers(unique(self.headers, Names::Headers).map_err(twice)?);

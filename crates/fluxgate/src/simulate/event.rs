@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use fluxgate_core::json::{ContextFields, Text, read_value, whole_number, without_position};
 use fluxgate_core::{RequestContext, Timestamp};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::time;
-use crate::request_json::{ContextFields, Text, value, whole_number, without_place};
 
 /// A recorded request.
 #[derive(Debug)]
@@ -52,14 +52,14 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
                         "t" if fields.has_t => return Err(de::Error::duplicate_field("t")),
                         "t" => {
                             fields.has_t = true;
-                            fields.t = value("t", &mut map)?;
+                            fields.t = read_value("t", &mut map)?;
                         }
                         "time" if fields.has_time => {
                             return Err(de::Error::duplicate_field("time"));
                         }
                         "time" => {
                             fields.has_time = true;
-                            fields.time = value("time", &mut map)?;
+                            fields.time = read_value("time", &mut map)?;
                         }
                         name => {
                             if !fields.context.read(name, &mut map)? {
@@ -109,5 +109,5 @@ impl<'a> Event<'a> {
 
 /// Without the line, which is always the first of one.
 fn explain(error: &serde_json::Error) -> String {
-    format!("{} (column {})", without_place(error), error.column())
+    format!("{} (column {})", without_position(error), error.column())
 }

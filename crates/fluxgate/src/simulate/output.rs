@@ -1,16 +1,15 @@
 //! One decision as a line of JSON.
 
+use fluxgate_core::json::JsonWriter;
 use fluxgate_core::{Decision, Timestamp};
-
-use crate::json_text::Json;
 
 /// Appends the line.
 pub(super) fn write_decision(line: &mut Vec<u8>, at: Timestamp, decision: &Decision) {
-    let mut out = Json(line);
+    let mut out = JsonWriter(line);
     out.text("{\"t\":");
     out.number(at.micros());
     out.text(",");
-    out.fared(decision);
+    out.decision_fields(decision);
     out.text(",\"retry_after_us\":");
     out.number_or_null(decision.retry_after().after().map(|wait| wait.get()));
     out.text(",\"reset_after_us\":");

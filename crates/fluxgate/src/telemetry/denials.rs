@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use fluxgate_core::json::quoted;
 use fluxgate_core::{Outcome, Retry, Rule};
 use tracing::field;
 
 use super::known_by::KnownBy;
 use super::sampler::Sampler;
 use crate::engine::Origin;
-use crate::json_text::quoted;
 
 /// How many lines there may be at once.
 const AT_ONCE: u64 = 10;

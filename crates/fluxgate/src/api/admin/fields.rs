@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use fluxgate_core::json::{read_value, whole_number};
 use fluxgate_core::{AdHocKey, Band};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -11,7 +12,6 @@ use super::Problem;
 use crate::api::identity::Identity;
 use crate::api::{consume, query};
 use crate::call_limit::ThrottleNumbers;
-use crate::request_json::{value, whole_number};
 
 /// The fields of a body or a query.
 #[derive(Debug, Default)]
@@ -296,12 +296,12 @@ impl<'de> Visitor<'de> for FieldsVisitor {
                 return Err(de::Error::duplicate_field(NAMES[place]));
             }
             if let Some(place) = TEXTS.iter().position(|known| *known == name) {
-                fields.texts[place] = value(&name, &mut map)?;
+                fields.texts[place] = read_value(&name, &mut map)?;
             } else if let Some(place) = NUMBERS.iter().position(|known| *known == name) {
-                let number: Option<&RawValue> = value(&name, &mut map)?;
+                let number: Option<&RawValue> = read_value(&name, &mut map)?;
                 fields.numbers[place] = number.map(|number| number.get().into());
             } else {
-                fields.identity = value(&name, &mut map)?;
+                fields.identity = read_value(&name, &mut map)?;
             }
         }
         Ok(fields)

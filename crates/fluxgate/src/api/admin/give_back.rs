@@ -7,13 +7,13 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use fluxgate_core::Outcome;
+use fluxgate_core::json::{ContextFields, Text, read_once};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::state::failure;
 use super::{Api, Problem, body, json, to_its_end};
 use crate::admin::{Change, Role, may_be_done};
 use crate::api::check::NORMAL_PATH;
-use crate::request_json::{ContextFields, Text, once};
 
 /// The names of the fields.
 const FIELDS: [&str; 12] = {
@@ -111,9 +111,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for Asked<'a> {
                 let (mut outcome, mut reservation, mut normal_path) = (None, None, None);
                 while let Some(Text(name)) = map.next_key()? {
                     match &*name {
-                        "outcome" => once("outcome", &mut outcome, &mut map)?,
-                        "reservation" => once("reservation", &mut reservation, &mut map)?,
-                        NORMAL_PATH => once(NORMAL_PATH, &mut normal_path, &mut map)?,
+                        "outcome" => read_once("outcome", &mut outcome, &mut map)?,
+                        "reservation" => read_once("reservation", &mut reservation, &mut map)?,
+                        NORMAL_PATH => read_once(NORMAL_PATH, &mut normal_path, &mut map)?,
                         _ if context.read(&name, &mut map)? => {}
                         _ => return Err(de::Error::unknown_field(&name, &FIELDS)),
                     }

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
+use fluxgate_core::json::whole_number;
 use fluxgate_core::limit::MAX_UNITS;
 use fluxgate_core::{Algorithm, Band, Limit, LimitError};
-
-use crate::request_json::whole_number;
 
 /// Decimals that a rate may have.
 const DECIMALS: u64 = 6;

@@ -2,14 +2,13 @@
 
 use std::fmt;
 
+use fluxgate_core::json::quoted;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
-
-use crate::json_text::quoted;
 
 /// How many bytes of a text are written. Clients choose some of them.
 const MOST_BYTES: usize = 1024;

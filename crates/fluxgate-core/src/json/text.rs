@@ -1,4 +1,4 @@
-//! Texts in JSON, borrowed where they can be.
+//! Strings, numbers and objects of strings, borrowed from the input where possible.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -7,18 +7,30 @@ use std::fmt;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// What is wrong, without where.
-pub(crate) fn without_place(error: &impl fmt::Display) -> String {
+/// A field whose value is not what it must be.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct FieldError(pub(super) String);
+
+impl From<FieldError> for String {
+    fn from(error: FieldError) -> Self {
+        error.0
+    }
+}
+
+/// Returns the message of an error of `serde_json`, without the position that it
+/// ends with.
+pub fn without_position(error: &impl fmt::Display) -> String {
     let text = error.to_string();
-    // The name of a field may hold the same words; the place stands last.
+    // The name of a field may contain the same words.
     match text.rsplit_once(" at line ") {
-        Some((what, _)) => what.to_owned(),
+        Some((message, _)) => message.to_owned(),
         None => text,
     }
 }
 
-/// Digits only; what is past the end of u64 is as good as its end.
-pub(crate) fn whole_number(text: &str) -> Option<u64> {
+/// Parses digits, and nothing but digits. A number above `u64::MAX` counts as that.
+pub fn whole_number(text: &str) -> Option<u64> {
     let digits = if text == "-0" { "0" } else { text };
     if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -26,45 +38,25 @@ pub(crate) fn whole_number(text: &str) -> Option<u64> {
     Some(digits.parse().unwrap_or(u64::MAX))
 }
 
-/// A string, borrowed where it has no escapes.
-#[derive(Debug)]
-pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct TextVisitor;
-
-        impl<'de> Visitor<'de> for TextVisitor {
-            type Value = Text<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-        }
-
-        deserializer.deserialize_str(TextVisitor)
-    }
-}
+/// A string, borrowed if it has no escapes.
+#[derive(Debug, serde::Deserialize)]
+#[serde(transparent)]
+pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
 /// Headers or attributes. Numbers and booleans count as their JSON text, null
 /// as absent.
-pub(super) struct Texts<'a>(Pairs<'a>);
+#[derive(Debug)]
+pub(super) struct Texts<'a>(pub(super) Pairs<'a>);
 
-/// Names and values, in the order of the line.
-pub(crate) type Pairs<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
+/// Names and values, in the order of the input.
+pub type Pairs<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;
 
-/// What the names of [`Texts`] are, and so when two are the same.
-#[derive(Clone, Copy)]
-pub(crate) enum Names {
+/// The kind of the names in [`Pairs`], which decides whether two are the same.
+#[derive(Clone, Copy, Debug)]
+pub enum Names {
+    /// Header names compare without case.
     Headers,
+    /// Attribute names compare byte by byte.
     Attributes,
 }
 
@@ -76,7 +68,7 @@ impl Names {
         }
     }
 
-    /// The same text for the same names.
+    /// Returns the same text for names that are the same.
     fn folded(self, name: &str) -> Cow<'_, str> {
         match self {
             Self::Headers => Cow::Owned(name.to_ascii_lowercase()),
@@ -85,15 +77,11 @@ impl Names {
     }
 }
 
-impl<'a> Texts<'a> {
-    /// The pairs, if no name appears twice.
-    pub(super) fn unique(self, names: Names) -> Result<Pairs<'a>, String> {
-        unique(self.0, names)
-    }
-}
-
-/// The same pairs, if no name appears twice.
-pub(crate) fn unique(pairs: Pairs<'_>, names: Names) -> Result<Pairs<'_>, String> {
+/// Returns the pairs if no name appears twice.
+///
+/// # Errors
+/// Names the first that does.
+pub fn unique(pairs: Pairs<'_>, names: Names) -> Result<Pairs<'_>, FieldError> {
     const FEW: usize = 16;
     let mut given = pairs.iter().map(|(name, _)| &**name).enumerate();
     let twice = if pairs.len() <= FEW {
@@ -102,18 +90,18 @@ pub(crate) fn unique(pairs: Pairs<'_>, names: Names) -> Result<Pairs<'_>, String
             before.any(|(known, _)| names.are_same(known, name))
         })
     } else {
-        // Each compared with each takes minutes for a line full of names.
+        // Comparing every pair takes minutes for a line full of names.
         let mut seen = HashSet::with_capacity(pairs.len());
         given.find(|(_, name)| !seen.insert(names.folded(name)))
     };
     let Some((_, name)) = twice else {
         return Ok(pairs);
     };
-    let what = match names {
+    let kind = match names {
         Names::Headers => "header",
         Names::Attributes => "attribute",
     };
-    Err(format!("{what} {name:?} appears twice"))
+    Err(FieldError(format!("{kind} {name:?} appears twice")))
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Texts<'a> {
@@ -137,9 +125,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for Texts<'a> {
                     let value = match raw.as_bytes().first() {
                         Some(b'"') if !raw.contains('\\') => Cow::Borrowed(&raw[1..raw.len() - 1]),
                         Some(b'"') => {
-                            // Its place in the value is not its place in the line.
+                            // The position in the value is not that in the line.
                             let text: Text<'_> = serde_json::from_str(raw)
-                                .map_err(|error| de::Error::custom(without_place(&error)))?;
+                                .map_err(|error| de::Error::custom(without_position(&error)))?;
                             text.0
                         }
                         Some(b'{' | b'[') => {

@@ -1,17 +1,18 @@
-//! JSON that is written by hand, where it must be fast.
+//! JSON that is written by hand.
 
 use std::io::Write as _;
 
-use fluxgate_core::{Band, Decision, Rule};
+use crate::{Band, Decision, Rule};
 
 /// Appends JSON to bytes.
-pub(crate) struct Json<'a>(pub(crate) &'a mut Vec<u8>);
+#[derive(Debug)]
+pub struct JsonWriter<'a>(pub &'a mut Vec<u8>);
 
-impl Json<'_> {
-    /// How a request fared and what is reported, from `allowed` to `remaining`.
-    /// Ids are made of letters, digits, `_`, `-` and `.`, so nothing needs to be
-    /// escaped.
-    pub(crate) fn fared(&mut self, decision: &Decision) {
+impl JsonWriter<'_> {
+    /// Appends the fields of a decision from `allowed` to `remaining`.
+    ///
+    /// Ids consist of letters, digits, `_`, `-` and `.`, so they need no escapes.
+    pub fn decision_fields(&mut self, decision: &Decision) {
         self.text(match decision.allowed() {
             true => "\"allowed\":true,\"outcome\":\"",
             false => "\"allowed\":false,\"outcome\":\"",
@@ -27,8 +28,8 @@ impl Json<'_> {
         self.number_or_null(decision.remaining());
     }
 
-    /// The list of bands that refused.
-    pub(crate) fn violated(&mut self, decision: &Decision) {
+    /// Appends the list of bands that refused.
+    pub fn violated(&mut self, decision: &Decision) {
         self.text("[");
         for (index, violation) in decision.violated().enumerate() {
             self.text(if index > 0 { ",\"" } else { "\"" });
@@ -39,24 +40,26 @@ impl Json<'_> {
         self.text("]");
     }
 
-    /// What is JSON already.
-    pub(crate) fn text(&mut self, text: &str) {
-        self.0.extend_from_slice(text.as_bytes());
+    /// Appends text that is JSON already.
+    pub fn text(&mut self, json: &str) {
+        self.0.extend_from_slice(json.as_bytes());
     }
 
-    pub(crate) fn number(&mut self, number: u64) {
+    /// Appends a number.
+    pub fn number(&mut self, number: u64) {
         self.text(itoa::Buffer::new().format(number));
     }
 
-    pub(crate) fn number_or_null(&mut self, number: Option<u64>) {
+    /// Appends a number, or `null`.
+    pub fn number_or_null(&mut self, number: Option<u64>) {
         match number {
             Some(number) => self.number(number),
             None => self.text("null"),
         }
     }
 
-    /// A text in which nothing needs to be escaped.
-    pub(crate) fn string_or_null(&mut self, text: Option<&str>) {
+    /// Appends a string that needs no escapes, or `null`.
+    fn string_or_null(&mut self, text: Option<&str>) {
         match text {
             Some(text) => {
                 self.text("\"");
@@ -68,10 +71,11 @@ impl Json<'_> {
     }
 }
 
-/// Any text as a JSON string, in which nothing can talk to a terminal.
-pub(crate) fn quoted(text: &str) -> String {
+/// Returns a text as a JSON string without control characters, which a terminal
+/// would obey.
+pub fn quoted(text: &str) -> String {
     let json = serde_json::Value::from(text).to_string();
-    // JSON has the first 32 control characters escaped, and leaves the others.
+    // JSON escapes only the first 32 control characters.
     if !json.contains(char::is_control) {
         return json;
     }
@@ -87,7 +91,7 @@ mod tests {
     use super::quoted;
 
     #[test]
-    fn no_control_character_is_left() {
+    fn a_quoted_text_has_no_control_characters() {
         let text: String = (0..0x200).filter_map(char::from_u32).collect();
         let json = quoted(&text);
         assert!(!json.contains(char::is_control), "{json}");
