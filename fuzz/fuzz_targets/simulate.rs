@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fluxgate::fuzzing::simulate(bytes));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| fluxgate_simulate::fuzzing::simulate(bytes));

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod simulate;
 mod validate;
 
 use std::fmt;
@@ -13,7 +14,7 @@ use clap_complete::Shell;
 use crate::config::{ConfigError, Draft, Overrides};
 use crate::reload::ConfigFile;
 use crate::rule_file::RuleFileError;
-use crate::{server, simulate};
+use crate::server;
 
 /// A distributed rate limiter that is exact.
 #[derive(Debug, Parser)]
@@ -43,7 +44,7 @@ enum Command {
     /// Reads one JSON object a line, `{"t": MICROSECONDS, "user": …, "path": …}`,
     /// and writes one decision a line. Only the time is required: `t`, or RFC 3339
     /// under `time`. Exits with 65 at a bad line, with 78 if the rules are bad.
-    Simulate(simulate::Options),
+    Simulate(simulate::Arguments),
     /// Look at the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -143,7 +144,7 @@ pub fn run() -> ExitCode {
     let result = match command.unwrap_or(Command::Run(ConfigOptions::default())) {
         Command::Run(options) => serve(&options),
         Command::Validate { file } => validate::validate(&file),
-        Command::Simulate(options) => simulate::run(&options),
+        Command::Simulate(arguments) => simulate::run(&arguments),
         Command::Config(ConfigCommand::Show(options)) => show(&options),
         Command::Completions { shell } => completions(shell),
     };

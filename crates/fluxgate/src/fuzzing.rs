@@ -14,7 +14,7 @@ mod tests;
 pub type Entrance = fn(&[u8]);
 
 /// All of them, by their names.
-pub const ALL: [(&str, Entrance); 11] = [
+pub const ALL: [(&str, Entrance); 10] = [
     ("api", api),
     ("chunks", chunks),
     ("config", config),
@@ -25,7 +25,6 @@ pub const ALL: [(&str, Entrance); 11] = [
     ("paths", paths),
     ("resp", resp),
     ("rules", rules),
-    ("simulate", simulate),
 ];
 
 /// Requests to the HTTP API, one after the other.
@@ -77,9 +76,4 @@ pub fn resp(bytes: &[u8]) {
 /// A rule file.
 pub fn rules(bytes: &[u8]) {
     rules::any_bytes(bytes);
-}
-
-/// Recorded requests; the first byte is `c` where they are an access log.
-pub fn simulate(bytes: &[u8]) {
-    crate::simulate::any_bytes::simulate(bytes);
 }

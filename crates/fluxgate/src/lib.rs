@@ -17,5 +17,4 @@ mod reload;
 mod resp;
 pub mod rule_file;
 mod server;
-mod simulate;
 mod telemetry;

@@ -52,9 +52,9 @@ resp ~ 1,024 arguments of 64 KiB each and 128 KiB in all ~ fluxgate/src/resp/req
 security ~ a sixteenth of the rest ~ fluxgate/src/server/descriptors.rs ~ PARTS: usize = 16
 security ~ at most 256 ~ fluxgate/src/server/descriptors.rs ~ MOST_OWN: usize = 256
 security ~ 10,000 a listener ~ fluxgate/src/server/door.rs ~ MOST_CONNECTIONS: usize = 10_000
-simulate ~ longer than 4 MiB ~ fluxgate/src/simulate/blocks.rs ~ LONGEST: usize = 4 * 1024 * 1024
-simulate ~ at most 240 columns ~ fluxgate/src/simulate/report/timeline.rs ~ MOST_COLUMNS: usize = 240
-simulate ~ each of the twelve rules ~ fluxgate/src/simulate/report/by_rule.rs ~ MOST_CHARTS: usize = 12
+simulate ~ longer than 4 MiB ~ fluxgate-simulate/src/input.rs ~ MAX_LINE: usize = 4 * 1024 * 1024
+simulate ~ at most 240 columns ~ fluxgate-simulate/src/report/timeline.rs ~ MAX_COLUMNS: usize = 240
+simulate ~ each of the twelve rules ~ fluxgate-simulate/src/report/page/rules.rs ~ MAX_CHARTS: usize = 12
 telemetry ~ cut after 1 KiB ~ fluxgate/src/telemetry/log/json.rs ~ MOST_BYTES: usize = 1024
 telemetry ~ 100 lines at once ~ fluxgate/src/telemetry/log/sampling.rs ~ AT_ONCE: u64 = 100
 telemetry ~ ten a second over time ~ fluxgate/src/telemetry/log/sampling.rs ~ A_SECOND: u64 = 10

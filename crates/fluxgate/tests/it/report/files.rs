@@ -93,10 +93,10 @@ fn a_bad_line_leaves_a_report_of_what_came_before() {
     let (page, run) = report(&dir, "{\"t\":0}\n{\"<b>\"\n", &[]);
     assert_eq!(run.code, Some(65));
     assert!(page.contains("<title>rules.yaml: 1 requests</title>"));
-    assert!(page.contains("before an early end: input.ndjson:2: "));
+    assert!(page.contains("the run ended early, this is what came before: input.ndjson:2: "));
     let (page, run) = report(&dir, "{\"t\":0}\nbad\nbad\n", &["--lenient"]);
     assert_eq!(run.code, Some(0));
-    assert!(page.contains("<p class=\"warn\">2 bad line(s) were left out</p>"));
+    assert!(page.contains("<p class=\"warn\">2 bad line(s) were skipped</p>"));
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn all_requests_are_counted_as_they_were_decided() {
     });
     let sums = json!({
         "no rule": no_rule, "admitted": allowed - delayed - no_rule, "delayed": delayed,
-        "denied": 900 - allowed, "shadow-denied": shadow_denied, "let go": allowed,
+        "denied": 900 - allowed, "shadow-denied": shadow_denied, "released": allowed,
     });
     assert_eq!(seen, json!([tiles, sums]));
 }
@@ -150,7 +150,7 @@ fn rules_and_identities_are_those_of_the_summary() {
         .iter()
         .find(|row| row[0] == "api/slow");
     assert_eq!(number(&slow.unwrap()[5]), delayed.count() as u64);
-    assert!(page.contains("No request met <code>api/unmet</code>."));
+    assert!(page.contains("No request matched <code>api/unmet</code>."));
 }
 
 /// A rule file that says `algorithm` itself gives what the column of that
@@ -218,8 +218,8 @@ fn what_an_algorithm_cannot_take_over_is_told() {
         "return [...doc.querySelectorAll('#remarks li')].map((item) => item.textContent);",
     );
     let expected = json!([
-        "Windows and logs cannot owe: on_exceed: wait is a plain denial: api/slow.",
-        "Windows and logs have no refill: its capacity counts for the time in which the bucket fills: api/slow.",
+        "Windows and logs cannot reserve units: on_exceed: wait is a denial: api/slow.",
+        "Windows and logs have no refill: the window is the time in which the bucket fills: api/slow.",
     ]);
     assert_eq!(seen, expected);
 }

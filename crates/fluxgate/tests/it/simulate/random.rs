@@ -6,7 +6,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use crate::support::{Dir, Run};
 
-const RULES: &str = include_str!("../../../src/simulate/any_bytes.yaml");
+const RULES: &str = include_str!("../../../../fluxgate-simulate/src/fuzzing.yaml");
 
 const JSON: &[&str] = &[
     r#"{"t":1700000000000000,"rule_set":"api","ip":"2001:db8::1","user":"ann","api_key":"k-1","method":"GET","path":"/a/b","headers":{"X-Cost":"2","X":1.5},"attributes":{"plan":"free","beta":true},"cost":3}"#,

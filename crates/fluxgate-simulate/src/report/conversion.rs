@@ -1,0 +1,143 @@
+//! Limits, converted from one algorithm to another.
+
+use fluxgate_core::{Algorithm, Limit, LimitError};
+
+/// What the other algorithm treats differently or ignores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Differences {
+    /// A refill rate of its own became the window in which the bucket fills.
+    pub(super) refill: bool,
+    /// `shape` is ignored.
+    pub(super) shape: bool,
+    /// `on_exceed: wait` denies, or is ignored.
+    pub(super) wait: bool,
+}
+
+/// Converts a limit to another algorithm. `waits` is true if its rule has
+/// `on_exceed: wait`.
+///
+/// A leaky bucket is shaped wherever possible: it admits the same requests, and
+/// shows when each of them is released.
+pub(super) fn convert(
+    algorithm: Algorithm,
+    limit: &Limit,
+    waits: bool,
+) -> Result<(Limit, Differences), LimitError> {
+    let rate = limit.rate();
+    let was_bucket = limit.algorithm().is_bucket();
+    let own_refill =
+        was_bucket && (rate.refill() != limit.capacity() || rate.period() != limit.window());
+    let window = match own_refill && !algorithm.is_bucket() {
+        // The same burst and the same rate in the long run.
+        true => std::time::Duration::from_micros(rate.fill().ceil()),
+        false => limit.window().as_duration(),
+    };
+    let mut converted = Limit::builder(algorithm, limit.capacity(), window);
+    if own_refill && algorithm.is_bucket() {
+        let period = rate.period().as_duration();
+        converted = converted.refill(rate.refill()).period(period);
+    }
+    let max_wait = rate.max_wait().filter(|_| algorithm.is_bucket());
+    if let Some(max_wait) = max_wait {
+        converted = converted.max_wait(max_wait.as_duration());
+    }
+    let shape = algorithm == Algorithm::LeakyBucket && max_wait.is_none();
+    let differences = Differences {
+        refill: own_refill && !algorithm.is_bucket(),
+        shape: rate.shape() && !shape,
+        wait: waits && max_wait.is_none(),
+    };
+    Ok((converted.shape(shape).build()?, differences))
+}
+
+/// Returns the name of an algorithm in rules.
+pub(super) fn algorithm_name(algorithm: Algorithm) -> &'static str {
+    let names = Algorithm::NAMES.iter();
+    let mut named = names.filter(|(_, known)| *known == algorithm);
+    named.next().map_or("", |(name, _)| *name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn plain(algorithm: Algorithm) -> Limit {
+        Limit::builder(algorithm, 10, SECOND).build().unwrap()
+    }
+
+    fn shaped() -> Limit {
+        let limit = Limit::builder(Algorithm::LeakyBucket, 10, SECOND);
+        limit.shape(true).build().unwrap()
+    }
+
+    #[test]
+    fn a_plain_limit_keeps_its_numbers_under_every_algorithm() {
+        for (_, from) in Algorithm::NAMES {
+            for (_, to) in Algorithm::NAMES {
+                let expected = match to {
+                    Algorithm::LeakyBucket => shaped(),
+                    other => plain(other),
+                };
+                let (limit, differences) = convert(to, &plain(from), false).unwrap();
+                assert_eq!((limit, differences), (expected, Differences::default()));
+            }
+        }
+    }
+
+    #[test]
+    fn a_refill_of_its_own_becomes_the_time_to_fill() {
+        let bucket = Limit::builder(Algorithm::TokenBucket, 100, SECOND)
+            .refill(10)
+            .period(SECOND)
+            .build()
+            .unwrap();
+        let (window, differences) = convert(Algorithm::FixedWindow, &bucket, false).unwrap();
+        assert_eq!(
+            (window.capacity(), window.window().get()),
+            (100, 10_000_000)
+        );
+        assert!(differences.refill);
+        let (leaky, differences) = convert(Algorithm::LeakyBucket, &bucket, false).unwrap();
+        assert_eq!(
+            (leaky.rate().refill(), leaky.window().get()),
+            (10, 1_000_000)
+        );
+        assert_eq!(differences, Differences::default());
+    }
+
+    #[test]
+    fn what_the_other_algorithm_lacks_is_ignored() {
+        let (limit, differences) = convert(Algorithm::SlidingLog, &shaped(), false).unwrap();
+        assert!(!limit.rate().shape() && differences.shape);
+        let waits = Limit::builder(Algorithm::TokenBucket, 10, SECOND);
+        let waits = waits.max_wait(SECOND).build().unwrap();
+        let (limit, differences) = convert(Algorithm::LeakyBucket, &waits, true).unwrap();
+        assert_eq!(limit.rate().max_wait(), waits.rate().max_wait());
+        assert!(!limit.rate().shape() && differences == Differences::default());
+        for algorithm in [Algorithm::FixedWindow, Algorithm::SlidingWindow] {
+            let (_, differences) = convert(algorithm, &waits, true).unwrap();
+            assert!(differences.wait);
+        }
+        // A window has no `max_wait` to convert.
+        let window = plain(Algorithm::FixedWindow);
+        let (_, differences) = convert(Algorithm::TokenBucket, &window, true).unwrap();
+        assert!(differences.wait);
+    }
+
+    #[test]
+    fn a_capacity_too_large_for_a_log_is_an_error() {
+        let large = Limit::builder(Algorithm::TokenBucket, 100_001, SECOND);
+        let large = large.build().unwrap();
+        assert!(convert(Algorithm::SlidingLog, &large, false).is_err());
+        assert!(convert(Algorithm::SlidingWindow, &large, false).is_ok());
+    }
+
+    #[test]
+    fn algorithms_have_their_names_in_rules() {
+        assert_eq!(algorithm_name(Algorithm::TokenBucket), "token_bucket");
+        assert_eq!(algorithm_name(Algorithm::SlidingWindow), "sliding_window");
+    }
+}

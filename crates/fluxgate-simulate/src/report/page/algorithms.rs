@@ -1,0 +1,121 @@
+//! The section that compares the five algorithms.
+
+use std::fmt;
+
+use crate::report::chart::{Chart, Size, TimeAxis, traffic_series};
+use crate::report::comparison::{Comparison, Variant};
+use crate::report::conversion::algorithm_name;
+use crate::report::html::name_list;
+use crate::report::humanize::{duration, grouped};
+use crate::report::traffic::Traffic;
+
+/// A remark names at most this many rules.
+const MAX_NAMES: usize = 10;
+
+/// A table and a chart for each algorithm, all on the same scale.
+pub(super) struct AlgorithmsSection<'a> {
+    pub(super) traffic: &'a Traffic,
+    pub(super) comparison: &'a Comparison,
+    pub(super) axis: &'a TimeAxis,
+}
+
+impl AlgorithmsSection<'_> {
+    fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "<div class=\"scroll\"><table id=\"algorithms\">\n<tr><th>algorithm</th>\
+             <th class=\"n\">admitted</th><th class=\"n\">denied</th>\
+             <th class=\"n\">shadow-denied</th><th class=\"n\">delayed</th>\
+             <th class=\"n\">longest delay</th><th class=\"n\">most released</th>\
+             <th class=\"n\">decided differently</th></tr>\n"
+        )?;
+        self.row(f, "as configured", self.traffic, 0)?;
+        for variant in &self.comparison.variants {
+            let name = algorithm_name(variant.algorithm);
+            self.row(f, name, &variant.traffic, variant.different)?;
+        }
+        writeln!(f, "</table></div>")
+    }
+
+    fn row(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        name: &str,
+        traffic: &Traffic,
+        different: u64,
+    ) -> fmt::Result {
+        let total = traffic.total;
+        let mut releases = traffic.releases.clone();
+        releases.widen(self.axis.width);
+        let peak = releases.columns().map(|(_, count)| count).max();
+        let peak = grouped(peak.unwrap_or(0));
+        let cells = [
+            grouped(total.admitted()),
+            grouped(total.denied),
+            grouped(total.shadow_denied),
+            grouped(total.delayed),
+            duration(traffic.longest_delay.get()),
+            format!("{peak} per {}", duration(releases.width().micros())),
+            grouped(different),
+        ];
+        write!(f, "<tr><td class=\"name\">{name}</td>")?;
+        for cell in cells {
+            write!(f, "<td class=\"n\">{cell}</td>")?;
+        }
+        writeln!(f, "</tr>")
+    }
+
+    fn charts(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let variants = self.comparison.variants.iter();
+        let highest = variants.map(|variant| self.chart(variant, 0).highest());
+        let min_scale = highest.max().unwrap_or(0);
+        writeln!(f, "<div class=\"charts\">")?;
+        for variant in &self.comparison.variants {
+            let name = algorithm_name(variant.algorithm);
+            let chart = self.chart(variant, min_scale);
+            writeln!(
+                f,
+                "<figure><h3 class=\"name\">{name}</h3>\n{chart}</figure>"
+            )?;
+        }
+        writeln!(f, "</div>")
+    }
+
+    fn chart(&self, variant: &Variant, min_scale: u64) -> Chart<'_> {
+        let name = algorithm_name(variant.algorithm);
+        let (bars, lines) = traffic_series(&variant.traffic, self.axis);
+        Chart {
+            id: name,
+            label: name,
+            size: Size::Small,
+            axis: self.axis,
+            bars,
+            lines,
+            min_scale,
+        }
+    }
+}
+
+impl fmt::Display for AlgorithmsSection<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "<section>\n<h2>The five algorithms on this input</h2>\n\
+             <p>The same requests under the same rules, with every rule under each algorithm in \
+             turn. The leaky bucket is shaped unless its rule waits: it admits what the token \
+             bucket admits, and the line shows when it releases those requests.</p>"
+        )?;
+        self.table(f)?;
+        let remarks = &self.comparison.remarks.0;
+        if !remarks.is_empty() {
+            writeln!(f, "<ul id=\"remarks\">")?;
+            for (remark, rules) in remarks {
+                let rules = name_list(rules.iter().map(String::as_str), MAX_NAMES);
+                writeln!(f, "<li>{remark}: {rules}.</li>")?;
+            }
+            writeln!(f, "</ul>")?;
+        }
+        self.charts(f)?;
+        writeln!(f, "</section>")
+    }
+}

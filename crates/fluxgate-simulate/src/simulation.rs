@@ -1,0 +1,355 @@
+//! Decides recorded requests, each at the time that it states.
+
+use std::io::{self, BufWriter, Read, Write};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+
+use fluxgate_core::json::JsonWriter;
+use fluxgate_core::memory::Retention;
+use fluxgate_core::{
+    Decision, Limiter, ManualClock, MemoryStore, Observer, OnMissingRuleSet, RuleSets, Timestamp,
+};
+
+use crate::event::Event;
+use crate::input::{self, Block, Blocks, Format};
+use crate::report::{Report, ReportLabels};
+use crate::summary::Summary;
+
+const OUTPUT_BUFFER: usize = 256 * 1024;
+
+/// A report names at most this many rule sets that do not exist.
+const MAX_MISSING_NAMES: usize = 20;
+
+/// How requests are replayed.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// How the requests are recorded.
+    pub format: Format,
+    /// The rule set for requests that name none; by default the only one, if there
+    /// is only one.
+    pub rule_set: Option<String>,
+    /// Whether bad lines are skipped and counted. The first one ends the run
+    /// otherwise.
+    pub lenient: bool,
+    /// Whether to count for a [`Summary`].
+    pub summary: bool,
+    /// Whether to collect what [`Simulation::report`] shows.
+    pub report: bool,
+}
+
+/// Why a run ended early.
+#[derive(Debug, thiserror::Error)]
+pub enum SimulationError {
+    /// The input cannot be read.
+    #[error("cannot read the input: {0}")]
+    Input(#[source] io::Error),
+    /// The output cannot be written.
+    #[error("cannot write the output: {0}")]
+    Output(#[source] io::Error),
+    /// A line is not a request that can be decided.
+    #[error("line {line}: {reason}")]
+    BadLine {
+        /// The number of the line, from 1.
+        line: u64,
+        /// What is wrong with it. Control characters are escaped.
+        reason: String,
+    },
+}
+
+/// How far a run has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// How many bytes of the input have been read.
+    pub bytes: u64,
+    /// How many lines have been decided or skipped.
+    pub lines: u64,
+}
+
+/// Rules, and the state that requests have left behind.
+#[derive(Debug)]
+pub struct Simulation {
+    limiter: Limiter<MemoryStore<ManualClock>>,
+    missing: MissingRuleSets,
+    format: Format,
+    default_set: Option<String>,
+    lenient: bool,
+    /// The latest time so far, for formats in which time must not go back.
+    latest: Timestamp,
+    summary: Option<Summary>,
+    report: Option<Report>,
+    /// Lines so far, blank ones included.
+    lines: u64,
+    skipped: u64,
+    /// The buffer of the line that is written.
+    line: Vec<u8>,
+}
+
+impl Simulation {
+    /// Creates a simulation of these rules in which no request was made yet.
+    pub fn new(rules: RuleSets, options: Options) -> Self {
+        let only = || rules.only().map(|set| set.name().to_owned());
+        let store = MemoryStore::new(ManualClock::default(), usize::MAX, Retention::Forever);
+        let missing = MissingRuleSets::default();
+        Self {
+            format: options.format,
+            default_set: options.rule_set.or_else(only),
+            lenient: options.lenient,
+            latest: Timestamp::default(),
+            summary: (options.summary || options.report).then(|| Summary::new(&rules)),
+            report: options.report.then(|| Report::new(&rules)),
+            lines: 0,
+            skipped: 0,
+            line: Vec::with_capacity(512),
+            limiter: Limiter::new(rules, store).observed_by(missing.clone()),
+            missing,
+        }
+    }
+
+    /// Decides every line of the input and writes one decision a line to the output.
+    ///
+    /// A decision is written before the next line is waited for. `progress` is
+    /// called each time before more input is read.
+    ///
+    /// # Errors
+    /// If the input cannot be read, if the output cannot be written, or, unless
+    /// [`Options::lenient`] is set, if a line is bad. The decisions of all lines
+    /// before it have been written then.
+    pub fn run(
+        &mut self,
+        input: impl Read,
+        output: impl Write,
+        progress: impl FnMut(Progress),
+    ) -> Result<(), SimulationError> {
+        let mut output = BufWriter::with_capacity(OUTPUT_BUFFER, output);
+        let result = self.run_blocks(Blocks::new(input), &mut output, progress);
+        let flushed = output.flush().map_err(SimulationError::Output);
+        result.and(flushed)
+    }
+
+    fn run_blocks(
+        &mut self,
+        mut blocks: Blocks<impl Read>,
+        output: &mut impl Write,
+        mut progress: impl FnMut(Progress),
+    ) -> Result<(), SimulationError> {
+        loop {
+            output.flush().map_err(SimulationError::Output)?;
+            progress(Progress {
+                bytes: blocks.bytes_read(),
+                lines: self.lines,
+            });
+            match blocks.next().map_err(SimulationError::Input)? {
+                Some(Block::Lines(text)) => self.run_lines(text, output)?,
+                Some(Block::TooLong) => {
+                    self.lines += 1;
+                    self.run_line(&Err(input::too_long()), output)?;
+                }
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Decides all lines of a block. A second thread parses the lines of a large
+    /// block while this one decides those that are ready.
+    fn run_lines(&mut self, text: &[u8], output: &mut impl Write) -> Result<(), SimulationError> {
+        const LARGE: usize = 128 * 1024;
+        const LINES_AT_ONCE: usize = 256;
+        const BATCHES_AHEAD: usize = 8;
+        let format = self.format;
+        if text.len() < LARGE {
+            return input::lines(text).try_for_each(|line| {
+                self.lines += 1;
+                match format.parse(line) {
+                    Some(event) => self.run_line(&event, output),
+                    None => Ok(()),
+                }
+            });
+        }
+        std::thread::scope(|scope| {
+            let (sender, batches) = mpsc::sync_channel(BATCHES_AHEAD);
+            // Batches go back to be freed by the thread that allocated them: two
+            // threads on the same free lists would contend.
+            let (done, used) = mpsc::channel::<Vec<Option<Result<Event<'_>, String>>>>();
+            scope.spawn(move || {
+                let mut lines = input::lines(text).peekable();
+                while lines.peek().is_some() {
+                    let mut batch = used.try_recv().unwrap_or_default();
+                    batch.clear();
+                    let lines = lines.by_ref().take(LINES_AT_ONCE);
+                    batch.extend(lines.map(|line| format.parse(line)));
+                    if sender.send(batch).is_err() {
+                        // A bad line has ended the run.
+                        break;
+                    }
+                }
+            });
+            for batch in batches {
+                for event in &batch {
+                    self.lines += 1;
+                    if let Some(event) = event {
+                        self.run_line(event, output)?;
+                    }
+                }
+                // The parser has ended after the last batch.
+                let _ = done.send(batch);
+            }
+            Ok(())
+        })
+    }
+
+    /// Decides a line that was parsed, and writes the decision.
+    fn run_line(
+        &mut self,
+        event: &Result<Event<'_>, String>,
+        output: &mut impl Write,
+    ) -> Result<(), SimulationError> {
+        let decided = match event {
+            Ok(event) => self.decide(event),
+            Err(reason) => Err(reason.as_str()),
+        };
+        match decided {
+            Ok(()) => output
+                .write_all(&self.line)
+                .map_err(SimulationError::Output),
+            Err(_) if self.lenient => {
+                self.skipped += 1;
+                Ok(())
+            }
+            Err(reason) => Err(SimulationError::BadLine {
+                line: self.lines,
+                reason: printable(reason),
+            }),
+        }
+    }
+
+    /// Decides one recorded request. The decision is left in `self.line`.
+    fn decide(&mut self, event: &Event<'_>) -> Result<(), &'static str> {
+        let mut at = event.at;
+        if self.format == Format::Combined {
+            // A line is logged when its request ends, so lines are out of order.
+            self.latest = self.latest.max(at);
+            at = self.latest;
+        }
+        let rule_set = event.rule_set.as_deref().or(self.default_set.as_deref());
+        let rule_set =
+            rule_set.ok_or("no `rule_set`, and the rule file has not just one")?;
+        let context = &event.context;
+        let decision = match &mut self.summary {
+            None => self.limiter.check_at(rule_set, context, at),
+            Some(summary) => {
+                let report = &mut self.report;
+                let decision = self.limiter.check_at_noting(rule_set, context, at, |fate| {
+                    summary.record_rule(rule_set, &fate);
+                    if let Some(report) = report {
+                        report.record_rule(at, &fate);
+                    }
+                });
+                summary.record_decision(rule_set, &decision);
+                if let Some(report) = report {
+                    report.record_decision(rule_set, context, at, &decision);
+                }
+                decision
+            }
+        };
+        self.line.clear();
+        write_decision(&mut self.line, at, &decision);
+        Ok(())
+    }
+
+    /// Returns the summary of all requests so far, if the options ask for one.
+    pub fn summary(&self) -> Option<&Summary> {
+        self.summary.as_ref()
+    }
+
+    /// Returns how many bad lines were skipped.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// Returns a warning for each rule set that requests named and that does not
+    /// exist. Control characters are escaped.
+    pub fn warnings(&self) -> Vec<String> {
+        let outcome = match self.limiter.rules().on_missing() {
+            OnMissingRuleSet::Allow => "allowed",
+            OnMissingRuleSet::Deny => "denied",
+        };
+        let warning = |name: &String| {
+            let name = printable(name);
+            format!("there is no rule set `{name}`; its requests were {outcome}")
+        };
+        self.missing.names().iter().map(warning).collect()
+    }
+
+    /// Returns an HTML page on all requests so far, if the options ask for one. It
+    /// loads nothing and runs nothing.
+    pub fn report(&self, labels: &ReportLabels<'_>) -> Option<String> {
+        let (report, summary) = (self.report.as_ref()?, self.summary.as_ref()?);
+        let mut warnings = self.warnings();
+        let unnamed = warnings.len().saturating_sub(MAX_MISSING_NAMES);
+        if unnamed > 0 {
+            warnings.truncate(MAX_MISSING_NAMES);
+            warnings.push(format!(
+                "there are {unnamed} more rule sets that do not exist"
+            ));
+        }
+        if self.skipped > 0 {
+            warnings.push(format!("{} bad line(s) were skipped", self.skipped));
+        }
+        if let Some(reason) = labels.early_end {
+            warnings.push(format!(
+                "the run ended early, this is what came before: {reason}"
+            ));
+        }
+        Some(report.page(labels, &warnings, &self.limiter.rules(), summary))
+    }
+}
+
+/// The names of rule sets that do not exist, in the order in which requests named
+/// them first. Clones share them.
+#[derive(Clone, Debug, Default)]
+struct MissingRuleSets(Arc<Mutex<Vec<String>>>);
+
+impl MissingRuleSets {
+    fn names(&self) -> Vec<String> {
+        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        names.clone()
+    }
+}
+
+impl Observer for MissingRuleSets {
+    fn rule_set_missing(&self, name: &str) -> bool {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        names.push(name.to_owned());
+        true
+    }
+}
+
+/// Appends a decision as a line of JSON.
+fn write_decision(line: &mut Vec<u8>, at: Timestamp, decision: &Decision) {
+    let mut out = JsonWriter(line);
+    out.text("{\"t\":");
+    out.number(at.micros());
+    out.text(",");
+    out.decision_fields(decision);
+    out.text(",\"retry_after_us\":");
+    out.number_or_null(decision.retry_after().after().map(|wait| wait.get()));
+    out.text(",\"reset_after_us\":");
+    out.number(decision.reset_after().get());
+    out.text(",\"delay_us\":");
+    out.number(decision.delay().get());
+    out.text(",\"violated\":");
+    out.violated(decision);
+    out.text("}\n");
+}
+
+/// Escapes control characters, which a terminal would obey.
+fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for char in text.chars() {
+        if char.is_control() {
+            shown.extend(char.escape_default());
+        } else {
+            shown.push(char);
+        }
+    }
+    shown
+}

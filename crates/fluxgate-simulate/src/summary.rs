@@ -1,0 +1,173 @@
+//! What the rules did to all requests together.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use fluxgate_core::{Decision, Outcome, Rule, RuleMode, RuleSets, RuleVerdict, describe_identity};
+
+const MOST_DENIED: usize = 10;
+
+/// Counts by rule, and the identities that were denied most. Displayed as a table.
+#[derive(Debug, Default)]
+pub struct Summary {
+    /// By name, with rules that no request matched.
+    rules: BTreeMap<String, Counts>,
+    total: Counts,
+    no_rule: u64,
+    /// Denials by rule and encoded identity.
+    denied: HashMap<String, HashMap<Box<[u8]>, u64>>,
+}
+
+/// How many requests there were, and how many were denied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// All requests.
+    pub requests: u64,
+    /// Those that were denied.
+    pub denied: u64,
+    /// Those that a shadow rule would have denied.
+    pub shadow_denied: u64,
+}
+
+impl Counts {
+    /// Returns how many requests were not denied.
+    pub fn allowed(self) -> u64 {
+        self.requests - self.denied
+    }
+}
+
+/// An identity that a rule denied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeniedIdentity<'a> {
+    /// The name of the rule, `SET/RULE`.
+    pub rule: &'a str,
+    /// The identity in readable form. API keys are shown by their ends only.
+    pub identity: String,
+    /// How often the rule denied it.
+    pub denied: u64,
+}
+
+impl Summary {
+    /// Creates a summary in which every rule has counts of zero.
+    pub(crate) fn new(rules: &RuleSets) -> Self {
+        let names = rules.iter().flat_map(|set| {
+            let rules = set.rules().iter();
+            rules.map(|rule| rule_name(set.name(), rule))
+        });
+        Self {
+            rules: names.map(|name| (name, Counts::default())).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Counts how one rule decided a request.
+    pub(crate) fn record_rule(&mut self, rule_set: &str, fate: &RuleVerdict<'_>) {
+        let rule = fate.rule;
+        let (Some(identity), RuleMode::Enforce, true) = (fate.identity, rule.mode(), fate.denied)
+        else {
+            return;
+        };
+        let identities = self.denied.entry(rule_name(rule_set, rule)).or_default();
+        match identities.get_mut(identity) {
+            Some(count) => *count += 1,
+            None => {
+                identities.insert(identity.into(), 1);
+            }
+        }
+    }
+
+    /// Counts a decision.
+    pub(crate) fn record_decision(&mut self, rule_set: &str, decision: &Decision) {
+        self.total.requests += 1;
+        self.total.denied += u64::from(!decision.allowed());
+        self.total.shadow_denied += u64::from(decision.outcome() == Outcome::ShadowDenied);
+        self.no_rule += u64::from(decision.outcome() == Outcome::NoRule);
+        for (rule, refused) in decision.rules() {
+            let counts = self.rules.entry(rule_name(rule_set, rule)).or_default();
+            counts.requests += 1;
+            match rule.mode() {
+                RuleMode::Enforce => counts.denied += u64::from(refused),
+                RuleMode::Shadow => counts.shadow_denied += u64::from(refused),
+            }
+        }
+    }
+
+    /// Returns the counts of all requests together.
+    pub fn total(&self) -> Counts {
+        self.total
+    }
+
+    /// Returns the counts of the rule with the name `SET/RULE`.
+    pub fn rule(&self, name: &str) -> Counts {
+        self.rules.get(name).copied().unwrap_or_default()
+    }
+
+    /// Returns the ten identities that were denied most, the most denied first.
+    pub fn most_denied(&self) -> Vec<DeniedIdentity<'_>> {
+        let mut all: Vec<(u64, &str, &[u8])> = Vec::new();
+        for (rule, identities) in &self.denied {
+            let counted = identities.iter();
+            all.extend(counted.map(|(identity, count)| (*count, rule.as_str(), &**identity)));
+        }
+        all.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)).then(a.2.cmp(b.2)));
+        all.truncate(MOST_DENIED);
+        let most = all
+            .into_iter()
+            .map(|(denied, rule, identity)| DeniedIdentity {
+                rule,
+                identity: describe_identity(identity),
+                denied,
+            });
+        most.collect()
+    }
+}
+
+/// Returns the name of a rule, `SET/RULE`.
+pub(crate) fn rule_name(rule_set: &str, rule: &Rule) -> String {
+    format!("{rule_set}/{}", rule.id())
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const ALL: &str = "(all requests)";
+        let names = self.rules.keys().map(String::as_str).chain([ALL]);
+        let width = names.map(|name| name.chars().count()).max().unwrap_or(0);
+        writeln!(
+            f,
+            "{:width$}  {:>12}  {:>12}  {:>12}  {:>13}",
+            "rule", "requests", "allowed", "denied", "shadow-denied"
+        )?;
+        let rows = self
+            .rules
+            .iter()
+            .map(|(name, counts)| (name.as_str(), counts));
+        for (name, counts) in rows.chain([(ALL, &self.total)]) {
+            writeln!(
+                f,
+                "{name:width$}  {:>12}  {:>12}  {:>12}  {:>13}",
+                counts.requests,
+                counts.allowed(),
+                counts.denied,
+                counts.shadow_denied
+            )?;
+        }
+        if self.no_rule > 0 {
+            writeln!(f, "{} request(s) matched no rule", self.no_rule)?;
+        }
+        let most = self.most_denied();
+        if !most.is_empty() {
+            writeln!(f, "\n{:>12}  most denied identities", "denied")?;
+        }
+        for DeniedIdentity {
+            rule,
+            identity,
+            denied,
+        } in most
+        {
+            // A log may contain anything; a terminal must not obey it.
+            let identity = identity.escape_debug();
+            writeln!(f, "{denied:>12}  {rule}  {identity}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! `fluxgate simulate`: its arguments, files and exit codes.
+
+mod files;
+mod progress;
+mod report_file;
+
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+
+use fluxgate_simulate::{Format, Options, ReportLabels, Simulation, SimulationError};
+
+use crate::cli::{Exit, Failure};
+use crate::rule_file;
+use files::{create_output, create_report, failure, is_standard, open_input};
+use progress::ProgressBar;
+
+/// The arguments of `fluxgate simulate`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The rule file
+    #[arg(long, value_name = "FILE")]
+    rules: PathBuf,
+    /// The recorded requests; `-` is standard input
+    #[arg(long, value_name = "FILE|-")]
+    input: PathBuf,
+    /// Where the decisions go; `-` is standard output
+    #[arg(long, value_name = "FILE|-", default_value = "-")]
+    output: PathBuf,
+    /// How the requests are recorded
+    #[arg(long, value_enum, default_value_t = FormatArgument::Ndjson)]
+    format: FormatArgument,
+    /// The rule set for lines that name none; by default the only one
+    #[arg(long, value_name = "NAME")]
+    rule_set: Option<String>,
+    /// Print a table by rule and the most denied identities to standard error
+    #[arg(long)]
+    summary: bool,
+    /// Write an HTML page that shows what the rules did: over time, by rule, the most
+    /// denied identities, and how each of the five algorithms would have decided
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+    /// Skip and count bad lines instead of ending at the first
+    #[arg(long)]
+    lenient: bool,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum FormatArgument {
+    /// One JSON object a line
+    Ndjson,
+    /// Access logs of Apache and nginx
+    Combined,
+}
+
+/// Replays the input, and writes decisions, summary and report.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let rules = rule_file::load(&arguments.rules)?;
+    let input = open_input(&arguments.input)?;
+    let mut progress = show_progress(input.size, arguments);
+    let sources = [arguments.input.as_path(), arguments.rules.as_path()];
+    let report = arguments.report.as_deref();
+    // Hours of work must not end with a report that cannot be written.
+    let report = report.map(|path| create_report(path, &arguments.output, sources));
+    let report = report.transpose()?;
+    let output = create_output(&arguments.output, sources)?;
+
+    let options = Options {
+        format: match arguments.format {
+            FormatArgument::Ndjson => Format::Ndjson,
+            FormatArgument::Combined => Format::Combined,
+        },
+        rule_set: arguments.rule_set.clone(),
+        lenient: arguments.lenient,
+        summary: arguments.summary,
+        report: report.is_some(),
+    };
+    let mut simulation = Simulation::new(rules, options);
+    let result = simulation.run(input.reader, output, |done| progress.show(done));
+    drop(progress);
+    // Standard error may be closed as well, which is no failure.
+    let _ = print_summary(&simulation, arguments, &mut io::stderr().lock());
+
+    let failed = result.as_ref().err();
+    let failed = failed.map(|error| explain(error, arguments));
+    let written = match (&arguments.report, report) {
+        (Some(path), Some(file)) => {
+            let labels = ReportLabels {
+                rules: &file_name(&arguments.rules),
+                input: &match is_standard(&arguments.input) {
+                    true => "standard input".into(),
+                    false => file_name(&arguments.input),
+                },
+                early_end: failed.as_ref().map(|failure| failure.message.as_str()),
+            };
+            let page = simulation.report(&labels).unwrap_or_default();
+            let written = file.write(&page);
+            written.map_err(|error| failure(Exit::Io, path, error))
+        }
+        _ => Ok(()),
+    };
+    match (result, failed) {
+        // The reader of the decisions closed its end, as `head` does.
+        (Err(SimulationError::Output(error)), _) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        (_, Some(failure)) => Err(failure),
+        (_, None) => written,
+    }
+}
+
+/// Returns the failure that tells where a run ended early, and why.
+fn explain(error: &SimulationError, arguments: &Arguments) -> Failure {
+    let (input, output) = (&arguments.input, &arguments.output);
+    match error {
+        SimulationError::Input(error) => failure(Exit::NoInput, input, error),
+        SimulationError::Output(error) => failure(Exit::Io, output, error),
+        SimulationError::BadLine { line, reason } => {
+            let message = format!("{}:{line}: {reason}", input.display());
+            Failure::new(Exit::Data, message)
+        }
+    }
+}
+
+fn print_summary(
+    simulation: &Simulation,
+    arguments: &Arguments,
+    out: &mut impl Write,
+) -> io::Result<()> {
+    if let Some(summary) = simulation.summary().filter(|_| arguments.summary) {
+        write!(out, "{summary}")?;
+    }
+    let skipped = simulation.skipped();
+    if arguments.lenient && (skipped > 0 || arguments.summary) {
+        writeln!(out, "{skipped} bad line(s) skipped")?;
+    }
+    for warning in simulation.warnings() {
+        writeln!(out, "{warning}")?;
+    }
+    Ok(())
+}
+
+/// Returns a progress bar for a person who waits for a large file, unless it would
+/// get in the way of the decisions.
+fn show_progress(size: Option<u64>, arguments: &Arguments) -> ProgressBar {
+    const LARGE: u64 = 16 * 1024 * 1024;
+    let shares_terminal = is_standard(&arguments.output) && io::stdout().is_terminal();
+    let is_wanted = io::stderr().is_terminal() && !shares_terminal;
+    ProgressBar::new(size.filter(|size| *size >= LARGE && is_wanted))
+}
+
+/// Returns a path without its directory, so that a report is the same wherever it is
+/// made.
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    name.to_string_lossy().into_owned()
+}

@@ -1,0 +1,108 @@
+//! Opens the files of a simulation, none of which may be read and written at once.
+
+use std::fmt;
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use super::report_file::ReportFile;
+use crate::cli::{Exit, Failure};
+
+/// The recorded requests.
+pub(super) struct Input {
+    pub(super) reader: Box<dyn Read>,
+    /// The size of a regular file.
+    pub(super) size: Option<u64>,
+}
+
+/// Returns whether a path stands for standard input or output.
+pub(super) fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+pub(super) fn open_input(path: &Path) -> Result<Input, Failure> {
+    if is_standard(path) {
+        return Ok(Input {
+            reader: Box::new(io::stdin().lock()),
+            size: None,
+        });
+    }
+    let failure = |error| failure(Exit::NoInput, path, error);
+    let file = File::open(path).map_err(failure)?;
+    let metadata = file.metadata().map_err(failure)?;
+    Ok(Input {
+        reader: Box::new(file),
+        size: metadata.is_file().then_some(metadata.len()),
+    })
+}
+
+/// Creates the file for the decisions, which must not be one of the `sources`.
+pub(super) fn create_output(path: &Path, sources: [&Path; 2]) -> Result<Box<dyn Write>, Failure> {
+    if is_standard(path) {
+        return Ok(Box::new(io::stdout().lock()));
+    }
+    refuse_sources(path, sources)?;
+    let file = File::create(path).map_err(|error| failure(Exit::Io, path, error))?;
+    Ok(Box::new(file))
+}
+
+/// Creates the file for the report, which must be neither the `output` nor one of
+/// the `sources`.
+pub(super) fn create_report(
+    path: &Path,
+    output: &Path,
+    sources: [&Path; 2],
+) -> Result<ReportFile, Failure> {
+    if is_standard(path) {
+        let message = "--report needs a file; `-` is for the decisions";
+        return Err(Failure::new(Exit::Io, message));
+    }
+    refuse_sources(path, sources)?;
+    let metadata = match is_standard(output) {
+        true => metadata_of(&io::stdout()),
+        false => fs::metadata(output),
+    };
+    if path == output || is_same_file(path, metadata) {
+        let problem = "cannot hold both the decisions and the report";
+        return Err(failure(Exit::Io, path, problem));
+    }
+    ReportFile::create(path).map_err(|error| failure(Exit::Io, path, error))
+}
+
+/// Returns a failure that names the file.
+pub(super) fn failure(exit: Exit, path: &Path, problem: impl fmt::Display) -> Failure {
+    Failure::new(exit, format!("{}: {problem}", path.display()))
+}
+
+/// Refuses a path to write to that is one of the files to read.
+fn refuse_sources(path: &Path, sources: [&Path; 2]) -> Result<(), Failure> {
+    for source in sources {
+        let metadata = match is_standard(source) {
+            true => metadata_of(&io::stdin()),
+            false => fs::metadata(source),
+        };
+        if is_same_file(path, metadata) {
+            let problem = "would be overwritten while it is read; name another output";
+            return Err(failure(Exit::Io, path, problem));
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether a path leads to the file with this metadata, by whatever path,
+/// link or redirection.
+fn is_same_file(path: &Path, other: io::Result<Metadata>) -> bool {
+    let id = |metadata: &Metadata| (metadata.dev(), metadata.ino());
+    let (Ok(file), Ok(other)) = (fs::metadata(path), other) else {
+        return false;
+    };
+    // Writing to a terminal or a device destroys nothing that is still to be read.
+    file.is_file() && id(&file) == id(&other)
+}
+
+fn metadata_of(stream: &impl AsFd) -> io::Result<Metadata> {
+    let copy = stream.as_fd().try_clone_to_owned()?;
+    File::from(copy).metadata()
+}
