@@ -13,15 +13,15 @@ pub(crate) fn parse(line: &[u8]) -> Result<Event<'_>, String> {
     let line = std::str::from_utf8(line).map_err(|_| "not UTF-8")?;
     let mut rest = line.trim_ascii();
     let address = word(&mut rest).ok_or("empty")?;
-    word(&mut rest).ok_or("cut off after the address")?;
+    word(&mut rest).ok_or("nothing after the address")?;
     // A user name may contain spaces; the time ends it.
     let (user, after) = rest
         .split_once(" [")
         .ok_or("no time in brackets after the user")?;
-    let (time, after) = after.split_once(']').ok_or("the time has no end")?;
+    let (time, after) = after.split_once(']').ok_or("no `]` after the time")?;
     rest = after;
     let at = time::parse_log_time(time).ok_or_else(|| {
-        format!("[{time}] is no time such as 31/Jan/2026:23:59:59 +0000")
+        format!("expected a time such as 31/Jan/2026:23:59:59 +0000, found [{time}]")
     })?;
     let request = quoted(&mut rest).ok_or("no request in quotes after the time")?;
     word(&mut rest).ok_or("no status after the request")?;
@@ -32,7 +32,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Event<'_>, String> {
     let mut context = RequestContext::builder();
     if let Some(address) = present(Cow::Borrowed(address)) {
         let ip: Result<IpAddr, _> = address.parse();
-        context = context.ip(ip.map_err(|_| format!("`{address}` is no address"))?);
+        context = context.ip(ip.map_err(|_| format!("expected an IP address, found `{address}`"))?);
     }
     // One space separates the fields; any more belong to the name.
     let user = user.strip_prefix(' ').unwrap_or(user);

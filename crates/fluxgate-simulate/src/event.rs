@@ -38,8 +38,8 @@ impl<'a> Event<'a> {
                 })?,
             (None, Some(time)) => time::parse_rfc3339(&time.0)
                 .ok_or("`time` must be RFC 3339, from 1970 on, such as 2026-01-31T23:59:59.5Z")?,
-            (Some(_), Some(_)) => return Err("both `t` and `time`".into()),
-            (None, None) => return Err("neither `t` nor `time`".into()),
+            (Some(_), Some(_)) => return Err("expected `t` or `time`, found both".into()),
+            (None, None) => return Err("expected `t` or `time`, found neither".into()),
         };
         Ok(Self {
             at,

@@ -231,7 +231,7 @@ impl Simulation {
         }
         let rule_set = event.rule_set.as_deref().or(self.default_set.as_deref());
         let rule_set =
-            rule_set.ok_or("no `rule_set`, and the rule file has not just one")?;
+            rule_set.ok_or("`rule_set` is missing, and the rules do not have exactly one")?;
         let context = &event.context;
         let decision = match &mut self.summary {
             None => self.limiter.check_at(rule_set, context, at),

@@ -75,7 +75,7 @@ impl<'a> ContextFields<'a> {
     pub fn into_context(self) -> Result<RequestContext<'a>, FieldError> {
         let ip = self.ip.map(|ip| {
             let address = ip.parse::<IpAddr>();
-            address.map_err(|_| FieldError(format!("`ip` is no address: {ip:?}")))
+            address.map_err(|_| FieldError(format!("`ip` must be an IP address, found {ip:?}")))
         });
         let cost = self.cost.map(|cost| {
             let error = || FieldError("`cost` must be a whole number from 0".into());

@@ -38,7 +38,7 @@ const KINDS: [(&str, &str); 29] = [
         "sh kubernetes",
         "deploy::kubernetes::the_commands_of_the_guide",
     ),
-    ("sh pictures", "report::pictures::the_command"),
+    ("sh pictures", "report::pictures::the_documented_command"),
     ("sh systemd", "deploy::systemd::the_commands_of_the_guide"),
     ("sh token", "operations::the_token"),
     ("text access-log", "docs::texts::the_access_log"),

@@ -4,7 +4,6 @@
     reason = "a test that cannot go on has failed; the helpers are test code too"
 )]
 
-mod combined;
 mod config;
 mod dashboards;
 mod deploy;
@@ -14,9 +13,7 @@ mod fuzz;
 mod gateway;
 mod gateway_faults;
 mod operations;
-mod report;
 mod service;
 mod simulate;
-mod summary;
 mod support;
 mod validate;

@@ -1,8 +1,11 @@
-//! `fluxgate simulate` on JSON lines.
+//! `fluxgate simulate`.
 
 mod algorithms;
 mod bad_lines;
+mod combined;
 mod fields;
 mod random;
+mod report;
 mod rules;
 mod streams;
+mod summary;

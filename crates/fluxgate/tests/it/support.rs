@@ -117,12 +117,12 @@ impl Run {
 
     /// Whether each request was allowed, as letters: `a` or `d`.
     #[track_caller]
-    pub(crate) fn fates(&self) -> String {
-        let fate = |line: &&str| match line.contains("\"allowed\":true") {
+    pub(crate) fn outcomes(&self) -> String {
+        let outcome = |line: &&str| match line.contains("\"allowed\":true") {
             true => 'a',
             false => 'd',
         };
-        self.lines().iter().map(fate).collect()
+        self.lines().iter().map(outcome).collect()
     }
 }
 

@@ -147,7 +147,7 @@ fn a_bad_check_in_a_batch_charges_nothing_at_all() {
     assert_eq!(answer.status, 400);
     assert_eq!(
         json_of(&answer)["detail"],
-        "`checks[1]`: `ip` is no address: \"x\""
+        "`checks[1]`: `ip` must be an IP address, found \"x\""
     );
     let answer = http.post("/v1/check", r#"{"rule_set":"api","user":"u1","cost":2}"#);
     assert_eq!(json_of(&answer)["allowed"], true);

@@ -2,7 +2,7 @@
 
 use crate::support::{Dir, allowed, delayed, denied, one_rule};
 
-/// Runs requests of one rule, each as `TIME` or `TIME COST`.
+/// Decides requests by one rule, each given as `TIME` or `TIME COST`.
 fn decide(fields: &str, requests: &[&str]) -> String {
     let dir = Dir::with_rules(&one_rule(&format!("scope: global, {fields}")));
     let lines = requests
@@ -59,7 +59,7 @@ fn a_token_bucket_refills_at_its_own_rate() {
         &[
             allowed(0, (B, 5, 0), 2_500_000),
             denied(0, (B, 5, 0), 500_000, 2_500_000, V),
-            // Two and a half tokens are back; half of one stays.
+            // Two and a half tokens are back; half a token stays.
             allowed(1_250_000, (B, 5, 0), 2_250_000),
             denied(1_250_000, (B, 5, 0), 250_000, 2_250_000, V),
             // Full again, to the microsecond.
@@ -134,7 +134,7 @@ fn a_fixed_window_ends_on_the_microsecond() {
 }
 
 #[test]
-fn a_sliding_log_lets_go_of_what_is_exactly_a_window_old() {
+fn a_sliding_log_drops_an_entry_exactly_a_window_old() {
     check(
         "algorithm: sliding_log, bands: [ { capacity: 2, window: 1s } ]",
         &["0", "400000", "999999", "1000000", "1000000 2", "2000000 2"],
@@ -143,7 +143,7 @@ fn a_sliding_log_lets_go_of_what_is_exactly_a_window_old() {
             allowed(400_000, (B, 2, 0), 1_000_000),
             denied(999_999, (B, 2, 0), 1, 400_001, V),
             allowed(1_000_000, (B, 2, 0), 1_000_000),
-            // Both must leave.
+            // Both entries must expire.
             denied(1_000_000, (B, 2, 0), 1_000_000, 1_000_000, V),
             allowed(2_000_000, (B, 2, 0), 1_000_000),
         ],
@@ -179,7 +179,7 @@ fn a_sliding_window_weighs_the_window_before() {
         ],
         &[
             allowed(0, (B, 4, 0), 2_000_000),
-            // Four of the next window must have faded to three.
+            // Four must have decayed to three in the next window.
             denied(0, (B, 4, 0), 1_250_000, 2_000_000, V),
             denied(1_249_999, (B, 4, 0), 1, 750_001, V),
             allowed(1_250_000, (B, 4, 0), 1_750_000),
@@ -192,7 +192,7 @@ fn a_sliding_window_weighs_the_window_before() {
 }
 
 #[test]
-fn a_rule_that_waits_reserves_out_of_the_future_up_to_max_wait() {
+fn a_rule_that_waits_reserves_future_units_up_to_max_wait() {
     check(
         "on_exceed: wait, max_wait: 2s, bands: [ { capacity: 1, window: 1s } ]",
         &["0", "0", "0", "0", "0 2", "1000000"],
@@ -208,7 +208,7 @@ fn a_rule_that_waits_reserves_out_of_the_future_up_to_max_wait() {
 }
 
 #[test]
-fn a_window_cannot_owe_so_waiting_on_it_is_a_plain_denial() {
+fn a_window_cannot_reserve_units_so_on_exceed_wait_is_a_denial() {
     for algorithm in ["fixed_window", "sliding_log"] {
         check(
             &format!(
@@ -224,15 +224,15 @@ fn a_window_cannot_owe_so_waiting_on_it_is_a_plain_denial() {
 }
 
 #[test]
-fn a_bucket_whose_clock_went_back_heals_from_its_horizon() {
+fn a_bucket_recovers_from_its_horizon_when_the_clock_goes_back() {
     check(
         "bands: [ { capacity: 2, window: 1s } ]",
         &["10000000 2", "9900000", "0", "1597152"],
         &[
             allowed(10_000_000, (B, 2, 0), 1_000_000),
             denied(9_900_000, (B, 2, 0), 600_000, 1_100_000, V),
-            // Full at 11 s is beyond 2^21 µs, the first power of two from twice the
-            // time to fill: taken as just that.
+            // Full at 11 s is beyond the horizon, 2^21 µs, which is the first power of
+            // two from twice the time to fill. It counts as full at the horizon.
             denied(0, (B, 2, 0), 1_597_152, 2_097_152, V),
             allowed(1_597_152, (B, 2, 0), 1_000_000),
         ],
@@ -240,7 +240,7 @@ fn a_bucket_whose_clock_went_back_heals_from_its_horizon() {
 }
 
 #[test]
-fn a_window_whose_clock_went_back_stands_still_or_is_moved_back() {
+fn a_window_stands_still_or_is_moved_back_when_the_clock_goes_back() {
     check(
         "algorithm: fixed_window, bands: [ { capacity: 1, window: 1s } ]",
         &["5200000", "4700000", "3000000", "4000000"],
@@ -256,7 +256,7 @@ fn a_window_whose_clock_went_back_stands_still_or_is_moved_back() {
 }
 
 #[test]
-fn a_log_whose_clock_went_back_stands_still_or_is_moved_back() {
+fn a_log_stands_still_or_is_moved_back_when_the_clock_goes_back() {
     check(
         "algorithm: sliding_log, bands: [ { capacity: 1, window: 1s } ]",
         &["5200000", "4700000", "3000000", "3999999", "4000000"],
@@ -271,10 +271,10 @@ fn a_log_whose_clock_went_back_stands_still_or_is_moved_back() {
 }
 
 #[test]
-fn what_is_full_again_is_still_known_when_the_clock_goes_back() {
+fn a_full_bucket_is_not_evicted_so_the_clock_may_go_back() {
     check(
         "bands: [ { capacity: 1, window: 1s } ]",
-        // A cost of 0 changes nothing, so what was taken at 10 s is what is known.
+        // A cost of 0 writes nothing, so the state is that of 10 s.
         &["10000000", "90000000000 0", "10500000"],
         &[
             allowed(10_000_000, (B, 1, 0), 1_000_000),

@@ -1,4 +1,4 @@
-//! What is no request, and what becomes of it.
+//! Bad lines: their messages, and how a run continues or ends.
 
 use crate::support::{Dir, TWO_A_SECOND};
 
@@ -7,9 +7,9 @@ const NO_TIME: &str = "`t` must be a whole number of microseconds from 0 to 2534
 const NO_RFC: &str = "`time` must be RFC 3339, from 1970 on, such as 2026-01-31T23:59:59.5Z";
 const NO_COST: &str = "`cost` must be a whole number from 0";
 
-/// Every kind of bad line, with the beginning of what is said about it.
+/// Every kind of bad line, with the beginning of its message.
 const BAD: &[(&str, &str)] = &[
-    // No JSON object.
+    // Not a JSON object.
     ("x", "not a JSON object"),
     ("[1]", "not a JSON object"),
     ("null", "not a JSON object"),
@@ -37,11 +37,17 @@ const BAD: &[(&str, &str)] = &[
     // An address.
     (
         r#"{"t":0,"ip":"localhost"}"#,
-        "`ip` is no address: \"localhost\"",
+        "`ip` must be an IP address, found \"localhost\"",
     ),
-    (r#"{"t":0,"ip":""}"#, "`ip` is no address: \"\""),
-    (r#"{"t":0,"ip":"10.0.0.1:80"}"#, "`ip` is no address"),
-    (r#"{"t":0,"ip":"10.0.0.0/8"}"#, "`ip` is no address"),
+    (
+        r#"{"t":0,"ip":""}"#,
+        "`ip` must be an IP address, found \"\"",
+    ),
+    (
+        r#"{"t":0,"ip":"10.0.0.1:80"}"#,
+        "`ip` must be an IP address",
+    ),
+    (r#"{"t":0,"ip":"10.0.0.0/8"}"#, "`ip` must be an IP address"),
     (
         r#"{"t":0,"ip":1}"#,
         "invalid type: integer `1`, expected a string",
@@ -68,10 +74,10 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         r#"{"t":0,"time":"1970-01-01T00:00:00Z"}"#,
-        "both `t` and `time`",
+        "expected `t` or `time`, found both",
     ),
-    ("{}", "neither `t` nor `time`"),
-    (r#"{"t":null}"#, "neither `t` nor `time`"),
+    ("{}", "expected `t` or `time`, found neither"),
+    (r#"{"t":null}"#, "expected `t` or `time`, found neither"),
     // Headers and attributes.
     (
         r#"{"t":0,"headers":{"a":"1","a":"2"}}"#,
@@ -117,19 +123,19 @@ const BAD: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn a_bad_line_ends_the_run_with_its_number_after_what_came_before() {
+fn a_bad_line_ends_the_run_after_the_decisions_before_it() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     for (line, what) in BAD {
         let run = dir.simulate(format!("{GOOD}\n\n{line}\n{GOOD}\n"), &[]);
         assert_eq!(run.code, Some(65), "{line}");
         assert_eq!(run.stdout.lines().count(), 1, "{line}");
-        let told = run.stderr.strip_prefix("input.ndjson:3: ").unwrap();
-        // What is wrong inside a field comes after its name.
-        let told = match told.split_once("`: ") {
-            Some((name, told)) if line.contains(&name.replace('`', "\"")) => told,
-            _ => told,
+        let message = run.stderr.strip_prefix("input.ndjson:3: ").unwrap();
+        // The message on the value of a field comes after its name.
+        let message = match message.split_once("`: ") {
+            Some((name, message)) if line.contains(&name.replace('`', "\"")) => message,
+            _ => message,
         };
-        assert!(told.starts_with(what), "{line}: {}", run.stderr);
+        assert!(message.starts_with(what), "{line}: {}", run.stderr);
         assert_eq!(run.stderr.lines().count(), 1, "{line}: {}", run.stderr);
     }
 }
@@ -147,13 +153,13 @@ fn lenient_skips_bad_lines_and_counts_them() {
 }
 
 #[test]
-fn lenient_says_nothing_where_nothing_was_skipped() {
+fn lenient_prints_nothing_if_nothing_was_skipped() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     assert_eq!(dir.simulate(GOOD, &["--lenient"]).lines().len(), 1);
 }
 
 #[test]
-fn a_line_that_is_no_utf_8_is_bad() {
+fn a_line_that_is_not_utf_8_is_bad() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     let run = dir.simulate(b"{\"t\":0,\"user\":\"\xff\"}\n", &[]);
     assert_eq!(run.code, Some(65));
@@ -185,7 +191,7 @@ fn the_column_is_that_of_the_line() {
 }
 
 #[test]
-fn what_a_bad_line_holds_is_never_obeyed_by_a_terminal() {
+fn control_characters_of_a_bad_line_are_escaped() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     let run = dir.simulate(r#"{"t":0,"\u001b[2J\n at line 9":1}"#, &[]);
     assert_eq!(run.code, Some(65));

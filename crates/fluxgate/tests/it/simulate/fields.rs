@@ -1,14 +1,14 @@
-//! What a line may say, and what is made of it.
+//! The fields of a line.
 
 use crate::support::{Dir, TWO_A_SECOND, allowed, denied, one_rule, unreported};
 
 const ONE: &str = "bands: [ { capacity: 1, window: 1h } ]";
 
-/// Whether each line was allowed under one rule of one unit an hour.
+/// Returns whether each line was allowed under one rule of one unit an hour.
 #[track_caller]
-fn fates(fields: &str, lines: &[&str]) -> String {
+fn outcomes(fields: &str, lines: &[&str]) -> String {
     let dir = Dir::with_rules(&one_rule(&format!("{fields}, {ONE}")));
-    dir.simulate(lines.join("\n"), &[]).fates()
+    dir.simulate(lines.join("\n"), &[]).outcomes()
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_line_may_use_every_field_at_once() {
 }
 
 #[test]
-fn every_part_of_a_key_tells_identities_apart() {
+fn every_part_of_a_key_distinguishes_identities() {
     let parts = [
         ("ip", r#""ip":"10.0.0.1""#, r#""ip":"10.0.0.2""#),
         ("user", r#""user":"a""#, r#""user":"A""#),
@@ -69,7 +69,11 @@ fn every_part_of_a_key_tells_identities_apart() {
         let line = |identity: &str| format!("{{\"t\":0,{identity}}}");
         let (one, other) = (line(one), line(other));
         let key = format!("key: [{part}], on_missing_key: deny");
-        assert_eq!(fates(&key, &[&one, &one, &other, &other]), "adad", "{part}");
+        assert_eq!(
+            outcomes(&key, &[&one, &one, &other, &other]),
+            "adad",
+            "{part}"
+        );
     }
 }
 
@@ -105,7 +109,7 @@ fn a_null_field_counts_as_absent() {
         r#"{"t":null,"time":"1970-01-01T00:00:00Z","headers":{"a":null,"A":"1"}}"#,
     ];
     // All three are the same anonymous user at the same time.
-    assert_eq!(dir.simulate(lines.join("\n"), &[]).fates(), "aad");
+    assert_eq!(dir.simulate(lines.join("\n"), &[]).outcomes(), "aad");
 }
 
 #[test]
@@ -135,13 +139,13 @@ fn numbers_and_booleans_count_as_their_json_text() {
 }
 
 #[test]
-fn escapes_in_names_and_values_are_understood() {
+fn escapes_in_names_and_values_are_decoded() {
     let lines = [
         r#"{"t":0,"us\u0065r":"\u0061\"\\\/\ud83d\ude00"}"#,
         r#"{"t":0,"user":"a\"\\/😀"}"#,
         r#"{"t":0,"user":"a\"\\/"}"#,
     ];
-    assert_eq!(fates("scope: per_user", &lines), "ada");
+    assert_eq!(outcomes("scope: per_user", &lines), "ada");
 }
 
 #[test]
@@ -151,7 +155,7 @@ fn header_names_compare_without_case_and_values_with_it() {
         r#"{"t":0,"headers":{"x-tenant":"a"}}"#,
         r#"{"t":0,"headers":{"x-tenant":"A"}}"#,
     ];
-    assert_eq!(fates("key: ['header:X-Tenant']", &lines), "ada");
+    assert_eq!(outcomes("key: ['header:X-Tenant']", &lines), "ada");
 }
 
 #[test]
@@ -162,21 +166,21 @@ fn attribute_names_compare_with_case() {
         r#"{"t":0,"attributes":{"a":"1"}}"#,
     ];
     assert_eq!(
-        fates("key: ['attr:a'], on_missing_key: anonymous", &lines),
+        outcomes("key: ['attr:a'], on_missing_key: anonymous", &lines),
         "aad"
     );
 }
 
 #[test]
-fn a_line_full_of_headers_is_read_at_once() {
-    // Comparing each with each would take minutes.
+fn a_line_with_200_000_headers_is_parsed_quickly() {
+    // Comparing every pair would take minutes.
     let headers: Vec<_> = (0..200_000)
         .map(|index| format!("\"h{index}\":1"))
         .collect();
     let headers = headers.join(",");
     let dir = Dir::with_rules(TWO_A_SECOND);
     let run = dir.simulate(format!("{{\"t\":0,\"headers\":{{{headers}}}}}"), &[]);
-    assert_eq!(run.fates(), "a");
+    assert_eq!(run.outcomes(), "a");
     let run = dir.simulate(
         format!("{{\"t\":0,\"headers\":{{{headers},\"H7\":1}}}}"),
         &[],
@@ -194,13 +198,13 @@ fn an_ipv6_address_counts_by_its_prefix_and_a_mapped_one_as_ipv4() {
         r#"{"t":0,"ip":"10.0.0.1"}"#,
         r#"{"t":0,"ip":"::ffff:10.0.0.1"}"#,
     ];
-    assert_eq!(fates("scope: per_ip", &lines), "adaad");
+    assert_eq!(outcomes("scope: per_ip", &lines), "adaad");
     let rules = format!(
         "keys: {{ ipv6_prefix: 48 }}\n{}",
         one_rule(&format!("scope: per_ip, {ONE}"))
     );
     let run = Dir::with_rules(&rules).simulate(lines.join("\n"), &[]);
-    assert_eq!(run.fates(), "addad");
+    assert_eq!(run.outcomes(), "addad");
 }
 
 #[test]
@@ -224,7 +228,7 @@ fn the_cost_of_a_line_replaces_that_of_every_rule() {
 }
 
 #[test]
-fn a_cost_from_a_header_that_is_no_whole_number_from_1_counts_as_1() {
+fn a_cost_header_that_is_not_a_whole_number_from_1_counts_as_1() {
     let dir = Dir::with_rules(&one_rule(
         "scope: global, cost: 'header:X-Cost', bands: [ { capacity: 100, window: 100s } ]",
     ));
@@ -243,10 +247,10 @@ fn a_cost_from_a_header_that_is_no_whole_number_from_1_counts_as_1() {
 }
 
 #[test]
-fn blank_lines_and_line_ends_of_any_kind_are_passed_over() {
+fn blank_lines_and_line_ends_of_any_kind_are_ignored() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     let run = dir.simulate("\n  \t\n\r\n{\"t\":0}\r\n\n  {\"t\":0}  \n\n{\"t\":0}", &[]);
-    assert_eq!(run.fates(), "aad");
+    assert_eq!(run.outcomes(), "aad");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Whatever a file holds, it is decided, skipped or refused: never a panic.
+//! Random input is decided, skipped or refused, and never causes a panic.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -21,7 +21,7 @@ const LOG: &[&str] = &[
     r#"::1 - a b [01/Jan/1970:00:00:00 +0000] "\x16\x03\x01" 400 0"#,
 ];
 
-/// A line with some of its bytes taken out, put in or changed.
+/// Returns a line with some of its bytes removed, inserted or changed.
 fn mutated(lines: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
     let edit = (any::<prop::sample::Index>(), any::<u8>(), 0..4_u8);
     (prop::sample::select(lines), vec(edit, 0..4)).prop_map(|(line, edits)| {
@@ -42,7 +42,7 @@ fn mutated(lines: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Many lines, random or mutated; none of them holds a line end.
+/// Returns many lines, random or mutated, none of which contains a line end.
 fn input(lines: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
     let line = prop_oneof![
         6 => mutated(lines),
@@ -57,7 +57,7 @@ fn input(lines: &'static [&'static str]) -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// The same inputs in every run of the tests.
+/// Returns a runner that tries the same inputs in every run of the tests.
 fn runner(cases: u32) -> TestRunner {
     let config = Config {
         failure_persistence: None,
@@ -83,7 +83,7 @@ fn every_line_is_accounted_for(input: &[u8], run: &Run) {
     let lines = input.split(|byte| *byte == b'\n');
     let given = lines.filter(|line| !line.trim_ascii().is_empty()).count();
     assert_eq!(decided + skipped, given);
-    // Or nothing at all would have been tried.
+    // Fewer would test nothing.
     assert!(
         decided > 100 && skipped > 100,
         "{decided} decided, {skipped} skipped"
@@ -125,7 +125,7 @@ fn random_bytes_without_lenient_end_with_exit_65() {
 }
 
 #[test]
-fn mutated_rule_files_are_good_or_told_line_by_line() {
+fn mutated_rule_files_are_valid_or_their_faults_are_located() {
     let dir = Dir::new();
     let tried = runner(150).run(&mutated(&[RULES]), |rules| {
         dir.write("rules.yaml", &rules);

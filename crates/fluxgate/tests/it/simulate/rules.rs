@@ -1,4 +1,4 @@
-//! How the rules of a set come together, and which set is asked.
+//! How the rules of a set combine, and which set decides.
 
 use crate::support::{Dir, allowed, denied, one_rule, unreported};
 
@@ -24,7 +24,7 @@ fn the_bands_of_a_rule_are_charged_together_or_not_at_all() {
             allowed(0, ("r/burst", 2, 1), 500_000),
             allowed(0, ("r/burst", 2, 0), 1_000_000),
             denied(0, ("r/burst", 2, 0), 500_000, 1_000_000, &["r/burst"]),
-            // The denial took nothing: 1.05 of three are left, and one goes.
+            // The denial took nothing: 1.05 of three are left, and one is taken.
             allowed(1_000_000, ("r/sustained", 3, 0), 59_000_000),
             denied(
                 1_000_000,
@@ -40,7 +40,7 @@ fn the_bands_of_a_rule_are_charged_together_or_not_at_all() {
                 59_000_000,
                 &["r/burst", "r/sustained"]
             ),
-            // Never is longer than any time.
+            // Never is the longest wait.
             denied(
                 1_000_000,
                 ("r/burst", 2, 1),
@@ -75,7 +75,7 @@ rule_sets:
     assert_eq!(
         run.lines(),
         [
-            // Of two with nothing left the earlier one is reported.
+            // Of two bands with nothing left, the first is reported.
             allowed(0, ("per-user/b0", 1, 0), 1_000_000),
             denied(0, ("last/b0", 1, 0), 1_000_000, 1_000_000, &["last/b0"]),
             denied(
@@ -111,7 +111,7 @@ fn a_shadow_rule_is_reported_and_never_denies() {
 }
 
 #[test]
-fn a_shadow_rule_beside_an_enforced_one_leaves_the_report_to_it() {
+fn an_enforced_rule_is_reported_rather_than_a_shadow_rule() {
     let dir = Dir::with_rules(
         "
 rule_sets:
@@ -130,7 +130,7 @@ rule_sets:
         [
             allowed(0, ("e/b0", 2, 1), 30_000_000),
             second,
-            // What is denied asks no shadow rule.
+            // A denied request does not reach shadow rules.
             denied(0, ("e/b0", 2, 0), 30_000_000, 60_000_000, &["e/b0"]),
         ]
     );
@@ -153,18 +153,22 @@ fn a_missing_key_can_deny() {
 }
 
 #[test]
-fn a_missing_key_can_be_stood_in_for_or_skip_the_rule() {
+fn a_missing_key_can_be_replaced_or_skip_the_rule() {
     let lines = concat!(
         "{\"t\":0,\"ip\":\"10.0.0.1\"}\n",
         "{\"t\":0,\"ip\":\"10.0.0.2\"}\n",
         "{\"t\":0}\n",
         "{\"t\":0}\n"
     );
-    for (on_missing_key, fates) in [("ip", "aaad"), ("anonymous", "addd"), ("skip", "aaaa")] {
+    for (on_missing_key, outcomes) in [("ip", "aaad"), ("anonymous", "addd"), ("skip", "aaaa")] {
         let dir = Dir::with_rules(&one_rule(&format!(
             "scope: per_user, on_missing_key: {on_missing_key}, bands: [ {{ capacity: 1, window: 1s }} ]"
         )));
-        assert_eq!(dir.simulate(lines, &[]).fates(), fates, "{on_missing_key}");
+        assert_eq!(
+            dir.simulate(lines, &[]).outcomes(),
+            outcomes,
+            "{on_missing_key}"
+        );
     }
 }
 
@@ -212,14 +216,14 @@ fn each_line_is_decided_by_the_set_it_names() {
 }
 
 #[test]
-fn a_line_that_names_no_set_is_bad_where_there_are_several() {
+fn a_line_without_a_rule_set_is_bad_if_there_are_several() {
     let dir = Dir::with_rules(TWO_SETS);
     let run = dir.simulate("{\"t\":0,\"rule_set\":\"one\"}\n{\"t\":0}\n", &[]);
     assert_eq!(run.code, Some(65));
     assert_eq!(run.stdout.lines().count(), 1);
     assert_eq!(
         run.stderr,
-        "input.ndjson:2: no `rule_set`, and the rule file has not just one\n"
+        "input.ndjson:2: `rule_set` is missing, and the rules do not have exactly one\n"
     );
 }
 
@@ -239,7 +243,7 @@ fn the_rule_set_option_is_for_lines_that_name_none() {
 }
 
 #[test]
-fn an_unknown_set_is_allowed_and_told_of_once() {
+fn an_unknown_rule_set_is_allowed_and_reported_once() {
     let dir = Dir::with_rules(TWO_SETS);
     let line = "{\"t\":9,\"rule_set\":\"three\\u001b[31m\"}\n";
     let run = dir.simulate(line.repeat(3), &[]);
@@ -253,7 +257,7 @@ fn an_unknown_set_is_allowed_and_told_of_once() {
 }
 
 #[test]
-fn an_unknown_set_can_be_denied() {
+fn an_unknown_rule_set_can_be_denied() {
     let dir = Dir::with_rules(&format!("on_missing_rule_set: deny\n{TWO_SETS}"));
     let run = dir.simulate("{\"t\":9}\n", &["--rule-set", "three"]);
     assert_eq!(run.code, Some(0));
@@ -283,7 +287,7 @@ rule_sets:
       - { id: fw, scope: global, mode: shadow, algorithm: fixed_window, bands: [ { capacity: 20, window: 1s } ] }
 ",
     );
-    // A sequence that looks random, out of order here and there.
+    // A pseudo-random sequence that is partly out of order.
     let mut seed = 1_u64;
     let mut next = |below: u64| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -1,4 +1,4 @@
-//! Where requests come from and decisions go to.
+//! Input, output and standard error.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -12,25 +12,25 @@ const THREE: &str = "{\"t\":0}\n{\"t\":0}\n{\"t\":0}\n";
 const FROM_STDIN: [&str; 5] = ["simulate", "--rules", "rules.yaml", "--input", "-"];
 
 #[test]
-fn standard_input_and_output_may_be_named_by_a_dash() {
+fn a_dash_is_standard_input_or_output() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     let from_file = dir.simulate(THREE, &[]);
-    assert_eq!(from_file.fates(), "aad");
+    assert_eq!(from_file.outcomes(), "aad");
     assert_eq!(dir.run_with_stdin(&FROM_STDIN, THREE), from_file);
     let named = [&FROM_STDIN[..], &["--output", "-"]].concat();
     assert_eq!(dir.run_with_stdin(&named, THREE), from_file);
 }
 
 #[test]
-fn a_bad_line_of_standard_input_is_told_under_a_dash() {
+fn a_bad_line_of_standard_input_is_located_by_a_dash() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     let run = dir.run_with_stdin(&FROM_STDIN, "{\"t\":0}\n{}\n");
     assert_eq!(run.code, Some(65));
-    assert_eq!(run.stderr, "-:2: neither `t` nor `time`\n");
+    assert_eq!(run.stderr, "-:2: expected `t` or `time`, found neither\n");
 }
 
 #[test]
-fn the_output_may_be_a_file_which_is_replaced() {
+fn an_output_file_is_replaced() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     let expected = dir.simulate(THREE, &[]).stdout;
     dir.write("out", "x".repeat(10_000));
@@ -40,7 +40,7 @@ fn the_output_may_be_a_file_which_is_replaced() {
 }
 
 #[test]
-fn an_answer_comes_before_the_next_question() {
+fn a_decision_is_written_before_the_next_line_is_read() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     let mut child = dir.spawn(&FROM_STDIN);
     let mut stdin = child.stdin.take().unwrap();
@@ -64,9 +64,9 @@ fn an_answer_comes_before_the_next_question() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_ends_it_quietly() {
+fn a_reader_that_closes_the_output_ends_the_run_with_exit_0() {
     let dir = Dir::with_rules(TWO_A_SECOND);
-    // Far more than a pipe and all buffers hold.
+    // More than a pipe and all buffers hold.
     dir.write("input.ndjson", THREE.repeat(20_000));
     let arguments = [
         "simulate",
@@ -86,7 +86,7 @@ fn a_reader_that_has_seen_enough_ends_it_quietly() {
 }
 
 #[test]
-fn a_closed_standard_error_does_not_make_it_panic() {
+fn a_closed_standard_error_causes_no_panic() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     dir.write("input.ndjson", THREE);
     let arguments = [
@@ -106,7 +106,7 @@ fn a_closed_standard_error_does_not_make_it_panic() {
 }
 
 #[test]
-fn an_output_that_is_the_input_is_refused_by_whatever_name() {
+fn an_output_that_is_the_input_under_any_name_is_refused() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     dir.write("input.ndjson", THREE);
     fs::hard_link(dir.path("input.ndjson"), dir.path("hard")).unwrap();
@@ -165,7 +165,7 @@ fn a_device_may_be_both_input_and_output() {
 }
 
 #[test]
-fn a_missing_input_is_told_with_exit_66_and_no_output_is_made() {
+fn a_missing_input_exits_with_66_and_creates_no_output() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     let run = dir.run(&[
         "simulate",
@@ -185,7 +185,7 @@ fn a_missing_input_is_told_with_exit_66_and_no_output_is_made() {
 }
 
 #[test]
-fn an_input_that_cannot_be_read_is_told_with_exit_66() {
+fn an_input_that_cannot_be_read_exits_with_66() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     let run = dir.run(&["simulate", "--rules", "rules.yaml", "--input", "."]);
     assert_eq!(run.code, Some(66));
@@ -193,7 +193,7 @@ fn an_input_that_cannot_be_read_is_told_with_exit_66() {
 }
 
 #[test]
-fn an_output_that_cannot_be_written_is_told_with_exit_74() {
+fn an_output_that_cannot_be_written_exits_with_74() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     let run = dir.simulate(THREE, &["--output", "no/such/place"]);
     assert_eq!(run.code, Some(74));
@@ -210,7 +210,7 @@ fn an_output_that_cannot_be_written_is_told_with_exit_74() {
 }
 
 #[test]
-fn bad_rules_are_told_with_exit_78_and_no_output_is_made() {
+fn bad_rules_exit_with_78_and_create_no_output() {
     let dir =
         Dir::with_rules("rule_sets:\n  api:\n    rules:\n      - id: r\n        color: red\n");
     let run = dir.simulate(THREE, &["--output", "out"]);
@@ -230,7 +230,7 @@ fn bad_rules_are_told_with_exit_78_and_no_output_is_made() {
 }
 
 #[test]
-fn a_wrong_command_line_is_told_with_exit_2() {
+fn a_bad_command_line_exits_with_2() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     for arguments in [
         &["simulate", "--rules", "rules.yaml"][..],
@@ -261,7 +261,7 @@ fn a_wrong_command_line_is_told_with_exit_2() {
     }
 }
 
-/// A file that is large enough for a progress bar, and quick to read.
+/// Writes a file that is large enough for a progress bar, and quick to read.
 fn large(dir: &Dir) {
     let blank = " ".repeat(64 * 1024 - 1) + "\n";
     let mut input = blank.repeat(17 * 16);
@@ -270,7 +270,7 @@ fn large(dir: &Dir) {
 }
 
 #[test]
-fn no_progress_bar_gets_into_a_pipe() {
+fn no_progress_bar_is_written_to_a_pipe() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     large(&dir);
     let arguments = [
@@ -280,15 +280,15 @@ fn no_progress_bar_gets_into_a_pipe() {
         "--input",
         "input.ndjson",
     ];
-    assert_eq!(dir.run(&arguments).fates(), "aad");
+    assert_eq!(dir.run(&arguments).outcomes(), "aad");
 }
 
-/// What a terminal would show that runs the binary with these arguments.
+/// Returns what a terminal shows when it runs the binary with these arguments.
 fn on_a_terminal(dir: &Dir, arguments: &str) -> String {
     let binary = env!("CARGO_BIN_EXE_fluxgate");
     let command =
         format!("'{binary}' simulate --rules rules.yaml --input input.ndjson {arguments}");
-    // `script` makes a terminal; it comes with every Debian and Ubuntu.
+    // `script` creates a terminal; every Debian and Ubuntu has it.
     let mut script = Command::new("script");
     script.args(["-qec", &command, "/dev/null"]);
     script.current_dir(dir.path(".")).stdin(Stdio::null());
@@ -298,7 +298,7 @@ fn on_a_terminal(dir: &Dir, arguments: &str) -> String {
 }
 
 #[test]
-fn a_progress_bar_is_shown_on_a_terminal_and_wiped_away() {
+fn a_progress_bar_is_shown_on_a_terminal_and_cleared() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     large(&dir);
     let shown = on_a_terminal(&dir, "--output out");

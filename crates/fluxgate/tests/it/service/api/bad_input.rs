@@ -42,7 +42,7 @@ const BAD: &[(&str, &str, &str)] = &[
     (
         "/v1/check",
         r#"{"rule_set":"api","ip":"1.2.3"}"#,
-        "`ip` is no address: \"1.2.3\"",
+        "`ip` must be an IP address, found \"1.2.3\"",
     ),
     (
         "/v1/check",

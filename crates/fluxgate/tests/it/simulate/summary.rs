@@ -28,7 +28,7 @@ rule_sets:
     let run = dir.simulate(input, &["--summary"]);
     assert_eq!(run.code, Some(0));
     assert_eq!(run.stdout.lines().count(), 9);
-    // What is denied by `per-user` is not asked of `try`.
+    // What `per-user` denies does not reach `try`.
     let expected = "\
 rule                requests       allowed        denied  shadow-denied
 api/per-user               6             3             3              0
@@ -46,7 +46,7 @@ b/r                        2             1             1              0
 }
 
 #[test]
-fn a_rule_that_no_request_met_stands_in_its_place_with_nothing() {
+fn a_rule_that_no_request_matched_has_zeros() {
     let dir = Dir::with_rules(
         "
 rule_sets:
@@ -102,7 +102,7 @@ fn only_the_ten_most_denied_are_named_in_a_fixed_order() {
 }
 
 #[test]
-fn identities_are_shown_by_their_parts_and_api_keys_by_their_ends() {
+fn identities_are_shown_by_part_and_api_keys_by_their_ends() {
     let dir = Dir::with_rules(&one_rule(
         "key: [ip, user, api_key, method, path, 'header:X', 'attr:a'], on_missing_key: anonymous, \
          bands: [ { capacity: 1, window: 1h } ]",
@@ -145,7 +145,7 @@ api/r                      2             0             2              0
 }
 
 #[test]
-fn the_summary_of_nothing_is_a_table_of_nothing() {
+fn the_summary_of_no_requests_has_zeros() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     let run = dir.simulate("", &["--summary", "--lenient"]);
     let expected = "\
@@ -158,14 +158,14 @@ api/r                      0             0             0              0
 }
 
 #[test]
-fn a_bad_line_comes_after_the_summary_of_what_came_before() {
+fn a_bad_line_is_printed_after_the_summary() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     let run = dir.simulate("{\"t\":0,\"user\":\"a\"}\n{}\n", &["--summary"]);
     let expected = "\
 rule                requests       allowed        denied  shadow-denied
 api/r                      1             1             0              0
 (all requests)             1             1             0              0
-input.ndjson:2: neither `t` nor `time`
+input.ndjson:2: expected `t` or `time`, found neither
 ";
     assert_eq!((run.code, run.stderr.as_str()), (Some(65), expected));
 }

@@ -19,7 +19,7 @@ rule_sets:
       - { id: unmet, scope: global, match: { path: [/nowhere] }, bands: [ { capacity: 1, window: 1s } ] }
 "#;
 
-/// Requests of a minute and a half: some users are modest, one is not.
+/// Returns requests of a minute and a half, most of them from one user.
 fn requests() -> String {
     let mut lines = String::new();
     for step in 0..900_u64 {
@@ -35,7 +35,7 @@ fn requests() -> String {
     lines
 }
 
-/// A report on these, and how the run went.
+/// Returns the report on an input, and how the run ended.
 fn report(dir: &Dir, input: &str, more: &[&str]) -> (String, Run) {
     let arguments = [&["--report", "out.html"][..], more].concat();
     let run = dir.simulate(input, &arguments);

@@ -1,4 +1,4 @@
-//! The pictures of `docs/algorithms.md` are drawn from `simulate --report`.
+//! The pictures of `docs/algorithms.md` are charts of `simulate --report`.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -16,7 +16,7 @@ const ALGORITHMS: [&str; 5] = [
     "sliding_window",
 ];
 
-/// What the limit of the pictures counts over: 10 s.
+/// The window of the limit in the pictures: 10 s.
 const WINDOW: u64 = 10_000_000;
 
 fn rules() -> String {
@@ -27,14 +27,13 @@ fn traffic() -> String {
     fs::read_to_string(project_file("docs/images/traffic.ndjson")).unwrap()
 }
 
-/// What stands between two texts.
+/// Returns the text between two others.
 fn between<'a>(text: &'a str, start: &str, end: &str) -> &'a str {
     let (_, rest) = text.split_once(start).unwrap();
     rest.split_once(end).unwrap().0
 }
 
-/// One chart of a page as a picture of its own, with the style that the page
-/// gives it.
+/// Returns one chart of a page as an SVG file, with the style of the page.
 fn picture(page: &str, algorithm: &str) -> String {
     let style = between(page, "<style id=\"chart-style\">\n", "</style>");
     let chart = between(page, &format!("<svg id=\"{algorithm}\""), "</svg>");
@@ -44,7 +43,7 @@ fn picture(page: &str, algorithm: &str) -> String {
 }
 
 #[test]
-fn the_pictures_are_what_the_report_draws() {
+fn the_pictures_are_those_of_the_report() {
     let dir = Dir::with_rules(&rules());
     let (page, run) = super::report(&dir, &traffic(), &[]);
     assert_eq!(run.code, Some(0));
@@ -63,9 +62,9 @@ fn the_pictures_are_what_the_report_draws() {
     }
 }
 
-/// What the table says of an algorithm: admitted, denied, delayed, and the most
-/// that goes on in any 10 s.
-fn told(algorithm: &str) -> String {
+/// Returns the row of an algorithm: admitted, denied, delayed, and the most that are
+/// released in any 10 s.
+fn table_row(algorithm: &str) -> String {
     let field = match algorithm {
         "leaky_bucket" => "algorithm: leaky_bucket, shape: true",
         name => &format!("algorithm: {name}"),
@@ -94,10 +93,10 @@ fn told(algorithm: &str) -> String {
 }
 
 #[test]
-fn the_table_of_the_algorithms_is_true() {
+fn the_table_of_the_algorithms_is_correct() {
     let document = fs::read_to_string(project_file("docs/algorithms.md")).unwrap();
     for algorithm in ALGORITHMS {
-        let row = told(algorithm);
+        let row = table_row(algorithm);
         assert!(document.contains(&row), "docs/algorithms.md lacks {row}");
         let shown = format!("(images/{algorithm}.svg)");
         assert!(
@@ -108,7 +107,7 @@ fn the_table_of_the_algorithms_is_true() {
 }
 
 #[test]
-fn the_command_that_makes_the_pictures_works_as_written() {
+fn the_documented_command_makes_the_pictures() {
     let dir = Dir::new();
     symlink(project_file("docs"), dir.path("docs")).unwrap();
     let binary = Path::new(env!("CARGO_BIN_EXE_fluxgate")).parent().unwrap();

@@ -1,4 +1,4 @@
-//! The numbers on the page are those of the decisions and of the summary.
+//! The page shows the numbers of the decisions and of the summary.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ const TABLE: &str = "
         .map((row) => [...row.cells].map((cell) => cell.firstElementChild?.textContent ?? cell.textContent));
 ";
 
-/// What the columns of a chart say, added up by name.
+/// The tooltips of a chart, summed by name.
 const SUMS: &str = "
     const sums = (id) => {
         const sums = {};
@@ -86,7 +86,7 @@ fn rules_and_identities_are_those_of_the_summary() {
     let dir = Dir::with_rules(RULES);
     let (page, run) = report(&dir, &requests(), &["--summary"]);
     let (rules, most) = run.stderr.split_once("\n\n").unwrap();
-    let mut told = BTreeMap::new();
+    let mut expected = BTreeMap::new();
     for line in rules
         .lines()
         .skip(1)
@@ -94,14 +94,14 @@ fn rules_and_identities_are_those_of_the_summary() {
     {
         let mut words = line.split_whitespace();
         let name = words.next().unwrap().to_owned();
-        told.insert(
+        expected.insert(
             name,
             words
                 .map(|word| word.parse().unwrap())
                 .collect::<Vec<u64>>(),
         );
     }
-    let told_most: Vec<_> = most
+    let expected_most: Vec<_> = most
         .lines()
         .skip(1)
         .map(|line| line.split_whitespace().collect::<Vec<_>>())
@@ -123,15 +123,15 @@ fn rules_and_identities_are_those_of_the_summary() {
         let name = row[0].as_str().unwrap().to_owned();
         shown.insert(name, row[1..5].iter().map(number).collect::<Vec<u64>>());
     }
-    assert_eq!(shown, told);
-    assert_eq!(seen["most"], Value::from(told_most));
-    // Each chart adds up to its row; what no request met has none.
+    assert_eq!(shown, expected);
+    assert_eq!(seen["most"], Value::from(expected_most));
+    // Each chart adds up to its row; a rule that no request matched has none.
     let charts = seen["charts"].as_array().unwrap();
-    assert_eq!(told["api/unmet"], [0; 4]);
-    assert_eq!(charts.len(), told.len() - 1);
+    assert_eq!(expected["api/unmet"], [0; 4]);
+    assert_eq!(charts.len(), expected.len() - 1);
     for chart in charts {
         let sum = |name: &str| chart[1][name].as_u64().unwrap_or(0);
-        let row = &told[chart[0].as_str().unwrap()];
+        let row = &expected[chart[0].as_str().unwrap()];
         assert_eq!(sum("admitted") + sum("delayed"), row[1] - row[3], "{chart}");
         assert_eq!(
             (sum("denied"), sum("shadow-denied")),
@@ -153,10 +153,9 @@ fn rules_and_identities_are_those_of_the_summary() {
     assert!(page.contains("No request matched <code>api/unmet</code>."));
 }
 
-/// A rule file that says `algorithm` itself gives what the column of that
-/// algorithm says.
+/// Rules with that algorithm give the numbers of its row.
 #[test]
-fn each_algorithm_decides_as_if_the_rules_said_so() {
+fn each_algorithm_decides_as_if_it_were_configured() {
     let rules = |fields: &str| {
         format!(
             "rule_sets: {{ s: {{ rules: [ {{ id: r, scope: per_user, {fields}, bands: [ {{ capacity: 4, window: 2s }}, {{ capacity: 25, window: 20s }} ] }} ] }} }}"
@@ -192,13 +191,15 @@ fn each_algorithm_decides_as_if_the_rules_said_so() {
             .iter()
             .filter(|line| !line.contains("\"delay_us\":0"))
             .count();
-        let fates = run.fates();
-        let pairs = fates.chars().zip(first.fates().chars().collect::<Vec<_>>());
-        let otherwise = pairs.filter(|(one, other)| one != other).count();
+        let outcomes = run.outcomes();
+        let pairs = outcomes
+            .chars()
+            .zip(first.outcomes().chars().collect::<Vec<_>>());
+        let different = pairs.filter(|(one, other)| one != other).count();
         assert_eq!(number(&row[1]), allowed as u64, "{name}");
         assert_eq!(number(&row[2]), 900 - allowed as u64, "{name}");
         assert_eq!(number(&row[4]), delayed as u64, "{name}");
-        assert_eq!(number(&row[7]), otherwise as u64, "{name}");
+        assert_eq!(number(&row[7]), different as u64, "{name}");
         assert_eq!(sums["denied"], 900 - allowed as u64, "{name}");
     }
     let denied: Vec<_> = seen[1..].iter().map(|row| number(&row[0][2])).collect();
@@ -209,7 +210,7 @@ fn each_algorithm_decides_as_if_the_rules_said_so() {
 }
 
 #[test]
-fn what_an_algorithm_cannot_take_over_is_told() {
+fn what_an_algorithm_ignores_is_listed() {
     let dir = Dir::with_rules(RULES);
     let (page, _) = report(&dir, &requests(), &[]);
     let seen = look(

@@ -1,4 +1,4 @@
-//! Where reports come from and go to.
+//! The input of a report, and the file it is written to.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};
@@ -9,7 +9,7 @@ use crate::support::{Dir, TWO_A_SECOND, one_rule};
 
 const THREE: &str = "{\"t\":0}\n{\"t\":0}\n{\"t\":0}\n";
 
-/// Everything in the folder of a test.
+/// Returns the names of all files in the directory of a test.
 fn names(dir: &Dir) -> Vec<String> {
     let entries = fs::read_dir(dir.path(".")).unwrap();
     let mut names: Vec<_> = entries
@@ -20,7 +20,7 @@ fn names(dir: &Dir) -> Vec<String> {
 }
 
 #[test]
-fn the_same_input_gives_the_same_bytes_wherever_it_is_run() {
+fn the_same_input_gives_the_same_bytes_in_any_directory() {
     let first = report(&Dir::with_rules(RULES), &requests(), &[]);
     for _ in 0..3 {
         let again = report(&Dir::with_rules(RULES), &requests(), &[]);
@@ -62,25 +62,25 @@ fn requests_may_come_from_standard_input() {
 }
 
 #[test]
-fn access_logs_are_reported_on_as_they_are_read() {
+fn access_logs_are_reported_in_the_order_of_time() {
     let dir = Dir::with_rules(&one_rule(
         "scope: per_ip, bands: [ { capacity: 1, window: 1h } ]",
     ));
     let mut log = String::new();
-    // The second line seems to go back in time.
+    // The second line goes back in time.
     for second in ["10", "09", "11"] {
         log += &format!(
             "203.0.113.9 - - [01/Jan/2026:09:10:{second} +0000] \"GET /a HTTP/1.1\" 200 5 \"-\" \"curl\"\n"
         );
     }
     let (page, run) = report(&dir, &log, &["--format", "combined"]);
-    assert_eq!(run.fates(), "add");
+    assert_eq!(run.outcomes(), "add");
     assert!(page.contains("2026-01-01 09:10:10.000 to 2026-01-01 09:10:11.000 UTC"));
     assert!(page.contains("<bdi>ip=203.0.113.9</bdi>"));
 }
 
 #[test]
-fn nothing_gives_a_page_that_says_so() {
+fn an_empty_input_gives_a_page_that_says_so() {
     let (page, run) = report(&Dir::with_rules(TWO_A_SECOND), "", &[]);
     assert_eq!(run.code, Some(0));
     assert!(page.contains("There were no requests."));
@@ -88,7 +88,7 @@ fn nothing_gives_a_page_that_says_so() {
 }
 
 #[test]
-fn a_bad_line_leaves_a_report_of_what_came_before() {
+fn a_bad_line_leaves_a_report_on_the_lines_before_it() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     let (page, run) = report(&dir, "{\"t\":0}\n{\"<b>\"\n", &[]);
     assert_eq!(run.code, Some(65));
@@ -100,7 +100,7 @@ fn a_bad_line_leaves_a_report_of_what_came_before() {
 }
 
 #[test]
-fn a_report_that_cannot_be_written_is_told_before_anything_is_done() {
+fn a_report_that_cannot_be_written_fails_before_the_run() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     fs::create_dir(dir.path("folder")).unwrap();
     let cases = [
@@ -174,13 +174,13 @@ fn a_page_is_replaced_as_a_whole_and_a_link_stays_one() {
 fn a_device_is_written_to_and_not_replaced() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     let run = dir.simulate(THREE, &["--report", "/dev/null"]);
-    assert_eq!(run.fates(), "aad");
+    assert_eq!(run.outcomes(), "aad");
     let null = fs::metadata("/dev/null").unwrap();
     assert!(null.file_type().is_char_device());
 }
 
-/// However long a stream is and however many rules there are, a page can be
-/// opened.
+/// A browser can open the page, however long the stream is and however many rules
+/// there are.
 #[test]
 fn a_page_stays_small() {
     let mut rules = String::from("rule_sets:\n  api:\n    rules:\n");
@@ -192,7 +192,7 @@ fn a_page_stays_small() {
     let dir = Dir::with_rules(&rules);
     let mut input = String::new();
     for step in 0..20_000_u64 {
-        // Ever further apart: from milliseconds to centuries.
+        // The gaps grow from milliseconds to centuries.
         let t = step * step * step * 1_000;
         let long = "x".repeat(if step == 7 { 100_000 } else { 1 });
         input += &format!(
@@ -213,7 +213,7 @@ fn a_page_stays_small() {
 }
 
 #[test]
-fn help_and_completions_know_of_it() {
+fn help_and_completions_have_the_option() {
     let dir = Dir::new();
     let help = dir.run(&["simulate", "--help"]);
     assert!(help.stdout.contains("--report <FILE>"));

@@ -12,12 +12,12 @@ fn simulate(rule: &str, log: &[&str]) -> Run {
     dir.simulate(log.join("\n"), &["--format", "combined"])
 }
 
-/// A line whose request and agent are these.
+/// Returns a line with this request and this agent.
 fn line(request: &str, agent: &str) -> String {
     format!(r#"10.0.0.1 - ann [01/Jan/2026:09:10:00 +0000] "{request}" 200 2326 "-" "{agent}""#)
 }
 
-/// Whether each of these requests is counted by a rule for `path`.
+/// Returns whether a rule for `path` matches each of these requests.
 #[track_caller]
 fn matches(path: &str, requests: &[&str]) -> Vec<bool> {
     let rule = format!(
@@ -71,7 +71,7 @@ fn the_path_ends_before_the_query() {
 }
 
 #[test]
-fn the_path_begins_behind_the_host() {
+fn the_path_starts_after_the_host() {
     let requests = [
         "GET http://h/a?b HTTP/1.1",
         "GET https://h:8443/a HTTP/1.1",
@@ -83,7 +83,7 @@ fn the_path_begins_behind_the_host() {
 }
 
 #[test]
-fn a_target_may_have_blanks_in_it() {
+fn a_target_may_contain_spaces() {
     assert_eq!(
         matches("/a b", &["GET /a b HTTP/1.1", "GET /a HTTP/1.1"]),
         [true, false]
@@ -91,7 +91,7 @@ fn a_target_may_have_blanks_in_it() {
 }
 
 #[test]
-fn what_is_no_request_has_neither_method_nor_path() {
+fn a_malformed_request_line_has_neither_method_nor_path() {
     let requests = ["-", "", r"\x16\x03\x01", "GET", "hello world"];
     assert_eq!(matches("/**", &requests), [false; 5]);
     let rule = format!("scope: global, match: {{ methods: [GET, hello] }}, {ONE}");
@@ -121,7 +121,7 @@ fn a_dash_is_a_missing_value() {
 }
 
 #[test]
-fn escapes_in_quotes_are_undone() {
+fn escapes_in_quotes_are_decoded() {
     let agents = [
         (r#"say \"hi\""#, r#"say "hi""#),
         (r"back\\slash", r"back\slash"),
@@ -138,20 +138,20 @@ fn escapes_in_quotes_are_undone() {
 }
 
 #[test]
-fn a_users_name_may_have_blanks_in_it() {
+fn a_user_name_may_contain_spaces() {
     let log = [
         r#"10.0.0.1 - ann lee [01/Jan/2026:09:10:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-""#,
         r#"10.0.0.1 - ann [01/Jan/2026:09:10:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-""#,
         r#"10.0.0.2 - ann lee [01/Jan/2026:09:10:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-""#,
     ];
     assert_eq!(
-        simulate(&format!("scope: per_user, {ONE}"), &log).fates(),
+        simulate(&format!("scope: per_user, {ONE}"), &log).outcomes(),
         "aad"
     );
 }
 
 #[test]
-fn time_stands_still_where_it_seems_to_go_back() {
+fn time_stands_still_where_it_would_go_back() {
     let at = |minute: &str| {
         format!(r#"10.0.0.1 - - [01/Jan/2026:09:{minute}:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-""#)
     };
@@ -174,35 +174,35 @@ fn time_stands_still_where_it_seems_to_go_back() {
 }
 
 #[test]
-fn the_common_format_without_referer_and_agent_will_do() {
+fn the_common_format_has_no_referer_and_agent() {
     let log = [
         r#"10.0.0.1 - - [01/Jan/2026:09:10:00 +0000] "GET / HTTP/1.1" 200 2326"#,
         r#"10.0.0.1 - - [01/Jan/2026:09:10:00 +0000] "GET / HTTP/1.1" 200"#,
         r#"10.0.0.2 - - [01/Jan/2026:09:10:00 +0000] "GET / HTTP/1.1" 200 0 "-" "-" "more" 0.123"#,
     ];
     assert_eq!(
-        simulate(&format!("scope: per_ip, {ONE}"), &log).fates(),
+        simulate(&format!("scope: per_ip, {ONE}"), &log).outcomes(),
         "ada"
     );
 }
 
 #[test]
-fn a_bad_line_of_a_log_ends_the_run_with_its_number() {
+fn a_bad_line_of_a_log_ends_the_run() {
     let good = line("GET / HTTP/1.1", "-");
     let bad = [
-        ("x", "cut off after the address"),
+        ("x", "nothing after the address"),
         ("10.0.0.1 - ann", "no time in brackets after the user"),
         (
             "10.0.0.1 - - [01/Jan/2026:09:10:00 +0000",
-            "the time has no end",
+            "no `]` after the time",
         ),
         (
             r#"10.0.0.1 - - [2026-01-01] "GET / HTTP/1.1" 200 1 "-" "-""#,
-            "[2026-01-01] is no time such as 31/Jan/2026:23:59:59 +0000",
+            "expected a time such as 31/Jan/2026:23:59:59 +0000, found [2026-01-01]",
         ),
         (
             r#"10.0.0.1 - - [31/Feb/2026:09:10:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-""#,
-            "[31/Feb/2026:09:10:00 +0000] is no time such as 31/Jan/2026:23:59:59 +0000",
+            "expected a time such as 31/Jan/2026:23:59:59 +0000, found [31/Feb/2026:09:10:00 +0000]",
         ),
         (
             "10.0.0.1 - - [01/Jan/2026:09:10:00 +0000] GET / 200",
@@ -218,9 +218,9 @@ fn a_bad_line_of_a_log_ends_the_run_with_its_number() {
         ),
         (
             r#"www.example.com - - [01/Jan/2026:09:10:00 +0000] "GET / HTTP/1.1" 200 1 "-" "-""#,
-            "`www.example.com` is no address",
+            "expected an IP address, found `www.example.com`",
         ),
-        (r#"{"t":0}"#, "cut off after the address"),
+        (r#"{"t":0}"#, "nothing after the address"),
     ];
     for (line, what) in bad {
         let run = simulate(&format!("scope: global, {ONE}"), &[&good, line, &good]);
@@ -242,7 +242,7 @@ fn lenient_skips_the_bad_lines_of_a_log() {
 }
 
 #[test]
-fn a_log_is_decided_by_the_set_that_the_option_names() {
+fn a_log_is_decided_by_the_rule_set_option() {
     let dir = Dir::with_rules(
         "
 rule_sets:
@@ -257,6 +257,6 @@ rule_sets:
     assert_eq!(run.code, Some(65));
     assert_eq!(
         run.stderr,
-        "input.ndjson:1: no `rule_set`, and the rule file has not just one\n"
+        "input.ndjson:1: `rule_set` is missing, and the rules do not have exactly one\n"
     );
 }

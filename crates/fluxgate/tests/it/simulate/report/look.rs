@@ -1,4 +1,4 @@
-//! What a browser makes of the page.
+//! The page in a browser.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::support::Dir;
 
 /// Names and identities that would be markup.
 #[test]
-fn whatever_the_input_holds_is_only_shown() {
+fn markup_in_the_input_is_shown_as_text() {
     let hostile = [
         "<script>parent.owned = 1</script>",
         "<img src=x onerror=\"parent.owned = 1\">",
@@ -57,7 +57,7 @@ fn whatever_the_input_holds_is_only_shown() {
         };",
     );
     let mut most: Vec<_> = hostile.iter().map(|user| format!("user={user}")).collect();
-    // Encoded identities carry their length, and so the shortest is first.
+    // Encoded identities start with their length, so the shortest is first.
     most.sort_by_key(|user| (user.len(), user.clone()));
     assert_eq!(seen["owned"], Value::Null);
     assert_eq!(seen["strange"], 0);
@@ -69,10 +69,10 @@ fn whatever_the_input_holds_is_only_shown() {
     assert_eq!(seen["most"], json!(most));
 }
 
-/// Even if something got through, the page's own policy would stop it. (And so
-/// this test shows that the others would notice.)
+/// The policy blocks what escaping might miss. This also shows that the other tests
+/// would notice.
 #[test]
-fn the_policy_of_the_page_lets_nothing_run_or_load() {
+fn the_security_policy_of_the_page_blocks_scripts_and_images() {
     let (page, _) = report(&Dir::with_rules(RULES), &requests(), &[]);
     let bad = "<script>parent.owned = 1</script><img src=\"http://127.0.0.1:9/x.png\">";
     let bad = page.replace("</main>", &format!("{bad}</main>"));
@@ -86,7 +86,7 @@ fn the_policy_of_the_page_lets_nothing_run_or_load() {
 }
 
 #[test]
-fn nothing_is_outside_the_page_and_letters_are_large_enough() {
+fn charts_fit_the_page_and_letters_are_legible() {
     let (page, _) = report(&Dir::with_rules(RULES), &requests(), &[]);
     for (width, dark) in [(360, false), (360, true), (800, true), (1200, false)] {
         let seen = look(

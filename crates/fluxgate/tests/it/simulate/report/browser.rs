@@ -1,4 +1,4 @@
-//! A real browser, without a screen, that looks at a page.
+//! A headless browser that opens a page.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::Dir;
 
-/// How a page is looked at.
+/// The viewport.
 #[derive(Clone, Copy)]
 pub(crate) struct View {
     pub(crate) width: u32,
@@ -18,9 +18,9 @@ pub(crate) const DESKTOP: View = View {
     dark: false,
 };
 
-/// Shows a page, untouched, in a frame of that width, and runs a function body
-/// that has the frame's document as `doc`. Fails if the browser had anything to
-/// say about the page.
+/// Shows a page, unchanged, in a frame of that width, and runs a function body
+/// that has the frame's document as `doc`. Fails if the browser logs anything to its
+/// console.
 #[track_caller]
 pub(crate) fn look(page: &str, view: View, body: &str) -> Value {
     let (answer, console) = ask(page, view, body);
@@ -28,7 +28,7 @@ pub(crate) fn look(page: &str, view: View, body: &str) -> Value {
     answer
 }
 
-/// The same; also gives what the browser had to say.
+/// Like [`look`], but returns the console as well.
 #[track_caller]
 pub(crate) fn ask(page: &str, view: View, body: &str) -> (Value, Vec<String>) {
     let dir = Dir::new();
