@@ -11,7 +11,7 @@ mod traffic;
 
 use std::collections::HashMap;
 
-use fluxgate_core::{Decision, RequestContext, RuleFate, RuleNumber, RuleSets, Timestamp};
+use fluxgate_core::{Decision, RequestContext, RuleNumber, RuleSets, RuleVerdict, Timestamp};
 
 use crate::summary::Summary;
 use comparison::Comparison;
@@ -40,7 +40,7 @@ impl Report {
     }
 
     /// Counts how one rule decided a request.
-    pub(crate) fn record_rule(&mut self, at: Timestamp, fate: &RuleFate<'_>) {
+    pub(crate) fn record_rule(&mut self, at: Timestamp, fate: &RuleVerdict<'_>) {
         let rule = self.rules.entry(fate.rule.number()).or_default();
         rule.record(at, fate);
     }

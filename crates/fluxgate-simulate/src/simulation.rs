@@ -99,7 +99,7 @@ impl Simulation {
             lines: 0,
             skipped: 0,
             line: Vec::with_capacity(512),
-            limiter: Limiter::new(rules, store).observed_by(missing.clone()),
+            limiter: Limiter::new(rules, store).with_observer(missing.clone()),
             missing,
         }
     }
@@ -237,12 +237,14 @@ impl Simulation {
             None => self.limiter.check_at(rule_set, context, at),
             Some(summary) => {
                 let report = &mut self.report;
-                let decision = self.limiter.check_at_noting(rule_set, context, at, |fate| {
-                    summary.record_rule(rule_set, &fate);
-                    if let Some(report) = report {
-                        report.record_rule(at, &fate);
-                    }
-                });
+                let decision = self
+                    .limiter
+                    .check_at_reporting(rule_set, context, at, |fate| {
+                        summary.record_rule(rule_set, &fate);
+                        if let Some(report) = report {
+                            report.record_rule(at, &fate);
+                        }
+                    });
                 summary.record_decision(rule_set, &decision);
                 if let Some(report) = report {
                     report.record_decision(rule_set, context, at, &decision);

@@ -71,7 +71,7 @@ impl<'a> ContextFields<'a> {
     ///
     /// # Errors
     /// If the address or the cost is malformed, or if a header or an attribute
-    /// stands twice.
+    /// appears twice.
     pub fn into_context(self) -> Result<RequestContext<'a>, FieldError> {
         let ip = self.ip.map(|ip| {
             let address = ip.parse::<IpAddr>();

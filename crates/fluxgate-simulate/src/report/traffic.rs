@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-use fluxgate_core::{Decision, Micros, Outcome, RuleFate, Timestamp};
+use fluxgate_core::{Decision, Micros, Outcome, RuleVerdict, Timestamp};
 
 use super::timeline::Timeline;
 
@@ -92,12 +92,12 @@ pub(super) struct RuleTraffic {
 }
 
 impl RuleTraffic {
-    pub(super) fn record(&mut self, at: Timestamp, fate: &RuleFate<'_>) {
+    pub(super) fn record(&mut self, at: Timestamp, fate: &RuleVerdict<'_>) {
         let delayed = fate.delay > Micros::ZERO;
         let counts = OutcomeCounts {
-            at_once: (!fate.refused && !delayed).into(),
-            delayed: (!fate.refused && delayed).into(),
-            denied: fate.refused.into(),
+            at_once: (!fate.denied && !delayed).into(),
+            delayed: (!fate.denied && delayed).into(),
+            denied: fate.denied.into(),
             ..OutcomeCounts::default()
         };
         *self.arrivals.at(at) += counts;
