@@ -11,16 +11,16 @@ use http::{HeaderValue, Method, StatusCode, header};
 pub(crate) use audit::{Change, may_be_done};
 pub(crate) use tokens::{Role, TokensError};
 
-use crate::api::Problem;
 use crate::config::Config;
+use crate::http::Problem;
 use crate::reload::Reloader;
-use crate::server::Kept;
+use crate::watch::ReloadedFile;
 use tokens::TokensFile;
 
 /// Lets in who may come in, and knows where rules are written.
 #[derive(Debug)]
 pub(crate) struct Admin {
-    tokens: Option<Kept<TokensFile>>,
+    tokens: Option<ReloadedFile<TokensFile>>,
     /// Whether the API can be reached from this machine only.
     on_loopback: bool,
     /// What rules that are written have to know.
@@ -44,7 +44,7 @@ impl Admin {
         let api = config.listen.api;
         let tokens = config.admin.tokens_file.clone().map(TokensFile);
         Ok(Self {
-            tokens: tokens.map(Kept::new).transpose()?,
+            tokens: tokens.map(ReloadedFile::new).transpose()?,
             on_loopback: api.is_none_or(|api| api.ip().to_canonical().is_loopback()),
             options: config.rule_options(),
             reloader,
@@ -53,9 +53,9 @@ impl Admin {
     }
 
     /// Knows the tokens that the file holds by then; for ever.
-    pub(crate) async fn keep_fresh(&self) {
+    pub(crate) async fn keep_current(&self) {
         if let Some(tokens) = &self.tokens {
-            tokens.keep_fresh().await;
+            tokens.keep_current().await;
         }
     }
 
@@ -78,7 +78,7 @@ impl Admin {
         let Some(token) = bearer_token(head) else {
             return Err(unauthorized("a bearer token is needed", "Bearer"));
         };
-        let tokens = tokens.now();
+        let tokens = tokens.current();
         let Some(known) = tokens.find(token) else {
             let challenge = "Bearer error=\"invalid_token\"";
             return Err(unauthorized("the bearer token is not known", challenge));

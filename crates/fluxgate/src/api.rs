@@ -5,13 +5,14 @@ mod body;
 mod check;
 mod consume;
 mod decision_json;
+pub(crate) mod fast_path;
 mod forward_auth;
 mod health;
 mod identity;
 mod openapi;
-mod plain;
 mod problem;
 mod query;
+mod simple_check;
 
 use std::sync::Arc;
 
@@ -23,12 +24,8 @@ use axum::routing::{get, post};
 use fluxgate_tower::HeaderFamilies;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use plain::PlainCheck;
-pub(crate) use problem::Problem;
-
 use crate::admin::Admin;
-use crate::engine::Engine;
-use crate::filters::Filters;
+use crate::engine::{Engine, Filters};
 
 /// What the answers need.
 #[derive(Debug)]
@@ -60,8 +57,8 @@ impl Api {
     }
 
     /// Lets in who may come in by now; for ever, and once for all cores.
-    pub(crate) async fn keep_fresh(&self) {
-        self.admin.keep_fresh().await;
+    pub(crate) async fn keep_current(&self) {
+        self.admin.keep_current().await;
     }
 
     /// Where what is answered.

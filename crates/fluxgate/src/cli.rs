@@ -3,7 +3,6 @@
 mod simulate;
 mod validate;
 
-use std::fmt;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,8 +11,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::config::{ConfigError, Draft, Overrides};
+use crate::failure::{Exit, Failure};
 use crate::reload::ConfigFile;
-use crate::rule_file::RuleFileError;
 use crate::server;
 
 /// A distributed rate limiter that is exact.
@@ -86,59 +85,7 @@ impl ConfigOptions {
     }
 }
 
-/// The exit codes, after `sysexits.h`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Exit {
-    /// Bad input data.
-    Data = 65,
-    /// A file that cannot be read.
-    NoInput = 66,
-    /// An address that cannot be listened on.
-    Unavailable = 69,
-    /// The system refuses what every process needs.
-    System = 71,
-    /// Trouble while writing.
-    Io = 74,
-    /// Bad rules or a bad config.
-    Config = 78,
-}
-
-/// What ended a command: what to say, and the exit code.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) exit: Exit,
-    pub(crate) message: String,
-}
-
-impl Failure {
-    pub(crate) fn new(exit: Exit, message: impl fmt::Display) -> Self {
-        Self {
-            exit,
-            message: message.to_string(),
-        }
-    }
-}
-
-impl From<RuleFileError> for Failure {
-    fn from(error: RuleFileError) -> Self {
-        let exit = match error {
-            RuleFileError::Unreadable { .. } => Exit::NoInput,
-            RuleFileError::Invalid { .. } => Exit::Config,
-        };
-        Self::new(exit, error)
-    }
-}
-
-impl From<ConfigError> for Failure {
-    fn from(error: ConfigError) -> Self {
-        match error {
-            ConfigError::File(error) => error.into(),
-            ConfigError::Invalid(_) => Self::new(Exit::Config, error),
-        }
-    }
-}
-
-/// Does what the command line says.
+/// Runs the command that the arguments name.
 pub fn run() -> ExitCode {
     let command = Cli::parse().command;
     let result = match command.unwrap_or(Command::Run(ConfigOptions::default())) {
@@ -151,7 +98,7 @@ pub fn run() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            // Whoever closed standard error does not want to know.
+            // Nothing can be done if standard error is closed.
             let _ = writeln!(io::stderr(), "{}", failure.message);
             ExitCode::from(failure.exit as u8)
         }
@@ -178,7 +125,7 @@ fn completions(shell: Shell) -> Result<(), Failure> {
 fn print(text: &[u8]) -> Result<(), Failure> {
     let mut stdout = io::stdout();
     match stdout.write_all(text).and_then(|()| stdout.flush()) {
-        // Whoever read it has seen enough.
+        // The reader, such as `head`, has seen enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Failure::new(Exit::Io, format!("standard output: {error}"))),
         Ok(()) => Ok(()),

@@ -11,6 +11,7 @@ mod listen;
 mod overrides;
 mod paths;
 mod read;
+pub mod rule_file;
 mod rules;
 mod secrets;
 mod show;

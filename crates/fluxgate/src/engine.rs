@@ -2,8 +2,9 @@
 //! each decision.
 
 mod any_store;
-mod asking;
-mod origin;
+mod call_limit;
+mod filters;
+mod handler;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,9 +15,11 @@ use fluxgate_core::{
 };
 
 pub(crate) use any_store::AnyStore;
-pub(crate) use asking::Asking;
-pub(crate) use origin::{Listener, OUTCOME, Origin, TRACEPARENT};
+pub(crate) use call_limit::ThrottleNumbers;
+pub(crate) use filters::Filters;
+pub(crate) use handler::EngineHandler;
 
+use crate::http::Origin;
 use crate::telemetry::{self, Telemetry, Who};
 
 /// Stands for an identity where logs name nobody.
@@ -85,8 +88,8 @@ impl Engine {
         self.limiter.store()
     }
 
-    /// What is told of decisions.
-    pub(crate) fn telemetry(&self) -> &Telemetry {
+    /// Returns the telemetry that decisions are recorded in.
+    pub(crate) fn telemetry(&self) -> &Arc<Telemetry> {
         &self.telemetry
     }
 

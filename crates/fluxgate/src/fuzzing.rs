@@ -60,7 +60,7 @@ pub fn gateway_answer(bytes: &[u8]) {
 /// A request to the gateway, or a plain check.
 pub fn gateway_request(bytes: &[u8]) {
     crate::gateway::any_bytes::request(bytes);
-    crate::server::any_bytes::check(bytes);
+    crate::api::fast_path::fuzz::check(bytes);
 }
 
 /// The path of a request.

@@ -35,9 +35,8 @@ use std::sync::Arc;
 use tokio_rustls::rustls::ClientConfig;
 
 use crate::config::{self, Config, Limits, Timeouts};
-use crate::engine::Engine;
-use crate::filters::Filters;
-use crate::server::DescriptorShare;
+use crate::engine::{Engine, Filters};
+use crate::http::DescriptorShare;
 use connection::Speech;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use express::any_bytes;
@@ -86,14 +85,14 @@ impl Gateway {
     }
 
     /// Shows new certificates when they come; for ever, and once for all cores.
-    pub(crate) async fn keep_fresh(&self) {
+    pub(crate) async fn keep_current(&self) {
         if let Some(tls) = &self.tls {
-            tls.keep_fresh().await;
+            tls.keep_current().await;
         }
     }
 
     /// Closes connections of this core that nobody needs; for ever.
-    pub(crate) async fn tidy_core(&self) {
+    pub(crate) async fn close_idle_upstreams(&self) {
         self.upstream_connections
             .close_idle(self.timeouts.idle)
             .await;

@@ -28,10 +28,10 @@ use service::RateLimitServer;
 /// The service that Envoy asks.
 const RATE_LIMIT_SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 /// How large a message may be, a call of Envoy apart.
-const MOST_BYTES: usize = 64 * 1024;
+const MAX_BYTES: usize = 64 * 1024;
 /// How large a call of Envoy may be. A client chooses how long the headers are that Envoy
 /// sends, perhaps several times, and Envoy lets pass what is not answered.
-const MOST_CALL_BYTES: usize = 4 * 1024 * 1024;
+const MAX_CALL_BYTES: usize = 4 * 1024 * 1024;
 
 /// What the answers need.
 #[derive(Debug)]
@@ -54,12 +54,12 @@ impl Grpc {
     /// Where what is answered.
     pub(crate) fn router(self: &Arc<Self>) -> Router {
         let health = HealthOfService(Arc::clone(self));
-        let health = HealthServer::new(health).max_decoding_message_size(MOST_BYTES);
+        let health = HealthServer::new(health).max_decoding_message_size(MAX_BYTES);
         let routes = Routes::new(RateLimitServer(Arc::clone(self))).add_service(health);
         let routes = match reflection::services() {
             Ok((v1, v1alpha)) => routes
-                .add_service(v1.max_decoding_message_size(MOST_BYTES))
-                .add_service(v1alpha.max_decoding_message_size(MOST_BYTES)),
+                .add_service(v1.max_decoding_message_size(MAX_BYTES))
+                .add_service(v1alpha.max_decoding_message_size(MAX_BYTES)),
             // It is a help for people; decisions can be made without it.
             Err(error) => {
                 tracing::error!(%error, "the gRPC reflection cannot be served");

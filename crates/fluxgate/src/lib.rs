@@ -1,20 +1,20 @@
-//! What the binary `fluxgate` is made of.
+//! The library behind the binary `fluxgate`.
 
 mod admin;
 mod api;
-mod call_limit;
 pub mod cli;
 pub mod config;
 mod engine;
-mod filters;
+mod failure;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod gateway;
 mod grpc;
-mod regular_file;
+mod http;
 mod reload;
 mod resp;
-pub mod rule_file;
+mod serve;
 mod server;
 mod telemetry;
+mod watch;

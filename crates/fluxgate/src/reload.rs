@@ -8,7 +8,6 @@ mod json;
 mod keeper;
 mod source;
 mod stored;
-mod watch;
 
 use tokio::sync::{mpsc, oneshot};
 

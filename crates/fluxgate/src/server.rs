@@ -1,24 +1,8 @@
-//! `fluxgate run`: opens what the config names, serves, and ends well.
+//! `fluxgate run`: the composition root. Opens the listeners of the config, serves them,
+//! and shuts down gracefully.
 
-mod begun;
-mod buffers;
-mod content_length;
-mod descriptors;
-mod door;
-mod express;
-mod http;
-mod instead;
-mod kept;
-mod leave;
-mod listen;
-mod own_error;
+mod greeting;
 mod reach_store;
-pub(crate) mod request_id;
-mod send;
-mod signals;
-mod start;
-mod telling;
-mod wall_clock;
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -28,44 +12,28 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use begun::Begun;
-pub(crate) use buffers::{Buffers, INPUT};
-pub(crate) use content_length::content_length;
-pub(crate) use descriptors::{DescriptorPermit, DescriptorShare};
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use express::any_bytes;
-pub(crate) use http::{LINGER, REQUEST_ID, until_closing};
-pub(crate) use instead::Instead;
-pub(crate) use kept::{Files, Kept};
-pub(crate) use leave::leave;
-pub(crate) use own_error::{last_answer, own_error};
-pub(crate) use send::send;
-pub(crate) use signals::next as next_signal;
-pub(crate) use wall_clock::{wall_clock, write_date};
-
 use crate::admin::Admin;
 use crate::api::Api;
-use crate::cli::{Exit, Failure};
 use crate::config::{Config, Draft, Secrets};
-use crate::engine::{AnyStore, Engine, Listener};
-use crate::filters::Filters;
+use crate::engine::{AnyStore, Engine, Filters};
+use crate::failure::{Exit, Failure};
 use crate::gateway::Gateway;
 use crate::grpc::Grpc;
+use crate::http::{DescriptorShare, Listener, raise_descriptor_limit};
 use crate::reload::{ConfigFile, Keeper, Source};
 use crate::resp::RespServer;
+use crate::serve::{Acceptor, HttpServer, MAX_CONNECTIONS, listen};
 use crate::telemetry::{Exporter, Telemetry, log};
-use door::{Door, MOST_CONNECTIONS};
-use http::HttpServer;
-use signals::Signals;
+use crate::watch::Signals;
 
-/// How long those inside have to finish once the service is told to end.
+/// How long requests in flight may take once the service shuts down.
 const GRACE: Duration = Duration::from_secs(25);
 
-/// How long a file that is being read is waited for at the end. One on a file
-/// system that does not answer may take for ever.
+/// How long the exit waits for a file that is being read: a file system that hangs would
+/// hold it forever.
 const LAST_READ: Duration = Duration::from_secs(1);
 
-/// Runs until it is told to end.
+/// Serves until SIGTERM or Ctrl-C.
 pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure> {
     let config = draft.check()?;
     let secrets = Secrets::load(&config).map_err(|error| Failure::new(Exit::Config, error))?;
@@ -82,15 +50,15 @@ pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure
     let admin = admin.map_err(|error| Failure::new(Exit::Config, error))?;
     let closing = CancellationToken::new();
     let filters = Filters::new(&config);
-    let [api, grpc, resp, clients, upstreams] = DescriptorShare::new(descriptors::raise_limit());
+    let [api, grpc, resp, clients, upstreams] = DescriptorShare::new(raise_descriptor_limit());
     let gateway = gateway(&config, &filters, &engine, upstreams)?;
     // In the order of the listeners.
     let descriptors = [api, grpc, resp, clients];
     let api = Api::new(Arc::clone(&engine), admin, filters, closing.clone());
-    // Rules, signals and the like are looked after here; requests are not.
+    // This runtime reloads rules and handles signals. Requests are served by the cores.
     let main = runtime()?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    // Whoever sees an open address may ask, and may send a signal.
+    // Once an address is open, requests and signals may come.
     if let Some(rules) = rules {
         keeper.swap_rules(rules);
     }
@@ -99,39 +67,39 @@ pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure
         Signals::listen()
     };
     let open = open(&config, cores)?;
-    start::tell(&config, &open);
+    greeting::log_addresses(&config, &open);
     if draft.is_demo() {
-        start::tell_of_demo(&open);
+        greeting::print_demo(&open);
     }
 
-    let doors = Door::for_cores(cores, &closing, descriptors, |listener| match listener {
-        Listener::Gateway => most_connections(&config),
-        _ => MOST_CONNECTIONS,
+    let acceptors = Acceptor::for_cores(cores, &closing, descriptors, |listener| match listener {
+        Listener::Gateway => max_connections(&config),
+        _ => MAX_CONNECTIONS,
     });
-    let answering = Answering {
+    let services = Services {
         engine: Arc::clone(&engine),
         api: Arc::clone(&api),
         gateway: gateway.clone(),
     };
-    let cores = doors.into_iter().zip(sockets_by_core(open, cores));
-    let cores = cores.map(|(door, sockets)| core(door, sockets, answering.clone()));
+    let cores = acceptors.into_iter().zip(sockets_by_core(open, cores));
+    let cores = cores.map(|(acceptor, sockets)| core(acceptor, sockets, services.clone()));
     let cores = cores.collect::<Result<Vec<_>, _>>()?;
     main.block_on(async {
         let traces = exporter.map(Exporter::start);
-        tokio::spawn(keeper.run(signals.hang_up));
+        tokio::spawn(keeper.run(signals.hangup));
         tokio::spawn(reach_store::reach(Arc::clone(&engine)));
-        tokio::spawn(async move { api.keep_fresh().await });
+        tokio::spawn(async move { api.keep_current().await });
         if let Some(gateway) = gateway {
-            tokio::spawn(async move { gateway.keep_fresh().await });
+            tokio::spawn(async move { gateway.keep_current().await });
         }
-        signals.end.wait().await;
+        signals.shutdown.wait().await;
         closing.cancel();
         tracing::info!("closing");
-        // Until all have left, this runtime looks after what they use: a
-        // connection to Redis lives where it was made.
+        // The cores use connections to Redis that live on this runtime, so it runs until
+        // they have ended.
         let left = tokio::task::spawn_blocking(|| {
             for core in cores {
-                // One that panicked has said so.
+                // A panic has been logged.
                 let _ = core.join();
             }
         });
@@ -149,15 +117,15 @@ fn runtime() -> Result<Runtime, Failure> {
     runtime.map_err(|error| Failure::new(Exit::System, format!("no runtime: {error}")))
 }
 
-/// Who answers on the listeners.
+/// What serves the listeners.
 #[derive(Clone)]
-struct Answering {
+struct Services {
     engine: Arc<Engine>,
     api: Arc<Api>,
     gateway: Option<Arc<Gateway>>,
 }
 
-/// The gateway, if it is to be opened.
+/// Returns the gateway, if the config opens one.
 fn gateway(
     config: &Config,
     filters: &Filters,
@@ -170,15 +138,15 @@ fn gateway(
     gateway.map_err(|error| Failure::new(Exit::Config, error))
 }
 
-/// How many connections the gateway holds at most.
-fn most_connections(config: &Config) -> usize {
-    let most = config.gateway.limits.connections;
-    most.map_or(usize::MAX, |most| {
-        usize::try_from(most.get()).unwrap_or(usize::MAX)
+/// Returns the most connections of the gateway.
+fn max_connections(config: &Config) -> usize {
+    let max = config.gateway.limits.connections;
+    max.map_or(usize::MAX, |max| {
+        usize::try_from(max.get()).unwrap_or(usize::MAX)
     })
 }
 
-/// A listener's sockets, one for each core.
+/// The sockets of each listener, one for each core.
 type Open = Vec<(Listener, Vec<TcpListener>)>;
 
 /// Opens every address that the config names.
@@ -193,7 +161,7 @@ fn open(config: &Config, cores: usize) -> Result<Open, Failure> {
         .into_iter()
         .filter_map(|(listener, address)| Some((listener, address?)));
     let opened = named.map(|(listener, address)| {
-        let sockets = listen::listen(address, cores).map_err(|error| {
+        let sockets = listen(address, cores).map_err(|error| {
             let name = listener.name();
             Failure::new(
                 Exit::Unavailable,
@@ -216,25 +184,25 @@ fn sockets_by_core(open: Open, cores: usize) -> Vec<Vec<(Listener, TcpListener)>
     by_core
 }
 
-/// Starts a core: a thread with a runtime of its own and a socket for each
-/// listener. It ends when the door closes and everybody has left.
+/// Starts a core: a thread with a runtime of its own and a socket for each listener. It
+/// ends when the service shuts down and all connections have ended.
 fn core(
-    door: Door,
+    acceptor: Acceptor,
     sockets: Vec<(Listener, TcpListener)>,
-    answering: Answering,
+    services: Services,
 ) -> Result<JoinHandle<()>, Failure> {
     let runtime = runtime()?;
     let serve = move || {
         runtime.block_on(async {
             for (listener, socket) in sockets {
-                let served = serve(listener, socket, &door, &answering);
+                let served = serve(listener, socket, &acceptor, &services);
                 if let Err(error) = served {
                     tracing::error!(listener = listener.name(), %error, "cannot serve");
                 }
             }
-            door.closing.cancelled().await;
-            if tokio::time::timeout(GRACE, door.emptied()).await.is_err() {
-                tracing::warn!("the time to finish is over; connections are cut");
+            acceptor.closing.cancelled().await;
+            if tokio::time::timeout(GRACE, acceptor.wait()).await.is_err() {
+                tracing::warn!("requests in flight took too long; closing their connections");
             }
         });
     };
@@ -248,43 +216,48 @@ fn core(
 fn serve(
     listener: Listener,
     socket: TcpListener,
-    door: &Door,
-    answering: &Answering,
+    acceptor: &Acceptor,
+    services: &Services,
 ) -> std::io::Result<()> {
-    let Answering {
+    let Services {
         engine,
         api,
         gateway,
-    } = answering;
+    } = services;
     let socket = tokio::net::TcpListener::from_std(socket)?;
     match listener {
         Listener::Api => {
-            let server = HttpServer::api(api, Arc::clone(engine));
-            let closing = door.closing.clone();
-            door.open(listener, socket, move |stream, _| {
-                server.clone().serve(stream, closing.clone())
+            let server = HttpServer::new(api.router(), Arc::clone(engine.telemetry()), listener);
+            let (api, closing) = (Arc::clone(api), acceptor.closing.clone());
+            acceptor.spawn(listener, socket, move |mut stream, _| {
+                let (server, api, closing) = (server.clone(), Arc::clone(&api), closing.clone());
+                async move {
+                    if let Some(prefix) = api.serve_fast_path(&mut stream, &closing).await {
+                        server.serve(prefix, stream, closing).await;
+                    }
+                }
             });
         }
         Listener::Grpc => {
-            let closing = door.closing.clone();
+            let closing = acceptor.closing.clone();
             let grpc = Grpc::new(Arc::clone(engine), closing.clone());
-            let server = HttpServer::new(grpc.router(), Arc::clone(engine), listener);
-            door.open(listener, socket, move |stream, _| {
-                server.clone().serve(stream, closing.clone())
+            let server = HttpServer::new(grpc.router(), Arc::clone(engine.telemetry()), listener);
+            acceptor.spawn(listener, socket, move |stream, _| {
+                server.clone().serve(Vec::new(), stream, closing.clone())
             });
         }
         Listener::Resp => {
-            let server = RespServer::new(Arc::clone(engine), door.closing.clone());
-            door.open(listener, socket, move |stream, peer| {
+            let server = RespServer::new(Arc::clone(engine), acceptor.closing.clone());
+            acceptor.spawn(listener, socket, move |stream, peer| {
                 server.clone().serve(stream, peer)
             });
         }
         Listener::Gateway => {
-            // It is there if its address is.
+            // There is a gateway if there is an address for it.
             if let Some(gateway) = gateway.clone() {
-                let (tidied, closing) = (Arc::clone(&gateway), door.closing.clone());
-                tokio::spawn(async move { tidied.tidy_core().await });
-                door.open(listener, socket, move |stream, peer| {
+                let (idle, closing) = (Arc::clone(&gateway), acceptor.closing.clone());
+                tokio::spawn(async move { idle.close_idle_upstreams().await });
+                acceptor.spawn(listener, socket, move |stream, peer| {
                     Arc::clone(&gateway).serve(stream, peer, closing.clone())
                 });
             }

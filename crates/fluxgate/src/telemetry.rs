@@ -2,10 +2,10 @@
 
 mod clock;
 mod denials;
-mod known_by;
 pub(crate) mod log;
 mod metrics;
 mod otlp;
+mod request_ids;
 mod sampler;
 mod store_trouble;
 mod trace_context;
@@ -20,13 +20,14 @@ use quanta::Instant;
 use tracing::field;
 
 pub(crate) use clock::{now, uptime_millis};
-pub(crate) use known_by::KnownBy;
+pub(crate) use metrics::StoreGauges;
 pub(crate) use otlp::Exporter;
+pub(crate) use request_ids::RequestIds;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use trace_context::any_bytes;
 
 use crate::config;
-use crate::engine::{AnyStore, Listener, Origin};
+use crate::http::{Listener, Origin};
 use denials::{Denial, Denials};
 use metrics::Metrics;
 use otlp::Spans;
@@ -257,17 +258,17 @@ impl Telemetry {
         passes
     }
 
-    /// An HTTP request was answered. What it is known by is asked for only if
-    /// it is told of.
-    pub(crate) fn answered<'a, K: Into<KnownBy<'a>>>(
+    /// Records the response to an HTTP request. `ids` is only called if the response is
+    /// logged.
+    pub(crate) fn record_response<'a, K: Into<RequestIds<'a>>>(
         &self,
         listener: Listener,
         status: u16,
-        known_by: impl FnOnce() -> K,
+        ids: impl FnOnce() -> K,
     ) {
         self.metrics.answered(listener, status);
         if tracing::enabled!(tracing::Level::DEBUG) {
-            let KnownBy { request_id, trace } = known_by().into();
+            let RequestIds { request_id, trace } = ids().into();
             tracing::debug!(
                 listener = listener.name(),
                 status,
@@ -300,7 +301,7 @@ impl Telemetry {
     }
 
     /// All metrics, as Prometheus reads them.
-    pub(crate) fn render(&self, store: &AnyStore) -> String {
+    pub(crate) fn render(&self, store: &StoreGauges) -> String {
         self.metrics.render(store)
     }
 }

@@ -7,9 +7,8 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use tracing::field;
 
 use super::{Admin, Caller};
-use crate::api::Problem;
-use crate::engine::{Listener, Origin};
-use crate::telemetry::KnownBy;
+use crate::http::{Listener, Origin, Problem};
+use crate::telemetry::RequestIds;
 use crate::telemetry::log::{AUDIT, AuditPlace};
 
 /// A change that was made, or may have been.
@@ -66,7 +65,7 @@ impl Admin {
         change: &Change<'_>,
     ) {
         let origin = Origin::with_headers(Listener::Api, headers);
-        let KnownBy { request_id, trace } = KnownBy::from(&origin);
+        let RequestIds { request_id, trace } = RequestIds::from(&origin);
         let (outcome, said) = match change.is_unknown {
             true => (Some("unknown"), "perhaps changed"),
             false => (None, "changed"),

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 
-use crate::api::Problem;
+use crate::http::Problem;
 
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::config::{Secret, SecretError};
-use crate::server::Files;
+use crate::watch::Source;
 
 /// What somebody may do; each may do what those before it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,20 +54,20 @@ pub(super) struct Tokens(Vec<Token>);
 #[derive(Debug)]
 pub(super) struct TokensFile(pub(super) PathBuf);
 
-impl Files for TokensFile {
-    type Read = Secret;
-    type Made = Tokens;
+impl Source for TokensFile {
+    type Content = Secret;
+    type Value = Tokens;
     type Error = TokensError;
 
-    const RENEWED: &'static str = "the tokens of the admin API have changed";
+    const REPLACED: &'static str = "the tokens of the admin API have changed";
     const KEPT: &'static str = "the admin API keeps its tokens";
 
     fn read(&self) -> Result<Secret, TokensError> {
         Ok(Secret::read_text("admin.tokens_file", &self.0)?)
     }
 
-    fn make(&self, read: &Secret) -> Result<Tokens, TokensError> {
-        Tokens::parse(&self.0, read.as_text().unwrap_or_default())
+    fn build(&self, content: &Secret) -> Result<Tokens, TokensError> {
+        Tokens::parse(&self.0, content.as_text().unwrap_or_default())
     }
 }
 

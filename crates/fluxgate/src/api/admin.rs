@@ -17,7 +17,8 @@ use http::header::CONTENT_TYPE;
 use tokio::task::JoinHandle;
 
 use super::check::JSON;
-use super::{Api, Problem, body};
+use super::{Api, body};
+use crate::http::Problem;
 
 /// Where what is answered.
 pub(super) fn routes() -> Router<Arc<Api>> {

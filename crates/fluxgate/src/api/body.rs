@@ -9,10 +9,10 @@ use http::StatusCode;
 use http_body::Body;
 use http_body_util::BodyExt;
 
-use super::Problem;
+use crate::http::Problem;
 
 /// How large a body may be.
-const MOST_BYTES: usize = 64 * 1024;
+const MAX_BYTES: usize = 64 * 1024;
 /// How long a client may take to send it.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -62,12 +62,12 @@ where
 
 /// Whether a body of so many bytes is taken.
 pub(super) fn check_size(bytes: usize) -> Result<(), Problem> {
-    if bytes <= MOST_BYTES {
+    if bytes <= MAX_BYTES {
         return Ok(());
     }
     Err(Problem::new(
         StatusCode::PAYLOAD_TOO_LARGE,
-        format!("the body is larger than {MOST_BYTES} bytes"),
+        format!("the body is larger than {MAX_BYTES} bytes"),
     ))
 }
 

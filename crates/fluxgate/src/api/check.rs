@@ -14,9 +14,10 @@ use http::{HeaderValue, StatusCode};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::decision_json::{Form, write_decision};
-use super::problem::PROBLEM_JSON;
-use super::{Api, Problem, body};
-use crate::engine::{EngineError, Listener, Origin};
+
+use super::{Api, body};
+use crate::engine::EngineError;
+use crate::http::{Listener, Origin, PROBLEM_JSON, Problem};
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// How many checks one call may hold.

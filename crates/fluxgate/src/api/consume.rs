@@ -11,8 +11,8 @@ use serde_json::value::RawValue;
 
 use super::check::JSON;
 use super::identity::Identity;
-use super::{Api, Problem, body};
-use crate::engine::{Listener, Origin};
+use super::{Api, body};
+use crate::http::{Listener, Origin, Problem};
 
 mod rate;
 

@@ -16,9 +16,9 @@ use http::{HeaderValue, StatusCode, Version};
 use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-use super::problem::PROBLEM_JSON;
-use super::{Api, Problem};
-use crate::engine::{Asking, EngineError, Listener, OUTCOME, Origin};
+use super::Api;
+use crate::engine::{EngineError, EngineHandler};
+use crate::http::{Listener, OUTCOME, Origin, PROBLEM_JSON, Problem};
 use forwarded::{Forwarded, bad};
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
@@ -74,7 +74,7 @@ impl Api {
             self.check_lookalikes(filter, &forwarded)?;
         }
         let origin = Origin::with_headers(Listener::Api, &head.headers);
-        let asking = Asking::new(&self.engine, &origin);
+        let asking = EngineHandler::new(&self.engine, &origin);
         let mut response = Response::default();
         // Who asks is not the client: its address says nothing.
         match filter.evaluate(&asking, &forwarded, &path, None).await {

@@ -7,7 +7,8 @@ use axum::response::{IntoResponse, Response};
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 
-use super::{Api, Problem};
+use super::Api;
+use crate::http::Problem;
 
 const PROMETHEUS: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -36,7 +37,7 @@ pub(super) async fn metrics(State(api): State<Arc<Api>>) -> Response {
     let mut response = api
         .engine
         .telemetry()
-        .render(api.engine.store())
+        .render(&api.engine.store().gauges())
         .into_response();
     response.headers_mut().insert(CONTENT_TYPE, PROMETHEUS);
     response

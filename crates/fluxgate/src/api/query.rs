@@ -1,7 +1,7 @@
 //! The query of a request, read strictly: what is not encoded as it should be is
 //! told, and never stands for something else.
 
-use super::Problem;
+use crate::http::Problem;
 
 /// The fields of a query, by name and value.
 pub(super) fn fields(query: &str) -> impl Iterator<Item = Result<(String, String), Problem>> {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use fluxgate_simulate::{Format, Options, ReportLabels, Simulation, SimulationError};
 
 use crate::cli::{Exit, Failure};
-use crate::rule_file;
+use crate::config::rule_file;
 use files::{create_output, create_report, failure, is_standard, open_input};
 use progress::ProgressBar;
 

@@ -10,7 +10,7 @@ use fluxgate_core::{RuleSets, RulesError};
 
 use super::overrides::{self, Overrides, Source};
 use super::{Config, show, tree};
-use crate::rule_file::{self, RuleFileError};
+use crate::config::rule_file::{self, RuleFileError};
 
 const DEMO: &str = include_str!("demo.yaml");
 /// No file of this name can be meant: the parentheses would need quotes.

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use super::store::{Mode, Store};
 use super::{Config, Redis};
-use crate::regular_file;
+use crate::watch::regular_file;
 
 /// More than any secret, certificate or list of tokens needs.
-const MOST_BYTES: u64 = 1 << 20;
+const MAX_BYTES: u64 = 1 << 20;
 
 /// What a file holds that must not appear in a log.
 #[derive(Clone, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl Secret {
             path: path.into(),
             trouble,
         };
-        let bytes = regular_file::read(path, MOST_BYTES);
+        let bytes = regular_file::read(path, MAX_BYTES);
         let mut bytes = bytes.map_err(|error| trouble(Trouble::Unreadable(error)))?;
         let line_end: &[u8] = match &bytes[..] {
             [.., b'\r', b'\n'] => b"\r\n",

@@ -5,9 +5,10 @@ use std::time::Duration;
 use fluxgate_core::{
     Band, Charged, Checks, MemoryStore, Store, StoreError, Subject, Verdicts, WaitPermit,
 };
-use fluxgate_redis::{ConnectError, HashKeys, HashSecret, RedisStore, Topology};
+use fluxgate_redis::{BreakerState, ConnectError, HashKeys, HashSecret, RedisStore, Topology};
 
 use crate::config::{self, Config, Secrets};
+use crate::telemetry::StoreGauges;
 
 /// Where the state lives.
 #[derive(Debug)]
@@ -36,6 +37,26 @@ impl AnyStore {
             config::Store::Redis(redis) => {
                 Ok(Self::Redis(redis_store(redis, &config.keys, secrets)?))
             }
+        }
+    }
+
+    /// Returns what metrics show of the store.
+    pub(crate) fn gauges(&self) -> StoreGauges {
+        match self {
+            Self::Memory(store) => StoreGauges {
+                memory_keys: Some(store.len() as u64),
+                ..StoreGauges::default()
+            },
+            Self::Redis(store) => StoreGauges {
+                breaker: match store.breaker_state() {
+                    BreakerState::Closed => 0,
+                    BreakerState::HalfOpen => 1,
+                    BreakerState::Open => 2,
+                },
+                script_reloads: store.script_reloads(),
+                failovers: store.failovers(),
+                memory_keys: None,
+            },
         }
     }
 

@@ -18,8 +18,7 @@ use tower_service::Service as _;
 use crate::admin::Admin;
 use crate::api::Api;
 use crate::config::{Config, Draft, Rules};
-use crate::engine::Engine;
-use crate::filters::Filters;
+use crate::engine::{Engine, Filters};
 use crate::reload::{Keeper, Source};
 
 static SETTINGS: LazyLock<(Draft, Config, RuleSets)> = LazyLock::new(|| {

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use fluxgate_core::yaml::Position;
 
+use crate::config::rule_file::RuleFileError;
 use crate::config::{ConfigError, Draft, Place};
-use crate::rule_file::RuleFileError;
 
 /// What is good stays good and the same when it is shown and read again; of what is
 /// not, every fault is told with its place. Nothing is read that it names.

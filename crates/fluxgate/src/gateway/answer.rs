@@ -20,9 +20,9 @@ use super::trouble::Trouble;
 use super::tunnel::Slot;
 use super::upstreams::Lease;
 use super::{Gateway, streams, strict};
-use crate::engine::{Asking, Listener, Origin, TRACEPARENT};
-use crate::server::{REQUEST_ID, request_id};
-use crate::telemetry::KnownBy;
+use crate::engine::EngineHandler;
+use crate::http::{Listener, Origin, REQUEST_ID, TRACEPARENT, request_id};
+use crate::telemetry::RequestIds;
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 const PROBLEM_JSON: HeaderValue = HeaderValue::from_static(fluxgate_tower::PROBLEM_JSON);
@@ -75,10 +75,10 @@ impl Gateway {
         let status = response.status();
         let known_by = || {
             let traceparent = traceparent.as_ref().and_then(|it| it.to_str().ok());
-            KnownBy::new(id.to_str().unwrap_or_default(), traceparent)
+            RequestIds::new(id.to_str().unwrap_or_default(), traceparent)
         };
         let telemetry = self.engine.telemetry();
-        telemetry.answered(Listener::Gateway, status.as_u16(), known_by);
+        telemetry.record_response(Listener::Gateway, status.as_u16(), known_by);
         response.headers_mut().insert(REQUEST_ID, id.clone());
         *response.version_mut() = Version::HTTP_11;
         if status == StatusCode::SWITCHING_PROTOCOLS {
@@ -160,7 +160,7 @@ impl Gateway {
         }
         let origin = Origin::with_headers(Listener::Gateway, &parts.headers);
         for filter in &route.filters {
-            let asking = Asking::new(&self.engine, &origin);
+            let asking = EngineHandler::new(&self.engine, &origin);
             let peer = Some(client.peer.ip());
             match filter.evaluate(&asking, parts, path, peer).await {
                 FilterOutcome::Skipped => {}

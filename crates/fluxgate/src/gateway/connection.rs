@@ -21,8 +21,7 @@ use super::streams::Streams;
 use super::tunnel::Slot;
 use super::{Gateway, express};
 use crate::config::{Limits, Timeouts};
-use crate::engine::Listener;
-use crate::server::{Begun, until_closing};
+use crate::http::{Listener, PrefixedStream, until_closing};
 
 /// The least that the library can work with.
 const LEAST_BUFFER: usize = 8 * 1024;
@@ -105,7 +104,7 @@ impl Gateway {
                 within = idle_after_rest(&self.timeouts);
             }
         };
-        let greeted = Box::pin(TlsAcceptor::from(tls.now()).accept(stream));
+        let greeted = Box::pin(TlsAcceptor::from(tls.current()).accept(stream));
         let greeted = until_closing(greeted, &came.closing);
         match tokio::time::timeout(self.timeouts.headers, greeted).await {
             Ok(Some(Ok(stream))) => {
@@ -133,7 +132,7 @@ impl Gateway {
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let mut stream = Begun::new(read, stream);
+        let mut stream = PrefixedStream::new(read, stream);
         let client = &Arc::new(Client {
             peer: came.peer,
             port: came.port,
@@ -201,7 +200,7 @@ impl Gateway {
         log_end(ended);
         if let Some(tunnel) = client.tunnels.take() {
             let parts = connection.into_parts();
-            let stream = Begun::new(parts.read_buf.into(), parts.io.into_inner());
+            let stream = PrefixedStream::new(parts.read_buf.into(), parts.io.into_inner());
             Box::pin(tunnel.run(stream, self.timeouts.idle, &client.closing)).await;
         }
         None

@@ -31,8 +31,8 @@ use tokio_util::sync::CancellationToken;
 use super::Gateway;
 use super::routes::host_name;
 use super::trouble::Trouble;
-use crate::engine::{Asking, Listener, Origin};
-use crate::server::{INPUT, leave};
+use crate::engine::EngineHandler;
+use crate::http::{INPUT, Listener, Origin, close_gracefully};
 use client::Client;
 pub(super) use idle::{close_expired, close_oldest};
 use request::PlainRequest;
@@ -100,7 +100,7 @@ pub(super) async fn serve(
                 Done::Answered => start += request.length,
                 Done::Last => {
                     // It has been answered, whether it reads that or not.
-                    let _ = leave(express.client.stream).await;
+                    let _ = close_gracefully(express.client.stream).await;
                     return None;
                 }
                 Done::Ended => return None,
@@ -111,7 +111,7 @@ pub(super) async fn serve(
             let rest = buffers.input[start..read].to_vec();
             return Some((express.client.stream, rest));
         }
-        buffers.give();
+        buffers.release();
     }
 }
 
@@ -138,14 +138,14 @@ impl Express<'_> {
             return Done::NotPlain;
         }
         let text_of = |name| request.header(name);
-        let origin = Origin::known(
+        let origin = Origin::with_ids(
             Listener::Gateway,
             text_of(write::REQUEST_ID),
             text_of("traceparent"),
         );
         let mut told = LimitHeaders::default();
         for filter in &route.filters {
-            let asking = Asking::new(&gateway.engine, &origin);
+            let asking = EngineHandler::new(&gateway.engine, &origin);
             let peer = Some(self.peer.ip());
             let path = &request.path;
             let Some(rules) = filter.rules_for(&asking, path) else {

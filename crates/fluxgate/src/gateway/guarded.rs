@@ -17,7 +17,7 @@ use super::Gateway;
 use super::frames::Frames;
 use super::pulse::Pulse;
 use crate::config::Timeouts;
-use crate::server::{Instead, own_error};
+use crate::http::{ReplacementResponse, library_error};
 
 /// After so long without a request, a connection is at rest.
 const REST: Duration = Duration::from_secs(1);
@@ -51,7 +51,7 @@ pub(super) struct Guarded<S> {
     /// How many requests there had been when all answers were last written.
     written: u64,
     /// What is written in place of an answer of the library's own.
-    instead: Option<Instead>,
+    instead: Option<ReplacementResponse>,
     /// Whether our side has been closed.
     is_shut: bool,
     gateway: Arc<Gateway>,
@@ -235,8 +235,11 @@ impl<S: AsyncWrite + Unpin> Guarded<S> {
     ) -> Option<Poll<io::Result<usize>>> {
         if self.instead.is_none() {
             let is_own = !self.is_http2 && self.written == self.pulse.begun();
-            let status = own_error(bytes).filter(|_| is_own)?;
-            self.instead = Some(Instead::new(self.gateway.refusal(status), bytes.len()));
+            let status = library_error(bytes).filter(|_| is_own)?;
+            self.instead = Some(ReplacementResponse::new(
+                self.gateway.refusal(status),
+                bytes.len(),
+            ));
             // Whatever else the client sends is not read.
             self.pulse.leave_unread();
         }

@@ -8,7 +8,7 @@ use http::header::{
 };
 use smallvec::SmallVec;
 
-use crate::server::REQUEST_ID;
+use crate::http::REQUEST_ID;
 
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");

@@ -19,7 +19,7 @@ use super::request_body::RequestBody;
 use super::routes::Route;
 use super::trouble::Trouble;
 use super::{Gateway, hop_by_hop, strict};
-use crate::server::REQUEST_ID;
+use crate::http::REQUEST_ID;
 
 impl Gateway {
     /// The request as an upstream gets it.

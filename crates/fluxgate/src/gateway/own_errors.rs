@@ -4,8 +4,7 @@ use http::StatusCode;
 
 use super::Gateway;
 use super::trouble::Trouble;
-use crate::engine::Listener;
-use crate::server::{last_answer, request_id};
+use crate::http::{Listener, closing_response, request_id};
 
 impl Gateway {
     /// The whole answer to a head that cannot be read, after which the connection
@@ -20,7 +19,7 @@ impl Gateway {
         };
         self.note(&trouble, id, None, None);
         let telemetry = self.engine.telemetry();
-        telemetry.answered(Listener::Gateway, status.as_u16(), || id);
-        last_answer(&trouble.problem(), id)
+        telemetry.record_response(Listener::Gateway, status.as_u16(), || id);
+        closing_response(&trouble.problem(), id)
     }
 }

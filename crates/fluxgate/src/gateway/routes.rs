@@ -10,7 +10,7 @@ use http::HeaderMap;
 use super::upstream::Upstream;
 use super::upstreams::Upstreams;
 use crate::config::{self, Config, RouteMatch};
-use crate::filters::Filters;
+use crate::engine::Filters;
 
 /// All routes; the first that matches wins.
 #[derive(Debug)]

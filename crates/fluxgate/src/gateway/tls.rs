@@ -9,10 +9,10 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore, ServerConfig};
 
 use crate::config::{Secret, SecretError, Tls};
-use crate::server::{Files, Kept};
+use crate::watch::{ReloadedFile, Source};
 
 /// What the listener shows, and may change while it runs.
-pub(super) type ServerTls = Kept<Tls>;
+pub(super) type ServerTls = ReloadedFile<Tls>;
 
 /// What the files hold.
 #[derive(Debug, PartialEq, Eq)]
@@ -58,12 +58,12 @@ pub(crate) enum TlsError {
     NoRoots(String),
 }
 
-impl Files for Tls {
-    type Read = Read;
-    type Made = ServerConfig;
+impl Source for Tls {
+    type Content = Read;
+    type Value = ServerConfig;
     type Error = TlsError;
 
-    const RENEWED: &'static str = "the gateway shows a new certificate";
+    const REPLACED: &'static str = "the gateway shows a new certificate";
     const KEPT: &'static str = "the gateway keeps its certificate";
 
     fn read(&self) -> Result<Read, TlsError> {
@@ -73,8 +73,8 @@ impl Files for Tls {
         })
     }
 
-    fn make(&self, read: &Read) -> Result<ServerConfig, TlsError> {
-        let chain = CertificateDer::pem_slice_iter(read.cert.as_bytes());
+    fn build(&self, content: &Read) -> Result<ServerConfig, TlsError> {
+        let chain = CertificateDer::pem_slice_iter(content.cert.as_bytes());
         let chain = chain.collect::<Result<Vec<_>, _>>();
         let chain = chain.map_err(|error| error.to_string()).and_then(|chain| {
             let is_none = chain.is_empty();
@@ -86,7 +86,7 @@ impl Files for Tls {
             path: self.cert.clone(),
             why,
         })?;
-        let key = PrivateKeyDer::from_pem_slice(read.key.as_bytes());
+        let key = PrivateKeyDer::from_pem_slice(content.key.as_bytes());
         let key = key.map_err(|error| TlsError::NoKey {
             path: self.key.clone(),
             why: error.to_string(),

@@ -4,7 +4,7 @@ use std::io;
 
 use http::StatusCode;
 
-use crate::api::Problem;
+use crate::http::Problem;
 
 /// What went wrong.
 #[derive(Debug, thiserror::Error)]

@@ -8,7 +8,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::{express, pool};
 use crate::config::Limits;
-use crate::server::{DescriptorPermit, DescriptorShare};
+use crate::http::{DescriptorPermit, DescriptorShare};
 
 /// How often each core closes idle connections that are of no use any more.
 const OFTEN: Duration = Duration::from_secs(1);
@@ -46,7 +46,7 @@ impl UpstreamConnections {
         let limit = limits.upstream_connections.map_or(usize::MAX, |limit| {
             usize::try_from(limit.get()).unwrap_or(usize::MAX)
         });
-        let limit = limit.min(descriptors.most());
+        let limit = limit.min(descriptors.max());
         Self {
             limit: Arc::new(Semaphore::new(limit)),
             descriptors,

@@ -6,7 +6,7 @@ use fluxgate_tower::HeaderFamilies;
 use http::HeaderMap;
 
 use super::messages::HeaderValue;
-use crate::engine::OUTCOME;
+use crate::http::OUTCOME;
 
 const POLICY: &str = "ratelimit-policy";
 

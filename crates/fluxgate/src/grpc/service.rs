@@ -13,8 +13,9 @@ use tonic_prost::ProstCodec;
 use tower_service::Service;
 
 use super::messages::{RateLimitRequest, RateLimitResponse};
-use super::{Grpc, MOST_CALL_BYTES, RATE_LIMIT_SERVICE};
-use crate::engine::{EngineError, Listener, Origin};
+use super::{Grpc, MAX_CALL_BYTES, RATE_LIMIT_SERVICE};
+use crate::engine::EngineError;
+use crate::http::{Listener, Origin};
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 /// How long a call may take, the sending of the request included.
@@ -47,7 +48,7 @@ impl Service<http::Request<Body>> for RateLimitServer {
         let method = ShouldRateLimit(Arc::clone(&self.0));
         Box::pin(async {
             let mut codec = tonic::server::Grpc::new(ProstCodec::default())
-                .apply_max_message_size_config(Some(MOST_CALL_BYTES), None);
+                .apply_max_message_size_config(Some(MAX_CALL_BYTES), None);
             let answer = codec.unary(method, request);
             let answer = tokio::time::timeout(TIMEOUT, answer).await;
             Ok(answer.unwrap_or_else(|_| {

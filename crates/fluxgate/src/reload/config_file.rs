@@ -6,9 +6,8 @@ use std::sync::Mutex;
 use fluxgate_core::RuleSets;
 
 use super::source::{Content, Refusal, invalid, rules_of};
-use crate::config::{Draft, Overrides};
-use crate::regular_file::{self, MOST_BYTES};
-use crate::rule_file;
+use crate::config::{Draft, Overrides, rule_file};
+use crate::watch::regular_file::{self, MAX_BYTES};
 
 /// The config file, and what the environment and flags change in it.
 #[derive(Debug)]
@@ -36,7 +35,7 @@ impl ConfigFile {
     }
 
     pub(super) fn content(&self) -> Result<Content, Refusal> {
-        let bytes = regular_file::read(&self.path, MOST_BYTES);
+        let bytes = regular_file::read(&self.path, MAX_BYTES);
         let bytes = bytes
             .map_err(|error| Refusal::Unreadable(format!("{}: {error}", self.path.display())))?;
         Ok(Content::Files(vec![(self.path.clone(), bytes)]))

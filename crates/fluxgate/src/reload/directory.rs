@@ -9,8 +9,8 @@ use fluxgate_core::yaml::{Faults, Node, Position, Value};
 use fluxgate_core::{RuleOptions, RuleSets, RulesError};
 
 use super::source::{Content, Refusal, invalid};
-use crate::regular_file::{self, MOST_BYTES};
-use crate::rule_file;
+use crate::config::rule_file;
+use crate::watch::regular_file::{self, MAX_BYTES};
 
 /// How often a directory is read at most until it is twice the same.
 const MOST_PASSES: usize = 5;
@@ -79,7 +79,7 @@ impl RuleDir {
         // So that of several bad files it is always the same that is named.
         paths.sort();
         let files = paths.into_iter().map(|path| {
-            let bytes = regular_file::read(&path, MOST_BYTES);
+            let bytes = regular_file::read(&path, MAX_BYTES);
             let bytes = bytes.map_err(|error| unreadable(&path, error))?;
             Ok((path, bytes))
         });

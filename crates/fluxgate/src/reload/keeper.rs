@@ -10,11 +10,10 @@ use tokio::sync::{Notify, mpsc};
 
 use super::forgetting::{Forgetting, any_resets};
 use super::source::{Content, Refusal, Source, apart};
-use super::watch::{Watch, settled};
 use super::{Order, Reloader};
-use crate::cli::Failure;
 use crate::engine::Engine;
-use crate::server::next_signal;
+use crate::failure::Failure;
+use crate::watch::{DirectoryWatch, next_signal, settled};
 
 /// How long a service without rules waits at most before it tries again.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
@@ -101,7 +100,7 @@ impl Keeper {
             let changed = Arc::clone(&self.changed);
             tokio::spawn(super::stored::listen(stored.store.clone(), changed));
         }
-        let mut watch = Watch::new(Arc::clone(&self.changed));
+        let mut watch = DirectoryWatch::new(Arc::clone(&self.changed));
         let mut back_off = BackOff::up_to(LONGEST_WAIT);
         let mut wake = Wake::Routine;
         loop {

@@ -11,9 +11,9 @@ use fluxgate_redis::{RuleStore, StoredRules};
 use super::config_file::ConfigFile;
 use super::directory::RuleDir;
 use super::stored::Stored;
-use crate::cli::{Exit, Failure};
 use crate::config::{Config, DEFAULT_POLL, Draft, Rules};
 use crate::engine::AnyStore;
+use crate::failure::{Exit, Failure};
 
 /// Where the rules come from.
 #[derive(Debug)]

@@ -7,7 +7,8 @@ use fluxgate_core::{Band, Decision, RequestContext, RequestContextBuilder, Reque
 
 use super::reply::Replies;
 use super::session::Refused;
-use crate::engine::{Engine, EngineError, Listener, Origin};
+use crate::engine::{Engine, EngineError};
+use crate::http::{Listener, Origin};
 
 /// A request, as it was told.
 #[derive(Debug, Default)]

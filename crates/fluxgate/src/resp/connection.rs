@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::buffers::{self, Input};
 use super::session::{Next, Session};
-use crate::server::{LINGER, leave, send};
+use crate::http::{LINGER, close_gracefully, send};
 
 /// How often we read more once the door has closed.
 const MOST_LAST_LOOKS: u32 = 64;
@@ -70,7 +70,9 @@ impl Connection {
             });
             let may_be_more = match event.await {
                 Event::Read(Ok((1.., may_be_more))) => may_be_more,
-                Event::Read(Ok((0, _))) | Event::Late => return leave(self.stream).await,
+                Event::Read(Ok((0, _))) | Event::Late => {
+                    return close_gracefully(self.stream).await;
+                }
                 Event::Read(Err(error)) => return Err(error),
                 Event::Closing => {
                     // A request may be on its way.
@@ -82,14 +84,14 @@ impl Connection {
             if self.input.bytes().len() >= needed {
                 match self.answer().await? {
                     Some(more) => needed = more,
-                    None => return leave(self.stream).await,
+                    None => return close_gracefully(self.stream).await,
                 }
             }
             let is_whole = self.input.bytes().is_empty();
             if is_last {
                 looks = looks.saturating_sub(1);
                 if (is_whole && !may_be_more) || looks == 0 {
-                    return leave(self.stream).await;
+                    return close_gracefully(self.stream).await;
                 }
             } else if is_whole {
                 deadline = None;

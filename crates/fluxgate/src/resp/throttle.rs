@@ -6,8 +6,8 @@ use fluxgate_core::{AdHocDecision, AdHocKey, Band, Retry};
 
 use super::reply::Replies;
 use super::session::Refused;
-use crate::call_limit::ThrottleNumbers;
-use crate::engine::{Engine, Listener, Origin};
+use crate::engine::{Engine, ThrottleNumbers};
+use crate::http::{Listener, Origin};
 
 /// What is asked for.
 #[derive(Clone, Debug)]

@@ -10,7 +10,7 @@ use super::session::Refused;
 /// How many commands may wait.
 const MOST_COMMANDS: usize = MOST_ARGUMENTS;
 /// How many bytes they may have in all.
-const MOST_BYTES: usize = LONGEST_REQUEST;
+const MAX_BYTES: usize = LONGEST_REQUEST;
 
 /// The commands since `MULTI`.
 #[derive(Debug, Default)]
@@ -77,9 +77,9 @@ impl Transaction {
             queued.bytes = Vec::new();
             return Ok(());
         }
-        if queued.count == MOST_COMMANDS || queued.bytes.len() + bytes.len() > MOST_BYTES {
+        if queued.count == MOST_COMMANDS || queued.bytes.len() + bytes.len() > MAX_BYTES {
             return Err(Refused::new(format!(
-                "ERR a transaction has at most {MOST_COMMANDS} commands and {MOST_BYTES} bytes"
+                "ERR a transaction has at most {MOST_COMMANDS} commands and {MAX_BYTES} bytes"
             )));
         }
         queued.bytes.extend_from_slice(bytes);

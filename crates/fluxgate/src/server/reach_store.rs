@@ -1,4 +1,4 @@
-//! The store is asked for a sign of life before the first request needs it.
+//! Connects to the store before the first request needs it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,21 +7,21 @@ use fluxgate_redis::BackOff;
 
 use crate::engine::Engine;
 
-/// Requests try as well, so this may take its time.
+/// Requests connect as well, so this need not hurry.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Tries until the store has answered once.
+/// Pings the store until it has answered once.
 pub(super) async fn reach(engine: Arc<Engine>) {
     let Some(store) = engine.store().redis() else {
         return;
     };
     let mut back_off = BackOff::up_to(LONGEST_WAIT);
-    let mut told = false;
+    let mut logged = false;
     loop {
         match store.ping().await {
             Ok(()) => break,
-            Err(error) if !told => {
-                told = true;
+            Err(error) if !logged => {
+                logged = true;
                 let reason = error.reason.name();
                 tracing::warn!(reason, %error, "the store does not answer yet");
             }
@@ -30,7 +30,7 @@ pub(super) async fn reach(engine: Arc<Engine>) {
         tokio::time::sleep(back_off.next_wait()).await;
     }
     engine.store_was_reached();
-    if told {
+    if logged {
         tracing::info!("the store answers");
     }
 }

@@ -7,9 +7,9 @@ use fluxgate_core::json::quoted;
 use fluxgate_core::{Outcome, Retry, Rule};
 use tracing::field;
 
-use super::known_by::KnownBy;
+use super::request_ids::RequestIds;
 use super::sampler::Sampler;
-use crate::engine::Origin;
+use crate::http::Origin;
 
 /// How many lines there may be at once.
 const AT_ONCE: u64 = 10;
@@ -56,7 +56,7 @@ impl Denials {
     pub(super) fn tell(&self, denial: &Denial<'_>, origin: &Origin<'_>, untold: u64) {
         // Two lines at once may share what was left untold, in any way.
         let told = self.told.fetch_max(untold, Ordering::Relaxed);
-        let KnownBy { request_id, trace } = KnownBy::from(origin);
+        let RequestIds { request_id, trace } = RequestIds::from(origin);
         let retry_after = denial.retry_after.after();
         let attributes = denial.rule.and_then(attributes);
         tracing::info!(

@@ -23,7 +23,7 @@ use super::metrics::Metrics;
 use super::told_of;
 use super::trace_context::TraceContext;
 use crate::config::HttpUrl;
-use crate::engine::Origin;
+use crate::http::Origin;
 use post::Endpoint;
 use span::Span;
 

@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName, StatusCode, header};
 
-use super::Problem;
+use crate::http::Problem;
 
 /// What must be there for a request to be done.
 #[derive(Debug, PartialEq, Eq)]

@@ -8,10 +8,10 @@ use fluxgate_core::{AdHocKey, Band};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::Problem;
 use crate::api::identity::Identity;
 use crate::api::{consume, query};
-use crate::call_limit::ThrottleNumbers;
+use crate::engine::ThrottleNumbers;
+use crate::http::Problem;
 
 /// The fields of a body or a query.
 #[derive(Debug, Default)]

@@ -11,9 +11,10 @@ use fluxgate_core::json::{ContextFields, Text, read_once};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::state::failure;
-use super::{Api, Problem, body, json, to_its_end};
+use super::{Api, body, json, to_its_end};
 use crate::admin::{Change, Role, may_be_done};
 use crate::api::check::NORMAL_PATH;
+use crate::http::Problem;
 
 /// The names of the fields.
 const FIELDS: [&str; 12] = {

@@ -7,8 +7,9 @@ use axum::response::Response;
 use fluxgate_core::{Algorithm, Band, KeyPart, OnError, Rule, RuleMode, RuleSet};
 use serde_json::{Value, json};
 
-use super::{Api, Problem};
+use super::Api;
 use crate::engine::EngineError;
+use crate::http::Problem;
 
 /// Tells which rule sets there are, with their enabled rules in the order of
 /// evaluation, and where they come from.

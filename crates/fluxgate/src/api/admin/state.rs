@@ -7,9 +7,10 @@ use axum::response::Response;
 use fluxgate_core::{BandState, LimiterError, StoreError};
 
 use super::fields::{Fields, Target, WithoutUnits, missing};
-use super::{Api, Problem, body, json, to_its_end};
+use super::{Api, body, json, to_its_end};
 use crate::admin::{Change, Role, may_be_done};
 use crate::engine::EngineError;
+use crate::http::Problem;
 
 /// The name of the one band of a limit that comes with the call.
 const CALL_BAND: &str = "b0";

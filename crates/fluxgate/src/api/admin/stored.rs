@@ -14,9 +14,10 @@ use http::{HeaderValue, StatusCode};
 use http_body::Body;
 
 use super::conditions::Condition;
-use super::{Api, Problem, body, done, json, to_its_end};
+use super::{Api, body, done, json, to_its_end};
 use crate::admin::Role;
 use crate::engine::EngineError;
+use crate::http::Problem;
 use crate::reload::Origin;
 use edit::{Edit, Edited, Rules};
 use job::Job;

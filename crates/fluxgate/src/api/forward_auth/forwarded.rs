@@ -4,7 +4,7 @@ use fluxgate_core::RequestPath;
 use fluxgate_tower::{BadRequest, RequestHead};
 use http::{HeaderMap, Method, Uri};
 
-use crate::api::Problem;
+use crate::http::Problem;
 
 const METHOD: &str = "x-forwarded-method";
 const URI: &str = "x-forwarded-uri";

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::time::SystemTime;
 
-use crate::server::{content_length, write_date};
+use crate::http::{content_length, write_date};
 
 const MOST_HEADERS: usize = 100;
 

@@ -12,7 +12,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::patience::Patience;
 use crate::config::Timeouts;
-use crate::server::{Buffers, LINGER};
+use crate::http::{Buffers, LINGER};
 
 /// How often is looked whether somebody has gone who has said more before.
 const LOOK_AGAIN: Duration = Duration::from_millis(250);

@@ -8,12 +8,11 @@ use super::body::{Body, Ended};
 use super::exchange::{NoAnswer, exchange};
 use super::request::PlainRequest;
 use super::{Done, Express, idle, write};
-use crate::engine::{Listener, Origin};
 use crate::gateway::forwarded::Forwarded;
 use crate::gateway::routes::Route;
 use crate::gateway::trouble::Trouble;
 use crate::gateway::upstreams::{Lease, Tried};
-use crate::server::{Buffers, wall_clock};
+use crate::http::{Buffers, Listener, Origin, wall_clock};
 
 /// What filters have to tell of a request, and what it is known by.
 pub(super) type Known<'a> = (&'a LimitHeaders<Decision>, &'a Origin<'a>);
@@ -125,7 +124,7 @@ impl Express<'_> {
             Ok(begun) => {
                 lease.succeeded();
                 let telemetry = self.gateway.engine.telemetry();
-                telemetry.answered(Listener::Gateway, begun.status, || origin);
+                telemetry.record_response(Listener::Gateway, begun.status, || origin);
                 let mut body = Body {
                     upstream: &mut stream.tcp,
                     idle: timeouts.idle,
@@ -136,7 +135,7 @@ impl Express<'_> {
                 if begun.keeps_alive && ended == Ended::Well && !is_wanted {
                     idle::give(upstream.number, stream);
                 }
-                buffers.give();
+                buffers.release();
                 Sent::Done(match ended {
                     Ended::Early => Done::Ended,
                     _ if is_last => Done::Last,
@@ -169,7 +168,7 @@ impl Express<'_> {
             out.extend_from_slice(text);
         }
         let telemetry = self.gateway.engine.telemetry();
-        telemetry.answered(Listener::Gateway, status.as_u16(), || origin);
+        telemetry.record_response(Listener::Gateway, status.as_u16(), || origin);
         match self.client.send(out).await {
             true if is_last => Done::Last,
             true => Done::Answered,

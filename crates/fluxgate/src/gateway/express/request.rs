@@ -6,7 +6,7 @@ use fluxgate_core::RequestPath;
 use fluxgate_tower::RequestHead;
 use memchr::memchr_iter;
 
-use crate::server::content_length;
+use crate::http::content_length;
 
 /// More headers than browsers send.
 const MOST_HEADERS: usize = 48;

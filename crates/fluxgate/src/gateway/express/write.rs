@@ -8,7 +8,7 @@ use http::StatusCode;
 
 use super::request::PlainRequest;
 use crate::gateway::forwarded::{Forwarded, is_about_origin};
-use crate::server::write_date;
+use crate::http::write_date;
 
 pub(super) const REQUEST_ID: &str = "x-request-id";
 

@@ -11,7 +11,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 /// How many bytes of a text are written. Clients choose some of them.
-const MOST_BYTES: usize = 1024;
+const MAX_BYTES: usize = 1024;
 /// The field whose text is JSON already.
 const ATTRIBUTES: &str = "attributes";
 
@@ -92,9 +92,9 @@ impl Visit for Fields<'_> {
 
 /// The beginning of a text that is too long.
 fn bounded(text: &str) -> std::borrow::Cow<'_, str> {
-    if text.len() <= MOST_BYTES {
+    if text.len() <= MAX_BYTES {
         return text.into();
     }
-    let end = text.floor_char_boundary(MOST_BYTES);
+    let end = text.floor_char_boundary(MAX_BYTES);
     format!("{}…", &text[..end]).into()
 }

@@ -28,7 +28,7 @@ const SLOTS: usize = 1024;
 /// How many slots are tried before two causes share one.
 const PROBES: usize = 32;
 /// How many bytes of a suppressed line its summary repeats.
-const MOST_BYTES: usize = 200;
+const MAX_BYTES: usize = 200;
 
 /// Where the log speaks of itself, and how often is seen to there.
 const OWN: &str = "fluxgate::telemetry::log::";
@@ -191,12 +191,12 @@ impl Visit for Message<'_> {
     }
 }
 
-/// A text that takes no more than [`MOST_BYTES`].
+/// A text that takes no more than [`MAX_BYTES`].
 struct Bounded<'a>(&'a mut String);
 
 impl fmt::Write for Bounded<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        let room = MOST_BYTES - self.0.len();
+        let room = MAX_BYTES - self.0.len();
         self.0.push_str(&text[..text.floor_char_boundary(room)]);
         match text.len() <= room {
             true => Ok(()),
@@ -269,10 +269,10 @@ mod tests {
     #[test]
     fn of_a_long_message_the_beginning_is_repeated() {
         let mut text = String::new();
-        let long = "ä".repeat(MOST_BYTES);
+        let long = "ä".repeat(MAX_BYTES);
         let written = fmt::write(&mut Bounded(&mut text), format_args!("x{long}{long}"));
         assert!(written.is_err());
-        assert_eq!(text.len(), MOST_BYTES - 1);
+        assert_eq!(text.len(), MAX_BYTES - 1);
         assert!(fmt::write(&mut Bounded(&mut text), format_args!("y")).is_ok());
         assert!(fmt::write(&mut Bounded(&mut text), format_args!("y")).is_err());
     }

@@ -6,22 +6,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fluxgate_core::Outcome;
 use fluxgate_redis::reason;
-use fluxgate_redis::{BreakerState, RedisStore};
 
-use super::Metrics;
 use super::durations::{AllDurations, BOUNDS};
 use super::exposition::{Exposition, Kind};
 use super::process;
 use super::shard::{Decisions, STATUS_CLASSES, Shard};
 use super::tally::Tally;
-use crate::engine::{AnyStore, Listener};
+use super::{Metrics, StoreGauges};
+use crate::http::Listener;
 use crate::telemetry::{clock, log};
 
 const STATUS_CLASS_NAMES: [&str; STATUS_CLASSES] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 impl Metrics {
     /// All of it, and how the store is.
-    pub(in crate::telemetry) fn render(&self, store: &AnyStore) -> String {
+    pub(in crate::telemetry) fn render(&self, store: &StoreGauges) -> String {
         let shards = self.shards.all();
         let mut out = Exposition::default();
         decisions(&mut out, &shards);
@@ -151,26 +150,17 @@ fn by_reason(
     }
 }
 
-fn render_store(out: &mut Exposition, store: &AnyStore) {
-    let breaker = match store.redis().map(|store| store.breaker_state()) {
-        None | Some(BreakerState::Closed) => 0,
-        Some(BreakerState::HalfOpen) => 1,
-        Some(BreakerState::Open) => 2,
-    };
+fn render_store(out: &mut Exposition, store: &StoreGauges) {
     let help = "Whether the store is asked: 0 closed (yes), 1 half open (to see), 2 open (no).";
-    out.one("fluxgate_breaker_state", Kind::Gauge, help, breaker);
-    let redis = store.redis();
+    out.one("fluxgate_breaker_state", Kind::Gauge, help, store.breaker);
     let help = "How often Redis did not have the script and has loaded it.";
-    let reloads = redis.map_or(0, RedisStore::script_reloads);
     let name = "fluxgate_store_script_reloads_total";
-    out.one(name, Kind::Counter, help, reloads);
+    out.one(name, Kind::Counter, help, store.script_reloads);
     let help = "How often the sentinels have named another primary.";
-    let failovers = redis.map_or(0, RedisStore::failovers);
     let name = "fluxgate_store_failovers_total";
-    out.one(name, Kind::Counter, help, failovers);
-    if let AnyStore::Memory(store) = store {
+    out.one(name, Kind::Counter, help, store.failovers);
+    if let Some(keys) = store.memory_keys {
         let help = "Counters that the memory store holds.";
-        let keys = store.len() as u64;
         out.one("fluxgate_memory_store_keys", Kind::Gauge, help, keys);
     }
 }

@@ -10,7 +10,7 @@ use fluxgate_redis::reason;
 
 use super::durations::Durations;
 use super::tally::Tally;
-use crate::engine::Listener;
+use crate::http::Listener;
 
 /// How many classes of status there are: 1xx to 5xx.
 pub(super) const STATUS_CLASSES: usize = 5;

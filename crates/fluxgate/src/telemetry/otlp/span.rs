@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use fluxgate_core::Outcome;
 
-use crate::engine::Listener;
+use crate::http::Listener;
 use crate::telemetry::trace_context::{Hex, TraceContext};
 
 /// One decision of a request that is traced.

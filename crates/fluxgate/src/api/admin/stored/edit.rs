@@ -6,7 +6,8 @@ use fluxgate_redis::{MAX_RULE_BYTES, StoredSet, etag_of};
 use http::StatusCode;
 
 use super::super::conditions::Condition;
-use super::{Problem, no_such_rule, no_such_set};
+use super::{no_such_rule, no_such_set};
+use crate::http::Problem;
 use crate::reload::{Json, check_set, parse_node};
 
 /// A change; what it puts there has been checked.

@@ -11,8 +11,9 @@ use http::{HeaderMap, StatusCode};
 
 use super::super::conditions::Condition;
 use super::edit::{Edit, Edited};
-use super::{Api, Problem, answer, done, failed, no_such_set, not_in_force, read, store_of};
+use super::{Api, answer, done, failed, no_such_set, not_in_force, read, store_of};
 use crate::admin::{Caller, Change, may_be_done};
+use crate::http::Problem;
 use crate::telemetry::log::AuditPlace;
 
 /// How often a change is tried because another instance changed the same set.

@@ -1,15 +1,15 @@
-//! Where a request came in, and what it is known by.
+//! Which listener a request came in on, and its ids.
 
 use std::sync::OnceLock;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::server::request_id;
+use super::request_id;
 
-/// Which trace a request belongs to.
+/// The header that names the trace of a request (W3C Trace Context).
 pub(crate) const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// The outcome of a decision, on answers that have no other place to say it.
+/// The header for the outcome of a decision, on responses without a body for it.
 pub(crate) const OUTCOME: HeaderName = HeaderName::from_static("x-fluxgate-outcome");
 
 /// The listeners.
@@ -26,10 +26,10 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    /// All of them, in the order of their declaration.
+    /// All listeners, in the order of their declaration.
     pub(crate) const ALL: [Self; 4] = [Self::Api, Self::Grpc, Self::Resp, Self::Gateway];
 
-    /// Its name in logs and metrics.
+    /// Returns the name in logs and metrics.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Api => "api",
@@ -40,20 +40,19 @@ impl Listener {
     }
 }
 
-/// Where a request came in, and what it is known by.
+/// Which listener a request came in on, and its ids.
 #[derive(Clone, Debug)]
 pub(crate) struct Origin<'a> {
-    /// Who took it.
     pub(crate) listener: Listener,
-    /// What the client calls it, or a name that is made when it is first needed:
-    /// most requests are never spoken of.
+    /// The client's request id, or one that is made when it is first needed: most
+    /// requests are never logged.
     id: OnceLock<HeaderValue>,
     /// `traceparent`, if the client gave one.
     pub(crate) traceparent: Option<&'a str>,
 }
 
 impl<'a> Origin<'a> {
-    /// A request that is not known by anything.
+    /// A request without ids.
     pub(crate) const fn of(listener: Listener) -> Self {
         Self {
             listener,
@@ -71,13 +70,13 @@ impl<'a> Origin<'a> {
         }
     }
 
-    /// A request that is known by these.
-    pub(crate) fn known(
+    /// A request with these ids.
+    pub(crate) fn with_ids(
         listener: Listener,
         request_id: Option<&str>,
         traceparent: Option<&'a str>,
     ) -> Self {
-        let given = request_id.filter(|id| request_id::is_good(id.as_bytes()));
+        let given = request_id.filter(|id| request_id::is_valid(id.as_bytes()));
         let given = given.and_then(|id| HeaderValue::from_str(id).ok());
         Self {
             listener,
@@ -100,14 +99,14 @@ impl<'a> Origin<'a> {
         }
     }
 
-    /// What it is known by.
+    /// Returns the request id.
     pub(crate) fn request_id(&self) -> &str {
         let id = self.id.get_or_init(request_id::next);
-        // Neither what was given nor what was made holds anything else than text.
+        // Given and made ids are both plain ASCII.
         id.to_str().unwrap_or_default()
     }
 
-    /// What it is known by, if anybody asked for it.
+    /// Returns the request id if the client gave one or one was made.
     pub(crate) fn into_id(self) -> Option<HeaderValue> {
         self.id.into_inner()
     }

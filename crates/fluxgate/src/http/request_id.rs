@@ -1,36 +1,36 @@
-//! What requests are known by in logs.
+//! Request ids: `X-Request-Id`.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::REQUEST_ID;
+/// The header that carries the id of a request.
+pub(crate) const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 const LONGEST: usize = 128;
 
-/// What a request with these headers is known by: what the client calls it, or
-/// a name that is made for it.
+/// Returns the id of a request: the one its client gave, or a new one.
 pub(crate) fn of(headers: &HeaderMap) -> HeaderValue {
     given(headers).cloned().unwrap_or_else(next)
 }
 
-/// What the client calls its request, if it is fit to be repeated.
+/// Returns the id that the client gave, if it may be repeated in logs and responses.
 pub(crate) fn given(headers: &HeaderMap) -> Option<&HeaderValue> {
     let given = headers.get(REQUEST_ID);
-    given.filter(|id| is_good(id.as_bytes()))
+    given.filter(|id| is_valid(id.as_bytes()))
 }
 
-/// Whether what a client calls its request may stand in logs and answers.
-pub(crate) fn is_good(id: &[u8]) -> bool {
+/// Whether an id may be repeated in logs and responses.
+pub(crate) fn is_valid(id: &[u8]) -> bool {
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/+=".contains(byte);
     (1..=LONGEST).contains(&id.len()) && id.iter().all(is_plain)
 }
 
-/// A name that no other request has, short of a coincidence.
+/// Returns an id that no other request has, short of a coincidence.
 pub(crate) fn next() -> HeaderValue {
     thread_local! {
-        /// Begins anywhere, another place for each thread and process.
+        /// Starts at random, differently in each thread and process.
         static NEXT: Cell<u64> = Cell::new(RandomState::new().hash_one(0));
     }
     let number = NEXT.get();
@@ -39,7 +39,7 @@ pub(crate) fn next() -> HeaderValue {
     for (place, digit) in digits.iter_mut().enumerate() {
         *digit = b"0123456789abcdef"[(number >> (60 - 4 * place)) as usize & 15];
     }
-    HeaderValue::from_bytes(&digits).expect("hexadecimal digits are a good value")
+    HeaderValue::from_bytes(&digits).expect("hexadecimal digits are a valid header value")
 }
 
 #[cfg(test)]
@@ -47,10 +47,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_differ_and_are_good() {
+    fn new_ids_differ_and_are_valid() {
         let (a, b) = (next(), next());
         assert_ne!(a, b);
-        assert!(is_good(a.as_bytes()) && a.len() == 16);
+        assert!(is_valid(a.as_bytes()) && a.len() == 16);
         for bad in [
             &b""[..],
             b"a b",
@@ -59,7 +59,7 @@ mod tests {
             "ä".as_bytes(),
             &[b'a'; 129],
         ] {
-            assert!(!is_good(bad), "{bad:?}");
+            assert!(!is_valid(bad), "{bad:?}");
         }
     }
 }

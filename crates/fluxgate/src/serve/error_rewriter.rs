@@ -1,7 +1,4 @@
-//! A connection on which the HTTP library's own errors are told like all others.
-//!
-//! To a head that it cannot read, or that is too large, the library answers by no
-//! more than the status.
+//! Replaces the error responses that hyper writes by itself with problem documents.
 
 use std::io;
 use std::pin::Pin;
@@ -13,66 +10,64 @@ use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
-use super::instead::Instead;
-use super::own_error::{last_answer, own_error};
-use super::request_id;
-use crate::api::Problem;
-use crate::engine::{Engine, Listener};
+use crate::http::{
+    Listener, Problem, ReplacementResponse, closing_response, library_error, request_id,
+};
+use crate::telemetry::Telemetry;
 
-/// How long is read on for once the last answer is sent.
-const LAST_READ: Duration = Duration::from_secs(1);
-/// How much at once.
+/// How long to read after the last response.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+/// The size of a read.
 const SCRATCH: usize = 16 * 1024;
 
-/// The connection.
+/// A connection whose library errors are rewritten.
 #[derive(Debug)]
-pub(super) struct Telling<S> {
+pub(super) struct ErrorRewriter<S> {
     stream: S,
-    engine: Arc<Engine>,
+    telemetry: Arc<Telemetry>,
     listener: Listener,
-    /// What is written in place of an answer of the library's own.
-    instead: Option<Instead>,
-    /// Reads on for a while: were the connection closed over unread bytes, the
-    /// client might never see its answer.
-    last_read: Option<Pin<Box<Sleep>>>,
-    /// Whether our side has been closed.
+    /// The response that is written in place of the library's.
+    replacement: Option<ReplacementResponse>,
+    /// Until when to read: if the connection were closed with unread input, the client
+    /// might never see the response.
+    drain: Option<Pin<Box<Sleep>>>,
+    /// Whether our side has been shut down.
     is_shut: bool,
 }
 
-impl<S> Telling<S> {
-    pub(super) fn new(stream: S, engine: Arc<Engine>, listener: Listener) -> Self {
+impl<S> ErrorRewriter<S> {
+    pub(super) fn new(stream: S, telemetry: Arc<Telemetry>, listener: Listener) -> Self {
         Self {
             stream,
-            engine,
+            telemetry,
             listener,
-            instead: None,
-            last_read: None,
+            replacement: None,
+            drain: None,
             is_shut: false,
         }
     }
 
-    /// The whole answer to a head that is refused with this status, after which
-    /// the connection ends.
-    fn refusal(&self, status: StatusCode) -> Vec<u8> {
+    /// Returns the whole response to a head that is refused with this status.
+    fn response(&self, status: StatusCode) -> Vec<u8> {
         let detail = match status {
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
                 "the head is larger than 64 KiB, or has more than 100 lines"
             }
             StatusCode::URI_TOO_LONG => "the target is too long",
-            _ => "this is no request that can be read",
+            _ => "the request cannot be parsed",
         };
         let id = request_id::next();
         let id = id.to_str().unwrap_or_default();
-        let telemetry = self.engine.telemetry();
-        telemetry.answered(self.listener, status.as_u16(), || id);
-        last_answer(&Problem::new(status, detail), id)
+        self.telemetry
+            .record_response(self.listener, status.as_u16(), || id);
+        closing_response(&Problem::new(status, detail), id)
     }
 }
 
-impl<S: AsyncRead + Unpin> Telling<S> {
-    /// Reads on, in vain, until the client has done or the time is over.
-    fn poll_last_read(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let Some(time) = &mut self.last_read else {
+impl<S: AsyncRead + Unpin> ErrorRewriter<S> {
+    /// Reads and discards until the client is done or the time is over.
+    fn poll_drain(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(time) = &mut self.drain else {
             return Poll::Ready(());
         };
         let mut scratch = [0; SCRATCH];
@@ -90,27 +85,30 @@ impl<S: AsyncRead + Unpin> Telling<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> Telling<S> {
-    /// Writes something else, if this is what the library says by itself.
-    fn poll_instead(
+impl<S: AsyncWrite + Unpin> ErrorRewriter<S> {
+    /// Writes the replacement if `bytes` are an error response of the library.
+    fn poll_replacement(
         &mut self,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Option<Poll<io::Result<usize>>> {
-        if self.instead.is_none() {
-            let status = own_error(bytes)?;
-            self.instead = Some(Instead::new(self.refusal(status), bytes.len()));
-            self.last_read = Some(Box::pin(tokio::time::sleep(LAST_READ)));
+        if self.replacement.is_none() {
+            let status = library_error(bytes)?;
+            self.replacement = Some(ReplacementResponse::new(self.response(status), bytes.len()));
+            self.drain = Some(Box::pin(tokio::time::sleep(DRAIN_TIMEOUT)));
         }
-        let written = self.instead.as_mut()?.poll_write(&mut self.stream, context);
+        let written = self
+            .replacement
+            .as_mut()?
+            .poll_write(&mut self.stream, context);
         if written.is_ready() {
-            self.instead = None;
+            self.replacement = None;
         }
         Some(written)
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Telling<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ErrorRewriter<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -120,14 +118,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Telling<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Telling<S> {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ErrorRewriter<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        match this.poll_instead(context, bytes) {
+        match this.poll_replacement(context, bytes) {
             Some(written) => written,
             None => Pin::new(&mut this.stream).poll_write(context, bytes),
         }
@@ -139,11 +137,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Telling<S> {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        let instead = match pieces {
-            [only] => this.poll_instead(context, only),
+        let replaced = match pieces {
+            [only] => this.poll_replacement(context, only),
             _ => None,
         };
-        match instead {
+        match replaced {
             Some(written) => written,
             None => Pin::new(&mut this.stream).poll_write_vectored(context, pieces),
         }
@@ -163,7 +161,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Telling<S> {
             ready!(Pin::new(&mut this.stream).poll_shutdown(context))?;
             this.is_shut = true;
         }
-        ready!(this.poll_last_read(context));
+        ready!(this.poll_drain(context));
         Poll::Ready(Ok(()))
     }
 }

@@ -1,4 +1,4 @@
-//! Noticing that files change.
+//! Notifications that files have changed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,43 +12,43 @@ use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-/// Whoever changes files does it in several steps: they are over once nothing
-/// has happened for so long.
+/// A change of files takes several steps. It is complete once nothing has happened for
+/// this long.
 const QUIET: Duration = Duration::from_millis(60);
-/// Even if it never is quiet.
+/// The longest time to wait for that.
 const LONGEST: Duration = Duration::from_millis(500);
-/// Links that lead to links, and on.
+/// How many symbolic links to follow on the way to a file.
 const MOST_LINKS: usize = 40;
 
-/// Watches the directories in which paths, and the links that they lead over,
-/// stand: a file that is replaced is seen there, and itself it is not.
+/// Watches the directories of paths and of the symbolic links on the way to them: the
+/// replacement of a file is an event of its directory, not of the file.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(crate) struct DirectoryWatch {
     watcher: Option<RecommendedWatcher>,
-    /// The directories, and which ones they are: one that is made anew under the
-    /// same name is another.
+    /// The directories with device and inode: a directory that is recreated under the
+    /// same name is another one.
     watched: BTreeSet<(PathBuf, u64, u64)>,
 }
 
-impl Watch {
-    /// Tells `changed` of what happens. Where nothing can be watched, only
-    /// looking now and then is left.
-    pub(super) fn new(changed: Arc<Notify>) -> Self {
-        let told = move |event: Result<Event, notify::Error>| {
+impl DirectoryWatch {
+    /// Notifies `changed` of events. If nothing can be watched, callers must rely on
+    /// polling.
+    pub(crate) fn new(changed: Arc<Notify>) -> Self {
+        let notify = move |event: Result<Event, notify::Error>| {
             if event.map_or(true, |event| is_change(&event.kind)) {
                 changed.notify_one();
             }
         };
-        let watcher = notify::recommended_watcher(told);
+        let watcher = notify::recommended_watcher(notify);
         Self {
-            watcher: watcher.map_err(|error| tell_of(&error)).ok(),
+            watcher: watcher.map_err(|error| warn(&error)).ok(),
             watched: BTreeSet::new(),
         }
     }
 
-    /// Watches these paths from now on. To be called before each look at them,
-    /// for links and directories may have become others.
-    pub(super) fn follow(&mut self, paths: &[PathBuf]) {
+    /// Watches these paths from now on. Call it before each read of them, since links
+    /// and directories may have changed.
+    pub(crate) fn follow(&mut self, paths: &[PathBuf]) {
         let Some(watcher) = &mut self.watcher else {
             return;
         };
@@ -63,7 +63,7 @@ impl Watch {
         });
         let wanted: BTreeSet<_> = wanted.collect();
         for gone in self.watched.difference(&wanted) {
-            // It may have gone by itself.
+            // It may not exist any more.
             let _ = watcher.unwatch(&gone.0);
         }
         let mut watched = BTreeSet::new();
@@ -80,15 +80,15 @@ impl Watch {
 
 fn watch(watcher: &mut RecommendedWatcher, directory: &Path) -> bool {
     let watched = watcher.watch(directory, RecursiveMode::NonRecursive);
-    watched.map_err(|error| tell_of(&error)).is_ok()
+    watched.map_err(|error| warn(&error)).is_ok()
 }
 
-fn tell_of(error: &notify::Error) {
-    tracing::warn!(%error, "files cannot be watched; changes are noticed later");
+fn warn(error: &notify::Error) {
+    tracing::warn!(%error, "cannot watch files; changes take effect at the next poll");
 }
 
-/// Waits until whoever changes files has done.
-pub(super) async fn settled(changed: &Notify) {
+/// Waits until a change of files is complete.
+pub(crate) async fn settled(changed: &Notify) {
     let end = Instant::now() + LONGEST;
     while timeout(QUIET, changed.notified()).await.is_ok() && Instant::now() < end {}
 }
@@ -108,7 +108,7 @@ fn directories_of(path: &Path, directories: &mut BTreeSet<PathBuf>, links: &mut 
         let rest = path.strip_prefix(step).unwrap_or(Path::new(""));
         let target = place.join(target);
         directories.insert(place);
-        // Joined with nothing it would end in a slash.
+        // Joined with an empty path it would end in a slash.
         let target = match rest.as_os_str().is_empty() {
             true => target,
             false => target.join(rest),
@@ -125,7 +125,7 @@ fn parent(path: &Path) -> PathBuf {
     }
 }
 
-/// Reading is none; else each look would be the cause of the next.
+/// Reads do not count: each read of ours would cause the next.
 fn is_change(kind: &EventKind) -> bool {
     match kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => true,

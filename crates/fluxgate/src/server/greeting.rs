@@ -1,14 +1,14 @@
-//! What is said on starting.
+//! What the service prints and logs at the start.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener};
 
 use crate::config::Config;
-use crate::engine::Listener;
+use crate::http::Listener;
 
-/// Tells where the service listens.
-pub(super) fn tell(config: &Config, open: &[(Listener, Vec<TcpListener>)]) {
+/// Logs the addresses of the listeners and the warnings of the config.
+pub(super) fn log_addresses(config: &Config, open: &[(Listener, Vec<TcpListener>)]) {
     for warning in config.warnings() {
         tracing::warn!("{warning}");
     }
@@ -17,8 +17,8 @@ pub(super) fn tell(config: &Config, open: &[(Listener, Vec<TcpListener>)]) {
     }
 }
 
-/// Tells a newcomer what runs, and what to try.
-pub(super) fn tell_of_demo(open: &[(Listener, Vec<TcpListener>)]) {
+/// Prints what the demo runs, and what to try.
+pub(super) fn print_demo(open: &[(Listener, Vec<TcpListener>)]) {
     let mut text = format!(
         "FluxGate {}: no config was given, so this is the demo, in memory.\n\n",
         env!("CARGO_PKG_VERSION")
@@ -54,18 +54,18 @@ pub(super) fn tell_of_demo(open: &[(Listener, Vec<TcpListener>)]) {
         };
     }
     if let Some(gateway) = gateway {
-        tell_what_to_try(gateway, &mut text);
+        write_examples(gateway, &mut text);
     }
     text.push_str(
         "\nFor rules of your own: fluxgate config show > fluxgate.yaml, change it, and\n\
          fluxgate run --config fluxgate.yaml. Ctrl-C ends the demo.\n\n",
     );
-    // Whoever closed standard output does not want to know.
+    // Nothing can be done if standard output is closed.
     let _ = io::stdout().write_all(text.as_bytes());
 }
 
-/// A loop for each algorithm, of requests that show what it is like.
-fn tell_what_to_try(gateway: SocketAddr, text: &mut String) {
+/// Appends a curl loop for each algorithm.
+fn write_examples(gateway: SocketAddr, text: &mut String) {
     const TRIES: [(&str, &str, &str, &str); 5] = [
         (
             "fixed",

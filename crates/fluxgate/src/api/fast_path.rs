@@ -1,14 +1,13 @@
-//! Plain checks, answered without the way through an HTTP library, which would
-//! take longer than the decisions do.
+//! The fast path of the API: simple checks are answered without hyper, which would take
+//! longer than the decisions do.
 //!
-//! A plain check is `POST /v1/check` over HTTP/1.1 that is there as a whole, or
-//! whose body follows in a moment, with a length and nothing that would change how
-//! it is read. At the first request
-//! that is anything else, what has been read is handed on, and the library serves
-//! the connection from there: so there is one place that knows HTTP in full.
+//! A simple check is a `POST /v1/check` over HTTP/1.1 that has arrived as a whole, or
+//! whose body follows at once, with a content length and no header that would change how
+//! it is read. At the first request that is anything else, hyper takes over the
+//! connection together with what has been read.
 
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) mod any_bytes;
+pub(crate) mod fuzz;
 
 use std::future::poll_fn;
 use std::ops::Range;
@@ -18,22 +17,27 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::buffers::{Buffers, INPUT};
-use super::content_length::content_length;
-use super::http::{HEADER_TIMEOUT, LINGER};
-use super::send::send;
-use crate::api::{Api, PlainCheck};
+use super::Api;
+use super::simple_check::SimpleCheck;
+use crate::http::{Buffers, INPUT, LINGER, content_length, send};
+use crate::serve::HEADER_TIMEOUT;
 
 /// More headers than clients of an API send.
-const MOST_HEADERS: usize = 24;
+const MAX_HEADERS: usize = 24;
 
-/// Answers plain checks. `Some` holds what was read of the first request that is
-/// none; `None` says that the connection has ended.
-pub(super) async fn serve(
-    stream: &mut TcpStream,
-    api: &Api,
-    closing: &CancellationToken,
-) -> Option<Vec<u8>> {
+impl Api {
+    /// Answers simple checks. Returns what was read of the first request that is none,
+    /// or `None` if the connection has ended.
+    pub(crate) async fn serve_fast_path(
+        &self,
+        stream: &mut TcpStream,
+        closing: &CancellationToken,
+    ) -> Option<Vec<u8>> {
+        serve(stream, self, closing).await
+    }
+}
+
+async fn serve(stream: &mut TcpStream, api: &Api, closing: &CancellationToken) -> Option<Vec<u8>> {
     let mut closed = pin!(closing.cancelled());
     let mut idle = pin!(tokio::time::sleep(HEADER_TIMEOUT));
     let mut is_last = false;
@@ -65,22 +69,21 @@ pub(super) async fn serve(
         if is_last {
             return None;
         }
-        buffers.give();
-        // Moving it at every request would cost more than looking now and then.
+        buffers.release();
+        // Resetting the timer at every request would cost more than checking it.
         if idle.deadline() < Instant::now() + HEADER_TIMEOUT / 2 {
             postpone(idle.as_mut());
         }
     }
 }
 
-/// The connection is idle from now on.
+/// Starts the idle timeout again.
 fn postpone(idle: std::pin::Pin<&mut Sleep>) {
     idle.reset(Instant::now() + HEADER_TIMEOUT);
 }
 
-/// Answers the plain checks that the input begins with; tells where they end, and
-/// how much has been read by then. While a body is waited for, the service may be
-/// told to end.
+/// Answers the simple checks that the input starts with; returns where they end, and how
+/// much has been read. The service may start to shut down while a body is awaited.
 async fn answer(
     api: &Api,
     stream: &mut TcpStream,
@@ -91,8 +94,8 @@ async fn answer(
     let mut start = 0;
     while start < read {
         let input = &buffers.input[start..read];
-        let Some((check, length)) = plain_check(input) else {
-            let end = plain_head(input).map(|(_, body)| start + body.end);
+        let Some((check, length)) = simple_check(input) else {
+            let end = simple_head(input).map(|(_, body)| start + body.end);
             let Some(end) = end.filter(|end| *end <= INPUT) else {
                 break;
             };
@@ -104,9 +107,10 @@ async fn answer(
             continue;
         };
         let (output, json) = (&mut buffers.output, &mut buffers.json);
-        api.check_plain(&check, *is_last, output, json).await;
+        api.answer_simple_check(&check, *is_last, output, json)
+            .await;
         start += length;
-        // After the answer that says so, nothing more is answered.
+        // The response has announced the end of the connection.
         if *is_last {
             return (read, read);
         }
@@ -114,25 +118,26 @@ async fn answer(
     (start, read)
 }
 
-/// The plain check that the bytes begin with, and how long it is.
-fn plain_check(bytes: &[u8]) -> Option<(PlainCheck<'_>, usize)> {
-    let (mut check, body) = plain_head(bytes)?;
+/// Returns the simple check that the bytes start with, and its length.
+fn simple_check(bytes: &[u8]) -> Option<(SimpleCheck<'_>, usize)> {
+    let (mut check, body) = simple_head(bytes)?;
     let end = body.end;
     check.body = bytes.get(body)?;
     Some((check, end))
 }
 
-/// The same without its body, and where that stands, which may not be there yet.
-fn plain_head(bytes: &[u8]) -> Option<(PlainCheck<'_>, Range<usize>)> {
+/// Returns the check without its body, and the range of the body, which may not have
+/// arrived yet.
+fn simple_head(bytes: &[u8]) -> Option<(SimpleCheck<'_>, Range<usize>)> {
     const START: &[u8] = b"POST /v1/check HTTP/1.1\r\n";
     let rest = bytes.strip_prefix(START)?;
-    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let parsed = httparse::parse_headers(rest, &mut headers).ok()?;
     let httparse::Status::Complete((head, headers)) = parsed else {
         return None;
     };
     let mut length = None;
-    let mut check = PlainCheck::default();
+    let mut check = SimpleCheck::default();
     for header in headers {
         let name = header.name;
         if name.eq_ignore_ascii_case("content-length") {
@@ -144,7 +149,7 @@ fn plain_head(bytes: &[u8]) -> Option<(PlainCheck<'_>, Range<usize>)> {
             check.request_id = Some(std::str::from_utf8(header.value).ok()?);
         } else if name.eq_ignore_ascii_case("traceparent") {
             check.traceparent = std::str::from_utf8(header.value).ok();
-        } else if (changes_the_reading(name) && !keeps_alive(header)) || is_of_a_browser(name) {
+        } else if (changes_framing(name) && !keeps_alive(header)) || is_from_browser(name) {
             return None;
         }
     }
@@ -152,8 +157,8 @@ fn plain_head(bytes: &[u8]) -> Option<(PlainCheck<'_>, Range<usize>)> {
     Some((check, start..start.checked_add(length?)?))
 }
 
-/// Whether a header says something of how requests or connections are read.
-fn changes_the_reading(name: &str) -> bool {
+/// Whether a header changes how the request or the connection is read.
+fn changes_framing(name: &str) -> bool {
     const NAMES: [&str; 6] = [
         "transfer-encoding",
         "connection",
@@ -165,20 +170,20 @@ fn changes_the_reading(name: &str) -> bool {
     NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// Whether a header says for which page a browser sends a request; the library's way
-/// refuses those of other sites.
-fn is_of_a_browser(name: &str) -> bool {
+/// Whether a browser names the requesting page by this header. The router refuses pages
+/// of other sites.
+fn is_from_browser(name: &str) -> bool {
     const NAMES: [&str; 2] = ["origin", "sec-fetch-site"];
     NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// Whether it says what is so in any case.
+/// Whether the header states the default.
 fn keeps_alive(header: &httparse::Header<'_>) -> bool {
     let is_keep_alive = header.value.eq_ignore_ascii_case(b"keep-alive");
     is_keep_alive && header.name.eq_ignore_ascii_case("connection")
 }
 
-const _: () = assert!(INPUT >= 4096, "a plain check fits");
+const _: () = assert!(INPUT >= 4096, "a simple check fits");
 
 #[cfg(test)]
 mod tests {
@@ -189,19 +194,19 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_check_is_known() {
+    fn a_simple_check_is_recognized() {
         let head = "Content-Length: 2\r\nX-Request-Id: r1\r\nConnection: Keep-Alive\r\n";
         let bytes = request(head, "{}POST /");
-        let (check, length) = plain_check(bytes.as_bytes()).unwrap();
+        let (check, length) = simple_check(bytes.as_bytes()).unwrap();
         assert_eq!((check.body, check.request_id), (&b"{}"[..], Some("r1")));
         assert_eq!(&bytes[length..], "POST /");
     }
 
     #[test]
-    fn anything_else_is_left_to_others() {
-        let plain = request("Content-Length: 2\r\n", "{}");
-        for end in 0..plain.len() {
-            assert!(plain_check(&plain.as_bytes()[..end]).is_none(), "{end}");
+    fn anything_else_is_left_to_hyper() {
+        let simple = request("Content-Length: 2\r\n", "{}");
+        for end in 0..simple.len() {
+            assert!(simple_check(&simple.as_bytes()[..end]).is_none(), "{end}");
         }
         for (head, body) in [
             ("", "{}"),
@@ -222,7 +227,7 @@ mod tests {
             ("Content-Length: 2\r\n X: folded\r\n", "{}"),
         ] {
             assert!(
-                plain_check(request(head, body).as_bytes()).is_none(),
+                simple_check(request(head, body).as_bytes()).is_none(),
                 "{head}"
             );
         }
@@ -231,10 +236,10 @@ mod tests {
             "POST /v1/checks",
             "POST /v1/check?status=true",
         ] {
-            let bytes = plain.replacen("POST /v1/check", other, 1);
-            assert!(plain_check(bytes.as_bytes()).is_none(), "{other}");
+            let bytes = simple.replacen("POST /v1/check", other, 1);
+            assert!(simple_check(bytes.as_bytes()).is_none(), "{other}");
         }
-        let old = plain.replacen("HTTP/1.1", "HTTP/1.0", 1);
-        assert!(plain_check(old.as_bytes()).is_none());
+        let old = simple.replacen("HTTP/1.1", "HTTP/1.0", 1);
+        assert!(simple_check(old.as_bytes()).is_none());
     }
 }

@@ -1,18 +1,18 @@
-//! What a request is known by in the log.
+//! The ids by which a log line names a request.
 
 use super::trace_context::TraceContext;
-use crate::engine::Origin;
+use crate::http::Origin;
 
-/// What a line says of the request that it is about.
+/// The ids of a request in the log.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct KnownBy<'a> {
+pub(crate) struct RequestIds<'a> {
     pub(crate) request_id: &'a str,
-    /// From the caller's `traceparent`, if it is a good one.
+    /// From the caller's `traceparent`, if it is valid.
     pub(crate) trace: Option<TraceContext>,
 }
 
-impl<'a> KnownBy<'a> {
-    /// Of what its headers say.
+impl<'a> RequestIds<'a> {
+    /// The ids that the headers of a request give.
     pub(crate) fn new(request_id: &'a str, traceparent: Option<&str>) -> Self {
         Self {
             request_id,
@@ -21,14 +21,14 @@ impl<'a> KnownBy<'a> {
     }
 }
 
-/// A request of which no more is known.
-impl<'a> From<&'a str> for KnownBy<'a> {
+/// A request without a trace.
+impl<'a> From<&'a str> for RequestIds<'a> {
     fn from(request_id: &'a str) -> Self {
         Self::new(request_id, None)
     }
 }
 
-impl<'a> From<&'a Origin<'_>> for KnownBy<'a> {
+impl<'a> From<&'a Origin<'_>> for RequestIds<'a> {
     fn from(origin: &'a Origin<'_>) -> Self {
         Self::new(origin.request_id(), origin.traceparent)
     }

@@ -1,4 +1,4 @@
-//! Memory for those who have something to do; who waits holds none.
+//! Buffers of connections with work to do; an idle connection holds none.
 
 use std::cell::RefCell;
 use std::io;
@@ -9,23 +9,23 @@ use std::time::Duration;
 use tokio::io::{AsyncRead as _, AsyncReadExt as _, ReadBuf};
 use tokio::net::TcpStream;
 
-/// How much is read at once.
+/// The size of the input buffer.
 pub(crate) const INPUT: usize = 16 * 1024;
-/// How much is written, as a rule.
+/// The usual size of the output.
 const OUTPUT: usize = 2 * 1024;
-/// How long the rest of a request is waited for.
-const A_MOMENT: Duration = Duration::from_millis(100);
-/// How many are kept for the next. With fewer than there are requests under way,
-/// they would be made anew all the time, which costs as much as forwarding.
-const KEPT: usize = 128;
-/// What has grown beyond this is not kept.
-const MOST_KEPT: usize = 64 * 1024;
+/// How long to wait for the rest of a request.
+const REST_TIMEOUT: Duration = Duration::from_millis(100);
+/// How many free buffers a thread keeps. With fewer than there are requests in flight,
+/// buffers would be allocated all the time, which costs as much as forwarding.
+const MAX_FREE: usize = 128;
+/// Larger ones are freed.
+const MAX_KEPT_BYTES: usize = 64 * 1024;
 
 thread_local! {
     static FREE: RefCell<Vec<Buffers>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What is read, and what is to be written.
+/// Input and output of a connection.
 pub(crate) struct Buffers {
     pub(crate) input: Vec<u8>,
     pub(crate) output: Vec<u8>,
@@ -33,7 +33,7 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    /// Buffers with nothing to be written.
+    /// Returns free buffers with an empty output.
     pub(crate) fn take() -> Self {
         let free = FREE.with_borrow_mut(Vec::pop);
         free.unwrap_or_else(|| Self {
@@ -43,9 +43,8 @@ impl Buffers {
         })
     }
 
-    /// Reads what has come, and tells how much that is. (Reading in this way,
-    /// and not by asking first whether something has come, spares a call of the
-    /// system: it is known then that nothing more is there.)
+    /// Reads what has arrived; returns the buffers and how much it is. (Reading at once,
+    /// without waiting for readiness first, saves a system call.)
     pub(crate) fn poll_read(
         stream: &mut TcpStream,
         cx: &mut Context<'_>,
@@ -55,16 +54,16 @@ impl Buffers {
         let polled = Pin::new(stream).poll_read(cx, &mut input);
         let count = input.filled().len();
         if polled.is_pending() {
-            buffers.give();
+            buffers.release();
             return Poll::Pending;
         }
         ready!(polled)?;
         Poll::Ready(Ok((buffers, count)))
     }
 
-    /// Reads on, behind what has come of a request: clients that send head and body
-    /// one by one send them one right after the other. Tells how much there is now;
-    /// that is less than `wanted` if the rest takes more than a moment.
+    /// Reads the rest of a request: a client that writes head and body separately writes
+    /// one right after the other. Returns how much there is now, which is less than
+    /// `wanted` if the rest takes longer than [`REST_TIMEOUT`].
     pub(crate) async fn read_on(
         &mut self,
         stream: &mut TcpStream,
@@ -74,23 +73,23 @@ impl Buffers {
         let reading = async {
             while read < wanted {
                 match stream.read(&mut self.input[read..]).await {
-                    // What has come is for whoever serves the connection from here.
+                    // The caller hands on what has arrived.
                     Ok(0) | Err(_) => return,
                     Ok(count) => read += count,
                 }
             }
         };
-        let _ = tokio::time::timeout(A_MOMENT, reading).await;
+        let _ = tokio::time::timeout(REST_TIMEOUT, reading).await;
         read
     }
 
-    /// Leaves them to the next.
-    pub(crate) fn give(mut self) {
+    /// Returns the buffers to the pool of this thread.
+    pub(crate) fn release(mut self) {
         let size = self.output.capacity() + self.json.capacity();
-        if size <= MOST_KEPT && self.input.len() == INPUT {
+        if size <= MAX_KEPT_BYTES && self.input.len() == INPUT {
             self.output.clear();
             FREE.with_borrow_mut(|free| {
-                if free.len() < KEPT {
+                if free.len() < MAX_FREE {
                     free.push(self);
                 }
             });

@@ -9,12 +9,13 @@ use fluxgate_core::{
 };
 use fluxgate_tower::{Handler, HeaderNames, poll_once_or_spawn};
 
-use super::{Engine, Origin};
+use super::Engine;
+use crate::http::Origin;
 use crate::telemetry;
 
 /// One question of one filter, about one request.
 #[derive(Debug)]
-pub(crate) struct Asking<'a> {
+pub(crate) struct EngineHandler<'a> {
     engine: &'a Arc<Engine>,
     origin: &'a Origin<'a>,
     /// What deciding took, in nanoseconds: waiting is no part of it.
@@ -23,7 +24,7 @@ pub(crate) struct Asking<'a> {
     ended: AtomicU64,
 }
 
-impl<'a> Asking<'a> {
+impl<'a> EngineHandler<'a> {
     pub(crate) fn new(engine: &'a Arc<Engine>, origin: &'a Origin<'a>) -> Self {
         Self {
             engine,
@@ -43,7 +44,7 @@ impl<'a> Asking<'a> {
     }
 }
 
-impl Handler for Asking<'_> {
+impl Handler for EngineHandler<'_> {
     type Report = Decision;
     /// `None` where there is no rule set of that name.
     type Rules = Option<ActiveRuleSet>;

@@ -1,17 +1,16 @@
-//! A check that comes as bytes and is answered as bytes.
+//! A check on the fast path: bytes in, bytes out.
 
 use fluxgate_core::Decision;
 use fluxgate_core::json::JsonWriter;
 
 use super::check::Asked;
 use super::decision_json::{Form, write_decision};
-use super::{Api, Problem, body};
-use crate::engine::{Listener, Origin};
-use crate::server::{wall_clock, write_date};
+use super::{Api, body};
+use crate::http::{Listener, Origin, Problem, wall_clock, write_date};
 
-/// A check and what it is known by.
+/// The body and the ids of a check.
 #[derive(Debug, Default)]
-pub(crate) struct PlainCheck<'a> {
+pub(crate) struct SimpleCheck<'a> {
     /// The JSON.
     pub(crate) body: &'a [u8],
     /// `X-Request-Id`.
@@ -21,18 +20,18 @@ pub(crate) struct PlainCheck<'a> {
 }
 
 impl Api {
-    /// Answers a check: appends head and body to `out`. `is_last` tells the client
-    /// that the connection ends; `json` is room to work in.
-    pub(crate) async fn check_plain(
+    /// Answers a check: appends head and body of the response to `out`. `is_last` closes
+    /// the connection; `json` is scratch space.
+    pub(crate) async fn answer_simple_check(
         &self,
-        check: &PlainCheck<'_>,
+        check: &SimpleCheck<'_>,
         is_last: bool,
         out: &mut Vec<u8>,
         json: &mut Vec<u8>,
     ) {
-        let origin = Origin::known(Listener::Api, check.request_id, check.traceparent);
+        let origin = Origin::with_ids(Listener::Api, check.request_id, check.traceparent);
         json.clear();
-        let status = match self.decide_plain(check.body, &origin).await {
+        let status = match self.decide_simple_check(check.body, &origin).await {
             Ok(decision) => {
                 write_decision(json, &decision, Form::Decision);
                 let now = wall_clock();
@@ -56,11 +55,11 @@ impl Api {
             }
         };
         let telemetry = self.engine.telemetry();
-        telemetry.answered(Listener::Api, status, || &origin);
+        telemetry.record_response(Listener::Api, status, || &origin);
         let mut head = JsonWriter(out);
         if let Some(id) = origin.into_id() {
             head.text("x-request-id: ");
-            // It was given as text, or made of digits.
+            // Given and made ids are both plain ASCII.
             head.text(id.to_str().unwrap_or_default());
             head.text("\r\n");
         }
@@ -73,7 +72,11 @@ impl Api {
         out.extend_from_slice(json);
     }
 
-    async fn decide_plain(&self, json: &[u8], origin: &Origin<'_>) -> Result<Decision, Problem> {
+    async fn decide_simple_check(
+        &self,
+        json: &[u8],
+        origin: &Origin<'_>,
+    ) -> Result<Decision, Problem> {
         body::check_size(json.len())?;
         let asked: Asked<'_> = body::parse(json)?;
         asked.decide(self, origin).await

@@ -1,12 +1,12 @@
-//! Files that are read whole: regular ones, up to a size.
+//! Regular files that are read whole, up to a size.
 
 use std::fs::{self, File, FileType, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
-/// How many bytes a config or a rule file may have.
-pub(crate) const MOST_BYTES: u64 = 16 << 20;
+/// The largest config or rule file, in bytes.
+pub(crate) const MAX_BYTES: u64 = 16 << 20;
 
 /// Reads a file of at most `most` bytes. Links are followed.
 ///
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn what_is_open_is_looked_at_again() {
         let zero = File::open("/dev/zero").unwrap();
-        let error = read_open(zero, MOST_BYTES).unwrap_err().to_string();
+        let error = read_open(zero, MAX_BYTES).unwrap_err().to_string();
         assert_eq!(error, "expected a regular file, found a device");
     }
 }

@@ -1,4 +1,4 @@
-//! A connection of which something has been read already.
+//! A connection whose first bytes have been read already.
 
 use std::io;
 use std::pin::Pin;
@@ -6,72 +6,70 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 
-/// How a connection begins that speaks HTTP/2. All of it is waited for here, where
-/// there is a bound on how long that may take.
-const HTTP2_BEGINS: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// The connection preface of HTTP/2 (RFC 9113, section 3.4). All of it is read here,
+/// where the caller bounds how long that may take.
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// A connection whose first bytes have been read.
+/// Reads `prefix` again before it reads from the connection.
 #[derive(Debug)]
-pub(crate) struct Begun<S> {
-    first: Vec<u8>,
-    /// How many of them have been read again.
-    seen: usize,
+pub(crate) struct PrefixedStream<S> {
+    prefix: Vec<u8>,
+    /// How much of the prefix has been read again.
+    read: usize,
     stream: S,
 }
 
-impl<S> Begun<S> {
-    pub(crate) fn new(first: Vec<u8>, stream: S) -> Self {
+impl<S> PrefixedStream<S> {
+    pub(crate) fn new(prefix: Vec<u8>, stream: S) -> Self {
         Self {
-            first,
-            seen: 0,
+            prefix,
+            read: 0,
             stream,
         }
     }
-}
 
-impl<S> Begun<S> {
-    /// What has been read and not been read again, and the connection.
+    /// Returns the rest of the prefix and the connection.
     pub(crate) fn into_parts(mut self) -> (Vec<u8>, S) {
-        self.first.drain(..self.seen);
-        (self.first, self.stream)
+        self.prefix.drain(..self.read);
+        (self.prefix, self.stream)
     }
 }
 
-impl<S: AsyncRead + Unpin> Begun<S> {
-    /// Whether it speaks HTTP/2; reads no more than is needed to know.
+impl<S: AsyncRead + Unpin> PrefixedStream<S> {
+    /// Whether the client speaks HTTP/2; reads no more than is needed to know.
     pub(crate) async fn is_http2(&mut self) -> io::Result<bool> {
-        while self.first.len() < HTTP2_BEGINS.len() && HTTP2_BEGINS.starts_with(&self.first) {
-            if self.stream.read_buf(&mut self.first).await? == 0 {
+        while self.prefix.len() < HTTP2_PREFACE.len() && HTTP2_PREFACE.starts_with(&self.prefix) {
+            if self.stream.read_buf(&mut self.prefix).await? == 0 {
                 return Ok(false);
             }
         }
-        Ok(self.first.starts_with(HTTP2_BEGINS))
+        Ok(self.prefix.starts_with(HTTP2_PREFACE))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Begun<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for PrefixedStream<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let left = &this.first[this.seen..];
+        let left = &this.prefix[this.read..];
         if left.is_empty() {
             return Pin::new(&mut this.stream).poll_read(context, buffer);
         }
         let count = left.len().min(buffer.remaining());
         buffer.put_slice(&left[..count]);
-        this.seen += count;
-        if this.seen == this.first.len() {
-            this.first = Vec::new();
-            this.seen = 0;
+        this.read += count;
+        if this.read == this.prefix.len() {
+            this.prefix = Vec::new();
+            this.read = 0;
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Begun<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for PrefixedStream<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

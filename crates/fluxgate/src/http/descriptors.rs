@@ -1,25 +1,22 @@
-//! How many files and connections the process may have open, and who may open them.
+//! File descriptors: how many there are, and how they are shared.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What most systems start a program with.
+/// The soft limit that most systems set.
 const USUAL_LIMIT: u64 = 1024;
-/// What the process needs besides connections of clients and to upstreams: its
-/// listeners, its runtimes, its files, and the connections to Redis. An eighth of
-/// all, within these bounds.
-const LEAST_OWN: usize = 32;
-const MOST_OWN: usize = 256;
-/// Of so many equal parts of the rest, each user is guaranteed one.
+/// Descriptors for everything but connections of clients and to upstreams: listeners,
+/// runtimes, files, connections to Redis. An eighth of all, within these bounds.
+const MIN_RESERVED: usize = 32;
+const MAX_RESERVED: usize = 256;
+/// Each user is guaranteed one of this many equal parts of the rest.
 const PARTS: usize = 16;
 
-/// Raises the bound as far as the system lets everybody: connections are files,
-/// and the usual bound of 1024 is that of programs that know no better. Returns
-/// the bound.
-pub(super) fn raise_limit() -> usize {
+/// Raises the soft limit on open files to the hard limit; returns the limit.
+pub(crate) fn raise_descriptor_limit() -> usize {
     let limit = rlimit::increase_nofile_limit(u64::MAX).unwrap_or_else(|error| {
-        tracing::warn!(%error, "the bound on open files cannot be raised");
+        tracing::warn!(%error, "cannot raise the limit on open files");
         let limit = rlimit::Resource::NOFILE.get_soft();
         limit.unwrap_or(USUAL_LIMIT)
     });
@@ -27,13 +24,13 @@ pub(super) fn raise_limit() -> usize {
 }
 
 /// The descriptors that one user (a listener, or the connections to upstreams) may
-/// have: some are its own, the others are taken from a common stock. So no user
-/// can take them all.
+/// have: some are its own, the others come from a common stock, so no user can take
+/// all of them.
 #[derive(Clone, Debug)]
 pub(crate) struct DescriptorShare {
     own: Arc<Semaphore>,
     common: Arc<Semaphore>,
-    most: usize,
+    max: usize,
 }
 
 /// A descriptor that may be open until this is dropped.
@@ -44,25 +41,25 @@ pub(crate) struct DescriptorPermit {
 
 impl DescriptorShare {
     /// Shares `limit` descriptors between `N` users.
-    pub(super) fn new<const N: usize>(limit: usize) -> [Self; N] {
+    pub(crate) fn new<const N: usize>(limit: usize) -> [Self; N] {
         let limit = limit.min(Semaphore::MAX_PERMITS);
-        let free = limit.saturating_sub((limit / 8).clamp(LEAST_OWN, MOST_OWN));
+        let free = limit.saturating_sub((limit / 8).clamp(MIN_RESERVED, MAX_RESERVED));
         let own = (free / PARTS.max(N)).max(1);
         let common = free.saturating_sub(own * N);
         let stock = Arc::new(Semaphore::new(common));
         std::array::from_fn(|_| Self {
             own: Arc::new(Semaphore::new(own)),
             common: Arc::clone(&stock),
-            most: own + common,
+            max: own + common,
         })
     }
 
-    /// How many it may have at most.
-    pub(crate) fn most(&self) -> usize {
-        self.most
+    /// Returns the most descriptors that it can have.
+    pub(crate) fn max(&self) -> usize {
+        self.max
     }
 
-    /// Takes a descriptor, if there is one.
+    /// Takes a descriptor if one is free.
     pub(crate) fn try_acquire(&self) -> Option<DescriptorPermit> {
         let permit = Arc::clone(&self.own).try_acquire_owned();
         let permit = permit.or_else(|_| Arc::clone(&self.common).try_acquire_owned());
@@ -81,7 +78,7 @@ impl DescriptorShare {
                 permit = Arc::clone(&self.own).acquire_owned() => permit,
                 permit = Arc::clone(&self.common).acquire_owned() => permit,
             };
-            // They are never closed.
+            // The semaphores are never closed.
             if let Ok(permit) = permit {
                 return DescriptorPermit { _permit: permit };
             }
@@ -97,7 +94,7 @@ mod tests {
     fn no_user_can_take_what_is_guaranteed_to_another() {
         for limit in [64, 1024, 4096, 20_000, usize::MAX] {
             let [first, second, third] = DescriptorShare::new(limit);
-            let most = first.most().min(50_000);
+            let most = first.max().min(50_000);
             let taken: Vec<_> = (0..most).map_while(|_| first.try_acquire()).collect();
             assert_eq!(taken.len(), most, "{limit}");
             if limit < 50_000 {

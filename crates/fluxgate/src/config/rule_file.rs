@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use fluxgate_core::yaml::{Fault, Position};
 use fluxgate_core::{RuleSets, RulesError};
 
-use crate::regular_file::{self, MOST_BYTES};
+use crate::watch::regular_file::{self, MAX_BYTES};
 
 /// Why a file gave nothing to work with.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +38,7 @@ pub fn load(path: &Path) -> Result<RuleSets, RuleFileError> {
 
 /// The text of a file, which must be UTF-8.
 pub(crate) fn read_text(path: &Path) -> Result<String, RuleFileError> {
-    let bytes = regular_file::read(path, MOST_BYTES);
+    let bytes = regular_file::read(path, MAX_BYTES);
     let bytes = bytes.map_err(|source| RuleFileError::Unreadable {
         path: path.into(),
         source,

@@ -1,4 +1,4 @@
-//! Sockets: one a core and address, among which the system shares connections.
+//! Listening sockets: one for each core, among which the kernel distributes connections.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -7,12 +7,11 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 const BACKLOG: i32 = 4096;
 
-/// Opens an address once for each core. A port of 0 is chosen by the system,
-/// the same for all.
+/// Opens an address once for each core. Port 0 stands for a free port, the same for all
+/// cores.
 pub(crate) fn listen(address: SocketAddr, cores: usize) -> io::Result<Vec<TcpListener>> {
-    // Whoever shares his port lets others of the same user in. An address that
-    // another process already serves must be an error, so it is tried first
-    // without sharing.
+    // With SO_REUSEPORT another process of the same user could share the address. An
+    // address in use must be an error, so it is bound without the option first.
     let probe = socket(address)?;
     probe.bind(&address.into())?;
     let bound = probe.local_addr()?.as_socket();
@@ -36,7 +35,7 @@ fn socket(address: SocketAddr) -> io::Result<Socket> {
         Type::STREAM.nonblocking().cloexec(),
         Some(Protocol::TCP),
     )?;
-    // Connections of the last run that are still closing do not count.
+    // Connections of an earlier run may still be in TIME_WAIT.
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
         socket.set_only_v6(false)?;
@@ -49,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_cores_share_one_address_and_nobody_else_does() {
+    fn all_cores_share_one_address_and_no_other_process_does() {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let sockets = listen(any, 3).unwrap();
         let address = sockets[0].local_addr().unwrap();

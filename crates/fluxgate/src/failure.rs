@@ -1,0 +1,58 @@
+//! The error that ends a command, with its exit code.
+
+use std::fmt;
+
+use crate::config::ConfigError;
+use crate::config::rule_file::RuleFileError;
+
+/// The exit codes, after `sysexits.h`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// Bad input data.
+    Data = 65,
+    /// A file that cannot be read.
+    NoInput = 66,
+    /// An address that cannot be opened.
+    Unavailable = 69,
+    /// The system refuses what every process needs.
+    System = 71,
+    /// An error while writing.
+    Io = 74,
+    /// Bad rules or a bad config.
+    Config = 78,
+}
+
+/// The error that ends a command: its message and the exit code.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) message: String,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, message: impl fmt::Display) -> Self {
+        Self {
+            exit,
+            message: message.to_string(),
+        }
+    }
+}
+
+impl From<RuleFileError> for Failure {
+    fn from(error: RuleFileError) -> Self {
+        let exit = match error {
+            RuleFileError::Unreadable { .. } => Exit::NoInput,
+            RuleFileError::Invalid { .. } => Exit::Config,
+        };
+        Self::new(exit, error)
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        match error {
+            ConfigError::File(error) => error.into(),
+            ConfigError::Invalid(_) => Self::new(Exit::Config, error),
+        }
+    }
+}

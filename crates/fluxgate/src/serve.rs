@@ -1,0 +1,10 @@
+//! How connections are accepted, and how HTTP is served on them.
+
+mod acceptor;
+mod error_rewriter;
+mod http;
+mod sockets;
+
+pub(crate) use acceptor::{Acceptor, MAX_CONNECTIONS};
+pub(crate) use http::{HEADER_TIMEOUT, HttpServer};
+pub(crate) use sockets::listen;

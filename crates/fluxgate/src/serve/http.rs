@@ -1,0 +1,145 @@
+//! Serves HTTP/1.1 and HTTP/2 on the connections of a listener.
+
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::response::Response;
+use http::header::CONNECTION;
+use http::{HeaderValue, Request, Version};
+use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+use tower_service::Service;
+
+use super::error_rewriter::ErrorRewriter;
+use crate::http::{Listener, PrefixedStream, REQUEST_ID, TRACEPARENT, request_id, until_closing};
+use crate::telemetry::{RequestIds, Telemetry};
+
+/// How long a client may take to send the head of a request; an idle connection is
+/// closed after the same time.
+pub(crate) const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+/// The largest head of a request.
+const MAX_HEADER_BYTES: usize = 64 * 1024;
+const MAX_STREAMS: u32 = 1_000;
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
+
+/// Serves the connections of a listener with a router.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpServer {
+    http1: http1::Builder,
+    http2: http2::Builder<TokioExecutor>,
+    router: Router,
+    telemetry: Arc<Telemetry>,
+    listener: Listener,
+}
+
+impl HttpServer {
+    pub(crate) fn new(router: Router, telemetry: Arc<Telemetry>, listener: Listener) -> Self {
+        let mut http1 = http1::Builder::new();
+        http1
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_TIMEOUT)
+            // The buffer alone is no bound: it may hold more than it should.
+            .max_header_size(MAX_HEADER_BYTES)
+            .max_buf_size(MAX_HEADER_BYTES);
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        http2
+            .timer(TokioTimer::new())
+            .max_header_list_size(MAX_HEADER_BYTES as u32)
+            .max_concurrent_streams(MAX_STREAMS)
+            .keep_alive_interval(Some(HEADER_TIMEOUT));
+        Self {
+            http1,
+            http2,
+            router,
+            telemetry,
+            listener,
+        }
+    }
+
+    /// Serves a connection, of which `prefix` has been read already, until it ends. Once
+    /// `closing` is cancelled, requests in flight are answered and the connection ends.
+    pub(crate) async fn serve(
+        self,
+        prefix: Vec<u8>,
+        stream: TcpStream,
+        closing: CancellationToken,
+    ) {
+        let mut stream = PrefixedStream::new(prefix, stream);
+        let is_http2 = until_closing(stream.is_http2(), &closing);
+        let is_http2 = tokio::time::timeout(HEADER_TIMEOUT, is_http2).await;
+        if let Ok(Some(Ok(is_http2))) = is_http2 {
+            self.serve_http(stream, is_http2, &closing).await;
+        }
+    }
+
+    async fn serve_http(
+        &self,
+        stream: PrefixedStream<TcpStream>,
+        is_http2: bool,
+        closing: &CancellationToken,
+    ) {
+        let service = service_fn(|request| self.respond(request, closing.clone()));
+        let stream = ErrorRewriter::new(stream, Arc::clone(&self.telemetry), self.listener);
+        let stream = TokioIo::new(stream);
+        let ended = if is_http2 {
+            let mut connection = pin!(self.http2.serve_connection(stream, service));
+            tokio::select! {
+                biased;
+                ended = connection.as_mut() => ended,
+                () = closing.cancelled() => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            }
+        } else {
+            let mut connection = pin!(self.http1.serve_connection(stream, service));
+            match until_closing(connection.as_mut(), closing).await {
+                Some(ended) => ended,
+                None => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            }
+        };
+        // A client that disconnects or violates the protocol harms only itself.
+        if let Err(error) = ended {
+            let listener = self.listener.name();
+            tracing::debug!(listener, %error, "a connection ended early");
+        }
+    }
+
+    fn respond(
+        &self,
+        mut request: Request<Incoming>,
+        closing: CancellationToken,
+    ) -> impl Future<Output = Result<Response, Infallible>> + use<> {
+        let (telemetry, listener) = (Arc::clone(&self.telemetry), self.listener);
+        // HTTP/2 announces the end of a connection by GOAWAY.
+        let has_connection_header = request.version() < Version::HTTP_2;
+        let id = request_id::of(request.headers());
+        let traceparent = request.headers().get(TRACEPARENT).cloned();
+        request.headers_mut().insert(REQUEST_ID, id.clone());
+        let response = self.router.clone().call(request.map(Body::new));
+        async move {
+            let mut response = response.await?;
+            let status = response.status().as_u16();
+            telemetry.record_response(listener, status, || {
+                let traceparent = traceparent.as_ref().and_then(|it| it.to_str().ok());
+                RequestIds::new(id.to_str().unwrap_or_default(), traceparent)
+            });
+            if has_connection_header && closing.is_cancelled() {
+                response.headers_mut().insert(CONNECTION, CLOSE);
+            }
+            response.headers_mut().insert(REQUEST_ID, id);
+            Ok(response)
+        }
+    }
+}
