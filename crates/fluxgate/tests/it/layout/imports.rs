@@ -1,0 +1,347 @@
+//! Reads the modules of a crate and what each imports from the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The modules of a crate, by path: `gateway::routes`, or `` for the root.
+pub(super) struct Modules {
+    modules: BTreeMap<String, Module>,
+}
+
+/// One source file.
+struct Module {
+    file: PathBuf,
+    /// Names that the file re-exports, and the paths they stand for.
+    exports: BTreeMap<String, Vec<String>>,
+    /// Modules whose `*` the file re-exports.
+    globs: Vec<Vec<String>>,
+    imports: Vec<(usize, bool, Vec<String>)>,
+}
+
+/// A line that names an item of another module of the same crate.
+#[derive(Clone, Debug)]
+pub(super) struct Import {
+    pub(super) file: PathBuf,
+    pub(super) line: usize,
+    /// The module that the line is in.
+    pub(super) from: String,
+    /// The module that defines the item.
+    pub(super) to: String,
+    /// Whether the line makes the item part of its own module. Parents re-export the items
+    /// of their children without using them.
+    pub(super) is_reexport: bool,
+}
+
+impl Modules {
+    /// Reads every module of the crate whose sources are in `source`.
+    pub(super) fn read(source: &Path) -> Self {
+        let mut modules = BTreeMap::new();
+        let root = ["lib.rs", "main.rs"].map(|name| source.join(name));
+        let root = root.iter().find(|file| file.is_file()).unwrap();
+        read_module(root, source, String::new(), &mut modules);
+        Self { modules }
+    }
+
+    /// Returns the names of the top-level modules.
+    pub(super) fn top_level(&self) -> BTreeSet<&str> {
+        let names = self.modules.keys().map(|path| top_level(path));
+        names.filter(|name| !name.is_empty()).collect()
+    }
+
+    /// Returns every import of an item that another file of the crate defines.
+    pub(super) fn imports(&self) -> Vec<Import> {
+        let mut imports = Vec::new();
+        for (from, module) in &self.modules {
+            for (line, is_reexport, path) in &module.imports {
+                let Some(to) = self.resolve(from, path, 0) else {
+                    continue;
+                };
+                if to != *from {
+                    imports.push(Import {
+                        file: module.file.clone(),
+                        line: *line,
+                        from: from.clone(),
+                        to,
+                        is_reexport: *is_reexport,
+                    });
+                }
+            }
+        }
+        imports
+    }
+
+    /// Returns the module that defines what `path` names in module `from`; `None` if it
+    /// is an item of another crate.
+    fn resolve(&self, from: &str, path: &[String], depth: usize) -> Option<String> {
+        assert!(depth < 20, "{from}: {path:?} leads nowhere");
+        let mut segments = path.iter().map(String::as_str).peekable();
+        let mut module = match *segments.peek()? {
+            "crate" => String::new(),
+            "self" | "super" => from.to_owned(),
+            name if self.has_child(from, name) => from.to_owned(),
+            _ => return None,
+        };
+        for segment in segments {
+            module = match segment {
+                "crate" | "self" => continue,
+                "super" => parent(&module).to_owned(),
+                name if self.has_child(&module, name) => child(&module, name),
+                name => {
+                    let known = &self.modules[&module];
+                    let mut targets = known.exports.get(name).cloned().into_iter().chain(
+                        known
+                            .globs
+                            .iter()
+                            .map(|glob| glob.iter().cloned().chain([name.to_owned()]).collect()),
+                    );
+                    let exported = targets
+                        .find_map(|target: Vec<String>| self.resolve(&module, &target, depth + 1));
+                    return exported.or(Some(module));
+                }
+            }
+        }
+        Some(module)
+    }
+
+    fn has_child(&self, module: &str, name: &str) -> bool {
+        self.modules.contains_key(&child(module, name))
+    }
+}
+
+/// Returns the first segment of a module's path.
+pub(super) fn top_level(module: &str) -> &str {
+    module.split("::").next().unwrap_or_default()
+}
+
+fn parent(module: &str) -> &str {
+    module.rsplit_once("::").map_or("", |(parent, _)| parent)
+}
+
+fn child(module: &str, name: &str) -> String {
+    match module {
+        "" => name.to_owned(),
+        _ => format!("{module}::{name}"),
+    }
+}
+
+fn read_module(file: &Path, folder: &Path, path: String, modules: &mut BTreeMap<String, Module>) {
+    let text = code_only(&fs::read_to_string(file).unwrap());
+    let mut module = Module {
+        file: file.to_owned(),
+        exports: BTreeMap::new(),
+        globs: Vec::new(),
+        imports: Vec::new(),
+    };
+    let mut statements = Statements::new(&text);
+    while let Some((line, statement)) = statements.next_use_or_path() {
+        match statement {
+            Statement::Use { public, paths } => {
+                for (name, target) in paths {
+                    module.imports.push((line, public, target.clone()));
+                    match target.split_last() {
+                        Some((last, module_path)) if public && last == "*" => {
+                            module.globs.push(module_path.to_vec());
+                        }
+                        _ if public => drop(module.exports.insert(name, target)),
+                        _ => {}
+                    }
+                }
+            }
+            Statement::Path(path) => module.imports.push((line, false, path)),
+            Statement::Mod(name) => {
+                let file = [
+                    folder.join(format!("{name}.rs")),
+                    folder.join(&name).join("mod.rs"),
+                ];
+                let file = file.iter().find(|file| file.is_file());
+                let file = file.unwrap_or_else(|| panic!("no file for mod {name} of {path}"));
+                read_module(file, &folder.join(&name), child(&path, &name), modules);
+            }
+        }
+    }
+    modules.insert(path, module);
+}
+
+/// Returns the text without comments, strings and inline test modules, with every line
+/// in its place.
+fn code_only(text: &str) -> String {
+    let mut code = String::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let skipped = if rest.starts_with("//") {
+            rest.find('\n').unwrap_or(rest.len())
+        } else if is_test_module(rest) {
+            // Unit tests are at the end of a file.
+            rest.len()
+        } else if first == '"' {
+            string_length(rest)
+        } else if rest.starts_with("'\"'") {
+            3
+        } else if let Some(hashes) = raw_string(rest) {
+            let end = format!("\"{}", "#".repeat(hashes));
+            let start = hashes + 2;
+            start + rest[start..].find(&end).unwrap() + end.len()
+        } else {
+            code.push(first);
+            rest = &rest[first.len_utf8()..];
+            continue;
+        };
+        let lines = rest[..skipped].matches('\n').count();
+        code.extend(std::iter::repeat_n('\n', lines));
+        rest = &rest[skipped..];
+    }
+    code
+}
+
+/// Whether an inline module of tests starts here.
+fn is_test_module(text: &str) -> bool {
+    let Some((attribute, rest)) = text.split_once('\n') else {
+        return false;
+    };
+    let is_inline = |text: &str| {
+        text.find(['{', ';'])
+            .is_some_and(|at| text[at..].starts_with('{'))
+    };
+    attribute.starts_with("#[cfg(")
+        && attribute.contains("test")
+        && rest.starts_with("mod ")
+        && is_inline(rest)
+}
+
+fn string_length(text: &str) -> usize {
+    let mut escaped = false;
+    let end = text.char_indices().skip(1).find(|(_, char)| {
+        let ends = *char == '"' && !escaped;
+        escaped = *char == '\\' && !escaped;
+        ends
+    });
+    end.map_or(text.len(), |(at, _)| at + 1)
+}
+
+/// Returns the number of `#` before the quote if a raw string starts here.
+fn raw_string(text: &str) -> Option<usize> {
+    let rest = text.strip_prefix('r')?;
+    let hashes = rest.len() - rest.trim_start_matches('#').len();
+    rest[hashes..].starts_with('"').then_some(hashes)
+}
+
+enum Statement {
+    Use {
+        public: bool,
+        /// The name each path gets here, and the path.
+        paths: Vec<(String, Vec<String>)>,
+    },
+    /// A path in the code that starts with `crate`, `self` or `super`.
+    Path(Vec<String>),
+    /// A module in a file of its own.
+    Mod(String),
+}
+
+/// Goes through the words of a file.
+struct Statements<'a> {
+    words: Vec<(usize, &'a str)>,
+    at: usize,
+}
+
+impl<'a> Statements<'a> {
+    fn new(text: &'a str) -> Self {
+        let mut words = Vec::new();
+        for (number, line) in text.lines().enumerate() {
+            let mut rest = line;
+            while let Some(start) = rest.find(|char: char| !char.is_whitespace()) {
+                rest = &rest[start..];
+                let is_word = |char: char| char.is_alphanumeric() || char == '_';
+                let length = match rest.chars().next() {
+                    Some(first) if is_word(first) => {
+                        rest.find(|char| !is_word(char)).unwrap_or(rest.len())
+                    }
+                    _ if rest.starts_with("::") => 2,
+                    first => first.map_or(1, char::len_utf8),
+                };
+                words.push((number + 1, &rest[..length]));
+                rest = &rest[length..];
+            }
+        }
+        Self { words, at: 0 }
+    }
+
+    fn word(&self, ahead: usize) -> &'a str {
+        self.words.get(self.at + ahead).map_or("", |(_, word)| word)
+    }
+
+    fn next_use_or_path(&mut self) -> Option<(usize, Statement)> {
+        while let Some(&(line, word)) = self.words.get(self.at) {
+            let before = match self.at {
+                0 => "",
+                at => self.words[at - 1].1,
+            };
+            match word {
+                "use" if before != "+" && self.word(1) != "<" => {
+                    let public = before == "pub" || before == ")";
+                    self.at += 1;
+                    let mut paths = Vec::new();
+                    self.use_tree(&[], &mut paths);
+                    return Some((line, Statement::Use { public, paths }));
+                }
+                "mod" if self.word(2) == ";" => {
+                    let name = self.word(1).to_owned();
+                    self.at += 3;
+                    return Some((line, Statement::Mod(name)));
+                }
+                "crate" | "super" | "self"
+                    if self.word(1) == "::" && before != "::" && before != "in" =>
+                {
+                    let mut path = vec![word.to_owned()];
+                    while self.word(1) == "::" {
+                        path.push(self.word(2).to_owned());
+                        self.at += 2;
+                    }
+                    self.at += 1;
+                    return Some((line, Statement::Path(path)));
+                }
+                _ => self.at += 1,
+            }
+        }
+        None
+    }
+
+    /// Reads `a::b::{c, d as e}` from where it stands.
+    fn use_tree(&mut self, prefix: &[String], paths: &mut Vec<(String, Vec<String>)>) {
+        let mut path = prefix.to_vec();
+        loop {
+            match self.word(0) {
+                "{" => {
+                    self.at += 1;
+                    while self.word(0) != "}" {
+                        self.use_tree(&path, paths);
+                        if self.word(0) == "," {
+                            self.at += 1;
+                        }
+                    }
+                    self.at += 1;
+                    return;
+                }
+                "::" => self.at += 1,
+                word => {
+                    path.push(word.to_owned());
+                    self.at += 1;
+                    if self.word(0) != "::" {
+                        break;
+                    }
+                }
+            }
+        }
+        let mut name = path.last().cloned().unwrap_or_default();
+        // `a::{self}` names the module `a`.
+        if name == "self" && path.len() > 1 {
+            path.pop();
+            name = path.last().cloned().unwrap_or_default();
+        }
+        if self.word(0) == "as" {
+            name = self.word(1).to_owned();
+            self.at += 2;
+        }
+        paths.push((name, path));
+    }
+}
