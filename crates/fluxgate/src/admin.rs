@@ -13,7 +13,7 @@ pub(crate) use tokens::{Role, TokensError};
 
 use crate::config::Config;
 use crate::http::Problem;
-use crate::reload::Reloader;
+use crate::reload::ReloadHandle;
 use crate::watch::ReloadedFile;
 use tokens::TokensFile;
 
@@ -25,7 +25,7 @@ pub(crate) struct Admin {
     on_loopback: bool,
     /// What rules that are written have to know.
     pub(crate) options: RuleOptions,
-    pub(crate) reloader: Reloader,
+    pub(crate) reloader: ReloadHandle,
     /// Held by who changes a stored rule set: those of one instance wait for one
     /// another, so that only other instances come in between.
     pub(crate) writing: tokio::sync::Mutex<()>,
@@ -40,7 +40,7 @@ pub(crate) struct Caller {
 
 impl Admin {
     /// As the config says.
-    pub(crate) fn new(config: &Config, reloader: Reloader) -> Result<Self, TokensError> {
+    pub(crate) fn new(config: &Config, reloader: ReloadHandle) -> Result<Self, TokensError> {
         let api = config.listen.api;
         let tokens = config.admin.tokens_file.clone().map(TokensFile);
         Ok(Self {

@@ -20,7 +20,7 @@ use crate::failure::{Exit, Failure};
 use crate::gateway::Gateway;
 use crate::grpc::Grpc;
 use crate::http::{DescriptorShare, Listener, raise_descriptor_limit};
-use crate::reload::{ConfigFile, Keeper, Source};
+use crate::reload::{ConfigFile, RuleReloader, Source};
 use crate::resp::RespServer;
 use crate::serve::{Acceptor, HttpServer, MAX_CONNECTIONS, listen};
 use crate::telemetry::{Exporter, Telemetry, log};
@@ -44,9 +44,9 @@ pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure
     let store = store.map_err(|error| Failure::new(Exit::Config, error))?;
     let engine = Arc::new(Engine::new(store, config.call_limits.on_error, telemetry));
     let source = Source::new(&config, draft, file, engine.store());
-    let (mut keeper, reloader) = Keeper::new(Arc::clone(&engine), source);
-    let rules = keeper.read_first()?;
-    let admin = Admin::new(&config, reloader);
+    let (mut reloader, reload_handle) = RuleReloader::new(Arc::clone(&engine), source);
+    let rules = reloader.read_first()?;
+    let admin = Admin::new(&config, reload_handle);
     let admin = admin.map_err(|error| Failure::new(Exit::Config, error))?;
     let closing = CancellationToken::new();
     let filters = Filters::new(&config);
@@ -60,7 +60,7 @@ pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure
     let cores = thread::available_parallelism().map_or(1, usize::from);
     // Once an address is open, requests and signals may come.
     if let Some(rules) = rules {
-        keeper.swap_rules(rules);
+        reloader.swap_rules(rules);
     }
     let signals = {
         let _entered = main.enter();
@@ -86,7 +86,7 @@ pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure
     let cores = cores.collect::<Result<Vec<_>, _>>()?;
     main.block_on(async {
         let traces = exporter.map(Exporter::start);
-        tokio::spawn(keeper.run(signals.hangup));
+        tokio::spawn(reloader.run(signals.hangup));
         tokio::spawn(reach_store::reach(Arc::clone(&engine)));
         tokio::spawn(async move { api.keep_current().await });
         if let Some(gateway) = gateway {

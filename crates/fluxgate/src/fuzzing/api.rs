@@ -19,7 +19,7 @@ use crate::admin::Admin;
 use crate::api::Api;
 use crate::config::{Config, Draft, Rules};
 use crate::engine::{Engine, Filters};
-use crate::reload::{Keeper, Source};
+use crate::reload::{RuleReloader, Source};
 
 static SETTINGS: LazyLock<(Draft, Config, RuleSets)> = LazyLock::new(|| {
     let text = include_str!("api.yaml");
@@ -59,7 +59,7 @@ fn router() -> Router {
     let engine = Arc::new(Engine::in_memory());
     engine.swap_rules(rules.clone());
     let source = Source::new(config, draft, None, engine.store());
-    let (_, reloader) = Keeper::new(Arc::clone(&engine), source);
+    let (_, reloader) = RuleReloader::new(Arc::clone(&engine), source);
     let admin = Admin::new(config, reloader).expect("there are no tokens");
     let filters = Filters::new(config);
     Api::new(engine, admin, filters, CancellationToken::new()).router()

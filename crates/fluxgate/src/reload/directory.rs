@@ -8,18 +8,18 @@ use std::time::Duration;
 use fluxgate_core::yaml::{Faults, Node, Position, Value};
 use fluxgate_core::{RuleOptions, RuleSets, RulesError};
 
-use super::source::{Content, Refusal, invalid};
+use super::snapshot::{ReloadError, Snapshot, invalid};
 use crate::config::rule_file;
 use crate::watch::regular_file::{self, MAX_BYTES};
 
-/// How often a directory is read at most until it is twice the same.
-const MOST_PASSES: usize = 5;
+/// How often a directory is read until two passes agree.
+const MAX_PASSES: usize = 5;
 
-/// Files and what stands in them.
+/// Files with their bytes.
 type Files = Vec<(PathBuf, Vec<u8>)>;
 
-/// The rules of all files in a directory as they are now, if all are good.
-pub(crate) fn rules_in(path: &Path, options: RuleOptions) -> Result<RuleSets, Refusal> {
+/// Reads and compiles the rules of all files in a directory, all or none.
+pub(crate) fn rules_in(path: &Path, options: RuleOptions) -> Result<RuleSets, ReloadError> {
     let dir = RuleDir::new(path.to_owned(), Duration::ZERO, options);
     dir.compile(&dir.settled()?)
 }
@@ -41,42 +41,42 @@ impl RuleDir {
         }
     }
 
-    /// Its files, in the order of their names.
-    pub(super) fn content(&self, in_force: Option<&Content>) -> Result<Content, Refusal> {
+    /// Reads the files, in the order of their names.
+    pub(super) fn snapshot(&self, active: Option<&Snapshot>) -> Result<Snapshot, ReloadError> {
         let files = self.settled()?;
-        // What was unmounted looks like this, too, and must not lift all limits.
-        let had_some = matches!(in_force, Some(Content::Files(files)) if !files.is_empty());
+        // An unmounted volume looks like this, too, and must not lift all limits.
+        let had_some = matches!(active, Some(Snapshot::Files(files)) if !files.is_empty());
         if files.is_empty() && had_some {
             let path = self.path.display();
-            return Err(Refusal::Unreadable(format!(
+            return Err(ReloadError::Unreadable(format!(
                 "{path}: there is no *.yaml any more; for no rules at all, say `rule_sets: {{}}`"
             )));
         }
-        Ok(Content::Files(files))
+        Ok(Snapshot::Files(files))
     }
 
-    /// What is there when nobody swaps files.
-    fn settled(&self) -> Result<Files, Refusal> {
+    /// Reads the files until two passes agree.
+    fn settled(&self) -> Result<Files, ReloadError> {
         settled(|| self.read()).unwrap_or_else(|| {
             let path = self.path.display();
-            Err(Refusal::Unreadable(format!(
+            Err(ReloadError::Unreadable(format!(
                 "{path}: it changes while it is read"
             )))
         })
     }
 
-    /// What is there in one pass; while somebody swaps files, it may be half of
-    /// the old and half of the new.
-    fn read(&self) -> Result<Files, Refusal> {
+    /// Reads the files in one pass, which may mix old and new ones while files are
+    /// being replaced.
+    fn read(&self) -> Result<Files, ReloadError> {
         let unreadable = |path: &Path, error: std::io::Error| {
-            Refusal::Unreadable(format!("{}: {error}", path.display()))
+            ReloadError::Unreadable(format!("{}: {error}", path.display()))
         };
         let entries = fs::read_dir(&self.path).map_err(|error| unreadable(&self.path, error))?;
         let paths = entries.map(|entry| entry.map(|entry| entry.path()));
         let paths = paths.collect::<Result<Vec<_>, _>>();
         let mut paths = paths.map_err(|error| unreadable(&self.path, error))?;
         paths.retain(|path| is_rule_file(path));
-        // So that of several bad files it is always the same that is named.
+        // Sorted, so that errors come in a stable order.
         paths.sort();
         let files = paths.into_iter().map(|path| {
             let bytes = regular_file::read(&path, MAX_BYTES);
@@ -86,12 +86,12 @@ impl RuleDir {
         files.collect()
     }
 
-    /// The rules of all files, if all are good.
-    pub(super) fn compile(&self, files: &[(PathBuf, Vec<u8>)]) -> Result<RuleSets, Refusal> {
+    /// Compiles the rules of all files, all or none.
+    pub(super) fn compile(&self, files: &[(PathBuf, Vec<u8>)]) -> Result<RuleSets, ReloadError> {
         let mut reading = Reading {
             rules: RuleSets::read(&nothing(), self.options, &mut Faults::default()),
             options: self.options,
-            stands_in: HashMap::new(),
+            defined_in: HashMap::new(),
             wrong: Vec::new(),
         };
         for (path, bytes) in files {
@@ -99,15 +99,15 @@ impl RuleDir {
         }
         match reading.wrong.is_empty() {
             true => Ok(reading.rules),
-            false => Err(Refusal::Invalid(reading.wrong)),
+            false => Err(ReloadError::Invalid(reading.wrong)),
         }
     }
 }
 
-/// Reads until it is twice the same; nothing if it never is.
+/// Reads until two passes in a row agree; `None` if they never do.
 fn settled<T: PartialEq>(mut read: impl FnMut() -> T) -> Option<T> {
     let mut last = read();
-    for _ in 1..MOST_PASSES {
+    for _ in 1..MAX_PASSES {
         let now = read();
         if now == last {
             return Some(now);
@@ -117,12 +117,12 @@ fn settled<T: PartialEq>(mut read: impl FnMut() -> T) -> Option<T> {
     None
 }
 
-/// What was found so far.
+/// The rules and faults found so far.
 struct Reading<'a> {
     rules: RuleSets,
     options: RuleOptions,
-    /// Which file a rule set stands in.
-    stands_in: HashMap<String, &'a Path>,
+    /// The file that defines each rule set.
+    defined_in: HashMap<String, &'a Path>,
     wrong: Vec<String>,
 }
 
@@ -144,7 +144,7 @@ impl<'a> Reading<'a> {
                 let sets = RuleSets::read(sets, self.options, &mut faults);
                 self.rules.extend(sets);
             }
-            // What is no mapping at all has been told.
+            // A fault was already added if the root is no mapping.
             None if faults.count() == 0 => faults.add(root.position, "`rule_sets` is missing"),
             None => {}
         }
@@ -153,40 +153,40 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// A set stands in one file only.
+    /// Adds a fault for each rule set that another file defines already.
     fn claim(&mut self, path: &'a Path, sets: &Node, faults: &mut Faults) {
         let Value::Map(pairs) = &sets.value else {
             return;
         };
         for (key, _) in pairs {
             let Some(name) = key.as_text() else { continue };
-            match self.stands_in.get(name) {
+            match self.defined_in.get(name) {
                 Some(other) if *other != path => faults.add(
                     key.position,
                     format!("rule set `{name}` stands in {} already", other.display()),
                 ),
-                // Twice in one file is told by who reads it.
+                // `RuleSets::read` reports duplicates within one file.
                 Some(_) => {}
                 None => {
-                    self.stands_in.insert(name.to_owned(), path);
+                    self.defined_in.insert(name.to_owned(), path);
                 }
             }
         }
     }
 
     fn note(&mut self, error: &impl std::fmt::Display) {
-        if let Refusal::Invalid(faults) = invalid(error) {
+        if let ReloadError::Invalid(faults) = invalid(error) {
             self.wrong.extend(faults);
         }
     }
 }
 
-/// Whether a file counts: `*.yaml`, and not hidden.
+/// Returns whether a path is a `*.yaml` file that is not hidden.
 fn is_rule_file(path: &Path) -> bool {
     let hidden = path
         .file_name()
         .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
-    // Through links, for that is how volumes are mounted.
+    // `is_dir` follows links: Kubernetes mounts volumes as links.
     !hidden && path.extension().is_some_and(|it| it == "yaml") && !path.is_dir()
 }
 

@@ -1,4 +1,4 @@
-//! Where the rules come from, and what is read there.
+//! Where the rules come from.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::RuleSets;
-use fluxgate_redis::{RuleStore, StoredRules};
+use fluxgate_redis::RuleStore;
 
 use super::config_file::ConfigFile;
 use super::directory::RuleDir;
-use super::stored::Stored;
+use super::snapshot::{ReloadError, Snapshot, rules_of, run_blocking};
+use super::stored::RedisRules;
 use crate::config::{Config, DEFAULT_POLL, Draft, Rules};
 use crate::engine::AnyStore;
-use crate::failure::{Exit, Failure};
 
 /// Where the rules come from.
 #[derive(Debug)]
@@ -25,10 +25,10 @@ pub(crate) enum Source {
     /// From the files of a directory.
     Dir(RuleDir),
     /// From the store's Redis.
-    Redis(Stored),
+    Redis(RedisRules),
 }
 
-/// The same, for people and for those who would write there.
+/// A [`Source`] as the API shows it; the admin API writes to `Redis`.
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
     Fixed,
@@ -38,7 +38,7 @@ pub(crate) enum Origin {
 }
 
 impl Origin {
-    /// What kind it is.
+    /// Returns the name of the kind.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Fixed => "demo",
@@ -60,55 +60,8 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What a source held at one moment; whether it is any good is not said.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Content {
-    /// Files and what stands in them.
-    Files(Vec<(PathBuf, Vec<u8>)>),
-    /// Stored rule sets.
-    Stored(StoredRules),
-}
-
-/// Why there are no rules.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// Nothing could be read.
-    Unreadable(String),
-    /// The server did not answer, or not well.
-    NoAnswer(String),
-    /// What was read is wrong; a line for each fault.
-    Invalid(Vec<String>),
-}
-
-impl Refusal {
-    /// Whether it is the same trouble. The story of a server that does not answer
-    /// is another each time.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        matches!((self, other), (Self::NoAnswer(_), Self::NoAnswer(_))) || self == other
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable(why) | Self::NoAnswer(why) => f.write_str(why),
-            Self::Invalid(faults) => f.write_str(&faults.join("\n")),
-        }
-    }
-}
-
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
-        let exit = match refusal {
-            Refusal::Unreadable(_) | Refusal::NoAnswer(_) => Exit::NoInput,
-            Refusal::Invalid(_) => Exit::Config,
-        };
-        Self::new(exit, refusal)
-    }
-}
-
 impl Source {
-    /// What the config says. Without a file it cannot change.
+    /// Returns the source that the config names. A config without a file cannot change.
     pub(crate) fn new(
         config: &Config,
         draft: &Draft,
@@ -121,7 +74,7 @@ impl Source {
                 Self::Dir(RuleDir::new(path.clone(), *poll, options))
             }
             (Rules::Redis { poll }, _, AnyStore::Redis(store)) => {
-                Self::Redis(Stored::new(store.rule_store(), *poll, options))
+                Self::Redis(RedisRules::new(store.rule_store(), *poll, options))
             }
             (_, Some(file), _) => Self::File(file),
             (_, None, _) => Self::Fixed(draft.clone()),
@@ -137,7 +90,7 @@ impl Source {
         }
     }
 
-    /// How often is looked for changes.
+    /// Returns how often to look for changes.
     pub(super) fn poll(&self) -> Duration {
         match self {
             Self::Fixed(_) | Self::File(_) => DEFAULT_POLL,
@@ -146,72 +99,48 @@ impl Source {
         }
     }
 
-    /// The paths whose change may be a change of the rules.
+    /// Returns the paths to watch for changes.
     pub(super) fn watched(&self) -> Vec<PathBuf> {
         match self {
             Self::Fixed(_) | Self::Redis(_) => Vec::new(),
             Self::File(file) => vec![file.path.clone()],
-            // What is beside the files is seen by a name that need not exist.
+            // The second path watches the entries of the directory; it need not exist.
             Self::Dir(dir) => vec![dir.path.clone(), dir.path.join("*")],
         }
     }
 
-    /// What is there now. What is in force, and what was refused last, may
-    /// spare reading it all.
-    pub(super) async fn content(
+    /// Reads the source. If its version is that of the active or the refused snapshot,
+    /// returns that one instead of reading everything.
+    pub(super) async fn snapshot(
         self: &Arc<Self>,
-        in_force: Option<&Arc<Content>>,
-        refused: Option<&Arc<Content>>,
-    ) -> Result<Arc<Content>, Refusal> {
+        active: Option<&Arc<Snapshot>>,
+        refused: Option<&Arc<Snapshot>>,
+    ) -> Result<Arc<Snapshot>, ReloadError> {
         if let Self::Redis(stored) = &**self {
-            return stored.content(in_force, refused).await;
+            return stored.snapshot(active, refused).await;
         }
-        let (source, had) = (Arc::clone(self), in_force.cloned());
-        apart(move || source.files(had.as_deref()).map(Arc::new)).await
+        let (source, active) = (Arc::clone(self), active.cloned());
+        run_blocking(move || source.files(active.as_deref()).map(Arc::new)).await
     }
 
-    /// What stands in the files now.
-    pub(super) fn files(&self, in_force: Option<&Content>) -> Result<Content, Refusal> {
+    /// Reads the files, if the source has any.
+    pub(super) fn files(&self, active: Option<&Snapshot>) -> Result<Snapshot, ReloadError> {
         match self {
-            Self::File(file) => file.content(),
-            Self::Dir(dir) => dir.content(in_force),
-            Self::Fixed(_) | Self::Redis(_) => Ok(Content::Files(Vec::new())),
+            Self::File(file) => file.snapshot(),
+            Self::Dir(dir) => dir.snapshot(active),
+            Self::Fixed(_) | Self::Redis(_) => Ok(Snapshot::Files(Vec::new())),
         }
     }
 
-    /// The rules in it, if all of it is good.
-    pub(super) fn compile(&self, content: &Content) -> Result<RuleSets, Refusal> {
-        match (self, content) {
-            (Self::File(file), Content::Files(files)) => file.compile(files),
-            (Self::Dir(dir), Content::Files(files)) => dir.compile(files),
-            (Self::Redis(stored), Content::Stored(rules)) => stored.compile(rules),
+    /// Compiles the rules of a snapshot, all or none.
+    pub(super) fn compile(&self, snapshot: &Snapshot) -> Result<RuleSets, ReloadError> {
+        match (self, snapshot) {
+            (Self::File(file), Snapshot::Files(files)) => file.compile(files),
+            (Self::Dir(dir), Snapshot::Files(files)) => dir.compile(files),
+            (Self::Redis(stored), Snapshot::Stored(rules)) => stored.compile(rules),
             (Self::Fixed(draft), _) => rules_of(draft),
-            // No source holds what another does.
-            _ => Err(Refusal::Unreadable("nothing was read".into())),
+            // A source makes snapshots of its own kind only.
+            _ => Err(ReloadError::Unreadable("nothing was read".into())),
         }
     }
-}
-
-/// The rules that a config holds itself.
-pub(super) fn rules_of(draft: &Draft) -> Result<RuleSets, Refusal> {
-    let config = draft.check().map_err(|error| invalid(&error))?;
-    match config.rules {
-        Rules::Here(rules) => Ok(rules),
-        Rules::Dir { .. } | Rules::Redis { .. } => Err(Refusal::Unreadable(
-            "rules from elsewhere need a restart".into(),
-        )),
-    }
-}
-
-/// An error whose text has a line for each fault.
-pub(super) fn invalid(error: &impl fmt::Display) -> Refusal {
-    Refusal::Invalid(error.to_string().lines().map(str::to_owned).collect())
-}
-
-/// Does what takes its time where nobody waits for it.
-pub(super) async fn apart<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
-) -> Result<T, Refusal> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|error| Err(Refusal::Unreadable(error.to_string())))
 }

@@ -9,17 +9,17 @@ use fluxgate_redis::{BackOff, RuleChanges, RuleStore, StoredRules};
 use tokio::sync::Notify;
 
 use super::json::parse_node;
-use super::source::{Content, Refusal};
+use super::snapshot::{ReloadError, Snapshot};
 
-/// The store's Redis.
+/// The rules in the store's Redis.
 #[derive(Debug)]
-pub(crate) struct Stored {
+pub(crate) struct RedisRules {
     pub(super) store: RuleStore,
     pub(super) poll: Duration,
     options: RuleOptions,
 }
 
-impl Stored {
+impl RedisRules {
     pub(super) fn new(store: RuleStore, poll: Duration, options: RuleOptions) -> Self {
         Self {
             store,
@@ -28,33 +28,33 @@ impl Stored {
         }
     }
 
-    /// What is stored now; read only if it is not known already.
-    pub(super) async fn content(
+    /// Reads the stored rules, unless a known snapshot has their version.
+    pub(super) async fn snapshot(
         &self,
-        in_force: Option<&Arc<Content>>,
-        refused: Option<&Arc<Content>>,
-    ) -> Result<Arc<Content>, Refusal> {
-        let no_answer = |error| Refusal::NoAnswer(format!("the stored rules: {error}"));
+        active: Option<&Arc<Snapshot>>,
+        refused: Option<&Arc<Snapshot>>,
+    ) -> Result<Arc<Snapshot>, ReloadError> {
+        let no_answer = |error| ReloadError::NoAnswer(format!("the stored rules: {error}"));
         let version = self.store.version().await.map_err(no_answer)?;
-        let known = [in_force, refused].into_iter().flatten();
+        let known = [active, refused].into_iter().flatten();
         for known in known.filter(|_| version.is_some()) {
             if version_of(known) == version.as_deref() {
                 return Ok(Arc::clone(known));
             }
         }
-        // A server that came back empty must not lift all limits.
-        if version.is_none() && in_force.is_some_and(|it| version_of(it).is_some()) {
-            return Err(Refusal::Unreadable(
+        // A server that lost its data must not lift all limits.
+        if version.is_none() && active.is_some_and(|it| version_of(it).is_some()) {
+            return Err(ReloadError::Unreadable(
                 "the stored rules are gone; those in force stay until rules are stored again"
                     .into(),
             ));
         }
         let rules = self.store.read().await.map_err(no_answer)?;
-        Ok(Arc::new(Content::Stored(rules)))
+        Ok(Arc::new(Snapshot::Stored(rules)))
     }
 
-    /// The rules of all sets, if all are good.
-    pub(super) fn compile(&self, stored: &StoredRules) -> Result<RuleSets, Refusal> {
+    /// Compiles the rules of all sets, all or none.
+    pub(super) fn compile(&self, stored: &StoredRules) -> Result<RuleSets, ReloadError> {
         let none = Node {
             value: Value::Map(Vec::new()),
             position: START,
@@ -73,60 +73,60 @@ impl Stored {
         }
         match wrong.is_empty() {
             true => Ok(rules),
-            false => Err(Refusal::Invalid(wrong)),
+            false => Err(ReloadError::Invalid(wrong)),
         }
     }
 }
 
 const START: Position = Position { line: 1, column: 1 };
 
-/// How long to wait at most before messages are asked for again.
+/// The longest wait before the next attempt to subscribe.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-/// A connection that is lost sooner was none.
-const LASTING: Duration = Duration::from_secs(1);
+/// A connection that is lost sooner counts as failed.
+const MIN_UPTIME: Duration = Duration::from_secs(1);
 
-/// Tells `changed` whenever somebody says that stored rules have changed, for as
-/// long as the runtime runs.
+/// Subscribes to changes of the stored rules and notifies `changed` of each, for as long
+/// as the runtime runs.
 pub(super) async fn listen(store: RuleStore, changed: Arc<Notify>) {
     let mut back_off = BackOff::up_to(LONGEST_WAIT);
-    let mut trouble = None;
+    let mut last_reason = None;
     loop {
         match store.changes().await {
             Ok(mut changes) => {
-                // For what was said while nobody listened, and then for each.
+                // Once for changes that were missed, and then for each.
                 changed.notify_one();
-                let brief = tokio::time::timeout(LASTING, pass_on(&mut changes, &changed));
+                let brief = tokio::time::timeout(MIN_UPTIME, pass_on(&mut changes, &changed));
                 if brief.await.is_ok() {
-                    tell_once(&mut trouble, "cut", &"the connection does not last");
+                    warn_once(&mut last_reason, "cut", &"the connection does not last");
                 } else {
-                    if trouble.take().is_some() {
+                    if last_reason.take().is_some() {
                         tracing::info!("changes of stored rules are heard of again");
                     }
                     back_off.reset();
                     pass_on(&mut changes, &changed).await;
                 }
             }
-            // The story may differ each time; the trouble is the same.
-            Err(error) => tell_once(&mut trouble, error.reason.name(), &error),
+            // The text may differ each time; the reason does not.
+            Err(error) => warn_once(&mut last_reason, error.reason.name(), &error),
         }
         tokio::time::sleep(back_off.next_wait()).await;
     }
 }
 
-/// Tells `changed` of each change, until the connection is lost.
+/// Notifies `changed` of each change until the connection is lost.
 async fn pass_on(changes: &mut RuleChanges, changed: &Notify) {
     while changes.next().await.is_some() {
         changed.notify_one();
     }
 }
 
-/// Tells of trouble unless it is the same as before.
-fn tell_once(
-    trouble: &mut Option<&'static str>,
+/// Logs an error unless its reason is that of the last one.
+fn warn_once(
+    last_reason: &mut Option<&'static str>,
     reason: &'static str,
     error: &dyn std::fmt::Display,
 ) {
-    if trouble.replace(reason) != Some(reason) {
+    if last_reason.replace(reason) != Some(reason) {
         tracing::warn!(
             reason,
             %error,
@@ -135,7 +135,7 @@ fn tell_once(
     }
 }
 
-/// The rule set of this name, if it is good.
+/// Compiles one rule set.
 pub(crate) fn check_set(
     name: &str,
     set: Node,
@@ -157,9 +157,9 @@ pub(crate) fn check_set(
     }
 }
 
-fn version_of(content: &Content) -> Option<&str> {
-    match content {
-        Content::Stored(rules) => rules.version.as_deref(),
-        Content::Files(_) => None,
+fn version_of(snapshot: &Snapshot) -> Option<&str> {
+    match snapshot {
+        Snapshot::Stored(rules) => rules.version.as_deref(),
+        Snapshot::Files(_) => None,
     }
 }

@@ -1,4 +1,4 @@
-//! Deleting what replaced rules must not leave behind.
+//! Deletes the state of replaced rules.
 
 use std::sync::Arc;
 
@@ -7,17 +7,16 @@ use tokio::sync::mpsc;
 
 use crate::engine::Engine;
 
-/// A task that deletes. It may take long, and nobody waits for it; what comes
-/// meanwhile waits its turn.
+/// A background task that deletes the state of one replaced set of rules after another.
 #[derive(Debug)]
-pub(super) struct Forgetting(mpsc::UnboundedSender<Arc<RuleSets>>);
+pub(super) struct StaleStateCleaner(mpsc::UnboundedSender<Arc<RuleSets>>);
 
-impl Forgetting {
+impl StaleStateCleaner {
     pub(super) fn start(engine: &Arc<Engine>) -> Self {
-        let (sender, mut waiting) = mpsc::unbounded_channel::<Arc<RuleSets>>();
+        let (sender, mut queue) = mpsc::unbounded_channel::<Arc<RuleSets>>();
         let engine = Arc::clone(engine);
         tokio::spawn(async move {
-            while let Some(replaced) = waiting.recv().await {
+            while let Some(replaced) = queue.recv().await {
                 if let Err(error) = engine.reset_replaced(&replaced).await {
                     tracing::warn!(%error, "old state of changed rules could not be deleted");
                 }
@@ -26,14 +25,14 @@ impl Forgetting {
         Self(sender)
     }
 
-    /// Deletes what these leave behind, after those before them.
+    /// Queues replaced rules.
     pub(super) fn add(&self, replaced: Arc<RuleSets>) {
-        // Without the task the service is closing.
+        // The task ends only when the service closes.
         let _ = self.0.send(replaced);
     }
 }
 
-/// Whether rules leave something behind that must be deleted.
+/// Returns whether any of the rules has state to delete.
 pub(super) fn any_resets(rules: &RuleSets) -> bool {
     let mut rules = rules.iter().flat_map(|set| set.rules());
     rules.any(|rule| rule.reset_on_change())

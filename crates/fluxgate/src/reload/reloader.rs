@@ -1,0 +1,245 @@
+//! Keeps the active rules those of their source.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fluxgate_core::RuleSets;
+use fluxgate_redis::BackOff;
+use tokio::signal::unix::Signal;
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::snapshot::{ReloadError, Snapshot, run_blocking};
+use super::source::{Origin, Source};
+use super::stale_state::{StaleStateCleaner, any_resets};
+use crate::engine::Engine;
+use crate::failure::Failure;
+use crate::watch::{DirectoryWatch, next_signal, settled};
+
+/// The longest wait of a service without rules before it tries again.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+/// Requests that may wait for the one before them.
+const MAX_REQUESTS: usize = 64;
+
+/// Reloads the rules on request.
+#[derive(Clone, Debug)]
+pub(crate) struct ReloadHandle {
+    requests: mpsc::Sender<ReloadRequest>,
+    /// Where the rules come from.
+    pub(crate) origin: Origin,
+}
+
+/// Receives the outcome of a reload.
+type ReloadRequest = oneshot::Sender<Result<(), String>>;
+
+impl ReloadHandle {
+    /// Reloads the rules. Those of the source are active afterwards, or the error says
+    /// why not.
+    pub(crate) async fn now(&self) -> Result<(), String> {
+        let (request, outcome) = oneshot::channel();
+        // If the reloader is gone, the channel is closed.
+        let _ = self.requests.send(request).await;
+        outcome
+            .await
+            .unwrap_or_else(|_| Err("the service is closing".into()))
+    }
+}
+
+/// Reads the rules, and again whenever they may have changed.
+#[derive(Debug)]
+pub(crate) struct RuleReloader {
+    engine: Arc<Engine>,
+    source: Arc<Source>,
+    requests: mpsc::Receiver<ReloadRequest>,
+    /// Notified when the source may have changed.
+    changed: Arc<Notify>,
+    active: Option<Arc<Snapshot>>,
+    /// Why the last reload failed, if it did.
+    refused: Option<Refused>,
+    /// Deletes the state of replaced rules; started when first needed.
+    cleaner: Option<StaleStateCleaner>,
+}
+
+/// A reload that failed.
+#[derive(Debug)]
+struct Refused {
+    /// `None` where nothing could be read.
+    snapshot: Option<Arc<Snapshot>>,
+    error: ReloadError,
+}
+
+/// Why the reloader wakes.
+#[derive(Debug)]
+enum Wake {
+    /// The poll interval has passed, or the source may have changed.
+    Routine,
+    /// SIGHUP.
+    HangUp,
+    /// The admin API.
+    Request(ReloadRequest),
+}
+
+/// How much a reload logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Occasion {
+    /// Only what has not been logged before.
+    Routine,
+    /// The outcome in any case.
+    Requested,
+}
+
+impl RuleReloader {
+    /// Creates the reloader of the rules of `engine`, and a handle to it.
+    pub(crate) fn new(engine: Arc<Engine>, source: Source) -> (Self, ReloadHandle) {
+        let (sender, requests) = mpsc::channel(MAX_REQUESTS);
+        let origin = source.origin();
+        let reloader = Self {
+            engine,
+            source: Arc::new(source),
+            requests,
+            changed: Arc::default(),
+            active: None,
+            refused: None,
+            cleaner: None,
+        };
+        let requests = sender;
+        (reloader, ReloadHandle { requests, origin })
+    }
+
+    /// Reads the first rules, unless they are in Redis. They must be valid for the
+    /// service to start.
+    pub(crate) fn read_first(&mut self) -> Result<Option<RuleSets>, Failure> {
+        if let Source::Redis(_) = &*self.source {
+            return Ok(None);
+        }
+        let snapshot = self.source.files(None)?;
+        let rules = self.source.compile(&snapshot)?;
+        self.active = Some(Arc::new(snapshot));
+        Ok(Some(rules))
+    }
+
+    /// Keeps the rules up to date for as long as the runtime runs. SIGHUP reloads them at
+    /// once.
+    pub(crate) async fn run(mut self, mut hang_up: Option<Signal>) {
+        if let Source::Redis(stored) = &*self.source {
+            let changed = Arc::clone(&self.changed);
+            tokio::spawn(super::stored::listen(stored.store.clone(), changed));
+        }
+        let mut watch = DirectoryWatch::new(Arc::clone(&self.changed));
+        let mut back_off = BackOff::up_to(LONGEST_WAIT);
+        let mut wake = Wake::Routine;
+        loop {
+            // Before the reload: the watch sees the changes after it.
+            watch.follow(&self.source.watched());
+            match wake {
+                Wake::Routine => drop(self.reload(Occasion::Routine).await),
+                Wake::HangUp => drop(self.reload(Occasion::Requested).await),
+                Wake::Request(request) => self.answer(request).await,
+            }
+            let wait = match self.active {
+                Some(_) => self.source.poll(),
+                None => back_off.next_wait(),
+            };
+            wake = tokio::select! {
+                () = tokio::time::sleep(wait) => Wake::Routine,
+                () = self.changed.notified() => {
+                    if !matches!(*self.source, Source::Redis(_)) {
+                        settled(&self.changed).await;
+                    }
+                    Wake::Routine
+                }
+                () = next_signal(&mut hang_up) => Wake::HangUp,
+                Some(request) = self.requests.recv() => Wake::Request(request),
+            };
+        }
+    }
+
+    async fn answer(&mut self, request: ReloadRequest) {
+        let reloaded = self.reload(Occasion::Routine).await;
+        // The caller may be gone.
+        let _ = request.send(reloaded.map_err(|error| error.to_string()));
+    }
+
+    /// Reads the source, and activates the rules if they are new and valid.
+    async fn reload(&mut self, occasion: Occasion) -> Result<(), ReloadError> {
+        let refused = self.refused.as_ref();
+        let refused = refused.and_then(|refused| refused.snapshot.clone());
+        let snapshot = self
+            .source
+            .snapshot(self.active.as_ref(), refused.as_ref())
+            .await;
+        let snapshot = match snapshot {
+            Ok(snapshot) => snapshot,
+            Err(error) => return Err(self.refuse(None, error, occasion)),
+        };
+        if self.active.as_ref() == Some(&snapshot) {
+            if self.refused.take().is_some() || occasion == Occasion::Requested {
+                tracing::info!("the rules are those in force");
+                self.engine.telemetry().reloaded(true);
+            }
+            return Ok(());
+        }
+        if let Some(known) = &self.refused
+            && known.snapshot.as_ref() == Some(&snapshot)
+            && occasion == Occasion::Routine
+        {
+            return Err(known.error.clone());
+        }
+        let (source, read) = (Arc::clone(&self.source), Arc::clone(&snapshot));
+        match run_blocking(move || source.compile(&read)).await {
+            Ok(rules) => {
+                self.swap_rules(rules);
+                self.active = Some(snapshot);
+                self.refused = None;
+                Ok(())
+            }
+            Err(error) => Err(self.refuse(Some(snapshot), error, occasion)),
+        }
+    }
+
+    /// Keeps the active rules and logs why, unless that was logged before.
+    fn refuse(
+        &mut self,
+        snapshot: Option<Arc<Snapshot>>,
+        error: ReloadError,
+        occasion: Occasion,
+    ) -> ReloadError {
+        let known = self.refused.as_ref();
+        let is_known = known.is_some_and(|it| it.snapshot == snapshot && it.error.is_same(&error));
+        if !is_known || occasion == Occasion::Requested {
+            let kept = match self.active {
+                Some(_) => "new rules are refused; those in force stay",
+                None => "there are no rules yet",
+            };
+            match &error {
+                ReloadError::Unreadable(why) | ReloadError::NoAnswer(why) => {
+                    tracing::error!(why, "{kept}");
+                }
+                ReloadError::Invalid(faults) => {
+                    for fault in faults {
+                        tracing::error!(fault, "{kept}");
+                    }
+                }
+            }
+            self.engine.telemetry().reloaded(false);
+        }
+        let refusal = error.clone();
+        self.refused = Some(Refused { snapshot, error });
+        refusal
+    }
+
+    /// Activates rules.
+    pub(crate) fn swap_rules(&mut self, rules: RuleSets) {
+        let sets = rules.iter().count();
+        let count = rules.iter().map(|set| set.rules().len()).sum::<usize>();
+        let replaced = self.engine.swap_rules(rules);
+        if any_resets(&replaced) {
+            let engine = &self.engine;
+            let cleaner = self
+                .cleaner
+                .get_or_insert_with(|| StaleStateCleaner::start(engine));
+            cleaner.add(replaced);
+        }
+        self.engine.telemetry().reloaded(true);
+        tracing::info!(rule_sets = sets, rules = count, "rules are in force");
+    }
+}

@@ -1,0 +1,81 @@
+//! The content of a rule source at one moment, and why it is refused.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use fluxgate_core::RuleSets;
+use fluxgate_redis::StoredRules;
+
+use crate::config::{Draft, Rules};
+use crate::failure::{Exit, Failure};
+
+/// The content of a source at one moment, not yet checked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Snapshot {
+    /// Files with their bytes.
+    Files(Vec<(PathBuf, Vec<u8>)>),
+    /// Rule sets in Redis.
+    Stored(StoredRules),
+}
+
+/// Why the content of a source is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ReloadError {
+    /// The source cannot be read.
+    Unreadable(String),
+    /// The server did not answer, or answered with an error.
+    NoAnswer(String),
+    /// The content is invalid; one line a fault.
+    Invalid(Vec<String>),
+}
+
+impl ReloadError {
+    /// Returns whether both have the same cause. The text of a failed call differs from
+    /// call to call.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        matches!((self, other), (Self::NoAnswer(_), Self::NoAnswer(_))) || self == other
+    }
+}
+
+impl fmt::Display for ReloadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(why) | Self::NoAnswer(why) => f.write_str(why),
+            Self::Invalid(faults) => f.write_str(&faults.join("\n")),
+        }
+    }
+}
+
+impl From<ReloadError> for Failure {
+    fn from(error: ReloadError) -> Self {
+        let exit = match error {
+            ReloadError::Unreadable(_) | ReloadError::NoAnswer(_) => Exit::NoInput,
+            ReloadError::Invalid(_) => Exit::Config,
+        };
+        Self::new(exit, error)
+    }
+}
+
+/// Returns the rules in a config that holds them itself.
+pub(super) fn rules_of(draft: &Draft) -> Result<RuleSets, ReloadError> {
+    let config = draft.check().map_err(|error| invalid(&error))?;
+    match config.rules {
+        Rules::Here(rules) => Ok(rules),
+        Rules::Dir { .. } | Rules::Redis { .. } => Err(ReloadError::Unreadable(
+            "rules from elsewhere need a restart".into(),
+        )),
+    }
+}
+
+/// Splits an error whose text has one line a fault.
+pub(super) fn invalid(error: &impl fmt::Display) -> ReloadError {
+    ReloadError::Invalid(error.to_string().lines().map(str::to_owned).collect())
+}
+
+/// Runs `work` on a thread that serves no requests.
+pub(super) async fn run_blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ReloadError> + Send + 'static,
+) -> Result<T, ReloadError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(ReloadError::Unreadable(error.to_string())))
+}
