@@ -8,6 +8,7 @@ mod filters;
 mod gateway;
 mod keys;
 mod listen;
+mod origins;
 mod overrides;
 mod paths;
 mod read;
@@ -28,12 +29,13 @@ use fluxgate_core::{OnMissingRuleSet, RuleOptions};
 
 pub use admin::Admin;
 pub use call_limits::CallLimits;
-pub use draft::{ConfigError, ConfigFault, Draft, Place};
+pub use draft::{ConfigError, Draft};
 pub use filters::Filter;
 pub use gateway::{Gateway, HostPattern, Limits, Route, RouteMatch, Timeouts, Tls};
 pub use keys::{HashKeys, Keys};
 pub use listen::Listen;
-pub use overrides::{Overrides, Source};
+pub use origins::{ConfigFault, Place, Source};
+pub use overrides::Overrides;
 pub use paths::Paths;
 pub use rules::{DEFAULT_POLL, Rules};
 pub use secrets::{Secret, SecretError, Secrets};
@@ -41,7 +43,7 @@ pub use store::{Mode, Redis, RedisTls, Store};
 pub use telemetry::{Level, LogFormat, Telemetry};
 pub use url::{HttpUrl, RedisUrl, Upstream};
 
-/// Everything that the service is told.
+/// The checked configuration of the service.
 #[derive(Debug)]
 pub struct Config {
     /// Where the state lives.

@@ -1,21 +1,17 @@
-//! What the environment and flags change in a configuration.
+//! Overrides of config values by the environment and by flags.
 
 use std::ffi::OsString;
-use std::fmt;
 
 use fluxgate_core::yaml::{Node, Position, Value};
 
-use super::draft::{ConfigFault, Origins, Place};
+use super::origins::{ConfigFault, INTERMEDIATE, Origins, Place, Source};
 
-/// What a variable must begin with to count.
+/// The prefix of the variables that are read.
 const PREFIX: &str = "FLUXGATE__";
-/// In the column of a place: a mapping that no override names, but that had to be
-/// made to get to what one names.
-pub(super) const ON_THE_WAY: usize = 2;
-/// No field of a config is nearly as deep.
+/// More than the depth of any config field.
 const MAX_DEPTH: usize = 16;
 
-/// Values to put in the place of others, in the order in which they apply.
+/// Overrides, in the order in which they apply.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides(Vec<Override>);
 
@@ -23,31 +19,12 @@ pub struct Overrides(Vec<Override>);
 struct Override {
     source: Source,
     /// The path to the value and its text, or what is wrong with them.
-    says: Result<(Vec<String>, String), String>,
-}
-
-/// Who changes a value.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
-    /// The variable of this name.
-    Environment(String),
-    /// The flag `--set` with this path.
-    Flag(String),
-}
-
-impl fmt::Display for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Escaped: names may hold line ends, and this stands in one line.
-        match self {
-            Self::Environment(name) => write!(f, "environment {}", name.escape_debug()),
-            Self::Flag(path) => write!(f, "--set {}", path.escape_debug()),
-        }
-    }
+    assignment: Result<(Vec<String>, String), String>,
 }
 
 impl Overrides {
-    /// `FLUXGATE__STORE__REDIS__URL` is `store.redis.url`. Other variables than
-    /// those with that prefix do not count.
+    /// Reads the variables with the prefix `FLUXGATE__`: `FLUXGATE__STORE__REDIS__URL` is
+    /// `store.redis.url`.
     pub fn from_env(variables: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let mut overrides = Vec::new();
         for (name, value) in variables {
@@ -57,41 +34,41 @@ impl Overrides {
             };
             let path = path.split("__").map(str::to_lowercase).collect();
             let value = value.into_string();
-            let says = match value {
-                Ok(value) => checked(path).map(|path| (path, value)),
+            let assignment = match value {
+                Ok(value) => check_path(path).map(|path| (path, value)),
                 Err(_) => Err("not UTF-8".into()),
             };
             let source = Source::Environment(name);
-            overrides.push(Override { source, says });
+            overrides.push(Override { source, assignment });
         }
-        // The whole before its parts, whatever order the system keeps them in.
+        // A mapping before its fields, in whatever order the system returns them.
         overrides.sort_by(|a, b| {
-            let depth = |of: &Override| of.says.as_ref().map_or(0, |(path, _)| path.len());
+            let depth = |of: &Override| of.assignment.as_ref().map_or(0, |(path, _)| path.len());
             (depth(a), &a.source).cmp(&(depth(b), &b.source))
         });
         Self(overrides)
     }
 
-    /// Adds what flags say, each as `PATH=VALUE`; they count for more than what
-    /// stands here already, and later ones for more than earlier ones.
+    /// Adds flags, each as `PATH=VALUE`. They apply after the overrides so far, in their
+    /// order.
     pub fn and_flags<S: AsRef<str>>(mut self, flags: impl IntoIterator<Item = S>) -> Self {
         for flag in flags {
             let flag = flag.as_ref();
             let (path, value) = flag.split_once('=').unwrap_or((flag, ""));
-            let says = match flag.contains('=') {
-                true => checked(path.split('.').map(Into::into).collect()),
+            let assignment = match flag.contains('=') {
+                true => check_path(path.split('.').map(Into::into).collect()),
                 false => Err("must be PATH=VALUE, such as store.redis.deadline=20ms".into()),
             };
             self.0.push(Override {
                 source: Source::Flag(path.into()),
-                says: says.map(|path| (path, value.into())),
+                assignment: assignment.map(|path| (path, value.into())),
             });
         }
         self
     }
 }
 
-fn checked(path: Vec<String>) -> Result<Vec<String>, String> {
+fn check_path(path: Vec<String>) -> Result<Vec<String>, String> {
     match path.len() {
         _ if path.iter().any(String::is_empty) => {
             Err("names no field: a part of the path is empty".into())
@@ -103,21 +80,21 @@ fn checked(path: Vec<String>) -> Result<Vec<String>, String> {
     }
 }
 
-/// Changes the tree, and gives back what is wrong with the changes themselves.
+/// Applies overrides to the tree, and returns the faults of the overrides themselves.
 pub(super) fn apply(
     overrides: &Overrides,
     tree: &mut Node,
     origins: &mut Origins,
 ) -> Vec<ConfigFault> {
     let mut faults = Vec::new();
-    for Override { source, says } in &overrides.0 {
+    for Override { source, assignment } in &overrides.0 {
         let at = origins.add(source.clone());
-        let done = says.clone().and_then(|(path, text)| {
+        let done = assignment.clone().and_then(|(path, text)| {
             let value = Node::parse(&text).map_err(|fault| {
                 let what = fault.message;
                 format!("{what} (a text with special characters needs quotes)")
             })?;
-            set(tree, &path, moved(value, at))
+            set(tree, &path, with_position(value, at))
         });
         if let Err(message) = done {
             let place = Place::Override(source.clone());
@@ -127,8 +104,8 @@ pub(super) fn apply(
     faults
 }
 
-/// Puts a value at the end of a path, through mappings, which are made where
-/// there are none, and through lists by index.
+/// Sets the value at a path. Creates the mappings on the way that do not exist; a list is
+/// entered by index.
 fn set(node: &mut Node, path: &[String], value: Node) -> Result<(), String> {
     let Some((name, rest)) = path.split_first() else {
         *node = value;
@@ -147,16 +124,16 @@ fn set(node: &mut Node, path: &[String], value: Node) -> Result<(), String> {
         return set(item, rest, value);
     }
     if !matches!(node.value, Value::Map(_)) {
-        let column = ON_THE_WAY;
-        *node = at_place(Value::Map(Vec::new()), Position { column, ..at });
+        let column = INTERMEDIATE;
+        *node = node_at(Value::Map(Vec::new()), Position { column, ..at });
     }
     if let Value::Map(pairs) = &mut node.value {
         let known = pairs
             .iter()
             .position(|(key, _)| key.as_text() == Some(name));
         let index = known.unwrap_or_else(|| {
-            let key = at_place(Value::Quoted(name.clone()), at);
-            let nothing = at_place(Value::Plain(String::new()), at);
+            let key = node_at(Value::Quoted(name.clone()), at);
+            let nothing = node_at(Value::Plain(String::new()), at);
             pairs.push((key, nothing));
             pairs.len() - 1
         });
@@ -165,21 +142,27 @@ fn set(node: &mut Node, path: &[String], value: Node) -> Result<(), String> {
     Ok(())
 }
 
-/// The same value, all of it at one place.
-fn moved(node: Node, at: Position) -> Node {
+/// Returns the same value with all its positions set to `at`.
+fn with_position(node: Node, at: Position) -> Node {
     let value = match node.value {
-        Value::List(items) => Value::List(items.into_iter().map(|item| moved(item, at)).collect()),
+        Value::List(items) => Value::List(
+            items
+                .into_iter()
+                .map(|item| with_position(item, at))
+                .collect(),
+        ),
         Value::Map(pairs) => {
             let pairs = pairs.into_iter();
-            let pairs = pairs.map(|(key, value)| (moved(key, at), moved(value, at)));
+            let pairs =
+                pairs.map(|(key, value)| (with_position(key, at), with_position(value, at)));
             Value::Map(pairs.collect())
         }
         scalar => scalar,
     };
-    at_place(value, at)
+    node_at(value, at)
 }
 
-fn at_place(value: Value, position: Position) -> Node {
+fn node_at(value: Value, position: Position) -> Node {
     Node { value, position }
 }
 
@@ -216,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_or_no_value_is_told_with_its_name() {
+    fn a_bad_path_or_value_is_reported_with_its_origin() {
         let overrides = env(&[
             ("FLUXGATE__", "1"),
             ("FLUXGATE__A____B", "1"),

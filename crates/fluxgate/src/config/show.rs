@@ -1,4 +1,4 @@
-//! The effective configuration, as YAML that is a configuration again.
+//! Shows the effective configuration, as YAML that can be read again.
 
 mod hide;
 mod write;
@@ -6,19 +6,23 @@ mod write;
 use fluxgate_core::OnMissingRuleSet;
 use fluxgate_core::yaml::Node;
 
-use super::draft::Draft;
+use super::draft::{ConfigError, Draft};
 use super::filters::Filter;
 use super::{Config, Rules, tree};
 
-/// Defaults filled in, secrets hidden, warnings and origins as comments.
-pub(super) fn show(draft: &Draft, config: &Config) -> String {
-    let file = draft.origins.file();
-    let mut text = comment(&format!("The effective configuration of {file}."));
-    for warning in config.warnings() {
-        text += &comment(&format!("warning: {warning}"));
+impl Draft {
+    /// Returns the effective configuration as YAML: defaults filled in, secrets hidden,
+    /// warnings and the origins of overridden values as comments.
+    pub fn show(&self) -> Result<String, ConfigError> {
+        let config = self.check()?;
+        let file = self.origins.file();
+        let mut text = comment(&format!("The effective configuration of {file}."));
+        for warning in config.warnings() {
+            text += &comment(&format!("warning: {warning}"));
+        }
+        text += &write::yaml(&effective(self, &config), self);
+        Ok(text)
     }
-    text += &write::yaml(&effective(draft, config), draft);
-    text
 }
 
 fn effective(draft: &Draft, config: &Config) -> Node {
@@ -47,7 +51,7 @@ fn effective(draft: &Draft, config: &Config) -> Node {
     ])
 }
 
-/// One line, whatever the names in it hold.
+/// Returns a comment of one line; other characters than printable ones are escaped.
 fn comment(text: &str) -> String {
     let mut line = String::from("# ");
     for char in text.chars() {

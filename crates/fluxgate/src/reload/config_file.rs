@@ -56,7 +56,7 @@ impl ConfigFile {
         let draft = draft.with(&self.overrides);
         let rules = rules_of(&draft)?;
         // A truncated file looks like this, and must not lift all limits.
-        if *had_rules == Some(true) && !draft.says_rules() {
+        if *had_rules == Some(true) && !draft.defines_rules() {
             return Err(self.truncated("there are no `rule_sets` any more"));
         }
         *had_rules = Some(rules.iter().next().is_some());

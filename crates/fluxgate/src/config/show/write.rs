@@ -3,7 +3,7 @@
 use fluxgate_core::yaml::{Node, Value};
 
 use crate::config::draft::Draft;
-use crate::config::overrides::Source;
+use crate::config::origins::Source;
 use crate::config::tree;
 
 /// The tree, with the origins of a draft that has the same paths.
@@ -51,7 +51,7 @@ impl<'a> Writer<'a> {
         origin: Option<&'a Node>,
         told: Option<&Source>,
     ) {
-        let source = origin.and_then(|node| self.draft.origins.giver(node));
+        let source = origin.and_then(|node| self.draft.origins.source_of(node));
         let comment = match source {
             Some(source) if Some(source) != told => format!(" # {source}"),
             _ => String::new(),
@@ -88,7 +88,7 @@ impl<'a> Writer<'a> {
                 _ => None,
             });
             let spaces = " ".repeat(indent);
-            let source = origin.and_then(|node| self.draft.origins.giver(node));
+            let source = origin.and_then(|node| self.draft.origins.source_of(node));
             if let Some(source) = source.filter(|source| Some(*source) != told) {
                 self.out.push_str(&format!("{spaces}# {source}\n"));
             }
@@ -114,7 +114,7 @@ impl<'a> Writer<'a> {
         };
         let sources = items
             .iter()
-            .filter_map(|item| self.draft.origins.giver(item));
+            .filter_map(|item| self.draft.origins.source_of(item));
         let mut sources: Vec<_> = sources
             .filter(|source| Some(*source) != told)
             .map(Source::to_string)
