@@ -1,5 +1,6 @@
-//! Rule sets and rules where they can be written: in Redis.
+//! Rule sets and rules that are stored in Redis: to read and to change.
 
+mod access;
 mod edit;
 mod job;
 
@@ -7,19 +8,17 @@ use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
-use fluxgate_redis::{RuleStore, StoredSet, etag_of};
-use http::header::{ALLOW, ETAG};
+use fluxgate_redis::etag_of;
+use http::StatusCode;
 use http::request::Parts;
-use http::{HeaderValue, StatusCode};
 use http_body::Body;
 
 use super::conditions::Condition;
-use super::{Api, body, done, json, to_its_end};
+use super::{Api, body, json};
 use crate::admin::Role;
-use crate::engine::EngineError;
 use crate::http::Problem;
-use crate::reload::Origin;
-use edit::{Edit, Edited, Rules};
+use access::{no_such_rule, no_such_set, read, set_etag, store_of};
+use edit::{Edit, Rules};
 use job::Job;
 
 type Names = Path<(String, String)>;
@@ -143,24 +142,7 @@ async fn switch(
         .await
 }
 
-async fn read(store: &RuleStore, set: &str) -> Result<Option<StoredSet>, Problem> {
-    store.get(set).await.map_err(failed)
-}
-
-/// Where rules are written, if they are.
-fn store_of(api: &Api) -> Result<&RuleStore, Problem> {
-    match &api.admin.reloader.origin {
-        Origin::Redis(store) => Ok(store),
-        origin => {
-            let detail = format!("the rules come from {origin}; they are read and written there");
-            let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail);
-            // Empty: no method at all, as this service is configured.
-            Err(problem.with_header(ALLOW, HeaderValue::from_static("")))
-        }
-    }
-}
-
-/// What is there, or only that it is as the client knows it.
+/// Returns the text, or 304 if the client has it already.
 fn shown(head: &Parts, etag: &str, text: &str) -> Result<Response, Problem> {
     let condition = Condition::of(&head.headers)?;
     let is_read = matches!(condition, Condition::NoneOf(_) | Condition::Absent);
@@ -169,46 +151,8 @@ fn shown(head: &Parts, etag: &str, text: &str) -> Result<Response, Problem> {
         false if is_read => StatusCode::NOT_MODIFIED.into_response(),
         false => return Err(condition.check(Some(etag)).err().unwrap_or_else(never)),
     };
-    tag(&mut response, etag);
+    set_etag(&mut response, etag);
     Ok(response)
-}
-
-fn answer(edited: &Edited) -> Response {
-    let Some(text) = &edited.shown else {
-        return StatusCode::NO_CONTENT.into_response();
-    };
-    let mut response = json(text.clone());
-    if edited.created {
-        *response.status_mut() = StatusCode::CREATED;
-    }
-    tag(&mut response, &etag_of(text));
-    response
-}
-
-fn tag(response: &mut Response, etag: &str) {
-    if let Ok(value) = HeaderValue::from_str(&format!("\"{etag}\"")) {
-        response.headers_mut().insert(ETAG, value);
-    }
-}
-
-/// It is stored, but something keeps it from being put in force here.
-fn not_in_force(why: &str) -> Response {
-    let detail = format!("stored, but not in force yet: {why}");
-    Problem::new(StatusCode::ACCEPTED, detail).into_response()
-}
-
-fn failed(error: fluxgate_core::StoreError) -> Problem {
-    EngineError::Call(error.into()).into()
-}
-
-fn no_such_set(set: &str) -> Problem {
-    let detail = format!("there is no rule set `{set}`");
-    Problem::new(StatusCode::NOT_FOUND, detail)
-}
-
-fn no_such_rule(set: &str, rule: &str) -> Problem {
-    let detail = format!("there is no rule `{rule}` in rule set `{set}`");
-    Problem::new(StatusCode::NOT_FOUND, detail)
 }
 
 fn never() -> Problem {

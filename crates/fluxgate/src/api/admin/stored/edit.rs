@@ -1,4 +1,4 @@
-//! What is done to a stored rule set.
+//! Edits of a stored rule set.
 
 use fluxgate_core::RuleOptions;
 use fluxgate_core::yaml::{Fault, Node, Value};
@@ -6,44 +6,43 @@ use fluxgate_redis::{MAX_RULE_BYTES, StoredSet, etag_of};
 use http::StatusCode;
 
 use super::super::conditions::Condition;
-use super::{no_such_rule, no_such_set};
+use super::access::{no_such_rule, no_such_set};
 use crate::http::Problem;
 use crate::reload::{Json, check_set, parse_node};
 
-/// A change; what it puts there has been checked.
+/// An edit; new content has been checked.
 #[derive(Debug)]
 pub(super) enum Edit {
-    /// Another set in its place.
+    /// Replaces the set.
     Replace(Json),
-    /// Nothing in its place.
+    /// Deletes the set.
     Delete,
-    /// A rule in the place of that of the same id, or after all others.
+    /// Replaces the rule of the same id, or appends one.
     PutRule(Json),
-    /// A rule less.
+    /// Deletes a rule.
     DeleteRule,
-    /// A rule switched on or off.
+    /// Switches a rule on or off.
     Switch(bool),
 }
 
-/// What comes of it.
+/// The outcome of an edit.
 #[derive(Debug)]
 pub(super) struct Edited {
-    /// The whole set, or nothing if it is to go.
+    /// The whole set, or `None` if it is to be deleted.
     pub(super) set: Option<String>,
-    /// What is shown to who changed it.
+    /// The body of the response.
     pub(super) shown: Option<String>,
-    /// Whether that was not there before.
+    /// Whether the edit creates the set or the rule.
     pub(super) created: bool,
 }
 
 impl Edit {
-    /// Whether a switch stands where it should already; nothing is written then.
+    /// Returns whether the rule is switched so already; then nothing is written.
     pub(super) fn is_done(&self, text: &str, before: Option<&str>) -> bool {
         matches!(self, Self::Switch(_)) && before == Some(&*etag_of(text))
     }
 
-    /// Does it, if the condition holds for what it is about: the set, or the
-    /// rule.
+    /// Applies the edit if the condition holds for the set or the rule that it edits.
     pub(super) fn apply(
         &self,
         set: &str,
@@ -64,7 +63,7 @@ impl Edit {
             }
             (Self::Delete, _) | (_, None) => {
                 condition.check(stored.map(|it| it.etag.as_str()))?;
-                // Without a condition, what only the index knows of goes, too.
+                // Without a condition, an entry that only the index has is deleted, too.
                 if stored.is_none() && *condition != Condition::Any {
                     return Err(no_such_set(set));
                 }
@@ -97,7 +96,7 @@ impl Edit {
     }
 }
 
-/// A stored set, to look at and to change its rules.
+/// A stored set, to read and to edit its rules.
 #[derive(Debug)]
 pub(super) struct Rules(Json);
 
@@ -112,7 +111,7 @@ impl Rules {
         })
     }
 
-    /// The rule of this id.
+    /// Returns the rule of this id.
     pub(super) fn get(&self, id: &str) -> Option<&Json> {
         let Some(Json::List(rules)) = self.0.get("rules") else {
             return None;
@@ -127,7 +126,7 @@ impl Rules {
         }
     }
 
-    /// Puts a rule where that of the same id is, or after all others.
+    /// Replaces the rule of the same id, or appends one.
     fn put(&mut self, id: &str, new: Json) -> Option<String> {
         let shown = new.to_string();
         let rules = self.list()?;
@@ -155,14 +154,14 @@ fn is(rule: &Json, id: &str) -> bool {
     rule.get("id").and_then(Json::as_text) == Some(id)
 }
 
-/// The rule set in a body, if it is good.
+/// Reads and checks the rule set in a body.
 pub(super) fn whole_set(set: &str, body: &[u8], options: RuleOptions) -> Result<Json, Problem> {
     let (json, node) = parse(body)?;
     check_set(set, node, options).map_err(bad_rules)?;
     Ok(json)
 }
 
-/// The rule in a body, if it is good and the one that is meant.
+/// Reads and checks the rule in a body; its id must be that of the path.
 pub(super) fn one_rule(
     set: &str,
     id: &str,
@@ -209,7 +208,7 @@ fn parse(body: &[u8]) -> Result<(Json, Node), Problem> {
     }
 }
 
-/// A set that was changed, as it is read again.
+/// Checks an edited set as it will be read again.
 fn check_again(set: &str, text: &str, options: RuleOptions) -> Result<(), Problem> {
     let read = parse_node(text).map_err(|fault| vec![fault]);
     let checked = read.and_then(|(_, node)| check_set(set, node, options));

@@ -1,46 +1,47 @@
-//! A change of what is stored, from the first look until it is in force.
+//! A change of a stored rule set, from reading it until the change is active.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use fluxgate_core::{RuleOptions, StoreError};
 use fluxgate_redis::{BackOff, Precondition, RuleStore, StoredSet, WriteOutcome, etag_of};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 
 use super::super::conditions::Condition;
+use super::super::{Api, done, json, to_its_end};
+use super::access::{no_such_set, read, set_etag, store_failed, store_of};
 use super::edit::{Edit, Edited};
-use super::{Api, answer, done, failed, no_such_set, not_in_force, read, store_of};
 use crate::admin::{Caller, Change, may_be_done};
 use crate::http::Problem;
 use crate::telemetry::log::AuditPlace;
 
-/// How often a change is tried because another instance changed the same set.
-const MOST_TRIES: usize = 5;
-/// How long to wait at most before the next try.
+/// How often a change is tried while other instances change the same set.
+const MAX_TRIES: usize = 5;
+/// The longest wait before the next try.
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
 
-/// What somebody wants to be changed.
+/// A requested change.
 #[derive(Debug)]
 pub(super) struct Job {
     headers: HeaderMap,
     caller: Caller,
     what: &'static str,
     set: String,
-    /// Nothing where it is about the whole set.
+    /// `None` for a change of the whole set.
     rule: Option<String>,
     edit: Edit,
     condition: Condition,
 }
 
-/// What was written.
+/// A change that was written.
 #[derive(Debug)]
 struct Outcome {
     edited: Edited,
     /// The ETag of the set before.
     before: Option<String>,
-    /// Where it is to be noted.
+    /// The place of its line in the audit log.
     place: AuditPlace,
 }
 
@@ -63,11 +64,11 @@ impl Job {
         }))
     }
 
-    /// Changes what is stored, if the conditions hold, notes it, and has it in
-    /// force before it answers.
+    /// Writes the change if its condition holds, records it in the audit log, and waits
+    /// until it is active.
     pub(super) async fn run(self: Arc<Self>, api: Arc<Api>) -> Result<Response, Problem> {
         let place = api.admin.audit_place().await?;
-        super::to_its_end(async move {
+        to_its_end(async move {
             let outcome = self.write(&api, place).await?;
             let Outcome {
                 mut edited,
@@ -77,17 +78,17 @@ impl Job {
             if matches!(self.edit, Edit::Replace(_)) {
                 edited.created = before.is_none();
             }
-            self.note(&api, place, before.as_deref(), &edited, false);
+            self.audit(&api, place, before.as_deref(), &edited, false);
             Ok(match api.admin.reloader.now().await {
-                Ok(()) => answer(&edited),
-                Err(why) => not_in_force(&why),
+                Ok(()) => response(&edited),
+                Err(why) => not_active(&why),
             })
         })
         .await
     }
 
-    /// Whether it is the same to it what is there.
-    fn needs_nothing(&self) -> bool {
+    /// Returns whether the change applies to any stored state.
+    fn is_unconditional(&self) -> bool {
         let is_whole = matches!(self.edit, Edit::Replace(_) | Edit::Delete);
         is_whole && self.condition == Condition::Any
     }
@@ -97,10 +98,10 @@ impl Job {
         let _alone = api.admin.writing.lock().await;
         let mut back_off = BackOff::up_to(LONGEST_WAIT);
         let mut last = None;
-        for _ in 0..MOST_TRIES {
+        for _ in 0..MAX_TRIES {
             let stored = read(store, &self.set).await?;
-            if stored.is_none() && !self.needs_nothing() {
-                let lost = store.is_lost(&self.set).await.map_err(failed)?;
+            if stored.is_none() && !self.is_unconditional() {
+                let lost = store.is_lost(&self.set).await.map_err(store_failed)?;
                 if lost {
                     return Err(self.disagreement());
                 }
@@ -111,9 +112,9 @@ impl Job {
                 Ok(written) => written,
                 Err(error) => {
                     if may_be_done(&error) {
-                        self.note(api, place, seen.as_deref(), &edited, true);
+                        self.audit(api, place, seen.as_deref(), &edited, true);
                     }
-                    return Err(failed(error));
+                    return Err(store_failed(error));
                 }
             };
             let now = match written {
@@ -129,7 +130,7 @@ impl Job {
                 }
                 WriteOutcome::Conflict { now } => now,
             };
-            // Who is only too slow does not see the same twice.
+            // A writer that is only too slow does not see the same conflict twice.
             let conflict = Some((seen, now));
             if last == conflict {
                 return Err(self.disagreement());
@@ -146,8 +147,7 @@ impl Job {
         ))
     }
 
-    /// What is to be stored. A large set takes its time, and requests must not
-    /// wait for it.
+    /// Applies the edit on a thread that serves no requests, for a large set takes long.
     async fn edited(
         self: &Arc<Self>,
         stored: Option<StoredSet>,
@@ -168,8 +168,8 @@ impl Job {
         edited: &Edited,
         seen: Option<&str>,
     ) -> Result<WriteOutcome, StoreError> {
-        // Between the look and the blow somebody else may have written.
-        let expected = match self.needs_nothing() {
+        // Another instance may have written since the set was read.
+        let expected = match self.is_unconditional() {
             true => Precondition::Any,
             false => seen.map_or(Precondition::Absent, Precondition::Etag),
         };
@@ -182,7 +182,7 @@ impl Job {
         }
     }
 
-    fn note(
+    fn audit(
         &self,
         api: &Api,
         place: AuditPlace,
@@ -203,7 +203,7 @@ impl Job {
         api.admin.note(place, &self.caller, &self.headers, &change);
     }
 
-    /// Somebody wrote a key by hand, or lost one.
+    /// The set and the index disagree: a key was written by hand, or lost.
     fn disagreement(&self) -> Problem {
         let detail = format!(
             "what is stored of rule set `{}` is not what the index says; put or delete the \
@@ -212,4 +212,22 @@ impl Job {
         );
         Problem::new(StatusCode::CONFLICT, detail)
     }
+}
+
+fn response(edited: &Edited) -> Response {
+    let Some(text) = &edited.shown else {
+        return StatusCode::NO_CONTENT.into_response();
+    };
+    let mut response = json(text.clone());
+    if edited.created {
+        *response.status_mut() = StatusCode::CREATED;
+    }
+    set_etag(&mut response, &etag_of(text));
+    response
+}
+
+/// The change is stored, but cannot become active here.
+fn not_active(why: &str) -> Response {
+    let detail = format!("stored, but not in force yet: {why}");
+    Problem::new(StatusCode::ACCEPTED, detail).into_response()
 }

@@ -1,0 +1,48 @@
+//! Access to the stored rules, and the responses that all handlers share.
+
+use axum::response::Response;
+use fluxgate_redis::{RuleStore, StoredSet};
+use http::header::{ALLOW, ETAG};
+use http::{HeaderValue, StatusCode};
+
+use super::super::Api;
+use crate::engine::EngineError;
+use crate::http::Problem;
+use crate::reload::Origin;
+
+pub(super) async fn read(store: &RuleStore, set: &str) -> Result<Option<StoredSet>, Problem> {
+    store.get(set).await.map_err(store_failed)
+}
+
+/// Returns the store of the rules, unless they come from elsewhere.
+pub(super) fn store_of(api: &Api) -> Result<&RuleStore, Problem> {
+    match &api.admin.reloader.origin {
+        Origin::Redis(store) => Ok(store),
+        origin => {
+            let detail = format!("the rules come from {origin}; they are read and written there");
+            let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail);
+            // Empty: this configuration allows no method.
+            Err(problem.with_header(ALLOW, HeaderValue::from_static("")))
+        }
+    }
+}
+
+pub(super) fn store_failed(error: fluxgate_core::StoreError) -> Problem {
+    EngineError::Call(error.into()).into()
+}
+
+pub(super) fn no_such_set(set: &str) -> Problem {
+    let detail = format!("there is no rule set `{set}`");
+    Problem::new(StatusCode::NOT_FOUND, detail)
+}
+
+pub(super) fn no_such_rule(set: &str, rule: &str) -> Problem {
+    let detail = format!("there is no rule `{rule}` in rule set `{set}`");
+    Problem::new(StatusCode::NOT_FOUND, detail)
+}
+
+pub(super) fn set_etag(response: &mut Response, etag: &str) {
+    if let Ok(value) = HeaderValue::from_str(&format!("\"{etag}\"")) {
+        response.headers_mut().insert(ETAG, value);
+    }
+}
