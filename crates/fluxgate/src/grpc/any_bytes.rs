@@ -1,13 +1,14 @@
-//! What the rate limit service promises of any bytes.
+//! Properties of the rate limit service that hold for any bytes.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use fluxgate_core::{RuleSets, ready};
 use prost::Message as _;
 use tonic::{Code as Status, Request};
 
 use super::messages::{Code, RateLimitRequest, RateLimitResponse};
-use super::*;
+use super::service::RateLimitService;
+use crate::engine::Engine;
 
 static RULES: LazyLock<RuleSets> = LazyLock::new(|| {
     const TEXT: &str = "
@@ -31,11 +32,11 @@ pub(crate) fn envoy(bytes: &[u8]) {
     };
     let engine = Engine::in_memory();
     engine.swap_rules(RULES.clone());
-    let grpc = Grpc::new(Arc::new(engine), CancellationToken::new());
+    let service = RateLimitService::new(Arc::new(engine));
     let request = Request::new(message);
     // The second time, units have been taken.
     for _ in 0..2 {
-        match ready(grpc.should_rate_limit(&request)) {
+        match ready(service.should_rate_limit(&request)) {
             Ok(answer) => is_whole(&answer, request.get_ref().descriptors.len()),
             Err(status) => {
                 assert_eq!(status.code(), Status::InvalidArgument);

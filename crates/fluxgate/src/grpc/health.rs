@@ -1,36 +1,41 @@
-//! `grpc.health.v1.Health`: asks the engine each time, so that all cores tell
-//! the same.
+//! `grpc.health.v1.Health`. The engine, which all cores share, holds the status.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::stream::{self, Stream};
+use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status};
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_server::Health;
 use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 
-use super::{Grpc, RATE_LIMIT_SERVICE};
+use super::messages::RATE_LIMIT_SERVICE;
+use crate::engine::Engine;
 
-/// How often one who watches looks whether the rules are there.
-const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// How often a watch polls the status.
+const POLL: Duration = Duration::from_millis(200);
 
-/// How the service is.
-#[derive(Debug)]
-pub(super) struct HealthOfService(pub(super) Arc<Grpc>);
+/// The health service.
+#[derive(Clone, Debug)]
+pub(super) struct HealthService {
+    engine: Arc<Engine>,
+    /// Cancelled when the service closes.
+    closing: CancellationToken,
+}
 
 #[tonic::async_trait]
-impl Health for HealthOfService {
+impl Health for HealthService {
     type WatchStream = Pin<Box<dyn Stream<Item = Result<HealthCheckResponse, Status>> + Send>>;
 
     async fn check(
         &self,
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<HealthCheckResponse>, Status> {
-        match self.0.status_of(&request.get_ref().service) {
+        match self.status_of(&request.get_ref().service) {
             ServingStatus::ServiceUnknown => Err(Status::not_found("there is no such service")),
-            status => Ok(Response::new(answer(status))),
+            status => Ok(Response::new(response(status))),
         }
     }
 
@@ -39,22 +44,26 @@ impl Health for HealthOfService {
         request: Request<HealthCheckRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let service = request.into_inner().service;
-        let watch = (Arc::clone(&self.0), service, None);
-        let watch = stream::unfold(watch, |(grpc, service, told)| async move {
-            let status = grpc.next_status(&service, told).await?;
-            Some((Ok(answer(status)), (grpc, service, Some(status))))
+        let watch = (self.clone(), service, None);
+        let watch = stream::unfold(watch, |(health, service, last)| async move {
+            let status = health.next_status(&service, last).await?;
+            Some((Ok(response(status)), (health, service, Some(status))))
         });
         Ok(Response::new(Box::pin(watch)))
     }
 }
 
-fn answer(status: ServingStatus) -> HealthCheckResponse {
+fn response(status: ServingStatus) -> HealthCheckResponse {
     HealthCheckResponse {
         status: status.into(),
     }
 }
 
-impl Grpc {
+impl HealthService {
+    pub(super) fn new(engine: Arc<Engine>, closing: CancellationToken) -> Self {
+        Self { engine, closing }
+    }
+
     fn status_of(&self, service: &str) -> ServingStatus {
         if !["", RATE_LIMIT_SERVICE].contains(&service) {
             ServingStatus::ServiceUnknown
@@ -68,16 +77,15 @@ impl Grpc {
         }
     }
 
-    /// Waits until there is something else to tell than what was `told`. There
-    /// is nothing more to tell when the service ends.
+    /// Waits for a status other than `last`; `None` once the service has closed.
     async fn next_status(
         &self,
         service: &str,
-        told: Option<ServingStatus>,
+        last: Option<ServingStatus>,
     ) -> Option<ServingStatus> {
         loop {
             let status = self.status_of(service);
-            if Some(status) != told {
+            if Some(status) != last {
                 return Some(status);
             }
             if self.closing.is_cancelled() {
@@ -85,7 +93,7 @@ impl Grpc {
             }
             tokio::select! {
                 () = self.closing.cancelled() => {}
-                () = tokio::time::sleep(LOOK_AGAIN) => {}
+                () = tokio::time::sleep(POLL) => {}
             }
         }
     }

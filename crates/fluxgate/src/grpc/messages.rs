@@ -1,10 +1,13 @@
-//! The messages of `RateLimitService`: the fields that are read or sent here,
-//! with Envoy's numbers. All others are skipped when they come.
+//! The messages of `RateLimitService`: the fields that are read or sent here, with Envoy's
+//! numbers. Other fields are skipped.
 //!
-//! What a client of Envoy may choose is taken as bytes: a string that is not UTF-8 would
-//! fail the whole call, and Envoy lets pass what it gets no answer to.
+//! Fields that a client of Envoy may choose are bytes: a string that is not UTF-8 would
+//! fail the whole call, and Envoy allows a request whose call fails.
 
 use prost::{Enumeration, Message};
+
+/// The full name of the service.
+pub(super) const RATE_LIMIT_SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 
 /// `envoy.service.ratelimit.v3.RateLimitRequest`
 #[derive(Clone, PartialEq, Message)]

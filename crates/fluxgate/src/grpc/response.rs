@@ -3,8 +3,8 @@
 use fluxgate_core::{Decision, Micros};
 use fluxgate_tower::HeaderFamilies;
 
-use super::messages::{Code, DescriptorStatus, RateLimit, RateLimitResponse};
-use super::{headers, unit};
+use super::headers;
+use super::messages::{Code, DescriptorStatus, RateLimit, RateLimitResponse, Unit};
 
 impl RateLimitResponse {
     /// What the decisions on all descriptors of a call come to.
@@ -49,7 +49,7 @@ fn current_limit(decision: &Decision) -> Option<RateLimit> {
     name.push_str(band.id());
     Some(RateLimit {
         requests_per_unit: saturating(limit.capacity()),
-        unit: unit::of(limit.window()).into(),
+        unit: unit_of(limit.window()).into(),
         name,
     })
 }
@@ -65,5 +65,26 @@ fn duration(span: Micros) -> prost_types::Duration {
         // Ten years at most.
         seconds: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
         nanos: i32::try_from(span.subsec_nanos()).unwrap_or(0),
+    }
+}
+
+const SECOND: u64 = 1_000_000;
+const MINUTE: u64 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE;
+const DAY: u64 = 24 * HOUR;
+/// Envoy's month and year.
+const MONTH: u64 = 30 * DAY;
+const YEAR: u64 = 365 * DAY;
+
+/// Returns the unit that a window is exactly one of.
+fn unit_of(window: Micros) -> Unit {
+    match window.get() {
+        SECOND => Unit::Second,
+        MINUTE => Unit::Minute,
+        HOUR => Unit::Hour,
+        DAY => Unit::Day,
+        MONTH => Unit::Month,
+        YEAR => Unit::Year,
+        _ => Unit::Unknown,
     }
 }

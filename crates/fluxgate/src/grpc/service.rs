@@ -1,4 +1,4 @@
-//! `ShouldRateLimit`.
+//! `RateLimitService`, and its one method `ShouldRateLimit`.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -6,32 +6,38 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use fluxgate_tower::HeaderFamilies;
 use tonic::body::Body;
 use tonic::server::{NamedService, UnaryService};
 use tonic::{Request, Response, Status};
 use tonic_prost::ProstCodec;
 use tower_service::Service;
 
-use super::messages::{RateLimitRequest, RateLimitResponse};
-use super::{Grpc, MAX_CALL_BYTES, RATE_LIMIT_SERVICE};
-use crate::engine::EngineError;
+use super::messages::{RATE_LIMIT_SERVICE, RateLimitRequest, RateLimitResponse};
+use crate::engine::{Engine, EngineError};
 use crate::http::{Listener, Origin};
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-/// How long a call may take, the sending of the request included.
+/// How large a call may be. A client chooses how long the headers are that Envoy sends,
+/// perhaps several times, and Envoy allows a request whose call fails.
+const MAX_CALL_BYTES: usize = 4 * 1024 * 1024;
+/// How long a call may take, including sending the request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// `envoy.service.ratelimit.v3.RateLimitService`
 #[derive(Clone, Debug)]
-pub(super) struct RateLimitServer(pub(super) Arc<Grpc>);
+pub(super) struct RateLimitService {
+    engine: Arc<Engine>,
+    headers: HeaderFamilies,
+}
 
-impl NamedService for RateLimitServer {
+impl NamedService for RateLimitService {
     const NAME: &'static str = RATE_LIMIT_SERVICE;
 }
 
 type Boxed<T, E> = Pin<Box<dyn Future<Output = Result<T, E>> + Send>>;
 
-impl Service<http::Request<Body>> for RateLimitServer {
+impl Service<http::Request<Body>> for RateLimitService {
     type Response = http::Response<Body>;
     type Error = Infallible;
     type Future = Boxed<Self::Response, Infallible>;
@@ -45,33 +51,38 @@ impl Service<http::Request<Body>> for RateLimitServer {
             let status = Status::unimplemented("the service has ShouldRateLimit only");
             return Box::pin(async { Ok(status.into_http()) });
         }
-        let method = ShouldRateLimit(Arc::clone(&self.0));
+        let method = ShouldRateLimit(self.clone());
         Box::pin(async {
             let mut codec = tonic::server::Grpc::new(ProstCodec::default())
                 .apply_max_message_size_config(Some(MAX_CALL_BYTES), None);
-            let answer = codec.unary(method, request);
-            let answer = tokio::time::timeout(TIMEOUT, answer).await;
-            Ok(answer.unwrap_or_else(|_| {
+            let response = codec.unary(method, request);
+            let response = tokio::time::timeout(TIMEOUT, response).await;
+            Ok(response.unwrap_or_else(|_| {
                 Status::deadline_exceeded("the request did not come in time").into_http()
             }))
         })
     }
 }
 
-/// The one method.
-struct ShouldRateLimit(Arc<Grpc>);
+/// The method as tonic calls it.
+struct ShouldRateLimit(RateLimitService);
 
 impl UnaryService<RateLimitRequest> for ShouldRateLimit {
     type Response = RateLimitResponse;
     type Future = Boxed<Response<RateLimitResponse>, Status>;
 
     fn call(&mut self, request: Request<RateLimitRequest>) -> Self::Future {
-        let grpc = Arc::clone(&self.0);
-        Box::pin(async move { grpc.should_rate_limit(&request).await.map(Response::new) })
+        let service = self.0.clone();
+        Box::pin(async move { service.should_rate_limit(&request).await.map(Response::new) })
     }
 }
 
-impl Grpc {
+impl RateLimitService {
+    pub(super) fn new(engine: Arc<Engine>) -> Self {
+        let headers = HeaderFamilies::default();
+        Self { engine, headers }
+    }
+
     pub(super) async fn should_rate_limit(
         &self,
         request: &Request<RateLimitRequest>,
@@ -93,8 +104,7 @@ impl Grpc {
     }
 }
 
-/// Trouble with the store is decided by `on_error`, so this is for a service
-/// without rules alone.
+/// Only for a service without rules: if the store fails, `on_error` decides.
 fn cannot_decide(error: EngineError) -> Status {
     Status::unavailable(error.to_string())
 }
