@@ -20,7 +20,7 @@ pub(crate) use filters::Filters;
 pub(crate) use handler::EngineHandler;
 
 use crate::http::Origin;
-use crate::telemetry::{self, Telemetry, Who};
+use crate::telemetry::{self, Subject, Telemetry};
 
 /// Stands for an identity where logs name nobody.
 const REDACTED: &str = "(redacted)";
@@ -340,7 +340,7 @@ impl Engine {
         let set = rules.get(rule_set);
         let rule = set.and_then(|set| set.rule(rule));
         let described = set.zip(rule).and_then(|(set, rule)| {
-            let who = Who::Identity(identity);
+            let who = Subject::Identity(identity);
             self.telemetry.describe(who, set, rule)
         });
         // The rule may have gone meanwhile.

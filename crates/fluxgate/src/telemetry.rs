@@ -1,4 +1,4 @@
-//! What is told of the service: metrics, logs and traces.
+//! Metrics, logs and traces.
 
 mod clock;
 mod denials;
@@ -8,6 +8,7 @@ mod otlp;
 mod request_ids;
 mod sampler;
 mod store_trouble;
+mod subject;
 mod trace_context;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ pub(crate) use clock::{now, uptime_millis};
 pub(crate) use metrics::StoreGauges;
 pub(crate) use otlp::Exporter;
 pub(crate) use request_ids::RequestIds;
+pub(crate) use subject::Subject;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use trace_context::any_bytes;
 
@@ -33,35 +35,28 @@ use metrics::Metrics;
 use otlp::Spans;
 use sampler::Sampler;
 use store_trouble::StoreTrouble;
+use subject::{needs_store, reported_rule};
 
-/// Is told what happens, and tells it on.
+/// Records what the service does.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     metrics: Arc<Metrics>,
-    /// When the service began.
+    /// When the service started.
     began: Instant,
     /// Whether logs may name identities.
     names_identities: bool,
     denials: Denials,
     store_trouble: StoreTrouble,
-    /// Clients choose the names that they ask for.
+    /// Sampled: clients choose the names.
     missing_rule_sets: Sampler,
-    /// What cannot be forwarded: clients choose how often that happens.
+    /// Sampled: clients choose how often forwarding fails.
     not_forwarded: Sampler,
-    /// Where spans go, if anywhere.
+    /// The queue of spans, if traces are exported.
     spans: Option<Spans>,
 }
 
-/// Who a decision or a change is about.
-#[derive(Clone, Copy)]
-pub(crate) enum Who<'a> {
-    Request(&'a RequestContext<'a>),
-    /// The values of a rule's key.
-    Identity(&'a [&'a str]),
-}
-
 impl Telemetry {
-    /// As the config says. The exporter, if there is one, is to be run.
+    /// Creates the telemetry of a config. The caller runs the exporter, if there is one.
     pub(crate) fn new(config: &config::Telemetry) -> (Self, Option<Exporter>) {
         let metrics = Arc::new(Metrics::new(clock::since_1970()));
         let (spans, exporter) = match &config.otlp {
@@ -84,7 +79,7 @@ impl Telemetry {
         (telemetry, exporter)
     }
 
-    /// A request was decided.
+    /// Records the decision about a request.
     pub(crate) fn decided(
         &self,
         context: &RequestContext<'_>,
@@ -97,8 +92,8 @@ impl Telemetry {
         self.settled(context, decision, (self.since_it_began(now), took), origin);
     }
 
-    /// A request was decided that may have had to wait: deciding ended so long
-    /// after the service began, and took so long.
+    /// Records the decision about a request that may have had to wait. `ended` counts from
+    /// the start of the service.
     pub(crate) fn settled(
         &self,
         context: &RequestContext<'_>,
@@ -106,19 +101,19 @@ impl Telemetry {
         (ended, took): (Duration, Duration),
         origin: &Origin<'_>,
     ) {
-        self.count(Who::Request(context), decision, (ended, took), origin);
+        self.count(Subject::Request(context), decision, (ended, took), origin);
         if let Some(spans) = &self.spans {
             spans.add_check(decision, took, origin);
         }
     }
 
-    /// How long after the service began that is.
+    /// Returns the time from the start of the service to `now`.
     pub(crate) fn since_it_began(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.began)
     }
 
-    /// Several requests were decided together. They are one span, of the first
-    /// that was denied, if one was.
+    /// Records requests that were decided together. They are one span, that of the first
+    /// denial, if there is one.
     pub(crate) fn all_decided(
         &self,
         contexts: &[RequestContext<'_>],
@@ -130,7 +125,7 @@ impl Telemetry {
         let took = now.saturating_duration_since(started);
         let when = (self.since_it_began(now), took);
         for (context, decision) in contexts.iter().zip(decisions) {
-            self.count(Who::Request(context), decision, when, origin);
+            self.count(Subject::Request(context), decision, when, origin);
         }
         if let Some(spans) = &self.spans {
             let denied = decisions.iter().find(|decision| !decision.allowed());
@@ -140,7 +135,7 @@ impl Telemetry {
         }
     }
 
-    /// An identity was charged by one rule.
+    /// Records that one rule charged an identity.
     pub(crate) fn consumed(
         &self,
         identity: &[&str],
@@ -151,13 +146,13 @@ impl Telemetry {
         let now = now();
         let took = now.saturating_duration_since(started);
         let when = (self.since_it_began(now), took);
-        self.count(Who::Identity(identity), decision, when, origin);
+        self.count(Subject::Identity(identity), decision, when, origin);
         if let Some(spans) = &self.spans {
             spans.add_consume(Some(decision), decision.outcome(), took, origin);
         }
     }
 
-    /// A limit that came with the call was decided.
+    /// Records the decision about a limit that came with the call.
     pub(crate) fn own_decided(
         &self,
         decision: &AdHocDecision,
@@ -168,11 +163,11 @@ impl Telemetry {
         let now = started.saturating_duration_since(self.began) + took;
         let outcome = decision.outcome;
         self.metrics.decided("", None, outcome, took);
-        if is_of_the_store(outcome) {
+        if needs_store(outcome) {
             self.store_trouble.answered(now);
         }
         if !decision.allowed {
-            self.tell_denial(now, origin, || Denial {
+            self.log_denial(now, origin, || Denial {
                 rule_set: None,
                 rule: None,
                 band: None,
@@ -186,26 +181,26 @@ impl Telemetry {
         }
     }
 
-    /// Counts a decision, and writes a line of a denial if it is worth one.
+    /// Counts a decision, and logs a denial unless too many are logged.
     fn count(
         &self,
-        who: Who<'_>,
+        subject: Subject<'_>,
         decision: &Decision,
         (now, took): (Duration, Duration),
         origin: &Origin<'_>,
     ) {
         let outcome = decision.outcome();
-        let (rule, band) = told_of(decision);
-        // A set that does not exist has no name here.
+        let (rule, band) = reported_rule(decision);
+        // A set that does not exist is counted without a name.
         let set = decision.rule_set();
         let rule_set = set.map(RuleSet::name);
         self.metrics
             .decided(rule_set.unwrap_or_default(), rule, outcome, took);
-        if is_of_the_store(outcome) && set.is_some() {
+        if needs_store(outcome) && set.is_some() {
             self.store_trouble.answered(now);
         }
         if !decision.allowed() || outcome == Outcome::ShadowDenied {
-            self.tell_denial(now, origin, || Denial {
+            self.log_denial(now, origin, || Denial {
                 rule_set,
                 rule,
                 band: band.map(Band::id),
@@ -213,12 +208,12 @@ impl Telemetry {
                 retry_after: decision.retry_after(),
                 identity: set
                     .zip(rule)
-                    .and_then(|(set, rule)| self.describe(who, set, rule)),
+                    .and_then(|(set, rule)| self.describe(subject, set, rule)),
             });
         }
     }
 
-    fn tell_denial<'a>(
+    fn log_denial<'a>(
         &self,
         now: Duration,
         origin: &Origin<'_>,
@@ -231,25 +226,30 @@ impl Telemetry {
         }
     }
 
-    /// Whether logs may name identities.
+    /// Returns whether logs may name identities.
     pub(crate) fn names_identities(&self) -> bool {
         self.names_identities
     }
 
-    /// Who a rule counts, for the log; nothing where logs name nobody.
-    pub(crate) fn describe(&self, who: Who<'_>, set: &RuleSet, rule: &Rule) -> Option<String> {
+    /// Describes the identity that a rule counts, if logs may name identities.
+    pub(crate) fn describe(
+        &self,
+        subject: Subject<'_>,
+        set: &RuleSet,
+        rule: &Rule,
+    ) -> Option<String> {
         let named = self.names_identities;
-        named.then(|| who.describe(set, rule)).flatten()
+        named.then(|| subject.describe(set, rule)).flatten()
     }
 
-    /// The store failed; `on_error` decides, where there is something to decide.
+    /// Records a failure of the store. `on_error` decides, if there is a decision to make.
     pub(crate) fn store_failed(&self, error: &StoreError, on_error: Option<OnError>) {
         self.metrics.store_failed(error.reason, on_error);
         self.store_trouble.failed(error, self.began.elapsed());
     }
 
-    /// A rule set was asked for that does not exist. `false` if too many are
-    /// asked for to tell of this one.
+    /// Logs a request for a rule set that does not exist. Returns `false` if it is left out
+    /// because there are too many.
     pub(crate) fn rule_set_missing(&self, name: &str) -> bool {
         let passes = self.missing_rule_sets.pass(self.began.elapsed());
         if passes {
@@ -280,55 +280,28 @@ impl Telemetry {
         }
     }
 
-    /// Whether a request that cannot be forwarded is worth a line.
+    /// Returns whether to log a request that cannot be forwarded.
     pub(crate) fn is_worth_a_line(&self) -> bool {
         self.not_forwarded.pass(self.began.elapsed())
     }
 
-    /// A request begins to wait.
+    /// Records that a request begins to wait.
     pub(crate) fn wait_began(&self) {
         self.metrics.wait_began();
     }
 
-    /// A request waits no more.
+    /// Records that a request stops waiting.
     pub(crate) fn wait_ended(&self) {
         self.metrics.wait_ended();
     }
 
-    /// The rules were read, and were good or not.
+    /// Records a reload of the rules, and whether they were valid.
     pub(crate) fn reloaded(&self, good: bool) {
         self.metrics.reloaded(good, clock::since_1970());
     }
 
-    /// All metrics, as Prometheus reads them.
+    /// Renders all metrics for Prometheus.
     pub(crate) fn render(&self, store: &StoreGauges) -> String {
         self.metrics.render(store)
     }
-}
-
-impl Who<'_> {
-    fn describe(self, set: &RuleSet, rule: &Rule) -> Option<String> {
-        match self {
-            Self::Request(context) => set.describe_identity(rule, context),
-            Self::Identity(values) => set.describe_values(rule, values),
-        }
-    }
-}
-
-/// The rule and the band that a decision is counted by: those that are reported,
-/// and of a shadow denial the first that would have refused.
-fn told_of(decision: &Decision) -> (Option<&Rule>, Option<&Band>) {
-    if decision.outcome() == Outcome::ShadowDenied {
-        let first = decision.violated().next();
-        return (first.map(|it| it.rule), first.and_then(|it| it.band));
-    }
-    (decision.rule(), decision.band())
-}
-
-/// Whether only a store that answers leads to this.
-fn is_of_the_store(outcome: Outcome) -> bool {
-    matches!(
-        outcome,
-        Outcome::Allowed | Outcome::Denied | Outcome::ShadowDenied
-    )
 }

@@ -1,9 +1,10 @@
-//! Logs, a line each, on standard error.
+//! The log: one line an event, on standard error.
 
 mod audit;
 mod json;
 mod queue;
 mod sampling;
+mod writer;
 
 use std::panic;
 
@@ -14,19 +15,15 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::config::{Level, LogFormat, Telemetry};
-pub(crate) use audit::AuditPlace;
+pub(crate) use audit::{AUDIT, AuditPlace};
 use json::JsonLines;
-pub(crate) use queue::Flush;
-use queue::Queue;
 pub(super) use queue::dropped;
 use sampling::Sampling;
 pub(super) use sampling::suppressed;
+pub(crate) use writer::Flush;
 
-/// The target of lines that tell who changed what.
-pub(crate) const AUDIT: &str = "audit";
-
-/// Logs from here on, as the config says. What is still to be written when the
-/// answer is dropped is written then.
+/// Starts to log as the config says. Dropping the returned value writes the lines that
+/// still wait.
 pub(crate) fn init(config: &Telemetry) -> Flush {
     let level = match config.level {
         Level::Error => LevelFilter::ERROR,
@@ -35,13 +32,13 @@ pub(crate) fn init(config: &Telemetry) -> Flush {
         Level::Debug => LevelFilter::DEBUG,
         Level::Trace => LevelFilter::TRACE,
     };
-    // What others have to say below a warning may hold whole requests.
+    // Lines of libraries below a warning may hold whole requests.
     let targets = Targets::new()
         .with_default(level.min(LevelFilter::WARN))
         .with_target("fluxgate", level)
-        // Who changed what is told whatever else is not.
+        // Audit lines are written at any level.
         .with_target(AUDIT, LevelFilter::INFO);
-    let (queue, flush) = Queue::start();
+    let (queue, flush) = writer::start();
     let sampling = Sampling::new(queue.clone());
     let lines = fmt::layer().with_ansi(false).with_writer(queue);
     let subscriber = tracing_subscriber::registry().with(targets).with(sampling);
@@ -49,14 +46,14 @@ pub(crate) fn init(config: &Telemetry) -> Flush {
         LogFormat::Json => subscriber.with(lines.event_format(JsonLines)).try_init(),
         LogFormat::Text => subscriber.with(lines).try_init(),
     };
-    // Somebody else in this process logs already, and goes on.
+    // Fails if this process has a subscriber already, which stays.
     let _ = begun;
-    panic::set_hook(Box::new(tell_panic));
+    panic::set_hook(Box::new(log_panic));
     flush
 }
 
-/// A panic is a line like any other.
-fn tell_panic(info: &panic::PanicHookInfo<'_>) {
+/// Logs a panic as a line like any other.
+fn log_panic(info: &panic::PanicHookInfo<'_>) {
     let payload = info.payload();
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));

@@ -20,28 +20,28 @@ use tokio_util::sync::CancellationToken;
 
 use super::clock;
 use super::metrics::Metrics;
-use super::told_of;
+use super::subject::reported_rule;
 use super::trace_context::TraceContext;
 use crate::config::HttpUrl;
 use crate::http::Origin;
 use post::Endpoint;
 use span::Span;
 
-/// How many spans may wait to be sent. What comes then is dropped.
-const MOST_SPANS: usize = 2048;
-/// How many are sent at once.
-const AT_ONCE: usize = 512;
-/// How long they are gathered at most.
-const EVERY: Duration = Duration::from_secs(5);
-/// How long sending them may take.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it is told that they cannot be sent.
-const TOLD_EVERY: Duration = Duration::from_secs(60);
-/// How long sending the last of them may take when the service ends.
-const LAST_MOMENT: Duration = Duration::from_secs(2);
+/// How many spans may wait to be sent. Further spans are dropped.
+const MAX_SPANS: usize = 2048;
+/// How many spans a request holds at most.
+const BATCH: usize = 512;
+/// How long a batch is gathered at most.
+const INTERVAL: Duration = Duration::from_secs(5);
+/// How long sending a batch may take.
+const TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a failure to send is logged.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+/// How long sending the last batch may take when the service closes.
+const LAST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Where spans go. Only those of requests that are traced already and sampled:
-/// whoever begins a trace decides, and what nobody traces costs nothing.
+/// The queue of spans. Only requests that the caller traces and samples have a span, so
+/// other requests cost nothing.
 #[derive(Debug)]
 pub(super) struct Spans {
     queue: Sender<Span>,
@@ -54,38 +54,38 @@ pub(crate) struct Exporter {
     spans: Receiver<Span>,
     endpoint: Endpoint,
     metrics: Arc<Metrics>,
-    /// When it was last told that spans cannot be sent.
-    told: Option<Instant>,
+    /// When a failure to send was last logged.
+    last_logged: Option<Instant>,
 }
 
-/// An exporter at work.
+/// A running exporter.
 #[derive(Debug)]
 pub(crate) struct Running {
     ended: CancellationToken,
     task: JoinHandle<()>,
 }
 
-/// A queue of spans, and who sends them to `url`.
+/// Creates a queue of spans, and the exporter that sends them to `url`.
 pub(super) fn open(url: &HttpUrl, metrics: &Arc<Metrics>) -> (Spans, Exporter) {
-    let (queue, spans) = mpsc::channel(MOST_SPANS);
+    let (queue, spans) = mpsc::channel(MAX_SPANS);
     let exporter = Exporter {
         spans,
         endpoint: Endpoint::new(url),
         metrics: Arc::clone(metrics),
-        told: None,
+        last_logged: None,
     };
     let metrics = Arc::clone(metrics);
     (Spans { queue, metrics }, exporter)
 }
 
 impl Spans {
-    /// A request was decided.
+    /// Adds the decision about a request.
     pub(super) fn add_check(&self, decision: &Decision, took: Duration, origin: &Origin<'_>) {
         let outcome = decision.outcome();
         self.add("fluxgate.check", Some(decision), outcome, took, origin);
     }
 
-    /// An identity was charged, by a rule or by a limit that came with the call.
+    /// Adds a charge, by a rule or by a limit that came with the call.
     pub(super) fn add_consume(
         &self,
         decision: Option<&Decision>,
@@ -109,7 +109,7 @@ impl Spans {
             return;
         };
         let end = clock::since_1970();
-        let rule = decision.and_then(|decision| told_of(decision).0);
+        let rule = decision.and_then(|decision| reported_rule(decision).0);
         let rule_set = decision.and_then(Decision::rule_set);
         let span = Span {
             name,
@@ -130,7 +130,7 @@ impl Spans {
 }
 
 impl Exporter {
-    /// Begins to send, on this runtime.
+    /// Starts to send, on this runtime.
     pub(crate) fn start(self) -> Running {
         let ended = CancellationToken::new();
         let task = tokio::spawn(self.run(ended.clone()));
@@ -138,10 +138,10 @@ impl Exporter {
     }
 
     async fn run(mut self, ended: CancellationToken) {
-        let mut batch = Vec::with_capacity(AT_ONCE);
+        let mut batch = Vec::with_capacity(BATCH);
         while !ended.is_cancelled() {
             tokio::select! {
-                _ = timeout(EVERY, self.gather(&mut batch)) => {}
+                _ = timeout(INTERVAL, self.gather(&mut batch)) => {}
                 () = ended.cancelled() => {}
             }
             self.send(&mut batch).await;
@@ -152,19 +152,18 @@ impl Exporter {
         self.send(&mut batch).await;
     }
 
-    /// Waits until there are enough. Those there are when it is given up stay.
+    /// Waits for a full batch. Cancel safe: the spans so far stay in `batch`.
     async fn gather(&mut self, batch: &mut Vec<Span>) {
-        while batch.len() < AT_ONCE {
-            let room = AT_ONCE - batch.len();
+        while batch.len() < BATCH {
+            let room = BATCH - batch.len();
             if self.spans.recv_many(batch, room).await == 0 {
-                // Nobody is left who could add any.
+                // All senders are gone.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Sends what there is. What cannot be sent is dropped, for there is more
-    /// to come.
+    /// Sends a batch. Drops it if that fails, for more spans follow.
     async fn send(&mut self, batch: &mut Vec<Span>) {
         if batch.is_empty() {
             return;
@@ -172,23 +171,23 @@ impl Exporter {
         let count = batch.len() as u64;
         let body = json::request(batch);
         batch.clear();
-        let sent = timeout(PATIENCE, self.endpoint.post(body)).await;
+        let sent = timeout(TIMEOUT, self.endpoint.post(body)).await;
         let error = match sent {
             Ok(Ok(())) => {
                 self.metrics.spans.sent.fetch_add(count, Ordering::Relaxed);
                 return;
             }
             Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no answer within {} s", PATIENCE.as_secs()),
+            Err(_) => format!("no answer within {} s", TIMEOUT.as_secs()),
         };
         let dropped = &self.metrics.spans.dropped;
         dropped.fetch_add(count, Ordering::Relaxed);
         let now = clock::now();
         if self
-            .told
-            .is_none_or(|told| now.saturating_duration_since(told) >= TOLD_EVERY)
+            .last_logged
+            .is_none_or(|last| now.saturating_duration_since(last) >= LOG_INTERVAL)
         {
-            self.told = Some(now);
+            self.last_logged = Some(now);
             let to = &self.endpoint;
             tracing::warn!(%to, error, spans = count, "spans cannot be sent");
         }
@@ -196,10 +195,10 @@ impl Exporter {
 }
 
 impl Running {
-    /// Sends what is left, if somebody takes it in time.
+    /// Sends the remaining spans, if the collector accepts them in time.
     pub(crate) async fn end(self) {
         self.ended.cancel();
-        let _ = timeout(LAST_MOMENT, self.task).await;
+        let _ = timeout(LAST_TIMEOUT, self.task).await;
     }
 }
 
@@ -212,8 +211,8 @@ mod tests {
         AdHocDecision, Band, Limiter, MemoryStore, RequestContext, Retry, RuleSets, ready,
     };
 
-    /// What is sent of a call that is told in this way.
-    fn spans_of(tell: impl FnOnce(&Telemetry, &Limiter, &Origin<'_>)) -> Vec<Span> {
+    /// Returns the spans that `record` causes.
+    fn spans_of(record: impl FnOnce(&Telemetry, &Limiter, &Origin<'_>)) -> Vec<Span> {
         let rules = "rule_sets: { s: { rules: [ { id: r, scope: per_user, \
                      bands: [ { capacity: 1, window: 1h } ] } ] } }";
         let limiter = Limiter::new(RuleSets::from_yaml(rules).unwrap(), MemoryStore::default());
@@ -224,7 +223,7 @@ mod tests {
         let (queue, mut sent) = mpsc::channel(10);
         let (mut telemetry, _) = Telemetry::new(&config::Telemetry::default());
         telemetry.spans = Some(Spans { queue, metrics });
-        tell(&telemetry, &limiter, &origin);
+        record(&telemetry, &limiter, &origin);
         drop(telemetry);
         std::iter::from_fn(|| sent.try_recv().ok()).collect()
     }

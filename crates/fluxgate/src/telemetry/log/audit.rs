@@ -1,8 +1,8 @@
-//! Lines about changes, which are never dropped.
+//! Audit lines, which are never dropped.
 //!
-//! They have a queue of their own. Whoever makes a change takes a place in it
-//! first, and waits for one while the queue is full; so there is no change whose
-//! line could not be taken, and none is lost to other lines.
+//! They have a queue of their own. A change takes a place in it first, and waits for one
+//! while the queue is full. So every change has a place for its line, and no other line
+//! takes it.
 
 use std::cell::Cell;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -10,13 +10,16 @@ use std::time::Duration;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// How many changes may be made whose lines are not written yet.
-const MOST_LINES: usize = 1024;
-/// How long a change waits for a place.
+/// The target of audit lines.
+pub(crate) const AUDIT: &str = "audit";
+
+/// How many audit lines may wait to be written.
+const MAX_LINES: usize = 1024;
+/// How long a change waits for a place at most.
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// The places that are free; of the process, as the log is.
-static PLACES: Semaphore = Semaphore::const_new(MOST_LINES);
+static PLACES: Semaphore = Semaphore::const_new(MAX_LINES);
 
 thread_local! {
     /// The place of the line that is being formatted on this thread.
@@ -30,15 +33,15 @@ thread_local! {
 pub(crate) struct AuditPlace(SemaphorePermit<'static>);
 
 impl AuditPlace {
-    /// Takes a place; nothing if there was none for five seconds, because the log
-    /// is not read or cannot be written.
+    /// Takes a place; `None` if there is none for five seconds, because the log is not
+    /// read or cannot be written.
     pub(crate) async fn take() -> Option<Self> {
         let place = tokio::time::timeout(LONGEST_WAIT, PLACES.acquire()).await;
         place.ok()?.ok().map(Self)
     }
 
     /// Writes a line in this place: the one that `log` writes, with the target
-    /// [`AUDIT`](super::AUDIT).
+    /// [`AUDIT`].
     pub(crate) fn write(self, log: impl FnOnce()) {
         PLACE.set(Some(self.0));
         log();
@@ -70,7 +73,7 @@ impl AuditQueue {
     }
 }
 
-/// Whether there are lines that are not written yet.
+/// Returns whether there are lines that are not written yet.
 pub(super) fn is_pending() -> bool {
-    PLACES.available_permits() < MOST_LINES
+    PLACES.available_permits() < MAX_LINES
 }

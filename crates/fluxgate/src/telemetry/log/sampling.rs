@@ -1,8 +1,8 @@
-//! How many lines there may be of one cause.
+//! Bounds how many lines of one cause are written.
 //!
-//! Clients choose how often some lines are written, those of libraries included:
-//! a frame that `h2` does not expect is a warning. A cause is a call site, so a
-//! flood of one leaves the lines of all others alone.
+//! Clients choose how often some lines are written, those of libraries included: a frame
+//! that `h2` does not expect is a warning. A cause is a call site, so a flood of one cause
+//! does not affect the lines of others.
 
 use std::fmt;
 use std::ptr;
@@ -13,7 +13,7 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
-use super::AUDIT;
+use super::audit::AUDIT;
 use super::queue::Queue;
 use crate::telemetry::clock;
 use crate::telemetry::sampler::Sampler;
@@ -23,22 +23,22 @@ const AT_ONCE: u64 = 100;
 /// How many lines of one cause a second may be written over time.
 const A_SECOND: u64 = 10;
 
-/// How many causes are told apart: several times as many as there are call sites.
+/// How many causes are distinguished: several times the number of call sites.
 const SLOTS: usize = 1024;
 /// How many slots are tried before two causes share one.
 const PROBES: usize = 32;
 /// How many bytes of a suppressed line its summary repeats.
 const MAX_BYTES: usize = 200;
 
-/// Where the log speaks of itself, and how often is seen to there.
-const OWN: &str = "fluxgate::telemetry::log::";
+/// The target of the log itself, which bounds its own lines.
+const OWN_TARGET: &str = "fluxgate::telemetry::log::";
 
-/// All causes so far; of the process, as call sites are.
+/// All causes so far, of the process.
 static CAUSES: [OnceLock<Cause>; SLOTS] = [const { OnceLock::new() }; SLOTS];
-/// Whether lines were suppressed that no summary has counted.
+/// Whether there are suppressed lines that no summary has counted.
 static UNREPORTED: AtomicBool = AtomicBool::new(false);
 
-/// How many lines were suppressed.
+/// Returns how many lines were suppressed.
 pub(in crate::telemetry) fn suppressed() -> u64 {
     let causes = CAUSES.iter().filter_map(OnceLock::get);
     causes
@@ -46,26 +46,25 @@ pub(in crate::telemetry) fn suppressed() -> u64 {
         .sum()
 }
 
-/// Whether there is something to report.
+/// Returns whether there is something to report.
 pub(super) fn is_unreported() -> bool {
     UNREPORTED.load(Ordering::SeqCst)
 }
 
-/// Writes a line for each cause of which lines were suppressed since the last
-/// report.
+/// Writes a line for each cause with suppressed lines since the last report.
 pub(super) fn report() {
-    // Before the look: what is suppressed after it sets it again.
+    // Before the loop: lines that are suppressed later set it again.
     UNREPORTED.store(false, Ordering::SeqCst);
     for cause in CAUSES.iter().filter_map(OnceLock::get) {
         cause.report();
     }
 }
 
-/// Lets the first lines of each cause pass, and then a few a second. Those at
-/// `debug` and below are not sampled: they are asked for.
+/// Lets the first lines of each cause pass, and then a few a second. Lines at `debug` and
+/// below are not sampled: an operator asked for them.
 #[derive(Debug)]
 pub(super) struct Sampling {
-    /// Where the thread that reports waits.
+    /// Wakes the thread that reports.
     queue: Queue,
 }
 
@@ -94,20 +93,20 @@ impl<S: Subscriber> Layer<S> for Sampling {
     }
 }
 
-/// A call site, and what became of its lines.
+/// A call site, with the counts of its lines.
 #[derive(Debug)]
 struct Cause {
     metadata: &'static Metadata<'static>,
-    /// Audit lines, and what the log says of itself.
+    /// Audit lines and those of the log itself are never suppressed.
     is_exempt: bool,
     sampler: Sampler,
     /// How many lines were suppressed.
     suppressed: AtomicU64,
     /// How many of them summaries have counted.
     reported: AtomicU64,
-    /// Whether there may be some that none has.
+    /// Whether there may be some that no summary has counted.
     is_unreported: AtomicBool,
-    /// The message of one that no summary has counted.
+    /// The message of one of those.
     message: Mutex<String>,
 }
 
@@ -115,7 +114,7 @@ impl Cause {
     fn new(metadata: &'static Metadata<'static>) -> Self {
         Self {
             metadata,
-            is_exempt: metadata.target() == AUDIT || metadata.target().starts_with(OWN),
+            is_exempt: metadata.target() == AUDIT || metadata.target().starts_with(OWN_TARGET),
             sampler: Sampler::new(AT_ONCE, A_SECOND),
             suppressed: AtomicU64::new(0),
             reported: AtomicU64::new(0),
@@ -124,8 +123,8 @@ impl Cause {
         }
     }
 
-    /// The cause of a call site. Without a lock: looking it up is all that happens
-    /// to most lines of a flood.
+    /// Returns the cause of a call site. Takes no lock, for this is all that most lines of
+    /// a flood cost.
     fn of(metadata: &'static Metadata<'static>) -> &'static Self {
         // Fibonacci hashing; the lowest bits of an address are all the same.
         let hash = (ptr::from_ref(metadata).addr() as u64 >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -136,18 +135,17 @@ impl Cause {
         found.unwrap_or_else(|| CAUSES[start].get_or_init(|| Self::new(metadata)))
     }
 
-    /// Counts a line that is suppressed. Whether it is the first since the last
-    /// report.
+    /// Counts a suppressed line. Returns whether it is the first since the last report.
     fn suppress(&self) -> bool {
-        // In this order, and the report in the other: a line that finds it said
-        // already is counted by the report that takes it back.
+        // In this order, and the report in the other: a line that finds the flag set is
+        // counted by the report that clears it.
         self.suppressed.fetch_add(1, Ordering::SeqCst);
         let is_known = self.is_unreported.load(Ordering::SeqCst);
         !is_known && !self.is_unreported.swap(true, Ordering::SeqCst)
     }
 
     fn remember(&self, event: &Event<'_>) {
-        // Only a report may hold it, and for a moment.
+        // Only a report holds the lock, briefly.
         if let Ok(mut message) = self.message.try_lock() {
             message.clear();
             event.record(&mut Message(&mut message));
@@ -168,7 +166,7 @@ impl Cause {
             Err(message) => message.into_inner().clone(),
         };
         let source = self.metadata.target();
-        // As visible as the lines it stands for.
+        // At the level of the lines that it stands for.
         match *self.metadata.level() {
             Level::ERROR => tracing::error!(lines, source, like = message, "{SUPPRESSED}"),
             Level::WARN => tracing::warn!(lines, source, like = message, "{SUPPRESSED}"),
@@ -185,7 +183,7 @@ struct Message<'a>(&'a mut String);
 impl Visit for Message<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
-            // It ends early where there is no more room.
+            // Fails where there is no more room.
             let _ = fmt::write(&mut Bounded(self.0), format_args!("{value:?}"));
         }
     }
@@ -213,7 +211,7 @@ mod tests {
 
     use super::*;
 
-    /// Not that of this module, which is where the log speaks of itself.
+    /// Not that of this module, whose lines are exempt.
     const TARGET: &str = "sampled";
 
     /// Counts what passes, by level.
@@ -236,7 +234,7 @@ mod tests {
     #[test]
     fn each_cause_is_sampled_by_itself_and_what_is_asked_for_is_not() {
         let passed = Passed::default();
-        let (queue, _flush) = Queue::start();
+        let (queue, _lines, _audit_lines) = Queue::new();
         let subscriber = tracing_subscriber::registry()
             .with(Sampling::new(queue))
             .with(passed.clone());

@@ -1,4 +1,4 @@
-//! Who takes spans.
+//! Posts spans to a collector.
 
 use std::fmt;
 use std::io;
@@ -18,7 +18,7 @@ use crate::config::HttpUrl;
 /// Where a collector takes traces if nobody says otherwise.
 const PATH: &str = "/v1/traces";
 
-/// Who takes spans. Shown without its password.
+/// The collector of the spans. Displayed without its password.
 #[derive(Debug)]
 pub(super) struct Endpoint {
     shown: HttpUrl,
