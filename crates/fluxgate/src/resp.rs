@@ -8,9 +8,9 @@ mod connection;
 mod describe;
 mod hello;
 mod info;
+mod pipeline;
 mod reply;
 mod request;
-mod run;
 mod session;
 mod throttle;
 mod transaction;
@@ -30,11 +30,10 @@ use session::Session;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use session::any_bytes;
 
-/// How long a connection may be silent before its client is asked for a sign
-/// of life.
+/// How long a connection may be idle before TCP probes its client.
 const KEEPALIVE: Duration = Duration::from_secs(300);
 
-/// How connections are served.
+/// Serves connections.
 #[derive(Clone, Debug)]
 pub(crate) struct RespServer {
     engine: Arc<Engine>,
@@ -42,22 +41,22 @@ pub(crate) struct RespServer {
 }
 
 impl RespServer {
-    /// Serves until `closing` closes.
+    /// Creates a server that stops when `closing` is cancelled.
     pub(crate) fn new(engine: Arc<Engine>, closing: CancellationToken) -> Self {
-        info::started();
+        info::record_start();
         Self { engine, closing }
     }
 
-    /// Serves a connection until it ends. When the service closes, what has
-    /// come in by then is answered, and the connection ends.
+    /// Serves a connection until it ends. When the service closes, the requests received by
+    /// then are answered, and the connection ends.
     pub(crate) async fn serve(self, stream: TcpStream, peer: SocketAddr) {
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
-        // If it cannot be set, dead clients are merely noticed later.
+        // Without it, dead clients are noticed later.
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
         let client = Client::new(peer, stream.local_addr().ok());
         let session = Session::new(self.engine, client);
         let served = Connection::new(stream, session).serve(&self.closing).await;
-        // A client that breaks off harms only itself.
+        // A client that disconnects early affects no other.
         if let Err(error) = served {
             tracing::debug!(listener = "resp", %error, "a connection ended early");
         }

@@ -5,12 +5,11 @@ use std::str;
 use fluxgate_core::json::{Names, Pairs, unique, whole_number};
 use fluxgate_core::{Band, Decision, RequestContext, RequestContextBuilder, RequestFields, Rule};
 
-use super::reply::Replies;
-use super::session::Refused;
+use super::reply::{CommandError, Replies};
 use crate::engine::{Engine, EngineError};
 use crate::http::{Listener, Origin};
 
-/// A request, as it was told.
+/// A parsed command.
 #[derive(Debug, Default)]
 pub(super) struct Check<'a> {
     rule_set: &'a str,
@@ -19,23 +18,23 @@ pub(super) struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    /// Reads the arguments, of which there are enough.
-    pub(super) fn read(arguments: &[&'a [u8]]) -> Result<Self, Refused> {
-        let [_, rule_set, fields @ ..] = arguments else {
-            return Err(Refused::arguments("fg.check"));
+    /// Parses the arguments.
+    pub(super) fn read(arguments: &[&'a [u8]]) -> Result<Self, CommandError> {
+        let [_, rule_set, pairs @ ..] = arguments else {
+            return Err(CommandError::arguments("fg.check"));
         };
-        let (pairs, []) = fields.as_chunks::<2>() else {
-            return Err(Refused::arguments("fg.check"));
+        let (pairs, []) = pairs.as_chunks::<2>() else {
+            return Err(CommandError::arguments("fg.check"));
         };
-        let mut told = Told::default();
+        let mut fields = CheckFields::default();
         for [name, value] in pairs {
             let name = text("field", name)?;
-            told.read(name, text(name, value)?)?;
+            fields.read(name, text(name, value)?)?;
         }
         Ok(Self {
             rule_set: text("rule_set", rule_set)?,
-            peek: told.peek.unwrap_or(false),
-            context: told.into_context()?,
+            peek: fields.peek.unwrap_or(false),
+            context: fields.into_context()?,
         })
     }
 
@@ -49,7 +48,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Times are in milliseconds; -1 stands for never.
+/// Writes a decision. Times are in milliseconds; -1 stands for never.
 pub(super) fn write(decision: &Decision, replies: &mut Replies<'_>) {
     replies.array(9);
     replies.integer(u8::from(decision.allowed()));
@@ -66,17 +65,17 @@ pub(super) fn write(decision: &Decision, replies: &mut Replies<'_>) {
     replies.bulk(decision.outcome().name());
 }
 
-/// What has been told of a request.
+/// The fields of a command, as they are parsed.
 #[derive(Default)]
-struct Told<'a> {
+struct CheckFields<'a> {
     fields: RequestFields<'a>,
     peek: Option<bool>,
     headers: Pairs<'a>,
     attributes: Pairs<'a>,
 }
 
-impl<'a> Told<'a> {
-    fn read(&mut self, name: &'a str, value: &'a str) -> Result<(), Refused> {
+impl<'a> CheckFields<'a> {
+    fn read(&mut self, name: &'a str, value: &'a str) -> Result<(), CommandError> {
         match name {
             "ip" => {
                 let address = value.parse().map_err(|_| bad(name, "is no address"))?;
@@ -102,7 +101,7 @@ impl<'a> Told<'a> {
             _ => match name.split_once(':') {
                 Some(("header", header)) => add(name, &mut self.headers, header, value),
                 Some(("attr", attribute)) => add(name, &mut self.attributes, attribute, value),
-                _ => Err(Refused::new(format!(
+                _ => Err(CommandError::new(format!(
                     "ERR unknown field `{name}`; there are ip, user, api_key, method, path, \
                      cost, peek, header:NAME and attr:NAME"
                 ))),
@@ -110,9 +109,9 @@ impl<'a> Told<'a> {
         }
     }
 
-    fn into_context(self) -> Result<RequestContext<'a>, Refused> {
+    fn into_context(self) -> Result<RequestContext<'a>, CommandError> {
         let mut context = RequestContextBuilder::from(self.fields);
-        let twice = |error| Refused::new(format!("ERR {error}"));
+        let twice = |error| CommandError::new(format!("ERR {error}"));
         if !self.headers.is_empty() {
             context = context.headers(unique(self.headers, Names::Headers).map_err(twice)?);
         }
@@ -124,7 +123,7 @@ impl<'a> Told<'a> {
     }
 }
 
-fn set<T>(name: &str, field: &mut Option<T>, value: T) -> Result<(), Refused> {
+fn set<T>(name: &str, field: &mut Option<T>, value: T) -> Result<(), CommandError> {
     match field.replace(value) {
         None => Ok(()),
         Some(_) => Err(bad(name, "appears twice")),
@@ -136,7 +135,7 @@ fn add<'a>(
     pairs: &mut Pairs<'a>,
     name: &'a str,
     value: &'a str,
-) -> Result<(), Refused> {
+) -> Result<(), CommandError> {
     if name.is_empty() {
         return Err(bad(field, "needs a name"));
     }
@@ -144,13 +143,13 @@ fn add<'a>(
     Ok(())
 }
 
-fn text<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str, Refused> {
+fn text<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str, CommandError> {
     str::from_utf8(bytes).map_err(|_| bad(name, "is not UTF-8"))
 }
 
 #[cold]
-fn bad(name: &str, fault: &str) -> Refused {
-    Refused::new(format!("ERR `{name}` {fault}"))
+fn bad(name: &str, fault: &str) -> CommandError {
+    CommandError::new(format!("ERR `{name}` {fault}"))
 }
 
 #[cfg(test)]
@@ -163,7 +162,7 @@ mod tests {
             .chain(arguments)
             .copied()
             .collect();
-        Check::read(&arguments).map_err(|refused| refused.to_string())
+        Check::read(&arguments).map_err(|error| error.to_string())
     }
 
     #[test]

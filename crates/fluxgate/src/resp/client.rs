@@ -1,22 +1,21 @@
-//! What is known of a client, and `CLIENT`.
+//! The state of a client, and `CLIENT`.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::reply::{Replies, Version};
-use super::session::Refused;
+use super::reply::{CommandError, Replies, Version};
 
-/// How many there are now.
+/// How many clients are connected.
 static CONNECTED: AtomicU64 = AtomicU64::new(0);
 
-/// What is known of a client.
+/// The state of a client.
 #[derive(Debug)]
 pub(super) struct Client {
-    /// No other has had it.
+    /// Unique for the life of the process.
     pub(super) id: u64,
-    /// What it calls itself; empty if it does not.
+    /// Its name; empty if it has not set one.
     pub(super) name: String,
-    /// How it wants to be answered.
+    /// The version of the protocol of its replies.
     pub(super) version: Version,
     peer: SocketAddr,
     local: Option<SocketAddr>,
@@ -39,24 +38,24 @@ impl Client {
         }
     }
 
-    /// How many there are now.
+    /// Returns how many clients are connected.
     pub(super) fn connected() -> u64 {
         CONNECTED.load(Ordering::Relaxed)
     }
 
-    /// `RESET`.
+    /// Runs `RESET`.
     pub(super) fn reset(&mut self) {
         self.version = Version::default();
         self.name.clear();
     }
 
-    /// `CLIENT subcommand …`. Of others nothing is told.
+    /// Runs `CLIENT subcommand …`. It shows no other clients.
     pub(super) fn run(
         &mut self,
         subcommand: &[u8],
         more: &[&[u8]],
         replies: &mut Replies<'_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CommandError> {
         let lower = subcommand.to_ascii_lowercase();
         match (&*lower, more) {
             (b"id", []) => replies.integer(self.id),
@@ -83,31 +82,31 @@ impl Client {
                 _,
             ) => {
                 let name = String::from_utf8_lossy(&lower);
-                return Err(Refused::arguments(&format!("client|{name}")));
+                return Err(CommandError::arguments(&format!("client|{name}")));
             }
             _ => {
                 let name = String::from_utf8_lossy(subcommand);
                 let error = format!(
                     "ERR unknown subcommand '{name:.128}'. There are ID, GETNAME, SETNAME, SETINFO, INFO, LIST, NO-EVICT, NO-TOUCH and REPLY ON."
                 );
-                return Err(Refused::new(error));
+                return Err(CommandError::new(error));
             }
         }
         Ok(())
     }
 
-    fn set_info(&mut self, attribute: &[u8], value: &[u8]) -> Result<(), Refused> {
+    fn set_info(&mut self, attribute: &[u8], value: &[u8]) -> Result<(), CommandError> {
         let (field, name) = match &*attribute.to_ascii_lowercase() {
             b"lib-name" => (&mut self.library, "lib-name"),
             b"lib-ver" => (&mut self.library_version, "lib-ver"),
             _ => {
                 let attribute = String::from_utf8_lossy(attribute);
                 let error = format!("ERR Unrecognized option '{attribute:.128}'");
-                return Err(Refused::new(error));
+                return Err(CommandError::new(error));
             }
         };
         let value = printable(value).ok_or_else(|| {
-            Refused::new(format!(
+            CommandError::new(format!(
                 "ERR {name} cannot contain spaces, newlines or special characters."
             ))
         })?;
@@ -115,7 +114,7 @@ impl Client {
         Ok(())
     }
 
-    /// As Redis tells of a client.
+    /// Describes the client as Redis does.
     fn line(&self) -> String {
         let local = self.local.map(|local| local.to_string());
         format!(
@@ -137,10 +136,10 @@ impl Drop for Client {
     }
 }
 
-/// A name that a client may have.
-pub(super) fn name_of(given: &[u8]) -> Result<String, Refused> {
+/// Checks the name of a client.
+pub(super) fn name_of(given: &[u8]) -> Result<String, CommandError> {
     printable(given).ok_or_else(|| {
-        Refused::new("ERR Client names cannot contain spaces, newlines or special characters.")
+        CommandError::new("ERR Client names cannot contain spaces, newlines or special characters.")
     })
 }
 
@@ -150,10 +149,10 @@ fn printable(bytes: &[u8]) -> Option<String> {
     good.then(|| bytes.iter().copied().map(char::from).collect())
 }
 
-fn is_on(switch: &[u8]) -> Result<bool, Refused> {
+fn is_on(switch: &[u8]) -> Result<bool, CommandError> {
     match &*switch.to_ascii_lowercase() {
         b"on" => Ok(true),
         b"off" => Ok(false),
-        _ => Err(Refused::new("ERR syntax error")),
+        _ => Err(CommandError::new("ERR syntax error")),
     }
 }

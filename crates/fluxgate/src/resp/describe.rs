@@ -1,11 +1,10 @@
-//! `COMMAND`: the commands described, so that clients can give hints.
+//! `COMMAND`: describes the commands, so that clients can give hints.
 
 use super::command::{ALL, Argument, Description, Kind};
-use super::reply::Replies;
-use super::session::Refused;
+use super::reply::{CommandError, Replies};
 
 /// `COMMAND [COUNT | LIST | INFO … | DOCS …]`.
-pub(super) fn run(more: &[&[u8]], replies: &mut Replies<'_>) -> Result<(), Refused> {
+pub(super) fn run(more: &[&[u8]], replies: &mut Replies<'_>) -> Result<(), CommandError> {
     let Some((subcommand, names)) = more.split_first() else {
         replies.array(ALL.len());
         for known in ALL {
@@ -46,11 +45,11 @@ pub(super) fn run(more: &[&[u8]], replies: &mut Replies<'_>) -> Result<(), Refus
         }
         b"count" | b"list" => {
             let name = String::from_utf8_lossy(subcommand).to_ascii_lowercase();
-            return Err(Refused::arguments(&format!("command|{name}")));
+            return Err(CommandError::arguments(&format!("command|{name}")));
         }
         _ => {
             let name = String::from_utf8_lossy(subcommand);
-            return Err(Refused::new(format!(
+            return Err(CommandError::new(format!(
                 "ERR unknown subcommand '{name:.128}'. There are COUNT, LIST, INFO and DOCS."
             )));
         }
@@ -58,7 +57,7 @@ pub(super) fn run(more: &[&[u8]], replies: &mut Replies<'_>) -> Result<(), Refus
     Ok(())
 }
 
-/// The ten parts that Redis 7 tells of a command.
+/// Writes the ten parts in which Redis 7 describes a command.
 fn write_info(known: &Description, replies: &mut Replies<'_>) {
     replies.array(10);
     replies.bulk(known.name);

@@ -2,39 +2,28 @@
 
 use super::client::{Client, name_of};
 use super::info::REDIS_VERSION;
-use super::reply::{Replies, Version};
-use super::session::Refused;
-use super::throttle::parse_integer;
+use super::reply::{CommandError, Replies, Version};
+use super::request::parse_integer;
 
-/// The one user there is, who needs no password.
+/// The only user, which needs no password.
 const DEFAULT_USER: &[u8] = b"default";
 
-/// Who the client is, as far as anybody is asked.
-#[derive(Debug)]
-pub(super) struct Welcome;
-
-impl Welcome {
-    pub(super) fn write(self, replies: &mut Replies<'_>) {
-        replies.ok();
-    }
-}
-
 /// `AUTH [username] password`.
-pub(super) fn auth(given: &[&[u8]]) -> Result<Welcome, Refused> {
+pub(super) fn auth(given: &[&[u8]]) -> Result<(), CommandError> {
     match given {
-        [_password] => Err(Refused::new(
+        [_password] => Err(CommandError::new(
             "ERR AUTH <password> called without any password configured for the default user. \
              Are you sure your configuration is correct?",
         )),
         [username, _password] => login(username),
-        _ => Err(Refused::new("ERR syntax error")),
+        _ => Err(CommandError::new("ERR syntax error")),
     }
 }
 
-fn login(username: &[u8]) -> Result<Welcome, Refused> {
+fn login(username: &[u8]) -> Result<(), CommandError> {
     match username == DEFAULT_USER {
-        true => Ok(Welcome),
-        false => Err(Refused::new(
+        true => Ok(()),
+        false => Err(CommandError::new(
             "WRONGPASS invalid username-password pair or user is disabled.",
         )),
     }
@@ -45,16 +34,16 @@ pub(super) fn hello(
     client: &mut Client,
     options: &[&[u8]],
     replies: &mut Replies<'_>,
-) -> Result<(), Refused> {
+) -> Result<(), CommandError> {
     let mut version = client.version;
     let mut name = None;
     if let Some((wanted, mut options)) = options.split_first() {
         version = match parse_integer(wanted) {
             Some(2) => Version::Two,
             Some(3) => Version::Three,
-            Some(_) => return Err(Refused::new("NOPROTO unsupported protocol version")),
+            Some(_) => return Err(CommandError::new("NOPROTO unsupported protocol version")),
             None => {
-                return Err(Refused::new(
+                return Err(CommandError::new(
                     "ERR Protocol version is not an integer or out of range",
                 ));
             }
@@ -72,7 +61,7 @@ pub(super) fn hello(
                 _ => {
                     let option = String::from_utf8_lossy(option);
                     let error = format!("ERR Syntax error in HELLO option '{option}'");
-                    return Err(Refused::new(error));
+                    return Err(CommandError::new(error));
                 }
             };
         }

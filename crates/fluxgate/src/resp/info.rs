@@ -1,4 +1,4 @@
-//! `INFO`: what clients look for, and no more.
+//! `INFO`: the fields that clients look for.
 
 use quanta::Instant;
 use std::fmt::Write as _;
@@ -7,17 +7,17 @@ use std::sync::OnceLock;
 use super::client::Client;
 use crate::telemetry;
 
-/// The Redis whose protocol is spoken. Clients decide by it what they may send.
+/// The version of Redis whose protocol this is. Clients choose their commands by it.
 pub(super) const REDIS_VERSION: &str = "7.2.0";
 
 static STARTED: OnceLock<Instant> = OnceLock::new();
 
-/// The service has started.
-pub(super) fn started() {
+/// Records the start of the service.
+pub(super) fn record_start() {
     STARTED.get_or_init(telemetry::now);
 }
 
-/// The sections that are asked for; without any, all.
+/// Returns the given sections; without any, all.
 pub(super) fn info(sections: &[&[u8]]) -> String {
     let is_all = |section: &&[u8]| {
         [&b"default"[..], b"all", b"everything"]

@@ -1,9 +1,11 @@
-//! Replies, as both versions of the protocol write them.
+//! Replies and errors, as both versions of the protocol write them.
 
-/// The version of the protocol that a client has asked for.
+use std::borrow::Cow;
+
+/// The version of the protocol that a client has chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Version {
-    /// RESP2, which every connection begins with.
+    /// RESP2, with which every connection begins.
     #[default]
     Two,
     /// RESP3.
@@ -11,12 +13,36 @@ pub(super) enum Version {
 }
 
 impl Version {
-    /// Its number.
+    /// Returns its number.
     pub(super) const fn number(self) -> u64 {
         match self {
             Self::Two => 2,
             Self::Three => 3,
         }
+    }
+}
+
+/// Why a command is refused; the text begins with the code of the error.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct CommandError(Cow<'static, str>);
+
+impl CommandError {
+    pub(super) fn new(text: impl Into<Cow<'static, str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// Returns the text of the error.
+    pub(super) fn text(&self) -> &str {
+        &self.0
+    }
+
+    /// The command has too few or too many arguments.
+    #[cold]
+    pub(super) fn arguments(command: &str) -> Self {
+        Self::new(format!(
+            "ERR wrong number of arguments for '{command}' command"
+        ))
     }
 }
 
@@ -31,12 +57,12 @@ impl<'o> Replies<'o> {
         Self { out, version }
     }
 
-    /// How what follows is written.
+    /// Writes the following replies in this version.
     pub(super) fn switch_to(&mut self, version: Version) {
         self.version = version;
     }
 
-    /// How many bytes have been written and not sent.
+    /// Returns how many bytes are written and not sent.
     pub(super) fn len(&self) -> usize {
         self.out.len()
     }
@@ -45,7 +71,7 @@ impl<'o> Replies<'o> {
         self.simple("OK");
     }
 
-    /// A text without line ends.
+    /// Writes a text without line ends.
     pub(super) fn simple(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
     }
@@ -61,7 +87,7 @@ impl<'o> Replies<'o> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// A text for people to read.
+    /// Writes a text for people to read.
     pub(super) fn verbatim(&mut self, text: &str) {
         match self.version {
             Version::Two => self.bulk(text),
@@ -82,7 +108,7 @@ impl<'o> Replies<'o> {
         });
     }
 
-    /// Nothing where an array would stand.
+    /// Writes a null in the place of an array.
     pub(super) fn null_array(&mut self) {
         self.out.extend_from_slice(match self.version {
             Version::Two => b"*-1\r\n",
@@ -104,12 +130,12 @@ impl<'o> Replies<'o> {
         }
     }
 
-    /// So many replies that belong together follow.
+    /// Starts an array of `length` replies.
     pub(super) fn array(&mut self, length: usize) {
         self.head(b'*', length);
     }
 
-    /// The same, none of them twice.
+    /// Starts a set of `length` replies.
     pub(super) fn set(&mut self, length: usize) {
         match self.version {
             Version::Two => self.head(b'*', length),
@@ -117,7 +143,7 @@ impl<'o> Replies<'o> {
         }
     }
 
-    /// So many names with a reply each follow.
+    /// Starts a map of `length` names, each with a reply.
     pub(super) fn map(&mut self, length: usize) {
         match self.version {
             Version::Two => self.head(b'*', 2 * length),
@@ -125,8 +151,8 @@ impl<'o> Replies<'o> {
         }
     }
 
-    /// An error, which begins with its code. What a client sent may be part of
-    /// it, so what would end the line or harm a terminal is taken out.
+    /// Writes an error, which begins with its code. It may quote the client, so control
+    /// characters become spaces.
     pub(super) fn error(&mut self, text: &str) {
         self.out.push(b'-');
         let shown = |char: char| if char.is_control() { ' ' } else { char };

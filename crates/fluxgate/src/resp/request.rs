@@ -173,6 +173,28 @@ fn parse_line<'a>(input: &'a [u8], arguments: &mut Arguments<'a>) -> Result<Pars
     Ok(Parsed::Whole(Form::Inline, end + 1))
 }
 
+/// Parses an integer argument: digits, after an optional minus.
+#[inline]
+pub(super) fn parse_integer(text: &[u8]) -> Option<i64> {
+    let (negative, digits) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    if digits.is_empty() {
+        return None;
+    }
+    let mut number = 0_i64;
+    for digit in digits {
+        if !digit.is_ascii_digit() {
+            return None;
+        }
+        number = number
+            .checked_mul(10)?
+            .checked_add(i64::from(digit - b'0'))?;
+    }
+    Some(if negative { -number } else { number })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,5 +272,22 @@ mod tests {
             assert!((length + 1..=request.len()).contains(&needed), "{length}");
         }
         assert_eq!(outcome(&request[..22]), Ok(Parsed::Partial(request.len())));
+    }
+
+    #[test]
+    fn integers_are_only_digits() {
+        for (text, number) in [
+            ("0", Some(0)),
+            ("-12", Some(-12)),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("9223372036854775808", None),
+            ("", None),
+            ("-", None),
+            ("+1", None),
+            (" 1", None),
+            ("1.5", None),
+        ] {
+            assert_eq!(parse_integer(text.as_bytes()), number, "{text}");
+        }
     }
 }

@@ -1,63 +1,43 @@
-//! What is answered to a client.
+//! Dispatches the commands of a client.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod any_bytes;
 
-use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::check::{self, Check};
 use super::client::Client;
 use super::command::{Command, Description};
-use super::reply::{Replies, Version};
-use super::request::{self, Arguments, Form, Parsed};
-use super::run::Run;
-use super::throttle::{Limits, Throttle, parse_integer};
+use super::pipeline::PendingDecisions;
+use super::reply::{CommandError, Replies, Version};
+use super::request::{self, Arguments, Form, Parsed, parse_integer};
+use super::throttle::{LimitCache, Throttle};
 use super::transaction::{Queued, Transaction};
 use super::{describe, hello, info};
 use crate::engine::{Engine, EngineError};
 
-/// When so much has been written, it is sent before more is answered.
-const MOST_UNSENT: usize = 64 * 1024;
+/// How many bytes of replies are sent before the next command runs.
+const MAX_UNSENT: usize = 64 * 1024;
 
-/// Why a command is not run; begins with the code of the error.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct Refused(Cow<'static, str>);
-
-impl Refused {
-    pub(super) fn new(text: impl Into<Cow<'static, str>>) -> Self {
-        Self(text.into())
-    }
-
-    /// There are too few or too many arguments for the command.
-    #[cold]
-    pub(super) fn arguments(command: &str) -> Self {
-        Self::new(format!(
-            "ERR wrong number of arguments for '{command}' command"
-        ))
-    }
-}
-
-/// What to do next.
+/// What the connection does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Read on, until there are so many bytes.
+    /// Read until there are so many bytes.
     Read(usize),
-    /// Send, and answer on.
+    /// Send, and run the remaining commands.
     Send,
-    /// Send, and end.
+    /// Send, and close.
     End,
 }
 
-/// One client and what it is served by.
+/// The state of one connection.
 #[derive(Debug)]
 pub(super) struct Session {
     engine: Arc<Engine>,
     client: Client,
-    limits: Limits,
-    /// What waits for `EXEC`, after `MULTI`.
+    limits: LimitCache,
+    /// The commands queued since `MULTI`.
     transaction: Option<Transaction>,
 }
 
@@ -66,22 +46,22 @@ impl Session {
         Self {
             engine,
             client,
-            limits: Limits::default(),
+            limits: LimitCache::default(),
             transaction: None,
         }
     }
 
-    /// Answers every whole request in `input`, in order; tells how many bytes
-    /// they were. Where decisions are ready at once, it waits for nothing.
+    /// Answers all complete requests in `input`, in order. Returns how many bytes they are.
+    /// With a store in memory, it does not wait.
     pub(super) async fn answer(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, Next) {
         let engine = Arc::clone(&self.engine);
         let at_once = engine.store().redis().is_none();
         let mut replies = Replies::new(out, self.client.version);
         let mut arguments = Arguments::new();
-        let mut run = Run::default();
+        let mut pending = PendingDecisions::default();
         let mut read = 0;
         let next = loop {
-            if replies.len() >= MOST_UNSENT {
+            if replies.len() >= MAX_UNSENT {
                 break Next::Send;
             }
             let rest = &input[read..];
@@ -95,7 +75,7 @@ impl Session {
                 }
                 Ok(Parsed::Partial(needed)) => break Next::Read(needed),
                 Err(error) => {
-                    run.finish(&mut replies).await;
+                    pending.finish(&mut replies).await;
                     replies.error(&format!("ERR Protocol error: {error}"));
                     break Next::End;
                 }
@@ -112,11 +92,11 @@ impl Session {
                 if at_once {
                     throttle.decide(&engine).await.write(&mut replies);
                 } else {
-                    run.push(throttle, &engine, &mut replies).await;
+                    pending.push(throttle, &engine, &mut replies).await;
                 }
                 continue;
             }
-            run.finish(&mut replies).await;
+            pending.finish(&mut replies).await;
             let answered = match known {
                 Some(known) if self.waits(known) => {
                     self.queue(known, &arguments, request, &mut replies)
@@ -127,33 +107,32 @@ impl Session {
                 Some(known) => self.run(known, &arguments, &mut replies).await,
                 None => {
                     if let Some(transaction) = &mut self.transaction {
-                        transaction.break_off();
+                        transaction.abort();
                     }
                     replies.error(&unknown(&arguments));
-                    // People who type make mistakes, but what nobody has asked
-                    // for is more likely of another protocol.
+                    // An inline command that does not exist is likely another protocol.
                     if form == Form::Inline {
                         break Next::End;
                     }
                     continue;
                 }
             };
-            if let Err(refused) = answered {
-                replies.error(&refused.0);
+            if let Err(error) = answered {
+                replies.error(error.text());
             } else if known.is_some_and(|known| known.command == Command::Quit) {
                 break Next::End;
             }
         };
-        run.finish(&mut replies).await;
+        pending.finish(&mut replies).await;
         (read, next)
     }
 
-    /// Whether a command waits for `EXEC`.
+    /// Returns whether a command waits for `EXEC`.
     fn waits(&self, known: &Description) -> bool {
         self.transaction.is_some() && !Transaction::passes(known.command)
     }
 
-    /// Lets a command of these bytes wait for `EXEC`.
+    /// Queues a command until `EXEC`.
     #[cold]
     fn queue(
         &mut self,
@@ -161,7 +140,7 @@ impl Session {
         arguments: &[&[u8]],
         request: &[u8],
         replies: &mut Replies<'_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CommandError> {
         if let Some(transaction) = &mut self.transaction {
             transaction.queue(known, arguments.len(), request)?;
             replies.simple("QUEUED");
@@ -169,18 +148,18 @@ impl Session {
         Ok(())
     }
 
-    /// Runs what waits for `EXEC`.
+    /// Runs the queued commands.
     #[cold]
-    async fn exec(&mut self, replies: &mut Replies<'_>) -> Result<(), Refused> {
+    async fn exec(&mut self, replies: &mut Replies<'_>) -> Result<(), CommandError> {
         let transaction = self.transaction.take();
-        let transaction = transaction.ok_or_else(|| Refused::new("ERR EXEC without MULTI"))?;
+        let transaction = transaction.ok_or_else(|| CommandError::new("ERR EXEC without MULTI"))?;
         let Queued { bytes, count } = transaction.finish()?;
         let engine = Arc::clone(&self.engine);
         replies.array(count);
-        let mut run = Run::default();
+        let mut pending = PendingDecisions::default();
         let mut arguments = Arguments::new();
         let mut rest = &bytes[..];
-        // They were read once, when they came.
+        // They parse: they were parsed when they were queued.
         while let Ok(Parsed::Whole(_, length)) = request::parse(rest, &mut arguments)
             && let Some(known) = arguments.first().and_then(|name| Description::find(name))
         {
@@ -188,15 +167,15 @@ impl Session {
             if known.command == Command::Throttle
                 && let Ok(throttle) = Throttle::read(&arguments, &mut self.limits)
             {
-                run.push(throttle, &engine, replies).await;
+                pending.push(throttle, &engine, replies).await;
                 continue;
             }
-            run.finish(replies).await;
-            if let Err(refused) = self.run(known, &arguments, replies).await {
-                replies.error(&refused.0);
+            pending.finish(replies).await;
+            if let Err(error) = self.run(known, &arguments, replies).await {
+                replies.error(error.text());
             }
         }
-        run.finish(replies).await;
+        pending.finish(replies).await;
         Ok(())
     }
 
@@ -205,11 +184,11 @@ impl Session {
         known: &Description,
         arguments: &[&[u8]],
         replies: &mut Replies<'_>,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CommandError> {
         if !known.accepts(arguments.len()) {
-            return Err(Refused::arguments(known.name));
+            return Err(CommandError::arguments(known.name));
         }
-        let too_many = || Err(Refused::arguments(known.name));
+        let too_many = || Err(CommandError::arguments(known.name));
         let arguments_after_name = &arguments[1..];
         match (known.command, arguments_after_name) {
             (Command::Throttle, _) => {
@@ -224,14 +203,21 @@ impl Session {
             (Command::Ping | Command::Echo, [message]) => replies.bulk(message),
             (Command::Ping | Command::Echo, _) => return too_many(),
             (Command::Hello, options) => hello::hello(&mut self.client, options, replies)?,
-            (Command::Auth, given) => hello::auth(given)?.write(replies),
+            (Command::Auth, given) => {
+                hello::auth(given)?;
+                replies.ok();
+            }
             (Command::Client, [subcommand, more @ ..]) => {
                 self.client.run(subcommand, more, replies)?;
             }
             (Command::Select, [index]) => match parse_integer(index) {
                 Some(0) => replies.ok(),
-                Some(_) => return Err(Refused::new("ERR DB index is out of range")),
-                None => return Err(Refused::new("ERR value is not an integer or out of range")),
+                Some(_) => return Err(CommandError::new("ERR DB index is out of range")),
+                None => {
+                    return Err(CommandError::new(
+                        "ERR value is not an integer or out of range",
+                    ));
+                }
             },
             (Command::Client | Command::Select, _) => return too_many(),
             (Command::Describe, more) => describe::run(more, replies)?,
@@ -243,23 +229,23 @@ impl Session {
                 replies.simple("RESET");
             }
             (Command::Multi, _) if self.transaction.is_some() => {
-                return Err(Refused::new("ERR MULTI calls can not be nested"));
+                return Err(CommandError::new("ERR MULTI calls can not be nested"));
             }
             (Command::Multi, _) => {
                 self.transaction = Some(Transaction::default());
                 replies.ok();
             }
-            // With too many arguments.
+            // `EXEC` without arguments is run by `exec`.
             (Command::Exec, _) => return too_many(),
             (Command::Discard, _) => match self.transaction.take() {
                 Some(_) => replies.ok(),
-                None => return Err(Refused::new("ERR DISCARD without MULTI")),
+                None => return Err(CommandError::new("ERR DISCARD without MULTI")),
             },
             (Command::Watch, _) if self.transaction.is_some() => {
-                return Err(Refused::new("ERR WATCH inside MULTI is not allowed"));
+                return Err(CommandError::new("ERR WATCH inside MULTI is not allowed"));
             }
             (Command::Watch, _) => {
-                return Err(Refused::new(
+                return Err(CommandError::new(
                     "ERR WATCH is not supported: keys cannot be watched",
                 ));
             }
@@ -269,14 +255,14 @@ impl Session {
     }
 }
 
-fn no_decision(error: EngineError) -> Refused {
-    Refused::new(match error {
+fn no_decision(error: EngineError) -> CommandError {
+    CommandError::new(match error {
         EngineError::NotReady => format!("LOADING {error}"),
         EngineError::Call(_) => format!("ERR {error}"),
     })
 }
 
-/// As Redis words it.
+/// Returns the error that Redis gives for an unknown command.
 #[cold]
 fn unknown(arguments: &[&[u8]]) -> String {
     const LONGEST: usize = 128;

@@ -4,36 +4,39 @@ use std::sync::Arc;
 
 use fluxgate_core::{AdHocDecision, AdHocKey, Band, Retry};
 
-use super::reply::Replies;
-use super::session::Refused;
+use super::reply::{CommandError, Replies};
+use super::request::parse_integer;
 use crate::engine::{Engine, ThrottleNumbers};
 use crate::http::{Listener, Origin};
 
-/// What is asked for.
+/// A parsed command.
 #[derive(Clone, Debug)]
 pub(super) struct Throttle<'a> {
-    /// Who is charged.
+    /// The key that is charged.
     pub(super) key: &'a [u8],
     band: Arc<Band>,
     quantity: u64,
 }
 
-/// What came of it.
+/// The decision about a [`Throttle`].
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Throttled {
+pub(super) struct ThrottleDecision {
     limit: u64,
     decision: AdHocDecision,
 }
 
 impl<'a> Throttle<'a> {
-    /// Reads the arguments, of which there are enough.
-    pub(super) fn read(arguments: &[&'a [u8]], limits: &mut Limits) -> Result<Self, Refused> {
+    /// Parses the arguments.
+    pub(super) fn read(
+        arguments: &[&'a [u8]],
+        limits: &mut LimitCache,
+    ) -> Result<Self, CommandError> {
         let (key, numbers, quantity) = match *arguments {
             [_, key, max_burst, count, period] => (key, [max_burst, count, period], None),
             [_, key, max_burst, count, period, quantity] => {
                 (key, [max_burst, count, period], Some(quantity))
             }
-            _ => return Err(Refused::arguments("cl.throttle")),
+            _ => return Err(CommandError::arguments("cl.throttle")),
         };
         let [max_burst, count, period] = numbers;
         let numbers = ThrottleNumbers {
@@ -46,7 +49,7 @@ impl<'a> Throttle<'a> {
             Some(quantity) => {
                 let quantity = number("quantity", quantity)?;
                 u64::try_from(quantity)
-                    .map_err(|_| Refused::new("ERR quantity must not be below 0"))?
+                    .map_err(|_| CommandError::new("ERR quantity must not be below 0"))?
             }
         };
         Ok(Self {
@@ -58,21 +61,21 @@ impl<'a> Throttle<'a> {
 
     /// Decides it.
     #[inline]
-    pub(super) async fn decide(&self, engine: &Engine) -> Throttled {
+    pub(super) async fn decide(&self, engine: &Engine) -> ThrottleDecision {
         let subject = AdHocKey::key(self.key);
         let origin = Origin::of(Listener::Resp);
         let taken = engine.take(&subject, &self.band, self.quantity, &origin);
-        Throttled {
+        ThrottleDecision {
             limit: self.band.limit().capacity(),
             decision: taken.await,
         }
     }
 }
 
-impl Throttled {
-    /// Limited, limit, remaining, seconds until the same would pass, seconds
-    /// until the limit is full. There is nothing to wait for if it has passed,
-    /// or never will.
+impl ThrottleDecision {
+    /// Writes: limited, limit, remaining, seconds until the same command would be allowed,
+    /// seconds until the limit is full. The fourth is -1 if it was allowed, or never will
+    /// be.
     #[inline]
     pub(super) fn write(&self, replies: &mut Replies<'_>) {
         let decision = &self.decision;
@@ -90,9 +93,9 @@ impl Throttled {
         replies.integer(decision.reset_after.ceil_secs());
     }
 
-    /// The last three numbers where the store failed. What is left is not known: -1,
-    /// which no other answer has. Clients of redis-cell that look at the first number
-    /// alone obey `on_error` all the same, which they might not if this were an error.
+    /// Writes the last three numbers if the store failed. The remaining units are unknown:
+    /// -1, which no other reply has. So clients of redis-cell that read only the first
+    /// number follow `on_error`, which they might not if this were an error.
     #[cold]
     fn write_without_state(&self, replies: &mut Replies<'_>) {
         replies.integer(-1);
@@ -104,74 +107,51 @@ impl Throttled {
     }
 }
 
-/// The limits that a connection has asked for lately. To make one takes longer
-/// than to decide by it.
+/// The limits that a connection used last. Creating one takes longer than deciding by it.
 #[derive(Debug, Default)]
-pub(super) struct Limits {
+pub(super) struct LimitCache {
     known: Vec<(ThrottleNumbers, Arc<Band>)>,
-    /// Which one the next new one replaces.
+    /// The entry that the next new limit replaces.
     oldest: usize,
 }
 
-impl Limits {
-    const MOST: usize = 8;
+impl LimitCache {
+    const CAPACITY: usize = 8;
 
     #[inline]
-    fn band(&mut self, numbers: ThrottleNumbers) -> Result<Arc<Band>, Refused> {
+    fn band(&mut self, numbers: ThrottleNumbers) -> Result<Arc<Band>, CommandError> {
         let known = self.known.iter().find(|(known, _)| *known == numbers);
         match known {
             Some((_, band)) => Ok(Arc::clone(band)),
-            None => self.make(numbers),
+            None => self.add(numbers),
         }
     }
 
     #[cold]
-    fn make(&mut self, numbers: ThrottleNumbers) -> Result<Arc<Band>, Refused> {
+    fn add(&mut self, numbers: ThrottleNumbers) -> Result<Arc<Band>, CommandError> {
         let band = numbers.band();
-        let band = Arc::new(band.map_err(|error| Refused::new(format!("ERR {error}")))?);
+        let band = Arc::new(band.map_err(|error| CommandError::new(format!("ERR {error}")))?);
         let entry = (numbers, Arc::clone(&band));
-        if self.known.len() < Self::MOST {
+        if self.known.len() < Self::CAPACITY {
             self.known.push(entry);
         } else {
             self.known[self.oldest] = entry;
-            self.oldest = (self.oldest + 1) % Self::MOST;
+            self.oldest = (self.oldest + 1) % Self::CAPACITY;
         }
         Ok(band)
     }
 }
 
 #[inline]
-fn number(name: &str, text: &[u8]) -> Result<i64, Refused> {
+fn number(name: &str, text: &[u8]) -> Result<i64, CommandError> {
     parse_integer(text).ok_or_else(|| not_an_integer(name))
 }
 
 #[cold]
-fn not_an_integer(name: &str) -> Refused {
-    Refused::new(format!(
+fn not_an_integer(name: &str) -> CommandError {
+    CommandError::new(format!(
         "ERR value is not an integer or out of range: {name}"
     ))
-}
-
-/// An integer, written with nothing around it.
-#[inline]
-pub(super) fn parse_integer(text: &[u8]) -> Option<i64> {
-    let (negative, digits) = match text {
-        [b'-', digits @ ..] => (true, digits),
-        digits => (false, digits),
-    };
-    if digits.is_empty() {
-        return None;
-    }
-    let mut number = 0_i64;
-    for digit in digits {
-        if !digit.is_ascii_digit() {
-            return None;
-        }
-        number = number
-            .checked_mul(10)?
-            .checked_add(i64::from(digit - b'0'))?;
-    }
-    Some(if negative { -number } else { number })
 }
 
 #[cfg(test)]
@@ -180,8 +160,8 @@ mod tests {
 
     fn read(text: &str) -> Result<(u64, u64), String> {
         let arguments: Vec<_> = text.split(' ').map(str::as_bytes).collect();
-        let throttle = Throttle::read(&arguments, &mut Limits::default());
-        let throttle = throttle.map_err(|refused| refused.to_string())?;
+        let throttle = Throttle::read(&arguments, &mut LimitCache::default());
+        let throttle = throttle.map_err(|error| error.to_string())?;
         Ok((throttle.band.limit().capacity(), throttle.quantity))
     }
 
@@ -230,7 +210,7 @@ mod tests {
 
     #[test]
     fn few_limits_are_kept_and_all_can_be_asked_for() {
-        let mut limits = Limits::default();
+        let mut limits = LimitCache::default();
         for round in 0..3 {
             for max_burst in 0..20 {
                 let numbers = ThrottleNumbers {
@@ -243,23 +223,6 @@ mod tests {
                 assert_eq!(band.limit().capacity(), capacity, "{round}");
             }
         }
-        assert_eq!(limits.known.len(), Limits::MOST);
-    }
-
-    #[test]
-    fn integers_are_only_digits() {
-        for (text, number) in [
-            ("0", Some(0)),
-            ("-12", Some(-12)),
-            ("9223372036854775807", Some(i64::MAX)),
-            ("9223372036854775808", None),
-            ("", None),
-            ("-", None),
-            ("+1", None),
-            (" 1", None),
-            ("1.5", None),
-        ] {
-            assert_eq!(parse_integer(text.as_bytes()), number, "{text}");
-        }
+        assert_eq!(limits.known.len(), LimitCache::CAPACITY);
     }
 }

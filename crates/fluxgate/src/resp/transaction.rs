@@ -1,35 +1,35 @@
-//! `MULTI`, `EXEC` and `DISCARD`: commands that wait for others.
+//! `MULTI`, `EXEC` and `DISCARD`: commands that are queued.
 //!
-//! Nothing is charged before `EXEC`. It runs the commands in order; other connections
-//! may come in between, and a command that fails keeps no other from running.
+//! Nothing is charged before `EXEC`. It runs the commands in order; commands of other
+//! connections may run in between, and a command that fails does not stop the others.
 
 use super::command::{Command, Description};
+use super::reply::CommandError;
 use super::request::{LONGEST_REQUEST, MOST_ARGUMENTS};
-use super::session::Refused;
 
-/// How many commands may wait.
-const MOST_COMMANDS: usize = MOST_ARGUMENTS;
-/// How many bytes they may have in all.
+/// How many commands may be queued.
+const MAX_COMMANDS: usize = MOST_ARGUMENTS;
+/// How many bytes they may have in total.
 const MAX_BYTES: usize = LONGEST_REQUEST;
 
 /// The commands since `MULTI`.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
     queued: Queued,
-    /// Whether a command was refused: then none is run.
-    is_broken: bool,
+    /// Whether a command was refused; then `EXEC` runs none.
+    is_aborted: bool,
 }
 
-/// Commands that wait.
+/// Queued commands.
 #[derive(Debug, Default)]
 pub(super) struct Queued {
-    /// As they came.
+    /// The requests as they were received.
     pub(super) bytes: Vec<u8>,
     pub(super) count: usize,
 }
 
 impl Transaction {
-    /// Whether a command is run at once between `MULTI` and `EXEC`.
+    /// Returns whether a command runs at once between `MULTI` and `EXEC`.
     pub(super) fn passes(command: Command) -> bool {
         matches!(
             command,
@@ -42,15 +42,15 @@ impl Transaction {
         )
     }
 
-    /// Adds a command of these bytes. If that cannot be done, `EXEC` will run nothing.
+    /// Queues a command. If it is refused, `EXEC` runs none.
     pub(super) fn queue(
         &mut self,
         known: &Description,
         arguments: usize,
         bytes: &[u8],
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CommandError> {
         let queued = self.try_queue(known, arguments, bytes);
-        self.is_broken |= queued.is_err();
+        self.is_aborted |= queued.is_err();
         queued
     }
 
@@ -59,9 +59,9 @@ impl Transaction {
         known: &Description,
         arguments: usize,
         bytes: &[u8],
-    ) -> Result<(), Refused> {
+    ) -> Result<(), CommandError> {
         if !known.accepts(arguments) {
-            return Err(Refused::arguments(known.name));
+            return Err(CommandError::arguments(known.name));
         }
         if !matches!(
             known.command,
@@ -69,17 +69,17 @@ impl Transaction {
         ) {
             let name = known.name;
             let refused = format!("ERR Command '{name}' not allowed inside a transaction");
-            return Err(Refused::new(refused));
+            return Err(CommandError::new(refused));
         }
         let queued = &mut self.queued;
-        if self.is_broken {
-            // None of them is run, so none need be kept.
+        if self.is_aborted {
+            // None of them will run.
             queued.bytes = Vec::new();
             return Ok(());
         }
-        if queued.count == MOST_COMMANDS || queued.bytes.len() + bytes.len() > MAX_BYTES {
-            return Err(Refused::new(format!(
-                "ERR a transaction has at most {MOST_COMMANDS} commands and {MAX_BYTES} bytes"
+        if queued.count == MAX_COMMANDS || queued.bytes.len() + bytes.len() > MAX_BYTES {
+            return Err(CommandError::new(format!(
+                "ERR a transaction has at most {MAX_COMMANDS} commands and {MAX_BYTES} bytes"
             )));
         }
         queued.bytes.extend_from_slice(bytes);
@@ -87,15 +87,15 @@ impl Transaction {
         Ok(())
     }
 
-    /// A command that does not exist cannot be run.
-    pub(super) fn break_off(&mut self) {
-        self.is_broken = true;
+    /// Makes `EXEC` run none of the commands.
+    pub(super) fn abort(&mut self) {
+        self.is_aborted = true;
     }
 
     /// Returns the commands to run.
-    pub(super) fn finish(self) -> Result<Queued, Refused> {
-        match self.is_broken {
-            true => Err(Refused::new(
+    pub(super) fn finish(self) -> Result<Queued, CommandError> {
+        match self.is_aborted {
+            true => Err(CommandError::new(
                 "EXECABORT Transaction discarded because of previous errors.",
             )),
             false => Ok(self.queued),

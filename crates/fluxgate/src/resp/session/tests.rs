@@ -139,7 +139,7 @@ fn replies_that_are_not_sent_are_bounded() {
     let mut out = Vec::new();
     let (read, next) = ready(session().answer(&pipeline, &mut out));
     assert_eq!(next, Next::Send);
-    assert!(read < pipeline.len() && out.len() < 2 * MOST_UNSENT);
+    assert!(read < pipeline.len() && out.len() < 2 * MAX_UNSENT);
 }
 
 /// Nothing whose replies depend on the millisecond.
