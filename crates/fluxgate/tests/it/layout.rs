@@ -40,16 +40,8 @@ const FLOORS: [(&str, &str); 5] = [
     ),
 ];
 
-/// The folders whose files still import each other in circles.
-const TANGLED: [&str; 7] = [
-    "gateway",
-    "api",
-    "config",
-    "grpc",
-    "reload",
-    "resp",
-    "telemetry",
-];
+/// The one folder whose files still import each other in circles.
+const TANGLED: &str = "gateway";
 
 const MAX_LINES: usize = 500;
 
@@ -85,7 +77,7 @@ fn files_do_not_import_in_circles() {
     for (name, _) in FLOORS {
         let modules = Modules::read(&crates().join(name).join("src"));
         let mut imports = modules.imports();
-        imports.retain(|import| !TANGLED.contains(&top_level(&import.from)));
+        imports.retain(|import| top_level(&import.from) != TANGLED);
         let faults = circles(&imports);
         assert!(faults.is_empty(), "{name}:\n{}", faults.join("\n"));
     }
