@@ -42,7 +42,7 @@ where
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|error| {
             let error: axum::BoxError = error.into();
-            Problem::bad(format!("the body ended early: {error}"))
+            Problem::bad_request(format!("the body ended early: {error}"))
         })?;
         // Trailers say nothing that would matter here.
         let Ok(piece) = frame.into_data() else {
@@ -73,15 +73,16 @@ pub(super) fn check_size(bytes: usize) -> Result<(), Problem> {
 
 /// Reads JSON, which must be an object.
 pub(super) fn parse<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
-    let text = std::str::from_utf8(body).map_err(|_| Problem::bad("the body is not UTF-8"))?;
+    let text =
+        std::str::from_utf8(body).map_err(|_| Problem::bad_request("the body is not UTF-8"))?;
     // A list would do for serde as well.
     if !text.trim_ascii_start().starts_with('{') {
-        return Err(Problem::bad("the body is not a JSON object"));
+        return Err(Problem::bad_request("the body is not a JSON object"));
     }
     serde_json::from_str(text).map_err(|error| {
         let (line, column) = (error.line(), error.column());
         let what = without_position(&error);
-        let problem = Problem::bad(format!("{what} (line {line}, column {column})"));
+        let problem = Problem::bad_request(format!("{what} (line {line}, column {column})"));
         match field_of::<T>(text) {
             Some(field) => problem.within(field),
             None => problem,

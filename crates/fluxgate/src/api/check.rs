@@ -69,7 +69,7 @@ pub(super) async fn batch(
     let body = body::read(body).await?;
     let Batch { checks } = body::parse(&body)?;
     if checks.len() > MOST_CHECKS {
-        return Err(Problem::bad(format!(
+        return Err(Problem::bad_request(format!(
             "`checks` holds more than {MOST_CHECKS}"
         )));
     }
@@ -112,7 +112,9 @@ impl WantedStatus {
                 ("", "") => {}
                 ("status", "true") => wanted.status = true,
                 ("status", "false") => wanted.status = false,
-                ("status", _) => return Err(Problem::bad("`status` must be true or false")),
+                ("status", _) => {
+                    return Err(Problem::bad_request("`status` must be true or false"));
+                }
                 ("failed_closed_status", "503") => {
                     wanted.failed_closed = FailedClosedStatus::ServiceUnavailable;
                 }
@@ -120,10 +122,12 @@ impl WantedStatus {
                     wanted.failed_closed = FailedClosedStatus::TooManyRequests;
                 }
                 ("failed_closed_status", _) => {
-                    return Err(Problem::bad("`failed_closed_status` must be 503 or 429"));
+                    return Err(Problem::bad_request(
+                        "`failed_closed_status` must be 503 or 429",
+                    ));
                 }
                 _ => {
-                    return Err(Problem::bad(
+                    return Err(Problem::bad_request(
                         "the query may hold `status` and `failed_closed_status` only",
                     ));
                 }
@@ -168,7 +172,7 @@ impl<'a> Asked<'a> {
             Some(name) => name,
             None => Cow::Owned(only_rule_set(api)?),
         };
-        let mut context = self.context.into_context().map_err(Problem::bad)?;
+        let mut context = self.context.into_context().map_err(Problem::bad_request)?;
         if let Some(Text(normal)) = self.normal_path {
             context = context.with_normal_path(normal);
         }
@@ -196,7 +200,7 @@ impl Ready<'_> {
 fn only_rule_set(api: &Api) -> Result<String, Problem> {
     let rules = api.engine.rules().ok_or(EngineError::NotReady)?;
     let only = rules.only().map(|set| set.name().to_owned());
-    only.ok_or_else(|| Problem::bad("`rule_set` is missing"))
+    only.ok_or_else(|| Problem::bad_request("`rule_set` is missing"))
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Asked<'a> {

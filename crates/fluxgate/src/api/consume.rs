@@ -23,20 +23,20 @@ const MOST_NAME_BYTES: usize = 200;
 pub(super) fn subject(name: &str, identity: &[&str]) -> Result<AdHocKey, Problem> {
     if !(1..=MOST_NAME_BYTES).contains(&name.len()) {
         let bound = format!("`rule_id` must have 1 to {MOST_NAME_BYTES} bytes");
-        return Err(Problem::bad(bound));
+        return Err(Problem::bad_request(bound));
     }
     Ok(AdHocKey::named(name, identity))
 }
 
 /// Returns the bucket of this capacity and rate.
 pub(super) fn band(capacity: &str, refill_tokens_per_second: &str) -> Result<Band, Problem> {
-    rate::band(capacity, refill_tokens_per_second).map_err(Problem::bad)
+    rate::band(capacity, refill_tokens_per_second).map_err(Problem::bad_request)
 }
 
 /// Returns the set and the id in the name of a configured rule.
 pub(super) fn configured(rule_id: &str) -> Result<(&str, &str), Problem> {
     rule_id.split_once('/').ok_or_else(|| {
-        Problem::bad(
+        Problem::bad_request(
             "`rule_id` must be \"SET/RULE\" where no `capacity` and \
              `refill_tokens_per_second` are given",
         )
@@ -79,7 +79,7 @@ pub(super) async fn consume(
     let cost = match asked.cost {
         Some(cost) => Some(
             whole_number(cost.get())
-                .ok_or_else(|| Problem::bad("`cost` must be a whole number from 0"))?,
+                .ok_or_else(|| Problem::bad_request("`cost` must be a whole number from 0"))?,
         ),
         None => None,
     };
@@ -100,8 +100,12 @@ pub(super) async fn consume(
             let decided = engine.consume(rule_set, rule, &identity, cost, &origin);
             Consumed::from(decided.await?)
         }
-        (None, Some(_)) => return Err(Problem::bad("`capacity` is missing")),
-        (Some(_), None) => return Err(Problem::bad("`refill_tokens_per_second` is missing")),
+        (None, Some(_)) => return Err(Problem::bad_request("`capacity` is missing")),
+        (Some(_), None) => {
+            return Err(Problem::bad_request(
+                "`refill_tokens_per_second` is missing",
+            ));
+        }
     };
     let mut json = Vec::with_capacity(80);
     consumed.write(&mut json);

@@ -124,9 +124,9 @@ impl<'a> Question<'a> {
                 ("filter", _) => question.filter = Some(value),
                 ("denied", "403") => question.denied = StatusCode::FORBIDDEN,
                 ("denied", "429") => question.denied = StatusCode::TOO_MANY_REQUESTS,
-                ("denied", _) => return Err(Problem::bad("`denied` must be 403 or 429")),
+                ("denied", _) => return Err(Problem::bad_request("`denied` must be 403 or 429")),
                 _ => {
-                    return Err(Problem::bad(
+                    return Err(Problem::bad_request(
                         "the query may hold `filter` and `denied` only",
                     ));
                 }
@@ -146,7 +146,7 @@ impl<'a> Question<'a> {
             None if api.filters.is_empty() => Err(missing("the config has no `filters`")),
             None => {
                 let filter = api.filters.only();
-                filter.ok_or_else(|| Problem::bad("`filter` is missing"))
+                filter.ok_or_else(|| Problem::bad_request("`filter` is missing"))
             }
         }
         .map(|filter| &**filter)

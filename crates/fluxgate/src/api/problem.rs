@@ -12,7 +12,7 @@ impl From<EngineError> for Problem {
             EngineError::Call(LimiterError::UnknownRuleSet(_))
             | EngineError::Call(LimiterError::UnknownRule { .. }) => StatusCode::NOT_FOUND,
             EngineError::Call(LimiterError::Identity(why)) => {
-                return Self::bad(format!("`identity`: {why}"));
+                return Self::bad_request(format!("`identity`: {why}"));
             }
             // The rules are not loaded yet, or the store failed.
             _ => StatusCode::SERVICE_UNAVAILABLE,

@@ -8,10 +8,11 @@ pub(super) fn fields(query: &str) -> impl Iterator<Item = Result<(String, String
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     pairs.map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let name = decoded(name)
-            .ok_or_else(|| Problem::bad("the name of a field of the query is badly encoded"))?;
+        let name = decoded(name).ok_or_else(|| {
+            Problem::bad_request("the name of a field of the query is badly encoded")
+        })?;
         let value = decoded(value).ok_or_else(|| {
-            Problem::bad(format!(
+            Problem::bad_request(format!(
                 "`{name}` is badly encoded: `%` and two hexadecimal digits for each byte, and \
                  the bytes in UTF-8"
             ))

@@ -21,11 +21,10 @@ use super::tunnel::Slot;
 use super::upstreams::Lease;
 use super::{Gateway, streams, strict};
 use crate::engine::EngineHandler;
-use crate::http::{Listener, Origin, REQUEST_ID, TRACEPARENT, request_id};
+use crate::http::{Listener, Origin, PROBLEM_JSON, REQUEST_ID, TRACEPARENT, request_id};
 use crate::telemetry::RequestIds;
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
-const PROBLEM_JSON: HeaderValue = HeaderValue::from_static(fluxgate_tower::PROBLEM_JSON);
 
 /// A client's connection.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use http::StatusCode;
 use tokio::io::AsyncWrite;
 
-use super::problem::Problem;
+use fluxgate_tower::Problem;
 
 /// Returns the status if `bytes` are the whole of such a response.
 pub(crate) fn library_error(bytes: &[u8]) -> Option<StatusCode> {

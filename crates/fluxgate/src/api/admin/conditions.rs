@@ -30,7 +30,7 @@ impl Condition {
             (Some(Tags::These(tags)), None) => Ok(Self::OneOf(tags)),
             (None, Some(Tags::Every)) => Ok(Self::Absent),
             (None, Some(Tags::These(tags))) => Ok(Self::NoneOf(tags)),
-            (Some(_), Some(_)) => Err(Problem::bad(
+            (Some(_), Some(_)) => Err(Problem::bad_request(
                 "`If-Match` and `If-None-Match` exclude each other",
             )),
         }
@@ -70,7 +70,7 @@ enum Tags {
 }
 
 fn tags(headers: &HeaderMap, name: HeaderName) -> Result<Option<Tags>, Problem> {
-    let bad = || Problem::bad(format!("`{name}` must be * or a list of ETags in quotes"));
+    let bad = || Problem::bad_request(format!("`{name}` must be * or a list of ETags in quotes"));
     let mut tags = Vec::new();
     let mut given = false;
     for value in headers.get_all(&name) {

@@ -83,7 +83,7 @@ impl CallLimit<'_> {
     /// Returns its numbers, which the call needs.
     pub(super) fn band(&self) -> Result<&Band, Problem> {
         self.band.as_ref().ok_or_else(|| {
-            Problem::bad(match self.rule_id {
+            Problem::bad_request(match self.rule_id {
                 Some(_) => "`capacity` and `refill_tokens_per_second` are missing",
                 None => "`max_burst`, `count` and `period` are missing",
             })
@@ -102,7 +102,7 @@ impl CallLimit<'_> {
                     count,
                     period,
                 };
-                numbers.band().map_err(Problem::bad)
+                numbers.band().map_err(Problem::bad_request)
             }
         }
     }
@@ -171,8 +171,9 @@ impl Fields<'_> {
                 for ((number, given), name) in numbers.iter_mut().zip(given).zip(names) {
                     let given = given.ok_or_else(|| missing(name))?;
                     let parsed = given.parse().ok();
-                    *number = parsed
-                        .ok_or_else(|| Problem::bad(format!("`{name}` must be a whole number")))?;
+                    *number = parsed.ok_or_else(|| {
+                        Problem::bad_request(format!("`{name}` must be a whole number"))
+                    })?;
                 }
                 let [max_burst, count, period] = numbers;
                 let numbers = ThrottleNumbers {
@@ -180,7 +181,7 @@ impl Fields<'_> {
                     count,
                     period,
                 };
-                Some(numbers.band().map_err(Problem::bad)?)
+                Some(numbers.band().map_err(Problem::bad_request)?)
             }
         };
         Ok(CallLimit {
@@ -193,7 +194,7 @@ impl Fields<'_> {
     pub(super) fn units(&self) -> Result<u64, Problem> {
         let units = self.number("units").ok_or_else(|| missing("units"))?;
         let units = whole_number(units).filter(|units| *units > 0);
-        units.ok_or_else(|| Problem::bad("`units` must be a whole number from 1"))
+        units.ok_or_else(|| Problem::bad_request("`units` must be a whole number from 1"))
     }
 
     fn text(&self, name: &str) -> Option<&str> {
@@ -218,7 +219,9 @@ impl Fields<'_> {
         };
         let mut given = NAMES_WITHOUT_UNITS.iter().filter(|field| is_given(field));
         match given.find(|field| **field != name && !others.contains(field)) {
-            Some(other) => Err(Problem::bad(format!("`{other}` does not go with `{name}`"))),
+            Some(other) => Err(Problem::bad_request(format!(
+                "`{other}` does not go with `{name}`"
+            ))),
             None => Ok(()),
         }
     }
@@ -242,13 +245,13 @@ impl Fields<'_> {
                 }
                 _ => {
                     let known = NAMES_WITHOUT_UNITS.join(", ");
-                    return Err(Problem::bad(format!(
+                    return Err(Problem::bad_request(format!(
                         "unknown field `{name}`; allowed are {known}"
                     )));
                 }
             };
             if is_twice {
-                return Err(Problem::bad(format!("`{name}` appears twice")));
+                return Err(Problem::bad_request(format!("`{name}` appears twice")));
             }
         }
         fields.identity = (!identity.is_empty()).then(|| Identity::new(identity));
@@ -258,7 +261,7 @@ impl Fields<'_> {
 
 /// Says that a field is missing.
 pub(super) fn missing(name: &str) -> Problem {
-    Problem::bad(format!("`{name}` is missing"))
+    Problem::bad_request(format!("`{name}` is missing"))
 }
 
 impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {

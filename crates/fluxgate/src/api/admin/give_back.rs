@@ -47,14 +47,15 @@ pub(super) async fn give_back(
     to_its_end(async move {
         let mut asked: Asked<'_> = body::parse(&body)?;
         let rule_set = asked.context.rule_set.take();
-        let rule_set = rule_set.ok_or_else(|| Problem::bad("`rule_set` is missing"))?;
+        let rule_set = rule_set.ok_or_else(|| Problem::bad_request("`rule_set` is missing"))?;
         let outcome = asked.outcome()?;
-        let mut context = asked.context.into_context().map_err(Problem::bad)?;
+        let mut context = asked.context.into_context().map_err(Problem::bad_request)?;
         if let Some(Text(normal)) = asked.normal_path {
             context = context.with_normal_path(normal);
         }
         let reservation = asked.reservation;
-        let reservation = reservation.ok_or_else(|| Problem::bad("`reservation` is missing"))?;
+        let reservation =
+            reservation.ok_or_else(|| Problem::bad_request("`reservation` is missing"))?;
         let engine = &api.engine;
         let given = engine
             .cancel(&rule_set, &context, outcome, &reservation)
@@ -92,7 +93,7 @@ impl Asked<'_> {
             return Ok(Outcome::Allowed);
         };
         let known = Outcome::ALL.into_iter().find(|known| known.name() == name);
-        known.ok_or_else(|| Problem::bad(format!("`outcome`: there is no {name:?}")))
+        known.ok_or_else(|| Problem::bad_request(format!("`outcome`: there is no {name:?}")))
     }
 }
 

@@ -27,18 +27,18 @@ impl<'a> Forwarded<'a> {
         let target = only(headers, URI)?;
         if target.contains(&b'#') {
             // The library cuts it off, with what follows; the server may not.
-            return Err(Problem::bad("`X-Forwarded-Uri` has a `#` in it"));
+            return Err(Problem::bad_request("`X-Forwarded-Uri` has a `#` in it"));
         }
         let uri = Uri::try_from(target);
         let (Ok(method), Ok(uri)) = (method, uri) else {
-            return Err(Problem::bad(
+            return Err(Problem::bad_request(
                 "`X-Forwarded-Method` is no method, or `X-Forwarded-Uri` no target",
             ));
         };
         let path = uri.path();
         // Only a question about the whole server has a target that is no path.
         if path.is_empty() || (path == "*" && method != Method::OPTIONS) {
-            return Err(Problem::bad("`X-Forwarded-Uri` is no path"));
+            return Err(Problem::bad_request("`X-Forwarded-Uri` is no path"));
         }
         Ok(Self {
             method,
@@ -77,7 +77,7 @@ impl RequestHead for Forwarded<'_> {
 
 /// The answer to a request that could be read in two ways.
 pub(super) fn bad(request: BadRequest) -> Problem {
-    Problem::bad(format!("the request is ambiguous: {request}"))
+    Problem::bad_request(format!("the request is ambiguous: {request}"))
 }
 
 /// The one line of a header.
@@ -86,7 +86,9 @@ fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a [u8], Problem> {
     match (lines.next(), lines.next()) {
         (Some(line), None) => Ok(line.as_bytes()),
         // A client's own would stand beside the proxy's.
-        _ => Err(Problem::bad(format!("`{name}` must be there, once"))),
+        _ => Err(Problem::bad_request(format!(
+            "`{name}` must be there, once"
+        ))),
     }
 }
 

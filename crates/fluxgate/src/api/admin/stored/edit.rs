@@ -172,7 +172,7 @@ pub(super) fn one_rule(
     match json.get("id").and_then(Json::as_text) {
         Some(given) if given == id => {}
         Some(given) => {
-            return Err(Problem::bad(format!(
+            return Err(Problem::bad_request(format!(
                 "`id` is `{given}`, and the path says `{id}`"
             )));
         }
@@ -184,7 +184,7 @@ pub(super) fn one_rule(
             }
             json.set("id", named);
         }
-        None => return Err(Problem::bad("`id` must be a text")),
+        None => return Err(Problem::bad_request("`id` must be a text")),
     }
     let position = node.position;
     let list = Node {
@@ -200,11 +200,12 @@ pub(super) fn one_rule(
 }
 
 fn parse(body: &[u8]) -> Result<(Json, Node), Problem> {
-    let text = std::str::from_utf8(body).map_err(|_| Problem::bad("the body is not UTF-8"))?;
+    let text =
+        std::str::from_utf8(body).map_err(|_| Problem::bad_request("the body is not UTF-8"))?;
     let (json, node) = parse_node(text).map_err(|fault| bad_rules(vec![fault]))?;
     match json {
         Json::Map(_) => Ok((json, node)),
-        _ => Err(Problem::bad("the body is not a JSON object")),
+        _ => Err(Problem::bad_request("the body is not a JSON object")),
     }
 }
 
@@ -233,5 +234,5 @@ fn bounded(text: String) -> Result<String, Problem> {
 }
 
 fn bad_rules(faults: Vec<Fault>) -> Problem {
-    Problem::bad("the rules are not good").with_faults(faults)
+    Problem::bad_request("the rules are not good").with_faults(faults)
 }
