@@ -7,7 +7,7 @@ mod metrics;
 mod otlp;
 mod request_ids;
 mod sampler;
-mod store_trouble;
+mod store_outage;
 mod subject;
 mod trace_context;
 
@@ -34,7 +34,7 @@ use denials::{Denial, Denials};
 use metrics::Metrics;
 use otlp::Spans;
 use sampler::Sampler;
-use store_trouble::StoreTrouble;
+use store_outage::StoreOutage;
 use subject::{needs_store, reported_rule};
 
 /// Records what the service does.
@@ -46,7 +46,7 @@ pub(crate) struct Telemetry {
     /// Whether logs may name identities.
     names_identities: bool,
     denials: Denials,
-    store_trouble: StoreTrouble,
+    store_outage: StoreOutage,
     /// Sampled: clients choose the names.
     missing_rule_sets: Sampler,
     /// Sampled: clients choose how often forwarding fails.
@@ -71,7 +71,7 @@ impl Telemetry {
             began: now(),
             names_identities: config.identities,
             denials: Denials::new(),
-            store_trouble: StoreTrouble::default(),
+            store_outage: StoreOutage::default(),
             missing_rule_sets: Sampler::new(10, 1),
             not_forwarded: Sampler::new(10, 10),
             spans,
@@ -164,7 +164,7 @@ impl Telemetry {
         let outcome = decision.outcome;
         self.metrics.decided("", None, outcome, took);
         if needs_store(outcome) {
-            self.store_trouble.answered(now);
+            self.store_outage.answered(now);
         }
         if !decision.allowed {
             self.log_denial(now, origin, || Denial {
@@ -197,7 +197,7 @@ impl Telemetry {
         self.metrics
             .decided(rule_set.unwrap_or_default(), rule, outcome, took);
         if needs_store(outcome) && set.is_some() {
-            self.store_trouble.answered(now);
+            self.store_outage.answered(now);
         }
         if !decision.allowed() || outcome == Outcome::ShadowDenied {
             self.log_denial(now, origin, || Denial {
@@ -220,9 +220,9 @@ impl Telemetry {
         denial: impl FnOnce() -> Denial<'a>,
     ) {
         if self.denials.pass(now) {
-            self.denials.tell(&denial(), origin, self.metrics.untold());
+            self.denials.log(&denial(), origin, self.metrics.unlogged());
         } else {
-            self.metrics.left_untold();
+            self.metrics.denial_unlogged();
         }
     }
 
@@ -245,7 +245,7 @@ impl Telemetry {
     /// Records a failure of the store. `on_error` decides, if there is a decision to make.
     pub(crate) fn store_failed(&self, error: &StoreError, on_error: Option<OnError>) {
         self.metrics.store_failed(error.reason, on_error);
-        self.store_trouble.failed(error, self.began.elapsed());
+        self.store_outage.failed(error, self.began.elapsed());
     }
 
     /// Logs a request for a rule set that does not exist. Returns `false` if it is left out

@@ -7,8 +7,8 @@ use fluxgate_core::yaml::{Faults, Node};
 use super::listen::Listen;
 use super::{read, tree};
 
-/// Who may change rules and state through the API. Without tokens, and unless it
-/// is open, whoever reaches it on loopback.
+/// Access to the admin API. Without tokens, only clients on loopback have it, unless it is
+/// open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Admin {
     /// A line `name:role:sha256` for each token.

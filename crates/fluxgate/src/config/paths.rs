@@ -8,7 +8,7 @@ use fluxgate_core::{PathSet, Pattern};
 
 use super::{read, tree};
 
-/// Patterns as they are written, and ready to be asked.
+/// Path patterns, as written and compiled.
 #[derive(Clone, Debug, Default)]
 pub struct Paths {
     patterns: Vec<String>,
@@ -16,12 +16,12 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Whether any of them fits.
+    /// Returns whether any pattern matches.
     pub fn contains(&self, path: &str) -> bool {
         self.set.contains(Some(path))
     }
 
-    /// All of them, ready to be asked.
+    /// Returns the compiled patterns.
     pub fn set(&self) -> &Arc<PathSet> {
         &self.set
     }

@@ -24,8 +24,8 @@ rule_sets:
     RuleSets::from_yaml(TEXT).expect("the rules are good")
 });
 
-/// A call is decided, with a status for each of its descriptors, or told what is
-/// wrong with it.
+/// A call gets a decision with a status for each of its descriptors, or an error that
+/// names the fault.
 pub(crate) fn envoy(bytes: &[u8]) {
     let Ok(message) = RateLimitRequest::decode(bytes) else {
         return;

@@ -1,5 +1,4 @@
-//! The headers that tell the client of its limits; Envoy adds them to the
-//! answer that it gives.
+//! The rate limit headers, which Envoy adds to its response.
 
 use fluxgate_core::{Decision, Outcome};
 use fluxgate_tower::HeaderFamilies;
@@ -10,8 +9,8 @@ use crate::http::OUTCOME;
 
 const POLICY: &str = "ratelimit-policy";
 
-/// The headers of a call: of its descriptors the one that matters most is
-/// told of, and the policies of all.
+/// Returns the headers of a call: those of its most important descriptor, with the
+/// policies of all.
 pub(super) fn of_call(decisions: &[Decision], families: HeaderFamilies) -> Vec<HeaderValue> {
     let Some(reported) = reported(decisions) else {
         return Vec::new();
@@ -22,7 +21,7 @@ pub(super) fn of_call(decisions: &[Decision], families: HeaderFamilies) -> Vec<H
         put_all_policies(decisions, families, &mut headers);
     }
     if reported.outcome() == Outcome::FailedClosed {
-        // The code OVER_LIMIT alone would say that the quota is used up.
+        // The code OVER_LIMIT alone would mean that the quota is used up.
         let outcome = reported.outcome().name();
         headers.insert(OUTCOME, http::HeaderValue::from_static(outcome));
     }
@@ -35,8 +34,8 @@ pub(super) fn of_call(decisions: &[Decision], families: HeaderFamilies) -> Vec<H
     headers.collect()
 }
 
-/// Of a denial the descriptor to wait longest for, else the one with the least
-/// left; of equals the first.
+/// Returns the denied descriptor with the longest wait, or else the one with the least
+/// remaining; the first among equals.
 fn reported(decisions: &[Decision]) -> Option<&Decision> {
     let better = |one: &Decision, than: &Decision| match (one.allowed(), than.allowed()) {
         (false, true) => true,

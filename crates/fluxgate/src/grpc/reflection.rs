@@ -1,5 +1,4 @@
-//! `grpc.reflection`: tells tools what can be asked, so that they need no
-//! files of their own.
+//! `grpc.reflection`: describes the services, so that tools need no proto files.
 
 use prost_types::{FileDescriptorProto, FileDescriptorSet, MethodDescriptorProto};
 use prost_types::{ServiceDescriptorProto, field_descriptor_proto::Type};
@@ -13,7 +12,7 @@ use tonic_reflection::server::{Builder, Error};
 
 use super::schema::{Kind, choice, field, file, list, message};
 
-/// The service in both versions that tools speak.
+/// Returns the service in both versions that tools use.
 pub(super) fn services() -> Result<
     (
         ServerReflectionServer<impl ServerReflection>,

@@ -69,7 +69,7 @@ fn context(
     if descriptor.entries.is_empty() {
         return Err(BadRequest::NoEntries(index));
     }
-    // To charge one who asks for his money back would be worse than to say no.
+    // Refused, for charging a client that wants a refund would be worse.
     if descriptor.is_negative_hits {
         return Err(BadRequest::NegativeHits(index));
     }

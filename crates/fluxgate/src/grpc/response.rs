@@ -1,4 +1,4 @@
-//! From decisions to what Envoy is told.
+//! The response to Envoy.
 
 use fluxgate_core::{Decision, Micros};
 use fluxgate_tower::HeaderFamilies;
@@ -7,7 +7,7 @@ use super::headers;
 use super::messages::{Code, DescriptorStatus, RateLimit, RateLimitResponse, Unit};
 
 impl RateLimitResponse {
-    /// What the decisions on all descriptors of a call come to.
+    /// Combines the decisions about all descriptors of a call.
     pub(super) fn new(decisions: &[Decision], families: HeaderFamilies) -> Self {
         let allowed = decisions.iter().all(Decision::allowed);
         Self {
@@ -27,7 +27,7 @@ fn code(allowed: bool) -> Code {
 
 fn status(decision: &Decision) -> DescriptorStatus {
     let current_limit = current_limit(decision);
-    // Where no limit is told, there is nothing that would be full again.
+    // Without a limit there is nothing to reset.
     let reset = current_limit
         .as_ref()
         .map(|_| duration(decision.reset_after()));

@@ -1,4 +1,4 @@
-//! Short words to describe messages with.
+//! Short forms to build message descriptors.
 
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{
@@ -6,7 +6,7 @@ use prost_types::{
     FileDescriptorProto,
 };
 
-/// What a field holds. Types are named in full, with a dot before.
+/// The type of a field. Names are full, with a leading dot.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     /// A number or a text.
@@ -17,7 +17,7 @@ pub(super) enum Kind {
     Enum(&'static str),
 }
 
-/// A file of the language's third version.
+/// Builds a proto3 file.
 pub(super) fn file(
     name: &str,
     package: &str,

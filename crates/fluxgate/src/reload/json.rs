@@ -1,5 +1,5 @@
-//! JSON as a tree that keeps the order of fields and the text of numbers: what
-//! was written is what is read again.
+//! JSON as a tree that keeps the order of fields and the text of numbers, so that stored
+//! rules read as they were written.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,10 +8,10 @@ use fluxgate_core::yaml::{Fault, Node, Position, Value};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// As deep as the rules are read.
-const MOST_DEPTH: usize = 64;
-/// Where something is of which no place is known.
-const SOMEWHERE: Position = Position { line: 1, column: 1 };
+/// The depth to which rules are read.
+const MAX_DEPTH: usize = 64;
+/// The position of values without one.
+const NO_POSITION: Position = Position { line: 1, column: 1 };
 
 /// A JSON value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,18 +27,18 @@ pub(crate) enum Json {
 }
 
 impl Json {
-    /// Reads a text.
+    /// Parses a text.
     pub(crate) fn parse(text: &str) -> Result<Self, Fault> {
         let raw: &RawValue = serde_json::from_str(text).map_err(|error| fault(&error))?;
         Self::read(raw, 0).map_err(|message| Fault {
-            position: SOMEWHERE,
+            position: NO_POSITION,
             message,
         })
     }
 
     fn read(raw: &RawValue, depth: usize) -> Result<Self, String> {
-        if depth > MOST_DEPTH {
-            return Err(format!("nested too deeply: over {MOST_DEPTH} levels"));
+        if depth > MAX_DEPTH {
+            return Err(format!("nested too deeply: over {MAX_DEPTH} levels"));
         }
         let text = raw.get();
         let odd = |error: serde_json::Error| error.to_string();
@@ -60,21 +60,21 @@ impl Json {
         })
     }
 
-    /// The value of a field, where this is an object that has it.
+    /// Returns the value of a field, if this is an object that has it.
     pub(crate) fn get(&self, name: &str) -> Option<&Self> {
         let Self::Map(pairs) = self else { return None };
         let found = pairs.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value)
     }
 
-    /// The same, to be changed.
+    /// Returns the value of a field, mutably.
     pub(crate) fn get_mut(&mut self, name: &str) -> Option<&mut Self> {
         let Self::Map(pairs) = self else { return None };
         let found = pairs.iter_mut().find(|(known, _)| known == name);
         found.map(|(_, value)| value)
     }
 
-    /// Gives an object a field, in its old place or, if it is new, at its end.
+    /// Sets a field of an object, in its old place or at the end.
     pub(crate) fn set(&mut self, name: &str, value: Self) {
         match self.get_mut(name) {
             Some(old) => *old = value,
@@ -94,7 +94,7 @@ impl Json {
         }
     }
 
-    /// The same as a tree for who reads rules, without places.
+    /// Returns the same value as a YAML tree, without positions.
     pub(crate) fn to_node(&self) -> Node {
         let value = match self {
             Self::Plain(text) => Value::Plain(text.clone()),
@@ -109,7 +109,7 @@ impl Json {
         };
         Node {
             value,
-            position: SOMEWHERE,
+            position: NO_POSITION,
         }
     }
 }
@@ -142,15 +142,15 @@ impl fmt::Display for Json {
     }
 }
 
-/// A text that must be JSON, as a tree for who reads rules. Places are those of
-/// the text, unless it says something in a way that is JSON only.
+/// Parses JSON, also as a YAML tree with the positions of the text. Text that is JSON but
+/// not YAML has no positions.
 pub(crate) fn parse_node(text: &str) -> Result<(Json, Node), Fault> {
     let json = Json::parse(text)?;
     let node = Node::parse(text).unwrap_or_else(|_| json.to_node());
     Ok((json, node))
 }
 
-/// The fields of an object, twice if they stand twice: who reads rules tells.
+/// The fields of an object, duplicates included: `RuleSets::read` reports them.
 struct Pairs<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Pairs<'a> {

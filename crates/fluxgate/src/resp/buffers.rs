@@ -1,4 +1,4 @@
-//! Buffers, which only those hold who are being served: ten thousand idle
+//! Buffers. Only a connection that is being served holds one, so ten thousand idle
 //! connections need none.
 
 use std::cell::RefCell;
@@ -42,10 +42,10 @@ fn keep(spare: &mut Vec<Vec<u8>>, buffer: Vec<u8>) {
     }
 }
 
-/// What a client has sent and nobody has read yet.
+/// Bytes that a client has sent and that are not parsed yet.
 #[derive(Debug, Default)]
 pub(super) struct Input {
-    /// As long as it is large: what stands in it ends earlier.
+    /// Its first `length` bytes are filled.
     buffer: Vec<u8>,
     length: usize,
 }
@@ -55,7 +55,7 @@ impl Input {
         &self.buffer[..self.length]
     }
 
-    /// Reads what there is; tells how much, and whether there may be more.
+    /// Reads the available bytes. Returns how many, and whether there may be more.
     pub(super) fn poll_read<S: AsyncRead + Unpin>(
         &mut self,
         stream: &mut S,

@@ -24,11 +24,11 @@ pub(super) enum Command {
     Quit,
 }
 
-/// What is told of a command.
+/// The description of a command.
 #[derive(Debug)]
 pub(super) struct Description {
     pub(super) command: Command,
-    /// In small letters.
+    /// In lower case.
     pub(super) name: &'static str,
     pub(super) summary: &'static str,
     pub(super) group: &'static str,
@@ -77,8 +77,8 @@ impl Description {
             .find(|known| known.name.as_bytes().eq_ignore_ascii_case(name))
     }
 
-    /// As Redis tells how many arguments there are, the name included: below
-    /// zero means that there may be more.
+    /// Returns the arity as Redis counts it: the name included, and negative if there may
+    /// be more arguments.
     pub(super) fn arity(&self) -> i64 {
         let least = 1 + self.least();
         match self.arguments.iter().all(Argument::is_one) {

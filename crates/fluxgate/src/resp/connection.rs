@@ -15,18 +15,18 @@ use super::buffers::{self, Input};
 use super::session::{Next, Session};
 use crate::http::{LINGER, close_gracefully, send};
 
-/// How often we read more once the door has closed.
-const MOST_LAST_LOOKS: u32 = 64;
+/// How often the connection reads on after the service has closed.
+const MAX_LAST_READS: u32 = 64;
 /// How long a client may take to send the rest of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a connection waits for.
 enum Event {
-    /// So many bytes came, and there may be more.
+    /// So many bytes were read, and there may be more.
     Read(io::Result<(usize, bool)>),
-    /// The door has closed.
+    /// The service closes.
     Closing,
-    /// What should have come did not.
+    /// The deadline has passed.
     Late,
 }
 
@@ -47,14 +47,14 @@ impl Connection {
         }
     }
 
-    /// Reads, answers everything that is whole, sends that at once, and reads
-    /// on only when it has been sent.
+    /// Reads, answers all complete requests, sends the replies at once, and reads on only
+    /// when they are sent.
     pub(super) async fn serve(mut self, closing: &CancellationToken) -> io::Result<()> {
         let mut closed = pin!(closing.cancelled());
         let mut needed = 1;
         let mut deadline: Option<Pin<Box<Sleep>>> = None;
         let mut is_last = false;
-        let mut looks = MOST_LAST_LOOKS;
+        let mut reads_left = MAX_LAST_READS;
         loop {
             let event = poll_fn(|cx| {
                 if let Poll::Ready(read) = self.input.poll_read(&mut self.stream, cx) {
@@ -89,8 +89,8 @@ impl Connection {
             }
             let is_whole = self.input.bytes().is_empty();
             if is_last {
-                looks = looks.saturating_sub(1);
-                if (is_whole && !may_be_more) || looks == 0 {
+                reads_left = reads_left.saturating_sub(1);
+                if (is_whole && !may_be_more) || reads_left == 0 {
                     return close_gracefully(self.stream).await;
                 }
             } else if is_whole {
@@ -99,14 +99,14 @@ impl Connection {
                 deadline = Some(Box::pin(tokio::time::sleep(REQUEST_TIMEOUT)));
             }
             if may_be_more {
-                // One who always has more to ask must not keep the others waiting.
+                // A client that always has more must not block the others.
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    /// Answers what there is; tells how many bytes must be there before there
-    /// is more to say, or `None` if the connection is to end.
+    /// Answers the complete requests. Returns how many bytes the next one needs, or `None`
+    /// if the connection is to close.
     async fn answer(&mut self) -> io::Result<Option<usize>> {
         let mut out = buffers::take_output();
         let mut read = 0;
@@ -125,7 +125,7 @@ impl Connection {
         };
         self.input.consume(read);
         if !out.is_empty() {
-            after_the_others().await;
+            yield_to_others().await;
             send(&mut self.stream, &out).await?;
         }
         buffers::give_output(out);
@@ -133,10 +133,9 @@ impl Connection {
     }
 }
 
-/// Waits until those who are ready now have had their turn. So all read and
-/// decide first and then all send, and whoever asks on many connections is woken
-/// once for many replies and not for each.
-async fn after_the_others() {
+/// Lets all tasks run that are ready now. So all connections read and decide first and
+/// send then, and a client with many connections wakes once for many replies.
+async fn yield_to_others() {
     let mut has_waited = false;
     poll_fn(|cx| {
         if mem::replace(&mut has_waited, true) {

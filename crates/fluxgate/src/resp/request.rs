@@ -8,7 +8,7 @@ pub(super) const MOST_ARGUMENTS: usize = 1_024;
 pub(super) const LONGEST_ARGUMENT: usize = 64 * 1024;
 /// How long a request may be in all.
 pub(super) const LONGEST_REQUEST: usize = 128 * 1024;
-/// How long a line may be that tells a number.
+/// How long a line with a length may be.
 const LONGEST_NUMBER: usize = 12;
 
 /// The arguments of a request, the name of the command first. Most requests

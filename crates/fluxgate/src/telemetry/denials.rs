@@ -1,4 +1,4 @@
-//! Lines about denials: a few of them, each with how many there were besides.
+//! Logs a sample of the denials, each with the number of those left out.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,23 +11,23 @@ use super::request_ids::RequestIds;
 use super::sampler::Sampler;
 use crate::http::Origin;
 
-/// How many lines there may be at once.
+/// How many lines may be written at once.
 const AT_ONCE: u64 = 10;
-/// How many lines a second there may be over time.
+/// How many lines a second may be written over time.
 const A_SECOND: u64 = 10;
 
 /// How many bytes the attributes of a rule may have in a line.
 const MOST_ATTRIBUTES: usize = 8 * 1024;
 
-/// Which denials are worth a line.
+/// Samples denials for the log.
 #[derive(Debug)]
 pub(super) struct Denials {
     sampler: Sampler,
-    /// How many that were not had been told of with the last line.
-    told: AtomicU64,
+    /// How many denials were left out by the time of the last line.
+    reported: AtomicU64,
 }
 
-/// What a line says of a denial.
+/// The fields of a line.
 #[derive(Debug)]
 pub(super) struct Denial<'a> {
     pub(super) rule_set: Option<&'a str>,
@@ -43,19 +43,19 @@ impl Denials {
     pub(super) fn new() -> Self {
         Self {
             sampler: Sampler::new(AT_ONCE, A_SECOND),
-            told: AtomicU64::new(0),
+            reported: AtomicU64::new(0),
         }
     }
 
-    /// Whether one is worth a line, `now` after the service began.
+    /// Returns whether to log a denial, `now` after the service started.
     pub(super) fn pass(&self, now: Duration) -> bool {
         tracing::enabled!(tracing::Level::INFO) && self.sampler.pass(now)
     }
 
-    /// Writes a line. `untold` is how many denials ever were not worth one.
-    pub(super) fn tell(&self, denial: &Denial<'_>, origin: &Origin<'_>, untold: u64) {
-        // Two lines at once may share what was left untold, in any way.
-        let told = self.told.fetch_max(untold, Ordering::Relaxed);
+    /// Writes a line. `unlogged` is the number of denials ever left out.
+    pub(super) fn log(&self, denial: &Denial<'_>, origin: &Origin<'_>, unlogged: u64) {
+        // Two lines at once may split the number in any way.
+        let reported = self.reported.fetch_max(unlogged, Ordering::Relaxed);
         let RequestIds { request_id, trace } = RequestIds::from(origin);
         let retry_after = denial.retry_after.after();
         let attributes = denial.rule.and_then(attributes);
@@ -71,13 +71,13 @@ impl Denials {
             span_id = trace.map(|trace| field::display(trace.span_id)),
             identity = denial.identity,
             attributes = attributes.map(field::display),
-            suppressed = untold.saturating_sub(told),
+            suppressed = unlogged.saturating_sub(reported),
             "denied"
         );
     }
 }
 
-/// The attributes of a rule, as JSON. Too many for a line are left out.
+/// Returns the attributes of a rule as JSON, unless they are too long for a line.
 fn attributes(rule: &Rule) -> Option<String> {
     let pairs = rule.attributes();
     let pairs: Vec<_> = pairs

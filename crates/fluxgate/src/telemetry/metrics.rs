@@ -88,14 +88,14 @@ impl Metrics {
     }
 
     /// A denial was not worth a line.
-    pub(super) fn left_untold(&self) {
-        self.shards.count(|shard| shard.untold.add(1));
+    pub(super) fn denial_unlogged(&self) {
+        self.shards.count(|shard| shard.unlogged.add(1));
     }
 
     /// How many denials have not been worth a line.
-    pub(super) fn untold(&self) -> u64 {
+    pub(super) fn unlogged(&self) -> u64 {
         let shards = self.shards.all();
-        shards.iter().map(|shard| shard.untold.get()).sum()
+        shards.iter().map(|shard| shard.unlogged.get()).sum()
     }
 
     /// The store failed; `on_error` decided, if there was something to decide.

@@ -25,13 +25,13 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// A line or more for each pair. What comes from `told` has been said.
+    /// Writes each pair. Values from the override `shown` need no comment.
     fn pairs(
         &mut self,
         pairs: &[(Node, Node)],
         indent: usize,
         origin: Option<&'a Node>,
-        told: Option<&Source>,
+        shown: Option<&Source>,
     ) {
         for (key, value) in pairs {
             let key = key.as_text().unwrap_or_default();
@@ -39,7 +39,7 @@ impl<'a> Writer<'a> {
             self.out.push_str(&" ".repeat(indent));
             self.out.push_str(&text(key));
             self.out.push(':');
-            self.value(value, indent + 2, origin, told);
+            self.value(value, indent + 2, origin, shown);
         }
     }
 
@@ -49,11 +49,11 @@ impl<'a> Writer<'a> {
         node: &Node,
         indent: usize,
         origin: Option<&'a Node>,
-        told: Option<&Source>,
+        shown: Option<&Source>,
     ) {
         let source = origin.and_then(|node| self.draft.origins.source_of(node));
         let comment = match source {
-            Some(source) if Some(source) != told => format!(" # {source}"),
+            Some(source) if Some(source) != shown => format!(" # {source}"),
             _ => String::new(),
         };
         match &node.value {
@@ -68,7 +68,7 @@ impl<'a> Writer<'a> {
             _ => {
                 let mut comment = comment;
                 if comment.is_empty() {
-                    comment = self.within(origin, told);
+                    comment = self.within(origin, shown);
                 }
                 self.out.push_str(&format!(" {}{comment}\n", inline(node)));
             }
@@ -80,7 +80,7 @@ impl<'a> Writer<'a> {
         items: &[Node],
         indent: usize,
         origin: Option<&'a Node>,
-        told: Option<&Source>,
+        shown: Option<&Source>,
     ) {
         for (index, item) in items.iter().enumerate() {
             let origin = origin.and_then(|origin| match &origin.value {
@@ -89,7 +89,7 @@ impl<'a> Writer<'a> {
             });
             let spaces = " ".repeat(indent);
             let source = origin.and_then(|node| self.draft.origins.source_of(node));
-            if let Some(source) = source.filter(|source| Some(*source) != told) {
+            if let Some(source) = source.filter(|source| Some(*source) != shown) {
                 self.out.push_str(&format!("{spaces}# {source}\n"));
             }
             match &item.value {
@@ -108,7 +108,7 @@ impl<'a> Writer<'a> {
     }
 
     /// The origins of items of a list that stands in one line.
-    fn within(&self, origin: Option<&Node>, told: Option<&Source>) -> String {
+    fn within(&self, origin: Option<&Node>, shown: Option<&Source>) -> String {
         let Some(Value::List(items)) = origin.map(|origin| &origin.value) else {
             return String::new();
         };
@@ -116,7 +116,7 @@ impl<'a> Writer<'a> {
             .iter()
             .filter_map(|item| self.draft.origins.source_of(item));
         let mut sources: Vec<_> = sources
-            .filter(|source| Some(*source) != told)
+            .filter(|source| Some(*source) != shown)
             .map(Source::to_string)
             .collect();
         sources.dedup();

@@ -25,7 +25,7 @@ pub(super) struct Shard {
     pub(super) store_errors: [Tally; reason::ALL.len()],
     pub(super) failed_closed: [Tally; reason::ALL.len()],
     /// Denials of which no line was written.
-    pub(super) untold: Tally,
+    pub(super) unlogged: Tally,
     /// Everything that this thread has ever decided by. Only looked at to add
     /// to it, and to tell.
     decisions: Mutex<Vec<Arc<Decisions>>>,

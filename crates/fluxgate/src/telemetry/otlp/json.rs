@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 
 use super::span::{self, Span};
 
-/// A span of somebody who answers.
+/// The kind of a span of a server.
 const SERVER: u8 = 2;
-/// The status of a span that went wrong.
+/// The status of a failed span.
 const ERROR: u8 = 2;
-/// The caller is elsewhere, and that is known; and it is sampled.
+/// Flags: the parent is known to be remote, and the trace is sampled.
 const REMOTE_AND_SAMPLED: u32 = 0x301;
 
 /// Tells this process from others of the same service.

@@ -15,7 +15,7 @@ use url::Url;
 
 use crate::config::HttpUrl;
 
-/// Where a collector takes traces if nobody says otherwise.
+/// The default path of a collector.
 const PATH: &str = "/v1/traces";
 
 /// The collector of the spans. Displayed without its password.
