@@ -20,7 +20,7 @@ pub(crate) use blocks::Block;
 
 /// The kinds of blocks, as they stand behind the fence, and the test that tries them.
 /// A word with a dot in it is not part of the kind but the name of a file.
-const KINDS: [(&str, &str); 29] = [
+const KINDS: [(&str, &str); 30] = [
     ("console", "docs::session::"),
     ("json", "docs::session::"),
     ("json check", "service::api::the_examples_of_the_document"),
@@ -61,6 +61,7 @@ const KINDS: [(&str, &str); 29] = [
     ("text usage", "docs::texts::the_usage"),
     ("yaml", "docs::files::every_config_and_rule_file"),
     ("yaml envoy", "service::grpc::envoy::"),
+    ("yaml envoy-filter", "docs::texts::the_envoy_filter"),
     ("yaml faulty", "docs::texts::the_faults"),
 ];
 
