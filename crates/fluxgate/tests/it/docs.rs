@@ -1,5 +1,5 @@
-//! What the documents say is tried. Each block of code in them is of a kind, and each
-//! kind has a test that tries every block of it.
+//! Tests of the documents. Each code block has a kind, and each kind has a test that runs
+//! every block of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,8 +18,8 @@ mod texts;
 
 pub(crate) use blocks::Block;
 
-/// The kinds of blocks, as they stand behind the fence, and the test that tries them.
-/// A word with a dot in it is not part of the kind but the name of a file.
+/// The kinds of blocks, as written after the fence, and the tests that run them. A word
+/// with a dot is not part of the kind but the name of a file.
 const KINDS: [(&str, &str); 30] = [
     ("console", "docs::session::"),
     ("json", "docs::session::"),
@@ -65,33 +65,33 @@ const KINDS: [(&str, &str); 30] = [
     ("yaml faulty", "docs::texts::the_faults"),
 ];
 
-/// Commands of the documents that are not run, and why.
+/// Commands in the documents that the tests do not run, with the reason.
 pub(crate) const NOT_RUN: [(&str, &str); 7] = [
-    ("scripts/test", "it is what runs this"),
+    ("scripts/test", "it runs this test"),
     (
         "PATH=$PWD/target/release:$PATH",
-        "the tests have a binary of their own in the path",
+        "the tests put their own binary into the path",
     ),
-    ("redis-server", "the tests have one on another port"),
+    ("redis-server", "the tests start one on another port"),
     (
         "systemctl daemon-reload && systemctl enable --now fluxgate",
-        "needs systemd; the unit is judged by systemd-analyze and strace",
+        "needs systemd; systemd-analyze and strace check the unit",
     ),
     (
         "docker build -f deploy/docker/Dockerfile -t fluxgate .",
-        "needs Docker; hadolint judges the file",
+        "needs Docker; hadolint checks the file",
     ),
     (
         "docker compose -f deploy/docker/compose.yaml up --build",
-        "needs Docker; the file is checked by its schema",
+        "needs Docker; its schema checks the file",
     ),
     (
         "kubectl apply -k deploy/kubernetes",
-        "needs a cluster; what would be sent is built and checked by its schemas",
+        "needs a cluster; the manifests are built and checked by their schemas",
     ),
 ];
 
-/// All documents, by their paths from the root.
+/// Returns the paths of all documents, relative to the root.
 fn documents() -> Vec<String> {
     let mut found = Vec::new();
     for folder in ["", "dashboards", "deploy", "docs", "examples"] {
@@ -112,13 +112,13 @@ fn read(document: &str) -> String {
     fs::read_to_string(project_file(document)).unwrap()
 }
 
-/// All blocks of all documents.
+/// Returns all blocks of all documents.
 fn all_blocks() -> Vec<Block> {
     let documents = documents();
     documents.iter().flat_map(|it| Block::all_of(it)).collect()
 }
 
-/// The blocks of a kind in all documents; there are some.
+/// Returns the blocks of a kind in all documents, at least one.
 pub(crate) fn blocks(kind: &str) -> Vec<Block> {
     let mut blocks = all_blocks();
     blocks.retain(|block| block.kind == kind);
@@ -126,14 +126,14 @@ pub(crate) fn blocks(kind: &str) -> Vec<Block> {
     blocks
 }
 
-/// The only one of a kind in all documents.
+/// Returns the text of the only block of a kind in all documents.
 pub(crate) fn only(kind: &str) -> String {
     let mut blocks = blocks(kind);
     assert_eq!(blocks.len(), 1, "{kind}: {blocks:#?}");
     blocks.remove(0).text
 }
 
-/// The first one of a kind in a document.
+/// Returns the text of the first block of a kind in a document.
 pub(crate) fn first_of(document: &str, kind: &str) -> String {
     let blocks = Block::all_of(document).into_iter();
     let mut blocks = blocks.filter(|block| block.kind == kind);
@@ -141,12 +141,12 @@ pub(crate) fn first_of(document: &str, kind: &str) -> String {
 }
 
 #[test]
-fn every_block_is_of_a_kind_that_a_test_tries() {
+fn every_block_has_a_kind_that_a_test_runs() {
     let blocks = all_blocks();
     for block in &blocks {
         assert!(
             KINDS.iter().any(|(kind, _)| *kind == block.kind),
-            "{block}: no test tries blocks of the kind `{}`",
+            "{block}: no test runs blocks of the kind `{}`",
             block.kind
         );
     }

@@ -1,24 +1,24 @@
-//! The blocks of code in a document.
+//! Code blocks of a document.
 
 use std::fmt;
 
 use super::{NOT_RUN, read};
 
-/// A block of code, as it stands between its fences.
+/// A code block.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
-    /// The path of its document from the root.
+    /// The path of its document, relative to the root.
     pub(crate) document: String,
     /// Its first line.
     pub(crate) line: usize,
-    /// What stands behind the fence, without the name of a file.
+    /// The words after the fence, without the name of a file.
     pub(crate) kind: String,
-    /// The file that it is, where one is named.
+    /// The name of the file, if given.
     pub(crate) file: Option<String>,
     pub(crate) text: String,
 }
 
-/// A command and what it is said to print.
+/// A command and its documented output.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) command: String,
@@ -57,8 +57,8 @@ impl Block {
         }
     }
 
-    /// The commands in it: behind `$ ` and `> ` in a console, else lines that may go on
-    /// behind a backslash.
+    /// Returns its commands: after `$ ` and `> ` in a console, otherwise lines, which a
+    /// backslash may continue.
     pub(crate) fn commands(&self) -> Vec<Step> {
         let mut steps: Vec<Step> = Vec::new();
         let begin = |steps: &mut Vec<Step>, command: &str| {
@@ -87,7 +87,7 @@ impl Block {
         steps
     }
 
-    /// Those that can be run here.
+    /// Returns the commands that the tests can run.
     pub(crate) fn runnable(&self) -> Vec<Step> {
         let mut steps = self.commands();
         steps.retain(|step| !NOT_RUN.iter().any(|(command, _)| *command == step.command));

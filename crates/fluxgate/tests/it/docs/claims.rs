@@ -130,7 +130,7 @@ fn benchmarks_that_are_named_exist() {
         }
     }
 
-    // The first column of the tables: what to run in the README, what is measured here.
+    // The first column names benchmarks in the README and measurements in the table.
     let files = fs::read_dir(project_file("crates/fluxgate-bench/src")).unwrap();
     let files = files.map(|entry| fs::read_to_string(entry.unwrap().path()).unwrap());
     let all = files.collect::<Vec<_>>().concat();
@@ -142,7 +142,7 @@ fn benchmarks_that_are_named_exist() {
     }
 }
 
-/// The names at the begin of the rows of a table.
+/// Returns the names in the first column of a table.
 fn first_column(document: &str, head: &str) -> Vec<String> {
     let text = prose(document);
     let rows = text.lines().skip_while(|line| !line.starts_with(head));
@@ -157,7 +157,7 @@ fn first_column(document: &str, head: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_the_scripts_install_is_named() {
+fn tools_that_the_scripts_install_are_listed() {
     let guide = super::read("CONTRIBUTING.md");
     for script in ["scripts/test", "scripts/bench", "scripts/fuzz"] {
         let text = fs::read_to_string(project_file(script)).unwrap();
@@ -200,7 +200,7 @@ fn paths_and_examples_that_are_named_exist() {
     assert!(named > 10);
 }
 
-/// All that stands between backticks, with its document. It may go over a line's end.
+/// Returns all code spans with their documents. A span may continue on the next line.
 fn spans() -> Vec<(String, String)> {
     let mut spans = Vec::new();
     for document in documents() {
@@ -213,7 +213,7 @@ fn spans() -> Vec<(String, String)> {
     spans
 }
 
-/// A text without its line ends.
+/// Returns a text on one line.
 pub(super) fn on_one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

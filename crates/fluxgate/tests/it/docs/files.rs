@@ -1,4 +1,4 @@
-//! Configs, rule files, recorded requests and programs.
+//! Configs, rule files, recorded requests and programs in the documents.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use super::{Block, all_blocks, blocks, documents};
 use crate::support::{Dir, project_file};
 
 #[test]
-fn every_config_and_rule_file_in_the_documents_is_good() {
+fn every_config_and_rule_file_in_the_documents_is_valid() {
     for block in blocks("yaml") {
         let dir = Dir::with_rules(&block.text);
         let run = dir.run(&["validate", "rules.yaml"]);
@@ -14,10 +14,9 @@ fn every_config_and_rule_file_in_the_documents_is_good() {
     }
 }
 
-/// Requests stand behind the rules and before the decisions, and these before the
-/// summary if there is one.
+/// Blocks come in this order: rules, requests, decisions and, optionally, a summary.
 #[test]
-fn the_simulations_in_the_documents_write_what_they_are_said_to_write() {
+fn the_simulations_in_the_documents_write_what_is_shown() {
     let kinds = ["yaml", "json requests", "json decisions", "text summary"];
     let (mut decided, mut summed_up) = (0, 0);
     for document in documents() {
@@ -51,8 +50,8 @@ fn the_simulations_in_the_documents_write_what_they_are_said_to_write() {
     assert_eq!(decided, blocks("json requests").len());
 }
 
-/// They are run as doctests of the crate that has all they need, unless they say
-/// `no_run`: then they need a server on a port of its own and are compiled only.
+/// Programs run as doctests of the crate that has all their dependencies. Those with
+/// `no_run` need a server and are only compiled.
 #[test]
 fn every_program_in_the_documents_is_a_doctest() {
     let path = "crates/fluxgate-tower/src/lib.rs";

@@ -1,4 +1,4 @@
-//! Links between the documents, and to files and their parts.
+//! Links to documents, files and headings.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::{documents, read};
 use crate::support::project_file;
 
 #[test]
-fn links_lead_to_something() {
+fn links_have_a_target() {
     let mut followed = 0;
     for document in documents() {
         let folder = project_file(&document);
@@ -31,7 +31,6 @@ fn links_lead_to_something() {
     assert!(followed > 50, "{followed}");
 }
 
-/// Nobody finds a document to which nothing leads.
 #[test]
 fn every_document_is_linked_from_another() {
     let documents = documents();
@@ -51,14 +50,14 @@ fn every_document_is_linked_from_another() {
     }
 }
 
-/// A document without its blocks of code.
+/// Returns a document without its code blocks.
 pub(super) fn prose(document: &str) -> String {
     let text = read(document);
     let pieces = text.split("\n```").step_by(2);
     pieces.collect::<Vec<_>>().join("\n")
 }
 
-/// Where the links of a text lead.
+/// Returns the targets of the links in a text.
 fn links(text: &str) -> Vec<String> {
     let behind = text.split("](").skip(1);
     behind
@@ -66,7 +65,7 @@ fn links(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The names that a code host gives to headings.
+/// Returns the anchors that code hosts give to headings.
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings = text.lines().filter(|line| line.starts_with('#'));
     let name = |line: &str| {

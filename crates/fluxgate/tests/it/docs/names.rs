@@ -1,4 +1,4 @@
-//! Names that documents list: all that there are, and no others.
+//! Complete lists in the documents: metrics, calls and settings.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::{first_of, read};
 use crate::service::Service;
 use crate::support::{Dir, TWO_A_SECOND};
 
-/// The words of a text that begin with one of these.
+/// Returns the words of a text that begin with one of these prefixes.
 fn words(text: &str, begins: &[&str]) -> BTreeSet<String> {
     let words = text.split(|it: char| !it.is_ascii_alphanumeric() && it != '_');
     let words = words.filter(|word| begins.iter().any(|begin| word.starts_with(begin)));
@@ -35,7 +35,7 @@ fn every_call_of_the_api_is_described() {
     let document: serde_json::Value = serde_json::from_str(&document).unwrap();
     let guides = read("docs/api.md") + &read("docs/admin.md");
     for path in document["paths"].as_object().unwrap().keys() {
-        // What begins as the one before is told by its end.
+        // A path may be shortened to its end.
         let end = path.strip_prefix("/v1/rule_sets/{set}").unwrap_or(path);
         let (_, last) = path.rsplit_once('/').unwrap();
         let told = [
@@ -48,7 +48,7 @@ fn every_call_of_the_api_is_described() {
     }
 }
 
-/// As `config show` fills them in, for the config with everything in it.
+/// Takes the settings from the output of `config show` for the complete config.
 #[test]
 fn every_setting_is_described() {
     let config = first_of("docs/config.md", "yaml");
@@ -56,7 +56,7 @@ fn every_setting_is_described() {
     dir.write("fluxgate.yaml", config);
     let shown = dir.run(&["config", "show", "--config", "fluxgate.yaml"]);
     assert_eq!(shown.code, Some(0), "{}", shown.stderr);
-    // Where rules begin, another document goes on.
+    // Another document describes rules.
     let (settings, rules) = shown.stdout.split_once("\nrule_sets:\n").unwrap();
     let mut seen = 0;
     for (text, document) in [(settings, "docs/config.md"), (rules, "docs/rules.md")] {
@@ -80,7 +80,7 @@ fn every_setting_is_described() {
     assert!(seen > 40, "{seen}");
 }
 
-/// The words in headings and at the begin of rows and lists.
+/// Returns the words in headings and in first columns.
 fn described(document: &str) -> BTreeSet<String> {
     let text = read(document);
     let heads = text.lines().filter_map(|line| match line.split_once(' ') {

@@ -1,5 +1,4 @@
-//! Bounds that no test waits for or fills: what the documents say is what stands in the
-//! code.
+//! Documented bounds that are too large to test: the documents and the source agree.
 
 use std::fs;
 
@@ -7,7 +6,7 @@ use super::claims::on_one_line;
 use super::read;
 use crate::support::project_file;
 
-/// A document, what it says, the source, and what stands there.
+/// A document, its text, the source file and its constant.
 const NUMBERS: &str = "
 admin ~ among 1,024 lines ~ fluxgate/src/telemetry/log/audit.rs ~ MOST_LINES: usize = 1024
 admin ~ wait, for up to 5 s ~ fluxgate/src/telemetry/log/audit.rs ~ LONGEST_WAIT: Duration = Duration::from_secs(5)
@@ -67,7 +66,7 @@ telemetry ~ at most once a minute ~ fluxgate/src/telemetry/otlp.rs ~ TOLD_EVERY:
 ";
 
 #[test]
-fn bounds_are_said_to_be_what_they_are() {
+fn documented_bounds_match_the_source() {
     let numbers = NUMBERS.trim().lines();
     for number in numbers {
         let [document, said, source, code] = number.split(" ~ ").collect::<Vec<_>>()[..] else {

@@ -1,5 +1,5 @@
-//! Somebody who follows a document from its top to its end, in one directory: files are
-//! written, commands typed, and what they print is compared.
+//! Follows each document from top to bottom in one directory: writes its files, runs its
+//! commands and compares their output.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,12 +11,12 @@ use fluxgate_testkit::{Http, Program, RedisServer, wait_until};
 use super::{Block, documents};
 use crate::support::Dir;
 
-/// The ports that documents name, apart from that of Redis.
+/// The ports in the documents, except that of Redis.
 const PORTS: [u16; 6] = [8080, 8081, 8082, 8083, 8091, 9000];
 const REDIS: u16 = 6379;
 
 #[test]
-fn the_commands_in_the_documents_print_what_they_are_said_to_print() {
+fn the_commands_in_the_documents_print_what_is_shown() {
     let mut documents = documents();
     documents.retain(|it| {
         Block::all_of(it)
@@ -28,7 +28,7 @@ fn the_commands_in_the_documents_print_what_they_are_said_to_print() {
         let readers = documents.iter().map(|it| scope.spawn(move || follow(it)));
         let readers: Vec<_> = readers.collect();
         for (reader, document) in readers.into_iter().zip(&documents) {
-            assert!(reader.join().is_ok(), "{document} promises too much");
+            assert!(reader.join().is_ok(), "a command in {document} failed");
         }
     });
 }
@@ -44,7 +44,7 @@ fn follow(document: &str) {
     }
 }
 
-/// A directory, and what runs in it.
+/// A directory and the services that run in it.
 struct Session {
     dir: Dir,
     ports: Vec<(u16, Port)>,
@@ -62,7 +62,7 @@ impl Session {
         }
     }
 
-    /// The documented ports and the ones that take their place.
+    /// Returns the documented ports and their replacements.
     fn numbers(&self) -> Vec<(String, String)> {
         let ports = self.ports.iter();
         let ports = ports.map(|(number, port)| (*number, port.number()));
@@ -92,7 +92,7 @@ impl Session {
         self.dir.write(file, self.with_free_ports(text));
     }
 
-    /// Does what a block says. If it starts a service, those of earlier ones are ended.
+    /// Runs the commands of a block. Starting a service stops those of earlier blocks.
     fn type_in(&mut self, block: &Block) {
         let mut earlier = Some(std::mem::take(&mut self.services));
         for step in block.runnable() {
@@ -106,7 +106,7 @@ impl Session {
                 self.start(arguments);
                 continue;
             }
-            // Who looks at the clock may find that the machine stood still for a moment.
+            // A command that depends on the clock may fail if the machine stalls.
             let tries = if command.contains("$(date ") { 3 } else { 1 };
             let mut printed = String::new();
             let is_as_shown = (0..tries).any(|_| {
@@ -116,15 +116,14 @@ impl Session {
             let shown = step.shown.join("\n");
             assert!(
                 is_as_shown,
-                "{block}: {command}\nis said to print\n{shown}\nbut prints\n{printed}"
+                "{block}: {command}\nshould print\n{shown}\nbut prints\n{printed}"
             );
         }
-        // What still runs is for the next block as well.
+        // Services that still run serve the next block as well.
         self.services.extend(earlier.into_iter().flatten());
     }
 
-    /// Starts the service, or the demo if it gets no arguments, and waits until it is
-    /// ready.
+    /// Starts the service, or the demo without arguments, and waits until it is ready.
     fn start(&mut self, arguments: &str) {
         let arguments = self.with_free_ports(arguments);
         let program = Program::start(env!("CARGO_BIN_EXE_fluxgate"), |command| {
@@ -150,9 +149,9 @@ impl Session {
         self.services.push(program);
     }
 
-    /// What a command prints; it must succeed.
+    /// Returns the output of a command, which must succeed.
     fn run(&self, block: &Block, command: &str) -> String {
-        // Written as to a terminal.
+        // Print as in a terminal.
         let typed = command.replace("redis-cli ", "redis-cli --no-raw ");
         let path = std::env::var("PATH").unwrap();
         let binary = Path::new(env!("CARGO_BIN_EXE_fluxgate")).parent().unwrap();
@@ -169,7 +168,7 @@ impl Session {
     }
 }
 
-/// A text with other numbers, where they stand by themselves.
+/// Replaces whole numbers in a text.
 fn put(text: &str, numbers: &[(String, String)]) -> String {
     let is_end = |(index, it): &(usize, char)| {
         let next = text[index + it.len_utf8()..].chars().next();
@@ -188,7 +187,7 @@ fn put(text: &str, numbers: &[(String, String)]) -> String {
     changed
 }
 
-/// Whether lines are those that are shown, where `…` stands for anything.
+/// Returns whether the output is as shown, where `…` matches any text.
 fn is_alike(shown: &[String], printed: &str) -> bool {
     let shown: Vec<_> = shown.iter().map(|line| line.trim()).collect();
     let printed: Vec<_> = printed.lines().map(str::trim).collect();

@@ -1,4 +1,4 @@
-//! The tests that there are, by name.
+//! The names of all tests.
 
 use std::fs;
 use std::process::Command;
@@ -14,13 +14,13 @@ static HERE: LazyLock<String> = LazyLock::new(|| {
     String::from_utf8(output.stdout).unwrap()
 });
 
-/// Whether a filter finds any of the tests of this binary.
+/// Returns whether a filter matches a test of this binary.
 pub(super) fn in_this_binary(filter: &str) -> bool {
     HERE.lines().any(|line| line.contains(filter))
 }
 
-/// Whether a filter finds any of a crate's integration tests. For others than ours it
-/// must be a file, or a file and a function in it.
+/// Returns whether a filter matches an integration test of a crate. For other crates it
+/// must be a file, or a file and the beginning of a function's name.
 pub(super) fn in_crate(name: &str, filter: &str) -> bool {
     if name == "fluxgate" {
         return in_this_binary(filter);

@@ -1,4 +1,4 @@
-//! Blocks of plain text: what is printed, typed or laid out.
+//! Blocks of plain text: output, commands and layouts.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -10,14 +10,14 @@ use crate::service::Service;
 use crate::support::{Dir, project_file};
 
 #[test]
-fn the_faults_of_a_rule_file_are_told_as_shown() {
+fn the_faults_of_a_rule_file_are_reported_as_shown() {
     let run = Dir::with_rules(&only("yaml faulty")).run(&["validate", "rules.yaml"]);
     assert_eq!((run.code, run.stderr), (Some(78), only("text faults")));
 }
 
-/// Each line says which variable or flag is bad.
+/// Each line names the invalid variable or flag.
 #[test]
-fn the_bad_overrides_are_told_as_shown() {
+fn the_bad_overrides_are_reported_as_shown() {
     for line in only("text bad-override").lines() {
         let (place, _) = line.split_once(": ").unwrap();
         let dir = Dir::new();
@@ -33,7 +33,7 @@ fn the_bad_overrides_are_told_as_shown() {
 }
 
 #[test]
-fn the_bad_line_is_told_as_shown() {
+fn the_bad_line_is_reported_as_shown() {
     let line = only("text bad-line");
     let dir = Dir::with_rules(&first_of("docs/simulate.md", "yaml"));
     dir.write(
@@ -46,9 +46,8 @@ fn the_bad_line_is_told_as_shown() {
     assert_eq!(run.stdout.lines().count(), 2);
 }
 
-/// By the rules behind it, of which it is said what they decide.
 #[test]
-fn the_access_log_is_decided_as_it_is_said() {
+fn the_access_log_is_decided_as_documented() {
     let rules = first_of("docs/simulate.md", "yaml");
     let run = Dir::with_rules(&rules).simulate(only("text access-log"), &["--format", "combined"]);
     let [first, second] = run.lines()[..] else {
@@ -73,7 +72,7 @@ fn the_usage_names_every_option() {
     assert_eq!(options(&usage), options(&help.stdout));
 }
 
-/// Indented names are below the one before; sources may stand without their `src`.
+/// Indented names are below the previous one; `src` may be omitted.
 #[test]
 fn the_layouts_name_what_is_there() {
     let mut seen = 0;
@@ -88,7 +87,7 @@ fn the_layouts_name_what_is_there() {
             let name = line.split_whitespace().next().unwrap();
             let mut places = [folder.join(name), folder.join("src").join(name)].into_iter();
             let path = places.find(|path| path.exists());
-            // What a file is made of stands below it.
+            // The parts of a module are in the directory of its name.
             let beside = || above.iter().rev().map(|it| it.1.with_file_name(name));
             let path = path.or_else(|| beside().find(|path| path.exists()));
             let path = path.unwrap_or_else(|| panic!("{block}: there is no {name}"));
@@ -128,7 +127,7 @@ fn redis_cli_shows_what_the_document_shows() {
     }
 }
 
-/// Each line stands there, with something said about it behind.
+/// Checks that each line is the output followed by an explanation.
 #[track_caller]
 fn is_explained(block: &Block, shown: &[&str], printed: &str) {
     let printed: Vec<_> = printed.lines().collect();
