@@ -17,8 +17,8 @@ const EVIDENCE_FOR_ALL: &str = "<!-- everything tested by: ";
 const CLAIM_NOTHING: [(&str, &str); 5] = [
     ("README.md", "More"),
     ("README.md", "License"),
-    ("docs/architecture.md", "Choices, and why"),
-    ("docs/security.md", "What it is not"),
+    ("docs/architecture.md", "Design choices"),
+    ("docs/security.md", "Out of scope"),
     ("docs/security.md", "Reporting a vulnerability"),
 ];
 
