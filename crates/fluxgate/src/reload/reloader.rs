@@ -206,6 +206,8 @@ impl RuleReloader {
         let known = self.refused.as_ref();
         let is_known = known.is_some_and(|it| it.snapshot == snapshot && it.error.is_same(&error));
         if !is_known || occasion == Occasion::Requested {
+            // Before the log: an alert on the line finds the metric changed.
+            self.engine.telemetry().reloaded(false);
             let kept = match self.active {
                 Some(_) => "new rules are refused; those in force stay",
                 None => "there are no rules yet",
@@ -220,7 +222,6 @@ impl RuleReloader {
                     }
                 }
             }
-            self.engine.telemetry().reloaded(false);
         }
         let refusal = error.clone();
         self.refused = Some(Refused { snapshot, error });

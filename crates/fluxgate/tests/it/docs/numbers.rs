@@ -8,9 +8,9 @@ use crate::support::project_file;
 
 /// A document, its text, the source file and its constant.
 const NUMBERS: &str = "
-admin ~ among 1,024 lines ~ fluxgate/src/telemetry/log/audit.rs ~ MOST_LINES: usize = 1024
+admin ~ among 1,024 lines ~ fluxgate/src/telemetry/log/audit.rs ~ MAX_LINES: usize = 1024
 admin ~ wait, for up to 5 s ~ fluxgate/src/telemetry/log/audit.rs ~ LONGEST_WAIT: Duration = Duration::from_secs(5)
-admin ~ for up to 3 s until ~ fluxgate/src/telemetry/log/queue.rs ~ LAST_AUDIT: Duration = Duration::from_secs(3)
+admin ~ for up to 3 s until ~ fluxgate/src/telemetry/log/writer.rs ~ LAST_AUDIT_TIMEOUT: Duration = Duration::from_secs(3)
 admin ~ looked at every 2 s ~ fluxgate/src/watch/reloaded_file.rs ~ INTERVAL: Duration = Duration::from_secs(2)
 api ~ up to 1,000 ~ fluxgate/src/api/check.rs ~ MOST_CHECKS: usize = 1_000
 api ~ Bodies are JSON of up to 64 KiB ~ fluxgate/src/api/body.rs ~ MAX_BYTES: usize = 64 * 1024
@@ -35,11 +35,11 @@ gateway ~ More than 16 of them ~ fluxgate/src/gateway/open.rs ~ MOST_INTERIM: us
 gateway ~ idle for 1 s ~ fluxgate/src/gateway/guarded.rs ~ REST: Duration = Duration::from_secs(1)
 gateway ~ looked at every 2 s ~ fluxgate/src/watch/reloaded_file.rs ~ INTERVAL: Duration = Duration::from_secs(2)
 gateway ~ nothing moves in them for 1 s ~ fluxgate/src/gateway/tunnel.rs ~ QUIET: Duration = Duration::from_secs(1)
-grpc ~ larger than 4 MiB ~ fluxgate/src/grpc.rs ~ MAX_CALL_BYTES: usize = 4 * 1024 * 1024
+grpc ~ larger than 4 MiB ~ fluxgate/src/grpc/service.rs ~ MAX_CALL_BYTES: usize = 4 * 1024 * 1024
 grpc ~ at most 1,000 ~ fluxgate/src/grpc/request.rs ~ MOST_DESCRIPTORS: usize = 1_000
 live-rules ~ `poll` is 5 s ~ fluxgate/src/config/rules.rs ~ DEFAULT_POLL: Duration = Duration::from_secs(5)
 live-rules ~ quiet for 60 ms ~ fluxgate/src/watch/directory.rs ~ QUIET: Duration = Duration::from_millis(60)
-live-rules ~ at most five times ~ fluxgate/src/reload/directory.rs ~ MOST_PASSES: usize = 5
+live-rules ~ at most five times ~ fluxgate/src/reload/directory.rs ~ MAX_PASSES: usize = 5
 middleware ~ Up to 64 connections are kept ~ fluxgate-tower/src/remote/pool.rs ~ MAX_IDLE: usize = 64
 middleware ~ 32 KiB of headers ~ fluxgate-tower/src/remote/request.rs ~ MAX_HEADER_BYTES: usize = 32 * 1024
 middleware ~ `deadline` (50 ms) ~ fluxgate-tower/src/remote.rs ~ DEFAULT_DEADLINE: Duration = Duration::from_millis(50)
@@ -57,12 +57,12 @@ simulate ~ each of the twelve rules ~ fluxgate-simulate/src/report/page/rules.rs
 telemetry ~ cut after 1 KiB ~ fluxgate/src/telemetry/log/json.rs ~ MAX_BYTES: usize = 1024
 telemetry ~ 100 lines at once ~ fluxgate/src/telemetry/log/sampling.rs ~ AT_ONCE: u64 = 100
 telemetry ~ ten a second over time ~ fluxgate/src/telemetry/log/sampling.rs ~ A_SECOND: u64 = 10
-telemetry ~ up to 4,096 lines ~ fluxgate/src/telemetry/log/queue.rs ~ MOST_LINES: usize = 4096
-telemetry ~ for at most a second ~ fluxgate/src/telemetry/log/queue.rs ~ LAST_MOMENT: Duration = Duration::from_secs(1)
-telemetry ~ every 5 s ~ fluxgate/src/telemetry/otlp.rs ~ EVERY: Duration = Duration::from_secs(5)
-telemetry ~ 512 at a time ~ fluxgate/src/telemetry/otlp.rs ~ AT_ONCE: usize = 512
-telemetry ~ Up to 2,048 may wait ~ fluxgate/src/telemetry/otlp.rs ~ MOST_SPANS: usize = 2048
-telemetry ~ at most once a minute ~ fluxgate/src/telemetry/otlp.rs ~ TOLD_EVERY: Duration = Duration::from_secs(60)
+telemetry ~ up to 4,096 lines ~ fluxgate/src/telemetry/log/queue.rs ~ MAX_LINES: usize = 4096
+telemetry ~ for at most a second ~ fluxgate/src/telemetry/log/writer.rs ~ LAST_TIMEOUT: Duration = Duration::from_secs(1)
+telemetry ~ every 5 s ~ fluxgate/src/telemetry/otlp.rs ~ INTERVAL: Duration = Duration::from_secs(5)
+telemetry ~ 512 at a time ~ fluxgate/src/telemetry/otlp.rs ~ BATCH: usize = 512
+telemetry ~ Up to 2,048 may wait ~ fluxgate/src/telemetry/otlp.rs ~ MAX_SPANS: usize = 2048
+telemetry ~ at most once a minute ~ fluxgate/src/telemetry/otlp.rs ~ LOG_INTERVAL: Duration = Duration::from_secs(60)
 ";
 
 #[test]
