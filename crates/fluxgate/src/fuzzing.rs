@@ -7,8 +7,6 @@ mod config;
 mod forwarded;
 mod paths;
 mod rules;
-#[cfg(test)]
-mod tests;
 
 /// What is given any bytes.
 pub type Entrance = fn(&[u8]);
@@ -29,51 +27,60 @@ pub const ALL: [(&str, Entrance); 10] = [
 
 /// Requests to the HTTP API, one after the other.
 pub fn api(bytes: &[u8]) {
-    api::any_bytes(bytes);
+    api::check(bytes);
 }
 
 /// The body of an upstream's answer, in chunks.
 pub fn chunks(bytes: &[u8]) {
-    crate::gateway::any_bytes::chunks(bytes);
+    crate::gateway::fuzz::chunks(bytes);
 }
 
 /// A configuration.
 pub fn config(bytes: &[u8]) {
-    config::any_bytes(bytes);
+    config::check(bytes);
 }
 
 /// A call of Envoy's.
 pub fn envoy(bytes: &[u8]) {
-    crate::grpc::any_bytes::envoy(bytes);
+    crate::grpc::fuzz::envoy(bytes);
 }
 
 /// Headers that say whom a request is forwarded for, and which trace it is of.
 pub fn forwarded(bytes: &[u8]) {
-    forwarded::any_bytes(bytes);
+    forwarded::check(bytes);
 }
 
 /// The head of an upstream's answer.
 pub fn gateway_answer(bytes: &[u8]) {
-    crate::gateway::any_bytes::answer(bytes);
+    crate::gateway::fuzz::answer(bytes);
 }
 
 /// A request to the gateway, or a plain check.
 pub fn gateway_request(bytes: &[u8]) {
-    crate::gateway::any_bytes::request(bytes);
+    crate::gateway::fuzz::request(bytes);
     crate::api::fast_path::fuzz::check(bytes);
 }
 
 /// The path of a request.
 pub fn paths(bytes: &[u8]) {
-    paths::any_bytes(bytes);
+    paths::check(bytes);
 }
 
 /// What a client of the Redis protocol says.
 pub fn resp(bytes: &[u8]) {
-    crate::resp::any_bytes::resp(bytes);
+    crate::resp::fuzz::resp(bytes);
 }
 
 /// A rule file.
 pub fn rules(bytes: &[u8]) {
-    rules::any_bytes(bytes);
+    rules::check(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    /// Runs every target on its seeds and on mutations of them.
+    #[test]
+    fn promises_hold_for_the_seeds_and_near_them() {
+        fluxgate_testkit::fuzz::try_all("fluxgate", &super::ALL);
+    }
 }

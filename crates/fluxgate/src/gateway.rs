@@ -15,7 +15,6 @@ mod health;
 mod hop_by_hop;
 mod open;
 mod outgoing;
-mod own_errors;
 mod pieces;
 mod pool;
 mod pulse;
@@ -39,7 +38,7 @@ use crate::engine::{Engine, Filters};
 use crate::http::DescriptorShare;
 use connection::Speech;
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use express::any_bytes;
+pub(crate) use express::fuzz;
 use routes::Routes;
 pub(crate) use tls::TlsError;
 use upstream_connections::UpstreamConnections;

@@ -1,7 +1,7 @@
 //! Decisions over gRPC: Envoy's `RateLimitService` v3, with health and reflection.
 
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) mod any_bytes;
+pub(crate) mod fuzz;
 mod headers;
 mod health;
 mod messages;

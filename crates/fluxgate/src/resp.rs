@@ -28,7 +28,7 @@ use client::Client;
 use connection::Connection;
 use session::Session;
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use session::any_bytes;
+pub(crate) use session::fuzz;
 
 /// How long a connection may be idle before TCP probes its client.
 const KEEPALIVE: Duration = Duration::from_secs(300);

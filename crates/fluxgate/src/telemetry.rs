@@ -26,7 +26,7 @@ pub(crate) use otlp::Exporter;
 pub(crate) use request_ids::RequestIds;
 pub(crate) use subject::Subject;
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) use trace_context::any_bytes;
+pub(crate) use trace_context::fuzz_traceparent;
 
 use crate::config;
 use crate::http::{Listener, Origin};

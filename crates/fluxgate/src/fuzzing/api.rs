@@ -36,7 +36,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
 /// Every request is answered, by nothing that would be our fault, and what is said
 /// to be JSON is JSON.
-pub(super) fn any_bytes(bytes: &[u8]) {
+pub(super) fn check(bytes: &[u8]) {
     let runtime = Builder::new_current_thread()
         .enable_time()
         .start_paused(true)

@@ -9,7 +9,7 @@ use crate::config::{ConfigError, Draft, Place};
 
 /// What is good stays good and the same when it is shown and read again; of what is
 /// not, every fault is told with its place. Nothing is read that it names.
-pub(super) fn any_bytes(bytes: &[u8]) {
+pub(super) fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };

@@ -10,8 +10,8 @@ const PROXY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 
 /// The first byte says which header it is; its lines are the lines that follow. A
 /// stranger's word is never believed, and what is found stood there.
-pub(super) fn any_bytes(bytes: &[u8]) {
-    crate::telemetry::any_bytes::traceparent(bytes);
+pub(super) fn check(bytes: &[u8]) {
+    crate::telemetry::fuzz_traceparent(bytes);
     let Some((first, rest)) = bytes.split_first() else {
         return;
     };

@@ -9,7 +9,7 @@ use http::request::Parts;
 /// A path, with or without the slash that it begins with. Its normal form is what a slow
 /// reading by the letter of the definition says, both ways through the gateway see it
 /// alike and pass on the raw form, and no rule on the normal form is skipped.
-pub(super) fn any_bytes(bytes: &[u8]) {
+pub(super) fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
@@ -18,7 +18,7 @@ pub(super) fn any_bytes(bytes: &[u8]) {
         false => format!("/{text}"),
     };
     let path = RequestPath::read(&text);
-    crate::gateway::any_bytes::target(&text, path.as_ref().ok());
+    crate::gateway::fuzz::target(&text, path.as_ref().ok());
     let model = slow_normal_form(&text);
     assert_eq!(path.is_ok(), model.is_some(), "{text:?}");
     let (Ok(path), Some(model)) = (path, model) else {

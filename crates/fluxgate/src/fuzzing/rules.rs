@@ -11,7 +11,7 @@ const START: u64 = 1_700_000_001_234_567;
 
 /// Of a bad file, every fault is told with its place. By a good one, decisions are
 /// as they must be whatever the rules say.
-pub(super) fn any_bytes(bytes: &[u8]) {
+pub(super) fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };

@@ -8,13 +8,13 @@
 //! serves the connection from there: so there is one place that knows HTTP in full.
 
 mod answer;
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) mod any_bytes;
 mod body;
 mod chunks;
 mod client;
 mod exchange;
 mod forward;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzz;
 mod idle;
 mod patience;
 mod request;

@@ -10,14 +10,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 use super::Gateway;
 use super::frames::Frames;
 use super::pulse::Pulse;
+use super::trouble::Trouble;
 use crate::config::Timeouts;
-use crate::http::{ReplacementResponse, library_error};
+use crate::http::{Listener, ReplacementResponse, closing_response, library_error, request_id};
 
 /// After so long without a request, a connection is at rest.
 const REST: Duration = Duration::from_secs(1);
@@ -325,5 +327,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
             ready!(this.poll_linger(context));
         }
         Poll::Ready(Ok(()))
+    }
+}
+
+impl Gateway {
+    /// Returns the whole response to a head that hyper cannot read, which closes the
+    /// connection; records it.
+    fn refusal(&self, status: StatusCode) -> Vec<u8> {
+        let id = request_id::next();
+        let id = id.to_str().unwrap_or_default();
+        let trouble = match status {
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => Trouble::HeadTooLarge,
+            StatusCode::URI_TOO_LONG => Trouble::TargetTooLong,
+            _ => Trouble::Unreadable,
+        };
+        self.note(&trouble, id, None, None);
+        let telemetry = self.engine.telemetry();
+        telemetry.record_response(Listener::Gateway, status.as_u16(), || id);
+        closing_response(&trouble.problem(), id)
     }
 }

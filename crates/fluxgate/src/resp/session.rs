@@ -1,7 +1,7 @@
 //! Dispatches the commands of a client.
 
 #[cfg(any(test, feature = "fuzzing"))]
-pub(crate) mod any_bytes;
+pub(crate) mod fuzz;
 
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -8,7 +8,6 @@ mod exposition;
 mod process;
 mod render;
 mod shard;
-mod tally;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,8 +1,5 @@
 //! W3C trace context: which trace a request belongs to.
 
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) mod any_bytes;
-
 use std::fmt;
 
 /// What a `traceparent` says.
@@ -77,6 +74,24 @@ impl<const N: usize> fmt::Debug for Hex<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
+}
+
+/// Checks, for arbitrary bytes, that a parsed context equals its text and is parsed again
+/// from what it is displayed as.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzz_traceparent(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return;
+    };
+    let Some(context) = TraceContext::parse(text) else {
+        return;
+    };
+    let (trace_id, span_id) = (context.trace_id, context.span_id);
+    let ids = format!("-{trace_id}-{span_id}-");
+    assert_eq!(text.get(2..2 + ids.len()), Some(&*ids));
+    assert!(trace_id.0 != [0; 16] && span_id.0 != [0; 8]);
+    let again = format!("00{ids}0{}", u8::from(context.sampled));
+    assert_eq!(TraceContext::parse(&again), Some(context));
 }
 
 #[cfg(test)]

@@ -160,7 +160,7 @@ fn is_token(byte: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::any_bytes::read_chunks as read;
+    use super::super::fuzz::read_chunks as read;
     use super::*;
 
     #[test]

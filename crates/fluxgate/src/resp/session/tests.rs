@@ -4,7 +4,7 @@ use fluxgate_core::ready;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::any_bytes::{replies_of, session, session_on};
+use super::fuzz::{replies_of, session, session_on};
 use super::*;
 
 fn replies(text: &str) -> String {
@@ -209,13 +209,13 @@ proptest! {
 
     #[test]
     fn random_bytes_are_answered_the_same_however_they_are_cut(bytes in vec(any::<u8>(), 0..400)) {
-        any_bytes::resp(&bytes);
+        fuzz::resp(&bytes);
     }
 
     #[test]
     fn bytes_that_look_like_requests_are_too(
         bytes in "[*$][0-9-]{0,3}(\r\n)?[*$]?[0-9]{0,2}\r\n[A-Za-z.\r\n$*0-9]{0,60}",
     ) {
-        any_bytes::resp(bytes.as_bytes());
+        fuzz::resp(bytes.as_bytes());
     }
 }

@@ -1,9 +1,27 @@
 //! How long decisions take.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::tally::Tally;
 use crate::telemetry::clock;
+
+/// A count that only one thread adds to, and any may read.
+///
+/// So adding is a plain load and store: it takes no lock, and no other core's
+/// cache line.
+#[derive(Debug, Default)]
+pub(super) struct Tally(AtomicU64);
+
+impl Tally {
+    pub(super) fn add(&self, more: u64) {
+        let count = self.0.load(Ordering::Relaxed);
+        self.0.store(count.wrapping_add(more), Ordering::Relaxed);
+    }
+
+    pub(super) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
 
 /// Up to how many nanoseconds each bucket holds. What is longer is in one more.
 pub(super) const BOUNDS: [u64; 19] = [

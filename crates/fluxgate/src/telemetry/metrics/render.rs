@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fluxgate_core::Outcome;
 use fluxgate_redis::reason;
 
-use super::durations::{AllDurations, BOUNDS};
+use super::durations::{AllDurations, BOUNDS, Tally};
 use super::exposition::{Exposition, Kind};
 use super::process;
 use super::shard::{Decisions, STATUS_CLASSES, Shard};
-use super::tally::Tally;
 use super::{Metrics, StoreGauges};
 use crate::http::Listener;
 use crate::telemetry::{clock, log};

@@ -9,7 +9,7 @@ use fluxgate_core::{Outcome, Rule};
 use fluxgate_redis::reason;
 
 use super::durations::Durations;
-use super::tally::Tally;
+use super::durations::Tally;
 use crate::http::Listener;
 
 /// How many classes of status there are: 1xx to 5xx.
