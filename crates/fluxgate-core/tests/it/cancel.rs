@@ -1,7 +1,6 @@
 //! Reservations that are cancelled.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use fluxgate_core::{
     Band, Checks, Decision, Limiter, Micros, Mode, Outcome, Reason, RequestContext, Store,
@@ -10,7 +9,7 @@ use fluxgate_core::{
 use fluxgate_core::{Charged, ManualClock, MemoryStore};
 use proptest::prelude::*;
 
-use crate::support::{Gate, SECOND, START, cases, fields, parse, retry, set_of, violated};
+use crate::support::{Gate, SECOND, START, cases, fields, parse, retry, set_of};
 
 const WAITS: &str = "on_exceed: wait, max_wait: 5s";
 
@@ -453,109 +452,6 @@ fn charges_of_the_fallback_are_cancelled_there() {
     let third = check().delay();
     assert!(third <= delay, "the second's place: {third:?} {delay:?}");
     assert!(!limiter.store().cancelled.load(Ordering::Relaxed));
-}
-
-#[test]
-fn a_reservation_without_a_permit_is_denied_by_the_bands_it_would_wait_for() {
-    let rules = set_of(&format!(
-        "{{ id: a, scope: global, {WAITS}, bands: [ {{ id: x, capacity: 1, window: 1s }}, {{ id: y, capacity: 1, window: 3s }} ] }}, \
-         {{ id: tight, scope: global, bands: [ {{ capacity: 2, window: 1h }} ] }}, \
-         {{ id: dark, mode: shadow, scope: global, bands: [ {{ capacity: 1, window: 1h }} ] }}"
-    ));
-    let gate = Gate::new(&rules);
-    let context = RequestContext::default();
-    assert!(gate.check(&context).allowed());
-    let reserved = gate.check(&context);
-    assert_eq!(reserved.delay().get(), 3 * SECOND);
-    assert_eq!(violated(&reserved), ["dark/b0"]);
-    let denied = reserved.into_denied();
-    let shown = fields(&denied);
-    assert_eq!(
-        (shown.allowed, shown.outcome, shown.retry, shown.delay),
-        (false, "denied", Some(3 * SECOND), 0)
-    );
-    assert_eq!(
-        (shown.rule.as_deref(), shown.band.as_deref()),
-        (Some("a"), Some("y"))
-    );
-    assert_eq!(
-        (shown.limit, shown.remaining, shown.reset),
-        (Some(1), Some(0), 6 * SECOND)
-    );
-    assert_eq!(shown.violated, ["a/x", "a/y"], "all that it would wait for");
-    let rules: Vec<_> = denied
-        .rules()
-        .map(|(rule, refused)| (rule.id(), refused))
-        .collect();
-    assert_eq!(rules, [("a", true), ("tight", false)]);
-    assert!(denied.charge(&context).is_none());
-}
-
-#[test]
-fn a_denial_is_worth_waiting_for_if_every_denying_rule_allows_that_wait() {
-    let window = |id: &str, window: &str, rest: &str| {
-        format!(
-            "{{ id: {id}, scope: global, algorithm: fixed_window, {rest} bands: [ {{ capacity: 1, window: {window} }} ] }}"
-        )
-    };
-    let worth = |rules: &[&str]| {
-        let gate = Gate::new(&set_of(&rules.join(",")));
-        assert!(gate.take(1).worth_waiting().is_none(), "it passed");
-        gate.take(1).worth_waiting().map(Micros::get)
-    };
-    let waits = "on_exceed: wait, max_wait: 5s,";
-    let (short, long) = (window("a", "4s", waits), window("b", "6s", waits));
-    let plain = window("c", "1s", "");
-    // The clock is at the start of a window of each.
-    assert_eq!(worth(&[&short]), Some(4 * SECOND));
-    assert_eq!(worth(&[&long]), None);
-    assert_eq!(worth(&[&short, &long]), None);
-    assert_eq!(worth(&[&short, &plain]), None);
-    // Never is longer than any wait.
-    let gate = Gate::new(&set_of(&window("a", "4s", waits)));
-    assert!(gate.take(2).worth_waiting().is_none());
-    assert!(Decision::failed_closed().worth_waiting().is_none());
-}
-
-#[test]
-fn a_rule_set_knows_the_headers_it_uses() {
-    let rules = set_of(
-        "{ id: a, match: { headers: { X-Plan: free } }, key: [\"header:X-Tenant\"], cost: \"header:X-Cost\", bands: [ { capacity: 1, window: 1s } ] }, \
-         { id: b, match: { headers: { x-plan: paid } }, scope: global, bands: [ { capacity: 1, window: 1s } ] }, \
-         { id: off, enabled: false, key: [\"header:X-Off\"], bands: [ { capacity: 1, window: 1s } ] }",
-    );
-    let sets = parse(&rules);
-    let names: Vec<&str> = { sets.get("s").unwrap().header_names().iter() }
-        .map(|name| &**name)
-        .collect();
-    assert_eq!(names, ["x-cost", "x-plan", "x-tenant"]);
-}
-
-#[test]
-fn a_store_without_a_bound_always_gives_a_permit() {
-    let gate = Gate::new(&set_of(
-        "{ id: r, scope: global, bands: [ { capacity: 1, window: 1s } ] }",
-    ));
-    let place = ready(gate.limiter.begin_wait(Duration::from_secs(1)));
-    assert!(place.unwrap().is_some());
-}
-
-#[test]
-fn an_owned_context_is_equal() {
-    let context = RequestContext::builder()
-        .ip([1, 2, 3, 4])
-        .user("u")
-        .api_key("k")
-        .method("GET")
-        .path("/x")
-        .header("a", "b")
-        .attribute("c", "d")
-        .cost(3)
-        .whole_keys_only()
-        .build();
-    assert_eq!(context.clone().into_owned(), context);
-    assert_eq!(context.headers().collect::<Vec<_>>(), [("a", "b")]);
-    assert_eq!(context.attributes().collect::<Vec<_>>(), [("c", "d")]);
 }
 
 #[test]
