@@ -224,8 +224,8 @@ impl<'a> RequestContextBuilder<'a> {
         self
     }
 
-    /// Restricts matching to rules of which no part of the key is missing, whatever their
-    /// `on_missing_key`.
+    /// Restricts matching to rules whose key has all its parts in this request, whatever
+    /// their `on_missing_key`.
     pub fn whole_keys_only(mut self) -> Self {
         self.0.whole_keys = true;
         self
@@ -237,7 +237,7 @@ impl<'a> RequestContextBuilder<'a> {
     }
 }
 
-/// The single-valued fields that a protocol may carry, each of which may be missing.
+/// The single-valued fields that a protocol may carry. Any of them may be missing.
 #[derive(Clone, Debug, Default)]
 pub struct RequestFields<'a> {
     /// The client's address.

@@ -154,7 +154,7 @@ impl RuleStore {
     /// Returns whether the index has a rule set whose text is missing.
     pub async fn is_lost(&self, name: &str) -> Result<bool, StoreError> {
         let etag: Option<String> = self.run(&Cmd::hget(&self.index, name)).await?;
-        // The text is read last: it may have been stored meanwhile.
+        // The text is read last: it may have been stored since.
         Ok(etag.is_some() && self.get(name).await?.is_none())
     }
 

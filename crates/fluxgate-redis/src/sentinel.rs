@@ -122,7 +122,7 @@ impl Sentinels {
             let (address, term) = self.ask_all().await?;
             let endpoint = self.server.at(address);
             let connection = connect_if_primary(&endpoint).await?;
-            // Otherwise there was a failover meanwhile.
+            // Otherwise there has been a failover since.
             if term == self.term() {
                 let named = self.named.subscribe();
                 return Ok(Primary {

@@ -22,7 +22,7 @@ pub(crate) use handler::EngineHandler;
 use crate::http::Origin;
 use crate::telemetry::{self, Subject, Telemetry};
 
-/// Stands for an identity where logs name nobody.
+/// Replaces an identity where logs may not name one.
 const REDACTED: &str = "(redacted)";
 
 /// Decides, and tells of it.
@@ -143,33 +143,26 @@ impl Engine {
         }
     }
 
-    /// Decides a request and charges it if it passes.
+    /// Decides a request and charges it if it is allowed. `may_wait` says whether the
+    /// caller can wait for a delayed request.
     pub(crate) async fn check(
         &self,
         rule_set: &str,
         context: &RequestContext<'_>,
+        may_wait: bool,
         origin: &Origin<'_>,
     ) -> Result<Decision, EngineError> {
         let started = telemetry::now();
-        let decision = self.ready()?.check(rule_set, context).await?;
+        let limiter = self.ready()?;
+        let decision = match may_wait {
+            true => limiter.check(rule_set, context).await?,
+            false => limiter.check_now(rule_set, context).await?,
+        };
         self.telemetry.decided(context, &decision, started, origin);
         Ok(decision)
     }
 
-    /// The same for a caller that cannot wait.
-    pub(crate) async fn check_now(
-        &self,
-        rule_set: &str,
-        context: &RequestContext<'_>,
-        origin: &Origin<'_>,
-    ) -> Result<Decision, EngineError> {
-        let started = telemetry::now();
-        let decision = self.ready()?.check_now(rule_set, context).await?;
-        self.telemetry.decided(context, &decision, started, origin);
-        Ok(decision)
-    }
-
-    /// Decides in the same way and charges nothing; nor is it counted.
+    /// Decides a request without charging or recording it.
     pub(crate) async fn peek(
         &self,
         rule_set: &str,

@@ -43,8 +43,8 @@ impl Decision {
         self
     }
 
-    /// Converts the decision to wait into a denial by the bands with a delay, of which
-    /// the longest is reported. The charge must be cancelled.
+    /// Converts the decision to wait into a denial by the bands with a delay, and reports
+    /// the one with the longest. The charge must be cancelled.
     pub fn into_denied(mut self) -> Self {
         let delayed: SmallVec<[BandReservation; 2]> = self.delayed().copied().collect();
         // Of equals the first.

@@ -16,8 +16,8 @@ const FEW: usize = 16;
 /// Up to this many shapes may be active: each keeps a few patterns active.
 const FEW_SHAPES: usize = 8;
 
-/// Patterns with their rules. Patterns of which a path keeps only a few active are in a
-/// trie, and so are a few others; the rest are in an index.
+/// Patterns with their rules. A trie holds the patterns that a path keeps only a few of
+/// active, and a few others; an index holds the rest.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Patterns {
     trie: PathTrie,

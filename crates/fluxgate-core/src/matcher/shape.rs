@@ -24,8 +24,7 @@ impl Shape {
 
 impl Pattern {
     /// Returns the shape, or `None` if a path may keep any number of patterns of it active:
-    /// if there is a literal between two wildcards, the first of which may match more or
-    /// less.
+    /// if there is a literal between two wildcards and the first one has a variable length.
     pub(super) fn shape(&self) -> Option<Shape> {
         let is_deep = |segment: &Segment| *segment == Segment::Deep;
         let is_text = |segment: &Segment| matches!(segment, Segment::Literal(_));

@@ -1,7 +1,7 @@
 //! A cache line that holds two keys and their lock.
 //!
 //! All words are atomic, so a line can be read without its lock: a reader loads the words
-//! and then checks that nobody held the lock meanwhile (a sequence lock). A denial, which
+//! and then checks that the lock was not taken since (a sequence lock). A denial, which
 //! changes nothing, therefore writes nothing, and the line of a key under attack stays in
 //! the caches of all cores.
 

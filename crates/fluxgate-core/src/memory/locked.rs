@@ -101,7 +101,7 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
         in_order.dedup_by_key(|home| home.order());
         for home in &in_order {
             let guard = home.line.lock();
-            // The shard has grown meanwhile, and the key belongs elsewhere.
+            // The shard has grown since, and the key belongs to another line.
             if guard.is_retired() {
                 return None;
             }

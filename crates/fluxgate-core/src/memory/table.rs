@@ -151,7 +151,7 @@ impl Table {
             for line in lines {
                 let mut line = line.lock();
                 if line.is_retired() {
-                    // The shard has grown meanwhile. Deleted keys were not moved.
+                    // The shard has grown since. Deleted keys were not moved.
                     continue 'again;
                 }
                 let wanted: Vec<usize> = line

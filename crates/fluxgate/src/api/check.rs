@@ -23,7 +23,7 @@ pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json"
 /// How many checks one call may hold.
 const MOST_CHECKS: usize = 1_000;
 
-/// The field that holds the normal form of the path, where somebody else has read it.
+/// The field for the normal form of the path, where a proxy has read it already.
 pub(super) const NORMAL_PATH: &str = "normal_path";
 
 /// The names of the fields of a check.
@@ -188,10 +188,14 @@ impl<'a> Asked<'a> {
 impl Ready<'_> {
     async fn decide(&self, api: &Api, origin: &Origin<'_>) -> Result<Decision, Problem> {
         let (rule_set, context) = (&*self.rule_set, &self.context);
-        Ok(match (self.peek, self.now) {
-            (true, _) => api.engine.peek(rule_set, context).await?,
-            (false, false) => api.engine.check(rule_set, context, origin).await?,
-            (false, true) => api.engine.check_now(rule_set, context, origin).await?,
+        let may_wait = !self.now;
+        Ok(match self.peek {
+            true => api.engine.peek(rule_set, context).await?,
+            false => {
+                api.engine
+                    .check(rule_set, context, may_wait, origin)
+                    .await?
+            }
         })
     }
 }

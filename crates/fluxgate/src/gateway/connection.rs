@@ -86,7 +86,7 @@ impl Gateway {
             port,
             closing,
         };
-        // Whoever connects has something to say.
+        // A client that connects has a request to send.
         let mut within = self.timeouts.headers;
         let Some(tls) = &self.tls else {
             loop {

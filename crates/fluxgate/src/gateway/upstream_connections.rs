@@ -101,7 +101,7 @@ impl UpstreamConnections {
         let mut often = tokio::time::interval(OFTEN.min(idle));
         loop {
             let mut wanted = std::pin::pin!(self.wanted.notified());
-            // Whoever begins to wait from now on is heard of.
+            // Requests that begin to wait from now on are noticed.
             wanted.as_mut().enable();
             let count = self.waiting.load(Ordering::Relaxed);
             let closed = express::close_oldest(count);

@@ -43,7 +43,11 @@ impl<'a> Check<'a> {
         let origin = Origin::of(Listener::Resp);
         match self.peek {
             true => engine.peek(self.rule_set, &self.context).await,
-            false => engine.check(self.rule_set, &self.context, &origin).await,
+            false => {
+                engine
+                    .check(self.rule_set, &self.context, true, &origin)
+                    .await
+            }
         }
     }
 }

@@ -133,7 +133,7 @@ impl TimeAxis {
     }
 }
 
-/// Returns a round step of which at most about `most` fit into the span.
+/// Returns a round step that divides the span into about `most` parts or fewer.
 fn tick_step(span: u64, most: u64) -> u64 {
     let small = [1, 2, 5, 10, 20, 50, 100, 200, 500].map(|step| step * MILLISECOND);
     let seconds = [1, 2, 5, 10, 15, 30].map(|step| step * SECOND);

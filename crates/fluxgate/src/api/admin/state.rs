@@ -74,7 +74,7 @@ pub(super) async fn refund(
     .await
 }
 
-/// Forgets what somebody has used, everybody of a rule, or all rules of a set.
+/// Deletes the state of an identity, of a rule, or of all rules of a set.
 pub(super) async fn reset(
     State(api): State<Arc<Api>>,
     request: Request,
