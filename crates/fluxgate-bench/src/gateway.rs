@@ -1,25 +1,31 @@
 //! The gateway beside nginx and HAProxy, which limit the same requests and
-//! forward them to the same upstream. `wrk` asks all of them.
+//! forward them to the same upstream. `wrk` asks all of them, or `h2load` over HTTP/2.
+
+use std::net::SocketAddr;
 
 use fluxgate_testkit::RedisServer;
 
 use crate::folder::Folder;
 use crate::haproxy::HaProxy;
-use crate::load::{Runs, in_turn};
+use crate::load::{Run, Runs, in_turn};
 use crate::nginx::Nginx;
 use crate::report::Report;
 use crate::service::{self, Service};
-use crate::wrk;
+use crate::tls::{self, Tls};
+use crate::{h2load, wrk};
 
 /// What the upstream answers.
 const ANSWER: &str = "hello, world";
+const USER: &str = "x-user-id: user-00000001";
+const BY_NGINX: &str = "nginx, limit_req";
+const BY_HAPROXY: &str = "HAProxy, stick table";
 
 pub(crate) fn run(report: &mut Report) {
     let folder = Folder::new("gateway");
     let script = wrk::script(&folder, wrk::USERS);
     let upstream = Nginx::start(&folder, "", "text/plain", ANSWER);
     let start = |store: &str, filters| {
-        let config = config(&upstream, store, filters);
+        let config = config(&upstream, store, filters, "");
         service::start(&folder, &["gateway"], &config)
     };
     let redis = RedisServer::start();
@@ -31,8 +37,8 @@ pub(crate) fn run(report: &mut Report) {
     ) else {
         return;
     };
-    let nginx = Nginx::limiting(&folder, upstream.address());
-    let haproxy = HaProxy::limiting(&folder, upstream.address());
+    let nginx = Nginx::limiting(&folder, upstream.address(), None);
+    let haproxy = HaProxy::limiting(&folder, upstream.address(), None);
     let ask = |service: &Service| wrk::ask(service.address("gateway"), &script);
     let [by_nginx, limited, passed, by_haproxy] = in_turn([
         &mut || wrk::ask(nginx.address(), &script),
@@ -45,13 +51,8 @@ pub(crate) fn run(report: &mut Report) {
     let mut line = |name, ours: &Runs, yardstick, theirs| {
         ours.tell(report, name, yardstick, theirs);
     };
-    line("gateway", &limited, "nginx, limit_req", &by_nginx);
-    line(
-        "gateway-haproxy",
-        &limited,
-        "HAProxy, stick table",
-        &by_haproxy,
-    );
+    line("gateway", &limited, BY_NGINX, &by_nginx);
+    line("gateway-haproxy", &limited, BY_HAPROXY, &by_haproxy);
     line(
         "gateway-filter",
         &limited,
@@ -66,13 +67,63 @@ pub(crate) fn run(report: &mut Report) {
     );
 }
 
+/// Over TLS, by HTTP/1.1.
+pub(crate) fn tls_h1(report: &mut Report) {
+    let name = ["gateway-tls-h1", "gateway-tls-h1-haproxy"];
+    compare_over_tls(report, name, |folder, tls, address| {
+        let script = wrk::script(folder, wrk::USERS);
+        wrk::ask_over_tls(address, &script, tls)
+    });
+}
+
+/// Over TLS, by HTTP/2 on 32 connections of ten streams. h2load sends the same headers
+/// in all requests, so there is one user.
+pub(crate) fn tls_h2(report: &mut Report) {
+    let name = ["gateway-tls-h2", "gateway-tls-h2-haproxy"];
+    compare_over_tls(report, name, |folder, _, address| {
+        let duration = format!("--duration={}s", wrk::SECONDS);
+        let suite = format!("--tls13-ciphers={}", tls::SUITE);
+        let url = format!("https://{address}/api/x");
+        let load = ["-t", "2", "-c", "32", "-m", "10", &duration];
+        // The handshakes are not measured.
+        let rest = ["--warm-up-time=300ms", &suite, "-H", USER, &url];
+        let expected = format!("Cipher: {}\n", tls::SUITE);
+        h2load::ask(folder, &[&load[..], &rest].concat(), &expected)
+    });
+}
+
+fn compare_over_tls(
+    report: &mut Report,
+    [name, name_haproxy]: [&str; 2],
+    ask: impl Fn(&Folder, &Tls, SocketAddr) -> Run,
+) {
+    let folder = Folder::new(name);
+    let tls = Tls::generate(&folder);
+    let upstream = Nginx::start(&folder, "", "text/plain", ANSWER);
+    let config = config(&upstream, "memory", "[main]", &tls.gateway());
+    let Some(ours) = service::start(&folder, &["gateway"], &config) else {
+        return;
+    };
+    let nginx = Nginx::limiting(&folder, upstream.address(), Some(&tls));
+    let haproxy = HaProxy::limiting(&folder, upstream.address(), Some(&tls));
+    let ask = |address| ask(&folder, &tls, address);
+    let [by_nginx, ours, by_haproxy] = in_turn([
+        &mut || ask(nginx.address()),
+        &mut || ask(ours.address("gateway")),
+        &mut || ask(haproxy.address()),
+    ]);
+    ours.tell(report, name, BY_NGINX, &by_nginx);
+    ours.tell(report, name_haproxy, BY_HAPROXY, &by_haproxy);
+}
+
 /// A rule that counts users and refuses none.
-fn config(upstream: &Nginx, store: &str, filters: &str) -> String {
+fn config(upstream: &Nginx, store: &str, filters: &str, tls: &str) -> String {
     let upstream = upstream.address();
     format!(
         "store: {store}
 filters: {{ main: {{ rule_set: api }} }}
 gateway:
+  {tls}
   routes:
     - {{ id: all, upstreams: [\"http://{upstream}\"], filters: {filters} }}
 rule_sets:

@@ -1,10 +1,8 @@
 //! `ShouldRateLimit` beside nginx, which answers the same requests with a
 //! constant. `h2load` asks both.
 
-use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
 use fluxgate_testkit::Http;
 
@@ -12,7 +10,7 @@ use crate::folder::Folder;
 use crate::load::{Run, compare};
 use crate::nginx::Nginx;
 use crate::report::Report;
-use crate::service;
+use crate::{h2load, service};
 
 const REQUESTS: u64 = 200_000;
 const CONNECTIONS: u64 = 4;
@@ -55,40 +53,14 @@ pub(crate) fn run(report: &mut Report) {
 }
 
 /// One run of h2load.
-#[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
 fn ask(address: SocketAddr, folder: &Folder, body: &Path) -> Run {
-    let log = folder.path("h2load.log");
-    // It adds to what is there.
-    let _ = fs::remove_file(&log);
-    let output = Command::new("h2load")
-        .args(["-n", &REQUESTS.to_string()])
-        .args(["-c", &CONNECTIONS.to_string()])
-        .args(["-m", &STREAMS.to_string()])
-        .args(["-H", "content-type: application/grpc", "-H", "te: trailers"])
-        .arg("-d")
-        .arg(body)
-        .arg(format!("--log-file={}", log.display()))
-        .arg(format!("http://{address}{METHOD}"))
-        .stderr(Stdio::inherit())
-        .output()
-        .unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    let good = format!("{REQUESTS} succeeded, 0 failed, 0 errored, 0 timeout");
-    assert!(output.status.success() && text.contains(&good), "{text}");
-    let line = text.lines().find(|line| line.starts_with("finished in"));
-    let per_second = line.unwrap().split(", ").nth(1).unwrap();
-    let log = fs::read_to_string(log).unwrap();
-    let mut micros: Vec<u64> = log
-        .lines()
-        .map(|line| line.split('\t').nth(2).unwrap().parse().unwrap())
-        .collect();
-    micros.sort_unstable();
-    let of = |hundredth: usize| micros[micros.len() * hundredth / 100] as f64;
-    Run {
-        per_second: per_second.trim_end_matches(" req/s").parse().unwrap(),
-        p50_micros: of(50),
-        p99_micros: of(99),
-    }
+    let (requests, connections) = (REQUESTS.to_string(), CONNECTIONS.to_string());
+    let (streams, body) = (STREAMS.to_string(), body.display().to_string());
+    let url = format!("http://{address}{METHOD}");
+    let load = ["-n", &requests, "-c", &connections, "-m", &streams];
+    let headers = ["-H", "content-type: application/grpc", "-H", "te: trailers"];
+    let arguments = [&load[..], &headers, &["-d", &body, &url]].concat();
+    h2load::ask(folder, &arguments, &format!("{REQUESTS} succeeded"))
 }
 
 /// What the user has left.

@@ -6,6 +6,7 @@ use fluxgate_testkit::ports::{self, Port};
 use fluxgate_testkit::{Program, wait_until};
 
 use crate::folder::Folder;
+use crate::tls::Tls;
 
 /// A running HAProxy.
 pub(crate) struct HaProxy {
@@ -15,14 +16,15 @@ pub(crate) struct HaProxy {
 }
 
 impl HaProxy {
-    /// Forwards to `upstream`, and limits users.
-    pub(crate) fn limiting(folder: &Folder, upstream: SocketAddr) -> Self {
+    /// Forwards to `upstream`, and limits users; over HTTP/2 too where there is TLS.
+    pub(crate) fn limiting(folder: &Folder, upstream: SocketAddr, tls: Option<&Tls>) -> Self {
+        let tls = tls.map(Tls::haproxy).unwrap_or_default();
         let port = ports::free();
         let address = port.addr();
         let config = format!(
             "global\n  nbthread 2\n  maxconn 4096\n\
              defaults\n  mode http\n  timeout connect 1s\n  timeout client 60s\n  timeout server 30s\n\
-             frontend front\n  bind {address}\n\
+             frontend front\n  bind {address} {tls}\n\
              \x20 stick-table type string len 64 size 1m expire 60s store http_req_rate(10s)\n\
              \x20 http-request track-sc0 hdr(x-user-id)\n\
              \x20 http-request deny deny_status 429 if {{ sc_http_req_rate(0) gt 1000000 }}\n\

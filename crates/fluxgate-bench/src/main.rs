@@ -12,6 +12,7 @@ mod decision;
 mod folder;
 mod gateway;
 mod grpc;
+mod h2load;
 mod haproxy;
 mod http;
 mod keyed;
@@ -26,13 +27,14 @@ mod resp;
 mod service;
 mod simulate;
 mod start;
+mod tls;
 mod wrk;
 
 use report::Report;
 
 type Bench = (&'static str, fn(&mut Report));
 
-const BENCHES: [Bench; 14] = [
+const BENCHES: [Bench; 16] = [
     ("keyed-1k", keyed::thousand),
     ("keyed-1m", keyed::million),
     ("decision", decision::run),
@@ -46,6 +48,8 @@ const BENCHES: [Bench; 14] = [
     ("resp", resp::run),
     ("grpc", grpc::run),
     ("gateway", gateway::run),
+    ("gateway-tls-h1", gateway::tls_h1),
+    ("gateway-tls-h2", gateway::tls_h2),
     ("layer", layer::run),
 ];
 

@@ -6,6 +6,7 @@ use fluxgate_testkit::ports::{self, Port};
 use fluxgate_testkit::{Program, wait_until};
 
 use crate::folder::Folder;
+use crate::tls::Tls;
 
 /// A running nginx.
 pub(crate) struct Nginx {
@@ -21,15 +22,19 @@ impl Nginx {
         Self::serve(folder, "constant", "", listen, &location)
     }
 
-    /// Forwards to `upstream`, and limits users.
-    pub(crate) fn limiting(folder: &Folder, upstream: SocketAddr) -> Self {
+    /// Forwards to `upstream`, and limits users; over HTTP/2 too where there is TLS.
+    pub(crate) fn limiting(folder: &Folder, upstream: SocketAddr, tls: Option<&Tls>) -> Self {
+        let certificate = tls.map(Tls::nginx).unwrap_or_default();
+        let listen = if tls.is_some() { "ssl http2" } else { "" };
+        // As many idle connections as there are requests at a time, so that none is closed.
         let http = format!(
-            "limit_req_zone $http_x_user_id zone=users:10m rate=100000r/s;\n\
-             upstream back {{ server {upstream}; keepalive 64; keepalive_requests 1000000000; }}\n"
+            "{certificate}\
+             limit_req_zone $http_x_user_id zone=users:10m rate=100000r/s;\n\
+             upstream back {{ server {upstream}; keepalive 512; keepalive_requests 1000000000; }}\n"
         );
         let location = "limit_req zone=users burst=100000 nodelay; proxy_pass http://back; \
                         proxy_http_version 1.1; proxy_set_header Connection \"\";";
-        Self::serve(folder, "limiting", &http, "", location)
+        Self::serve(folder, "limiting", &http, listen, location)
     }
 
     fn serve(folder: &Folder, name: &str, http: &str, listen: &str, location: &str) -> Self {

@@ -57,7 +57,7 @@ impl Report {
             );
         } else {
             println!(
-                "{bench:<24} {ours:>14.1} {theirs:>14.1} {unit:<14} {ratio:>6.2}x  {yardstick}"
+                "{bench:<28} {ours:>14.1} {theirs:>14.1} {unit:<14} {ratio:>6.2}x  {yardstick}"
             );
         }
     }

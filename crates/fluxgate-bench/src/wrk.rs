@@ -6,8 +6,9 @@ use std::process::Command;
 
 use crate::folder::Folder;
 use crate::load::Run;
+use crate::tls::Tls;
 
-const SECONDS: u32 = 2;
+pub(crate) const SECONDS: u32 = 2;
 
 /// Sends the requests of 1,000 `users` in turn, and has wrk tell what we read.
 const IN_TURN: &str = r#"
@@ -41,12 +42,23 @@ pub(crate) fn script(folder: &Folder, requests: &str) -> PathBuf {
 }
 
 /// One run.
-#[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
 pub(crate) fn ask(address: SocketAddr, script: &Path) -> Run {
-    let run = Command::new("wrk")
+    run(&mut Command::new("wrk"), "http", address, script)
+}
+
+/// One run over TLS.
+pub(crate) fn ask_over_tls(address: SocketAddr, script: &Path, tls: &Tls) -> Run {
+    let mut wrk = Command::new("wrk");
+    wrk.env("OPENSSL_CONF", tls.openssl());
+    run(&mut wrk, "https", address, script)
+}
+
+#[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
+fn run(wrk: &mut Command, scheme: &str, address: SocketAddr, script: &Path) -> Run {
+    let run = wrk
         .args(["-t", "2", "-c", "64", "-d", &format!("{SECONDS}s"), "-s"])
         .arg(script)
-        .arg(format!("http://{address}"))
+        .arg(format!("{scheme}://{address}"))
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&run.stdout).into_owned();
