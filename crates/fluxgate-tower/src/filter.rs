@@ -5,6 +5,7 @@ mod underscore_variants;
 mod wait_permits;
 pub(crate) mod waiting;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -135,6 +136,16 @@ impl Filter {
     /// Returns the status of requests that are denied because the limiter failed closed.
     pub fn failed_closed(&self) -> FailedClosedStatus {
         self.failed_closed
+    }
+
+    /// Returns the headers that identify the sender of a request.
+    pub fn identity_headers(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Returns whether a peer is one of the trusted proxies.
+    pub fn trusts(&self, peer: IpAddr) -> bool {
+        self.trusted_proxies.trusts(peer)
     }
 
     /// Returns how many requests wait now.

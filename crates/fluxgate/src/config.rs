@@ -31,7 +31,7 @@ pub use admin::Admin;
 pub use call_limits::CallLimits;
 pub use draft::{ConfigError, Draft};
 pub use filters::Filter;
-pub use gateway::{Gateway, HostPattern, Limits, Route, RouteMatch, Timeouts, Tls};
+pub use gateway::{Gateway, Route, Tls};
 pub use keys::{HashKeys, Keys};
 pub use listen::Listen;
 pub use origins::{ConfigFault, Place, Source};
@@ -41,7 +41,7 @@ pub use rules::{DEFAULT_POLL, Rules};
 pub use secrets::{Secret, SecretError, Secrets};
 pub use store::{Mode, Redis, RedisTls, Store};
 pub use telemetry::{Level, LogFormat, Telemetry};
-pub use url::{HttpUrl, RedisUrl, Upstream};
+pub use url::{HttpUrl, RedisUrl};
 
 /// The checked configuration of the service.
 #[derive(Debug)]
@@ -218,6 +218,9 @@ mod tests {
         let addresses = addresses.map(|address| address.map(|address| address.to_string()));
         let expected = [8080, 8081, 8082, 8083].map(|port| Some(format!("127.0.0.1:{port}")));
         assert_eq!(addresses, expected);
-        assert_eq!(demo.gateway.routes[0].upstreams, [Upstream::Echo]);
+        assert_eq!(
+            demo.gateway.routes[0].upstreams,
+            [fluxgate_gateway::UpstreamTarget::Echo]
+        );
     }
 }

@@ -32,7 +32,7 @@ pub fn api(bytes: &[u8]) {
 
 /// The body of an upstream's answer, in chunks.
 pub fn chunks(bytes: &[u8]) {
-    crate::gateway::fuzz::chunks(bytes);
+    fluxgate_gateway::fuzz::chunks(bytes);
 }
 
 /// A configuration.
@@ -52,12 +52,12 @@ pub fn forwarded(bytes: &[u8]) {
 
 /// The head of an upstream's answer.
 pub fn gateway_answer(bytes: &[u8]) {
-    crate::gateway::fuzz::answer(bytes);
+    fluxgate_gateway::fuzz::response(bytes);
 }
 
 /// A request to the gateway, or a plain check.
 pub fn gateway_request(bytes: &[u8]) {
-    crate::gateway::fuzz::request(bytes);
+    fluxgate_gateway::fuzz::request(bytes);
     crate::api::fast_path::fuzz::check(bytes);
 }
 

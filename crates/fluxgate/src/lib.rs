@@ -9,12 +9,12 @@ mod failure;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
-mod gateway;
 mod grpc;
-mod http;
 mod reload;
 mod resp;
 mod serve;
 mod server;
 mod telemetry;
 mod watch;
+
+use fluxgate_http as http;

@@ -1,7 +1,6 @@
 //! How connections are accepted, and how HTTP is served on them.
 
 mod acceptor;
-mod error_rewriter;
 mod http;
 mod sockets;
 

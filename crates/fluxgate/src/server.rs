@@ -1,6 +1,8 @@
 //! `fluxgate run`: the composition root. Opens the listeners of the config, serves them,
 //! and shuts down gracefully.
 
+mod certificate;
+mod gateway;
 mod greeting;
 mod reach_store;
 
@@ -17,7 +19,6 @@ use crate::api::Api;
 use crate::config::{Config, Draft, Secrets};
 use crate::engine::{AnyStore, Engine, Filters};
 use crate::failure::{Exit, Failure};
-use crate::gateway::Gateway;
 use crate::grpc::Grpc;
 use crate::http::{DescriptorShare, Listener, raise_descriptor_limit};
 use crate::reload::{ConfigFile, RuleReloader, Source};
@@ -25,6 +26,7 @@ use crate::resp::RespServer;
 use crate::serve::{Acceptor, HttpServer, MAX_CONNECTIONS, listen};
 use crate::telemetry::{Exporter, Telemetry, log};
 use crate::watch::Signals;
+use gateway::GatewayListener;
 
 /// How long requests in flight may take once the service shuts down.
 const GRACE: Duration = Duration::from_secs(25);
@@ -51,7 +53,7 @@ pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure
     let closing = CancellationToken::new();
     let filters = Filters::new(&config);
     let [api, grpc, resp, clients, upstreams] = DescriptorShare::new(raise_descriptor_limit());
-    let gateway = gateway(&config, &filters, &engine, upstreams)?;
+    let gateway = GatewayListener::new(&config, &filters, &engine, upstreams)?;
     // In the order of the listeners.
     let descriptors = [api, grpc, resp, clients];
     let api = Api::new(Arc::clone(&engine), admin, filters, closing.clone());
@@ -90,7 +92,7 @@ pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure
         tokio::spawn(reach_store::reach(Arc::clone(&engine)));
         tokio::spawn(async move { api.keep_current().await });
         if let Some(gateway) = gateway {
-            tokio::spawn(async move { gateway.keep_current().await });
+            tokio::spawn(async move { gateway.reload_certificate().await });
         }
         signals.shutdown.wait().await;
         closing.cancel();
@@ -122,20 +124,7 @@ fn runtime() -> Result<Runtime, Failure> {
 struct Services {
     engine: Arc<Engine>,
     api: Arc<Api>,
-    gateway: Option<Arc<Gateway>>,
-}
-
-/// Returns the gateway, if the config opens one.
-fn gateway(
-    config: &Config,
-    filters: &Filters,
-    engine: &Arc<Engine>,
-    descriptors: DescriptorShare,
-) -> Result<Option<Arc<Gateway>>, Failure> {
-    let gateway = config.listen.gateway.is_some();
-    let gateway = gateway.then(|| Gateway::new(config, filters, Arc::clone(engine), descriptors));
-    let gateway = gateway.transpose();
-    gateway.map_err(|error| Failure::new(Exit::Config, error))
+    gateway: Option<GatewayListener>,
 }
 
 /// Returns the most connections of the gateway.
@@ -255,10 +244,10 @@ fn serve(
         Listener::Gateway => {
             // There is a gateway if there is an address for it.
             if let Some(gateway) = gateway.clone() {
-                let (idle, closing) = (Arc::clone(&gateway), acceptor.closing.clone());
+                let (idle, closing) = (gateway.clone(), acceptor.closing.clone());
                 tokio::spawn(async move { idle.close_idle_upstreams().await });
                 acceptor.spawn(listener, socket, move |stream, peer| {
-                    Arc::clone(&gateway).serve(stream, peer, closing.clone())
+                    gateway.serve(stream, peer, closing.clone())
                 });
             }
         }

@@ -20,7 +20,7 @@ use fluxgate_core::{
 use quanta::Instant;
 use tracing::field;
 
-pub(crate) use clock::{now, uptime_millis};
+pub(crate) use clock::now;
 pub(crate) use metrics::StoreGauges;
 pub(crate) use otlp::Exporter;
 pub(crate) use request_ids::RequestIds;

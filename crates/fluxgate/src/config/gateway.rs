@@ -1,75 +1,36 @@
-//! What the gateway forwards, and within which bounds.
+//! The section `gateway`: routes, timeouts, limits and the certificate.
 
 mod route;
 
 use std::num::NonZeroU64;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use fluxgate_core::yaml::{Faults, Node};
+use fluxgate_gateway::{Limits, Timeouts};
 
 use super::filters::Filter;
 use super::{read, tree};
-pub use route::{HostPattern, Route, RouteMatch};
+pub use route::Route;
 
-/// What the gateway forwards, and within which bounds.
+/// The configuration of the gateway.
 #[derive(Clone, Debug)]
 pub struct Gateway {
-    /// The first that matches wins.
+    /// The routes. The first that matches a request applies.
     pub routes: Vec<Route>,
     /// How long things may take.
     pub timeouts: Timeouts,
-    /// How large and how many they may be.
+    /// How large and how many things may be.
     pub limits: Limits,
-    /// What the listener shows, if it speaks TLS.
+    /// The certificate of the listener, if it uses TLS.
     pub tls: Option<Tls>,
 }
 
-/// How long things may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// To connect to an upstream.
-    pub connect: Duration,
-    /// For a client to send the headers of a request.
-    pub headers: Duration,
-    /// Between two requests of a connection.
-    pub idle: Duration,
-    /// For an upstream to begin its answer.
-    pub request: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            connect: Duration::from_secs(1),
-            headers: Duration::from_secs(10),
-            idle: Duration::from_secs(60),
-            request: Duration::from_secs(30),
-        }
-    }
-}
-
-/// How large and how many things may be; none is no bound.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The headers of a request.
-    pub header_bytes: Option<NonZeroU64>,
-    /// Its body.
-    pub body_bytes: Option<NonZeroU64>,
-    /// Connections of clients at a time.
-    pub connections: Option<NonZeroU64>,
-    /// Connections to upstreams at a time, idle ones included.
-    pub upstream_connections: Option<NonZeroU64>,
-    /// Requests at a time on one connection over HTTP/2.
-    pub streams: u32,
-}
-
-/// Files in PEM.
+/// The files of a certificate, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
-    /// The chain of certificates.
+    /// The certificate chain.
     pub cert: PathBuf,
-    /// The key of the first of them.
+    /// The private key of the first certificate.
     pub key: PathBuf,
 }
 
@@ -80,8 +41,8 @@ impl Gateway {
             node.map_or([None; 4], |node| node.fields("`gateway`", names, faults));
         Self {
             routes: route::read(routes, filters, faults),
-            timeouts: Timeouts::read(timeouts, faults),
-            limits: Limits::read(limits, faults),
+            timeouts: read_timeouts(timeouts, faults),
+            limits: read_limits(limits, faults),
             tls: tls.and_then(|node| Tls::read(node, faults)),
         }
     }
@@ -95,83 +56,74 @@ impl Gateway {
         });
         tree::map([
             ("routes", routes),
-            ("timeouts", Some(self.timeouts.show())),
-            ("limits", Some(self.limits.show())),
+            ("timeouts", Some(show_timeouts(&self.timeouts))),
+            ("limits", Some(show_limits(&self.limits))),
             ("tls", tls),
         ])
     }
 }
 
-impl Timeouts {
-    fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
-        let names = ["connect", "headers", "idle", "request"];
-        let [connect, headers, idle, request] =
-            node.map_or([None; 4], |node| node.fields("`timeouts`", names, faults));
-        let default = Self::default();
-        Self {
-            connect: read::duration(connect, "`connect`", default.connect, faults),
-            headers: read::duration(headers, "`headers`", default.headers, faults),
-            idle: read::duration(idle, "`idle`", default.idle, faults),
-            request: read::duration(request, "`request`", default.request, faults),
-        }
-    }
-
-    fn show(&self) -> Node {
-        tree::map([
-            ("connect", Some(tree::duration(self.connect))),
-            ("headers", Some(tree::duration(self.headers))),
-            ("idle", Some(tree::duration(self.idle))),
-            ("request", Some(tree::duration(self.request))),
-        ])
+fn read_timeouts(node: Option<&Node>, faults: &mut Faults) -> Timeouts {
+    let names = ["connect", "headers", "idle", "request"];
+    let [connect, headers, idle, request] =
+        node.map_or([None; 4], |node| node.fields("`timeouts`", names, faults));
+    let default = Timeouts::default();
+    Timeouts {
+        connect: read::duration(connect, "`connect`", default.connect, faults),
+        headers: read::duration(headers, "`headers`", default.headers, faults),
+        idle: read::duration(idle, "`idle`", default.idle, faults),
+        request: read::duration(request, "`request`", default.request, faults),
     }
 }
 
-impl Limits {
-    fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
-        const MOST_HEADERS: u64 = 1 << 30;
-        const MOST_BODY: u64 = 1 << 50;
-        const MOST_CONNECTIONS: u64 = 1_000_000_000;
-        const MOST_STREAMS: u64 = 100_000;
-        /// What RFC 9113 recommends as the least.
-        const STREAMS: u32 = 100;
-        let names = [
-            "header_bytes",
-            "body_bytes",
-            "connections",
-            "upstream_connections",
-            "streams",
-        ];
-        let [header_bytes, body_bytes, connections, upstreams, streams] =
-            node.map_or([None; 5], |node| node.fields("`limits`", names, faults));
-        let domain = (1, MOST_STREAMS);
-        let streams = read::whole(streams, "`streams`", domain, STREAMS.into(), faults);
-        let mut bound = |node, what, most, default| {
-            NonZeroU64::new(read::whole(node, what, (0, most), default, faults))
-        };
-        Self {
-            header_bytes: bound(header_bytes, "`header_bytes`", MOST_HEADERS, 65_536),
-            body_bytes: bound(body_bytes, "`body_bytes`", MOST_BODY, 0),
-            connections: bound(connections, "`connections`", MOST_CONNECTIONS, 10_000),
-            upstream_connections: bound(
-                upstreams,
-                "`upstream_connections`",
-                MOST_CONNECTIONS,
-                10_000,
-            ),
-            streams: u32::try_from(streams).unwrap_or(STREAMS),
-        }
-    }
+fn show_timeouts(timeouts: &Timeouts) -> Node {
+    tree::map([
+        ("connect", Some(tree::duration(timeouts.connect))),
+        ("headers", Some(tree::duration(timeouts.headers))),
+        ("idle", Some(tree::duration(timeouts.idle))),
+        ("request", Some(tree::duration(timeouts.request))),
+    ])
+}
 
-    fn show(&self) -> Node {
-        let bound = |bound: Option<NonZeroU64>| Some(tree::plain(bound.map_or(0, u64::from)));
-        tree::map([
-            ("header_bytes", bound(self.header_bytes)),
-            ("body_bytes", bound(self.body_bytes)),
-            ("connections", bound(self.connections)),
-            ("upstream_connections", bound(self.upstream_connections)),
-            ("streams", Some(tree::plain(u64::from(self.streams)))),
-        ])
+fn read_limits(node: Option<&Node>, faults: &mut Faults) -> Limits {
+    const MAX_HEADERS: u64 = 1 << 30;
+    const MAX_BODY: u64 = 1 << 50;
+    const MAX_CONNECTIONS: u64 = 1_000_000_000;
+    const MAX_STREAMS: u64 = 100_000;
+    /// The minimum that RFC 9113 recommends.
+    const STREAMS: u32 = 100;
+    let names = [
+        "header_bytes",
+        "body_bytes",
+        "connections",
+        "upstream_connections",
+        "streams",
+    ];
+    let [header_bytes, body_bytes, connections, upstreams, streams] =
+        node.map_or([None; 5], |node| node.fields("`limits`", names, faults));
+    let domain = (1, MAX_STREAMS);
+    let streams = read::whole(streams, "`streams`", domain, STREAMS.into(), faults);
+    let mut bound = |node, what, max, default| {
+        NonZeroU64::new(read::whole(node, what, (0, max), default, faults))
+    };
+    Limits {
+        header_bytes: bound(header_bytes, "`header_bytes`", MAX_HEADERS, 65_536),
+        body_bytes: bound(body_bytes, "`body_bytes`", MAX_BODY, 0),
+        connections: bound(connections, "`connections`", MAX_CONNECTIONS, 10_000),
+        upstream_connections: bound(upstreams, "`upstream_connections`", MAX_CONNECTIONS, 10_000),
+        streams: u32::try_from(streams).unwrap_or(STREAMS),
     }
+}
+
+fn show_limits(limits: &Limits) -> Node {
+    let bound = |bound: Option<NonZeroU64>| Some(tree::plain(bound.map_or(0, u64::from)));
+    tree::map([
+        ("header_bytes", bound(limits.header_bytes)),
+        ("body_bytes", bound(limits.body_bytes)),
+        ("connections", bound(limits.connections)),
+        ("upstream_connections", bound(limits.upstream_connections)),
+        ("streams", Some(tree::plain(u64::from(limits.streams)))),
+    ])
 }
 
 impl Tls {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use fluxgate_gateway::UpstreamTarget;
 use url::Url;
 
 /// Where a Redis server is. Shown without its password.
@@ -114,50 +115,21 @@ impl fmt::Debug for HttpUrl {
     }
 }
 
-/// Who answers what the gateway forwards.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Upstream {
-    /// The program itself: it answers with what it was asked.
-    Echo,
-    /// A server.
-    Http {
-        /// Whether it is spoken to over TLS.
-        tls: bool,
-        /// Its name or address; an IPv6 address in brackets.
-        host: String,
-        /// Its port.
-        port: u16,
-    },
-}
-
-impl Upstream {
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
-        if text == "echo" {
-            return Ok(Self::Echo);
-        }
-        let url = http_url(text).map_err(|why| format!("{why}, or echo"))?;
-        let bare = url.username().is_empty() && url.password().is_none();
-        let whole = url.query().is_none() && url.fragment().is_none() && url.path() == "/";
-        match (url.host_str(), url.port_or_known_default()) {
-            (Some(host), Some(port)) if bare && whole => Ok(Self::Http {
-                tls: url.scheme() == "https",
-                host: host.into(),
-                port,
-            }),
-            _ => Err("must be http://HOST:PORT or https://HOST:PORT and nothing more".into()),
-        }
+/// Parses the target of an upstream.
+pub(super) fn parse_upstream(text: &str) -> Result<UpstreamTarget, String> {
+    if text == "echo" {
+        return Ok(UpstreamTarget::Echo);
     }
-}
-
-impl fmt::Display for Upstream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Echo => f.write_str("echo"),
-            Self::Http { tls, host, port } => {
-                let scheme = if *tls { "https" } else { "http" };
-                write!(f, "{scheme}://{host}:{port}")
-            }
-        }
+    let url = http_url(text).map_err(|why| format!("{why}, or echo"))?;
+    let bare = url.username().is_empty() && url.password().is_none();
+    let whole = url.query().is_none() && url.fragment().is_none() && url.path() == "/";
+    match (url.host_str(), url.port_or_known_default()) {
+        (Some(host), Some(port)) if bare && whole => Ok(UpstreamTarget::Http {
+            tls: url.scheme() == "https",
+            host: host.into(),
+            port,
+        }),
+        _ => Err("must be http://HOST:PORT or https://HOST:PORT and nothing more".into()),
     }
 }
 
@@ -240,7 +212,7 @@ mod tests {
         ];
         for (text, shown) in good {
             assert_eq!(
-                Upstream::parse(text).map(|up| up.to_string()),
+                parse_upstream(text).map(|up| up.to_string()),
                 Ok(shown.into())
             );
         }
@@ -253,7 +225,7 @@ mod tests {
             "http://a?x",
             "http://u@a",
         ] {
-            assert!(Upstream::parse(bad).is_err(), "{bad}");
+            assert!(parse_upstream(bad).is_err(), "{bad}");
         }
     }
 }

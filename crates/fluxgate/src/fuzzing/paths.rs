@@ -18,7 +18,7 @@ pub(super) fn check(bytes: &[u8]) {
         false => format!("/{text}"),
     };
     let path = RequestPath::read(&text);
-    crate::gateway::fuzz::target(&text, path.as_ref().ok());
+    fluxgate_gateway::fuzz::target(&text, path.as_ref().ok());
     let model = slow_normal_form(&text);
     assert_eq!(path.is_ok(), model.is_some(), "{text:?}");
     let (Ok(path), Some(model)) = (path, model) else {

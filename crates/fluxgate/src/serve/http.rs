@@ -9,7 +9,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
 use http::header::CONNECTION;
-use http::{HeaderValue, Request, Version};
+use http::{HeaderValue, Request, StatusCode, Version};
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -18,8 +18,10 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
-use super::error_rewriter::ErrorRewriter;
-use crate::http::{Listener, PrefixedStream, REQUEST_ID, TRACEPARENT, request_id, until_closing};
+use crate::http::{
+    ErrorRewriter, LibraryErrors, Listener, PrefixedStream, Problem, REQUEST_ID, TRACEPARENT,
+    closing_response, request_id, until_closing,
+};
 use crate::telemetry::{RequestIds, Telemetry};
 
 /// How long a client may take to send the head of a request; an idle connection is
@@ -87,7 +89,13 @@ impl HttpServer {
         closing: &CancellationToken,
     ) {
         let service = service_fn(|request| self.respond(request, closing.clone()));
-        let stream = ErrorRewriter::new(stream, Arc::clone(&self.telemetry), self.listener);
+        let stream = ErrorRewriter::new(
+            stream,
+            HeadErrors {
+                telemetry: Arc::clone(&self.telemetry),
+                listener: self.listener,
+            },
+        );
         let stream = TokioIo::new(stream);
         let ended = if is_http2 {
             let mut connection = pin!(self.http2.serve_connection(stream, service));
@@ -141,5 +149,28 @@ impl HttpServer {
             response.headers_mut().insert(REQUEST_ID, id);
             Ok(response)
         }
+    }
+}
+
+/// Answers heads that hyper refuses.
+struct HeadErrors {
+    telemetry: Arc<Telemetry>,
+    listener: Listener,
+}
+
+impl LibraryErrors for HeadErrors {
+    fn replace(&mut self, status: StatusCode) -> Option<Vec<u8>> {
+        let detail = match status {
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => {
+                "the head is larger than 64 KiB, or has more than 100 lines"
+            }
+            StatusCode::URI_TOO_LONG => "the target is too long",
+            _ => "the request cannot be parsed",
+        };
+        let id = request_id::next();
+        let id = id.to_str().unwrap_or_default();
+        self.telemetry
+            .record_response(self.listener, status.as_u16(), || id);
+        Some(closing_response(&Problem::new(status, detail), id))
     }
 }

@@ -17,11 +17,6 @@ pub(super) fn uptime() -> Duration {
     BEGAN.get_or_init(Instant::now).elapsed()
 }
 
-/// Returns [`uptime`] in whole milliseconds.
-pub(crate) fn uptime_millis() -> u64 {
-    u64::try_from(uptime().as_millis()).unwrap_or(u64::MAX)
-}
-
 /// Returns the time since 1970; zero if the clock is before that.
 #[expect(
     clippy::disallowed_methods,

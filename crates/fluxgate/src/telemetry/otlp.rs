@@ -218,7 +218,11 @@ mod tests {
         let limiter = Limiter::new(RuleSets::from_yaml(rules).unwrap(), MemoryStore::default());
         let (metrics, origin) = (
             Arc::new(Metrics::new(Duration::ZERO)),
-            Origin::traced("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
+            Origin::with_ids(
+                Listener::Grpc,
+                None,
+                Some("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"),
+            ),
         );
         let (queue, mut sent) = mpsc::channel(10);
         let (mut telemetry, _) = Telemetry::new(&config::Telemetry::default());

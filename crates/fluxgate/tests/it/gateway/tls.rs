@@ -110,7 +110,7 @@ fn bad_certificates_at_the_start_are_told() {
         (
             "tls.key",
             &client_key,
-            "gateway.tls.key: tls.key: does not go with tls.crt",
+            "gateway.tls.key: tls.key: does not match tls.crt",
         ),
         (
             "tls.crt",

@@ -169,7 +169,7 @@ fn beyond_the_bound_requests_wait_and_are_refused() {
         refused.send(format!("GET /x HTTP/1.1\r\nHost: a\r\n{lines}\r\n"));
         let answer = refused.read_answer().unwrap();
         assert_eq!(answer.status, 503, "{answer:?}");
-        assert!(answer.text().contains("too many requests are under way"));
+        assert!(answer.text().contains("too many requests are in flight"));
     }
     held[0].finish();
     wait_until("one is let go", || upstream.held() == 1);

@@ -1,0 +1,240 @@
+//! The one admission policy: every request takes these steps, whichever transport read it.
+
+use std::net::SocketAddr;
+
+use fluxgate_core::{Decision, RequestPath};
+use fluxgate_http::Origin;
+use fluxgate_tower::{
+    FailedClosedStatus, Filter, FilterOutcome, Handler, HeaderNames, LimitHeaders, RequestHead,
+    write_denial,
+};
+use http::StatusCode;
+use tracing::field::display;
+
+use crate::error::GatewayError;
+use crate::gateway::{Engine, Gateway};
+use crate::hop_by_hop::connection_options;
+use crate::routes::{Route, TwoRoutes, host_name};
+use crate::upstream::Assignment;
+
+/// A request as a transport has read it.
+#[derive(Debug)]
+pub(crate) struct ReceivedRequest<'a, H> {
+    pub(crate) head: &'a H,
+    pub(crate) path: &'a RequestPath<'a>,
+    /// The host, perhaps with a port; empty if it is unknown.
+    pub(crate) host: &'a str,
+    /// The declared length of the body.
+    pub(crate) body_length: Option<u64>,
+    pub(crate) client: ClientAddress,
+}
+
+/// Where a request was received.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClientAddress {
+    pub(crate) peer: SocketAddr,
+    /// The port of the listener.
+    pub(crate) port: u16,
+    /// Whether the connection is over TLS.
+    pub(crate) is_secure: bool,
+}
+
+/// A request that may be forwarded.
+#[derive(Debug)]
+pub(crate) struct Admitted<'g> {
+    pub(crate) route: &'g Route,
+    pub(crate) limit_headers: LimitHeaders<Decision>,
+    /// Whether a header that identifies the sender is repeated.
+    pub(crate) repeats_identity: bool,
+}
+
+/// A request that the gateway answers itself.
+#[derive(Debug)]
+pub(crate) struct Rejected {
+    pub(crate) limit_headers: LimitHeaders<Decision>,
+    cause: Cause,
+}
+
+#[derive(Debug)]
+enum Cause {
+    Denied(FailedClosedStatus),
+    Error(GatewayError),
+}
+
+impl<E: Engine> Gateway<E> {
+    /// Finds the route of a request and evaluates its filters, one after the other.
+    pub(crate) async fn admit<H: RequestHead + Sync>(
+        &self,
+        request: &ReceivedRequest<'_, H>,
+        origin: &Origin<'_>,
+    ) -> Result<Admitted<'_>, Rejected> {
+        let reject = |error, route| {
+            self.log(&error, origin, route, None);
+            Rejected::new(error, LimitHeaders::default())
+        };
+        let (route, repeats_identity) = match self.route(request, origin) {
+            Ok(found) => found,
+            Err((error, route)) => return Err(reject(error, route)),
+        };
+        if !route.filters.is_empty() && !self.engine.is_ready() {
+            return Err(reject(GatewayError::NotReady, Some(route)));
+        }
+        let mut limit_headers = LimitHeaders::default();
+        for filter in &route.filters {
+            let handler = self.engine.handler(origin);
+            let peer = Some(request.client.peer.ip());
+            let outcome = filter.evaluate(&handler, request.head, request.path, peer);
+            match outcome.await {
+                FilterOutcome::Skipped => {}
+                FilterOutcome::Allowed(decision) => limit_headers.push(filter.families(), decision),
+                FilterOutcome::Denied(decision) => {
+                    limit_headers.push(filter.families(), decision);
+                    let cause = Cause::Denied(filter.failed_closed());
+                    return Err(Rejected {
+                        limit_headers,
+                        cause,
+                    });
+                }
+                FilterOutcome::BadRequest(bad) => {
+                    let error = GatewayError::Ambiguous(bad.reason());
+                    return Err(reject(error, Some(route)));
+                }
+            }
+        }
+        Ok(Admitted {
+            route,
+            limit_headers,
+            repeats_identity,
+        })
+    }
+
+    /// Returns the route of a request, and whether the request repeats an identity.
+    fn route<H: RequestHead>(
+        &self,
+        request: &ReceivedRequest<'_, H>,
+        origin: &Origin<'_>,
+    ) -> Result<(&Route, bool), (GatewayError, Option<&Route>)> {
+        let found = self
+            .routes
+            .find(request.head, request.path, host_name(request.host));
+        let route = match found {
+            Ok(Some(route)) => route,
+            Ok(None) => return Err((GatewayError::NoRoute, None)),
+            Err(TwoRoutes) => {
+                return Err((GatewayError::Ambiguous("the path has two routes"), None));
+            }
+        };
+        let ambiguous = |reason| (GatewayError::Ambiguous(reason), None);
+        let repeats = route.repeats_identity(request.head);
+        let repeats = repeats.map_err(|bad| ambiguous(bad.reason()))?;
+        let mut lines = request.head.header_lines("connection");
+        let mut options = lines.by_ref().flat_map(connection_options);
+        if options.any(|name| self.is_counted_by(route, name, origin)) {
+            return Err(ambiguous("Connection names a header that is counted by"));
+        }
+        let max = self.limits.body_bytes.map(u64::from);
+        match (max, request.body_length) {
+            (Some(max), Some(length)) if length > max => {
+                Err((GatewayError::BodyTooLarge(max), None))
+            }
+            _ => Ok((route, repeats)),
+        }
+    }
+
+    /// Returns whether requests are counted by the header of this name. If `Connection` names
+    /// it, the upstream would not get it.
+    fn is_counted_by(&self, route: &Route, name: &[u8], origin: &Origin<'_>) -> bool {
+        let Ok(name) = std::str::from_utf8(name) else {
+            return false;
+        };
+        let handler = self.engine.handler(origin);
+        let is_key = |filter: &Filter| {
+            let rules = handler.rules(filter.rule_set_name().unwrap_or_default());
+            let mut names = handler.key_header_names(&rules).iter();
+            names.any(|known| known.eq_ignore_ascii_case(name))
+        };
+        route.is_identity(name) || route.filters.iter().any(|filter| is_key(filter))
+    }
+
+    /// Returns whether the name of a header differs only by `_` for `-` from one that requests
+    /// are routed or counted by.
+    pub(crate) fn is_underscore_variant(
+        &self,
+        route: &Route,
+        name: &str,
+        origin: &Origin<'_>,
+    ) -> bool {
+        let handler = self.engine.handler(origin);
+        let is_variant = |filter: &Filter| {
+            let rules = handler.rules(filter.rule_set_name().unwrap_or_default());
+            match handler.header_names(&rules) {
+                HeaderNames::Only(names) => filter.is_underscore_variant(name, names),
+                HeaderNames::All => true,
+            }
+        };
+        self.routes.has_underscore_variant(name)
+            || route.filters.iter().any(|filter| is_variant(filter))
+    }
+
+    /// Logs an error, if the log is not flooded.
+    pub(crate) fn log(
+        &self,
+        error: &GatewayError,
+        origin: &Origin<'_>,
+        route: Option<&Route>,
+        assignment: Option<&Assignment>,
+    ) {
+        if !self.engine.should_log() {
+            return;
+        }
+        let status = error.status().as_u16();
+        let why = display(error);
+        let cause = std::error::Error::source(error).map(display);
+        let route = route.map(|route| &*route.id);
+        let upstream = assignment.map(|it| display(&it.upstream().target));
+        let request_id = origin.request_id();
+        if status >= 500 {
+            tracing::warn!(
+                status,
+                route,
+                upstream,
+                why,
+                cause,
+                request_id,
+                "not forwarded"
+            );
+        } else {
+            tracing::info!(status, route, why, request_id, "not forwarded");
+        }
+    }
+}
+
+impl Rejected {
+    /// A request that fails with this error after these filters.
+    pub(crate) fn new(error: GatewayError, limit_headers: LimitHeaders<Decision>) -> Self {
+        Self {
+            limit_headers,
+            cause: Cause::Error(error),
+        }
+    }
+
+    /// Appends the body of the response; returns its status.
+    pub(crate) fn write_body(&self, body: &mut Vec<u8>) -> StatusCode {
+        match (&self.cause, self.limit_headers.last()) {
+            (Cause::Denied(failed_closed), Some(decision)) => {
+                write_denial(decision, *failed_closed, body)
+            }
+            (Cause::Denied(_), None) => StatusCode::TOO_MANY_REQUESTS,
+            (Cause::Error(error), _) => {
+                error.problem().write(body);
+                error.status()
+            }
+        }
+    }
+
+    /// Returns whether the connection must close: the client may disagree on where a bad
+    /// request ends.
+    pub(crate) fn closes_connection(&self) -> bool {
+        matches!(&self.cause, Cause::Error(error) if error.status() == StatusCode::BAD_REQUEST)
+    }
+}

@@ -1,0 +1,219 @@
+//! The configuration of a gateway.
+
+use std::fmt;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fluxgate_core::PathSet;
+use fluxgate_tower::Filter;
+
+/// What the gateway forwards, and within which bounds.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The routes. The first that matches a request applies.
+    pub routes: Vec<RouteConfig>,
+    /// How long things may take.
+    pub timeouts: Timeouts,
+    /// How large and how many things may be.
+    pub limits: Limits,
+}
+
+/// The requests of a route, the filters that limit them and the upstreams that answer them.
+#[derive(Clone, Debug)]
+pub struct RouteConfig {
+    /// The unique name of the route.
+    pub id: String,
+    /// The requests that the route is for.
+    pub matches: RouteMatch,
+    /// The upstreams; at least one.
+    pub upstreams: Vec<UpstreamTarget>,
+    /// The filters, in the order in which they evaluate a request.
+    pub filters: Vec<Arc<Filter>>,
+}
+
+/// The requests that a route is for: all conditions must hold.
+#[derive(Clone, Debug, Default)]
+pub struct RouteMatch {
+    /// One of these paths; `None` matches all.
+    pub paths: Option<Arc<PathSet>>,
+    /// One of these hosts; an empty list matches all.
+    pub hosts: Vec<HostPattern>,
+    /// One of these methods, which are case-sensitive; an empty list matches all.
+    pub methods: Vec<String>,
+    /// Each of these headers, once and with exactly this value. Names are in lower case.
+    pub headers: Vec<(Box<str>, Box<str>)>,
+}
+
+/// A pattern of hosts, in lower case and without a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostPattern {
+    /// This host.
+    Exact(String),
+    /// Hosts with this suffix, which begins with a dot.
+    Suffix(String),
+}
+
+impl HostPattern {
+    /// Returns whether a host (without its port) matches.
+    pub fn matches(&self, host: &str) -> bool {
+        match self {
+            Self::Exact(known) => host.eq_ignore_ascii_case(known),
+            Self::Suffix(suffix) => {
+                let start = host.len().checked_sub(suffix.len());
+                let end = start
+                    .filter(|start| *start > 0)
+                    .and_then(|at| host.get(at..));
+                end.is_some_and(|end| end.eq_ignore_ascii_case(suffix))
+            }
+        }
+    }
+
+    /// Parses a host such as `api.example.com`, `*.example.com` or `[::1]`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.to_ascii_lowercase();
+        if text.starts_with('[') {
+            let address = text.strip_prefix('[')?.strip_suffix(']')?;
+            return address
+                .parse::<std::net::Ipv6Addr>()
+                .is_ok()
+                .then_some(Self::Exact(text));
+        }
+        let is_host = |name: &str| {
+            !name.is_empty()
+                && name.len() <= 253
+                && name.split('.').all(|label| {
+                    !label.is_empty()
+                        && label
+                            .bytes()
+                            .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+                })
+        };
+        match text.strip_prefix('*') {
+            Some(suffix) => {
+                let name = suffix.strip_prefix('.')?;
+                is_host(name).then(|| Self::Suffix(suffix.into()))
+            }
+            None => is_host(&text).then_some(Self::Exact(text)),
+        }
+    }
+}
+
+impl fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(host) => f.write_str(host),
+            Self::Suffix(suffix) => write!(f, "*{suffix}"),
+        }
+    }
+}
+
+/// Where requests are forwarded to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpstreamTarget {
+    /// The gateway itself: it answers with a description of the request.
+    Echo,
+    /// An HTTP/1.1 server.
+    Http {
+        /// Whether to connect over TLS.
+        tls: bool,
+        /// The name or address of the server; an IPv6 address is in brackets.
+        host: String,
+        /// The port of the server.
+        port: u16,
+    },
+}
+
+impl UpstreamTarget {
+    /// Returns the host and port of a server.
+    pub(crate) fn host(&self) -> Option<String> {
+        match self {
+            Self::Echo => None,
+            Self::Http { host, port, .. } => Some(format!("{host}:{port}")),
+        }
+    }
+}
+
+impl fmt::Display for UpstreamTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Echo => f.write_str("echo"),
+            Self::Http { tls, host, port } => {
+                let scheme = if *tls { "https" } else { "http" };
+                write!(f, "{scheme}://{host}:{port}")
+            }
+        }
+    }
+}
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// Connecting to an upstream.
+    pub connect: Duration,
+    /// Receiving the head of a request.
+    pub headers: Duration,
+    /// Between two requests of a connection, and between two parts of a body.
+    pub idle: Duration,
+    /// From a request to the head of its response.
+    pub request: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(1),
+            headers: Duration::from_secs(10),
+            idle: Duration::from_secs(60),
+            request: Duration::from_secs(30),
+        }
+    }
+}
+
+/// How large and how many things may be; `None` is no bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The size of the head of a request.
+    pub header_bytes: Option<NonZeroU64>,
+    /// The size of the body of a request.
+    pub body_bytes: Option<NonZeroU64>,
+    /// Connections of clients at a time.
+    pub connections: Option<NonZeroU64>,
+    /// Connections to upstreams at a time, idle ones included.
+    pub upstream_connections: Option<NonZeroU64>,
+    /// Concurrent streams of an HTTP/2 connection.
+    pub streams: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_names_addresses_or_suffixes() {
+        let good = [
+            "api.example.com",
+            "*.example.com",
+            "LOCALHOST",
+            "127.0.0.1",
+            "[::1]",
+        ];
+        for text in good {
+            let host = HostPattern::parse(text).map(|host| host.to_string());
+            assert_eq!(host, Some(text.to_lowercase()));
+        }
+        for text in [
+            "", "*", "*.", "a..b", "a:80", "http://a", "a*.b", "[::1]:80", "a b",
+        ] {
+            assert_eq!(HostPattern::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_suffix_matches_longer_names_only() {
+        let wild = HostPattern::parse("*.example.com").unwrap();
+        assert!(wild.matches("API.example.com") && wild.matches("a.b.example.com"));
+        assert!(!wild.matches("example.com") && !wild.matches(".example.com"));
+        assert!(!wild.matches("badexample.com") && !wild.matches("é"));
+    }
+}

@@ -1,0 +1,102 @@
+//! Why a request is not forwarded, or gets no response from an upstream.
+
+use std::io;
+
+use fluxgate_http::Problem;
+use http::StatusCode;
+
+/// Why the gateway answers with an error of its own.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum GatewayError {
+    /// Two servers could read the request in different ways.
+    #[error("the request is ambiguous: {0}")]
+    Ambiguous(&'static str),
+    /// The head cannot be parsed.
+    #[error("the request cannot be parsed")]
+    Unreadable,
+    /// The head exceeds its limit.
+    #[error("the head of the request is too large")]
+    HeadTooLarge,
+    /// The target exceeds the limit of the HTTP library.
+    #[error("the target of the request is too long")]
+    TargetTooLong,
+    /// The method is `CONNECT`.
+    #[error("CONNECT is not supported: this is not a forward proxy")]
+    Connect,
+    /// `Expect` is not `100-continue`.
+    #[error("the only supported expectation is 100-continue")]
+    Expectation,
+    /// No route matches.
+    #[error("no route matches")]
+    NoRoute,
+    /// The rules are not loaded yet.
+    #[error("the rules are not loaded yet")]
+    NotReady,
+    /// All connections to upstreams are in use.
+    #[error("too many requests are in flight")]
+    Busy,
+    /// The body exceeds its limit.
+    #[error("the body is larger than {0} bytes")]
+    BodyTooLarge(u64),
+    /// The client stopped sending the body.
+    #[error("the body was not received in time")]
+    BodyTimeout,
+    /// The client closed the connection within the body, or the body is malformed.
+    #[error("the body is incomplete or malformed")]
+    BodyAborted,
+    /// The connection to the upstream was refused.
+    #[error("the upstream cannot be reached")]
+    Unreachable(#[source] io::Error),
+    /// The upstream did not accept the connection in time.
+    #[error("the upstream cannot be reached in time")]
+    ConnectTimeout,
+    /// The upstream closed the connection before it responded.
+    #[error("the upstream sent no response")]
+    NoResponse(#[source] io::Error),
+    /// The response is malformed or ambiguous.
+    #[error("the upstream sent no valid response: {0}")]
+    BadResponse(&'static str),
+    /// The upstream did not respond in time.
+    #[error("the upstream did not respond in time")]
+    ResponseTimeout,
+}
+
+impl GatewayError {
+    /// Returns the status of the response.
+    pub(crate) fn status(&self) -> StatusCode {
+        match self {
+            Self::Ambiguous(_) | Self::Unreadable | Self::BodyAborted => StatusCode::BAD_REQUEST,
+            Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            Self::TargetTooLong => StatusCode::URI_TOO_LONG,
+            Self::Connect => StatusCode::METHOD_NOT_ALLOWED,
+            Self::Expectation => StatusCode::EXPECTATION_FAILED,
+            Self::NoRoute => StatusCode::NOT_FOUND,
+            Self::NotReady | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            Self::BodyTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::BodyTimeout => StatusCode::REQUEST_TIMEOUT,
+            Self::Unreachable(_) | Self::NoResponse(_) | Self::BadResponse(_) => {
+                StatusCode::BAD_GATEWAY
+            }
+            Self::ConnectTimeout | Self::ResponseTimeout => StatusCode::GATEWAY_TIMEOUT,
+        }
+    }
+
+    /// Returns the problem that the client gets. Causes are only logged.
+    pub(crate) fn problem(&self) -> Problem {
+        let detail = match self {
+            Self::NoResponse(_) | Self::BadResponse(_) => {
+                "the upstream sent no valid response".into()
+            }
+            other => other.to_string(),
+        };
+        Problem::new(self.status(), detail)
+    }
+
+    /// Returns the error of a connection attempt.
+    pub(crate) fn connecting(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::TimedOut => Self::ConnectTimeout,
+            _ => Self::Unreachable(error),
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! A request sent over a connection to an upstream, and the response read from it.
+
+mod body_reader;
+mod body_sender;
+mod chunk_decoder;
+mod response_head;
+
+use std::future::poll_fn;
+use std::io;
+use std::ops::Range;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use fluxgate_http::Buffers;
+use tokio::io::AsyncWrite as _;
+
+pub(crate) use body_reader::{BodyReader, ResponseError};
+pub(crate) use chunk_decoder::ChunkDecoder;
+pub(crate) use response_head::{Framing, HeadError, ResponseHead, Wanted};
+
+use crate::config::Timeouts;
+use crate::error::GatewayError;
+use crate::request_body::RequestBody;
+use crate::upstream::UpstreamStream;
+use body_sender::BodySender;
+
+/// The largest head of a response.
+const MAX_RESPONSE_HEAD: usize = 256 * 1024;
+/// How many interim responses (1xx) may precede the final one.
+const MAX_INTERIM: usize = 16;
+
+/// A request, ready to be sent.
+#[derive(Debug)]
+pub(crate) struct OutgoingRequest<'a> {
+    /// The head, and the body if it is complete.
+    pub(crate) bytes: &'a [u8],
+    /// A body that is sent as it arrives.
+    pub(crate) body: Option<Box<RequestBody>>,
+    pub(crate) wanted: Wanted,
+}
+
+/// An exchange whose response has begun.
+#[derive(Debug)]
+pub(crate) struct Exchange {
+    pub(crate) stream: UpstreamStream,
+    pub(crate) status: u16,
+    pub(crate) framing: Framing,
+    /// Whether the connection may be reused after the response.
+    pub(crate) keeps_alive: bool,
+    pub(crate) buffers: Buffers,
+    /// Where the input holds what was read behind the head.
+    pub(crate) unread: Range<usize>,
+    /// Sends the rest of the request.
+    sender: Option<Box<BodySender>>,
+}
+
+/// Why there is no response.
+#[derive(Debug)]
+pub(crate) enum ExchangeError {
+    /// Nothing was sent.
+    Unsent(io::Error),
+    /// The request may have been read and acted upon.
+    Sent(GatewayError),
+}
+
+impl Exchange {
+    /// Sends a request and reads the head of the response, which is passed to `on_head`
+    /// together with an empty output buffer. Takes the body of the request once its head is
+    /// sent.
+    pub(crate) async fn begin<T>(
+        stream: UpstreamStream,
+        request: &mut OutgoingRequest<'_>,
+        timeouts: &Timeouts,
+        on_head: &mut impl FnMut(&ResponseHead<'_>, &mut Vec<u8>) -> T,
+    ) -> Result<(Self, T), ExchangeError> {
+        let mut exchange = Unanswered {
+            stream,
+            buffers: Buffers::take(),
+            filled: 0,
+            interim: 0,
+            sender: None,
+        };
+        exchange.stream.deadline.set_after(timeouts.request);
+        let mut sent = 0;
+        poll_fn(|cx| exchange.poll_send_head(cx, request.bytes, &mut sent)).await?;
+        exchange.sender = request.body.take().map(BodySender::new).map(Box::new);
+        let begun = poll_fn(|cx| exchange.poll_head(cx, request.wanted, timeouts, on_head));
+        match begun.await {
+            Ok((head, begun)) => Ok((exchange.begun(head), begun)),
+            Err(error) => Err(ExchangeError::Sent(error)),
+        }
+    }
+}
+
+/// An exchange whose response has not begun.
+struct Unanswered {
+    stream: UpstreamStream,
+    buffers: Buffers,
+    /// How much of the input has been read.
+    filled: usize,
+    /// How many interim responses there were.
+    interim: usize,
+    sender: Option<Box<BodySender>>,
+}
+
+/// The parts of a response head that outlive the bytes.
+struct Begun {
+    status: u16,
+    framing: Framing,
+    keeps_alive: bool,
+    length: usize,
+}
+
+impl Unanswered {
+    fn poll_send_head(
+        &mut self,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+        sent: &mut usize,
+    ) -> Poll<Result<(), ExchangeError>> {
+        let fail = |error: io::Error, sent: usize| match sent {
+            0 => ExchangeError::Unsent(error),
+            _ => ExchangeError::Sent(GatewayError::NoResponse(error)),
+        };
+        let stream = &mut self.stream;
+        while *sent < bytes.len() {
+            match Pin::new(&mut *stream).poll_write(cx, &bytes[*sent..]) {
+                Poll::Ready(Ok(0)) => {
+                    return Poll::Ready(Err(fail(io::ErrorKind::WriteZero.into(), *sent)));
+                }
+                Poll::Ready(Ok(count)) => *sent += count,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(fail(error, *sent))),
+                Poll::Pending => {
+                    ready!(stream.deadline.poll_elapsed(cx));
+                    let late = ExchangeError::Sent(GatewayError::ResponseTimeout);
+                    return Poll::Ready(Err(late));
+                }
+            }
+        }
+        match Pin::new(stream).poll_flush(cx) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(fail(error, *sent))),
+            // What is left is flushed with the next write or read.
+            _ => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Sends what has arrived of the body, and reads until the head of the response is
+    /// complete. Both go on together: an upstream may respond before it has read the body.
+    fn poll_head<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        wanted: Wanted,
+        timeouts: &Timeouts,
+        on_head: &mut impl FnMut(&ResponseHead<'_>, &mut Vec<u8>) -> T,
+    ) -> Poll<Result<(Begun, T), GatewayError>> {
+        let mut late = GatewayError::ResponseTimeout;
+        if let Some(sender) = &mut self.sender {
+            if sender.poll(cx, &mut self.stream)? {
+                self.sender = None;
+                self.stream.deadline.set_after(timeouts.request);
+            } else if sender.awaits_client() {
+                // The upstream need not respond while the client has to send.
+                self.stream.deadline.set(sender.moved() + timeouts.idle);
+                late = GatewayError::BodyTimeout;
+            } else {
+                self.stream.deadline.set(sender.moved() + timeouts.request);
+            }
+        }
+        loop {
+            let input = &mut self.buffers.input;
+            if self.filled == input.len() {
+                if self.filled >= MAX_RESPONSE_HEAD {
+                    return Poll::Ready(Err(GatewayError::BadResponse("its head is too large")));
+                }
+                input.resize(4 * self.filled, 0);
+            }
+            let Poll::Ready(read) = self.stream.poll_fill(cx, &mut input[self.filled..]) else {
+                ready!(self.stream.deadline.poll_elapsed(cx));
+                return Poll::Ready(Err(late));
+            };
+            match read {
+                Ok(count @ 1..) => self.filled += count,
+                read if self.filled == 0 => {
+                    let eof = io::ErrorKind::UnexpectedEof.into();
+                    return Poll::Ready(Err(GatewayError::NoResponse(read.err().unwrap_or(eof))));
+                }
+                _ => return Poll::Ready(Err(GatewayError::BadResponse("it ends in its head"))),
+            }
+            if let Some(begun) = self.parse(wanted, on_head)? {
+                return Poll::Ready(Ok(begun));
+            }
+        }
+    }
+
+    /// Parses the head of the final response if it is complete. Interim responses are
+    /// discarded.
+    fn parse<T>(
+        &mut self,
+        wanted: Wanted,
+        on_head: &mut impl FnMut(&ResponseHead<'_>, &mut Vec<u8>) -> T,
+    ) -> Result<Option<(Begun, T)>, GatewayError> {
+        let Buffers { input, output, .. } = &mut self.buffers;
+        loop {
+            let head = match ResponseHead::parse(&input[..self.filled], wanted) {
+                Ok(head) => head,
+                Err(HeadError::Incomplete) => return Ok(None),
+                Err(HeadError::Invalid) => {
+                    return Err(GatewayError::BadResponse("its head is malformed"));
+                }
+            };
+            if head.status == 101 && !(wanted.upgrade && head.upgrade.is_some()) {
+                return Err(GatewayError::BadResponse("it switches protocols unasked"));
+            }
+            if head.status >= 200 || head.status == 101 {
+                let begun = Begun {
+                    status: head.status,
+                    framing: head.framing,
+                    keeps_alive: head.keeps_alive,
+                    length: head.length,
+                };
+                output.clear();
+                return Ok(Some((begun, on_head(&head, output))));
+            }
+            self.interim += 1;
+            if self.interim > MAX_INTERIM {
+                return Err(GatewayError::BadResponse("only interim responses came"));
+            }
+            let length = head.length;
+            drop(head);
+            input.copy_within(length..self.filled, 0);
+            self.filled -= length;
+        }
+    }
+
+    fn begun(self, head: Begun) -> Exchange {
+        Exchange {
+            stream: self.stream,
+            status: head.status,
+            framing: head.framing,
+            keeps_alive: head.keeps_alive,
+            buffers: self.buffers,
+            unread: head.length..self.filled,
+            sender: self.sender,
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! HTTP/1.1 requests that are forwarded without an HTTP library, which takes a quarter to a
+//! third less time.
+//!
+//! The fast path serves requests that arrive as a whole, or whose body follows at once, and
+//! that can be read in one way only: most requests. At the first other request it returns
+//! what it has read, and hyper serves the connection from there. It only parses, writes and
+//! copies bytes; the policy is the same on both paths.
+
+mod client;
+mod request;
+mod response;
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fluxgate_core::Decision;
+use fluxgate_http::{Buffers, INPUT, Listener, Origin, close_gracefully, wall_clock, write_date};
+use fluxgate_tower::{LimitHeaders, RequestHead as _};
+use http::StatusCode;
+use tokio_util::sync::CancellationToken;
+
+use crate::admission::{ClientAddress, ReceivedRequest, Rejected};
+use crate::echo;
+use crate::exchange::{OutgoingRequest, Wanted};
+use crate::forward::{Forwarded, UpstreamResponse};
+use crate::gateway::{Engine, Gateway};
+use crate::upstream::pool;
+use crate::upstream_request::{RequestOptions, write_header};
+use client::Client;
+pub(crate) use client::ClientStream;
+pub(crate) use request::FastRequest;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) use response::write_head as write_response_head;
+use response::{BodyCopy, BodyEnd};
+
+/// What became of a request.
+enum Served {
+    /// The next request may come.
+    Next,
+    /// The client was told that the connection ends.
+    Last,
+    /// The connection has ended.
+    Ended,
+}
+
+/// Serves the requests of a connection, the first of which must arrive within `timeout`.
+/// Returns the connection and what has been read of the first request that needs hyper, or
+/// `None` if the connection has ended.
+pub(crate) async fn serve<E: Engine, S: ClientStream>(
+    stream: S,
+    address: ClientAddress,
+    gateway: &Arc<Gateway<E>>,
+    closing: &CancellationToken,
+    timeout: Duration,
+) -> Option<(S, Vec<u8>)> {
+    let client = Client::new(stream, closing, gateway.timeouts.idle, timeout);
+    let mut connection = Connection {
+        gateway,
+        client,
+        address,
+    };
+    loop {
+        let (mut buffers, mut read) = connection.client.receive().await?;
+        let mut start = 0;
+        while start < read {
+            let input = &buffers.input[start..read];
+            let Some(request) = FastRequest::parse(input) else {
+                let end = FastRequest::length_of(input).map(|length| start + length);
+                let Some(end) = end.filter(|end| *end <= INPUT) else {
+                    break;
+                };
+                let stream = &mut connection.client.stream;
+                read = buffers.read_on(stream, read, end).await;
+                if read < end {
+                    break;
+                }
+                continue;
+            };
+            let max_head = gateway.limits.header_bytes.map(NonZeroU64::get);
+            if max_head.is_some_and(|max| request.head as u64 > max) {
+                break;
+            }
+            let scratch = (&mut buffers.output, &mut buffers.json);
+            // Idle connections are many, and need no room for the large future.
+            match Box::pin(connection.serve(&request, scratch)).await {
+                Served::Next => start += request.length,
+                Served::Last => {
+                    // It has been answered, whether the client reads that or not.
+                    let _ = close_gracefully(connection.client.stream).await;
+                    return None;
+                }
+                Served::Ended => return None,
+            }
+        }
+        if start < read {
+            let rest = buffers.input[start..read].to_vec();
+            buffers.release();
+            return Some((connection.client.stream, rest));
+        }
+        buffers.release();
+    }
+}
+
+/// A connection on the fast path.
+struct Connection<'g, E, S> {
+    gateway: &'g Arc<Gateway<E>>,
+    client: Client<'g, S>,
+    address: ClientAddress,
+}
+
+impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
+    /// Admits and forwards a request, or answers it otherwise.
+    async fn serve(
+        &mut self,
+        request: &FastRequest<'_>,
+        (out, scratch): (&mut Vec<u8>, &mut Vec<u8>),
+    ) -> Served {
+        let gateway = self.gateway;
+        let origin = Origin::with_ids(
+            Listener::Gateway,
+            request.header("x-request-id"),
+            request.header("traceparent"),
+        );
+        let received = ReceivedRequest {
+            head: request,
+            path: &request.path,
+            host: request.host,
+            body_length: Some(request.body.len() as u64),
+            client: self.address,
+        };
+        let admission = gateway.admit(&received, &origin);
+        let admitted = match self.client.unless_gone(admission).await {
+            Some(Ok(admitted)) => admitted,
+            Some(Err(rejected)) => {
+                return self.reject(request, &rejected, &origin, out, scratch).await;
+            }
+            None => return Served::Ended,
+        };
+        out.clear();
+        let options = RequestOptions {
+            target: request.target,
+            ..RequestOptions::default()
+        };
+        gateway.write_request((out, scratch), &received, &admitted, &origin, options);
+        let head = out.len();
+        out.extend_from_slice(request.body);
+        let outgoing = OutgoingRequest {
+            bytes: out,
+            body: None,
+            wanted: Wanted {
+                head_only: request.method == "HEAD",
+                ..Wanted::default()
+            },
+        };
+        let (mut is_last, closing) = (self.client.is_last, self.client.closing);
+        let limit_headers = &admitted.limit_headers;
+        let forwarding = gateway
+            .forwarder
+            .forward(admitted.route, outgoing, |head, out| {
+                is_last |= closing.is_cancelled();
+                response::write_head(out, head, limit_headers);
+                write_end_of_head(out, limit_headers, &origin, is_last);
+            });
+        match self.client.unless_gone(forwarding).await {
+            None => Served::Ended,
+            Some(Ok(Forwarded::Response(response))) => {
+                let status = response.exchange.status;
+                gateway.engine.record_response(status, &origin);
+                match self.copy_body(response).await {
+                    BodyEnd::Early => Served::Ended,
+                    _ if is_last => Served::Last,
+                    _ => Served::Next,
+                }
+            }
+            Some(Ok(Forwarded::Echo(_))) => {
+                let body = echo::describe(&out[..head], request.body.len() as u64);
+                let answer = (StatusCode::OK, &b"application/json"[..], body.as_bytes());
+                self.answer(request, answer, limit_headers, &origin, out)
+                    .await
+            }
+            Some(Err((error, assignment))) => {
+                gateway.log(&error, &origin, Some(admitted.route), assignment.as_ref());
+                let rejected = Rejected::new(error, admitted.limit_headers);
+                self.reject(request, &rejected, &origin, out, scratch).await
+            }
+        }
+    }
+
+    /// Copies the body of a response to the client, behind its head. Keeps the connection to
+    /// the upstream if it can be reused.
+    async fn copy_body(&mut self, response: UpstreamResponse<()>) -> BodyEnd {
+        let (mut exchange, gateway) = (response.exchange, self.gateway);
+        let mut copy = BodyCopy {
+            stream: &mut exchange.stream,
+            client: &mut self.client,
+            idle: gateway.timeouts.idle,
+        };
+        let Buffers { input, output, .. } = &mut exchange.buffers;
+        let end = copy
+            .run(exchange.framing, output, input, exchange.unread)
+            .await;
+        if exchange.keeps_alive && end == BodyEnd::Complete {
+            let upstream = response.assignment.upstream().number;
+            pool::put(upstream, exchange.stream, &gateway.forwarder.connections);
+        }
+        exchange.buffers.release();
+        end
+    }
+
+    /// Answers a request that is not forwarded.
+    async fn reject(
+        &mut self,
+        request: &FastRequest<'_>,
+        rejected: &Rejected,
+        origin: &Origin<'_>,
+        out: &mut Vec<u8>,
+        body: &mut Vec<u8>,
+    ) -> Served {
+        body.clear();
+        let status = rejected.write_body(body);
+        self.client.is_last |= rejected.closes_connection();
+        let answer = (status, &b"application/problem+json"[..], &body[..]);
+        self.answer(request, answer, &rejected.limit_headers, origin, out)
+            .await
+    }
+
+    /// Answers with a response of the gateway itself.
+    async fn answer(
+        &mut self,
+        request: &FastRequest<'_>,
+        (status, content_type, body): (StatusCode, &[u8], &[u8]),
+        limit_headers: &LimitHeaders<Decision>,
+        origin: &Origin<'_>,
+        out: &mut Vec<u8>,
+    ) -> Served {
+        let is_last = self.client.is_last || self.client.closing.is_cancelled();
+        out.clear();
+        out.extend_from_slice(b"HTTP/1.1 ");
+        out.extend_from_slice(status.as_str().as_bytes());
+        out.push(b' ');
+        out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+        out.extend_from_slice(b"\r\n");
+        write_header(out, "content-type", content_type);
+        let length = itoa::Buffer::new().format(body.len()).to_owned();
+        write_header(out, "content-length", length.as_bytes());
+        write_date(wall_clock(), out);
+        write_end_of_head(out, limit_headers, origin, is_last);
+        if request.method != "HEAD" {
+            out.extend_from_slice(body);
+        }
+        let engine = &self.gateway.engine;
+        engine.record_response(status.as_u16(), origin);
+        match self.client.send(out).await {
+            true if is_last => Served::Last,
+            true => Served::Next,
+            false => Served::Ended,
+        }
+    }
+}
+
+/// Appends the headers that the gateway adds to every response, and the end of the head.
+fn write_end_of_head(
+    out: &mut Vec<u8>,
+    limit_headers: &LimitHeaders<Decision>,
+    origin: &Origin<'_>,
+    is_last: bool,
+) {
+    if !limit_headers.is_empty() {
+        limit_headers.write_text(out);
+    }
+    write_header(out, "x-request-id", origin.request_id().as_bytes());
+    if is_last {
+        write_header(out, "connection", b"close");
+    }
+    out.extend_from_slice(b"\r\n");
+}

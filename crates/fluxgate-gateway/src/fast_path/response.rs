@@ -1,0 +1,208 @@
+//! Writes a response on the fast path: its head, and its body as it arrives.
+
+use std::future::poll_fn;
+use std::io::Write as _;
+use std::ops::Range;
+use std::task::Poll;
+use std::time::Duration;
+
+use fluxgate_core::Decision;
+use fluxgate_http::{wall_clock, write_date};
+use fluxgate_tower::LimitHeaders;
+
+use super::client::{Client, ClientStream};
+use crate::exchange::{ChunkDecoder, Framing, ResponseHead};
+use crate::upstream::UpstreamStream;
+use crate::upstream_request::write_header;
+
+/// The size of a read of a long body.
+const LONG_READ: usize = 64 * 1024;
+/// A shorter body is read into the buffer that is there.
+const LONG: u64 = 32 * 1024;
+
+/// Appends the status line and the headers of an upstream's response, without those that the
+/// gateway sets and without the end of the head.
+pub(crate) fn write_head(
+    out: &mut Vec<u8>,
+    head: &ResponseHead<'_>,
+    limit_headers: &LimitHeaders<Decision>,
+) {
+    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend_from_slice(itoa::Buffer::new().format(head.status).as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(head.reason.as_bytes());
+    out.extend_from_slice(b"\r\n");
+    for (name, value) in &head.headers {
+        if !is_replaced(name, limit_headers) {
+            write_header(out, name, value);
+        }
+    }
+    if !head.has_date {
+        write_date(wall_clock(), out);
+    }
+    match head.framing {
+        // A length is among the headers.
+        Framing::None | Framing::Length(_) => {}
+        Framing::Chunked | Framing::UntilClose => {
+            write_header(out, "transfer-encoding", b"chunked");
+        }
+    }
+}
+
+/// Returns whether the gateway sets a header itself. The names of all of these begin with one
+/// of two letters.
+fn is_replaced(name: &str, limit_headers: &LimitHeaders<Decision>) -> bool {
+    let may_be = matches!(name.as_bytes().first(), Some(b'x' | b'X' | b'r' | b'R'));
+    may_be && (name.eq_ignore_ascii_case("x-request-id") || limit_headers.replaces(name.as_bytes()))
+}
+
+/// Copies the body of a response to the client.
+pub(super) struct BodyCopy<'a, 'c, S> {
+    pub(super) stream: &'a mut UpstreamStream,
+    pub(super) client: &'a mut Client<'c, S>,
+    /// How long the upstream may send nothing.
+    pub(super) idle: Duration,
+}
+
+/// How a body ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BodyEnd {
+    Complete,
+    /// The upstream sent more than the body.
+    Surplus,
+    /// The client must see that the body is incomplete.
+    Early,
+}
+
+impl<S: ClientStream> BodyCopy<'_, '_, S> {
+    /// Sends `out`, which holds the head, and then the body until its end. `input` is the
+    /// buffer to read into, of which `unread` has been read already.
+    pub(super) async fn run(
+        &mut self,
+        framing: Framing,
+        out: &mut Vec<u8>,
+        input: &mut Vec<u8>,
+        unread: Range<usize>,
+    ) -> BodyEnd {
+        match framing {
+            Framing::None => self.copy_length(0, out, input, unread).await,
+            Framing::Length(length) => self.copy_length(length, out, input, unread).await,
+            Framing::Chunked => self.copy_chunks(out, input, unread).await,
+            Framing::UntilClose => self.copy_rest(out, input, unread).await,
+        }
+    }
+
+    async fn copy_length(
+        &mut self,
+        length: u64,
+        out: &mut Vec<u8>,
+        input: &mut Vec<u8>,
+        unread: Range<usize>,
+    ) -> BodyEnd {
+        let here = unread.len();
+        let count = usize::try_from(length).map_or(here, |length| length.min(here));
+        out.extend_from_slice(&input[unread.start..unread.start + count]);
+        if !self.client.send(out).await {
+            return BodyEnd::Early;
+        }
+        let mut left = length - count as u64;
+        if left > LONG && input.len() < LONG_READ {
+            input.resize(LONG_READ, 0);
+        }
+        while left > 0 {
+            // What follows the body is not read.
+            let size = usize::try_from(left).map_or(input.len(), |left| left.min(input.len()));
+            match self.read(&mut input[..size]).await {
+                Some(read @ 1..) if self.client.send(&input[..read]).await => left -= read as u64,
+                _ => return BodyEnd::Early,
+            }
+        }
+        match count < here {
+            true => BodyEnd::Surplus,
+            false => BodyEnd::Complete,
+        }
+    }
+
+    async fn copy_chunks(
+        &mut self,
+        out: &mut Vec<u8>,
+        input: &mut [u8],
+        mut unread: Range<usize>,
+    ) -> BodyEnd {
+        let mut decoder = ChunkDecoder::new(false);
+        let mut content = Vec::new();
+        loop {
+            content.clear();
+            let bytes = &input[unread];
+            let Ok(read) = decoder.read(bytes, |piece| content.extend_from_slice(piece)) else {
+                // Without the last chunk, the client sees that the body is incomplete.
+                let _ = self.client.send(out).await;
+                return BodyEnd::Early;
+            };
+            write_chunk(&content, out);
+            if decoder.has_ended() {
+                out.extend_from_slice(b"0\r\n\r\n");
+            }
+            if !self.client.send(out).await {
+                return BodyEnd::Early;
+            }
+            if decoder.has_ended() {
+                return match read < bytes.len() {
+                    true => BodyEnd::Surplus,
+                    false => BodyEnd::Complete,
+                };
+            }
+            out.clear();
+            match self.read(input).await {
+                Some(read @ 1..) => unread = 0..read,
+                _ => return BodyEnd::Early,
+            }
+        }
+    }
+
+    async fn copy_rest(
+        &mut self,
+        out: &mut Vec<u8>,
+        input: &mut [u8],
+        mut unread: Range<usize>,
+    ) -> BodyEnd {
+        loop {
+            write_chunk(&input[unread], out);
+            if !self.client.send(out).await {
+                return BodyEnd::Early;
+            }
+            out.clear();
+            match self.read(input).await {
+                Some(0) => break,
+                Some(read) => unread = 0..read,
+                None => return BodyEnd::Early,
+            }
+        }
+        match self.client.send(b"0\r\n\r\n").await {
+            true => BodyEnd::Complete,
+            false => BodyEnd::Early,
+        }
+    }
+
+    /// Reads from the upstream; `None` if that fails, takes too long, or the client
+    /// disconnects.
+    async fn read(&mut self, buffer: &mut [u8]) -> Option<usize> {
+        let stream = &mut *self.stream;
+        stream.deadline.set_after(self.idle);
+        let read = poll_fn(|cx| match stream.poll_fill(cx, buffer) {
+            Poll::Ready(read) => Poll::Ready(read.ok()),
+            Poll::Pending => stream.deadline.poll_elapsed(cx).map(|()| None),
+        });
+        self.client.unless_gone(read).await?
+    }
+}
+
+/// Appends a chunk, unless it is empty: that would be the last one.
+fn write_chunk(content: &[u8], out: &mut Vec<u8>) {
+    if !content.is_empty() {
+        // Writing to memory does not fail.
+        let _ = write!(out, "{:x}\r\n", content.len());
+        out.extend_from_slice(content);
+        out.extend_from_slice(b"\r\n");
+    }
+}

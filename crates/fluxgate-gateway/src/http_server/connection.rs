@@ -1,0 +1,221 @@
+//! One client connection.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use fluxgate_http::{
+    ErrorRewriter, LibraryErrors, Listener, Origin, PrefixedStream, closing_response, until_closing,
+};
+use http::StatusCode;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_util::sync::CancellationToken;
+
+use super::service::Client;
+use super::tunnel::TunnelSlot;
+use crate::admission::ClientAddress;
+use crate::error::GatewayError;
+use crate::fast_path::{self, ClientStream};
+use crate::gateway::{Engine, Gateway};
+use crate::timeouts::{ConnectionState, TimeoutStream, idle_after_parking};
+
+/// A parked connection, and what has been read of its next request.
+type Parked<S> = (S, Vec<u8>);
+
+impl<E: Engine> Gateway<E> {
+    /// Serves a connection until it ends. Once `closing` is cancelled, requests in flight are
+    /// answered and the connection ends.
+    pub async fn serve(
+        self: Arc<Self>,
+        stream: TcpStream,
+        peer: SocketAddr,
+        tls: Option<Arc<ServerConfig>>,
+        closing: CancellationToken,
+    ) {
+        let Ok(port) = stream.local_addr().map(|address| address.port()) else {
+            return;
+        };
+        let address = ClientAddress {
+            peer,
+            port,
+            is_secure: tls.is_some(),
+        };
+        let Some(tls) = tls else {
+            self.serve_http1(stream, address, &closing).await;
+            return;
+        };
+        let handshake = Box::pin(TlsAcceptor::from(tls).accept(stream));
+        let handshake = until_closing(handshake, &closing);
+        match tokio::time::timeout(self.timeouts.headers, handshake).await {
+            Ok(Some(Ok(stream))) => {
+                let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+                let (stream, timeout) = (Box::new(stream), self.timeouts.headers);
+                if is_http2 {
+                    let connection = (stream, Vec::new());
+                    Box::pin(self.serve_with_hyper(connection, address, &closing, timeout)).await;
+                } else {
+                    self.serve_http1(stream, address, &closing).await;
+                }
+            }
+            Ok(Some(Err(error))) => tracing::debug!(%error, "a TLS handshake failed"),
+            // The client was too slow, or the service shuts down.
+            Ok(None) | Err(_) => {}
+        }
+    }
+
+    /// Serves a connection over the fast path, and with hyper where a request needs it.
+    async fn serve_http1<S: ClientStream>(
+        self: &Arc<Self>,
+        mut stream: S,
+        address: ClientAddress,
+        closing: &CancellationToken,
+    ) {
+        // A client that connects has a request to send.
+        let mut timeout = self.timeouts.headers;
+        loop {
+            let served = fast_path::serve(stream, address, self, closing, timeout);
+            let Some(mut parked) = served.await else {
+                return;
+            };
+            while !parked.1.is_empty() {
+                let timeout = self.timeouts.headers;
+                // Connections on the fast path need no room for the large future.
+                let served = Box::pin(self.serve_with_hyper(parked, address, closing, timeout));
+                match served.await {
+                    Some(again) => parked = again,
+                    None => return,
+                }
+            }
+            stream = parked.0;
+            timeout = idle_after_parking(&self.timeouts);
+        }
+    }
+
+    /// Serves a connection with hyper. Something must arrive within `timeout`. Returns the
+    /// connection when it can be parked: an idle connection needs none of hyper's memory.
+    async fn serve_with_hyper<S: ClientStream>(
+        self: &Arc<Self>,
+        (stream, read): Parked<S>,
+        address: ClientAddress,
+        closing: &CancellationToken,
+        timeout: Duration,
+    ) -> Option<Parked<S>> {
+        let mut stream = PrefixedStream::new(read, stream);
+        let client = &Arc::new(Client {
+            address,
+            state: Arc::new(ConnectionState::default()),
+            tunnel: TunnelSlot::default(),
+            closing: closing.clone(),
+        });
+        let begun = Instant::now();
+        let is_http2 = until_closing(stream.is_http2(), closing);
+        let is_http2 = tokio::time::timeout_at(begun + timeout, is_http2).await;
+        let Ok(Some(Ok(is_http2))) = is_http2 else {
+            return None;
+        };
+        let stream = ErrorRewriter::new(
+            stream,
+            HeadErrors {
+                gateway: Arc::clone(self),
+                state: Arc::clone(&client.state),
+                is_http2,
+            },
+        );
+        let (state, first_head_by) = (Arc::clone(&client.state), begun + self.timeouts.headers);
+        let stream = TimeoutStream::new(stream, state, self.timeouts, is_http2, first_head_by);
+        let stream = TokioIo::new(stream);
+        let service = service_fn(|request| {
+            let (gateway, client) = (Arc::clone(self), Arc::clone(client));
+            // Idle connections are many, and need no room for the large future.
+            Box::pin(async move { Ok::<_, Infallible>(gateway.respond(request, &client).await) })
+        });
+        if is_http2 {
+            let connection = self.builders.http2.serve_connection(stream, service);
+            let mut connection = Box::pin(connection);
+            let ended = tokio::select! {
+                biased;
+                ended = connection.as_mut() => ended,
+                () = async {
+                    tokio::select! {
+                        () = closing.cancelled() => {}
+                        () = client.state.expired() => {}
+                    }
+                } => {
+                    connection.as_mut().graceful_shutdown();
+                    connection.await
+                }
+            };
+            log_end(ended);
+            return None;
+        }
+        let mut connection = Box::new(self.builders.http1.serve_connection(stream, service));
+        let ended = tokio::select! {
+            biased;
+            ended = until_closing(&mut *connection, closing) => match ended {
+                Some(ended) => ended,
+                None => {
+                    std::pin::Pin::new(&mut *connection).graceful_shutdown();
+                    (&mut *connection).await
+                }
+            },
+            () = client.state.parked() => {
+                let parts = connection.into_parts();
+                let stream = parts.io.into_inner().into_inner().into_inner();
+                let (mut read, stream) = stream.into_parts();
+                read.splice(..0, parts.read_buf);
+                return Some((stream, read));
+            }
+        };
+        log_end(ended);
+        if let Some(tunnel) = client.tunnel.take() {
+            let parts = connection.into_parts();
+            let stream = PrefixedStream::new(parts.read_buf.into(), parts.io.into_inner());
+            Box::pin(tunnel.run(stream, self.timeouts.idle, closing)).await;
+        }
+        None
+    }
+}
+
+/// A client that disconnects or violates the protocol harms only itself.
+fn log_end(ended: hyper::Result<()>) {
+    if let Err(error) = ended {
+        let listener = Listener::Gateway.name();
+        tracing::debug!(listener, %error, "a connection ended early");
+    }
+}
+
+/// Answers heads that hyper refuses.
+struct HeadErrors<E> {
+    gateway: Arc<Gateway<E>>,
+    state: Arc<ConnectionState>,
+    is_http2: bool,
+}
+
+impl<E: Engine> LibraryErrors for HeadErrors<E> {
+    fn replace(&mut self, status: StatusCode) -> Option<Vec<u8>> {
+        // While a request is in flight, the bytes belong to its response.
+        if self.is_http2 || !self.state.is_answered() {
+            return None;
+        }
+        let error = match status {
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => GatewayError::HeadTooLarge,
+            StatusCode::URI_TOO_LONG => GatewayError::TargetTooLong,
+            _ => GatewayError::Unreadable,
+        };
+        let origin = Origin::of(Listener::Gateway);
+        self.gateway.log(&error, &origin, None, None);
+        let engine = &self.gateway.engine;
+        engine.record_response(status.as_u16(), &origin);
+        Some(closing_response(&error.problem(), origin.request_id()))
+    }
+
+    fn has_unread(&self) -> bool {
+        self.state.has_unread()
+    }
+}

@@ -1,0 +1,267 @@
+//! From a request that hyper has read to its response.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fluxgate_http::{Buffers, Listener, Origin, PROBLEM_JSON, PrefixedStream, REQUEST_ID};
+use fluxgate_tower::{LimitHeaders, RequestHead as _};
+use http::header::{CONNECTION, CONTENT_TYPE, EXPECT, TE, UPGRADE};
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version};
+use hyper::body::{Body as _, Incoming};
+use hyper::upgrade::OnUpgrade;
+use tokio_util::sync::CancellationToken;
+
+use super::response_body::ResponseBody;
+use super::tunnel::{Tunnel, TunnelSlot};
+use crate::admission::{Admitted, ClientAddress, ReceivedRequest, Rejected};
+use crate::echo;
+use crate::error::GatewayError;
+use crate::exchange::{BodyReader, OutgoingRequest, ResponseHead, Wanted};
+use crate::forward::{Forwarded, UpstreamResponse};
+use crate::gateway::{Engine, Gateway};
+use crate::request_body::RequestBody;
+use crate::request_checks;
+use crate::timeouts::{ConnectionState, watch_response};
+use crate::upstream_request::RequestOptions;
+
+const CLOSE: HeaderValue = HeaderValue::from_static("close");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// A client connection.
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) address: ClientAddress,
+    pub(super) state: Arc<ConnectionState>,
+    pub(super) tunnel: TunnelSlot,
+    pub(super) closing: CancellationToken,
+}
+
+impl<E: Engine> Gateway<E> {
+    /// Responds to a request.
+    pub(super) async fn respond(
+        &self,
+        request: Request<Incoming>,
+        client: &Client,
+    ) -> Response<ResponseBody> {
+        let in_flight = client.state.begin();
+        let (parts, body) = request.into_parts();
+        let origin = Origin::with_headers(Listener::Gateway, &parts.headers);
+        let mut response = self.forward_or_reject(&parts, body, &origin, client).await;
+        let status = response.status();
+        self.engine.record_response(status.as_u16(), &origin);
+        // Makes the id if there is none yet.
+        let _ = origin.request_id();
+        if let Some(mut id) = origin.into_id() {
+            // HPACK would keep every id in its table, and look through all of them for the
+            // next one.
+            id.set_sensitive(true);
+            response.headers_mut().insert(REQUEST_ID, id);
+        }
+        if status == StatusCode::SWITCHING_PROTOCOLS {
+            client.tunnel.hold(in_flight);
+            return response;
+        }
+        if parts.version == Version::HTTP_2 {
+            // HTTP/2 announces the end of a connection by GOAWAY.
+            response.headers_mut().remove(CONNECTION);
+            return response.map(|body| body.split(watch_response()).holding(in_flight));
+        }
+        if client.closing.is_cancelled() {
+            response.headers_mut().insert(CONNECTION, CLOSE);
+        }
+        response.map(|body| body.holding(in_flight))
+    }
+
+    async fn forward_or_reject(
+        &self,
+        parts: &Parts,
+        body: Incoming,
+        origin: &Origin<'_>,
+        client: &Client,
+    ) -> Response<ResponseBody> {
+        let max = self.limits.body_bytes.map(u64::from);
+        let body_length = body.size_hint().exact();
+        let awaits_continue = parts.headers.contains_key(EXPECT);
+        // If it is dropped before its end, the connection is drained.
+        let body = RequestBody::new(body, max, awaits_continue, &client.state);
+        let (path, host) = match request_checks::check(parts) {
+            Ok(checked) => checked,
+            Err(error) => {
+                self.log(&error, origin, None, None);
+                return rejection(&Rejected::new(error, LimitHeaders::default()));
+            }
+        };
+        let request = ReceivedRequest {
+            head: parts,
+            path: &path,
+            host: &host,
+            body_length,
+            client: client.address,
+        };
+        let admitted = match self.admit(&request, origin).await {
+            Ok(admitted) => admitted,
+            Err(rejected) => return rejection(&rejected),
+        };
+        let forwarded = self
+            .forward_admitted(&request, body, &admitted, origin, client)
+            .await;
+        match forwarded {
+            Ok(mut response) => {
+                admitted.limit_headers.write(response.headers_mut());
+                response
+            }
+            Err(error) => rejection(&Rejected::new(error, admitted.limit_headers)),
+        }
+    }
+
+    async fn forward_admitted(
+        &self,
+        request: &ReceivedRequest<'_, Parts>,
+        body: Option<Box<RequestBody>>,
+        admitted: &Admitted<'_>,
+        origin: &Origin<'_>,
+        client: &Client,
+    ) -> Result<Response<ResponseBody>, GatewayError> {
+        let parts = request.head;
+        // hyper knows whether the connection can be upgraded.
+        let can_upgrade = parts.extensions.get::<OnUpgrade>().is_some();
+        let upgrade = request_checks::wanted_upgrade(parts).filter(|_| can_upgrade);
+        let wanted = Wanted {
+            head_only: parts.method() == "HEAD",
+            trailers: accepts_trailers(parts),
+            upgrade: upgrade.is_some(),
+        };
+        let target = origin_form(&parts.uri);
+        let options = RequestOptions {
+            target: &target,
+            is_chunked: body.as_ref().is_some_and(|body| body.length().is_none()),
+            trailers: wanted.trailers,
+            upgrade: upgrade.as_ref().map(HeaderValue::as_bytes),
+            underscores: true,
+        };
+        let mut buffers = Buffers::take();
+        let (out, scratch) = (&mut buffers.output, &mut buffers.json);
+        self.write_request((out, scratch), request, admitted, origin, options);
+        let outgoing = OutgoingRequest {
+            bytes: out,
+            body,
+            wanted,
+        };
+        let forwarded = self
+            .forwarder
+            .forward(admitted.route, outgoing, |head, _| response_head(head));
+        let response = match forwarded.await {
+            Ok(Forwarded::Response(response)) => Ok(self.pass_on(response, wanted, client)),
+            Ok(Forwarded::Echo(body)) => {
+                let length = match body {
+                    Some(mut body) => body.discard(self.timeouts.idle).await,
+                    None => Ok(0),
+                };
+                length
+                    .map(|length| own_response(StatusCode::OK, JSON, echo::describe(out, length)))
+                    .map_err(|error| (error, None))
+            }
+            Err(failed) => Err(failed),
+        };
+        buffers.release();
+        response.map_err(|(error, assignment)| {
+            self.log(&error, origin, Some(admitted.route), assignment.as_ref());
+            error
+        })
+    }
+
+    /// Returns the response of an upstream for the client.
+    fn pass_on(
+        &self,
+        response: UpstreamResponse<Response<()>>,
+        wanted: Wanted,
+        client: &Client,
+    ) -> Response<ResponseBody> {
+        let UpstreamResponse {
+            exchange,
+            head,
+            assignment,
+        } = response;
+        let body = if head.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let unread = exchange.buffers.input[exchange.unread.clone()].to_vec();
+            exchange.buffers.release();
+            client.tunnel.put(Tunnel {
+                upstream: PrefixedStream::new(unread, exchange.stream),
+                assignment,
+                in_flight: None,
+            });
+            ResponseBody::whole("")
+        } else {
+            let (limit, idle) = (&self.forwarder.connections, self.timeouts.idle);
+            let reader = BodyReader::new(exchange, assignment, limit, idle, wanted.trailers);
+            ResponseBody::upstream(reader)
+        };
+        head.map(|()| body)
+    }
+}
+
+/// Returns the target without scheme and host.
+pub(crate) fn origin_form(uri: &Uri) -> Cow<'_, str> {
+    match uri.path_and_query().map(PathAndQuery::as_str) {
+        None => "/".into(),
+        Some(target) if target.starts_with(['/', '*']) => target.into(),
+        Some(query) => format!("/{query}").into(),
+    }
+}
+
+/// Returns the head of an upstream's response in hyper's form.
+fn response_head(head: &ResponseHead<'_>) -> Response<()> {
+    let mut headers = HeaderMap::with_capacity(head.headers.len() + 8);
+    for (name, value) in &head.headers {
+        let name = HeaderName::from_bytes(name.as_bytes());
+        let value = HeaderValue::from_bytes(value);
+        // The parser accepts the same names and values.
+        if let (Ok(name), Ok(value)) = (name, value) {
+            headers.append(name, value);
+        }
+    }
+    if head.status == 101
+        && let Some(Ok(protocol)) = head.upgrade.map(HeaderValue::from_bytes)
+    {
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, protocol);
+    }
+    let mut response = Response::new(());
+    *response.headers_mut() = headers;
+    // The parser accepts statuses from 100 to 999.
+    *response.status_mut() = StatusCode::from_u16(head.status).unwrap_or_default();
+    response
+}
+
+/// Returns the response to a request that is not forwarded.
+fn rejection(rejected: &Rejected) -> Response<ResponseBody> {
+    let mut body = Vec::new();
+    let status = rejected.write_body(&mut body);
+    let mut response = own_response(status, PROBLEM_JSON, body);
+    rejected.limit_headers.write(response.headers_mut());
+    if rejected.closes_connection() {
+        response.headers_mut().insert(CONNECTION, CLOSE);
+    }
+    response
+}
+
+fn own_response(
+    status: StatusCode,
+    content_type: HeaderValue,
+    body: impl Into<Bytes>,
+) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::whole(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
+
+fn accepts_trailers(parts: &Parts) -> bool {
+    parts.headers.get_all(TE).iter().any(|line| {
+        let mut codings = line.as_bytes().split(|byte| *byte == b',');
+        codings.any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+    })
+}

@@ -1,0 +1,135 @@
+//! A connection that has switched to another protocol: bytes are copied both ways.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use fluxgate_http::PrefixedStream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio_util::sync::CancellationToken;
+
+use crate::timeouts::InFlight;
+use crate::upstream::{Assignment, UpstreamStream};
+
+/// Once the service shuts down, a tunnel in which nothing moves for this long is closed.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// The upstream's side of a tunnel.
+#[derive(Debug)]
+pub(super) struct Tunnel {
+    pub(super) upstream: PrefixedStream<UpstreamStream>,
+    /// Counts the request as outstanding.
+    pub(super) assignment: Assignment,
+    pub(super) in_flight: Option<InFlight>,
+}
+
+/// Where a request leaves the tunnel that its connection becomes.
+#[derive(Clone, Debug, Default)]
+pub(super) struct TunnelSlot(Arc<Mutex<Option<Tunnel>>>);
+
+impl TunnelSlot {
+    pub(super) fn put(&self, tunnel: Tunnel) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(tunnel);
+    }
+
+    /// Counts the tunnel as a request in flight.
+    pub(super) fn hold(&self, in_flight: InFlight) {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tunnel) = &mut *slot {
+            tunnel.in_flight = Some(in_flight);
+        }
+    }
+
+    pub(super) fn take(&self) -> Option<Tunnel> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Tunnel {
+    /// Copies bytes between the client and the upstream until one of them closes, or nothing
+    /// moves for `idle`.
+    pub(super) async fn run<S>(self, client: S, idle: Duration, closing: &CancellationToken)
+    where
+        S: AsyncRead + AsyncWrite + Unpin,
+    {
+        let Self {
+            upstream,
+            assignment,
+            in_flight,
+        } = self;
+        let read = AtomicU64::new(0);
+        let mut client = CountedStream::new(client, &read);
+        let mut upstream = CountedStream::new(upstream, &read);
+        let copied = tokio::io::copy_bidirectional(&mut client, &mut upstream);
+        tokio::select! {
+            copied = copied => if let Err(error) = copied {
+                tracing::debug!(%error, "a tunnel failed");
+            },
+            () = until_quiet(&read, idle) => tracing::debug!("a tunnel was idle for too long"),
+            () = async {
+                closing.cancelled().await;
+                until_quiet(&read, QUIET.min(idle)).await;
+            } => {}
+        }
+        drop((assignment, in_flight));
+    }
+}
+
+/// Waits until nothing has been read for this long.
+async fn until_quiet(read: &AtomicU64, quiet: Duration) {
+    loop {
+        let before = read.load(Ordering::Relaxed);
+        tokio::time::sleep(quiet).await;
+        if read.load(Ordering::Relaxed) == before {
+            return;
+        }
+    }
+}
+
+/// Counts the bytes that are read.
+struct CountedStream<'a, S> {
+    stream: S,
+    read: &'a AtomicU64,
+}
+
+impl<'a, S> CountedStream<'a, S> {
+    fn new(stream: S, read: &'a AtomicU64) -> Self {
+        Self { stream, read }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for CountedStream<'_, S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        let count = buffer.filled().len().saturating_sub(before);
+        let count = u64::try_from(count).unwrap_or(u64::MAX);
+        self.read.fetch_add(count, Ordering::Relaxed);
+        polled
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for CountedStream<'_, S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,33 @@
+//! FluxGate's gateway: a reverse proxy that enforces rules on its routes.
+//!
+//! A request is read by one of two transports: the [fast path](fast_path) parses HTTP/1.1
+//! itself, hyper reads everything else. Both pass it to one [admission] policy and one
+//! [forwarder](forward), which sends it over a pooled connection to an upstream.
+
+#![warn(missing_docs)]
+
+mod admission;
+mod config;
+mod echo;
+mod error;
+mod exchange;
+mod fast_path;
+mod forward;
+mod forwarded;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzz;
+mod gateway;
+mod hop_by_hop;
+mod http_builders;
+mod http_server;
+mod request_body;
+mod request_checks;
+mod routes;
+mod timeouts;
+mod upstream;
+mod upstream_request;
+
+pub use config::{Config, HostPattern, Limits, RouteConfig, RouteMatch, Timeouts, UpstreamTarget};
+pub use gateway::{Engine, Gateway};
+pub use upstream::TrustError;

@@ -1,0 +1,148 @@
+//! The body of a request on its way to an upstream.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body::{Body as _, Frame};
+use hyper::body::Incoming;
+
+use crate::error::GatewayError;
+use crate::timeouts::{ConnectionState, Deadline};
+use crate::upstream::OpenBodyPermit;
+
+/// A body that is forwarded as it arrives.
+#[derive(Debug)]
+pub(crate) struct RequestBody {
+    incoming: Incoming,
+    /// The largest size, and how much of it is left.
+    limit: Option<(u64, u64)>,
+    /// The connection that the body arrives on.
+    connection: Arc<ConnectionState>,
+    /// The frame that was read to see whether the body is complete.
+    first: Option<Polled>,
+    /// Whether the client sends the body only after `100 Continue`.
+    awaits_continue: bool,
+    /// Held until the body is complete.
+    permit: Option<OpenBodyPermit>,
+    has_ended: bool,
+}
+
+type Polled = Option<Result<Frame<Bytes>, hyper::Error>>;
+
+impl RequestBody {
+    /// Forwards a body of at most `max` bytes; `None` if there is no body.
+    pub(crate) fn new(
+        incoming: Incoming,
+        max: Option<u64>,
+        awaits_continue: bool,
+        connection: &Arc<ConnectionState>,
+    ) -> Option<Box<Self>> {
+        let body = (!incoming.is_end_stream()).then(|| Self {
+            incoming,
+            limit: max.map(|max| (max, max)),
+            connection: Arc::clone(connection),
+            first: None,
+            awaits_continue,
+            permit: None,
+            has_ended: false,
+        });
+        body.map(Box::new)
+    }
+
+    /// Returns the length of the body, if the client has declared it.
+    pub(crate) fn length(&self) -> Option<u64> {
+        self.incoming.size_hint().exact()
+    }
+
+    /// Returns whether some of the body is missing and no permit is held for that. Does not
+    /// wait.
+    pub(crate) async fn needs_permit(&mut self) -> bool {
+        self.permit.is_none() && poll_fn(|cx| Poll::Ready(self.is_incomplete(cx))).await
+    }
+
+    /// Holds a permit until the body is complete.
+    pub(crate) fn hold(&mut self, permit: OpenBodyPermit) {
+        self.permit = Some(permit);
+    }
+
+    /// Reads and discards the body; returns its length.
+    pub(crate) async fn discard(&mut self, idle: Duration) -> Result<u64, GatewayError> {
+        let mut deadline = Deadline::default();
+        let mut length = 0;
+        loop {
+            deadline.set_after(idle);
+            let data = poll_fn(|cx| match self.poll_data(cx) {
+                Poll::Pending => {
+                    let elapsed = deadline.poll_elapsed(cx);
+                    elapsed.map(|()| Err(GatewayError::BodyTimeout))
+                }
+                Poll::Ready(data) => Poll::Ready(data.transpose()),
+            });
+            match data.await? {
+                Some(data) => length += u64::try_from(data.len()).unwrap_or(u64::MAX),
+                None => return Ok(length),
+            }
+        }
+    }
+
+    /// Reads what has arrived; returns whether more is missing.
+    fn is_incomplete(&mut self, cx: &mut Context<'_>) -> bool {
+        // Polling makes hyper send `100 Continue`.
+        if self.first.is_none()
+            && !self.awaits_continue
+            && let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx)
+        {
+            self.first = Some(frame);
+        }
+        match &self.first {
+            None => true,
+            Some(Some(Ok(frame))) => frame.is_data() && !self.incoming.is_end_stream(),
+            Some(Some(Err(_)) | None) => false,
+        }
+    }
+
+    /// Returns the next part of the body.
+    pub(crate) fn poll_data(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, GatewayError>>> {
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        let frame = match self.first.take() {
+            Some(first) => first,
+            None => ready!(Pin::new(&mut self.incoming).poll_frame(cx)),
+        };
+        // Trailers are not forwarded: a server could take them for headers, which no rule
+        // has seen.
+        let data = match frame {
+            Some(Ok(frame)) => frame.into_data().ok(),
+            Some(Err(_)) => return Poll::Ready(Some(Err(GatewayError::BodyAborted))),
+            None => None,
+        };
+        if let (Some(data), Some((max, left))) = (&data, &mut self.limit) {
+            let length = u64::try_from(data.len()).unwrap_or(u64::MAX);
+            match left.checked_sub(length) {
+                Some(rest) => *left = rest,
+                None => return Poll::Ready(Some(Err(GatewayError::BodyTooLarge(*max)))),
+            }
+        }
+        if data.is_none() || self.incoming.is_end_stream() {
+            self.has_ended = true;
+            self.permit = None;
+        }
+        Poll::Ready(data.map(Ok))
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        if !self.has_ended {
+            self.connection.leave_unread();
+        }
+    }
+}

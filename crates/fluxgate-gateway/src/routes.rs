@@ -1,0 +1,291 @@
+//! Finds the route of a request.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use fluxgate_core::RequestPath;
+use fluxgate_tower::{BadRequest, Filter, RequestHead};
+
+use crate::config::{RouteConfig, RouteMatch, UpstreamTarget};
+use crate::upstream::{Balancer, Upstream};
+
+/// The routes. The first that matches a request applies.
+#[derive(Debug)]
+pub(crate) struct Routes(Vec<Route>);
+
+/// The filters and upstreams of the requests that match.
+#[derive(Debug)]
+pub(crate) struct Route {
+    pub(crate) id: Box<str>,
+    pub(crate) upstreams: Balancer,
+    /// The host of requests that name none.
+    pub(crate) default_host: String,
+    pub(crate) filters: Vec<Arc<Filter>>,
+    matches: RouteMatch,
+}
+
+/// The raw form of a path matches another route than its normal form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TwoRoutes;
+
+impl Routes {
+    pub(crate) fn new(routes: Vec<RouteConfig>) -> Self {
+        // Routes with the same target share an upstream, so they share its health.
+        let mut upstreams: Vec<Arc<Upstream>> = Vec::new();
+        let routes = routes.into_iter().map(|route| {
+            let default_host = route.upstreams.iter().find_map(UpstreamTarget::host);
+            let servers = route.upstreams.into_iter().map(|target| {
+                let known = upstreams.iter().find(|known| known.target == target);
+                if let Some(known) = known {
+                    return Arc::clone(known);
+                }
+                let new = Arc::new(Upstream::new(upstreams.len(), target));
+                upstreams.push(Arc::clone(&new));
+                new
+            });
+            Route {
+                default_host: default_host.unwrap_or_default(),
+                id: route.id.into(),
+                upstreams: Balancer::new(servers.collect()),
+                filters: route.filters,
+                matches: route.matches,
+            }
+        });
+        Self(routes.collect())
+    }
+
+    /// Returns the route of a request for this path and host, which has no port.
+    pub(crate) fn find(
+        &self,
+        head: &impl RequestHead,
+        path: &RequestPath<'_>,
+        host: &str,
+    ) -> Result<Option<&Route>, TwoRoutes> {
+        let find = |path: &str| {
+            let mut routes = self.0.iter();
+            routes.position(|route| route.is_for(head, path, host))
+        };
+        let found = find(path.raw());
+        match path.other().is_none_or(|normal| find(normal) == found) {
+            true => Ok(found.map(|at| &self.0[at])),
+            false => Err(TwoRoutes),
+        }
+    }
+
+    /// Returns whether the name of a header differs only by `_` for `-` from one that a route
+    /// matches.
+    pub(crate) fn has_underscore_variant(&self, name: &str) -> bool {
+        let routes = self.0.iter();
+        let mut names = routes.flat_map(|route| &route.matches.headers);
+        let is_known = |known: &str| known.eq_ignore_ascii_case(name);
+        let is_alike = |known: &str| {
+            known
+                .replace('_', "-")
+                .eq_ignore_ascii_case(&name.replace('_', "-"))
+        };
+        name.contains('_')
+            && names.clone().any(|(known, _)| is_alike(known))
+            && !names.any(|(known, _)| is_known(known))
+    }
+}
+
+impl Route {
+    fn is_for(&self, head: &impl RequestHead, path: &str, host: &str) -> bool {
+        let RouteMatch {
+            paths,
+            hosts,
+            methods,
+            headers,
+        } = &self.matches;
+        paths
+            .as_ref()
+            .is_none_or(|paths| paths.contains(Some(path)))
+            && (hosts.is_empty() || hosts.iter().any(|it| it.matches(host)))
+            && (methods.is_empty() || methods.iter().any(|method| method == head.method()))
+            && headers.iter().all(|(name, value)| {
+                let mut lines = head.header_lines(name);
+                lines.next() == Some(value.as_bytes()) && lines.next().is_none()
+            })
+    }
+
+    /// Returns whether the peer is a trusted proxy.
+    pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
+        self.filters.iter().any(|filter| filter.trusts(peer))
+    }
+
+    /// Returns whether a header that identifies the sender is repeated with the same value.
+    ///
+    /// # Errors
+    /// If its values differ: an upstream that reads another line than the filters would take
+    /// the request for one of another sender.
+    pub(crate) fn repeats_identity(&self, head: &impl RequestHead) -> Result<bool, BadRequest> {
+        let mut repeats = false;
+        for name in self.identity_headers() {
+            let mut lines = head.header_lines(name);
+            let first = lines.next();
+            for line in lines {
+                repeats = true;
+                if Some(line) != first {
+                    return Err(BadRequest::ConflictingValues);
+                }
+            }
+        }
+        Ok(repeats)
+    }
+
+    /// Returns whether the header of this name identifies the sender.
+    pub(crate) fn is_identity(&self, name: &str) -> bool {
+        let mut names = self.identity_headers();
+        names.any(|known| known.eq_ignore_ascii_case(name))
+    }
+
+    fn identity_headers(&self) -> impl Iterator<Item = &str> {
+        let filters = self.filters.iter();
+        filters.flat_map(|filter| {
+            let identity = filter.identity_headers();
+            [&*identity.user, &*identity.api_key]
+        })
+    }
+}
+
+/// Returns a host without its port and without the dot that may end a name: `a.example` of
+/// `a.example.:80`, `[::1]` of `[::1]:80`.
+pub(crate) fn host_name(host: &str) -> &str {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => name,
+        _ => host,
+    };
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use fluxgate_core::{PathSet, Pattern};
+
+    use super::*;
+    use crate::config::HostPattern;
+
+    fn route(id: &str, matches: RouteMatch) -> RouteConfig {
+        RouteConfig {
+            id: id.into(),
+            matches,
+            upstreams: vec![UpstreamTarget::Echo],
+            filters: Vec::new(),
+        }
+    }
+
+    fn paths(patterns: &[&str]) -> Option<Arc<PathSet>> {
+        let patterns = patterns.iter().map(|text| Pattern::parse(text).unwrap());
+        Some(Arc::new(PathSet::new(patterns.collect())))
+    }
+
+    #[test]
+    fn the_first_route_that_matches_applies() {
+        let hosts = ["a.example", "*.b.example"].map(|host| HostPattern::parse(host).unwrap());
+        let routes = Routes::new(vec![
+            route(
+                "host",
+                RouteMatch {
+                    hosts: hosts.into(),
+                    ..RouteMatch::default()
+                },
+            ),
+            route(
+                "header",
+                RouteMatch {
+                    headers: vec![("x-plan".into(), "pro".into())],
+                    ..RouteMatch::default()
+                },
+            ),
+            route(
+                "method",
+                RouteMatch {
+                    methods: vec!["PUT".into()],
+                    paths: paths(&["/x/**"]),
+                    ..RouteMatch::default()
+                },
+            ),
+            route(
+                "path",
+                RouteMatch {
+                    paths: paths(&["/x/**"]),
+                    ..RouteMatch::default()
+                },
+            ),
+        ]);
+        let found = |method: &str, path: &str, host: &str, plans: &[&str]| {
+            let mut request = http::Request::builder().method(method).uri(path);
+            for plan in plans {
+                request = request.header("X-Plan", *plan);
+            }
+            let (parts, ()) = request.body(()).unwrap().into_parts();
+            let path = RequestPath::read(parts.uri.path()).unwrap();
+            let route = routes.find(&parts, &path, host_name(host));
+            route.unwrap().map(|route| route.id.to_string())
+        };
+        for (method, path, host, plans, expected) in [
+            ("GET", "/", "A.example:8080", &[][..], Some("host")),
+            ("GET", "/x", "c.B.example", &[], Some("host")),
+            ("GET", "/x", "b.example", &[], Some("path")),
+            ("GET", "/", "x", &["pro"], Some("header")),
+            ("GET", "/", "x", &["pro", "pro"], None),
+            ("GET", "/", "x", &["Pro"], None),
+            ("PUT", "/x/y?z", "x", &[], Some("method")),
+            ("put", "/x/y", "x", &[], Some("path")),
+            ("PUT", "/y", "x", &[], None),
+        ] {
+            assert_eq!(
+                found(method, path, host, plans).as_deref(),
+                expected,
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn both_forms_of_a_path_lead_to_one_route() {
+        let by_path = |id, patterns: &[&str]| {
+            let matches = RouteMatch {
+                paths: paths(patterns),
+                ..RouteMatch::default()
+            };
+            route(id, matches)
+        };
+        let routes = Routes::new(vec![
+            by_path("api", &["/api/**"]),
+            by_path("other", &["/x/**", "/a*"]),
+        ]);
+        let (parts, ()) = http::Request::new(()).into_parts();
+        for (path, expected) in [
+            ("/api/x", Ok(Some("api"))),
+            ("/api/%78", Ok(Some("api"))),
+            ("/api//x;y", Ok(Some("api"))),
+            ("/x/%61pi", Ok(Some("other"))),
+            ("/none%20", Ok(None)),
+            ("/%61pi/x", Err(TwoRoutes)),
+            ("/x%2fy", Err(TwoRoutes)),
+            ("/api;v=1", Err(TwoRoutes)),
+            ("//api", Err(TwoRoutes)),
+        ] {
+            let path = RequestPath::read(path).unwrap();
+            let found = routes.find(&parts, &path, "h");
+            let found = found.map(|route| route.map(|route| &*route.id));
+            assert_eq!(found, expected, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn a_host_name_has_no_port_and_no_final_dot() {
+        for (host, name) in [
+            ("a.example", "a.example"),
+            ("a.example:80", "a.example"),
+            ("a.example.", "a.example"),
+            ("a.example.:80", "a.example"),
+            ("[::1]", "[::1]"),
+            ("[::1]:80", "[::1]"),
+            ("", ""),
+        ] {
+            assert_eq!(host_name(host), name);
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Upstreams: balancing, health, and connections to them.
+
+mod balancer;
+mod connection_limit;
+mod health;
+pub(crate) mod pool;
+mod server;
+mod stream;
+
+pub(crate) use balancer::{Assignment, Balancer, Tried};
+pub(crate) use connection_limit::{ConnectionLimit, OpenBodyPermit};
+pub use server::TrustError;
+pub(crate) use server::{Upstream, client_config};
+pub(crate) use stream::UpstreamStream;

@@ -1,0 +1,118 @@
+//! Bounds the connections to upstreams, over all cores and upstreams.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use fluxgate_http::{DescriptorPermit, DescriptorShare};
+use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+use crate::config::Limits;
+use crate::error::GatewayError;
+
+/// Bounds the connections to upstreams, and those that are held by requests with an
+/// incomplete body: a client decides how long that takes.
+#[derive(Debug)]
+pub(crate) struct ConnectionLimit {
+    limit: Arc<Semaphore>,
+    descriptors: DescriptorShare,
+    /// At most half of the connections are for requests with an incomplete body.
+    open_bodies: Arc<Semaphore>,
+    /// The number of requests that wait for a connection.
+    waiting: AtomicUsize,
+    /// Notified when a request has to wait.
+    wanted: Notify,
+}
+
+/// A connection that may be open until this is dropped.
+#[derive(Debug)]
+pub(crate) struct ConnectionPermit {
+    _limit: OwnedSemaphorePermit,
+    _descriptor: DescriptorPermit,
+}
+
+/// A request with an incomplete body that may hold a connection until this is dropped.
+pub(crate) type OpenBodyPermit = OwnedSemaphorePermit;
+
+impl ConnectionLimit {
+    pub(crate) fn new(limits: &Limits, descriptors: DescriptorShare) -> Self {
+        let limit = limits.upstream_connections.map_or(usize::MAX, |limit| {
+            usize::try_from(limit.get()).unwrap_or(usize::MAX)
+        });
+        let limit = limit.min(descriptors.max());
+        Self {
+            limit: Arc::new(Semaphore::new(limit)),
+            descriptors,
+            open_bodies: Arc::new(Semaphore::new(limit.div_ceil(2))),
+            waiting: AtomicUsize::new(0),
+            wanted: Notify::new(),
+        }
+    }
+
+    /// Waits until another connection may be opened. Meanwhile idle connections, of any core
+    /// and to any upstream, are closed to make room.
+    pub(crate) async fn acquire(
+        &self,
+        timeout: Duration,
+    ) -> Result<ConnectionPermit, GatewayError> {
+        if let Some(permit) = self.try_acquire() {
+            return Ok(permit);
+        }
+        let _waiting = Waiting::new(&self.waiting);
+        self.wanted.notify_waiters();
+        let permit = async {
+            let limit = Arc::clone(&self.limit).acquire_owned().await;
+            Some(ConnectionPermit {
+                _limit: limit.ok()?,
+                _descriptor: self.descriptors.acquire().await,
+            })
+        };
+        let permit = tokio::time::timeout(timeout, permit).await;
+        permit.ok().flatten().ok_or(GatewayError::Busy)
+    }
+
+    fn try_acquire(&self) -> Option<ConnectionPermit> {
+        Some(ConnectionPermit {
+            _limit: Arc::clone(&self.limit).try_acquire_owned().ok()?,
+            _descriptor: self.descriptors.try_acquire()?,
+        })
+    }
+
+    /// Waits until another request with an incomplete body may hold a connection.
+    pub(crate) async fn acquire_open_body(
+        &self,
+        timeout: Duration,
+    ) -> Result<OpenBodyPermit, GatewayError> {
+        let permit = Arc::clone(&self.open_bodies).acquire_owned();
+        let permit = tokio::time::timeout(timeout, permit).await;
+        permit.ok().and_then(Result::ok).ok_or(GatewayError::Busy)
+    }
+
+    /// Returns the number of requests that wait for a connection. While there are any, no
+    /// connection should be kept idle.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// Waits until a request has to wait.
+    pub(super) fn wanted(&self) -> Notified<'_> {
+        self.wanted.notified()
+    }
+}
+
+/// Counts a request as waiting until it is dropped.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}

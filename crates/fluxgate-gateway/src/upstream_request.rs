@@ -1,0 +1,171 @@
+//! Writes the head of a request as an upstream gets it.
+
+use fluxgate_http::Origin;
+use fluxgate_tower::RequestHead;
+use smallvec::SmallVec;
+
+use crate::admission::{Admitted, ReceivedRequest};
+use crate::forwarded::{Forwarded, is_about_origin};
+use crate::gateway::{Engine, Gateway};
+use crate::hop_by_hop::{HeaderKind, connection_options};
+use crate::routes::Route;
+
+const REQUEST_ID: &str = "x-request-id";
+
+/// What the head says besides the headers of the client.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RequestOptions<'a> {
+    /// The path and query.
+    pub(crate) target: &'a str,
+    /// Whether the length of the body is unknown.
+    pub(crate) is_chunked: bool,
+    /// Whether the client accepts trailers.
+    pub(crate) trailers: bool,
+    /// The protocol that the client asks to switch to.
+    pub(crate) upgrade: Option<&'a [u8]>,
+    /// Whether names of headers may contain `_`.
+    pub(crate) underscores: bool,
+}
+
+/// What the gateway knows of a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Knowledge<'a> {
+    pub(crate) request_id: &'a str,
+    /// Whether the peer is a trusted proxy.
+    pub(crate) is_trusted: bool,
+    /// The host, if the request names none.
+    pub(crate) default_host: &'a str,
+    /// The route, if the request repeats a header that identifies the sender.
+    pub(crate) repeats_identity: Option<&'a Route>,
+}
+
+impl<E: Engine> Gateway<E> {
+    /// Appends the head of a request as it is forwarded. `scratch` is scratch space.
+    pub(crate) fn write_request<H: RequestHead>(
+        &self,
+        (out, scratch): (&mut Vec<u8>, &mut Vec<u8>),
+        request: &ReceivedRequest<'_, H>,
+        admitted: &Admitted<'_>,
+        origin: &Origin<'_>,
+        options: RequestOptions<'_>,
+    ) {
+        let route = admitted.route;
+        let knowledge = Knowledge {
+            request_id: origin.request_id(),
+            is_trusted: route.trusts(request.client.peer.ip()),
+            default_host: &route.default_host,
+            repeats_identity: admitted.repeats_identity.then_some(route),
+        };
+        let is_variant = |name: &str| self.is_underscore_variant(route, name, origin);
+        write_request((out, scratch), request, knowledge, options, is_variant);
+    }
+}
+
+/// Appends the head of a request. `is_variant` tells whether a name differs only by `_` for
+/// `-` from one that requests are routed or counted by.
+pub(crate) fn write_request<H: RequestHead>(
+    (out, scratch): (&mut Vec<u8>, &mut Vec<u8>),
+    request: &ReceivedRequest<'_, H>,
+    knowledge: Knowledge<'_>,
+    options: RequestOptions<'_>,
+    is_variant: impl Fn(&str) -> bool,
+) {
+    let head = request.head;
+    let forwarded = Forwarded {
+        peer: request.client.peer.ip(),
+        is_trusted: knowledge.is_trusted,
+        is_secure: request.client.is_secure,
+        host: request.host,
+        port: request.client.port,
+    };
+    out.extend_from_slice(head.method().as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(options.target.as_bytes());
+    out.extend_from_slice(b" HTTP/1.1\r\n");
+    match request.host {
+        "" => write_header(out, "host", knowledge.default_host.as_bytes()),
+        host => write_header(out, "host", host.as_bytes()),
+    }
+    let connection = head.header_lines("connection");
+    let named: SmallVec<[&[u8]; 4]> = connection.flat_map(connection_options).collect();
+    let is_named = |name: &str| {
+        let mut named = named.iter();
+        named.any(|known| known.eq_ignore_ascii_case(name.as_bytes()))
+    };
+    let mut once = SmallVec::<[&str; 2]>::new();
+    for (name, value) in head.all_headers() {
+        match HeaderKind::of(name) {
+            HeaderKind::ContentLength if !options.is_chunked => {}
+            HeaderKind::EndToEnd if !is_named(name) => {}
+            _ => continue,
+        }
+        let is_claim = || options.underscores && name.contains('_') && is_claim(name, &is_variant);
+        if is_written_anew(name, knowledge.is_trusted) || is_claim() {
+            continue;
+        }
+        let is_cookie = name.eq_ignore_ascii_case("cookie");
+        let route = knowledge.repeats_identity;
+        if is_cookie || route.is_some_and(|route| route.is_identity(name)) {
+            if once.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+                continue;
+            }
+            once.push(name);
+        }
+        match is_cookie {
+            true => write_cookies(out, head),
+            false => write_header(out, name, value),
+        }
+    }
+    forwarded.write(head, scratch, |name, value| write_header(out, name, value));
+    write_header(out, REQUEST_ID, knowledge.request_id.as_bytes());
+    if options.trailers {
+        write_header(out, "te", b"trailers");
+    }
+    if let Some(protocol) = options.upgrade {
+        write_header(out, "upgrade", protocol);
+    }
+    match (options.upgrade, options.trailers) {
+        (Some(_), _) => write_header(out, "connection", b"upgrade"),
+        (None, true) => write_header(out, "connection", b"te"),
+        (None, false) => {}
+    }
+    if options.is_chunked {
+        write_header(out, "transfer-encoding", b"chunked");
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Returns whether a name with `_` for `-`, which some servers do not distinguish, claims to
+/// be a header that the gateway writes or reads.
+fn is_claim(name: &str, is_variant: &impl Fn(&str) -> bool) -> bool {
+    let normal = name.replace('_', "-");
+    normal.eq_ignore_ascii_case(REQUEST_ID)
+        || normal.eq_ignore_ascii_case("host")
+        || is_about_origin(&normal, false)
+        || is_variant(name)
+}
+
+/// Returns whether the gateway writes a header itself. The names of all of these begin with
+/// one of two letters, as hardly any others do.
+fn is_written_anew(name: &str, is_trusted: bool) -> bool {
+    let may_be = matches!(name.as_bytes().first(), Some(b'x' | b'X' | b'f' | b'F'));
+    may_be && (name.eq_ignore_ascii_case(REQUEST_ID) || is_about_origin(name, is_trusted))
+}
+
+/// Appends all cookies. HTTP/2 may send them one by one; in HTTP/1.1 they are one line.
+fn write_cookies(out: &mut Vec<u8>, head: &impl RequestHead) {
+    out.extend_from_slice(b"cookie: ");
+    for (index, line) in head.header_lines("cookie").enumerate() {
+        out.extend_from_slice(if index > 0 { b"; " } else { b"" });
+        out.extend_from_slice(line);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Appends a header line.
+pub(crate) fn write_header(out: &mut Vec<u8>, name: &str, value: &[u8]) {
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}

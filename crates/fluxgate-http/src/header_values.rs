@@ -1,0 +1,60 @@
+//! Header values that are read and written for every request.
+
+use std::cell::RefCell;
+use std::time::{Duration, SystemTime};
+
+/// Returns the time of day, for headers.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the header `date` is the time of day"
+)]
+pub fn wall_clock() -> SystemTime {
+    SystemTime::now()
+}
+
+/// Appends the header `date`, which is formatted once a second.
+pub fn write_date(now: SystemTime, out: &mut Vec<u8>) {
+    thread_local! {
+        static LAST: RefCell<(u64, String)> = const { RefCell::new((0, String::new())) };
+    }
+    let since = now.duration_since(SystemTime::UNIX_EPOCH);
+    let second = since.as_ref().map_or(0, Duration::as_secs);
+    LAST.with_borrow_mut(|(last, text)| {
+        if *last != second || text.is_empty() {
+            *last = second;
+            *text = format!("date: {}\r\n", httpdate::fmt_http_date(now));
+        }
+        out.extend_from_slice(text.as_bytes());
+    });
+}
+
+/// Returns the value of a `Content-Length` if it consists of digits. (Parsing alone
+/// would accept a sign.)
+pub fn content_length(value: &[u8]) -> Option<u64> {
+    let is_number = value.iter().all(u8::is_ascii_digit);
+    let text = std::str::from_utf8(value).ok().filter(|_| is_number)?;
+    text.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::content_length;
+
+    #[test]
+    fn only_digits_are_a_length() {
+        assert_eq!(content_length(b"0"), Some(0));
+        assert_eq!(content_length(b"18446744073709551615"), Some(u64::MAX));
+        for bad in [
+            "",
+            "+1",
+            "-0",
+            " 1",
+            "1 ",
+            "1, 1",
+            "0x1",
+            "18446744073709551616",
+        ] {
+            assert_eq!(content_length(bad.as_bytes()), None, "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The ground floor of the service: what its listeners and the gateway share.
+//!
+//! It is a crate because the gateway is one. It knows nothing of limits.
+
+#![warn(missing_docs)]
+
+mod buffers;
+mod closing;
+mod descriptors;
+mod error_rewriter;
+mod header_values;
+mod origin;
+mod prefixed_stream;
+pub mod request_id;
+
+pub use fluxgate_tower::Problem;
+use http::HeaderValue;
+
+pub use buffers::{Buffers, INPUT};
+pub use closing::{LINGER, close_gracefully, send, until_closing};
+pub use descriptors::{DescriptorPermit, DescriptorShare, raise_descriptor_limit};
+pub use error_rewriter::{ErrorRewriter, LibraryErrors, closing_response};
+pub use header_values::{content_length, wall_clock, write_date};
+pub use origin::{Listener, OUTCOME, Origin, TRACEPARENT};
+pub use prefixed_stream::PrefixedStream;
+pub use request_id::REQUEST_ID;
+
+/// The media type of a problem document.
+pub const PROBLEM_JSON: HeaderValue = HeaderValue::from_static(fluxgate_tower::PROBLEM_JSON);

@@ -1,0 +1,111 @@
+//! The gateway within the service: built from the config, and driven by the engine.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use fluxgate_gateway::{Gateway, RouteConfig};
+use tokio::net::TcpStream;
+use tokio_util::sync::CancellationToken;
+
+use super::certificate::Certificate;
+use crate::config::{self, Config};
+use crate::engine::{Engine, EngineHandler, Filters};
+use crate::failure::{Exit, Failure};
+use crate::http::{DescriptorShare, Listener, Origin};
+
+/// The gateway and the certificate of its listener.
+#[derive(Clone, Debug)]
+pub(super) struct GatewayListener {
+    gateway: Arc<Gateway<Engine>>,
+    certificate: Option<Arc<Certificate>>,
+}
+
+impl GatewayListener {
+    /// Creates the gateway, if the config has an address for it. `descriptors` are for
+    /// connections to upstreams.
+    pub(super) fn new(
+        config: &Config,
+        filters: &Filters,
+        engine: &Arc<Engine>,
+        descriptors: DescriptorShare,
+    ) -> Result<Option<Self>, Failure> {
+        if config.listen.gateway.is_none() {
+            return Ok(None);
+        }
+        let gateway = &config.gateway;
+        let certificate = gateway.tls.clone().map(Certificate::new).transpose();
+        let certificate = certificate.map_err(|error| Failure::new(Exit::Config, error))?;
+        let routes = gateway
+            .routes
+            .iter()
+            .map(|route| route_config(route, filters));
+        let config = fluxgate_gateway::Config {
+            routes: routes.collect(),
+            timeouts: gateway.timeouts,
+            limits: gateway.limits,
+        };
+        let gateway = Gateway::new(config, Arc::clone(engine), descriptors);
+        let gateway = gateway.map_err(|error| Failure::new(Exit::Config, error))?;
+        Ok(Some(Self {
+            gateway: Arc::new(gateway),
+            certificate: certificate.map(Arc::new),
+        }))
+    }
+
+    /// Reloads the certificate when its files change. Never returns.
+    pub(super) async fn reload_certificate(&self) {
+        if let Some(certificate) = &self.certificate {
+            certificate.keep_current().await;
+        }
+    }
+
+    /// Closes idle connections of this core to upstreams. Never returns.
+    pub(super) async fn close_idle_upstreams(&self) {
+        self.gateway.close_idle_upstreams().await;
+    }
+
+    /// Serves a connection until it ends.
+    pub(super) fn serve(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        closing: CancellationToken,
+    ) -> impl Future<Output = ()> + use<> {
+        let tls = self.certificate.as_ref().map(|it| it.current());
+        Arc::clone(&self.gateway).serve(stream, peer, tls, closing)
+    }
+}
+
+fn route_config(route: &config::Route, filters: &Filters) -> RouteConfig {
+    let named = route.filters.iter();
+    RouteConfig {
+        id: route.id.clone(),
+        matches: route.matches.clone(),
+        upstreams: route.upstreams.clone(),
+        filters: named
+            .filter_map(|name| filters.get(name))
+            .cloned()
+            .collect(),
+    }
+}
+
+impl fluxgate_gateway::Engine for Engine {
+    type Handler<'a> = EngineHandler<'a>;
+
+    fn handler<'a>(self: &'a Arc<Self>, origin: &'a Origin<'a>) -> EngineHandler<'a> {
+        EngineHandler::new(self, origin)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.is_ready()
+    }
+
+    fn record_response(&self, status: u16, origin: &Origin<'_>) {
+        let telemetry = self.telemetry();
+        telemetry.record_response(Listener::Gateway, status, || origin);
+    }
+
+    fn should_log(&self) -> bool {
+        self.telemetry().is_worth_a_line()
+    }
+}
