@@ -118,29 +118,30 @@ impl Unanswered {
         bytes: &[u8],
         sent: &mut usize,
     ) -> Poll<Result<(), ExchangeError>> {
-        let fail = |error: io::Error, sent: usize| match sent {
-            0 => ExchangeError::Unsent(error),
-            _ => ExchangeError::Sent(GatewayError::NoResponse(error)),
-        };
         let stream = &mut self.stream;
-        while *sent < bytes.len() {
-            match Pin::new(&mut *stream).poll_write(cx, &bytes[*sent..]) {
-                Poll::Ready(Ok(0)) => {
-                    return Poll::Ready(Err(fail(io::ErrorKind::WriteZero.into(), *sent)));
+        loop {
+            let polled = match &bytes[*sent..] {
+                [] => Pin::new(&mut *stream).poll_flush(cx).map_ok(|()| 0),
+                rest => Pin::new(&mut *stream).poll_write(cx, rest),
+            };
+            let error = match polled {
+                Poll::Ready(Ok(0)) if *sent == bytes.len() => return Poll::Ready(Ok(())),
+                Poll::Ready(Ok(0)) => io::ErrorKind::WriteZero.into(),
+                Poll::Ready(Ok(count)) => {
+                    *sent += count;
+                    continue;
                 }
-                Poll::Ready(Ok(count)) => *sent += count,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(fail(error, *sent))),
+                Poll::Ready(Err(error)) => error,
                 Poll::Pending => {
                     ready!(stream.deadline.poll_elapsed(cx));
                     let late = ExchangeError::Sent(GatewayError::ResponseTimeout);
                     return Poll::Ready(Err(late));
                 }
-            }
-        }
-        match Pin::new(stream).poll_flush(cx) {
-            Poll::Ready(Err(error)) => Poll::Ready(Err(fail(error, *sent))),
-            // What is left is flushed with the next write or read.
-            _ => Poll::Ready(Ok(())),
+            };
+            return Poll::Ready(Err(match *sent {
+                0 => ExchangeError::Unsent(error),
+                _ => ExchangeError::Sent(GatewayError::NoResponse(error)),
+            }));
         }
     }
 

@@ -18,6 +18,7 @@ use crate::upstream::OpenBodyPermit;
 #[derive(Debug)]
 pub(crate) struct RequestBody {
     incoming: Incoming,
+    length: Option<u64>,
     /// The largest size, and how much of it is left.
     limit: Option<(u64, u64)>,
     /// The connection that the body arrives on.
@@ -42,6 +43,7 @@ impl RequestBody {
         connection: &Arc<ConnectionState>,
     ) -> Option<Box<Self>> {
         let body = (!incoming.is_end_stream()).then(|| Self {
+            length: incoming.size_hint().exact(),
             incoming,
             limit: max.map(|max| (max, max)),
             connection: Arc::clone(connection),
@@ -55,7 +57,7 @@ impl RequestBody {
 
     /// Returns the length of the body, if the client has declared it.
     pub(crate) fn length(&self) -> Option<u64> {
-        self.incoming.size_hint().exact()
+        self.length
     }
 
     /// Returns whether some of the body is missing and no permit is held for that. Does not

@@ -58,8 +58,8 @@ impl BodySender {
     ) -> Result<bool, GatewayError> {
         let is_sent = self.poll_send(cx, stream)?;
         // A failure shows when the response is read.
-        let _ = Pin::new(stream).poll_flush(cx);
-        Ok(is_sent)
+        let is_flushed = Pin::new(stream).poll_flush(cx).is_ready();
+        Ok(is_sent && is_flushed)
     }
 
     fn poll_send(

@@ -3,7 +3,6 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use fluxgate_http::{
     ErrorRewriter, LibraryErrors, Listener, Origin, PrefixedStream, closing_response, until_closing,
@@ -55,10 +54,9 @@ impl<E: Engine> Gateway<E> {
         match tokio::time::timeout(self.timeouts.headers, handshake).await {
             Ok(Some(Ok(stream))) => {
                 let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-                let (stream, timeout) = (Box::new(stream), self.timeouts.headers);
+                let stream = Box::new(stream);
                 if is_http2 {
-                    let connection = (stream, Vec::new());
-                    Box::pin(self.serve_with_hyper(connection, address, &closing, timeout)).await;
+                    Box::pin(self.serve_with_hyper((stream, Vec::new()), address, &closing)).await;
                 } else {
                     self.serve_http1(stream, address, &closing).await;
                 }
@@ -84,9 +82,8 @@ impl<E: Engine> Gateway<E> {
                 return;
             };
             while !parked.1.is_empty() {
-                let timeout = self.timeouts.headers;
                 // Connections on the fast path need no room for the large future.
-                let served = Box::pin(self.serve_with_hyper(parked, address, closing, timeout));
+                let served = Box::pin(self.serve_with_hyper(parked, address, closing));
                 match served.await {
                     Some(again) => parked = again,
                     None => return,
@@ -97,14 +94,13 @@ impl<E: Engine> Gateway<E> {
         }
     }
 
-    /// Serves a connection with hyper. Something must arrive within `timeout`. Returns the
-    /// connection when it can be parked: an idle connection needs none of hyper's memory.
+    /// Serves a connection with hyper. Returns it when it can be parked: an idle connection
+    /// needs none of hyper's memory.
     async fn serve_with_hyper<S: ClientStream>(
         self: &Arc<Self>,
         (stream, read): Parked<S>,
         address: ClientAddress,
         closing: &CancellationToken,
-        timeout: Duration,
     ) -> Option<Parked<S>> {
         let mut stream = PrefixedStream::new(read, stream);
         let client = &Arc::new(Client {
@@ -113,9 +109,9 @@ impl<E: Engine> Gateway<E> {
             tunnel: TunnelSlot::default(),
             closing: closing.clone(),
         });
-        let begun = Instant::now();
+        let first_head_by = Instant::now() + self.timeouts.headers;
         let is_http2 = until_closing(stream.is_http2(), closing);
-        let is_http2 = tokio::time::timeout_at(begun + timeout, is_http2).await;
+        let is_http2 = tokio::time::timeout_at(first_head_by, is_http2).await;
         let Ok(Some(Ok(is_http2))) = is_http2 else {
             return None;
         };
@@ -127,7 +123,7 @@ impl<E: Engine> Gateway<E> {
                 is_http2,
             },
         );
-        let (state, first_head_by) = (Arc::clone(&client.state), begun + self.timeouts.headers);
+        let state = Arc::clone(&client.state);
         let stream = TimeoutStream::new(stream, state, self.timeouts, is_http2, first_head_by);
         let stream = TokioIo::new(stream);
         let service = service_fn(|request| {
