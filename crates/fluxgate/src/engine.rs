@@ -1,5 +1,4 @@
-//! The one engine behind every listener: rules, a store, and what is told of
-//! each decision.
+//! The engine behind every listener: a limiter whose decisions are recorded.
 
 mod any_store;
 mod call_limit;
@@ -25,14 +24,14 @@ use crate::telemetry::{self, Subject, Telemetry};
 /// Replaces an identity where logs may not name one.
 const REDACTED: &str = "(redacted)";
 
-/// Decides, and tells of it.
+/// Decides requests and records the decisions.
 #[derive(Debug)]
 pub(crate) struct Engine {
     limiter: Limiter<AnyStore>,
     telemetry: Arc<Telemetry>,
-    /// Whether there are rules to decide by; without them it does not decide.
+    /// Whether rules have been loaded. Before that, nothing is decided.
     has_rules: AtomicBool,
-    /// Whether the store has ever answered.
+    /// Whether the store has ever responded.
     store_reached: AtomicBool,
 }
 
@@ -47,11 +46,11 @@ pub(crate) enum EngineError {
     Call(#[from] LimiterError),
 }
 
-/// Tells the telemetry what the limiter notices.
+/// Records what the limiter reports.
 #[derive(Debug)]
-struct Notes(Arc<Telemetry>);
+struct LimiterEvents(Arc<Telemetry>);
 
-impl Observer for Notes {
+impl Observer for LimiterEvents {
     fn store_failed(&self, error: &StoreError, on_error: Option<OnError>) {
         self.0.store_failed(error, on_error);
     }
@@ -62,20 +61,20 @@ impl Observer for Notes {
 }
 
 impl Engine {
-    /// On this store, and without rules. `call_limits` decides for limits that come
-    /// with the call when the store fails.
+    /// Creates an engine without rules. `call_limits` applies to limits that come with the
+    /// call when the store fails.
     pub(crate) fn new(store: AnyStore, call_limits: OnError, telemetry: Arc<Telemetry>) -> Self {
-        let notes = Notes(Arc::clone(&telemetry));
+        let events = LimiterEvents(Arc::clone(&telemetry));
         let limiter = Limiter::new(RuleSets::default(), store).call_limits(call_limits);
         Self {
-            limiter: limiter.with_observer(notes),
+            limiter: limiter.with_observer(events),
             telemetry,
             has_rules: AtomicBool::new(false),
             store_reached: AtomicBool::new(false),
         }
     }
 
-    /// In memory, and without rules.
+    /// Creates an engine without rules on the memory store.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn in_memory() -> Self {
         let store = AnyStore::Memory(fluxgate_core::MemoryStore::default());
@@ -83,7 +82,7 @@ impl Engine {
         Self::new(store, OnError::default(), Arc::new(telemetry))
     }
 
-    /// The store.
+    /// Returns the store.
     pub(crate) fn store(&self) -> &AnyStore {
         self.limiter.store()
     }
@@ -93,30 +92,29 @@ impl Engine {
         &self.telemetry
     }
 
-    /// The rules in force; `None` before there are any.
+    /// Returns the active rules; `None` before there are any.
     pub(crate) fn rules(&self) -> Option<Arc<RuleSets>> {
         self.has_rules().then(|| self.limiter.rules())
     }
 
-    /// Puts rules in force, at once and as a whole; gives back those before.
+    /// Replaces the active rules; returns the previous ones.
     pub(crate) fn swap_rules(&self, rules: RuleSets) -> Arc<RuleSets> {
         let replaced = self.limiter.swap_rules(rules);
         self.has_rules.store(true, Ordering::Release);
         replaced
     }
 
-    /// Deletes what rules that were replaced must not leave behind.
+    /// Deletes state that replaced rules must not leave behind.
     pub(crate) async fn reset_replaced(&self, replaced: &RuleSets) -> Result<(), StoreError> {
         self.limiter.reset_replaced(replaced).await
     }
 
-    /// The store has answered.
+    /// Records that the store has responded.
     pub(crate) fn store_was_reached(&self) {
         self.store_reached.store(true, Ordering::Release);
     }
 
-    /// Whether requests must be refused only because the store has never
-    /// answered yet.
+    /// Returns whether requests are denied only because the store has never responded.
     pub(crate) fn needs_store(&self) -> bool {
         if self.store_reached.load(Ordering::Acquire) || self.store().redis().is_none() {
             return false;
@@ -127,7 +125,7 @@ impl Engine {
             || on_errors.any(|on_error| on_error == OnError::Deny)
     }
 
-    /// Whether there are rules to decide by.
+    /// Returns whether rules have been loaded.
     pub(crate) fn is_ready(&self) -> bool {
         self.has_rules()
     }
@@ -232,7 +230,7 @@ impl Engine {
         decision
     }
 
-    /// Gives units back; tells what is left.
+    /// Refunds units of an identity; returns what is left.
     pub(crate) async fn refund(
         &self,
         rule_set: &str,
@@ -242,11 +240,11 @@ impl Engine {
     ) -> Result<u64, EngineError> {
         let limiter = self.ready()?;
         let refunded = limiter.refund(rule_set, rule, identity, units).await;
-        self.noting(refunded)
+        self.recording(refunded)
     }
 
-    /// Cancels what a request reserved that was answered with this outcome; returns
-    /// how many rules it had reserved in.
+    /// Cancels the reservation of a request that had this outcome; returns how many rules it
+    /// concerns.
     pub(crate) async fn cancel(
         &self,
         rule_set: &str,
@@ -262,11 +260,12 @@ impl Engine {
         };
         let rules = charge.rules();
         let cancelled = limiter.cancel(charge).await;
-        self.noting(cancelled.map_err(LimiterError::from))?;
+        self.recording(cancelled.map_err(LimiterError::from))?;
         Ok(rules)
     }
 
-    /// Forgets an identity, or all of a rule's; tells how many counters had state.
+    /// Deletes the state of an identity, or of all identities of a rule; returns how many
+    /// counters had state.
     pub(crate) async fn reset(
         &self,
         rule_set: &str,
@@ -274,7 +273,7 @@ impl Engine {
         identity: Option<&[&str]>,
     ) -> Result<u64, EngineError> {
         let limiter = self.ready()?;
-        self.noting(match identity {
+        self.recording(match identity {
             Some(identity) => limiter.reset(rule_set, rule, identity).await,
             None => limiter.reset_rule(rule_set, rule).await,
         })
@@ -284,7 +283,7 @@ impl Engine {
     /// state.
     pub(crate) async fn reset_set(&self, rule_set: &str) -> Result<u64, EngineError> {
         let reset = self.ready()?.reset_set(rule_set).await;
-        self.noting(reset)
+        self.recording(reset)
     }
 
     /// Returns what is left of a limit that comes with the call; no rules are needed.
@@ -294,7 +293,7 @@ impl Engine {
         band: &Band,
     ) -> Result<BandState, EngineError> {
         let state = self.limiter.ad_hoc_state(subject, band).await;
-        self.noting(state.map_err(LimiterError::from))
+        self.recording(state.map_err(LimiterError::from))
     }
 
     /// Refunds units of a limit that comes with the call; returns what is left.
@@ -305,7 +304,7 @@ impl Engine {
         units: u64,
     ) -> Result<u64, EngineError> {
         let refunded = self.limiter.refund_ad_hoc(subject, band, units).await;
-        self.noting(refunded.map_err(LimiterError::from))
+        self.recording(refunded.map_err(LimiterError::from))
     }
 
     /// Deletes the state of a limit that comes with the call; returns how many counters
@@ -316,18 +315,18 @@ impl Engine {
         band: &Band,
     ) -> Result<u64, EngineError> {
         let reset = self.limiter.reset_ad_hoc(subject, band).await;
-        self.noting(reset.map_err(LimiterError::from))
+        self.recording(reset.map_err(LimiterError::from))
     }
 
-    /// Returns who a limit that comes with the call counts, as the log may say it.
-    pub(crate) fn own_in_logs(&self, subject: &AdHocKey) -> String {
+    /// Returns the key of a limit that comes with the call, as logs may name it.
+    pub(crate) fn ad_hoc_key_in_logs(&self, subject: &AdHocKey) -> String {
         match self.telemetry.names_identities() {
             true => subject.describe(),
             false => REDACTED.into(),
         }
     }
 
-    /// Who an identity of a rule is, as the log may say it.
+    /// Returns an identity of a rule, as logs may name it.
     pub(crate) fn identity_in_logs(&self, rule_set: &str, rule: &str, identity: &[&str]) -> String {
         let rules = self.limiter.rules();
         let set = rules.get(rule_set);
@@ -336,11 +335,11 @@ impl Engine {
             let who = Subject::Identity(identity);
             self.telemetry.describe(who, set, rule)
         });
-        // The rule may have gone meanwhile.
+        // The rule may have been removed meanwhile.
         described.unwrap_or_else(|| REDACTED.into())
     }
 
-    /// What an identity has left in each band of a rule.
+    /// Returns what an identity has left in each band of a rule.
     pub(crate) async fn state(
         &self,
         rule_set: &str,
@@ -348,14 +347,14 @@ impl Engine {
         identity: &[&str],
     ) -> Result<Vec<BandState>, EngineError> {
         let state = self.ready()?.state(rule_set, rule, identity).await;
-        self.noting(state)
+        self.recording(state)
     }
 
-    /// Tells of a store that failed where nothing is decided in its stead.
-    fn noting<T>(&self, answer: Result<T, LimiterError>) -> Result<T, EngineError> {
-        if let Err(LimiterError::Store(error)) = &answer {
+    /// Records a failure of the store.
+    fn recording<T>(&self, result: Result<T, LimiterError>) -> Result<T, EngineError> {
+        if let Err(LimiterError::Store(error)) = &result {
             self.telemetry.store_failed(error, None);
         }
-        Ok(answer?)
+        Ok(result?)
     }
 }

@@ -10,21 +10,21 @@ use fluxgate_redis::{BreakerState, ConnectError, HashKeys, HashSecret, RedisStor
 use crate::config::{self, Config, Secrets};
 use crate::telemetry::StoreGauges;
 
-/// Where the state lives.
+/// The store of the state.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
     reason = "there is one of it, and a box would be a step more for every decision"
 )]
 pub(crate) enum AnyStore {
-    /// In this process.
+    /// The memory of this process.
     Memory(MemoryStore),
-    /// In Redis.
+    /// Redis.
     Redis(RedisStore),
 }
 
 impl AnyStore {
-    /// The store that the config names. Redis is connected to when it is asked.
+    /// Creates the store that the config names. Redis is connected to at the first call.
     pub(crate) fn new(config: &Config, secrets: &Secrets) -> Result<Self, ConnectError> {
         match &config.store {
             config::Store::Memory {
@@ -40,7 +40,7 @@ impl AnyStore {
         }
     }
 
-    /// Returns what metrics show of the store.
+    /// Returns the metrics of the store.
     pub(crate) fn gauges(&self) -> StoreGauges {
         match self {
             Self::Memory(store) => StoreGauges {
@@ -60,7 +60,7 @@ impl AnyStore {
         }
     }
 
-    /// The store, if it is Redis.
+    /// Returns the store if it is Redis.
     pub(crate) fn redis(&self) -> Option<&RedisStore> {
         match self {
             Self::Memory(_) => None,
@@ -120,8 +120,8 @@ fn redis_store(
     builder.build()
 }
 
-// What Redis is asked takes much room while it waits. It is boxed, so that those
-// who need not wait are not as large.
+// The futures of Redis are large. They are boxed, so that calls that need not wait stay
+// small.
 impl Store for AnyStore {
     async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
         match self {

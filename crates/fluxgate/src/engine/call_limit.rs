@@ -28,12 +28,11 @@ impl ThrottleNumbers {
         let capacity = 1 + within("max_burst", self.max_burst, 0, MOST_UNITS - 1)?;
         let count = within("count", self.count, 1, MOST_UNITS)?;
         let period = within("period", self.period, 1, LONGEST_PERIOD)?;
-        // A key keeps its state when its limit changes, and would not if the
-        // window did, so there is one window for all.
+        // A key keeps its state only if the window stays the same, so all have one window.
         let limit = Limit::builder(Algorithm::TokenBucket, capacity, WINDOW)
             .refill(count)
             .period(Duration::from_secs(period));
-        // The numbers are good one by one.
+        // Each number is valid by itself.
         let limit = limit.build().map_err(|error| match error {
             LimitError::FillTooLong => {
                 "(max_burst + 1) * period / count must be at most 316224000 seconds".into()

@@ -6,20 +6,19 @@ use fluxgate_tower::Filter;
 
 use crate::config::{self, Config, Paths};
 
-/// All filters. There is one of each for all who ask it: who waits takes a place
-/// of all.
+/// All filters. Listeners share them, and with them the permits to wait.
 #[derive(Clone, Debug)]
 pub(crate) struct Filters(Vec<(Box<str>, Arc<Filter>)>);
 
 impl Filters {
-    /// Those that the config names.
+    /// Creates the filters of the config.
     pub(crate) fn new(config: &Config) -> Self {
         let filters = config.filters.iter();
         let filters = filters.map(|it| (it.name.as_str().into(), Arc::new(filter(it))));
         Self(filters.collect())
     }
 
-    /// The same, with the same places to wait, where whoever asks is a proxy.
+    /// Returns the same filters, with the same permits to wait, for callers that are proxies.
     pub(crate) fn trusting_their_peers(&self) -> Self {
         let filters = self.0.iter().map(|(name, filter)| {
             let filter = Filter::clone(filter).trust_peer();
@@ -28,19 +27,19 @@ impl Filters {
         Self(filters.collect())
     }
 
-    /// The one of this name.
+    /// Returns the filter of this name.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<Filter>> {
         let mut filters = self.0.iter();
         let named = filters.find(|(known, _)| **known == *name);
         named.map(|(_, filter)| filter)
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The one that there is, if there is just one.
+    /// Returns the only filter, if there is just one.
     pub(crate) fn only(&self) -> Option<&Arc<Filter>> {
         match &self.0[..] {
             [(_, filter)] => Some(filter),
@@ -49,7 +48,7 @@ impl Filters {
     }
 }
 
-/// The filter that the config describes.
+/// Creates the filter that the config describes.
 fn filter(config: &config::Filter) -> Filter {
     let filter = Filter::default()
         .include(Arc::clone(config.include.set()))
@@ -62,8 +61,8 @@ fn filter(config: &config::Filter) -> Filter {
         .max_concurrent_waits(config.max_concurrent_waits);
     match &config.rule_set {
         Some(name) => filter.rule_set(name.as_str()),
-        // Everything passes, which is said at the start, by the filter's name; it
-        // would say so itself when it is first asked.
+        // Everything passes. That is logged at the start, by the name of the filter, and not
+        // again by the filter itself.
         None => filter.exclude(Arc::clone(Paths::everything().set())),
     }
 }

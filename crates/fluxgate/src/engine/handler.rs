@@ -1,4 +1,4 @@
-//! The engine as filters ask it.
+//! The engine as the handler of filters.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,14 +13,14 @@ use super::Engine;
 use crate::http::Origin;
 use crate::telemetry;
 
-/// One question of one filter, about one request.
+/// Decides one request for one filter.
 #[derive(Debug)]
 pub(crate) struct EngineHandler<'a> {
     engine: &'a Arc<Engine>,
     origin: &'a Origin<'a>,
-    /// What deciding took, in nanoseconds: waiting is no part of it.
+    /// How long deciding took, in nanoseconds, without waiting.
     took: AtomicU64,
-    /// When it ended last, in nanoseconds since the service began.
+    /// When it last ended, in nanoseconds since the start of the service.
     ended: AtomicU64,
 }
 
@@ -46,7 +46,7 @@ impl<'a> EngineHandler<'a> {
 
 impl Handler for EngineHandler<'_> {
     type Report = Decision;
-    /// `None` where there is no rule set of that name.
+    /// `None` if there is no rule set of that name.
     type Rules = Option<ActiveRuleSet>;
     type Charge = Charge;
     type Pending = PendingDecision;
@@ -104,7 +104,7 @@ impl Handler for EngineHandler<'_> {
     fn cancel(&self, charge: Charge) {
         let engine = Arc::clone(self.engine);
         poll_once_or_spawn(async move {
-            // A store that fails is reported, and forgets by itself.
+            // The state expires by itself.
             if let Err(error) = engine.limiter.cancel(charge).await {
                 engine.telemetry.store_failed(&error, None);
             }
@@ -112,8 +112,7 @@ impl Handler for EngineHandler<'_> {
     }
 
     async fn begin_wait(&self, longest: Duration) -> Option<WaitPermit> {
-        // A store that cannot be asked keeps nobody from waiting: the bound of
-        // this process still holds.
+        // If the store fails, the limit of this process still holds.
         let place = self.engine.limiter.begin_wait(longest).await;
         place.unwrap_or(Some(WaitPermit::unbounded()))
     }

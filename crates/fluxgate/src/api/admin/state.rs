@@ -49,7 +49,7 @@ pub(super) async fn refund(
             Target::Call(limit) => {
                 let (subject, band) = (&limit.subject, limit.band()?);
                 refunded = engine.refund_ad_hoc(subject, band, units).await;
-                whose = engine.own_in_logs(subject);
+                whose = engine.ad_hoc_key_in_logs(subject);
                 change = Change {
                     rule_id: limit.rule_id,
                     ..Change::default()
@@ -116,7 +116,7 @@ pub(super) async fn reset(
                     let band = limit.band_of_any_numbers()?;
                     engine.reset_ad_hoc(&limit.subject, &band).await
                 };
-                whose = Some(engine.own_in_logs(&limit.subject));
+                whose = Some(engine.ad_hoc_key_in_logs(&limit.subject));
                 change = Change {
                     rule_id: limit.rule_id,
                     ..Change::default()
