@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::config::{ConfigError, Draft, Overrides};
+use crate::config::{ConfigError, Overrides, RawConfig};
 use crate::failure::{Exit, Failure};
 use crate::reload::ConfigFile;
 use crate::server;
@@ -80,8 +80,8 @@ impl ConfigOptions {
         Overrides::from_env(std::env::vars_os()).and_flags(&self.set)
     }
 
-    fn draft(&self) -> Result<Draft, ConfigError> {
-        Draft::load(self.config.as_deref(), &self.overrides())
+    fn raw(&self) -> Result<RawConfig, ConfigError> {
+        RawConfig::load(self.config.as_deref(), &self.overrides())
     }
 }
 
@@ -106,14 +106,14 @@ pub fn run() -> ExitCode {
 }
 
 fn serve(options: &ConfigOptions) -> Result<(), Failure> {
-    let draft = options.draft()?;
+    let raw = options.raw()?;
     let file = options.config.clone();
-    let file = file.map(|path| ConfigFile::new(path, options.overrides(), draft.clone()));
-    server::run(&draft, file)
+    let file = file.map(|path| ConfigFile::new(path, options.overrides(), raw.clone()));
+    server::run(&raw, file)
 }
 
 fn show(options: &ConfigOptions) -> Result<(), Failure> {
-    print(options.draft()?.show()?.as_bytes())
+    print(options.raw()?.to_effective_yaml()?.as_bytes())
 }
 
 fn completions(shell: Shell) -> Result<(), Failure> {

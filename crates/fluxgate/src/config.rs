@@ -29,14 +29,14 @@ use fluxgate_core::{OnMissingRuleSet, RuleOptions};
 
 pub use admin::Admin;
 pub use call_limits::CallLimits;
-pub use draft::{ConfigError, Draft};
+pub use draft::{ConfigError, RawConfig};
 pub use filters::Filter;
 pub use gateway::{Gateway, Route, Tls};
 pub use keys::{HashKeys, Keys};
 pub use listen::Listen;
 pub use origins::{ConfigFault, Place, Source};
 pub use overrides::Overrides;
-pub use paths::Paths;
+pub use paths::PathPatterns;
 pub use rules::{DEFAULT_POLL, Rules};
 pub use secrets::{Secret, SecretError, Secrets};
 pub use store::{Mode, Redis, RedisTls, Store};
@@ -86,13 +86,13 @@ const FIELDS: [&str; 11] = [
 impl Config {
     /// The config of this file, or the demo, with these changes.
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Self, ConfigError> {
-        Draft::load(path, overrides)?.check()
+        RawConfig::load(path, overrides)?.check()
     }
 
     /// What runs where nothing is configured: every listener on loopback, in
     /// memory, with rules that show each algorithm on a path of its own.
     pub fn demo() -> Self {
-        let demo = Draft::demo().check();
+        let demo = RawConfig::demo().check();
         demo.expect("the demo is part of the program, and a test checks it")
     }
 
@@ -129,7 +129,7 @@ impl Config {
                 (None, _) => warn(format!(
                     "filter `{name}` has no `rule_set`: everything passes"
                 )),
-                (Some(set), Rules::Here(sets)) if sets.get(set).is_none() => {
+                (Some(set), Rules::Inline(sets)) if sets.get(set).is_none() => {
                     warn(format!(
                         "filter `{name}` names `{set}`, and `rule_sets` is empty"
                     ));
@@ -203,7 +203,7 @@ mod tests {
     fn the_demo_is_good_and_shows_every_algorithm() {
         let demo = Config::demo();
         assert_eq!(demo.warnings(), [""; 0]);
-        let Rules::Here(sets) = &demo.rules else {
+        let Rules::Inline(sets) = &demo.rules else {
             panic!("the demo has its rules with it")
         };
         let rules = sets.only().map(|set| set.rules()).unwrap_or_default();

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::Admin;
 use crate::api::Api;
-use crate::config::{Config, Draft, Secrets};
+use crate::config::{Config, RawConfig, Secrets};
 use crate::engine::{AnyStore, Engine, Filters};
 use crate::failure::{Exit, Failure};
 use crate::grpc::Grpc;
@@ -36,8 +36,8 @@ const GRACE: Duration = Duration::from_secs(25);
 const LAST_READ: Duration = Duration::from_secs(1);
 
 /// Serves until SIGTERM or Ctrl-C.
-pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure> {
-    let config = draft.check()?;
+pub(crate) fn run(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure> {
+    let config = raw.check()?;
     let secrets = Secrets::load(&config).map_err(|error| Failure::new(Exit::Config, error))?;
     let _flush = log::init(&config.telemetry);
     let (telemetry, exporter) = Telemetry::new(&config.telemetry);
@@ -45,7 +45,7 @@ pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure
     let store = AnyStore::new(&config, &secrets);
     let store = store.map_err(|error| Failure::new(Exit::Config, error))?;
     let engine = Arc::new(Engine::new(store, config.call_limits.on_error, telemetry));
-    let source = Source::new(&config, draft, file, engine.store());
+    let source = Source::new(&config, raw, file, engine.store());
     let (mut reloader, reload_handle) = RuleReloader::new(Arc::clone(&engine), source);
     let rules = reloader.read_first()?;
     let admin = Admin::new(&config, reload_handle);
@@ -70,7 +70,7 @@ pub(crate) fn run(draft: &Draft, file: Option<ConfigFile>) -> Result<(), Failure
     };
     let open = open(&config, cores)?;
     greeting::log_addresses(&config, &open);
-    if draft.is_demo() {
+    if raw.is_demo() {
         greeting::print_demo(&open);
     }
 

@@ -7,17 +7,17 @@ use std::path::Path;
 use fluxgate_core::{RuleOptions, RuleSets};
 
 use super::Failure;
-use crate::config::{Config, Draft, Rules};
+use crate::config::{Config, RawConfig, Rules};
 use crate::reload::rules_in;
 
 pub(super) fn validate(path: &Path) -> Result<(), Failure> {
     let told = if path.is_dir() {
         count(&rules_in(path, RuleOptions::default())?)
     } else {
-        let draft = Draft::read(path)?;
-        match draft.is_rule_file() {
-            true => count(&draft.check_rules()?),
-            false => checked(path, &draft.check()?)?,
+        let raw = RawConfig::read(path)?;
+        match raw.is_rule_file() {
+            true => count(&raw.check_rules()?),
+            false => checked(path, &raw.check()?)?,
         }
     };
     // Whoever closed standard output wants only the exit code.
@@ -29,12 +29,12 @@ pub(super) fn validate(path: &Path) -> Result<(), Failure> {
 fn checked(path: &Path, config: &Config) -> Result<String, Failure> {
     let mut warnings = config.warnings();
     let rules = match &config.rules {
-        Rules::Here(rules) => count(rules),
-        Rules::Dir { path, .. } if path.is_dir() => {
+        Rules::Inline(rules) => count(rules),
+        Rules::Directory { path, .. } if path.is_dir() => {
             let rules = rules_in(path, config.rule_options())?;
             format!("{} from {}", count(&rules), path.display())
         }
-        Rules::Dir { path, .. } => {
+        Rules::Directory { path, .. } => {
             // It may be on another machine.
             let path = path.display();
             warnings.push(format!("there is no directory {path} here"));

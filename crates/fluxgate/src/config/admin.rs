@@ -46,7 +46,7 @@ impl Admin {
         }
     }
 
-    pub(super) fn show(&self) -> Node {
+    pub(super) fn node(&self) -> Node {
         let tokens = self.tokens_file.as_deref();
         tree::map([
             ("tokens_file", tokens.map(tree::path)),

@@ -24,7 +24,7 @@ impl CallLimits {
         }
     }
 
-    pub(super) fn show(self) -> Node {
+    pub(super) fn node(self) -> Node {
         let on_error = tree::name_of(&OnError::NAMES, self.on_error);
         tree::map([("on_error", Some(on_error))])
     }

@@ -18,7 +18,7 @@ const DEMO_NAME: &str = "(demo)";
 
 /// A configuration before it is checked.
 #[derive(Clone, Debug)]
-pub struct Draft {
+pub struct RawConfig {
     pub(super) tree: Node,
     pub(super) origins: Origins,
     /// The faults of the overrides themselves.
@@ -37,14 +37,14 @@ pub enum ConfigError {
     Invalid(Vec<ConfigFault>),
 }
 
-impl Draft {
+impl RawConfig {
     /// Reads a file, or the demo, and applies overrides.
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Self, ConfigError> {
-        let draft = match path {
+        let raw = match path {
             Some(path) => Self::read(path)?,
             None => Self::demo(),
         };
-        Ok(draft.with(overrides))
+        Ok(raw.with_overrides(overrides))
     }
 
     /// Reads a file.
@@ -60,7 +60,7 @@ impl Draft {
     }
 
     /// Applies overrides.
-    pub fn with(mut self, overrides: &Overrides) -> Self {
+    pub fn with_overrides(mut self, overrides: &Overrides) -> Self {
         let faults = overrides::apply(overrides, &mut self.tree, &mut self.origins);
         self.faults.extend(faults);
         self

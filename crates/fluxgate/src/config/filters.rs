@@ -6,7 +6,7 @@ use fluxgate_core::yaml::{Faults, Node};
 use fluxgate_tower::{ClientIpSource, FailedClosedStatus, HeaderFamilies, Identity, ResetFormat};
 use ipnet::IpNet;
 
-use super::paths::Paths;
+use super::paths::PathPatterns;
 use super::rules::Rules;
 use super::{read, tree};
 
@@ -21,9 +21,9 @@ pub struct Filter {
     /// The rules it asks. None: everything passes.
     pub rule_set: Option<String>,
     /// The paths it is for.
-    pub include: Paths,
+    pub include: PathPatterns,
     /// The paths it leaves alone all the same.
-    pub exclude: Paths,
+    pub exclude: PathPatterns,
     /// Who a request is from.
     pub identity: Identity,
     /// Whose word about the client's address is taken.
@@ -78,7 +78,7 @@ impl Filter {
             faults,
         );
         let rule_set = rule_set.and_then(|node| read_rule_set(node, rules, faults));
-        let include = include.map(|node| Paths::read(node, "`include`", faults));
+        let include = include.map(|node| PathPatterns::read(node, "`include`", faults));
         let failed_closed = failed_closed
             .and_then(|node| node.one_of("`failed_closed_status`", &STATUS_NAMES, faults));
         let bounds = (0, MOST_WAITS);
@@ -87,8 +87,8 @@ impl Filter {
         Self {
             name: name.into(),
             rule_set: rule_set.map(Into::into),
-            include: include.unwrap_or_else(Paths::everything),
-            exclude: Paths::read_any(exclude, "`exclude`", faults),
+            include: include.unwrap_or_else(PathPatterns::all),
+            exclude: PathPatterns::read_any(exclude, "`exclude`", faults),
             identity: read_identity(identity, faults),
             trusted_proxies: read_networks(trusted_proxies, faults),
             client_ip: read_client_ip(client_ip, faults),
@@ -98,7 +98,7 @@ impl Filter {
         }
     }
 
-    pub(super) fn show(&self) -> Node {
+    pub(super) fn node(&self) -> Node {
         let Identity { user, api_key } = &self.identity;
         let header = |name: &str| Some(tree::text(format!("header:{name}")));
         let identity = tree::map([("user", header(user)), ("api_key", header(api_key))]);
@@ -118,8 +118,8 @@ impl Filter {
         let max_waits = tree::plain(self.max_concurrent_waits);
         tree::map([
             ("rule_set", self.rule_set.as_ref().map(tree::text)),
-            ("include", self.include.show()),
-            ("exclude", self.exclude.show()),
+            ("include", self.include.node()),
+            ("exclude", self.exclude.node()),
             ("identity", Some(identity)),
             ("trusted_proxies", Some(proxies)),
             ("client_ip", client_ip),
@@ -145,7 +145,7 @@ pub(super) fn read(node: Option<&Node>, rules: &Rules, faults: &mut Faults) -> V
 fn read_rule_set<'n>(node: &'n Node, rules: &Rules, faults: &mut Faults) -> Option<&'n str> {
     let name = read::name(node, "`rule_set`", faults)?;
     // Where there are no rules at all yet, that is a warning only.
-    if let Rules::Here(sets) = rules
+    if let Rules::Inline(sets) = rules
         && sets.iter().next().is_some()
         && sets.get(name).is_none()
     {
@@ -162,7 +162,7 @@ fn read_rule_set<'n>(node: &'n Node, rules: &Rules, faults: &mut Faults) -> Opti
 
 fn read_networks(node: Option<&Node>, faults: &mut Faults) -> Vec<IpNet> {
     let mut networks = Vec::new();
-    for node in read::any_list(node, "`trusted_proxies`", faults) {
+    for node in read::list_or_empty(node, "`trusted_proxies`", faults) {
         let Some(text) = node.text("a network", faults) else {
             continue;
         };

@@ -47,8 +47,8 @@ impl Gateway {
         }
     }
 
-    pub(super) fn show(&self) -> Node {
-        let routes = self.routes.iter().map(Route::show);
+    pub(super) fn node(&self) -> Node {
+        let routes = self.routes.iter().map(Route::node);
         let routes = (!self.routes.is_empty()).then(|| tree::list(routes));
         let tls = self.tls.as_ref().map(|tls| {
             let [cert, key] = [&tls.cert, &tls.key].map(|path| Some(tree::path(path)));

@@ -54,7 +54,7 @@ impl Keys {
         }
     }
 
-    pub(super) fn show(&self) -> Node {
+    pub(super) fn node(&self) -> Node {
         let secret = self.hash_secret_file.as_deref();
         tree::map([
             (

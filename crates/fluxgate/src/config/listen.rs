@@ -70,7 +70,7 @@ impl Listen {
         }
     }
 
-    pub(super) fn show(&self) -> Option<Node> {
+    pub(super) fn node(&self) -> Option<Node> {
         let shown = self
             .all()
             .map(|address| address.map(|at| tree::text(at.to_string())));

@@ -177,7 +177,7 @@ mod tests {
 
     fn applied(text: &str, overrides: &Overrides) -> (String, Vec<String>) {
         let mut tree = Node::parse(text).unwrap();
-        let mut origins = crate::config::Draft::demo().origins;
+        let mut origins = crate::config::RawConfig::demo().origins;
         let faults = apply(overrides, &mut tree, &mut origins);
         let faults = faults.iter().map(ConfigFault::to_string).collect();
         (tree.canonical(), faults)

@@ -10,12 +10,12 @@ use super::{read, tree};
 
 /// Path patterns, as written and compiled.
 #[derive(Clone, Debug, Default)]
-pub struct Paths {
+pub struct PathPatterns {
     patterns: Vec<String>,
     set: Arc<PathSet>,
 }
 
-impl Paths {
+impl PathPatterns {
     /// Returns whether any pattern matches.
     pub fn contains(&self, path: &str) -> bool {
         self.set.contains(Some(path))
@@ -32,7 +32,7 @@ impl Paths {
     }
 
     /// `/**`.
-    pub(crate) fn everything() -> Self {
+    pub(crate) fn all() -> Self {
         const EVERYTHING: &str = "/**";
         Self {
             patterns: vec![EVERYTHING.into()],
@@ -50,7 +50,7 @@ impl Paths {
 
     /// Any number of them.
     pub(super) fn read_any(node: Option<&Node>, what: &str, faults: &mut Faults) -> Self {
-        let nodes = read::any_list(node, what, faults);
+        let nodes = read::list_or_empty(node, what, faults);
         Self::of(nodes, faults)
     }
 
@@ -66,7 +66,7 @@ impl Paths {
         }
     }
 
-    pub(super) fn show(&self) -> Option<Node> {
+    pub(super) fn node(&self) -> Option<Node> {
         let patterns = self.patterns.iter();
         (!self.patterns.is_empty()).then(|| tree::list(patterns.map(tree::text)))
     }

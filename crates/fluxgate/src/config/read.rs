@@ -63,7 +63,11 @@ pub(super) fn name<'n>(node: &'n Node, what: &str, faults: &mut Faults) -> Optio
 }
 
 /// The list there, which may be empty.
-pub(super) fn any_list<'n>(node: Option<&'n Node>, what: &str, faults: &mut Faults) -> &'n [Node] {
+pub(super) fn list_or_empty<'n>(
+    node: Option<&'n Node>,
+    what: &str,
+    faults: &mut Faults,
+) -> &'n [Node] {
     match node {
         None => &[],
         Some(node) => match &node.value {

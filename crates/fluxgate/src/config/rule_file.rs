@@ -43,11 +43,11 @@ pub(crate) fn read_text(path: &Path) -> Result<String, RuleFileError> {
         path: path.into(),
         source,
     })?;
-    text_of(path, bytes)
+    decode_utf8(path, bytes)
 }
 
 /// What was read from a file, which must be UTF-8.
-pub(crate) fn text_of(path: &Path, bytes: Vec<u8>) -> Result<String, RuleFileError> {
+pub(crate) fn decode_utf8(path: &Path, bytes: Vec<u8>) -> Result<String, RuleFileError> {
     String::from_utf8(bytes).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         invalid(path, not_text(good))

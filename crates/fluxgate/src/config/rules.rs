@@ -16,9 +16,9 @@ pub const DEFAULT_POLL: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub enum Rules {
     /// From the config itself.
-    Here(RuleSets),
+    Inline(RuleSets),
     /// From all `*.yaml` of a directory.
-    Dir {
+    Directory {
         /// The directory.
         path: PathBuf,
         /// How often is looked for changes.
@@ -41,7 +41,7 @@ impl Rules {
     ) -> Self {
         // Both are read even if only one may be there: all faults are to be told.
         let here = rule_sets.map(|sets| RuleSets::read(sets, options, faults));
-        let here = Self::Here(here.unwrap_or_default());
+        let here = Self::Inline(here.unwrap_or_default());
         let Some(from) = rules_from else {
             return here;
         };
@@ -61,7 +61,7 @@ impl Rules {
         match (dir, redis) {
             (Some(_), None) => {
                 let path = read::path(dir, "`dir`", faults)?;
-                Some(Self::Dir { path, poll })
+                Some(Self::Directory { path, poll })
             }
             (None, Some(redis)) => {
                 let [] = redis.fields("`redis` (which is to be {})", [], faults);
@@ -86,10 +86,10 @@ impl Rules {
     }
 
     /// What `rules_from` says, if anything.
-    pub(super) fn show_from(&self) -> Option<Node> {
+    pub(super) fn rules_from_node(&self) -> Option<Node> {
         let (dir, redis, poll) = match self {
-            Self::Here(_) => return None,
-            Self::Dir { path, poll } => (Some(tree::path(path)), None, poll),
+            Self::Inline(_) => return None,
+            Self::Directory { path, poll } => (Some(tree::path(path)), None, poll),
             Self::Redis { poll } => (None, Some(tree::map([])), poll),
         };
         let poll = Some(tree::duration(*poll));

@@ -6,14 +6,14 @@ mod write;
 use fluxgate_core::OnMissingRuleSet;
 use fluxgate_core::yaml::Node;
 
-use super::draft::{ConfigError, Draft};
+use super::draft::{ConfigError, RawConfig};
 use super::filters::Filter;
 use super::{Config, Rules, tree};
 
-impl Draft {
+impl RawConfig {
     /// Returns the effective configuration as YAML: defaults filled in, secrets hidden,
     /// warnings and the origins of overridden values as comments.
-    pub fn show(&self) -> Result<String, ConfigError> {
+    pub fn to_effective_yaml(&self) -> Result<String, ConfigError> {
         let config = self.check()?;
         let file = self.origins.file();
         let mut text = comment(&format!("The effective configuration of {file}."));
@@ -25,11 +25,11 @@ impl Draft {
     }
 }
 
-fn effective(draft: &Draft, config: &Config) -> Node {
+fn effective(raw: &RawConfig, config: &Config) -> Node {
     let filters = config.filters.iter();
-    let filters = tree::map(filters.map(|filter| (&filter.name[..], Some(Filter::show(filter)))));
+    let filters = tree::map(filters.map(|filter| (&filter.name[..], Some(Filter::node(filter)))));
     let rule_sets = match config.rules {
-        Rules::Here(_) => tree::child(&draft.tree, "rule_sets").map(hide::api_keys),
+        Rules::Inline(_) => tree::child(&raw.tree, "rule_sets").map(hide::api_keys),
         _ => None,
     };
     let on_missing = match config.on_missing_rule_set {
@@ -37,17 +37,17 @@ fn effective(draft: &Draft, config: &Config) -> Node {
         OnMissingRuleSet::Deny => "deny",
     };
     tree::map([
-        ("store", Some(config.store.show())),
-        ("keys", Some(config.keys.show())),
-        ("listen", config.listen.show()),
+        ("store", Some(config.store.node())),
+        ("keys", Some(config.keys.node())),
+        ("listen", config.listen.node()),
         ("filters", Some(filters)),
-        ("gateway", Some(config.gateway.show())),
+        ("gateway", Some(config.gateway.node())),
         ("rule_sets", rule_sets.filter(|node| !node.is_null())),
-        ("rules_from", config.rules.show_from()),
+        ("rules_from", config.rules.rules_from_node()),
         ("on_missing_rule_set", Some(tree::plain(on_missing))),
-        ("call_limits", Some(config.call_limits.show())),
-        ("admin", Some(config.admin.show())),
-        ("telemetry", Some(config.telemetry.show())),
+        ("call_limits", Some(config.call_limits.node())),
+        ("admin", Some(config.admin.node())),
+        ("telemetry", Some(config.telemetry.node())),
     ])
 }
 

@@ -90,7 +90,7 @@ impl Store {
         }
     }
 
-    pub(super) fn show(&self) -> Node {
+    pub(super) fn node(&self) -> Node {
         match self {
             Self::Memory {
                 max_keys,
@@ -102,7 +102,7 @@ impl Store {
                 ]);
                 tree::map([("memory", Some(memory))])
             }
-            Self::Redis(redis) => tree::map([("redis", Some(redis.show()))]),
+            Self::Redis(redis) => tree::map([("redis", Some(redis.node()))]),
         }
     }
 }

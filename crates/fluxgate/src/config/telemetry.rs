@@ -85,7 +85,7 @@ impl Telemetry {
         }
     }
 
-    pub(super) fn show(&self) -> Node {
+    pub(super) fn node(&self) -> Node {
         let otlp = self.otlp.as_ref().map(|url| tree::text(url.to_string()));
         tree::map([
             ("log", Some(tree::name_of(&LogFormat::NAMES, self.log))),

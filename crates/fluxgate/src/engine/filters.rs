@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fluxgate_tower::Filter;
 
-use crate::config::{self, Config, Paths};
+use crate::config::{self, Config, PathPatterns};
 
 /// All filters. Listeners share them, and with them the permits to wait.
 #[derive(Clone, Debug)]
@@ -63,6 +63,6 @@ fn filter(config: &config::Filter) -> Filter {
         Some(name) => filter.rule_set(name.as_str()),
         // Everything passes. That is logged at the start, by the name of the filter, and not
         // again by the filter itself.
-        None => filter.exclude(Arc::clone(Paths::everything().set())),
+        None => filter.exclude(Arc::clone(PathPatterns::all().set())),
     }
 }

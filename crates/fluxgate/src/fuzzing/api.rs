@@ -17,19 +17,19 @@ use tower_service::Service as _;
 
 use crate::admin::Admin;
 use crate::api::Api;
-use crate::config::{Config, Draft, Rules};
+use crate::config::{Config, RawConfig, Rules};
 use crate::engine::{Engine, Filters};
 use crate::reload::{RuleReloader, Source};
 
-static SETTINGS: LazyLock<(Draft, Config, RuleSets)> = LazyLock::new(|| {
+static SETTINGS: LazyLock<(RawConfig, Config, RuleSets)> = LazyLock::new(|| {
     let text = include_str!("api.yaml");
-    let draft = Draft::parse(Path::new("fluxgate.yaml"), text).expect("it is YAML");
-    let config = draft.check().expect("the config is good");
-    let Rules::Here(rules) = &config.rules else {
+    let raw = RawConfig::parse(Path::new("fluxgate.yaml"), text).expect("it is YAML");
+    let config = raw.check().expect("the config is good");
+    let Rules::Inline(rules) = &config.rules else {
         panic!("the rules are in the config");
     };
     let rules = rules.clone();
-    (draft, config, rules)
+    (raw, config, rules)
 });
 /// The rules make nobody wait longer.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
@@ -55,10 +55,10 @@ pub(super) fn check(bytes: &[u8]) {
 }
 
 fn router() -> Router {
-    let (draft, config, rules) = &*SETTINGS;
+    let (raw, config, rules) = &*SETTINGS;
     let engine = Arc::new(Engine::in_memory());
     engine.swap_rules(rules.clone());
-    let source = Source::new(config, draft, None, engine.store());
+    let source = Source::new(config, raw, None, engine.store());
     let (_, reloader) = RuleReloader::new(Arc::clone(&engine), source);
     let admin = Admin::new(config, reloader).expect("there are no tokens");
     let filters = Filters::new(config);

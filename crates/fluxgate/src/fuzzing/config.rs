@@ -5,7 +5,7 @@ use std::path::Path;
 use fluxgate_core::yaml::Position;
 
 use crate::config::rule_file::RuleFileError;
-use crate::config::{ConfigError, Draft, Place};
+use crate::config::{ConfigError, Place, RawConfig};
 
 /// What is good stays good and the same when it is shown and read again; of what is
 /// not, every fault is told with its place. Nothing is read that it names.
@@ -22,7 +22,7 @@ pub(super) fn check(bytes: &[u8]) {
 }
 
 fn show(text: &str) -> Result<String, ConfigError> {
-    Draft::parse(Path::new("fluxgate.yaml"), text)?.show()
+    RawConfig::parse(Path::new("fluxgate.yaml"), text)?.to_effective_yaml()
 }
 
 /// They tell where values come from, which is no longer the same place.

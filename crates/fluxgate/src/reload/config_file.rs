@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use fluxgate_core::RuleSets;
 
 use super::snapshot::{ReloadError, Snapshot, invalid, rules_of};
-use crate::config::{Draft, Overrides, rule_file};
+use crate::config::{Overrides, RawConfig, rule_file};
 use crate::watch::regular_file::{self, MAX_BYTES};
 
 /// The config file with the overrides of the environment and flags.
@@ -15,7 +15,7 @@ pub(crate) struct ConfigFile {
     pub(crate) path: PathBuf,
     pub(crate) overrides: Overrides,
     /// The config with which the service started.
-    started: Draft,
+    started: RawConfig,
     /// The changed settings last logged as needing a restart.
     logged: Mutex<Vec<String>>,
     /// Whether the last valid file had rules; `None` before the first.
@@ -24,7 +24,7 @@ pub(crate) struct ConfigFile {
 
 impl ConfigFile {
     /// Creates the source of a file whose config at the start was `started`.
-    pub(crate) fn new(path: PathBuf, overrides: Overrides, started: Draft) -> Self {
+    pub(crate) fn new(path: PathBuf, overrides: Overrides, started: RawConfig) -> Self {
         Self {
             path,
             overrides,
@@ -45,23 +45,23 @@ impl ConfigFile {
     /// Compiles the rules if the whole file is valid. Other settings need a restart.
     pub(super) fn compile(&self, files: &[(PathBuf, Vec<u8>)]) -> Result<RuleSets, ReloadError> {
         let bytes = files.first().map_or(&[][..], |(_, bytes)| bytes);
-        let text = rule_file::text_of(&self.path, bytes.to_vec());
+        let text = rule_file::decode_utf8(&self.path, bytes.to_vec());
         let text = text.map_err(|error| invalid(&error))?;
-        let draft = Draft::parse(&self.path, &text).map_err(|error| invalid(&error))?;
+        let raw = RawConfig::parse(&self.path, &text).map_err(|error| invalid(&error))?;
         let mut had_rules = self.had_rules.lock().unwrap_or_else(|it| it.into_inner());
         // Checked before the overrides, which would turn an empty file into a mapping.
-        if had_rules.is_some() && !draft.is_map() {
+        if had_rules.is_some() && !raw.is_map() {
             return Err(self.truncated("it is empty, or no mapping"));
         }
-        let draft = draft.with(&self.overrides);
-        let rules = rules_of(&draft)?;
+        let raw = raw.with_overrides(&self.overrides);
+        let rules = rules_of(&raw)?;
         // A truncated file looks like this, and must not lift all limits.
-        if *had_rules == Some(true) && !draft.defines_rules() {
+        if *had_rules == Some(true) && !raw.defines_rules() {
             return Err(self.truncated("there are no `rule_sets` any more"));
         }
         *had_rules = Some(rules.iter().next().is_some());
         drop(had_rules);
-        self.warn_of_fixed_fields(&draft);
+        self.warn_of_fixed_fields(&raw);
         Ok(rules)
     }
 
@@ -73,8 +73,8 @@ impl ConfigFile {
     }
 
     /// Logs, once each, the changed settings that are read only at the start.
-    fn warn_of_fixed_fields(&self, draft: &Draft) {
-        let changed = draft.fixed_fields_changed_since(&self.started);
+    fn warn_of_fixed_fields(&self, raw: &RawConfig) {
+        let changed = raw.fixed_fields_changed_since(&self.started);
         let mut logged = self.logged.lock().unwrap_or_else(|it| it.into_inner());
         if *logged != changed {
             for field in changed.iter().filter(|field| !logged.contains(field)) {
@@ -96,7 +96,7 @@ mod tests {
     /// each, or `None` where it is refused.
     fn read(texts: &[&str]) -> Vec<Option<usize>> {
         let overrides = Overrides::default().and_flags(["on_missing_rule_set=deny"]);
-        let file = ConfigFile::new("f.yaml".into(), overrides, Draft::demo());
+        let file = ConfigFile::new("f.yaml".into(), overrides, RawConfig::demo());
         let read = texts.iter().map(|text| {
             let rules = file.compile(&[("f.yaml".into(), text.as_bytes().to_vec())]);
             rules.ok().map(|rules| rules.iter().count())

@@ -128,7 +128,7 @@ struct Reading<'a> {
 
 impl<'a> Reading<'a> {
     fn file(&mut self, path: &'a Path, bytes: &[u8]) {
-        let text = rule_file::text_of(path, bytes.to_vec());
+        let text = rule_file::decode_utf8(path, bytes.to_vec());
         let root = text.and_then(|text| {
             Node::parse(&text).map_err(|fault| rule_file::invalid(path, RulesError(vec![fault])))
         });

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use fluxgate_core::RuleSets;
 use fluxgate_redis::StoredRules;
 
-use crate::config::{Draft, Rules};
+use crate::config::{RawConfig, Rules};
 use crate::failure::{Exit, Failure};
 
 /// The content of a source at one moment, not yet checked.
@@ -57,11 +57,11 @@ impl From<ReloadError> for Failure {
 }
 
 /// Returns the rules in a config that holds them itself.
-pub(super) fn rules_of(draft: &Draft) -> Result<RuleSets, ReloadError> {
-    let config = draft.check().map_err(|error| invalid(&error))?;
+pub(super) fn rules_of(raw: &RawConfig) -> Result<RuleSets, ReloadError> {
+    let config = raw.check().map_err(|error| invalid(&error))?;
     match config.rules {
-        Rules::Here(rules) => Ok(rules),
-        Rules::Dir { .. } | Rules::Redis { .. } => Err(ReloadError::Unreadable(
+        Rules::Inline(rules) => Ok(rules),
+        Rules::Directory { .. } | Rules::Redis { .. } => Err(ReloadError::Unreadable(
             "rules from elsewhere need a restart".into(),
         )),
     }

@@ -12,14 +12,14 @@ use super::config_file::ConfigFile;
 use super::directory::RuleDir;
 use super::snapshot::{ReloadError, Snapshot, rules_of, run_blocking};
 use super::stored::RedisRules;
-use crate::config::{Config, DEFAULT_POLL, Draft, Rules};
+use crate::config::{Config, DEFAULT_POLL, RawConfig, Rules};
 use crate::engine::AnyStore;
 
 /// Where the rules come from.
 #[derive(Debug)]
 pub(crate) enum Source {
     /// From a config that cannot change.
-    Fixed(Draft),
+    Fixed(RawConfig),
     /// From the config file.
     File(ConfigFile),
     /// From the files of a directory.
@@ -64,20 +64,20 @@ impl Source {
     /// Returns the source that the config names. A config without a file cannot change.
     pub(crate) fn new(
         config: &Config,
-        draft: &Draft,
+        raw: &RawConfig,
         file: Option<ConfigFile>,
         store: &AnyStore,
     ) -> Self {
         let options = config.rule_options();
         match (&config.rules, file, store) {
-            (Rules::Dir { path, poll }, _, _) => {
+            (Rules::Directory { path, poll }, _, _) => {
                 Self::Dir(RuleDir::new(path.clone(), *poll, options))
             }
             (Rules::Redis { poll }, _, AnyStore::Redis(store)) => {
                 Self::Redis(RedisRules::new(store.rule_store(), *poll, options))
             }
             (_, Some(file), _) => Self::File(file),
-            (_, None, _) => Self::Fixed(draft.clone()),
+            (_, None, _) => Self::Fixed(raw.clone()),
         }
     }
 
@@ -138,7 +138,7 @@ impl Source {
             (Self::File(file), Snapshot::Files(files)) => file.compile(files),
             (Self::Dir(dir), Snapshot::Files(files)) => dir.compile(files),
             (Self::Redis(stored), Snapshot::Stored(rules)) => stored.compile(rules),
-            (Self::Fixed(draft), _) => rules_of(draft),
+            (Self::Fixed(raw), _) => rules_of(raw),
             // A source makes snapshots of its own kind only.
             _ => Err(ReloadError::Unreadable("nothing was read".into())),
         }

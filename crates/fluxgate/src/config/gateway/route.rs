@@ -8,7 +8,7 @@ use fluxgate_core::yaml::{Faults, Node};
 use fluxgate_gateway::{HostPattern, RouteMatch, UpstreamTarget};
 
 use crate::config::filters::Filter;
-use crate::config::paths::Paths;
+use crate::config::paths::PathPatterns;
 use crate::config::url::parse_upstream;
 use crate::config::{read, tree};
 
@@ -20,7 +20,7 @@ pub struct Route {
     /// The requests that the route is for.
     pub matches: RouteMatch,
     /// The paths of these requests as they are written.
-    paths: Option<Paths>,
+    paths: Option<PathPatterns>,
     /// The upstreams; at least one.
     pub upstreams: Vec<UpstreamTarget>,
     /// The names of existing filters, in the order in which they evaluate a request.
@@ -70,7 +70,7 @@ impl Route {
                 .ok()
         });
         let upstreams = upstreams.collect();
-        let named = read::any_list(route_filters, "`filters`", faults);
+        let named = read::list_or_empty(route_filters, "`filters`", faults);
         let named = named.iter().filter_map(|node| {
             let name = node.text("the name of a filter", faults)?;
             if !filters.iter().any(|filter| filter.name == name) {
@@ -98,7 +98,7 @@ impl Route {
         }
     }
 
-    pub(super) fn show(&self) -> Node {
+    pub(super) fn node(&self) -> Node {
         let upstreams = self.upstreams.iter();
         let upstreams = tree::list(upstreams.map(|upstream| tree::text(upstream.to_string())));
         tree::map([
@@ -113,7 +113,7 @@ impl Route {
     }
 }
 
-fn read_match(node: &Node, faults: &mut Faults) -> (RouteMatch, Option<Paths>) {
+fn read_match(node: &Node, faults: &mut Faults) -> (RouteMatch, Option<PathPatterns>) {
     let names = ["path", "host", "methods", "headers"];
     let [path, host, methods, headers] = node.fields("`match`", names, faults);
     let hosts = host.map_or(&[][..], |node| node.list("`host`", faults));
@@ -136,7 +136,7 @@ fn read_match(node: &Node, faults: &mut Faults) -> (RouteMatch, Option<Paths>) {
         Some(text.to_owned())
     });
     let methods = methods.collect();
-    let paths = path.map(|node| Paths::read(node, "`path`", faults));
+    let paths = path.map(|node| PathPatterns::read(node, "`path`", faults));
     let matches = RouteMatch {
         paths: paths.as_ref().map(|paths| Arc::clone(paths.set())),
         hosts,
@@ -146,14 +146,14 @@ fn read_match(node: &Node, faults: &mut Faults) -> (RouteMatch, Option<Paths>) {
     (matches, paths)
 }
 
-fn show_match(matches: &RouteMatch, paths: Option<&Paths>) -> Option<Node> {
+fn show_match(matches: &RouteMatch, paths: Option<&PathPatterns>) -> Option<Node> {
     let texts = |texts: Vec<String>| {
         (!texts.is_empty()).then(|| tree::list(texts.into_iter().map(tree::text)))
     };
     let headers = matches.headers.iter();
     let headers = headers.map(|(name, value)| (&**name, Some(tree::text(value))));
     let shown = [
-        ("path", paths.and_then(Paths::show)),
+        ("path", paths.and_then(PathPatterns::node)),
         (
             "host",
             texts(matches.hosts.iter().map(HostPattern::to_string).collect()),

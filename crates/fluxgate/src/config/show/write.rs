@@ -2,25 +2,25 @@
 
 use fluxgate_core::yaml::{Node, Value};
 
-use crate::config::draft::Draft;
+use crate::config::draft::RawConfig;
 use crate::config::origins::Source;
 use crate::config::tree;
 
-/// The tree, with the origins of a draft that has the same paths.
-pub(super) fn yaml(node: &Node, draft: &Draft) -> String {
+/// The tree, with the origins of a raw that has the same paths.
+pub(super) fn yaml(node: &Node, raw: &RawConfig) -> String {
     let mut writer = Writer {
-        draft,
+        raw,
         out: String::new(),
     };
     match &node.value {
-        Value::Map(pairs) => writer.pairs(pairs, 0, Some(&draft.tree), None),
+        Value::Map(pairs) => writer.pairs(pairs, 0, Some(&raw.tree), None),
         _ => writer.out.push_str("{}\n"),
     }
     writer.out
 }
 
 struct Writer<'a> {
-    draft: &'a Draft,
+    raw: &'a RawConfig,
     out: String,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Writer<'a> {
         origin: Option<&'a Node>,
         shown: Option<&Source>,
     ) {
-        let source = origin.and_then(|node| self.draft.origins.source_of(node));
+        let source = origin.and_then(|node| self.raw.origins.source_of(node));
         let comment = match source {
             Some(source) if Some(source) != shown => format!(" # {source}"),
             _ => String::new(),
@@ -88,7 +88,7 @@ impl<'a> Writer<'a> {
                 _ => None,
             });
             let spaces = " ".repeat(indent);
-            let source = origin.and_then(|node| self.draft.origins.source_of(node));
+            let source = origin.and_then(|node| self.raw.origins.source_of(node));
             if let Some(source) = source.filter(|source| Some(*source) != shown) {
                 self.out.push_str(&format!("{spaces}# {source}\n"));
             }
@@ -114,7 +114,7 @@ impl<'a> Writer<'a> {
         };
         let sources = items
             .iter()
-            .filter_map(|item| self.draft.origins.source_of(item));
+            .filter_map(|item| self.raw.origins.source_of(item));
         let mut sources: Vec<_> = sources
             .filter(|source| Some(*source) != shown)
             .map(Source::to_string)

@@ -141,7 +141,7 @@ impl Redis {
         }
     }
 
-    pub(super) fn show(&self) -> Node {
+    pub(super) fn node(&self) -> Node {
         let mut urls = self.urls.iter().map(|url| tree::text(url.to_string()));
         let (url, urls) = match self.listed {
             true => (None, Some(tree::list(urls))),

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use fluxgate::config::{Draft, Overrides};
+use fluxgate::config::{Overrides, RawConfig};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -125,22 +125,22 @@ const VALUES: &[&str] = &[
     "{ a: { rules: [ { id: r, scope: global, bands: [ { capacity: 1, window: 1s } ] } ] } }",
 ];
 
-fn draft(text: &str) -> Option<Draft> {
-    Draft::parse(Path::new("fluxgate.yaml"), text).ok()
+fn raw(text: &str) -> Option<RawConfig> {
+    RawConfig::parse(Path::new("fluxgate.yaml"), text).ok()
 }
 
 /// What is good stays good and the same when it is shown and read again.
-fn try_out(draft: &Draft) -> Result<(), TestCaseError> {
-    let shown = match draft.show() {
+fn try_out(raw: &RawConfig) -> Result<(), TestCaseError> {
+    let shown = match raw.to_effective_yaml() {
         Ok(shown) => shown,
         Err(error) => {
             prop_assert!(!error.to_string().is_empty());
             return Ok(());
         }
     };
-    let again = Draft::parse(Path::new("fluxgate.yaml"), &shown);
+    let again = RawConfig::parse(Path::new("fluxgate.yaml"), &shown);
     let again = again.map_err(|error| TestCaseError::fail(format!("{error}\n{shown}")))?;
-    let again = again.show();
+    let again = again.to_effective_yaml();
     let again = again.map_err(|error| TestCaseError::fail(format!("{error}\n{shown}")))?;
     let bare = |text: &str| {
         let lines = text
@@ -158,8 +158,8 @@ proptest! {
 
     #[test]
     fn random_text_never_panics(text in "[a-z0-9:{}\\[\\],\"'#&*!|>%@?~\\- \n/]{0,120}") {
-        if let Some(draft) = draft(&text) {
-            try_out(&draft)?;
+        if let Some(raw) = raw(&text) {
+            try_out(&raw)?;
         }
     }
 
@@ -170,14 +170,14 @@ proptest! {
     ) {
         let flags = changes.iter().map(|(path, value)| format!("{path}={value}"));
         let overrides = Overrides::default().and_flags(flags);
-        let base = draft(if whole { WHOLE } else { "{}" }).unwrap();
-        try_out(&base.with(&overrides))?;
+        let base = raw(if whole { WHOLE } else { "{}" }).unwrap();
+        try_out(&base.with_overrides(&overrides))?;
     }
 
     #[test]
     fn random_overrides_never_panic(name in "[A-Z_]{0,30}", value in "\\PC{0,40}", flag in "\\PC{0,60}") {
         let variables = [(format!("FLUXGATE__{name}").into(), value.into())];
         let overrides = Overrides::from_env(variables).and_flags([flag]);
-        try_out(&Draft::demo().with(&overrides))?;
+        try_out(&RawConfig::demo().with_overrides(&overrides))?;
     }
 }

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use fluxgate::config::{Config, Draft, Secrets};
+use fluxgate::config::{Config, RawConfig, Secrets};
 
 use crate::support::Dir;
 
 fn config(text: &str) -> Config {
-    let draft = Draft::parse(Path::new("fluxgate.yaml"), text).unwrap();
-    draft.check().unwrap()
+    let raw = RawConfig::parse(Path::new("fluxgate.yaml"), text).unwrap();
+    raw.check().unwrap()
 }
 
 #[test]
