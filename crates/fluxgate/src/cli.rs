@@ -15,7 +15,7 @@ use crate::failure::{Exit, Failure};
 use crate::reload::ConfigFile;
 use crate::server;
 
-/// A distributed rate limiter that is exact.
+/// An exact distributed rate limiter
 #[derive(Debug, Parser)]
 #[command(name = "fluxgate", version, disable_help_subcommand = true)]
 struct Cli {
@@ -25,52 +25,54 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve: every listener that the config names; without a config, a demo (the default)
+    /// Run the service (the default command); without a config file, run a demo
     ///
-    /// Ends on SIGTERM or Ctrl-C, once what is in flight has been answered. Exits
-    /// with 78 if the config is bad, with 69 if an address is taken.
+    /// Opens every listener that the config names. On SIGTERM or Ctrl-C, answers the
+    /// requests in flight and exits. Exits with 78 if the config is invalid, and with 69 if
+    /// an address is in use.
     Run(ConfigOptions),
-    /// Check a config or a rule file; print `file:line:column: what is wrong` for each fault
+    /// Validate a config, a rule file or a directory of rule files
     ///
-    /// The directory of `rules_from` is looked into, if it is there; one may also be
-    /// named in place of a file. Exits with 0, or with 78 if anything is wrong.
+    /// Prints `file:line:column: message` for each fault. Also validates the directory that
+    /// `rules_from` names, if it exists. Exits with 0, or with 78 if there are faults.
     Validate {
-        /// The file to check, or a directory of rule files
+        /// The file to validate, or a directory of rule files
         file: PathBuf,
     },
-    /// Run recorded requests through rules, on virtual time and without a server
+    /// Replay recorded requests against rules, in virtual time and without a server
     ///
-    /// Reads one JSON object a line, `{"t": MICROSECONDS, "user": …, "path": …}`,
-    /// and writes one decision a line. Only the time is required: `t`, or RFC 3339
-    /// under `time`. Exits with 65 at a bad line, with 78 if the rules are bad.
+    /// Reads one JSON object per line, `{"t": MICROSECONDS, "user": …, "path": …}`, and
+    /// writes one decision per line. Only the time is required: `t` in microseconds, or
+    /// `time` in RFC 3339. Exits with 65 at an invalid line, and with 78 if the rules are
+    /// invalid.
     Simulate(simulate::Arguments),
-    /// Look at the configuration
+    /// Inspect the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
-    /// Print a script that completes commands and options
+    /// Print a shell completion script
     Completions {
-        /// The shell that is to run it
+        /// The shell to complete commands in
         shell: Shell,
     },
 }
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Print the effective configuration, with secrets hidden
+    /// Print the effective configuration, with secrets redacted
     ///
-    /// Defaults are filled in; a comment tells where a value comes from the
-    /// environment or a flag. Exits with 78 if anything is wrong.
+    /// Includes the defaults. Comments mark values from the environment or from flags.
+    /// Exits with 78 if the configuration is invalid.
     Show(ConfigOptions),
 }
 
 /// Where the configuration comes from.
 #[derive(Debug, Default, clap::Args)]
 struct ConfigOptions {
-    /// The config file; without one, the built-in demo
+    /// The config file (default: the built-in demo)
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// A value that counts for more than the file and the environment, such as
-    /// `store.redis.deadline=20ms`; may be repeated
+    /// Override a value of the file and the environment, such as
+    /// `store.redis.deadline=20ms` (repeatable)
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
 }
@@ -80,12 +82,12 @@ impl ConfigOptions {
         Overrides::from_env(std::env::vars_os()).and_flags(&self.set)
     }
 
-    fn raw(&self) -> Result<RawConfig, ConfigError> {
+    fn load(&self) -> Result<RawConfig, ConfigError> {
         RawConfig::load(self.config.as_deref(), &self.overrides())
     }
 }
 
-/// Runs the command that the arguments name.
+/// Runs the command from the arguments of the process.
 pub fn run() -> ExitCode {
     let command = Cli::parse().command;
     let result = match command.unwrap_or(Command::Run(ConfigOptions::default())) {
@@ -106,14 +108,14 @@ pub fn run() -> ExitCode {
 }
 
 fn serve(options: &ConfigOptions) -> Result<(), Failure> {
-    let raw = options.raw()?;
+    let raw = options.load()?;
     let file = options.config.clone();
     let file = file.map(|path| ConfigFile::new(path, options.overrides(), raw.clone()));
     server::run(&raw, file)
 }
 
 fn show(options: &ConfigOptions) -> Result<(), Failure> {
-    print(options.raw()?.to_effective_yaml()?.as_bytes())
+    print(options.load()?.to_effective_yaml()?.as_bytes())
 }
 
 fn completions(shell: Shell) -> Result<(), Failure> {

@@ -1,9 +1,8 @@
-//! The configuration of the service: one YAML file, changed by the environment
-//! and by flags, checked whole into types that cannot be wrong.
+//! The configuration of the service: one YAML file, overridden by the environment and by
+//! flags, and validated as a whole into types that cannot hold invalid values.
 
 mod admin;
-mod call_limits;
-mod draft;
+mod effective;
 mod filters;
 mod gateway;
 mod keys;
@@ -11,11 +10,11 @@ mod listen;
 mod origins;
 mod overrides;
 mod paths;
+mod raw;
 mod read;
 pub mod rule_file;
 mod rules;
 mod secrets;
-mod show;
 mod store;
 mod telemetry;
 mod tree;
@@ -25,18 +24,17 @@ use std::path::Path;
 
 use fluxgate_core::values;
 use fluxgate_core::yaml::{Faults, Node};
-use fluxgate_core::{OnMissingRuleSet, RuleOptions};
+use fluxgate_core::{OnError, OnMissingRuleSet, RuleOptions};
 
 pub use admin::Admin;
-pub use call_limits::CallLimits;
-pub use draft::{ConfigError, RawConfig};
 pub use filters::Filter;
 pub use gateway::{Gateway, Route, Tls};
 pub use keys::{HashKeys, Keys};
 pub use listen::Listen;
-pub use origins::{ConfigFault, Place, Source};
+pub use origins::{ConfigFault, FaultLocation, OverrideSource};
 pub use overrides::Overrides;
 pub use paths::PathPatterns;
+pub use raw::{ConfigError, RawConfig};
 pub use rules::{DEFAULT_POLL, Rules};
 pub use secrets::{Secret, SecretError, Secrets};
 pub use store::{Mode, Redis, RedisTls, Store};
@@ -46,29 +44,53 @@ pub use url::{HttpUrl, RedisUrl};
 /// The checked configuration of the service.
 #[derive(Debug)]
 pub struct Config {
-    /// Where the state lives.
+    /// Where the limiter keeps its state.
     pub store: Store,
     /// How identities are counted and stored.
     pub keys: Keys,
     /// The listeners to open.
     pub listen: Listen,
-    /// In the order of the file; routes name them.
+    /// The filters that routes refer to, in the order of the file.
     pub filters: Vec<Filter>,
-    /// What the gateway forwards, and within which bounds.
+    /// The routes, timeouts and limits of the gateway.
     pub gateway: Gateway,
     /// Where the rules come from.
     pub rules: Rules,
-    /// What asking for a rule set that does not exist means.
+    /// How requests for an unknown rule set are decided.
     pub on_missing_rule_set: OnMissingRuleSet,
-    /// How limits that come with the call behave.
+    /// The options of limits that come with the call.
     pub call_limits: CallLimits,
-    /// Who may change things.
+    /// Access to the admin API.
     pub admin: Admin,
     /// Logs and traces.
     pub telemetry: Telemetry,
 }
 
-/// The fields of a file.
+/// How limits that come with the call (`/v1/consume`, `CL.THROTTLE`) behave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CallLimits {
+    /// The decision if the store fails.
+    pub on_error: OnError,
+}
+
+impl CallLimits {
+    fn read(node: Option<&Node>, faults: &mut Faults) -> Self {
+        let [on_error] = node.map_or([None], |node| {
+            node.fields("`call_limits`", ["on_error"], faults)
+        });
+        let on_error = on_error.and_then(|node| values::on_error(node, faults));
+        Self {
+            on_error: on_error.unwrap_or_default(),
+        }
+    }
+
+    fn node(self) -> Node {
+        let on_error = tree::name_of(&OnError::NAMES, self.on_error);
+        tree::map([("on_error", Some(on_error))])
+    }
+}
+
+/// The top-level fields.
 const FIELDS: [&str; 11] = [
     "store",
     "keys",
@@ -84,24 +106,24 @@ const FIELDS: [&str; 11] = [
 ];
 
 impl Config {
-    /// The config of this file, or the demo, with these changes.
+    /// Loads and validates a file, or the demo, with overrides applied.
     pub fn load(path: Option<&Path>, overrides: &Overrides) -> Result<Self, ConfigError> {
         RawConfig::load(path, overrides)?.check()
     }
 
-    /// What runs where nothing is configured: every listener on loopback, in
-    /// memory, with rules that show each algorithm on a path of its own.
+    /// Returns the configuration that runs without a file: every listener on loopback, a
+    /// store in memory, and one path for each algorithm.
     pub fn demo() -> Self {
         let demo = RawConfig::demo().check();
-        demo.expect("the demo is part of the program, and a test checks it")
+        demo.expect("the demo is built in, and a test validates it")
     }
 
-    /// The filter of this name.
+    /// Returns the filter with this name.
     pub fn filter(&self, name: &str) -> Option<&Filter> {
         self.filters.iter().find(|filter| filter.name == name)
     }
 
-    /// What rules that are read later have to know.
+    /// Returns the options for rules that are loaded later.
     pub fn rule_options(&self) -> RuleOptions {
         RuleOptions {
             ipv6_prefix: self.keys.ipv6_prefix,
@@ -109,17 +131,17 @@ impl Config {
         }
     }
 
-    /// What is allowed, but hardly meant.
+    /// Returns warnings about settings that are valid, but probably not intended.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let mut warn = |warning: String| warnings.push(warning);
         if self.listen.is_empty() {
-            warn("`listen` names no listener: nothing would be opened".into());
+            warn("`listen` names no listener: the service accepts no connections".into());
         }
         if self.hashes_without_secret() {
             warn(
-                "`keys.hash_secret_file` is missing: whoever can read the store can check \
-                 his guesses of hashed identities"
+                "`keys.hash_secret_file` is missing: anyone who can read the store can confirm \
+                 guesses of hashed identities"
                     .into(),
             );
         }
@@ -131,26 +153,26 @@ impl Config {
                 )),
                 (Some(set), Rules::Inline(sets)) if sets.get(set).is_none() => {
                     warn(format!(
-                        "filter `{name}` names `{set}`, and `rule_sets` is empty"
+                        "filter `{name}` names rule set `{set}`, but `rule_sets` is empty"
                     ));
                 }
                 _ => {}
             }
         }
         if self.listen.gateway.is_none() && !self.gateway.routes.is_empty() {
-            warn("`gateway` has routes, but `listen.gateway` is missing: it is not opened".into());
+            warn("`gateway.routes` has no effect: `listen.gateway` is missing".into());
         }
         warnings
     }
 
-    /// Whether identities are hashed in a store that others may read, under a
-    /// secret that is none.
+    /// Returns whether identities are hashed without a secret in a store that others may
+    /// read.
     pub fn hashes_without_secret(&self) -> bool {
         let shared = matches!(self.store, Store::Redis(_));
         shared && self.keys.hash_keys != HashKeys::None && self.keys.hash_secret_file.is_none()
     }
 
-    /// Reads a whole tree. It is good only if no fault was found.
+    /// Reads the whole tree. The result is valid only if no fault was added.
     fn read(root: &Node, faults: &mut Faults) -> Self {
         let [
             store,
@@ -178,7 +200,10 @@ impl Config {
         let (listen, listen_node) = (Listen::read(listen, faults), listen);
         if let (Some(_), [], Some(node)) = (listen.gateway, &gateway.routes[..], listen_node) {
             let at = tree::child(node, "gateway").map_or(node.position, |node| node.position);
-            faults.add(at, "a gateway needs `gateway.routes`, and there are none");
+            faults.add(
+                at,
+                "`listen.gateway` needs at least one route in `gateway.routes`",
+            );
         }
         Self {
             admin: Admin::read(admin, &listen, faults),
@@ -200,11 +225,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_demo_is_good_and_shows_every_algorithm() {
+    fn the_demo_is_valid_and_shows_every_algorithm() {
         let demo = Config::demo();
         assert_eq!(demo.warnings(), [""; 0]);
         let Rules::Inline(sets) = &demo.rules else {
-            panic!("the demo has its rules with it")
+            panic!("the demo defines its rules")
         };
         let rules = sets.only().map(|set| set.rules()).unwrap_or_default();
         let ids: Vec<_> = rules.iter().map(|rule| rule.id()).collect();

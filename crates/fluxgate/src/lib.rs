@@ -1,4 +1,4 @@
-//! The library behind the binary `fluxgate`.
+//! The library of the `fluxgate` binary.
 
 mod admin;
 mod api;

@@ -1,10 +1,10 @@
-//! `fluxgate`: the one binary.
+//! The `fluxgate` binary.
 
 use std::process::ExitCode;
 
-/// The allocator of glibc keeps what a burst has taken: one small thing that lives
-/// on pins the memory below it. This one gives pages back by itself, within about
-/// twenty seconds, also when nothing happens any more.
+/// glibc's allocator keeps the memory of a burst: one small allocation that survives pins
+/// all memory below it. jemalloc returns unused pages to the system within about twenty
+/// seconds, even if the process is idle.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;

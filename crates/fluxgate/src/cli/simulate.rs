@@ -23,30 +23,30 @@ pub(crate) struct Arguments {
     /// The recorded requests; `-` is standard input
     #[arg(long, value_name = "FILE|-")]
     input: PathBuf,
-    /// Where the decisions go; `-` is standard output
+    /// The file for the decisions; `-` is standard output
     #[arg(long, value_name = "FILE|-", default_value = "-")]
     output: PathBuf,
-    /// How the requests are recorded
+    /// The format of the recorded requests
     #[arg(long, value_enum, default_value_t = FormatArgument::Ndjson)]
     format: FormatArgument,
-    /// The rule set for lines that name none; by default the only one
+    /// The rule set for lines that name none (default: the only rule set)
     #[arg(long, value_name = "NAME")]
     rule_set: Option<String>,
-    /// Print a table by rule and the most denied identities to standard error
+    /// Print a table of the rules and the most denied identities to standard error
     #[arg(long)]
     summary: bool,
-    /// Write an HTML page that shows what the rules did: over time, by rule, the most
-    /// denied identities, and how each of the five algorithms would have decided
+    /// Write an HTML report: decisions over time and by rule, the most denied identities,
+    /// and a comparison of the five algorithms
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// Skip and count bad lines instead of ending at the first
+    /// Skip and count invalid lines instead of stopping at the first
     #[arg(long)]
     lenient: bool,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum FormatArgument {
-    /// One JSON object a line
+    /// One JSON object per line
     Ndjson,
     /// Access logs of Apache and nginx
     Combined,
@@ -106,7 +106,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
 }
 
-/// Returns the failure that tells where a run ended early, and why.
+/// Returns the failure for an error that ended the run early.
 fn explain(error: &SimulationError, arguments: &Arguments) -> Failure {
     let (input, output) = (&arguments.input, &arguments.output);
     match error {

@@ -1,5 +1,4 @@
-//! `fluxgate validate`: whether a config, a rule file or a directory of rule files
-//! is any good.
+//! `fluxgate validate`: validates a config, a rule file or a directory of rule files.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -11,22 +10,23 @@ use crate::config::{Config, RawConfig, Rules};
 use crate::reload::rules_in;
 
 pub(super) fn validate(path: &Path) -> Result<(), Failure> {
-    let told = if path.is_dir() {
+    let summary = if path.is_dir() {
         count(&rules_in(path, RuleOptions::default())?)
     } else {
         let raw = RawConfig::read(path)?;
         match raw.is_rule_file() {
             true => count(&raw.check_rules()?),
-            false => checked(path, &raw.check()?)?,
+            false => describe(path, &raw.check()?)?,
         }
     };
-    // Whoever closed standard output wants only the exit code.
-    let _ = writeln!(io::stdout(), "{}: ok, {told}", path.display());
+    // If standard output is closed, the exit code is enough.
+    let _ = writeln!(io::stdout(), "{}: ok, {summary}", path.display());
     Ok(())
 }
 
-/// What there is to tell of a good config, if the rules beside it are good, too.
-fn checked(path: &Path, config: &Config) -> Result<String, Failure> {
+/// Validates the rules that a valid config refers to, prints warnings, and returns a
+/// summary.
+fn describe(path: &Path, config: &Config) -> Result<String, Failure> {
     let mut warnings = config.warnings();
     let rules = match &config.rules {
         Rules::Inline(rules) => count(rules),
@@ -35,9 +35,10 @@ fn checked(path: &Path, config: &Config) -> Result<String, Failure> {
             format!("{} from {}", count(&rules), path.display())
         }
         Rules::Directory { path, .. } => {
-            // It may be on another machine.
             let path = path.display();
-            warnings.push(format!("there is no directory {path} here"));
+            warnings.push(format!(
+                "the directory {path} does not exist on this machine"
+            ));
             format!("rules from {path}")
         }
         Rules::Redis { .. } => "rules from Redis".into(),

@@ -1,4 +1,4 @@
-//! Who may change things.
+//! Access to the admin API.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,12 @@ use fluxgate_core::yaml::{Faults, Node};
 use super::listen::Listen;
 use super::{read, tree};
 
-/// Access to the admin API. Without tokens, only clients on loopback have it, unless it is
-/// open.
+/// Access to the admin API. Without tokens, it is served only on loopback.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Admin {
-    /// A line `name:role:sha256` for each token.
+    /// A file with a line `name:role:sha256` for each token.
     pub tokens_file: Option<PathBuf>,
-    /// Everyone may, and that is said to be wanted. Loopback only.
+    /// States that access without tokens is intended. Allowed only on loopback.
     pub open: bool,
 }
 

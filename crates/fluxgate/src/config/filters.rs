@@ -1,4 +1,5 @@
-//! Filters: how a request is counted and answered. Routes name them.
+//! Filters: how a request is identified, limited and answered. Routes refer to them by
+//! name.
 
 use std::net::IpAddr;
 
@@ -11,30 +12,30 @@ use super::rules::Rules;
 use super::{read, tree};
 
 const DEFAULT_MAX_WAITS: u64 = 100;
-const MOST_WAITS: u64 = 1_000_000;
+const MAX_WAITS: u64 = 1_000_000;
 
-/// How a request is counted and answered.
+/// How a request is identified, limited and answered.
 #[derive(Clone, Debug)]
 pub struct Filter {
     /// Its name.
     pub name: String,
-    /// The rules it asks. None: everything passes.
+    /// The rule set that limits requests. Without one, every request passes.
     pub rule_set: Option<String>,
-    /// The paths it is for.
+    /// The paths that the filter applies to.
     pub include: PathPatterns,
-    /// The paths it leaves alone all the same.
+    /// The exceptions from `include`.
     pub exclude: PathPatterns,
-    /// Who a request is from.
+    /// The headers with the user and the API key.
     pub identity: Identity,
-    /// Whose word about the client's address is taken.
+    /// The proxies that are trusted to report the client's address.
     pub trusted_proxies: Vec<IpNet>,
-    /// Where they give it.
+    /// The header in which they report it.
     pub client_ip: ClientIpSource,
-    /// What responses tell.
+    /// The rate limit headers of responses.
     pub headers: HeaderFamilies,
-    /// The status of refusals that failed closed.
+    /// The status of denials because of a store failure.
     pub failed_closed_status: FailedClosedStatus,
-    /// How many may wait at a time in this process.
+    /// How many requests may wait at a time in this process.
     pub max_concurrent_waits: usize,
 }
 
@@ -46,7 +47,7 @@ const STATUS_NAMES: [(&str, FailedClosedStatus); 2] = [
 ];
 
 impl Filter {
-    /// Whether requests for this path are its business.
+    /// Returns whether the filter applies to a path.
     pub fn applies_to(&self, path: &str) -> bool {
         !self.exclude.contains(path) && self.include.contains(path)
     }
@@ -81,14 +82,14 @@ impl Filter {
         let include = include.map(|node| PathPatterns::read(node, "`include`", faults));
         let failed_closed = failed_closed
             .and_then(|node| node.one_of("`failed_closed_status`", &STATUS_NAMES, faults));
-        let bounds = (0, MOST_WAITS);
+        let bounds = (0, MAX_WAITS);
         let what = "`max_concurrent_waits`";
         let max_waits = read::whole(max_waits, what, bounds, DEFAULT_MAX_WAITS, faults);
         Self {
             name: name.into(),
             rule_set: rule_set.map(Into::into),
             include: include.unwrap_or_else(PathPatterns::all),
-            exclude: PathPatterns::read_any(exclude, "`exclude`", faults),
+            exclude: PathPatterns::read_or_empty(exclude, "`exclude`", faults),
             identity: read_identity(identity, faults),
             trusted_proxies: read_networks(trusted_proxies, faults),
             client_ip: read_client_ip(client_ip, faults),
@@ -130,7 +131,7 @@ impl Filter {
     }
 }
 
-/// The mapping under `filters`.
+/// Reads the mapping under `filters`.
 pub(super) fn read(node: Option<&Node>, rules: &Rules, faults: &mut Faults) -> Vec<Filter> {
     let pairs = node.map(|node| node.map("`filters`", faults));
     let mut filters = Vec::new();
@@ -144,7 +145,7 @@ pub(super) fn read(node: Option<&Node>, rules: &Rules, faults: &mut Faults) -> V
 
 fn read_rule_set<'n>(node: &'n Node, rules: &Rules, faults: &mut Faults) -> Option<&'n str> {
     let name = read::name(node, "`rule_set`", faults)?;
-    // Where there are no rules at all yet, that is a warning only.
+    // If no rules exist yet, that is only a warning.
     if let Rules::Inline(sets) = rules
         && sets.iter().next().is_some()
         && sets.get(name).is_none()
@@ -154,7 +155,7 @@ fn read_rule_set<'n>(node: &'n Node, rules: &Rules, faults: &mut Faults) -> Opti
         let known = known.join(", ");
         faults.add(
             node.position,
-            format!("there is no rule set `{name}`; there are {known}"),
+            format!("there is no rule set `{name}`; the rule sets are {known}"),
         );
     }
     Some(name)
@@ -169,17 +170,17 @@ fn read_networks(node: Option<&Node>, faults: &mut Faults) -> Vec<IpNet> {
         let address = || text.parse::<IpAddr>().map(IpNet::from).ok();
         match text.parse::<IpNet>().ok().or_else(address) {
             Some(network) if network.trunc() == network => networks.push(network),
-            // Perhaps the prefix is too short, and too many would be trusted.
+            // The prefix may be too short, and would trust too many addresses.
             Some(network) => faults.add(
                 node.position,
                 format!(
-                    "`{text}` has bits beyond its prefix; is {} meant?",
+                    "`{text}` has bits set beyond its prefix; did you mean {}?",
                     network.trunc()
                 ),
             ),
             None => faults.add(
                 node.position,
-                format!("`{text}` is no network, such as 10.0.0.0/8 or fd00::/8"),
+                format!("`{text}` is not a network, such as 10.0.0.0/8 or fd00::/8"),
             ),
         }
     }

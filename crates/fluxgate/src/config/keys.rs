@@ -11,11 +11,11 @@ use super::{read, tree};
 /// How identities are counted and stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
-    /// What of them is stored as a keyed hash.
+    /// Which parts of identities are stored as a keyed hash.
     pub hash_keys: HashKeys,
-    /// Where the secret of that hash stands.
+    /// The file with the secret of that hash.
     pub hash_secret_file: Option<PathBuf>,
-    /// How many leading bits of an IPv6 address are one client: 1 to 128.
+    /// How many leading bits of an IPv6 address identify a client: 1 to 128.
     pub ipv6_prefix: u8,
 }
 

@@ -6,7 +6,7 @@ use fluxgate_core::yaml::{Faults, Node};
 
 use super::tree;
 
-/// The listeners; one that is not named is not opened.
+/// The addresses of the listeners. A listener without an address is not opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Listen {
     /// The reverse proxy.
@@ -22,12 +22,12 @@ pub struct Listen {
 const NAMES: [&str; 4] = ["gateway", "api", "grpc", "resp"];
 
 impl Listen {
-    /// How many there are.
+    /// Returns the number of listeners.
     pub fn count(&self) -> usize {
         self.all().iter().flatten().count()
     }
 
-    /// Whether there are none.
+    /// Returns whether no listener has an address.
     pub fn is_empty(&self) -> bool {
         self.count() == 0
     }
@@ -50,7 +50,7 @@ impl Listen {
                 faults.add(node.position, format!("{what}, {example}"));
                 continue;
             };
-            // Of port 0, the system gives everyone another one.
+            // For port 0, the system assigns each listener a port of its own.
             let same = read.iter().position(|other| *other == Some(address));
             if let Some(other) = same.filter(|_| address.port() != 0) {
                 let other = NAMES[other];

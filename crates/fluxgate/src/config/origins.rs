@@ -4,19 +4,19 @@ use std::fmt;
 
 use fluxgate_core::yaml::{Fault, Node, Position};
 
-/// The column of a mapping that no override names, made on the way to what one names.
+/// The column of a mapping that was created only to hold an overridden value.
 pub(super) const INTERMEDIATE: usize = 2;
 
 /// The origin of an override.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
+pub enum OverrideSource {
     /// An environment variable, by its name.
     Environment(String),
     /// A `--set` flag, by its path.
     Flag(String),
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for OverrideSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Escaped: names may hold line ends, and a fault is one line.
         match self {
@@ -26,21 +26,21 @@ impl fmt::Display for Source {
     }
 }
 
-/// Where a value comes from.
+/// The origin of an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
-    /// A file.
+pub enum FaultLocation {
+    /// The config file.
     File {
         /// Its name.
         file: String,
-        /// Where in it.
+        /// The position of the value.
         position: Position,
     },
-    /// The environment or a flag.
-    Override(Source),
+    /// An environment variable or a flag.
+    Override(OverrideSource),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for FaultLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { file, position } => {
@@ -51,28 +51,28 @@ impl fmt::Display for Place {
     }
 }
 
-/// One fault, and where its value comes from.
+/// An invalid value of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConfigFault {
     /// Where the value comes from.
-    pub place: Place,
+    pub location: FaultLocation,
     /// What is wrong, and what is allowed.
     pub message: String,
 }
 
 impl fmt::Display for ConfigFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.place, self.message)
+        write!(f, "{}: {}", self.location, self.message)
     }
 }
 
-/// Maps lines to their origin: first those of the file, then one for each override, as if
-/// it were written below the file.
+/// Maps lines to their origins: first the lines of the file, then one for each override,
+/// as if it were written below the file.
 #[derive(Clone, Debug)]
 pub(super) struct Origins {
     file: String,
     lines: usize,
-    overrides: Vec<Source>,
+    overrides: Vec<OverrideSource>,
 }
 
 impl Origins {
@@ -80,7 +80,7 @@ impl Origins {
     pub(super) fn new(file: &str, text: &str) -> Self {
         Self {
             file: file.into(),
-            // In YAML, a carriage return alone ends a line, too.
+            // In YAML, a carriage return alone also ends a line.
             lines: text.split(['\n', '\r']).count() + 1,
             overrides: Vec::new(),
         }
@@ -91,7 +91,7 @@ impl Origins {
     }
 
     /// Adds an override and returns its position.
-    pub(super) fn add(&mut self, source: Source) -> Position {
+    pub(super) fn add(&mut self, source: OverrideSource) -> Position {
         self.overrides.push(source);
         Position {
             line: self.lines + self.overrides.len(),
@@ -100,27 +100,27 @@ impl Origins {
     }
 
     /// Returns the override at a position.
-    fn source(&self, at: Position) -> Option<&Source> {
+    fn source(&self, at: Position) -> Option<&OverrideSource> {
         let index = at.line.checked_sub(self.lines + 1)?;
         self.overrides.get(index)
     }
 
-    /// Returns the override that set a value, not only made room for one.
-    pub(super) fn source_of(&self, node: &Node) -> Option<&Source> {
+    /// Returns the override that set a value, but not one that only created its mapping.
+    pub(super) fn source_of(&self, node: &Node) -> Option<&OverrideSource> {
         let source = self.source(node.position);
         source.filter(|_| node.position.column != INTERMEDIATE)
     }
 
     pub(super) fn fault(&self, fault: Fault) -> ConfigFault {
-        let place = match self.source(fault.position) {
-            Some(source) => Place::Override(source.clone()),
-            None => Place::File {
+        let location = match self.source(fault.position) {
+            Some(source) => FaultLocation::Override(source.clone()),
+            None => FaultLocation::File {
                 file: self.file.clone(),
                 position: fault.position,
             },
         };
         ConfigFault {
-            place,
+            location,
             message: fault.message,
         }
     }

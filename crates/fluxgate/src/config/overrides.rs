@@ -4,9 +4,9 @@ use std::ffi::OsString;
 
 use fluxgate_core::yaml::{Node, Position, Value};
 
-use super::origins::{ConfigFault, INTERMEDIATE, Origins, Place, Source};
+use super::origins::{ConfigFault, FaultLocation, INTERMEDIATE, Origins, OverrideSource};
 
-/// The prefix of the variables that are read.
+/// The prefix of the environment variables that override values.
 const PREFIX: &str = "FLUXGATE__";
 /// More than the depth of any config field.
 const MAX_DEPTH: usize = 16;
@@ -17,7 +17,7 @@ pub struct Overrides(Vec<Override>);
 
 #[derive(Clone, Debug)]
 struct Override {
-    source: Source,
+    source: OverrideSource,
     /// The path to the value and its text, or what is wrong with them.
     assignment: Result<(Vec<String>, String), String>,
 }
@@ -38,7 +38,7 @@ impl Overrides {
                 Ok(value) => check_path(path).map(|path| (path, value)),
                 Err(_) => Err("not UTF-8".into()),
             };
-            let source = Source::Environment(name);
+            let source = OverrideSource::Environment(name);
             overrides.push(Override { source, assignment });
         }
         // A mapping before its fields, in whatever order the system returns them.
@@ -60,7 +60,7 @@ impl Overrides {
                 false => Err("must be PATH=VALUE, such as store.redis.deadline=20ms".into()),
             };
             self.0.push(Override {
-                source: Source::Flag(path.into()),
+                source: OverrideSource::Flag(path.into()),
                 assignment: assignment.map(|path| (path, value.into())),
             });
         }
@@ -97,15 +97,15 @@ pub(super) fn apply(
             set(tree, &path, with_position(value, at))
         });
         if let Err(message) = done {
-            let place = Place::Override(source.clone());
-            faults.push(ConfigFault { place, message });
+            let location = FaultLocation::Override(source.clone());
+            faults.push(ConfigFault { location, message });
         }
     }
     faults
 }
 
-/// Sets the value at a path. Creates the mappings on the way that do not exist; a list is
-/// entered by index.
+/// Sets the value at a path. Creates missing mappings; items of a list are named by
+/// index.
 fn set(node: &mut Node, path: &[String], value: Node) -> Result<(), String> {
     let Some((name, rest)) = path.split_first() else {
         *node = value;
@@ -119,7 +119,7 @@ fn set(node: &mut Node, path: &[String], value: Node) -> Result<(), String> {
             .ok()
             .and_then(|index: usize| items.get_mut(index));
         let item = item.ok_or(format!(
-            "`{name}` is no item of the list there, which has {count} (the first is 0)"
+            "`{name}` is not an index of the list, which has {count} items (the first is 0)"
         ))?;
         return set(item, rest, value);
     }
@@ -215,8 +215,8 @@ mod tests {
             "--set a: must be PATH=VALUE",
             "--set a..b: names no field",
             "--set : names no field",
-            "--set l.2: `2` is no item of the list there, which has 2",
-            "--set l.x: `x` is no item of the list",
+            "--set l.2: `2` is not an index of the list, which has 2 items",
+            "--set l.x: `x` is not an index of the list",
             "--set x.x.x.x.x.x.x.x.x.x.x.x.x.x.x.x.x.x.x.x.x: names no field",
         ];
         assert_eq!(faults.len(), beginnings.len(), "{faults:#?}");

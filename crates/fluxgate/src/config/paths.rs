@@ -1,4 +1,4 @@
-//! Path patterns, of which any will do.
+//! Lists of path patterns.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use fluxgate_core::{PathSet, Pattern};
 
 use super::{read, tree};
 
-/// Path patterns, as written and compiled.
+/// A list of path patterns, as written and compiled.
 #[derive(Clone, Debug, Default)]
 pub struct PathPatterns {
     patterns: Vec<String>,
@@ -26,30 +26,28 @@ impl PathPatterns {
         &self.set
     }
 
-    /// The patterns as they are written.
+    /// Returns the patterns as written.
     pub fn patterns(&self) -> &[String] {
         &self.patterns
     }
 
-    /// `/**`.
+    /// Returns the pattern that matches every path.
     pub(crate) fn all() -> Self {
-        const EVERYTHING: &str = "/**";
+        const ALL: &str = "/**";
         Self {
-            patterns: vec![EVERYTHING.into()],
-            set: Arc::new(PathSet::new(
-                Pattern::parse(EVERYTHING).into_iter().collect(),
-            )),
+            patterns: vec![ALL.into()],
+            set: Arc::new(PathSet::new(Pattern::parse(ALL).into_iter().collect())),
         }
     }
 
-    /// One or more of them.
+    /// Reads one or more patterns.
     pub(super) fn read(node: &Node, what: &str, faults: &mut Faults) -> Self {
         let nodes = node.list(what, faults);
         Self::of(nodes, faults)
     }
 
-    /// Any number of them.
-    pub(super) fn read_any(node: Option<&Node>, what: &str, faults: &mut Faults) -> Self {
+    /// Reads patterns that may be empty or missing.
+    pub(super) fn read_or_empty(node: Option<&Node>, what: &str, faults: &mut Faults) -> Self {
         let nodes = read::list_or_empty(node, what, faults);
         Self::of(nodes, faults)
     }

@@ -1,4 +1,4 @@
-//! Values that several parts of a configuration have.
+//! Reads values that several sections of the configuration have in common.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use fluxgate_core::yaml::{Faults, Node, Value};
 
 const MAX_NAME: usize = 200;
 
-/// The boolean there, or the default.
+/// Returns the boolean, or the default.
 pub(super) fn boolean(node: Option<&Node>, what: &str, default: bool, faults: &mut Faults) -> bool {
     let given = node.and_then(|node| node.boolean(what, faults));
     given.unwrap_or(default)
 }
 
-/// The duration there, or the default.
+/// Returns the duration, or the default.
 pub(super) fn duration(
     node: Option<&Node>,
     what: &str,
@@ -25,7 +25,7 @@ pub(super) fn duration(
     given.unwrap_or(default)
 }
 
-/// The whole number there, or the default.
+/// Returns the whole number, or the default.
 pub(super) fn whole(
     node: Option<&Node>,
     what: &str,
@@ -38,7 +38,7 @@ pub(super) fn whole(
     given.map_or(default, i64::unsigned_abs)
 }
 
-/// The path of a file or directory there.
+/// Returns the path of a file or a directory.
 pub(super) fn path(node: Option<&Node>, what: &str, faults: &mut Faults) -> Option<PathBuf> {
     let node = node?;
     let text = node.text(what, faults)?;
@@ -49,7 +49,7 @@ pub(super) fn path(node: Option<&Node>, what: &str, faults: &mut Faults) -> Opti
     Some(text.into())
 }
 
-/// The text there, which must not be empty nor hold control characters.
+/// Returns a text that is not empty and has no control characters.
 pub(super) fn name<'n>(node: &'n Node, what: &str, faults: &mut Faults) -> Option<&'n str> {
     let text = node.text(what, faults)?;
     if text.is_empty() || text.len() > MAX_NAME || text.chars().any(char::is_control) {
@@ -62,7 +62,7 @@ pub(super) fn name<'n>(node: &'n Node, what: &str, faults: &mut Faults) -> Optio
     Some(text)
 }
 
-/// The list there, which may be empty.
+/// Returns the items of a list, which may be empty or missing.
 pub(super) fn list_or_empty<'n>(
     node: Option<&'n Node>,
     what: &str,
@@ -77,7 +77,7 @@ pub(super) fn list_or_empty<'n>(
     }
 }
 
-/// The header's name, in lower case, in a text like `header:X-User-Id`.
+/// Returns the name of the header, in lower case, from a text such as `header:X-User-Id`.
 pub(super) fn header(node: &Node, what: &str, faults: &mut Faults) -> Option<Box<str>> {
     match node.text(what, faults)?.strip_prefix("header:") {
         Some(name) => values::header_name(name, node.position, faults),

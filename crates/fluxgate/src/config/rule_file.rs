@@ -1,4 +1,4 @@
-//! Rules from a file.
+//! Reads rule files and the text of config files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,24 +8,24 @@ use fluxgate_core::{RuleSets, RulesError};
 
 use crate::watch::regular_file::{self, MAX_BYTES};
 
-/// Why a file gave nothing to work with.
+/// A file that cannot be read or is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleFileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{}: {source}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// What it says is wrong; one line a fault.
+    /// The content is invalid. Displays one line per fault.
     #[error("{}", located(path, faults))]
     Invalid {
         /// The file.
         path: PathBuf,
-        /// All that is wrong.
+        /// All faults.
         faults: RulesError,
     },
 }
@@ -36,7 +36,7 @@ pub fn load(path: &Path) -> Result<RuleSets, RuleFileError> {
     RuleSets::from_yaml(&text).map_err(|faults| invalid(path, faults))
 }
 
-/// The text of a file, which must be UTF-8.
+/// Reads a file, which must be UTF-8.
 pub(crate) fn read_text(path: &Path) -> Result<String, RuleFileError> {
     let bytes = regular_file::read(path, MAX_BYTES);
     let bytes = bytes.map_err(|source| RuleFileError::Unreadable {
@@ -46,11 +46,11 @@ pub(crate) fn read_text(path: &Path) -> Result<String, RuleFileError> {
     decode_utf8(path, bytes)
 }
 
-/// What was read from a file, which must be UTF-8.
+/// Decodes the content of a file, which must be UTF-8.
 pub(crate) fn decode_utf8(path: &Path, bytes: Vec<u8>) -> Result<String, RuleFileError> {
     String::from_utf8(bytes).map_err(|error| {
         let good = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        invalid(path, not_text(good))
+        invalid(path, not_utf8_after(good))
     })
 }
 
@@ -61,8 +61,8 @@ pub(crate) fn invalid(path: &Path, faults: RulesError) -> RuleFileError {
     }
 }
 
-/// The fault right after what is good text.
-fn not_text(good: &[u8]) -> RulesError {
+/// Returns the fault at the position after the valid text.
+fn not_utf8_after(good: &[u8]) -> RulesError {
     let good = String::from_utf8_lossy(good);
     let (line, last) = (good.matches('\n').count(), good.rsplit('\n').next());
     RulesError(vec![Fault {

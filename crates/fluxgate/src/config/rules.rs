@@ -9,24 +9,24 @@ use fluxgate_core::{RuleOptions, RuleSets};
 use super::store::Store;
 use super::{read, tree};
 
-/// How often is looked for new rules, unless told otherwise.
+/// The default of `poll`.
 pub const DEFAULT_POLL: Duration = Duration::from_secs(5);
 
 /// Where the rules come from.
 #[derive(Debug)]
 pub enum Rules {
-    /// From the config itself.
+    /// From the config file itself.
     Inline(RuleSets),
-    /// From all `*.yaml` of a directory.
+    /// From all `*.yaml` files of a directory.
     Directory {
         /// The directory.
         path: PathBuf,
-        /// How often is looked for changes.
+        /// How often the directory is checked for changes.
         poll: Duration,
     },
-    /// From the store's Redis.
+    /// From the Redis of the store.
     Redis {
-        /// How often is looked for changes.
+        /// How often Redis is checked for changes.
         poll: Duration,
     },
 }
@@ -39,19 +39,19 @@ impl Rules {
         store: &Store,
         faults: &mut Faults,
     ) -> Self {
-        // Both are read even if only one may be there: all faults are to be told.
-        let here = rule_sets.map(|sets| RuleSets::read(sets, options, faults));
-        let here = Self::Inline(here.unwrap_or_default());
+        // Both are read although they exclude each other: all faults are reported.
+        let inline = rule_sets.map(|sets| RuleSets::read(sets, options, faults));
+        let inline = Self::Inline(inline.unwrap_or_default());
         let Some(from) = rules_from else {
-            return here;
+            return inline;
         };
         if rule_sets.is_some() {
             faults.add(
                 from.position,
-                "rules stand either in `rule_sets` or where `rules_from` says, not both",
+                "`rule_sets` and `rules_from` exclude each other",
             );
         }
-        Self::read_from(from, store, faults).unwrap_or(here)
+        Self::read_from(from, store, faults).unwrap_or(inline)
     }
 
     fn read_from(node: &Node, store: &Store, faults: &mut Faults) -> Option<Self> {
@@ -64,7 +64,7 @@ impl Rules {
                 Some(Self::Directory { path, poll })
             }
             (None, Some(redis)) => {
-                let [] = redis.fields("`redis` (which is to be {})", [], faults);
+                let [] = redis.fields("`redis` (which must be {})", [], faults);
                 if !matches!(store, Store::Redis(_)) {
                     faults.add(
                         redis.position,
@@ -85,7 +85,7 @@ impl Rules {
         }
     }
 
-    /// What `rules_from` says, if anything.
+    /// Returns the value of `rules_from`, if the rules are not inline.
     pub(super) fn rules_from_node(&self) -> Option<Node> {
         let (dir, redis, poll) = match self {
             Self::Inline(_) => return None,

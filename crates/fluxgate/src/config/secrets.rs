@@ -1,4 +1,4 @@
-//! Secrets, which stand in files of their own.
+//! Secrets, each read from a file of its own.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,33 +7,34 @@ use super::store::{Mode, Store};
 use super::{Config, Redis};
 use crate::watch::regular_file;
 
-/// More than any secret, certificate or list of tokens needs.
+/// More than any password, certificate or list of tokens needs.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// What a file holds that must not appear in a log.
+/// The content of a file that must not appear in a log.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<[u8]>);
 
 impl Secret {
-    /// Its bytes.
+    /// Returns the bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Its text, if it is one.
+    /// Returns the text, if the bytes are UTF-8.
     pub fn as_text(&self) -> Option<&str> {
         str::from_utf8(&self.0).ok()
     }
 
-    /// Reads a file, without the line end at its end. `field` says who wants it.
+    /// Reads a file, without the newline at its end. `field` is the config field that names
+    /// it.
     pub fn read(field: &'static str, path: &Path) -> Result<Self, SecretError> {
-        let trouble = |trouble| SecretError {
+        let failed = |kind| SecretError {
             field,
             path: path.into(),
-            trouble,
+            kind,
         };
         let bytes = regular_file::read(path, MAX_BYTES);
-        let mut bytes = bytes.map_err(|error| trouble(Trouble::Unreadable(error)))?;
+        let mut bytes = bytes.map_err(|error| failed(SecretErrorKind::Unreadable(error)))?;
         let line_end: &[u8] = match &bytes[..] {
             [.., b'\r', b'\n'] => b"\r\n",
             [.., b'\n'] => b"\n",
@@ -41,12 +42,12 @@ impl Secret {
         };
         bytes.truncate(bytes.len() - line_end.len());
         if bytes.is_empty() {
-            return Err(trouble(Trouble::Empty));
+            return Err(failed(SecretErrorKind::Empty));
         }
         Ok(Self(bytes.into()))
     }
 
-    /// The same of a file that must hold text.
+    /// Reads a file that must be UTF-8, without the newline at its end.
     pub fn read_text(field: &'static str, path: &Path) -> Result<Self, SecretError> {
         let secret = Self::read(field, path)?;
         match secret.as_text() {
@@ -54,7 +55,7 @@ impl Secret {
             None => Err(SecretError {
                 field,
                 path: path.into(),
-                trouble: Trouble::NoText,
+                kind: SecretErrorKind::NotUtf8,
             }),
         }
     }
@@ -66,44 +67,44 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// Why a secret could not be had.
+/// A secret that cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("`{field}`: {}: {trouble}", path.display())]
+#[error("`{field}`: {}: {kind}", path.display())]
 pub struct SecretError {
     /// The field that names the file.
     pub field: &'static str,
     /// The file.
     pub path: PathBuf,
-    trouble: Trouble,
+    kind: SecretErrorKind,
 }
 
 #[derive(Debug, thiserror::Error)]
-enum Trouble {
+enum SecretErrorKind {
     #[error("{0}")]
     Unreadable(io::Error),
     #[error("the file is empty")]
     Empty,
     #[error("the file is not UTF-8")]
-    NoText,
+    NotUtf8,
 }
 
-/// The secrets that are read once, at the start.
+/// The secrets that are read once, at startup.
 #[derive(Clone, Debug, Default)]
 pub struct Secrets {
-    /// The password for Redis; text.
+    /// The password for Redis, in UTF-8.
     pub redis_password: Option<Secret>,
-    /// The password of the sentinels; text.
+    /// The password of the sentinels, in UTF-8.
     pub sentinel_password: Option<Secret>,
-    /// The authority that Redis servers are trusted by, in PEM.
+    /// The certificate authority of the Redis servers, in PEM.
     pub redis_ca: Option<Secret>,
-    /// What is shown to Redis servers: certificate and key, in PEM.
+    /// The client certificate for Redis and its key, in PEM.
     pub redis_client: Option<(Secret, Secret)>,
-    /// The secret of hashed identities.
+    /// The secret for hashing identities.
     pub hash_secret: Option<Secret>,
 }
 
 impl Secrets {
-    /// Reads the files that the config names them in.
+    /// Reads the files that the config names.
     pub fn load(config: &Config) -> Result<Self, SecretError> {
         let mut secrets = match &config.store {
             Store::Redis(redis) => Self::of_redis(redis)?,

@@ -1,4 +1,4 @@
-//! Where the state lives.
+//! Where the limiter keeps its state.
 
 mod redis;
 
@@ -11,19 +11,19 @@ pub use redis::{Mode, Redis, RedisTls};
 
 const DEFAULT_MAX_KEYS: u64 = 1_000_000;
 const DEFAULT_MAX_LOG_EVENTS: u64 = 4_000_000;
-const MOST: u64 = 1_000_000_000;
+const MAX_COUNT: u64 = 1_000_000_000;
 
-/// Where the state lives.
+/// Where the limiter keeps its state.
 #[derive(Clone, Debug)]
 pub enum Store {
     /// In this process.
     Memory {
-        /// How many keys are kept at most.
+        /// The maximum number of keys.
         max_keys: NonZeroUsize,
-        /// How many events all sliding logs keep together at most.
+        /// The maximum number of events in all sliding logs together.
         max_log_events: NonZeroUsize,
     },
-    /// In Redis, shared by all who use it.
+    /// In Redis, shared with other instances.
     Redis(Box<Redis>),
 }
 
@@ -35,9 +35,9 @@ impl Default for Store {
 
 impl Store {
     fn memory(max_keys: u64, max_log_events: u64) -> Self {
-        let [max_keys, max_log_events] = [max_keys, max_log_events].map(|most| {
-            let most = usize::try_from(most).unwrap_or(usize::MAX);
-            NonZeroUsize::new(most).unwrap_or(NonZeroUsize::MIN)
+        let [max_keys, max_log_events] = [max_keys, max_log_events].map(|max| {
+            let max = usize::try_from(max).unwrap_or(usize::MAX);
+            NonZeroUsize::new(max).unwrap_or(NonZeroUsize::MIN)
         });
         Self::Memory {
             max_keys,
@@ -69,12 +69,17 @@ impl Store {
             [Some(memory), None] => {
                 let [max_keys, max_log_events] =
                     memory.fields("`memory`", ["max_keys", "max_log_events"], faults);
-                let max_keys =
-                    read::whole(max_keys, "`max_keys`", (1, MOST), DEFAULT_MAX_KEYS, faults);
+                let max_keys = read::whole(
+                    max_keys,
+                    "`max_keys`",
+                    (1, MAX_COUNT),
+                    DEFAULT_MAX_KEYS,
+                    faults,
+                );
                 let max_log_events = read::whole(
                     max_log_events,
                     "`max_log_events`",
-                    (1, MOST),
+                    (1, MAX_COUNT),
                     DEFAULT_MAX_LOG_EVENTS,
                     faults,
                 );

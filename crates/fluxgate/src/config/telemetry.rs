@@ -6,42 +6,42 @@ use super::url::HttpUrl;
 use super::{read, tree};
 
 const NO_HTTPS: &str =
-    "must be http://HOST:PORT (https is not spoken here: send to a collector beside it)";
+    "must be http://HOST:PORT; https is not supported (send to a collector on this host)";
 
 /// Logs and traces.
 #[derive(Clone, Debug, Default)]
 pub struct Telemetry {
-    /// How logs are written.
+    /// The format of logs.
     pub log: LogFormat,
-    /// From which level on.
+    /// The lowest level that is logged.
     pub level: Level,
-    /// Where traces go, if anywhere.
+    /// The OTLP endpoint for traces.
     pub otlp: Option<HttpUrl>,
-    /// Whether logs may name identities.
+    /// Whether logs may contain identities.
     pub identities: bool,
 }
 
-/// How logs are written.
+/// The format of logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LogFormat {
-    /// An object a line.
+    /// One JSON object per line.
     #[default]
     Json,
-    /// For people.
+    /// Text for people.
     Text,
 }
 
-/// How much is logged.
+/// The level of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Only what went wrong.
+    /// Failures.
     Error,
-    /// And what looks wrong.
+    /// Suspicious events.
     Warn,
-    /// And what happens rarely.
+    /// Rare events.
     #[default]
     Info,
-    /// And what happens often.
+    /// Frequent events.
     Debug,
     /// Everything.
     Trace,

@@ -1,4 +1,4 @@
-//! Trees that are made to be shown, and looking things up in trees.
+//! Builds the tree of the effective configuration, and finds values in trees.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fluxgate_core::yaml::{Node, Position, Value};
 
-/// The value of this name, where the node is a mapping that has it.
+/// Returns the value of a field, if the node is a mapping that has it.
 pub(super) fn child<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
     let Value::Map(pairs) = &node.value else {
         return None;
@@ -15,17 +15,17 @@ pub(super) fn child<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {
     found.map(|(_, value)| value)
 }
 
-/// A text that must not be taken for anything else.
+/// Returns a text, even if it looks like a number, a boolean or null.
 pub(super) fn text(text: impl AsRef<str>) -> Node {
     node(Value::Quoted(text.as_ref().into()))
 }
 
-/// A number, a boolean or a name.
+/// Returns a number, a boolean or a name.
 pub(super) fn plain(value: impl Display) -> Node {
     node(Value::Plain(value.to_string()))
 }
 
-/// The name of a value that has one.
+/// Returns the name of a value.
 pub(super) fn name_of<T: PartialEq>(names: &[(&str, T)], value: T) -> Node {
     let found = names.iter().find(|(_, known)| *known == value);
     plain(found.map_or("", |(name, _)| name))
@@ -35,7 +35,7 @@ pub(super) fn path(path: &Path) -> Node {
     text(path.display().to_string())
 }
 
-/// In the largest unit in which it is whole.
+/// Returns a duration in the largest unit that divides it.
 pub(super) fn duration(duration: Duration) -> Node {
     let millis = duration.as_millis();
     let units = [
@@ -55,7 +55,7 @@ pub(super) fn list(items: impl IntoIterator<Item = Node>) -> Node {
     node(Value::List(items.into_iter().collect()))
 }
 
-/// Without those that are not there.
+/// Returns a mapping of the fields that have a value.
 pub(super) fn map<'a>(pairs: impl IntoIterator<Item = (&'a str, Option<Node>)>) -> Node {
     let pairs = pairs.into_iter();
     let pairs = pairs.filter_map(|(name, value)| Some((text(name), value?)));

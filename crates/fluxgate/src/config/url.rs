@@ -1,11 +1,11 @@
-//! Addresses of servers. What may hold a password is never shown whole.
+//! URLs of servers. Passwords are never displayed.
 
 use std::fmt;
 
 use fluxgate_gateway::UpstreamTarget;
 use url::Url;
 
-/// Where a Redis server is. Shown without its password.
+/// The URL of a Redis server. Displayed without its password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl {
     text: String,
@@ -23,7 +23,7 @@ pub(super) enum Transport {
 }
 
 impl RedisUrl {
-    /// The whole of it, password included.
+    /// Returns the URL with its password.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -36,19 +36,19 @@ impl RedisUrl {
             "redis" => Transport::Tcp,
             "rediss" => Transport::Tls,
             "unix" => Transport::Unix,
-            _ => return Err(refuse("another scheme is not known")),
+            _ => return Err(refuse("unknown scheme")),
         };
         if url.query().is_some() || url.fragment().is_some() {
-            return Err(refuse("nothing may follow `?` or `#`"));
+            return Err(refuse("a query or fragment is not allowed"));
         }
         let has_host = url.host_str().is_some_and(|host| !host.is_empty());
         match transport {
-            Transport::Unix if has_host => return Err(refuse("a socket has a path and no host")),
+            Transport::Unix if has_host => return Err(refuse("a socket has no host")),
             Transport::Unix if url.path().len() < 2 => return Err(refuse("the path is missing")),
             Transport::Unix => {}
             _ if !has_host => return Err(refuse("the host is missing")),
             _ if !is_database(url.path()) => {
-                return Err(refuse("only the number of a database may follow the host"));
+                return Err(refuse("only a database number may follow the host"));
             }
             _ => {}
         }
@@ -74,7 +74,7 @@ impl fmt::Debug for RedisUrl {
     }
 }
 
-/// Where something that speaks HTTP is. Shown without its password.
+/// The URL of an HTTP server. Displayed without its password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HttpUrl {
     text: String,
@@ -83,12 +83,12 @@ pub struct HttpUrl {
 }
 
 impl HttpUrl {
-    /// The whole of it, password included.
+    /// Returns the URL with its password.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether it is `https`.
+    /// Returns whether the scheme is `https`.
     pub(super) fn is_secure(&self) -> bool {
         self.is_secure
     }
@@ -129,7 +129,7 @@ pub(super) fn parse_upstream(text: &str) -> Result<UpstreamTarget, String> {
             host: host.into(),
             port,
         }),
-        _ => Err("must be http://HOST:PORT or https://HOST:PORT and nothing more".into()),
+        _ => Err("must be http://HOST:PORT or https://HOST:PORT, with nothing else".into()),
     }
 }
 
@@ -138,7 +138,7 @@ fn http_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| refuse(&error.to_string()))?;
     match url.scheme() {
         "http" | "https" => Ok(url),
-        _ => Err(refuse("another scheme is not known")),
+        _ => Err(refuse("unknown scheme")),
     }
 }
 
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_not_shown() {
+    fn a_password_is_not_displayed() {
         let url = RedisUrl::parse("redis://ann:hush@host:1/2").unwrap();
         assert_eq!(url.to_string(), "redis://ann:***@host:1/2");
         assert!(!format!("{url:?}").contains("hush"));

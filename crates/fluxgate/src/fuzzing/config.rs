@@ -5,7 +5,7 @@ use std::path::Path;
 use fluxgate_core::yaml::Position;
 
 use crate::config::rule_file::RuleFileError;
-use crate::config::{ConfigError, Place, RawConfig};
+use crate::config::{ConfigError, FaultLocation, RawConfig};
 
 /// What is good stays good and the same when it is shown and read again; of what is
 /// not, every fault is told with its place. Nothing is read that it names.
@@ -36,9 +36,9 @@ fn without_comments(text: &str) -> Vec<&str> {
 fn has_places(text: &str, error: &ConfigError) {
     let places: Vec<Position> = match error {
         ConfigError::Invalid(faults) => {
-            let places = faults.iter().map(|fault| match &fault.place {
-                Place::File { position, .. } => *position,
-                Place::Override(_) => panic!("nothing was overridden"),
+            let places = faults.iter().map(|fault| match &fault.location {
+                FaultLocation::File { position, .. } => *position,
+                FaultLocation::Override(_) => panic!("nothing was overridden"),
             });
             places.collect()
         }

@@ -1,15 +1,15 @@
-//! Configurations: what is good, what is refused, and what is shown.
+//! Configurations: which are accepted, which are rejected, and how they are printed.
 
-mod domain;
+mod accepted;
 mod overrides;
 mod random;
-mod refused;
+mod rejected;
 mod secrets;
 mod show;
 
 use crate::support::{Dir, Run};
 
-/// A config with everything in it; the rules are left out.
+/// A config with every section. It has no rules.
 const WHOLE: &str = r#"
 store:
   redis:
@@ -57,7 +57,7 @@ fn validate(config: &str) -> Run {
     dir.run(&["validate", "fluxgate.yaml"])
 }
 
-/// The only fault, after its place, which must be in the file.
+/// Returns the only fault, without its position, which must be in the file.
 #[track_caller]
 fn only_fault(config: &str) -> String {
     let run = validate(config);
@@ -73,18 +73,16 @@ fn only_fault(config: &str) -> String {
 }
 
 #[test]
-fn the_whole_example_is_good() {
+fn a_config_with_every_section_is_valid() {
     let run = validate(WHOLE);
     let ok = "fluxgate.yaml: ok, 4 listener(s), 0 rule set(s) with 0 enabled rule(s)\n";
     assert_eq!((run.code, &*run.stdout), (Some(0), ok), "{run:?}");
-    // The rules are left out there.
-    let warning =
-        "fluxgate.yaml: warning: filter `main` names `api-limits`, and `rule_sets` is empty\n";
-    assert_eq!(run.stderr, warning);
+    let warning = "filter `main` names rule set `api-limits`, but `rule_sets` is empty";
+    assert_eq!(run.stderr, format!("fluxgate.yaml: warning: {warning}\n"));
 }
 
 #[test]
-fn all_faults_are_told_in_the_order_of_the_file() {
+fn all_faults_are_reported_in_the_order_of_the_file() {
     let run = validate(
         "\
 store: redis
@@ -110,7 +108,7 @@ rule_sets:
 }
 
 #[test]
-fn a_rule_file_may_say_how_keys_are_hashed() {
+fn a_rule_file_may_set_how_keys_are_hashed() {
     let run = validate(&format!("keys: {{ hash_keys: all }}\n{RULES}"));
     assert_eq!(run.code, Some(0), "{run:?}");
 }

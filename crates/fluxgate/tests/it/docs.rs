@@ -42,7 +42,7 @@ const KINDS: [(&str, &str); 30] = [
     ("sh systemd", "deploy::systemd::the_commands_of_the_guide"),
     ("sh token", "operations::the_token"),
     ("text access-log", "docs::texts::the_access_log"),
-    ("text acl", "operations::the_rights"),
+    ("text acl", "operations::the_redis_permissions"),
     ("text bad-line", "docs::texts::the_bad_line"),
     ("text bad-override", "docs::texts::the_bad_overrides"),
     ("text faults", "docs::texts::the_faults"),

@@ -1,4 +1,4 @@
-//! What the guides for operators and on security say, done.
+//! The commands and settings in the guides on operations and security work as described.
 
 use std::process::Command;
 
@@ -25,7 +25,7 @@ fn post(http: &mut Http, path: &str, body: serde_json::Value) -> String {
 }
 
 #[test]
-fn the_rights_in_the_guide_are_enough_and_not_too_many() {
+fn the_redis_permissions_in_the_guide_are_sufficient_and_minimal() {
     let line = only("text acl");
     let user = line.trim().strip_prefix("user ").unwrap();
     let server = RedisServer::builder()
@@ -40,7 +40,7 @@ fn the_rights_in_the_guide_are_enough_and_not_too_many() {
     );
     let service = Service::start_in(dir, &[], &config);
     let mut cli = server.cli();
-    everything(&service, &mut cli);
+    use_every_command(&service, &mut cli);
 
     let refused = cli.command(&["ACL", "LOG"]);
     assert!(refused.array().is_empty(), "{refused:?}");
@@ -48,14 +48,14 @@ fn the_rights_in_the_guide_are_enough_and_not_too_many() {
     for right in rights.filter_map(|word| word.strip_prefix('+')) {
         assert!(cli.calls(right) > 0, "{right} is not needed");
     }
-    // One for all commands, and one for the messages.
+    // One connection for commands, and one for messages.
     let clients = cli.command(&["CLIENT", "LIST"]).text();
     assert_eq!(clients.matches(" user=fluxgate ").count(), 2, "{clients}");
     assert!(service.logs("the store fails").is_empty());
 }
 
-/// Every algorithm, every call about state, and rules that are written.
-fn everything(service: &Service, cli: &mut Cli) {
+/// Uses every algorithm, reads and changes state, and writes rules.
+fn use_every_command(service: &Service, cli: &mut Cli) {
     let mut http = service.http();
     let rule = |algorithm: &&str| {
         let bands = json!([{ "capacity": 100_000, "window": "1h" }]);
@@ -69,9 +69,9 @@ fn everything(service: &Service, cli: &mut Cli) {
 
     let check = json!({ "rule_set": "s", "user": "ann", "cost": 2 });
     post(&mut http, "/v1/check", check.clone());
-    // Only units of one microsecond are taken out of a log to be put back as one.
+    // Only units with the same microsecond are removed from a log and added again as one.
     wait_until("requests that are decided together", || {
-        ask_at_once(service, &check.to_string());
+        send_concurrently(service, &check.to_string());
         cli.calls("zrem") > 0
     });
     for algorithm in ALGORITHMS {
@@ -98,8 +98,8 @@ fn everything(service: &Service, cli: &mut Cli) {
     assert_eq!(deleted.status, 204, "{deleted:?}");
 }
 
-/// The same check on several connections, before any answer is waited for.
-fn ask_at_once(service: &Service, body: &str) {
+/// Sends the same check on several connections before it reads any response.
+fn send_concurrently(service: &Service, body: &str) {
     let mut callers: Vec<_> = (0..32).map(|_| service.http()).collect();
     let head = format!(
         "POST /v1/check HTTP/1.1\r\nHost: here\r\nContent-Length: {}\r\n\r\n",
@@ -114,7 +114,7 @@ fn ask_at_once(service: &Service, body: &str) {
 }
 
 #[test]
-fn the_token_that_the_guide_makes_opens_the_admin_api() {
+fn the_token_from_the_guide_opens_the_admin_api() {
     let dir = Dir::new();
     let script = only("sh token") + "printf %s \"$token\"\n";
     let mut shell = Command::new("sh");

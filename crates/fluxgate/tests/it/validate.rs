@@ -3,7 +3,7 @@
 use crate::support::{Dir, TWO_A_SECOND, one_rule};
 
 #[test]
-fn a_good_file_is_said_to_be_ok() {
+fn a_valid_file_is_ok() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     let run = dir.run(&["validate", "rules.yaml"]);
     assert_eq!(
@@ -12,7 +12,7 @@ fn a_good_file_is_said_to_be_ok() {
     );
 }
 
-/// A config whose rules stand in these files beside it.
+/// Returns a directory with a config that takes its rules from these files.
 fn with_rule_dir(files: &[(&str, &str)]) -> Dir {
     let dir = Dir::new();
     dir.write(
@@ -27,7 +27,7 @@ fn with_rule_dir(files: &[(&str, &str)]) -> Dir {
 }
 
 #[test]
-fn a_directory_of_rules_is_looked_into() {
+fn a_directory_of_rules_is_validated() {
     let dir = with_rule_dir(&[
         ("a.yaml", TWO_A_SECOND),
         ("b.yaml", "rule_sets: {}\n"),
@@ -45,7 +45,7 @@ fn a_directory_of_rules_is_looked_into() {
 }
 
 #[test]
-fn the_faults_of_a_directory_are_those_of_its_files() {
+fn faults_in_a_directory_name_their_files() {
     let twice = format!("{TWO_A_SECOND}\ncolour: red\n");
     let dir = with_rule_dir(&[("a.yaml", TWO_A_SECOND), ("b.yaml", &twice)]);
     for named in ["rules.d", "fluxgate.yaml"] {
@@ -63,20 +63,20 @@ fn the_faults_of_a_directory_are_those_of_its_files() {
 }
 
 #[test]
-fn a_directory_that_is_not_here_may_be_elsewhere() {
+fn a_missing_rule_directory_is_only_a_warning() {
     let dir = with_rule_dir(&[]);
     std::fs::remove_dir(dir.path("rules.d")).unwrap();
     let run = dir.run(&["validate", "fluxgate.yaml"]);
     assert_eq!(run.code, Some(0));
     assert_eq!(
         run.stderr,
-        "fluxgate.yaml: warning: there is no directory rules.d here\n"
+        "fluxgate.yaml: warning: the directory rules.d does not exist on this machine\n"
     );
     assert_eq!(dir.run(&["validate", "rules.d"]).code, Some(66));
 }
 
 #[test]
-fn json_is_yaml_too() {
+fn json_is_also_yaml() {
     let dir = Dir::with_rules(
         r#"{"rule_sets":{"a":{"rules":[{"id":"r","scope":"global","bands":[{"capacity":1,"window":"1s"}]}]}}}"#,
     );
@@ -84,7 +84,7 @@ fn json_is_yaml_too() {
 }
 
 #[test]
-fn every_fault_is_told_with_file_line_and_column_in_the_order_of_the_file() {
+fn every_fault_has_file_line_and_column_in_the_order_of_the_file() {
     let dir = Dir::with_rules(
         "\
 on_missing_rule_set: maybe
@@ -136,8 +136,8 @@ rule_sets:
     assert_eq!(given, expected);
 }
 
-/// A rule, and what must be said of it.
-const REFUSED: &[(&str, &str)] = &[
+/// Rules, and a part of the message.
+const REJECTED: &[(&str, &str)] = &[
     ("scope: global", "a rule needs `bands`"),
     (
         "bands: [ { capacity: 1, window: 1s } ]",
@@ -270,8 +270,8 @@ const REFUSED: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn what_is_outside_the_domain_is_refused_and_explained() {
-    for (rule, what) in REFUSED {
+fn values_outside_the_domain_are_rejected_and_explained() {
+    for (rule, what) in REJECTED {
         let dir = Dir::with_rules(&one_rule(rule));
         let run = dir.run(&["validate", "rules.yaml"]);
         assert_eq!(run.code, Some(78), "{rule}");
@@ -283,7 +283,7 @@ fn what_is_outside_the_domain_is_refused_and_explained() {
 }
 
 #[test]
-fn a_file_that_is_no_yaml_or_no_rule_file_is_told_with_its_place() {
+fn a_file_that_is_not_yaml_or_not_a_rule_file_is_reported_with_its_position() {
     let cases = [
         ("rule_sets: [", "rules.yaml:1:13: not valid YAML: "),
         ("a: b: c", "rules.yaml:1:5: not valid YAML: "),
@@ -326,7 +326,7 @@ fn a_file_that_is_no_yaml_or_no_rule_file_is_told_with_its_place() {
 }
 
 #[test]
-fn a_missing_file_is_told_with_exit_66() {
+fn a_missing_file_exits_with_66() {
     let run = Dir::new().run(&["validate", "nowhere.yaml"]);
     assert_eq!(run.code, Some(66));
     assert_eq!(

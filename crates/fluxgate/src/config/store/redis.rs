@@ -1,4 +1,4 @@
-//! A Redis deployment, and how it is used.
+//! A Redis deployment, and how the store uses it.
 
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -6,42 +6,42 @@ use std::time::Duration;
 
 use fluxgate_core::yaml::{Faults, Node};
 
-use super::MOST;
+use super::MAX_COUNT;
 use crate::config::url::{RedisUrl, Transport};
 use crate::config::{read, tree};
 
 const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
 const DEFAULT_PREFIX: &str = "fluxgate";
 
-/// A Redis deployment, and how it is used.
+/// A Redis deployment, and how the store uses it.
 #[derive(Clone, Debug)]
 pub struct Redis {
-    /// One at least; several are nodes of a cluster, or sentinels.
+    /// At least one URL. Several URLs are nodes of a cluster, or sentinels.
     pub urls: Vec<RedisUrl>,
-    /// What kind of deployment it is.
+    /// The kind of deployment.
     pub mode: Mode,
-    /// Who logs in.
+    /// The user to log in as.
     pub username: Option<String>,
-    /// Where his password stands.
+    /// The file with the password.
     pub password_file: Option<PathBuf>,
-    /// How long a decision may take.
+    /// The time limit of a decision.
     pub deadline: Duration,
-    /// What all keys begin with.
+    /// The prefix of all keys.
     pub key_prefix: String,
-    /// Whether denials are remembered for a moment.
+    /// Whether denials are cached in this process.
     pub near_cache: bool,
-    /// How many may wait at a time, in all processes together.
+    /// How many requests may wait at a time, in all processes together.
     pub max_cluster_waits: Option<NonZeroU32>,
-    /// Whom to trust and what to show, where URLs say `rediss`.
+    /// The certificates for `rediss` URLs.
     pub tls: Option<RedisTls>,
-    /// Whether they were written as `urls`.
+    /// Whether the URLs were given as `urls`.
     listed: bool,
 }
 
-/// What kind of Redis deployment it is.
+/// The kind of a Redis deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// The server is asked.
+    /// Detected from the server's replies.
     Auto,
     /// One server.
     Standalone,
@@ -49,19 +49,19 @@ pub enum Mode {
     Cluster,
     /// The URLs are sentinels.
     Sentinel {
-        /// The name of the primary they know.
+        /// The name that they know the primary by.
         master: String,
-        /// Where the password of the sentinels stands, if they want one.
+        /// The file with the password of the sentinels, if they need one.
         password_file: Option<PathBuf>,
     },
 }
 
-/// Files in PEM.
+/// PEM files for TLS connections to Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisTls {
-    /// The authority to trust instead of the system's.
+    /// The certificate authority to trust instead of those of the system.
     pub ca: Option<PathBuf>,
-    /// The certificate to show, and its key.
+    /// The client certificate and its key.
     pub client: Option<(PathBuf, PathBuf)>,
 }
 
@@ -98,7 +98,7 @@ impl Redis {
             faults,
         );
         let listed = urls.is_some();
-        // What is no mapping at all has been told.
+        // A node that is not a mapping has been reported already.
         if url.is_none() && urls.is_none() && faults.count() == before {
             faults.add(node.position, "`redis` needs `url` or `urls`");
         }
@@ -107,17 +107,17 @@ impl Redis {
         if let Some(node) = username
             && urls.iter().any(|(_, url)| url.has_user)
         {
-            faults.add(node.position, "the URL names a user already");
+            faults.add(node.position, "the URL already names a user");
         }
         if let Some(node) = password_file
             && urls.iter().any(|(_, url)| url.has_password)
         {
-            faults.add(node.position, "the URL has a password already");
+            faults.add(node.position, "the URL already has a password");
         }
         let username = username.and_then(|node| read::name(node, "`username`", faults));
         let prefix = key_prefix.and_then(|node| read_prefix(node, faults));
         let waits = max_cluster_waits
-            .map(|node| read::whole(Some(node), "`max_cluster_waits`", (1, MOST), 1, faults));
+            .map(|node| read::whole(Some(node), "`max_cluster_waits`", (1, MAX_COUNT), 1, faults));
         let tls = tls.map(|node| {
             let over_tls = |(_, url): &(_, RedisUrl)| url.transport == Transport::Tls;
             if !urls.is_empty() && !urls.iter().any(over_tls) {
@@ -188,7 +188,7 @@ impl Redis {
     }
 }
 
-/// The URLs, each with the node it comes from.
+/// Reads the URLs, each with its node.
 fn read_urls<'n>(
     url: Option<&'n Node>,
     urls: Option<&'n Node>,
@@ -224,7 +224,7 @@ fn read_prefix<'n>(node: &'n Node, faults: &mut Faults) -> Option<&'n str> {
     if prefix.contains(['{', '}']) {
         faults.add(
             node.position,
-            "`key_prefix` must not hold braces: they mark what a cluster places keys by",
+            "`key_prefix` must not contain braces: Redis Cluster reads them as a hash tag",
         );
         return None;
     }
@@ -250,10 +250,7 @@ impl Mode {
         if let Some((node, _)) = urls.get(1)
             && name == "standalone"
         {
-            faults.add(
-                node.position,
-                "with `mode: standalone` there is just one URL",
-            );
+            faults.add(node.position, "`mode: standalone` takes only one URL");
         }
         let socket = urls
             .iter()
@@ -263,7 +260,7 @@ impl Mode {
         {
             faults.add(
                 node.position,
-                "a unix:// socket is one server, standing alone",
+                "a unix:// socket can only be a single standalone server",
             );
         }
         match (name, sentinel) {
@@ -300,7 +297,7 @@ impl RedisTls {
     fn read(node: &Node, faults: &mut Faults) -> Self {
         let [ca, cert, key] = node.fields("`tls`", ["ca", "cert", "key"], faults);
         if cert.is_some() != key.is_some() {
-            faults.add(node.position, "`cert` and `key` go together");
+            faults.add(node.position, "`cert` and `key` need each other");
         }
         let ca = read::path(ca, "`ca`", faults);
         let cert = read::path(cert, "`cert`", faults);

@@ -1,4 +1,4 @@
-//! What the environment and `--set` change.
+//! Overrides by the environment and by `--set`.
 
 use crate::support::{Dir, Run};
 
@@ -30,7 +30,7 @@ fn has_line(run: &Run, line: &str) {
 }
 
 #[test]
-fn the_environment_counts_for_more_than_the_file_and_flags_for_more_than_both() {
+fn the_environment_overrides_the_file_and_flags_override_both() {
     let url = ("FLUXGATE__STORE__REDIS__URL", "redis://one:1");
     let deadline = ("FLUXGATE__STORE__REDIS__DEADLINE", "20ms");
     let other = ("FLUXGATE_STORE__REDIS__DEADLINE", "9ms");
@@ -61,7 +61,7 @@ fn the_environment_counts_for_more_than_the_file_and_flags_for_more_than_both() 
 }
 
 #[test]
-fn whole_parts_items_of_lists_and_nothing_can_be_set() {
+fn sections_list_items_and_null_can_be_set() {
     let run = show(
         &[
             ("FLUXGATE__FILTERS__MAIN__MAX_CONCURRENT_WAITS", "null"),
@@ -112,7 +112,7 @@ fn faults_name_the_variable_or_the_flag() {
         "environment FLUXGATE__LISTEN__GRPC: not valid YAML: ",
         "environment FLUXGATE__STORE__REDIS__URL: `url` must be redis://HOST:PORT",
         "--set admin.open.wide: `open` must be true or false",
-        "--set gateway.routes.9.id: `9` is no item of the list there, which has 2",
+        "--set gateway.routes.9.id: `9` is not an index of the list, which has 2 items",
         "--set listen.api: `api` must be an address and a port",
         "--set telemetry: must be PATH=VALUE",
     ];
@@ -124,13 +124,13 @@ fn faults_name_the_variable_or_the_flag() {
 }
 
 #[test]
-fn a_fault_that_an_override_causes_elsewhere_stays_where_it_is() {
+fn a_fault_caused_by_another_override_is_reported_at_its_own_origin() {
     let run = show(&[], &["admin.open=true", "listen.api=0.0.0.0:1"]);
     let fault = "--set admin.open: `open: true` is allowed only where the API listens on loopback; `listen.api` is 0.0.0.0:1\n";
     assert_eq!((run.code, &*run.stderr), (Some(78), fault));
 }
 
-/// Lines may end with carriage returns alone, as YAML has it.
+/// In YAML, a carriage return alone ends a line.
 #[test]
 fn a_fault_of_the_file_is_not_blamed_on_an_override() {
     let dir = Dir::new();
@@ -143,7 +143,7 @@ fn a_fault_of_the_file_is_not_blamed_on_an_override() {
 }
 
 #[test]
-fn without_a_file_the_demo_is_changed() {
+fn without_a_file_overrides_apply_to_the_demo() {
     let dir = Dir::new();
     let run = dir.run(&["config", "show", "--set", "listen.api=127.0.0.1:9"]);
     has_line(&run, "api: \"127.0.0.1:9\" # --set listen.api");
@@ -152,14 +152,14 @@ fn without_a_file_the_demo_is_changed() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_told_with_exit_66() {
+fn an_unreadable_file_exits_with_66() {
     let run = Dir::new().run(&["config", "show", "--config", "nowhere.yaml"]);
     let message = "nowhere.yaml: No such file or directory (os error 2)\n";
     assert_eq!((run.code, &*run.stderr), (Some(66), message));
 }
 
 #[test]
-fn validate_looks_at_the_file_alone() {
+fn validate_ignores_the_environment() {
     let dir = Dir::new();
     dir.write("fluxgate.yaml", CONFIG);
     let mut command = dir.command(&["validate", "fluxgate.yaml"]);

@@ -1,5 +1,4 @@
-//! Random configs: none makes the program fall over, and what is good is shown as
-//! it is.
+//! Random configs never panic, and the effective form of a valid config prints itself.
 
 use std::path::Path;
 
@@ -10,7 +9,7 @@ use proptest::sample::select;
 
 use super::WHOLE;
 
-/// Places in a config, those of the whole example among them.
+/// Paths in a config, including those of [`WHOLE`].
 const PATHS: &[&str] = &[
     "store",
     "store.memory",
@@ -125,12 +124,12 @@ const VALUES: &[&str] = &[
     "{ a: { rules: [ { id: r, scope: global, bands: [ { capacity: 1, window: 1s } ] } ] } }",
 ];
 
-fn raw(text: &str) -> Option<RawConfig> {
+fn parse(text: &str) -> Option<RawConfig> {
     RawConfig::parse(Path::new("fluxgate.yaml"), text).ok()
 }
 
-/// What is good stays good and the same when it is shown and read again.
-fn try_out(raw: &RawConfig) -> Result<(), TestCaseError> {
+/// Checks that the effective form of a valid config loads again as the same config.
+fn check_round_trip(raw: &RawConfig) -> Result<(), TestCaseError> {
     let shown = match raw.to_effective_yaml() {
         Ok(shown) => shown,
         Err(error) => {
@@ -158,26 +157,26 @@ proptest! {
 
     #[test]
     fn random_text_never_panics(text in "[a-z0-9:{}\\[\\],\"'#&*!|>%@?~\\- \n/]{0,120}") {
-        if let Some(raw) = raw(&text) {
-            try_out(&raw)?;
+        if let Some(raw) = parse(&text) {
+            check_round_trip(&raw)?;
         }
     }
 
     #[test]
-    fn random_values_at_known_places_never_panic(
+    fn random_values_at_known_paths_never_panic(
         whole in any::<bool>(),
         changes in vec((select(PATHS), select(VALUES)), 0..5),
     ) {
         let flags = changes.iter().map(|(path, value)| format!("{path}={value}"));
         let overrides = Overrides::default().and_flags(flags);
-        let base = raw(if whole { WHOLE } else { "{}" }).unwrap();
-        try_out(&base.with_overrides(&overrides))?;
+        let base = parse(if whole { WHOLE } else { "{}" }).unwrap();
+        check_round_trip(&base.with_overrides(&overrides))?;
     }
 
     #[test]
     fn random_overrides_never_panic(name in "[A-Z_]{0,30}", value in "\\PC{0,40}", flag in "\\PC{0,60}") {
         let variables = [(format!("FLUXGATE__{name}").into(), value.into())];
         let overrides = Overrides::from_env(variables).and_flags([flag]);
-        try_out(&RawConfig::demo().with_overrides(&overrides))?;
+        check_round_trip(&RawConfig::demo().with_overrides(&overrides))?;
     }
 }

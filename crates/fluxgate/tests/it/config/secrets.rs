@@ -12,7 +12,7 @@ fn config(text: &str) -> Config {
 }
 
 #[test]
-fn every_secret_is_read_without_its_line_end_and_never_shown() {
+fn secrets_are_read_without_their_final_newline_and_never_displayed() {
     let dir = Dir::new();
     let contents = [
         ("password", "hush one\n"),
@@ -65,7 +65,7 @@ keys: {{ hash_secret_file: '{5}' }}
 }
 
 #[test]
-fn a_secret_that_cannot_be_had_is_named() {
+fn a_secret_that_cannot_be_read_is_reported_with_its_field() {
     let dir = Dir::new();
     dir.write("empty", "\n");
     dir.write("bytes", b"\xff\xfe");
@@ -90,7 +90,7 @@ fn a_secret_that_cannot_be_had_is_named() {
 }
 
 #[test]
-fn a_config_shows_no_password_when_printed_for_people() {
+fn the_debug_output_of_a_config_has_no_password() {
     let config = config("{ store: { redis: { url: 'redis://u:hush@h' } } }");
     assert!(!format!("{config:?}").contains("hush"));
 }

@@ -10,7 +10,7 @@ fn show(config: &str) -> Run {
 }
 
 #[test]
-fn what_is_shown_is_a_config_again_and_shown_as_it_is() {
+fn the_output_is_a_config_that_prints_itself() {
     let redis = "store: { redis: { urls: ['redis://a', 'redis://b'], mode: sentinel, sentinel: { master: \"m: #\" } } }";
     let names = r##"filters: { 'yes': { exclude: ['/a b', '/#', "/\n\x85\0\x7f"] }, '7': {}, "é \"x\" \uFEFF\u2028": {}, '--- x': {}, '~': {}, '<<': {}, 'a: b # c': {} }"##;
     for config in [
@@ -35,7 +35,7 @@ fn defaults_are_filled_in() {
         lines,
         [
             "# The effective configuration of fluxgate.yaml.",
-            "# warning: `listen` names no listener: nothing would be opened",
+            "# warning: `listen` names no listener: the service accepts no connections",
             "store:",
             "  memory:",
             "    max_keys: 1000000",
@@ -70,7 +70,7 @@ fn defaults_are_filled_in() {
 }
 
 #[test]
-fn secrets_are_hidden() {
+fn secrets_are_redacted() {
     let run = show(
         "
 store: { redis: { url: 'redis://ann:hush-1@h:1/2' } }
@@ -103,7 +103,7 @@ rule_sets:
 }
 
 #[test]
-fn the_demo_is_shown_and_good() {
+fn the_demo_is_printed_and_valid() {
     let dir = Dir::new();
     let run = dir.run(&["config", "show"]);
     dir.write("demo.yaml", run.lines().join("\n"));

@@ -1,9 +1,9 @@
-//! Every field: what it does not take.
+//! The values that each field rejects, and the messages.
 
 use super::only_fault;
 
-/// What may not, and what is said of it.
-const BAD: &[(&str, &str)] = &[
+/// Configs, and a part of the message.
+const INVALID: &[(&str, &str)] = &[
     (
         "colour: red",
         "unknown field `colour` in a config; allowed are store, keys, listen",
@@ -68,11 +68,11 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         "store: { redis: { urls: ['redis://a', 'redis://b'], mode: standalone } }",
-        "just one URL",
+        "`mode: standalone` takes only one URL",
     ),
     (
         "store: { redis: { url: 'unix:///s', mode: cluster } }",
-        "a unix:// socket is one server",
+        "a unix:// socket can only be a single standalone server",
     ),
     (
         "store: { redis: { url: 'redis://a', mode: sentinel } }",
@@ -92,11 +92,11 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         "store: { redis: { url: 'redis://u@a', username: u } }",
-        "the URL names a user already",
+        "the URL already names a user",
     ),
     (
         "store: { redis: { url: 'redis://u:p@a', password_file: f } }",
-        "the URL has a password already",
+        "the URL already has a password",
     ),
     (
         "store: { redis: { url: 'redis://a', username: '' } }",
@@ -112,7 +112,7 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         "store: { redis: { url: 'redis://a', key_prefix: 'a{b' } }",
-        "`key_prefix` must not hold braces",
+        "`key_prefix` must not contain braces",
     ),
     (
         "store: { redis: { url: 'redis://a', near_cache: yes } }",
@@ -128,7 +128,7 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         "store: { redis: { url: 'rediss://a', tls: { cert: x } } }",
-        "`cert` and `key` go together",
+        "`cert` and `key` need each other",
     ),
     (
         "store: { redis: { url: 'rediss://a', tls: { pem: x } } }",
@@ -163,7 +163,7 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         "listen: { gateway: 127.0.0.1:1 }",
-        "a gateway needs `gateway.routes`",
+        "`listen.gateway` needs at least one route in `gateway.routes`",
     ),
     // Filters.
     ("filters: []", "`filters` must be a mapping"),
@@ -213,15 +213,15 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         "filters: { a: { trusted_proxies: [10.0.0.1/8] } }",
-        "`10.0.0.1/8` has bits beyond its prefix; is 10.0.0.0/8 meant?",
+        "`10.0.0.1/8` has bits set beyond its prefix; did you mean 10.0.0.0/8?",
     ),
     (
         "filters: { a: { trusted_proxies: [10.0.0.0/33] } }",
-        "`10.0.0.0/33` is no network",
+        "`10.0.0.0/33` is not a network",
     ),
     (
         "filters: { a: { trusted_proxies: [all] } }",
-        "`all` is no network",
+        "`all` is not a network",
     ),
     (
         "filters: { a: { client_ip: peer } }",
@@ -402,7 +402,7 @@ const BAD: &[(&str, &str)] = &[
     ),
     (
         "{ rules_from: { dir: a }, rule_sets: {} }",
-        "either in `rule_sets` or where `rules_from` says",
+        "`rule_sets` and `rules_from` exclude each other",
     ),
     (
         "{ on_missing_rule_set: maybe, store: memory }",
@@ -464,8 +464,8 @@ const BAD: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn what_is_not_allowed_is_refused_and_explained() {
-    for (config, what) in BAD {
+fn invalid_values_are_rejected_and_explained() {
+    for (config, what) in INVALID {
         let fault = only_fault(config);
         assert!(fault.contains(what), "{config}\n{fault}");
         assert!(!fault.contains("hush"), "{config}\n{fault}");

@@ -1,25 +1,25 @@
-//! API keys that stand in rules, as the identities of overrides.
+//! Redacts the API keys in rules: the identities of their overrides.
 
 use fluxgate_core::yaml::{Node, Value};
 
 use crate::config::tree;
 
-/// The same rule sets, with a stand-in for each API key. The stand-ins differ, for
-/// no identity may have two overrides.
+/// Returns the rule sets with a placeholder for each API key. The placeholders differ,
+/// because an identity cannot have two overrides.
 pub(super) fn api_keys(rule_sets: &Node) -> Node {
     let mut rule_sets = rule_sets.clone();
     if let Value::Map(sets) = &mut rule_sets.value {
         for (_, set) in sets {
             let rules = child_mut(set, "rules");
             if let Some(Value::List(rules)) = rules.map(|rules| &mut rules.value) {
-                rules.iter_mut().for_each(hide_in_rule);
+                rules.iter_mut().for_each(redact_rule);
             }
         }
     }
     rule_sets
 }
 
-fn hide_in_rule(rule: &mut Node) {
+fn redact_rule(rule: &mut Node) {
     let is = |node: &Node, name| node.as_text() == Some(name);
     // Which parts of an identity are API keys.
     let secret: Vec<bool> = match tree::child(rule, "key").map(|key| &key.value) {

@@ -1,5 +1,4 @@
-//! A configuration before it is checked: a tree that knows where each of its values
-//! comes from.
+//! A configuration before validation: a tree that records the origin of every value.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,10 +12,10 @@ use super::{Config, tree};
 use crate::config::rule_file::{self, RuleFileError};
 
 const DEMO: &str = include_str!("demo.yaml");
-/// Not the name of a file: a shell would need quotes for the parentheses.
+/// Unlikely as the name of a file: a shell needs quotes for the parentheses.
 const DEMO_NAME: &str = "(demo)";
 
-/// A configuration before it is checked.
+/// A configuration before validation.
 #[derive(Clone, Debug)]
 pub struct RawConfig {
     pub(super) tree: Node,
@@ -25,11 +24,11 @@ pub struct RawConfig {
     faults: Vec<ConfigFault>,
 }
 
-/// Why a configuration is refused; displayed as one line a fault.
+/// An invalid configuration. Displays one line per fault.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// The file cannot be read, or is not YAML.
+    /// The file cannot be read or is not YAML.
     #[error(transparent)]
     File(#[from] RuleFileError),
     /// Some values are invalid.
@@ -69,7 +68,7 @@ impl RawConfig {
     /// Returns the built-in demo.
     pub fn demo() -> Self {
         let tree = Node::parse(DEMO);
-        let tree = tree.expect("the demo is part of the program, and a test checks it");
+        let tree = tree.expect("the demo is built in, and a test validates it");
         Self::new(DEMO_NAME, DEMO, tree)
     }
 
@@ -86,7 +85,7 @@ impl RawConfig {
         }
     }
 
-    /// Checks all values.
+    /// Validates all values.
     pub fn check(&self) -> Result<Config, ConfigError> {
         let mut faults = Faults::default();
         let config = Config::read(&self.tree, &mut faults);
@@ -94,18 +93,18 @@ impl RawConfig {
         Ok(config)
     }
 
-    /// Returns whether it is a mapping; a file truncated at its start is not.
+    /// Returns whether the root is a mapping. That of an empty or truncated file is not.
     pub(crate) fn is_map(&self) -> bool {
         matches!(self.tree.value, Value::Map(_))
     }
 
-    /// Returns whether it defines rules, even if none, or says where they come from.
+    /// Returns whether `rule_sets`, perhaps empty, or `rules_from` is given.
     pub(crate) fn defines_rules(&self) -> bool {
         let has = |name| tree::child(&self.tree, name).is_some_and(|node| !node.is_null());
         has("rule_sets") || has("rules_from")
     }
 
-    /// Returns whether it holds nothing but rules.
+    /// Returns whether the file holds only rules and their options.
     pub fn is_rule_file(&self) -> bool {
         let Value::Map(pairs) = &self.tree.value else {
             return true;
@@ -117,7 +116,7 @@ impl RawConfig {
         })
     }
 
-    /// Checks it as a rule file.
+    /// Validates the file as a rule file.
     pub fn check_rules(&self) -> Result<RuleSets, ConfigError> {
         RuleSets::from_node(&self.tree).map_err(|RulesError(faults)| {
             let faults = faults.into_iter().map(|fault| self.origins.fault(fault));
@@ -125,8 +124,8 @@ impl RawConfig {
         })
     }
 
-    /// Returns the changed fields among those that are read only at the start: all but
-    /// the rules and their options.
+    /// Returns the changed fields that take effect only after a restart: all except the
+    /// rules and their options.
     pub(crate) fn fixed_fields_changed_since(&self, other: &Self) -> Vec<String> {
         let (now, before) = (self.fixed_fields(), other.fixed_fields());
         let names: BTreeSet<_> = now.keys().chain(before.keys()).collect();

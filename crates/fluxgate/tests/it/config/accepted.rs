@@ -1,9 +1,8 @@
-//! Every field: what it takes.
+//! The values that each field accepts, and warnings.
 
 use super::{RULES, only_fault, validate};
 
-/// What may stand in a config.
-const GOOD: &[&str] = &[
+const VALID: &[&str] = &[
     "store: memory",
     "store: { memory: {} }",
     "store: { memory: { max_keys: 1, max_log_events: 1 } }",
@@ -48,25 +47,25 @@ const GOOD: &[&str] = &[
 ];
 
 #[test]
-fn what_is_allowed_is_taken() {
-    for config in GOOD {
+fn valid_values_are_accepted() {
+    for config in VALID {
         let run = validate(config);
         assert_eq!(run.code, Some(0), "{config}\n{run:?}");
     }
 }
 
 #[test]
-fn a_filter_names_a_rule_set_of_the_file() {
+fn a_filter_must_name_a_rule_set_of_the_file() {
     let config = |name| format!("{RULES}filters: {{ f: {{ rule_set: {name} }} }}\n");
     assert_eq!(validate(&config("api")).code, Some(0));
     let fault = only_fault(&config("web"));
-    assert_eq!(fault, "there is no rule set `web`; there are api");
+    assert_eq!(fault, "there is no rule set `web`; the rule sets are api");
     let elsewhere = "rules_from: { dir: d }\nfilters: { f: { rule_set: web } }\n";
     assert_eq!(validate(elsewhere).code, Some(0));
 }
 
 #[test]
-fn what_is_hardly_meant_is_a_warning() {
+fn settings_that_are_probably_mistakes_cause_warnings() {
     let cases = [
         ("telemetry: {}", "`listen` names no listener"),
         (

@@ -1,13 +1,13 @@
-//! A tree as YAML text, with comments where values come from overrides.
+//! Writes a tree as YAML, with comments that name the overrides.
 
 use fluxgate_core::yaml::{Node, Value};
 
-use crate::config::draft::RawConfig;
-use crate::config::origins::Source;
+use crate::config::origins::OverrideSource;
+use crate::config::raw::RawConfig;
 use crate::config::tree;
 
-/// The tree, with the origins of a raw that has the same paths.
-pub(super) fn yaml(node: &Node, raw: &RawConfig) -> String {
+/// Returns a tree as YAML, with the origins from a raw config that has the same paths.
+pub(super) fn to_yaml(node: &Node, raw: &RawConfig) -> String {
     let mut writer = Writer {
         raw,
         out: String::new(),
@@ -25,13 +25,14 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Writes each pair. Values from the override `shown` need no comment.
+    /// Writes each pair. Values from the override `named` need no comment: it has been named
+    /// already.
     fn pairs(
         &mut self,
         pairs: &[(Node, Node)],
         indent: usize,
         origin: Option<&'a Node>,
-        shown: Option<&Source>,
+        named: Option<&OverrideSource>,
     ) {
         for (key, value) in pairs {
             let key = key.as_text().unwrap_or_default();
@@ -39,21 +40,21 @@ impl<'a> Writer<'a> {
             self.out.push_str(&" ".repeat(indent));
             self.out.push_str(&text(key));
             self.out.push(':');
-            self.value(value, indent + 2, origin, shown);
+            self.value(value, indent + 2, origin, named);
         }
     }
 
-    /// What follows a colon, up to the end of its last line.
+    /// Writes a value after the colon of its key, up to the end of its last line.
     fn value(
         &mut self,
         node: &Node,
         indent: usize,
         origin: Option<&'a Node>,
-        shown: Option<&Source>,
+        named: Option<&OverrideSource>,
     ) {
         let source = origin.and_then(|node| self.raw.origins.source_of(node));
         let comment = match source {
-            Some(source) if Some(source) != shown => format!(" # {source}"),
+            Some(source) if Some(source) != named => format!(" # {source}"),
             _ => String::new(),
         };
         match &node.value {
@@ -68,7 +69,7 @@ impl<'a> Writer<'a> {
             _ => {
                 let mut comment = comment;
                 if comment.is_empty() {
-                    comment = self.within(origin, shown);
+                    comment = self.item_origins(origin, named);
                 }
                 self.out.push_str(&format!(" {}{comment}\n", inline(node)));
             }
@@ -80,7 +81,7 @@ impl<'a> Writer<'a> {
         items: &[Node],
         indent: usize,
         origin: Option<&'a Node>,
-        shown: Option<&Source>,
+        named: Option<&OverrideSource>,
     ) {
         for (index, item) in items.iter().enumerate() {
             let origin = origin.and_then(|origin| match &origin.value {
@@ -89,7 +90,7 @@ impl<'a> Writer<'a> {
             });
             let spaces = " ".repeat(indent);
             let source = origin.and_then(|node| self.raw.origins.source_of(node));
-            if let Some(source) = source.filter(|source| Some(*source) != shown) {
+            if let Some(source) = source.filter(|source| Some(*source) != named) {
                 self.out.push_str(&format!("{spaces}# {source}\n"));
             }
             match &item.value {
@@ -107,8 +108,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The origins of items of a list that stands in one line.
-    fn within(&self, origin: Option<&Node>, shown: Option<&Source>) -> String {
+    /// Returns a comment with the origins of the items of a list that is written in one line.
+    fn item_origins(&self, origin: Option<&Node>, named: Option<&OverrideSource>) -> String {
         let Some(Value::List(items)) = origin.map(|origin| &origin.value) else {
             return String::new();
         };
@@ -116,8 +117,8 @@ impl<'a> Writer<'a> {
             .iter()
             .filter_map(|item| self.raw.origins.source_of(item));
         let mut sources: Vec<_> = sources
-            .filter(|source| Some(*source) != shown)
-            .map(Source::to_string)
+            .filter(|source| Some(*source) != named)
+            .map(OverrideSource::to_string)
             .collect();
         sources.dedup();
         match sources.is_empty() {
@@ -131,11 +132,11 @@ fn is_scalar(node: &Node) -> bool {
     matches!(node.value, Value::Plain(_) | Value::Quoted(_))
 }
 
-/// In one line.
+/// Returns a node as one line.
 fn inline(node: &Node) -> String {
     match &node.value {
         Value::Plain(_) if node.is_null() => "null".into(),
-        // Only what is safe can be a number, a boolean or null.
+        // Every number, boolean and null is safe.
         Value::Plain(plain) if is_safe(plain) => plain.clone(),
         Value::Plain(text_like) => text(text_like),
         Value::Quoted(quoted) => text(quoted),
@@ -153,7 +154,7 @@ fn inline(node: &Node) -> String {
     }
 }
 
-/// A text, in quotes unless it cannot be taken for anything else.
+/// Returns a text, in quotes unless it can only be read as a text.
 fn text(text: &str) -> String {
     let is_word = text.starts_with(|first: char| first.is_ascii_alphabetic() || first == '/');
     let special = ["null", "true", "false", "yes", "no", "on", "off", "y", "n"];
@@ -172,7 +173,7 @@ fn text(text: &str) -> String {
     quoted + "\""
 }
 
-/// Whether a character is seen, and means nothing to a reader of YAML.
+/// Returns whether a character is visible and has no meaning in a YAML comment.
 pub(super) fn is_printable(char: char) -> bool {
     char == ' ' || char.is_ascii_graphic() || char.is_alphanumeric()
 }

@@ -1,18 +1,18 @@
-//! Shows the effective configuration, as YAML that can be read again.
+//! The effective configuration, as YAML that can be loaded again.
 
-mod hide;
-mod write;
+mod redact;
+mod writer;
 
 use fluxgate_core::OnMissingRuleSet;
 use fluxgate_core::yaml::Node;
 
-use super::draft::{ConfigError, RawConfig};
 use super::filters::Filter;
+use super::raw::{ConfigError, RawConfig};
 use super::{Config, Rules, tree};
 
 impl RawConfig {
-    /// Returns the effective configuration as YAML: defaults filled in, secrets hidden,
-    /// warnings and the origins of overridden values as comments.
+    /// Returns the effective configuration as YAML: with defaults filled in, secrets
+    /// redacted, and warnings and the origins of overridden values as comments.
     pub fn to_effective_yaml(&self) -> Result<String, ConfigError> {
         let config = self.check()?;
         let file = self.origins.file();
@@ -20,7 +20,7 @@ impl RawConfig {
         for warning in config.warnings() {
             text += &comment(&format!("warning: {warning}"));
         }
-        text += &write::yaml(&effective(self, &config), self);
+        text += &writer::to_yaml(&effective(self, &config), self);
         Ok(text)
     }
 }
@@ -29,7 +29,7 @@ fn effective(raw: &RawConfig, config: &Config) -> Node {
     let filters = config.filters.iter();
     let filters = tree::map(filters.map(|filter| (&filter.name[..], Some(Filter::node(filter)))));
     let rule_sets = match config.rules {
-        Rules::Inline(_) => tree::child(&raw.tree, "rule_sets").map(hide::api_keys),
+        Rules::Inline(_) => tree::child(&raw.tree, "rule_sets").map(redact::api_keys),
         _ => None,
     };
     let on_missing = match config.on_missing_rule_set {
@@ -51,11 +51,11 @@ fn effective(raw: &RawConfig, config: &Config) -> Node {
     ])
 }
 
-/// Returns a comment of one line; other characters than printable ones are escaped.
+/// Returns a comment of one line. Characters that are not printable are escaped.
 fn comment(text: &str) -> String {
     let mut line = String::from("# ");
     for char in text.chars() {
-        match write::is_printable(char) {
+        match writer::is_printable(char) {
             true => line.push(char),
             false => line.extend(char.escape_unicode()),
         }
