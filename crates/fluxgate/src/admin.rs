@@ -1,14 +1,14 @@
-//! Who may look at rules and state through the API, and who may change them.
+//! Access to the admin API: tokens and roles, cross-origin requests and the audit log.
 
 mod audit;
-mod site;
+mod cross_origin;
 mod tokens;
 
 use fluxgate_core::RuleOptions;
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode, header};
 
-pub(crate) use audit::{Change, may_be_done};
+pub(crate) use audit::{Change, may_have_been_applied};
 pub(crate) use tokens::{Role, TokensError};
 
 use crate::config::Config;
@@ -17,29 +17,29 @@ use crate::reload::ReloadHandle;
 use crate::watch::ReloadedFile;
 use tokens::TokensFile;
 
-/// Lets in who may come in, and knows where rules are written.
+/// Authorizes calls of the admin API, and holds what changes of rules need.
 #[derive(Debug)]
 pub(crate) struct Admin {
     tokens: Option<ReloadedFile<TokensFile>>,
-    /// Whether the API can be reached from this machine only.
+    /// Whether the API listens on a loopback address.
     on_loopback: bool,
-    /// What rules that are written have to know.
+    /// The options for rules that are written.
     pub(crate) options: RuleOptions,
     pub(crate) reloader: ReloadHandle,
-    /// Held by who changes a stored rule set: those of one instance wait for one
-    /// another, so that only other instances come in between.
-    pub(crate) writing: tokio::sync::Mutex<()>,
+    /// Held while a stored rule set is changed. Changes by one instance wait for each other,
+    /// so that only other instances can cause conflicts.
+    pub(crate) write_lock: tokio::sync::Mutex<()>,
 }
 
-/// Who makes a call.
+/// The caller of an admin endpoint, as named in the audit log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
-    /// The name that stands before the token, or `loopback`.
+    /// The name of the token, or `loopback`.
     pub(crate) name: String,
 }
 
 impl Admin {
-    /// As the config says.
+    /// Creates it from the config, and reads the tokens.
     pub(crate) fn new(config: &Config, reloader: ReloadHandle) -> Result<Self, TokensError> {
         let api = config.listen.api;
         let tokens = config.admin.tokens_file.clone().map(TokensFile);
@@ -48,46 +48,45 @@ impl Admin {
             on_loopback: api.is_none_or(|api| api.ip().to_canonical().is_loopback()),
             options: config.rule_options(),
             reloader,
-            writing: tokio::sync::Mutex::default(),
+            write_lock: tokio::sync::Mutex::default(),
         })
     }
 
-    /// Knows the tokens that the file holds by then; for ever.
+    /// Reloads the tokens whenever their file changes. Never returns.
     pub(crate) async fn keep_current(&self) {
         if let Some(tokens) = &self.tokens {
             tokens.keep_current().await;
         }
     }
 
-    /// Lets a call in that shows only what rules there are: anybody's, unless
-    /// there are tokens.
+    /// Authorizes a call that only lists the rules. Without tokens, every caller may.
     pub(crate) fn admit_reader(&self, head: &Parts) -> Result<(), Problem> {
         match &self.tokens {
             Some(_) => self.admit(head, Role::Viewer).map(drop),
-            // A name that was made to lead here shows it to a page of another site.
-            None if self.on_loopback => site::check(head),
+            // DNS rebinding would reveal the rules to a page of another site.
+            None if self.on_loopback => cross_origin::check(head),
             None => Ok(()),
         }
     }
 
-    /// Lets a call in that needs this role.
+    /// Authorizes a call that needs a role.
     pub(crate) fn admit(&self, head: &Parts, role: Role) -> Result<Caller, Problem> {
         let Some(tokens) = &self.tokens else {
             return self.admit_without_token(head);
         };
         let Some(token) = bearer_token(head) else {
-            return Err(unauthorized("a bearer token is needed", "Bearer"));
+            return Err(unauthorized("a bearer token is required", "Bearer"));
         };
         let tokens = tokens.current();
         let Some(known) = tokens.find(token) else {
             let challenge = "Bearer error=\"invalid_token\"";
-            return Err(unauthorized("the bearer token is not known", challenge));
+            return Err(unauthorized("the bearer token is unknown", challenge));
         };
         if known.role < role {
             return Err(Problem::new(
                 StatusCode::FORBIDDEN,
                 format!(
-                    "this needs the role {}; `{}` is {}",
+                    "this needs the role {}; `{}` has the role {}",
                     role.name(),
                     known.name,
                     known.role.name()
@@ -99,8 +98,8 @@ impl Admin {
         })
     }
 
-    /// Lets a call in that changes something. It must say that it sends JSON,
-    /// which the forms of other sites cannot.
+    /// Authorizes a call that changes something. It must declare its body as JSON, which
+    /// HTML forms of other sites cannot do.
     pub(crate) fn admit_change(&self, head: &Parts, role: Role) -> Result<Caller, Problem> {
         let caller = self.admit(head, role)?;
         if head.method != Method::DELETE {
@@ -109,9 +108,9 @@ impl Admin {
         Ok(caller)
     }
 
-    /// Lets a call in that changes something by its path alone. Only if there is
-    /// a body must it say that this is JSON.
-    pub(crate) fn admit_switch(
+    /// Authorizes a call that changes something and needs no body. If it has a body, it must
+    /// declare it as JSON.
+    pub(crate) fn admit_without_body(
         &self,
         head: &Parts,
         has_body: bool,
@@ -124,21 +123,21 @@ impl Admin {
         Ok(caller)
     }
 
-    /// Refuses a call that changes something, a charge included, if a browser sends it
-    /// for a page of another origin; calls of programs pass.
-    pub(crate) fn refuse_other_sites(&self, head: &Parts) -> Result<(), Problem> {
-        site::check_browser(head, self.on_loopback)
+    /// Refuses a call that changes something, including charges, if a browser sends it for a
+    /// page of another origin. Calls that do not come from a browser pass.
+    pub(crate) fn refuse_cross_origin(&self, head: &Parts) -> Result<(), Problem> {
+        cross_origin::check_browser(head, self.on_loopback)
     }
 
     fn admit_without_token(&self, head: &Parts) -> Result<Caller, Problem> {
         if !self.on_loopback {
             return Err(Problem::new(
                 StatusCode::FORBIDDEN,
-                "without `admin.tokens_file` this is served only where `listen.api` is a \
+                "without `admin.tokens_file`, this is allowed only if `listen.api` is a \
                  loopback address",
             ));
         }
-        site::check(head)?;
+        cross_origin::check(head)?;
         Ok(Caller {
             name: "loopback".into(),
         })

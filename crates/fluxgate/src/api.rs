@@ -9,34 +9,49 @@ pub(crate) mod fast_path;
 mod forward_auth;
 mod health;
 mod identity;
-mod openapi;
-mod problem;
 mod query;
 mod simple_check;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use axum::Router;
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use fluxgate_core::LimiterError;
 use fluxgate_tower::HeaderFamilies;
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Method, StatusCode, Uri};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Admin;
-use crate::engine::{Engine, Filters};
+use crate::engine::{Engine, EngineError, Filters};
+use crate::http::Problem;
 
-/// What the answers need.
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+/// The OpenAPI document. Tests compare it with the service.
+static OPENAPI: LazyLock<String> = LazyLock::new(|| {
+    let document = include_str!("api/openapi.json");
+    document.replacen(
+        "\"VERSION\"",
+        concat!("\"", env!("CARGO_PKG_VERSION"), "\""),
+        1,
+    )
+});
+
+/// The state that the handlers share.
 #[derive(Debug)]
 pub(crate) struct Api {
     pub(crate) engine: Arc<Engine>,
-    /// Who may change things.
+    /// Authorizes admin calls.
     admin: Admin,
-    /// What proxies ask for their clients by.
+    /// The filters of `/v1/forward_auth`.
     filters: Filters,
     headers: HeaderFamilies,
-    /// Closes when the service is to end.
+    /// Cancelled when the service shuts down.
     closing: CancellationToken,
 }
 
@@ -56,40 +71,79 @@ impl Api {
         })
     }
 
-    /// Lets in who may come in by now; for ever, and once for all cores.
+    /// Reloads the admin tokens whenever they change. Never returns; called once for all
+    /// cores.
     pub(crate) async fn keep_current(&self) {
         self.admin.keep_current().await;
     }
 
-    /// Where what is answered.
+    /// Returns the routes of all endpoints.
     pub(crate) fn router(self: &Arc<Self>) -> Router {
         Router::new()
             .route("/v1/check", post(check::check))
             .route("/v1/check/batch", post(check::batch))
             .route("/v1/forward_auth", get(forward_auth::forward_auth))
             .route("/v1/consume", post(consume::consume))
-            .route("/openapi.json", get(openapi::document))
+            .route(
+                "/openapi.json",
+                get(async || json_response(OPENAPI.as_str())),
+            )
             .merge(admin::routes())
             .route("/livez", get(health::livez))
             .route("/readyz", get(health::readyz))
             .route("/metrics", get(health::metrics))
-            .fallback(problem::no_such_path)
-            .method_not_allowed_fallback(problem::no_such_method)
-            .layer(from_fn_with_state(Arc::clone(self), refuse_other_sites))
+            .fallback(not_found)
+            .method_not_allowed_fallback(method_not_allowed)
+            .layer(from_fn_with_state(Arc::clone(self), refuse_cross_origin))
             .with_state(Arc::clone(self))
     }
 }
 
-/// Refuses what changes something and comes from a page of another site. What only looks
-/// passes, and so does `GET /v1/forward_auth`, although it charges: a proxy passes its
-/// client's headers on there, and pages cannot send the headers that it needs.
-async fn refuse_other_sites(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+/// Refuses requests that change something if they come from a page of another site. Read
+/// requests pass. So does `GET /v1/forward_auth`, although it charges: a proxy copies its
+/// client's headers there, and pages cannot send the headers that it needs.
+async fn refuse_cross_origin(
+    State(api): State<Arc<Api>>,
+    request: Request,
+    next: Next,
+) -> Response {
     if request.method().is_safe() {
         return next.run(request).await;
     }
     let (head, body) = request.into_parts();
-    match api.admin.refuse_other_sites(&head) {
+    match api.admin.refuse_cross_origin(&head) {
         Ok(()) => next.run(Request::from_parts(head, body)).await,
         Err(problem) => problem.into_response(),
+    }
+}
+
+fn json_response(body: impl Into<Body>) -> Response {
+    let mut response = Response::new(body.into());
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
+    response
+}
+
+async fn not_found(uri: Uri) -> Problem {
+    let detail = format!("there is nothing at {}", uri.path());
+    Problem::new(StatusCode::NOT_FOUND, detail)
+}
+
+async fn method_not_allowed(method: Method, uri: Uri) -> Problem {
+    let detail = format!("{} does not support {method}", uri.path());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail)
+}
+
+impl From<EngineError> for Problem {
+    fn from(error: EngineError) -> Self {
+        let status = match &error {
+            EngineError::Call(LimiterError::UnknownRuleSet(_))
+            | EngineError::Call(LimiterError::UnknownRule { .. }) => StatusCode::NOT_FOUND,
+            EngineError::Call(LimiterError::Identity(why)) => {
+                return Self::bad_request(format!("`identity`: {why}"));
+            }
+            // The rules are not loaded yet, or the store failed.
+            _ => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self::new(status, error.to_string())
     }
 }

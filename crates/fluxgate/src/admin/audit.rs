@@ -1,4 +1,4 @@
-//! What was changed, and by whom: a line in the log for each change.
+//! The audit log: one line for each change, with its caller.
 
 use fluxgate_core::{Reason, StoreError};
 use fluxgate_redis::reason;
@@ -11,33 +11,33 @@ use crate::http::{Listener, Origin, Problem};
 use crate::telemetry::RequestIds;
 use crate::telemetry::log::{AUDIT, AuditPlace};
 
-/// A change that was made, or may have been.
+/// A change that was applied, or may have been.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Change<'a> {
-    /// What was done.
-    pub(crate) what: &'static str,
-    /// Empty where it is about a limit that comes with the call.
+    /// The action, such as `refund`.
+    pub(crate) action: &'static str,
+    /// Empty for a limit that comes with the call.
     pub(crate) rule_set: &'a str,
-    /// Nothing where it is about a whole set.
+    /// `None` for a change of the whole set.
     pub(crate) rule: Option<&'a str>,
-    /// The name of a limit that comes with the call, if it has one.
+    /// The name of a limit that comes with the call, if any.
     pub(crate) rule_id: Option<&'a str>,
-    /// Whose state, where it is about somebody's, as the log may say it.
+    /// The identity whose state was changed, in the form that logs may contain.
     pub(crate) identity: Option<&'a str>,
     pub(crate) units: Option<u64>,
-    /// How many counters were forgotten.
+    /// How many counters were reset.
     pub(crate) reset: Option<u64>,
-    /// What the rule set was before, if it was there.
+    /// The ETag of the rule set before, if it existed.
     pub(crate) etag_before: Option<&'a str>,
-    /// What it is now, if it is there.
+    /// The ETag of the rule set now, if it exists.
     pub(crate) etag_after: Option<&'a str>,
-    /// Whether it is not known that it was made.
-    pub(crate) is_unknown: bool,
+    /// Whether it is unknown if the change was applied.
+    pub(crate) is_uncertain: bool,
 }
 
-/// Whether a change may have been made although the store failed: it did not
-/// say that it refuses.
-pub(crate) fn may_be_done(error: &StoreError) -> bool {
+/// Returns whether a change may have been applied although the store failed: the store did
+/// not refuse it.
+pub(crate) fn may_have_been_applied(error: &StoreError) -> bool {
     matches!(
         error.reason,
         reason::REDIS_ERROR | Reason::TIMEOUT | Reason::BAD_RESPONSE
@@ -45,19 +45,19 @@ pub(crate) fn may_be_done(error: &StoreError) -> bool {
 }
 
 impl Admin {
-    /// Takes a place in the log for the line of a change. To be called before the
-    /// change is made: without a place it must not be.
-    pub(crate) async fn audit_place(&self) -> Result<AuditPlace, Problem> {
+    /// Reserves the audit line of a change. Must be called before the change is applied: a
+    /// change without an audit line is refused.
+    pub(crate) async fn reserve_audit_line(&self) -> Result<AuditPlace, Problem> {
         AuditPlace::take().await.ok_or_else(|| {
-            let detail = "the audit log cannot be written: nothing was changed; see to what \
-                          reads standard error, and try again";
+            let detail = "the audit log cannot be written, so nothing was changed; make sure \
+                          that standard error is read, and try again";
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
                 .with_header(RETRY_AFTER, HeaderValue::from_static("5"))
         })
     }
 
-    /// Notes a change in the log, in its place.
-    pub(crate) fn note(
+    /// Writes the audit line of a change.
+    pub(crate) fn audit(
         &self,
         place: AuditPlace,
         caller: &Caller,
@@ -66,7 +66,7 @@ impl Admin {
     ) {
         let origin = Origin::with_headers(Listener::Api, headers);
         let RequestIds { request_id, trace } = RequestIds::from(&origin);
-        let (outcome, said) = match change.is_unknown {
+        let (outcome, message) = match change.is_uncertain {
             true => (Some("unknown"), "perhaps changed"),
             false => (None, "changed"),
         };
@@ -74,7 +74,7 @@ impl Admin {
             tracing::info!(
                 target: AUDIT,
                 who = caller.name,
-                what = change.what,
+                what = change.action,
                 rule_set = Some(change.rule_set).filter(|name| !name.is_empty()),
                 rule = change.rule,
                 rule_id = change.rule_id,
@@ -87,7 +87,7 @@ impl Admin {
                 request_id,
                 trace_id = trace.map(|trace| field::display(trace.trace_id)),
                 span_id = trace.map(|trace| field::display(trace.span_id)),
-                "{said}"
+                "{message}"
             );
         });
     }

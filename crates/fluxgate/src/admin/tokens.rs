@@ -1,4 +1,4 @@
-//! Bearer tokens, of which only hashes are known.
+//! Bearer tokens, which are stored only as hashes.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use subtle::ConstantTimeEq;
 use crate::config::{Secret, SecretError};
 use crate::watch::Source;
 
-/// What somebody may do; each may do what those before it may.
+/// The permissions of a token. Each role includes the roles before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
-    /// Look.
+    /// Reads rules and state.
     Viewer,
-    /// Refund, reset, switch rules on and off.
+    /// Refunds, resets, and enables and disables rules.
     Operator,
-    /// Write and delete rules.
+    /// Writes and deletes rules.
     Admin,
 }
 
@@ -32,7 +32,7 @@ impl Role {
     }
 }
 
-/// One token.
+/// A token.
 #[derive(Clone)]
 pub(super) struct Token {
     pub(super) name: String,
@@ -50,7 +50,7 @@ impl fmt::Debug for Token {
 #[derive(Clone, Debug)]
 pub(super) struct Tokens(Vec<Token>);
 
-/// Where they stand.
+/// The file of the tokens.
 #[derive(Debug)]
 pub(super) struct TokensFile(pub(super) PathBuf);
 
@@ -71,18 +71,18 @@ impl Source for TokensFile {
     }
 }
 
-/// Why there are no tokens.
+/// An unusable tokens file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TokensError {
     /// The file cannot be read.
     #[error(transparent)]
     Unreadable(#[from] SecretError),
-    /// What it says is wrong; a line for each fault.
+    /// The content is invalid. Displays one line per fault.
     #[error("{}", lines(path, faults))]
     Invalid {
         /// The file.
         path: PathBuf,
-        /// The lines, and what is wrong there.
+        /// The number of each invalid line, and its message.
         faults: Vec<(usize, &'static str)>,
     },
 }
@@ -95,9 +95,8 @@ fn lines(path: &Path, faults: &[(usize, &'static str)]) -> String {
 }
 
 impl Tokens {
-    /// Reads lines of `name:role:sha256`. Blank lines and those that begin with
-    /// `#` do not count. What a line says is not repeated: it may be a secret
-    /// that went into the wrong file.
+    /// Parses lines of `name:role:sha256`. Blank lines and lines that begin with `#` are
+    /// ignored. Messages do not quote a line, because it may be a secret in the wrong file.
     pub(super) fn parse(path: &Path, text: &str) -> Result<Self, TokensError> {
         let mut tokens: Vec<Token> = Vec::new();
         let mut faults = Vec::new();
@@ -106,16 +105,16 @@ impl Tokens {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            match token(line) {
+            match parse_token(line) {
                 Ok(token) if tokens.iter().any(|known| known.sha256 == token.sha256) => {
-                    faults.push((index + 1, "this token stands in the file already"));
+                    faults.push((index + 1, "this token is already in the file"));
                 }
                 Ok(token) => tokens.push(token),
                 Err(what) => faults.push((index + 1, what)),
             }
         }
         if tokens.is_empty() && faults.is_empty() {
-            faults.push((1, "there is no token in it"));
+            faults.push((1, "the file has no tokens"));
         }
         match faults.is_empty() {
             true => Ok(Self(tokens)),
@@ -126,8 +125,8 @@ impl Tokens {
         }
     }
 
-    /// Whose token this is. How long it takes does not say how near a guess was,
-    /// nor where in the file the token stands.
+    /// Finds a token. The time this takes reveals neither how close a guess is nor where the
+    /// token is in the file.
     pub(super) fn find(&self, token: &[u8]) -> Option<&Token> {
         let hash: [u8; 32] = Sha256::digest(token).into();
         let mut found = None;
@@ -140,7 +139,7 @@ impl Tokens {
     }
 }
 
-fn token(line: &str) -> Result<Token, &'static str> {
+fn parse_token(line: &str) -> Result<Token, &'static str> {
     let parts: Vec<_> = line.split(':').collect();
     let [name, role, sha256] = parts[..] else {
         return Err("a line must be name:role:sha256");
@@ -151,7 +150,7 @@ fn token(line: &str) -> Result<Token, &'static str> {
     }
     let role = Role::ALL.into_iter().find(|known| known.name() == role);
     let role = role.ok_or("the role must be viewer, operator or admin")?;
-    let sha256 = hash(sha256).ok_or("the hash must be a SHA-256: 64 hexadecimal digits")?;
+    let sha256 = parse_hash(sha256).ok_or("the hash must be a SHA-256: 64 hexadecimal digits")?;
     Ok(Token {
         name: name.into(),
         role,
@@ -159,7 +158,7 @@ fn token(line: &str) -> Result<Token, &'static str> {
     })
 }
 
-fn hash(digits: &str) -> Option<[u8; 32]> {
+fn parse_hash(digits: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
@@ -174,7 +173,7 @@ fn hash(digits: &str) -> Option<[u8; 32]> {
 mod tests {
     use super::*;
 
-    /// Of `secret`.
+    /// The SHA-256 of `secret`.
     const HASH: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 
     fn parse(text: &str) -> Result<Tokens, String> {
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_line_is_told_with_its_place_and_not_repeated() {
+    fn every_invalid_line_is_reported_with_its_position_but_not_quoted() {
         let text = format!(
             "ann\nann:root:{HASH}\nann:admin:12\n:admin:{HASH}\nb:viewer:{HASH}\nc:admin:{HASH}"
         );
@@ -212,7 +211,7 @@ mod tests {
         assert!(!error.contains(HASH) && !error.contains("root"));
         assert_eq!(
             parse("# none\n").unwrap_err(),
-            "tokens:1:1: there is no token in it"
+            "tokens:1:1: the file has no tokens"
         );
     }
 }

@@ -1,8 +1,8 @@
-//! Looking at rules and state, and changing them.
+//! The admin endpoints, which read and change rules and state.
 
+mod cancel;
 mod conditions;
 mod fields;
-mod give_back;
 mod list;
 mod state;
 mod stored;
@@ -13,14 +13,12 @@ use axum::Router;
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::StatusCode;
-use http::header::CONTENT_TYPE;
 use tokio::task::JoinHandle;
 
-use super::check::JSON;
-use super::{Api, body};
+use super::{Api, body, json_response};
 use crate::http::Problem;
 
-/// Where what is answered.
+/// Returns the routes of all admin endpoints.
 pub(super) fn routes() -> Router<Arc<Api>> {
     let set = get(stored::get_set)
         .put(stored::put_set)
@@ -30,7 +28,7 @@ pub(super) fn routes() -> Router<Arc<Api>> {
         .delete(stored::delete_rule);
     Router::new()
         .route("/v1/refund", post(state::refund))
-        .route("/v1/give_back", post(give_back::give_back))
+        .route("/v1/give_back", post(cancel::cancel))
         .route("/v1/reset", post(state::reset))
         .route("/v1/state", get(state::state))
         .route("/v1/rule_sets", get(list::list))
@@ -46,25 +44,17 @@ pub(super) fn routes() -> Router<Arc<Api>> {
         )
 }
 
-/// Does all of it, even if the client goes away meanwhile: what was changed must
-/// be noted, too.
-async fn to_its_end(
+/// Runs a change to its end even if the client disconnects, so that it is also audited.
+async fn run_to_completion(
     work: impl Future<Output = Result<Response, Problem>> + Send + 'static,
 ) -> Result<Response, Problem> {
-    done(tokio::spawn(work)).await
+    join(tokio::spawn(work)).await
 }
 
-/// What came of a task.
-async fn done<T>(task: JoinHandle<Result<T, Problem>>) -> Result<T, Problem> {
+/// Returns the result of a task; a panic becomes a 500.
+async fn join<T>(task: JoinHandle<Result<T, Problem>>) -> Result<T, Problem> {
     task.await.unwrap_or_else(|error| {
-        let detail = format!("this could not be done: {error}");
+        let detail = format!("the request failed: {error}");
         Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, detail))
     })
-}
-
-/// An answer of JSON.
-fn json(text: impl Into<axum::body::Body>) -> Response {
-    let mut response = Response::new(text.into());
-    response.headers_mut().insert(CONTENT_TYPE, JSON);
-    response
 }

@@ -1,4 +1,4 @@
-//! What a client sends, within bounds.
+//! Reads and parses request bodies, within limits of size and time.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use http_body_util::BodyExt;
 
 use crate::http::Problem;
 
-/// How large a body may be.
+/// The maximum size of a body.
 const MAX_BYTES: usize = 64 * 1024;
-/// How long a client may take to send it.
+/// How long a client may take to send a body.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The whole body.
+/// Reads the whole body.
 pub(super) async fn read<B>(body: B) -> Result<Bytes, Problem>
 where
     B: Body<Data = Bytes>,
@@ -26,12 +26,12 @@ where
         Ok(read) => read,
         Err(_) => Err(Problem::new(
             StatusCode::REQUEST_TIMEOUT,
-            "the body did not come in time",
+            "the body did not arrive in time",
         )),
     }
 }
 
-/// Nearly every body comes in one piece, which is then taken as it is.
+/// Collects a body. Nearly every body arrives in one frame, which is returned as it is.
 async fn collect<B>(body: B) -> Result<Bytes, Problem>
 where
     B: Body<Data = Bytes>,
@@ -44,14 +44,14 @@ where
             let error: axum::BoxError = error.into();
             Problem::bad_request(format!("the body ended early: {error}"))
         })?;
-        // Trailers say nothing that would matter here.
-        let Ok(piece) = frame.into_data() else {
+        // Trailers are ignored.
+        let Ok(data) = frame.into_data() else {
             continue;
         };
-        check_size(first.len() + rest.len() + piece.len())?;
+        check_size(first.len() + rest.len() + data.len())?;
         match first.is_empty() {
-            true => first = piece,
-            false => rest.extend_from_slice(&piece),
+            true => first = data,
+            false => rest.extend_from_slice(&data),
         }
     }
     Ok(match rest.is_empty() {
@@ -60,7 +60,7 @@ where
     })
 }
 
-/// Whether a body of so many bytes is taken.
+/// Refuses a body that is too large.
 pub(super) fn check_size(bytes: usize) -> Result<(), Problem> {
     if bytes <= MAX_BYTES {
         return Ok(());
@@ -71,11 +71,16 @@ pub(super) fn check_size(bytes: usize) -> Result<(), Problem> {
     ))
 }
 
-/// Reads JSON, which must be an object.
+/// Returns the error for a missing field.
+pub(super) fn missing(name: &str) -> Problem {
+    Problem::bad_request(format!("`{name}` is missing"))
+}
+
+/// Parses a JSON object.
 pub(super) fn parse<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
     let text =
         std::str::from_utf8(body).map_err(|_| Problem::bad_request("the body is not UTF-8"))?;
-    // A list would do for serde as well.
+    // serde would also accept a list.
     if !text.trim_ascii_start().starts_with('{') {
         return Err(Problem::bad_request("the body is not a JSON object"));
     }
@@ -90,22 +95,22 @@ pub(super) fn parse<'a, T: serde::Deserialize<'a>>(body: &'a [u8]) -> Result<T, 
     })
 }
 
-/// The field that is wrong. To follow the way there takes time, so it is done
-/// only once something is known to be wrong.
+/// Returns the path of the invalid field. Tracking paths takes time, so this parses again
+/// after an error.
 fn field_of<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Option<String> {
     let mut json = serde_json::Deserializer::from_str(text);
     let error = serde_path_to_error::deserialize::<_, T>(&mut json).err()?;
     let path = error.path().to_string();
-    // Neither the whole nor what cannot be read is a field.
+    // Neither the whole body nor an unreadable part is a field.
     if path == "." || path.ends_with('?') {
         return None;
     }
-    // Some name their field themselves; then the way to them is enough.
-    let (way, last) = path.rsplit_once('.').unwrap_or(("", &path));
+    // Some messages name their field already; then the path to it is enough.
+    let (parent, last) = path.rsplit_once('.').unwrap_or(("", &path));
     let names_itself = error
         .inner()
         .to_string()
         .starts_with(&format!("`{last}`: "));
-    let named = if names_itself { way } else { &path };
+    let named = if names_itself { parent } else { &path };
     (!named.is_empty()).then(|| format!("`{named}`"))
 }

@@ -9,21 +9,19 @@ use axum::response::Response;
 use fluxgate_core::json::{ContextFields, Text, read_once};
 use fluxgate_core::{Decision, RequestContext};
 use fluxgate_tower::FailedClosedStatus;
+use http::StatusCode;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, StatusCode};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::decision_json::{Form, write_decision};
-
-use super::{Api, body};
+use super::{Api, JSON, body, json_response};
 use crate::engine::EngineError;
 use crate::http::{Listener, Origin, PROBLEM_JSON, Problem};
 
-pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// How many checks one call may hold.
-const MOST_CHECKS: usize = 1_000;
+/// How many checks a batch may hold.
+const MAX_CHECKS: usize = 1_000;
 
-/// The field for the normal form of the path, where a proxy has read it already.
+/// The field with the normal form of the path, for callers that have computed it.
 pub(super) const NORMAL_PATH: &str = "normal_path";
 
 /// The names of the fields of a check.
@@ -32,20 +30,20 @@ const FIELDS: [&str; 12] = {
     [a, b, c, d, e, f, g, h, i, NORMAL_PATH, "peek", "wait"]
 };
 
-/// Decides one request. (Plain ones come by way of [`Api::check_plain`].)
+/// Decides one request. Simple checks take the [fast path](super::fast_path) instead.
 pub(super) async fn check(
     State(api): State<Arc<Api>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
     let origin = Origin::with_headers(Listener::Api, &head.headers);
-    let wanted = WantedStatus::read(head.uri.query())?;
+    let options = StatusOptions::read(head.uri.query())?;
     let body = body::read(body).await?;
-    let asked: Asked<'_> = body::parse(&body)?;
-    let decision = asked.decide(&api, &origin).await?;
-    let (status, content_type, form) = match wanted.status {
+    let check: CheckRequest<'_> = body::parse(&body)?;
+    let decision = check.decide(&api, &origin).await?;
+    let (status, content_type, form) = match options.status {
         true if !decision.allowed() => {
-            let status = wanted.failed_closed.status_for(decision.outcome());
+            let status = options.failed_closed.status_for(decision.outcome());
             (status, PROBLEM_JSON, Form::Problem(status))
         }
         _ => (StatusCode::OK, JSON, Form::Decision),
@@ -68,58 +66,56 @@ pub(super) async fn batch(
     let (head, body) = request.into_parts();
     let body = body::read(body).await?;
     let Batch { checks } = body::parse(&body)?;
-    if checks.len() > MOST_CHECKS {
+    if checks.len() > MAX_CHECKS {
         return Err(Problem::bad_request(format!(
-            "`checks` holds more than {MOST_CHECKS}"
+            "`checks` has more than {MAX_CHECKS} items"
         )));
     }
     let origin = Origin::with_headers(Listener::Api, &head.headers);
-    // All are read before the first is charged.
-    let mut ready = Vec::with_capacity(checks.len());
-    for (index, asked) in checks.into_iter().enumerate() {
-        let request = asked.into_request(&api);
-        ready.push(request.map_err(|problem| problem.within(format!("`checks[{index}]`")))?);
+    // All checks are validated before the first is charged.
+    let mut prepared = Vec::with_capacity(checks.len());
+    for (index, check) in checks.into_iter().enumerate() {
+        let check = check.prepare(&api);
+        prepared.push(check.map_err(|problem| problem.within(format!("`checks[{index}]`")))?);
     }
-    let mut json = Vec::with_capacity(256 * ready.len());
+    let mut json = Vec::with_capacity(256 * prepared.len());
     json.extend_from_slice(b"{\"decisions\":[");
-    for (index, request) in ready.iter().enumerate() {
+    for (index, check) in prepared.iter().enumerate() {
         if index > 0 {
             json.push(b',');
         }
-        let decision = request.decide(&api, &origin).await?;
+        let decision = check.decide(&api, &origin).await?;
         write_decision(&mut json, &decision, Form::Decision);
     }
     json.extend_from_slice(b"]}");
-    let mut response = Response::new(json.into());
-    response.headers_mut().insert(CONTENT_TYPE, JSON);
-    Ok(response)
+    Ok(json_response(json))
 }
 
-/// What the query says of the status.
+/// The options in the query of a check.
 #[derive(Default)]
-struct WantedStatus {
-    /// Whether denials are to be told by the status too.
+struct StatusOptions {
+    /// Whether the status reports denials.
     status: bool,
-    /// What it is where the decision failed closed.
+    /// The status of denials because of a store failure.
     failed_closed: FailedClosedStatus,
 }
 
-impl WantedStatus {
+impl StatusOptions {
     fn read(query: Option<&str>) -> Result<Self, Problem> {
-        let mut wanted = Self::default();
+        let mut options = Self::default();
         for pair in query.unwrap_or_default().split('&') {
             match pair.split_once('=').unwrap_or((pair, "")) {
                 ("", "") => {}
-                ("status", "true") => wanted.status = true,
-                ("status", "false") => wanted.status = false,
+                ("status", "true") => options.status = true,
+                ("status", "false") => options.status = false,
                 ("status", _) => {
                     return Err(Problem::bad_request("`status` must be true or false"));
                 }
                 ("failed_closed_status", "503") => {
-                    wanted.failed_closed = FailedClosedStatus::ServiceUnavailable;
+                    options.failed_closed = FailedClosedStatus::ServiceUnavailable;
                 }
                 ("failed_closed_status", "429") => {
-                    wanted.failed_closed = FailedClosedStatus::TooManyRequests;
+                    options.failed_closed = FailedClosedStatus::TooManyRequests;
                 }
                 ("failed_closed_status", _) => {
                     return Err(Problem::bad_request(
@@ -128,12 +124,12 @@ impl WantedStatus {
                 }
                 _ => {
                     return Err(Problem::bad_request(
-                        "the query may hold `status` and `failed_closed_status` only",
+                        "the query may contain only `status` and `failed_closed_status`",
                     ));
                 }
             }
         }
-        Ok(wanted)
+        Ok(options)
     }
 }
 
@@ -141,33 +137,32 @@ impl WantedStatus {
 #[serde(deny_unknown_fields)]
 struct Batch<'a> {
     #[serde(borrow)]
-    checks: Vec<Asked<'a>>,
+    checks: Vec<CheckRequest<'a>>,
 }
 
-/// A check, as it was asked for.
+/// A check as the client sent it.
 #[derive(Default)]
-pub(super) struct Asked<'a> {
+pub(super) struct CheckRequest<'a> {
     context: ContextFields<'a>,
     normal_path: Option<Text<'a>>,
     peek: bool,
-    /// Whether the caller cannot wait.
-    now: bool,
+    may_wait: bool,
 }
 
-/// A check that can be decided.
-struct Ready<'a> {
+/// A valid check.
+struct PreparedCheck<'a> {
     rule_set: Cow<'a, str>,
     context: RequestContext<'a>,
     peek: bool,
-    now: bool,
+    may_wait: bool,
 }
 
-impl<'a> Asked<'a> {
+impl<'a> CheckRequest<'a> {
     pub(super) async fn decide(self, api: &Api, origin: &Origin<'_>) -> Result<Decision, Problem> {
-        self.into_request(api)?.decide(api, origin).await
+        self.prepare(api)?.decide(api, origin).await
     }
 
-    fn into_request(mut self, api: &Api) -> Result<Ready<'a>, Problem> {
+    fn prepare(mut self, api: &Api) -> Result<PreparedCheck<'a>, Problem> {
         let rule_set = match self.context.rule_set.take() {
             Some(name) => name,
             None => Cow::Owned(only_rule_set(api)?),
@@ -176,49 +171,49 @@ impl<'a> Asked<'a> {
         if let Some(Text(normal)) = self.normal_path {
             context = context.with_normal_path(normal);
         }
-        Ok(Ready {
+        Ok(PreparedCheck {
             rule_set,
             context,
             peek: self.peek,
-            now: self.now,
+            may_wait: self.may_wait,
         })
     }
 }
 
-impl Ready<'_> {
+impl PreparedCheck<'_> {
     async fn decide(&self, api: &Api, origin: &Origin<'_>) -> Result<Decision, Problem> {
         let (rule_set, context) = (&*self.rule_set, &self.context);
-        let may_wait = !self.now;
+        let engine = &api.engine;
         Ok(match self.peek {
-            true => api.engine.peek(rule_set, context).await?,
+            true => engine.peek(rule_set, context).await?,
             false => {
-                api.engine
-                    .check(rule_set, context, may_wait, origin)
+                engine
+                    .check(rule_set, context, self.may_wait, origin)
                     .await?
             }
         })
     }
 }
 
-/// The rule set that is meant where none is named.
+/// Returns the name of the only rule set, for checks that name none.
 fn only_rule_set(api: &Api) -> Result<String, Problem> {
     let rules = api.engine.rules().ok_or(EngineError::NotReady)?;
     let only = rules.only().map(|set| set.name().to_owned());
-    only.ok_or_else(|| Problem::bad_request("`rule_set` is missing"))
+    only.ok_or_else(|| body::missing("rule_set"))
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Asked<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for CheckRequest<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct AskedVisitor;
+        struct CheckVisitor;
 
-        impl<'de> Visitor<'de> for AskedVisitor {
-            type Value = Asked<'de>;
+        impl<'de> Visitor<'de> for CheckVisitor {
+            type Value = CheckRequest<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Asked<'de>, M::Error> {
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
                 let mut context = ContextFields::default();
                 let (mut peek, mut wait, mut normal_path) = (None, None, None);
                 while let Some(Text(name)) = map.next_key()? {
@@ -233,15 +228,15 @@ impl<'de: 'a, 'a> Deserialize<'de> for Asked<'a> {
                     }
                 }
                 let (peek, wait): (Option<bool>, Option<bool>) = (peek.flatten(), wait.flatten());
-                Ok(Asked {
+                Ok(CheckRequest {
                     context,
                     normal_path: normal_path.flatten(),
                     peek: peek.unwrap_or(false),
-                    now: !wait.unwrap_or(true),
+                    may_wait: wait.unwrap_or(true),
                 })
             }
         }
 
-        deserializer.deserialize_map(AskedVisitor)
+        deserializer.deserialize_map(CheckVisitor)
     }
 }

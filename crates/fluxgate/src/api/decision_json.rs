@@ -5,16 +5,16 @@ use fluxgate_core::json::JsonWriter;
 use fluxgate_tower::write_denial_start;
 use http::StatusCode;
 
-/// What the object is.
+/// The form of the JSON object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// The decision alone.
+    /// The decision only.
     Decision,
-    /// A problem (RFC 9457) with this status that has the decision with it.
+    /// A problem document (RFC 9457) with this status, extended by the decision.
     Problem(StatusCode),
 }
 
-/// Appends the object.
+/// Appends the JSON object to `out`.
 pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Form) {
     if let Form::Problem(status) = form {
         write_denial_start(status, out);

@@ -6,9 +6,6 @@
 //! it is read. At the first request that is anything else, hyper takes over the
 //! connection together with what has been read.
 
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) mod fuzz;
-
 use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::pin;
@@ -26,8 +23,8 @@ use crate::serve::HEADER_TIMEOUT;
 const MAX_HEADERS: usize = 24;
 
 impl Api {
-    /// Answers simple checks. Returns what was read of the first request that is none,
-    /// or `None` if the connection has ended.
+    /// Answers simple checks. Returns the bytes read of the first other request, or `None`
+    /// if the connection has ended.
     pub(crate) async fn serve_fast_path(
         &self,
         stream: &mut TcpStream,
@@ -141,8 +138,8 @@ fn simple_head(bytes: &[u8]) -> Option<(SimpleCheck<'_>, Range<usize>)> {
     for header in headers {
         let name = header.name;
         if name.eq_ignore_ascii_case("content-length") {
-            let said = content_length(header.value)?;
-            if length.replace(usize::try_from(said).ok()?).is_some() {
+            let value = content_length(header.value)?;
+            if length.replace(usize::try_from(value).ok()?).is_some() {
                 return None;
             }
         } else if name.eq_ignore_ascii_case("x-request-id") {
@@ -157,7 +154,7 @@ fn simple_head(bytes: &[u8]) -> Option<(SimpleCheck<'_>, Range<usize>)> {
     Some((check, start..start.checked_add(length?)?))
 }
 
-/// Whether a header changes how the request or the connection is read.
+/// Returns whether a header changes how the request or the connection is read.
 fn changes_framing(name: &str) -> bool {
     const NAMES: [&str; 6] = [
         "transfer-encoding",
@@ -170,20 +167,52 @@ fn changes_framing(name: &str) -> bool {
     NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// Whether a browser names the requesting page by this header. The router refuses pages
-/// of other sites.
+/// Returns whether browsers name the requesting page in this header. Such requests go
+/// through the router, which refuses pages of other sites.
 fn is_from_browser(name: &str) -> bool {
     const NAMES: [&str; 2] = ["origin", "sec-fetch-site"];
     NAMES.iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// Whether the header states the default.
+/// Returns whether the header only states the default.
 fn keeps_alive(header: &httparse::Header<'_>) -> bool {
     let is_keep_alive = header.value.eq_ignore_ascii_case(b"keep-alive");
     is_keep_alive && header.name.eq_ignore_ascii_case("connection")
 }
 
 const _: () = assert!(INPUT >= 4096, "a simple check fits");
+
+/// Checks that arbitrary bytes are recognized as a simple check by exactly its own bytes.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) fn fuzz(bytes: &[u8]) {
+    let Some((check, length)) = simple_check(bytes) else {
+        return;
+    };
+    let own = &bytes[..length];
+    assert!(own.ends_with(check.body));
+    let (again, again_length) = simple_check(own).expect("the check is complete");
+    assert_eq!((again.body, again_length), (check.body, length));
+    assert_eq!(again.request_id, check.request_id);
+    assert_eq!(again.traceparent, check.traceparent);
+    for end in (0..length).rev().step_by(1 + length / 64) {
+        assert!(simple_check(&own[..end]).is_none(), "at {end} of {length}");
+    }
+    let head = &own[..length - check.body.len()];
+    let mut headers = [httparse::EMPTY_HEADER; 64];
+    let mut request = httparse::Request::new(&mut headers);
+    let parsed = request.parse(head);
+    assert_eq!(parsed, Ok(httparse::Status::Complete(head.len())));
+    let values = |name: &str| {
+        let headers = request.headers.iter();
+        let named = headers.filter(|header| header.name.eq_ignore_ascii_case(name));
+        named.map(|header| header.value).collect::<Vec<_>>()
+    };
+    let lengths = values("content-length");
+    assert_eq!(lengths.len(), 1);
+    let length = std::str::from_utf8(lengths[0]).map(str::parse::<usize>);
+    assert_eq!(length, Ok(Ok(check.body.len())));
+    assert!(values("transfer-encoding").is_empty());
+}
 
 #[cfg(test)]
 mod tests {

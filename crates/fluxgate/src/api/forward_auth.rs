@@ -1,4 +1,4 @@
-//! `GET /v1/forward_auth`: a proxy asks about a request that it has, by headers.
+//! `GET /v1/forward_auth`: decides a request that a proxy describes in headers.
 
 mod forwarded;
 
@@ -19,35 +19,34 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use super::Api;
 use crate::engine::{EngineError, EngineHandler};
 use crate::http::{Listener, OUTCOME, Origin, PROBLEM_JSON, Problem};
-use forwarded::{Forwarded, bad};
+use forwarded::{ForwardedRequest, ambiguous};
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 const FAILED_CLOSED: HeaderValue = HeaderValue::from_static("failed_closed");
 
-/// Decides the request that a proxy asks about. One that has to wait waits here;
-/// a proxy that hangs up meanwhile gives its units and its place back.
+/// Decides the request of a proxy's client. A request that has to wait waits here; if the
+/// proxy disconnects meanwhile, its units and its wait permit are released.
 pub(super) async fn forward_auth(State(api): State<Arc<Api>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
-    // Nobody reads a body here. One that was announced may even never come, as
-    // with proxies that repeat a client's length: the connection cannot be kept.
-    let is_read = body.is_end_stream();
-    let mut answer = tokio::select! {
-        answer = api.answer_proxy(&head) => answer.into_response(),
-        // Nobody is there to be answered; what was waited for is given back.
-        () = breaks_off(body), if !is_read => Response::default(),
+    // The body is not used. It may even never arrive, because some proxies copy the
+    // client's `Content-Length`: then the connection cannot be reused.
+    let has_no_body = body.is_end_stream();
+    let mut response = tokio::select! {
+        response = api.decide_forwarded(&head) => response.into_response(),
+        // The response is not sent to anyone; the wait is cancelled.
+        () = disconnected(body), if !has_no_body => Response::default(),
     };
-    if !is_read && head.version < Version::HTTP_2 {
-        answer.headers_mut().insert(CONNECTION, CLOSE);
+    if !has_no_body && head.version < Version::HTTP_2 {
+        response.headers_mut().insert(CONNECTION, CLOSE);
     }
-    answer
+    response
 }
 
-/// Ends when a body does in the middle. While it is not read, nobody would see that
-/// its sender is gone.
-async fn breaks_off(body: Body) {
-    /// More is no mistake.
-    const MOST: usize = 1 << 20;
-    let mut body = std::pin::pin!(Limited::new(body, MOST));
+/// Returns when the client disconnects before the end of its body. hyper notices that only
+/// while the body is read.
+async fn disconnected(body: Body) {
+    const MAX_BYTES: usize = 1 << 20;
+    let mut body = std::pin::pin!(Limited::new(body, MAX_BYTES));
     let mut last = None;
     while let Some(frame) = body.frame().await {
         if let Err(error) = frame {
@@ -62,80 +61,85 @@ async fn breaks_off(body: Body) {
 }
 
 impl Api {
-    async fn answer_proxy(&self, head: &Parts) -> Result<Response, Problem> {
-        let question = Question::read(head.uri.query().unwrap_or_default())?;
-        let filter = question.filter(self)?;
-        let forwarded = Forwarded::read(&head.headers)?;
+    async fn decide_forwarded(&self, head: &Parts) -> Result<Response, Problem> {
+        let options = Options::read(head.uri.query().unwrap_or_default())?;
+        let filter = options.filter(self)?;
+        let forwarded = ForwardedRequest::read(&head.headers)?;
         let path = forwarded.request_path()?;
         if !self.engine.is_ready() {
             return Err(EngineError::NotReady.into());
         }
         if filter.rule_set_for(&path).is_some() {
-            self.check_lookalikes(filter, &forwarded)?;
+            self.refuse_underscore_variants(filter, &forwarded)?;
         }
         let origin = Origin::with_headers(Listener::Api, &head.headers);
-        let asking = EngineHandler::new(&self.engine, &origin);
+        let handler = EngineHandler::new(&self.engine, &origin);
         let mut response = Response::default();
-        // Who asks is not the client: its address says nothing.
-        match filter.evaluate(&asking, &forwarded, &path, None).await {
+        // The peer is the proxy, so its address is not that of the client.
+        match filter.evaluate(&handler, &forwarded, &path, None).await {
             FilterOutcome::Skipped => {}
             FilterOutcome::Allowed(decision) => {
                 let headers = response.headers_mut();
                 filter.families().write(&decision, headers);
             }
             FilterOutcome::Denied(decision) => {
-                response = question.refuse(&decision, filter.failed_closed());
+                response = options.denial(&decision, filter.failed_closed());
                 let headers = response.headers_mut();
                 filter.families().write(&decision, headers);
             }
-            FilterOutcome::BadRequest(request) => return Err(bad(request)),
+            FilterOutcome::BadRequest(error) => return Err(ambiguous(error)),
         }
         Ok(response)
     }
 
-    /// Refuses a request with a header that differs only by `_` for `-` from one that is
-    /// counted: here nobody can keep it from the server.
-    fn check_lookalikes(&self, filter: &Filter, head: &Forwarded<'_>) -> Result<(), Problem> {
+    /// Refuses a request with a header that differs from a header of the rules only by `_`
+    /// for `-`. The gateway would remove it, but here the proxy forwards it.
+    fn refuse_underscore_variants(
+        &self,
+        filter: &Filter,
+        head: &ForwardedRequest<'_>,
+    ) -> Result<(), Problem> {
         let rules = self.engine.rules();
         let rules = rules.as_ref().zip(filter.rule_set_name());
         let rules = rules.and_then(|(rules, name)| rules.get(name));
         let names = rules.map_or(&[][..], |set| set.header_names());
         match filter.has_underscore_variant(head, names) {
-            true => Err(bad(BadRequest::UnderscoreVariant)),
+            true => Err(ambiguous(BadRequest::UnderscoreVariant)),
             false => Ok(()),
         }
     }
 }
 
-/// What is asked, and how a denial is to be told.
-struct Question<'a> {
+/// The options in the query.
+struct Options<'a> {
     filter: Option<Cow<'a, str>>,
+    /// The status of denials.
     denied: StatusCode,
 }
 
-impl<'a> Question<'a> {
+impl<'a> Options<'a> {
     fn read(query: &'a str) -> Result<Self, Problem> {
-        let mut question = Self {
+        let mut options = Self {
             filter: None,
             denied: StatusCode::TOO_MANY_REQUESTS,
         };
         for (name, value) in url::form_urlencoded::parse(query.as_bytes()) {
             match (&*name, &*value) {
-                ("filter", _) => question.filter = Some(value),
-                ("denied", "403") => question.denied = StatusCode::FORBIDDEN,
-                ("denied", "429") => question.denied = StatusCode::TOO_MANY_REQUESTS,
+                ("filter", _) => options.filter = Some(value),
+                ("denied", "403") => options.denied = StatusCode::FORBIDDEN,
+                ("denied", "429") => options.denied = StatusCode::TOO_MANY_REQUESTS,
                 ("denied", _) => return Err(Problem::bad_request("`denied` must be 403 or 429")),
                 _ => {
                     return Err(Problem::bad_request(
-                        "the query may hold `filter` and `denied` only",
+                        "the query may contain only `filter` and `denied`",
                     ));
                 }
             }
         }
-        Ok(question)
+        Ok(options)
     }
 
-    /// The filter that is meant.
+    /// Returns the named filter, or the only one.
     fn filter<'f>(&self, api: &'f Api) -> Result<&'f Filter, Problem> {
         let missing = |detail: &str| Problem::new(StatusCode::NOT_FOUND, detail);
         match &self.filter {
@@ -152,12 +156,12 @@ impl<'a> Question<'a> {
         .map(|filter| &**filter)
     }
 
-    /// The answer to a request that is denied.
-    fn refuse(&self, decision: &Decision, failed_closed: FailedClosedStatus) -> Response {
+    /// Returns the response to a denied request.
+    fn denial(&self, decision: &Decision, failed_closed: FailedClosedStatus) -> Response {
         let mut response = Response::default();
         if self.denied != StatusCode::TOO_MANY_REQUESTS {
-            // A proxy that wants another status has an answer of its own, and takes any
-            // third status for an error.
+            // A proxy that needs 403 has a response of its own, and takes any other status
+            // for an error.
             *response.status_mut() = self.denied;
             if decision.outcome() == Outcome::FailedClosed {
                 response.headers_mut().insert(OUTCOME, FAILED_CLOSED);

@@ -13,15 +13,15 @@ use crate::http::Problem;
 const PROMETHEUS: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
-/// Whether the process runs.
+/// Reports that the process runs.
 pub(super) async fn livez() -> &'static str {
     "ok\n"
 }
 
-/// Whether it can serve.
+/// Reports whether the service can answer checks.
 pub(super) async fn readyz(State(api): State<Arc<Api>>) -> Result<&'static str, Problem> {
-    let waits_for = if api.closing.is_cancelled() {
-        "the service is closing"
+    let reason = if api.closing.is_cancelled() {
+        "the service is shutting down"
     } else if api.engine.rules().is_none() {
         "the rules are not loaded yet"
     } else if api.engine.needs_store() {
@@ -29,10 +29,10 @@ pub(super) async fn readyz(State(api): State<Arc<Api>>) -> Result<&'static str, 
     } else {
         return Ok("ok\n");
     };
-    Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, waits_for))
+    Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, reason))
 }
 
-/// What is counted.
+/// Returns the metrics in the Prometheus text format.
 pub(super) async fn metrics(State(api): State<Arc<Api>>) -> Response {
     let mut response = api
         .engine

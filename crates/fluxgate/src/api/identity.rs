@@ -5,17 +5,15 @@ use std::fmt;
 use fluxgate_core::json::Text;
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 
-/// The values of a key's parts, in their order.
+/// The values of the parts of a key, in order.
 #[derive(Debug, Default)]
 pub(super) struct Identity<'a>(Vec<Text<'a>>);
 
 impl Identity<'_> {
-    /// Of these values.
     pub(super) fn new(values: Vec<String>) -> Self {
         Self(values.into_iter().map(|value| Text(value.into())).collect())
     }
 
-    /// The values.
     pub(super) fn values(&self) -> Vec<&str> {
         self.0.iter().map(|text| &*text.0).collect()
     }

@@ -1,28 +1,27 @@
-//! The query of a request, read strictly: what is not encoded as it should be is
-//! told, and never stands for something else.
+//! Strict parsing of a query: a badly encoded field is an error and is never replaced.
 
 use crate::http::Problem;
 
-/// The fields of a query, by name and value.
+/// Returns the names and values of the fields of a query.
 pub(super) fn fields(query: &str) -> impl Iterator<Item = Result<(String, String), Problem>> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty());
     pairs.map(|pair| {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let name = decoded(name).ok_or_else(|| {
-            Problem::bad_request("the name of a field of the query is badly encoded")
+        let name = decode(name).ok_or_else(|| {
+            Problem::bad_request("the name of a query field is badly encoded")
         })?;
-        let value = decoded(value).ok_or_else(|| {
+        let value = decode(value).ok_or_else(|| {
             Problem::bad_request(format!(
-                "`{name}` is badly encoded: `%` and two hexadecimal digits for each byte, and \
-                 the bytes in UTF-8"
+                "`{name}` is badly encoded: use UTF-8, with `%` and two hexadecimal digits for each \
+                 escaped byte"
             ))
         })?;
         Ok((name, value))
     })
 }
 
-/// The text behind `+` and `%XX`, if there is one.
-fn decoded(text: &str) -> Option<String> {
+/// Decodes `+` and `%XX`.
+fn decode(text: &str) -> Option<String> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     while let Some(byte) = bytes.next() {
@@ -45,17 +44,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_encoded_is_read_exactly_or_not_at_all() {
+    fn a_text_is_decoded_exactly_or_not_at_all() {
         for (text, expected) in [
             ("", ""),
             ("a+b%20c", "a b c"),
             ("%2B%25%c3%A4", "+%ä"),
             ("ä=", "ä="),
         ] {
-            assert_eq!(decoded(text).as_deref(), Some(expected), "{text}");
+            assert_eq!(decode(text).as_deref(), Some(expected), "{text}");
         }
         for bad in ["%", "a%", "%4", "%zz", "%+1", "%FF", "%C3", "%c3%28"] {
-            assert_eq!(decoded(bad), None, "{bad}");
+            assert_eq!(decode(bad), None, "{bad}");
         }
     }
 }

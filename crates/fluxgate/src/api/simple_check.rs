@@ -1,14 +1,14 @@
-//! A check on the fast path: bytes in, bytes out.
+//! Answers a check on the fast path, from bytes to bytes.
 
 use fluxgate_core::Decision;
 use fluxgate_core::json::JsonWriter;
 
-use super::check::Asked;
+use super::check::CheckRequest;
 use super::decision_json::{Form, write_decision};
 use super::{Api, body};
 use crate::http::{Listener, Origin, Problem, wall_clock, write_date};
 
-/// The body and the ids of a check.
+/// The body and the ids of a check request.
 #[derive(Debug, Default)]
 pub(crate) struct SimpleCheck<'a> {
     /// The JSON.
@@ -20,8 +20,8 @@ pub(crate) struct SimpleCheck<'a> {
 }
 
 impl Api {
-    /// Answers a check: appends head and body of the response to `out`. `is_last` closes
-    /// the connection; `json` is scratch space.
+    /// Answers a check: appends head and body of the response to `out`. `is_last` announces
+    /// the end of the connection; `json` is scratch space.
     pub(crate) async fn answer_simple_check(
         &self,
         check: &SimpleCheck<'_>,
@@ -59,7 +59,7 @@ impl Api {
         let mut head = JsonWriter(out);
         if let Some(id) = origin.into_id() {
             head.text("x-request-id: ");
-            // Given and made ids are both plain ASCII.
+            // Received and generated ids are ASCII.
             head.text(id.to_str().unwrap_or_default());
             head.text("\r\n");
         }
@@ -78,7 +78,7 @@ impl Api {
         origin: &Origin<'_>,
     ) -> Result<Decision, Problem> {
         body::check_size(json.len())?;
-        let asked: Asked<'_> = body::parse(json)?;
-        asked.decide(self, origin).await
+        let check: CheckRequest<'_> = body::parse(json)?;
+        check.decide(self, origin).await
     }
 }

@@ -23,12 +23,9 @@ pub(crate) use blocks::Block;
 const KINDS: [(&str, &str); 30] = [
     ("console", "docs::session::"),
     ("json", "docs::session::"),
-    ("json check", "service::api::the_examples_of_the_document"),
-    ("json consume", "service::api::the_examples_of_the_document"),
-    (
-        "json decision",
-        "service::api::the_examples_of_the_document",
-    ),
+    ("json check", "service::api::the_documented_examples"),
+    ("json consume", "service::api::the_documented_examples"),
+    ("json decision", "service::api::the_documented_examples"),
     ("json decisions", "docs::files::the_simulations"),
     ("json requests", "docs::files::the_simulations"),
     ("rust", "docs::files::every_program"),
@@ -52,7 +49,7 @@ const KINDS: [(&str, &str); 30] = [
     ),
     (
         "text forward-auth",
-        "service::api::forward_auth::the_question",
+        "service::api::forward_auth::the_documented_request",
     ),
     ("text layout", "docs::texts::the_layouts"),
     ("text redis-cli", "docs::texts::redis_cli"),

@@ -1,42 +1,42 @@
-//! `If-Match` and `If-None-Match`.
+//! Preconditions in `If-Match` and `If-None-Match`.
 
 use http::{HeaderMap, HeaderName, StatusCode, header};
 
 use crate::http::Problem;
 
-/// What must be there for a request to be done.
+/// The precondition of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Condition {
-    /// Nothing was said.
+    /// No condition.
     Any,
-    /// Something: `If-Match: *`.
+    /// `If-Match: *`: it must exist.
     Present,
-    /// Nothing: `If-None-Match: *`.
+    /// `If-None-Match: *`: it must not exist.
     Absent,
-    /// One of these: `If-Match: "…"`.
+    /// `If-Match: "…"`: it must have one of these ETags.
     OneOf(Vec<String>),
-    /// None of these: `If-None-Match: "…"`.
+    /// `If-None-Match: "…"`: it must have none of these ETags.
     NoneOf(Vec<String>),
 }
 
 impl Condition {
-    pub(super) fn of(headers: &HeaderMap) -> Result<Self, Problem> {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Result<Self, Problem> {
         match (
             tags(headers, header::IF_MATCH)?,
             tags(headers, header::IF_NONE_MATCH)?,
         ) {
             (None, None) => Ok(Self::Any),
-            (Some(Tags::Every), None) => Ok(Self::Present),
-            (Some(Tags::These(tags)), None) => Ok(Self::OneOf(tags)),
-            (None, Some(Tags::Every)) => Ok(Self::Absent),
-            (None, Some(Tags::These(tags))) => Ok(Self::NoneOf(tags)),
+            (Some(Tags::Any), None) => Ok(Self::Present),
+            (Some(Tags::List(tags)), None) => Ok(Self::OneOf(tags)),
+            (None, Some(Tags::Any)) => Ok(Self::Absent),
+            (None, Some(Tags::List(tags))) => Ok(Self::NoneOf(tags)),
             (Some(_), Some(_)) => Err(Problem::bad_request(
                 "`If-Match` and `If-None-Match` exclude each other",
             )),
         }
     }
 
-    /// Whether it holds where `now` is there.
+    /// Returns whether the condition holds for the current ETag.
     pub(super) fn holds(&self, now: Option<&str>) -> bool {
         match self {
             Self::Any => true,
@@ -47,26 +47,26 @@ impl Condition {
         }
     }
 
-    /// An error if it does not hold.
+    /// Returns an error if the condition does not hold for the current ETag.
     pub(super) fn check(&self, now: Option<&str>) -> Result<(), Problem> {
         if self.holds(now) {
             return Ok(());
         }
-        let there = match now {
+        let current = match now {
             Some(now) => format!("the ETag is \"{now}\""),
             None => "it does not exist".into(),
         };
         Err(Problem::new(
             StatusCode::PRECONDITION_FAILED,
-            format!("somebody else was faster: {there}"),
+            format!("the precondition does not hold: {current}"),
         ))
     }
 }
 
 enum Tags {
-    Every,
+    Any,
     /// Without their quotes.
-    These(Vec<String>),
+    List(Vec<String>),
 }
 
 fn tags(headers: &HeaderMap, name: HeaderName) -> Result<Option<Tags>, Problem> {
@@ -77,7 +77,7 @@ fn tags(headers: &HeaderMap, name: HeaderName) -> Result<Option<Tags>, Problem> 
         given = true;
         let value = value.to_str().map_err(|_| bad())?;
         if value.trim() == "*" {
-            return Ok(Some(Tags::Every));
+            return Ok(Some(Tags::Any));
         }
         for tag in value
             .split(',')
@@ -88,50 +88,51 @@ fn tags(headers: &HeaderMap, name: HeaderName) -> Result<Option<Tags>, Problem> 
             let tag = tag.trim_start_matches("W/");
             let tag = tag.strip_prefix('"').and_then(|tag| tag.strip_suffix('"'));
             let tag = tag.ok_or_else(bad)?;
-            // To overwrite something, it must be known to the last byte.
+            // `If-Match` needs strong comparison.
             if !(weak && name == header::IF_MATCH) {
                 tags.push(tag.to_owned());
             }
         }
     }
-    Ok(given.then_some(Tags::These(tags)))
+    Ok(given.then_some(Tags::List(tags)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(headers: &[(HeaderName, &str)]) -> Result<Condition, Problem> {
+    fn condition(headers: &[(HeaderName, &str)]) -> Result<Condition, Problem> {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(name, value.parse().unwrap());
         }
-        Condition::of(&map)
+        Condition::from_headers(&map)
     }
 
     #[test]
-    fn conditions_are_read_and_judged() {
+    fn conditions_are_parsed_and_evaluated() {
         use header::{IF_MATCH, IF_NONE_MATCH};
-        let any = of(&[]).unwrap();
+        let any = condition(&[]).unwrap();
         assert!(any.holds(None) && any.holds(Some("a")));
-        let present = of(&[(IF_MATCH, "*")]).unwrap();
+        let present = condition(&[(IF_MATCH, "*")]).unwrap();
         assert!(!present.holds(None) && present.holds(Some("a")));
-        let absent = of(&[(IF_NONE_MATCH, "*")]).unwrap();
+        let absent = condition(&[(IF_NONE_MATCH, "*")]).unwrap();
         assert!(absent.holds(None) && !absent.holds(Some("a")));
-        let one_of = of(&[(IF_MATCH, "\"a\", \"b\""), (IF_MATCH, "\"c\", W/\"d\"")]).unwrap();
+        let one_of =
+            condition(&[(IF_MATCH, "\"a\", \"b\""), (IF_MATCH, "\"c\", W/\"d\"")]).unwrap();
         let held = [Some("a"), Some("b"), Some("c"), Some("d"), None];
         assert_eq!(
             held.map(|now| one_of.holds(now)),
             [true, true, true, false, false]
         );
-        let none_of = of(&[(IF_NONE_MATCH, "W/\"a\"")]).unwrap();
+        let none_of = condition(&[(IF_NONE_MATCH, "W/\"a\"")]).unwrap();
         assert!(none_of.holds(None) && none_of.holds(Some("b")) && !none_of.holds(Some("a")));
         for bad in [
             &[(IF_MATCH, "a")][..],
             &[(IF_MATCH, "\"a")],
             &[(IF_MATCH, "*"), (IF_NONE_MATCH, "*")],
         ] {
-            assert!(of(bad).is_err(), "{bad:?}");
+            assert!(condition(bad).is_err(), "{bad:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a refund, a reset or a look at state is about.
+//! The fields of refund, reset and state calls, and the limit that they refer to.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,18 +8,19 @@ use fluxgate_core::{AdHocKey, Band};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+use crate::api::body::missing;
 use crate::api::identity::Identity;
 use crate::api::{consume, query};
 use crate::engine::ThrottleNumbers;
 use crate::http::Problem;
 
-/// The fields of a body or a query.
+/// The fields of a body or of a query.
 #[derive(Debug, Default)]
 pub(super) struct Fields<'a> {
     identity: Option<Identity<'a>>,
     /// Texts, in the order of [`TEXTS`].
     texts: [Option<String>; TEXTS.len()],
-    /// Numbers as they were written, in the order of [`NUMBERS`].
+    /// Numbers as written, in the order of [`NUMBERS`].
     numbers: [Option<Cow<'a, str>>; NUMBERS.len()],
 }
 
@@ -33,7 +34,7 @@ const NUMBERS: [&str; 6] = [
     "units",
 ];
 
-/// All fields, those of a refund.
+/// The fields of a refund, which are all fields.
 const NAMES: &[&str] = &[
     "rule_set",
     "rule",
@@ -47,14 +48,14 @@ const NAMES: &[&str] = &[
     "period",
     "units",
 ];
-/// The same without `units`.
+/// The fields of a reset.
 const NAMES_WITHOUT_UNITS: &[&str] = NAMES.split_at(NAMES.len() - 1).0;
 
-/// The same without a number of units.
+/// The fields of a call without `units`.
 #[derive(Debug)]
 pub(super) struct WithoutUnits<'a>(pub(super) Fields<'a>);
 
-/// What the fields are about.
+/// The limit that the fields refer to.
 #[derive(Debug)]
 pub(super) enum Target<'a> {
     /// A configured rule.
@@ -72,15 +73,15 @@ pub(super) enum Target<'a> {
 /// A limit that comes with the call.
 #[derive(Debug)]
 pub(super) struct CallLimit<'a> {
-    /// Its name; none where it is a key of `CL.THROTTLE`.
+    /// The name; `None` for a key of `CL.THROTTLE`.
     pub(super) rule_id: Option<&'a str>,
-    pub(super) subject: AdHocKey,
-    /// Its numbers, where they were given.
+    pub(super) key: AdHocKey,
+    /// The parameters, if given.
     band: Option<Band>,
 }
 
 impl CallLimit<'_> {
-    /// Returns its numbers, which the call needs.
+    /// Returns the parameters, or an error if they are missing.
     pub(super) fn band(&self) -> Result<&Band, Problem> {
         self.band.as_ref().ok_or_else(|| {
             Problem::bad_request(match self.rule_id {
@@ -90,8 +91,8 @@ impl CallLimit<'_> {
         })
     }
 
-    /// Returns a band to reset it by, for which its numbers do not matter.
-    pub(super) fn band_of_any_numbers(&self) -> Result<Band, Problem> {
+    /// Returns a band for a reset, which does not depend on the parameters.
+    pub(super) fn band_for_reset(&self) -> Result<Band, Problem> {
         match (&self.band, self.rule_id) {
             (Some(band), _) => Ok(band.clone()),
             (None, Some(_)) => consume::band("1", "1"),
@@ -109,18 +110,18 @@ impl CallLimit<'_> {
 }
 
 impl Fields<'_> {
-    /// Returns what they are about. Fields that do not belong together are refused.
+    /// Returns the limit that the fields refer to. Refuses fields that cannot be combined.
     pub(super) fn target(&self) -> Result<Target<'_>, Problem> {
         if self.text("key").is_some() {
-            self.only("key", &["max_burst", "count", "period"])?;
+            self.allow_only("key", &["max_burst", "count", "period"])?;
             return Ok(Target::Call(Box::new(self.throttle_key()?)));
         }
         if let Some(rule_id) = self.text("rule_id") {
             let rate = ["capacity", "refill_tokens_per_second"];
-            self.only("rule_id", &["identity", rate[0], rate[1]])?;
-            return self.named(rule_id);
+            self.allow_only("rule_id", &["identity", rate[0], rate[1]])?;
+            return self.rule_id_target(rule_id);
         }
-        self.only("rule_set", &["rule", "identity"])?;
+        self.allow_only("rule_set", &["rule", "identity"])?;
         let rule_set = self.required_text("rule_set")?;
         let identity = self.identity.as_ref().map(Identity::values);
         match self.text("rule") {
@@ -134,9 +135,10 @@ impl Fields<'_> {
         }
     }
 
-    /// What `rule_id` names: with numbers a limit that comes with the call, without
-    /// them a configured rule as in `/v1/consume`, if it has the form of one.
-    fn named<'f>(&'f self, rule_id: &'f str) -> Result<Target<'f>, Problem> {
+    /// Returns the limit with this `rule_id`: a configured rule, as in `/v1/consume`, if the
+    /// parameters are missing and it has the form `SET/RULE`; otherwise a limit that comes
+    /// with the call.
+    fn rule_id_target<'f>(&'f self, rule_id: &'f str) -> Result<Target<'f>, Problem> {
         let identity = self.identity.as_ref().map(Identity::values);
         let [capacity, rate] = ["capacity", "refill_tokens_per_second"].map(|it| self.number(it));
         let band = match (capacity, rate) {
@@ -146,7 +148,7 @@ impl Fields<'_> {
             (None, None) => None,
         };
         if band.is_none() && rule_id.contains('/') {
-            let (rule_set, rule) = consume::configured(rule_id)?;
+            let (rule_set, rule) = consume::split_rule_id(rule_id)?;
             return Ok(Target::Rule {
                 rule_set,
                 rule,
@@ -155,12 +157,12 @@ impl Fields<'_> {
         }
         Ok(Target::Call(Box::new(CallLimit {
             rule_id: Some(rule_id),
-            subject: consume::subject(rule_id, &identity.unwrap_or_default())?,
+            key: consume::ad_hoc_key(rule_id, &identity.unwrap_or_default())?,
             band,
         })))
     }
 
-    /// The limit of a key of `CL.THROTTLE`.
+    /// Returns the limit of a key of `CL.THROTTLE`.
     fn throttle_key(&self) -> Result<CallLimit<'_>, Problem> {
         let key = self.required_text("key")?;
         let names = ["max_burst", "count", "period"];
@@ -186,7 +188,7 @@ impl Fields<'_> {
         };
         Ok(CallLimit {
             rule_id: None,
-            subject: AdHocKey::key(key.as_bytes()),
+            key: AdHocKey::key(key.as_bytes()),
             band,
         })
     }
@@ -194,7 +196,7 @@ impl Fields<'_> {
     pub(super) fn units(&self) -> Result<u64, Problem> {
         let units = self.number("units").ok_or_else(|| missing("units"))?;
         let units = whole_number(units).filter(|units| *units > 0);
-        units.ok_or_else(|| Problem::bad_request("`units` must be a whole number from 1"))
+        units.ok_or_else(|| Problem::bad_request("`units` must be a whole number of at least 1"))
     }
 
     fn text(&self, name: &str) -> Option<&str> {
@@ -211,8 +213,8 @@ impl Fields<'_> {
         self.numbers[place].as_deref()
     }
 
-    /// Refuses fields that do not go with the one of this name.
-    fn only(&self, name: &str, others: &[&str]) -> Result<(), Problem> {
+    /// Refuses fields that cannot be combined with the field `name`.
+    fn allow_only(&self, name: &str, others: &[&str]) -> Result<(), Problem> {
         let is_given = |field: &str| match field {
             "identity" => self.identity.is_some(),
             _ => self.text(field).is_some() || self.number(field).is_some(),
@@ -220,13 +222,13 @@ impl Fields<'_> {
         let mut given = NAMES_WITHOUT_UNITS.iter().filter(|field| is_given(field));
         match given.find(|field| **field != name && !others.contains(field)) {
             Some(other) => Err(Problem::bad_request(format!(
-                "`{other}` does not go with `{name}`"
+                "`{other}` cannot be combined with `{name}`"
             ))),
             None => Ok(()),
         }
     }
 
-    /// What a query says: `identity` once for each part.
+    /// Reads a query, which has `identity` once for each part.
     pub(super) fn from_query(query: &str) -> Result<Self, Problem> {
         let mut fields = Self::default();
         let mut identity = Vec::new();
@@ -259,11 +261,6 @@ impl Fields<'_> {
     }
 }
 
-/// Says that a field is missing.
-pub(super) fn missing(name: &str) -> Problem {
-    Problem::bad_request(format!("`{name}` is missing"))
-}
-
 impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_map(FieldsVisitor(NAMES))
@@ -277,7 +274,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for WithoutUnits<'a> {
     }
 }
 
-/// Takes these fields only.
+/// Accepts only these fields.
 struct FieldsVisitor(&'static [&'static str]);
 
 impl<'de> Visitor<'de> for FieldsVisitor {

@@ -1,4 +1,4 @@
-//! `GET /v1/rule_sets`: the rules in force.
+//! `GET /v1/rule_sets`: the active rules.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use axum::response::Response;
 use fluxgate_core::{Algorithm, Band, KeyPart, OnError, Rule, RuleMode, RuleSet};
 use serde_json::{Value, json};
 
-use super::Api;
+use super::{Api, json_response};
 use crate::engine::EngineError;
 use crate::http::Problem;
 
-/// Tells which rule sets there are, with their enabled rules in the order of
-/// evaluation, and where they come from.
+/// Returns the rule sets, with their enabled rules in the order of evaluation, and where
+/// they come from.
 pub(super) async fn list(
     State(api): State<Arc<Api>>,
     request: Request,
@@ -22,43 +22,39 @@ pub(super) async fn list(
     let rules = api.engine.rules().ok_or(EngineError::NotReady)?;
     let mut sets: Vec<_> = rules.iter().collect();
     sets.sort_by_key(|set| set.name());
-    let sets: Vec<_> = sets.into_iter().map(|set| of_set(set)).collect();
+    let sets: Vec<_> = sets.into_iter().map(|set| set_json(set)).collect();
     let source = api.admin.reloader.origin.name();
     let list = json!({ "source": source, "rule_sets": sets });
-    Ok(super::json(list.to_string()))
+    Ok(json_response(list.to_string()))
 }
 
-fn of_set(set: &RuleSet) -> Value {
-    let on_error = match set.on_error() {
-        OnError::Allow => "allow",
-        OnError::Deny => "deny",
-        OnError::Local => "local",
-    };
-    let rules: Vec<_> = set.rules().iter().map(of_rule).collect();
+fn set_json(set: &RuleSet) -> Value {
+    let on_error = name_of(&OnError::NAMES, set.on_error());
+    let rules: Vec<_> = set.rules().iter().map(rule_json).collect();
     json!({ "name": set.name(), "on_error": on_error, "rules": rules })
 }
 
-fn of_rule(rule: &Rule) -> Value {
+fn rule_json(rule: &Rule) -> Value {
     let mode = match rule.mode() {
         RuleMode::Enforce => "enforce",
         RuleMode::Shadow => "shadow",
     };
-    let key: Vec<_> = rule.key().iter().map(of_part).collect();
+    let key: Vec<_> = rule.key().iter().map(part_name).collect();
     let algorithm = rule.bands().first().map(|band| band.limit().algorithm());
-    let bands: Vec<_> = rule.bands().iter().map(of_band).collect();
+    let bands: Vec<_> = rule.bands().iter().map(band_json).collect();
     json!({
         "id": rule.id(),
         "name": rule.name(),
         "mode": mode,
         "priority": rule.priority(),
         "key": key,
-        "algorithm": algorithm.map(name_of),
+        "algorithm": algorithm.map(|algorithm| name_of(&Algorithm::NAMES, algorithm)),
         "bands": bands,
         "on_exceed": if rule.waits() { "wait" } else { "reject" },
     })
 }
 
-fn of_part(part: &KeyPart) -> String {
+fn part_name(part: &KeyPart) -> String {
     match part {
         KeyPart::Ip => "ip".into(),
         KeyPart::User => "user".into(),
@@ -70,22 +66,21 @@ fn of_part(part: &KeyPart) -> String {
     }
 }
 
-fn of_band(band: &Band) -> Value {
+fn band_json(band: &Band) -> Value {
     let limit = band.limit();
-    let mut of_band = json!({
+    let mut json = json!({
         "id": band.id(),
         "capacity": limit.capacity(),
         "window_ms": limit.window().ceil_millis(),
     });
     if limit.algorithm().is_bucket() {
-        of_band["refill"] = limit.rate().refill().into();
-        of_band["period_ms"] = limit.rate().period().ceil_millis().into();
+        json["refill"] = limit.rate().refill().into();
+        json["period_ms"] = limit.rate().period().ceil_millis().into();
     }
-    of_band
+    json
 }
 
-fn name_of(algorithm: Algorithm) -> &'static str {
-    let mut names = Algorithm::NAMES.iter();
-    let found = names.find(|(_, known)| *known == algorithm);
+fn name_of<T: PartialEq>(names: &[(&'static str, T)], value: T) -> &'static str {
+    let found = names.iter().find(|(_, known)| *known == value);
     found.map_or("", |(name, _)| name)
 }

@@ -6,16 +6,17 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use fluxgate_core::{BandState, LimiterError, StoreError};
 
-use super::fields::{Fields, Target, WithoutUnits, missing};
-use super::{Api, body, json, to_its_end};
-use crate::admin::{Change, Role, may_be_done};
+use super::body::missing;
+use super::fields::{Fields, Target, WithoutUnits};
+use super::{Api, body, json_response, run_to_completion};
+use crate::admin::{Change, Role, may_have_been_applied};
 use crate::engine::EngineError;
 use crate::http::Problem;
 
-/// The name of the one band of a limit that comes with the call.
+/// The id of the only band of a limit that comes with the call.
 const CALL_BAND: &str = "b0";
 
-/// Gives units back to somebody.
+/// Refunds units to an identity.
 pub(super) async fn refund(
     State(api): State<Arc<Api>>,
     request: Request,
@@ -23,12 +24,12 @@ pub(super) async fn refund(
     let (head, body) = request.into_parts();
     let caller = api.admin.admit_change(&head, Role::Operator)?;
     let body = body::read(body).await?;
-    let place = api.admin.audit_place().await?;
-    to_its_end(async move {
+    let place = api.admin.reserve_audit_line().await?;
+    run_to_completion(async move {
         let engine = &api.engine;
         let fields: Fields<'_> = body::parse(&body)?;
         let (target, units) = (fields.target()?, fields.units()?);
-        let (refunded, change, whose);
+        let (refunded, change, described);
         match target {
             Target::Set(_) => return Err(missing("rule")),
             Target::Rule {
@@ -36,10 +37,10 @@ pub(super) async fn refund(
                 rule,
                 identity,
             } => {
-                // A global rule has no parts to name.
+                // A global rule has no identities.
                 let identity = identity.unwrap_or_default();
                 refunded = engine.refund(rule_set, rule, &identity, units).await;
-                whose = engine.identity_in_logs(rule_set, rule, &identity);
+                described = engine.identity_in_logs(rule_set, rule, &identity);
                 change = Change {
                     rule_set,
                     rule: Some(rule),
@@ -47,29 +48,27 @@ pub(super) async fn refund(
                 };
             }
             Target::Call(limit) => {
-                let (subject, band) = (&limit.subject, limit.band()?);
-                refunded = engine.refund_ad_hoc(subject, band, units).await;
-                whose = engine.ad_hoc_key_in_logs(subject);
+                let (key, band) = (&limit.key, limit.band()?);
+                refunded = engine.refund_ad_hoc(key, band, units).await;
+                described = engine.ad_hoc_key_in_logs(key);
                 change = Change {
                     rule_id: limit.rule_id,
                     ..Change::default()
                 };
             }
         }
-        let is_unknown = refunded
-            .as_ref()
-            .is_err_and(|it| failure(it).is_some_and(may_be_done));
-        if refunded.is_ok() || is_unknown {
+        let is_uncertain = is_uncertain(&refunded);
+        if refunded.is_ok() || is_uncertain {
             let change = Change {
-                what: "refund",
-                identity: Some(&whose),
+                action: "refund",
+                identity: Some(&described),
                 units: Some(units),
-                is_unknown,
+                is_uncertain,
                 ..change
             };
-            api.admin.note(place, &caller, &head.headers, &change);
+            api.admin.audit(place, &caller, &head.headers, &change);
         }
-        Ok(json(format!("{{\"remaining\":{}}}", refunded?)))
+        Ok(json_response(format!("{{\"remaining\":{}}}", refunded?)))
     })
     .await
 }
@@ -82,16 +81,16 @@ pub(super) async fn reset(
     let (head, body) = request.into_parts();
     let caller = api.admin.admit_change(&head, Role::Operator)?;
     let body = body::read(body).await?;
-    let place = api.admin.audit_place().await?;
-    to_its_end(async move {
+    let place = api.admin.reserve_audit_line().await?;
+    run_to_completion(async move {
         let engine = &api.engine;
         let WithoutUnits(fields) = body::parse(&body)?;
-        let (reset, change, whose);
+        let (reset, change, described);
         match fields.target()? {
             Target::Set(rule_set) => {
                 api.admin.admit_change(&head, Role::Admin)?;
                 reset = engine.reset_set(rule_set).await;
-                whose = None;
+                described = None;
                 change = Change {
                     rule_set,
                     ..Change::default()
@@ -104,7 +103,7 @@ pub(super) async fn reset(
             } => {
                 let identity = identity.as_deref();
                 reset = engine.reset(rule_set, rule, identity).await;
-                whose = identity.map(|it| engine.identity_in_logs(rule_set, rule, it));
+                described = identity.map(|it| engine.identity_in_logs(rule_set, rule, it));
                 change = Change {
                     rule_set,
                     rule: Some(rule),
@@ -112,45 +111,46 @@ pub(super) async fn reset(
                 };
             }
             Target::Call(limit) => {
-                reset = {
-                    let band = limit.band_of_any_numbers()?;
-                    engine.reset_ad_hoc(&limit.subject, &band).await
-                };
-                whose = Some(engine.ad_hoc_key_in_logs(&limit.subject));
+                let band = limit.band_for_reset()?;
+                reset = engine.reset_ad_hoc(&limit.key, &band).await;
+                described = Some(engine.ad_hoc_key_in_logs(&limit.key));
                 change = Change {
                     rule_id: limit.rule_id,
                     ..Change::default()
                 };
             }
         }
-        // A whole rule takes many steps, of which some may be done.
-        let is_unknown = reset.as_ref().is_err_and(|it| {
-            failure(it).is_some_and(|error| whose.is_none() || may_be_done(error))
-        });
-        if reset.is_ok() || is_unknown {
+        // A reset of a whole rule takes many steps; some may have been applied.
+        let is_uncertain =
+            is_uncertain(&reset) || (described.is_none() && store_error(&reset).is_some());
+        if reset.is_ok() || is_uncertain {
             let change = Change {
-                what: "reset",
-                identity: whose.as_deref(),
+                action: "reset",
+                identity: described.as_deref(),
                 reset: reset.as_ref().ok().copied(),
-                is_unknown,
+                is_uncertain,
                 ..change
             };
-            api.admin.note(place, &caller, &head.headers, &change);
+            api.admin.audit(place, &caller, &head.headers, &change);
         }
-        Ok(json(format!("{{\"reset\":{}}}", reset?)))
+        Ok(json_response(format!("{{\"reset\":{}}}", reset?)))
     })
     .await
 }
 
-/// What the store said, if it was the store that failed.
-pub(super) fn failure(error: &EngineError) -> Option<&StoreError> {
-    match error {
-        EngineError::Call(LimiterError::Store(error)) => Some(error),
+fn store_error<T>(result: &Result<T, EngineError>) -> Option<&StoreError> {
+    match result {
+        Err(EngineError::Call(LimiterError::Store(error))) => Some(error),
         _ => None,
     }
 }
 
-/// Tells what somebody has left in each band of a rule.
+/// Returns whether the store failed, but may have applied the change.
+pub(super) fn is_uncertain<T>(result: &Result<T, EngineError>) -> bool {
+    store_error(result).is_some_and(may_have_been_applied)
+}
+
+/// Returns what an identity has left in each band of a rule.
 pub(super) async fn state(
     State(api): State<Arc<Api>>,
     request: Request,
@@ -170,17 +170,18 @@ pub(super) async fn state(
             bands.iter().map(|it| band_json(it.band.id(), it)).collect()
         }
         Target::Call(limit) => {
-            let state = api
-                .engine
-                .ad_hoc_state(&limit.subject, limit.band()?)
-                .await?;
+            let state = api.engine.ad_hoc_state(&limit.key, limit.band()?).await?;
             vec![band_json(CALL_BAND, &state)]
         }
     };
-    Ok(json(format!("{{\"bands\":[{}]}}", bands.join(","))))
+    Ok(json_response(format!(
+        "{{\"bands\":[{}]}}",
+        bands.join(",")
+    )))
 }
 
-/// Ids are made of letters, digits, `_`, `-` and `.`.
+/// Returns a band as JSON. Ids need no escaping: they consist of letters, digits, `_`, `-`
+/// and `.`.
 fn band_json(id: &str, state: &BandState) -> String {
     format!(
         "{{\"band\":\"{id}\",\"limit\":{},\"remaining\":{},\"reset_after_ms\":{}}}",

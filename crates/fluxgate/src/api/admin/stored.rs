@@ -1,8 +1,8 @@
-//! Rule sets and rules that are stored in Redis: to read and to change.
+//! Endpoints that read and change the rule sets and rules in Redis.
 
 mod access;
 mod edit;
-mod job;
+mod update;
 
 use std::sync::Arc;
 
@@ -14,12 +14,12 @@ use http::request::Parts;
 use http_body::Body;
 
 use super::conditions::Condition;
-use super::{Api, body, json};
+use super::{Api, body, json_response};
 use crate::admin::Role;
 use crate::http::Problem;
 use access::{no_such_rule, no_such_set, read, set_etag, store_of};
 use edit::{Edit, Rules};
-use job::Job;
+use update::Update;
 
 type Names = Path<(String, String)>;
 
@@ -32,7 +32,7 @@ pub(super) async fn get_set(
     api.admin.admit(&head, Role::Viewer)?;
     let stored = read(store_of(&api)?, &set).await?;
     let stored = stored.ok_or_else(|| no_such_set(&set))?;
-    shown(&head, &stored.etag, &stored.text)
+    respond(&head, &stored.etag, &stored.text)
 }
 
 pub(super) async fn get_rule(
@@ -46,7 +46,7 @@ pub(super) async fn get_rule(
     let rules = Rules::read(&set, stored.as_ref())?;
     let text = rules.get(&rule).ok_or_else(|| no_such_rule(&set, &rule))?;
     let text = text.to_string();
-    shown(&head, &etag_of(&text), &text)
+    respond(&head, &etag_of(&text), &text)
 }
 
 pub(super) async fn put_set(
@@ -58,15 +58,15 @@ pub(super) async fn put_set(
     let caller = api.admin.admit_change(&head, Role::Admin)?;
     store_of(&api)?;
     let body = body::read(body).await?;
-    let new = edit::whole_set(&set, &body, api.admin.options)?;
-    let job = Job::new(
+    let new = edit::parse_set(&set, &body, api.admin.options)?;
+    let update = Update::new(
         &head,
         caller,
         "put rule set",
         (set, None),
         Edit::Replace(new),
     )?;
-    job.run(api).await
+    update.run(api).await
 }
 
 pub(super) async fn put_rule(
@@ -78,10 +78,10 @@ pub(super) async fn put_rule(
     let caller = api.admin.admit_change(&head, Role::Admin)?;
     store_of(&api)?;
     let body = body::read(body).await?;
-    let new = edit::one_rule(&set, &rule, &body, api.admin.options)?;
+    let new = edit::parse_rule(&set, &rule, &body, api.admin.options)?;
     let about = (set, Some(rule));
-    let job = Job::new(&head, caller, "put rule", about, Edit::PutRule(new))?;
-    job.run(api).await
+    let update = Update::new(&head, caller, "put rule", about, Edit::PutRule(new))?;
+    update.run(api).await
 }
 
 pub(super) async fn delete_set(
@@ -91,8 +91,8 @@ pub(super) async fn delete_set(
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
     let caller = api.admin.admit_change(&head, Role::Admin)?;
-    let job = Job::new(&head, caller, "delete rule set", (set, None), Edit::Delete)?;
-    job.run(api).await
+    let update = Update::new(&head, caller, "delete rule set", (set, None), Edit::Delete)?;
+    update.run(api).await
 }
 
 pub(super) async fn delete_rule(
@@ -103,8 +103,8 @@ pub(super) async fn delete_rule(
     let (head, _) = request.into_parts();
     let caller = api.admin.admit_change(&head, Role::Admin)?;
     let about = (set, Some(rule));
-    let job = Job::new(&head, caller, "delete rule", about, Edit::DeleteRule)?;
-    job.run(api).await
+    let update = Update::new(&head, caller, "delete rule", about, Edit::DeleteRule)?;
+    update.run(api).await
 }
 
 pub(super) async fn enable(
@@ -131,33 +131,28 @@ async fn switch(
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
     let has_body = !body.is_end_stream();
-    let caller = api.admin.admit_switch(&head, has_body, Role::Operator)?;
-    let what = match on {
+    let caller = api
+        .admin
+        .admit_without_body(&head, has_body, Role::Operator)?;
+    let action = match on {
         true => "enable rule",
         false => "disable rule",
     };
     let about = (set, Some(rule));
-    Job::new(&head, caller, what, about, Edit::Switch(on))?
+    Update::new(&head, caller, action, about, Edit::Switch(on))?
         .run(api)
         .await
 }
 
-/// Returns the text, or 304 if the client has it already.
-fn shown(head: &Parts, etag: &str, text: &str) -> Result<Response, Problem> {
-    let condition = Condition::of(&head.headers)?;
-    let is_read = matches!(condition, Condition::NoneOf(_) | Condition::Absent);
-    let mut response = match condition.holds(Some(etag)) {
-        true => json(text.to_owned()),
-        false if is_read => StatusCode::NOT_MODIFIED.into_response(),
-        false => return Err(condition.check(Some(etag)).err().unwrap_or_else(never)),
+/// Returns the text, or 304 if the client already has it.
+fn respond(head: &Parts, etag: &str, text: &str) -> Result<Response, Problem> {
+    let condition = Condition::from_headers(&head.headers)?;
+    let is_if_none_match = matches!(condition, Condition::NoneOf(_) | Condition::Absent);
+    let mut response = match condition.check(Some(etag)) {
+        Ok(()) => json_response(text.to_owned()),
+        Err(_) if is_if_none_match => StatusCode::NOT_MODIFIED.into_response(),
+        Err(problem) => return Err(problem),
     };
     set_etag(&mut response, etag);
     Ok(response)
-}
-
-fn never() -> Problem {
-    Problem::new(
-        StatusCode::PRECONDITION_FAILED,
-        "the condition does not hold",
-    )
 }

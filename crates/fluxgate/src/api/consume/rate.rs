@@ -1,4 +1,4 @@
-//! A rate in tokens a second, with up to six decimals, taken exactly.
+//! Parses rates in tokens per second, with up to six decimals, exactly.
 
 use std::time::Duration;
 
@@ -6,15 +6,15 @@ use fluxgate_core::json::whole_number;
 use fluxgate_core::limit::MAX_UNITS;
 use fluxgate_core::{Algorithm, Band, Limit, LimitError};
 
-/// Decimals that a rate may have.
+/// How many decimals a rate may have.
 const DECIMALS: u64 = 6;
 
-/// The bucket of this capacity that refills at this rate.
+/// Returns the bucket with this capacity that refills at this rate.
 pub(super) fn band(capacity: &str, rate: &str) -> Result<Band, String> {
     let capacity = whole_number(capacity).filter(|units| (1..=MAX_UNITS).contains(units));
     let capacity = capacity
         .ok_or_else(|| format!("`capacity` must be a whole number from 1 to {MAX_UNITS}"))?;
-    let (refill, seconds) = exact(rate).ok_or_else(|| {
+    let (refill, seconds) = parse_rate(rate).ok_or_else(|| {
         format!(
             "`refill_tokens_per_second` must be a number above 0 with at most {DECIMALS} decimals"
         )
@@ -25,7 +25,8 @@ pub(super) fn band(capacity: &str, rate: &str) -> Result<Band, String> {
              as a fraction in lowest terms (1.5 is 3/2): give it fewer digits"
         ));
     }
-    // A band whose window changes starts afresh, which another rate must not do.
+    // A band starts again when its window changes, but not when its rate changes: so the
+    // window is always the same.
     let limit = Limit::builder(Algorithm::TokenBucket, capacity, Duration::from_secs(1))
         .refill(refill)
         .period(Duration::from_secs(seconds))
@@ -39,9 +40,9 @@ pub(super) fn band(capacity: &str, rate: &str) -> Result<Band, String> {
     Ok(Band::new("b0", limit))
 }
 
-/// The same rate as whole tokens in whole seconds, both as small as can be. What
-/// is larger than any number here becomes the largest.
-fn exact(rate: &str) -> Option<(u64, u64)> {
+/// Returns the rate as tokens per seconds, a fraction in lowest terms. Tokens that do not fit
+/// become `u64::MAX`.
+fn parse_rate(rate: &str) -> Option<(u64, u64)> {
     let (digits, exponent) = rate.split_once(['e', 'E']).unwrap_or((rate, "0"));
     let (whole, decimals) = digits.split_once('.').unwrap_or((digits, ""));
     let digits = format!("{whole}{decimals}");
@@ -51,7 +52,7 @@ fn exact(rate: &str) -> Option<(u64, u64)> {
     let significant = digits.trim_end_matches('0');
     let tokens = match significant.trim_start_matches('0') {
         "" => return None,
-        // It has digits only, so it can only be too large.
+        // These are only digits, so the number can only be too large.
         digits => digits.parse().unwrap_or(u64::MAX),
     };
     let zeros = digits.len() - significant.len();
@@ -73,7 +74,7 @@ fn exact(rate: &str) -> Option<(u64, u64)> {
     Some((tokens / common, seconds / common))
 }
 
-/// What stands behind the `e` of a number, which may be large beyond measure.
+/// Parses an exponent. One that does not fit becomes the largest or smallest `i64`.
 fn power_of_ten(text: &str) -> Option<i64> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -96,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_taken_exactly() {
+    fn rates_are_parsed_exactly() {
         for (rate, expected) in [
             ("10", (10, 1)),
             ("10.0", (10, 1)),
@@ -112,12 +113,12 @@ mod tests {
             ("1.5E+3", (1_500, 1)),
             ("0.00012e4", (6, 5)),
             ("1234.567891", (1_234_567_891, 1_000_000)),
-            // Larger than may be, which is told elsewhere.
+            // Larger than allowed: `band` reports that.
             ("99999999999999999999", (u64::MAX, 1)),
             ("1e20", (u64::MAX, 1)),
             ("1e99999999999999999999", (u64::MAX, 1)),
         ] {
-            assert_eq!(exact(rate), Some(expected), "{rate}");
+            assert_eq!(parse_rate(rate), Some(expected), "{rate}");
         }
         for bad in [
             "0",
@@ -136,12 +137,12 @@ mod tests {
             "null",
             "1.2.3",
         ] {
-            assert_eq!(exact(bad), None, "{bad}");
+            assert_eq!(parse_rate(bad), None, "{bad}");
         }
     }
 
     #[test]
-    fn what_is_out_of_bounds_is_told() {
+    fn values_out_of_bounds_are_reported() {
         assert!(band("10", "0.5").is_ok());
         for (capacity, rate, what) in [
             ("0", "1", "`capacity` must"),

@@ -1,4 +1,4 @@
-//! The client's request, as the proxy that has it tells of it.
+//! The client's request, as the proxy describes it in `X-Forwarded-*` headers.
 
 use fluxgate_core::RequestPath;
 use fluxgate_tower::{BadRequest, RequestHead};
@@ -12,33 +12,33 @@ const HOST: &str = "x-forwarded-host";
 
 /// The client's request.
 #[derive(Debug)]
-pub(super) struct Forwarded<'a> {
+pub(super) struct ForwardedRequest<'a> {
     method: Method,
     uri: Uri,
-    /// What the proxy passes on of the client's, and what it adds.
+    /// The client's headers that the proxy forwards, and those that it adds.
     headers: &'a HeaderMap,
 }
 
-impl<'a> Forwarded<'a> {
-    /// Reads it. What could be read in two ways is refused, as by the gateway:
-    /// the rules would be asked about another path than the one that is served.
+impl<'a> ForwardedRequest<'a> {
+    /// Reads the headers. Refuses ambiguous requests as the gateway does: otherwise the
+    /// rules could match another path than the server.
     pub(super) fn read(headers: &'a HeaderMap) -> Result<Self, Problem> {
-        let method = Method::from_bytes(only(headers, METHOD)?);
-        let target = only(headers, URI)?;
+        let method = Method::from_bytes(single(headers, METHOD)?);
+        let target = single(headers, URI)?;
         if target.contains(&b'#') {
-            // The library cuts it off, with what follows; the server may not.
-            return Err(Problem::bad_request("`X-Forwarded-Uri` has a `#` in it"));
+            // `Uri` drops the fragment; the server may not.
+            return Err(Problem::bad_request("`X-Forwarded-Uri` contains a `#`"));
         }
         let uri = Uri::try_from(target);
         let (Ok(method), Ok(uri)) = (method, uri) else {
             return Err(Problem::bad_request(
-                "`X-Forwarded-Method` is no method, or `X-Forwarded-Uri` no target",
+                "`X-Forwarded-Method` is not a method, or `X-Forwarded-Uri` is not a URI",
             ));
         };
         let path = uri.path();
-        // Only a question about the whole server has a target that is no path.
+        // Only `OPTIONS *` has a target without a path.
         if path.is_empty() || (path == "*" && method != Method::OPTIONS) {
-            return Err(Problem::bad_request("`X-Forwarded-Uri` is no path"));
+            return Err(Problem::bad_request("`X-Forwarded-Uri` has no path"));
         }
         Ok(Self {
             method,
@@ -47,20 +47,20 @@ impl<'a> Forwarded<'a> {
         })
     }
 
-    /// The path in both its forms.
+    /// Returns the path, raw and normal.
     pub(super) fn request_path(&self) -> Result<RequestPath<'_>, Problem> {
         let path = RequestPath::read(self.uri.path());
-        path.map_err(|error| bad(error.into()))
+        path.map_err(|error| ambiguous(error.into()))
     }
 }
 
-impl RequestHead for Forwarded<'_> {
+impl RequestHead for ForwardedRequest<'_> {
     fn method(&self) -> &str {
         self.method.as_str()
     }
 
     fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
-        // `Host` is that of this service.
+        // `Host` names this service.
         let name = match name {
             "host" => HOST,
             other => other,
@@ -75,19 +75,19 @@ impl RequestHead for Forwarded<'_> {
     }
 }
 
-/// The answer to a request that could be read in two ways.
-pub(super) fn bad(request: BadRequest) -> Problem {
-    Problem::bad_request(format!("the request is ambiguous: {request}"))
+/// Returns the response to an ambiguous request.
+pub(super) fn ambiguous(error: BadRequest) -> Problem {
+    Problem::bad_request(format!("the request is ambiguous: {error}"))
 }
 
-/// The one line of a header.
-fn only<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a [u8], Problem> {
+/// Returns the only line of a header.
+fn single<'a>(headers: &'a HeaderMap, name: &str) -> Result<&'a [u8], Problem> {
     let mut lines = headers.get_all(name).iter();
     match (lines.next(), lines.next()) {
         (Some(line), None) => Ok(line.as_bytes()),
-        // A client's own would stand beside the proxy's.
+        // A client's line would come in addition to the proxy's.
         _ => Err(Problem::bad_request(format!(
-            "`{name}` must be there, once"
+            "`{name}` must be given exactly once"
         ))),
     }
 }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_read_as_the_proxy_tells_it() {
+    fn a_request_is_read_as_the_proxy_describes_it() {
         for (uri, path) in [
             ("/api/x?y=/../z", "/api/x"),
             ("http://api.example/api/x", "/api/x"),
@@ -124,7 +124,7 @@ mod tests {
                 ("host", "127.0.0.1:8081"),
                 ("x-plan", "free"),
             ]);
-            let read = Forwarded::read(&headers).unwrap();
+            let read = ForwardedRequest::read(&headers).unwrap();
             let read_path = read.request_path().unwrap();
             assert_eq!((read.method(), read_path.raw()), ("PURGE", path));
             assert_eq!(read.header("host"), Some("api.example"));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_refused() {
+    fn ambiguous_requests_are_refused() {
         for lines in [
             &[][..],
             &[(METHOD, "GET")],
@@ -156,10 +156,10 @@ mod tests {
             &[(METHOD, "GET"), (URI, "/x%5c%2e%2e%5capi")],
         ] {
             let headers = headers(lines);
-            let read = Forwarded::read(&headers);
-            let path = read.as_ref().map(Forwarded::request_path);
+            let read = ForwardedRequest::read(&headers);
+            let path = read.as_ref().map(ForwardedRequest::request_path);
             assert!(!matches!(path, Ok(Ok(_))), "{lines:?}");
         }
-        assert!(Forwarded::read(&headers(&[(METHOD, "OPTIONS"), (URI, "*")])).is_ok());
+        assert!(ForwardedRequest::read(&headers(&[(METHOD, "OPTIONS"), (URI, "*")])).is_ok());
     }
 }

@@ -12,7 +12,7 @@ admin ~ among 1,024 lines ~ fluxgate/src/telemetry/log/audit.rs ~ MAX_LINES: usi
 admin ~ wait, for up to 5 s ~ fluxgate/src/telemetry/log/audit.rs ~ LONGEST_WAIT: Duration = Duration::from_secs(5)
 admin ~ for up to 3 s until ~ fluxgate/src/telemetry/log/writer.rs ~ LAST_AUDIT_TIMEOUT: Duration = Duration::from_secs(3)
 admin ~ looked at every 2 s ~ fluxgate/src/watch/reloaded_file.rs ~ INTERVAL: Duration = Duration::from_secs(2)
-api ~ up to 1,000 ~ fluxgate/src/api/check.rs ~ MOST_CHECKS: usize = 1_000
+api ~ up to 1,000 ~ fluxgate/src/api/check.rs ~ MAX_CHECKS: usize = 1_000
 api ~ Bodies are JSON of up to 64 KiB ~ fluxgate/src/api/body.rs ~ MAX_BYTES: usize = 64 * 1024
 api ~ within 10 s ~ fluxgate/src/api/body.rs ~ TIMEOUT: Duration = Duration::from_secs(10)
 api ~ a head over 64 KiB ~ fluxgate/src/serve/http.rs ~ MAX_HEADER_BYTES: usize = 64 * 1024

@@ -1,8 +1,9 @@
-//! Refunds, resets, looks at state, and who may ask for them.
+//! The admin endpoints: refunds, resets, state and the list of rules.
 
+mod access;
+mod audit;
 mod call_limits;
-mod give_back;
-mod who;
+mod cancel;
 
 use fluxgate_testkit::{Answer, Http, RedisServer, wait_until};
 use serde_json::{Value, json};
@@ -37,7 +38,7 @@ fn check(http: &mut Http, user: &str) {
     assert!(answer.body.contains("\"allowed\":true"), "{answer:?}");
 }
 
-/// What is left in the bands of a rule, in their order.
+/// Returns the remaining units in each band of a rule.
 fn remaining(http: &mut Http, query: &str) -> Vec<u64> {
     let state = json(&http.get(&format!("/v1/state?rule_set=api&{query}")));
     let bands = state["bands"].as_array().unwrap().iter();
@@ -46,10 +47,28 @@ fn remaining(http: &mut Http, query: &str) -> Vec<u64> {
         .collect()
 }
 
-/// The setting that has state kept in Redis.
+/// Returns the setting for a store in Redis.
 fn store_in(server: &RedisServer) -> String {
     let url = server.url();
     format!("store: {{ redis: {{ url: \"{url}\", deadline: 2s }} }}\n")
+}
+
+/// Sends each call, a line `ENDPOINT BODY -> STATUS TEXT`, and checks the status and that the
+/// problem contains the text.
+#[track_caller]
+fn assert_refused(http: &mut Http, calls: &str) {
+    for line in calls.trim().lines() {
+        let (call, expected) = line.split_once(" -> ").unwrap();
+        let (endpoint, body) = call.split_once(' ').unwrap();
+        let (status, text) = expected.split_once(' ').unwrap();
+        let answer = http.post(&format!("/v1/{endpoint}"), body);
+        assert_eq!(answer.status.to_string(), status, "{line}: {answer:?}");
+        assert!(answer.body.contains(text), "{line}: {answer:?}");
+        assert_eq!(
+            answer.header("content-type"),
+            Some("application/problem+json")
+        );
+    }
 }
 
 #[test]
@@ -107,131 +126,38 @@ fn state_refund_and_reset_on_every_store() {
     }
 }
 
+/// Calls and what is wrong with them, as in [`assert_refused`].
+const INVALID: &str = r#"
+refund {"rule":"all","units":1} -> 400 `rule_set`
+refund {"rule_set":"api","units":1} -> 400 `rule`
+refund {"rule_set":"api","rule":"all"} -> 400 `units`
+refund {"rule_set":"api","rule":"all","units":0} -> 400 `units`
+refund {"rule_set":"api","rule":"all","units":1.5} -> 400 `units`
+refund {"rule_set":"api","rule":"all","units":"1"} -> 400 `units`
+refund {"rule_set":1,"rule":"all","units":1} -> 400 `rule_set`
+refund {"rule_set":"api","rule":"all","units":1,"more":1} -> 400 `more`
+refund {"rule_set":"api","rule_set":"api","rule":"all","units":1} -> 400 `rule_set`
+refund {"rule_set":"api","rule":"all","units":1,"identity":"x"} -> 400 `identity`
+refund {"rule_set":"api","rule":"per-user","units":1,"identity":5} -> 400 `identity`
+refund {"rule_set":"api","rule":"per-user","units":1,"identity":[5]} -> 400 `identity`
+refund {"rule_set":"api","rule":"per-user","units":1} -> 400 `identity`
+refund {"rule_set":"api","rule":"pair","units":1,"identity":"one"} -> 400 `identity`
+refund [] -> 400 object
+refund { -> 400 line 1
+refund {"rule_set":"no","rule":"all","units":1} -> 404 `no`
+refund {"rule_set":"api","rule":"no","units":1} -> 404 `no`
+reset {"rule_set":"api","rule":"no"} -> 404 `no`
+reset {"rule_set":"api","rule":"all","units":1} -> 400 `units`
+"#;
+
 #[test]
-fn what_is_wrong_with_a_call_is_named() {
+fn invalid_calls_are_refused() {
     let service = Service::start(&[], RULES);
     let mut http = service.http();
-    for (path, body, status, named) in [
-        (
-            "/v1/refund",
-            r#"{"rule":"all","units":1}"#,
-            400,
-            "`rule_set`",
-        ),
-        (
-            "/v1/refund",
-            r#"{"rule_set":"api","units":1}"#,
-            400,
-            "`rule`",
-        ),
-        (
-            "/v1/refund",
-            r#"{"rule_set":"api","rule":"all"}"#,
-            400,
-            "`units`",
-        ),
-        (
-            "/v1/refund",
-            r#"{"rule_set":"api","rule":"all","units":0}"#,
-            400,
-            "`units`",
-        ),
-        (
-            "/v1/refund",
-            r#"{"rule_set":"api","rule":"all","units":1.5}"#,
-            400,
-            "`units`",
-        ),
-        (
-            "/v1/refund",
-            r#"{"rule_set":"api","rule":"all","units":"1"}"#,
-            400,
-            "`units`",
-        ),
-        (
-            "/v1/refund",
-            r#"{"rule_set":1,"rule":"all","units":1}"#,
-            400,
-            "`rule_set`",
-        ),
-        (
-            "/v1/refund",
-            r#"{"rule_set":"api","rule":"all","units":1,"more":1}"#,
-            400,
-            "`more`",
-        ),
-        (
-            "/v1/refund",
-            r#"{"rule_set":"api","rule_set":"api","rule":"all","units":1}"#,
-            400,
-            "`rule_set`",
-        ),
-        (
-            "/v1/refund",
-            r#"{"rule_set":"api","rule":"all","units":1,"identity":"x"}"#,
-            400,
-            "`identity`",
-        ),
-        (
-            "/v1/refund",
-            r#"{"rule_set":"api","rule":"per-user","units":1,"identity":5}"#,
-            400,
-            "`identity`",
-        ),
-        (
-            "/v1/refund",
-            r#"{"rule_set":"api","rule":"per-user","units":1,"identity":[5]}"#,
-            400,
-            "`identity`",
-        ),
-        (
-            "/v1/refund",
-            r#"{"rule_set":"api","rule":"per-user","units":1}"#,
-            400,
-            "`identity`",
-        ),
-        (
-            "/v1/refund",
-            r#"{"rule_set":"api","rule":"pair","units":1,"identity":"one"}"#,
-            400,
-            "`identity`",
-        ),
-        ("/v1/refund", "[]", 400, "object"),
-        ("/v1/refund", "{", 400, "line 1"),
-        (
-            "/v1/refund",
-            r#"{"rule_set":"no","rule":"all","units":1}"#,
-            404,
-            "`no`",
-        ),
-        (
-            "/v1/refund",
-            r#"{"rule_set":"api","rule":"no","units":1}"#,
-            404,
-            "`no`",
-        ),
-        (
-            "/v1/reset",
-            r#"{"rule_set":"api","rule":"no"}"#,
-            404,
-            "`no`",
-        ),
-        (
-            "/v1/reset",
-            r#"{"rule_set":"api","rule":"all","units":1}"#,
-            400,
-            "`units`",
-        ),
-        ("/v1/reset", &" ".repeat(65_537), 413, "65536"),
-    ] {
-        let answer = http.post(path, body);
-        assert_eq!(answer.status, status, "{body:.99}: {answer:?}");
-        assert!(answer.body.contains(named), "{body:.99}: {answer:?}");
-        assert_eq!(
-            answer.header("content-type"),
-            Some("application/problem+json")
-        );
-    }
+    assert_refused(&mut http, INVALID);
+    let large = http.post("/v1/reset", &" ".repeat(65_537));
+    assert_eq!(large.status, 413, "{large:?}");
+    assert!(large.body.contains("65536"), "{large:?}");
     for (query, status) in [
         ("", 400),
         ("rule_set=api", 400),
@@ -248,7 +174,7 @@ fn what_is_wrong_with_a_call_is_named() {
             "{query}"
         );
     }
-    // What is no text is not taken for another.
+    // Invalid UTF-8 is not replaced.
     for (field, value) in [
         ("identity", "%zz"),
         ("identity", "%FF"),
@@ -265,7 +191,7 @@ fn what_is_wrong_with_a_call_is_named() {
 }
 
 #[test]
-fn the_rules_in_force_are_listed_without_identities() {
+fn the_active_rules_are_listed_without_identities() {
     let service = Service::start(&[], RULES);
     let answer = service.http().get("/v1/rule_sets");
     assert!(!answer.body.contains("vip"), "{answer:?}");
@@ -288,7 +214,7 @@ fn the_rules_in_force_are_listed_without_identities() {
 }
 
 #[test]
-fn rules_in_files_are_not_written_through_the_api() {
+fn rules_in_files_cannot_be_written() {
     let service = Service::start(&[], RULES);
     let mut http = service.http();
     let path = "/v1/rule_sets/api";

@@ -1,4 +1,4 @@
-//! Decisions over HTTP.
+//! The HTTP API.
 
 mod bad_input;
 mod forward_auth;
@@ -15,7 +15,7 @@ use super::Service;
 use crate::docs::{first_of, only};
 use crate::support::TWO_A_SECOND;
 
-/// Two a minute by user, and three an hour by address and tenant.
+/// Two requests a minute per user, and three an hour per address and tenant.
 const RULES: &str = r#"
 rule_sets:
   api:
@@ -33,7 +33,7 @@ fn json_of(answer: &Answer) -> Value {
 }
 
 #[test]
-fn a_check_is_answered_with_its_headers() {
+fn a_check_returns_a_decision_and_headers() {
     let service = Service::start(&[], TWO_A_SECOND);
     let mut http = service.http();
     let answer = http.post("/v1/check", r#"{"user":"u1"}"#);
@@ -54,7 +54,7 @@ fn a_check_is_answered_with_its_headers() {
 }
 
 #[test]
-fn the_end_of_a_window_is_told_to_the_second() {
+fn the_reset_time_is_exact_to_the_second() {
     let rules = "rule_sets: { s: { rules: [ { id: r, scope: global, algorithm: fixed_window, \
                  bands: [ { capacity: 9, window: 1d } ] } ] } }\n";
     let service = Service::start(&[], rules);
@@ -66,21 +66,21 @@ fn the_end_of_a_window_is_told_to_the_second() {
 }
 
 #[test]
-fn a_denial_is_told_by_the_status_if_that_is_wanted() {
+fn the_status_reports_denials_on_request() {
     let service = Service::start(&[], RULES);
     let mut http = service.http();
-    let asked = r#"{"rule_set":"api","user":"u1"}"#;
+    let body = r#"{"rule_set":"api","user":"u1"}"#;
     for remaining in [1, 0] {
-        let answer = http.post("/v1/check?status=true", asked);
+        let answer = http.post("/v1/check?status=true", body);
         assert_eq!(
             (answer.status, &json_of(&answer)["remaining"]),
             (200, &json!(remaining))
         );
     }
-    let refused = http.post("/v1/check", asked);
+    let refused = http.post("/v1/check", body);
     assert_eq!(refused.status, 200);
     assert_eq!(json_of(&refused)["outcome"], "denied");
-    let refused = http.post("/v1/check?status=true", asked);
+    let refused = http.post("/v1/check?status=true", body);
     assert_eq!(refused.status, 429);
     assert_eq!(
         refused.header("content-type"),
@@ -88,15 +88,15 @@ fn a_denial_is_told_by_the_status_if_that_is_wanted() {
     );
     let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=30).contains(&wait), "{wait}");
-    let body = json_of(&refused);
+    let problem = json_of(&refused);
     let kind = "https://iana.org/assignments/http-problem-types#quota-exceeded";
     assert_eq!(
-        (&body["type"], &body["status"]),
+        (&problem["type"], &problem["status"]),
         (&json!(kind), &json!(429))
     );
-    assert_eq!(body["violated-policies"], json!(["by-user/few"]));
-    assert!(body["retry_after_ms"].as_u64().unwrap() > 1_000);
-    // What can never pass has no time to come back at.
+    assert_eq!(problem["violated-policies"], json!(["by-user/few"]));
+    assert!(problem["retry_after_ms"].as_u64().unwrap() > 1_000);
+    // A request that can never pass has no time to retry at.
     let never = http.post("/v1/check?status=true", r#"{"rule_set":"strict"}"#);
     assert_eq!((never.status, never.header("retry-after")), (429, None));
     assert_eq!(json_of(&never)["retry_after_ms"], Value::Null);
@@ -116,22 +116,25 @@ fn a_peek_charges_nothing() {
 }
 
 #[test]
-fn a_batch_is_decided_in_order_each_on_its_own() {
+fn checks_of_a_batch_are_decided_separately_and_in_order() {
     let service = Service::start(&[], RULES);
     let mut http = service.http();
     let check = r#"{"rule_set":"api","user":"u1"}"#;
     let other = r#"{"rule_set":"api","ip":"10.0.0.1","headers":{"x-tenant":7}}"#;
     let body = format!("{{\"checks\":[{check},{check},{check},{other}]}}");
     let answer = json_of(&http.post("/v1/check/batch", &body));
-    let told = |key: &str| -> Vec<Value> {
+    let field = |key: &str| -> Vec<Value> {
         let decisions = answer["decisions"].as_array().unwrap();
         decisions
             .iter()
             .map(|decision| decision[key].clone())
             .collect()
     };
-    assert_eq!(told("allowed"), [true, true, false, true]);
-    assert_eq!(told("rule"), ["by-user", "by-user", "by-user", "by-tenant"]);
+    assert_eq!(field("allowed"), [true, true, false, true]);
+    assert_eq!(
+        field("rule"),
+        ["by-user", "by-user", "by-user", "by-tenant"]
+    );
     assert_eq!(
         json_of(&http.post("/v1/check/batch", r#"{"checks":[]}"#)),
         json!({"decisions": []})
@@ -139,7 +142,7 @@ fn a_batch_is_decided_in_order_each_on_its_own() {
 }
 
 #[test]
-fn a_bad_check_in_a_batch_charges_nothing_at_all() {
+fn a_batch_with_an_invalid_check_charges_nothing() {
     let service = Service::start(&[], RULES);
     let mut http = service.http();
     let bad = r#"{"checks":[{"rule_set":"api","user":"u1","cost":2},{"rule_set":"api","ip":"x"}]}"#;
@@ -154,7 +157,7 @@ fn a_bad_check_in_a_batch_charges_nothing_at_all() {
 }
 
 #[test]
-fn a_bucket_may_come_with_the_call() {
+fn parameters_may_come_with_the_call() {
     let service = Service::start(&[], RULES);
     let mut http = service.http();
     let body = r#"{"rule_id":"mail","identity":"u1","cost":3,"capacity":5,"refill_tokens_per_second":0.000001}"#;
@@ -168,7 +171,7 @@ fn a_bucket_may_come_with_the_call() {
         (&second["allowed"], &second["remaining"]),
         (&json!(false), &json!(2))
     );
-    // One unit in a million seconds, a few of which may have passed.
+    // One unit in a million seconds; a few seconds may have passed.
     let wait = second["retry_after_ms"].as_u64().unwrap();
     assert!((999_900_000..=1_000_000_000).contains(&wait), "{wait}");
     // A list is another identity, and so is another name.
@@ -190,27 +193,27 @@ fn a_configured_rule_may_be_charged_by_name() {
     let service = Service::start(&[], RULES);
     let mut http = service.http();
     let mut consume = |body: &str| json_of(&http.post("/v1/consume", body));
-    let told = consume(r#"{"rule_id":"api/by-tenant","identity":["10.0.0.1","a"],"cost":2}"#);
+    let response = consume(r#"{"rule_id":"api/by-tenant","identity":["10.0.0.1","a"],"cost":2}"#);
     assert_eq!(
-        told,
+        response,
         json!({"allowed": true, "retry_after_ms": 0, "remaining": 1})
     );
-    let told = consume(r#"{"rule_id":"api/by-tenant","identity":["10.0.0.1","a"],"cost":2}"#);
-    assert_eq!(told["allowed"], false);
-    let told = consume(r#"{"rule_id":"api/nobody","identity":"u"}"#);
+    let response = consume(r#"{"rule_id":"api/by-tenant","identity":["10.0.0.1","a"],"cost":2}"#);
+    assert_eq!(response["allowed"], false);
+    let response = consume(r#"{"rule_id":"api/nobody","identity":"u"}"#);
     assert_eq!(
-        (&told["status"], &told["detail"]),
+        (&response["status"], &response["detail"]),
         (
             &json!(404),
             &json!("there is no rule `nobody` in rule set `api`")
         )
     );
-    let told = consume(r#"{"rule_id":"nowhere/by-user","identity":"u"}"#);
-    assert_eq!(told["status"], 404);
+    let response = consume(r#"{"rule_id":"nowhere/by-user","identity":"u"}"#);
+    assert_eq!(response["status"], 404);
 }
 
 #[test]
-fn what_is_left_is_null_where_nothing_is_reported() {
+fn remaining_is_null_if_nothing_is_reported() {
     let rules = r#"
 store: { redis: { url: "redis://127.0.0.1:1" } }
 rule_sets:
@@ -243,7 +246,7 @@ rule_sets:
 fn a_rate_may_have_an_exponent() {
     let service = Service::start(&[], RULES);
     let mut http = service.http();
-    // One unit of the rate, but for the time that has passed.
+    // The time for one unit, less the time that has passed.
     for (number, (rate, most)) in [
         ("5e-05", 20_000_000),
         ("1e-6", 1_000_000_000),
@@ -263,7 +266,7 @@ fn a_rate_may_have_an_exponent() {
 }
 
 #[test]
-fn a_rule_set_that_is_not_there_is_as_the_config_says() {
+fn an_unknown_rule_set_is_decided_as_configured() {
     let service = Service::start(&[], RULES);
     let answer = service
         .http()
@@ -282,25 +285,25 @@ fn a_rule_set_that_is_not_there_is_as_the_config_says() {
 }
 
 #[test]
-fn requests_are_known_by_an_id() {
+fn responses_carry_the_request_id() {
     let service = Service::start(&[], RULES);
     let mut http = service.http();
-    let mut ask = |path: &str, headers: &[(&str, &str)]| {
+    let mut request_id = |path: &str, headers: &[(&str, &str)]| {
         let answer = http.request("POST", path, headers, r#"{"rule_set":"api"}"#);
         answer.header("x-request-id").map(str::to_owned)
     };
-    let given = ask("/v1/check", &[("X-Request-Id", "abc-1")]);
+    let given = request_id("/v1/check", &[("X-Request-Id", "abc-1")]);
     assert_eq!(given.as_deref(), Some("abc-1"));
-    // What might harm whoever reads it is not repeated.
-    let made = ask("/nothing", &[("X-Request-Id", "a\"b")]).unwrap();
+    // An id with unsafe characters is replaced.
+    let generated = request_id("/nothing", &[("X-Request-Id", "a\"b")]).unwrap();
     assert!(
-        made.len() == 16 && made.bytes().all(|byte| byte.is_ascii_hexdigit()),
-        "{made}"
+        generated.len() == 16 && generated.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        "{generated}"
     );
 }
 
 #[test]
-fn http_2_is_spoken_too() {
+fn http_2_is_supported() {
     let service = Service::start(&[], RULES);
     let url = format!("http://{}/v1/check", service.address("api"));
     let curl = std::process::Command::new("curl")
@@ -314,16 +317,15 @@ fn http_2_is_spoken_too() {
         .args(["-d", r#"{"rule_set":"api","user":"u"}"#])
         .output()
         .unwrap();
-    let told = String::from_utf8(curl.stdout).unwrap();
-    assert!(told.ends_with("\"violated\":[]} 2"), "{told}");
+    let output = String::from_utf8(curl.stdout).unwrap();
+    assert!(output.ends_with("\"violated\":[]} 2"), "{output}");
 }
 
-/// Many clients send a body right after its head, and not with it.
+/// Many clients send head and body in separate packets.
 #[test]
 fn a_body_may_follow_its_head() {
     let service = Service::start(&[], RULES);
     let mut http = service.http();
-    // The last is a while in coming.
     for pause in [0, 10, 10, 300] {
         let body = r#"{"rule_set":"none"}"#;
         let length = body.len();
@@ -342,7 +344,7 @@ fn a_body_may_follow_its_head() {
 }
 
 #[test]
-fn requests_in_one_piece_are_answered_in_order_whatever_they_are() {
+fn pipelined_requests_are_answered_in_order() {
     let service = Service::start(&[], RULES);
     let body = r#"{"rule_set":"api","user":"u1"}"#;
     let head = format!(
@@ -353,19 +355,19 @@ fn requests_in_one_piece_are_answered_in_order_whatever_they_are() {
     let closing = format!("{head}Connection: close\r\n\r\n{body}");
     let bad = plain.replace("\"user\"", "\"usr\": 1,");
     let bad = bad.replace(&body.len().to_string(), &(body.len() + 3).to_string());
-    let look = "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n";
+    let livez = "GET /livez HTTP/1.1\r\nHost: a\r\n\r\n";
     let mut http = service.http();
-    // Plain ones first, then those that are not; none waits for another.
-    let all = format!("{plain}{bad}{plain}{look}{plain}{closing}");
+    // The fast path answers the first three, hyper the rest.
+    let all = format!("{plain}{bad}{plain}{livez}{plain}{closing}");
     http.send_raw(all.as_bytes()).unwrap();
-    let mut told = Vec::new();
+    let mut answers = Vec::new();
     for _ in 0..6 {
         let answer = http.read_answer(false).unwrap();
         let remaining = match answer.body.starts_with('{') {
             true => json_of(&answer)["remaining"].as_u64(),
             false => None,
         };
-        told.push((answer.status, remaining));
+        answers.push((answer.status, remaining));
     }
     let refused = (200, Some(0));
     let expected = [
@@ -376,8 +378,8 @@ fn requests_in_one_piece_are_answered_in_order_whatever_they_are() {
         refused,
         refused,
     ];
-    assert_eq!(told, expected);
-    // What is cut anywhere is the same request.
+    assert_eq!(answers, expected);
+    // A request may be split anywhere.
     for cut in 1..plain.len() {
         let mut http = service.http();
         http.send_raw(&plain.as_bytes()[..cut]).unwrap();
@@ -389,7 +391,7 @@ fn requests_in_one_piece_are_answered_in_order_whatever_they_are() {
 }
 
 #[test]
-fn the_examples_of_the_document_are_answered_as_it_says() {
+fn the_documented_examples_are_answered() {
     let block = |kind: &str| only(kind).trim().to_owned();
     let rules = first_of("README.md", "yaml");
     let service = Service::start(&[], &rules);

@@ -1,4 +1,4 @@
-//! Calls that pages of other sites make their visitors' browsers send.
+//! Requests that a browser sends for a page of another site.
 
 use fluxgate_testkit::{Answer, Http, RedisServer};
 use serde_json::Value;
@@ -6,13 +6,12 @@ use serde_json::Value;
 use super::Service;
 use super::stored_rules;
 
-const ONE_AN_HOUR: &str = "
+const THREE_AN_HOUR: &str = "
 filters: { main: { rule_set: api } }
 rule_sets: { api: { rules: [ { id: r, scope: global, bands: [ { capacity: 3, window: 1h } ] } ] } }
 ";
 
-/// What browsers say of a page of another site, and with which host; the type of the body
-/// is one that needs no preflight.
+/// Returns the headers of browsers for pages of other sites.
 fn foreign(own: &str) -> Vec<Vec<(&'static str, String)>> {
     let origin = |origin: &str| vec![("Origin", origin.to_owned())];
     vec![
@@ -37,7 +36,7 @@ fn post(http: &mut Http, path: &str, headers: &[(&str, String)], body: &str) -> 
     http.request("POST", path, &all, body)
 }
 
-/// What is left of the one limit.
+/// Returns the remaining units of the only limit.
 fn remaining(http: &mut Http) -> u64 {
     let peek = r#"{"rule_set":"api","peek":true,"cost":0}"#;
     let answer = http.post("/v1/check", peek);
@@ -46,16 +45,16 @@ fn remaining(http: &mut Http) -> u64 {
 }
 
 #[track_caller]
-fn is_refused(answer: &Answer) {
+fn assert_refused(answer: &Answer) {
     assert_eq!(answer.status, 403, "{answer:?}");
     let kind = answer.header("content-type");
     assert_eq!(kind, Some("application/problem+json"));
-    assert!(answer.body.contains("pages of other sites"), "{answer:?}");
+    assert!(answer.body.contains("cross-origin"), "{answer:?}");
 }
 
 #[test]
-fn a_page_of_another_site_spends_nothing() {
-    let service = Service::start(&[], ONE_AN_HOUR);
+fn a_page_of_another_site_cannot_charge() {
+    let service = Service::start(&[], THREE_AN_HOUR);
     let mut http = service.http();
     let own = service.address("api").to_string();
     let consume = r#"{"rule_id":"api/r"}"#;
@@ -74,15 +73,15 @@ fn a_page_of_another_site_spends_nothing() {
             ("/v1/give_back", give_back),
             ("/v1/reset", r#"{"rule_set":"api","rule":"r"}"#),
         ] {
-            is_refused(&post(&mut http, path, &headers, body));
+            assert_refused(&post(&mut http, path, &headers, body));
         }
     }
     assert_eq!(remaining(&mut http), 3);
 }
 
-/// Whatever the type of the body says, and with a token, too.
+/// Even with JSON and a token.
 #[test]
-fn a_page_of_another_site_writes_no_rules() {
+fn a_page_of_another_site_cannot_write_rules() {
     let server = RedisServer::start();
     let dir = crate::support::Dir::new();
     let sha256 = "8c6976e5b5410415bde908bd4dee15dfb167a9c873fc4bb8a81f6f2ab448a918";
@@ -91,7 +90,7 @@ fn a_page_of_another_site_writes_no_rules() {
     let service = Service::start_in(dir, &[], &config);
     let mut http = service.http();
     let set = stored_rules::set(1);
-    let mut ask = |method: &str, path: &str, body: &str, origin: &str| {
+    let mut call = |method: &str, path: &str, body: &str, origin: &str| {
         let headers = [
             ("Content-Type", "application/json"),
             ("Authorization", "Bearer admin"),
@@ -101,19 +100,24 @@ fn a_page_of_another_site_writes_no_rules() {
     };
     let path = "/v1/rule_sets/api";
     let own = format!("http://{}", service.address("api"));
-    is_refused(&ask("PUT", path, &set, "https://evil.example"));
-    assert_eq!(ask("PUT", path, &set, &own).status, 201);
-    is_refused(&ask("POST", &format!("{path}/rules/r/disable"), "", "null"));
-    is_refused(&ask("DELETE", path, "", "https://evil.example"));
-    assert_eq!(ask("DELETE", path, "", &own).status, 204);
+    assert_refused(&call("PUT", path, &set, "https://evil.example"));
+    assert_eq!(call("PUT", path, &set, &own).status, 201);
+    assert_refused(&call(
+        "POST",
+        &format!("{path}/rules/r/disable"),
+        "",
+        "null",
+    ));
+    assert_refused(&call("DELETE", path, "", "https://evil.example"));
+    assert_eq!(call("DELETE", path, "", &own).status, 204);
 }
 
 #[test]
-fn programs_and_own_pages_are_served() {
-    let service = Service::start(&[], ONE_AN_HOUR);
+fn programs_and_same_origin_pages_are_served() {
+    let service = Service::start(&[], THREE_AN_HOUR);
     let mut http = service.http();
     let own = service.address("api").to_string();
-    // `curl -d` without a type, as the documents have it.
+    // As `curl -d` sends it without a content type.
     let form = [("Content-Type", "application/x-www-form-urlencoded")];
     assert_eq!(http.request("POST", "/v1/check", &form, "{}").status, 200);
     assert_eq!(http.request("POST", "/v1/check", &[], "{}").status, 200);
@@ -123,17 +127,17 @@ fn programs_and_own_pages_are_served() {
     ];
     assert_eq!(post(&mut http, "/v1/check", &page, "{}").status, 200);
     assert_eq!(remaining(&mut http), 0);
-    // What only looks is for CORS to hide.
+    // Responses to reads are hidden by CORS.
     let headers = [("Origin", "https://evil.example")];
     assert_eq!(http.request("GET", "/livez", &headers, "").status, 200);
 }
 
-/// A name that was made to lead to this machine is the page's own host (DNS rebinding).
+/// With DNS rebinding, the page has the same origin.
 #[test]
-fn a_name_that_leads_to_loopback_is_not_served_to_browsers() {
-    let service = Service::start(&[], ONE_AN_HOUR);
+fn browsers_must_use_localhost_or_an_address_on_loopback() {
+    let service = Service::start(&[], THREE_AN_HOUR);
     let port = service.address("api").port();
-    let ask = |host: &str, origin: Option<String>| {
+    let call = |host: &str, origin: Option<String>| {
         let mut http = service.http();
         let origin = origin.map(|origin| format!("Origin: {origin}\r\n"));
         let origin = origin.unwrap_or_default();
@@ -144,19 +148,19 @@ fn a_name_that_leads_to_loopback_is_not_served_to_browsers() {
         http.read_answer(false).unwrap()
     };
     let evil = format!("http://evil.example:{port}");
-    is_refused(&ask("evil.example", Some(evil)));
+    assert_refused(&call("evil.example", Some(evil)));
     let local = format!("http://localhost:{port}");
-    assert_eq!(ask("localhost", Some(local)).status, 200);
-    // A program may call it by any name.
-    assert_eq!(ask("fluxgate.internal", None).status, 200);
+    assert_eq!(call("localhost", Some(local)).status, 200);
+    // Programs may use any name.
+    assert_eq!(call("fluxgate.internal", None).status, 200);
     assert_eq!(remaining(&mut service.http()), 1);
 }
 
-/// Proxies pass on what their client's browser says. A page cannot send the headers that
-/// the call needs: they would need a preflight, which is not answered.
+/// Proxies forward the headers of their client's browser. A page itself cannot send the
+/// headers that the call needs: they need a preflight, which is refused.
 #[test]
-fn proxies_ask_for_pages_of_any_site() {
-    let service = Service::start(&[], ONE_AN_HOUR);
+fn forward_auth_serves_clients_of_any_origin() {
+    let service = Service::start(&[], THREE_AN_HOUR);
     let mut http = service.http();
     let page = [
         ("Origin", "https://shop.example"),

@@ -1,4 +1,4 @@
-//! Access to the stored rules, and the responses that all handlers share.
+//! Access to the stored rules, and responses that several endpoints share.
 
 use axum::response::Response;
 use fluxgate_redis::{RuleStore, StoredSet};
@@ -14,14 +14,14 @@ pub(super) async fn read(store: &RuleStore, set: &str) -> Result<Option<StoredSe
     store.get(set).await.map_err(store_failed)
 }
 
-/// Returns the store of the rules, unless they come from elsewhere.
+/// Returns the rule store, or an error if the rules do not come from Redis.
 pub(super) fn store_of(api: &Api) -> Result<&RuleStore, Problem> {
     match &api.admin.reloader.origin {
         Origin::Redis(store) => Ok(store),
         origin => {
             let detail = format!("the rules come from {origin}; they are read and written there");
             let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail);
-            // Empty: this configuration allows no method.
+            // Empty: no method is allowed with this configuration.
             Err(problem.with_header(ALLOW, HeaderValue::from_static("")))
         }
     }

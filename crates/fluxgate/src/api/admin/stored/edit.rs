@@ -10,7 +10,7 @@ use super::access::{no_such_rule, no_such_set};
 use crate::http::Problem;
 use crate::reload::{Json, check_set, parse_node};
 
-/// An edit; new content has been checked.
+/// An edit. New content has been validated.
 #[derive(Debug)]
 pub(super) enum Edit {
     /// Replaces the set.
@@ -21,28 +21,29 @@ pub(super) enum Edit {
     PutRule(Json),
     /// Deletes a rule.
     DeleteRule,
-    /// Switches a rule on or off.
+    /// Enables or disables a rule.
     Switch(bool),
 }
 
-/// The outcome of an edit.
+/// The result of an edit.
 #[derive(Debug)]
 pub(super) struct Edited {
-    /// The whole set, or `None` if it is to be deleted.
+    /// The whole set, or `None` to delete it.
     pub(super) set: Option<String>,
     /// The body of the response.
-    pub(super) shown: Option<String>,
+    pub(super) body: Option<String>,
     /// Whether the edit creates the set or the rule.
     pub(super) created: bool,
 }
 
 impl Edit {
-    /// Returns whether the rule is switched so already; then nothing is written.
-    pub(super) fn is_done(&self, text: &str, before: Option<&str>) -> bool {
+    /// Returns whether the rule is enabled or disabled already, so that nothing needs to be
+    /// written.
+    pub(super) fn has_no_effect(&self, text: &str, before: Option<&str>) -> bool {
         matches!(self, Self::Switch(_)) && before == Some(&*etag_of(text))
     }
 
-    /// Applies the edit if the condition holds for the set or the rule that it edits.
+    /// Applies the edit if the condition holds for the edited set or rule.
     pub(super) fn apply(
         &self,
         set: &str,
@@ -51,52 +52,52 @@ impl Edit {
         condition: &Condition,
         options: RuleOptions,
     ) -> Result<Edited, Problem> {
-        let (rule, is_there) = match (self, rule) {
+        let rule = match (self, rule) {
             (Self::Replace(new), _) => {
                 condition.check(stored.map(|it| it.etag.as_str()))?;
-                let text = bounded(new.to_string())?;
+                let text = check_size(new.to_string())?;
                 return Ok(Edited {
                     set: Some(text.clone()),
-                    shown: Some(text),
+                    body: Some(text),
                     created: stored.is_none(),
                 });
             }
             (Self::Delete, _) | (_, None) => {
                 condition.check(stored.map(|it| it.etag.as_str()))?;
-                // Without a condition, an entry that only the index has is deleted, too.
+                // Without a condition, an entry that exists only in the index is also deleted.
                 if stored.is_none() && *condition != Condition::Any {
                     return Err(no_such_set(set));
                 }
                 return Ok(Edited {
                     set: None,
-                    shown: None,
+                    body: None,
                     created: false,
                 });
             }
-            (_, Some(rule)) => (rule, stored),
+            (_, Some(rule)) => rule,
         };
-        let mut rules = Rules::read(set, is_there)?;
+        let mut rules = Rules::read(set, stored)?;
         let now = rules.get(rule).map(|rule| etag_of(&rule.to_string()));
         condition.check(now.as_deref())?;
         if now.is_none() && !matches!(self, Self::PutRule(_)) {
             return Err(no_such_rule(set, rule));
         }
-        let shown = match self {
+        let body = match self {
             Self::PutRule(new) => rules.put(rule, new.clone()),
             Self::Switch(on) => rules.switch(rule, *on),
             _ => rules.remove(rule),
         };
         let text = rules.0.to_string();
-        check_again(set, &text, options)?;
+        validate_edited(set, &text, options)?;
         Ok(Edited {
-            set: Some(bounded(text)?),
-            shown,
+            set: Some(check_size(text)?),
+            body,
             created: now.is_none(),
         })
     }
 }
 
-/// A stored set, to read and to edit its rules.
+/// A stored set, with access to its rules.
 #[derive(Debug)]
 pub(super) struct Rules(Json);
 
@@ -106,17 +107,17 @@ impl Rules {
         let json = Json::parse(&stored.text).ok();
         let json = json.filter(|json| matches!(json.get("rules"), Some(Json::List(_))));
         json.map(Self).ok_or_else(|| {
-            let detail = format!("the stored rule set `{set}` is not good; put another");
+            let detail = format!("the stored rule set `{set}` is invalid; replace it");
             Problem::new(StatusCode::CONFLICT, detail)
         })
     }
 
-    /// Returns the rule of this id.
+    /// Returns the rule with this id.
     pub(super) fn get(&self, id: &str) -> Option<&Json> {
         let Some(Json::List(rules)) = self.0.get("rules") else {
             return None;
         };
-        rules.iter().find(|rule| is(rule, id))
+        rules.iter().find(|rule| has_id(rule, id))
     }
 
     fn list(&mut self) -> Option<&mut Vec<Json>> {
@@ -126,43 +127,43 @@ impl Rules {
         }
     }
 
-    /// Replaces the rule of the same id, or appends one.
+    /// Replaces the rule with the same id, or appends one.
     fn put(&mut self, id: &str, new: Json) -> Option<String> {
-        let shown = new.to_string();
+        let body = new.to_string();
         let rules = self.list()?;
-        match rules.iter_mut().find(|rule| is(rule, id)) {
+        match rules.iter_mut().find(|rule| has_id(rule, id)) {
             Some(old) => *old = new,
             None => rules.push(new),
         }
-        Some(shown)
+        Some(body)
     }
 
-    /// Switches a rule on or off.
+    /// Enables or disables a rule.
     fn switch(&mut self, id: &str, on: bool) -> Option<String> {
-        let rule = self.list()?.iter_mut().find(|rule| is(rule, id))?;
+        let rule = self.list()?.iter_mut().find(|rule| has_id(rule, id))?;
         rule.set("enabled", Json::Plain(on.to_string()));
         Some(rule.to_string())
     }
 
     fn remove(&mut self, id: &str) -> Option<String> {
-        self.list()?.retain(|rule| !is(rule, id));
+        self.list()?.retain(|rule| !has_id(rule, id));
         None
     }
 }
 
-fn is(rule: &Json, id: &str) -> bool {
+fn has_id(rule: &Json, id: &str) -> bool {
     rule.get("id").and_then(Json::as_text) == Some(id)
 }
 
-/// Reads and checks the rule set in a body.
-pub(super) fn whole_set(set: &str, body: &[u8], options: RuleOptions) -> Result<Json, Problem> {
+/// Parses and validates the rule set in a body.
+pub(super) fn parse_set(set: &str, body: &[u8], options: RuleOptions) -> Result<Json, Problem> {
     let (json, node) = parse(body)?;
-    check_set(set, node, options).map_err(bad_rules)?;
+    check_set(set, node, options).map_err(invalid_rules)?;
     Ok(json)
 }
 
-/// Reads and checks the rule in a body; its id must be that of the path.
-pub(super) fn one_rule(
+/// Parses and validates the rule in a body. Its id must be that of the path.
+pub(super) fn parse_rule(
     set: &str,
     id: &str,
     body: &[u8],
@@ -173,7 +174,7 @@ pub(super) fn one_rule(
         Some(given) if given == id => {}
         Some(given) => {
             return Err(Problem::bad_request(format!(
-                "`id` is `{given}`, and the path says `{id}`"
+                "`id` is `{given}`, but the path names `{id}`"
             )));
         }
         None if json.get("id").is_none() => {
@@ -191,48 +192,48 @@ pub(super) fn one_rule(
         value: Value::List(vec![node]),
         position,
     };
-    let alone = Node {
+    let set_of_one = Node {
         value: Value::Map(vec![(Json::Text("rules".into()).to_node(), list)]),
         position,
     };
-    check_set(set, alone, options).map_err(bad_rules)?;
+    check_set(set, set_of_one, options).map_err(invalid_rules)?;
     Ok(json)
 }
 
 fn parse(body: &[u8]) -> Result<(Json, Node), Problem> {
     let text =
         std::str::from_utf8(body).map_err(|_| Problem::bad_request("the body is not UTF-8"))?;
-    let (json, node) = parse_node(text).map_err(|fault| bad_rules(vec![fault]))?;
+    let (json, node) = parse_node(text).map_err(|fault| invalid_rules(vec![fault]))?;
     match json {
         Json::Map(_) => Ok((json, node)),
         _ => Err(Problem::bad_request("the body is not a JSON object")),
     }
 }
 
-/// Checks an edited set as it will be read again.
-fn check_again(set: &str, text: &str, options: RuleOptions) -> Result<(), Problem> {
+/// Validates an edited set in the form in which it will be loaded.
+fn validate_edited(set: &str, text: &str, options: RuleOptions) -> Result<(), Problem> {
     let read = parse_node(text).map_err(|fault| vec![fault]);
     let checked = read.and_then(|(_, node)| check_set(set, node, options));
     checked.map(drop).map_err(|faults| {
         let first = faults.first().map(|fault| fault.message.clone());
         let detail = format!(
-            "rule set `{set}` would not be good any more: {}",
+            "rule set `{set}` would become invalid: {}",
             first.unwrap_or_default()
         );
         Problem::new(StatusCode::CONFLICT, detail)
     })
 }
 
-fn bounded(text: String) -> Result<String, Problem> {
+fn check_size(text: String) -> Result<String, Problem> {
     if text.len() <= MAX_RULE_BYTES {
         return Ok(text);
     }
     Err(Problem::new(
         StatusCode::PAYLOAD_TOO_LARGE,
-        format!("a rule set may have {MAX_RULE_BYTES} bytes"),
+        format!("a rule set may have at most {MAX_RULE_BYTES} bytes"),
     ))
 }
 
-fn bad_rules(faults: Vec<Fault>) -> Problem {
-    Problem::bad_request("the rules are not good").with_faults(faults)
+fn invalid_rules(faults: Vec<Fault>) -> Problem {
+    Problem::bad_request("the rules are invalid").with_faults(faults)
 }

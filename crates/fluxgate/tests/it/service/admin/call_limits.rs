@@ -1,11 +1,11 @@
-//! Limits that come with the call: looked at, refunded and reset like those of rules.
+//! State, refunds and resets of limits that come with the call.
 
 use fluxgate_testkit::Cli;
 
 use super::*;
 
 const NO_RULES: &str = "rule_sets: {}\n";
-const NUMBERS: &str = "capacity=10&refill_tokens_per_second=0.001";
+const PARAMETERS: &str = "capacity=10&refill_tokens_per_second=0.001";
 
 fn consume(http: &mut Http, more: Value) -> Value {
     let mut body = json!({
@@ -16,7 +16,7 @@ fn consume(http: &mut Http, more: Value) -> Value {
     json(&http.post("/v1/consume", &body.to_string()))
 }
 
-/// What is left by this query, and of how much.
+/// Returns the remaining units and the limit.
 fn state(http: &mut Http, query: &str) -> (u64, u64) {
     let state = json(&http.get(&format!("/v1/state?{query}")));
     let bands = state["bands"].as_array().unwrap();
@@ -30,7 +30,7 @@ fn state(http: &mut Http, query: &str) -> (u64, u64) {
 }
 
 #[test]
-fn a_limit_of_consume_is_reached_by_its_name_and_identity() {
+fn a_limit_of_consume_is_found_by_name_and_identity() {
     let server = RedisServer::start();
     let redis = store_in(&server);
     for store in ["", &redis] {
@@ -39,16 +39,16 @@ fn a_limit_of_consume_is_reached_by_its_name_and_identity() {
         assert_eq!(consume(&mut http, json!({ "cost": 6 }))["remaining"], 4);
         consume(&mut http, json!({ "identity": ["a", "b"], "cost": 3 }));
         consume(&mut http, json!({ "identity": null, "cost": 2 }));
-        let of_ann = format!("rule_id=mail&identity=ann&{NUMBERS}");
+        let of_ann = format!("rule_id=mail&identity=ann&{PARAMETERS}");
         assert_eq!(state(&mut http, &of_ann), (4, 10));
-        let of_pair = format!("rule_id=mail&identity=a&identity=b&{NUMBERS}");
+        let of_pair = format!("rule_id=mail&identity=a&identity=b&{PARAMETERS}");
         assert_eq!(state(&mut http, &of_pair), (7, 10));
         assert_eq!(
-            state(&mut http, &format!("rule_id=mail&{NUMBERS}")),
+            state(&mut http, &format!("rule_id=mail&{PARAMETERS}")),
             (8, 10)
         );
         assert_eq!(
-            state(&mut http, &format!("rule_id=post&{NUMBERS}")),
+            state(&mut http, &format!("rule_id=post&{PARAMETERS}")),
             (10, 10)
         );
 
@@ -58,7 +58,7 @@ fn a_limit_of_consume_is_reached_by_its_name_and_identity() {
             "refill_tokens_per_second": 0.001,
         });
         assert_eq!(change("/v1/refund", refund), json!({ "remaining": 6 }));
-        // A reset needs no numbers, and takes them.
+        // A reset does not need the parameters, but accepts them.
         let of_ann = json!({ "rule_id": "mail", "identity": "ann" });
         assert_eq!(change("/v1/reset", of_ann.clone()), json!({ "reset": 1 }));
         assert_eq!(change("/v1/reset", of_ann), json!({ "reset": 0 }));
@@ -67,16 +67,16 @@ fn a_limit_of_consume_is_reached_by_its_name_and_identity() {
         });
         assert_eq!(change("/v1/reset", of_pair), json!({ "reset": 1 }));
         assert_eq!(consume(&mut http, json!({ "cost": 10 }))["allowed"], true);
-        // The one without an identity was left alone.
+        // The limit without an identity is unchanged.
         assert_eq!(
-            state(&mut http, &format!("rule_id=mail&{NUMBERS}")),
+            state(&mut http, &format!("rule_id=mail&{PARAMETERS}")),
             (8, 10)
         );
     }
 }
 
 #[test]
-fn a_key_of_cl_throttle_is_reached_by_its_key() {
+fn a_limit_of_cl_throttle_is_found_by_its_key() {
     let server = RedisServer::start();
     let redis = store_in(&server);
     for store in ["", &redis] {
@@ -103,7 +103,7 @@ fn a_key_of_cl_throttle_is_reached_by_its_key() {
 }
 
 #[test]
-fn a_configured_rule_is_reached_by_its_rule_id_too() {
+fn a_configured_rule_is_also_found_by_its_rule_id() {
     let service = Service::start(&[], RULES);
     let mut http = service.http();
     check(&mut http, "u");
@@ -118,103 +118,32 @@ fn a_configured_rule_is_reached_by_its_rule_id_too() {
     assert_eq!(change("/v1/reset", reset), json!({ "reset": 2 }));
 }
 
+/// Calls and what is wrong with them, as in [`assert_refused`].
+const INVALID: &str = r#"
+refund {"rule_id":"mail","units":1} -> 400 `capacity`
+refund {"rule_id":"mail","units":1,"capacity":1} -> 400 `refill_tokens_per_second` is missing
+refund {"rule_id":"mail","capacity":1,"refill_tokens_per_second":1} -> 400 `units`
+refund {"rule_id":"","units":1,"capacity":1,"refill_tokens_per_second":1} -> 400 `rule_id` must have 1 to 200 bytes
+refund {"key":"k","units":1} -> 400 `max_burst`
+refund {"key":"k","units":1,"max_burst":1,"count":1} -> 400 `period` is missing
+refund {"key":"k","units":1,"max_burst":1,"count":0,"period":1} -> 400 count must be from 1
+refund {"key":"k","units":1,"max_burst":1,"count":1.5,"period":1} -> 400 `count` must be a whole number
+reset {"key":"k","identity":"u"} -> 400 `identity` cannot be combined with `key`
+reset {"key":"k","rule_id":"a"} -> 400 `rule_id` cannot be combined with `key`
+reset {"rule_id":"a","rule_set":"api"} -> 400 `rule_set` cannot be combined with `rule_id`
+reset {"rule_set":"api","rule":"all","capacity":1} -> 400 `capacity` cannot be combined with `rule_set`
+reset {"rule_set":"api","identity":"u"} -> 400 `rule` is missing
+reset {"rule_set":"no"} -> 404 `no`
+reset {"rule_id":"api/no"} -> 404 `no`
+reset {"rule_id":"no/all","identity":"u"} -> 404 `no`
+refund {"rule_id":"api/no","units":1} -> 404 `no`
+"#;
+
 #[test]
-fn fields_that_do_not_go_together_are_refused_and_unknown_rules_are_404() {
+fn invalid_calls_are_refused() {
     let service = Service::start(&[], RULES);
     let mut http = service.http();
-    for (path, body, status, named) in [
-        (
-            "/v1/refund",
-            r#"{"rule_id":"mail","units":1}"#,
-            400,
-            "`capacity`",
-        ),
-        (
-            "/v1/refund",
-            r#"{"rule_id":"mail","units":1,"capacity":1}"#,
-            400,
-            "`refill_tokens_per_second` is missing",
-        ),
-        (
-            "/v1/refund",
-            r#"{"rule_id":"mail","capacity":1,"refill_tokens_per_second":1}"#,
-            400,
-            "`units`",
-        ),
-        (
-            "/v1/refund",
-            r#"{"rule_id":"","units":1,"capacity":1,"refill_tokens_per_second":1}"#,
-            400,
-            "`rule_id` must have 1 to 200 bytes",
-        ),
-        ("/v1/refund", r#"{"key":"k","units":1}"#, 400, "`max_burst`"),
-        (
-            "/v1/refund",
-            r#"{"key":"k","units":1,"max_burst":1,"count":1}"#,
-            400,
-            "`period` is missing",
-        ),
-        (
-            "/v1/refund",
-            r#"{"key":"k","units":1,"max_burst":1,"count":0,"period":1}"#,
-            400,
-            "count must be from 1",
-        ),
-        (
-            "/v1/refund",
-            r#"{"key":"k","units":1,"max_burst":1,"count":1.5,"period":1}"#,
-            400,
-            "`count` must be a whole number",
-        ),
-        (
-            "/v1/reset",
-            r#"{"key":"k","identity":"u"}"#,
-            400,
-            "`identity` does not go with `key`",
-        ),
-        (
-            "/v1/reset",
-            r#"{"key":"k","rule_id":"a"}"#,
-            400,
-            "`rule_id` does not go with `key`",
-        ),
-        (
-            "/v1/reset",
-            r#"{"rule_id":"a","rule_set":"api"}"#,
-            400,
-            "`rule_set` does not go with `rule_id`",
-        ),
-        (
-            "/v1/reset",
-            r#"{"rule_set":"api","rule":"all","capacity":1}"#,
-            400,
-            "`capacity` does not go with `rule_set`",
-        ),
-        (
-            "/v1/reset",
-            r#"{"rule_set":"api","identity":"u"}"#,
-            400,
-            "`rule` is missing",
-        ),
-        ("/v1/reset", r#"{"rule_set":"no"}"#, 404, "`no`"),
-        ("/v1/reset", r#"{"rule_id":"api/no"}"#, 404, "`no`"),
-        (
-            "/v1/reset",
-            r#"{"rule_id":"no/all","identity":"u"}"#,
-            404,
-            "`no`",
-        ),
-        (
-            "/v1/refund",
-            r#"{"rule_id":"api/no","units":1}"#,
-            404,
-            "`no`",
-        ),
-    ] {
-        let answer = http.post(path, body);
-        assert_eq!(answer.status, status, "{body}: {answer:?}");
-        assert!(answer.body.contains(named), "{body}: {answer:?}");
-    }
+    assert_refused(&mut http, INVALID);
     for (query, status) in [
         ("rule_id=mail", 400),
         ("rule_id=mail&capacity=1", 400),
@@ -232,12 +161,12 @@ fn fields_that_do_not_go_together_are_refused_and_unknown_rules_are_404() {
 }
 
 #[test]
-fn a_whole_set_is_reset_by_admins_alone() {
+fn only_admins_may_reset_a_whole_set() {
     let server = RedisServer::start();
     let redis = store_in(&server);
     for store in ["", &redis] {
         let dir = Dir::new();
-        dir.write("tokens", who::TOKENS);
+        dir.write("tokens", access::TOKENS);
         let two = "  other:\n    rules: [ { id: r, scope: global, bands: [ { capacity: 9, window: 300d } ] } ]\n";
         let config = format!("{store}admin: {{ tokens_file: tokens }}{RULES}{two}");
         let service = Service::start_in(dir, &[], &config);
@@ -245,7 +174,7 @@ fn a_whole_set_is_reset_by_admins_alone() {
         check(&mut http, "u");
         check(&mut http, "v");
         http.post("/v1/check", r#"{"rule_set":"other"}"#);
-        let mut ask = |method: &str, path: &str, body: &str, role: &str| {
+        let mut call = |method: &str, path: &str, body: &str, role: &str| {
             let headers = [
                 ("Content-Type", "application/json"),
                 ("Authorization", &*format!("Bearer {role}")),
@@ -254,42 +183,42 @@ fn a_whole_set_is_reset_by_admins_alone() {
         };
         let whole = r#"{"rule_set":"api"}"#;
         for role in ["viewer", "operator"] {
-            let refused = ask("POST", "/v1/reset", whole, role);
+            let refused = call("POST", "/v1/reset", whole, role);
             assert_eq!(refused.status, 403, "{role}: {refused:?}");
         }
         // Two bands and a pair for each user, and one for all.
         assert_eq!(
-            ask("POST", "/v1/reset", whole, "admin").body,
+            call("POST", "/v1/reset", whole, "admin").body,
             r#"{"reset":7}"#
         );
         assert_eq!(
-            ask("POST", "/v1/reset", whole, "admin").body,
+            call("POST", "/v1/reset", whole, "admin").body,
             r#"{"reset":0}"#
         );
         let of_u = "/v1/state?rule_set=api&rule=per-user&identity=u";
         assert_eq!(
-            json(&ask("GET", of_u, "", "viewer"))["bands"][0]["remaining"],
+            json(&call("GET", of_u, "", "viewer"))["bands"][0]["remaining"],
             10
         );
         let other = "/v1/state?rule_set=other&rule=r";
         assert_eq!(
-            json(&ask("GET", other, "", "viewer"))["bands"][0]["remaining"],
+            json(&call("GET", other, "", "viewer"))["bands"][0]["remaining"],
             8
         );
         let lines = service.wait_for_logs("changed", 2);
-        let told = |name: &str| lines[0].get(name).cloned();
-        assert_eq!(told("what"), Some(json!("reset")));
+        let field = |name: &str| lines[0].get(name).cloned();
+        assert_eq!(field("what"), Some(json!("reset")));
         assert_eq!(
-            (told("who"), told("rule_set")),
+            (field("who"), field("rule_set")),
             (Some(json!("anna")), Some(json!("api")))
         );
-        assert_eq!((told("rule"), told("identity")), (None, None));
-        assert_eq!(told("reset"), Some(json!(7)));
+        assert_eq!((field("rule"), field("identity")), (None, None));
+        assert_eq!(field("reset"), Some(json!(7)));
     }
 }
 
 #[test]
-fn changes_of_limits_that_come_with_the_call_are_noted() {
+fn changes_are_logged() {
     for (setting, mail, key) in [
         ("", "(redacted)", "(redacted)"),
         ("telemetry: { identities: true }\n", "key=ann", "key=user:1"),

@@ -1,4 +1,4 @@
-//! What is wrong is told, and harms nobody else.
+//! Invalid requests are explained, and do not affect other clients.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -9,185 +9,67 @@ use serde_json::Value;
 use super::{RULES, json_of};
 use crate::service::Service;
 
-/// Path, body, and what the problem says.
-const BAD: &[(&str, &str, &str)] = &[
-    ("/v1/check", "", "the body is not a JSON object"),
-    ("/v1/check", "[]", "the body is not a JSON object"),
-    (
-        "/v1/check",
-        "{",
-        "EOF while parsing an object (line 1, column 1)",
-    ),
-    ("/v1/check", "{}", "`rule_set` is missing"),
-    (
-        "/v1/check",
-        r#"{"rule_set":"api"} x"#,
-        "trailing characters (line 1, column 20)",
-    ),
-    (
-        "/v1/check",
-        r#"{"nope":1}"#,
-        "unknown field `nope`, expected one of `rule_set`",
-    ),
-    (
-        "/v1/check",
-        r#"{"user":"a","user":"b"}"#,
-        "duplicate field `user`",
-    ),
-    (
-        "/v1/check",
-        r#"{"user":7}"#,
-        "`user`: invalid type: integer `7`, expected a string",
-    ),
-    (
-        "/v1/check",
-        r#"{"rule_set":"api","ip":"1.2.3"}"#,
-        "`ip` must be an IP address, found \"1.2.3\"",
-    ),
-    (
-        "/v1/check",
-        r#"{"rule_set":"api","cost":-1}"#,
-        "`cost` must be a whole number from 0",
-    ),
-    (
-        "/v1/check",
-        r#"{"rule_set":"api","cost":1.5}"#,
-        "`cost` must be a whole number from 0",
-    ),
-    (
-        "/v1/check",
-        r#"{"rule_set":"api","cost":"1"}"#,
-        "`cost` must be a whole number from 0",
-    ),
-    (
-        "/v1/check",
-        r#"{"peek":"yes"}"#,
-        "`peek`: invalid type: string \"yes\", expected a boolean",
-    ),
-    (
-        "/v1/check",
-        r#"{"headers":{"a":[]}}"#,
-        "`headers`: the value of \"a\" must be a string",
-    ),
-    (
-        "/v1/check",
-        r#"{"rule_set":"api","headers":{"a":1,"A":2}}"#,
-        "header \"A\" appears twice",
-    ),
-    (
-        "/v1/check?status=maybe",
-        r#"{"rule_set":"api"}"#,
-        "`status` must be true or false",
-    ),
-    (
-        "/v1/check?verbose=1",
-        r#"{"rule_set":"api"}"#,
-        "the query may hold `status` and `failed_closed_status` only",
-    ),
-    ("/v1/check/batch", "{}", "missing field `checks`"),
-    (
-        "/v1/check/batch",
-        r#"{"checks":7}"#,
-        "`checks`: invalid type: integer `7`",
-    ),
-    (
-        "/v1/check/batch",
-        r#"{"checks":[[]]}"#,
-        "`checks[0]`: invalid type: sequence, expected an object",
-    ),
-    (
-        "/v1/check/batch",
-        r#"{"checks":[{"ip":7}]}"#,
-        "`checks[0]`: `ip`: invalid type: integer `7`",
-    ),
-    (
-        "/v1/check/batch",
-        r#"{"checks":[{"rule_set":"api"},{}]}"#,
-        "`checks[1]`: `rule_set` is missing",
-    ),
-    ("/v1/consume", "{}", "missing field `rule_id`"),
-    (
-        "/v1/consume",
-        r#"{"rule_id":"x"}"#,
-        "`rule_id` must be \"SET/RULE\"",
-    ),
-    (
-        "/v1/consume",
-        r#"{"rule_id":"","capacity":1,"refill_tokens_per_second":1}"#,
-        "`rule_id` must have 1 to 200 bytes",
-    ),
-    (
-        "/v1/consume",
-        r#"{"rule_id":"x","capacity":5}"#,
-        "`refill_tokens_per_second` is missing",
-    ),
-    (
-        "/v1/consume",
-        r#"{"rule_id":"x","refill_tokens_per_second":5}"#,
-        "`capacity` is missing",
-    ),
-    (
-        "/v1/consume",
-        r#"{"rule_id":"x","capacity":0,"refill_tokens_per_second":5}"#,
-        "`capacity` must be a whole number",
-    ),
-    (
-        "/v1/consume",
-        r#"{"rule_id":"x","capacity":5,"refill_tokens_per_second":0.0000001}"#,
-        "`refill_tokens_per_second` must be a number above 0 with at most 6 decimals",
-    ),
-    (
-        "/v1/consume",
-        r#"{"rule_id":"x","capacity":5,"refill_tokens_per_second":1e-7}"#,
-        "`refill_tokens_per_second` must be a number above 0 with at most 6 decimals",
-    ),
-    (
-        "/v1/consume",
-        r#"{"rule_id":"x","capacity":5,"refill_tokens_per_second":1234.567891}"#,
-        "`refill_tokens_per_second` must be at most 1000000000, and so must be its numerator",
-    ),
-    (
-        "/v1/consume",
-        r#"{"rule_id":"x","capacity":1000000000,"refill_tokens_per_second":1e-6}"#,
-        "`capacity` and `refill_tokens_per_second`: filling from empty would take more than",
-    ),
-    (
-        "/v1/consume",
-        r#"{"rule_id":"x","identity":[1],"capacity":5,"refill_tokens_per_second":1}"#,
-        "`identity[0]`: invalid type: integer `1`",
-    ),
-    (
-        "/v1/consume",
-        r#"{"rule_id":"api/by-user","identity":"a","cost":-1}"#,
-        "`cost` must be a whole number from 0",
-    ),
-    (
-        "/v1/consume",
-        r#"{"rule_id":"api/by-user"}"#,
-        "`identity`: the key has 1 part(s), the identity 0 value(s)",
-    ),
-];
+/// Lines `ENDPOINT BODY -> DETAIL`, with the beginning of the problem's detail.
+const INVALID: &str = r#"
+check  -> the body is not a JSON object
+check [] -> the body is not a JSON object
+check { -> EOF while parsing an object (line 1, column 1)
+check {} -> `rule_set` is missing
+check {"rule_set":"api"} x -> trailing characters (line 1, column 20)
+check {"nope":1} -> unknown field `nope`, expected one of `rule_set`
+check {"user":"a","user":"b"} -> duplicate field `user`
+check {"user":7} -> `user`: invalid type: integer `7`, expected a string
+check {"rule_set":"api","ip":"1.2.3"} -> `ip` must be an IP address, found "1.2.3"
+check {"rule_set":"api","cost":-1} -> `cost` must be a whole number from 0
+check {"rule_set":"api","cost":1.5} -> `cost` must be a whole number from 0
+check {"rule_set":"api","cost":"1"} -> `cost` must be a whole number from 0
+check {"peek":"yes"} -> `peek`: invalid type: string "yes", expected a boolean
+check {"headers":{"a":[]}} -> `headers`: the value of "a" must be a string
+check {"rule_set":"api","headers":{"a":1,"A":2}} -> header "A" appears twice
+check?status=maybe {"rule_set":"api"} -> `status` must be true or false
+check?verbose=1 {"rule_set":"api"} -> the query may contain only `status` and `failed_closed_status`
+check/batch {} -> missing field `checks`
+check/batch {"checks":7} -> `checks`: invalid type: integer `7`
+check/batch {"checks":[[]]} -> `checks[0]`: invalid type: sequence, expected an object
+check/batch {"checks":[{"ip":7}]} -> `checks[0]`: `ip`: invalid type: integer `7`
+check/batch {"checks":[{"rule_set":"api"},{}]} -> `checks[1]`: `rule_set` is missing
+consume {} -> missing field `rule_id`
+consume {"rule_id":"x"} -> `rule_id` must be "SET/RULE"
+consume {"rule_id":"","capacity":1,"refill_tokens_per_second":1} -> `rule_id` must have 1 to 200 bytes
+consume {"rule_id":"x","capacity":5} -> `refill_tokens_per_second` is missing
+consume {"rule_id":"x","refill_tokens_per_second":5} -> `capacity` is missing
+consume {"rule_id":"x","capacity":0,"refill_tokens_per_second":5} -> `capacity` must be a whole number
+consume {"rule_id":"x","capacity":5,"refill_tokens_per_second":0.0000001} -> `refill_tokens_per_second` must be a number above 0 with at most 6 decimals
+consume {"rule_id":"x","capacity":5,"refill_tokens_per_second":1e-7} -> `refill_tokens_per_second` must be a number above 0 with at most 6 decimals
+consume {"rule_id":"x","capacity":5,"refill_tokens_per_second":1234.567891} -> `refill_tokens_per_second` must be at most 1000000000, and so must be its numerator
+consume {"rule_id":"x","capacity":1000000000,"refill_tokens_per_second":1e-6} -> `capacity` and `refill_tokens_per_second`: filling from empty would take more than
+consume {"rule_id":"x","identity":[1],"capacity":5,"refill_tokens_per_second":1} -> `identity[0]`: invalid type: integer `1`
+consume {"rule_id":"api/by-user","identity":"a","cost":-1} -> `cost` must be a whole number from 0
+consume {"rule_id":"api/by-user"} -> `identity`: the key has 1 part(s), the identity 0 value(s)
+"#;
 
 #[test]
-fn what_is_wrong_is_told_by_its_field() {
+fn the_invalid_field_is_named() {
     let service = Service::start(&[], RULES);
     let mut http = service.http();
-    for (path, body, what) in BAD {
-        let answer = http.post(path, body);
-        assert_eq!(answer.status, 400, "{path} {body}: {answer:?}");
+    for line in INVALID.trim().lines() {
+        let (call, expected) = line.split_once(" -> ").unwrap();
+        let (endpoint, body) = call.split_once(' ').unwrap();
+        let answer = http.post(&format!("/v1/{endpoint}"), body);
+        assert_eq!(answer.status, 400, "{line}: {answer:?}");
         assert_eq!(
             answer.header("content-type"),
             Some("application/problem+json")
         );
-        let told = json_of(&answer);
-        assert_eq!(told["title"], "Bad Request");
-        let detail = told["detail"].as_str().unwrap();
-        assert!(detail.starts_with(what), "{path} {body}: {detail}");
+        let problem = json_of(&answer);
+        assert_eq!(problem["title"], "Bad Request");
+        let detail = problem["detail"].as_str().unwrap();
+        assert!(detail.starts_with(expected), "{line}: {detail}");
     }
 }
 
 #[test]
-fn other_mistakes_have_statuses_of_their_own() {
+fn other_errors_have_their_own_status() {
     let service = Service::start(&[], RULES);
     let mut http = service.http();
     let large = format!("{{\"user\":\"{}\"}}", "x".repeat(64 * 1024));
@@ -201,7 +83,7 @@ fn other_mistakes_have_statuses_of_their_own() {
         ("POST", "/v1/consume", &[], &large, 413),
         ("POST", "/v1/check", &[("X-Long", &long[..])], "{}", 431),
     ] {
-        // A connection of its own: some of them are closed.
+        // A new connection, because some of these requests close theirs.
         let mut http = service.http();
         let answer = http.request(method, path, headers, body);
         assert_eq!(answer.status, status, "{method} {path}: {answer:?}");
@@ -214,7 +96,7 @@ fn other_mistakes_have_statuses_of_their_own() {
 }
 
 #[test]
-fn garbage_harms_only_its_own_connection() {
+fn garbage_affects_only_its_own_connection() {
     let service = Service::start(&[], RULES);
     let mut http = service.http();
     let mut seed = 7_u64;
@@ -232,7 +114,7 @@ fn garbage_harms_only_its_own_connection() {
         }
         let mut stream = TcpStream::connect(service.address("api")).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        // It may be gone before all has been sent.
+        // The service may close the connection before all has been sent.
         let _ = stream.write_all(&garbage);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let _ = stream.read_to_end(&mut Vec::new());
@@ -249,7 +131,7 @@ fn garbage_harms_only_its_own_connection() {
 }
 
 #[test]
-fn a_body_in_many_pieces_is_one_body() {
+fn a_body_may_arrive_in_many_chunks() {
     let service = Service::start(&[], RULES);
     let mut http = service.http();
     let mut request =

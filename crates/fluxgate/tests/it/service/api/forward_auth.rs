@@ -1,4 +1,4 @@
-//! Proxies that ask about the requests that they have.
+//! `GET /v1/forward_auth`, called by proxies for the requests of their clients.
 
 use fluxgate_testkit::{Answer, Http, wait_until};
 use serde_json::json;
@@ -16,8 +16,8 @@ rule_sets:
       - { id: r, scope: per_ip, match: { methods: [POST] }, bands: [ { id: b, capacity: 2, window: 1h } ] }
 "#;
 
-/// Asks about a request of this address, as a proxy does.
-fn ask(http: &mut Http, target: &str, method: &str, uri: &str, address: &str) -> Answer {
+/// Sends a request from this address as a proxy describes it.
+fn send(http: &mut Http, target: &str, method: &str, uri: &str, address: &str) -> Answer {
     let headers = [
         ("X-Forwarded-Method", method),
         ("X-Forwarded-Uri", uri),
@@ -29,18 +29,18 @@ fn ask(http: &mut Http, target: &str, method: &str, uri: &str, address: &str) ->
 const TARGET: &str = "/v1/forward_auth";
 
 #[test]
-fn a_request_is_decided_by_what_its_proxy_says() {
+fn a_request_is_decided_as_the_proxy_describes_it() {
     let service = Service::start(&[], ONE_FILTER);
     let mut http = service.http();
     for remaining in ["1", "0"] {
-        let passed = ask(&mut http, TARGET, "POST", "/api/x?y", "192.0.2.1");
+        let passed = send(&mut http, TARGET, "POST", "/api/x?y", "192.0.2.1");
         assert_eq!((passed.status, &*passed.body), (200, ""));
         assert_eq!(passed.header("x-ratelimit-remaining"), Some(remaining));
         let policy = passed.header("ratelimit-policy");
         assert_eq!(policy, Some("\"r/b\";q=2;w=3600"));
         assert_eq!(passed.header("retry-after"), None);
     }
-    let refused = ask(&mut http, TARGET, "POST", "/api/y", "192.0.2.1");
+    let refused = send(&mut http, TARGET, "POST", "/api/y", "192.0.2.1");
     assert_eq!(refused.status, 429);
     let kind = refused.header("content-type");
     assert_eq!(kind, Some("application/problem+json"));
@@ -49,16 +49,20 @@ fn a_request_is_decided_by_what_its_proxy_says() {
     let body = json_of(&refused);
     assert_eq!(body["violated-policies"], json!(["r/b"]));
     assert_eq!(body["status"], 429);
-    // Another address, another method, and paths that are not the filter's business.
-    for (method, uri, address, told) in [
+    // Another address, another method, and paths that the filter does not apply to.
+    for (method, uri, address, is_limited) in [
         ("POST", "/api/x", "192.0.2.2", true),
         ("GET", "/api/x", "192.0.2.1", false),
         ("POST", "/api/health", "192.0.2.1", false),
         ("POST", "/other", "192.0.2.1", false),
     ] {
-        let passed = ask(&mut http, TARGET, method, uri, address);
+        let passed = send(&mut http, TARGET, method, uri, address);
         assert_eq!(passed.status, 200, "{method} {uri}");
-        assert_eq!(passed.header("ratelimit").is_some(), told, "{method} {uri}");
+        assert_eq!(
+            passed.header("ratelimit").is_some(),
+            is_limited,
+            "{method} {uri}"
+        );
     }
     let metrics = http.get("/metrics").body;
     let denied = r#"fluxgate_decisions_total{rule_set="api",rule="r",outcome="denied"} 1"#;
@@ -66,14 +70,14 @@ fn a_request_is_decided_by_what_its_proxy_says() {
 }
 
 #[test]
-fn the_question_of_the_document_is_answered() {
+fn the_documented_request_is_answered() {
     let rule = r#"{ id: r, scope: per_user, match: { path: ["/api/x"], methods: [POST] }, bands: [ { capacity: 1, window: 1h } ] }"#;
     let config = format!(
         "filters: {{ main: {{ rule_set: s }} }}\nrule_sets: {{ s: {{ rules: [ {rule} ] }} }}\n"
     );
     let service = Service::start(&[], &config);
-    let question = crate::docs::only("text forward-auth");
-    let (first, headers) = question.split_once('\n').unwrap();
+    let request = crate::docs::only("text forward-auth");
+    let (first, headers) = request.split_once('\n').unwrap();
     let (method, target) = first.split_once(' ').unwrap();
     let headers: Vec<_> = headers
         .lines()
@@ -85,26 +89,25 @@ fn the_question_of_the_document_is_answered() {
     }
 }
 
-/// Only the proxy's own word counts, and that of those it stands behind.
 #[test]
 fn the_address_is_the_rightmost_past_trusted_proxies() {
     let rules = "rule_sets: { api: { rules: [ { id: r, scope: per_ip, bands: [ { capacity: 1, window: 1h } ] } ] } }\n";
     let trusting = "filters: { main: { rule_set: api, trusted_proxies: [10.0.0.0/8] } }\n";
     let service = Service::start(&[], &format!("{trusting}{rules}"));
     let mut http = service.http();
-    let mut status = |address: &str| ask(&mut http, TARGET, "GET", "/", address).status;
+    let mut status = |address: &str| send(&mut http, TARGET, "GET", "/", address).status;
     assert_eq!(status("192.0.2.1"), 200);
     assert_eq!(status("198.51.100.1, 192.0.2.1"), 429);
     assert_eq!(status("198.51.100.1, 192.0.2.1, 10.0.0.1"), 429);
     assert_eq!(status("198.51.100.1"), 200);
-    // Who is not known counts as one.
+    // Unknown addresses count together.
     assert_eq!(status("unknown"), 200);
     assert_eq!(status("192.0.2.9, unknown"), 429);
     assert_eq!(status(""), 429);
 }
 
 #[test]
-fn a_filter_is_asked_as_it_is_set() {
+fn filters_are_applied_as_configured() {
     let config = r#"
 filters:
   first: { rule_set: api, identity: { user: "header:X-Me" }, headers: { legacy: false, ietf: false } }
@@ -115,7 +118,7 @@ rule_sets:
 "#;
     let service = Service::start(&[], config);
     let mut http = service.http();
-    let mut ask = |target: &str, name: &str, value: &str| {
+    let mut send = |target: &str, name: &str, value: &str| {
         let headers = [
             ("X-Forwarded-Method", "GET"),
             ("X-Forwarded-Uri", "/"),
@@ -124,23 +127,23 @@ rule_sets:
         http.request("GET", target, &headers, "")
     };
     let first = "/v1/forward_auth?filter=first";
-    assert_eq!(ask(first, "X-Me", "ann").status, 200);
-    assert_eq!(ask(first, "X-Me", "bob").status, 200);
-    let refused = ask(first, "X-Me", "ann");
+    assert_eq!(send(first, "X-Me", "ann").status, 200);
+    assert_eq!(send(first, "X-Me", "bob").status, 200);
+    let refused = send(first, "X-Me", "ann");
     assert_eq!(refused.status, 429);
     assert!(refused.header("retry-after").is_some());
     assert_eq!(refused.header("x-ratelimit-limit"), None);
     assert_eq!(refused.header("ratelimit"), None);
     let second = "/v1/forward_auth?filter=second&denied=403";
-    assert_eq!(ask(second, "X-Forwarded-Host", "a.example").status, 200);
-    assert_eq!(ask(second, "X-Forwarded-Host", "b.example").status, 200);
-    let refused = ask(second, "X-Forwarded-Host", "a.example");
+    assert_eq!(send(second, "X-Forwarded-Host", "a.example").status, 200);
+    assert_eq!(send(second, "X-Forwarded-Host", "b.example").status, 200);
+    let refused = send(second, "X-Forwarded-Host", "a.example");
     assert_eq!((refused.status, &*refused.body), (403, ""));
     assert!(refused.header("retry-after").is_some());
 }
 
 #[test]
-fn what_cannot_be_asked_is_told() {
+fn invalid_requests_are_explained() {
     let two = "filters: { a: { rule_set: api }, b: { rule_set: api } }\n";
     let rules = "rule_sets: { api: { rules: [ { id: r, scope: global, bands: [ { capacity: 1, window: 1h } ] } ] } }\n";
     let service = Service::start(&[], &format!("{two}{rules}"));
@@ -158,7 +161,7 @@ fn what_cannot_be_asked_is_told() {
             "?rule_set=api",
             "/",
             400,
-            "the query may hold `filter` and `denied` only",
+            "the query may contain only `filter` and `denied`",
         ),
         (
             "?filter=a",
@@ -167,7 +170,7 @@ fn what_cannot_be_asked_is_told() {
             "the request is ambiguous: the path has `.` or `..` in it",
         ),
     ] {
-        let answer = ask(
+        let answer = send(
             &mut http,
             &format!("{TARGET}{target}"),
             "GET",
@@ -179,24 +182,24 @@ fn what_cannot_be_asked_is_told() {
     }
     let answer = http.get("/v1/forward_auth?filter=a");
     assert_eq!(answer.status, 400);
-    let detail = "`x-forwarded-method` must be there, once";
+    let detail = "`x-forwarded-method` must be given exactly once";
     assert_eq!(json_of(&answer)["detail"], detail);
     assert_eq!(http.post("/v1/forward_auth?filter=a", "").status, 405);
-    // Nothing of all this was charged.
-    let answer = ask(&mut http, "/v1/forward_auth?filter=b", "GET", "/", "");
+    // None of these was charged.
+    let answer = send(&mut http, "/v1/forward_auth?filter=b", "GET", "/", "");
     assert_eq!(answer.status, 200);
 
     let none = Service::start(&[], rules);
-    let answer = ask(&mut none.http(), TARGET, "GET", "/", "");
+    let answer = send(&mut none.http(), TARGET, "GET", "/", "");
     assert_eq!(answer.status, 404);
     assert_eq!(json_of(&answer)["detail"], "the config has no `filters`");
 }
 
-/// A proxy may repeat the length of a body that it does not send.
+/// Proxies may send the length of a body that they do not send.
 #[test]
-fn a_connection_with_a_body_left_unread_is_not_kept() {
+fn a_connection_with_an_unread_body_is_closed() {
     let service = Service::start(&[], ONE_FILTER);
-    let asked = |more: &str| {
+    let send = |more: &str| {
         let mut http = service.http();
         let head = "GET /v1/forward_auth HTTP/1.1\r\nHost: a\r\nX-Forwarded-Method: POST\r\n\
                     X-Forwarded-Uri: /api/x\r\n";
@@ -204,11 +207,11 @@ fn a_connection_with_a_body_left_unread_is_not_kept() {
             .unwrap();
         http.read_answer(false).unwrap()
     };
-    let kept = asked("");
+    let kept = send("");
     assert_eq!((kept.status, kept.header("connection")), (200, None));
-    let kept = asked("Content-Length: 0\r\n");
+    let kept = send("Content-Length: 0\r\n");
     assert_eq!((kept.status, kept.header("connection")), (200, None));
-    let closed = asked("Content-Length: 4\r\n");
+    let closed = send("Content-Length: 4\r\n");
     assert_eq!(
         (closed.status, closed.header("connection")),
         (429, Some("close"))
@@ -216,7 +219,7 @@ fn a_connection_with_a_body_left_unread_is_not_kept() {
 }
 
 #[test]
-fn without_rules_nothing_is_decided() {
+fn before_rules_are_loaded_requests_are_refused() {
     let dir = Dir::new();
     let gone = fluxgate_testkit::ports::free();
     dir.write(
@@ -228,14 +231,14 @@ fn without_rules_nothing_is_decided() {
         ),
     );
     let service = Service::open_in(dir, &["run", "--config", "fluxgate.yaml"], 1);
-    let answer = ask(&mut service.http(), TARGET, "GET", "/", "192.0.2.1");
+    let answer = send(&mut service.http(), TARGET, "GET", "/", "192.0.2.1");
     assert_eq!(answer.status, 503);
     assert_eq!(json_of(&answer)["detail"], "the rules are not loaded yet");
 }
 
-/// Waiters take the places of their filter, whoever asks it, and give them back.
+/// The wait permits of a filter are shared by all listeners and released again.
 #[test]
-fn a_request_that_has_to_wait_waits_here() {
+fn a_request_that_has_to_wait_is_held() {
     let config = r#"
 filters: { main: { rule_set: api, max_concurrent_waits: 1 } }
 gateway: { routes: [ { id: all, upstreams: [echo], filters: [main] } ] }
@@ -251,35 +254,34 @@ rule_sets:
         let metrics = service.http().get("/metrics").body;
         metrics.contains(&format!("\nfluxgate_waiting {count}\n"))
     };
-    // The second waits for the rest of its half second.
+    // The second request waits for the rest of the half second.
     for _ in 0..2 {
-        assert_eq!(ask(&mut http, TARGET, "GET", "/quick", "").status, 200);
+        assert_eq!(send(&mut http, TARGET, "GET", "/quick", "").status, 200);
     }
-    assert_eq!(ask(&mut http, TARGET, "GET", "/slow", "").status, 200);
+    assert_eq!(send(&mut http, TARGET, "GET", "/slow", "").status, 200);
     let mut patient = service.http();
-    let asked = "GET /v1/forward_auth HTTP/1.1\r\nHost: a\r\nX-Forwarded-Method: GET\r\n\
+    let request = "GET /v1/forward_auth HTTP/1.1\r\nHost: a\r\nX-Forwarded-Method: GET\r\n\
                  X-Forwarded-Uri: /slow\r\n\r\n";
-    patient.send_raw(asked.as_bytes()).unwrap();
-    wait_until("somebody waits", || waiting(1));
-    assert_eq!(ask(&mut http, TARGET, "GET", "/slow", "").status, 429);
+    patient.send_raw(request.as_bytes()).unwrap();
+    wait_until("a request waits", || waiting(1));
+    assert_eq!(send(&mut http, TARGET, "GET", "/slow", "").status, 429);
     let mut gateway = Http::new(service.address("gateway"));
     assert_eq!(gateway.get("/slow").status, 429);
     drop(patient);
-    wait_until("nobody waits", || waiting(0));
-    // A proxy that announces a body and sends none hangs up as well, and so does one
-    // in the middle of it.
+    wait_until("no request waits", || waiting(0));
+    // The same if a proxy disconnects before the announced body or in the middle of it.
     for body in ["", "ab"] {
         let mut patient = service.http();
-        let asked = asked.replace("Host: a\r\n", "Host: a\r\nContent-Length: 5\r\n");
-        patient.send_raw(asked.as_bytes()).unwrap();
+        let request = request.replace("Host: a\r\n", "Host: a\r\nContent-Length: 5\r\n");
+        patient.send_raw(request.as_bytes()).unwrap();
         patient.send_raw(body.as_bytes()).unwrap();
-        wait_until("somebody waits", || waiting(1));
+        wait_until("a request waits", || waiting(1));
         drop(patient);
-        wait_until("nobody waits", || waiting(0));
+        wait_until("no request waits", || waiting(0));
     }
 }
 
-/// Ways to write `/api/x`.
+/// Spellings of `/api/x`.
 const SPELLED: [&str; 10] = [
     "/%61pi/x",
     "//api/x",
@@ -294,7 +296,7 @@ const SPELLED: [&str; 10] = [
 ];
 
 #[test]
-fn a_limit_on_a_path_holds_however_it_is_spelled() {
+fn a_limit_on_a_path_holds_for_every_spelling() {
     let config = r#"
 filters:
   main: { rule_set: s, include: ["/api/**", "/*"], exclude: ["/api/health"] }
@@ -307,14 +309,14 @@ rule_sets:
     let mut http = service.http();
     for (index, spelled) in SPELLED.into_iter().enumerate() {
         let address = format!("192.0.2.{index}");
-        let mut ask = |uri: &str| ask(&mut http, TARGET, "GET", uri, &address).status;
+        let mut send = |uri: &str| send(&mut http, TARGET, "GET", uri, &address).status;
         assert_eq!(
-            [ask(spelled), ask("/api/x"), ask(spelled)],
+            [send(spelled), send("/api/x"), send(spelled)],
             [200, 429, 429],
             "{spelled}"
         );
     }
-    let mut ask = |method: &str, uri: &str| ask(&mut http, TARGET, method, uri, "192.0.2.99");
+    let mut send = |method: &str, uri: &str| send(&mut http, TARGET, method, uri, "192.0.2.99");
     for refused in [
         "/api/../x",
         "/api/%2e%2e/x",
@@ -324,7 +326,7 @@ rule_sets:
         "/a%00",
         "/api;%2fy/x",
     ] {
-        let answer = ask("GET", refused);
+        let answer = send("GET", refused);
         assert_eq!(answer.status, 400, "{refused}");
         let detail = json_of(&answer)["detail"].to_string();
         assert!(detail.contains("ambiguous"), "{detail}");
@@ -336,18 +338,18 @@ rule_sets:
         ("/api/free", false),
         ("/api/fre%65", true),
     ] {
-        let answer = ask("GET", uri);
+        let answer = send("GET", uri);
         assert_eq!(answer.header("ratelimit").is_some(), is_limited, "{uri}");
     }
-    // The whole server counts as `/*`.
-    assert_eq!(ask("OPTIONS", "*").status, 200);
-    assert_eq!(ask("OPTIONS", "*").status, 429);
-    assert_eq!(ask("GET", "*").status, 400);
+    // `*` matches `/*`.
+    assert_eq!(send("OPTIONS", "*").status, 200);
+    assert_eq!(send("OPTIONS", "*").status, 429);
+    assert_eq!(send("GET", "*").status, 400);
 }
 
-/// What the proxy forwards is not in our hands: such requests are refused.
+/// The service cannot remove headers from the request that the proxy forwards.
 #[test]
-fn headers_that_could_be_taken_for_others_are_refused() {
+fn requests_with_underscore_variants_of_headers_are_refused() {
     let config = r#"
 filters: { main: { rule_set: s, exclude: ["/free"] } }
 rule_sets:
@@ -358,7 +360,7 @@ rule_sets:
 "#;
     let service = Service::start(&[], config);
     let mut http = service.http();
-    let mut ask = |uri: &str, more: &[(&str, &str)]| {
+    let mut send = |uri: &str, more: &[(&str, &str)]| {
         let headers = [
             ("X-Forwarded-Method", "GET"),
             ("X-Forwarded-Uri", uri),
@@ -379,7 +381,7 @@ rule_sets:
         (&[("X-Tenant", "a"), ("X-Tenant", "b")], 400),
         (&[user, user], 429),
     ] {
-        assert_eq!(ask("/x", more), expected, "{more:?}");
+        assert_eq!(send("/x", more), expected, "{more:?}");
     }
-    assert_eq!(ask("/free", &[user, ("X_User_Id", "b")]), 200);
+    assert_eq!(send("/free", &[user, ("X_User_Id", "b")]), 200);
 }

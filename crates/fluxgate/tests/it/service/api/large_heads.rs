@@ -1,4 +1,4 @@
-//! Heads that are too large, to the byte.
+//! The limit on the size of request heads.
 
 use std::process::Command;
 
@@ -8,11 +8,11 @@ use super::RULES;
 use crate::service::Service;
 use crate::support::python;
 
-const MOST: usize = 64 * 1024;
+const MAX_BYTES: usize = 64 * 1024;
 const START: &str = "GET /livez HTTP/1.1\r\nHost: a\r\n";
 
-/// A head of so many bytes.
-fn head_of(bytes: usize) -> String {
+/// Returns a head of this many bytes.
+fn head(bytes: usize) -> String {
     let value = bytes - START.len() - "X: \r\n\r\n".len();
     format!("{START}X: {}\r\n\r\n", "a".repeat(value))
 }
@@ -27,10 +27,10 @@ fn a_head_has_at_most_64_kib() {
     let lines: String = (0..101).map(|it| format!("X{it}: a\r\n")).collect();
     let spaces = format!("X: {}a\r\n", " ".repeat(70_000));
     for (what, head, status) in [
-        ("all of it", head_of(MOST), 200),
-        ("a byte more", head_of(MOST + 1), 431),
-        ("80,000", head_of(80_000), 431),
-        ("1,000,000", head_of(1_000_000), 431),
+        ("the maximum", head(MAX_BYTES), 200),
+        ("one byte more", head(MAX_BYTES + 1), 431),
+        ("80,000", head(80_000), 431),
+        ("1,000,000", head(1_000_000), 431),
         ("several", format!("{START}{several}\r\n"), 431),
         ("spaces", format!("{START}{spaces}\r\n"), 431),
         ("lines", format!("{START}{lines}\r\n"), 431),
@@ -46,7 +46,7 @@ fn a_head_has_at_most_64_kib() {
         }
     }
     let mut client = RawClient::connect(service.address("grpc"));
-    client.send(head_of(MOST + 1));
+    client.send(head(MAX_BYTES + 1));
     assert_eq!(client.read_answer().unwrap().status, 431);
     let metrics = service.http().get("/metrics").body;
     for (listener, count) in [("api", 6), ("grpc", 1)] {
@@ -58,7 +58,7 @@ fn a_head_has_at_most_64_kib() {
 }
 
 #[test]
-fn so_it_has_over_http_2() {
+fn a_head_has_at_most_64_kib_over_http_2() {
     let service = Service::start(&["grpc"], RULES);
     for listener in ["api", "grpc"] {
         for (headers, length, status) in
@@ -76,9 +76,9 @@ fn so_it_has_over_http_2() {
                 .args([headers, length].map(|it: usize| it.to_string()))
                 .output()
                 .unwrap();
-            let said = String::from_utf8_lossy(&run.stdout);
+            let output = String::from_utf8_lossy(&run.stdout);
             assert_eq!(
-                said.trim(),
+                output.trim(),
                 status,
                 "{listener} {headers} {length}: {run:?}"
             );

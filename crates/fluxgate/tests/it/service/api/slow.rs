@@ -1,4 +1,4 @@
-//! Clients that keep the service waiting.
+//! Slow and idle clients.
 
 use std::thread;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use fluxgate_testkit::{PATIENCE, RawClient, timed};
 use super::RULES;
 use crate::service::Service;
 
-/// What is sent, and the status of its answer if that comes at once.
+/// Requests, and the status of the immediate response if there is one.
 const IDLE: [(&str, Option<u16>); 3] = [
     ("", None),
     (
@@ -45,7 +45,7 @@ fn an_idle_connection_is_closed_after_half_a_minute() {
 }
 
 #[test]
-fn a_body_that_does_not_come_is_answered_after_ten_seconds() {
+fn a_missing_body_is_a_408_after_ten_seconds() {
     let service = Service::start(&[], RULES);
     thread::scope(|scope| {
         for path in ["/v1/check", "/v1/check/batch", "/v1/consume", "/v1/reset"] {

@@ -1,9 +1,9 @@
-//! `POST /v1/give_back`: a check that reserved, cancelled.
+//! `POST /v1/give_back`, which cancels a reservation.
 
 use fluxgate_testkit::RedisServer;
 use serde_json::Value;
 
-use super::{RULES, json, store_in};
+use super::{RULES, assert_refused, json, store_in};
 use crate::service::Service;
 
 const WAITS: &str = "
@@ -15,14 +15,14 @@ rule_sets:
 ";
 
 #[test]
-fn what_nobody_was_queued_behind_returns_on_every_store() {
+fn units_return_unless_a_later_request_was_queued_behind_them() {
     let server = RedisServer::start();
     let redis = store_in(&server);
     for store in ["", &redis] {
         let service = Service::start(&[], &(store.to_owned() + WAITS));
         let mut http = service.http();
-        let asked = |cost: u64| json!({ "rule_set": "api", "user": "u", "cost": cost });
-        let mut check = |cost| json(&http.post("/v1/check", &asked(cost).to_string()));
+        let request = |cost: u64| json!({ "rule_set": "api", "user": "u", "cost": cost });
+        let mut check = |cost| json(&http.post("/v1/check", &request(cost).to_string()));
         assert_eq!(check(5)["delay_ms"], 0);
         let reserved = check(3);
         assert!(
@@ -31,7 +31,7 @@ fn what_nobody_was_queued_behind_returns_on_every_store() {
         );
         let behind = check(1);
         let cancel = |cost: u64, answer: &Value| {
-            let mut body = asked(cost);
+            let mut body = request(cost);
             body["outcome"] = answer["outcome"].clone();
             body["reservation"] = answer["reservation"].clone();
             json(&service.http().post("/v1/give_back", &body.to_string()))
@@ -49,10 +49,10 @@ fn what_nobody_was_queued_behind_returns_on_every_store() {
             (&line["what"], &line["rule_set"]),
             (&json!("give_back"), &json!("api"))
         );
-        // Who cannot wait reserves nothing.
-        let mut now = asked(1);
-        now["wait"] = json!(false);
-        let denied = json(&service.http().post("/v1/check", &now.to_string()));
+        // A request that may not wait reserves nothing.
+        let mut no_wait = request(1);
+        no_wait["wait"] = json!(false);
+        let denied = json(&service.http().post("/v1/check", &no_wait.to_string()));
         assert_eq!(
             (&denied["allowed"], &denied["violated"]),
             (&json!(false), &json!(["queue/b"]))
@@ -61,30 +61,24 @@ fn what_nobody_was_queued_behind_returns_on_every_store() {
     }
 }
 
+/// Calls and what is wrong with them, as in [`assert_refused`].
+const INVALID: &str = r#"
+give_back {"user":"u"} -> 400 `rule_set`
+give_back {"rule_set":"no","reservation":"r=1.0"} -> 404 `no`
+give_back {"rule_set":"api","peek":true} -> 400 `peek`
+give_back {"rule_set":"api","what":1} -> 400 `what`
+give_back {"rule_set":"api","ip":"x"} -> 400 `ip`
+give_back {"rule_set":"api","cost":-1} -> 400 `cost`
+give_back {"rule_set":"api","outcome":"well"} -> 400 `outcome`
+give_back {"rule_set":"api","outcome":7} -> 400 `outcome`
+give_back {"rule_set":"api","violated":[]} -> 400 `violated`
+give_back {"rule_set":"api"} -> 400 `reservation`
+give_back {"rule_set":"api","reservation":"","reservation":""} -> 400 `reservation`
+give_back [] -> 400 object
+"#;
+
 #[test]
-fn what_is_wrong_with_a_call_is_named() {
+fn invalid_calls_are_refused() {
     let service = Service::start(&[], RULES);
-    let mut http = service.http();
-    for (body, status, named) in [
-        (r#"{"user":"u"}"#, 400, "`rule_set`"),
-        (r#"{"rule_set":"no","reservation":"r=1.0"}"#, 404, "`no`"),
-        (r#"{"rule_set":"api","peek":true}"#, 400, "`peek`"),
-        (r#"{"rule_set":"api","what":1}"#, 400, "`what`"),
-        (r#"{"rule_set":"api","ip":"x"}"#, 400, "`ip`"),
-        (r#"{"rule_set":"api","cost":-1}"#, 400, "`cost`"),
-        (r#"{"rule_set":"api","outcome":"well"}"#, 400, "`outcome`"),
-        (r#"{"rule_set":"api","outcome":7}"#, 400, "`outcome`"),
-        (r#"{"rule_set":"api","violated":[]}"#, 400, "`violated`"),
-        (r#"{"rule_set":"api"}"#, 400, "`reservation`"),
-        (
-            r#"{"rule_set":"api","reservation":"","reservation":""}"#,
-            400,
-            "`reservation`",
-        ),
-        ("[]", 400, "object"),
-    ] {
-        let answer = http.post("/v1/give_back", body);
-        assert_eq!(answer.status, status, "{body}: {answer:?}");
-        assert!(answer.body.contains(named), "{body}: {answer:?}");
-    }
+    assert_refused(&mut service.http(), INVALID);
 }

@@ -1,8 +1,8 @@
-//! Who may do what, and who did.
+//! Tokens and roles, and access without tokens.
 
 use super::*;
 
-/// SHA-256 of the names of the roles.
+/// Tokens that are the names of their roles.
 pub(super) const TOKENS: &str = "# name:role:sha256
 vera:viewer:d35ca5051b82ffc326a3b0b6574a9a3161dee16b9478a199ee39cd803ce5b799
 olaf:operator:06e55b633481f7bb072957eabcf110c972e86691c3cfedabe088024bffe42f23
@@ -58,7 +58,7 @@ fn every_call_needs_its_role() {
     ];
     let roles = ["viewer", "operator", "admin"];
     for (method, path, body, needed, good) in calls {
-        let mut ask = |authorization: Option<&str>| {
+        let mut call = |authorization: Option<&str>| {
             let mut headers = vec![("Content-Type", "application/json")];
             headers.extend(authorization.map(|it| ("Authorization", it)));
             http.request(method, path, &headers, body)
@@ -70,7 +70,7 @@ fn every_call_needs_its_role() {
             Some("Basic admin"),
             Some("admin"),
         ] {
-            let answer = ask(bad);
+            let answer = call(bad);
             assert_eq!(answer.status, 401, "{method} {path} {bad:?}");
             assert!(
                 answer
@@ -80,14 +80,14 @@ fn every_call_needs_its_role() {
             );
         }
         for role in roles {
-            let answer = ask(Some(&format!("bearer {role}")));
+            let answer = call(Some(&format!("bearer {role}")));
             let rank = |name| roles.iter().position(|role| *role == name);
             if rank(role) < rank(needed) {
                 assert_eq!(answer.status, 403, "{method} {path} {role}: {answer:?}");
                 continue;
             }
             assert_eq!(answer.status, good, "{method} {path} {role}: {answer:?}");
-            // Who comes after has the same before him.
+            // The next role would find another state.
             if method == "PUT" || method == "DELETE" {
                 break;
             }
@@ -98,148 +98,7 @@ fn every_call_needs_its_role() {
 }
 
 #[test]
-fn every_change_is_noted_with_who_and_what() {
-    let server = RedisServer::start();
-    let dir = Dir::new();
-    dir.write("tokens", TOKENS);
-    let config = config(&server.url(), "1h") + "admin: { tokens_file: tokens }\n";
-    let service = Service::start_in(dir, &[], &config);
-    let mut http = service.http();
-    let mut ask = |method: &str, path: &str, body: &str| {
-        let headers = [
-            ("Content-Type", "application/json"),
-            ("Authorization", "Bearer admin"),
-            ("X-Request-Id", "call-7"),
-        ];
-        http.request(method, path, &headers, body)
-    };
-    let one = ask("PUT", "/v1/rule_sets/api", &set(10));
-    let two = ask("PUT", "/v1/rule_sets/api", &set(20));
-    ask("PUT", "/v1/rule_sets/api", "{}");
-    ask(
-        "POST",
-        "/v1/refund",
-        r#"{"rule_set":"api","rule":"r","identity":"secret-u","units":3}"#,
-    );
-    ask("POST", "/v1/reset", r#"{"rule_set":"api","rule":"r"}"#);
-    ask("POST", "/v1/rule_sets/api/rules/r/disable", "");
-    ask("DELETE", "/v1/rule_sets/api", "");
-    let lines = service.wait_for_logs("changed", 6);
-    assert_eq!(lines.len(), 6, "{lines:#?}");
-    for line in &lines {
-        assert_eq!(
-            (&line["target"], &line["who"]),
-            (&json!("audit"), &json!("anna"))
-        );
-        assert_eq!(
-            (&line["rule_set"], &line["request_id"]),
-            (&json!("api"), &json!("call-7"))
-        );
-    }
-    let what: Vec<_> = lines
-        .iter()
-        .map(|line| line["what"].as_str().unwrap())
-        .collect();
-    let expected = [
-        "put rule set",
-        "put rule set",
-        "refund",
-        "reset",
-        "disable rule",
-        "delete rule set",
-    ];
-    assert_eq!(what, expected);
-    let bare = |answer: &Answer| answer.header("etag").unwrap().replace('"', "");
-    assert_eq!(lines[0]["etag_before"], Value::Null);
-    assert_eq!(lines[0]["etag_after"], bare(&one));
-    assert_eq!(
-        (&lines[1]["etag_before"], &lines[1]["etag_after"]),
-        (&json!(bare(&one)), &json!(bare(&two)))
-    );
-    assert_eq!(
-        (&lines[2]["identity"], &lines[2]["units"]),
-        (&json!("(redacted)"), &json!(3))
-    );
-    assert_eq!(
-        (&lines[3]["rule"], &lines[3]["identity"]),
-        (&json!("r"), &Value::Null)
-    );
-    assert!(
-        service
-            .program
-            .lines()
-            .iter()
-            .all(|line| !line.contains("secret-u"))
-    );
-}
-
-#[test]
-fn identities_are_noted_where_the_config_says_so_and_api_keys_by_their_ends() {
-    let config = "telemetry: { identities: true }\n".to_owned()
-        + RULES
-        + r#"
-  keys:
-    rules:
-      - { id: by-key, scope: per_api_key, bands: [ { capacity: 5, window: 1h } ] }
-      - { id: by-both, key: [user, api_key], bands: [ { capacity: 5, window: 1h } ] }
-"#;
-    let service = Service::start(&[], &config);
-    let mut http = service.http();
-    let mut lines = 0;
-    for (path, set, rule, identity, said) in [
-        ("reset", "api", "per-user", json!("u"), "user=u"),
-        ("refund", "api", "all", json!([]), "(everyone)"),
-        (
-            "refund",
-            "keys",
-            "by-key",
-            json!("0123456789abcdef"),
-            "api_key=0123…ef",
-        ),
-        (
-            "reset",
-            "keys",
-            "by-both",
-            json!(["ann", "0123456789abcdef"]),
-            "user=ann api_key=0123…ef",
-        ),
-    ] {
-        let mut body = json!({"rule_set": set, "rule": rule, "identity": identity});
-        if path == "refund" {
-            body["units"] = json!(1);
-        }
-        let answer = http.post(&format!("/v1/{path}"), &body.to_string());
-        assert_eq!(answer.status, 200, "{body}: {answer:?}");
-        lines += 1;
-        let line = service.wait_for_logs("changed", lines).remove(lines - 1);
-        assert_eq!(
-            (&line["who"], &line["identity"]),
-            (&json!("loopback"), &json!(said))
-        );
-    }
-    let log = service.program.lines();
-    assert!(log.iter().all(|line| !line.contains("456789")), "{log:#?}");
-}
-
-#[test]
-fn a_change_is_noted_with_the_trace_that_it_belongs_to() {
-    let service = Service::start(&[], RULES);
-    let (trace, span) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
-    let headers = [
-        ("Content-Type", "application/json"),
-        ("traceparent", &*format!("00-{trace}-{span}-01")),
-    ];
-    let body = r#"{"rule_set":"api","rule":"all"}"#;
-    service.http().request("POST", "/v1/reset", &headers, body);
-    let line = service.wait_for_log("changed");
-    assert_eq!(
-        (&line["trace_id"], &line["span_id"]),
-        (&json!(trace), &json!(span))
-    );
-}
-
-#[test]
-fn bad_tokens_end_it_at_the_start() {
+fn invalid_tokens_prevent_the_start() {
     let dir = Dir::new();
     dir.write(
         "fluxgate.yaml",
@@ -261,7 +120,7 @@ fn bad_tokens_end_it_at_the_start() {
 }
 
 #[test]
-fn on_a_network_address_nothing_is_served_without_tokens() {
+fn without_tokens_a_network_address_refuses_admin_calls() {
     let dir = Dir::new();
     dir.write(
         "fluxgate.yaml",
@@ -292,7 +151,7 @@ fn on_a_network_address_nothing_is_served_without_tokens() {
 }
 
 #[test]
-fn with_tokens_a_network_address_serves_those_who_have_one() {
+fn with_tokens_a_network_address_accepts_admin_calls() {
     let dir = Dir::new();
     dir.write("tokens", TOKENS);
     let config = "listen: { api: \"0.0.0.0:0\" }\nadmin: { tokens_file: tokens }\n";
@@ -306,7 +165,7 @@ fn with_tokens_a_network_address_serves_those_who_have_one() {
 }
 
 #[test]
-fn a_token_that_is_taken_back_opens_nothing() {
+fn a_removed_token_is_refused() {
     let dir = Dir::new();
     dir.write("tokens", TOKENS);
     let config = format!("admin: {{ tokens_file: tokens }}\n{RULES}");
@@ -319,26 +178,28 @@ fn a_token_that_is_taken_back_opens_nothing() {
         http.request("GET", path, &headers, "").status
     };
     assert_eq!([status_of("viewer"), status_of("admin")], [200, 200]);
-    let said = |what: &str| service.program.lines().iter().any(|it| it.contains(what));
+    let has_logged = |text: &str| service.program.lines().iter().any(|it| it.contains(text));
 
-    // What cannot be read changes nothing.
+    // An invalid file changes nothing.
     service.dir.write("tokens", "vera:viewer:12\n");
     service.program.signal("HUP");
-    wait_until("it is told", || said("the admin API keeps its tokens"));
-    assert!(said("tokens:1:1: the hash must be"));
+    wait_until("the fault is logged", || {
+        has_logged("the admin API keeps its tokens")
+    });
+    assert!(has_logged("tokens:1:1: the hash must be"));
     assert_eq!(status_of("viewer"), 200);
 
     let without_viewer: Vec<_> = TOKENS.lines().filter(|it| !it.contains("vera")).collect();
     service.dir.write("tokens", without_viewer.join("\n"));
-    // Without a signal, too.
-    wait_until("the token is forgotten", || status_of("viewer") == 401);
+    // A change is also noticed without a signal.
+    wait_until("the token is removed", || status_of("viewer") == 401);
     assert_eq!(status_of("admin"), 200);
-    assert!(said("the tokens of the admin API have changed"));
+    assert!(has_logged("the tokens of the admin API have changed"));
 }
 
-/// What a page in somebody's browser can send without being asked first.
+/// Sends what a page in a browser can send without a preflight.
 #[test]
-fn pages_of_other_sites_change_nothing() {
+fn cross_origin_requests_change_nothing() {
     let service = Service::start(&[], RULES);
     let mut http = service.http();
     check(&mut http, "u");
@@ -357,13 +218,13 @@ fn pages_of_other_sites_change_nothing() {
         let answer = http.request("POST", "/v1/reset", headers, body);
         assert_eq!(answer.status, status, "{headers:?}");
     }
-    // A name that was made to lead here.
+    // DNS rebinding.
     let rebound = format!(
         "POST /v1/reset HTTP/1.1\r\nHost: evil.example\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     );
-    let look = "GET /v1/rule_sets HTTP/1.1\r\nHost: evil.example\r\n\r\n";
-    for call in [&rebound, look] {
+    let list = "GET /v1/rule_sets HTTP/1.1\r\nHost: evil.example\r\n\r\n";
+    for call in [&rebound, list] {
         http.send_raw(call.as_bytes()).unwrap();
         assert_eq!(http.read_answer(false).unwrap().status, 403, "{call}");
     }

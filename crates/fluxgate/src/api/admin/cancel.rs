@@ -1,4 +1,4 @@
-//! `POST /v1/give_back`.
+//! `POST /v1/give_back`: cancels a reservation.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,9 +10,10 @@ use fluxgate_core::Outcome;
 use fluxgate_core::json::{ContextFields, Text, read_once};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
-use super::state::failure;
-use super::{Api, body, json, to_its_end};
-use crate::admin::{Change, Role, may_be_done};
+use super::body::missing;
+use super::state::is_uncertain;
+use super::{Api, body, json_response, run_to_completion};
+use crate::admin::{Change, Role};
 use crate::api::check::NORMAL_PATH;
 use crate::http::Problem;
 
@@ -35,80 +36,76 @@ const FIELDS: [&str; 12] = {
     ]
 };
 
-/// Cancels what a check reserved for a request that then did not take place.
-pub(super) async fn give_back(
+/// Cancels the reservation of a check whose request was not made.
+pub(super) async fn cancel(
     State(api): State<Arc<Api>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
     let caller = api.admin.admit_change(&head, Role::Operator)?;
     let body = body::read(body).await?;
-    let place = api.admin.audit_place().await?;
-    to_its_end(async move {
-        let mut asked: Asked<'_> = body::parse(&body)?;
-        let rule_set = asked.context.rule_set.take();
-        let rule_set = rule_set.ok_or_else(|| Problem::bad_request("`rule_set` is missing"))?;
-        let outcome = asked.outcome()?;
-        let mut context = asked.context.into_context().map_err(Problem::bad_request)?;
-        if let Some(Text(normal)) = asked.normal_path {
+    let place = api.admin.reserve_audit_line().await?;
+    run_to_completion(async move {
+        let mut call: CancelRequest<'_> = body::parse(&body)?;
+        let rule_set = call.context.rule_set.take();
+        let rule_set = rule_set.ok_or_else(|| missing("rule_set"))?;
+        let outcome = call.outcome()?;
+        let mut context = call.context.into_context().map_err(Problem::bad_request)?;
+        if let Some(Text(normal)) = call.normal_path {
             context = context.with_normal_path(normal);
         }
-        let reservation = asked.reservation;
-        let reservation =
-            reservation.ok_or_else(|| Problem::bad_request("`reservation` is missing"))?;
+        let reservation = call.reservation.ok_or_else(|| missing("reservation"))?;
         let engine = &api.engine;
-        let given = engine
+        let cancelled = engine
             .cancel(&rule_set, &context, outcome, &reservation)
             .await;
-        let is_unknown = given
-            .as_ref()
-            .is_err_and(|it| failure(it).is_some_and(may_be_done));
-        if given.is_ok() || is_unknown {
+        let is_uncertain = is_uncertain(&cancelled);
+        if cancelled.is_ok() || is_uncertain {
             let change = Change {
-                what: "give_back",
+                action: "give_back",
                 rule_set: &rule_set,
-                is_unknown,
+                is_uncertain,
                 ..Change::default()
             };
-            api.admin.note(place, &caller, &head.headers, &change);
+            api.admin.audit(place, &caller, &head.headers, &change);
         }
-        Ok(json(format!("{{\"given_back\":{}}}", given?)))
+        Ok(json_response(format!("{{\"given_back\":{}}}", cancelled?)))
     })
     .await
 }
 
-/// A check, and how it was answered.
+/// A check, its outcome and its reservation.
 #[derive(Default)]
-struct Asked<'a> {
+struct CancelRequest<'a> {
     context: ContextFields<'a>,
     normal_path: Option<Text<'a>>,
     outcome: Option<Cow<'a, str>>,
     reservation: Option<Cow<'a, str>>,
 }
 
-impl Asked<'_> {
-    /// The outcome of the check; allowed, if nothing is said.
+impl CancelRequest<'_> {
+    /// Returns the outcome of the check, by default `allowed`.
     fn outcome(&self) -> Result<Outcome, Problem> {
         let Some(name) = &self.outcome else {
             return Ok(Outcome::Allowed);
         };
         let known = Outcome::ALL.into_iter().find(|known| known.name() == name);
-        known.ok_or_else(|| Problem::bad_request(format!("`outcome`: there is no {name:?}")))
+        known.ok_or_else(|| Problem::bad_request(format!("`outcome`: unknown outcome {name:?}")))
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Asked<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for CancelRequest<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct AskedVisitor;
+        struct CancelVisitor;
 
-        impl<'de> Visitor<'de> for AskedVisitor {
-            type Value = Asked<'de>;
+        impl<'de> Visitor<'de> for CancelVisitor {
+            type Value = CancelRequest<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
 
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Asked<'de>, M::Error> {
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
                 let mut context = ContextFields::default();
                 let (mut outcome, mut reservation, mut normal_path) = (None, None, None);
                 while let Some(Text(name)) = map.next_key()? {
@@ -122,7 +119,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Asked<'a> {
                 }
                 let outcome: Option<Text<'de>> = outcome.flatten();
                 let reservation: Option<Text<'de>> = reservation.flatten();
-                Ok(Asked {
+                Ok(CancelRequest {
                     context,
                     normal_path: normal_path.flatten(),
                     outcome: outcome.map(|text| text.0),
@@ -131,6 +128,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for Asked<'a> {
             }
         }
 
-        deserializer.deserialize_map(AskedVisitor)
+        deserializer.deserialize_map(CancelVisitor)
     }
 }

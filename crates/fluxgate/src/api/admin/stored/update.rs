@@ -1,4 +1,4 @@
-//! A change of a stored rule set, from reading it until the change is active.
+//! An update of a stored rule set, from reading it until the change is active.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,32 +10,32 @@ use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 
 use super::super::conditions::Condition;
-use super::super::{Api, done, json, to_its_end};
+use super::super::{Api, join, json_response, run_to_completion};
 use super::access::{no_such_set, read, set_etag, store_failed, store_of};
 use super::edit::{Edit, Edited};
-use crate::admin::{Caller, Change, may_be_done};
+use crate::admin::{Caller, Change, may_have_been_applied};
 use crate::http::Problem;
 use crate::telemetry::log::AuditPlace;
 
-/// How often a change is tried while other instances change the same set.
+/// How often an update is tried while other instances change the same set.
 const MAX_TRIES: usize = 5;
 /// The longest wait before the next try.
 const LONGEST_WAIT: Duration = Duration::from_millis(200);
 
-/// A requested change.
+/// A requested update.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct Update {
     headers: HeaderMap,
     caller: Caller,
-    what: &'static str,
+    action: &'static str,
     set: String,
-    /// `None` for a change of the whole set.
+    /// `None` for an update of the whole set.
     rule: Option<String>,
     edit: Edit,
     condition: Condition,
 }
 
-/// A change that was written.
+/// An update that was written.
 #[derive(Debug)]
 struct Outcome {
     edited: Edited,
@@ -45,30 +45,30 @@ struct Outcome {
     place: AuditPlace,
 }
 
-impl Job {
+impl Update {
     pub(super) fn new(
         head: &Parts,
         caller: Caller,
-        what: &'static str,
+        action: &'static str,
         (set, rule): (String, Option<String>),
         edit: Edit,
     ) -> Result<Arc<Self>, Problem> {
         Ok(Arc::new(Self {
             headers: head.headers.clone(),
             caller,
-            what,
+            action,
             set,
             rule,
             edit,
-            condition: Condition::of(&head.headers)?,
+            condition: Condition::from_headers(&head.headers)?,
         }))
     }
 
-    /// Writes the change if its condition holds, records it in the audit log, and waits
-    /// until it is active.
+    /// Writes the edited set if the condition holds, records the change in the audit log, and
+    /// waits until it is active.
     pub(super) async fn run(self: Arc<Self>, api: Arc<Api>) -> Result<Response, Problem> {
-        let place = api.admin.audit_place().await?;
-        to_its_end(async move {
+        let place = api.admin.reserve_audit_line().await?;
+        run_to_completion(async move {
             let outcome = self.write(&api, place).await?;
             let Outcome {
                 mut edited,
@@ -87,7 +87,7 @@ impl Job {
         .await
     }
 
-    /// Returns whether the change applies to any stored state.
+    /// Returns whether the edit applies to any stored content.
     fn is_unconditional(&self) -> bool {
         let is_whole = matches!(self.edit, Edit::Replace(_) | Edit::Delete);
         is_whole && self.condition == Condition::Any
@@ -95,7 +95,7 @@ impl Job {
 
     async fn write(self: &Arc<Self>, api: &Api, place: AuditPlace) -> Result<Outcome, Problem> {
         let store = store_of(api)?;
-        let _alone = api.admin.writing.lock().await;
+        let _lock = api.admin.write_lock.lock().await;
         let mut back_off = BackOff::up_to(LONGEST_WAIT);
         let mut last = None;
         for _ in 0..MAX_TRIES {
@@ -103,7 +103,7 @@ impl Job {
             if stored.is_none() && !self.is_unconditional() {
                 let lost = store.is_lost(&self.set).await.map_err(store_failed)?;
                 if lost {
-                    return Err(self.disagreement());
+                    return Err(self.inconsistent_index());
                 }
             }
             let seen = stored.as_ref().map(|stored| stored.etag.clone());
@@ -111,7 +111,7 @@ impl Job {
             let written = match self.try_write(store, &edited, seen.as_deref()).await {
                 Ok(written) => written,
                 Err(error) => {
-                    if may_be_done(&error) {
+                    if may_have_been_applied(&error) {
                         self.audit(api, place, seen.as_deref(), &edited, true);
                     }
                     return Err(store_failed(error));
@@ -130,10 +130,10 @@ impl Job {
                 }
                 WriteOutcome::Conflict { now } => now,
             };
-            // A writer that is only too slow does not see the same conflict twice.
+            // A writer that is only slower than others does not see the same conflict twice.
             let conflict = Some((seen, now));
             if last == conflict {
-                return Err(self.disagreement());
+                return Err(self.inconsistent_index());
             }
             last = conflict;
             tokio::time::sleep(back_off.next_wait()).await;
@@ -141,25 +141,30 @@ impl Job {
         Err(Problem::new(
             StatusCode::SERVICE_UNAVAILABLE,
             format!(
-                "rule set `{}` is being changed by too many at once",
+                "rule set `{}` is changed too often at the moment; try again",
                 self.set
             ),
         ))
     }
 
-    /// Applies the edit on a thread that serves no requests, for a large set takes long.
+    /// Applies the edit on a blocking thread, because a large set takes long.
     async fn edited(
         self: &Arc<Self>,
         stored: Option<StoredSet>,
         options: RuleOptions,
     ) -> Result<Edited, Problem> {
-        let job = Arc::clone(self);
+        let update = Arc::clone(self);
         let work = move || {
-            let (set, rule) = (&job.set, job.rule.as_deref());
-            let stored = stored.as_ref();
-            job.edit.apply(set, rule, stored, &job.condition, options)
+            let Self {
+                set,
+                rule,
+                edit,
+                condition,
+                ..
+            } = &*update;
+            edit.apply(set, rule.as_deref(), stored.as_ref(), condition, options)
         };
-        done(tokio::task::spawn_blocking(work)).await
+        join(tokio::task::spawn_blocking(work)).await
     }
 
     async fn try_write(
@@ -174,7 +179,7 @@ impl Job {
             false => seen.map_or(Precondition::Absent, Precondition::Etag),
         };
         match &edited.set {
-            Some(text) if self.edit.is_done(text, seen) => Ok(WriteOutcome::Done {
+            Some(text) if self.edit.has_no_effect(text, seen) => Ok(WriteOutcome::Done {
                 before: seen.map(str::to_owned),
             }),
             Some(text) => store.put(&self.set, text, expected).await,
@@ -188,26 +193,27 @@ impl Job {
         place: AuditPlace,
         before: Option<&str>,
         edited: &Edited,
-        is_unknown: bool,
+        is_uncertain: bool,
     ) {
         let after = edited.set.as_deref().map(etag_of);
         let change = Change {
-            what: self.what,
+            action: self.action,
             rule_set: &self.set,
             rule: self.rule.as_deref(),
             etag_before: before,
             etag_after: after.as_deref(),
-            is_unknown,
+            is_uncertain,
             ..Change::default()
         };
-        api.admin.note(place, &self.caller, &self.headers, &change);
+        api.admin.audit(place, &self.caller, &self.headers, &change);
     }
 
-    /// The set and the index disagree: a key was written by hand, or lost.
-    fn disagreement(&self) -> Problem {
+    /// Returns the error for a set that does not match the index: a key was written by hand,
+    /// or lost.
+    fn inconsistent_index(&self) -> Problem {
         let detail = format!(
-            "what is stored of rule set `{}` is not what the index says; put or delete the \
-             whole set without a condition",
+            "the stored rule set `{}` does not match the index; put or delete the whole set \
+             without a condition",
             self.set
         );
         Problem::new(StatusCode::CONFLICT, detail)
@@ -215,10 +221,10 @@ impl Job {
 }
 
 fn response(edited: &Edited) -> Response {
-    let Some(text) = &edited.shown else {
+    let Some(text) = &edited.body else {
         return StatusCode::NO_CONTENT.into_response();
     };
-    let mut response = json(text.clone());
+    let mut response = json_response(text.clone());
     if edited.created {
         *response.status_mut() = StatusCode::CREATED;
     }
@@ -226,8 +232,8 @@ fn response(edited: &Edited) -> Response {
     response
 }
 
-/// The change is stored, but cannot become active here.
+/// Returns the response for a change that is stored, but cannot become active here.
 fn not_active(why: &str) -> Response {
-    let detail = format!("stored, but not in force yet: {why}");
+    let detail = format!("stored, but not active yet: {why}");
     Problem::new(StatusCode::ACCEPTED, detail).into_response()
 }

@@ -1,4 +1,4 @@
-//! Calls that a web page of another site makes its visitor's browser send.
+//! Refuses requests that a browser sends for a page of another site.
 
 use std::net::IpAddr;
 
@@ -9,23 +9,23 @@ use crate::http::Problem;
 
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
-/// Refuses a call that changes something, a charge included, if a browser sends it for
-/// a page of another origin. Browsers say so in `Origin` and `Sec-Fetch-Site`, which no
-/// page can change; a call without them comes from no page. A name that was made to lead
-/// to a loopback address (DNS rebinding) makes a page of another site look like one of
-/// this service, so there only `localhost` and addresses are taken from browsers.
+/// Refuses a call that changes something, including charges, if a browser sends it for a
+/// page of another origin. Browsers report that in `Origin` and `Sec-Fetch-Site`, which
+/// pages cannot change; a call without these headers does not come from a page. On a
+/// loopback address, DNS rebinding makes a page of another site look like one of this
+/// service, so browsers must use `localhost` or an IP address there.
 pub(crate) fn check_browser(head: &Parts, on_loopback: bool) -> Result<(), Problem> {
     let origin = head.headers.get(header::ORIGIN);
     let site = head.headers.get(SEC_FETCH_SITE);
     if origin.is_none() && site.is_none() {
         return Ok(());
     }
-    let refused = || refused("this is not served to pages of other sites".into());
+    let refused = || refused("cross-origin requests are not allowed".into());
     if site.is_some_and(|site| site != "same-origin" && site != "none") {
         return Err(refused());
     }
     let host = host_of(head);
-    if on_loopback && !host.is_some_and(is_here) {
+    if on_loopback && !host.is_some_and(is_local) {
         return Err(refused());
     }
     match origin {
@@ -34,32 +34,32 @@ pub(crate) fn check_browser(head: &Parts, on_loopback: bool) -> Result<(), Probl
     }
 }
 
-/// The host that a call is for, perhaps with a port.
+/// Returns the host of a request, perhaps with a port.
 fn host_of(head: &Parts) -> Option<&str> {
     let host = head.headers.get(header::HOST);
     let host = host.and_then(|host| host.to_str().ok());
     head.uri.authority().map(|it| it.as_str()).or(host)
 }
 
-/// Whether an origin is that of this host.
+/// Returns whether an origin belongs to a host.
 fn is_of_host(origin: &HeaderValue, host: Option<&str>) -> bool {
     let origin = origin.to_str().unwrap_or("");
     let site = origin.split_once("://").map(|(_, site)| site);
     matches!((site, host), (Some(site), Some(host)) if site.eq_ignore_ascii_case(host))
 }
 
-/// Refuses what a page of another site sends. A name that is not this machine's
-/// may have been made to lead here, so only addresses and `localhost` will do.
+/// Refuses a call for a page of another site where no token is required. DNS rebinding can
+/// make any name resolve to this machine, so the host must be `localhost` or an IP address.
 pub(super) fn check(head: &Parts) -> Result<(), Problem> {
     let host = host_of(head);
-    if let Some(host) = host.filter(|host| !is_here(host)) {
+    if let Some(host) = host.filter(|host| !is_local(host)) {
         return Err(refused(format!(
-            "without tokens this is served to `localhost` and to addresses, not to `{host}`"
+            "without `admin.tokens_file`, the host must be `localhost` or an IP address, not `{host}`"
         )));
     }
     match head.headers.get(header::ORIGIN) {
         Some(origin) if !is_of_host(origin, host) => Err(refused(
-            "without tokens this is not served to pages of other sites".into(),
+            "without `admin.tokens_file`, cross-origin requests are not allowed".into(),
         )),
         _ => Ok(()),
     }
@@ -69,10 +69,10 @@ fn refused(detail: String) -> Problem {
     Problem::new(StatusCode::FORBIDDEN, detail)
 }
 
-/// Whether a host, perhaps with a port, cannot be led elsewhere.
-fn is_here(host: &str) -> bool {
+/// Returns whether a host, perhaps with a port, cannot be the target of DNS rebinding.
+fn is_local(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
-        // Inside brackets it belongs to an address.
+        // A colon inside brackets belongs to an IPv6 address.
         Some((name, port)) if !port.contains(']') => name,
         _ => host,
     };
@@ -85,8 +85,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_that_cannot_lead_elsewhere_are_here() {
-        for here in [
+    fn only_localhost_and_ip_addresses_are_local() {
+        for local in [
             "localhost",
             "LOCALHOST:1",
             "127.0.0.1:8081",
@@ -94,16 +94,16 @@ mod tests {
             "[::1]",
             "10.0.0.1",
         ] {
-            assert!(is_here(here), "{here}");
+            assert!(is_local(local), "{local}");
         }
-        for elsewhere in [
+        for other in [
             "evil.example:8081",
             "localhost.evil.example",
             "",
             ":80",
             "127.0.0.1.nip.io",
         ] {
-            assert!(!is_here(elsewhere), "{elsewhere}");
+            assert!(!is_local(other), "{other}");
         }
     }
 
