@@ -11,10 +11,10 @@ use super::Service;
 use crate::support::{Dir, TWO_A_SECOND};
 
 #[test]
-fn told_to_end_it_ends_well() {
+fn a_signal_shuts_the_service_down() {
     for signal in ["TERM", "INT"] {
         let service = Service::start(&[], TWO_A_SECOND);
-        // An idle connection does not hold it up.
+        // An idle connection does not delay the shutdown.
         let mut http = service.http();
         assert_eq!(http.get("/livez").status, 200);
         service.program.signal(signal);
@@ -22,7 +22,7 @@ fn told_to_end_it_ends_well() {
     }
 }
 
-/// Starts it, and connects as soon as its address is open.
+/// Starts the service, and connects as soon as its address is open.
 fn start_and_connect(dir: &Dir) -> (Program, TcpStream) {
     let port = ports::free();
     let address = port.addr();
@@ -33,17 +33,17 @@ fn start_and_connect(dir: &Dir) -> (Program, TcpStream) {
             .args(["run", "--config", "fluxgate.yaml"])
             .current_dir(dir.path(""));
     });
-    // Not a moment is to be lost between two of them.
+    // Without a pause, so that the first successful attempt is as early as possible.
     for _ in 0..2_000_000 {
         if let Ok(stream) = TcpStream::connect(address) {
             return (program, stream);
         }
     }
-    panic!("it does not listen: {:?}", program.lines());
+    panic!("the service does not listen: {:?}", program.lines());
 }
 
 #[test]
-fn rules_that_were_read_are_in_force_before_an_address_is_open() {
+fn rules_are_active_before_an_address_is_open() {
     let dir = Dir::new();
     std::fs::create_dir(dir.path("rules.d")).unwrap();
     dir.write("rules.d/a.yaml", TWO_A_SECOND);
@@ -55,18 +55,18 @@ fn rules_that_were_read_are_in_force_before_an_address_is_open() {
                 .args(["run", "--config", &name])
                 .current_dir(dir.path(""));
         });
-        program.wait_for_line("it listens", |line| {
+        program.wait_for_line("a `listening` line", |line| {
             line.contains("\"listening\"").then_some(())
         });
         let lines = program.lines();
-        let place = |what: &str| lines.iter().position(|line| line.contains(what));
-        let in_force = place("\"rules are in force\"");
+        let position = |text: &str| lines.iter().position(|line| line.contains(text));
+        let active = position("\"rules are in force\"");
         assert!(
-            in_force.is_some() && in_force < place("\"listening\""),
+            active.is_some() && active < position("\"listening\""),
             "{lines:#?}"
         );
     }
-    // So whoever asks first is answered.
+    // So the first request is answered.
     for _ in 0..5 {
         let (_program, mut stream) = start_and_connect(&dir);
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -81,13 +81,12 @@ fn rules_that_were_read_are_in_force_before_an_address_is_open() {
 }
 
 #[test]
-fn signals_are_listened_to_before_an_address_is_open() {
+fn signals_are_handled_before_an_address_is_open() {
     let dir = Dir::new();
     for _ in 0..8 {
         let (program, _stream) = start_and_connect(&dir);
         program.signal("HUP");
-        // It is not lost either.
-        program.wait_for_line("it looked again", |line| {
+        program.wait_for_line("the rules are checked again", |line| {
             line.contains("the rules are those in force").then_some(())
         });
         program.signal("TERM");
@@ -101,7 +100,7 @@ fn signals_are_listened_to_before_an_address_is_open() {
 }
 
 #[test]
-fn told_to_end_under_load_it_loses_no_request() {
+fn a_shutdown_under_load_loses_no_request() {
     const CLIENTS: u32 = 64;
     let service = Service::start(&[], TWO_A_SECOND);
     let (answered, lost) = (AtomicU32::new(0), AtomicU32::new(0));
@@ -121,7 +120,7 @@ fn told_to_end_under_load_it_loses_no_request() {
                                 return;
                             }
                         }
-                        // There is nobody to connect to any more.
+                        // The listener is closed.
                         Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => {
                             return;
                         }
@@ -134,7 +133,7 @@ fn told_to_end_under_load_it_loses_no_request() {
                 }
             });
         }
-        wait_until("the load is on", || {
+        wait_until("the load", || {
             answered.load(Ordering::Relaxed) > 10 * CLIENTS
         });
         closing.store(true, Ordering::Relaxed);
@@ -145,7 +144,7 @@ fn told_to_end_under_load_it_loses_no_request() {
 }
 
 #[test]
-fn what_is_in_flight_is_answered_before_it_ends() {
+fn requests_in_flight_are_answered_before_the_end() {
     let service = Service::start(&[], TWO_A_SECOND);
     let mut http = service.http();
     let body = r#"{"user":"u1"}"#;
@@ -154,13 +153,13 @@ fn what_is_in_flight_is_answered_before_it_ends() {
         body.len()
     );
     http.send_raw(head.as_bytes()).unwrap();
-    // It has been taken once another request has been answered on the same core;
-    // as many as there are cores, and a few more.
+    // Once a later request has been answered on the same core, this one has been accepted.
+    // So send more requests than there are cores.
     for _ in 0..20 {
         assert_eq!(service.http().get("/livez").status, 200);
     }
     service.program.signal("TERM");
-    wait_until("nobody is let in any more", || {
+    wait_until("new connections are refused", || {
         let mut late = service.http();
         late.try_request("GET", "/livez", &[], "").is_err()
     });
@@ -175,7 +174,7 @@ fn what_is_in_flight_is_answered_before_it_ends() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_told() {
+fn an_address_in_use_exits_with_69() {
     let service = Service::start(&[], TWO_A_SECOND);
     let address = service.address("api");
     let dir = Dir::new();
@@ -189,7 +188,7 @@ fn an_address_that_is_taken_is_told() {
             .current_dir(dir.path(""));
     });
     assert_eq!(second.wait().code(), Some(69));
-    wait_until("it says why", || {
+    wait_until("the error message", || {
         let expected = format!("listen.api: {address}: Address already in use");
         second
             .lines()
@@ -199,7 +198,7 @@ fn an_address_that_is_taken_is_told() {
 }
 
 #[test]
-fn it_may_open_as_many_files_as_the_system_lets_it() {
+fn the_limit_on_open_files_is_raised_to_the_maximum() {
     let dir = Dir::new();
     dir.write("fluxgate.yaml", "listen: { api: \"127.0.0.1:0\" }\n");
     let program = Program::start("bash", |command| {
@@ -207,7 +206,7 @@ fn it_may_open_as_many_files_as_the_system_lets_it() {
         let binary = env!("CARGO_BIN_EXE_fluxgate");
         command.args(["-c", run, binary]).current_dir(dir.path(""));
     });
-    program.wait_for_line("it listens", |line| {
+    program.wait_for_line("a `listening` line", |line| {
         line.contains("listening").then_some(())
     });
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", program.id())).unwrap();
@@ -220,7 +219,7 @@ fn it_may_open_as_many_files_as_the_system_lets_it() {
 }
 
 #[test]
-fn a_bad_config_is_told_fault_by_fault() {
+fn every_fault_of_a_config_is_reported() {
     let dir = Dir::new();
     dir.write(
         "fluxgate.yaml",

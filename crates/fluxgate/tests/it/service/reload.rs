@@ -1,4 +1,4 @@
-//! Rules that change while the service runs, in files.
+//! Rules in files that change while the service runs.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,7 +12,7 @@ use crate::support::Dir;
 const IN_FORCE: &str = "rules are in force";
 const REFUSED: &str = "new rules are refused; those in force stay";
 
-/// A set with one rule of this capacity, for each user.
+/// Returns a set with one rule of this capacity per user.
 fn set(name: &str, capacity: u32) -> String {
     format!(
         "  {name}:\n    rules:\n      - {{ id: r, scope: per_user, algorithm: fixed_window, bands: [ {{ capacity: {capacity}, window: 30d }} ] }}\n"
@@ -27,9 +27,9 @@ fn file(sets: &[(&str, u32)]) -> String {
     format!("rule_sets:\n{}", sets.concat())
 }
 
-/// What limit a set has now; nothing if there is no such set.
+/// Returns the limit of a set, or `None` if the set does not exist.
 fn limit(http: &mut Http, set: &str) -> Option<u64> {
-    let body = format!(r#"{{"rule_set":"{set}","user":"looker","peek":true}}"#);
+    let body = format!(r#"{{"rule_set":"{set}","user":"observer","peek":true}}"#);
     let answer = http.post("/v1/check", &body);
     assert_eq!(answer.status, 200, "{answer:?}");
     let answer: Value = serde_json::from_str(&answer.body).unwrap();
@@ -42,7 +42,7 @@ fn wait_for_limit(service: &Service, set: &str, expected: u64) {
     wait_until("the new limit", || limit(&mut http, set) == Some(expected));
 }
 
-/// Writes a file and puts it in the place of another.
+/// Writes a file under another name, and renames it.
 fn replace(service: &Service, name: &str, content: &str) {
     service.dir.write(".new", content);
     fs::rename(service.dir.path(".new"), service.dir.path(name)).unwrap();
@@ -51,7 +51,7 @@ fn replace(service: &Service, name: &str, content: &str) {
 const LISTEN: &str = "listen: { api: \"127.0.0.1:0\" }\n";
 
 #[test]
-fn a_config_file_that_is_replaced_or_rewritten_is_in_force() {
+fn a_config_file_may_be_replaced_or_rewritten() {
     let service = Service::start(&[], &file(&[("api", 10)]));
     wait_for_limit(&service, "api", 10);
     replace(
@@ -68,7 +68,7 @@ fn a_config_file_that_is_replaced_or_rewritten_is_in_force() {
 }
 
 #[test]
-fn other_settings_are_said_to_need_a_restart() {
+fn other_settings_need_a_restart_and_cause_a_warning() {
     let service = Service::start(&[], &file(&[("api", 10)]));
     let changed = "telemetry: { level: debug }\n".to_owned() + LISTEN + &file(&[("api", 20)]);
     replace(&service, "fluxgate.yaml", &changed);
@@ -79,9 +79,9 @@ fn other_settings_are_said_to_need_a_restart() {
 }
 
 #[test]
-fn what_asking_for_a_missing_set_means_changes_too() {
+fn on_missing_rule_set_is_reloaded() {
     let service = Service::start(&[], &file(&[("api", 10)]));
-    let body = r#"{"rule_set":"nobody"}"#;
+    let body = r#"{"rule_set":"unknown"}"#;
     let mut http = service.http();
     assert!(http.post("/v1/check", body).body.contains("no_rule"));
     let changed = LISTEN.to_owned() + "on_missing_rule_set: deny\n" + &file(&[("api", 10)]);
@@ -94,7 +94,7 @@ fn what_asking_for_a_missing_set_means_changes_too() {
 }
 
 #[test]
-fn overrides_count_after_a_reload_as_before() {
+fn overrides_still_apply_after_a_reload() {
     let dir = Dir::new();
     dir.write("fluxgate.yaml", LISTEN.to_owned() + &file(&[("api", 10)]));
     let arguments = [
@@ -111,12 +111,14 @@ fn overrides_count_after_a_reload_as_before() {
         &(LISTEN.to_owned() + &file(&[("api", 20)])),
     );
     wait_for_limit(&service, "api", 20);
-    let answer = service.http().post("/v1/check", r#"{"rule_set":"nobody"}"#);
+    let answer = service
+        .http()
+        .post("/v1/check", r#"{"rule_set":"unknown"}"#);
     assert!(answer.body.contains("\"allowed\":false"), "{answer:?}");
 }
 
 #[test]
-fn an_invalid_file_is_refused_with_its_place_and_the_last_good_stays() {
+fn an_invalid_file_is_refused_and_the_last_valid_rules_stay() {
     let service = Service::start(&[], &file(&[("api", 10)]));
     let bad = LISTEN.to_owned() + &file(&[("api", 20)]).replace("fixed_window", "nonsense");
     replace(&service, "fluxgate.yaml", &bad);
@@ -125,7 +127,7 @@ fn an_invalid_file_is_refused_with_its_place_and_the_last_good_stays() {
     assert!(fault.starts_with("fluxgate.yaml:5:"), "{fault}");
     assert!(fault.contains("nonsense"), "{fault}");
     assert_eq!(limit(&mut service.http(), "api"), Some(10));
-    // Told once, however often it is looked at; SIGHUP asks again.
+    // Reported once, until SIGHUP forces a reload.
     service.program.signal("HUP");
     service.wait_for_logs(REFUSED, 2);
     replace(
@@ -159,7 +161,7 @@ fn a_truncated_file_is_refused() {
 }
 
 #[test]
-fn a_file_that_is_gone_is_missed_and_the_last_good_stays() {
+fn a_missing_file_is_reported_and_the_last_valid_rules_stay() {
     let service = Service::start(&[], &file(&[("api", 10)]));
     fs::remove_file(service.dir.path("fluxgate.yaml")).unwrap();
     let line = service.wait_for_log(REFUSED);
@@ -172,7 +174,7 @@ fn a_file_that_is_gone_is_missed_and_the_last_good_stays() {
 }
 
 #[test]
-fn sighup_reads_again_and_swaps_nothing_that_is_the_same() {
+fn sighup_reloads_and_does_not_replace_equal_rules() {
     let service = Service::start(&[], &file(&[("api", 10)]));
     service.program.signal("HUP");
     service.wait_for_log("the rules are those in force");
@@ -180,10 +182,10 @@ fn sighup_reads_again_and_swaps_nothing_that_is_the_same() {
     assert_eq!(service.http().get("/readyz").status, 200);
 }
 
-/// A directory as a volume is mounted: `..data` is a link that is swapped, and
-/// the files are links through it.
+/// As Kubernetes mounts a volume: `..data` is a link that is replaced, and the files are
+/// links through it.
 #[test]
-fn a_symlink_swap_is_seen_in_the_config_and_in_a_directory() {
+fn a_replaced_symlink_is_noticed() {
     for from_dir in [false, true] {
         let dir = Dir::new();
         let (config, content): (String, fn(u32) -> String) = match from_dir {
@@ -202,7 +204,7 @@ fn a_symlink_swap_is_seen_in_the_config_and_in_a_directory() {
         symlink("..1", dir.path("volume/..data")).unwrap();
         symlink("..data/rules.yaml", dir.path("volume/rules.yaml")).unwrap();
         if from_dir {
-            // So long that only the watch can have seen it.
+            // So long that only the watch can notice the change.
             let poll = "rules_from: { dir: volume, poll: 1h }\n";
             dir.write("fluxgate.yaml", LISTEN.to_owned() + poll);
         }
@@ -233,7 +235,7 @@ fn start_dir(poll: &str, files: &[(&str, String)]) -> Service {
 }
 
 #[test]
-fn a_directory_is_watched_file_by_file() {
+fn changes_of_files_in_a_directory_are_noticed() {
     let service = start_dir(
         "1h",
         &[
@@ -257,7 +259,7 @@ fn a_directory_is_watched_file_by_file() {
 }
 
 #[test]
-fn a_set_that_stands_in_two_files_is_refused_and_both_are_named() {
+fn a_set_in_two_files_is_refused_and_both_are_named() {
     let service = start_dir("1h", &[("a.yaml", file(&[("a", 10)]))]);
     service.dir.write("rules.d/b.yaml", file(&[("a", 20)]));
     let line = service.wait_for_log(REFUSED);
@@ -269,7 +271,7 @@ fn a_set_that_stands_in_two_files_is_refused_and_both_are_named() {
 }
 
 #[test]
-fn one_bad_file_refuses_the_whole_directory_and_all_faults_are_told() {
+fn one_invalid_file_refuses_the_directory_and_all_faults_are_reported() {
     let service = start_dir("1h", &[("a.yaml", file(&[("a", 10)]))]);
     fs::create_dir(service.dir.path("new")).unwrap();
     service.dir.write("new/a.yaml", file(&[("a", 20)]));
@@ -281,14 +283,14 @@ fn one_bad_file_refuses_the_whole_directory_and_all_faults_are_told() {
     service
         .dir
         .write("new/d.yaml", "on_missing_rule_set: deny\nrule_sets: {}\n");
-    // All at once: the directory is another.
+    // All at once, by replacing the directory.
     fs::rename(service.dir.path("rules.d"), service.dir.path("old")).unwrap();
     fs::rename(service.dir.path("new"), service.dir.path("rules.d")).unwrap();
     let mut faults = Vec::new();
     wait_until("all three faults", || {
         let lines = service.logs(REFUSED);
-        let told = lines.iter().filter_map(|line| line["fault"].as_str());
-        faults = told.map(str::to_owned).collect();
+        let logged = lines.iter().filter_map(|line| line["fault"].as_str());
+        faults = logged.map(str::to_owned).collect();
         faults.len() == 3
     });
     for (fault, start) in faults.iter().zip(["b.yaml:", "c.yaml:4:", "d.yaml:1:1:"]) {
@@ -298,7 +300,7 @@ fn one_bad_file_refuses_the_whole_directory_and_all_faults_are_told() {
 }
 
 #[test]
-fn a_directory_that_is_gone_or_empty_lifts_no_limit() {
+fn a_missing_or_empty_directory_lifts_no_limit() {
     let service = start_dir("1h", &[("a.yaml", file(&[("a", 10)]))]);
     fs::rename(service.dir.path("rules.d"), service.dir.path("away")).unwrap();
     let line = service.wait_for_log(REFUSED);
@@ -313,7 +315,7 @@ fn a_directory_that_is_gone_or_empty_lifts_no_limit() {
             .contains("no *.yaml any more")
     );
     assert_eq!(limit(&mut service.http(), "a"), Some(10));
-    // Made anew under the same name, and watched all the same.
+    // A new directory of the same name is watched again.
     service.dir.write("rules.d/a.yaml", file(&[("a", 20)]));
     wait_for_limit(&service, "a", 20);
     service.dir.write("rules.d/a.yaml", "rule_sets: {}");
@@ -322,8 +324,8 @@ fn a_directory_that_is_gone_or_empty_lifts_no_limit() {
 }
 
 #[test]
-fn polling_alone_will_do() {
-    // As over a network: what is written there is not told here.
+fn polling_alone_is_sufficient() {
+    // As on a network file system, which does not report writes of other machines.
     let service = start_dir("100ms", &[]);
     service.dir.write("elsewhere.yaml", file(&[("a", 10)]));
     let (there, here) = (
@@ -332,13 +334,13 @@ fn polling_alone_will_do() {
     );
     fs::hard_link(&there, &here).unwrap();
     wait_for_limit(&service, "a", 10);
-    // Inotify tells only the directory through which it was written.
+    // inotify reports only the directory through which the file was written.
     service.dir.write("elsewhere.yaml", file(&[("a", 20)]));
     wait_for_limit(&service, "a", 20);
 }
 
 #[test]
-fn bad_rules_at_the_start_end_it_with_all_faults() {
+fn invalid_rules_prevent_the_start_and_all_faults_are_reported() {
     let dir = Dir::new();
     fs::create_dir(dir.path("rules.d")).unwrap();
     dir.write(
@@ -363,41 +365,40 @@ fn bad_rules_at_the_start_end_it_with_all_faults() {
     assert_eq!(run.code, Some(66), "{run:?}");
 }
 
-/// One connection asks without end while the rules change a hundred times.
 #[test]
-fn a_hundred_changes_cost_no_answer_and_no_count() {
+fn a_hundred_changes_lose_no_request_and_no_units() {
     let dir = Dir::new();
     fs::create_dir(dir.path("rules.d")).unwrap();
     dir.write("rules.d/kept.yaml", file(&[("kept", 1_000_000)]));
     let service = Service::start_in(dir, &[], "rules_from: { dir: rules.d, poll: 1h }\n");
-    let (mut http, mut looker) = (service.http(), service.http());
+    let (mut http, mut observer) = (service.http(), service.http());
     let done = std::sync::atomic::AtomicBool::new(false);
-    let asked = std::thread::scope(|scope| {
-        let asking = scope.spawn(|| {
-            let mut asked = 0_u64;
+    let sent = std::thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            let mut sent = 0_u64;
             while !done.load(std::sync::atomic::Ordering::Relaxed) {
                 let answer = http.post("/v1/check", r#"{"rule_set":"kept","user":"u"}"#);
                 assert_eq!(answer.status, 200, "{answer:?}");
-                asked += 1;
+                sent += 1;
                 let answer: Value = serde_json::from_str(&answer.body).unwrap();
-                assert_eq!(answer["remaining"], 1_000_000 - asked, "after {asked}");
+                assert_eq!(answer["remaining"], 1_000_000 - sent, "after {sent}");
             }
-            asked
+            sent
         });
         for change in 1..=100 {
             replace(&service, "rules.d/other.yaml", &file(&[("other", change)]));
             wait_until("the change", || {
-                limit(&mut looker, "other") == Some(change.into())
+                limit(&mut observer, "other") == Some(change.into())
             });
         }
         done.store(true, std::sync::atomic::Ordering::Relaxed);
-        asking.join().unwrap()
+        client.join().unwrap()
     });
-    assert!(asked > 100, "{asked}");
+    assert!(sent > 100, "{sent}");
 }
 
 #[test]
-fn a_rule_that_resets_on_change_starts_afresh_and_others_go_on() {
+fn only_rules_with_reset_on_change_start_again() {
     let rules = |name: &str| {
         format!(
             "rule_sets:
@@ -422,7 +423,7 @@ fn a_rule_that_resets_on_change_starts_afresh_and_others_go_on() {
         "fluxgate.yaml",
         &(LISTEN.to_owned() + &rules("two")),
     );
-    wait_until("it starts afresh", || {
+    wait_until("the rule starts again", || {
         remaining(&mut http, "fresh") == Some(5)
     });
     assert_eq!(remaining(&mut http, "kept"), Some(8));

@@ -1,7 +1,7 @@
-//! The layer, where the service decides.
+//! The tower layer with a service that decides.
 
+mod failures;
 mod reservations;
-mod trouble;
 
 use std::convert::Infallible;
 use std::io::{Read, Write};
@@ -41,7 +41,7 @@ rule_sets:
       - { id: dark, match: { path: [/wait] }, mode: shadow, scope: global, bands: [ { capacity: 1, window: 10m } ] }
 ";
 
-/// A deadline that only a fault can miss, also on a loaded machine.
+/// A deadline that is missed only by a fault, even on a loaded machine.
 const GENEROUS: Duration = Duration::from_secs(10);
 
 fn handler(address: SocketAddr) -> RemoteHandler {
@@ -79,10 +79,10 @@ impl tower::Service<Request<Full<Bytes>>> for Inner {
 
 impl App {
     fn new(handler: RemoteHandler) -> Self {
-        Self::of(RateLimitLayer::with_handler(handler).rule_set("api"))
+        Self::with_layer(RateLimitLayer::with_handler(handler).rule_set("api"))
     }
 
-    fn of(layer: RateLimitLayer<RemoteHandler>) -> Self {
+    fn with_layer(layer: RateLimitLayer<RemoteHandler>) -> Self {
         let calls = Arc::default();
         Self {
             service: layer.layer(Inner(Arc::clone(&calls))),
@@ -108,17 +108,20 @@ fn get(path: &str) -> Request<Full<Bytes>> {
     request.body(Full::default()).unwrap()
 }
 
-async fn until(what: &str, mut look: impl FnMut() -> bool) {
+async fn until(what: &str, mut is_reached: impl FnMut() -> bool) {
     let end = tokio::time::Instant::now() + PATIENCE;
-    while !look() {
-        assert!(tokio::time::Instant::now() < end, "waited in vain: {what}");
+    while !is_reached() {
+        assert!(
+            tokio::time::Instant::now() < end,
+            "timed out waiting for: {what}"
+        );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-/// The service is told both forms of a path that has two.
+/// The service receives the raw and the normal form of the path.
 #[tokio::test]
-async fn a_limit_on_a_path_holds_however_it_is_spelled() {
+async fn a_limit_on_a_path_holds_for_every_spelling() {
     let service = Service::start(&[], RULES);
     let app = App::new(handler(service.address("api")));
     assert_eq!(app.get("/%61pi/x").await, 200);
@@ -127,7 +130,7 @@ async fn a_limit_on_a_path_holds_however_it_is_spelled() {
         assert_eq!(app.get(spelled).await, 429, "{spelled}");
     }
     assert_eq!(app.get("/api/%2e%2e/x").await, 400);
-    // Also where units are given back.
+    // Cancellations also work for every spelling.
     assert_eq!(app.get("/wait").await, 200);
     let waiting = tokio::spawn({
         let app = app.clone();
@@ -138,13 +141,16 @@ async fn a_limit_on_a_path_holds_however_it_is_spelled() {
         serde_json::from_str::<Value>(&state.body).unwrap()["bands"][0]["reset_after_ms"].as_u64()
     };
     let is_reserved = |after: Option<u64>| after.is_some_and(|after| after > 600_000);
-    until("it waits", || is_reserved(remaining(&service))).await;
+    until("a request waits", || is_reserved(remaining(&service))).await;
     waiting.abort();
-    until("it is given back", || !is_reserved(remaining(&service))).await;
+    until("the reservation is cancelled", || {
+        !is_reserved(remaining(&service))
+    })
+    .await;
 }
 
 #[tokio::test]
-async fn responses_are_those_of_the_embedded_engine() {
+async fn responses_match_those_of_the_embedded_limiter() {
     let service = Service::start(&[], RULES);
     let remote = App::new(handler(service.address("api")));
     let limiter = Limiter::new(RuleSets::from_yaml(RULES).unwrap(), MemoryStore::default());
@@ -158,7 +164,7 @@ async fn responses_are_those_of_the_embedded_engine() {
         let (head, local) = response.into_parts();
         for name in head.headers.keys() {
             let (here, there) = (&head.headers[name], &headers[name]);
-            // Seconds pass between the two.
+            // Time passes between the two.
             let exact = ![
                 "x-ratelimit-reset",
                 "ratelimit",
@@ -180,13 +186,13 @@ async fn responses_are_those_of_the_embedded_engine() {
         }
     }
     assert_eq!(remote.calls.load(Ordering::Relaxed), 2);
-    // No rule: nothing is told.
+    // Without a matching rule there are no headers.
     let (status, headers, _) = remote.send(get("/none")).await;
     assert!(status == 200 && headers.is_empty(), "{headers:?}");
 }
 
 #[tokio::test]
-async fn the_service_learns_everything_that_rules_may_ask_about() {
+async fn the_service_receives_every_field_that_rules_may_use() {
     let service = Service::start(&[], RULES);
     let layer = RateLimitLayer::with_handler(handler(service.address("api")))
         .rule_set("api")
@@ -195,7 +201,7 @@ async fn the_service_learns_everything_that_rules_may_ask_about() {
             Some(tenant) => context.attribute("tenant", tenant.to_str().unwrap_or_default()),
             None => context,
         });
-    let app = App::of(layer);
+    let app = App::with_layer(layer);
     let with = |path: &str, headers: &[(&str, &str)]| {
         let mut request = Request::put(path);
         for (name, value) in headers {
@@ -203,55 +209,55 @@ async fn the_service_learns_everything_that_rules_may_ask_about() {
         }
         request.body(Full::default()).unwrap()
     };
-    let ask = async |path: &str, headers: &[(&str, &str)]| app.send(with(path, headers)).await.0;
+    let status = async |path: &str, headers: &[(&str, &str)]| app.send(with(path, headers)).await.0;
     let base = [
         ("X-Plan", "free"),
         ("X-Tenant", "a\"\u{e4}"),
         ("x-t", "b"),
         ("x-cost", "5"),
     ];
-    assert_eq!(ask("/parts", &base).await, 200);
-    assert_eq!(ask("/parts", &base).await, 429);
+    assert_eq!(status("/parts", &base).await, 200);
+    assert_eq!(status("/parts", &base).await, 429);
     for change in [("X-Plan", "paid"), ("X-Tenant", "c"), ("x-t", "c")] {
         let headers = base.map(|it| if it.0 == change.0 { change } else { it });
-        assert_eq!(ask("/parts", &headers).await, 200, "{change:?}");
+        assert_eq!(status("/parts", &headers).await, 200, "{change:?}");
     }
-    assert_eq!(ask("/key", &[("X-API-Key", "k1")]).await, 200);
-    assert_eq!(ask("/key", &[("X-API-Key", "k1")]).await, 429);
-    assert_eq!(ask("/key", &[("X-API-Key", "k2")]).await, 200);
+    assert_eq!(status("/key", &[("X-API-Key", "k1")]).await, 200);
+    assert_eq!(status("/key", &[("X-API-Key", "k1")]).await, 429);
+    assert_eq!(status("/key", &[("X-API-Key", "k2")]).await, 200);
 }
 
-/// An answer that lets pass.
-const PASSES: &str = r#"{"allowed":true,"outcome":"no_rule","rule":null,"band":null,"limit":null,"remaining":null,"retry_after_ms":0,"reset_after_ms":0,"delay_ms":0,"violated":[]}"#;
+/// A response that allows the request.
+const ALLOWED: &str = r#"{"allowed":true,"outcome":"no_rule","rule":null,"band":null,"limit":null,"remaining":null,"retry_after_ms":0,"reset_after_ms":0,"delay_ms":0,"violated":[]}"#;
 
-/// This body, as it is sent.
+/// Returns a response with this body.
 fn ok(body: &str) -> String {
     let length = body.len();
     format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}")
 }
 
-/// A server that answers one request with these bytes; it tells what it was sent.
+/// Starts a server that answers one request with these bytes, and returns the request.
 fn answering(answer: String) -> (SocketAddr, thread::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let heard = thread::spawn(move || {
+    let request = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        let (mut heard, mut part) = (Vec::new(), [0; 65_536]);
-        while !heard.ends_with(b"}") {
+        let (mut request, mut part) = (Vec::new(), [0; 65_536]);
+        while !request.ends_with(b"}") {
             match stream.read(&mut part).unwrap() {
                 0 => break,
-                read => heard.extend_from_slice(&part[..read]),
+                read => request.extend_from_slice(&part[..read]),
             }
         }
-        // It may have heard enough before all is sent.
+        // The client may close before it has read everything.
         let _ = stream.write_all(answer.as_bytes());
-        String::from_utf8(heard).unwrap()
+        String::from_utf8(request).unwrap()
     });
-    (address, heard)
+    (address, request)
 }
 
 #[tokio::test]
-async fn secrets_and_headers_of_the_connection_are_kept_back() {
+async fn credentials_and_connection_headers_are_not_sent() {
     let request = || {
         let mut request = get("/api/x");
         let headers = request.headers_mut();
@@ -262,10 +268,10 @@ async fn secrets_and_headers_of_the_connection_are_kept_back() {
         }
         request
     };
-    let (address, heard) = answering(ok(PASSES));
+    let (address, received) = answering(ok(ALLOWED));
     assert_eq!(App::new(handler(address)).send(request()).await.0, 200);
-    let heard = heard.join().unwrap();
-    let body: Value = serde_json::from_str(heard.split_once("\r\n\r\n").unwrap().1).unwrap();
+    let received = received.join().unwrap();
+    let body: Value = serde_json::from_str(received.split_once("\r\n\r\n").unwrap().1).unwrap();
     assert_eq!(
         body,
         serde_json::json!({
@@ -273,19 +279,19 @@ async fn secrets_and_headers_of_the_connection_are_kept_back() {
             "headers": { "x-user-id": "u", "x-other": "hidden-1" }, "attributes": {},
         })
     );
-    // Those that are chosen, and no others.
-    let (address, heard) = answering(ok(PASSES));
+    // If headers are chosen, only these are sent.
+    let (address, received) = answering(ok(ALLOWED));
     let chosen = handler(address).headers(["Cookie"]);
     assert_eq!(App::new(chosen).send(request()).await.0, 200);
-    let heard = heard.join().unwrap();
+    let received = received.join().unwrap();
     assert!(
-        heard.contains("\"headers\":{\"cookie\":\"hidden-1\"}"),
-        "{heard}"
+        received.contains("\"headers\":{\"cookie\":\"hidden-1\"}"),
+        "{received}"
     );
 }
 
 #[test]
-fn an_address_that_is_none_is_told() {
+fn an_invalid_address_is_reported() {
     for address in [
         "",
         "127.0.0.1:80",
@@ -298,6 +304,6 @@ fn an_address_that_is_none_is_told() {
         let error = RemoteHandler::new(address).unwrap_err();
         assert_eq!(error, RemoteError::Address(address.into()));
     }
-    let good = RemoteHandler::new("http://[::1]:8081/base/").unwrap();
-    assert_eq!(good.token("a\nb").unwrap_err(), RemoteError::Token);
+    let valid = RemoteHandler::new("http://[::1]:8081/base/").unwrap();
+    assert_eq!(valid.token("a\nb").unwrap_err(), RemoteError::Token);
 }

@@ -1,7 +1,7 @@
-//! Rules that are stored in Redis and written through the API.
+//! Rules in Redis, written through the API.
 
-mod several;
-mod trouble;
+mod failures;
+mod instances;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -25,8 +25,8 @@ fn start(url: &str, poll: &str) -> Service {
     Service::start(&[], &config(url, poll))
 }
 
-/// So long that only messages can have told of a change.
-fn start_deaf_to_time(server: &RedisServer) -> Service {
+/// Starts a service with a `poll` so long that only messages announce changes.
+fn start_without_polling(server: &RedisServer) -> Service {
     start(&server.url(), "1h")
 }
 
@@ -47,33 +47,30 @@ pub(super) fn put(http: &mut Http, path: &str, body: &str, more: &[(&str, &str)]
 }
 
 #[track_caller]
-fn put_good(service: &Service, path: &str, body: &str) -> Answer {
+fn put_ok(service: &Service, path: &str, body: &str) -> Answer {
     let answer = put(&mut service.http(), path, body, &[]);
     assert!(matches!(answer.status, 200 | 201), "{answer:?}");
     answer
 }
 
-/// What limit a set has now; nothing if there is no such set.
+/// Returns the limit of a set, or `None` if the set does not exist.
 fn limit(http: &mut Http, set: &str) -> Option<u64> {
-    let body = format!(r#"{{"rule_set":"{set}","user":"looker","peek":true}}"#);
+    let body = format!(r#"{{"rule_set":"{set}","user":"observer","peek":true}}"#);
     let answer = http.post("/v1/check", &body);
     assert_eq!(answer.status, 200, "{answer:?}");
     let answer: Value = serde_json::from_str(&answer.body).unwrap();
     answer["limit"].as_u64()
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long it takes is what is tested"
-)]
+#[expect(clippy::disallowed_methods, reason = "the test measures real time")]
 fn now() -> std::time::Instant {
     std::time::Instant::now()
 }
 
 #[test]
-fn what_was_put_is_what_is_got_and_in_force_at_once() {
+fn a_stored_set_is_returned_unchanged_and_active_at_once() {
     let server = RedisServer::start();
-    let service = start_deaf_to_time(&server);
+    let service = start_without_polling(&server);
     let mut http = service.http();
     assert_eq!(http.get("/v1/rule_sets/api").status, 404);
     let body = r#"{ "rules": [ {"id":"r","scope":"per_user",
@@ -84,9 +81,9 @@ fn what_was_put_is_what_is_got_and_in_force_at_once() {
     assert_eq!(limit(&mut http, "api"), Some(10));
     let got = http.get("/v1/rule_sets/api");
     assert_eq!(got.status, 200);
-    // The same to the digit and the order, without the spaces.
-    let spaceless: String = body.split_whitespace().collect();
-    assert_eq!((&got.body, &created.body), (&spaceless, &spaceless));
+    // The same digits in the same order, without the spaces.
+    let compact: String = body.split_whitespace().collect();
+    assert_eq!((&got.body, &created.body), (&compact, &compact));
     assert_eq!(got.header("etag"), created.header("etag"));
     assert_eq!(got.header("content-type"), Some("application/json"));
     let etag = got.header("etag").unwrap().to_owned();
@@ -104,16 +101,16 @@ fn what_was_put_is_what_is_got_and_in_force_at_once() {
 }
 
 #[test]
-fn a_rule_is_put_switched_and_deleted_by_itself() {
+fn a_rule_can_be_put_enabled_disabled_and_deleted() {
     let server = RedisServer::start();
-    let service = start_deaf_to_time(&server);
+    let service = start_without_polling(&server);
     let mut http = service.http();
     let path = "/v1/rule_sets/api/rules/more";
     assert_eq!(
         put(&mut http, path, &rule("more", 5).to_string(), &[]).status,
         404
     );
-    put_good(&service, "/v1/rule_sets/api", &set(10));
+    put_ok(&service, "/v1/rule_sets/api", &set(10));
     let created = put(&mut http, path, &rule("more", 5).to_string(), &[]);
     assert_eq!(created.status, 201, "{created:?}");
     let got = http.get(path);
@@ -123,12 +120,12 @@ fn a_rule_is_put_switched_and_deleted_by_itself() {
     );
     assert_eq!(got.header("etag"), created.header("etag"));
     assert_eq!(limit(&mut http, "api"), Some(5));
-    // Only what is enabled is in force, and what is switched is not lost.
+    // A disabled rule is not active, but still stored.
     let off = http.post(&format!("{path}/disable"), "");
     assert_eq!(off.status, 200, "{off:?}");
     assert!(off.body.contains(r#""enabled":false"#), "{off:?}");
     assert_eq!(limit(&mut http, "api"), Some(10));
-    // What has no body need not say of which type it is.
+    // A request without a body needs no content type.
     let enable = format!("{path}/enable");
     let typed = [("Content-Type", "text/plain")];
     let evil = [("Origin", "https://evil.example")];
@@ -148,7 +145,7 @@ fn a_rule_is_put_switched_and_deleted_by_itself() {
     assert_eq!(http.request("DELETE", path, &[], "").status, 204);
     assert_eq!(http.get(path).status, 404);
     assert_eq!(limit(&mut http, "api"), Some(10));
-    // A set without rules is none.
+    // A set must have a rule.
     let last = http.request("DELETE", "/v1/rule_sets/api/rules/r", &[], "");
     assert_eq!(last.status, 409, "{last:?}");
     for missing in ["/v1/rule_sets/api/rules/no", "/v1/rule_sets/no/rules/r"] {
@@ -159,11 +156,11 @@ fn a_rule_is_put_switched_and_deleted_by_itself() {
 }
 
 #[test]
-fn bad_rules_are_refused_with_their_places_and_nothing_is_stored() {
+fn invalid_rules_are_refused_with_positions_and_not_stored() {
     let server = RedisServer::start();
-    let service = start_deaf_to_time(&server);
+    let service = start_without_polling(&server);
     let mut http = service.http();
-    put_good(&service, "/v1/rule_sets/api", &set(10));
+    put_ok(&service, "/v1/rule_sets/api", &set(10));
     let bad = "{\n \"rules\": [\n  { \"id\": \"r\", \"scope\": \"nobody\", \"bands\": [{\"capacity\": 0, \"window\": \"1s\"}] }\n ]\n}";
     let answer = put(&mut http, "/v1/rule_sets/api", bad, &[]);
     assert_eq!(answer.status, 400);
@@ -210,9 +207,9 @@ fn bad_rules_are_refused_with_their_places_and_nothing_is_stored() {
 }
 
 #[test]
-fn conditions_are_kept_for_sets_and_rules() {
+fn preconditions_apply_to_sets_and_rules() {
     let server = RedisServer::start();
-    let service = start_deaf_to_time(&server);
+    let service = start_without_polling(&server);
     let mut http = service.http();
     let (of_set, of_rule) = ("/v1/rule_sets/api", "/v1/rule_sets/api/rules/r");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Reservations: waited for here, and given back where they were made.
+//! Reservations: the layer waits for them, and cancels them where they were made.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,31 +13,31 @@ use crate::service::Service;
 use crate::support::Dir;
 
 #[tokio::test]
-async fn what_the_local_limiter_reserved_goes_back_to_it() {
+async fn a_reservation_of_the_local_limiter_is_cancelled_there() {
     let gone = fluxgate_testkit::ports::free();
     let limiter = Limiter::new(RuleSets::from_yaml(RULES).unwrap(), MemoryStore::default());
     let limiter = Arc::new(limiter);
     let app = App::new(handler(gone.addr()).local_on_error(Arc::clone(&limiter)));
     assert_eq!(app.get("/wait").await, 200);
-    let owed = || {
+    let reset_after = || {
         let state = fluxgate_core::ready(limiter.state("api", "wait", &[])).unwrap();
         state[0].reset_after.get().div_ceil(1_000_000)
     };
     let waiter = tokio::spawn(async move { app.get("/wait").await });
-    until("the reservation", || owed() > 600).await;
+    until("the reservation", || reset_after() > 600).await;
     waiter.abort();
-    until("the units", || owed() <= 600).await;
+    until("the cancellation", || reset_after() <= 600).await;
 }
 
 #[tokio::test]
-async fn a_delay_is_waited_for() {
+async fn the_layer_waits_for_a_delay() {
     let service = Service::start(&[], RULES);
     let app = App::new(handler(service.address("api")));
     let start = tokio::time::Instant::now();
     for _ in 0..3 {
         assert_eq!(app.get("/soon").await, 200);
     }
-    // The first at once, the others 300 ms after one another.
+    // The first passes at once, the others after 300 ms each.
     let took = start.elapsed();
     assert!(
         (Duration::from_millis(590)..Duration::from_secs(5)).contains(&took),
@@ -46,12 +46,12 @@ async fn a_delay_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_reservation_that_is_broken_off_is_given_back_to_the_service() {
+async fn an_abandoned_reservation_is_cancelled_at_the_service() {
     let dir = Dir::new();
     let token = "5e884898da28047151d0e56f8dc6292773603d0d6aabbdd62a11ef721d1542d8";
     dir.write("tokens", format!("app:operator:{token}\n"));
     let config = format!("admin: {{ tokens_file: tokens }}\n{RULES}");
-    // Once on loopback without tokens, once with one.
+    // Without tokens on loopback, and with a token.
     for (service, token) in [
         (Service::start(&[], RULES), None),
         (Service::start_in(dir, &[], &config), Some("password")),
@@ -61,7 +61,7 @@ async fn a_reservation_that_is_broken_off_is_given_back_to_the_service() {
             handler = handler.token(token).unwrap();
         }
         let layer = RateLimitLayer::with_handler(handler).rule_set("api");
-        let app = App::of(layer.max_concurrent_waits(1));
+        let app = App::with_layer(layer.max_concurrent_waits(1));
         let state = |rule: &str| {
             let headers = [("Authorization", format!("Bearer {}", token.unwrap_or("x")))];
             let headers = headers.each_ref().map(|(name, value)| (*name, &**value));
@@ -78,7 +78,7 @@ async fn a_reservation_that_is_broken_off_is_given_back_to_the_service() {
             tokio::spawn(async move { app.get("/wait").await })
         };
         until("the reservation", || state("wait") > 600).await;
-        // There is no other place: refused at once, and it takes nothing.
+        // No other request may wait: it is refused at once and charges nothing.
         let (status, headers, body) = app.send(get("/wait")).await;
         assert_eq!(status, 429);
         assert!(headers.contains_key("retry-after"));
@@ -88,14 +88,14 @@ async fn a_reservation_that_is_broken_off_is_given_back_to_the_service() {
         );
         assert!(state("wait") <= 1200);
         waiter.abort();
-        until("the units of the waiter", || state("wait") <= 600).await;
-        // The shadow rule, which would have refused both, has got nothing.
+        until("the cancellation", || state("wait") <= 600).await;
+        // The shadow rule would have denied both, and gets nothing back.
         assert!(state("dark") > 500);
         assert_eq!(app.calls.load(Ordering::Relaxed), 1);
-        let given = service.wait_for_logs("changed", 1);
+        let lines = service.wait_for_logs("changed", 1);
         assert!(
-            given.iter().all(|line| line["what"] == "give_back"),
-            "{given:?}"
+            lines.iter().all(|line| line["what"] == "give_back"),
+            "{lines:?}"
         );
     }
 }

@@ -1,4 +1,4 @@
-//! A service that is down, slow, or says what cannot be.
+//! A service that is down, slow, or sends invalid responses.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -7,20 +7,20 @@ use fluxgate_core::{Limiter, MemoryStore, RuleSets};
 use fluxgate_testkit::{FaultProxy, Mode, PATIENCE, ReplyFault};
 use serde_json::Value;
 
-use super::{App, PASSES, RULES, answering, get, handler, ok, until};
+use super::{ALLOWED, App, RULES, answering, get, handler, ok, until};
 use crate::service::Service;
 
 #[tokio::test]
-async fn a_service_that_is_down_is_answered_for() {
+async fn a_service_that_is_down_is_decided_by_on_error() {
     let gone = fluxgate_testkit::ports::free();
-    let of = || handler(gone.addr());
-    let open = App::new(of());
+    let unreachable = || handler(gone.addr());
+    let open = App::new(unreachable());
     assert_eq!(
         [open.get("/api/x").await, open.get("/api/x").await],
         [200, 200]
     );
     assert_eq!(open.calls.load(Ordering::Relaxed), 2);
-    let closed = App::new(of().deny_on_error());
+    let closed = App::new(unreachable().deny_on_error());
     let (status, headers, body) = closed.send(get("/api/x")).await;
     assert_eq!(
         (status, &headers["retry-after"]),
@@ -30,7 +30,7 @@ async fn a_service_that_is_down_is_answered_for() {
     assert!(body.contains("\"outcome\":\"failed_closed\""), "{body}");
     assert_eq!(closed.calls.load(Ordering::Relaxed), 0);
     let limiter = Limiter::new(RuleSets::from_yaml(RULES).unwrap(), MemoryStore::default());
-    let local = App::new(of().local_on_error(limiter));
+    let local = App::new(unreachable().local_on_error(limiter));
     let mut statuses = Vec::new();
     for _ in 0..3 {
         statuses.push(local.get("/api/x").await);
@@ -40,7 +40,7 @@ async fn a_service_that_is_down_is_answered_for() {
 }
 
 #[tokio::test]
-async fn a_slow_service_is_not_waited_for_beyond_the_deadline() {
+async fn the_layer_waits_no_longer_than_the_deadline() {
     let service = Service::start(&[], RULES);
     let proxy = FaultProxy::start(service.address("api"));
     let deadline = Duration::from_millis(200);
@@ -56,12 +56,12 @@ async fn a_slow_service_is_not_waited_for_beyond_the_deadline() {
             "{took:?}"
         );
         proxy.heal();
-        // By itself, with a connection that is not the broken one.
+        // It recovers by itself with a new connection.
         until_ok(&app).await;
     }
 }
 
-/// Asks until it is answered: the first connection may take long to be made.
+/// Sends requests until one is answered: the first connection may take long.
 async fn until_ok(app: &App) {
     let end = tokio::time::Instant::now() + PATIENCE;
     while app.get("/none").await != 200 {
@@ -73,7 +73,7 @@ async fn until_ok(app: &App) {
 }
 
 #[tokio::test]
-async fn connections_are_kept_and_a_closed_one_is_replaced() {
+async fn connections_are_reused_and_replaced_if_closed() {
     let service = Service::start(&[], RULES);
     let proxy = FaultProxy::start(service.address("api"));
     let app = App::new(handler(proxy.addr()).deny_on_error());
@@ -84,7 +84,7 @@ async fn connections_are_kept_and_a_closed_one_is_replaced() {
     for expected in 2..5 {
         proxy.close_connections();
         until("the connection to be gone", || proxy.open() == 0).await;
-        // The client's own side hears of it by its runtime.
+        // Lets the runtime of the client notice.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
@@ -94,33 +94,33 @@ async fn connections_are_kept_and_a_closed_one_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_question_whose_answer_is_lost_is_not_asked_again() {
+async fn a_request_is_not_repeated_if_its_response_is_lost() {
     let service = Service::start(&[], RULES);
     let proxy = FaultProxy::start(service.address("api"));
     let app = App::new(handler(proxy.addr()).deny_on_error());
     assert_eq!(app.get("/none").await, 200);
     for fault in [ReplyFault::SwallowAndClose, ReplyFault::Cut(20)] {
-        let left = left(&service, "per-user&identity=u");
+        let before = remaining(&service, "per-user&identity=u");
         proxy.fault_next_reply(fault.clone());
         assert_eq!(app.get("/api/x").await, 503, "{fault:?}");
         assert_eq!(proxy.faults_pending(), 0);
         assert_eq!(
-            self::left(&service, "per-user&identity=u"),
-            left - 1,
+            remaining(&service, "per-user&identity=u"),
+            before - 1,
             "{fault:?}"
         );
     }
 }
 
-fn left(service: &Service, rule: &str) -> u64 {
+fn remaining(service: &Service, rule: &str) -> u64 {
     let path = format!("/v1/state?rule_set=api&rule={rule}");
     let state: Value = serde_json::from_str(&service.http().get(&path).body).unwrap();
     state["bands"][0]["remaining"].as_u64().unwrap()
 }
 
 #[tokio::test]
-async fn garbage_is_no_answer() {
-    let garbage = [
+async fn invalid_responses_are_errors() {
+    let invalid = [
         String::new(),
         "\0\0\0".into(),
         "HTTP/1.1 200 OK\r\n\r\n".into(),
@@ -130,42 +130,42 @@ async fn garbage_is_no_answer() {
         ok("{}"),
         ok("null"),
         ok("true"),
-        ok(&PASSES[..PASSES.len() - 1]),
-        ok(&PASSES.replace("\"delay_ms\":0,", "")),
-        ok(&PASSES.replace("\"rule\":null,", "")),
-        ok(&PASSES.replace("no_rule", "perhaps")),
-        ok(&PASSES.replace("true", "false")),
-        ok(&PASSES.replace("\"delay_ms\":0", "\"delay_ms\":-1")),
-        ok(&PASSES.replace("\"delay_ms\":0", "\"delay_ms\":18446744073709551615")),
-        ok(&PASSES.replace("\"violated\":[]", "\"violated\":[\"a\\\"b/c\"]")),
-        ok(&PASSES.replace("\"violated\":[]", "\"violated\":[7]")),
-        ok(&format!("{}{PASSES}", " ".repeat(70_000))),
+        ok(&ALLOWED[..ALLOWED.len() - 1]),
+        ok(&ALLOWED.replace("\"delay_ms\":0,", "")),
+        ok(&ALLOWED.replace("\"rule\":null,", "")),
+        ok(&ALLOWED.replace("no_rule", "perhaps")),
+        ok(&ALLOWED.replace("true", "false")),
+        ok(&ALLOWED.replace("\"delay_ms\":0", "\"delay_ms\":-1")),
+        ok(&ALLOWED.replace("\"delay_ms\":0", "\"delay_ms\":18446744073709551615")),
+        ok(&ALLOWED.replace("\"violated\":[]", "\"violated\":[\"a\\\"b/c\"]")),
+        ok(&ALLOWED.replace("\"violated\":[]", "\"violated\":[7]")),
+        ok(&format!("{}{ALLOWED}", " ".repeat(70_000))),
     ];
-    for answer in garbage {
+    for answer in invalid {
         let shown = answer.clone();
-        let (address, heard) = answering(answer);
+        let (address, received) = answering(answer);
         let app = App::new(handler(address).deny_on_error());
         assert_eq!(app.get("/api/x").await, 503, "{shown:.200}");
         assert_eq!(app.calls.load(Ordering::Relaxed), 0);
-        heard.join().unwrap();
+        received.join().unwrap();
     }
-    let (address, heard) = answering(ok(PASSES));
+    let (address, received) = answering(ok(ALLOWED));
     assert_eq!(
         App::new(handler(address).deny_on_error())
             .get("/api/x")
             .await,
         200
     );
-    heard.join().unwrap();
+    received.join().unwrap();
 }
 
 #[tokio::test]
-async fn a_request_that_is_too_large_to_ask_about_does_not_choose_its_answer() {
+async fn a_request_too_large_for_the_service_is_denied() {
     let service = Service::start(&[], RULES);
     let app = App::new(handler(service.address("api")));
     let long = format!("/api/{}", "x".repeat(65_500));
     assert_eq!(app.get(&long).await, 429);
-    // Headers that are too many do not hide one another.
+    // So is a request with too many headers.
     let mut request = get("/api/x");
     for index in 0..40 {
         let name = http::HeaderName::try_from(format!("x-{index}")).unwrap();
@@ -177,12 +177,12 @@ async fn a_request_that_is_too_large_to_ask_about_does_not_choose_its_answer() {
     assert_eq!(status, 429);
     assert!(
         !headers.contains_key("x-ratelimit-remaining"),
-        "nobody was asked"
+        "the service was not called"
     );
     assert_eq!(app.calls.load(Ordering::Relaxed), 0);
 }
 
-/// The service answers, and says that its own store is gone.
+/// The service answers that its own store is down.
 #[tokio::test]
 async fn a_service_that_fails_closed_makes_the_layer_answer_503() {
     let gone = fluxgate_testkit::ports::free();

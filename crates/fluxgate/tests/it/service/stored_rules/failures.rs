@@ -1,9 +1,9 @@
-//! Stored rules when Redis, or what is stored there, is in trouble.
+//! Stored rules when Redis is down or its content is invalid.
 
 use super::*;
 
 #[test]
-fn it_starts_without_redis_and_is_ready_by_itself_once_redis_is_there() {
+fn the_service_starts_without_redis_and_becomes_ready_with_it() {
     let server = RedisServer::start();
     server.kill();
     let dir = Dir::new();
@@ -23,13 +23,13 @@ fn it_starts_without_redis_and_is_ready_by_itself_once_redis_is_there() {
     assert_eq!(http.get("/livez").status, 200);
     server.restart();
     service.wait_until_ready();
-    put_good(&service, "/v1/rule_sets/api", &set(10));
+    put_ok(&service, "/v1/rule_sets/api", &set(10));
     assert_eq!(limit(&mut http, "api"), Some(10));
     assert_eq!(service.logs("there are no rules yet").len(), 1);
 }
 
 #[test]
-fn a_service_that_denies_without_its_store_is_not_ready_before_it() {
+fn a_service_that_denies_on_error_is_ready_only_with_its_store() {
     let server = RedisServer::start();
     server.kill();
     for (on_error, ready) in [("deny", 503), ("local", 200)] {
@@ -47,17 +47,17 @@ fn a_service_that_denies_without_its_store_is_not_ready_before_it() {
             server.restart();
             service.wait_until_ready();
             server.kill();
-            // It was reached once; that it is gone is for `on_error` to say.
+            // Once it was reached, `on_error` decides.
             assert_eq!(service.http().get("/readyz").status, 200);
         }
     }
 }
 
 #[test]
-fn a_redis_that_lost_everything_lifts_no_limit() {
+fn an_emptied_redis_lifts_no_limit() {
     let server = RedisServer::start();
     let service = start(&server.url(), "100ms");
-    put_good(&service, "/v1/rule_sets/api", &set(10));
+    put_ok(&service, "/v1/rule_sets/api", &set(10));
     server.cli().command(&["FLUSHALL"]).expect_ok();
     let line = service.wait_for_log(REFUSED);
     assert!(line["why"].as_str().unwrap().contains("gone"), "{line}");
@@ -67,16 +67,16 @@ fn a_redis_that_lost_everything_lifts_no_limit() {
     service.wait_for_logs(REFUSED, 2);
     assert_eq!(service.http().get("/v1/rule_sets").status, 200);
     server.restart();
-    put_good(&service, "/v1/rule_sets/api", &set(20));
+    put_ok(&service, "/v1/rule_sets/api", &set(20));
     assert_eq!(limit(&mut http, "api"), Some(20));
 }
 
-/// Written past the API: refused as a whole, and told; the last good stays.
+/// The set is not written through the API. The last valid rules stay active.
 #[test]
-fn a_stored_set_that_is_no_good_is_refused() {
+fn an_invalid_stored_set_is_refused() {
     let server = RedisServer::start();
     let service = start(&server.url(), "100ms");
-    put_good(&service, "/v1/rule_sets/api", &set(10));
+    put_ok(&service, "/v1/rule_sets/api", &set(10));
     let mut cli = server.cli();
     let bad = set(10).replace("fixed_window", "nonsense");
     let (index, key) = ("fluxgate:1:{rules}:index", "fluxgate:1:{rules}:set:api");
@@ -95,7 +95,7 @@ fn a_stored_set_that_is_no_good_is_refused() {
     assert!(fault.contains("nonsense"), "{fault}");
     let mut http = service.http();
     assert_eq!(limit(&mut http, "api"), Some(10));
-    // What another writes meanwhile is stored, and said not to be in force.
+    // Another change is stored meanwhile, but not active.
     let other = put(&mut http, "/v1/rule_sets/other", &set(5), &[]);
     assert_eq!(other.status, 202, "{other:?}");
     assert!(other.body.contains("nonsense"), "{other:?}");
@@ -105,7 +105,7 @@ fn a_stored_set_that_is_no_good_is_refused() {
         (limit(&mut http, "api"), limit(&mut http, "other")),
         (Some(11), Some(5))
     );
-    // One that starts now finds something else than its index says.
+    // A new instance finds a set that does not match the index.
     cli.command(&["SET", key, &bad]).expect_ok();
     let dir = Dir::new();
     let listen = "listen: { api: \"127.0.0.1:0\" }\n";
@@ -116,19 +116,19 @@ fn a_stored_set_that_is_no_good_is_refused() {
     let late = Service::open_in(dir, &["run", "--config", "fluxgate.yaml"], 1);
     late.wait_for_log("there are no rules yet");
     assert_eq!(late.http().get("/readyz").status, 503);
-    put_good(&service, "/v1/rule_sets/api", &set(12));
+    put_ok(&service, "/v1/rule_sets/api", &set(12));
     late.wait_until_ready();
     assert_eq!(limit(&mut late.http(), "api"), Some(12));
 }
 
 #[test]
-fn a_set_whose_text_is_lost_can_be_put_or_deleted() {
+fn a_set_whose_content_is_lost_can_be_put_or_deleted() {
     let server = RedisServer::start();
-    let service = start_deaf_to_time(&server);
+    let service = start_without_polling(&server);
     let (mut http, mut cli) = (service.http(), server.cli());
     let (path, absent) = ("/v1/rule_sets/api", ("If-None-Match", "*"));
     let key = "fluxgate:1:{rules}:set:api";
-    let etag = put_good(&service, path, &set(10))
+    let etag = put_ok(&service, path, &set(10))
         .header("etag")
         .unwrap()
         .to_owned();
@@ -138,7 +138,7 @@ fn a_set_whose_text_is_lost_can_be_put_or_deleted() {
         assert_eq!(answer.status, 409, "{answer:?}");
         assert!(answer.body.contains("index"), "{answer:?}");
     }
-    // What was written by hand is as bad.
+    // The same for a set that was written by hand.
     cli.command(&["SET", key, &set(12)]).expect_ok();
     let answer = put(&mut http, path, &set(11), &[("If-Match", "*")]);
     assert_eq!(answer.status, 409, "{answer:?}");
@@ -146,17 +146,17 @@ fn a_set_whose_text_is_lost_can_be_put_or_deleted() {
     assert_eq!(http.request("DELETE", path, &[], "").status, 204);
     assert_eq!(put(&mut http, path, &set(13), &[absent]).status, 201);
     assert_eq!(limit(&mut http, "api"), Some(13));
-    // One that is not there is not said to have been deleted.
+    // A missing set is not audited as deleted.
     let missing = http.request("DELETE", "/v1/rule_sets/no", &[], "");
     assert_eq!(missing.status, 404, "{missing:?}");
     assert_eq!(service.logs("changed").len(), 3);
 }
 
 #[test]
-fn a_change_is_noted_even_if_its_client_has_gone() {
+fn a_change_is_audited_even_if_the_client_disconnects() {
     let server = RedisServer::start();
-    let service = start_deaf_to_time(&server);
-    put_good(&service, "/v1/rule_sets/api", &set(10));
+    let service = start_without_polling(&server);
+    put_ok(&service, "/v1/rule_sets/api", &set(10));
     let mut cli = server.cli();
     cli.command(&["CONFIG", "RESETSTAT"]).expect_ok();
     cli.command(&["CLIENT", "PAUSE", "1000", "WRITE"])
@@ -168,22 +168,22 @@ fn a_change_is_noted_even_if_its_client_has_gone() {
         body.len()
     );
     http.send_raw(call.as_bytes()).unwrap();
-    wait_until("it has looked, and waits to write", || {
+    wait_until("the service waits to write", || {
         let stats = cli.command(&["INFO", "commandstats"]);
         stats.text().contains("cmdstat_get:")
     });
     drop(http);
     assert_eq!(service.wait_for_logs("changed", 2).len(), 2);
-    wait_until("it is in force", || {
+    wait_until("the change is active", || {
         limit(&mut service.http(), "api") == Some(11)
     });
 }
 
 #[test]
-fn a_change_of_which_nobody_knows_whether_it_was_made_is_noted_as_such() {
+fn a_change_with_an_unknown_outcome_is_audited_as_such() {
     let server = RedisServer::start();
-    let service = start_deaf_to_time(&server);
-    put_good(&service, "/v1/rule_sets/api", &set(10));
+    let service = start_without_polling(&server);
+    put_ok(&service, "/v1/rule_sets/api", &set(10));
     let mut cli = server.cli();
     let pause = ["CLIENT", "PAUSE", "60000", "WRITE"];
     cli.command(&pause).expect_ok();
@@ -199,12 +199,12 @@ fn a_change_of_which_nobody_knows_whether_it_was_made_is_noted_as_such() {
 }
 
 #[test]
-fn names_may_be_odd() {
+fn set_names_may_contain_any_printable_character() {
     let server = RedisServer::start();
-    let service = start_deaf_to_time(&server);
+    let service = start_without_polling(&server);
     for path in ["a%2Fb", "%C3%A4%20b", "%7Bx%7D", "*"] {
         let path = format!("/v1/rule_sets/{path}");
-        put_good(&service, &path, &set(3));
+        put_ok(&service, &path, &set(3));
         assert_eq!(service.http().get(&path).body, set(3));
     }
     let list: Value = serde_json::from_str(&service.http().get("/v1/rule_sets").body).unwrap();
@@ -214,7 +214,7 @@ fn names_may_be_odd() {
 }
 
 #[test]
-fn rules_are_stored_in_a_cluster_too() {
+fn rules_can_be_stored_in_a_cluster() {
     let cluster = RedisCluster::start(3);
     let urls = cluster.urls().join("\", \"");
     let config = format!(
@@ -223,8 +223,8 @@ fn rules_are_stored_in_a_cluster_too() {
     let (one, other) = (Service::start(&[], &config), Service::start(&[], &config));
     let mut http = other.http();
     for (name, capacity) in [("a", 10), ("b", 20), ("c", 30)] {
-        put_good(&one, &format!("/v1/rule_sets/{name}"), &set(capacity));
-        wait_until("the change on the other", || {
+        put_ok(&one, &format!("/v1/rule_sets/{name}"), &set(capacity));
+        wait_until("the change on the other instance", || {
             limit(&mut http, name) == Some(capacity)
         });
     }
@@ -241,7 +241,7 @@ fn rules_are_stored_in_a_cluster_too() {
     });
     let deleted = http.request("DELETE", "/v1/rule_sets/a", &[("If-Match", &etag)], "");
     assert_eq!(deleted.status, 204, "{deleted:?}");
-    wait_until("it is gone from the first", || {
+    wait_until("the deletion on the first instance", || {
         limit(&mut one.http(), "a").is_none()
     });
 }

@@ -1,4 +1,5 @@
-//! Files that are none: refused by name, and what is there goes on.
+//! Files that are not regular files or too large: they are refused by name, and the service
+//! continues with its last valid rules.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -16,8 +17,8 @@ use super::Service;
 use crate::support::{Dir, TWO_A_SECOND};
 
 const REFUSED: &str = "new rules are refused; those in force stay";
-const MOST_BYTES: u64 = 16 << 20;
-/// No command takes as long on a file that it refuses, on a busy machine too.
+const MAX_BYTES: u64 = 16 << 20;
+/// More than any command takes to refuse a file, even on a busy machine.
 const LONG: Duration = Duration::from_secs(10);
 
 fn rules(capacity: u32) -> String {
@@ -49,17 +50,17 @@ fn make_fifo(path: &Path) {
 }
 
 fn make_large(path: &Path) {
-    // Not seen before it is as large.
+    // Created under another name, so that it is never seen with another size.
     let new = path.with_extension("new");
     let file = File::create(&new).unwrap();
-    file.set_len(MOST_BYTES + 1).unwrap();
+    file.set_len(MAX_BYTES + 1).unwrap();
     fs::rename(new, path).unwrap();
 }
 
-/// How an odd file is made, and what is said of it.
-type Odd = (fn(&Path), &'static str);
+/// Creates an irregular file. The text is part of the message.
+type Irregular = (fn(&Path), &'static str);
 
-const ODD: [Odd; 7] = [
+const IRREGULAR: [Irregular; 7] = [
     (make_fifo, "expected a regular file, found a FIFO or pipe"),
     (
         |path| symlink("/dev/zero", path).unwrap(),
@@ -97,37 +98,37 @@ fn start_dir(config: &str) -> Service {
 }
 
 #[test]
-fn one_in_the_rules_directory_is_refused_by_name_and_reloads_go_on() {
+fn one_in_the_rules_directory_is_refused_by_name_and_reloads_continue() {
     let service = start_dir("");
-    for (capacity, (make, what)) in (2..).zip(ODD) {
-        let told = service.logs(REFUSED).len();
-        let odd = service.dir.path("rules.d/odd.yaml");
-        make(&odd);
-        let lines = service.wait_for_logs(REFUSED, told + 1);
-        let why = lines[told]["why"].as_str().unwrap();
-        assert!(why.starts_with("rules.d/odd.yaml: "), "{why}");
+    for (capacity, (make, what)) in (2..).zip(IRREGULAR) {
+        let refused = service.logs(REFUSED).len();
+        let irregular = service.dir.path("rules.d/irregular.yaml");
+        make(&irregular);
+        let lines = service.wait_for_logs(REFUSED, refused + 1);
+        let why = lines[refused]["why"].as_str().unwrap();
+        assert!(why.starts_with("rules.d/irregular.yaml: "), "{why}");
         assert!(why.contains(what), "{why}");
         assert_eq!(
             metric(&service, "fluxgate_config_last_reload_successful "),
             0
         );
-        // A change beside it waits until the whole is good.
+        // Another change takes effect once the whole directory is valid.
         service.dir.write("rules.d/a.yaml", rules(capacity));
         service.program.signal("HUP");
-        service.wait_for_logs(REFUSED, told + 2);
+        service.wait_for_logs(REFUSED, refused + 2);
         assert_eq!(limit(&service), Some(u64::from(capacity) - 1));
-        fs::remove_file(&odd).unwrap();
+        fs::remove_file(&irregular).unwrap();
         wait_for_limit(&service, capacity.into());
         assert_eq!(
             metric(&service, "fluxgate_config_last_reload_successful "),
             1
         );
-        let _ = fs::remove_file(service.dir.path("rules.d/odd.fifo"));
+        let _ = fs::remove_file(service.dir.path("rules.d/irregular.fifo"));
     }
 }
 
 #[test]
-fn directories_that_lead_back_are_not_followed() {
+fn links_between_directories_are_not_followed() {
     let service = start_dir("");
     symlink(".", service.dir.path("rules.d/self.yaml")).unwrap();
     symlink("../rules.d", service.dir.path("rules.d/up.yaml")).unwrap();
@@ -136,7 +137,7 @@ fn directories_that_lead_back_are_not_followed() {
     service.dir.write("rules.d/a.yaml", rules(2));
     wait_for_limit(&service, 2);
     assert_eq!(service.logs(REFUSED), [Value::Null; 0]);
-    // The directory itself may be a link that leads nowhere for a while.
+    // The directory itself may be a broken link for a while.
     fs::rename(service.dir.path("rules.d"), service.dir.path("away")).unwrap();
     symlink("rules.d", service.dir.path("rules.d")).unwrap();
     let line = service.wait_for_log(REFUSED);
@@ -151,7 +152,7 @@ fn directories_that_lead_back_are_not_followed() {
 }
 
 #[test]
-fn a_name_that_is_not_utf_8_is_as_good_as_any() {
+fn file_names_need_not_be_utf_8() {
     let service = start_dir("");
     let name = |start: &[u8]| {
         let name = [start, b"\xff\x1b.yaml"].concat();
@@ -175,11 +176,11 @@ fn a_name_that_is_not_utf_8_is_as_good_as_any() {
 }
 
 #[test]
-fn the_config_file_may_become_one_and_be_good_again() {
+fn the_config_file_may_become_one_and_recover() {
     let service = Service::start(&[], &rules(1));
     let config = service.dir.read("fluxgate.yaml");
     let path = service.dir.path("fluxgate.yaml");
-    for (index, (make, what)) in ODD.iter().enumerate() {
+    for (index, (make, what)) in IRREGULAR.iter().enumerate() {
         fs::remove_file(&path).unwrap();
         make(&path);
         wait_until("the refusal", || {
@@ -197,7 +198,7 @@ fn the_config_file_may_become_one_and_be_good_again() {
 }
 
 #[test]
-fn sigterm_ends_in_time_while_there_is_one() {
+fn sigterm_takes_effect_while_there_is_one() {
     let dir = Dir::new();
     dir.write(
         "tokens",
@@ -207,7 +208,7 @@ fn sigterm_ends_in_time_while_there_is_one() {
     dir.write("rules.d/a.yaml", rules(1));
     let config = "rules_from: { dir: rules.d, poll: 100ms }\nadmin: { tokens_file: tokens }\n";
     let service = Service::start_in(dir, &[], config);
-    make_fifo(&service.dir.path("rules.d/odd.yaml"));
+    make_fifo(&service.dir.path("rules.d/irregular.yaml"));
     service.wait_for_log(REFUSED);
     make_fifo(&service.dir.path("fifo"));
     fs::rename(service.dir.path("fifo"), service.dir.path("tokens")).unwrap();
@@ -217,7 +218,7 @@ fn sigterm_ends_in_time_while_there_is_one() {
         error.starts_with("`admin.tokens_file`: tokens: expected a regular"),
         "{error}"
     );
-    // It is kept: anna still gets in.
+    // The old tokens still work.
     let headers = [("Authorization", "Bearer admin")];
     let answer = service.http().request("GET", "/v1/rule_sets", &headers, "");
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -227,19 +228,19 @@ fn sigterm_ends_in_time_while_there_is_one() {
     assert!(took < LONG, "{took:?}");
 }
 
-/// Runs a command that is to end by itself with one line on standard error, and
-/// gives back its exit code and that line. One that waits for a file is killed.
+/// Runs a command that exits with one line on standard error, and returns its exit code and
+/// that line. A command that blocks on a file is killed.
 #[track_caller]
 fn refused(dir: &Dir, arguments: &[&str]) -> (Option<i32>, String) {
     let program = Program::start(env!("CARGO_BIN_EXE_fluxgate"), |command| {
         command.args(arguments).current_dir(dir.path(""));
     });
     let code = program.wait().code();
-    let line = wait_for("why it is refused", || program.lines().pop());
+    let line = wait_for("the error message", || program.lines().pop());
     (code, line)
 }
 
-/// Every command that reads a config or a rule file whole.
+/// The commands that read a config or a rule file.
 const COMMANDS: [&[&str]; 4] = [
     &["validate"],
     &["config", "show", "--config"],
@@ -248,20 +249,20 @@ const COMMANDS: [&[&str]; 4] = [
 ];
 
 #[test]
-fn no_command_reads_one() {
+fn every_command_refuses_them() {
     let dir = Dir::new();
-    let odd = dir.path("odd.yaml");
-    for (make, what) in ODD {
-        make(&odd);
+    let irregular = dir.path("irregular.yaml");
+    for (make, what) in IRREGULAR {
+        make(&irregular);
         for command in COMMANDS {
-            let arguments = [command, &["odd.yaml"]].concat();
+            let arguments = [command, &["irregular.yaml"]].concat();
             let ((code, line), took) = timed(|| refused(&dir, &arguments));
             assert_eq!(code, Some(66), "{command:?}: {line}");
-            let expected = format!("odd.yaml: {what}");
+            let expected = format!("irregular.yaml: {what}");
             assert!(line.starts_with(&expected), "{command:?}: {line}");
             assert!(took < LONG, "{command:?}: {took:?}");
         }
-        fs::remove_file(&odd).unwrap();
+        fs::remove_file(&irregular).unwrap();
     }
     for device in ["/dev/zero", "/dev/stdin"] {
         let run = dir.run_with_stdin(&["validate", device], TWO_A_SECOND);
@@ -269,7 +270,7 @@ fn no_command_reads_one() {
         let expected = format!("{device}: expected a regular file, found a ");
         assert!(run.stderr.starts_with(&expected), "{run:?}");
     }
-    // What standard input is counts, not its name.
+    // The type of standard input counts, not its name.
     dir.write("rules.yaml", TWO_A_SECOND);
     let mut command = dir.command(&["validate", "/dev/stdin"]);
     command.stdin(File::open(dir.path("rules.yaml")).unwrap());
@@ -295,10 +296,10 @@ fn a_rules_directory_with_one_is_refused_at_the_start() {
     }
 }
 
-/// A config for each field that names a file with a secret, a token or a
-/// certificate. `good` is a file for the other half of a pair.
-fn named_in(field: &str, file: &str, good: &Certificates) -> String {
-    let (cert, key) = (good.server_cert(), good.server_key());
+/// Returns a config in which a field names a file with a secret, tokens or a certificate.
+/// `valid` provides the other half of a pair.
+fn config_with(field: &str, file: &str, valid: &Certificates) -> String {
+    let (cert, key) = (valid.server_cert(), valid.server_key());
     let (cert, key) = (cert.display(), key.display());
     let redis =
         |more: &str| format!("store: {{ redis: {{ url: 'rediss://127.0.0.1:1', {more} }} }}\n");
@@ -325,9 +326,9 @@ fn named_in(field: &str, file: &str, good: &Certificates) -> String {
 }
 
 #[test]
-fn a_secret_is_a_regular_file_or_a_link_to_one() {
+fn a_secret_must_be_a_regular_file_or_a_link_to_one() {
     let dir = Dir::new();
-    let good = Certificates::generate();
+    let valid = Certificates::generate();
     make_fifo(&dir.path("fifo"));
     symlink("/dev/zero", dir.path("zero")).unwrap();
     File::create(dir.path("large"))
@@ -350,14 +351,14 @@ fn a_secret_is_a_regular_file_or_a_link_to_one() {
             ("zero", "expected a regular file, found a device"),
             ("large", "the file is larger than 1048576 bytes"),
         ] {
-            dir.write("fluxgate.yaml", named_in(field, file, &good));
+            dir.write("fluxgate.yaml", config_with(field, file, &valid));
             let run = || refused(&dir, &["run", "--config", "fluxgate.yaml"]);
             let (refused, took) = timed(run);
             assert_eq!(refused, (Some(78), format!("`{field}`: {file}: {what}")));
             assert!(took < LONG, "{field}: {took:?}");
         }
     }
-    // As a secret is mounted: a link through a link.
+    // As Kubernetes mounts a secret: a link through a link.
     fs::create_dir(dir.path("..1")).unwrap();
     dir.write(
         "..1/tokens",
@@ -365,7 +366,7 @@ fn a_secret_is_a_regular_file_or_a_link_to_one() {
     );
     symlink("..1", dir.path("..data")).unwrap();
     symlink("..data/tokens", dir.path("tokens")).unwrap();
-    let config = named_in("admin.tokens_file", "tokens", &good) + &rules(1);
+    let config = config_with("admin.tokens_file", "tokens", &valid) + &rules(1);
     let service = Service::start_in(dir, &[], &config);
     let headers = [("Authorization", "Bearer admin")];
     let answer = service.http().request("GET", "/v1/rule_sets", &headers, "");
@@ -373,7 +374,7 @@ fn a_secret_is_a_regular_file_or_a_link_to_one() {
 }
 
 #[test]
-fn recorded_requests_are_a_stream_and_may_come_through_a_fifo() {
+fn recorded_requests_may_come_through_a_fifo() {
     let dir = Dir::with_rules(TWO_A_SECOND);
     let fifo = dir.path("requests");
     make_fifo(&fifo);

@@ -1,13 +1,15 @@
-//! Several writers, and several instances on one Redis.
+//! Concurrent writers, and several instances with one Redis.
 
 use super::*;
 
-/// Each of many writers has seen the same; in each round one of them wins.
 #[test]
-fn of_many_writers_who_saw_the_same_just_one_wins() {
+fn one_of_several_writers_with_the_same_etag_wins() {
     let server = RedisServer::start();
-    let services = [start_deaf_to_time(&server), start_deaf_to_time(&server)];
-    put_good(&services[0], "/v1/rule_sets/api", &set(1));
+    let services = [
+        start_without_polling(&server),
+        start_without_polling(&server),
+    ];
+    put_ok(&services[0], "/v1/rule_sets/api", &set(1));
     for (round, path) in (0..10).zip(
         ["/v1/rule_sets/api", "/v1/rule_sets/api/rules/r"]
             .iter()
@@ -48,10 +50,13 @@ fn of_many_writers_who_saw_the_same_just_one_wins() {
 }
 
 #[test]
-fn writers_of_different_rules_lose_nothing() {
+fn concurrent_writes_of_different_rules_all_succeed() {
     let server = RedisServer::start();
-    let services = [start_deaf_to_time(&server), start_deaf_to_time(&server)];
-    put_good(&services[0], "/v1/rule_sets/api", &set(1));
+    let services = [
+        start_without_polling(&server),
+        start_without_polling(&server),
+    ];
+    put_ok(&services[0], "/v1/rule_sets/api", &set(1));
     std::thread::scope(|scope| {
         for writer in 0..8_u64 {
             let service = &services[usize::from(writer % 2 == 0)];
@@ -72,28 +77,34 @@ fn writers_of_different_rules_lose_nothing() {
 }
 
 #[test]
-fn a_change_is_live_on_the_other_instance_within_a_second() {
+fn a_change_is_active_on_another_instance_within_a_second() {
     let server = RedisServer::start();
-    let (one, other) = (start_deaf_to_time(&server), start_deaf_to_time(&server));
+    let (one, other) = (
+        start_without_polling(&server),
+        start_without_polling(&server),
+    );
     let mut http = other.http();
     let mut slowest = Duration::ZERO;
     for capacity in 1..=20 {
-        put_good(&one, "/v1/rule_sets/api", &set(capacity));
+        put_ok(&one, "/v1/rule_sets/api", &set(capacity));
         let written = now();
-        wait_until("the change on the other", || {
+        wait_until("the change on the other instance", || {
             limit(&mut http, "api") == Some(capacity)
         });
         slowest = slowest.max(written.elapsed());
     }
     assert!(slowest < Duration::from_secs(1), "{slowest:?}");
-    println!("the slowest of 20 changes was live on the other after {slowest:?}");
+    println!("the slowest of 20 changes was active on the other instance after {slowest:?}");
 }
 
 #[test]
 fn two_instances_enforce_one_limit_exactly() {
     let server = RedisServer::start();
-    let (one, other) = (start_deaf_to_time(&server), start_deaf_to_time(&server));
-    put_good(&one, "/v1/rule_sets/api", &set(100));
+    let (one, other) = (
+        start_without_polling(&server),
+        start_without_polling(&server),
+    );
+    put_ok(&one, "/v1/rule_sets/api", &set(100));
     wait_until("both have the rules", || {
         limit(&mut other.http(), "api") == Some(100)
     });
@@ -103,13 +114,13 @@ fn two_instances_enforce_one_limit_exactly() {
             .map(|service| {
                 scope.spawn(|| {
                     let mut http = service.http();
-                    let ask = |_: &u32| {
+                    let is_allowed = |_: &u32| {
                         let body = r#"{"rule_set":"api","user":"u"}"#;
                         http.post("/v1/check", body)
                             .body
                             .contains("\"allowed\":true")
                     };
-                    (0..60).filter(ask).count()
+                    (0..60).filter(is_allowed).count()
                 })
             })
             .collect();
@@ -121,40 +132,45 @@ fn two_instances_enforce_one_limit_exactly() {
     assert_eq!(allowed, 100);
 }
 
-/// A user who may neither say nor hear anything on a channel.
+/// A Redis user without access to channels.
 #[test]
-fn without_messages_a_change_is_live_at_the_next_poll() {
+fn without_messages_a_change_is_active_after_the_next_poll() {
     let mute = "mute on >pw ~* resetchannels +@all";
     let server = RedisServer::builder().user(mute).start();
     let url = server.url_as("mute", "pw");
     let (one, other) = (start(&url, "300ms"), start(&url, "300ms"));
     let line = other.wait_for_log("changes of stored rules are not heard of, only looked for");
     assert_eq!(line["reason"], "noperm");
-    put_good(&one, "/v1/rule_sets/api", &set(10));
+    put_ok(&one, "/v1/rule_sets/api", &set(10));
     let written = now();
     let mut http = other.http();
-    wait_until("the change on the other", || {
+    wait_until("the change on the other instance", || {
         limit(&mut http, "api") == Some(10)
     });
     let took = written.elapsed();
     assert!(took < Duration::from_secs(2), "{took:?}");
-    let told = other.logs("changes of stored rules are not heard of, only looked for");
-    assert_eq!(told.len(), 1);
+    let lines = other.logs("changes of stored rules are not heard of, only looked for");
+    assert_eq!(lines.len(), 1);
 }
 
 #[test]
-fn who_has_lost_the_messages_looks_once_they_are_back() {
+fn rules_are_read_again_when_messages_are_back() {
     let server = RedisServer::start();
-    let (one, other) = (start_deaf_to_time(&server), start_deaf_to_time(&server));
-    put_good(&one, "/v1/rule_sets/api", &set(1));
-    wait_until("the first", || limit(&mut other.http(), "api") == Some(1));
+    let (one, other) = (
+        start_without_polling(&server),
+        start_without_polling(&server),
+    );
+    put_ok(&one, "/v1/rule_sets/api", &set(1));
+    wait_until("the first rules", || {
+        limit(&mut other.http(), "api") == Some(1)
+    });
     let mut cli = server.cli();
     for capacity in 2..6 {
         assert!(cli.command(&["CLIENT", "KILL", "TYPE", "pubsub"]).int() >= 1);
-        put_good(&one, "/v1/rule_sets/api", &set(capacity));
+        put_ok(&one, "/v1/rule_sets/api", &set(capacity));
         let mut http = other.http();
         wait_until("the change", || limit(&mut http, "api") == Some(capacity));
-        wait_until("both listen again", || {
+        wait_until("both subscriptions", || {
             let clients = cli.command(&["CLIENT", "LIST", "TYPE", "pubsub"]).text();
             clients.lines().count() == 2
         });
@@ -162,56 +178,59 @@ fn who_has_lost_the_messages_looks_once_they_are_back() {
 }
 
 #[test]
-fn a_hundred_changes_cost_no_answer_and_no_count() {
+fn a_hundred_changes_lose_no_request_and_no_units() {
     let server = RedisServer::start();
-    let (one, other) = (start_deaf_to_time(&server), start_deaf_to_time(&server));
-    put_good(&one, "/v1/rule_sets/kept", &set(1_000_000));
+    let (one, other) = (
+        start_without_polling(&server),
+        start_without_polling(&server),
+    );
+    put_ok(&one, "/v1/rule_sets/kept", &set(1_000_000));
     wait_until("both have it", || {
         limit(&mut other.http(), "kept") == Some(1_000_000)
     });
     let done = AtomicBool::new(false);
-    let asked = std::thread::scope(|scope| {
-        let asking = scope.spawn(|| {
+    let sent = std::thread::scope(|scope| {
+        let client = scope.spawn(|| {
             let mut https = [one.http(), other.http()];
-            let mut asked = 0_u64;
+            let mut sent = 0_u64;
             while !done.load(Ordering::Relaxed) {
-                let http = &mut https[usize::from(asked.is_multiple_of(2))];
+                let http = &mut https[usize::from(sent.is_multiple_of(2))];
                 let answer = http.post("/v1/check", r#"{"rule_set":"kept","user":"u"}"#);
                 assert_eq!(answer.status, 200, "{answer:?}");
-                asked += 1;
+                sent += 1;
                 let answer: Value = serde_json::from_str(&answer.body).unwrap();
-                assert_eq!(answer["remaining"], 1_000_000 - asked, "after {asked}");
+                assert_eq!(answer["remaining"], 1_000_000 - sent, "after {sent}");
             }
-            asked
+            sent
         });
         for change in 1..=100 {
-            put_good(&one, "/v1/rule_sets/other", &set(change));
+            put_ok(&one, "/v1/rule_sets/other", &set(change));
         }
         done.store(true, Ordering::Relaxed);
-        asking.join().unwrap()
+        client.join().unwrap()
     });
-    assert!(asked > 100, "{asked}");
+    assert!(sent > 100, "{sent}");
 }
 
 #[test]
-fn a_rule_that_resets_on_change_starts_afresh() {
+fn a_rule_with_reset_on_change_starts_again() {
     let server = RedisServer::start();
-    let service = start_deaf_to_time(&server);
+    let service = start_without_polling(&server);
     let mut http = service.http();
     let body = |capacity: u64| {
         let mut fresh = rule("r", capacity);
         fresh["reset_on_change"] = true.into();
         json!({ "rules": [fresh] }).to_string()
     };
-    put_good(&service, "/v1/rule_sets/api", &body(10));
+    put_ok(&service, "/v1/rule_sets/api", &body(10));
     http.post("/v1/check", r#"{"user":"u"}"#);
     let state = "/v1/state?rule_set=api&rule=r&identity=u";
     assert!(http.get(state).body.contains("\"remaining\":9"));
-    put_good(&service, "/v1/rule_sets/api", &body(20));
+    put_ok(&service, "/v1/rule_sets/api", &body(20));
     assert!(http.get(state).body.contains("\"remaining\":20"));
-    // What the old rule counted is gone by itself.
+    // The state of the old rule is deleted.
     let mut cli = server.cli();
-    wait_until("nothing is left behind", || {
+    wait_until("the old state is deleted", || {
         cli.keys("fluxgate:{2*").is_empty()
     });
 }
