@@ -1,6 +1,5 @@
-//! One function for each parser. It is given any bytes, and panics where what the
-//! parser promises does not hold. Fuzz targets call them, and so does a test: with
-//! the seeds, and with what is near them.
+//! Functions for fuzz targets. Each takes any bytes and panics if a parser breaks a
+//! promise. A test runs them on the seeds and on inputs near the seeds.
 
 mod api;
 mod config;
@@ -8,11 +7,11 @@ mod forwarded;
 mod paths;
 mod rules;
 
-/// What is given any bytes.
-pub type Entrance = fn(&[u8]);
+/// A function that takes any bytes.
+pub type Target = fn(&[u8]);
 
-/// All of them, by their names.
-pub const ALL: [(&str, Entrance); 10] = [
+/// All targets, by name.
+pub const ALL: [(&str, Target); 10] = [
     ("api", api),
     ("chunks", chunks),
     ("config", config),
@@ -25,53 +24,53 @@ pub const ALL: [(&str, Entrance); 10] = [
     ("rules", rules),
 ];
 
-/// Requests to the HTTP API, one after the other.
+/// Sends consecutive requests to the HTTP API.
 pub fn api(bytes: &[u8]) {
     api::check(bytes);
 }
 
-/// The body of an upstream's answer, in chunks.
+/// Decodes the chunked body of an upstream's response.
 pub fn chunks(bytes: &[u8]) {
     fluxgate_gateway::fuzz::chunks(bytes);
 }
 
-/// A configuration.
+/// Loads a configuration.
 pub fn config(bytes: &[u8]) {
     config::check(bytes);
 }
 
-/// A call of Envoy's.
+/// Answers a call from Envoy.
 pub fn envoy(bytes: &[u8]) {
     crate::grpc::fuzz::envoy(bytes);
 }
 
-/// Headers that say whom a request is forwarded for, and which trace it is of.
+/// Reads headers with the client address and the trace of a request.
 pub fn forwarded(bytes: &[u8]) {
     forwarded::check(bytes);
 }
 
-/// The head of an upstream's answer.
+/// Parses the head of an upstream's response.
 pub fn gateway_answer(bytes: &[u8]) {
     fluxgate_gateway::fuzz::response(bytes);
 }
 
-/// A request to the gateway, or a plain check.
+/// Parses a request to the gateway, and a simple check.
 pub fn gateway_request(bytes: &[u8]) {
     fluxgate_gateway::fuzz::request(bytes);
     crate::api::fast_path::fuzz(bytes);
 }
 
-/// The path of a request.
+/// Reads the path of a request.
 pub fn paths(bytes: &[u8]) {
     paths::check(bytes);
 }
 
-/// What a client of the Redis protocol says.
+/// Answers a client of the Redis protocol.
 pub fn resp(bytes: &[u8]) {
     crate::resp::fuzz::resp(bytes);
 }
 
-/// A rule file.
+/// Loads a rule file.
 pub fn rules(bytes: &[u8]) {
     rules::check(bytes);
 }

@@ -1,4 +1,4 @@
-//! What the HTTP API promises of any bytes.
+//! Requests to the HTTP API.
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -23,33 +23,33 @@ use crate::reload::{RuleReloader, Source};
 
 static SETTINGS: LazyLock<(RawConfig, Config, RuleSets)> = LazyLock::new(|| {
     let text = include_str!("api.yaml");
-    let raw = RawConfig::parse(Path::new("fluxgate.yaml"), text).expect("it is YAML");
-    let config = raw.check().expect("the config is good");
+    let raw = RawConfig::parse(Path::new("fluxgate.yaml"), text).expect("the config is YAML");
+    let config = raw.check().expect("the config is valid");
     let Rules::Inline(rules) = &config.rules else {
         panic!("the rules are in the config");
     };
     let rules = rules.clone();
     (raw, config, rules)
 });
-/// The rules make nobody wait longer.
+/// The longest wait by the rules.
 const LONGEST_WAIT: Duration = Duration::from_secs(2);
 
-/// Every request is answered, by nothing that would be our fault, and what is said
-/// to be JSON is JSON.
+/// Sends requests. Every response comes in time, is not a server error, and is valid JSON if
+/// it is declared as JSON.
 pub(super) fn check(bytes: &[u8]) {
     let runtime = Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build();
-    let runtime = runtime.expect("there is room for a runtime");
+    let runtime = runtime.expect("a runtime can be built");
     runtime.block_on(async {
         let mut router = router();
         let mut rest = bytes;
         while let Some(request) = next_request(&mut rest) {
-            let asked = Instant::now();
-            let Ok(answer) = router.call(request).await;
-            assert!(asked.elapsed() <= LONGEST_WAIT);
-            is_good(answer).await;
+            let start = Instant::now();
+            let Ok(response) = router.call(request).await;
+            assert!(start.elapsed() <= LONGEST_WAIT);
+            check_response(response).await;
         }
     });
 }
@@ -65,10 +65,10 @@ fn router() -> Router {
     Api::new(engine, admin, filters, CancellationToken::new()).router()
 }
 
-/// The request that comes next, if it can be one for the library that reads them.
+/// Returns the next request, if httparse accepts it.
 fn next_request(rest: &mut &[u8]) -> Option<Request<Body>> {
-    let mut room = [httparse::EMPTY_HEADER; 32];
-    let mut head = httparse::Request::new(&mut room);
+    let mut headers = [httparse::EMPTY_HEADER; 32];
+    let mut head = httparse::Request::new(&mut headers);
     let Ok(httparse::Status::Complete(end)) = head.parse(rest) else {
         return None;
     };
@@ -76,18 +76,22 @@ fn next_request(rest: &mut &[u8]) -> Option<Request<Body>> {
     for header in &*head.headers {
         request = request.header(header.name, header.value);
     }
-    let told = request.headers_ref()?.get(CONTENT_LENGTH);
-    let told = told.and_then(|value| value.to_str().ok()?.parse().ok());
+    let declared = request.headers_ref()?.get(CONTENT_LENGTH);
+    let declared = declared.and_then(|value| value.to_str().ok()?.parse().ok());
     *rest = &rest[end..];
-    let length = rest.len().min(told.unwrap_or(rest.len()));
+    let length = rest.len().min(declared.unwrap_or(rest.len()));
     let body = rest.split_off(..length)?;
     request.body(Body::from(body.to_vec())).ok()
 }
 
-async fn is_good(answer: Response<Body>) {
-    let (head, body) = answer.into_parts();
+async fn check_response(response: Response<Body>) {
+    let (head, body) = response.into_parts();
     assert!(!head.status.is_server_error(), "{head:?}");
-    let body = body.collect().await.expect("it is in memory").to_bytes();
+    let body = body
+        .collect()
+        .await
+        .expect("the body is in memory")
+        .to_bytes();
     let kind = head.headers.get(CONTENT_TYPE).map(|it| it.as_bytes());
     match kind {
         Some(b"application/json" | b"application/problem+json") => {

@@ -1,4 +1,4 @@
-//! What configurations promise of any bytes.
+//! Configurations and their effective form.
 
 use std::path::Path;
 
@@ -7,25 +7,26 @@ use fluxgate_core::yaml::Position;
 use crate::config::rule_file::RuleFileError;
 use crate::config::{ConfigError, FaultLocation, RawConfig};
 
-/// What is good stays good and the same when it is shown and read again; of what is
-/// not, every fault is told with its place. Nothing is read that it names.
+/// Loads a config. The effective form of a valid config loads again as the same config;
+/// every fault of an invalid config has a position. Files that it names are not read.
 pub(super) fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
-    let shown = match show(text) {
-        Ok(shown) => shown,
-        Err(error) => return has_places(text, &error),
+    let effective = match effective(text) {
+        Ok(effective) => effective,
+        Err(error) => return check_faults(text, &error),
     };
-    let again = show(&shown).unwrap_or_else(|error| panic!("{error}\n{shown}"));
-    assert_eq!(without_comments(&again), without_comments(&shown));
+    let again = self::effective(&effective);
+    let again = again.unwrap_or_else(|error| panic!("{error}\n{effective}"));
+    assert_eq!(without_comments(&again), without_comments(&effective));
 }
 
-fn show(text: &str) -> Result<String, ConfigError> {
+fn effective(text: &str) -> Result<String, ConfigError> {
     RawConfig::parse(Path::new("fluxgate.yaml"), text)?.to_effective_yaml()
 }
 
-/// They tell where values come from, which is no longer the same place.
+/// Removes the comments, which name the origins of values: these differ.
 fn without_comments(text: &str) -> Vec<&str> {
     let lines = text.lines();
     let lines = lines.map(|line| line.split(" # ").next().unwrap_or_default());
@@ -33,20 +34,20 @@ fn without_comments(text: &str) -> Vec<&str> {
     lines.collect()
 }
 
-fn has_places(text: &str, error: &ConfigError) {
-    let places: Vec<Position> = match error {
+fn check_faults(text: &str, error: &ConfigError) {
+    let positions: Vec<Position> = match error {
         ConfigError::Invalid(faults) => {
-            let places = faults.iter().map(|fault| match &fault.location {
+            let positions = faults.iter().map(|fault| match &fault.location {
                 FaultLocation::File { position, .. } => *position,
                 FaultLocation::Override(_) => panic!("nothing was overridden"),
             });
-            places.collect()
+            positions.collect()
         }
         ConfigError::File(RuleFileError::Invalid { faults, .. }) => {
             faults.0.iter().map(|fault| fault.position).collect()
         }
         ConfigError::File(error) => panic!("{error}"),
     };
-    super::rules::are_inside(text, &places);
+    super::rules::check_positions(text, &positions);
     assert!(!error.to_string().is_empty());
 }

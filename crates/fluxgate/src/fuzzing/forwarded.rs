@@ -1,15 +1,16 @@
-//! What is promised of headers that say whom a request is forwarded for.
+//! Headers with the client address, from trusted and other peers.
 
 use std::net::IpAddr;
 
 use fluxgate_tower::{ClientIpSource, RequestHead, TrustedProxies};
 use ipnet::IpNet;
 
-const STRANGER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 7));
+const UNTRUSTED: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 7));
 const PROXY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 
-/// The first byte says which header it is; its lines are the lines that follow. A
-/// stranger's word is never believed, and what is found stood there.
+/// Reads the client address from a header. The first byte chooses the header, the rest are
+/// its lines. An untrusted peer is always the client itself, and an address from a trusted
+/// proxy is in the header.
 pub(super) fn check(bytes: &[u8]) {
     crate::telemetry::fuzz_traceparent(bytes);
     let Some((first, rest)) = bytes.split_first() else {
@@ -27,15 +28,15 @@ pub(super) fn check(bytes: &[u8]) {
     let client_of = |peer, lines: &[&[u8]]| {
         let head = Lines(source.header_name(), lines);
         let found = trusted().client_ip(Some(peer), &source, &head);
-        found.expect("there is a peer")
+        found.expect("the peer is known")
     };
-    assert_eq!(client_of(STRANGER, &lines), STRANGER);
+    assert_eq!(client_of(UNTRUSTED, &lines), UNTRUSTED);
     let found = client_of(PROXY, &lines);
     assert!(
-        found == PROXY || lines.iter().any(|line| stands_in(found, line)),
+        found == PROXY || lines.iter().any(|line| contains(line, found)),
         "{found}"
     );
-    // What a trusted proxy wrote counts, whatever stood there before.
+    // The address that the trusted proxy appended counts, whatever precedes it.
     let with_own = [&lines[..], &[own]].concat();
     assert_eq!(client_of(PROXY, &with_own).to_string(), "203.0.113.9");
     let mut same_line = lines.last().map_or_else(Vec::new, |line| line.to_vec());
@@ -46,11 +47,11 @@ pub(super) fn check(bytes: &[u8]) {
 
 fn trusted() -> TrustedProxies {
     let networks = ["10.0.0.0/8", "fd00::/8", "::ffff:192.168.0.0/112"];
-    let network = |text: &str| text.parse::<IpNet>().expect("it is one");
+    let network = |text: &str| text.parse::<IpNet>().expect("these are networks");
     TrustedProxies::new(networks.map(network))
 }
 
-/// A request of which nothing is known but the lines of one header.
+/// A request with the lines of only one header.
 struct Lines<'a>(&'a str, &'a [&'a [u8]]);
 
 impl RequestHead for Lines<'_> {
@@ -68,15 +69,15 @@ impl RequestHead for Lines<'_> {
     }
 }
 
-/// Whether an address stands in a line, however it is written there. (In a quoted
-/// text, any character may have a backslash before it.)
-fn stands_in(found: IpAddr, line: &[u8]) -> bool {
+/// Returns whether a line contains an address in any spelling. (In a quoted text, any
+/// character may be escaped by a backslash.)
+fn contains(line: &[u8], address: IpAddr) -> bool {
     let text = String::from_utf8_lossy(line).replace('\\', "");
     let is_part = |c: char| c.is_ascii_hexdigit() || c == '.' || c == ':';
     let mut parts = text.split(|c| !is_part(c));
     parts.any(|part| {
-        let without_port = part.rsplit_once(':').map_or(part, |(address, _)| address);
+        let without_port = part.rsplit_once(':').map_or(part, |(host, _)| host);
         let parsed = [part, without_port].map(|text| text.parse::<IpAddr>());
-        { parsed.into_iter().flatten() }.any(|it| it.to_canonical() == found)
+        { parsed.into_iter().flatten() }.any(|it| it.to_canonical() == address)
     })
 }

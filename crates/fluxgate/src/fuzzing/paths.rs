@@ -1,4 +1,4 @@
-//! What is promised of paths that can be read in two ways.
+//! Ambiguous paths.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use fluxgate_core::{Limiter, MemoryStore, PathSet, Pattern, RequestPath, RuleSet
 use fluxgate_tower::{Filter, FilterOutcome};
 use http::request::Parts;
 
-/// A path, with or without the slash that it begins with. Its normal form is what a slow
-/// reading by the letter of the definition says, both ways through the gateway see it
-/// alike and pass on the raw form, and no rule on the normal form is skipped.
+/// Reads a path, which may lack its first slash. Its normal form equals that of a slow
+/// model, both transports of the gateway agree on it and forward the raw form, and no rule
+/// on the normal form is skipped.
 pub(super) fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
@@ -26,11 +26,11 @@ pub(super) fn check(bytes: &[u8]) {
     };
     assert_eq!(path.raw(), text);
     assert_eq!(bytes_of(path.normal()), model, "{text:?}");
-    is_normal(path.normal());
-    is_never_skipped(&path);
+    check_spellings(path.normal());
+    check_rules(&path);
 }
 
-/// The normal form, step by step; `None` where a path is refused.
+/// Returns the normal form, computed step by step; `None` if the path is refused.
 fn slow_normal_form(path: &str) -> Option<Vec<u8>> {
     let mut decoded: Vec<(u8, bool)> = Vec::new();
     let bytes = path.as_bytes();
@@ -74,22 +74,21 @@ fn slow_normal_form(path: &str) -> Option<Vec<u8>> {
     (!has_dots).then_some(normal)
 }
 
-/// The bytes that a text stands for.
+/// Returns the bytes that a normal form represents.
 fn bytes_of(text: &str) -> Vec<u8> {
     const FIRST: u32 = 0x10_FF80;
     let mut bytes = Vec::new();
     for it in text.chars() {
         match u32::from(it).checked_sub(FIRST) {
-            Some(above) => bytes.push(0x80 + u8::try_from(above).expect("it is the last block")),
+            Some(above) => bytes.push(0x80 + u8::try_from(above).expect("a byte")),
             None => bytes.extend(it.encode_utf8(&mut [0; 4]).bytes()),
         }
     }
     bytes
 }
 
-/// However a normal form is escaped, and with whatever is merged or cut, it is the normal
-/// form of that.
-fn is_normal(normal: &str) {
+/// Checks that every spelling of a normal form has that normal form.
+fn check_spellings(normal: &str) {
     let escaped = |byte: &u8, of: fn(&u8) -> bool| match of(byte) {
         true => format!("%{byte:02x}"),
         false => char::from(*byte).to_string(),
@@ -111,24 +110,24 @@ fn is_normal(normal: &str) {
     }
 }
 
-/// Rules, `include` and `exclude` on the normal form, asked about the path.
-fn is_never_skipped(path: &RequestPath<'_>) {
+/// Checks that rules, `include` and `exclude` on the normal form apply to the path.
+fn check_rules(path: &RequestPath<'_>) {
     let normal = path.normal();
-    // A pattern fits itself, unless it is none: `a**`.
+    // A path matches itself as a pattern, unless it is not a valid one, such as `a**`.
     let Ok(pattern) = Pattern::parse(normal) else {
         return;
     };
     let first = normal[1..].split('/').next().unwrap_or_default();
-    let folder = format!("/{first}/**");
-    let patterns = [normal, &folder].map(quoted);
+    let directory = format!("/{first}/**");
+    let patterns = [normal, &directory].map(quoted);
     let set = PathSet::new(vec![pattern]);
-    let raw_is_meant = set.contains(Some(path.raw()));
+    let matches_raw = set.contains(Some(path.raw()));
     assert!(set.contains_either(path));
-    assert_eq!(set.contains_both(path), raw_is_meant);
+    assert_eq!(set.contains_both(path), matches_raw);
 
     let (head, ()): (Parts, ()) = http::Request::new(()).into_parts();
     let plain = RequestPath::as_given(normal);
-    let judge = |rule: &str, filter: Filter| {
+    let evaluate = |rule: &str, filter: Filter| {
         let rules = format!(
             "rule_sets: {{ s: {{ rules: [ {{ id: r, bands: [ {{ capacity: 1, window: 1h }} ], {rule} }} ] }} }}"
         );
@@ -137,32 +136,32 @@ fn is_never_skipped(path: &RequestPath<'_>) {
         let filter = filter.rule_set("s");
         [path, &plain].map(
             |path| match ready(filter.evaluate(&limiter, &head, path, None)) {
-                FilterOutcome::Skipped => "untouched",
+                FilterOutcome::Skipped => "skipped",
                 FilterOutcome::Allowed(decision) if decision.rule().is_none() => "no rule",
-                FilterOutcome::Allowed(_) => "passed",
-                FilterOutcome::Denied(_) => "refused",
+                FilterOutcome::Allowed(_) => "allowed",
+                FilterOutcome::Denied(_) => "denied",
                 FilterOutcome::BadRequest(why) => panic!("{why}"),
             },
         )
     };
-    // The same bucket, however it is spelled.
+    // All spellings share a bucket.
     for pattern in &patterns {
         let rule = format!("match: {{ path: [{pattern}] }}, key: [path]");
         let included = Filter::default().include(set.clone());
-        assert_eq!(judge(&rule, included), ["passed", "refused"], "{path:?}");
+        assert_eq!(evaluate(&rule, included), ["allowed", "denied"], "{path:?}");
     }
-    // Excluded only in both forms.
-    let (spelled, excepted) = match raw_is_meant {
-        true => ("untouched", "no rule"),
-        false => ("passed", "passed"),
+    // Excluded only if both forms match.
+    let (spelled, excepted) = match matches_raw {
+        true => ("skipped", "no rule"),
+        false => ("allowed", "allowed"),
     };
     let excluded = Filter::default().exclude(set.clone());
-    assert_eq!(judge("scope: global", excluded), [spelled, "untouched"]);
+    assert_eq!(evaluate("scope: global", excluded), [spelled, "skipped"]);
     let rule = format!("match: {{ not_path: [{}] }}, scope: global", patterns[0]);
-    assert_eq!(judge(&rule, Filter::default()), [excepted, "no rule"]);
+    assert_eq!(evaluate(&rule, Filter::default()), [excepted, "no rule"]);
 }
 
-/// A text in YAML, whatever is in it.
+/// Returns a text as YAML, with every character escaped.
 fn quoted(text: &str) -> String {
     let escaped = text.chars().map(|it| format!("\\U{:08x}", u32::from(it)));
     format!("\"{}\"", escaped.collect::<String>())

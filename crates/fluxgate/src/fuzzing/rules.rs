@@ -1,4 +1,4 @@
-//! What rules promise of any bytes.
+//! Rule files and the decisions by their rules.
 
 use fluxgate_core::memory::Retention;
 use fluxgate_core::yaml::Position;
@@ -6,46 +6,47 @@ use fluxgate_core::{
     Decision, Limiter, ManualClock, MemoryStore, RequestContext, Retry, RuleSets, Timestamp, ready,
 };
 
-/// Some time in 2023, in the middle of every window.
+/// An instant in 2023, in the middle of every window.
 const START: u64 = 1_700_000_001_234_567;
 
-/// Of a bad file, every fault is told with its place. By a good one, decisions are
-/// as they must be whatever the rules say.
+/// Loads a rule file. Every fault of an invalid file has a position in it; the rules of a
+/// valid file make consistent decisions.
 pub(super) fn check(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
     match RuleSets::from_yaml(text) {
-        Ok(rules) => decide_by(rules),
+        Ok(rules) => check_decisions(rules),
         Err(error) => {
-            let places = error.0.iter().map(|fault| fault.position);
-            are_inside(text, &places.collect::<Vec<_>>());
+            let positions = error.0.iter().map(|fault| fault.position);
+            check_positions(text, &positions.collect::<Vec<_>>());
         }
     }
 }
 
-/// There is one place at least, all are in the text, and they are in order.
-pub(super) fn are_inside(text: &str, places: &[Position]) {
-    assert!(!places.is_empty());
-    assert!(places.is_sorted(), "{places:?}");
-    // A carriage return alone ends a line, too.
+/// Checks that there are positions, and that they are in the text and in order.
+pub(super) fn check_positions(text: &str, positions: &[Position]) {
+    assert!(!positions.is_empty());
+    assert!(positions.is_sorted(), "{positions:?}");
+    // A carriage return alone also ends a line.
     let lines = text.replace("\r\n", "\n").split(['\n', '\r']).count();
-    for place in places {
-        assert!((1..=lines).contains(&place.line), "{place:?} of {lines}");
-        assert!(place.column >= 1, "{place:?}");
+    for position in positions {
+        let Position { line, column } = position;
+        assert!((1..=lines).contains(line), "{position:?} of {lines}");
+        assert!(*column >= 1, "{position:?}");
     }
 }
 
-fn decide_by(rules: RuleSets) {
+fn check_decisions(rules: RuleSets) {
     // The clock goes back at the end.
     let times = [0, 0, 1, 999, 500_000, 1_000_000, 3_600_000_000, 500_000];
     let mut names: Vec<_> = rules.iter().map(|set| set.name().to_owned()).collect();
     names.sort();
     names.truncate(3);
-    names.push("there is none".into());
+    names.push("unknown".into());
     let clock = ManualClock::default();
     let store = MemoryStore::new(clock.clone(), usize::MAX, Retention::Forever);
-    let asking = Asking {
+    let checker = Checker {
         limiter: Limiter::new(rules, store),
         clock,
     };
@@ -53,7 +54,7 @@ fn decide_by(rules: RuleSets) {
     for after in times {
         for name in &names {
             for context in &contexts {
-                asking.ask(name, context, START + after);
+                checker.check(name, context, START + after);
             }
         }
     }
@@ -71,33 +72,33 @@ fn contexts() -> [RequestContext<'static>; 4] {
         .attribute("plan", "free")
         .attribute("tokens", "3");
     let free = all.clone().cost(0).build();
-    let dear = RequestContext::builder().user("bob").cost(7).build();
-    [RequestContext::default(), all.build(), free, dear]
+    let expensive = RequestContext::builder().user("bob").cost(7).build();
+    [RequestContext::default(), all.build(), free, expensive]
 }
 
-struct Asking {
+struct Checker {
     limiter: Limiter<MemoryStore<ManualClock>>,
     clock: ManualClock,
 }
 
-/// What there is to compare of a decision.
-type Told = (bool, String, Option<u64>, Retry, u64, u64);
+/// The fields of a decision that are compared.
+type Fields = (bool, String, Option<u64>, Retry, u64, u64);
 
-impl Asking {
-    fn ask(&self, rule_set: &str, context: &RequestContext<'_>, at: u64) {
+impl Checker {
+    fn check(&self, rule_set: &str, context: &RequestContext<'_>, at: u64) {
         let before = self.peek(rule_set, context, at);
         let decision = ready(self.limiter.check(rule_set, context));
         let decision = decision.expect("the store is in memory");
-        let told = is_sound(&decision);
-        assert_eq!(before.0, told.0, "a peek decides as a check does");
+        let fields = check_fields(&decision);
+        assert_eq!(before.0, fields.0, "a peek decides as a check does");
         if decision.allowed() {
             return;
         }
-        assert_eq!(before, told);
+        assert_eq!(before, fields);
         let after = self.peek(rule_set, context, at);
-        assert_eq!(after, told, "a denial took something");
-        // It passes after just that time, and not before.
-        let Some(wait) = told.3.after().map(|wait| wait.get()) else {
+        assert_eq!(after, fields, "a denial charged units");
+        // The request is allowed after exactly that time, and not before.
+        let Some(wait) = fields.3.after().map(|wait| wait.get()) else {
             return;
         };
         if Timestamp::from_micros(at + wait).is_none() {
@@ -106,24 +107,24 @@ impl Asking {
         let (passes, ..) = self.peek(rule_set, context, at + wait);
         assert!(
             passes,
-            "{told:?} and then {:?}",
+            "{fields:?} and then {:?}",
             self.peek(rule_set, context, at + wait)
         );
         let (passes, .., delay) = self.peek(rule_set, context, at + wait - 1);
         assert!(
             !passes || delay > 0,
-            "it would have passed before: {told:?}"
+            "it would have passed before: {fields:?}"
         );
     }
 
-    fn peek(&self, rule_set: &str, context: &RequestContext<'_>, at: u64) -> Told {
+    fn peek(&self, rule_set: &str, context: &RequestContext<'_>, at: u64) -> Fields {
         self.clock.set(Timestamp::saturating_from_micros(at));
         let decision = ready(self.limiter.peek(rule_set, context));
-        is_sound(&decision.expect("the store is in memory"))
+        check_fields(&decision.expect("the store is in memory"))
     }
 }
 
-fn is_sound(decision: &Decision) -> Told {
+fn check_fields(decision: &Decision) -> Fields {
     assert!(decision.remaining() <= decision.limit() || decision.band().is_none());
     assert_eq!(decision.allowed(), decision.retry_after() == Retry::NOW);
     assert!(decision.allowed() || decision.delay().get() == 0);
