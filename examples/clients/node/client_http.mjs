@@ -1,4 +1,4 @@
-// Does jobs as fast as FluxGate lets it, asking over HTTP. Needs only Node 18.
+// Does jobs as fast as FluxGate allows, over HTTP. Needs only Node 18.
 //
 // node client_http.mjs [URL [USER [JOBS]]]
 
@@ -6,19 +6,19 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 const [url = "http://127.0.0.1:8081", user = "ann", jobs = "5"] = process.argv.slice(2);
 
-/** Node takes longer timers for none. */
-const LONGEST = 2 ** 31 - 1;
+/** The longest timer of Node; a longer one fires at once. */
+const MAX_DELAY = 2 ** 31 - 1;
 
-/** The decision about one job, which is charged if it is allowed. */
+/** Returns the decision for one job, which is charged if it is allowed. */
 async function check() {
-  const answer = await fetch(`${url}/v1/check`, {
+  const response = await fetch(`${url}/v1/check`, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify({ rule_set: "jobs", user }),
     signal: AbortSignal.timeout(1000),
   });
-  if (!answer.ok) throw new Error(`${answer.status}: ${await answer.text()}`);
-  return answer.json();
+  if (!response.ok) throw new Error(`${response.status}: ${await response.text()}`);
+  return response.json();
 }
 
 for (let job = 1; job <= Number(jobs); job++) {
@@ -28,16 +28,16 @@ for (let job = 1; job <= Number(jobs); job++) {
       decision = await check();
     } catch (error) {
       // Fails open: the work matters more than the limit.
-      console.log(`job ${job}: done, FluxGate was not asked: ${error.cause ?? error}`);
+      console.log(`job ${job}: done, FluxGate unavailable: ${error.cause ?? error}`);
       break;
     }
     if (decision.allowed) {
-      await sleep(Math.min(decision.delay_ms, LONGEST));
+      await sleep(Math.min(decision.delay_ms, MAX_DELAY));
       console.log(`job ${job}: done, ${decision.remaining} left`);
       break;
     }
-    if (decision.retry_after_ms === null) throw new Error(`job ${job}: refused for ever`);
-    console.log(`job ${job}: refused, again in ${decision.retry_after_ms} ms`);
-    await sleep(Math.min(decision.retry_after_ms, LONGEST));
+    if (decision.retry_after_ms === null) throw new Error(`job ${job}: denied permanently`);
+    console.log(`job ${job}: denied, retrying in ${decision.retry_after_ms} ms`);
+    await sleep(Math.min(decision.retry_after_ms, MAX_DELAY));
   }
 }

@@ -1,5 +1,5 @@
-// Does jobs as fast as FluxGate lets it, asking over the Redis protocol. Needs only
-// Node 18; any Redis client would do as well.
+// Does jobs as fast as FluxGate allows, over the Redis protocol. Needs only Node 18; any
+// Redis client works as well.
 //
 // node client_resp.mjs [HOST:PORT [USER [JOBS]]]
 
@@ -8,10 +8,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 
 const [address = "127.0.0.1:8083", user = "ann", jobs = "5"] = process.argv.slice(2);
 
-/** Node takes longer timers for none. */
-const LONGEST = 2 ** 31 - 1;
+/** The longest timer of Node; a longer one fires at once. */
+const MAX_DELAY = 2 ** 31 - 1;
 
-/** The value that the bytes begin with and where it ends; undefined if it is not all there. */
+/** Returns the first value in the bytes and its end; undefined if it is incomplete. */
 function parse(bytes, start = 0) {
   const end = bytes.indexOf("\r\n", start);
   if (end < 0) return undefined;
@@ -45,8 +45,8 @@ function parse(bytes, start = 0) {
   }
 }
 
-/** Sends one command over a connection of its own; the reply. */
-function ask(...words) {
+/** Sends one command over a new connection and returns the reply. */
+function send(...words) {
   const colon = address.lastIndexOf(":");
   return new Promise((resolve, reject) => {
     const socket = net.connect(Number(address.slice(colon + 1)), address.slice(0, colon));
@@ -55,7 +55,7 @@ function ask(...words) {
       socket.destroy();
       settle(value);
     };
-    socket.setTimeout(1000, () => finish(reject, new Error("no answer in time")));
+    socket.setTimeout(1000, () => finish(reject, new Error("no reply in time")));
     socket.on("error", (error) => finish(reject, error));
     socket.on("close", () => finish(reject, new Error("the connection ended")));
     socket.on("data", (more) => {
@@ -78,20 +78,20 @@ for (let job = 1; job <= Number(jobs); job++) {
   for (;;) {
     let decision;
     try {
-      decision = await ask("FG.CHECK", "jobs", "user", user);
+      decision = await send("FG.CHECK", "jobs", "user", user);
     } catch (error) {
       // Fails open: the work matters more than the limit.
-      console.log(`job ${job}: done, FluxGate was not asked: ${error}`);
+      console.log(`job ${job}: done, FluxGate unavailable: ${error}`);
       break;
     }
     const [allowed, , remaining, wait, , delay] = decision;
     if (allowed) {
-      await sleep(Math.min(delay, LONGEST));
+      await sleep(Math.min(delay, MAX_DELAY));
       console.log(`job ${job}: done, ${remaining} left`);
       break;
     }
-    if (wait < 0) throw new Error(`job ${job}: refused for ever`);
-    console.log(`job ${job}: refused, again in ${wait} ms`);
-    await sleep(Math.min(wait, LONGEST));
+    if (wait < 0) throw new Error(`job ${job}: denied permanently`);
+    console.log(`job ${job}: denied, retrying in ${wait} ms`);
+    await sleep(Math.min(wait, MAX_DELAY));
   }
 }

@@ -1,4 +1,4 @@
-"""Does jobs as fast as FluxGate lets it, asking over HTTP. Needs only Python.
+"""Does jobs as fast as FluxGate allows, over HTTP. Needs only Python.
 
 python client_http.py [URL [USER [JOBS]]]
 """
@@ -11,13 +11,13 @@ import urllib.request
 
 
 def check(url, user):
-    """The decision about one job of a user, which is charged if it is allowed."""
-    asked = json.dumps({"rule_set": "jobs", "user": user}).encode()
+    """Return the decision for one job of a user, which is charged if it is allowed."""
+    body = json.dumps({"rule_set": "jobs", "user": user}).encode()
     request = urllib.request.Request(
-        url + "/v1/check", asked, {"Content-Type": "application/json"}
+        url + "/v1/check", body, {"Content-Type": "application/json"}
     )
-    with urllib.request.urlopen(request, timeout=1) as answer:
-        return json.load(answer)
+    with urllib.request.urlopen(request, timeout=1) as response:
+        return json.load(response)
 
 
 def main(url="http://127.0.0.1:8081", user="ann", jobs="5"):
@@ -27,7 +27,7 @@ def main(url="http://127.0.0.1:8081", user="ann", jobs="5"):
                 decision = check(url, user)
             except (OSError, http.client.HTTPException, ValueError) as error:
                 # Fails open: the work matters more than the limit.
-                print(f"job {job}: done, FluxGate was not asked: {error}", flush=True)
+                print(f"job {job}: done, FluxGate unavailable: {error}", flush=True)
                 break
             if decision["allowed"]:
                 time.sleep(decision["delay_ms"] / 1000)
@@ -35,8 +35,8 @@ def main(url="http://127.0.0.1:8081", user="ann", jobs="5"):
                 break
             wait = decision["retry_after_ms"]
             if wait is None:
-                sys.exit(f"job {job}: refused for ever")
-            print(f"job {job}: refused, again in {wait} ms", flush=True)
+                sys.exit(f"job {job}: denied permanently")
+            print(f"job {job}: denied, retrying in {wait} ms", flush=True)
             time.sleep(wait / 1000)
 
 

@@ -1,4 +1,4 @@
-"""Does jobs as fast as FluxGate lets it, asking over the Redis protocol.
+"""Does jobs as fast as FluxGate allows, over the Redis protocol.
 
 pip install redis
 python client_resp.py [URL [USER [JOBS]]]
@@ -18,7 +18,7 @@ def main(url="redis://127.0.0.1:8083", user="ann", jobs="5"):
                 decision = fluxgate.execute_command("FG.CHECK", "jobs", "user", user)
             except redis.RedisError as error:
                 # Fails open: the work matters more than the limit.
-                print(f"job {job}: done, FluxGate was not asked: {error}", flush=True)
+                print(f"job {job}: done, FluxGate unavailable: {error}", flush=True)
                 break
             allowed, _limit, remaining, wait, _reset, delay = decision[:6]
             if allowed:
@@ -26,8 +26,8 @@ def main(url="redis://127.0.0.1:8083", user="ann", jobs="5"):
                 print(f"job {job}: done, {remaining} left", flush=True)
                 break
             if wait < 0:
-                sys.exit(f"job {job}: refused for ever")
-            print(f"job {job}: refused, again in {wait} ms", flush=True)
+                sys.exit(f"job {job}: denied permanently")
+            print(f"job {job}: denied, retrying in {wait} ms", flush=True)
             time.sleep(wait / 1000)
 
 

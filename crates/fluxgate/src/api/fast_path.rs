@@ -4,7 +4,7 @@
 //! A simple check is a `POST /v1/check` over HTTP/1.1 that has arrived as a whole, or
 //! whose body follows at once, with a content length and no header that would change how
 //! it is read. At the first request that is anything else, hyper takes over the
-//! connection together with what has been read.
+//! connection together with the bytes that have been read.
 
 use std::future::poll_fn;
 use std::ops::Range;
@@ -182,7 +182,7 @@ fn keeps_alive(header: &httparse::Header<'_>) -> bool {
 
 const _: () = assert!(INPUT >= 4096, "a simple check fits");
 
-/// Checks that arbitrary bytes are recognized as a simple check by exactly its own bytes.
+/// Checks that a simple check in arbitrary bytes is recognized from exactly its own bytes.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzz(bytes: &[u8]) {
     let Some((check, length)) = simple_check(bytes) else {

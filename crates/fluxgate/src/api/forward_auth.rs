@@ -93,7 +93,7 @@ impl Api {
     }
 
     /// Refuses a request with a header that differs from a header of the rules only by `_`
-    /// for `-`. The gateway would remove it, but here the proxy forwards it.
+    /// for `-`: the service cannot remove it from the request that the proxy forwards.
     fn refuse_underscore_variants(
         &self,
         filter: &Filter,

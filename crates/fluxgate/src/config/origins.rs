@@ -56,7 +56,7 @@ impl fmt::Display for FaultLocation {
 pub struct ConfigFault {
     /// Where the value comes from.
     pub location: FaultLocation,
-    /// What is wrong, and what is allowed.
+    /// The fault, and the allowed values.
     pub message: String,
 }
 

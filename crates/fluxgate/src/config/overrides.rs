@@ -18,7 +18,7 @@ pub struct Overrides(Vec<Override>);
 #[derive(Clone, Debug)]
 struct Override {
     source: OverrideSource,
-    /// The path to the value and its text, or what is wrong with them.
+    /// The path to the value and its text, or the fault.
     assignment: Result<(Vec<String>, String), String>,
 }
 

@@ -1,5 +1,4 @@
-//! What is in `deploy`, put before whatever can judge it without a cluster, a
-//! container or a systemd of one's own.
+//! Checks the files in `deploy` with tools that need no cluster, container or running systemd.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,45 +11,43 @@ mod containers;
 mod kubernetes;
 mod systemd;
 
-/// What a program says; it must succeed.
+/// Runs a command, which must succeed, and returns its output.
 #[track_caller]
-fn said(command: &mut Command) -> String {
+fn output_of(command: &mut Command) -> String {
     let output = command.output();
     let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8(said).unwrap();
-    assert!(output.status.success(), "{command:?}: {said}");
-    said
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8(text).unwrap();
+    assert!(output.status.success(), "{command:?}: {text}");
+    text
 }
 
-/// A program that comes with a Python package.
+/// Returns a program from a Python package.
 fn python_tool(name: &str) -> Command {
     let path = python().with_file_name(name);
     assert!(path.is_file(), "{name} is missing; scripts/test fetches it");
     Command::new(path)
 }
 
-/// The documents of a YAML file, read by somebody else than us.
+/// Returns the documents of a YAML file, parsed by another library than ours.
 fn yaml(path: &Path) -> Vec<Value> {
     const SCRIPT: &str = "import json, sys, yaml\n\
         print(json.dumps(list(yaml.safe_load_all(open(sys.argv[1])))))";
     let mut command = Command::new(python());
-    serde_json::from_str(&said(command.args(["-c", SCRIPT]).arg(path))).unwrap()
+    serde_json::from_str(&output_of(command.args(["-c", SCRIPT]).arg(path))).unwrap()
 }
 
-/// A file of `deploy`.
+/// Returns the path of a file in `deploy`.
 fn deployed(path: &str) -> std::path::PathBuf {
     project_file("deploy").join(path)
 }
 
-/// `fluxgate validate` must like it.
 #[track_caller]
-fn is_valid(text: &str) {
+fn assert_valid(text: &str) {
     let run = Dir::with_rules(text).run(&["validate", "rules.yaml"]);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
 }
 
-/// What is not said to have been run was not: the guide names every file.
 #[test]
 fn the_guide_names_every_file() {
     let guide = std::fs::read_to_string(deployed("README.md")).unwrap();

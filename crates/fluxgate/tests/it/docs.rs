@@ -13,7 +13,7 @@ mod links;
 mod names;
 mod numbers;
 mod session;
-mod tests_known;
+mod test_names;
 mod texts;
 
 pub(crate) use blocks::Block;
@@ -152,7 +152,7 @@ fn every_block_has_a_kind_that_a_test_runs() {
             blocks.iter().any(|block| block.kind == kind),
             "there is no `{kind}`"
         );
-        assert!(tests_known::in_this_binary(test), "there is no test {test}");
+        assert!(test_names::in_this_binary(test), "there is no test {test}");
     }
     for (command, _) in NOT_RUN {
         let is_there = |block: &Block| block.commands().iter().any(|it| it.command == command);

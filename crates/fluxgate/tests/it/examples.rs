@@ -1,4 +1,4 @@
-//! What is in `examples`, run with the software that it is for.
+//! Runs the files in `examples` with the software they are for.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ mod clients;
 mod front;
 mod proxies;
 
-/// A file of `examples`.
+/// Returns the path of a file in `examples`.
 fn example(path: &str) -> PathBuf {
     project_file("examples").join(path)
 }
@@ -21,30 +21,28 @@ fn text(path: &str) -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The text with `new` in place of `old`, which it has.
-fn put(text: &str, old: &str, new: impl ToString) -> String {
+/// Replaces `old`, which must be in the text.
+fn replace(text: &str, old: &str, new: impl ToString) -> String {
     assert!(text.contains(old), "no {old}");
     text.replace(old, &new.to_string())
 }
 
-/// The service that all examples but Envoy's ask, on free ports.
+/// Starts the service of all examples except Envoy's, on free ports.
 fn service() -> Service {
     let config = text("fluxgate.yaml");
     let listen = config.lines().find(|line| line.starts_with("listen:"));
-    let config = put(&config, listen.unwrap(), "");
-    // A machine that stands still for half a minute is no reason to fail.
-    let config = put(&config, "window: 1m", "window: 1h");
+    let config = replace(&config, listen.unwrap(), "");
+    // A stalled machine must not make the test fail.
+    let config = replace(&config, "window: 1m", "window: 1h");
     let service = Service::start(&["resp"], &config);
-    let warned = service.program.lines();
+    let lines = service.program.lines();
     assert!(
-        !warned.iter().any(|line| line.contains("WARN")),
-        "{warned:#?}"
+        !lines.iter().any(|line| line.contains("WARN")),
+        "{lines:#?}"
     );
     service
 }
 
-/// The guide tells of every directory, and every file tells how it is used or is
-/// told of.
 #[test]
 fn the_guide_names_every_file() {
     let guide = text("README.md");
@@ -63,9 +61,9 @@ fn the_guide_names_every_file() {
     }
 }
 
-/// Envoy is run with what `docs/grpc.md` says (`service::grpc::envoy`).
+/// `service::grpc::envoy` runs Envoy with the files of the document.
 #[test]
-fn envoys_files_are_those_of_the_document() {
+fn the_files_for_envoy_match_the_document() {
     for (kind, file) in [
         ("yaml envoy", "envoy/envoy.yaml"),
         ("yaml", "envoy/fluxgate.yaml"),

@@ -1,4 +1,4 @@
-//! Opens the files of a simulation, none of which may be read and written at once.
+//! Opens the files of a simulation. No file may be both read and written.
 
 use std::fmt;
 use std::fs::{self, File, Metadata};

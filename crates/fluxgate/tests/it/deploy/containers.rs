@@ -5,7 +5,7 @@ use std::process::Command;
 
 use fluxgate_testkit::RedisServer;
 
-use super::{deployed, is_valid, python_tool, said, yaml};
+use super::{assert_valid, deployed, output_of, python_tool, yaml};
 use crate::docs;
 use crate::service::Service;
 use crate::support::{Dir, fetched, project_file};
@@ -15,11 +15,11 @@ fn read(path: &str) -> String {
 }
 
 #[test]
-fn the_image_is_built_from_what_is_there() {
+fn the_image_is_built_from_files_that_exist() {
     let mut hadolint = python_tool("hadolint");
     let mut hadolint = hadolint.args(["--no-color", "--failure-threshold", "style"]);
     hadolint = hadolint.arg(deployed("docker/Dockerfile"));
-    assert_eq!(said(hadolint), "");
+    assert_eq!(output_of(hadolint), "");
 
     let text = read("docker/Dockerfile");
     let ignored = fs::read_to_string(project_file(".dockerignore")).unwrap();
@@ -29,8 +29,8 @@ fn the_image_is_built_from_what_is_there() {
         let (sources, _) = copy.rsplit_once(' ').unwrap();
         for source in sources.split(' ') {
             assert!(project_file(source).exists(), "{source}");
-            let kept = ignored.lines().any(|line| line == format!("!{source}"));
-            assert!(kept, "{source} is ignored");
+            let is_included = ignored.lines().any(|line| line == format!("!{source}"));
+            assert!(is_included, "{source} is ignored");
             copied += 1;
         }
     }
@@ -40,7 +40,7 @@ fn the_image_is_built_from_what_is_there() {
     assert_eq!(
         members,
         Some(r#"members = ["crates/*"]"#),
-        "copy the others too"
+        "the Dockerfile must copy all members"
     );
     let minor = |text: &str, before: &str| -> u32 {
         let (_, rest) = text.split_once(before).unwrap();
@@ -51,11 +51,11 @@ fn the_image_is_built_from_what_is_there() {
 }
 
 #[test]
-fn the_compose_file_is_good_and_what_it_mounts_is_there() {
+fn the_compose_file_is_valid_and_its_mounts_exist() {
     let path = deployed("docker/compose.yaml");
     let mut check = python_tool("check-jsonschema");
     let check = check.args(["--builtin-schema", "vendor.compose-spec"]);
-    said(check.arg(&path));
+    output_of(check.arg(&path));
 
     let services = yaml(&path)[0]["services"].take();
     let mut mounted = Vec::new();
@@ -84,7 +84,7 @@ fn the_compose_file_is_good_and_what_it_mounts_is_there() {
     let source = &yaml(&deployed("docker/grafana/datasources/prometheus.yaml"))[0];
     assert_eq!(source["datasources"][0]["url"], "http://prometheus:9090");
 
-    // Beside its alarms, as it is mounted.
+    // In the same directory as its alerts, as mounted.
     assert_eq!(
         target("../../dashboards/alerts.yml"),
         "/etc/prometheus/alerts.yml"
@@ -97,7 +97,7 @@ fn the_compose_file_is_good_and_what_it_mounts_is_there() {
     );
     let promtool = fetched("FLUXGATE_PROMTOOL", "promtool/usr/bin/promtool");
     let mut promtool = Command::new(promtool);
-    said(
+    output_of(
         promtool
             .args(["check", "config"])
             .arg(dir.path("prometheus.yml")),
@@ -106,8 +106,8 @@ fn the_compose_file_is_good_and_what_it_mounts_is_there() {
 
 #[test]
 fn the_service_runs_with_the_config_of_the_compose_file() {
-    is_valid(&read("docker/fluxgate.yaml"));
-    is_valid(&read("docker/rules.d/api-limits.yaml"));
+    assert_valid(&read("docker/fluxgate.yaml"));
+    assert_valid(&read("docker/rules.d/api-limits.yaml"));
     let redis = RedisServer::start();
     let dir = Dir::new();
     dir.write("fluxgate.yaml", read("docker/fluxgate.yaml"));
@@ -130,9 +130,9 @@ fn the_service_runs_with_the_config_of_the_compose_file() {
     assert!(answer.body.contains(r#""rule":"per-user""#), "{answer:?}");
 }
 
-/// None of them can be run here; the files that they name can be looked for.
+/// They need Docker; only the files that they name are checked.
 #[test]
-fn the_commands_of_the_guide_name_files_that_are_there() {
+fn the_commands_of_the_guide_name_files_that_exist() {
     for block in docs::blocks("sh docker") {
         assert!(block.runnable().is_empty(), "{block}: run them");
         let words = block.text.split_whitespace();

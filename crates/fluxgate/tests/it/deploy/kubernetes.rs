@@ -1,17 +1,17 @@
-//! The manifests.
+//! The manifests for Kubernetes.
 
 use std::process::Command;
 
 use serde_json::Value;
 
-use super::{deployed, is_valid, python_tool, said, yaml};
+use super::{assert_valid, deployed, output_of, python_tool, yaml};
 use crate::docs;
 use crate::support::{Dir, fetched};
 
-/// What would be sent to a cluster.
-fn built(dir: &Dir) -> Vec<Value> {
+/// Returns the objects that would be sent to a cluster.
+fn build(dir: &Dir) -> Vec<Value> {
     let kubectl = fetched("FLUXGATE_KUBECTL", "kubectl/usr/bin/kubectl");
-    let text = said(
+    let text = output_of(
         Command::new(kubectl)
             .arg("kustomize")
             .arg(deployed("kubernetes")),
@@ -28,19 +28,19 @@ fn find<'a>(objects: &'a [Value], kind: &str, name: &str) -> &'a Value {
 }
 
 #[test]
-fn the_manifests_are_what_kubernetes_knows() {
+fn the_manifests_match_the_schemas_of_kubernetes() {
     let dir = Dir::new();
-    let objects = built(&dir);
+    let objects = build(&dir);
     let mut validate = python_tool("kubernetes-validate");
     let validate = validate.arg("--strict").arg(dir.path("all.yaml"));
     let optional = deployed("kubernetes/optional/horizontalpodautoscaler.yaml");
-    let said = said(validate.arg(optional));
+    let report = output_of(validate.arg(optional));
     assert_eq!(
-        said.matches(" passed for resource ").count(),
+        report.matches(" passed for resource ").count(),
         objects.len() + 1,
-        "{said}"
+        "{report}"
     );
-    // Nobody here knows the operator's kinds.
+    // There is no schema of the operator's kinds here.
     let monitor = &yaml(&deployed("kubernetes/optional/servicemonitor.yaml"))[0];
     let service = find(&objects, "Service", "fluxgate");
     assert_eq!(
@@ -54,8 +54,8 @@ fn the_manifests_are_what_kubernetes_knows() {
 }
 
 #[test]
-fn the_parts_fit_together() {
-    let objects = built(&Dir::new());
+fn labels_ports_and_paths_match() {
+    let objects = build(&Dir::new());
     let deployment = find(&objects, "Deployment", "fluxgate");
     let pod = &deployment["spec"]["template"];
     for (kind, pointer) in [
@@ -81,7 +81,7 @@ fn the_parts_fit_together() {
 
     let config = &find(&objects, "ConfigMap", "fluxgate-config")["data"]["fluxgate.yaml"];
     let config = config.as_str().unwrap();
-    is_valid(config);
+    assert_valid(config);
     for port in ports {
         let open = format!(
             "{}: \"0.0.0.0:{}\"",
@@ -94,7 +94,7 @@ fn the_parts_fit_together() {
         .as_object()
         .unwrap();
     for rules in rules.values() {
-        is_valid(rules.as_str().unwrap());
+        assert_valid(rules.as_str().unwrap());
     }
     let mounts = container["volumeMounts"].as_array().unwrap();
     let mounted = |name: &str| -> &str {
@@ -113,10 +113,10 @@ fn the_parts_fit_together() {
     );
 }
 
-/// The secret is made as a cluster would get it.
+/// Creates the secret with a dry run.
 #[test]
-fn the_commands_of_the_guide_make_the_secret_that_the_config_reads() {
-    let objects = built(&Dir::new());
+fn the_commands_of_the_guide_create_the_secret_of_the_config() {
+    let objects = build(&Dir::new());
     let config = &find(&objects, "ConfigMap", "fluxgate-config")["data"]["fluxgate.yaml"];
     let secrets = docs::blocks("sh kubernetes");
     let secrets: Vec<_> = secrets.iter().flat_map(|block| block.runnable()).collect();
@@ -130,15 +130,15 @@ fn the_commands_of_the_guide_make_the_secret_that_the_config_reads() {
         let read = format!("/{file}");
         assert!(config.as_str().unwrap().contains(&read), "{file}");
     }
-    let made = said(
+    let secret = output_of(
         Command::new(kubectl)
             .args(arguments.split(' '))
             .args(["--dry-run=client", "--output=json"])
             .current_dir(dir.path("")),
     );
-    let made: Value = serde_json::from_str(&made).unwrap();
+    let secret: Value = serde_json::from_str(&secret).unwrap();
     let deployment = find(&objects, "Deployment", "fluxgate").to_string();
-    let name = format!("\"secretName\":{}", made["metadata"]["name"]);
+    let name = format!("\"secretName\":{}", secret["metadata"]["name"]);
     assert!(deployment.contains(&name), "{name} in {deployment}");
-    assert_eq!(made["data"].as_object().unwrap().len(), 3);
+    assert_eq!(secret["data"].as_object().unwrap().len(), 3);
 }

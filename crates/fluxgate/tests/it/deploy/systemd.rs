@@ -1,4 +1,4 @@
-//! The unit, as systemd's own tool sees it, and whether the program keeps to it.
+//! Checks the unit with `systemd-analyze`, and that the program respects its restrictions.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use fluxgate_testkit::{Http, Program, RedisServer, wait_for, wait_until};
 
-use super::{deployed, is_valid, said};
+use super::{assert_valid, deployed, output_of};
 use crate::docs;
 use crate::support::{Dir, project_file};
 
@@ -19,7 +19,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(deployed(path)).unwrap()
 }
 
-/// The values of a setting of the unit.
+/// Returns the values of a setting of the unit.
 fn setting(name: &str) -> Vec<String> {
     let unit = read(UNIT);
     let lines = unit
@@ -28,8 +28,8 @@ fn setting(name: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// The unit and its addition, with programs that are there.
-fn installed(dir: &Dir) -> PathBuf {
+/// Writes the unit and its drop-in, with programs that exist.
+fn install(dir: &Dir) -> PathBuf {
     let program = env!("CARGO_BIN_EXE_fluxgate");
     let unit = read(UNIT);
     assert!(unit.contains("ExecStart=/usr/local/bin/fluxgate run "));
@@ -44,21 +44,21 @@ fn installed(dir: &Dir) -> PathBuf {
 }
 
 #[test]
-fn systemd_understands_the_unit_and_finds_it_safe() {
+fn systemd_accepts_the_unit_and_rates_it_as_safe() {
     let dir = Dir::new();
-    let unit = installed(&dir);
+    let unit = install(&dir);
     let mut verify = Command::new("systemd-analyze");
-    let verify = said(verify.args(["verify", "--man=no"]).arg(&unit));
+    let verify = output_of(verify.args(["verify", "--man=no"]).arg(&unit));
     assert_eq!(verify, "");
-    // In tenths: 0 is the safest, 100 no safety at all.
+    // In tenths: 0 is the safest, 100 the least safe.
     let mut security = Command::new("systemd-analyze");
     security.args(["security", "--offline=true", "--threshold=15", "--no-pager"]);
-    said(security.arg(&unit));
+    output_of(security.arg(&unit));
 }
 
-/// But for those that need systemd, into a tree of its own instead of the machine's.
+/// Runs the commands that do not need systemd in a temporary directory.
 #[test]
-fn the_commands_of_the_guide_put_everything_where_the_unit_looks() {
+fn the_commands_of_the_guide_install_the_files_of_the_unit() {
     let mut blocks = docs::blocks("sh systemd");
     let block = blocks.remove(0);
     assert!(blocks.is_empty());
@@ -71,7 +71,7 @@ fn the_commands_of_the_guide_put_everything_where_the_unit_looks() {
     symlink(program, dir.path("target/release/fluxgate")).unwrap();
     for step in block.runnable() {
         let command = step.command.replace(" /", " ./");
-        said(
+        output_of(
             Command::new("sh")
                 .args(["-ec", &command])
                 .current_dir(dir.path("")),
@@ -87,10 +87,10 @@ fn the_commands_of_the_guide_put_everything_where_the_unit_looks() {
     }
 }
 
-/// The calls of a group of systemd's, those of groups in it included.
+/// Returns the system calls of a group of systemd, including nested groups.
 fn calls_of(group: &str) -> BTreeSet<String> {
     let mut analyze = Command::new("systemd-analyze");
-    let text = said(analyze.args(["syscall-filter", "--no-pager", group]));
+    let text = output_of(analyze.args(["syscall-filter", "--no-pager", group]));
     let lines = text.lines().skip(1).map(str::trim);
     let mut calls = BTreeSet::new();
     for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -102,7 +102,7 @@ fn calls_of(group: &str) -> BTreeSet<String> {
     calls
 }
 
-/// What the unit lets the program call.
+/// Returns the system calls that the unit allows.
 fn allowed_calls() -> BTreeSet<String> {
     let mut allowed = BTreeSet::new();
     for line in setting("SystemCallFilter") {
@@ -111,8 +111,8 @@ fn allowed_calls() -> BTreeSet<String> {
                 .split(' ')
                 .for_each(|group| allowed.extend(calls_of(group))),
             Some(line) => {
-                let taken: BTreeSet<_> = line.split(' ').flat_map(calls_of).collect();
-                allowed.retain(|call| !taken.contains(call));
+                let removed: BTreeSet<_> = line.split(' ').flat_map(calls_of).collect();
+                allowed.retain(|call| !removed.contains(call));
             }
         }
     }
@@ -120,8 +120,8 @@ fn allowed_calls() -> BTreeSet<String> {
     allowed
 }
 
-/// Everything the program asks of the kernel from its start to its end.
-fn traced() -> Vec<String> {
+/// Runs the program under strace, and returns its system calls.
+fn trace() -> Vec<String> {
     let redis = RedisServer::start();
     let (dir, trace) = (Dir::new(), Dir::new());
     fs::create_dir(dir.path("rules.d")).unwrap();
@@ -130,12 +130,12 @@ fn traced() -> Vec<String> {
         read("systemd/rules.d/api-limits.yaml"),
     );
     dir.write("fluxgate.yaml", read("systemd/fluxgate.yaml"));
-    // Outside of what the program watches, or each line would make the next.
+    // Outside the watched directory: otherwise each line would cause the next.
     let trace = trace.path("trace");
     let program = Program::start("strace", |command| {
         command.current_dir(dir.path(""));
         command.args(["-f", "-qq", "-s", "200", "-o"]).arg(&trace);
-        // If strace goes, so does what it traces.
+        // If strace ends, the program is killed.
         command.args(["setpriv", "--pdeathsig", "KILL"]);
         command.args([
             env!("CARGO_BIN_EXE_fluxgate"),
@@ -150,31 +150,31 @@ fn traced() -> Vec<String> {
             "store.redis.username=null",
         ]);
         let url = format!("store.redis.url='redis://localhost:{}'", redis.port());
-        // A traced program is slow, which is not what this is about.
+        // A traced program is slow.
         command.args(["--set", &url, "--set", "store.redis.deadline=5s"]);
         for listener in ["api", "grpc", "resp"] {
             command.args(["--set", &format!("listen.{listener}='127.0.0.1:0'")]);
         }
     });
-    let api = program.wait_for_line("the API listens", |line| {
+    let api = program.wait_for_line("the address of the API", |line| {
         let line: serde_json::Value = serde_json::from_str(line).ok()?;
         let address = (line["listener"] == "api").then(|| line["address"].as_str())??;
         address.parse().ok()
     });
     let mut http = Http::new(api);
-    wait_until("it is ready", || http.get("/readyz").status == 200);
+    wait_until("the service is ready", || http.get("/readyz").status == 200);
     let answer = http.post("/v1/check", r#"{"user":"ann","path":"/api/x"}"#);
     assert!(answer.body.contains(r#""outcome":"allowed""#), "{answer:?}");
     assert_eq!(http.get("/metrics").status, 200);
     let start = format!("execve(\"{}\"", env!("CARGO_BIN_EXE_fluxgate"));
-    let pid = wait_for("its number", || {
+    let pid = wait_for("its process id", || {
         let trace = fs::read_to_string(&trace).ok()?;
         let line = trace.lines().find(|line| line.contains(&start))?;
         Some(line.split(' ').next()?.to_owned())
     });
     dir.write("rules.d/rules.yaml", "rule_sets: {}\n");
     for signal in ["HUP", "TERM"] {
-        said(Command::new("sh").args(["-c", "kill -s $1 $2", "sh", signal, &pid]));
+        output_of(Command::new("sh").args(["-c", "kill -s $1 $2", "sh", signal, &pid]));
     }
     assert!(program.wait().success(), "{:#?}", program.lines());
     let trace = fs::read_to_string(&trace).unwrap();
@@ -186,8 +186,8 @@ fn traced() -> Vec<String> {
 }
 
 #[test]
-fn the_program_asks_for_nothing_that_the_unit_forbids() {
-    let trace = traced();
+fn the_program_uses_nothing_that_the_unit_forbids() {
+    let trace = trace();
     let allowed = allowed_calls();
     let families = setting("RestrictAddressFamilies").concat();
     assert_eq!(setting("MemoryDenyWriteExecute"), ["yes"]);
@@ -197,15 +197,15 @@ fn the_program_asks_for_nothing_that_the_unit_forbids() {
             Some(resumed) => resumed.split(' ').next(),
             None => line.split_once('(').map(|(call, _)| call),
         };
-        // Signals and ends of threads are no calls. Nor is `???`: a thread that was ended
-        // with the process before the kernel had taken its call.
+        // Signals and ends of threads are not calls. Neither is `???`: a thread that ended
+        // with the process before its call reached the kernel.
         let Some(call) = call.filter(|_| !line.starts_with(['-', '+', '?'])) else {
             continue;
         };
         assert!(allowed.contains(call), "{line}");
         seen.insert(call.to_owned());
-        let is_both = line.contains("PROT_WRITE") && line.contains("PROT_EXEC");
-        assert!(!is_both, "memory that is written and run: {line}");
+        let is_writable_code = line.contains("PROT_WRITE") && line.contains("PROT_EXEC");
+        assert!(!is_writable_code, "writable and executable memory: {line}");
         if call == "socket" && line.starts_with(call) {
             let family = line.split(['(', ',']).nth(1).unwrap();
             assert!(families.split(' ').any(|known| known == family), "{line}");
@@ -222,8 +222,8 @@ fn the_program_asks_for_nothing_that_the_unit_forbids() {
 }
 
 #[test]
-fn config_rules_and_secrets_of_the_unit_are_good() {
-    is_valid(&read("systemd/rules.d/api-limits.yaml"));
+fn config_rules_and_secrets_of_the_unit_are_valid() {
+    assert_valid(&read("systemd/rules.d/api-limits.yaml"));
     let dir = Dir::new();
     dir.write("fluxgate.yaml", read("systemd/fluxgate.yaml"));
     let mut command = dir.command(&["config", "show", "--config", "fluxgate.yaml"]);
@@ -242,7 +242,7 @@ fn config_rules_and_secrets_of_the_unit_are_good() {
             command.env(variable, value.replace("%d", "/run/credentials"));
         }
     }
-    let shown = said(&mut command);
+    let shown = output_of(&mut command);
     assert_eq!(names.len(), 3);
     for name in names {
         assert!(

@@ -4,7 +4,7 @@
 use std::fs;
 
 use super::links::prose;
-use super::{documents, tests_known};
+use super::{documents, test_names};
 use crate::support::project_file;
 
 /// Opens the comment at the end of a section.
@@ -35,9 +35,9 @@ fn every_section_names_its_tests() {
         let for_all = sections.next().unwrap().contains(EVIDENCE_FOR_ALL);
         for section in sections {
             let title = section.lines().next().unwrap();
-            let place = (document.as_str(), title);
-            if left.contains(&place) {
-                left.retain(|it| *it != place);
+            let section_name = (document.as_str(), title);
+            if left.contains(&section_name) {
+                left.retain(|it| *it != section_name);
             } else {
                 assert!(
                     for_all || section.contains(EVIDENCE),
@@ -78,7 +78,7 @@ fn is_evidence(name: &str) -> bool {
         Some(("bench", bench)) => benchmarks().contains(&format!("(\"{bench}\", ")),
         Some(("fuzz", target)) => project_file(&format!("fuzz/fuzz_targets/{target}.rs")).is_file(),
         Some((of, "doc")) => is_crate(of),
-        Some((of, filter)) => tests_known::in_crate(of, filter),
+        Some((of, filter)) => test_names::in_crate(of, filter),
     }
 }
 
@@ -95,21 +95,25 @@ fn test_commands_name_tests_that_exist() {
         let Some(rest) = span.strip_prefix("cargo test -p ") else {
             continue;
         };
-        let place = || format!("{document}: `{span}`");
+        let context = || format!("{document}: `{span}`");
         let (name, filters) = rest.split_once(' ').unwrap_or((rest, ""));
-        assert!(project_file("crates").join(name).is_dir(), "{}", place());
+        assert!(project_file("crates").join(name).is_dir(), "{}", context());
         named += 1;
         if filters.is_empty() || filters == "--doc" {
             continue;
         }
         let filters = filters.strip_prefix("--test it");
-        let filters = filters.unwrap_or_else(|| panic!("{}: no `--test it`", place()));
+        let filters = filters.unwrap_or_else(|| panic!("{}: no `--test it`", context()));
         for filter in filters.split_whitespace().filter(|it| *it != "--") {
-            assert!(tests_known::in_crate(name, filter), "{}: {filter}", place());
+            assert!(
+                test_names::in_crate(name, filter),
+                "{}: {filter}",
+                context()
+            );
         }
         // Cargo refuses several names unless they follow `--`.
         let several = filters.split_whitespace().count() > 1;
-        assert_eq!(several, filters.contains(" -- "), "{}", place());
+        assert_eq!(several, filters.contains(" -- "), "{}", context());
     }
     assert!(named > 3, "{named}");
 }

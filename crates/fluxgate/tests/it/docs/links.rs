@@ -39,12 +39,12 @@ fn every_document_is_linked_from_another() {
         let others = documents.iter().filter(|other| *other != document);
         let mut links = others.flat_map(|other| links(&prose(other)));
         let folder = document.strip_suffix("/README.md").unwrap_or(name);
-        let leads_there = |link: String| {
+        let is_target = |link: String| {
             let path = link.split('#').next().unwrap();
             path.ends_with(name) || path.ends_with(folder)
         };
         assert!(
-            document == "README.md" || links.any(leads_there),
+            document == "README.md" || links.any(is_target),
             "{document}"
         );
     }
@@ -59,8 +59,8 @@ pub(super) fn prose(document: &str) -> String {
 
 /// Returns the targets of the links in a text.
 fn links(text: &str) -> Vec<String> {
-    let behind = text.split("](").skip(1);
-    behind
+    let rests = text.split("](").skip(1);
+    rests
         .map(|rest| rest.split(')').next().unwrap().to_owned())
         .collect()
 }

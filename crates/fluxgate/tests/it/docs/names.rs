@@ -38,13 +38,13 @@ fn every_call_of_the_api_is_described() {
         // A path may be shortened to its end.
         let end = path.strip_prefix("/v1/rule_sets/{set}").unwrap_or(path);
         let (_, last) = path.rsplit_once('/').unwrap();
-        let told = [
+        let mentions = [
             format!("{path}`"),
             format!("{path}?"),
             format!("…{end}`"),
             format!("`…/{last}`"),
         ];
-        assert!(told.iter().any(|it| guides.contains(it)), "{path}");
+        assert!(mentions.iter().any(|it| guides.contains(it)), "{path}");
     }
 }
 

@@ -68,15 +68,15 @@ telemetry ~ at most once a minute ~ fluxgate/src/telemetry/otlp.rs ~ LOG_INTERVA
 fn documented_bounds_match_the_source() {
     let numbers = NUMBERS.trim().lines();
     for number in numbers {
-        let [document, said, source, code] = number.split(" ~ ").collect::<Vec<_>>()[..] else {
+        let [document, claim, source, code] = number.split(" ~ ").collect::<Vec<_>>()[..] else {
             panic!("{number}");
         };
         let text = on_one_line(&read(&format!("docs/{document}.md")));
-        assert!(text.contains(said), "{document}.md does not say: {said}");
+        assert!(text.contains(claim), "{document}.md does not say: {claim}");
         let text = fs::read_to_string(project_file("crates").join(source)).unwrap();
         assert!(
             text.contains(&format!("const {code};")),
-            "{document}.md says: {said}, but {source} has no {code}"
+            "{document}.md says: {claim}, but {source} has no {code}"
         );
     }
 }

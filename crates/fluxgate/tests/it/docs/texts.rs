@@ -19,16 +19,16 @@ fn the_faults_of_a_rule_file_are_reported_as_shown() {
 #[test]
 fn the_bad_overrides_are_reported_as_shown() {
     for line in only("text bad-override").lines() {
-        let (place, _) = line.split_once(": ").unwrap();
+        let (origin, _) = line.split_once(": ").unwrap();
         let dir = Dir::new();
         let mut command = dir.command(&["config", "show"]);
-        match place.split_once(' ').unwrap() {
+        match origin.split_once(' ').unwrap() {
             ("environment", variable) => command.env(variable, "soon"),
             (flag, path) => command.arg(flag).arg(format!("{path}=1")),
         };
         let output = command.output().unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert!(said.lines().any(|it| it == line), "{line}\n{said}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(stderr.lines().any(|it| it == line), "{line}\n{stderr}");
     }
 }
 
@@ -74,7 +74,7 @@ fn the_usage_names_every_option() {
 
 /// Indented names are below the previous one; `src` may be omitted.
 #[test]
-fn the_layouts_name_what_is_there() {
+fn the_layouts_name_files_that_exist() {
     let mut seen = 0;
     for block in blocks("text layout") {
         let mut above: Vec<(usize, PathBuf)> = Vec::new();
@@ -123,19 +123,19 @@ fn redis_cli_shows_what_the_document_shows() {
             .output()
             .unwrap();
         let printed = String::from_utf8(output.stdout).unwrap();
-        is_explained(&block, &lines.collect::<Vec<_>>(), &printed);
+        assert_explained(&block, &lines.collect::<Vec<_>>(), &printed);
     }
 }
 
 /// Checks that each line is the output followed by an explanation.
 #[track_caller]
-fn is_explained(block: &Block, shown: &[&str], printed: &str) {
+fn assert_explained(block: &Block, shown: &[&str], printed: &str) {
     let printed: Vec<_> = printed.lines().collect();
     assert_eq!(shown.len(), printed.len(), "{block}: {printed:#?}");
     for (shown, printed) in shown.iter().zip(printed) {
-        let said = shown.strip_prefix(printed);
+        let explanation = shown.strip_prefix(printed);
         assert!(
-            said.is_some_and(|said| said.starts_with("  ")),
+            explanation.is_some_and(|text| text.starts_with("  ")),
             "{block}: {shown}\nis {printed}"
         );
     }

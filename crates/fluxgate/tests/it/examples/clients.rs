@@ -10,15 +10,15 @@ use super::{example, service};
 use crate::service::Service;
 use crate::support::python;
 
-/// How long a unit of the rule set `jobs` takes to come back.
-const A_UNIT: Duration = Duration::from_secs(2);
+/// The time in which the rule set `jobs` refills one unit.
+const REFILL: Duration = Duration::from_secs(2);
 
 /// A client, by its file.
 struct Client {
     file: &'static str,
-    /// What it asks over.
+    /// The listener that it uses.
     listener: &'static str,
-    /// What stands before the address.
+    /// The prefix of the address.
     scheme: &'static str,
 }
 
@@ -46,7 +46,7 @@ const CLIENTS: [Client; 4] = [
 ];
 
 impl Client {
-    /// The lines that it prints.
+    /// Runs the client, and returns the lines that it prints.
     fn run(&self, address: impl ToString, user: &str, jobs: &str) -> Vec<String> {
         let program = match self.file.ends_with(".py") {
             true => python(),
@@ -65,13 +65,13 @@ impl Client {
         printed.lines().map(str::to_owned).collect()
     }
 
-    /// Three jobs are done at once, the fourth as soon as it may be.
-    fn backs_off(&self, service: &Service) {
+    /// Checks that three jobs are done at once, and the fourth as soon as allowed.
+    fn check_back_off(&self, service: &Service) {
         let address = service.address(self.listener);
         for attempt in 0..5 {
             let user = format!("{}-{attempt}", self.file);
             let (lines, took) = timed(|| self.run(address, &user, "4"));
-            let (done, refused): (Vec<_>, Vec<_>) =
+            let (done, denied): (Vec<_>, Vec<_>) =
                 lines.iter().partition(|line| line.contains(": done, "));
             let jobs: Vec<_> = done
                 .iter()
@@ -80,35 +80,35 @@ impl Client {
             let jobs: Vec<_> = jobs.iter().map(|(job, _)| *job).collect();
             assert_eq!(jobs, ["job 1", "job 2", "job 3", "job 4"], "{lines:?}");
             assert_eq!(done[0], "job 1: done, 2 left");
-            // On a machine that stands still there is a unit more meanwhile.
-            if refused.is_empty() && took >= A_UNIT {
+            // On a stalled machine, a unit is refilled meanwhile.
+            if denied.is_empty() && took >= REFILL {
                 continue;
             }
-            for line in &refused {
-                let wait = line.strip_prefix("job 4: refused, again in ").unwrap();
+            for line in &denied {
+                let wait = line.strip_prefix("job 4: denied, retrying in ").unwrap();
                 let wait: u64 = wait.strip_suffix(" ms").unwrap().parse().unwrap();
                 assert!((1..=2000).contains(&wait), "{lines:?}");
             }
-            // A sleep may end a moment early; then it is told to wait for the rest.
-            assert!((1..=2).contains(&refused.len()), "{lines:?}");
+            // A sleep may end slightly early; then the client waits once more.
+            assert!((1..=2).contains(&denied.len()), "{lines:?}");
             return;
         }
-        panic!("{} is never refused", self.file);
+        panic!("{} is never denied", self.file);
     }
 }
 
 #[test]
-fn clients_back_off_for_as_long_as_they_are_told() {
+fn clients_back_off_for_retry_after() {
     let service = service();
     std::thread::scope(|scope| {
         for client in &CLIENTS {
-            scope.spawn(|| client.backs_off(&service));
+            scope.spawn(|| client.check_back_off(&service));
         }
     });
 }
 
 #[test]
-fn clients_wait_before_a_job_that_is_allowed_later() {
+fn clients_wait_for_the_delay_of_a_decision() {
     let rules = "rule_sets: { jobs: { rules: [ { id: r, scope: per_user, \
                  algorithm: leaky_bucket, shape: true, \
                  bands: [ { capacity: 9, window: 9s } ] } ] } }\n";
@@ -119,7 +119,7 @@ fn clients_wait_before_a_job_that_is_allowed_later() {
             scope.spawn(move || {
                 let (lines, took) = timed(|| client.run(address, client.file, "3"));
                 assert_eq!(lines.len(), 3, "{lines:?}");
-                // One each second; timers may end a moment early.
+                // One job per second; timers may end slightly early.
                 assert!(took > Duration::from_millis(1_900), "{took:?}: {lines:?}");
             });
         }
@@ -127,13 +127,13 @@ fn clients_wait_before_a_job_that_is_allowed_later() {
 }
 
 #[test]
-fn clients_go_on_without_fluxgate() {
+fn clients_fail_open_without_fluxgate() {
     let gone = ports::free();
     for client in &CLIENTS {
         let lines = client.run(gone.addr(), "ann", "1");
         assert_eq!(lines.len(), 1, "{lines:?}");
         assert!(
-            lines[0].starts_with("job 1: done, FluxGate was not asked: "),
+            lines[0].starts_with("job 1: done, FluxGate unavailable: "),
             "{lines:?}"
         );
     }

@@ -1,14 +1,13 @@
-//! A proxy with the files of its example, between a client and an app.
+//! A proxy with the files of its example, in front of an app.
 
 use std::net::SocketAddr;
 use std::process::Command;
 
 use fluxgate_testkit::{Answer, Http, Program, RawUpstream, WireRequest, ports, wait_until};
 
-use super::{example, put};
+use super::{example, replace};
 use crate::support::{Dir, fetched};
 
-/// Which proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Proxy {
     Nginx,
@@ -25,7 +24,7 @@ pub(super) struct Front {
 }
 
 impl Proxy {
-    /// Its directory in `examples`.
+    /// Returns its directory in `examples`.
     fn name(self) -> &'static str {
         match self {
             Self::Nginx => "nginx",
@@ -34,7 +33,7 @@ impl Proxy {
         }
     }
 
-    /// Its program; `scripts/test` unpacks it.
+    /// Returns its program, which `scripts/test` unpacks.
     fn program(self) -> std::path::PathBuf {
         match self {
             Self::Nginx => fetched("FLUXGATE_NGINX", "nginx/usr/sbin/nginx"),
@@ -43,11 +42,11 @@ impl Proxy {
         }
     }
 
-    /// Started as the guide says.
+    /// Sets the arguments as the guide does.
     fn configure(self, command: &mut Command, dir: &Dir) {
         command.current_dir(dir.path(""));
         match self {
-            // Workers would outlive a master that is killed.
+            // Workers would survive a master that is killed.
             Self::Nginx => command
                 .args(["-e", "stderr", "-g", "master_process off;", "-p"])
                 .arg(dir.path(""))
@@ -63,11 +62,10 @@ impl Proxy {
 }
 
 impl Front {
-    /// Starts it with its files, after `change` has changed them, so that it asks
-    /// at this address.
+    /// Starts a proxy with its files as changed by `change`, for a FluxGate at this address.
     pub(super) fn start(
         proxy: Proxy,
-        asked: SocketAddr,
+        fluxgate: SocketAddr,
         change: impl Fn(&str, String) -> String,
     ) -> Self {
         let app = RawUpstream::answering(*b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello");
@@ -75,21 +73,21 @@ impl Front {
         let dir = Dir::new();
         let ports = [
             (":8000", address.number()),
-            (":8081", asked.port()),
+            (":8081", fluxgate.port()),
             (":9000", app.address().port()),
         ];
-        let mut put_in = [false; 3];
+        let mut replaced = [false; 3];
         for entry in example(proxy.name()).read_dir().unwrap() {
             let entry = entry.unwrap();
             let name = entry.file_name().into_string().unwrap();
             let mut text = std::fs::read_to_string(entry.path()).unwrap();
-            for ((old, new), put_in) in ports.iter().zip(&mut put_in) {
-                *put_in |= text.contains(old);
+            for ((old, new), replaced) in ports.iter().zip(&mut replaced) {
+                *replaced |= text.contains(old);
                 text = text.replace(old, &format!(":{new}"));
             }
             dir.write(&name, change(&name, text));
         }
-        assert_eq!(put_in, [true; 3], "all ports are in the files");
+        assert_eq!(replaced, [true; 3], "a port is not in the files");
         let program = Program::start(proxy.program(), |command| proxy.configure(command, &dir));
         let front = Self {
             app,
@@ -97,9 +95,13 @@ impl Front {
             program,
             _dir: dir,
         };
-        wait_until("the proxy answers", || {
+        wait_until("the proxy", || {
             let lines = || front.program.lines();
-            assert!(front.program.ended().is_none(), "it ended: {:#?}", lines());
+            assert!(
+                front.program.ended().is_none(),
+                "the proxy ended: {:#?}",
+                lines()
+            );
             let answer = front.client().try_request("GET", "/health", &[], "");
             answer.is_ok_and(|answer| answer.status == 200)
         });
@@ -110,7 +112,7 @@ impl Front {
         Http::new(self.address.addr())
     }
 
-    /// The answer to a request of this user.
+    /// Sends a request of this user.
     pub(super) fn post(&self, user: &str) -> Answer {
         let headers = [
             ("X-User-Id", user),
@@ -122,11 +124,11 @@ impl Front {
             .try_request("POST", "/api/x?y=1", &headers, "body");
         answer.unwrap_or_else(|error| {
             let (ended, lines) = (self.program.ended(), self.program.lines());
-            panic!("{error}; the proxy ended: {ended:?}; it said: {lines:#?}")
+            panic!("{error}; the proxy ended: {ended:?}; its output: {lines:#?}")
         })
     }
 
-    /// What the app got of this target.
+    /// Returns the requests for this target that the app received.
     pub(super) fn seen(&self, target: &str) -> Vec<WireRequest> {
         let mut seen = self.app.requests();
         seen.retain(|request| request.target == target);
@@ -134,14 +136,14 @@ impl Front {
     }
 }
 
-/// The files as they are, but for what tests cannot do with: a machine that is
-/// busy is slow, and other tests have a Caddy, too.
+/// Changes the files only where tests need it: busy machines need longer timeouts, and several
+/// instances of Caddy run at once.
 pub(super) fn for_tests(name: &str, text: String) -> String {
     match name {
-        "fluxgate.conf" => put(&put(&text, " 100ms;", " 5s;"), " 1s;", " 5s;"),
+        "fluxgate.conf" => replace(&replace(&text, " 100ms;", " 5s;"), " 1s;", " 5s;"),
         "Caddyfile" => {
-            let text = put(
-                &put(&text, "dial_timeout 100ms", "dial_timeout 5s"),
+            let text = replace(
+                &replace(&text, "dial_timeout 100ms", "dial_timeout 5s"),
                 "timeout 1s",
                 "timeout 5s",
             );

@@ -1,19 +1,19 @@
-//! Proxies that stay in front and ask.
+//! Proxies that call FluxGate for each request.
 
 use std::fs;
 
 use fluxgate_testkit::{Answer, RawUpstream, wait_until};
 
 use super::front::{Front, Proxy, for_tests};
-use super::{put, service, text};
+use super::{replace, service, text};
 use crate::service::Service;
 use crate::support::Dir;
 
-/// Halts the service. The signal is not yet obeyed when it has been sent.
+/// Stops the service. The signal takes effect only some time after it is sent.
 fn stop(service: &Service) {
     service.program.signal("STOP");
     let tasks = format!("/proc/{}/task", service.program.id());
-    wait_until("the service stands still", || {
+    wait_until("the service is stopped", || {
         let mut tasks = fs::read_dir(&tasks).unwrap();
         tasks.all(|task| {
             let stat = fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
@@ -27,20 +27,19 @@ fn statuses(answers: &[Answer]) -> Vec<u16> {
     answers.iter().map(|answer| answer.status).collect()
 }
 
-/// A service and a proxy that asks it.
+/// Starts a service and a proxy that calls it.
 fn start(proxy: Proxy) -> (Service, Front) {
     let service = service();
     let front = Front::start(proxy, service.address("api"), for_tests);
     (service, front)
 }
 
-/// What holds for all of them.
-fn limits(proxy: Proxy) -> (Service, Front) {
+/// Checks what all proxies have in common.
+fn check_limits(proxy: Proxy) -> (Service, Front) {
     let (service, front) = start(proxy);
     let answers: Vec<_> = (0..5).map(|_| front.post("ann")).collect();
     assert_eq!(statuses(&answers), [200, 200, 200, 429, 429]);
-    // Whatever is asked, the app gets the request as it was, and what was refused
-    // it does not get.
+    // The app receives allowed requests unchanged, and no others.
     let seen = front.seen("/api/x?y=1");
     assert_eq!(seen.len(), 3);
     for (request, answer) in seen.iter().zip(&answers) {
@@ -49,21 +48,21 @@ fn limits(proxy: Proxy) -> (Service, Front) {
         assert_eq!(request.values("authorization"), ["secret"]);
         assert_eq!(answer.body, "hello");
     }
-    for refused in &answers[3..] {
-        let retry: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+    for denied in &answers[3..] {
+        let retry: u64 = denied.header("retry-after").unwrap().parse().unwrap();
         assert!((1..=1200).contains(&retry), "{retry}");
-        let kind = refused.header("content-type");
+        let kind = denied.header("content-type");
         assert_eq!(kind, Some("application/problem+json"));
-        let policy = refused.header("ratelimit-policy");
+        let policy = denied.header("ratelimit-policy");
         assert_eq!(policy, Some(r#""per-user/burst";q=3;w=3600"#));
-        let body: serde_json::Value = serde_json::from_str(&refused.body).unwrap();
+        let body: serde_json::Value = serde_json::from_str(&denied.body).unwrap();
         assert_eq!(body["status"], 429);
         let kind = "https://iana.org/assignments/http-problem-types#quota-exceeded";
         assert_eq!(body["type"], kind);
         assert_eq!(body["title"], "The quota for these requests is used up");
     }
     assert_eq!(front.post("bob").status, 200);
-    // Whoever says no user counts by the address that the proxy sees.
+    // Requests without a user count by the address of the peer.
     let spoofed: Vec<_> = (1..=4)
         .map(|last| {
             let address = format!("192.0.2.{last}");
@@ -80,24 +79,24 @@ fn limits(proxy: Proxy) -> (Service, Front) {
     let excluded: Vec<_> = (0..4).map(|_| front.client().get("/health")).collect();
     assert_eq!(statuses(&excluded), [200; 4]);
     assert_eq!(excluded[0].header("ratelimit"), None);
-    asks_by_the_head_alone(proxy);
+    check_forwarded_fields(proxy);
     (service, front)
 }
 
-/// The question has what the rules ask about, and nothing that is nobody's
-/// business or would have to be followed by a body.
-fn asks_by_the_head_alone(proxy: Proxy) {
-    let asked = RawUpstream::answering(*b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
-    let front = Front::start(proxy, asked.address(), for_tests);
+/// Checks that the proxy sends FluxGate the fields that rules need, and neither credentials
+/// nor a body.
+fn check_forwarded_fields(proxy: Proxy) {
+    let fluxgate = RawUpstream::answering(*b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    let front = Front::start(proxy, fluxgate.address(), for_tests);
     for _ in 0..3 {
         assert_eq!(front.post("ann").status, 200);
     }
-    let mut questions = asked.requests();
-    questions.retain(|question| question.values("x-forwarded-uri") != ["/health"]);
-    assert_eq!(questions.len(), 3);
-    for question in questions {
-        assert_eq!(question.method, "GET");
-        let target = question.target.as_str();
+    let mut calls = fluxgate.requests();
+    calls.retain(|call| call.values("x-forwarded-uri") != ["/health"]);
+    assert_eq!(calls.len(), 3);
+    for call in calls {
+        assert_eq!(call.method, "GET");
+        let target = call.target.as_str();
         assert!(
             target.starts_with("/v1/forward_auth?filter=main"),
             "{target}"
@@ -111,23 +110,23 @@ fn asks_by_the_head_alone(proxy: Proxy) {
             ("authorization", &[]),
             ("transfer-encoding", &[]),
         ] {
-            assert_eq!(question.values(name), expected, "{name}");
+            assert_eq!(call.values(name), expected, "{name}");
         }
-        let lengths = question.values("content-length");
+        let lengths = call.values("content-length");
         assert!(lengths.iter().all(|length| *length == "0"), "{lengths:?}");
     }
 }
 
-/// Those who pass are told how much is left.
-fn tells_who_passes(front: &Front) {
+/// Checks that allowed responses have the `RateLimit` headers.
+fn check_headers(front: &Front) {
     let answer = front.post("cid");
-    let told = answer.header("ratelimit").unwrap();
-    assert!(told.starts_with(r#""per-user/burst";r=2;t="#), "{told}");
+    let limit = answer.header("ratelimit").unwrap();
+    assert!(limit.starts_with(r#""per-user/burst";r=2;t="#), "{limit}");
     assert!(answer.header("ratelimit-policy").is_some());
 }
 
-/// A path that somebody might read as another is not served.
-fn dots_are_refused(front: &Front) {
+/// Checks that ambiguous paths are refused.
+fn check_dots(front: &Front) {
     let answer = front.client().get("/health/../api/y");
     assert_eq!(answer.status, 400, "{answer:?}");
     let answer = front.client().get("/health/%2e%2e/api/y");
@@ -135,15 +134,14 @@ fn dots_are_refused(front: &Front) {
 }
 
 #[test]
-fn nginx_lets_pass_what_fluxgate_allows() {
-    let (_service, front) = limits(Proxy::Nginx);
-    tells_who_passes(&front);
-    dots_are_refused(&front);
+fn nginx_forwards_allowed_requests() {
+    let (_service, front) = check_limits(Proxy::Nginx);
+    check_headers(&front);
+    check_dots(&front);
 }
 
-/// It fails open, but not for requests that only FluxGate does not take.
 #[test]
-fn nginx_goes_on_without_fluxgate() {
+fn nginx_fails_open_without_fluxgate() {
     let (service, front) = start(Proxy::Nginx);
     stop(&service);
     assert_eq!(front.post("ann").status, 200);
@@ -154,7 +152,7 @@ fn nginx_goes_on_without_fluxgate() {
 }
 
 #[test]
-fn nginx_fails_closed_if_it_is_told_to() {
+fn nginx_fails_closed_if_configured() {
     let service = service();
     let front = Front::start(Proxy::Nginx, service.address("api"), |name, text| {
         let text = for_tests(name, text);
@@ -162,7 +160,7 @@ fn nginx_fails_closed_if_it_is_told_to() {
             return text;
         }
         let (start, decides) = text.split_once("    location @not_decided {").unwrap();
-        let decides = put(decides, "proxy_pass http://app;", "return 503;");
+        let decides = replace(decides, "proxy_pass http://app;", "return 503;");
         format!("{start}    location @not_decided {{{decides}")
     });
     assert_eq!(front.post("ann").status, 200);
@@ -172,10 +170,10 @@ fn nginx_fails_closed_if_it_is_told_to() {
 }
 
 #[test]
-fn caddy_lets_pass_what_fluxgate_allows() {
-    let (_service, front) = limits(Proxy::Caddy);
-    tells_who_passes(&front);
-    dots_are_refused(&front);
+fn caddy_forwards_allowed_requests() {
+    let (_service, front) = check_limits(Proxy::Caddy);
+    check_headers(&front);
+    check_dots(&front);
 }
 
 #[test]
@@ -183,17 +181,17 @@ fn caddy_fails_closed() {
     let (service, front) = start(Proxy::Caddy);
     stop(&service);
     let answer = front.post("ann");
-    let said = service.program.lines();
-    assert_eq!(answer.status, 504, "{answer:?}, {said:#?}");
+    let lines = service.program.lines();
+    assert_eq!(answer.status, 504, "{answer:?}, {lines:#?}");
     service.program.kill();
     assert_eq!(front.post("ann").status, 502);
     assert!(front.seen("/api/x?y=1").is_empty());
 }
 
 #[test]
-fn traefik_lets_pass_what_fluxgate_allows() {
-    let (_service, front) = limits(Proxy::Traefik);
-    // It resolves dots itself before it asks, and the app gets what was asked about.
+fn traefik_forwards_allowed_requests() {
+    let (_service, front) = check_limits(Proxy::Traefik);
+    // Traefik resolves dots before it calls FluxGate, and forwards the resolved path.
     let answer = front.client().get("/health/../api/y");
     assert_eq!(answer.status, 429, "{answer:?}");
     assert!(front.seen("/api/y").is_empty());
@@ -207,16 +205,16 @@ fn traefik_fails_closed() {
     assert!(front.seen("/api/x?y=1").is_empty());
 }
 
-/// FluxGate answers, its store is gone, and the rules refuse then: no proxy takes that for
-/// an error on which it lets pass, nor for a used-up quota.
+/// The store is down and the rules deny then: proxies take that neither for an error to fail
+/// open on nor for an exceeded quota.
 #[test]
-fn every_proxy_answers_503_where_fluxgate_fails_closed() {
+fn every_proxy_answers_503_if_fluxgate_fails_closed() {
     let gone = fluxgate_testkit::ports::free();
     let config = text("fluxgate.yaml");
     let listen = config.lines().find(|line| line.starts_with("listen:"));
     let store = format!("store: {{ redis: {{ url: 'redis://{}' }} }}\n", gone.addr());
-    let config = put(&config, listen.unwrap(), "listen: { api: '127.0.0.1:0' }");
-    let config = put(&config, "    rules:", "    on_error: deny\n    rules:");
+    let config = replace(&config, listen.unwrap(), "listen: { api: '127.0.0.1:0' }");
+    let config = replace(&config, "    rules:", "    on_error: deny\n    rules:");
     let dir = Dir::new();
     dir.write("fluxgate.yaml", store + &config);
     let service = Service::open_in(dir, &["run", "--config", "fluxgate.yaml"], 1);
