@@ -8,10 +8,10 @@ mod paths;
 mod rules;
 
 /// A function that takes any bytes.
-pub type Target = fn(&[u8]);
+pub type FuzzFn = fn(&[u8]);
 
 /// All targets, by name.
-pub const ALL: [(&str, Target); 10] = [
+pub const ALL: [(&str, FuzzFn); 10] = [
     ("api", api),
     ("chunks", chunks),
     ("config", config),

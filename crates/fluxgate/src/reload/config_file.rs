@@ -51,13 +51,13 @@ impl ConfigFile {
         let mut had_rules = self.had_rules.lock().unwrap_or_else(|it| it.into_inner());
         // Checked before the overrides, which would turn an empty file into a mapping.
         if had_rules.is_some() && !raw.is_map() {
-            return Err(self.truncated("it is empty, or no mapping"));
+            return Err(self.truncated("it is empty or not a mapping"));
         }
         let raw = raw.with_overrides(&self.overrides);
         let rules = rules_of(&raw)?;
         // A truncated file looks like this, and must not lift all limits.
         if *had_rules == Some(true) && !raw.defines_rules() {
-            return Err(self.truncated("there are no `rule_sets` any more"));
+            return Err(self.truncated("`rule_sets` is missing"));
         }
         *had_rules = Some(rules.iter().next().is_some());
         drop(had_rules);
@@ -68,7 +68,7 @@ impl ConfigFile {
     fn truncated(&self, what: &str) -> ReloadError {
         let path = self.path.display();
         ReloadError::Invalid(vec![format!(
-            "{path}: {what}; say `rule_sets: {{}}` if no rules are meant"
+            "{path}: {what}; write `rule_sets: {{}}` to remove all rules"
         )])
     }
 

@@ -163,7 +163,7 @@ impl<'a> Reading<'a> {
             match self.defined_in.get(name) {
                 Some(other) if *other != path => faults.add(
                     key.position,
-                    format!("rule set `{name}` stands in {} already", other.display()),
+                    format!("rule set `{name}` is already in {}", other.display()),
                 ),
                 // `RuleSets::read` reports duplicates within one file.
                 Some(_) => {}

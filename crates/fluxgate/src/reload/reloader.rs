@@ -173,7 +173,7 @@ impl RuleReloader {
         };
         if self.active.as_ref() == Some(&snapshot) {
             if self.refused.take().is_some() || occasion == Occasion::Requested {
-                tracing::info!("the rules are those in force");
+                tracing::info!("the rules are unchanged");
                 self.engine.telemetry().reloaded(true);
             }
             return Ok(());
@@ -209,7 +209,7 @@ impl RuleReloader {
             // Before the log: an alert on the line finds the metric changed.
             self.engine.telemetry().reloaded(false);
             let kept = match self.active {
-                Some(_) => "new rules are refused; those in force stay",
+                Some(_) => "new rules are refused; the active rules stay",
                 None => "there are no rules yet",
             };
             match &error {
@@ -241,6 +241,6 @@ impl RuleReloader {
             cleaner.add(replaced);
         }
         self.engine.telemetry().reloaded(true);
-        tracing::info!(rule_sets = sets, rules = count, "rules are in force");
+        tracing::info!(rule_sets = sets, rules = count, "rules are active");
     }
 }

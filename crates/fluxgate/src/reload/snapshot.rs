@@ -62,7 +62,7 @@ pub(super) fn rules_of(raw: &RawConfig) -> Result<RuleSets, ReloadError> {
     match config.rules {
         Rules::Inline(rules) => Ok(rules),
         Rules::Directory { .. } | Rules::Redis { .. } => Err(ReloadError::Unreadable(
-            "rules from elsewhere need a restart".into(),
+            "a change of `rules_from` needs a restart".into(),
         )),
     }
 }

@@ -45,7 +45,7 @@ impl RedisRules {
         // A server that lost its data must not lift all limits.
         if version.is_none() && active.is_some_and(|it| version_of(it).is_some()) {
             return Err(ReloadError::Unreadable(
-                "the stored rules are gone; those in force stay until rules are stored again"
+                "the stored rules are gone; the active rules stay until rules are stored again"
                     .into(),
             ));
         }
@@ -97,10 +97,10 @@ pub(super) async fn listen(store: RuleStore, changed: Arc<Notify>) {
                 changed.notify_one();
                 let brief = tokio::time::timeout(MIN_UPTIME, pass_on(&mut changes, &changed));
                 if brief.await.is_ok() {
-                    warn_once(&mut last_reason, "cut", &"the connection does not last");
+                    warn_once(&mut last_reason, "cut", &"the connection ended at once");
                 } else {
                     if last_reason.take().is_some() {
-                        tracing::info!("changes of stored rules are heard of again");
+                        tracing::info!("messages about stored rules arrive again");
                     }
                     back_off.reset();
                     pass_on(&mut changes, &changed).await;
@@ -130,7 +130,7 @@ fn warn_once(
         tracing::warn!(
             reason,
             %error,
-            "changes of stored rules are not heard of, only looked for"
+            "no messages about stored rules arrive; changes take effect at the next poll"
         );
     }
 }

@@ -145,3 +145,12 @@ fn listening(line: &str) -> Option<(String, SocketAddr)> {
     let name = line["listener"].as_str()?.to_owned();
     Some((name, line["address"].as_str()?.parse().ok()?))
 }
+
+/// Returns the limit of a set, or `None` if the set does not exist.
+fn limit(http: &mut Http, set: &str) -> Option<u64> {
+    let body = format!(r#"{{"rule_set":"{set}","user":"observer","peek":true}}"#);
+    let answer = http.post("/v1/check", &body);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let answer: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+    answer["limit"].as_u64()
+}

@@ -55,7 +55,7 @@ fn faults_in_a_directory_name_their_files() {
         assert_eq!(faults.len(), 2, "{faults:?}");
         assert!(faults[0].starts_with("rules.d/b.yaml:3:3:"), "{faults:?}");
         assert!(
-            faults[0].ends_with(" stands in rules.d/a.yaml already"),
+            faults[0].ends_with(" is already in rules.d/a.yaml"),
             "{faults:?}"
         );
         assert!(faults[1].contains("unknown field `colour`"), "{faults:?}");

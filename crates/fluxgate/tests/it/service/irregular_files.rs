@@ -13,10 +13,10 @@ use std::time::Duration;
 use fluxgate_testkit::{Certificates, Program, timed, wait_for, wait_until};
 use serde_json::Value;
 
-use super::Service;
+use super::{Service, limit};
 use crate::support::{Dir, TWO_A_SECOND};
 
-const REFUSED: &str = "new rules are refused; those in force stay";
+const REFUSED: &str = "new rules are refused; the active rules stay";
 const MAX_BYTES: u64 = 16 << 20;
 /// More than any command takes to refuse a file, even on a busy machine.
 const LONG: Duration = Duration::from_secs(10);
@@ -27,15 +27,12 @@ fn rules(capacity: u32) -> String {
     )
 }
 
-fn limit(service: &Service) -> Option<u64> {
-    let body = r#"{"rule_set":"api","user":"u","peek":true}"#;
-    let answer: Value = serde_json::from_str(&service.http().post("/v1/check", body).body).unwrap();
-    answer["limit"].as_u64()
-}
-
 #[track_caller]
 fn wait_for_limit(service: &Service, expected: u64) {
-    wait_until("the new limit", || limit(service) == Some(expected));
+    let mut http = service.http();
+    wait_until("the new limit", || {
+        limit(&mut http, "api") == Some(expected)
+    });
 }
 
 fn metric(service: &Service, name: &str) -> u64 {
@@ -116,7 +113,10 @@ fn one_in_the_rules_directory_is_refused_by_name_and_reloads_continue() {
         service.dir.write("rules.d/a.yaml", rules(capacity));
         service.program.signal("HUP");
         service.wait_for_logs(REFUSED, refused + 2);
-        assert_eq!(limit(&service), Some(u64::from(capacity) - 1));
+        assert_eq!(
+            limit(&mut service.http(), "api"),
+            Some(u64::from(capacity) - 1)
+        );
         fs::remove_file(&irregular).unwrap();
         wait_for_limit(&service, capacity.into());
         assert_eq!(

@@ -60,7 +60,7 @@ fn rules_are_active_before_an_address_is_open() {
         });
         let lines = program.lines();
         let position = |text: &str| lines.iter().position(|line| line.contains(text));
-        let active = position("\"rules are in force\"");
+        let active = position("\"rules are active\"");
         assert!(
             active.is_some() && active < position("\"listening\""),
             "{lines:#?}"
@@ -87,7 +87,7 @@ fn signals_are_handled_before_an_address_is_open() {
         let (program, _stream) = start_and_connect(&dir);
         program.signal("HUP");
         program.wait_for_line("the rules are checked again", |line| {
-            line.contains("the rules are those in force").then_some(())
+            line.contains("the rules are unchanged").then_some(())
         });
         program.signal("TERM");
         assert_eq!(program.wait().code(), Some(0));

@@ -9,11 +9,11 @@ use std::time::Duration;
 use fluxgate_testkit::{Answer, Http, RedisCluster, RedisServer, wait_for, wait_until};
 use serde_json::{Value, json};
 
-use super::Service;
+use super::{Service, limit};
 use crate::support::Dir;
 
 const JSON: (&str, &str) = ("Content-Type", "application/json");
-const REFUSED: &str = "new rules are refused; those in force stay";
+const REFUSED: &str = "new rules are refused; the active rules stay";
 
 pub(super) fn config(url: &str, poll: &str) -> String {
     format!(
@@ -51,15 +51,6 @@ fn put_ok(service: &Service, path: &str, body: &str) -> Answer {
     let answer = put(&mut service.http(), path, body, &[]);
     assert!(matches!(answer.status, 200 | 201), "{answer:?}");
     answer
-}
-
-/// Returns the limit of a set, or `None` if the set does not exist.
-fn limit(http: &mut Http, set: &str) -> Option<u64> {
-    let body = format!(r#"{{"rule_set":"{set}","user":"observer","peek":true}}"#);
-    let answer = http.post("/v1/check", &body);
-    assert_eq!(answer.status, 200, "{answer:?}");
-    let answer: Value = serde_json::from_str(&answer.body).unwrap();
-    answer["limit"].as_u64()
 }
 
 #[expect(clippy::disallowed_methods, reason = "the test measures real time")]

@@ -40,7 +40,7 @@ fn a_service_that_denies_on_error_is_ready_only_with_its_store() {
         ));
         let service = Service::open_in(dir, &["run", "--config", "fluxgate.yaml"], 1);
         service.wait_for_log("the store does not answer yet");
-        service.wait_for_log("rules are in force");
+        service.wait_for_log("rules are active");
         let answer = service.http().get("/readyz");
         assert_eq!(answer.status, ready, "{answer:?}");
         if ready == 503 {

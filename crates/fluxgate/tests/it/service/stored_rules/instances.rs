@@ -139,7 +139,9 @@ fn without_messages_a_change_is_active_after_the_next_poll() {
     let server = RedisServer::builder().user(mute).start();
     let url = server.url_as("mute", "pw");
     let (one, other) = (start(&url, "300ms"), start(&url, "300ms"));
-    let line = other.wait_for_log("changes of stored rules are not heard of, only looked for");
+    let line = other.wait_for_log(
+        "no messages about stored rules arrive; changes take effect at the next poll",
+    );
     assert_eq!(line["reason"], "noperm");
     put_ok(&one, "/v1/rule_sets/api", &set(10));
     let written = now();
@@ -149,7 +151,8 @@ fn without_messages_a_change_is_active_after_the_next_poll() {
     });
     let took = written.elapsed();
     assert!(took < Duration::from_secs(2), "{took:?}");
-    let lines = other.logs("changes of stored rules are not heard of, only looked for");
+    let lines =
+        other.logs("no messages about stored rules arrive; changes take effect at the next poll");
     assert_eq!(lines.len(), 1);
 }
 
