@@ -47,16 +47,15 @@ pub(super) async fn forward_auth(State(api): State<Arc<Api>>, request: Request) 
 async fn disconnected(body: Body) {
     const MAX_BYTES: usize = 1 << 20;
     let mut body = std::pin::pin!(Limited::new(body, MAX_BYTES));
-    let mut last = None;
-    while let Some(frame) = body.frame().await {
-        if let Err(error) = frame {
-            last = Some(error);
-            break;
+    let is_disconnected = loop {
+        match body.frame().await {
+            Some(Ok(_)) => {}
+            Some(Err(error)) => break !error.is::<LengthLimitError>(),
+            None => break false,
         }
-    }
-    match last {
-        Some(error) if !error.is::<LengthLimitError>() => {}
-        _ => std::future::pending().await,
+    };
+    if !is_disconnected {
+        std::future::pending::<()>().await;
     }
 }
 

@@ -6,7 +6,7 @@ use super::url::HttpUrl;
 use super::{read, tree};
 
 const NO_HTTPS: &str =
-    "must be http://HOST:PORT; https is not supported (send to a collector on this host)";
+    "must be http://HOST:PORT (https is not supported: send to a collector on this host)";
 
 /// Logs and traces.
 #[derive(Clone, Debug, Default)]

@@ -1,4 +1,4 @@
-//! The service, started from its binary.
+//! The service, started as its users start it.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use crate::support::Dir;
 
 mod admin;
 mod api;
-mod call_limit_changes;
+mod call_numbers;
 mod cross_origin;
 mod grpc;
 mod irregular_files;
@@ -29,14 +29,14 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Starts with this config, which needs no `listen`: the API and the `listeners` get
-    /// free ports.
+    /// Starts with this config, to which `listen:` need not be added: the API
+    /// and what `listeners` names get free ports.
     pub(crate) fn start(listeners: &[&str], config: &str) -> Self {
         let dir = Dir::new();
         Self::start_in(dir, listeners, config)
     }
 
-    /// Starts in a directory that may hold files already.
+    /// The same, in a directory that has something in it already.
     pub(crate) fn start_in(dir: Dir, listeners: &[&str], config: &str) -> Self {
         let names = ["api"].iter().chain(listeners);
         let names: Vec<_> = names
@@ -51,14 +51,14 @@ impl Service {
         )
     }
 
-    /// Runs the binary, and waits until this many listeners are open and it is ready.
+    /// Runs the binary and waits until so many listeners are open and it is ready.
     pub(crate) fn run_in(dir: Dir, arguments: &[&str], listeners: usize) -> Self {
         let service = Self::open_in(dir, arguments, listeners);
         service.wait_until_ready();
         service
     }
 
-    /// Runs the binary, and waits until this many listeners are open.
+    /// The same, ready or not.
     pub(crate) fn open_in(dir: Dir, arguments: &[&str], listeners: usize) -> Self {
         Self::open_by(
             dir,
@@ -68,8 +68,7 @@ impl Service {
         )
     }
 
-    /// Runs another program that executes the binary, and waits until this many listeners
-    /// are open.
+    /// The same, started by another program that becomes it.
     pub(crate) fn open_by(
         dir: Dir,
         program: &std::path::Path,
@@ -81,7 +80,7 @@ impl Service {
         });
         let mut addresses = HashMap::new();
         for index in 0..listeners {
-            let (name, address) = program.wait_for_line("a `listening` line", |line| {
+            let (name, address) = program.wait_for_line("a line that says `listening`", |line| {
                 listening(line).filter(|(name, _)| !addresses.contains_key(name))
             });
             assert!(addresses.insert(name, address).is_none(), "{index}");
@@ -100,13 +99,13 @@ impl Service {
         });
     }
 
-    /// Waits for a line of the log with this message, and returns it.
+    /// Waits for a line of the log with this message and gives it back.
     #[track_caller]
     pub(crate) fn wait_for_log(&self, message: &str) -> serde_json::Value {
         self.wait_for_logs(message, 1).remove(0)
     }
 
-    /// Waits until there are this many lines with this message.
+    /// Waits until there are so many.
     #[track_caller]
     pub(crate) fn wait_for_logs(&self, message: &str, count: usize) -> Vec<serde_json::Value> {
         fluxgate_testkit::wait_for(&format!("{count} of {message:?} in the log"), || {
@@ -114,29 +113,28 @@ impl Service {
         })
     }
 
-    /// Returns the lines of the log with this message.
+    /// The lines of the log with this message.
     pub(crate) fn logs(&self, message: &str) -> Vec<serde_json::Value> {
         let lines = self.program.lines();
         let lines = lines
             .iter()
             .filter_map(|line| serde_json::from_str(line).ok());
-        lines
-            .filter(|line: &serde_json::Value| line["message"] == message)
-            .collect()
+        let said = |line: &serde_json::Value| line["message"] == message;
+        lines.filter(said).collect()
     }
 
-    /// Returns the address of a listener.
+    /// Where a listener listens.
     pub(crate) fn address(&self, listener: &str) -> SocketAddr {
         self.addresses[listener]
     }
 
-    /// Returns a client of the API.
+    /// A client of the API.
     pub(crate) fn http(&self) -> Http {
         Http::new(self.address("api"))
     }
 }
 
-/// Returns the listener and its address from a `listening` line.
+/// What a log line says of a listener.
 fn listening(line: &str) -> Option<(String, SocketAddr)> {
     let line: serde_json::Value = serde_json::from_str(line).ok()?;
     if line["message"] != "listening" {

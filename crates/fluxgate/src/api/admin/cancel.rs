@@ -20,20 +20,8 @@ use crate::http::Problem;
 /// The names of the fields.
 const FIELDS: [&str; 12] = {
     let [a, b, c, d, e, f, g, h, i] = ContextFields::NAMES;
-    [
-        a,
-        b,
-        c,
-        d,
-        e,
-        f,
-        g,
-        h,
-        i,
-        NORMAL_PATH,
-        "outcome",
-        "reservation",
-    ]
+    let (j, k) = ("outcome", "reservation");
+    [a, b, c, d, e, f, g, h, i, NORMAL_PATH, j, k]
 };
 
 /// Cancels the reservation of a check whose request was not made.

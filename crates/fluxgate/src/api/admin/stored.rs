@@ -59,13 +59,8 @@ pub(super) async fn put_set(
     store_of(&api)?;
     let body = body::read(body).await?;
     let new = edit::parse_set(&set, &body, api.admin.options)?;
-    let update = Update::new(
-        &head,
-        caller,
-        "put rule set",
-        (set, None),
-        Edit::Replace(new),
-    )?;
+    let edit = Edit::Replace(new);
+    let update = Update::new(&head, caller, "put rule set", (set, None), edit)?;
     update.run(api).await
 }
 
@@ -139,9 +134,8 @@ async fn switch(
         false => "disable rule",
     };
     let about = (set, Some(rule));
-    Update::new(&head, caller, action, about, Edit::Switch(on))?
-        .run(api)
-        .await
+    let update = Update::new(&head, caller, action, about, Edit::Switch(on))?;
+    update.run(api).await
 }
 
 /// Returns the text, or 304 if the client already has it.

@@ -13,7 +13,7 @@ pub(super) fn to_yaml(node: &Node, raw: &RawConfig) -> String {
         out: String::new(),
     };
     match &node.value {
-        Value::Map(pairs) => writer.pairs(pairs, 0, Some(&raw.tree), None),
+        Value::Map(pairs) => writer.write_pairs(pairs, 0, Some(&raw.tree), None),
         _ => writer.out.push_str("{}\n"),
     }
     writer.out
@@ -27,7 +27,7 @@ struct Writer<'a> {
 impl<'a> Writer<'a> {
     /// Writes each pair. Values from the override `named` need no comment: it has been named
     /// already.
-    fn pairs(
+    fn write_pairs(
         &mut self,
         pairs: &[(Node, Node)],
         indent: usize,
@@ -40,12 +40,12 @@ impl<'a> Writer<'a> {
             self.out.push_str(&" ".repeat(indent));
             self.out.push_str(&text(key));
             self.out.push(':');
-            self.value(value, indent + 2, origin, named);
+            self.write_value(value, indent + 2, origin, named);
         }
     }
 
     /// Writes a value after the colon of its key, up to the end of its last line.
-    fn value(
+    fn write_value(
         &mut self,
         node: &Node,
         indent: usize,
@@ -60,11 +60,11 @@ impl<'a> Writer<'a> {
         match &node.value {
             Value::Map(pairs) if !pairs.is_empty() => {
                 self.out.push_str(&format!("{comment}\n"));
-                self.pairs(pairs, indent, origin, source);
+                self.write_pairs(pairs, indent, origin, source);
             }
             Value::List(items) if !items.iter().all(is_scalar) => {
                 self.out.push_str(&format!("{comment}\n"));
-                self.items(items, indent, origin, source);
+                self.write_items(items, indent, origin, source);
             }
             _ => {
                 let mut comment = comment;
@@ -76,7 +76,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn items(
+    fn write_items(
         &mut self,
         items: &[Node],
         indent: usize,
@@ -96,7 +96,7 @@ impl<'a> Writer<'a> {
             match &item.value {
                 Value::Map(pairs) if !pairs.is_empty() => {
                     let start = self.out.len();
-                    self.pairs(pairs, indent + 2, origin, source);
+                    self.write_pairs(pairs, indent + 2, origin, source);
                     let dash = format!("{spaces}- ");
                     self.out.replace_range(start..start + indent + 2, &dash);
                 }

@@ -1,13 +1,13 @@
-//! Limits that come with the call and change their parameters between calls: used units
-//! stay used.
+//! Limits that come with the call, with other numbers from call to call: what was used
+//! counts under the new numbers, too.
 
 use fluxgate_testkit::{Cli, RedisServer};
 use serde_json::{Value, json};
 
 use super::Service;
 
-/// Consecutive parameters and quantities of `CL.THROTTLE` for one key, and the replies. The
-/// instant at which the bucket is full does not change.
+/// Numbers of `CL.THROTTLE` with a quantity, and the answer, one after the other for one
+/// key. The instant at which it is full stays where it is.
 const THROTTLES: [(&str, [i64; 5]); 5] = [
     ("9 1 100 8", [0, 10, 2, -1, 800]),
     ("9 1 400 0", [0, 10, 8, -1, 800]),
@@ -16,7 +16,7 @@ const THROTTLES: [(&str, [i64; 5]); 5] = [
     ("9 1 100 0", [0, 10, 1, -1, 900]),
 ];
 
-/// The same for `/v1/consume`: capacity, tokens per second, cost, and remaining units.
+/// The same for `/v1/consume`: capacity, tokens a second, cost, and what is left.
 const CONSUMES: [(u64, f64, u64, u64); 5] = [
     (10, 0.01, 8, 2),
     (10, 0.0025, 0, 8),
@@ -25,7 +25,7 @@ const CONSUMES: [(u64, f64, u64, u64); 5] = [
     (10, 0.01, 0, 1),
 ];
 
-/// Runs a test on a service in memory and on one with Redis.
+/// Services in memory and on Redis.
 fn on_every_store(test: impl Fn(&Service)) {
     let server = RedisServer::start();
     let redis = format!(
@@ -41,16 +41,16 @@ fn on_every_store(test: impl Fn(&Service)) {
 }
 
 #[test]
-fn cl_throttle_keeps_used_units_when_parameters_change() {
+fn throttles_with_other_numbers_keep_what_was_used() {
     on_every_store(|service| {
         let mut cli = Cli::connect(service.address("resp")).unwrap();
-        // One write, so that little time passes between the calls.
+        // In one write, so that hardly any time passes between them.
         let lines = THROTTLES.map(|(numbers, _)| format!("CL.THROTTLE k {numbers}\r\n"));
         cli.send_raw(lines.concat().as_bytes()).unwrap();
         for (numbers, expected) in THROTTLES {
             let reply = cli.receive().unwrap();
             let reply: Vec<_> = reply.array().iter().map(|number| number.int()).collect();
-            // On a busy machine, a second may have passed.
+            // A busy machine may take a second of it.
             assert_eq!(reply[..4], expected[..4], "{numbers}");
             assert!(
                 (expected[4] - 30..=expected[4]).contains(&reply[4]),
@@ -61,7 +61,7 @@ fn cl_throttle_keeps_used_units_when_parameters_change() {
 }
 
 #[test]
-fn consume_keeps_used_units_when_parameters_change() {
+fn consumes_with_other_numbers_keep_what_was_used() {
     on_every_store(|service| {
         let mut http = service.http();
         for (capacity, rate, cost, remaining) in CONSUMES {
