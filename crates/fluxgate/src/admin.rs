@@ -60,9 +60,9 @@ impl Admin {
     }
 
     /// Authorizes a call that only lists the rules. Without tokens, every caller may.
-    pub(crate) fn admit_reader(&self, head: &Parts) -> Result<(), Problem> {
+    pub(crate) fn authorize_reader(&self, head: &Parts) -> Result<(), Problem> {
         match &self.tokens {
-            Some(_) => self.admit(head, Role::Viewer).map(drop),
+            Some(_) => self.authorize(head, Role::Viewer).map(drop),
             // DNS rebinding would reveal the rules to a page of another site.
             None if self.on_loopback => cross_origin::check(head),
             None => Ok(()),
@@ -70,9 +70,9 @@ impl Admin {
     }
 
     /// Authorizes a call that needs a role.
-    pub(crate) fn admit(&self, head: &Parts, role: Role) -> Result<Caller, Problem> {
+    pub(crate) fn authorize(&self, head: &Parts, role: Role) -> Result<Caller, Problem> {
         let Some(tokens) = &self.tokens else {
-            return self.admit_without_token(head);
+            return self.authorize_without_token(head);
         };
         let Some(token) = bearer_token(head) else {
             return Err(unauthorized("a bearer token is required", "Bearer"));
@@ -100,8 +100,8 @@ impl Admin {
 
     /// Authorizes a call that changes something. It must declare its body as JSON, which
     /// HTML forms of other sites cannot do.
-    pub(crate) fn admit_change(&self, head: &Parts, role: Role) -> Result<Caller, Problem> {
-        let caller = self.admit(head, role)?;
+    pub(crate) fn authorize_change(&self, head: &Parts, role: Role) -> Result<Caller, Problem> {
+        let caller = self.authorize(head, role)?;
         if head.method != Method::DELETE {
             require_json(head)?;
         }
@@ -110,13 +110,13 @@ impl Admin {
 
     /// Authorizes a call that changes something and needs no body. If it has a body, it must
     /// declare it as JSON.
-    pub(crate) fn admit_without_body(
+    pub(crate) fn authorize_without_body(
         &self,
         head: &Parts,
         has_body: bool,
         role: Role,
     ) -> Result<Caller, Problem> {
-        let caller = self.admit(head, role)?;
+        let caller = self.authorize(head, role)?;
         if has_body {
             require_json(head)?;
         }
@@ -129,7 +129,7 @@ impl Admin {
         cross_origin::check_browser(head, self.on_loopback)
     }
 
-    fn admit_without_token(&self, head: &Parts) -> Result<Caller, Problem> {
+    fn authorize_without_token(&self, head: &Parts) -> Result<Caller, Problem> {
         if !self.on_loopback {
             return Err(Problem::new(
                 StatusCode::FORBIDDEN,

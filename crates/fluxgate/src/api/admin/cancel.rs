@@ -30,7 +30,7 @@ pub(super) async fn cancel(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
-    let caller = api.admin.admit_change(&head, Role::Operator)?;
+    let caller = api.admin.authorize_change(&head, Role::Operator)?;
     let body = body::read(body).await?;
     let place = api.admin.reserve_audit_line().await?;
     run_to_completion(async move {

@@ -18,7 +18,7 @@ pub(super) async fn list(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
-    api.admin.admit_reader(&head)?;
+    api.admin.authorize_reader(&head)?;
     let rules = api.engine.rules().ok_or(EngineError::NotReady)?;
     let mut sets: Vec<_> = rules.iter().collect();
     sets.sort_by_key(|set| set.name());

@@ -22,7 +22,7 @@ pub(super) async fn refund(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
-    let caller = api.admin.admit_change(&head, Role::Operator)?;
+    let caller = api.admin.authorize_change(&head, Role::Operator)?;
     let body = body::read(body).await?;
     let place = api.admin.reserve_audit_line().await?;
     run_to_completion(async move {
@@ -79,7 +79,7 @@ pub(super) async fn reset(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
-    let caller = api.admin.admit_change(&head, Role::Operator)?;
+    let caller = api.admin.authorize_change(&head, Role::Operator)?;
     let body = body::read(body).await?;
     let place = api.admin.reserve_audit_line().await?;
     run_to_completion(async move {
@@ -88,7 +88,7 @@ pub(super) async fn reset(
         let (reset, change, described);
         match fields.target()? {
             Target::Set(rule_set) => {
-                api.admin.admit_change(&head, Role::Admin)?;
+                api.admin.authorize_change(&head, Role::Admin)?;
                 reset = engine.reset_set(rule_set).await;
                 described = None;
                 change = Change {
@@ -156,7 +156,7 @@ pub(super) async fn state(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
-    api.admin.admit(&head, Role::Viewer)?;
+    api.admin.authorize(&head, Role::Viewer)?;
     let fields = Fields::from_query(head.uri.query().unwrap_or_default())?;
     let bands: Vec<_> = match fields.target()? {
         Target::Set(_) => return Err(missing("rule")),

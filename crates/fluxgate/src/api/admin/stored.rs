@@ -29,7 +29,7 @@ pub(super) async fn get_set(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
-    api.admin.admit(&head, Role::Viewer)?;
+    api.admin.authorize(&head, Role::Viewer)?;
     let stored = read(store_of(&api)?, &set).await?;
     let stored = stored.ok_or_else(|| no_such_set(&set))?;
     respond(&head, &stored.etag, &stored.text)
@@ -41,7 +41,7 @@ pub(super) async fn get_rule(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
-    api.admin.admit(&head, Role::Viewer)?;
+    api.admin.authorize(&head, Role::Viewer)?;
     let stored = read(store_of(&api)?, &set).await?;
     let rules = Rules::read(&set, stored.as_ref())?;
     let text = rules.get(&rule).ok_or_else(|| no_such_rule(&set, &rule))?;
@@ -55,7 +55,7 @@ pub(super) async fn put_set(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
-    let caller = api.admin.admit_change(&head, Role::Admin)?;
+    let caller = api.admin.authorize_change(&head, Role::Admin)?;
     store_of(&api)?;
     let body = body::read(body).await?;
     let new = edit::parse_set(&set, &body, api.admin.options)?;
@@ -70,7 +70,7 @@ pub(super) async fn put_rule(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
-    let caller = api.admin.admit_change(&head, Role::Admin)?;
+    let caller = api.admin.authorize_change(&head, Role::Admin)?;
     store_of(&api)?;
     let body = body::read(body).await?;
     let new = edit::parse_rule(&set, &rule, &body, api.admin.options)?;
@@ -85,7 +85,7 @@ pub(super) async fn delete_set(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
-    let caller = api.admin.admit_change(&head, Role::Admin)?;
+    let caller = api.admin.authorize_change(&head, Role::Admin)?;
     let update = Update::new(&head, caller, "delete rule set", (set, None), Edit::Delete)?;
     update.run(api).await
 }
@@ -96,7 +96,7 @@ pub(super) async fn delete_rule(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
-    let caller = api.admin.admit_change(&head, Role::Admin)?;
+    let caller = api.admin.authorize_change(&head, Role::Admin)?;
     let about = (set, Some(rule));
     let update = Update::new(&head, caller, "delete rule", about, Edit::DeleteRule)?;
     update.run(api).await
@@ -128,7 +128,7 @@ async fn switch(
     let has_body = !body.is_end_stream();
     let caller = api
         .admin
-        .admit_without_body(&head, has_body, Role::Operator)?;
+        .authorize_without_body(&head, has_body, Role::Operator)?;
     let action = match on {
         true => "enable rule",
         false => "disable rule",
