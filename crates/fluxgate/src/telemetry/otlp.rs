@@ -206,6 +206,7 @@ impl Running {
 mod tests {
     use super::*;
     use crate::config;
+    use crate::http::Listener;
     use crate::telemetry::{Telemetry, now};
     use fluxgate_core::{
         AdHocDecision, Band, Limiter, MemoryStore, RequestContext, Retry, RuleSets, ready,
