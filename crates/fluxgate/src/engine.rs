@@ -226,7 +226,7 @@ impl Engine {
     ) -> AdHocDecision {
         let started = telemetry::now();
         let decision = self.limiter.take(subject, band, cost).await;
-        self.telemetry.own_decided(&decision, started, origin);
+        self.telemetry.ad_hoc_decided(&decision, started, origin);
         decision
     }
 

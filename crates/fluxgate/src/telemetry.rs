@@ -89,7 +89,7 @@ impl Telemetry {
     ) {
         let now = now();
         let took = now.saturating_duration_since(started);
-        self.settled(context, decision, (self.since_it_began(now), took), origin);
+        self.settled(context, decision, (self.since_start(now), took), origin);
     }
 
     /// Records the decision about a request that may have had to wait. `ended` counts from
@@ -108,7 +108,7 @@ impl Telemetry {
     }
 
     /// Returns the time from the start of the service to `now`.
-    pub(crate) fn since_it_began(&self, now: Instant) -> Duration {
+    pub(crate) fn since_start(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.began)
     }
 
@@ -123,7 +123,7 @@ impl Telemetry {
     ) {
         let now = now();
         let took = now.saturating_duration_since(started);
-        let when = (self.since_it_began(now), took);
+        let when = (self.since_start(now), took);
         for (context, decision) in contexts.iter().zip(decisions) {
             self.count(Subject::Request(context), decision, when, origin);
         }
@@ -145,7 +145,7 @@ impl Telemetry {
     ) {
         let now = now();
         let took = now.saturating_duration_since(started);
-        let when = (self.since_it_began(now), took);
+        let when = (self.since_start(now), took);
         self.count(Subject::Identity(identity), decision, when, origin);
         if let Some(spans) = &self.spans {
             spans.add_consume(Some(decision), decision.outcome(), took, origin);
@@ -153,7 +153,7 @@ impl Telemetry {
     }
 
     /// Records the decision about a limit that came with the call.
-    pub(crate) fn own_decided(
+    pub(crate) fn ad_hoc_decided(
         &self,
         decision: &AdHocDecision,
         started: Instant,
@@ -281,7 +281,7 @@ impl Telemetry {
     }
 
     /// Returns whether to log a request that cannot be forwarded.
-    pub(crate) fn is_worth_a_line(&self) -> bool {
+    pub(crate) fn should_log_unforwarded(&self) -> bool {
         self.not_forwarded.pass(self.began.elapsed())
     }
 

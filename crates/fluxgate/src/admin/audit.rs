@@ -48,7 +48,7 @@ impl Admin {
     /// Reserves the audit line of a change. Must be called before the change is applied: a
     /// change without an audit line is refused.
     pub(crate) async fn reserve_audit_line(&self) -> Result<AuditPlace, Problem> {
-        AuditPlace::take().await.ok_or_else(|| {
+        AuditPlace::reserve().await.ok_or_else(|| {
             let detail = "the audit log cannot be written, so nothing was changed; make sure \
                           that standard error is read, and try again";
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)

@@ -39,7 +39,7 @@ impl<'a> EngineHandler<'a> {
         let now = telemetry::now();
         let took = nanos(now.saturating_duration_since(since));
         self.took.fetch_add(took, Ordering::Relaxed);
-        let ended = nanos(self.engine.telemetry.since_it_began(now));
+        let ended = nanos(self.engine.telemetry.since_start(now));
         self.ended.store(ended, Ordering::Relaxed);
     }
 }

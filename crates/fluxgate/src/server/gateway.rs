@@ -106,6 +106,6 @@ impl fluxgate_gateway::Engine for Engine {
     }
 
     fn should_log(&self) -> bool {
-        self.telemetry().is_worth_a_line()
+        self.telemetry().should_log_not_forwarded()
     }
 }

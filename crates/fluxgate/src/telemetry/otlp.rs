@@ -265,7 +265,7 @@ mod tests {
                 retry_after: Retry::Never,
                 reset_after: fluxgate_core::Micros::ZERO,
             };
-            telemetry.own_decided(&own, now(), origin);
+            telemetry.ad_hoc_decided(&own, now(), origin);
         });
         let rules: Vec<_> = spans.iter().map(|span| span.rule.as_deref()).collect();
         assert_eq!(rules, [Some("r"), None]);

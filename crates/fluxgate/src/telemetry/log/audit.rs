@@ -35,7 +35,7 @@ pub(crate) struct AuditPlace(SemaphorePermit<'static>);
 impl AuditPlace {
     /// Takes a place; `None` if there is none for five seconds, because the log is not
     /// read or cannot be written.
-    pub(crate) async fn take() -> Option<Self> {
+    pub(crate) async fn reserve() -> Option<Self> {
         let place = tokio::time::timeout(LONGEST_WAIT, PLACES.acquire()).await;
         place.ok()?.ok().map(Self)
     }
