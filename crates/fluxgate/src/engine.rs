@@ -19,7 +19,7 @@ pub(crate) use filters::Filters;
 pub(crate) use handler::EngineHandler;
 
 use crate::http::Origin;
-use crate::telemetry::{self, Subject, Telemetry};
+use crate::telemetry::{self, IdentitySource, Telemetry};
 
 /// Replaces an identity where logs may not name one.
 const REDACTED: &str = "(redacted)";
@@ -332,8 +332,8 @@ impl Engine {
         let set = rules.get(rule_set);
         let rule = set.and_then(|set| set.rule(rule));
         let described = set.zip(rule).and_then(|(set, rule)| {
-            let who = Subject::Identity(identity);
-            self.telemetry.describe(who, set, rule)
+            let source = IdentitySource::Values(identity);
+            self.telemetry.describe_identity(source, set, rule)
         });
         // The rule may have been removed meanwhile.
         described.unwrap_or_else(|| REDACTED.into())

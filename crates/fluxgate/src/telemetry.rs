@@ -5,10 +5,8 @@ mod denials;
 pub(crate) mod log;
 mod metrics;
 mod otlp;
-mod request_ids;
 mod sampler;
 mod store_outage;
-mod subject;
 mod trace_context;
 
 use std::sync::Arc;
@@ -23,40 +21,46 @@ use tracing::field;
 pub(crate) use clock::now;
 pub(crate) use metrics::StoreGauges;
 pub(crate) use otlp::Exporter;
-pub(crate) use request_ids::RequestIds;
-pub(crate) use subject::Subject;
+pub(crate) use trace_context::RequestIds;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use trace_context::fuzz_traceparent;
 
 use crate::config;
 use crate::http::{Listener, Origin};
-use denials::{Denial, Denials};
-use metrics::Metrics;
+use denials::{Denial, DenialLog};
+use metrics::{Metrics, reported_rule};
 use otlp::Spans;
 use sampler::Sampler;
-use store_outage::StoreOutage;
-use subject::{needs_store, reported_rule};
+use store_outage::{StoreOutage, comes_from_store};
 
-/// Records what the service does.
+/// Records the metrics, log lines and spans of the service.
 #[derive(Debug)]
 pub(crate) struct Telemetry {
     metrics: Arc<Metrics>,
     /// When the service started.
-    began: Instant,
+    started: Instant,
     /// Whether logs may name identities.
     names_identities: bool,
-    denials: Denials,
+    denials: DenialLog,
     store_outage: StoreOutage,
-    /// Sampled: clients choose the names.
+    /// Sampled because clients choose the names.
     missing_rule_sets: Sampler,
-    /// Sampled: clients choose how often forwarding fails.
-    not_forwarded: Sampler,
+    /// Sampled because clients choose how often forwarding fails.
+    unforwarded: Sampler,
     /// The queue of spans, if traces are exported.
     spans: Option<Spans>,
 }
 
+/// What the identity that a rule counts is derived from.
+#[derive(Clone, Copy)]
+pub(crate) enum IdentitySource<'a> {
+    Request(&'a RequestContext<'a>),
+    /// The values of the rule's key.
+    Values(&'a [&'a str]),
+}
+
 impl Telemetry {
-    /// Creates the telemetry of a config. The caller runs the exporter, if there is one.
+    /// Creates the telemetry that the config describes. The caller runs the exporter, if any.
     pub(crate) fn new(config: &config::Telemetry) -> (Self, Option<Exporter>) {
         let metrics = Arc::new(Metrics::new(clock::since_1970()));
         let (spans, exporter) = match &config.otlp {
@@ -68,12 +72,12 @@ impl Telemetry {
         };
         let telemetry = Self {
             metrics,
-            began: now(),
+            started: now(),
             names_identities: config.identities,
-            denials: Denials::new(),
+            denials: DenialLog::new(),
             store_outage: StoreOutage::default(),
             missing_rule_sets: Sampler::new(10, 1),
-            not_forwarded: Sampler::new(10, 10),
+            unforwarded: Sampler::new(10, 10),
             spans,
         };
         (telemetry, exporter)
@@ -89,19 +93,20 @@ impl Telemetry {
     ) {
         let now = now();
         let took = now.saturating_duration_since(started);
-        self.settled(context, decision, (self.since_start(now), took), origin);
+        self.decided_at(context, decision, (self.since_start(now), took), origin);
     }
 
-    /// Records the decision about a request that may have had to wait. `ended` counts from
-    /// the start of the service.
-    pub(crate) fn settled(
+    /// Records the decision about a request that may have waited. `ended` counts from the
+    /// start of the service.
+    pub(crate) fn decided_at(
         &self,
         context: &RequestContext<'_>,
         decision: &Decision,
         (ended, took): (Duration, Duration),
         origin: &Origin<'_>,
     ) {
-        self.count(Subject::Request(context), decision, (ended, took), origin);
+        let identity = IdentitySource::Request(context);
+        self.count(identity, decision, (ended, took), origin);
         if let Some(spans) = &self.spans {
             spans.add_check(decision, took, origin);
         }
@@ -109,11 +114,11 @@ impl Telemetry {
 
     /// Returns the time from the start of the service to `now`.
     pub(crate) fn since_start(&self, now: Instant) -> Duration {
-        now.saturating_duration_since(self.began)
+        now.saturating_duration_since(self.started)
     }
 
-    /// Records requests that were decided together. They are one span, that of the first
-    /// denial, if there is one.
+    /// Records requests that were decided together. They share one span, which describes
+    /// the first denial, if any.
     pub(crate) fn all_decided(
         &self,
         contexts: &[RequestContext<'_>],
@@ -125,7 +130,7 @@ impl Telemetry {
         let took = now.saturating_duration_since(started);
         let when = (self.since_start(now), took);
         for (context, decision) in contexts.iter().zip(decisions) {
-            self.count(Subject::Request(context), decision, when, origin);
+            self.count(IdentitySource::Request(context), decision, when, origin);
         }
         if let Some(spans) = &self.spans {
             let denied = decisions.iter().find(|decision| !decision.allowed());
@@ -146,13 +151,13 @@ impl Telemetry {
         let now = now();
         let took = now.saturating_duration_since(started);
         let when = (self.since_start(now), took);
-        self.count(Subject::Identity(identity), decision, when, origin);
+        self.count(IdentitySource::Values(identity), decision, when, origin);
         if let Some(spans) = &self.spans {
             spans.add_consume(Some(decision), decision.outcome(), took, origin);
         }
     }
 
-    /// Records the decision about a limit that came with the call.
+    /// Records a decision by an ad-hoc limit, which the call itself contains.
     pub(crate) fn ad_hoc_decided(
         &self,
         decision: &AdHocDecision,
@@ -160,10 +165,10 @@ impl Telemetry {
         origin: &Origin<'_>,
     ) {
         let took = started.elapsed();
-        let now = started.saturating_duration_since(self.began) + took;
+        let now = self.since_start(started) + took;
         let outcome = decision.outcome;
-        self.metrics.decided("", None, outcome, took);
-        if needs_store(outcome) {
+        self.metrics.count_decision("", None, outcome, took);
+        if comes_from_store(outcome) {
             self.store_outage.answered(now);
         }
         if !decision.allowed {
@@ -181,22 +186,22 @@ impl Telemetry {
         }
     }
 
-    /// Counts a decision, and logs a denial unless too many are logged.
+    /// Counts a decision, and logs a denial if the sampler lets it pass.
     fn count(
         &self,
-        subject: Subject<'_>,
+        identity: IdentitySource<'_>,
         decision: &Decision,
         (now, took): (Duration, Duration),
         origin: &Origin<'_>,
     ) {
         let outcome = decision.outcome();
         let (rule, band) = reported_rule(decision);
-        // A set that does not exist is counted without a name.
+        // Clients choose the names of missing rule sets, so those are counted without one.
         let set = decision.rule_set();
         let rule_set = set.map(RuleSet::name);
         self.metrics
-            .decided(rule_set.unwrap_or_default(), rule, outcome, took);
-        if needs_store(outcome) && set.is_some() {
+            .count_decision(rule_set.unwrap_or_default(), rule, outcome, took);
+        if comes_from_store(outcome) && set.is_some() {
             self.store_outage.answered(now);
         }
         if !decision.allowed() || outcome == Outcome::ShadowDenied {
@@ -208,7 +213,7 @@ impl Telemetry {
                 retry_after: decision.retry_after(),
                 identity: set
                     .zip(rule)
-                    .and_then(|(set, rule)| self.describe(subject, set, rule)),
+                    .and_then(|(set, rule)| self.describe_identity(identity, set, rule)),
             });
         }
     }
@@ -222,7 +227,7 @@ impl Telemetry {
         if self.denials.pass(now) {
             self.denials.log(&denial(), origin, self.metrics.unlogged());
         } else {
-            self.metrics.denial_unlogged();
+            self.metrics.count_unlogged_denial();
         }
     }
 
@@ -232,26 +237,31 @@ impl Telemetry {
     }
 
     /// Describes the identity that a rule counts, if logs may name identities.
-    pub(crate) fn describe(
+    pub(crate) fn describe_identity(
         &self,
-        subject: Subject<'_>,
+        source: IdentitySource<'_>,
         set: &RuleSet,
         rule: &Rule,
     ) -> Option<String> {
-        let named = self.names_identities;
-        named.then(|| subject.describe(set, rule)).flatten()
+        if !self.names_identities {
+            return None;
+        }
+        match source {
+            IdentitySource::Request(context) => set.describe_identity(rule, context),
+            IdentitySource::Values(values) => set.describe_values(rule, values),
+        }
     }
 
-    /// Records a failure of the store. `on_error` decides, if there is a decision to make.
+    /// Records a failure of the store, and the `on_error` policy if it decided a request.
     pub(crate) fn store_failed(&self, error: &StoreError, on_error: Option<OnError>) {
-        self.metrics.store_failed(error.reason, on_error);
-        self.store_outage.failed(error, self.began.elapsed());
+        self.metrics.count_store_failure(error.reason, on_error);
+        self.store_outage.failed(error, self.started.elapsed());
     }
 
-    /// Logs a request for a rule set that does not exist. Returns `false` if it is left out
-    /// because there are too many.
+    /// Logs a request for a rule set that does not exist. Returns `false` if the sampler
+    /// left the line out.
     pub(crate) fn rule_set_missing(&self, name: &str) -> bool {
-        let passes = self.missing_rule_sets.pass(self.began.elapsed());
+        let passes = self.missing_rule_sets.pass(self.started.elapsed());
         if passes {
             tracing::warn!(rule_set = name, "there is no such rule set");
         }
@@ -266,7 +276,7 @@ impl Telemetry {
         status: u16,
         ids: impl FnOnce() -> K,
     ) {
-        self.metrics.answered(listener, status);
+        self.metrics.count_response(listener, status);
         if tracing::enabled!(tracing::Level::DEBUG) {
             let RequestIds { request_id, trace } = ids().into();
             tracing::debug!(
@@ -280,12 +290,12 @@ impl Telemetry {
         }
     }
 
-    /// Returns whether to log a request that cannot be forwarded.
+    /// Returns whether to log that a request could not be forwarded.
     pub(crate) fn should_log_unforwarded(&self) -> bool {
-        self.not_forwarded.pass(self.began.elapsed())
+        self.unforwarded.pass(self.started.elapsed())
     }
 
-    /// Records that a request begins to wait.
+    /// Records that a request starts to wait.
     pub(crate) fn wait_began(&self) {
         self.metrics.wait_began();
     }

@@ -121,7 +121,7 @@ impl Handler for EngineHandler<'_> {
         let [took, ended] = [&self.took, &self.ended]
             .map(|nanos| Duration::from_nanos(nanos.load(Ordering::Relaxed)));
         let telemetry = self.engine.telemetry();
-        telemetry.settled(context, decision, (ended, took), self.origin);
+        telemetry.decided_at(context, decision, (ended, took), self.origin);
     }
 
     fn wait_began(&self) {

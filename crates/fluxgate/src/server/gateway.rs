@@ -106,6 +106,6 @@ impl fluxgate_gateway::Engine for Engine {
     }
 
     fn should_log(&self) -> bool {
-        self.telemetry().should_log_not_forwarded()
+        self.telemetry().should_log_unforwarded()
     }
 }

@@ -5,22 +5,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quanta::Instant;
 
-/// Returns the time, to measure durations. It reads the cycle counter of the processor if
-/// that is reliable: measuring a decision so costs less than one call to the system clock.
+/// Returns the current time for measuring durations. Where the processor's cycle counter is
+/// reliable, it reads that, which is cheaper than the system clock.
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
 /// Returns the time since the first call, by a monotonic clock.
 pub(super) fn uptime() -> Duration {
-    static BEGAN: OnceLock<Instant> = OnceLock::new();
-    BEGAN.get_or_init(Instant::now).elapsed()
+    static STARTED: OnceLock<Instant> = OnceLock::new();
+    STARTED.get_or_init(Instant::now).elapsed()
 }
 
 /// Returns the time since 1970; zero if the clock is before that.
 #[expect(
     clippy::disallowed_methods,
-    reason = "for reports only; decides nothing"
+    reason = "only for reports; no decision depends on it"
 )]
 pub(super) fn since_1970() -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -32,7 +32,7 @@ pub(super) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns whole microseconds.
+/// Returns whole microseconds, saturating.
 pub(super) fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Logs a sample of the denials, each with the number of those left out.
+//! Logs a sample of the denials. Each line says how many were left out before it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,23 +7,23 @@ use fluxgate_core::json::quoted;
 use fluxgate_core::{Outcome, Retry, Rule};
 use tracing::field;
 
-use super::request_ids::RequestIds;
 use super::sampler::Sampler;
+use super::trace_context::RequestIds;
 use crate::http::Origin;
 
 /// How many lines may be written at once.
-const AT_ONCE: u64 = 10;
-/// How many lines a second may be written over time.
-const A_SECOND: u64 = 10;
+const BURST: u64 = 10;
+/// How many lines may be written per second on average.
+const PER_SECOND: u64 = 10;
 
-/// How many bytes the attributes of a rule may have in a line.
-const MOST_ATTRIBUTES: usize = 8 * 1024;
+/// The maximum length of a rule's attributes in a line.
+const MAX_ATTRIBUTES_BYTES: usize = 8 * 1024;
 
-/// Samples denials for the log.
+/// Logs a sample of the denials.
 #[derive(Debug)]
-pub(super) struct Denials {
+pub(super) struct DenialLog {
     sampler: Sampler,
-    /// How many denials were left out by the time of the last line.
+    /// How many denials had been left out when the last line was written.
     reported: AtomicU64,
 }
 
@@ -35,14 +35,14 @@ pub(super) struct Denial<'a> {
     pub(super) band: Option<&'a str>,
     pub(super) outcome: Outcome,
     pub(super) retry_after: Retry,
-    /// Only where the config says that logs may name identities.
+    /// `None` unless the config lets logs name identities.
     pub(super) identity: Option<String>,
 }
 
-impl Denials {
+impl DenialLog {
     pub(super) fn new() -> Self {
         Self {
-            sampler: Sampler::new(AT_ONCE, A_SECOND),
+            sampler: Sampler::new(BURST, PER_SECOND),
             reported: AtomicU64::new(0),
         }
     }
@@ -52,9 +52,9 @@ impl Denials {
         tracing::enabled!(tracing::Level::INFO) && self.sampler.pass(now)
     }
 
-    /// Writes a line. `unlogged` is the number of denials ever left out.
+    /// Writes a line. `unlogged` is the total number of denials left out so far.
     pub(super) fn log(&self, denial: &Denial<'_>, origin: &Origin<'_>, unlogged: u64) {
-        // Two lines at once may split the number in any way.
+        // Concurrent lines may split the number in any way.
         let reported = self.reported.fetch_max(unlogged, Ordering::Relaxed);
         let RequestIds { request_id, trace } = RequestIds::from(origin);
         let retry_after = denial.retry_after.after();
@@ -84,5 +84,5 @@ fn attributes(rule: &Rule) -> Option<String> {
         .map(|(name, value)| format!("{}:{}", quoted(name), quoted(value)))
         .collect();
     let json = format!("{{{}}}", pairs.join(","));
-    (!pairs.is_empty() && json.len() <= MOST_ATTRIBUTES).then_some(json)
+    (!pairs.is_empty() && json.len() <= MAX_ATTRIBUTES_BYTES).then_some(json)
 }

@@ -1,4 +1,4 @@
-//! The log: one line an event, on standard error.
+//! The log: one line per event, on standard error.
 
 mod audit;
 mod json;
@@ -22,8 +22,8 @@ use sampling::Sampling;
 pub(super) use sampling::suppressed;
 pub(crate) use writer::Flush;
 
-/// Starts to log as the config says. Dropping the returned value writes the lines that
-/// still wait.
+/// Starts logging as the config says. Dropping the returned guard writes the lines that are
+/// still queued.
 pub(crate) fn init(config: &Telemetry) -> Flush {
     let level = match config.level {
         Level::Error => LevelFilter::ERROR,
@@ -32,7 +32,7 @@ pub(crate) fn init(config: &Telemetry) -> Flush {
         Level::Debug => LevelFilter::DEBUG,
         Level::Trace => LevelFilter::TRACE,
     };
-    // Lines of libraries below a warning may hold whole requests.
+    // Lines of libraries below a warning may contain whole requests.
     let targets = Targets::new()
         .with_default(level.min(LevelFilter::WARN))
         .with_target("fluxgate", level)
@@ -42,17 +42,17 @@ pub(crate) fn init(config: &Telemetry) -> Flush {
     let sampling = Sampling::new(queue.clone());
     let lines = fmt::layer().with_ansi(false).with_writer(queue);
     let subscriber = tracing_subscriber::registry().with(targets).with(sampling);
-    let begun = match config.log {
+    let initialized = match config.log {
         LogFormat::Json => subscriber.with(lines.event_format(JsonLines)).try_init(),
         LogFormat::Text => subscriber.with(lines).try_init(),
     };
-    // Fails if this process has a subscriber already, which stays.
-    let _ = begun;
+    // Fails if this process already has a subscriber, which stays.
+    let _ = initialized;
     panic::set_hook(Box::new(log_panic));
     flush
 }
 
-/// Logs a panic as a line like any other.
+/// Logs a panic like any other event.
 fn log_panic(info: &panic::PanicHookInfo<'_>) {
     let payload = info.payload();
     let text = payload.downcast_ref::<&str>().copied();
@@ -60,7 +60,7 @@ fn log_panic(info: &panic::PanicHookInfo<'_>) {
     let location = info.location().map(tracing::field::display);
     let thread = std::thread::current();
     tracing::error!(
-        panic = text.unwrap_or("of something that is no text"),
+        panic = text.unwrap_or("the payload is not a string"),
         location,
         thread = thread.name(),
         "panicked"

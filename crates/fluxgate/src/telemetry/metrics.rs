@@ -1,7 +1,7 @@
-//! What is counted for Prometheus.
+//! The metrics for Prometheus.
 //!
-//! Each thread counts for itself, and the counts are added up when they are
-//! asked for: a decision takes no lock and no cache line of another core.
+//! Each thread has its own counters, which are summed when metrics are rendered. So counting
+//! a decision takes no lock and touches no cache line of another core.
 
 mod durations;
 mod exposition;
@@ -12,67 +12,68 @@ mod shard;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fluxgate_core::{OnError, Outcome, Reason, Rule};
+use fluxgate_core::{Band, Decision, OnError, Outcome, Reason, Rule};
 use fluxgate_redis::reason;
 
 use crate::http::Listener;
 use shard::{STATUS_CLASSES, Shards};
 
-/// Everything that is counted.
+/// All metrics of the service.
 #[derive(Debug)]
 pub(super) struct Metrics {
     shards: Shards,
-    /// When the process began, since 1970.
-    began: Duration,
+    /// When the process started, since 1970.
+    started: Duration,
     reload: Reload,
-    /// How many requests wait for their turn.
+    /// How many requests are waiting.
     waiting: AtomicU64,
     pub(super) spans: SpanCounts,
 }
 
-/// How reading the rules went.
+/// The results of loading the rules.
 #[derive(Debug, Default)]
 struct Reload {
-    /// Whether the last time was good: 0 or 1.
-    good: AtomicU64,
-    /// When it last was good, in seconds since 1970.
-    last_good: AtomicU64,
+    /// Whether the rules were valid the last time: 0 or 1.
+    last_valid: AtomicU64,
+    /// When the rules were last valid, in seconds since 1970.
+    last_valid_at: AtomicU64,
     failures: AtomicU64,
 }
 
-/// What became of spans. Few requests are traced, so all threads share them.
+/// The number of spans by their fate. Few requests are traced, so all threads share the
+/// counters.
 #[derive(Debug, Default)]
 pub(super) struct SpanCounts {
     pub(super) sent: AtomicU64,
     pub(super) dropped: AtomicU64,
 }
 
-/// What the store reports when metrics are rendered.
+/// The state of the store when metrics are rendered.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StoreGauges {
     /// The circuit breaker: 0 closed, 1 half open, 2 open.
     pub(crate) breaker: u64,
     pub(crate) script_reloads: u64,
     pub(crate) failovers: u64,
-    /// The counters that a memory store holds.
+    /// The number of counters in a memory store.
     pub(crate) memory_keys: Option<u64>,
 }
 
 impl Metrics {
-    /// Nothing yet. The process began at `began`, since 1970.
-    pub(super) fn new(began: Duration) -> Self {
+    /// Creates the metrics of a process that started at `started`, since 1970.
+    pub(super) fn new(started: Duration) -> Self {
         Self {
             shards: Shards::new(),
-            began,
+            started,
             reload: Reload::default(),
             waiting: AtomicU64::new(0),
             spans: SpanCounts::default(),
         }
     }
 
-    /// A request was decided. A rule set that does not exist has no name here:
-    /// clients choose what they ask for, and there is no end to that.
-    pub(super) fn decided(
+    /// Counts a decision. `rule_set` is empty if it does not exist: clients could create
+    /// any number of label values otherwise.
+    pub(super) fn count_decision(
         &self,
         rule_set: &str,
         rule: Option<&Rule>,
@@ -86,19 +87,19 @@ impl Metrics {
             });
     }
 
-    /// A denial was not worth a line.
-    pub(super) fn denial_unlogged(&self) {
+    /// Counts a denial that the sampler left out of the log.
+    pub(super) fn count_unlogged_denial(&self) {
         self.shards.count(|shard| shard.unlogged.add(1));
     }
 
-    /// How many denials have not been worth a line.
+    /// Returns how many denials were left out of the log.
     pub(super) fn unlogged(&self) -> u64 {
         let shards = self.shards.all();
         shards.iter().map(|shard| shard.unlogged.get()).sum()
     }
 
-    /// The store failed; `on_error` decided, if there was something to decide.
-    pub(super) fn store_failed(&self, reason: Reason, on_error: Option<OnError>) {
+    /// Counts a failure of the store, and a denial if that is what `on_error` decided.
+    pub(super) fn count_store_failure(&self, reason: Reason, on_error: Option<OnError>) {
         let known = reason::ALL.iter().position(|known| *known == reason);
         let index = known.unwrap_or_default();
         self.shards.count(|shard| {
@@ -109,34 +110,41 @@ impl Metrics {
         });
     }
 
-    /// An HTTP request was answered.
-    pub(super) fn answered(&self, listener: Listener, status: u16) {
+    /// Counts the response to an HTTP request.
+    pub(super) fn count_response(&self, listener: Listener, status: u16) {
         let class = usize::from(status / 100).clamp(1, STATUS_CLASSES) - 1;
         self.shards
-            .count(|shard| shard.answered[listener as usize][class].add(1));
+            .count(|shard| shard.responses[listener as usize][class].add(1));
     }
 
-    /// The rules were read, since 1970.
-    pub(super) fn reloaded(&self, good: bool, now: Duration) {
-        if good {
-            self.reload
-                .last_good
-                .store(now.as_secs(), Ordering::Relaxed);
+    /// Records whether the rules were valid when they were loaded at `now`, since 1970.
+    pub(super) fn reloaded(&self, valid: bool, now: Duration) {
+        let reload = &self.reload;
+        if valid {
+            reload.last_valid_at.store(now.as_secs(), Ordering::Relaxed);
         } else {
-            self.reload.failures.fetch_add(1, Ordering::Relaxed);
+            reload.failures.fetch_add(1, Ordering::Relaxed);
         }
-        self.reload.good.store(u64::from(good), Ordering::Relaxed);
+        reload.last_valid.store(u64::from(valid), Ordering::Relaxed);
     }
 
-    /// A request begins to wait.
     pub(super) fn wait_began(&self) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A request waits no more.
     pub(super) fn wait_ended(&self) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Returns the rule and the band that a decision is counted by. For a shadow denial, they
+/// are the first that would have denied the request.
+pub(super) fn reported_rule(decision: &Decision) -> (Option<&Rule>, Option<&Band>) {
+    if decision.outcome() == Outcome::ShadowDenied {
+        let first = decision.violated().next();
+        return (first.map(|it| it.rule), first.and_then(|it| it.band));
+    }
+    (decision.rule(), decision.band())
 }
 
 #[cfg(test)]
@@ -153,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_one_whatever_its_number_and_whichever_thread_decides() {
+    fn the_counts_of_a_rule_are_summed_over_its_numbers_and_all_threads() {
         let metrics = Metrics::new(Duration::ZERO);
         let (before, after) = (rules(1), rules(2));
         let rule = |rules: &RuleSets| rules.get("s").unwrap().rules()[0].number();
@@ -161,7 +169,7 @@ mod tests {
         let count = |rules: &RuleSets, times: u32| {
             let rule = &rules.get("s").unwrap().rules()[0];
             for _ in 0..times {
-                metrics.decided("s", Some(rule), Outcome::Denied, Duration::ZERO);
+                metrics.count_decision("s", Some(rule), Outcome::Denied, Duration::ZERO);
             }
         };
         std::thread::scope(|scope| {
@@ -171,7 +179,7 @@ mod tests {
         });
         count(&after, 5);
         count(&before, 2);
-        metrics.decided("", None, Outcome::NoRule, Duration::ZERO);
+        metrics.count_decision("", None, Outcome::NoRule, Duration::ZERO);
         let text = metrics.render(&StoreGauges::default());
         let decisions = text
             .lines()
@@ -186,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn listeners_and_outcomes_stand_where_their_numbers_say() {
+    fn the_discriminants_of_listeners_and_outcomes_are_their_indices() {
         for (index, outcome) in Outcome::ALL.into_iter().enumerate() {
             assert_eq!(outcome as usize, index);
         }
@@ -196,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reload_that_failed_keeps_the_time_of_the_last_good_one() {
+    fn a_failed_reload_keeps_the_time_of_the_last_successful_one() {
         let metrics = Metrics::new(Duration::ZERO);
         metrics.reloaded(true, Duration::from_secs(7));
         metrics.reloaded(false, Duration::from_secs(9));

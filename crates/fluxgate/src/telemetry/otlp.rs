@@ -1,7 +1,6 @@
-//! Traces, sent by OTLP over HTTP in JSON.
+//! Exports traces by OTLP over HTTP in JSON.
 //!
-//! Written by hand: the crates that do it bring a runtime of their own and a
-//! hundred others, for one message.
+//! The OpenTelemetry crates would add about a hundred dependencies for this one message.
 
 mod json;
 mod post;
@@ -19,19 +18,18 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::clock;
-use super::metrics::Metrics;
-use super::subject::reported_rule;
+use super::metrics::{Metrics, reported_rule};
 use super::trace_context::TraceContext;
 use crate::config::HttpUrl;
 use crate::http::Origin;
 use post::Endpoint;
 use span::Span;
 
-/// How many spans may wait to be sent. Further spans are dropped.
+/// How many spans may be queued. Further spans are dropped.
 const MAX_SPANS: usize = 2048;
-/// How many spans a request holds at most.
+/// How many spans one request carries at most.
 const BATCH: usize = 512;
-/// How long a batch is gathered at most.
+/// How long a batch is collected at most.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// How long sending a batch may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -40,15 +38,14 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// How long sending the last batch may take when the service closes.
 const LAST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The queue of spans. Only requests that the caller traces and samples have a span, so
-/// other requests cost nothing.
+/// The queue of spans. Only requests that the caller traces and samples have a span.
 #[derive(Debug)]
 pub(super) struct Spans {
     queue: Sender<Span>,
     metrics: Arc<Metrics>,
 }
 
-/// Sends spans.
+/// Sends the queued spans to a collector.
 #[derive(Debug)]
 pub(crate) struct Exporter {
     spans: Receiver<Span>,
@@ -65,7 +62,7 @@ pub(crate) struct Running {
     task: JoinHandle<()>,
 }
 
-/// Creates a queue of spans, and the exporter that sends them to `url`.
+/// Creates a queue of spans and the exporter that sends them to `url`.
 pub(super) fn open(url: &HttpUrl, metrics: &Arc<Metrics>) -> (Spans, Exporter) {
     let (queue, spans) = mpsc::channel(MAX_SPANS);
     let exporter = Exporter {
@@ -85,7 +82,7 @@ impl Spans {
         self.add("fluxgate.check", Some(decision), outcome, took, origin);
     }
 
-    /// Adds a charge, by a rule or by a limit that came with the call.
+    /// Adds a charge by one rule or by an ad-hoc limit.
     pub(super) fn add_consume(
         &self,
         decision: Option<&Decision>,
@@ -130,7 +127,7 @@ impl Spans {
 }
 
 impl Exporter {
-    /// Starts to send, on this runtime.
+    /// Starts sending on this runtime.
     pub(crate) fn start(self) -> Running {
         let ended = CancellationToken::new();
         let task = tokio::spawn(self.run(ended.clone()));
@@ -178,7 +175,7 @@ impl Exporter {
                 return;
             }
             Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no answer within {} s", TIMEOUT.as_secs()),
+            Err(_) => format!("no response within {} s", TIMEOUT.as_secs()),
         };
         let dropped = &self.metrics.spans.dropped;
         dropped.fetch_add(count, Ordering::Relaxed);
@@ -189,7 +186,7 @@ impl Exporter {
         {
             self.last_logged = Some(now);
             let to = &self.endpoint;
-            tracing::warn!(%to, error, spans = count, "spans cannot be sent");
+            tracing::warn!(%to, error, spans = count, "cannot send spans");
         }
     }
 }
@@ -212,7 +209,7 @@ mod tests {
         AdHocDecision, Band, Limiter, MemoryStore, RequestContext, Retry, RuleSets, ready,
     };
 
-    /// Returns the spans that `record` causes.
+    /// Returns the spans that `record` adds.
     fn spans_of(record: impl FnOnce(&Telemetry, &Limiter, &Origin<'_>)) -> Vec<Span> {
         let rules = "rule_sets: { s: { rules: [ { id: r, scope: per_user, \
                      bands: [ { capacity: 1, window: 1h } ] } ] } }";
@@ -234,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_are_decided_together_are_one_span_of_the_first_that_was_denied() {
+    fn requests_decided_together_have_one_span_that_describes_the_first_denial() {
         let spans = spans_of(|telemetry, limiter, origin| {
             let user = |name: &'static str| RequestContext::builder().user(name).build();
             ready(limiter.check("s", &user("b"))).unwrap();
@@ -253,19 +250,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_consumed_has_another_name_and_need_not_have_a_rule() {
+    fn charges_by_a_rule_and_by_an_ad_hoc_limit_are_consume_spans() {
         let spans = spans_of(|telemetry, limiter, origin| {
             let decision = ready(limiter.consume("s", "r", &["a"], None)).unwrap();
             assert_eq!(decision.band().map(Band::id), Some("b0"));
             telemetry.consumed(&["a"], &decision, now(), origin);
-            let own = AdHocDecision {
+            let ad_hoc = AdHocDecision {
                 outcome: Outcome::Never,
                 allowed: false,
                 remaining: Some(0),
                 retry_after: Retry::Never,
                 reset_after: fluxgate_core::Micros::ZERO,
             };
-            telemetry.ad_hoc_decided(&own, now(), origin);
+            telemetry.ad_hoc_decided(&ad_hoc, now(), origin);
         });
         let rules: Vec<_> = spans.iter().map(|span| span.rule.as_deref()).collect();
         assert_eq!(rules, [Some("r"), None]);

@@ -1,42 +1,42 @@
-//! How many lines there may be of things that happen often.
+//! A rate limit for log lines about frequent events.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::clock;
 
-/// Lets so many pass at once, and then one every so often. To refuse is a look
-/// at a number that hardly ever changes.
+/// Lets a burst of events pass, and then a steady rate (GCRA). Refusing an event only reads
+/// a number that rarely changes, so threads do not contend for it.
 #[derive(Debug)]
 pub(super) struct Sampler {
-    /// When everything that has passed is paid for, in µs since the service began.
-    paid: AtomicU64,
-    /// What one costs, in µs.
-    each: u64,
-    /// How far ahead may be paid for, in µs.
-    most: u64,
+    /// When the burst is available again in full, in µs since the service started.
+    full_at: AtomicU64,
+    /// The time that one event takes to be replenished, in µs.
+    interval: u64,
+    /// How far `full_at` may lie ahead, in µs.
+    tolerance: u64,
 }
 
 impl Sampler {
-    pub(super) const fn new(at_once: u64, a_second: u64) -> Self {
-        let each = 1_000_000 / a_second;
+    pub(super) const fn new(burst: u64, per_second: u64) -> Self {
+        let interval = 1_000_000 / per_second;
         Self {
-            paid: AtomicU64::new(0),
-            each,
-            most: at_once * each,
+            full_at: AtomicU64::new(0),
+            interval,
+            tolerance: burst * interval,
         }
     }
 
-    /// Whether one may pass, `now` after the service began.
+    /// Returns whether an event may pass, `now` after the service started.
     pub(super) fn pass(&self, now: Duration) -> bool {
         let now = clock::micros(now);
-        let paid = self.paid.load(Ordering::Relaxed);
-        let next = paid.max(now) + self.each;
-        // Whoever is second of two at the same moment is too many.
-        next <= now + self.most
+        let full_at = self.full_at.load(Ordering::Relaxed);
+        let next = full_at.max(now) + self.interval;
+        // Of two concurrent events, only one passes.
+        next <= now + self.tolerance
             && self
-                .paid
-                .compare_exchange(paid, next, Ordering::Relaxed, Ordering::Relaxed)
+                .full_at
+                .compare_exchange(full_at, next, Ordering::Relaxed, Ordering::Relaxed)
                 .is_ok()
     }
 }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_few_at_once_and_then_so_many_a_second() {
+    fn a_burst_passes_and_then_a_steady_rate() {
         let sampler = Sampler::new(5, 10);
         let passed = |from: u64, until: u64| {
             let mut times = (from..until).step_by(1_000).map(Duration::from_micros);
@@ -57,7 +57,7 @@ mod tests {
         assert_eq!(passed(0, 1_000), 1);
         assert_eq!(passed(1_000, 50_000), 4);
         assert_eq!(passed(50_000, 1_050_000), 10);
-        // However long nothing happened, it is no more at once.
+        // A long pause does not enlarge the burst.
         let late = Duration::from_secs(3600);
         assert_eq!((0..100).filter(|_| sampler.pass(late)).count(), 5);
     }

@@ -3,24 +3,24 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fluxgate_core::StoreError;
+use fluxgate_core::{Outcome, StoreError};
 
 use super::clock;
 
-/// How often a lasting outage is logged, in µs. It is over when the store has not failed
-/// for as long: a part of a cluster may fail while the rest answers.
+/// How often a lasting outage is logged, in µs. The outage ends when the store has not
+/// failed for this long: one node of a cluster may fail while the others answer.
 const INTERVAL: u64 = 1_000_000;
 
 /// The current outage, if any. Times are in µs since the service started.
 #[derive(Debug, Default)]
 pub(super) struct StoreOutage {
-    /// When it began; 0 if there is none.
-    began: AtomicU64,
-    /// When the store failed last.
-    last: AtomicU64,
-    /// When it was last logged.
+    /// When it started, or 0 if there is none.
+    started: AtomicU64,
+    /// When the store last failed.
+    last_failure: AtomicU64,
+    /// When the outage was last logged.
     logged: AtomicU64,
-    /// How often the store has failed since then.
+    /// How many calls have failed in this outage.
     failures: AtomicU64,
 }
 
@@ -28,41 +28,49 @@ impl StoreOutage {
     /// Records a failure.
     pub(super) fn failed(&self, error: &StoreError, now: Duration) {
         let now = clock::micros(now).max(1);
-        self.last.fetch_max(now, Ordering::Relaxed);
+        self.last_failure.fetch_max(now, Ordering::Relaxed);
         let failures = self.failures.fetch_add(1, Ordering::Relaxed) + 1;
         let (reason, error) = (error.reason.name(), error.message.as_str());
-        if change(&self.began, 0, now) {
+        if replace(&self.started, 0, now) {
             self.logged.fetch_max(now, Ordering::Relaxed);
-            tracing::warn!(reason, error, "the store fails");
+            tracing::warn!(reason, error, "the store is failing");
             return;
         }
         let logged = self.logged.load(Ordering::Relaxed);
-        if now.saturating_sub(logged) >= INTERVAL && change(&self.logged, logged, now) {
-            tracing::warn!(reason, error, failures, "the store still fails");
+        if now.saturating_sub(logged) >= INTERVAL && replace(&self.logged, logged, now) {
+            tracing::warn!(reason, error, failures, "the store is still failing");
         }
     }
 
-    /// Records an answer.
+    /// Records that the store answered.
     pub(super) fn answered(&self, now: Duration) {
-        let began = self.began.load(Ordering::Relaxed);
-        if began != 0 {
-            self.may_be_over(began, clock::micros(now));
+        let started = self.started.load(Ordering::Relaxed);
+        if started != 0 {
+            self.end_if_over(started, clock::micros(now));
         }
     }
 
     #[cold]
-    fn may_be_over(&self, began: u64, now: u64) {
-        let last = self.last.load(Ordering::Relaxed);
-        if now.saturating_sub(last) >= INTERVAL && change(&self.began, began, 0) {
+    fn end_if_over(&self, started: u64, now: u64) {
+        let last = self.last_failure.load(Ordering::Relaxed);
+        if now.saturating_sub(last) >= INTERVAL && replace(&self.started, started, 0) {
             let failures = self.failures.swap(0, Ordering::Relaxed);
-            let failed_for_ms = last.saturating_sub(began) / 1_000;
+            let failed_for_ms = last.saturating_sub(started) / 1_000;
             tracing::info!(failures, failed_for_ms, "the store is back");
         }
     }
 }
 
-/// Returns whether this call changed the number.
-fn change(number: &AtomicU64, old: u64, new: u64) -> bool {
+/// Returns whether this outcome shows that the store answered.
+pub(super) fn comes_from_store(outcome: Outcome) -> bool {
+    matches!(
+        outcome,
+        Outcome::Allowed | Outcome::Denied | Outcome::ShadowDenied
+    )
+}
+
+/// Replaces `old` by `new`. Returns `false` if another thread was faster.
+fn replace(number: &AtomicU64, old: u64, new: u64) -> bool {
     number
         .compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed)
         .is_ok()

@@ -1,11 +1,12 @@
-//! W3C trace context: which trace a request belongs to.
+//! The W3C trace context of a request, and the ids that log lines name it by.
 
 use std::fmt;
 
-/// What a `traceparent` says.
+use crate::http::Origin;
+
+/// A parsed `traceparent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TraceContext {
-    /// The trace.
     pub(crate) trace_id: Hex<16>,
     /// The caller's span.
     pub(crate) span_id: Hex<8>,
@@ -13,27 +14,57 @@ pub(crate) struct TraceContext {
     pub(super) sampled: bool,
 }
 
-/// Bytes, shown as hexadecimal digits.
+/// The ids of a request in the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RequestIds<'a> {
+    pub(crate) request_id: &'a str,
+    /// From the caller's `traceparent`, if it is valid.
+    pub(crate) trace: Option<TraceContext>,
+}
+
+impl<'a> RequestIds<'a> {
+    pub(crate) fn new(request_id: &'a str, traceparent: Option<&str>) -> Self {
+        Self {
+            request_id,
+            trace: traceparent.and_then(TraceContext::parse),
+        }
+    }
+}
+
+/// A request without a trace.
+impl<'a> From<&'a str> for RequestIds<'a> {
+    fn from(request_id: &'a str) -> Self {
+        Self::new(request_id, None)
+    }
+}
+
+impl<'a> From<&'a Origin<'_>> for RequestIds<'a> {
+    fn from(origin: &'a Origin<'_>) -> Self {
+        Self::new(origin.request_id(), origin.traceparent)
+    }
+}
+
+/// Bytes that are displayed as hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Hex<const N: usize>(pub(super) [u8; N]);
 
 impl TraceContext {
-    /// Reads a header. One that is not exactly as it should be counts as none.
+    /// Parses a header. Returns `None` if it is invalid in any way.
     pub(super) fn parse(header: &str) -> Option<Self> {
         let mut parts = header.splitn(4, '-');
         let Hex([version]) = Hex::<1>::parse(parts.next()?)?;
         let trace_id = Hex::parse(parts.next()?)?;
         let span_id = Hex::parse(parts.next()?)?;
         let rest = parts.next()?;
-        // Later versions may have more to say, behind another dash.
+        // Later versions may append fields after another dash.
         let flags = match version {
             0x00 => rest,
             0xff => return None,
             _ => rest.split('-').next()?,
         };
         let Hex([flags]) = Hex::<1>::parse(flags)?;
-        let known = trace_id.0 != [0; 16] && span_id.0 != [0; 8];
-        known.then_some(Self {
+        let is_valid = trace_id.0 != [0; 16] && span_id.0 != [0; 8];
+        is_valid.then_some(Self {
             trace_id,
             span_id,
             sampled: flags & 1 == 1,
@@ -42,7 +73,7 @@ impl TraceContext {
 }
 
 impl<const N: usize> Hex<N> {
-    /// Exactly two digits for each byte, and letters in lower case.
+    /// Parses exactly two digits for each byte, in lower case.
     fn parse(text: &str) -> Option<Self> {
         let digits = text.as_bytes();
         if digits.len() != 2 * N {
@@ -76,8 +107,7 @@ impl<const N: usize> fmt::Debug for Hex<N> {
     }
 }
 
-/// Checks, for arbitrary bytes, that a parsed context equals its text and is parsed again
-/// from what it is displayed as.
+/// Checks that parsing any bytes and displaying the result gives back the same context.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzz_traceparent(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else {
@@ -102,7 +132,7 @@ mod tests {
     const SPAN: &str = "00f067aa0ba902b7";
 
     #[test]
-    fn good_ones() {
+    fn valid_headers_are_parsed() {
         for (version, rest, sampled) in [
             ("00", "01", true),
             ("00", "00", false),
@@ -119,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_ones() {
+    fn invalid_headers_are_rejected() {
         let (zero_trace, zero_span) = ("0".repeat(32), "0".repeat(16));
         let upper = TRACE.to_uppercase();
         for bad in [

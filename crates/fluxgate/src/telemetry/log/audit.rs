@@ -1,8 +1,7 @@
 //! Audit lines, which are never dropped.
 //!
-//! They have a queue of their own. A change takes a place in it first, and waits for one
-//! while the queue is full. So every change has a place for its line, and no other line
-//! takes it.
+//! They have a queue of their own. A change reserves a place in it first, and waits while
+//! the queue is full. So there is always room for the line of a change.
 
 use std::cell::Cell;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -13,12 +12,12 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 /// The target of audit lines.
 pub(crate) const AUDIT: &str = "audit";
 
-/// How many audit lines may wait to be written.
+/// How many audit lines may be queued.
 const MAX_LINES: usize = 1024;
 /// How long a change waits for a place at most.
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
+const MAX_WAIT: Duration = Duration::from_secs(5);
 
-/// The places that are free; of the process, as the log is.
+/// The free places. There is one log per process.
 static PLACES: Semaphore = Semaphore::const_new(MAX_LINES);
 
 thread_local! {
@@ -26,22 +25,20 @@ thread_local! {
     static PLACE: Cell<Option<SemaphorePermit<'static>>> = const { Cell::new(None) };
 }
 
-/// A place in the queue of audit lines. One that is not used is free again when
-/// it is dropped.
+/// A reserved place in the queue of audit lines. Dropping it unused frees the place.
 #[derive(Debug)]
-#[must_use = "a change must be noted"]
+#[must_use = "a change must be logged"]
 pub(crate) struct AuditPlace(SemaphorePermit<'static>);
 
 impl AuditPlace {
-    /// Takes a place; `None` if there is none for five seconds, because the log is not
-    /// read or cannot be written.
+    /// Reserves a place. Returns `None` if there is none for [`MAX_WAIT`], because standard
+    /// error blocks or fails.
     pub(crate) async fn reserve() -> Option<Self> {
-        let place = tokio::time::timeout(LONGEST_WAIT, PLACES.acquire()).await;
+        let place = tokio::time::timeout(MAX_WAIT, PLACES.acquire()).await;
         place.ok()?.ok().map(Self)
     }
 
-    /// Writes a line in this place: the one that `log` writes, with the target
-    /// [`AUDIT`].
+    /// Uses this place for the line that `log` writes with the target [`AUDIT`].
     pub(crate) fn write(self, log: impl FnOnce()) {
         PLACE.set(Some(self.0));
         log();
@@ -49,14 +46,14 @@ impl AuditPlace {
     }
 }
 
-/// An audit line on its way. Its place is free once it is dropped.
+/// A queued audit line. Dropping it frees its place.
 #[derive(Debug)]
 pub(super) struct AuditLine {
     pub(super) text: String,
     _place: Option<SemaphorePermit<'static>>,
 }
 
-/// Takes audit lines. The places are the bound.
+/// The queue of audit lines, bounded by the places.
 #[derive(Clone, Debug)]
 pub(super) struct AuditQueue(Sender<AuditLine>);
 
@@ -68,12 +65,12 @@ impl AuditQueue {
 
     pub(super) fn push(&self, text: String) {
         let _place = PLACE.take();
-        // The receiver lives as long as the thread that writes.
+        // The receiver lives as long as the writer thread.
         let _ = self.0.send(AuditLine { text, _place });
     }
 }
 
-/// Returns whether there are lines that are not written yet.
+/// Returns whether there are audit lines that are not written yet.
 pub(super) fn is_pending() -> bool {
     PLACES.available_permits() < MAX_LINES
 }

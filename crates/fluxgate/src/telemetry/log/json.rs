@@ -1,4 +1,4 @@
-//! A line as a JSON object.
+//! Log lines as JSON objects.
 
 use std::fmt;
 
@@ -10,15 +10,15 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// How many bytes of a text are written. Clients choose some of them.
+/// The maximum length of a string. Clients choose some of the values.
 const MAX_BYTES: usize = 1024;
-/// The field whose text is JSON already.
+/// The field that is JSON already.
 const ATTRIBUTES: &str = "attributes";
 
-/// Writes each event as one object, its fields beside the rest.
+/// Writes each event as one object, with its fields at the top level.
 ///
-/// That of `tracing-subscriber` writes fields as texts and numbers only; ours
-/// have an object among them, and a bound.
+/// The formatter of `tracing-subscriber` supports neither objects as fields nor a maximum
+/// length.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct JsonLines;
 
@@ -33,11 +33,11 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let about = event.metadata();
+        let metadata = event.metadata();
         writer.write_str("{\"timestamp\":\"")?;
-        // To the microsecond, as RFC 3339 has it.
+        // RFC 3339 with microseconds.
         SystemTime.format_time(&mut writer)?;
-        let (level, target) = (about.level(), quoted(about.target()));
+        let (level, target) = (metadata.level(), quoted(metadata.target()));
         write!(writer, "\",\"level\":\"{level}\",\"target\":{target}")?;
         let mut fields = Fields {
             writer: writer.by_ref(),
@@ -49,7 +49,7 @@ where
     }
 }
 
-/// Writes fields.
+/// Writes the fields of an event.
 struct Fields<'a> {
     writer: Writer<'a>,
     written: fmt::Result,
@@ -78,7 +78,7 @@ impl Visit for Fields<'_> {
     }
 
     fn record_str(&mut self, field: &Field, value: &str) {
-        self.write(field, quoted(&bounded(value)));
+        self.write(field, quoted(&truncated(value)));
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
@@ -90,8 +90,8 @@ impl Visit for Fields<'_> {
     }
 }
 
-/// The beginning of a text that is too long.
-fn bounded(text: &str) -> std::borrow::Cow<'_, str> {
+/// Truncates a text that is too long.
+fn truncated(text: &str) -> std::borrow::Cow<'_, str> {
     if text.len() <= MAX_BYTES {
         return text.into();
     }

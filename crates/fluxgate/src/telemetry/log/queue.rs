@@ -1,4 +1,4 @@
-//! The queue of log lines: threads that log never wait for the thread that writes.
+//! The queue of log lines, so that threads that log never wait for standard error.
 
 use std::cell::RefCell;
 use std::io::{self, Write};
@@ -10,11 +10,11 @@ use tracing_subscriber::fmt::MakeWriter;
 
 use super::audit::{AUDIT, AuditLine, AuditQueue};
 
-/// How many lines may wait to be written. Further lines are dropped.
+/// How many lines may be queued. Further lines are dropped.
 const MAX_LINES: usize = 4096;
-/// How many bytes a line may have. JSON lines have fewer, for their values are bounded.
+/// The maximum length of a line. JSON lines are shorter because their values are truncated.
 const MAX_BYTES: usize = 32 * 1024;
-/// Dropped lines of the process.
+/// The number of lines that this process has dropped.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 /// Returns how many lines were dropped.
@@ -22,38 +22,38 @@ pub(in crate::telemetry) fn dropped() -> u64 {
     DROPPED.load(Ordering::Relaxed)
 }
 
-/// Takes lines without blocking.
+/// A queue that accepts lines without blocking.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     lines: SyncSender<Item>,
     audit: AuditQueue,
 }
 
-/// What the queue holds.
+/// An entry of the queue.
 #[derive(Debug)]
 pub(super) enum Item {
     Line(String),
-    /// Wakes the writer for audit lines and reports.
+    /// Wakes the writer for audit lines and summaries.
     Wake,
     /// Ends the writer.
     End,
 }
 
 impl Queue {
-    /// Creates a queue, and the receivers of its lines and its audit lines.
+    /// Creates a queue and the receivers of its lines and its audit lines.
     pub(super) fn new() -> (Self, Receiver<Item>, Receiver<AuditLine>) {
         let (lines, receiver) = mpsc::sync_channel(MAX_LINES);
         let (audit, audit_lines) = AuditQueue::new();
         (Self { lines, audit }, receiver, audit_lines)
     }
 
-    /// Wakes the writer for audit lines and reports. If the queue is full, the next line
-    /// wakes it.
+    /// Wakes the writer for audit lines and summaries. If the queue is full, the writer is
+    /// awake already.
     pub(super) fn wake(&self) {
         let _ = self.lines.try_send(Item::Wake);
     }
 
-    /// Ends the writer; `false` if the queue is full.
+    /// Ends the writer. Returns `false` if the queue is full.
     pub(super) fn try_end(&self) -> bool {
         self.lines.try_send(Item::End).is_ok()
     }
@@ -86,24 +86,24 @@ impl<'a> MakeWriter<'a> for Queue {
     }
 }
 
-/// Writes one line, which the formatter gives in one piece.
+/// Queues one line, which the formatter writes in one piece.
 pub(super) struct OneLine<'a> {
     queue: &'a Queue,
     is_audit: bool,
 }
 
 thread_local! {
-    /// The lines that the writer logs itself: it cannot wait for room in the queue that it
-    /// drains. `None` on other threads.
+    /// Lines that the writer thread logs itself, because the queue that it drains may be
+    /// full. `None` on other threads.
     static OWN_LINES: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Collects the lines of this thread, which is the writer, apart from the queue.
+/// Makes this thread, the writer, collect its own lines instead of queueing them.
 pub(super) fn collect_own_lines() {
     OWN_LINES.set(Some(String::new()));
 }
 
-/// Takes the lines that this thread has collected.
+/// Takes the lines that this thread collected.
 pub(super) fn take_own_lines() -> String {
     OWN_LINES.with_borrow_mut(|own| own.as_mut().map(std::mem::take).unwrap_or_default())
 }
@@ -129,8 +129,8 @@ impl Write for OneLine<'_> {
     }
 }
 
-/// Escapes control characters: no value can start another line, or control a terminal.
-/// JSON has none, and stays as it is.
+/// Escapes control characters, so that no value can start another line or control a
+/// terminal. JSON contains none and stays as it is.
 fn one_line(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let text = text.strip_suffix('\n').unwrap_or(&text);
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_it_holds_it_is_one_line() {
+    fn control_characters_are_escaped_and_long_lines_truncated() {
         let line = one_line("a\r\nb\x1b[31mc\x7f\tä\u{9b}\n".as_bytes());
         assert_eq!(line, "a\\r\\nb\\u{1b}[31mc\\u{7f}\\tä\\u{9b}\n");
         assert_eq!(one_line(b"plain"), "plain\n");

@@ -1,8 +1,8 @@
-//! Bounds how many lines of one cause are written.
+//! Limits how many lines of one cause are written.
 //!
-//! Clients choose how often some lines are written, those of libraries included: a frame
-//! that `h2` does not expect is a warning. A cause is a call site, so a flood of one cause
-//! does not affect the lines of others.
+//! Clients can cause any number of some lines, even of libraries: `h2` warns about each
+//! unexpected frame. A cause is a call site, so a flood from one does not suppress the lines
+//! of others.
 
 use std::fmt;
 use std::ptr;
@@ -19,23 +19,23 @@ use crate::telemetry::clock;
 use crate::telemetry::sampler::Sampler;
 
 /// How many lines of one cause may be written at once.
-const AT_ONCE: u64 = 100;
-/// How many lines of one cause a second may be written over time.
-const A_SECOND: u64 = 10;
+const BURST: u64 = 100;
+/// How many lines of one cause may be written per second on average.
+const PER_SECOND: u64 = 10;
 
 /// How many causes are distinguished: several times the number of call sites.
 const SLOTS: usize = 1024;
 /// How many slots are tried before two causes share one.
 const PROBES: usize = 32;
-/// How many bytes of a suppressed line its summary repeats.
+/// How many bytes of a suppressed message its summary quotes.
 const MAX_BYTES: usize = 200;
 
-/// The target of the log itself, which bounds its own lines.
+/// The target of the log's own lines, which are exempt.
 const OWN_TARGET: &str = "fluxgate::telemetry::log::";
 
-/// All causes so far, of the process.
+/// The causes that this process has seen.
 static CAUSES: [OnceLock<Cause>; SLOTS] = [const { OnceLock::new() }; SLOTS];
-/// Whether there are suppressed lines that no summary has counted.
+/// Whether there are suppressed lines that no summary has reported.
 static UNREPORTED: AtomicBool = AtomicBool::new(false);
 
 /// Returns how many lines were suppressed.
@@ -46,25 +46,25 @@ pub(in crate::telemetry) fn suppressed() -> u64 {
         .sum()
 }
 
-/// Returns whether there is something to report.
+/// Returns whether there are suppressed lines that no summary has reported.
 pub(super) fn is_unreported() -> bool {
     UNREPORTED.load(Ordering::SeqCst)
 }
 
-/// Writes a line for each cause with suppressed lines since the last report.
+/// Writes a summary for each cause with lines suppressed since the last one.
 pub(super) fn report() {
-    // Before the loop: lines that are suppressed later set it again.
+    // Cleared before the loop, so that lines suppressed meanwhile set it again.
     UNREPORTED.store(false, Ordering::SeqCst);
     for cause in CAUSES.iter().filter_map(OnceLock::get) {
         cause.report();
     }
 }
 
-/// Lets the first lines of each cause pass, and then a few a second. Lines at `debug` and
-/// below are not sampled: an operator asked for them.
+/// A layer that lets a burst of lines of each cause pass, and then a few per second. Lines at
+/// `debug` and `trace` are not sampled: an operator has enabled them.
 #[derive(Debug)]
 pub(super) struct Sampling {
-    /// Wakes the thread that reports.
+    /// Wakes the thread that writes the summaries.
     queue: Queue,
 }
 
@@ -85,7 +85,7 @@ impl<S: Subscriber> Layer<S> for Sampling {
             return true;
         }
         if cause.suppress() {
-            cause.remember(event);
+            cause.keep_message(event);
             UNREPORTED.store(true, Ordering::SeqCst);
             self.queue.wake();
         }
@@ -93,7 +93,7 @@ impl<S: Subscriber> Layer<S> for Sampling {
     }
 }
 
-/// A call site, with the counts of its lines.
+/// A call site and the number of its lines.
 #[derive(Debug)]
 struct Cause {
     metadata: &'static Metadata<'static>,
@@ -102,11 +102,11 @@ struct Cause {
     sampler: Sampler,
     /// How many lines were suppressed.
     suppressed: AtomicU64,
-    /// How many of them summaries have counted.
+    /// How many of them summaries have reported.
     reported: AtomicU64,
-    /// Whether there may be some that no summary has counted.
+    /// Whether there may be unreported ones.
     is_unreported: AtomicBool,
-    /// The message of one of those.
+    /// The message of one of the unreported lines.
     message: Mutex<String>,
 }
 
@@ -115,7 +115,7 @@ impl Cause {
         Self {
             metadata,
             is_exempt: metadata.target() == AUDIT || metadata.target().starts_with(OWN_TARGET),
-            sampler: Sampler::new(AT_ONCE, A_SECOND),
+            sampler: Sampler::new(BURST, PER_SECOND),
             suppressed: AtomicU64::new(0),
             reported: AtomicU64::new(0),
             is_unreported: AtomicBool::new(false),
@@ -123,10 +123,10 @@ impl Cause {
         }
     }
 
-    /// Returns the cause of a call site. Takes no lock, for this is all that most lines of
-    /// a flood cost.
+    /// Returns the cause of a call site. Takes no lock, because this is the main cost of a
+    /// suppressed line.
     fn of(metadata: &'static Metadata<'static>) -> &'static Self {
-        // Fibonacci hashing; the lowest bits of an address are all the same.
+        // Fibonacci hashing. The lowest bits of an address are always zero.
         let hash = (ptr::from_ref(metadata).addr() as u64 >> 3).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let start = (hash >> 32) as usize % SLOTS;
         let slots = (start..start + PROBES).map(|slot| &CAUSES[slot % SLOTS]);
@@ -135,17 +135,18 @@ impl Cause {
         found.unwrap_or_else(|| CAUSES[start].get_or_init(|| Self::new(metadata)))
     }
 
-    /// Counts a suppressed line. Returns whether it is the first since the last report.
+    /// Counts a suppressed line. Returns whether it is the first since the last summary.
     fn suppress(&self) -> bool {
-        // In this order, and the report in the other: a line that finds the flag set is
-        // counted by the report that clears it.
+        // `report` clears the flag before it reads the count. So a line that finds the flag
+        // set is part of the next summary.
         self.suppressed.fetch_add(1, Ordering::SeqCst);
-        let is_known = self.is_unreported.load(Ordering::SeqCst);
-        !is_known && !self.is_unreported.swap(true, Ordering::SeqCst)
+        let is_unreported = self.is_unreported.load(Ordering::SeqCst);
+        !is_unreported && !self.is_unreported.swap(true, Ordering::SeqCst)
     }
 
-    fn remember(&self, event: &Event<'_>) {
-        // Only a report holds the lock, briefly.
+    /// Keeps the message of a suppressed line for the summary.
+    fn keep_message(&self, event: &Event<'_>) {
+        // Only `report` holds the lock, and only briefly.
         if let Ok(mut message) = self.message.try_lock() {
             message.clear();
             event.record(&mut Message(&mut message));
@@ -166,7 +167,7 @@ impl Cause {
             Err(message) => message.into_inner().clone(),
         };
         let source = self.metadata.target();
-        // At the level of the lines that it stands for.
+        // At the level of the suppressed lines.
         match *self.metadata.level() {
             Level::ERROR => tracing::error!(lines, source, like = message, "{SUPPRESSED}"),
             Level::WARN => tracing::warn!(lines, source, like = message, "{SUPPRESSED}"),
@@ -177,22 +178,22 @@ impl Cause {
 
 const SUPPRESSED: &str = "log lines were suppressed";
 
-/// Takes the beginning of an event's message.
+/// Copies the beginning of an event's message.
 struct Message<'a>(&'a mut String);
 
 impl Visit for Message<'_> {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
-            // Fails where there is no more room.
-            let _ = fmt::write(&mut Bounded(self.0), format_args!("{value:?}"));
+            // Fails if the message is truncated.
+            let _ = fmt::write(&mut Truncated(self.0), format_args!("{value:?}"));
         }
     }
 }
 
-/// A text that takes no more than [`MAX_BYTES`].
-struct Bounded<'a>(&'a mut String);
+/// A writer that keeps the first [`MAX_BYTES`].
+struct Truncated<'a>(&'a mut String);
 
-impl fmt::Write for Bounded<'_> {
+impl fmt::Write for Truncated<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = MAX_BYTES - self.0.len();
         self.0.push_str(&text[..text.floor_char_boundary(room)]);
@@ -211,10 +212,10 @@ mod tests {
 
     use super::*;
 
-    /// Not that of this module, whose lines are exempt.
+    /// Not this module, whose lines are exempt.
     const TARGET: &str = "sampled";
 
-    /// Counts what passes, by level.
+    /// Collects the levels of the lines that pass.
     #[derive(Clone, Default)]
     struct Passed(Arc<Mutex<Vec<Level>>>);
 
@@ -232,30 +233,30 @@ mod tests {
     }
 
     #[test]
-    fn each_cause_is_sampled_by_itself_and_what_is_asked_for_is_not() {
+    fn each_cause_is_sampled_separately_and_debug_and_audit_lines_are_not_sampled() {
         let passed = Passed::default();
         let (queue, _lines, _audit_lines) = Queue::new();
         let subscriber = tracing_subscriber::registry()
             .with(Sampling::new(queue))
             .with(passed.clone());
         let took = tracing::subscriber::with_default(subscriber, || {
-            let began = clock::uptime();
+            let started = clock::uptime();
             for number in 0..5_000 {
                 tracing::warn!(target: TARGET, number, "a flood");
-                tracing::debug!(target: TARGET, number, "asked for");
+                tracing::debug!(target: TARGET, number, "a detail");
                 tracing::info!(target: AUDIT, number, "changed");
             }
             for number in 0..50 {
                 tracing::error!(target: TARGET, number, "another cause");
             }
-            clock::uptime() - began
+            clock::uptime() - started
         });
         assert_eq!(passed.count(Level::DEBUG), 5_000);
         assert_eq!(passed.count(Level::INFO), 5_000);
         assert_eq!(passed.count(Level::ERROR), 50);
-        let most = AT_ONCE + A_SECOND * (took.as_secs() + 1);
+        let max = BURST + PER_SECOND * (took.as_secs() + 1);
         let flood = passed.count(Level::WARN) as u64;
-        assert!((AT_ONCE..=most).contains(&flood), "{flood} in {took:?}");
+        assert!((BURST..=max).contains(&flood), "{flood} in {took:?}");
         let cause = CAUSES.iter().filter_map(OnceLock::get).find(|cause| {
             cause.metadata.target() == TARGET && *cause.metadata.level() == Level::WARN
         });
@@ -265,13 +266,13 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_message_the_beginning_is_repeated() {
+    fn long_messages_are_truncated() {
         let mut text = String::new();
         let long = "ä".repeat(MAX_BYTES);
-        let written = fmt::write(&mut Bounded(&mut text), format_args!("x{long}{long}"));
+        let written = fmt::write(&mut Truncated(&mut text), format_args!("x{long}{long}"));
         assert!(written.is_err());
         assert_eq!(text.len(), MAX_BYTES - 1);
-        assert!(fmt::write(&mut Bounded(&mut text), format_args!("y")).is_ok());
-        assert!(fmt::write(&mut Bounded(&mut text), format_args!("y")).is_err());
+        assert!(fmt::write(&mut Truncated(&mut text), format_args!("y")).is_ok());
+        assert!(fmt::write(&mut Truncated(&mut text), format_args!("y")).is_err());
     }
 }

@@ -10,18 +10,18 @@ use super::queue::{Item, Queue, collect_own_lines, dropped, take_own_lines};
 use super::sampling;
 use crate::telemetry::clock;
 
-/// How many bytes are gathered for one write.
+/// How many bytes are collected for one write.
 const BATCH_BYTES: usize = 64 * 1024;
-/// How often the log reports the lines that it lacks.
+/// How often dropped and suppressed lines are reported.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
-/// The wait before a failed write is tried again.
+/// The wait before a failed write is retried.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
-/// How long the last lines may take to be written.
+/// How long writing the last lines may take.
 const LAST_TIMEOUT: Duration = Duration::from_secs(1);
-/// The same while there are audit lines among them.
+/// How long it may take if there are audit lines among them.
 const LAST_AUDIT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Starts the thread, and returns the queue of the lines that it writes.
+/// Starts the thread. Returns its queue, and the guard that flushes it.
 pub(super) fn start() -> (Queue, Flush) {
     let (queue, lines, audit_lines) = Queue::new();
     let (writing, written) = mpsc::channel();
@@ -32,8 +32,8 @@ pub(super) fn start() -> (Queue, Flush) {
     };
     let thread = thread::Builder::new().name("fluxgate-log".into());
     if let Err(error) = thread.spawn(write) {
-        // There is no log to write this to.
-        eprintln!("nothing can be logged: {error}");
+        // The log does not work, so this cannot be logged.
+        eprintln!("cannot start the thread that writes the log: {error}");
     }
     let flush = Flush {
         queue: queue.clone(),
@@ -42,9 +42,9 @@ pub(super) fn start() -> (Queue, Flush) {
     (queue, flush)
 }
 
-/// Writes the remaining lines when it is dropped, if standard error accepts them.
+/// A guard that writes the queued lines when it is dropped, if standard error accepts them.
 #[derive(Debug)]
-#[must_use = "lines may be lost at the end without it"]
+#[must_use = "dropping it early loses the last lines"]
 pub(crate) struct Flush {
     queue: Queue,
     /// Closes when everything is written.
@@ -58,7 +58,7 @@ struct Writer {
     audit: Receiver<AuditLine>,
     /// How many dropped lines were reported.
     reported: u64,
-    /// When the next report is due, if lines are missing; by [`clock::uptime`].
+    /// The [`clock::uptime`] of the next report, if lines are missing.
     report_at: Option<Duration>,
 }
 
@@ -72,7 +72,7 @@ impl Writer {
         }
     }
 
-    /// Writes until the end.
+    /// Writes lines until [`Item::End`].
     fn run(mut self) {
         let mut bytes = Vec::new();
         let mut audit_lines = Vec::new();
@@ -88,14 +88,14 @@ impl Writer {
                 audit_lines.push(line);
             }
             self.report(&mut bytes, ended);
-            write_whole(&bytes);
+            write_all(&bytes);
             bytes.clear();
-            // Frees their places, now that they are written.
+            // They are written, so this frees their places.
             audit_lines.clear();
         }
     }
 
-    /// Waits for lines and takes them. Returns whether the last has come, or `None` if all
+    /// Waits for lines and takes them. Returns whether the queue has ended, or `None` if all
     /// senders are gone.
     fn take(&self, bytes: &mut Vec<u8>) -> Option<bool> {
         let mut next = match self.report_at {
@@ -123,7 +123,7 @@ impl Writer {
         Some(false)
     }
 
-    /// Reports missing lines, a second after the first, and at the end.
+    /// Reports missing lines a second after the first one, and at the end.
     fn report(&mut self, bytes: &mut Vec<u8>, ended: bool) {
         let dropped = dropped();
         let is_due = match self.report_at {
@@ -147,9 +147,9 @@ impl Writer {
     }
 }
 
-/// Writes all bytes, however long that takes: a full disk is treated like a reader that
-/// does not read.
-fn write_whole(mut bytes: &[u8]) {
+/// Writes all bytes, however long that takes. Errors such as a full disk are retried, as if
+/// standard error blocked.
+fn write_all(mut bytes: &[u8]) {
     while !bytes.is_empty() {
         match io::stderr().write(bytes) {
             Ok(0) => thread::sleep(RETRY_PAUSE),
@@ -163,22 +163,22 @@ fn write_whole(mut bytes: &[u8]) {
 impl Drop for Flush {
     fn drop(&mut self) {
         const STEP: Duration = Duration::from_millis(10);
-        let began = clock::uptime();
+        let started = clock::uptime();
         let is_time_left = || {
-            let most = match audit::is_pending() {
+            let timeout = match audit::is_pending() {
                 true => LAST_AUDIT_TIMEOUT,
                 false => LAST_TIMEOUT,
             };
-            clock::uptime() < began + most
+            clock::uptime() < started + timeout
         };
-        // If the queue is full, there is more to write, or standard error blocks.
+        // Retries while the queue is full.
         while !self.queue.try_end() {
             if !is_time_left() {
                 return;
             }
             thread::sleep(STEP);
         }
-        // Lines that are not written by then are lost.
+        // Lines that are not written in time are lost.
         while self.written.recv_timeout(STEP) == Err(RecvTimeoutError::Timeout) && is_time_left() {}
     }
 }

@@ -1,14 +1,13 @@
-//! How long decisions take.
+//! A histogram of the time that decisions take.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::telemetry::clock;
 
-/// A count that only one thread adds to, and any may read.
+/// A counter that one thread increments and any thread may read.
 ///
-/// So adding is a plain load and store: it takes no lock, and no other core's
-/// cache line.
+/// So an increment is a plain load and store, without a lock or an atomic operation.
 #[derive(Debug, Default)]
 pub(super) struct Tally(AtomicU64);
 
@@ -23,7 +22,7 @@ impl Tally {
     }
 }
 
-/// Up to how many nanoseconds each bucket holds. What is longer is in one more.
+/// The upper bounds of the buckets in nanoseconds. One more bucket has no bound.
 pub(super) const BOUNDS: [u64; 19] = [
     1_000,
     2_500,
@@ -46,27 +45,27 @@ pub(super) const BOUNDS: [u64; 19] = [
     1_000_000_000,
 ];
 
-/// One thread's decisions, by how long they took.
+/// The histogram of one thread.
 #[derive(Debug, Default)]
 pub(super) struct Durations {
     buckets: [Tally; BOUNDS.len() + 1],
-    /// All of them together, in nanoseconds.
+    /// The total time in nanoseconds.
     sum: Tally,
 }
 
-/// All threads' decisions, by how long they took.
+/// The sum of the histograms of all threads.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct AllDurations {
-    /// How many are in each bucket, and only there.
+    /// The number of decisions in each bucket, not cumulative.
     pub(super) buckets: [u64; BOUNDS.len() + 1],
-    /// All of them together, in nanoseconds.
+    /// The total time in nanoseconds.
     pub(super) sum: u64,
 }
 
 impl Durations {
     pub(super) fn add(&self, took: Duration) {
         let took = clock::nanos(took);
-        // Most are in the first.
+        // A linear search: most decisions are in one of the first buckets.
         let bucket = BOUNDS.iter().position(|bound| took <= *bound);
         self.buckets[bucket.unwrap_or(BOUNDS.len())].add(1);
         self.sum.add(took);

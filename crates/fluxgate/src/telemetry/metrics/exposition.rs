@@ -1,16 +1,15 @@
-//! The text that Prometheus reads, format 0.0.4.
+//! Prometheus' text format, version 0.0.4.
 //!
-//! Written by hand because `prometheus-client` writes OpenMetrics, which calls
-//! counters by other names in `# TYPE` lines, and keeps histograms behind a
-//! lock. It is not much.
+//! The crate `prometheus-client` writes OpenMetrics instead, which names counters
+//! differently in `# TYPE` lines, and keeps histograms behind a lock.
 
 use std::fmt::Write as _;
 
-/// Metrics, as Prometheus reads them.
+/// Metrics in Prometheus' text format.
 #[derive(Debug, Default)]
 pub(super) struct Exposition(String);
 
-/// What a metric is.
+/// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Counter,
@@ -28,14 +27,14 @@ pub(super) struct Family<'a> {
 pub(super) type Labels<'a> = &'a [(&'static str, &'a str)];
 
 impl Exposition {
-    /// Begins a metric. `help` is one line without a backslash.
+    /// Starts a metric. `help` is one line without a backslash.
     pub(super) fn family(&mut self, name: &'static str, kind: Kind, help: &str) -> Family<'_> {
         let kind = match kind {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
             Kind::Histogram => "histogram",
         };
-        // Writing to memory does not fail, here and below.
+        // Writing to a string cannot fail, here and below.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
         Family {
             text: &mut self.0,
@@ -43,7 +42,7 @@ impl Exposition {
         }
     }
 
-    /// A metric of one sample and no labels.
+    /// Writes a metric with one sample and no labels.
     pub(super) fn one(&mut self, name: &'static str, kind: Kind, help: &str, value: u64) {
         self.family(name, kind, help).sample(&[], value);
     }
@@ -54,28 +53,27 @@ impl Exposition {
 }
 
 impl Family<'_> {
-    /// A sample.
     pub(super) fn sample(&mut self, labels: Labels<'_>, value: u64) {
         self.write("", labels, &value.to_string());
     }
 
-    /// A sample of seconds, told in nanoseconds.
+    /// Writes nanoseconds as a sample in seconds.
     pub(super) fn seconds(&mut self, labels: Labels<'_>, nanos: u64) {
         self.write("", labels, &seconds(nanos));
     }
 
-    /// A histogram of nanoseconds. Of the `buckets`, each has its bound in
-    /// `bounds`, and the last one none.
+    /// Writes a histogram of nanoseconds in seconds. The last of the `buckets` has no bound
+    /// in `bounds`.
     pub(super) fn histogram(&mut self, bounds: &[u64], buckets: &[u64], sum: u64) {
-        let mut so_far = 0;
+        let mut cumulative = 0;
         for (index, bucket) in buckets.iter().enumerate() {
-            so_far += bucket;
+            cumulative += bucket;
             let bound = bounds.get(index).map(|bound| seconds(*bound));
             let bound = bound.as_deref().unwrap_or("+Inf");
-            self.write("_bucket", &[("le", bound)], &so_far.to_string());
+            self.write("_bucket", &[("le", bound)], &cumulative.to_string());
         }
         self.write("_sum", &[], &seconds(sum));
-        self.write("_count", &[], &so_far.to_string());
+        self.write("_count", &[], &cumulative.to_string());
     }
 
     fn write(&mut self, suffix: &str, labels: Labels<'_>, value: &str) {
@@ -100,7 +98,7 @@ impl Family<'_> {
     }
 }
 
-/// Nanoseconds as seconds, exactly.
+/// Formats nanoseconds as seconds, exactly.
 fn seconds(nanos: u64) -> String {
     let (whole, rest) = (nanos / 1_000_000_000, nanos % 1_000_000_000);
     if rest == 0 {
@@ -129,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_escaped_and_buckets_add_up() {
+    fn labels_are_escaped_and_buckets_are_cumulative() {
         let mut text = Exposition::default();
         let mut family = text.family("a_total", Kind::Counter, "Things.");
         family.sample(&[("x", "q\"b\\n\n"), ("y", "")], 3);

@@ -1,4 +1,4 @@
-//! Everything that is counted, as Prometheus reads it.
+//! Renders all metrics for Prometheus.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,62 +18,55 @@ use crate::telemetry::{clock, log};
 const STATUS_CLASS_NAMES: [&str; STATUS_CLASSES] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 impl Metrics {
-    /// All of it, and how the store is.
+    /// Renders all metrics, including those of the store.
     pub(in crate::telemetry) fn render(&self, store: &StoreGauges) -> String {
         let shards = self.shards.all();
         let mut out = Exposition::default();
-        decisions(&mut out, &shards);
-        durations(&mut out, &shards);
-        by_reason(
-            &mut out,
-            (
-                "fluxgate_failclosed_total",
-                "Requests denied because the store failed.",
-            ),
-            &shards,
-            |shard| &shard.failed_closed,
-        );
-        by_reason(
-            &mut out,
-            ("fluxgate_store_errors_total", "Failures of the store."),
-            &shards,
-            |shard| &shard.store_errors,
-        );
-        let help = "Requests that wait for their turn.";
+        render_decisions(&mut out, &shards);
+        render_durations(&mut out, &shards);
+        let help = "Requests denied because the store failed.";
+        let name = "fluxgate_failclosed_total";
+        render_by_reason(&mut out, (name, help), &shards, |shard| {
+            &shard.failed_closed
+        });
+        let help = "Failed calls to the store.";
+        let name = "fluxgate_store_errors_total";
+        render_by_reason(&mut out, (name, help), &shards, |shard| &shard.store_errors);
+        let help = "Requests that are waiting for units.";
         out.one("fluxgate_waiting", Kind::Gauge, help, get(&self.waiting));
         render_store(&mut out, store);
         self.render_reload(&mut out);
-        answered(&mut out, &shards);
+        render_responses(&mut out, &shards);
         self.render_process(&mut out);
         out.into_text()
     }
 
     fn render_reload(&self, out: &mut Exposition) {
-        let help = "Whether the rules were good when they were last read.";
+        let help = "Whether the last reload of the rules succeeded.";
         let name = "fluxgate_config_last_reload_successful";
-        out.one(name, Kind::Gauge, help, get(&self.reload.good));
-        let help = "When rules were last read and found good, in seconds since 1970.";
+        out.one(name, Kind::Gauge, help, get(&self.reload.last_valid));
+        let help = "Time of the last successful reload of the rules, in seconds since 1970.";
         let name = "fluxgate_config_last_reload_success_timestamp_seconds";
-        out.one(name, Kind::Gauge, help, get(&self.reload.last_good));
-        let help = "How often rules were read and refused.";
+        out.one(name, Kind::Gauge, help, get(&self.reload.last_valid_at));
+        let help = "Failed reloads of the rules.";
         let name = "fluxgate_config_reload_failures_total";
         out.one(name, Kind::Counter, help, get(&self.reload.failures));
     }
 
     fn render_process(&self, out: &mut Exposition) {
-        let help = "Log lines that were dropped because nobody took them in time.";
+        let help = "Log lines dropped because standard error did not accept them in time.";
         let name = "fluxgate_log_lines_dropped_total";
         out.one(name, Kind::Counter, help, log::dropped());
-        let help = "Log lines that were suppressed because there were too many of their kind.";
+        let help = "Log lines suppressed because their cause logged too many.";
         let name = "fluxgate_log_lines_suppressed_total";
         out.one(name, Kind::Counter, help, log::suppressed());
-        let help = "Spans that were sent.";
+        let help = "Spans sent to the collector.";
         let name = "fluxgate_spans_sent_total";
         out.one(name, Kind::Counter, help, get(&self.spans.sent));
-        let help = "Spans that were dropped because nobody took them in time.";
+        let help = "Spans dropped because the collector did not accept them in time.";
         let name = "fluxgate_spans_dropped_total";
         out.one(name, Kind::Counter, help, get(&self.spans.dropped));
-        let help = "What is running.";
+        let help = "Version and platform of the running program.";
         let labels = [
             ("version", env!("CARGO_PKG_VERSION")),
             ("os", std::env::consts::OS),
@@ -81,17 +74,17 @@ impl Metrics {
         ];
         out.family("fluxgate_build_info", Kind::Gauge, help)
             .sample(&labels, 1);
-        let help = "When the process began, in seconds since 1970.";
+        let help = "Start time of the process in seconds since 1970.";
         out.family("process_start_time_seconds", Kind::Gauge, help)
-            .seconds(&[], clock::nanos(self.began));
+            .seconds(&[], clock::nanos(self.started));
         process::render(out);
     }
 }
 
-fn decisions(out: &mut Exposition, shards: &[Arc<Shard>]) {
+fn render_decisions(out: &mut Exposition, shards: &[Arc<Shard>]) {
     let all: Vec<_> = shards.iter().flat_map(|shard| shard.decisions()).collect();
-    // A rule that resets on change has another number after each, and every
-    // thread has its own counts: all of these are one rule.
+    // One rule has several counts: one per thread, and a new number after each change if
+    // it resets on change.
     let mut by_rule: BTreeMap<_, [u64; Outcome::ALL.len()]> = BTreeMap::new();
     for decisions in &all {
         let Decisions { rule_set, rule, .. } = &**decisions;
@@ -100,7 +93,7 @@ fn decisions(out: &mut Exposition, shards: &[Arc<Shard>]) {
             *sum += count.get();
         }
     }
-    let help = "Decisions, by the rule that is reported.";
+    let help = "Decisions by reported rule and outcome.";
     let mut family = out.family("fluxgate_decisions_total", Kind::Counter, help);
     let mut fallbacks = 0;
     for ((rule_set, rule), sums) in by_rule {
@@ -108,7 +101,7 @@ fn decisions(out: &mut Exposition, shards: &[Arc<Shard>]) {
             if *outcome == Outcome::Fallback {
                 fallbacks += sum;
             }
-            // Most rules never meet most outcomes.
+            // Most rules never have most outcomes.
             if sum > 0 {
                 let outcome = outcome.name();
                 let labels = [
@@ -120,23 +113,23 @@ fn decisions(out: &mut Exposition, shards: &[Arc<Shard>]) {
             }
         }
     }
-    let help = "Decisions of the embedded engine in the store's stead.";
+    let help = "Decisions made by the local fallback because the store failed.";
     let name = "fluxgate_fallback_decisions_total";
     out.one(name, Kind::Counter, help, fallbacks);
 }
 
-fn durations(out: &mut Exposition, shards: &[Arc<Shard>]) {
+fn render_durations(out: &mut Exposition, shards: &[Arc<Shard>]) {
     let mut all = AllDurations::default();
     for shard in shards {
         all.add(&shard.durations);
     }
-    let help = "How long decisions take.";
+    let help = "Time taken by decisions, in seconds.";
     let name = "fluxgate_decision_duration_seconds";
     let mut family = out.family(name, Kind::Histogram, help);
     family.histogram(&BOUNDS, &all.buckets, all.sum);
 }
 
-fn by_reason(
+fn render_by_reason(
     out: &mut Exposition,
     (name, help): (&'static str, &str),
     shards: &[Arc<Shard>],
@@ -150,32 +143,32 @@ fn by_reason(
 }
 
 fn render_store(out: &mut Exposition, store: &StoreGauges) {
-    let help = "Whether the store is asked: 0 closed (yes), 1 half open (to see), 2 open (no).";
+    let help = "Circuit breaker of the store: 0 closed, 1 half open, 2 open (no calls).";
     out.one("fluxgate_breaker_state", Kind::Gauge, help, store.breaker);
-    let help = "How often Redis did not have the script and has loaded it.";
+    let help = "Times the script was loaded because Redis did not have it.";
     let name = "fluxgate_store_script_reloads_total";
     out.one(name, Kind::Counter, help, store.script_reloads);
-    let help = "How often the sentinels have named another primary.";
+    let help = "Times the sentinels named another primary.";
     let name = "fluxgate_store_failovers_total";
     out.one(name, Kind::Counter, help, store.failovers);
     if let Some(keys) = store.memory_keys {
-        let help = "Counters that the memory store holds.";
+        let help = "Counters in the memory store.";
         out.one("fluxgate_memory_store_keys", Kind::Gauge, help, keys);
     }
 }
 
-fn answered(out: &mut Exposition, shards: &[Arc<Shard>]) {
-    let help = "HTTP requests, by the class of their answer.";
+fn render_responses(out: &mut Exposition, shards: &[Arc<Shard>]) {
+    let help = "HTTP requests by listener and status class of the response.";
     let mut family = out.family("fluxgate_http_requests_total", Kind::Counter, help);
     for listener in Listener::ALL {
         let counts = STATUS_CLASS_NAMES.iter().enumerate().map(|(class, name)| {
             let counts = shards
                 .iter()
-                .map(|shard| &shard.answered[listener as usize]);
+                .map(|shard| &shard.responses[listener as usize]);
             (*name, counts.map(|counts| counts[class].get()).sum())
         });
         let counts: Vec<(&str, u64)> = counts.collect();
-        // A listener that nobody asked is not open, or does not speak HTTP.
+        // A listener without requests may be closed, or not an HTTP listener.
         if counts.iter().all(|(_, count)| *count == 0) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! What one thread has counted, and how it finds where to count.
+//! The counters of each thread.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -8,30 +8,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use fluxgate_core::{Outcome, Rule};
 use fluxgate_redis::reason;
 
-use super::durations::Durations;
-use super::durations::Tally;
+use super::durations::{Durations, Tally};
 use crate::http::Listener;
 
-/// How many classes of status there are: 1xx to 5xx.
+/// The number of status classes: 1xx to 5xx.
 pub(super) const STATUS_CLASSES: usize = 5;
 
-/// What one thread has counted. On cache lines of its own, so that no two
-/// threads ever meet.
+/// The counters of one thread, on cache lines of their own, so that threads do not contend.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Shard {
     pub(super) durations: Durations,
-    pub(super) answered: [[Tally; STATUS_CLASSES]; Listener::ALL.len()],
+    pub(super) responses: [[Tally; STATUS_CLASSES]; Listener::ALL.len()],
     pub(super) store_errors: [Tally; reason::ALL.len()],
     pub(super) failed_closed: [Tally; reason::ALL.len()],
-    /// Denials of which no line was written.
+    /// Denials that were left out of the log.
     pub(super) unlogged: Tally,
-    /// Everything that this thread has ever decided by. Only looked at to add
-    /// to it, and to tell.
+    /// The counters of every rule. Locked only to add a rule, and to render.
     decisions: Mutex<Vec<Arc<Decisions>>>,
 }
 
-/// What one thread decided by one rule, or without one.
+/// One thread's decisions by one rule, or without a rule.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Decisions {
@@ -43,27 +40,26 @@ pub(super) struct Decisions {
 /// The shards of all threads.
 #[derive(Debug)]
 pub(super) struct Shards {
-    /// Tells these shards from those of another service in the same process,
-    /// as tests have it.
+    /// Distinguishes services in one process, which tests have.
     number: u64,
     all: Mutex<Vec<Arc<Shard>>>,
 }
 
-/// A thread's shard, and how to find things in it.
-struct Mine {
-    /// Whose shard it is.
+/// The shard of this thread, with indices into it.
+struct LocalShard {
+    /// The number of the [`Shards`] that it belongs to.
     number: u64,
     shard: Arc<Shard>,
-    /// By the number of the rule, which are dense.
+    /// By rule number; these are dense.
     by_rule: Vec<Option<Arc<Decisions>>>,
-    /// Of no rule, by the rule set; the empty name is no set.
+    /// Decisions without a rule, by rule set; the empty name stands for no set.
     by_set: HashMap<Box<str>, Arc<Decisions>>,
-    /// The one of them that was met last, which is most likely to be next.
+    /// The last used entry of `by_set`, which is likely to be the next.
     recent: Option<Arc<Decisions>>,
 }
 
 thread_local! {
-    static MINE: RefCell<Option<Mine>> = const { RefCell::new(None) };
+    static LOCAL: RefCell<Option<LocalShard>> = const { RefCell::new(None) };
 }
 
 impl Shards {
@@ -75,39 +71,39 @@ impl Shards {
         }
     }
 
-    /// Counts something in this thread's shard.
+    /// Runs `count` on this thread's shard.
     pub(super) fn count<T>(&self, count: impl FnOnce(&Shard) -> T) -> T {
-        self.with_mine(|mine| count(&mine.shard))
+        self.with_local(|local| count(&local.shard))
     }
 
-    /// Counts a decision in this thread's shard.
+    /// Runs `count` on this thread's shard and its counters of a rule.
     pub(super) fn count_decision(
         &self,
         rule_set: &str,
         rule: Option<&Rule>,
         count: impl FnOnce(&Shard, &Decisions),
     ) {
-        self.with_mine(|mine| mine.count_decision(rule_set, rule, count));
+        self.with_local(|local| local.count_decision(rule_set, rule, count));
     }
 
-    /// The shards of all threads that ever counted. Those of threads that have
-    /// ended stay, for no count ever goes down.
+    /// Returns the shards of all threads, including those that have ended: counters never
+    /// decrease.
     pub(super) fn all(&self) -> Vec<Arc<Shard>> {
         lock(&self.all).clone()
     }
 
-    fn with_mine<T>(&self, count: impl FnOnce(&mut Mine) -> T) -> T {
-        MINE.with_borrow_mut(|mine| match mine {
-            Some(mine) if mine.number == self.number => count(mine),
-            _ => count(mine.insert(self.add_mine())),
+    fn with_local<T>(&self, count: impl FnOnce(&mut LocalShard) -> T) -> T {
+        LOCAL.with_borrow_mut(|local| match local {
+            Some(local) if local.number == self.number => count(local),
+            _ => count(local.insert(self.add_local())),
         })
     }
 
     #[cold]
-    fn add_mine(&self) -> Mine {
+    fn add_local(&self) -> LocalShard {
         let shard = Arc::new(Shard::default());
         lock(&self.all).push(Arc::clone(&shard));
-        Mine {
+        LocalShard {
             number: self.number,
             shard,
             by_rule: Vec::new(),
@@ -117,7 +113,7 @@ impl Shards {
     }
 }
 
-impl Mine {
+impl LocalShard {
     fn count_decision(
         &mut self,
         rule_set: &str,
@@ -141,7 +137,7 @@ impl Mine {
         }
     }
 
-    /// A rule, or a set, that this thread meets for the first time.
+    /// Adds the counters of a rule, or of a set, that this thread has not used before.
     #[cold]
     fn add(&mut self, rule_set: &str, rule: Option<&Rule>) -> Arc<Decisions> {
         let decisions = Arc::new(Decisions {
@@ -168,7 +164,7 @@ impl Mine {
 }
 
 impl Shard {
-    /// Everything that this thread has ever decided by.
+    /// Returns the counters of every rule.
     pub(super) fn decisions(&self) -> Vec<Arc<Decisions>> {
         lock(&self.decisions).clone()
     }

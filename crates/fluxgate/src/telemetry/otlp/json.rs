@@ -1,5 +1,5 @@
-//! Spans as the JSON of OTLP's `ExportTraceServiceRequest`: names in camel
-//! case, ids in hexadecimal, enums as numbers, 64-bit numbers as texts.
+//! Writes spans as the JSON form of OTLP's `ExportTraceServiceRequest`: names in camel case,
+//! ids in hexadecimal, enums as numbers, 64-bit numbers as strings.
 
 use std::sync::LazyLock;
 
@@ -8,17 +8,17 @@ use serde_json::{Value, json};
 
 use super::span::{self, Span};
 
-/// The kind of a span of a server.
+/// The span kind `SPAN_KIND_SERVER`.
 const SERVER: u8 = 2;
-/// The status of a failed span.
+/// The status code `STATUS_CODE_ERROR`.
 const ERROR: u8 = 2;
-/// Flags: the parent is known to be remote, and the trace is sampled.
+/// The flags for a remote parent and a sampled trace.
 const REMOTE_AND_SAMPLED: u32 = 0x301;
 
-/// Tells this process from others of the same service.
+/// Distinguishes this process from others of the same service.
 static INSTANCE: LazyLock<String> = LazyLock::new(|| span::next_id().to_string());
 
-/// The body of a request that hands these over.
+/// Returns the body of a request with these spans.
 pub(super) fn request(spans: &[Span]) -> String {
     let version = env!("CARGO_PKG_VERSION");
     let resource = [
@@ -40,15 +40,15 @@ pub(super) fn request(spans: &[Span]) -> String {
 }
 
 fn span(span: &Span) -> Value {
-    let known = [
+    let values = [
         ("fluxgate.rule_set", span.rule_set.as_deref()),
         ("fluxgate.rule", span.rule.as_deref()),
         ("fluxgate.outcome", Some(span.outcome.name())),
         ("fluxgate.listener", Some(span.listener.name())),
         ("fluxgate.request_id", Some(&*span.request_id)),
     ];
-    let attributes = known.iter();
-    let attributes: Vec<_> = attributes
+    let attributes: Vec<_> = values
+        .iter()
         .filter_map(|(key, value)| Some(attribute(key, (*value)?)))
         .collect();
     let failed = matches!(span.outcome, Outcome::FailedOpen | Outcome::FailedClosed);

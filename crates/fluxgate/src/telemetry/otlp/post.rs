@@ -18,35 +18,34 @@ use crate::config::HttpUrl;
 /// The default path of a collector.
 const PATH: &str = "/v1/traces";
 
-/// The collector of the spans. Displayed without its password.
+/// The address of a collector. Displayed without its password.
 #[derive(Debug)]
 pub(super) struct Endpoint {
-    shown: HttpUrl,
-    /// What to connect to.
+    url: HttpUrl,
     host: String,
     port: u16,
-    /// What to ask for there.
+    /// The path and the query.
     path: String,
-    /// The name and password, as HTTP wants them.
+    /// The value of the `authorization` header.
     authorization: Option<String>,
 }
 
-/// Why spans were not taken.
+/// Why a collector did not accept spans.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PostError {
     #[error("cannot connect: {0}")]
     Connect(#[from] io::Error),
-    #[error("no answer: {0}")]
+    #[error("no response: {0}")]
     Http(#[from] hyper::Error),
-    #[error("no request can be made: {0}")]
+    #[error("invalid request: {0}")]
     Request(#[from] http::Error),
-    #[error("the answer is {0}")]
+    #[error("the collector responded with {0}")]
     Status(StatusCode),
 }
 
 impl Endpoint {
     pub(super) fn new(url: &HttpUrl) -> Self {
-        // It was read before; the rest is for a type that does not know.
+        // The config has checked it, so it parses; the type does not say so.
         let parsed = Url::parse(url.as_str()).ok();
         let parsed = parsed.as_ref();
         let path = match parsed.map_or("", |url| url.path()) {
@@ -57,18 +56,18 @@ impl Endpoint {
         let query = query.map_or(String::new(), |query| format!("?{query}"));
         let host = parsed.and_then(Url::host_str).unwrap_or_default();
         Self {
-            shown: url.clone(),
+            url: url.clone(),
             host: host.to_owned(),
             port: parsed.and_then(Url::port_or_known_default).unwrap_or(80),
             path: format!("{path}{query}"),
-            authorization: parsed.and_then(basic),
+            authorization: parsed.and_then(basic_auth),
         }
     }
 
-    /// Hands a request over. A connection each time: there is one in seconds.
+    /// Sends a request, on a new connection because requests are seconds apart.
     pub(super) async fn post(&self, body: String) -> Result<(), PostError> {
         let (host, port) = (&*self.host, self.port);
-        // An IPv6 address stands in brackets in a URL, and only there.
+        // URLs write IPv6 addresses in brackets, `connect` does not accept them.
         let address = host.trim_start_matches('[').trim_end_matches(']');
         let stream = TcpStream::connect((address, port)).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
@@ -79,17 +78,17 @@ impl Endpoint {
             request = request.header(AUTHORIZATION, authorization);
         }
         let request = request.body(Full::new(Bytes::from(body)))?;
-        let mut answer = pin!(sender.send_request(request));
-        // The connection is driven for as long as the answer takes. One that
-        // ends may have brought it.
-        let answer = tokio::select! {
-            answer = answer.as_mut() => answer?,
+        let mut response = pin!(sender.send_request(request));
+        // Drives the connection until the response arrives. A connection that has ended may
+        // have delivered it.
+        let response = tokio::select! {
+            response = response.as_mut() => response?,
             ended = connection => {
                 ended?;
-                answer.await?
+                response.await?
             }
         };
-        match answer.status() {
+        match response.status() {
             status if status.is_success() => Ok(()),
             status => Err(PostError::Status(status)),
         }
@@ -98,12 +97,12 @@ impl Endpoint {
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.shown)
+        write!(f, "{}", self.url)
     }
 }
 
-/// The name and password of a URL, as HTTP wants them.
-fn basic(url: &Url) -> Option<String> {
+/// Returns the `authorization` header for the name and password in a URL, if any.
+fn basic_auth(url: &Url) -> Option<String> {
     let password = url.password().unwrap_or_default();
     if url.username().is_empty() && password.is_empty() {
         return None;
@@ -156,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_passwords() {
+    fn names_and_passwords_become_basic_authentication() {
         let cases = [
             ("http://h", None),
             (
@@ -168,7 +167,7 @@ mod tests {
         ];
         for (url, expected) in cases {
             let url = Url::parse(url).unwrap();
-            assert_eq!(basic(&url).as_deref(), expected);
+            assert_eq!(basic_auth(&url).as_deref(), expected);
         }
     }
 }

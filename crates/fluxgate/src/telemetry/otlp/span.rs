@@ -1,4 +1,4 @@
-//! One decision of a request that is traced.
+//! A span: one decision about a traced request.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
@@ -8,18 +8,18 @@ use fluxgate_core::Outcome;
 use crate::http::Listener;
 use crate::telemetry::trace_context::{Hex, TraceContext};
 
-/// One decision of a request that is traced.
+/// One decision about a traced request.
 #[derive(Debug)]
 pub(super) struct Span {
     pub(super) name: &'static str,
-    /// The trace, and the span that it belongs to.
+    /// The trace and the caller's span.
     pub(super) parent: TraceContext,
     pub(super) id: Hex<8>,
-    /// When it began, in nanoseconds since 1970.
+    /// In nanoseconds since 1970.
     pub(super) start: u64,
-    /// When it ended, in nanoseconds since 1970.
+    /// In nanoseconds since 1970.
     pub(super) end: u64,
-    /// `None` where no set was asked, or one that does not exist.
+    /// `None` for an ad-hoc limit, or if the set does not exist.
     pub(super) rule_set: Option<Box<str>>,
     pub(super) rule: Option<Box<str>>,
     pub(super) outcome: Outcome,
@@ -27,7 +27,7 @@ pub(super) struct Span {
     pub(super) request_id: Box<str>,
 }
 
-/// An id that no other span has, short of a coincidence.
+/// Returns a random id.
 pub(super) fn next_id() -> Hex<8> {
     thread_local! {
         static IDS: (RandomState, Cell<u64>) = (RandomState::new(), Cell::new(0));
@@ -36,6 +36,6 @@ pub(super) fn next_id() -> Hex<8> {
         count.set(count.get().wrapping_add(1));
         random.hash_one(count.get())
     });
-    // All zero is no id.
+    // Zero is not a valid id.
     Hex(id.max(1).to_be_bytes())
 }

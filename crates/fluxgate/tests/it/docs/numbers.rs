@@ -9,7 +9,7 @@ use crate::support::project_file;
 /// A document, its text, the source file and its constant.
 const NUMBERS: &str = "
 admin ~ among 1,024 lines ~ fluxgate/src/telemetry/log/audit.rs ~ MAX_LINES: usize = 1024
-admin ~ wait, for up to 5 s ~ fluxgate/src/telemetry/log/audit.rs ~ LONGEST_WAIT: Duration = Duration::from_secs(5)
+admin ~ wait, for up to 5 s ~ fluxgate/src/telemetry/log/audit.rs ~ MAX_WAIT: Duration = Duration::from_secs(5)
 admin ~ for up to 3 s until ~ fluxgate/src/telemetry/log/writer.rs ~ LAST_AUDIT_TIMEOUT: Duration = Duration::from_secs(3)
 admin ~ looked at every 2 s ~ fluxgate/src/watch/reloaded_file.rs ~ INTERVAL: Duration = Duration::from_secs(2)
 api ~ up to 1,000 ~ fluxgate/src/api/check.rs ~ MAX_CHECKS: usize = 1_000
@@ -54,8 +54,8 @@ simulate ~ longer than 4 MiB ~ fluxgate-simulate/src/input.rs ~ MAX_LINE: usize 
 simulate ~ at most 240 columns ~ fluxgate-simulate/src/report/timeline.rs ~ MAX_COLUMNS: usize = 240
 simulate ~ each of the twelve rules ~ fluxgate-simulate/src/report/page/rules.rs ~ MAX_CHARTS: usize = 12
 telemetry ~ cut after 1 KiB ~ fluxgate/src/telemetry/log/json.rs ~ MAX_BYTES: usize = 1024
-telemetry ~ 100 lines at once ~ fluxgate/src/telemetry/log/sampling.rs ~ AT_ONCE: u64 = 100
-telemetry ~ ten a second over time ~ fluxgate/src/telemetry/log/sampling.rs ~ A_SECOND: u64 = 10
+telemetry ~ 100 lines at once ~ fluxgate/src/telemetry/log/sampling.rs ~ BURST: u64 = 100
+telemetry ~ ten a second over time ~ fluxgate/src/telemetry/log/sampling.rs ~ PER_SECOND: u64 = 10
 telemetry ~ up to 4,096 lines ~ fluxgate/src/telemetry/log/queue.rs ~ MAX_LINES: usize = 4096
 telemetry ~ for at most a second ~ fluxgate/src/telemetry/log/writer.rs ~ LAST_TIMEOUT: Duration = Duration::from_secs(1)
 telemetry ~ every 5 s ~ fluxgate/src/telemetry/otlp.rs ~ INTERVAL: Duration = Duration::from_secs(5)

@@ -1,4 +1,4 @@
-//! What the service tells of itself.
+//! Metrics, logs and traces of the service.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use super::Service;
 
+mod log_floods;
 mod logs;
 mod metrics;
-mod noise;
 mod stderr;
-mod store;
+mod store_outage;
 mod traces;
 
-/// The metrics of a service, by name and labels as they are written.
+/// The metrics of a service, by name with labels.
 pub(super) struct Metrics(BTreeMap<String, String>);
 
 impl Metrics {
@@ -29,7 +29,7 @@ impl Metrics {
         Self(samples.collect())
     }
 
-    /// A number that is there.
+    /// Returns the value of a sample that must exist.
     #[track_caller]
     fn get(&self, sample: &str) -> u64 {
         let value = self.0.get(sample);
@@ -37,7 +37,7 @@ impl Metrics {
         value.parse().unwrap_or_else(|_| panic!("{sample} {value}"))
     }
 
-    /// All that begin so and are not 0.
+    /// Returns the samples that start with `start` and are not 0.
     fn all(&self, start: &str) -> Vec<(&str, u64)> {
         let samples = self.0.iter();
         let samples = samples.filter(|(name, _)| name.starts_with(start));
@@ -50,7 +50,7 @@ impl Metrics {
     }
 }
 
-/// What was logged so far; each line must be an object.
+/// Returns the log so far. Each line must be an object.
 #[track_caller]
 fn log_of(service: &Service) -> Vec<Value> {
     objects(&service.program.lines())
@@ -66,25 +66,23 @@ fn objects(lines: &[String]) -> Vec<Value> {
     lines.iter().map(object).collect()
 }
 
-/// The lines with this message.
 fn with_message(lines: &[Value], message: &str) -> Vec<Value> {
-    let wanted = lines.iter().filter(|line| line["message"] == message);
-    wanted.cloned().collect()
+    let matching = lines.iter().filter(|line| line["message"] == message);
+    matching.cloned().collect()
 }
 
-/// A check with headers.
 fn check(service: &Service, headers: &[(&str, &str)], body: &str) -> Answer {
     let answer = service.http().request("POST", "/v1/check", headers, body);
     assert_eq!(answer.status, 200, "{answer:?}");
     answer
 }
 
-/// Tells the service to end, waits, and gives everything that it logged.
+/// Ends the service and returns its whole log.
 fn end(service: &Service) -> Vec<Value> {
     service.program.signal("TERM");
     assert!(service.program.wait().success());
     let mut before = usize::MAX;
-    // The pipe is empty when two looks in a row find the same.
+    // The pipe is empty when its length does not change between two reads.
     fluxgate_testkit::wait_until("all of the log is read", || {
         std::mem::replace(&mut before, service.program.lines().len()) == before
     });

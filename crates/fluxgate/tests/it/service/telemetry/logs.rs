@@ -1,4 +1,4 @@
-//! What is in the log, and what is not.
+//! The contents of log lines.
 
 use fluxgate_testkit::{Program, ports, wait_until};
 
@@ -21,7 +21,7 @@ rule_sets:
 }
 
 #[test]
-fn a_denial_is_told_with_what_it_is_known_by() {
+fn the_line_of_a_denial_has_all_fields() {
     let service = Service::start(&[], &one_an_hour("", "scope: per_user"));
     let traceparent = format!("00-{TRACE}-{SPAN}-00");
     let headers = [
@@ -30,7 +30,7 @@ fn a_denial_is_told_with_what_it_is_known_by() {
     ];
     check(&service, &headers, r#"{"user":"ann"}"#);
     check(&service, &headers, r#"{"user":"ann"}"#);
-    // One that is not as it should be counts as none.
+    // An invalid header is ignored.
     let upper = traceparent.to_uppercase();
     check(
         &service,
@@ -76,14 +76,14 @@ fn a_denial_is_told_with_what_it_is_known_by() {
 }
 
 #[test]
-fn an_answer_is_told_with_the_trace_that_it_belongs_to() {
+fn the_line_of_a_response_names_its_trace() {
     let config = one_an_hour("level: debug", "scope: per_user")
         + "gateway: { routes: [ { id: all, upstreams: [echo] } ] }\n";
     let service = Service::start(&["gateway"], &config);
     let traceparent = format!("00-{TRACE}-{SPAN}-01");
     let mut http = service.http();
-    // A plain check, and what goes through the library.
-    for (id, path) in [("plain", "/v1/check"), ("other", "/v1/check?status=true")] {
+    // The second does not take the fast path.
+    for (id, path) in [("fast", "/v1/check"), ("hyper", "/v1/check?status=true")] {
         let headers = [("X-Request-Id", id), ("traceparent", &*traceparent)];
         http.request("POST", path, &headers, r#"{"user":"ann"}"#);
     }
@@ -92,20 +92,20 @@ fn an_answer_is_told_with_the_trace_that_it_belongs_to() {
     fluxgate_testkit::Http::new(service.address("gateway")).request("GET", "/", &headers, "");
     let answered = with_message(&end(&service), "answered");
     for (id, trace) in [
-        ("plain", Some((TRACE, SPAN))),
-        ("other", Some((TRACE, SPAN))),
+        ("fast", Some((TRACE, SPAN))),
+        ("hyper", Some((TRACE, SPAN))),
         ("gateway", Some((TRACE, SPAN))),
         ("none", None),
     ] {
         let line = answered.iter().find(|line| line["request_id"] == id);
         let line = line.unwrap_or_else(|| panic!("no {id}: {answered:#?}"));
-        let told = line["trace_id"].as_str().zip(line["span_id"].as_str());
-        assert_eq!(told, trace, "{line}");
+        let logged = line["trace_id"].as_str().zip(line["span_id"].as_str());
+        assert_eq!(logged, trace, "{line}");
     }
 }
 
 #[test]
-fn a_filter_without_a_rule_set_is_told_of_once() {
+fn a_filter_without_a_rule_set_is_logged_once() {
     let config = one_an_hour("", "scope: per_user")
         + "filters: { idle: { include: ['/**'] } }
 gateway: { routes: [ { id: all, upstreams: [echo], filters: [idle] } ] }
@@ -127,13 +127,18 @@ gateway: { routes: [ { id: all, upstreams: [echo], filters: [idle] } ] }
         );
     }
     let lines = end(&service);
-    let told = lines.iter().filter_map(|line| line["message"].as_str());
-    let told: Vec<_> = told.filter(|it| it.contains("everything passes")).collect();
-    assert_eq!(told, ["filter `idle` has no `rule_set`: everything passes"]);
+    let messages = lines.iter().filter_map(|line| line["message"].as_str());
+    let messages: Vec<_> = messages
+        .filter(|it| it.contains("everything passes"))
+        .collect();
+    assert_eq!(
+        messages,
+        ["filter `idle` has no `rule_set`: everything passes"]
+    );
 }
 
 #[test]
-fn identities_are_named_where_that_is_asked_for_and_api_keys_by_their_ends() {
+fn identities_are_logged_if_the_config_allows_it_and_api_keys_are_shortened() {
     let config = one_an_hour("identities: true", "key: [user, api_key, ip]");
     let service = Service::start(&[], &config);
     let body = r#"{"user":"ann","api_key":"0123456789abcdef","ip":"10.0.0.1"}"#;
@@ -144,18 +149,18 @@ fn identities_are_named_where_that_is_asked_for_and_api_keys_by_their_ends() {
     assert_eq!(lines[0]["identity"], "user=ann api_key=0123…ef ip=10.0.0.1");
 }
 
-/// What could begin a line of its own, or talk to a terminal.
-const NASTY: &str = r#"{"user":"u\r\n{\"level\":\"ERROR\"}\u001b[2J\u007f\u009b31m\u2028\"\\",
+/// Values that could start another line or control a terminal.
+const CONTROL_CHARACTERS: &str = r#"{"user":"u\r\n{\"level\":\"ERROR\"}\u001b[2J\u007f\u009b31m\u2028\"\\",
     "path":"/p\nq\u001b]0;x\u0007","headers":{"User-Agent":"a\r\nb"}}"#;
 
 #[test]
-fn an_event_is_one_line_whatever_it_holds() {
+fn control_characters_cannot_split_a_line() {
     for format in ["json", "text"] {
         let telemetry = format!("identities: true, level: trace, log: {format}");
         let key = "key: [user, path, 'header:User-Agent']";
         let (ready, lines) = if format == "json" {
             let service = Service::start(&[], &one_an_hour(&telemetry, key));
-            nasty_requests(&service);
+            send_control_characters(&service);
             let lines = end(&service);
             let denied = with_message(&lines, "denied");
             assert_eq!(denied.len(), 1, "{lines:#?}");
@@ -168,7 +173,7 @@ fn an_event_is_one_line_whatever_it_holds() {
         } else {
             let (service, _port) = start_text(&one_an_hour(&telemetry, key));
             let ready = service.program.lines().len();
-            nasty_requests(&service);
+            send_control_characters(&service);
             service.program.signal("TERM");
             service.program.wait();
             service
@@ -189,7 +194,7 @@ fn an_event_is_one_line_whatever_it_holds() {
     }
 }
 
-/// A service whose log is for people, and is not asked where it listens.
+/// Starts a service that logs text, on a port that is known in advance.
 fn start_text(config: &str) -> (Service, ports::Port) {
     let dir = Dir::new();
     let port = ports::free();
@@ -214,11 +219,11 @@ fn start_text(config: &str) -> (Service, ports::Port) {
     (service, port)
 }
 
-fn nasty_requests(service: &Service) {
+fn send_control_characters(service: &Service) {
     for _ in 0..2 {
-        check(service, &[], NASTY);
+        check(service, &[], CONTROL_CHARACTERS);
     }
-    // Raw bytes where a request should be, and where a path should.
+    // Raw bytes in place of a request, and in headers and paths.
     for bytes in [
         &b"\x1b[2J\r\n\r\n"[..],
         b"GET / HTTP/1.1\r\nHost: h\r\nUser-Agent: \x1b[31magent\r\n\r\n",
@@ -227,13 +232,13 @@ fn nasty_requests(service: &Service) {
     ] {
         let mut http = service.http();
         http.send_raw(bytes).unwrap();
-        // Some are answered, and some not.
+        // Not all of them are answered.
         let _ = http.read_answer(false);
     }
 }
 
 #[test]
-fn denials_are_sampled_and_none_is_lost_to_the_count() {
+fn denials_are_sampled_and_the_lines_count_those_left_out() {
     const DENIED: u64 = 3_000;
     let service = Service::start(&[], &one_an_hour("", "scope: per_user"));
     let mut http = service.http();
@@ -243,29 +248,29 @@ fn denials_are_sampled_and_none_is_lost_to_the_count() {
         }
     };
     deny(DENIED + 1);
-    let told = || with_message(&log_of(&service), "denied");
-    wait_until("the first lines", || told().len() >= 10);
-    // The service says by its clock how long it took.
+    let logged = || with_message(&log_of(&service), "denied");
+    wait_until("the first lines", || logged().len() >= 10);
+    // The timestamps of the service show how long it took.
     let time = |line: &serde_json::Value| {
         let text = line["timestamp"].as_str().unwrap().to_owned();
         let number = |from: usize, to: usize| text[from..to].parse::<u64>().unwrap();
         (number(11, 13) * 3_600 + number(14, 16) * 60 + number(17, 19)) * 1_000_000 + number(20, 26)
     };
-    let lines = told();
+    let lines = logged();
     let took = time(lines.last().unwrap()).saturating_sub(time(&lines[0]));
-    let most = 10 + took / 100_000 + 1;
+    let max = 10 + took / 100_000 + 1;
     assert!(
-        (lines.len() as u64) <= most,
+        (lines.len() as u64) <= max,
         "{} lines in {took} µs",
         lines.len()
     );
 
-    // Sooner or later another is told, with all that were not.
+    // The next line that passes counts all that were left out.
     let mut sent = DENIED;
-    wait_until("a line that tells of the rest", || {
+    wait_until("a line that counts the rest", || {
         deny(1);
         sent += 1;
-        let lines = told();
+        let lines = logged();
         let suppressed: u64 = lines
             .iter()
             .map(|line| line["suppressed"].as_u64().unwrap())
@@ -279,7 +284,7 @@ fn denials_are_sampled_and_none_is_lost_to_the_count() {
 }
 
 #[test]
-fn a_missing_rule_set_is_told_once_and_only_so_often() {
+fn missing_rule_sets_are_logged_once_each_and_sampled() {
     let service = Service::start(&[], &one_an_hour("", "scope: per_user"));
     let long = "x".repeat(5_000);
     for name in ["other", "other", &long] {
@@ -299,7 +304,7 @@ fn a_missing_rule_set_is_told_once_and_only_so_often() {
 }
 
 #[test]
-fn what_was_logged_is_written_before_the_end() {
+fn queued_lines_are_written_before_the_service_exits() {
     let service = Service::start(&[], &one_an_hour("level: debug", "scope: per_user"));
     let mut http = service.http();
     for number in 0..500 {

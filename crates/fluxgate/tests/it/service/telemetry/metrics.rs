@@ -1,4 +1,4 @@
-//! Metrics.
+//! The metrics endpoint.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -17,7 +17,7 @@ rule_sets:
 ";
 
 #[test]
-fn each_metric_tells_what_happened() {
+fn every_metric_has_the_expected_value() {
     let service = Service::start(&[], RULES);
     let checks = [
         r#"{"path":"/users","user":"a"}"#,
@@ -33,7 +33,7 @@ fn each_metric_tells_what_happened() {
         r#"{"rule_set":"no-such-set","path":"/other"}"#,
     ];
     for body in checks {
-        // A connection each: they are served by any core.
+        // A new connection each time, so that several cores serve them.
         assert_eq!(service.http().post("/v1/check", body).status, 200);
     }
     let batch = r#"{"checks":[{"path":"/users","user":"d"},{"path":"/users","user":"d"}]}"#;
@@ -90,12 +90,12 @@ fn each_metric_tells_what_happened() {
     assert!(before.get("fluxgate_config_last_reload_success_timestamp_seconds") > 1_700_000_000);
     assert!(before.get("process_resident_memory_bytes") > 1_000_000);
     assert_eq!(before.sum("fluxgate_build_info{version="), 1);
-    // Nobody's counter is but the users' and the shadow's.
+    // The counters of users `a` and `d`, and of `a` in shadow mode.
     assert_eq!(before.get("fluxgate_memory_store_keys"), 3);
 }
 
 #[test]
-fn promtool_finds_nothing_to_say() {
+fn promtool_finds_no_problems() {
     let service = Service::start(&[], RULES);
     for body in [r#"{"path":"/users","user":"a"}"#, r#"{"path":"/other"}"#] {
         service.http().post("/v1/check", body);
@@ -116,13 +116,13 @@ fn promtool_finds_nothing_to_say() {
     stdin.write_all(answer.body.as_bytes()).unwrap();
     drop(stdin);
     let output = promtool.wait_with_output().unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8(said).unwrap();
-    assert!(output.status.success() && said.is_empty(), "{said}");
+    let problems = [output.stdout, output.stderr].concat();
+    let problems = String::from_utf8(problems).unwrap();
+    assert!(output.status.success() && problems.is_empty(), "{problems}");
 }
 
 #[test]
-fn neither_metrics_nor_logs_name_anybody() {
+fn metrics_and_logs_contain_no_identities() {
     let config = "
 telemetry: { level: trace }
 rule_sets:
@@ -153,7 +153,7 @@ rule_sets:
         line.contains("\"message\":\"denied\"").then_some(())
     });
     for line in log_of(&service) {
-        // That a set is missing is told by its name.
+        // This line names the missing rule set.
         if line["message"] != "there is no such rule set" {
             let line = line.to_string().to_lowercase();
             assert!(

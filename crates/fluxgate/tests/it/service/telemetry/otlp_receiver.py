@@ -1,7 +1,7 @@
-"""Takes traces as a collector does, and writes what it got to standard error.
+"""An OTLP collector that writes each span to standard error as JSON.
 
-Each request is read by the real definitions of OTLP; what does not fit them is
-answered with 400, and said.
+Requests are parsed by the official definitions of OTLP. The response to an invalid one
+is 400, and the error is written too.
 """
 
 import base64
@@ -16,12 +16,12 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 
-def say(line):
+def write(line):
     print(json.dumps(line), file=sys.stderr, flush=True)
 
 
 def as_proto3(value, name=None):
-    """OTLP has ids in hexadecimal, where JSON of protobuf has base64."""
+    """Converts ids from hexadecimal, as OTLP has them, to base64, as proto3 JSON has them."""
     if isinstance(value, dict):
         return {key: as_proto3(item, key) for key, item in value.items()}
     if isinstance(value, list):
@@ -44,19 +44,19 @@ class Collector(BaseHTTPRequestHandler):
             for resource in request.resource_spans:
                 for scope in resource.scope_spans:
                     for span in scope.spans:
-                        self.tell(resource.resource, scope.scope, span)
+                        self.write_span(resource.resource, scope.scope, span)
             self.send_response(200)
         except Exception as error:
-            say({"error": repr(error), "body": body.decode(errors="replace")})
+            write({"error": repr(error), "body": body.decode(errors="replace")})
             self.send_response(400)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", "2")
         self.end_headers()
         self.wfile.write(b"{}")
 
-    def tell(self, resource, scope, span):
+    def write_span(self, resource, scope, span):
         values = lambda pairs: {pair.key: pair.value.string_value for pair in pairs}
-        say(
+        write(
             {
                 "path": self.path,
                 "content_type": self.headers["Content-Type"],
@@ -81,5 +81,5 @@ class Collector(BaseHTTPRequestHandler):
 
 
 server = ThreadingHTTPServer(("127.0.0.1", 0), Collector)
-say({"port": server.server_port})
+write({"port": server.server_port})
 server.serve_forever()

@@ -1,4 +1,4 @@
-//! A standard error that nobody reads.
+//! Standard error that blocks because its reader does not read.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::objects;
 use crate::support::Dir;
 
-/// The service with a pipe for its standard error that is not read.
-struct Unread {
+/// A service whose standard error is a pipe that is not read.
+struct UnreadService {
     child: Child,
     address: SocketAddr,
     http: Http,
@@ -21,7 +21,7 @@ struct Unread {
     _port: ports::Port,
 }
 
-impl Unread {
+impl UnreadService {
     fn start() -> Self {
         Self::start_with(Stdio::piped())
     }
@@ -53,7 +53,7 @@ impl Unread {
         }
     }
 
-    /// Asks until lines are dropped: the pipe is full, and then the queue.
+    /// Sends requests until the pipe and then the queue are full and lines are dropped.
     fn flood(&mut self) {
         wait_until("lines are dropped", || {
             for _ in 0..1_000 {
@@ -70,7 +70,7 @@ impl Unread {
         dropped.unwrap().parse().unwrap()
     }
 
-    /// Gives a unit back, which is a change.
+    /// Refunds a unit, which writes an audit line.
     fn refund(&mut self, id: usize) -> Answer {
         let id = format!("change-{id}");
         let headers = [("X-Request-Id", &*id), ("Content-Type", "application/json")];
@@ -84,7 +84,7 @@ impl Unread {
         state["bands"][0]["remaining"].as_u64().unwrap()
     }
 
-    /// Begins to read, to the end.
+    /// Starts reading standard error to its end.
     fn read(&mut self) -> JoinHandle<Vec<Value>> {
         let stderr = BufReader::new(self.child.stderr.take().unwrap());
         thread::spawn(move || {
@@ -100,7 +100,7 @@ impl Unread {
     }
 }
 
-impl Drop for Unread {
+impl Drop for UnreadService {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -108,14 +108,13 @@ impl Drop for Unread {
 }
 
 #[test]
-fn the_service_goes_on_and_says_later_what_was_lost() {
-    let mut service = Unread::start();
+fn the_service_keeps_serving_and_reports_the_number_of_dropped_lines() {
+    let mut service = UnreadService::start();
     service.flood();
     for _ in 0..100 {
         assert_eq!(service.http.get("/readyz").status, 200);
     }
-    let lost = service.dropped();
-    // Now it is read, and all of it is lines.
+    let dropped = service.dropped();
     let reader = service.read();
     wait_until("room in the queue", || {
         let before = service.dropped();
@@ -125,54 +124,54 @@ fn the_service_goes_on_and_says_later_what_was_lost() {
     service.terminate();
     wait_for("the end", || service.child.try_wait().unwrap());
     let lines = reader.join().unwrap();
-    let told = lines
+    let reports = lines
         .iter()
         .filter(|line| line["message"] == "log lines were dropped");
-    let told: u64 = told.map(|line| line["lines"].as_u64().unwrap()).sum();
-    assert!(told >= lost, "{told} of {lost}");
+    let reported: u64 = reports.map(|line| line["lines"].as_u64().unwrap()).sum();
+    assert!(reported >= dropped, "{reported} of {dropped}");
     assert!(lines.iter().any(|line| line["message"] == "closing"));
 }
 
 #[test]
-fn the_service_ends_all_the_same() {
-    let mut service = Unread::start();
+fn the_service_exits_on_sigterm() {
+    let mut service = UnreadService::start();
     service.flood();
     service.terminate();
     let status = wait_for("the end", || service.child.try_wait().unwrap());
     assert!(status.success(), "{status}");
 }
 
-/// The ids of the changes that were noted.
-fn noted(lines: &[Value]) -> Vec<&str> {
-    let noted = lines.iter().filter(|line| line["target"] == "audit");
-    noted
+/// Returns the request ids of the audit lines.
+fn audited_ids(lines: &[Value]) -> Vec<&str> {
+    let audited = lines.iter().filter(|line| line["target"] == "audit");
+    audited
         .filter_map(|line| line["request_id"].as_str())
         .collect()
 }
 
 #[test]
-fn audit_lines_are_kept_when_others_are_dropped_and_written_before_the_end() {
-    let mut service = Unread::start();
+fn audit_lines_are_never_dropped_and_are_written_before_the_service_exits() {
+    let mut service = UnreadService::start();
     service.flood();
     let ids: Vec<_> = (0..50).map(|id| format!("change-{id}")).collect();
     for id in 0..ids.len() {
         assert_eq!(service.refund(id).status, 200);
     }
     service.terminate();
-    // What reads it comes back after the service was told to end.
+    // The reader starts only after SIGTERM.
     let reader = service.read();
     let status = wait_for("the end", || service.child.try_wait().unwrap());
     assert!(status.success(), "{status}");
-    assert_eq!(noted(&reader.join().unwrap()), ids);
+    assert_eq!(audited_ids(&reader.join().unwrap()), ids);
 }
 
 #[test]
-fn a_change_whose_line_has_no_room_waits_and_is_refused_and_decisions_are_not() {
+fn a_change_waits_for_room_for_its_audit_line_and_then_fails_while_decisions_continue() {
     const WAIT: Duration = Duration::from_secs(5);
-    let mut service = Unread::start();
+    let mut service = UnreadService::start();
     let body = r#"{"rule_set":"api","cost":100000}"#;
     assert_eq!(service.http.post("/v1/check", body).status, 200);
-    // The pipe fills up, and then the places of lines that are not written.
+    // The pipe fills up, and then the queue of audit lines.
     let mut made = 0;
     let (refused, took) = loop {
         let (answer, took) = timed(|| service.refund(made));
@@ -180,14 +179,14 @@ fn a_change_whose_line_has_no_room_waits_and_is_refused_and_decisions_are_not() 
             break (answer, took);
         }
         made += 1;
-        assert!(made < 20_000, "there is no bound");
+        assert!(made < 20_000, "the queue is not bounded");
     };
     assert_eq!(refused.status, 503, "{refused:?}");
     assert!(refused.body.contains("nothing was changed"), "{refused:?}");
     assert!((WAIT..WAIT * 4).contains(&took), "{took:?}");
     assert_eq!(service.remaining(), made as u64);
 
-    // While one waits, decisions are made.
+    // Decisions continue while a change waits.
     let mut waiting = Http::new(service.address);
     let waiting = thread::spawn(move || {
         let headers = [
@@ -203,7 +202,7 @@ fn a_change_whose_line_has_no_room_waits_and_is_refused_and_decisions_are_not() 
         assert_eq!(answer.status, 200);
         assert!(took < WAIT / 2, "{took:?}");
     }
-    // And it is done as soon as the log is read.
+    // The change completes as soon as the log is read.
     let reader = service.read();
     assert_eq!(waiting.join().unwrap().status, 200);
     service.terminate();
@@ -211,12 +210,12 @@ fn a_change_whose_line_has_no_room_waits_and_is_refused_and_decisions_are_not() 
     let lines = reader.join().unwrap();
     let mut ids: Vec<_> = (0..made).map(|id| format!("change-{id}")).collect();
     ids.push("waits".into());
-    assert_eq!(noted(&lines), ids);
+    assert_eq!(audited_ids(&lines), ids);
 }
 
 #[test]
-fn a_log_on_a_full_disk_ends_the_service_in_time_all_the_same() {
-    let mut service = Unread::start_with(Stdio::from(
+fn the_service_exits_in_time_if_the_disk_of_the_log_is_full() {
+    let mut service = UnreadService::start_with(Stdio::from(
         std::fs::File::options()
             .write(true)
             .open("/dev/full")

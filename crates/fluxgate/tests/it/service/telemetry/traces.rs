@@ -1,4 +1,4 @@
-//! Traces.
+//! Spans exported by OTLP.
 
 use std::collections::HashSet;
 use std::net::TcpListener;
@@ -28,7 +28,7 @@ fn traceparent(flags: &str) -> String {
     format!("00-{TRACE}-{SPAN}-{flags}")
 }
 
-/// Somebody who takes spans, and reads them by OTLP's own definitions.
+/// A collector that parses spans by OTLP's own definitions.
 struct Collector {
     program: Program,
     port: u64,
@@ -48,7 +48,7 @@ impl Collector {
         Self { program, port }
     }
 
-    /// What it has taken.
+    /// Returns the spans received so far.
     fn spans(&self) -> Vec<Value> {
         let lines = objects(&self.program.lines());
         let spans: Vec<_> = lines.into_iter().skip(1).collect();
@@ -59,7 +59,7 @@ impl Collector {
 }
 
 #[test]
-fn sampled_requests_are_spans_that_a_collector_reads() {
+fn sampled_requests_are_exported_as_valid_spans() {
     let collector = Collector::start();
     let url = format!("http://ann:hush@127.0.0.1:{}", collector.port);
     let service = Service::start(&[], &config(&url));
@@ -67,7 +67,7 @@ fn sampled_requests_are_spans_that_a_collector_reads() {
     let headers = [("traceparent", &*sampled), ("X-Request-Id", "my-request")];
     check(&service, &headers, r#"{"user":"ann"}"#);
     check(&service, &headers, r#"{"user":"ann"}"#);
-    // Nobody asked for these.
+    // These are not sampled.
     check(&service, &[], r#"{"user":"ann"}"#);
     let not_sampled = traceparent("00");
     check(
@@ -81,7 +81,7 @@ fn sampled_requests_are_spans_that_a_collector_reads() {
         r#"{"user":"ann"}"#,
     );
 
-    // They are sent by themselves, after a while.
+    // The exporter sends them after an interval.
     let spans = wait_for("two spans", || {
         Some(collector.spans()).filter(|spans| spans.len() >= 2)
     });
@@ -121,7 +121,7 @@ fn sampled_requests_are_spans_that_a_collector_reads() {
         Metrics::of(&service).get("fluxgate_spans_sent_total") == 2
     });
 
-    // What is left is sent at the end.
+    // The remaining spans are sent on exit.
     check(&service, &headers, r#"{"user":"bob"}"#);
     let lines = end(&service);
     let spans = wait_for("the last span", || {
@@ -137,9 +137,9 @@ fn sampled_requests_are_spans_that_a_collector_reads() {
 }
 
 #[test]
-fn nobody_who_takes_them_is_told_once_and_harms_nobody() {
-    let nobody = ports::free();
-    let service = Service::start(&[], &config(&format!("http://{}/path", nobody.addr())));
+fn a_missing_collector_is_logged_once_and_requests_go_on() {
+    let closed = ports::free();
+    let service = Service::start(&[], &config(&format!("http://{}/path", closed.addr())));
     // Enough for several batches.
     let sent = flood(&service, 2_000);
     wait_until("spans are dropped", || {
@@ -152,17 +152,17 @@ fn nobody_who_takes_them_is_told_once_and_harms_nobody() {
     });
     assert_eq!(Metrics::of(&service).get("fluxgate_spans_sent_total"), 0);
     let lines = log_of(&service);
-    assert_eq!(with_message(&lines, "spans cannot be sent").len(), 1);
+    assert_eq!(with_message(&lines, "cannot send spans").len(), 1);
     assert_eq!(sent, 2_000);
     end(&service);
 }
 
 #[test]
-fn a_collector_that_never_answers_blocks_nobody() {
+fn a_collector_that_never_responds_does_not_block_requests() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port();
     let service = Service::start(&[], &config(&format!("http://127.0.0.1:{port}")));
-    // More than is under way and in the queue together.
+    // More than the queue and one batch together.
     let mut sent = 0;
     wait_until("the queue is full", || {
         sent += flood(&service, 1_000);
@@ -179,14 +179,14 @@ fn https_is_refused() {
     dir.write("fluxgate.yaml", config("https://collector.example:4318"));
     let run = dir.run(&["validate", "fluxgate.yaml"]);
     assert_eq!(run.code, Some(78));
-    let said = run.stdout + &run.stderr;
+    let output = run.stdout + &run.stderr;
     assert!(
-        said.contains("`otlp` must be http://HOST:PORT (https"),
-        "{said}"
+        output.contains("`otlp` must be http://HOST:PORT (https"),
+        "{output}"
     );
 }
 
-/// So many requests that are traced.
+/// Sends traced requests. Returns their number.
 fn flood(service: &Service, requests: u64) -> u64 {
     let sampled = traceparent("01");
     let mut http = service.http();

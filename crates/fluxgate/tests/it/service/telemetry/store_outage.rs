@@ -1,11 +1,11 @@
-//! A store that fails.
+//! Metrics and log lines about the store: outages, reloaded scripts, failovers.
 
 use fluxgate_testkit::{RedisServer, Sentinels, wait_until};
 
 use super::{Metrics, end, log_of, with_message};
 use crate::service::Service;
 
-/// A rule set for each thing to do when the store fails.
+/// Returns a config with a rule set for each value of `on_error`.
 fn config(server: &RedisServer) -> String {
     let set = |name: &str| {
         format!(
@@ -18,10 +18,10 @@ fn config(server: &RedisServer) -> String {
     format!("store: {{ redis: {{ url: '{url}' }} }}\nrule_sets:\n{sets}")
 }
 
-/// Asks each rule set so often, and tells how that was.
-fn ask(service: &Service, times: usize) -> Vec<String> {
+/// Checks by each rule set, `times` times. Returns the outcomes.
+fn check_all_sets(service: &Service, times: usize) -> Vec<String> {
     let mut http = service.http();
-    let mut ask = |set: &str| {
+    let mut check = |set: &str| {
         let body = format!(r#"{{"rule_set":"{set}","user":"ann"}}"#);
         let answer = http.post("/v1/check", &body);
         assert_eq!(answer.status, 200);
@@ -29,23 +29,23 @@ fn ask(service: &Service, times: usize) -> Vec<String> {
         answer["outcome"].as_str().unwrap().to_owned()
     };
     let sets = ["allow", "deny", "local"].iter().cycle().take(3 * times);
-    sets.map(|set| ask(set)).collect()
+    sets.map(|set| check(set)).collect()
 }
 
 #[test]
-fn trouble_is_counted_by_reason_and_told_when_it_begins_and_ends() {
+fn an_outage_is_counted_by_reason_and_logged_when_it_starts_and_ends() {
     let server = RedisServer::start();
     let service = Service::start(&[], &config(&server));
     wait_until("the store answers", || {
-        ask(&service, 1) == ["allowed", "allowed", "allowed"]
+        check_all_sets(&service, 1) == ["allowed", "allowed", "allowed"]
     });
     let before = Metrics::of(&service);
-    let begun = with_message(&log_of(&service), "the store fails").len();
+    let earlier = with_message(&log_of(&service), "the store is failing").len();
     assert_eq!(before.get("fluxgate_breaker_state"), 0);
 
     server.kill();
     const TIMES: usize = 100;
-    let outcomes = ask(&service, TIMES);
+    let outcomes = check_all_sets(&service, TIMES);
     let expected = ["failed_open", "failed_closed", "fallback"].iter().cycle();
     assert!(
         outcomes.iter().zip(expected).all(|(a, b)| a == b),
@@ -54,7 +54,7 @@ fn trouble_is_counted_by_reason_and_told_when_it_begins_and_ends() {
 
     let after = Metrics::of(&service);
     let grown = |start: &str| after.sum(start) - before.sum(start);
-    // A peek is not counted, whatever it is answered.
+    // A peek is not counted, even if it fails.
     let peek = r#"{"rule_set":"deny","user":"ann","peek":true}"#;
     let peeked = service.http().post("/v1/check", peek);
     assert!(peeked.body.contains("failed_closed"), "{peeked:?}");
@@ -77,18 +77,21 @@ fn trouble_is_counted_by_reason_and_told_when_it_begins_and_ends() {
 
     server.restart();
     wait_until("the store is back", || {
-        ask(&service, 1);
+        check_all_sets(&service, 1);
         !with_message(&log_of(&service), "the store is back").is_empty()
     });
-    assert_eq!(ask(&service, 1), ["allowed", "allowed", "allowed"]);
+    assert_eq!(
+        check_all_sets(&service, 1),
+        ["allowed", "allowed", "allowed"]
+    );
     assert_eq!(Metrics::of(&service).get("fluxgate_breaker_state"), 0);
     let lines = end(&service);
-    let begins = with_message(&lines, "the store fails");
-    assert_eq!(begins.len(), begun + 1, "{lines:#?}");
+    let starts = with_message(&lines, "the store is failing");
+    assert_eq!(starts.len(), earlier + 1, "{lines:#?}");
     let back = with_message(&lines, "the store is back");
     assert!(back[0]["failures"].as_u64().unwrap() >= 3 * TIMES as u64);
-    // At most one a second in between.
-    let still = with_message(&lines, "the store still fails").len() as u64;
+    // At most one line per second in between.
+    let still = with_message(&lines, "the store is still failing").len() as u64;
     let seconds: u64 = back
         .iter()
         .map(|line| line["failed_for_ms"].as_u64().unwrap() / 1_000)
@@ -97,11 +100,11 @@ fn trouble_is_counted_by_reason_and_told_when_it_begins_and_ends() {
 }
 
 #[test]
-fn a_store_that_refuses_has_a_reason_of_its_own() {
+fn a_store_without_memory_is_counted_with_the_reason_oom() {
     let server = RedisServer::start();
     let service = Service::start(&[], &config(&server));
     wait_until("the store answers", || {
-        ask(&service, 1) == ["allowed", "allowed", "allowed"]
+        check_all_sets(&service, 1) == ["allowed", "allowed", "allowed"]
     });
     let before = Metrics::of(&service);
     server
@@ -109,30 +112,30 @@ fn a_store_that_refuses_has_a_reason_of_its_own() {
         .command(&["CONFIG", "SET", "maxmemory", "1"])
         .expect_ok();
     assert_eq!(
-        ask(&service, 2)[..3],
+        check_all_sets(&service, 2)[..3],
         ["failed_open", "failed_closed", "fallback"]
     );
     let after = Metrics::of(&service);
     let grown = |sample: &str| after.get(sample) - before.get(sample);
     assert_eq!(grown("fluxgate_store_errors_total{reason=\"oom\"}"), 6);
     assert_eq!(grown("fluxgate_failclosed_total{reason=\"oom\"}"), 2);
-    let line = with_message(&end(&service), "the store fails")
+    let line = with_message(&end(&service), "the store is failing")
         .pop()
         .unwrap();
     assert_eq!(line["reason"], "oom", "{line}");
 }
 
 #[test]
-fn a_script_that_is_loaded_again_is_counted_and_logged() {
+fn reloads_of_the_script_are_counted_and_logged() {
     const MESSAGE: &str = "the script was missing and has been loaded";
     let server = RedisServer::start();
     let service = Service::start(&[], &config(&server));
     let reloads = || Metrics::of(&service).get("fluxgate_store_script_reloads_total");
     for times in 1..=3 {
-        ask(&service, 1);
+        check_all_sets(&service, 1);
         wait_until("the script is loaded", || reloads() == times);
         assert_eq!(
-            ask(&service, 20)[..3],
+            check_all_sets(&service, 20)[..3],
             ["allowed", "allowed", "allowed"],
             "no more loads"
         );

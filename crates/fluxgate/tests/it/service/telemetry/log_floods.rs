@@ -1,4 +1,5 @@
-//! Clients that make noise: the log stays small, and every change is in it.
+//! Clients that cause floods of log lines: the log stays small, and every audit line is
+//! written.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -22,7 +23,7 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const PING: u8 = 6;
 const ACK: u8 = 1;
 
-/// An HTTP/2 frame of eight bytes on no stream.
+/// Returns an HTTP/2 frame on stream 0.
 fn frame(kind: u8, flags: u8, payload: [u8; 8]) -> [u8; 17] {
     let mut frame = [0; 17];
     (frame[2], frame[3], frame[4]) = (8, kind, flags);
@@ -30,16 +31,16 @@ fn frame(kind: u8, flags: u8, payload: [u8; 8]) -> [u8; 17] {
     frame
 }
 
-/// Sends so many of a frame over HTTP/2, and waits until all are read: then a
-/// ping is answered.
-fn send_frames(address: SocketAddr, frame_sent: [u8; 17], count: usize) {
-    const AT_ONCE: usize = 10_000;
+/// Sends a frame `count` times over HTTP/2, and waits for the response to a final ping, by
+/// which time the service has read them all.
+fn send_frames(address: SocketAddr, repeated: [u8; 17], count: usize) {
+    const BATCH: usize = 10_000;
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(PREFACE).unwrap();
     stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).unwrap();
-    let frames = frame_sent.repeat(AT_ONCE);
-    for _ in 0..count / AT_ONCE {
+    let frames = repeated.repeat(BATCH);
+    for _ in 0..count / BATCH {
         stream.write_all(&frames).unwrap();
     }
     stream.write_all(&frame(PING, 0, *b"the last")).unwrap();
@@ -56,23 +57,23 @@ fn send_frames(address: SocketAddr, frame_sent: [u8; 17], count: usize) {
     }
 }
 
-/// Connects so often, sends what is not understood, and waits for the end.
+/// Sends invalid bytes on several connections, one after the other.
 fn send_garbage(address: SocketAddr, bytes: &[u8], connections: usize) {
     for _ in 0..connections {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        // It may be refused before it is sent.
+        // The service may close the connection before everything is sent.
         let _ = stream.write_all(bytes);
         let _ = stream.shutdown(Shutdown::Write);
         let _ = stream.read_to_end(&mut Vec::new());
     }
 }
 
-/// Makes changes until the noise is over, at least ten, and counts them.
-fn change(service: &Service, noise: &[thread::ScopedJoinHandle<'_, ()>]) -> usize {
+/// Makes audited changes until the floods are over, at least ten. Returns their number.
+fn make_changes(service: &Service, floods: &[thread::ScopedJoinHandle<'_, ()>]) -> usize {
     let mut http = service.http();
     let mut changes = 0;
-    while changes < 10 || noise.iter().any(|it| !it.is_finished()) {
+    while changes < 10 || floods.iter().any(|it| !it.is_finished()) {
         let id = format!("change-{changes}");
         let headers = [("X-Request-Id", &*id), ("Content-Type", "application/json")];
         let body = r#"{"rule_set":"api","rule":"r","identity":"u","units":1}"#;
@@ -83,16 +84,16 @@ fn change(service: &Service, noise: &[thread::ScopedJoinHandle<'_, ()>]) -> usiz
     changes
 }
 
-/// That each change is in the log, once.
-fn assert_all_noted(lines: &[Value], changes: usize) {
-    let noted = lines.iter().filter(|line| line["target"] == "audit");
-    let noted: Vec<_> = noted.map(|line| line["request_id"].clone()).collect();
+/// Asserts that the log has one audit line for each change.
+fn assert_all_audited(lines: &[Value], changes: usize) {
+    let audited = lines.iter().filter(|line| line["target"] == "audit");
+    let audited: Vec<_> = audited.map(|line| line["request_id"].clone()).collect();
     let made: Vec<_> = (0..changes).map(|it| format!("change-{it}")).collect();
-    assert_eq!(noted, made);
+    assert_eq!(audited, made);
 }
 
-/// How many bytes of the log are not about changes.
-fn bytes_besides(service: &Service) -> usize {
+/// Returns the size of the log without audit lines.
+fn bytes_without_audit(service: &Service) -> usize {
     let lines = service.program.lines();
     let others = lines.iter().filter(|line| !line.contains("\"audit\""));
     others.map(|line| line.len() + 1).sum()
@@ -102,24 +103,24 @@ fn bytes_besides(service: &Service) -> usize {
 fn ping_acks_and_unknown_frames_are_sampled_and_audit_lines_are_not() {
     const ACKS: usize = 700_000;
     let service = Service::start(&["gateway", "grpc"], &(GATEWAY.to_owned() + RULES));
-    let acks = frame(PING, ACK, *b"who sent");
+    let acks = frame(PING, ACK, *b"no ping!");
     let unknown = frame(0xfe, 0, *b"whatever");
     let (changes, took) = timed(|| {
         thread::scope(|scope| {
             let [gateway, grpc] = ["gateway", "grpc"].map(|it| service.address(it));
-            let noise = [
+            let floods = [
                 scope.spawn(move || send_frames(gateway, acks, ACKS)),
                 scope.spawn(move || send_frames(grpc, acks, 20_000)),
                 scope.spawn(move || send_frames(gateway, unknown, 100_000)),
                 scope.spawn(move || send_frames(grpc, unknown, 20_000)),
             ];
-            change(&service, &noise)
+            make_changes(&service, &floods)
         })
     });
     let suppressed = Metrics::of(&service).sum("fluxgate_log_lines_suppressed_total");
     let lines = end(&service);
-    assert_all_noted(&lines, changes);
-    // Each is there, or counted.
+    assert_all_audited(&lines, changes);
+    // Each line is written or counted.
     let is_ack = |text: &Value| text.as_str().is_some_and(|it| it.contains("PING ack"));
     let written = lines.iter().filter(|line| is_ack(&line["message"])).count();
     let summaries = with_message(&lines, "log lines were suppressed");
@@ -134,16 +135,16 @@ fn ping_acks_and_unknown_frames_are_sampled_and_audit_lines_are_not() {
         .sum();
     assert_eq!(counted, suppressed);
     assert_eq!(written as u64 + counted, ACKS as u64 + 20_000);
-    // A hundred at once, ten a second, and a summary a second.
+    // A burst of a hundred, ten lines per second, and one summary per second.
     let seconds = took.as_secs() as usize + 2;
     assert!(written <= 100 + 10 * seconds, "{written} in {took:?}");
     assert!(summaries.len() <= seconds, "{summaries:#?}");
-    let bytes = bytes_besides(&service);
+    let bytes = bytes_without_audit(&service);
     assert!(bytes < 64 * 1024, "{bytes} bytes in {took:?}");
 }
 
 #[test]
-fn what_no_listener_understands_writes_next_to_nothing() {
+fn invalid_bytes_on_any_listener_write_few_lines() {
     let certificates = Certificates::generate();
     let tls = format!(
         "  tls: {{ cert: \"{}\", key: \"{}\" }}\n",
@@ -152,7 +153,7 @@ fn what_no_listener_understands_writes_next_to_nothing() {
     );
     let config = GATEWAY.to_owned() + &tls + RULES;
     let service = Service::start(&["gateway", "grpc", "resp"], &config);
-    let noise: [(&str, &[u8]); 8] = [
+    let garbage: [(&str, &[u8]); 8] = [
         (
             "gateway",
             b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 no hello",
@@ -169,31 +170,31 @@ fn what_no_listener_understands_writes_next_to_nothing() {
         ("resp", b"\x00\xff nothing\r\n"),
     ];
     let changes = thread::scope(|scope| {
-        let noise = noise.map(|(listener, bytes)| {
+        let floods = garbage.map(|(listener, bytes)| {
             let address = service.address(listener);
             scope.spawn(move || send_garbage(address, bytes, 250))
         });
-        change(&service, &noise)
+        make_changes(&service, &floods)
     });
     let lines = end(&service);
-    assert_all_noted(&lines, changes);
-    let bytes = bytes_besides(&service);
+    assert_all_audited(&lines, changes);
+    let bytes = bytes_without_audit(&service);
     assert!(bytes < 64 * 1024, "{bytes} bytes: {lines:#?}");
 }
 
 #[test]
-fn a_flood_of_one_cause_leaves_the_lines_of_others_alone() {
+fn a_flood_from_one_cause_does_not_suppress_the_lines_of_others() {
     let service = Service::start(&["gateway"], &(GATEWAY.to_owned() + RULES));
     let gateway = service.address("gateway");
-    send_frames(gateway, frame(PING, ACK, *b"who sent"), 200_000);
+    send_frames(gateway, frame(PING, ACK, *b"no ping!"), 200_000);
     let mut http = service.http();
     for number in 0..5 {
         let body = format!(r#"{{"rule_set":"other-{number}"}}"#);
         assert_eq!(http.post("/v1/check", &body).status, 200);
     }
     service.wait_for_logs("there is no such rule set", 5);
-    // Without another line of the cause, too, the log says what is missing.
-    wait_until("a summary of all that is missing", || {
+    // The summary does not need another line of the cause.
+    wait_until("a summary of all suppressed lines", || {
         let lines = service.logs("log lines were suppressed");
         let counted = lines.iter().filter_map(|line| line["lines"].as_u64());
         let suppressed = Metrics::of(&service).sum("fluxgate_log_lines_suppressed_total");
