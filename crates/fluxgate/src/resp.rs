@@ -4,8 +4,8 @@ mod buffers;
 mod check;
 mod client;
 mod command;
+mod command_info;
 mod connection;
-mod describe;
 mod hello;
 mod info;
 mod pipeline;
@@ -33,7 +33,7 @@ pub(crate) use session::fuzz;
 /// How long a connection may be idle before TCP probes its client.
 const KEEPALIVE: Duration = Duration::from_secs(300);
 
-/// Serves connections.
+/// The server of the Redis protocol.
 #[derive(Clone, Debug)]
 pub(crate) struct RespServer {
     engine: Arc<Engine>,
@@ -47,16 +47,15 @@ impl RespServer {
         Self { engine, closing }
     }
 
-    /// Serves a connection until it ends. When the service closes, the requests received by
-    /// then are answered, and the connection ends.
+    /// Serves a connection until it ends. When the service shuts down, it answers the
+    /// requests received so far and closes the connection.
     pub(crate) async fn serve(self, stream: TcpStream, peer: SocketAddr) {
         let keepalive = TcpKeepalive::new().with_time(KEEPALIVE);
-        // Without it, dead clients are noticed later.
+        // Without it, dead clients are only detected later.
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
         let client = Client::new(peer, stream.local_addr().ok());
         let session = Session::new(self.engine, client);
         let served = Connection::new(stream, session).serve(&self.closing).await;
-        // A client that disconnects early affects no other.
         if let Err(error) = served {
             tracing::debug!(listener = "resp", %error, "a connection ended early");
         }

@@ -1,5 +1,5 @@
-//! Buffers. Only a connection that is being served holds one, so ten thousand idle
-//! connections need none.
+//! Reused buffers. Only a connection that is being served holds one, so thousands of idle
+//! connections need no memory for them.
 
 use std::cell::RefCell;
 use std::io;
@@ -9,27 +9,27 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::request::LONGEST_REQUEST;
+use super::request::MAX_REQUEST_BYTES;
 
-/// How much is read at once.
+/// The usual size of a read.
 const SIZE: usize = 64 * 1024;
-/// Up to so many bytes of a request that is not yet whole are kept apart.
-const FEW: usize = 4 * 1024;
-/// How many buffers of a kind a core keeps for the next to be served.
-const MOST_SPARE: usize = 64;
+/// The rest of an incomplete request is copied to a buffer of its own up to this length.
+const SMALL: usize = 4 * 1024;
+/// How many spare buffers of each kind a core keeps.
+const MAX_SPARE: usize = 64;
 
 thread_local! {
     static INPUTS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
     static OUTPUTS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// An empty buffer for replies.
+/// Takes an empty buffer for replies.
 pub(super) fn take_output() -> Vec<u8> {
     OUTPUTS.with_borrow_mut(Vec::pop).unwrap_or_default()
 }
 
-/// Gives it back.
-pub(super) fn give_output(mut output: Vec<u8>) {
+/// Keeps a buffer for reuse.
+pub(super) fn recycle_output(mut output: Vec<u8>) {
     output.clear();
     if output.capacity() <= 2 * SIZE {
         OUTPUTS.with_borrow_mut(|spare| keep(spare, output));
@@ -37,15 +37,15 @@ pub(super) fn give_output(mut output: Vec<u8>) {
 }
 
 fn keep(spare: &mut Vec<Vec<u8>>, buffer: Vec<u8>) {
-    if spare.len() < MOST_SPARE {
+    if spare.len() < MAX_SPARE {
         spare.push(buffer);
     }
 }
 
-/// Bytes that a client has sent and that are not parsed yet.
+/// Received bytes that are not parsed yet.
 #[derive(Debug, Default)]
 pub(super) struct Input {
-    /// Its first `length` bytes are filled.
+    /// Filled up to `length`.
     buffer: Vec<u8>,
     length: usize,
 }
@@ -55,55 +55,55 @@ impl Input {
         &self.buffer[..self.length]
     }
 
-    /// Reads the available bytes. Returns how many, and whether there may be more.
+    /// Reads the available bytes. Returns their number, and whether there may be more.
     pub(super) fn poll_read<S: AsyncRead + Unpin>(
         &mut self,
         stream: &mut S,
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<(usize, bool)>> {
-        let mut large = self.large();
+        let mut large = self.take_large();
         let mut free = ReadBuf::new(&mut large[self.length..]);
         let polled = Pin::new(stream).poll_read(cx, &mut free);
         let (read, full) = (free.filled().len(), free.remaining() == 0);
         self.buffer = large;
         self.length += read;
         if polled.is_pending() {
-            // Whoever waits does so without a buffer.
+            // A waiting connection holds no large buffer.
             self.consume(0);
         }
         ready!(polled)?;
         Poll::Ready(Ok((read, full)))
     }
 
-    /// Forgets so many bytes, and gives the buffer back if it is not needed.
+    /// Removes the first `count` bytes, and recycles the buffer if the rest is small.
     pub(super) fn consume(&mut self, count: usize) {
         let rest = count..self.length;
         self.length = rest.len();
-        if rest.len() > FEW {
+        if rest.len() > SMALL {
             if count > 0 {
                 self.buffer.copy_within(rest, 0);
             }
             return;
         }
-        let few = self.buffer[rest].to_vec();
-        let large = mem::replace(&mut self.buffer, few);
+        let small = self.buffer[rest].to_vec();
+        let large = mem::replace(&mut self.buffer, small);
         if large.len() == SIZE {
             INPUTS.with_borrow_mut(|spare| keep(spare, large));
         }
     }
 
-    /// The buffer with what stands in it and room for more.
-    fn large(&mut self) -> Vec<u8> {
+    /// Takes the buffer, enlarged to have room for a read.
+    fn take_large(&mut self) -> Vec<u8> {
         let mut large = mem::take(&mut self.buffer);
         if large.len() < SIZE {
-            let few = large;
+            let small = large;
             large = INPUTS
                 .with_borrow_mut(Vec::pop)
                 .unwrap_or_else(|| vec![0; SIZE]);
-            large[..self.length].copy_from_slice(&few[..self.length]);
+            large[..self.length].copy_from_slice(&small[..self.length]);
         }
-        if large.len() - self.length < FEW {
-            large.resize(LONGEST_REQUEST + SIZE, 0);
+        if large.len() - self.length < SMALL {
+            large.resize(MAX_REQUEST_BYTES + SIZE, 0);
         }
         large
     }
@@ -122,9 +122,18 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_lost_whatever_is_left_over() {
+    fn no_bytes_are_lost_however_many_remain() {
         let sent: Vec<u8> = (0..300_000_u32).map(|index| (index % 251) as u8).collect();
-        for left in [0, 1, FEW - 1, FEW, FEW + 1, SIZE - 1, SIZE, LONGEST_REQUEST] {
+        for left in [
+            0,
+            1,
+            SMALL - 1,
+            SMALL,
+            SMALL + 1,
+            SIZE - 1,
+            SIZE,
+            MAX_REQUEST_BYTES,
+        ] {
             let mut input = Input::default();
             let mut expected = 0;
             for chunk in sent.chunks(7_000) {
@@ -140,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_holds_no_large_buffer() {
+    fn a_waiting_connection_holds_no_large_buffer() {
         let mut input = Input::default();
         let mut cx = Context::from_waker(std::task::Waker::noop());
         let (mut far, mut near) = tokio::io::duplex(100);
@@ -152,6 +161,6 @@ mod tests {
         input.consume(0);
         assert!(input.poll_read(&mut near, &mut cx).is_pending());
         assert_eq!(input.bytes(), b"*1\r\n");
-        assert!(input.buffer.capacity() <= FEW);
+        assert!(input.buffer.capacity() <= SMALL);
     }
 }

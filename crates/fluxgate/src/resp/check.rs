@@ -18,8 +18,8 @@ pub(super) struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
-    /// Parses the arguments.
-    pub(super) fn read(arguments: &[&'a [u8]]) -> Result<Self, CommandError> {
+    /// Parses the arguments, of which the first is the command's name.
+    pub(super) fn parse(arguments: &[&'a [u8]]) -> Result<Self, CommandError> {
         let [_, rule_set, pairs @ ..] = arguments else {
             return Err(CommandError::arguments("fg.check"));
         };
@@ -29,7 +29,7 @@ impl<'a> Check<'a> {
         let mut fields = CheckFields::default();
         for [name, value] in pairs {
             let name = text("field", name)?;
-            fields.read(name, text(name, value)?)?;
+            fields.parse(name, text(name, value)?)?;
         }
         Ok(Self {
             rule_set: text("rule_set", rule_set)?,
@@ -38,7 +38,6 @@ impl<'a> Check<'a> {
         })
     }
 
-    /// Decides it.
     pub(super) async fn decide(&self, engine: &Engine) -> Result<Decision, EngineError> {
         let origin = Origin::of(Listener::Resp);
         match self.peek {
@@ -52,7 +51,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Writes a decision. Times are in milliseconds; -1 stands for never.
+/// Writes a decision. Times are in milliseconds, and -1 means never.
 pub(super) fn write(decision: &Decision, replies: &mut Replies<'_>) {
     replies.array(9);
     replies.integer(u8::from(decision.allowed()));
@@ -69,7 +68,7 @@ pub(super) fn write(decision: &Decision, replies: &mut Replies<'_>) {
     replies.bulk(decision.outcome().name());
 }
 
-/// The fields of a command, as they are parsed.
+/// The fields parsed so far.
 #[derive(Default)]
 struct CheckFields<'a> {
     fields: RequestFields<'a>,
@@ -79,10 +78,12 @@ struct CheckFields<'a> {
 }
 
 impl<'a> CheckFields<'a> {
-    fn read(&mut self, name: &'a str, value: &'a str) -> Result<(), CommandError> {
+    fn parse(&mut self, name: &'a str, value: &'a str) -> Result<(), CommandError> {
         match name {
             "ip" => {
-                let address = value.parse().map_err(|_| bad(name, "is no address"))?;
+                let address = value
+                    .parse()
+                    .map_err(|_| invalid(name, "is not an IP address"))?;
                 set(name, &mut self.fields.ip, address)
             }
             "user" => set(name, &mut self.fields.user, value.into()),
@@ -91,14 +92,14 @@ impl<'a> CheckFields<'a> {
             "path" => set(name, &mut self.fields.path, value.into()),
             "cost" => {
                 let cost = whole_number(value).filter(|_| !value.is_empty());
-                let cost = cost.ok_or_else(|| bad(name, "must be a whole number from 0"))?;
+                let cost = cost.ok_or_else(|| invalid(name, "must be a whole number from 0"))?;
                 set(name, &mut self.fields.cost, cost)
             }
             "peek" => {
                 let peek = match value {
                     "true" | "1" => true,
                     "false" | "0" => false,
-                    _ => return Err(bad(name, "must be true or false")),
+                    _ => return Err(invalid(name, "must be true or false")),
                 };
                 set(name, &mut self.peek, peek)
             }
@@ -115,13 +116,13 @@ impl<'a> CheckFields<'a> {
 
     fn into_context(self) -> Result<RequestContext<'a>, CommandError> {
         let mut context = RequestContextBuilder::from(self.fields);
-        let twice = |error| CommandError::new(format!("ERR {error}"));
+        let duplicate = |error| CommandError::new(format!("ERR {error}"));
         if !self.headers.is_empty() {
-            context = context.headers(unique(self.headers, Names::Headers).map_err(twice)?);
+            context = context.headers(unique(self.headers, Names::Headers).map_err(duplicate)?);
         }
         if !self.attributes.is_empty() {
             let attributes = unique(self.attributes, Names::Attributes);
-            context = context.attributes(attributes.map_err(twice)?);
+            context = context.attributes(attributes.map_err(duplicate)?);
         }
         Ok(context.build())
     }
@@ -130,7 +131,7 @@ impl<'a> CheckFields<'a> {
 fn set<T>(name: &str, field: &mut Option<T>, value: T) -> Result<(), CommandError> {
     match field.replace(value) {
         None => Ok(()),
-        Some(_) => Err(bad(name, "appears twice")),
+        Some(_) => Err(invalid(name, "appears twice")),
     }
 }
 
@@ -141,18 +142,18 @@ fn add<'a>(
     value: &'a str,
 ) -> Result<(), CommandError> {
     if name.is_empty() {
-        return Err(bad(field, "needs a name"));
+        return Err(invalid(field, "needs a name"));
     }
     pairs.push((name.into(), value.into()));
     Ok(())
 }
 
 fn text<'a>(name: &str, bytes: &'a [u8]) -> Result<&'a str, CommandError> {
-    str::from_utf8(bytes).map_err(|_| bad(name, "is not UTF-8"))
+    str::from_utf8(bytes).map_err(|_| invalid(name, "is not UTF-8"))
 }
 
 #[cold]
-fn bad(name: &str, fault: &str) -> CommandError {
+fn invalid(name: &str, fault: &str) -> CommandError {
     CommandError::new(format!("ERR `{name}` {fault}"))
 }
 
@@ -160,23 +161,23 @@ fn bad(name: &str, fault: &str) -> CommandError {
 mod tests {
     use super::*;
 
-    fn read<'a>(arguments: &[&'a [u8]]) -> Result<Check<'a>, String> {
+    fn parse<'a>(arguments: &[&'a [u8]]) -> Result<Check<'a>, String> {
         let arguments: Vec<_> = [&b"FG.CHECK"[..]]
             .iter()
             .chain(arguments)
             .copied()
             .collect();
-        Check::read(&arguments).map_err(|error| error.to_string())
+        Check::parse(&arguments).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn every_field_is_read() {
+    fn every_field_is_parsed() {
         let arguments: Vec<&[u8]> = "api ip 10.0.0.1 user u1 api_key k method GET path /a cost 3 \
              peek true header:X-Plan free attr:a:b c"
             .split(' ')
             .map(str::as_bytes)
             .collect();
-        let check = read(&arguments).unwrap();
+        let check = parse(&arguments).unwrap();
         assert_eq!(check.rule_set, "api");
         assert!(check.peek);
         let context = RequestContext::builder()
@@ -189,17 +190,17 @@ mod tests {
             .header("X-Plan", "free")
             .attribute("a:b", "c");
         assert_eq!(check.context, context.build());
-        assert_eq!(read(&[b"api"]).unwrap().context, RequestContext::default());
+        assert_eq!(parse(&[b"api"]).unwrap().context, RequestContext::default());
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_field() {
         for (arguments, error) in [
             (
                 &["s", "user"][..],
                 "ERR wrong number of arguments for 'fg.check' command",
             ),
-            (&["s", "ip", "1.2.3"], "ERR `ip` is no address"),
+            (&["s", "ip", "1.2.3"], "ERR `ip` is not an IP address"),
             (
                 &["s", "cost", "-1"],
                 "ERR `cost` must be a whole number from 0",
@@ -226,10 +227,10 @@ mod tests {
             ),
         ] {
             let arguments: Vec<_> = arguments.iter().map(|text| text.as_bytes()).collect();
-            assert_eq!(read(&arguments).unwrap_err(), error);
+            assert_eq!(parse(&arguments).unwrap_err(), error);
         }
-        let not_text = read(&[b"s", b"user", b"\xff"]).unwrap_err();
+        let not_text = parse(&[b"s", b"user", b"\xff"]).unwrap_err();
         assert_eq!(not_text, "ERR `user` is not UTF-8");
-        assert!(read(&[b"s", b"attr:A", b"1", b"attr:a", b"1"]).is_ok());
+        assert!(parse(&[b"s", b"attr:A", b"1", b"attr:a", b"1"]).is_ok());
     }
 }

@@ -11,11 +11,11 @@ static CONNECTED: AtomicU64 = AtomicU64::new(0);
 /// The state of a client.
 #[derive(Debug)]
 pub(super) struct Client {
-    /// Unique for the life of the process.
+    /// Unique within the process.
     pub(super) id: u64,
-    /// Its name; empty if it has not set one.
+    /// Empty unless the client has set it.
     pub(super) name: String,
-    /// The version of the protocol of its replies.
+    /// The protocol version of its replies.
     pub(super) version: Version,
     peer: SocketAddr,
     local: Option<SocketAddr>,
@@ -49,7 +49,7 @@ impl Client {
         self.name.clear();
     }
 
-    /// Runs `CLIENT subcommand …`. It shows no other clients.
+    /// Runs `CLIENT subcommand …`, which only describes this client.
     pub(super) fn run(
         &mut self,
         subcommand: &[u8],
@@ -63,7 +63,7 @@ impl Client {
                 replies.bulk_or_null(Some(&*self.name).filter(|name| !name.is_empty()));
             }
             (b"setname", [name]) => {
-                self.name = name_of(name)?;
+                self.name = parse_name(name)?;
                 replies.ok();
             }
             (b"setinfo", [attribute, value]) => {
@@ -72,7 +72,7 @@ impl Client {
             }
             (b"info" | b"list", []) => replies.verbatim(&self.line()),
             (b"no-evict" | b"no-touch", [switch]) => {
-                is_on(switch)?;
+                parse_switch(switch)?;
                 replies.ok();
             }
             (b"reply", [switch]) if switch.eq_ignore_ascii_case(b"on") => replies.ok(),
@@ -87,7 +87,7 @@ impl Client {
             _ => {
                 let name = String::from_utf8_lossy(subcommand);
                 let error = format!(
-                    "ERR unknown subcommand '{name:.128}'. There are ID, GETNAME, SETNAME, SETINFO, INFO, LIST, NO-EVICT, NO-TOUCH and REPLY ON."
+                    "ERR unknown subcommand '{name:.128}'. Supported are ID, GETNAME, SETNAME, SETINFO, INFO, LIST, NO-EVICT, NO-TOUCH and REPLY ON."
                 );
                 return Err(CommandError::new(error));
             }
@@ -114,7 +114,7 @@ impl Client {
         Ok(())
     }
 
-    /// Describes the client as Redis does.
+    /// Describes the client in the format of Redis.
     fn line(&self) -> String {
         let local = self.local.map(|local| local.to_string());
         format!(
@@ -136,23 +136,22 @@ impl Drop for Client {
     }
 }
 
-/// Checks the name of a client.
-pub(super) fn name_of(given: &[u8]) -> Result<String, CommandError> {
-    printable(given).ok_or_else(|| {
+/// Parses the name of a client.
+pub(super) fn parse_name(bytes: &[u8]) -> Result<String, CommandError> {
+    printable(bytes).ok_or_else(|| {
         CommandError::new("ERR Client names cannot contain spaces, newlines or special characters.")
     })
 }
 
 fn printable(bytes: &[u8]) -> Option<String> {
-    const LONGEST: usize = 1_024;
-    let good = bytes.len() <= LONGEST && bytes.iter().all(u8::is_ascii_graphic);
-    good.then(|| bytes.iter().copied().map(char::from).collect())
+    const MAX_BYTES: usize = 1_024;
+    let is_valid = bytes.len() <= MAX_BYTES && bytes.iter().all(u8::is_ascii_graphic);
+    is_valid.then(|| bytes.iter().copied().map(char::from).collect())
 }
 
-fn is_on(switch: &[u8]) -> Result<bool, CommandError> {
+fn parse_switch(switch: &[u8]) -> Result<(), CommandError> {
     match &*switch.to_ascii_lowercase() {
-        b"on" => Ok(true),
-        b"off" => Ok(false),
+        b"on" | b"off" => Ok(()),
         _ => Err(CommandError::new("ERR syntax error")),
     }
 }

@@ -1,9 +1,9 @@
-//! The commands there are.
+//! The table of commands.
 
 /// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Command {
-    /// Decides by a limit that comes with the call.
+    /// Decides by a limit that comes with the command.
     Throttle,
     /// Decides by the rules.
     Check,
@@ -13,6 +13,7 @@ pub(super) enum Command {
     Auth,
     Client,
     Select,
+    /// `COMMAND`.
     Describe,
     Info,
     Reset,
@@ -24,16 +25,16 @@ pub(super) enum Command {
     Quit,
 }
 
-/// The description of a command.
+/// The specification of a command, as `COMMAND` reports it.
 #[derive(Debug)]
-pub(super) struct Description {
+pub(super) struct CommandSpec {
     pub(super) command: Command,
     /// In lower case.
     pub(super) name: &'static str,
     pub(super) summary: &'static str,
     pub(super) group: &'static str,
     pub(super) flags: &'static [&'static str],
-    /// Where the key stands, if there is one.
+    /// The position of the key, if there is one.
     pub(super) key: Option<usize>,
     pub(super) arguments: &'static [Argument],
 }
@@ -43,11 +44,11 @@ pub(super) struct Description {
 pub(super) struct Argument {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
-    /// `optional`, `multiple` or both, as Redis calls them.
+    /// Redis' flags `optional` and `multiple`.
     pub(super) flags: &'static [&'static str],
 }
 
-/// What an argument is.
+/// The type of an argument.
 #[derive(Debug)]
 pub(super) enum Kind {
     Key,
@@ -58,7 +59,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// As Redis calls it.
+    /// Returns Redis' name of the type.
     pub(super) const fn name(&self) -> &'static str {
         match self {
             Self::Key => "key",
@@ -69,25 +70,25 @@ impl Kind {
     }
 }
 
-impl Description {
-    /// The command of this name, in whatever case.
+impl CommandSpec {
+    /// Finds a command by its name, ignoring case.
     #[inline]
     pub(super) fn find(name: &[u8]) -> Option<&'static Self> {
         ALL.iter()
-            .find(|known| known.name.as_bytes().eq_ignore_ascii_case(name))
+            .find(|spec| spec.name.as_bytes().eq_ignore_ascii_case(name))
     }
 
-    /// Returns the arity as Redis counts it: the name included, and negative if there may
-    /// be more arguments.
+    /// Returns the arity as Redis defines it: it includes the name, and is negative if there
+    /// may be more arguments.
     pub(super) fn arity(&self) -> i64 {
-        let least = 1 + self.least();
-        match self.arguments.iter().all(Argument::is_one) {
-            true => least,
-            false => -least,
-        }
+        let is_optional = |argument: &&Argument| argument.flags.contains(&"optional");
+        let optional = self.arguments.iter().filter(is_optional).count();
+        // There are only a few arguments.
+        let required = 1 + (self.arguments.len() - optional) as i64;
+        if optional == 0 { required } else { -required }
     }
 
-    /// Whether a request with so many arguments can be meant, the name included.
+    /// Returns whether a request may have `count` arguments, including the name.
     pub(super) fn accepts(&self, count: usize) -> bool {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         match self.arity() {
@@ -95,236 +96,192 @@ impl Description {
             arity => count >= -arity,
         }
     }
-
-    fn least(&self) -> i64 {
-        let needed = self.arguments.iter().filter(|one| !one.is("optional"));
-        // There are a handful.
-        needed.count() as i64
-    }
 }
 
-impl Argument {
-    fn is(&self, flag: &str) -> bool {
-        self.flags.contains(&flag)
-    }
-
-    fn is_one(&self) -> bool {
-        self.flags.is_empty()
-    }
-
-    const fn needed(name: &'static str, kind: Kind) -> Self {
-        Self {
-            name,
-            kind,
-            flags: &[],
-        }
-    }
-
-    const fn optional(name: &'static str, kind: Kind) -> Self {
-        Self {
-            name,
-            kind,
-            flags: &["optional"],
-        }
-    }
-
-    const fn several(name: &'static str, kind: Kind) -> Self {
-        Self {
-            name,
-            kind,
-            flags: &["optional", "multiple"],
-        }
-    }
+const fn required(name: &'static str, kind: Kind) -> Argument {
+    let flags = &[];
+    Argument { name, kind, flags }
 }
 
-const CONNECTION: &[&str] = &["noscript", "loading", "stale", "fast", "no_auth"];
-const SERVER: &[&str] = &["loading", "stale"];
+const fn optional(name: &'static str, kind: Kind) -> Argument {
+    let flags = &["optional"];
+    Argument { name, kind, flags }
+}
 
-/// Every command, the decisions first.
-pub(super) const ALL: &[Description] = &[
-    Description {
+const fn any_number(name: &'static str, kind: Kind) -> Argument {
+    let flags = &["optional", "multiple"];
+    Argument { name, kind, flags }
+}
+
+/// The fields that decisions have in common.
+const DECISION: CommandSpec = CommandSpec {
+    command: Command::Check,
+    name: "",
+    summary: "",
+    group: "generic",
+    flags: &["write", "fast"],
+    key: None,
+    arguments: &[],
+};
+const CONNECTION: CommandSpec = CommandSpec {
+    group: "connection",
+    flags: &["noscript", "loading", "stale", "fast", "no_auth"],
+    ..DECISION
+};
+const SERVER: CommandSpec = CommandSpec {
+    group: "server",
+    flags: &["loading", "stale"],
+    ..DECISION
+};
+const TRANSACTION: CommandSpec = CommandSpec {
+    group: "transactions",
+    ..CONNECTION
+};
+
+/// All commands, decisions first.
+pub(super) const ALL: &[CommandSpec] = &[
+    CommandSpec {
         command: Command::Throttle,
         name: "cl.throttle",
-        summary: "Charges a key by the limit that comes with the call.",
-        group: "generic",
-        flags: &["write", "fast"],
+        summary: "Charges a key by the limit that comes with the command.",
         key: Some(1),
         arguments: &[
-            Argument::needed("key", Kind::Key),
-            Argument::needed("max_burst", Kind::Integer),
-            Argument::needed("count", Kind::Integer),
-            Argument::needed("period", Kind::Integer),
-            Argument::optional("quantity", Kind::Integer),
+            required("key", Kind::Key),
+            required("max_burst", Kind::Integer),
+            required("count", Kind::Integer),
+            required("period", Kind::Integer),
+            optional("quantity", Kind::Integer),
         ],
+        ..DECISION
     },
-    Description {
+    CommandSpec {
         command: Command::Check,
         name: "fg.check",
         summary: "Decides a request by the rules of a rule set.",
-        group: "generic",
-        flags: &["write", "fast"],
-        key: None,
         arguments: &[
-            Argument::needed("rule_set", Kind::Text),
-            Argument::several(
+            required("rule_set", Kind::Text),
+            any_number(
                 "field-value",
-                Kind::Block(&[
-                    Argument::needed("field", Kind::Text),
-                    Argument::needed("value", Kind::Text),
-                ]),
+                Kind::Block(&[required("field", Kind::Text), required("value", Kind::Text)]),
             ),
         ],
+        ..DECISION
     },
-    Description {
+    CommandSpec {
         command: Command::Ping,
         name: "ping",
-        summary: "Answers, to show that it is there.",
-        group: "connection",
+        summary: "Replies PONG, or the message.",
         flags: &["fast"],
-        key: None,
-        arguments: &[Argument::optional("message", Kind::Text)],
+        arguments: &[optional("message", Kind::Text)],
+        ..CONNECTION
     },
-    Description {
+    CommandSpec {
         command: Command::Echo,
         name: "echo",
-        summary: "Answers what it was sent.",
-        group: "connection",
+        summary: "Replies the message.",
         flags: &["fast"],
-        key: None,
-        arguments: &[Argument::needed("message", Kind::Text)],
+        arguments: &[required("message", Kind::Text)],
+        ..CONNECTION
     },
-    Description {
+    CommandSpec {
         command: Command::Hello,
         name: "hello",
-        summary: "Chooses the version of the protocol and tells of the server.",
-        group: "connection",
-        flags: CONNECTION,
-        key: None,
+        summary: "Selects the protocol version and describes the server.",
         arguments: &[
-            Argument::optional("protover", Kind::Integer),
-            Argument::several("option", Kind::Text),
+            optional("protover", Kind::Integer),
+            any_number("option", Kind::Text),
         ],
+        ..CONNECTION
     },
-    Description {
+    CommandSpec {
         command: Command::Auth,
         name: "auth",
-        summary: "There is no password.",
-        group: "connection",
-        flags: CONNECTION,
-        key: None,
+        summary: "Accepts any password of the user `default`.",
         arguments: &[
-            Argument::optional("username", Kind::Text),
-            Argument::needed("password", Kind::Text),
+            optional("username", Kind::Text),
+            required("password", Kind::Text),
         ],
+        ..CONNECTION
     },
-    Description {
+    CommandSpec {
         command: Command::Client,
         name: "client",
-        summary: "Names the connection and tells of it.",
-        group: "connection",
-        flags: CONNECTION,
-        key: None,
+        summary: "Names or describes this connection.",
         arguments: &[
-            Argument::needed("subcommand", Kind::Text),
-            Argument::several("argument", Kind::Text),
+            required("subcommand", Kind::Text),
+            any_number("argument", Kind::Text),
         ],
+        ..CONNECTION
     },
-    Description {
+    CommandSpec {
         command: Command::Select,
         name: "select",
-        summary: "There is one database, 0.",
-        group: "connection",
-        flags: CONNECTION,
-        key: None,
-        arguments: &[Argument::needed("index", Kind::Integer)],
+        summary: "Selects database 0, the only one.",
+        arguments: &[required("index", Kind::Integer)],
+        ..CONNECTION
     },
-    Description {
+    CommandSpec {
         command: Command::Describe,
         name: "command",
-        summary: "Tells of the commands.",
-        group: "server",
-        flags: SERVER,
-        key: None,
+        summary: "Describes the commands.",
         arguments: &[
-            Argument::optional("subcommand", Kind::Text),
-            Argument::several("command-name", Kind::Text),
+            optional("subcommand", Kind::Text),
+            any_number("command-name", Kind::Text),
         ],
+        ..SERVER
     },
-    Description {
+    CommandSpec {
         command: Command::Info,
         name: "info",
-        summary: "Tells of the server.",
-        group: "server",
-        flags: SERVER,
-        key: None,
-        arguments: &[Argument::several("section", Kind::Text)],
+        summary: "Describes the server.",
+        arguments: &[any_number("section", Kind::Text)],
+        ..SERVER
     },
-    Description {
+    CommandSpec {
         command: Command::Reset,
         name: "reset",
-        summary: "Makes the connection as it was when it began.",
-        group: "connection",
-        flags: CONNECTION,
-        key: None,
-        arguments: &[],
+        summary: "Resets the state of the connection.",
+        ..CONNECTION
     },
-    Description {
+    CommandSpec {
         command: Command::Multi,
         name: "multi",
-        summary: "Lets the commands that follow wait for EXEC.",
-        group: "transactions",
-        flags: CONNECTION,
-        key: None,
-        arguments: &[],
+        summary: "Queues the following commands until EXEC.",
+        ..TRANSACTION
     },
-    Description {
+    CommandSpec {
         command: Command::Exec,
         name: "exec",
-        summary: "Runs the commands since MULTI, in order.",
-        group: "transactions",
-        flags: CONNECTION,
-        key: None,
-        arguments: &[],
+        summary: "Runs the commands since MULTI in order.",
+        ..TRANSACTION
     },
-    Description {
+    CommandSpec {
         command: Command::Discard,
         name: "discard",
-        summary: "Drops the commands since MULTI.",
-        group: "transactions",
-        flags: CONNECTION,
-        key: None,
-        arguments: &[],
+        summary: "Discards the commands since MULTI.",
+        ..TRANSACTION
     },
-    Description {
+    CommandSpec {
         command: Command::Watch,
         name: "watch",
-        summary: "Is refused: keys cannot be watched.",
-        group: "transactions",
-        flags: CONNECTION,
+        summary: "Not supported; replies an error.",
         key: Some(1),
-        arguments: &[
-            Argument::needed("key", Kind::Key),
-            Argument::several("key", Kind::Key),
-        ],
+        arguments: &[required("key", Kind::Key), any_number("key", Kind::Key)],
+        ..TRANSACTION
     },
-    Description {
+    CommandSpec {
         command: Command::Unwatch,
         name: "unwatch",
-        summary: "Answers OK: nothing is watched.",
-        group: "transactions",
-        flags: CONNECTION,
-        key: None,
-        arguments: &[],
+        summary: "Replies OK, because no key is watched.",
+        ..TRANSACTION
     },
-    Description {
+    CommandSpec {
         command: Command::Quit,
         name: "quit",
-        summary: "Ends the connection.",
-        group: "connection",
-        flags: CONNECTION,
-        key: None,
-        // Whatever stands after it, as Redis does.
-        arguments: &[Argument::several("ignored", Kind::Text)],
+        summary: "Closes the connection.",
+        // Like Redis, ignores arguments.
+        arguments: &[any_number("ignored", Kind::Text)],
+        ..CONNECTION
     },
 ];
 
@@ -334,14 +291,14 @@ mod tests {
 
     #[test]
     fn commands_are_found_in_any_case() {
-        let find = |name: &[u8]| Description::find(name).map(|known| known.command);
+        let find = |name: &[u8]| CommandSpec::find(name).map(|spec| spec.command);
         assert_eq!(find(b"CL.Throttle"), Some(Command::Throttle));
         assert_eq!(find(b"ping"), Some(Command::Ping));
         assert_eq!(find(b"GET"), None);
     }
 
     #[test]
-    fn the_number_of_arguments_is_told_as_redis_tells_it() {
+    fn the_arity_is_that_of_redis() {
         for (name, arity) in [
             ("cl.throttle", -5),
             ("fg.check", -2),
@@ -350,8 +307,8 @@ mod tests {
             ("auth", -2),
             ("quit", -1),
         ] {
-            let known = Description::find(name.as_bytes()).unwrap();
-            assert_eq!(known.arity(), arity, "{name}");
+            let spec = CommandSpec::find(name.as_bytes()).unwrap();
+            assert_eq!(spec.arity(), arity, "{name}");
         }
     }
 }

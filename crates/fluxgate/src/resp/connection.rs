@@ -15,19 +15,19 @@ use super::buffers::{self, Input};
 use super::session::{Next, Session};
 use crate::http::{LINGER, close_gracefully, send};
 
-/// How often the connection reads on after the service has closed.
+/// How many more reads a connection makes when the service shuts down.
 const MAX_LAST_READS: u32 = 64;
 /// How long a client may take to send the rest of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a connection waits for.
+/// An event that a connection waits for.
 enum Event {
-    /// So many bytes were read, and there may be more.
+    /// The number of bytes read, and whether there may be more.
     Read(io::Result<(usize, bool)>),
-    /// The service closes.
+    /// The service shuts down.
     Closing,
     /// The deadline has passed.
-    Late,
+    Timeout,
 }
 
 /// One connection.
@@ -47,8 +47,8 @@ impl Connection {
         }
     }
 
-    /// Reads, answers all complete requests, sends the replies at once, and reads on only
-    /// when they are sent.
+    /// Serves the connection. Reads, answers all complete requests, and sends the replies
+    /// before it reads on.
     pub(super) async fn serve(mut self, closing: &CancellationToken) -> io::Result<()> {
         let mut closed = pin!(closing.cancelled());
         let mut needed = 1;
@@ -64,18 +64,18 @@ impl Connection {
                     return Poll::Ready(Event::Closing);
                 }
                 match &mut deadline {
-                    Some(deadline) => deadline.as_mut().poll(cx).map(|()| Event::Late),
+                    Some(deadline) => deadline.as_mut().poll(cx).map(|()| Event::Timeout),
                     None => Poll::Pending,
                 }
             });
             let may_be_more = match event.await {
                 Event::Read(Ok((1.., may_be_more))) => may_be_more,
-                Event::Read(Ok((0, _))) | Event::Late => {
+                Event::Read(Ok((0, _))) | Event::Timeout => {
                     return close_gracefully(self.stream).await;
                 }
                 Event::Read(Err(error)) => return Err(error),
                 Event::Closing => {
-                    // A request may be on its way.
+                    // The client may have sent a request already.
                     is_last = true;
                     deadline = Some(Box::pin(tokio::time::sleep(LINGER)));
                     continue;
@@ -99,7 +99,7 @@ impl Connection {
                 deadline = Some(Box::pin(tokio::time::sleep(REQUEST_TIMEOUT)));
             }
             if may_be_more {
-                // A client that always has more must not block the others.
+                // A client that sends without a pause must not starve others.
                 tokio::task::yield_now().await;
             }
         }
@@ -128,13 +128,13 @@ impl Connection {
             yield_to_others().await;
             send(&mut self.stream, &out).await?;
         }
-        buffers::give_output(out);
+        buffers::recycle_output(out);
         Ok(next)
     }
 }
 
-/// Lets all tasks run that are ready now. So all connections read and decide first and
-/// send then, and a client with many connections wakes once for many replies.
+/// Lets the other ready tasks run first. So all connections read and decide before any of
+/// them sends, and a client with many connections wakes once for many replies.
 async fn yield_to_others() {
     let mut has_waited = false;
     poll_fn(|cx| {

@@ -1,6 +1,6 @@
-//! `HELLO` and `AUTH`. There is no password, as in a Redis without one.
+//! `HELLO` and `AUTH`, as in a Redis without a password.
 
-use super::client::{Client, name_of};
+use super::client::{Client, parse_name};
 use super::info::REDIS_VERSION;
 use super::reply::{CommandError, Replies, Version};
 use super::request::parse_integer;
@@ -9,8 +9,8 @@ use super::request::parse_integer;
 const DEFAULT_USER: &[u8] = b"default";
 
 /// `AUTH [username] password`.
-pub(super) fn auth(given: &[&[u8]]) -> Result<(), CommandError> {
-    match given {
+pub(super) fn auth(arguments: &[&[u8]]) -> Result<(), CommandError> {
+    match arguments {
         [_password] => Err(CommandError::new(
             "ERR AUTH <password> called without any password configured for the default user. \
              Are you sure your configuration is correct?",
@@ -54,8 +54,8 @@ pub(super) fn hello(
                     login(username)?;
                     rest
                 }
-                [given, rest @ ..] if option.eq_ignore_ascii_case(b"setname") => {
-                    name = Some(name_of(given)?);
+                [new, rest @ ..] if option.eq_ignore_ascii_case(b"setname") => {
+                    name = Some(parse_name(new)?);
                     rest
                 }
                 _ => {

@@ -1,4 +1,4 @@
-//! `INFO`: the fields that clients look for.
+//! `INFO`: the fields that clients rely on.
 
 use quanta::Instant;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use super::client::Client;
 use crate::telemetry;
 
-/// The version of Redis whose protocol this is. Clients choose their commands by it.
+/// The Redis version whose protocol this is. Clients choose their commands by it.
 pub(super) const REDIS_VERSION: &str = "7.2.0";
 
 static STARTED: OnceLock<Instant> = OnceLock::new();
@@ -17,7 +17,7 @@ pub(super) fn record_start() {
     STARTED.get_or_init(telemetry::now);
 }
 
-/// Returns the given sections; without any, all.
+/// Returns the given sections, or all if none is given.
 pub(super) fn info(sections: &[&[u8]]) -> String {
     let is_all = |section: &&[u8]| {
         [&b"default"[..], b"all", b"everything"]

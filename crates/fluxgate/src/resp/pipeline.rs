@@ -1,8 +1,7 @@
 //! Concurrent calls to the store for the commands of one pipeline.
 //!
-//! Calls with different keys are independent, so they run concurrently. A key that comes
-//! again waits for the calls before it, so every key is charged in the order of the
-//! commands.
+//! Calls with different keys are independent, so they run concurrently. A call whose key is
+//! in use waits for the earlier calls, so each key is charged in the order of the commands.
 
 use std::future::poll_fn;
 use std::pin::Pin;

@@ -1,11 +1,11 @@
-//! Replies and errors, as both versions of the protocol write them.
+//! Replies and errors in RESP2 and RESP3.
 
 use std::borrow::Cow;
 
 /// The version of the protocol that a client has chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Version {
-    /// RESP2, with which every connection begins.
+    /// RESP2, with which every connection starts.
     #[default]
     Two,
     /// RESP3.
@@ -13,7 +13,6 @@ pub(super) enum Version {
 }
 
 impl Version {
-    /// Returns its number.
     pub(super) const fn number(self) -> u64 {
         match self {
             Self::Two => 2,
@@ -22,7 +21,7 @@ impl Version {
     }
 }
 
-/// Why a command is refused; the text begins with the code of the error.
+/// The error of a command. Its text starts with an error code.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct CommandError(Cow<'static, str>);
@@ -32,12 +31,11 @@ impl CommandError {
         Self(text.into())
     }
 
-    /// Returns the text of the error.
     pub(super) fn text(&self) -> &str {
         &self.0
     }
 
-    /// The command has too few or too many arguments.
+    /// Returns the error for too few or too many arguments.
     #[cold]
     pub(super) fn arguments(command: &str) -> Self {
         Self::new(format!(
@@ -46,7 +44,7 @@ impl CommandError {
     }
 }
 
-/// Appends replies to bytes.
+/// A writer of replies.
 pub(super) struct Replies<'o> {
     out: &'o mut Vec<u8>,
     version: Version,
@@ -57,12 +55,12 @@ impl<'o> Replies<'o> {
         Self { out, version }
     }
 
-    /// Writes the following replies in this version.
+    /// Switches to another version for the following replies.
     pub(super) fn switch_to(&mut self, version: Version) {
         self.version = version;
     }
 
-    /// Returns how many bytes are written and not sent.
+    /// Returns how many bytes are written but not sent.
     pub(super) fn len(&self) -> usize {
         self.out.len()
     }
@@ -71,7 +69,7 @@ impl<'o> Replies<'o> {
         self.simple("OK");
     }
 
-    /// Writes a text without line ends.
+    /// Writes a simple string, which has no line breaks.
     pub(super) fn simple(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
     }
@@ -87,7 +85,7 @@ impl<'o> Replies<'o> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Writes a text for people to read.
+    /// Writes a verbatim string, for humans to read.
     pub(super) fn verbatim(&mut self, text: &str) {
         match self.version {
             Version::Two => self.bulk(text),
@@ -108,7 +106,7 @@ impl<'o> Replies<'o> {
         });
     }
 
-    /// Writes a null in the place of an array.
+    /// Writes a null in place of an array.
     pub(super) fn null_array(&mut self) {
         self.out.extend_from_slice(match self.version {
             Version::Two => b"*-1\r\n",
@@ -151,8 +149,8 @@ impl<'o> Replies<'o> {
         }
     }
 
-    /// Writes an error, which begins with its code. It may quote the client, so control
-    /// characters become spaces.
+    /// Writes an error, which starts with its code. Control characters become spaces,
+    /// because it may quote the client.
     pub(super) fn error(&mut self, text: &str) {
         self.out.push(b'-');
         let shown = |char: char| if char.is_control() { ' ' } else { char };
@@ -188,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_versions_differ_where_they_should() {
+    fn both_protocol_versions_are_written() {
         let write = |replies: &mut Replies<'_>| {
             replies.map(1);
             replies.bulk("a");
@@ -204,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_one_line_whatever_is_in_it() {
+    fn control_characters_in_errors_become_spaces() {
         let error = written(Version::Two, |replies| replies.error("ERR a\r\nb\x1bc"));
         assert_eq!(error, "-ERR a  b c\r\n");
     }

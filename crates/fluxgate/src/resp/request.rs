@@ -1,66 +1,57 @@
-//! Requests, read in place.
+//! The parser of requests. Arguments borrow from the input.
 
 use smallvec::SmallVec;
 
-/// How many arguments a request may have, the name of the command included.
-pub(super) const MOST_ARGUMENTS: usize = 1_024;
-/// How long an argument may be, and a request of one line.
-pub(super) const LONGEST_ARGUMENT: usize = 64 * 1024;
-/// How long a request may be in all.
-pub(super) const LONGEST_REQUEST: usize = 128 * 1024;
-/// How long a line with a length may be.
-const LONGEST_NUMBER: usize = 12;
+/// How many arguments a request may have, including the command's name.
+pub(super) const MAX_ARGUMENTS: usize = 1_024;
+/// The maximum length of an argument, and of an inline request.
+pub(super) const MAX_ARGUMENT_BYTES: usize = 64 * 1024;
+/// The maximum length of a request.
+pub(super) const MAX_REQUEST_BYTES: usize = 128 * 1024;
+/// The maximum length of a number.
+const MAX_NUMBER_BYTES: usize = 12;
 
-/// The arguments of a request, the name of the command first. Most requests
-/// have few.
+/// The arguments of a request, starting with the command's name. Most requests have few.
 pub(super) type Arguments<'a> = SmallVec<[&'a [u8]; 16]>;
 
-/// What bytes come to.
+/// The result of parsing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parsed {
-    /// A request of so many bytes. It asks for nothing if it has no arguments.
+    /// A complete request and its length. It is ignored if it has no arguments.
     Whole(Form, usize),
-    /// The beginning of a request; nothing new can be said of it before there
-    /// are so many bytes.
+    /// The beginning of a request, and the length of input that is needed to parse on.
     Partial(usize),
 }
 
-/// How a request was written.
+/// The form of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// An array of bulk strings, as clients send it.
+    /// An array of bulk strings, which clients send.
     Array,
-    /// A line of words, as people type it.
+    /// A line of words, which humans type.
     Inline,
 }
 
-/// Why bytes are no request. Where the next one begins is not known then.
+/// A violation of the protocol. Where the next request starts is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ProtocolError {
-    /// The number of arguments.
     #[error("invalid multibulk length")]
     Count,
-    /// The length of an argument.
     #[error("invalid bulk length")]
     Length,
-    /// Something else where an argument should begin.
     #[error("expected '$', got '{}'", .0.escape_ascii())]
     NoArgument(u8),
-    /// No line end after an argument or a number.
     #[error("expected a line end")]
     NoLineEnd,
-    /// All arguments together.
     #[error("too big request")]
     TooLong,
-    /// A line without an end.
     #[error("too big inline request")]
     LongLine,
-    /// Quotes, which only people need.
     #[error("quotes in an inline request")]
     Quotes,
 }
 
-/// Reads the first request in `input`, which is not empty, into `arguments`.
+/// Parses the first request in `input`, which is not empty, into `arguments`.
 #[inline]
 pub(super) fn parse<'a>(
     input: &'a [u8],
@@ -81,11 +72,11 @@ fn parse_array<'a>(
         Number::Whole(count, at) => (count, at),
         Number::Partial => return Ok(Parsed::Partial(input.len() + 1)),
     };
-    // As Redis has it, no arguments or fewer are no request and no fault.
+    // Like Redis, ignores a request with a negative number of arguments.
     let Ok(count) = usize::try_from(count) else {
         return Ok(Parsed::Whole(Form::Array, at));
     };
-    if count > MOST_ARGUMENTS {
+    if count > MAX_ARGUMENTS {
         return Err(ProtocolError::Count);
     }
     for _ in 0..count {
@@ -99,12 +90,12 @@ fn parse_array<'a>(
             Number::Partial => return Ok(Parsed::Partial(input.len() + 1)),
         };
         let length = usize::try_from(length).map_err(|_| ProtocolError::Length)?;
-        if length > LONGEST_ARGUMENT {
+        if length > MAX_ARGUMENT_BYTES {
             return Err(ProtocolError::Length);
         }
         let end = start + length;
         at = end + 2;
-        if at > LONGEST_REQUEST {
+        if at > MAX_REQUEST_BYTES {
             return Err(ProtocolError::TooLong);
         }
         match input.get(end..at) {
@@ -116,13 +107,13 @@ fn parse_array<'a>(
     Ok(Parsed::Whole(Form::Array, at))
 }
 
-/// A number and where it ends, its line end included.
 enum Number {
+    /// A number, and where the input continues after its line end.
     Whole(i64, usize),
     Partial,
 }
 
-/// Reads the number that begins at `start`.
+/// Parses the number that starts at `start`.
 #[inline]
 fn number(input: &[u8], start: usize, fault: ProtocolError) -> Result<Number, ProtocolError> {
     let mut rest = input[start..].iter();
@@ -131,8 +122,8 @@ fn number(input: &[u8], start: usize, fault: ProtocolError) -> Result<Number, Pr
     for index in 0.. {
         match rest.next() {
             None => return Ok(Number::Partial),
-            // So few digits fit.
-            Some(_) if index == LONGEST_NUMBER => return Err(fault),
+            // More digits could overflow.
+            Some(_) if index == MAX_NUMBER_BYTES => return Err(fault),
             Some(digit @ b'0'..=b'9') => number = number * 10 + i64::from(digit - b'0'),
             Some(b'-') if index == 0 => negative = true,
             Some(b'\r') if index > usize::from(negative) => {
@@ -152,9 +143,9 @@ fn number(input: &[u8], start: usize, fault: ProtocolError) -> Result<Number, Pr
 
 #[cold]
 fn parse_line<'a>(input: &'a [u8], arguments: &mut Arguments<'a>) -> Result<Parsed, ProtocolError> {
-    let within = &input[..input.len().min(LONGEST_ARGUMENT)];
-    let Some(end) = memchr::memchr(b'\n', within) else {
-        return match within.len() < LONGEST_ARGUMENT {
+    let start = &input[..input.len().min(MAX_ARGUMENT_BYTES)];
+    let Some(end) = memchr::memchr(b'\n', start) else {
+        return match start.len() < MAX_ARGUMENT_BYTES {
             true => Ok(Parsed::Partial(input.len() + 1)),
             false => Err(ProtocolError::LongLine),
         };
@@ -165,7 +156,7 @@ fn parse_line<'a>(input: &'a [u8], arguments: &mut Arguments<'a>) -> Result<Pars
     }
     let words = line.split(u8::is_ascii_whitespace);
     for word in words.filter(|word| !word.is_empty()) {
-        if arguments.len() == MOST_ARGUMENTS {
+        if arguments.len() == MAX_ARGUMENTS {
             return Err(ProtocolError::Count);
         }
         arguments.push(word);
@@ -173,7 +164,7 @@ fn parse_line<'a>(input: &'a [u8], arguments: &mut Arguments<'a>) -> Result<Pars
     Ok(Parsed::Whole(Form::Inline, end + 1))
 }
 
-/// Parses an integer argument: digits, after an optional minus.
+/// Parses an integer argument: an optional minus and digits.
 #[inline]
 pub(super) fn parse_integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
@@ -199,7 +190,7 @@ pub(super) fn parse_integer(text: &[u8]) -> Option<i64> {
 mod tests {
     use super::*;
 
-    /// The arguments as text, and the length.
+    /// Returns the arguments as text, and the length of the request.
     fn whole(input: &[u8]) -> (Vec<String>, usize) {
         let mut arguments = Arguments::new();
         let Ok(Parsed::Whole(_, length)) = parse(input, &mut arguments) else {
@@ -209,12 +200,12 @@ mod tests {
         (arguments.iter().map(text).collect(), length)
     }
 
-    fn outcome(input: &[u8]) -> Result<Parsed, ProtocolError> {
+    fn parsed(input: &[u8]) -> Result<Parsed, ProtocolError> {
         parse(input, &mut Arguments::new())
     }
 
     #[test]
-    fn requests_are_read() {
+    fn arrays_are_parsed() {
         let ping = b"*1\r\n$4\r\nPING\r\n*1\r\n";
         assert_eq!(whole(ping), (vec!["PING".into()], 14));
         let echo = b"*2\r\n$4\r\nECHO\r\n$4\r\n\r\n\0x\r\n";
@@ -225,16 +216,16 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_read() {
+    fn inline_requests_are_parsed() {
         assert_eq!(whole(b"PING\r\nX"), (vec!["PING".into()], 6));
         assert_eq!(whole(b"  echo \t hi \n").0, ["echo", "hi"]);
         assert_eq!(whole(b"\r\n"), (vec![], 2));
     }
 
     #[test]
-    fn what_is_no_request_is_refused() {
+    fn invalid_requests_are_rejected() {
         use ProtocolError::*;
-        let long_line = [b'a'; LONGEST_ARGUMENT + 10];
+        let long_line = [b'a'; MAX_ARGUMENT_BYTES + 10];
         for (input, error) in [
             (&b"*x\r\n"[..], Count),
             (b"*\r\n", Count),
@@ -250,28 +241,28 @@ mod tests {
             (b"ECHO \"a\"\r\n", Quotes),
             (&long_line, LongLine),
         ] {
-            let input = &input[..input.len().min(LONGEST_ARGUMENT + 10)];
-            assert_eq!(outcome(input), Err(error), "{}", input.escape_ascii());
+            let input = &input[..input.len().min(MAX_ARGUMENT_BYTES + 10)];
+            assert_eq!(parsed(input), Err(error), "{}", input.escape_ascii());
         }
         let mut three = b"*3\r\n".to_vec();
         for _ in 0..3 {
-            three.extend(format!("${LONGEST_ARGUMENT}\r\n").bytes());
-            three.extend([b'a'; LONGEST_ARGUMENT]);
+            three.extend(format!("${MAX_ARGUMENT_BYTES}\r\n").bytes());
+            three.extend([b'a'; MAX_ARGUMENT_BYTES]);
             three.extend(b"\r\n");
         }
-        assert_eq!(outcome(&three), Err(TooLong));
+        assert_eq!(parsed(&three), Err(TooLong));
     }
 
     #[test]
-    fn every_beginning_of_a_request_waits_for_more() {
+    fn every_prefix_of_a_request_needs_more_bytes() {
         let request = b"*2\r\n$4\r\nECHO\r\n$11\r\nhello world\r\n";
         for length in 1..request.len() {
-            let Ok(Parsed::Partial(needed)) = outcome(&request[..length]) else {
+            let Ok(Parsed::Partial(needed)) = parsed(&request[..length]) else {
                 panic!("{length}");
             };
             assert!((length + 1..=request.len()).contains(&needed), "{length}");
         }
-        assert_eq!(outcome(&request[..22]), Ok(Parsed::Partial(request.len())));
+        assert_eq!(parsed(&request[..22]), Ok(Parsed::Partial(request.len())));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Dispatches the commands of a client.
+//! The session of a client: parses requests and runs their commands.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzz;
@@ -8,26 +8,26 @@ use std::sync::Arc;
 
 use super::check::{self, Check};
 use super::client::Client;
-use super::command::{Command, Description};
+use super::command::{Command, CommandSpec};
 use super::pipeline::PendingDecisions;
 use super::reply::{CommandError, Replies, Version};
 use super::request::{self, Arguments, Form, Parsed, parse_integer};
 use super::throttle::{LimitCache, Throttle};
 use super::transaction::{Queued, Transaction};
-use super::{describe, hello, info};
+use super::{command_info, hello, info};
 use crate::engine::{Engine, EngineError};
 
-/// How many bytes of replies are sent before the next command runs.
+/// Replies of this length are sent before the next command runs.
 const MAX_UNSENT: usize = 64 * 1024;
 
-/// What the connection does next.
+/// The next step of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Read until there are so many bytes.
+    /// Read until the input has this length.
     Read(usize),
-    /// Send, and run the remaining commands.
+    /// Send the replies and run the remaining commands.
     Send,
-    /// Send, and close.
+    /// Send the replies and close.
     End,
 }
 
@@ -51,8 +51,8 @@ impl Session {
         }
     }
 
-    /// Answers all complete requests in `input`, in order. Returns how many bytes they are.
-    /// With a store in memory, it does not wait.
+    /// Answers all complete requests in `input` in order, and returns their length. With a
+    /// store in memory, the future is always ready.
     pub(super) async fn answer(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, Next) {
         let engine = Arc::clone(&self.engine);
         let at_once = engine.store().redis().is_none();
@@ -83,11 +83,11 @@ impl Session {
             let Some(name) = arguments.first() else {
                 continue;
             };
-            let known = Description::find(name);
-            if let Some(known) = known
-                && known.command == Command::Throttle
+            let spec = CommandSpec::find(name);
+            if let Some(spec) = spec
+                && spec.command == Command::Throttle
                 && self.transaction.is_none()
-                && let Ok(throttle) = Throttle::read(&arguments, &mut self.limits)
+                && let Ok(throttle) = Throttle::parse(&arguments, &mut self.limits)
             {
                 if at_once {
                     throttle.decide(&engine).await.write(&mut replies);
@@ -97,20 +97,20 @@ impl Session {
                 continue;
             }
             pending.finish(&mut replies).await;
-            let answered = match known {
-                Some(known) if self.waits(known) => {
-                    self.queue(known, &arguments, request, &mut replies)
+            let answered = match spec {
+                Some(spec) if self.waits(spec) => {
+                    self.queue(spec, &arguments, request, &mut replies)
                 }
-                Some(known) if known.command == Command::Exec && arguments.len() == 1 => {
+                Some(spec) if spec.command == Command::Exec && arguments.len() == 1 => {
                     self.exec(&mut replies).await
                 }
-                Some(known) => self.run(known, &arguments, &mut replies).await,
+                Some(spec) => self.run(spec, &arguments, &mut replies).await,
                 None => {
                     if let Some(transaction) = &mut self.transaction {
                         transaction.abort();
                     }
-                    replies.error(&unknown(&arguments));
-                    // An inline command that does not exist is likely another protocol.
+                    replies.error(&unknown_command(&arguments));
+                    // An unknown inline command is likely another protocol.
                     if form == Form::Inline {
                         break Next::End;
                     }
@@ -119,7 +119,7 @@ impl Session {
             };
             if let Err(error) = answered {
                 replies.error(error.text());
-            } else if known.is_some_and(|known| known.command == Command::Quit) {
+            } else if spec.is_some_and(|spec| spec.command == Command::Quit) {
                 break Next::End;
             }
         };
@@ -128,21 +128,21 @@ impl Session {
     }
 
     /// Returns whether a command waits for `EXEC`.
-    fn waits(&self, known: &Description) -> bool {
-        self.transaction.is_some() && !Transaction::passes(known.command)
+    fn waits(&self, spec: &CommandSpec) -> bool {
+        self.transaction.is_some() && !Transaction::passes(spec.command)
     }
 
     /// Queues a command until `EXEC`.
     #[cold]
     fn queue(
         &mut self,
-        known: &Description,
+        spec: &CommandSpec,
         arguments: &[&[u8]],
         request: &[u8],
         replies: &mut Replies<'_>,
     ) -> Result<(), CommandError> {
         if let Some(transaction) = &mut self.transaction {
-            transaction.queue(known, arguments.len(), request)?;
+            transaction.queue(spec, arguments.len(), request)?;
             replies.simple("QUEUED");
         }
         Ok(())
@@ -159,19 +159,19 @@ impl Session {
         let mut pending = PendingDecisions::default();
         let mut arguments = Arguments::new();
         let mut rest = &bytes[..];
-        // They parse: they were parsed when they were queued.
+        // They were parsed when they were queued, so they parse again.
         while let Ok(Parsed::Whole(_, length)) = request::parse(rest, &mut arguments)
-            && let Some(known) = arguments.first().and_then(|name| Description::find(name))
+            && let Some(spec) = arguments.first().and_then(|name| CommandSpec::find(name))
         {
             rest = &rest[length..];
-            if known.command == Command::Throttle
-                && let Ok(throttle) = Throttle::read(&arguments, &mut self.limits)
+            if spec.command == Command::Throttle
+                && let Ok(throttle) = Throttle::parse(&arguments, &mut self.limits)
             {
                 pending.push(throttle, &engine, replies).await;
                 continue;
             }
             pending.finish(replies).await;
-            if let Err(error) = self.run(known, &arguments, replies).await {
+            if let Err(error) = self.run(spec, &arguments, replies).await {
                 replies.error(error.text());
             }
         }
@@ -181,30 +181,30 @@ impl Session {
 
     async fn run(
         &mut self,
-        known: &Description,
+        spec: &CommandSpec,
         arguments: &[&[u8]],
         replies: &mut Replies<'_>,
     ) -> Result<(), CommandError> {
-        if !known.accepts(arguments.len()) {
-            return Err(CommandError::arguments(known.name));
+        if !spec.accepts(arguments.len()) {
+            return Err(CommandError::arguments(spec.name));
         }
-        let too_many = || Err(CommandError::arguments(known.name));
+        let too_many = || Err(CommandError::arguments(spec.name));
         let arguments_after_name = &arguments[1..];
-        match (known.command, arguments_after_name) {
+        match (spec.command, arguments_after_name) {
             (Command::Throttle, _) => {
-                let throttle = Throttle::read(arguments, &mut self.limits)?;
+                let throttle = Throttle::parse(arguments, &mut self.limits)?;
                 throttle.decide(&self.engine).await.write(replies);
             }
             (Command::Check, _) => {
-                let decided = Check::read(arguments)?.decide(&self.engine).await;
-                check::write(&decided.map_err(no_decision)?, replies);
+                let decided = Check::parse(arguments)?.decide(&self.engine).await;
+                check::write(&decided.map_err(decision_error)?, replies);
             }
             (Command::Ping, []) => replies.simple("PONG"),
             (Command::Ping | Command::Echo, [message]) => replies.bulk(message),
             (Command::Ping | Command::Echo, _) => return too_many(),
             (Command::Hello, options) => hello::hello(&mut self.client, options, replies)?,
-            (Command::Auth, given) => {
-                hello::auth(given)?;
+            (Command::Auth, arguments) => {
+                hello::auth(arguments)?;
                 replies.ok();
             }
             (Command::Client, [subcommand, more @ ..]) => {
@@ -220,7 +220,7 @@ impl Session {
                 }
             },
             (Command::Client | Command::Select, _) => return too_many(),
-            (Command::Describe, more) => describe::run(more, replies)?,
+            (Command::Describe, more) => command_info::run(more, replies)?,
             (Command::Info, sections) => replies.verbatim(&info::info(sections)),
             (Command::Reset, _) => {
                 self.client.reset();
@@ -235,7 +235,7 @@ impl Session {
                 self.transaction = Some(Transaction::default());
                 replies.ok();
             }
-            // `EXEC` without arguments is run by `exec`.
+            // `exec` runs `EXEC` without arguments.
             (Command::Exec, _) => return too_many(),
             (Command::Discard, _) => match self.transaction.take() {
                 Some(_) => replies.ok(),
@@ -255,35 +255,35 @@ impl Session {
     }
 }
 
-fn no_decision(error: EngineError) -> CommandError {
+fn decision_error(error: EngineError) -> CommandError {
     CommandError::new(match error {
         EngineError::NotReady => format!("LOADING {error}"),
         EngineError::Call(_) => format!("ERR {error}"),
     })
 }
 
-/// Returns the error that Redis gives for an unknown command.
+/// Returns Redis' error for an unknown command.
 #[cold]
-fn unknown(arguments: &[&[u8]]) -> String {
-    const LONGEST: usize = 128;
-    let shown = |argument: &[u8]| {
-        let short = &argument[..argument.len().min(LONGEST)];
-        String::from_utf8_lossy(short).into_owned()
+fn unknown_command(arguments: &[&[u8]]) -> String {
+    const MAX_BYTES: usize = 128;
+    let truncated = |argument: &[u8]| {
+        let start = &argument[..argument.len().min(MAX_BYTES)];
+        String::from_utf8_lossy(start).into_owned()
     };
     let [name, rest @ ..] = arguments else {
         return "ERR no command".into();
     };
     let mut text = format!(
         "ERR unknown command '{}', with args beginning with: ",
-        shown(name)
+        truncated(name)
     );
-    let longest = text.len() + LONGEST;
+    let max_bytes = text.len() + MAX_BYTES;
     for argument in rest {
-        if text.len() >= longest {
+        if text.len() >= max_bytes {
             break;
         }
-        // Writing to memory does not fail.
-        let _ = write!(text, "'{}' ", shown(argument));
+        // Writing to a string cannot fail.
+        let _ = write!(text, "'{}' ", truncated(argument));
     }
     text
 }

@@ -1,4 +1,4 @@
-//! `CL.THROTTLE key max_burst count period [quantity]`, as redis-cell has it.
+//! `CL.THROTTLE key max_burst count period [quantity]`, compatible with redis-cell.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ pub(super) struct ThrottleDecision {
 }
 
 impl<'a> Throttle<'a> {
-    /// Parses the arguments.
-    pub(super) fn read(
+    /// Parses the arguments, of which the first is the command's name.
+    pub(super) fn parse(
         arguments: &[&'a [u8]],
         limits: &mut LimitCache,
     ) -> Result<Self, CommandError> {
@@ -59,58 +59,52 @@ impl<'a> Throttle<'a> {
         })
     }
 
-    /// Decides it.
     #[inline]
     pub(super) async fn decide(&self, engine: &Engine) -> ThrottleDecision {
-        let subject = AdHocKey::key(self.key);
+        let key = AdHocKey::key(self.key);
         let origin = Origin::of(Listener::Resp);
-        let taken = engine.take(&subject, &self.band, self.quantity, &origin);
+        let decision = engine.take(&key, &self.band, self.quantity, &origin);
         ThrottleDecision {
             limit: self.band.limit().capacity(),
-            decision: taken.await,
+            decision: decision.await,
         }
     }
 }
 
 impl ThrottleDecision {
-    /// Writes: limited, limit, remaining, seconds until the same command would be allowed,
-    /// seconds until the limit is full. The fourth is -1 if it was allowed, or never will
-    /// be.
+    /// Writes whether the command was limited, the limit, the remaining units, the seconds
+    /// until the same command would be allowed (-1 if it was allowed or never will be), and
+    /// the seconds until the limit is full.
+    ///
+    /// If the store failed, the remaining units and the last number are unknown: -1. An
+    /// error reply would be worse, because clients of redis-cell that read only the first
+    /// number then follow `on_error`.
     #[inline]
     pub(super) fn write(&self, replies: &mut Replies<'_>) {
         let decision = &self.decision;
         replies.array(5);
         replies.integer(u8::from(!decision.allowed));
         replies.integer(self.limit);
-        let Some(remaining) = decision.remaining else {
-            return self.write_without_state(replies);
-        };
-        replies.integer(remaining);
+        match decision.remaining {
+            Some(remaining) => replies.integer(remaining),
+            None => replies.integer(-1),
+        }
         match decision.retry_after {
             Retry::After(wait) if !decision.allowed => replies.integer(wait.ceil_secs()),
             Retry::After(_) | Retry::Never => replies.integer(-1),
         }
-        replies.integer(decision.reset_after.ceil_secs());
-    }
-
-    /// Writes the last three numbers if the store failed. The remaining units are unknown:
-    /// -1, which no other reply has. So clients of redis-cell that read only the first
-    /// number follow `on_error`, which they might not if this were an error.
-    #[cold]
-    fn write_without_state(&self, replies: &mut Replies<'_>) {
-        replies.integer(-1);
-        match self.decision.retry_after {
-            Retry::After(wait) if !self.decision.allowed => replies.integer(wait.ceil_secs()),
-            Retry::After(_) | Retry::Never => replies.integer(-1),
+        match decision.remaining {
+            Some(_) => replies.integer(decision.reset_after.ceil_secs()),
+            None => replies.integer(-1),
         }
-        replies.integer(-1);
     }
 }
 
-/// The limits that a connection used last. Creating one takes longer than deciding by it.
+/// The limits that a connection used recently. Creating one takes longer than deciding by
+/// it.
 #[derive(Debug, Default)]
 pub(super) struct LimitCache {
-    known: Vec<(ThrottleNumbers, Arc<Band>)>,
+    entries: Vec<(ThrottleNumbers, Arc<Band>)>,
     /// The entry that the next new limit replaces.
     oldest: usize,
 }
@@ -120,8 +114,8 @@ impl LimitCache {
 
     #[inline]
     fn band(&mut self, numbers: ThrottleNumbers) -> Result<Arc<Band>, CommandError> {
-        let known = self.known.iter().find(|(known, _)| *known == numbers);
-        match known {
+        let mut entries = self.entries.iter();
+        match entries.find(|(cached, _)| *cached == numbers) {
             Some((_, band)) => Ok(Arc::clone(band)),
             None => self.add(numbers),
         }
@@ -132,10 +126,10 @@ impl LimitCache {
         let band = numbers.band();
         let band = Arc::new(band.map_err(|error| CommandError::new(format!("ERR {error}")))?);
         let entry = (numbers, Arc::clone(&band));
-        if self.known.len() < Self::CAPACITY {
-            self.known.push(entry);
+        if self.entries.len() < Self::CAPACITY {
+            self.entries.push(entry);
         } else {
-            self.known[self.oldest] = entry;
+            self.entries[self.oldest] = entry;
             self.oldest = (self.oldest + 1) % Self::CAPACITY;
         }
         Ok(band)
@@ -158,25 +152,25 @@ fn not_an_integer(name: &str) -> CommandError {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<(u64, u64), String> {
+    fn parse(text: &str) -> Result<(u64, u64), String> {
         let arguments: Vec<_> = text.split(' ').map(str::as_bytes).collect();
-        let throttle = Throttle::read(&arguments, &mut LimitCache::default());
+        let throttle = Throttle::parse(&arguments, &mut LimitCache::default());
         let throttle = throttle.map_err(|error| error.to_string())?;
         Ok((throttle.band.limit().capacity(), throttle.quantity))
     }
 
     #[test]
-    fn arguments_are_read() {
-        assert_eq!(read("t k 15 30 60"), Ok((16, 1)));
-        assert_eq!(read("t k 0 1 1 0"), Ok((1, 0)));
+    fn arguments_are_parsed() {
+        assert_eq!(parse("t k 15 30 60"), Ok((16, 1)));
+        assert_eq!(parse("t k 0 1 1 0"), Ok((1, 0)));
         assert_eq!(
-            read("t k 999999999 1000000000 31622400 7"),
+            parse("t k 999999999 1000000000 31622400 7"),
             Ok((1_000_000_000, 7))
         );
     }
 
     #[test]
-    fn bad_arguments_are_named() {
+    fn errors_name_the_argument() {
         for (text, error) in [
             ("t k -1 1 1", "ERR max_burst must be from 0 to 999999999"),
             (
@@ -204,12 +198,12 @@ mod tests {
                 "ERR wrong number of arguments for 'cl.throttle' command",
             ),
         ] {
-            assert_eq!(read(text), Err(error.to_owned()), "{text}");
+            assert_eq!(parse(text), Err(error.to_owned()), "{text}");
         }
     }
 
     #[test]
-    fn few_limits_are_kept_and_all_can_be_asked_for() {
+    fn the_cache_is_bounded_and_returns_the_right_limit() {
         let mut limits = LimitCache::default();
         for round in 0..3 {
             for max_burst in 0..20 {
@@ -223,6 +217,6 @@ mod tests {
                 assert_eq!(band.limit().capacity(), capacity, "{round}");
             }
         }
-        assert_eq!(limits.known.len(), LimitCache::CAPACITY);
+        assert_eq!(limits.entries.len(), LimitCache::CAPACITY);
     }
 }

@@ -1,22 +1,22 @@
-//! `MULTI`, `EXEC` and `DISCARD`: commands that are queued.
+//! `MULTI`, `EXEC` and `DISCARD`: queued commands.
 //!
-//! Nothing is charged before `EXEC`. It runs the commands in order; commands of other
+//! Only `EXEC` charges anything. It runs the commands in order; commands of other
 //! connections may run in between, and a command that fails does not stop the others.
 
-use super::command::{Command, Description};
+use super::command::{Command, CommandSpec};
 use super::reply::CommandError;
-use super::request::{LONGEST_REQUEST, MOST_ARGUMENTS};
+use super::request::{MAX_ARGUMENTS, MAX_REQUEST_BYTES};
 
 /// How many commands may be queued.
-const MAX_COMMANDS: usize = MOST_ARGUMENTS;
-/// How many bytes they may have in total.
-const MAX_BYTES: usize = LONGEST_REQUEST;
+const MAX_COMMANDS: usize = MAX_ARGUMENTS;
+/// How many bytes the queued commands may have in total.
+const MAX_BYTES: usize = MAX_REQUEST_BYTES;
 
 /// The commands since `MULTI`.
 #[derive(Debug, Default)]
 pub(super) struct Transaction {
     queued: Queued,
-    /// Whether a command was refused; then `EXEC` runs none.
+    /// Whether a command was rejected, so that `EXEC` runs none.
     is_aborted: bool,
 }
 
@@ -42,32 +42,32 @@ impl Transaction {
         )
     }
 
-    /// Queues a command. If it is refused, `EXEC` runs none.
+    /// Queues a command. If that fails, `EXEC` runs none.
     pub(super) fn queue(
         &mut self,
-        known: &Description,
+        spec: &CommandSpec,
         arguments: usize,
         bytes: &[u8],
     ) -> Result<(), CommandError> {
-        let queued = self.try_queue(known, arguments, bytes);
+        let queued = self.try_queue(spec, arguments, bytes);
         self.is_aborted |= queued.is_err();
         queued
     }
 
     fn try_queue(
         &mut self,
-        known: &Description,
+        spec: &CommandSpec,
         arguments: usize,
         bytes: &[u8],
     ) -> Result<(), CommandError> {
-        if !known.accepts(arguments) {
-            return Err(CommandError::arguments(known.name));
+        if !spec.accepts(arguments) {
+            return Err(CommandError::arguments(spec.name));
         }
         if !matches!(
-            known.command,
+            spec.command,
             Command::Throttle | Command::Check | Command::Ping | Command::Echo | Command::Unwatch
         ) {
-            let name = known.name;
+            let name = spec.name;
             let refused = format!("ERR Command '{name}' not allowed inside a transaction");
             return Err(CommandError::new(refused));
         }

@@ -1,4 +1,4 @@
-//! Sessions without a socket, for tests, and what they promise of any bytes.
+//! Sessions without a socket, for tests and fuzzing.
 
 use std::net::SocketAddr;
 use std::sync::LazyLock;
@@ -7,7 +7,7 @@ use fluxgate_core::{RuleSets, ready};
 
 use super::*;
 
-/// Units that come back after a year, so that replies hardly depend on time.
+/// Rules with a window of a year, so that replies hardly depend on time.
 static RULES: LazyLock<RuleSets> = LazyLock::new(|| {
     const TEXT: &str = "
 rule_sets:
@@ -18,7 +18,7 @@ rule_sets:
     RuleSets::from_yaml(TEXT).expect("the rules are good")
 });
 
-/// Replies are the same however what comes is cut.
+/// Checks that the replies do not depend on how the input is split into reads.
 pub(crate) fn resp(bytes: &[u8]) {
     let (whole, ended) = replies_of(&mut session(), [bytes]);
     for size in [1, 7] {
@@ -32,38 +32,36 @@ pub(crate) fn resp(bytes: &[u8]) {
     }
 }
 
-/// Times, and what refills by time, depend on when it was asked for.
+/// Replaces numbers, some of which depend on time.
 fn without_numbers(replies: &[u8]) -> String {
     let text = replies.escape_ascii().to_string();
-    let mut left = String::with_capacity(text.len());
+    let mut masked = String::with_capacity(text.len());
     for char in text.chars() {
         match char.is_ascii_digit() {
-            true if left.ends_with('#') => {}
-            true => left.push('#'),
-            false => left.push(char),
+            true if masked.ends_with('#') => {}
+            true => masked.push('#'),
+            false => masked.push(char),
         }
     }
-    left
+    masked
 }
 
-/// A session by the rules above.
+/// Returns a session with [`RULES`].
 pub(super) fn session() -> Session {
     let engine = Engine::in_memory();
     engine.swap_rules(RULES.clone());
     session_on(engine)
 }
 
-/// A session on this engine.
 pub(super) fn session_on(engine: Engine) -> Session {
     let peer = SocketAddr::from(([127, 0, 0, 1], 1));
     let mut client = Client::new(peer, None);
-    // The same for all, so that their replies are.
+    // The same for all sessions, because replies contain it.
     client.id = 1;
     Session::new(Arc::new(engine), client)
 }
 
-/// The replies to what comes in these chunks, as a connection gives them, and
-/// whether it ended.
+/// Returns the replies to input that arrives in chunks, and whether the connection ended.
 pub(super) fn replies_of<'a>(
     session: &mut Session,
     chunks: impl IntoIterator<Item = &'a [u8]>,
@@ -78,7 +76,7 @@ pub(super) fn replies_of<'a>(
             input.drain(..read);
             match next {
                 Next::Read(more) => {
-                    assert!(more > input.len(), "it could have read on");
+                    assert!(more > input.len(), "the input already has {more} bytes");
                     needed = more;
                 }
                 Next::Send => {}

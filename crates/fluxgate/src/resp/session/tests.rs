@@ -13,7 +13,7 @@ fn replies(text: &str) -> String {
 }
 
 #[test]
-fn a_pipeline_is_answered_in_order_however_it_is_cut() {
+fn a_pipeline_is_answered_in_order_however_it_is_split() {
     let pipeline = b"PING\r\n*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n*0\r\n\
         *5\r\n$11\r\ncl.throttle\r\n$1\r\nk\r\n$1\r\n2\r\n$1\r\n1\r\n$8\r\n31622400\r\n\
         *2\r\n$5\r\nHELLO\r\n$1\r\n4\r\n*4\r\n$8\r\nFG.CHECK\r\n$3\r\napi\r\n$4\r\nuser\r\n$1\r\nu\r\n\
@@ -37,7 +37,7 @@ fn a_pipeline_is_answered_in_order_however_it_is_cut() {
 }
 
 #[test]
-fn before_there_are_rules_only_checks_are_refused() {
+fn only_checks_fail_before_the_rules_are_loaded() {
     let mut session = session_on(Engine::in_memory());
     let (replies, ended) = replies_of(&mut session, [&b"FG.CHECK api\r\nPING\r\n"[..]]);
     let text = String::from_utf8(replies).unwrap();
@@ -52,7 +52,7 @@ fn before_there_are_rules_only_checks_are_refused() {
 }
 
 #[test]
-fn what_is_said_on_connecting_is_answered_as_redis_does() {
+fn connection_commands_are_answered_like_redis_does() {
     for (line, reply) in [
         (
             "auth secret",
@@ -123,7 +123,7 @@ fn what_is_said_on_connecting_is_answered_as_redis_does() {
 }
 
 #[test]
-fn a_line_that_is_no_command_ends_the_connection() {
+fn an_unknown_inline_command_ends_the_connection() {
     let http = b"GET / HTTP/1.1\r\nHost: x\r\n\r\nPING\r\n";
     let (replies, ended) = replies_of(&mut session(), [&http[..]]);
     assert_eq!(
@@ -134,7 +134,7 @@ fn a_line_that_is_no_command_ends_the_connection() {
 }
 
 #[test]
-fn replies_that_are_not_sent_are_bounded() {
+fn unsent_replies_are_bounded() {
     let pipeline = b"COMMAND DOCS\r\n".repeat(4_000);
     let mut out = Vec::new();
     let (read, next) = ready(session().answer(&pipeline, &mut out));
@@ -142,7 +142,7 @@ fn replies_that_are_not_sent_are_bounded() {
     assert!(read < pipeline.len() && out.len() < 2 * MAX_UNSENT);
 }
 
-/// Nothing whose replies depend on the millisecond.
+/// Generates requests whose replies do not depend on the time.
 fn any_request() -> impl Strategy<Value = Vec<u8>> {
     let word = |words: &'static [&'static str]| {
         proptest::sample::select(words).prop_map(|word| word.as_bytes().to_vec())
@@ -187,7 +187,7 @@ fn any_request() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn any_pipeline_is_answered_the_same_however_it_is_cut(
+    fn any_pipeline_is_answered_the_same_however_it_is_split(
         requests in vec(any_request(), 1..12),
         cuts in vec(1_usize..40, 1..20),
     ) {
@@ -208,12 +208,12 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_are_answered_the_same_however_they_are_cut(bytes in vec(any::<u8>(), 0..400)) {
+    fn random_bytes_are_answered_the_same_however_they_are_split(bytes in vec(any::<u8>(), 0..400)) {
         fuzz::resp(&bytes);
     }
 
     #[test]
-    fn bytes_that_look_like_requests_are_too(
+    fn request_like_bytes_are_answered_the_same_however_they_are_split(
         bytes in "[*$][0-9-]{0,3}(\r\n)?[*$]?[0-9]{0,2}\r\n[A-Za-z.\r\n$*0-9]{0,60}",
     ) {
         fuzz::resp(bytes.as_bytes());

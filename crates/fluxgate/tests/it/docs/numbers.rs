@@ -46,7 +46,7 @@ middleware ~ | `max_concurrent_waits(n)` | 100 | ~ fluxgate-tower/src/filter.rs 
 redis ~ After five timeouts in a row ~ fluxgate-redis/src/breaker.rs ~ FAILURES: u32 = 5
 redis ~ 50 to 800 ms ~ fluxgate-redis/src/breaker.rs ~ LONGEST_PAUSE: Duration = Duration::from_millis(800)
 redis ~ lapses after 10 s ~ fluxgate-redis/src/sentinel/answers.rs ~ LAPSE: Duration = Duration::from_secs(10)
-resp ~ 1,024 arguments of 64 KiB each and 128 KiB in all ~ fluxgate/src/resp/request.rs ~ LONGEST_REQUEST: usize = 128 * 1024
+resp ~ 1,024 arguments of 64 KiB each and 128 KiB in all ~ fluxgate/src/resp/request.rs ~ MAX_REQUEST_BYTES: usize = 128 * 1024
 security ~ a sixteenth of the rest ~ fluxgate-http/src/descriptors.rs ~ PARTS: usize = 16
 security ~ at most 256 ~ fluxgate-http/src/descriptors.rs ~ MAX_RESERVED: usize = 256
 security ~ 10,000 a listener ~ fluxgate/src/serve/acceptor.rs ~ MAX_CONNECTIONS: usize = 10_000

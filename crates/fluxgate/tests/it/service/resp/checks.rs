@@ -2,7 +2,7 @@
 
 use fluxgate_testkit::Reply;
 
-use super::{ask, integers, start};
+use super::{integers, run, start};
 
 const RULES: &str = "
 rule_sets:
@@ -16,25 +16,26 @@ rule_sets:
         bands: [ { id: day, capacity: 1, window: 1d } ]
 ";
 
-/// The parts of a reply.
-fn shown(reply: &Reply) -> String {
-    let shown = |reply: &Reply| match reply {
+/// Returns the elements of a reply, separated by spaces.
+fn joined(reply: &Reply) -> String {
+    let text = |reply: &Reply| match reply {
         Reply::Nil => "nil".to_owned(),
         Reply::Int(int) => int.to_string(),
         other => other.text(),
     };
-    let parts: Vec<_> = reply.array().iter().map(shown).collect();
+    let parts: Vec<_> = reply.array().iter().map(text).collect();
     parts.join(" ")
 }
 
 #[test]
-fn a_check_is_answered_field_by_field() {
+fn the_reply_to_a_check_has_all_fields() {
     let (_service, mut cli) = start(RULES);
-    let mut check = |rest: &str| shown(&ask(&mut cli, &format!("FG.CHECK api {rest}")));
-    let nothing_taken = "1 2 2 0 0 0 per-user hour allowed";
-    assert_eq!(check("user u1 peek true"), nothing_taken);
-    let one_taken = "1 2 1 0 1800000 0 per-user hour allowed";
-    assert_eq!(check("user u1"), one_taken);
+    let mut check = |rest: &str| joined(&run(&mut cli, &format!("FG.CHECK api {rest}")));
+    assert_eq!(
+        check("user u1 peek true"),
+        "1 2 2 0 0 0 per-user hour allowed"
+    );
+    assert_eq!(check("user u1"), "1 2 1 0 1800000 0 per-user hour allowed");
     assert_eq!(
         check("user u2 cost 2"),
         "1 2 0 0 3600000 0 per-user hour allowed"
@@ -55,7 +56,7 @@ fn a_check_is_answered_field_by_field() {
 }
 
 #[test]
-fn every_field_counts() {
+fn every_field_affects_the_decision() {
     let (_service, mut cli) = start(RULES);
     let request = "FG.CHECK api user U ip 10.0.0.1 method POST path /api/x header:x-plan free \
                    header:X-Tenant t1 attr:region eu";
@@ -63,7 +64,7 @@ fn every_field_counts() {
         let request = request
             .replace("user U", &format!("user {user}"))
             .replace(from, to);
-        let reply = ask(&mut cli, &request);
+        let reply = run(&mut cli, &request);
         (reply.array()[0].int(), reply.array()[6].text())
     };
     assert_eq!(check("a", "", ""), (1, "tenant".into()));
@@ -81,24 +82,24 @@ fn every_field_counts() {
 }
 
 #[test]
-fn where_nothing_is_reported_there_is_nil() {
+fn fields_without_a_value_are_nil() {
     let (_service, mut cli) = start(RULES);
-    let reply = ask(&mut cli, "FG.CHECK nope user u1");
-    assert_eq!(shown(&reply), "1 nil nil 0 0 0 nil nil no_rule");
+    let reply = run(&mut cli, "FG.CHECK nope user u1");
+    assert_eq!(joined(&reply), "1 nil nil 0 0 0 nil nil no_rule");
     let (_service, mut cli) = start("on_missing_rule_set: deny\nrule_sets: {}\n");
-    let reply = ask(&mut cli, "FG.CHECK nope");
-    assert_eq!(shown(&reply), "0 nil nil -1 0 0 nil nil denied");
+    let reply = run(&mut cli, "FG.CHECK nope");
+    assert_eq!(joined(&reply), "0 nil nil -1 0 0 nil nil denied");
 }
 
 #[test]
-fn bad_fields_are_named_and_nothing_is_charged() {
+fn errors_name_the_field_and_charge_nothing() {
     let (_service, mut cli) = start(RULES);
     for (rest, error) in [
         (
             "user",
             "ERR wrong number of arguments for 'fg.check' command",
         ),
-        ("user u1 ip 10.0.0", "ERR `ip` is no address"),
+        ("user u1 ip 10.0.0", "ERR `ip` is not an IP address"),
         (
             "user u1 cost -1",
             "ERR `cost` must be a whole number from 0",
@@ -110,10 +111,10 @@ fn bad_fields_are_named_and_nothing_is_charged() {
             "ERR header \"A\" appears twice",
         ),
     ] {
-        let reply = ask(&mut cli, &format!("FG.CHECK api {rest}"));
+        let reply = run(&mut cli, &format!("FG.CHECK api {rest}"));
         assert_eq!(reply.error(), Some(error), "{rest}");
     }
-    let reply = ask(&mut cli, "FG.CHECK api users u1");
+    let reply = run(&mut cli, "FG.CHECK api users u1");
     assert!(
         reply
             .error()
@@ -125,7 +126,7 @@ fn bad_fields_are_named_and_nothing_is_charged() {
         cli.command(&not_text).error(),
         Some("ERR `user` is not UTF-8")
     );
-    let reply = ask(&mut cli, "FG.CHECK api user u1");
+    let reply = run(&mut cli, "FG.CHECK api user u1");
     assert_eq!(reply.array()[2].int(), 1);
 }
 
@@ -146,9 +147,9 @@ fn invalid_utf8_in_resp_arguments_is_refused_and_charges_nothing() {
     }
     let reply = cli.command(&[&b"FG.CHECK"[..], b"api\xff", b"ip", b"10.0.0.1"]);
     assert_eq!(reply.error(), Some("ERR `rule_set` is not UTF-8"));
-    let reply = ask(&mut cli, "FG.CHECK api ip 10.0.0.1");
+    let reply = run(&mut cli, "FG.CHECK api ip 10.0.0.1");
     assert_eq!(reply.array()[2].int(), 1, "nothing was charged");
-    // A key is bytes, and no other key is taken for it.
+    // Keys are bytes, and different keys have different limits.
     for key in [&b"\xff"[..], b"\xfe", "\u{fffd}".as_bytes()] {
         let throttle = [&b"CL.THROTTLE"[..], key, b"0", b"1", b"100"];
         assert_eq!(integers(&cli.command(&throttle))[0], 0);
@@ -156,5 +157,4 @@ fn invalid_utf8_in_resp_arguments_is_refused_and_charges_nothing() {
     }
 }
 
-/// Two a day by address.
 const TWO_A_DAY: &str = "rule_sets: { api: { rules: [ { id: r, scope: per_ip, bands: [ { capacity: 2, window: 1d } ] } ] } }\n";

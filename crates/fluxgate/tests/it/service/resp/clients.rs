@@ -1,13 +1,12 @@
-//! Clients as people use them.
+//! Real clients: redis-cli and redis-py.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use super::super::Service;
 use super::start;
-use crate::support::{TWO_A_SECOND, project_file};
+use crate::support::{TWO_A_SECOND, project_file, python};
 
-/// What a program prints; it must succeed.
+/// Returns the output of a program, which must succeed.
 fn output(command: &mut Command) -> String {
     let output = command.output();
     let output = output.unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -21,7 +20,7 @@ fn output(command: &mut Command) -> String {
     text(&output.stdout)
 }
 
-/// What `redis-cli` prints, as it does to people.
+/// Returns the output of `redis-cli` in its format for humans.
 fn redis_cli(service: &Service, version: &str, command: &str) -> String {
     let port = service.address("resp").port().to_string();
     output(
@@ -29,14 +28,6 @@ fn redis_cli(service: &Service, version: &str, command: &str) -> String {
             .args(["-p", &port, version, "--no-raw"])
             .args(command.split(' ')),
     )
-}
-
-/// The Python that has the packages which tests need; `scripts/test` makes it.
-fn python() -> PathBuf {
-    match std::env::var_os("FLUXGATE_PYTHON") {
-        Some(path) => path.into(),
-        None => project_file("target/venv/bin/python"),
-    }
 }
 
 #[test]
@@ -83,10 +74,10 @@ fn redis_cli_runs_a_transaction() {
 }
 
 #[test]
-fn redis_py_pipelines_in_both_versions() {
+fn redis_py_works_with_both_protocol_versions() {
     let (service, _cli) = start(TWO_A_SECOND);
     let port = service.address("resp").port().to_string();
     let script = project_file("crates/fluxgate/tests/it/service/resp/redis_py.py");
     let printed = output(Command::new(python()).arg(script).arg(port));
-    assert_eq!(printed, "good\n");
+    assert_eq!(printed, "ok\n");
 }

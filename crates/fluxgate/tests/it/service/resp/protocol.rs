@@ -1,9 +1,9 @@
-//! Pipelines, and input that is cut, too large or no request at all.
+//! Pipelines, and input that is split, too large or invalid.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use super::{ask, connect, has_ended, integers, start};
+use super::{connect, integers, is_closed, run, start};
 use crate::support::TWO_A_SECOND;
 
 const THROTTLE: &[u8] =
@@ -28,30 +28,29 @@ fn ten_thousand_commands_in_one_write_are_answered_in_order() {
 }
 
 #[test]
-fn a_request_may_come_byte_by_byte_and_nobody_waits_for_it() {
+fn a_request_that_arrives_byte_by_byte_does_not_block_other_clients() {
     let (service, mut cli) = start(TWO_A_SECOND);
-    let (last, most) = THROTTLE.split_last().unwrap();
-    for byte in most {
+    let (last, first) = THROTTLE.split_last().unwrap();
+    for byte in first {
         cli.send_raw(&[*byte]).unwrap();
     }
     let mut other = connect(&service);
-    assert_eq!(ask(&mut other, "PING").text(), "PONG");
+    assert_eq!(run(&mut other, "PING").text(), "PONG");
     cli.send_raw(&[*last]).unwrap();
     assert_eq!(integers(&cli.receive().unwrap())[..3], [0, 10_000, 9_999]);
 }
 
 #[test]
-fn one_who_does_not_read_is_not_read_from_and_holds_up_nobody() {
+fn a_client_that_does_not_read_is_not_read_from_and_does_not_block_others() {
     let (service, mut cli) = start(TWO_A_SECOND);
-    let mut greedy = TcpStream::connect(service.address("resp")).unwrap();
-    greedy.set_nonblocking(true).unwrap();
+    let mut silent = TcpStream::connect(service.address("resp")).unwrap();
+    silent.set_nonblocking(true).unwrap();
     let request = b"*2\r\n$7\r\nCOMMAND\r\n$4\r\nDOCS\r\n".repeat(1_000);
-    // Each request is answered by a hundred times its size, so what the kernel
-    // takes from us is soon all there is.
+    // A reply is a hundred times larger than its request, so the buffers are soon full.
     let mut sent = 0;
-    fluxgate_testkit::wait_until("nothing more is read", || {
-        assert_eq!(ask(&mut cli, "PING").text(), "PONG");
-        match greedy.write(&request) {
+    fluxgate_testkit::wait_until("the service stops reading", || {
+        assert_eq!(run(&mut cli, "PING").text(), "PONG");
+        match silent.write(&request) {
             Ok(count) => {
                 sent += count;
                 false
@@ -62,10 +61,10 @@ fn one_who_does_not_read_is_not_read_from_and_holds_up_nobody() {
     assert!(sent < 100 << 20, "{sent}");
     let resident = service_memory(&service);
     assert!(resident < 300 << 10, "{resident} KiB");
-    // Once it reads, it is served again.
-    greedy.set_nonblocking(false).unwrap();
+    // When the client reads, it is served again.
+    silent.set_nonblocking(false).unwrap();
     let mut some = vec![0; 1 << 20];
-    greedy.read_exact(&mut some).unwrap();
+    silent.read_exact(&mut some).unwrap();
     assert!(some.starts_with(b"*34\r\n$11\r\ncl.throttle\r\n"));
 }
 
@@ -78,7 +77,7 @@ fn service_memory(service: &super::Service) -> u64 {
 }
 
 #[test]
-fn what_is_no_request_ends_its_own_connection_only() {
+fn an_invalid_request_closes_only_its_own_connection() {
     let (service, mut other) = start(TWO_A_SECOND);
     let long = [b'a'; 70_000];
     for (garbage, error) in [
@@ -104,20 +103,20 @@ fn what_is_no_request_ends_its_own_connection_only() {
         (&long, "ERR Protocol error: too big inline request"),
     ] {
         let mut cli = connect(&service);
-        // What was asked before is still answered, what comes after is not.
+        // Earlier commands are answered, later ones are not.
         cli.send_raw(b"PING\r\n").unwrap();
         cli.send_raw(garbage).unwrap();
         cli.send_raw(b"PING\r\n").unwrap();
         assert_eq!(cli.receive().unwrap().text(), "PONG");
         let reply = cli.receive().unwrap();
         assert!(reply.error().unwrap().starts_with(error), "{reply:?}");
-        assert!(has_ended(&mut cli), "{error}");
-        assert_eq!(ask(&mut other, "PING").text(), "PONG");
+        assert!(is_closed(&mut cli), "{error}");
+        assert_eq!(run(&mut other, "PING").text(), "PONG");
     }
 }
 
 #[test]
-fn large_requests_are_taken_up_to_the_bound() {
+fn large_requests_are_accepted_up_to_the_limit() {
     let (_service, mut cli) = start(TWO_A_SECOND);
     let large = vec![b'x'; 64 * 1024];
     assert_eq!(cli.command(&[&b"ECHO"[..], &large]).bytes(), large);
@@ -130,7 +129,7 @@ fn large_requests_are_taken_up_to_the_bound() {
 }
 
 #[test]
-fn random_bytes_end_their_own_connection_at_most() {
+fn random_bytes_close_at_most_their_own_connection() {
     let (service, mut other) = start(TWO_A_SECOND);
     let mut state = 7_u64;
     let mut random = || {
@@ -148,11 +147,11 @@ fn random_bytes_end_their_own_connection_at_most() {
                 _ => (random() >> 11) as u8,
             })
             .collect();
-        // It may have ended before all is sent.
+        // The service may close the connection before everything is sent.
         let _ = stream.write_all(&bytes);
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let _ = stream.read_to_end(&mut Vec::new());
     }
-    assert_eq!(ask(&mut other, "PING").text(), "PONG");
+    assert_eq!(run(&mut other, "PING").text(), "PONG");
     assert!(service.program.ended().is_none());
 }

@@ -1,4 +1,4 @@
-"""redis-py against the service; argument: the port. Prints `good` at the end."""
+"""Tests the service at the given port with redis-py. Prints `ok` at the end."""
 
 import sys
 
@@ -26,7 +26,7 @@ for protocol in (2, 3):
     replies = pipeline.execute()
     assert [reply[:3] for reply in replies] == [[0, 1000, 999 - index] for index in range(1000)]
 
-    # A transaction, which is what a pipeline is by default: charged once, by EXEC.
+    # A pipeline is a transaction by default, which EXEC charges once.
     pipeline = client.pipeline()
     for index in range(3):
         pipeline.execute_command("CL.THROTTLE", f"multi-{protocol}", 9, 1, 100000)
@@ -34,25 +34,25 @@ for protocol in (2, 3):
     replies = pipeline.execute()
     assert [reply[:3] for reply in replies[:3]] == [[0, 10, 9], [0, 10, 8], [0, 10, 7]], replies
     assert replies[3][8] == "no_rule", replies
-    # One that cannot be run is charged for nothing, and the connection goes on.
+    # An aborted transaction charges nothing, and the connection stays open.
     pipeline = client.pipeline()
     pipeline.execute_command("CL.THROTTLE", f"multi-{protocol}", 9, 1, 100000)
     pipeline.execute_command("GET", "x")
     try:
         pipeline.execute()
-        raise AssertionError("it was run")
+        raise AssertionError("the transaction was run")
     except redis.ResponseError as error:
         assert "unknown command 'GET'" in str(error), error
-    look = client.execute_command("CL.THROTTLE", f"multi-{protocol}", 9, 1, 100000, 0)
-    assert look[:3] == [0, 10, 7], look
+    peek = client.execute_command("CL.THROTTLE", f"multi-{protocol}", 9, 1, 100000, 0)
+    assert peek[:3] == [0, 10, 7], peek
     with client.pipeline() as pipeline:
         try:
             pipeline.watch("x")
-            raise AssertionError("it is watched")
+            raise AssertionError("the key is watched")
         except redis.ResponseError as error:
             assert "WATCH is not supported" in str(error), error
 
-    # One bad command spoils neither the pipeline nor the connection.
+    # An invalid command affects neither the rest of the pipeline nor the connection.
     pipeline = client.pipeline(transaction=False)
     pipeline.execute_command("CL.THROTTLE", key)
     pipeline.ping()
@@ -65,4 +65,4 @@ for protocol in (2, 3):
     pool = redis.ConnectionPool.from_url(f"redis://default:any@127.0.0.1:{port}/0?protocol={protocol}")
     assert redis.Redis(connection_pool=pool).ping() is True
     pool.disconnect()
-print("good")
+print("ok")

@@ -1,59 +1,58 @@
-//! `CL.THROTTLE`, field by field as redis-cell answers it.
+//! `CL.THROTTLE`, compared with redis-cell field by field.
 
 use fluxgate_testkit::RedisServer;
 
-use super::{ask, ask_all, integers, start};
+use super::{integers, run, run_all, start};
 
 const NO_RULES: &str = "rule_sets: {}\n";
 
 #[test]
-fn the_first_example_of_redis_cell_is_answered_as_documented() {
+fn the_example_of_redis_cell_gets_the_documented_reply() {
     let (_service, mut cli) = start(NO_RULES);
-    let reply = ask(&mut cli, "CL.THROTTLE user123 15 30 60");
+    let reply = run(&mut cli, "CL.THROTTLE user123 15 30 60");
     assert_eq!(integers(&reply), [0, 16, 15, -1, 2]);
-    // With the default written out, for another key.
-    let reply = ask(&mut cli, "cl.throttle user124 15 30 60 1");
+    // Another key, with the default quantity.
+    let reply = run(&mut cli, "cl.throttle user124 15 30 60 1");
     assert_eq!(integers(&reply), [0, 16, 15, -1, 2]);
 }
 
 #[test]
-fn a_limit_of_one_is_answered_as_redis_cell_answers_it() {
+fn a_limit_of_one_gets_the_replies_of_redis_cell() {
     let (_service, mut cli) = start(NO_RULES);
-    let replies = ask_all(&mut cli, &["CL.THROTTLE user123 0 1 2 1"; 2]);
+    let replies = run_all(&mut cli, &["CL.THROTTLE user123 0 1 2 1"; 2]);
     assert_eq!(integers(&replies[0]), [0, 1, 0, -1, 2]);
     assert_eq!(integers(&replies[1]), [1, 1, 0, 2, 2]);
 }
 
 #[test]
 fn every_field_follows_the_bucket() {
-    // Five units, of which one comes back every hundred seconds.
-    let asked_and_answered = [
-        ("6", [1, 5, 5, -1, 0], "more than it ever holds"),
+    // Five units, one of which is refilled every hundred seconds.
+    let cases = [
+        ("6", [1, 5, 5, -1, 0], "more than the capacity"),
         ("1", [0, 5, 4, -1, 100], ""),
         ("1", [0, 5, 3, -1, 200], ""),
         ("2", [0, 5, 1, -1, 400], ""),
         ("1", [0, 5, 0, -1, 500], ""),
         ("1", [1, 5, 0, 100, 500], ""),
         ("2", [1, 5, 0, 200, 500], "a denial costs nothing"),
-        ("0", [0, 5, 0, -1, 500], "a look"),
-        ("6", [1, 5, 0, -1, 500], "never, whatever is left"),
+        ("0", [0, 5, 0, -1, 500], "a peek"),
+        ("6", [1, 5, 0, -1, 500], "never allowed"),
         ("9223372036854775807", [1, 5, 0, -1, 500], ""),
     ];
     let (_service, mut cli) = start(NO_RULES);
-    let commands =
-        asked_and_answered.map(|(quantity, ..)| format!("CL.THROTTLE key 4 1 100 {quantity}"));
+    let commands = cases.map(|(quantity, ..)| format!("CL.THROTTLE key 4 1 100 {quantity}"));
     let commands = commands.each_ref().map(String::as_str);
-    let replies = ask_all(&mut cli, &commands);
-    for ((quantity, answer, why), reply) in asked_and_answered.iter().zip(&replies) {
-        assert_eq!(integers(reply), answer, "{quantity}: {why}");
+    let replies = run_all(&mut cli, &commands);
+    for ((quantity, expected, why), reply) in cases.iter().zip(&replies) {
+        assert_eq!(integers(reply), expected, "{quantity}: {why}");
     }
 }
 
 #[test]
 fn seconds_are_rounded_up() {
     let (_service, mut cli) = start(NO_RULES);
-    // A unit comes back every 1.5 s.
-    let replies = ask_all(&mut cli, &["CL.THROTTLE key 0 2 3"; 2]);
+    // A unit is refilled every 1.5 s.
+    let replies = run_all(&mut cli, &["CL.THROTTLE key 0 2 3"; 2]);
     assert_eq!(integers(&replies[0]), [0, 1, 0, -1, 2]);
     assert_eq!(integers(&replies[1]), [1, 1, 0, 2, 2]);
 }
@@ -62,29 +61,28 @@ fn seconds_are_rounded_up() {
 fn a_key_keeps_its_state_when_its_limit_changes() {
     let (_service, mut cli) = start(NO_RULES);
     let commands = ["CL.THROTTLE key 9 1 100 8", "CL.THROTTLE key 9 1 400 0"];
-    let replies = ask_all(&mut cli, &commands);
+    let replies = run_all(&mut cli, &commands);
     assert_eq!(integers(&replies[0]), [0, 10, 2, -1, 800]);
-    // It is full again in 800 s, whatever the rate.
+    // It is full in 800 s, whatever the rate.
     assert_eq!(integers(&replies[1]), [0, 10, 8, -1, 800]);
 }
 
-/// "limits that come with the call change their numbers": as redis-cell 0.5, the debt
-/// stays, whoever asks with a smaller limit.
+/// As in redis-cell 0.5, a call with a smaller limit does not reduce the debt.
 #[test]
-fn limits_that_come_with_the_call_change_their_numbers() {
+fn a_call_with_a_smaller_limit_keeps_the_debt() {
     let server = RedisServer::start();
     let url = server.url();
     let redis = format!("store: {{ redis: {{ url: \"{url}\", deadline: 2s }} }}\n");
     for store in ["", &redis] {
         let (service, mut cli) = start(&format!("{store}{NO_RULES}"));
-        for (command, answer) in [
+        for (numbers, expected) in [
             ("99 1 100 100", [0, 100, 0, -1, 10_000]),
             ("0 1 100", [1, 1, 0, 10_000, 10_000]),
             ("0 10 1", [1, 1, 0, 10_000, 10_000]),
             ("99 1 100", [1, 100, 0, 100, 10_000]),
         ] {
-            let reply = ask(&mut cli, &format!("CL.THROTTLE key {command}"));
-            assert_eq!(integers(&reply), answer, "{command}");
+            let reply = run(&mut cli, &format!("CL.THROTTLE key {numbers}"));
+            assert_eq!(integers(&reply), expected, "{numbers}");
         }
         let consume = |cost: u64, capacity: u64| {
             let body = format!(
@@ -102,7 +100,7 @@ fn limits_that_come_with_the_call_change_their_numbers() {
 }
 
 #[test]
-fn keys_are_bytes_and_differ_by_each() {
+fn keys_may_be_any_bytes() {
     let (_service, mut cli) = start(NO_RULES);
     let long = [b'x'; 64 * 1024];
     for key in [&b""[..], b"\0", b"\xff\r\n", b"a", b"A", &long] {
@@ -112,7 +110,7 @@ fn keys_are_bytes_and_differ_by_each() {
 }
 
 #[test]
-fn bad_arguments_are_refused_and_the_connection_stays() {
+fn invalid_arguments_are_errors_and_the_connection_stays_open() {
     let (_service, mut cli) = start(NO_RULES);
     for (arguments, error) in [
         (
@@ -145,8 +143,8 @@ fn bad_arguments_are_refused_and_the_connection_stays() {
             "ERR (max_burst + 1) * period / count must be at most 316224000 seconds",
         ),
     ] {
-        let reply = ask(&mut cli, &format!("CL.THROTTLE {arguments}"));
+        let reply = run(&mut cli, &format!("CL.THROTTLE {arguments}"));
         assert_eq!(reply.error(), Some(error), "{arguments}");
     }
-    assert_eq!(ask(&mut cli, "PING").text(), "PONG");
+    assert_eq!(run(&mut cli, "PING").text(), "PONG");
 }

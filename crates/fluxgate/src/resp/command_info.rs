@@ -1,14 +1,14 @@
-//! `COMMAND`: describes the commands, so that clients can give hints.
+//! `COMMAND`: describes the commands, for the hints of clients.
 
-use super::command::{ALL, Argument, Description, Kind};
+use super::command::{ALL, Argument, CommandSpec, Kind};
 use super::reply::{CommandError, Replies};
 
 /// `COMMAND [COUNT | LIST | INFO … | DOCS …]`.
 pub(super) fn run(more: &[&[u8]], replies: &mut Replies<'_>) -> Result<(), CommandError> {
     let Some((subcommand, names)) = more.split_first() else {
         replies.array(ALL.len());
-        for known in ALL {
-            write_info(known, replies);
+        for spec in ALL {
+            write_info(spec, replies);
         }
         return Ok(());
     };
@@ -16,31 +16,31 @@ pub(super) fn run(more: &[&[u8]], replies: &mut Replies<'_>) -> Result<(), Comma
         b"count" if names.is_empty() => replies.integer(ALL.len()),
         b"list" if names.is_empty() => {
             replies.array(ALL.len());
-            for known in ALL {
-                replies.bulk(known.name);
+            for spec in ALL {
+                replies.bulk(spec.name);
             }
         }
         b"info" if names.is_empty() => return run(&[], replies),
         b"info" => {
             replies.array(names.len());
             for name in names {
-                match Description::find(name) {
-                    Some(known) => write_info(known, replies),
+                match CommandSpec::find(name) {
+                    Some(spec) => write_info(spec, replies),
                     None => replies.null_array(),
                 }
             }
         }
         b"docs" => {
-            let asked = |known: &&Description| {
+            let is_requested = |spec: &&CommandSpec| {
                 let mut names = names.iter();
-                let is_it = |name: &&[u8]| name.eq_ignore_ascii_case(known.name.as_bytes());
-                names.len() == 0 || names.any(is_it)
+                let matches = |name: &&[u8]| name.eq_ignore_ascii_case(spec.name.as_bytes());
+                names.len() == 0 || names.any(matches)
             };
-            let known: Vec<_> = ALL.iter().filter(asked).collect();
-            replies.map(known.len());
-            for known in known {
-                replies.bulk(known.name);
-                write_docs(known, replies);
+            let specs: Vec<_> = ALL.iter().filter(is_requested).collect();
+            replies.map(specs.len());
+            for spec in specs {
+                replies.bulk(spec.name);
+                write_docs(spec, replies);
             }
         }
         b"count" | b"list" => {
@@ -50,30 +50,30 @@ pub(super) fn run(more: &[&[u8]], replies: &mut Replies<'_>) -> Result<(), Comma
         _ => {
             let name = String::from_utf8_lossy(subcommand);
             return Err(CommandError::new(format!(
-                "ERR unknown subcommand '{name:.128}'. There are COUNT, LIST, INFO and DOCS."
+                "ERR unknown subcommand '{name:.128}'. Supported are COUNT, LIST, INFO and DOCS."
             )));
         }
     }
     Ok(())
 }
 
-/// Writes the ten parts in which Redis 7 describes a command.
-fn write_info(known: &Description, replies: &mut Replies<'_>) {
+/// Writes the ten fields that Redis 7 has for a command.
+fn write_info(spec: &CommandSpec, replies: &mut Replies<'_>) {
     replies.array(10);
-    replies.bulk(known.name);
-    replies.integer(known.arity());
-    replies.set(known.flags.len());
-    for flag in known.flags {
+    replies.bulk(spec.name);
+    replies.integer(spec.arity());
+    replies.set(spec.flags.len());
+    for flag in spec.flags {
         replies.simple(flag);
     }
-    let key = known.key.unwrap_or(0);
+    let key = spec.key.unwrap_or(0);
     // The first key, the last, and the step between them.
     replies.integer(key);
     replies.integer(key);
-    replies.integer(u8::from(known.key.is_some()));
-    // Categories, tips, where keys stand in detail, and subcommands.
+    replies.integer(u8::from(spec.key.is_some()));
+    // ACL categories, tips, key specifications and subcommands.
     replies.set(1);
-    replies.simple(match known.group {
+    replies.simple(match spec.group {
         "connection" => "@connection",
         _ => "@fast",
     });
@@ -82,45 +82,45 @@ fn write_info(known: &Description, replies: &mut Replies<'_>) {
     replies.array(0);
 }
 
-fn write_docs(known: &Description, replies: &mut Replies<'_>) {
-    replies.map(if known.arguments.is_empty() { 3 } else { 4 });
+fn write_docs(spec: &CommandSpec, replies: &mut Replies<'_>) {
+    replies.map(if spec.arguments.is_empty() { 3 } else { 4 });
     for (name, value) in [
-        ("summary", known.summary),
+        ("summary", spec.summary),
         ("since", env!("CARGO_PKG_VERSION")),
-        ("group", known.group),
+        ("group", spec.group),
     ] {
         replies.bulk(name);
         replies.bulk(value);
     }
-    if !known.arguments.is_empty() {
+    if !spec.arguments.is_empty() {
         replies.bulk("arguments");
-        write_arguments(known.arguments, replies);
+        write_arguments(spec.arguments, replies);
     }
 }
 
 fn write_arguments(arguments: &[Argument], replies: &mut Replies<'_>) {
     replies.array(arguments.len());
     for argument in arguments {
-        let within = match &argument.kind {
-            Kind::Block(within) => Some(*within),
+        let nested = match &argument.kind {
+            Kind::Block(nested) => Some(*nested),
             Kind::Key | Kind::Text | Kind::Integer => None,
         };
-        let parts = [within.is_some(), !argument.flags.is_empty()];
-        replies.map(2 + parts.into_iter().filter(|there| *there).count());
+        let has_flags = !argument.flags.is_empty();
+        replies.map(2 + usize::from(nested.is_some()) + usize::from(has_flags));
         replies.bulk("name");
         replies.bulk(argument.name);
         replies.bulk("type");
         replies.bulk(argument.kind.name());
-        if !argument.flags.is_empty() {
+        if has_flags {
             replies.bulk("flags");
             replies.set(argument.flags.len());
             for flag in argument.flags {
                 replies.simple(flag);
             }
         }
-        if let Some(within) = within {
+        if let Some(nested) = nested {
             replies.bulk("arguments");
-            write_arguments(within, replies);
+            write_arguments(nested, replies);
         }
     }
 }
