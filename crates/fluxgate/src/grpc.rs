@@ -22,14 +22,14 @@ use crate::engine::Engine;
 use health::HealthService;
 use service::RateLimitService;
 
-/// How large a message to the health and reflection services may be.
+/// The maximum size of a message to the health and reflection services.
 const MAX_BYTES: usize = 64 * 1024;
 
 /// The gRPC server.
 #[derive(Debug)]
 pub(crate) struct Grpc {
     engine: Arc<Engine>,
-    /// Cancelled when the service closes.
+    /// Cancelled when the service shuts down.
     closing: CancellationToken,
 }
 
@@ -48,9 +48,9 @@ impl Grpc {
             Ok((v1, v1alpha)) => routes
                 .add_service(v1.max_decoding_message_size(MAX_BYTES))
                 .add_service(v1alpha.max_decoding_message_size(MAX_BYTES)),
-            // Reflection only helps tools; decisions do not need it.
+            // Only tools need reflection, so the service starts without it.
             Err(error) => {
-                tracing::error!(%error, "the gRPC reflection cannot be served");
+                tracing::error!(%error, "cannot serve gRPC reflection");
                 routes
             }
         };

@@ -24,8 +24,8 @@ rule_sets:
     RuleSets::from_yaml(TEXT).expect("the rules are good")
 });
 
-/// A call gets a decision with a status for each of its descriptors, or an error that
-/// names the fault.
+/// Checks that a call gets a status for each of its descriptors, or an error with a
+/// message.
 pub(crate) fn envoy(bytes: &[u8]) {
     let Ok(message) = RateLimitRequest::decode(bytes) else {
         return;
@@ -34,10 +34,10 @@ pub(crate) fn envoy(bytes: &[u8]) {
     engine.swap_rules(RULES.clone());
     let service = RateLimitService::new(Arc::new(engine));
     let request = Request::new(message);
-    // The second time, units have been taken.
+    // By the second call, units are used.
     for _ in 0..2 {
         match ready(service.should_rate_limit(&request)) {
-            Ok(answer) => is_whole(&answer, request.get_ref().descriptors.len()),
+            Ok(response) => assert_complete(&response, request.get_ref().descriptors.len()),
             Err(status) => {
                 assert_eq!(status.code(), Status::InvalidArgument);
                 assert!(!status.message().is_empty());
@@ -46,34 +46,34 @@ pub(crate) fn envoy(bytes: &[u8]) {
     }
 }
 
-fn is_whole(answer: &RateLimitResponse, descriptors: usize) {
+fn assert_complete(response: &RateLimitResponse, descriptors: usize) {
     let is_over = |code: i32| match Code::try_from(code) {
         Ok(Code::Ok) => false,
         Ok(Code::OverLimit) => true,
-        other => panic!("{other:?} is sent"),
+        other => panic!("{other:?} was sent"),
     };
-    assert_eq!(answer.statuses.len(), descriptors);
-    let any_is_over = answer.statuses.iter().any(|it| is_over(it.code));
-    assert_eq!(is_over(answer.overall_code), any_is_over);
-    for status in &answer.statuses {
+    assert_eq!(response.statuses.len(), descriptors);
+    let any_is_over = response.statuses.iter().any(|it| is_over(it.code));
+    assert_eq!(is_over(response.overall_code), any_is_over);
+    for status in &response.statuses {
         assert_eq!(
             status.current_limit.is_some(),
             status.duration_until_reset.is_some()
         );
         let limit = status.current_limit.as_ref();
-        let most = limit.map_or(0, |limit| limit.requests_per_unit);
-        assert!(status.limit_remaining <= most, "{status:?}");
+        let max = limit.map_or(0, |limit| limit.requests_per_unit);
+        assert!(status.limit_remaining <= max, "{status:?}");
         if let Some(reset) = status.duration_until_reset {
             assert!(reset.seconds >= 0 && (0..1_000_000_000).contains(&reset.nanos));
         }
     }
-    for header in &answer.response_headers_to_add {
-        let is_plain = |text: &str| text.bytes().all(|byte| (b' '..0x7f).contains(&byte));
+    for header in &response.response_headers_to_add {
+        let is_printable = |text: &str| text.bytes().all(|byte| (b' '..0x7f).contains(&byte));
         assert!(
-            is_plain(&header.key) && is_plain(&header.value),
+            is_printable(&header.key) && is_printable(&header.value),
             "{header:?}"
         );
     }
-    let again = RateLimitResponse::decode(&*answer.encode_to_vec());
-    assert_eq!(again.as_ref(), Ok(answer));
+    let decoded = RateLimitResponse::decode(&*response.encode_to_vec());
+    assert_eq!(decoded.as_ref(), Ok(response));
 }

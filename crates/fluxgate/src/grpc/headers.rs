@@ -1,4 +1,4 @@
-//! The rate limit headers, which Envoy adds to its response.
+//! The rate limit headers that Envoy adds to its response.
 
 use fluxgate_core::{Decision, Outcome};
 use fluxgate_tower::HeaderFamilies;
@@ -9,19 +9,21 @@ use crate::http::OUTCOME;
 
 const POLICY: &str = "ratelimit-policy";
 
-/// Returns the headers of a call: those of its most important descriptor, with the
-/// policies of all.
-pub(super) fn of_call(decisions: &[Decision], families: HeaderFamilies) -> Vec<HeaderValue> {
+/// Returns the headers of a call: those of one descriptor, with the policies of all.
+pub(super) fn response_headers(
+    decisions: &[Decision],
+    families: HeaderFamilies,
+) -> Vec<HeaderValue> {
     let Some(reported) = reported(decisions) else {
         return Vec::new();
     };
     let mut headers = HeaderMap::new();
     families.write(reported, &mut headers);
     if decisions.len() > 1 && families.ietf {
-        put_all_policies(decisions, families, &mut headers);
+        insert_all_policies(decisions, families, &mut headers);
     }
     if reported.outcome() == Outcome::FailedClosed {
-        // The code OVER_LIMIT alone would mean that the quota is used up.
+        // Distinguishes it from a used up quota, which has the code OVER_LIMIT too.
         let outcome = reported.outcome().name();
         headers.insert(OUTCOME, http::HeaderValue::from_static(outcome));
     }
@@ -34,31 +36,31 @@ pub(super) fn of_call(decisions: &[Decision], families: HeaderFamilies) -> Vec<H
     headers.collect()
 }
 
-/// Returns the denied descriptor with the longest wait, or else the one with the least
-/// remaining; the first among equals.
+/// Returns the denied descriptor with the longest wait, or else the one with the fewest
+/// remaining units; the first among equals.
 fn reported(decisions: &[Decision]) -> Option<&Decision> {
-    let better = |one: &Decision, than: &Decision| match (one.allowed(), than.allowed()) {
+    let precedes = |a: &Decision, b: &Decision| match (a.allowed(), b.allowed()) {
         (false, true) => true,
         (true, false) => false,
-        (false, false) => one.retry_after() > than.retry_after(),
-        (true, true) => match (one.remaining(), than.remaining()) {
-            (Some(one), Some(than)) => one < than,
-            (one, than) => one.is_some() && than.is_none(),
+        (false, false) => a.retry_after() > b.retry_after(),
+        (true, true) => match (a.remaining(), b.remaining()) {
+            (Some(a), Some(b)) => a < b,
+            (a, b) => a.is_some() && b.is_none(),
         },
     };
     decisions
         .iter()
-        .reduce(|best, next| if better(next, best) { next } else { best })
+        .reduce(|best, next| if precedes(next, best) { next } else { best })
 }
 
-/// Names every policy once, though several descriptors may have met it.
-fn put_all_policies(decisions: &[Decision], families: HeaderFamilies, headers: &mut HeaderMap) {
+/// Inserts the policies of all descriptors, each once.
+fn insert_all_policies(decisions: &[Decision], families: HeaderFamilies, headers: &mut HeaderMap) {
     let mut policies: Vec<String> = Vec::new();
     for decision in decisions {
         let mut own = HeaderMap::new();
         families.write(decision, &mut own);
         let own = own.get(POLICY).and_then(|value| value.to_str().ok());
-        // Neither ids nor numbers have a comma in them.
+        // Neither ids nor numbers contain a comma.
         for policy in own.into_iter().flat_map(|own| own.split(',')) {
             if policies.iter().all(|known| known != policy) {
                 policies.push(policy.to_owned());

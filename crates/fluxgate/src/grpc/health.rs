@@ -1,4 +1,4 @@
-//! `grpc.health.v1.Health`. The engine, which all cores share, holds the status.
+//! `grpc.health.v1.Health`. The status derives from the engine, which all cores share.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const POLL: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug)]
 pub(super) struct HealthService {
     engine: Arc<Engine>,
-    /// Cancelled when the service closes.
+    /// Cancelled when the service shuts down.
     closing: CancellationToken,
 }
 
@@ -77,7 +77,7 @@ impl HealthService {
         }
     }
 
-    /// Waits for a status other than `last`; `None` once the service has closed.
+    /// Waits for a status other than `last`. Returns `None` when the service shuts down.
     async fn next_status(
         &self,
         service: &str,

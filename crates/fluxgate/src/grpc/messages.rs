@@ -1,7 +1,7 @@
-//! The messages of `RateLimitService`: the fields that are read or sent here, with Envoy's
-//! numbers. Other fields are skipped.
+//! The messages of `RateLimitService`, with the fields that are used here. Others are
+//! ignored.
 //!
-//! Fields that a client of Envoy may choose are bytes: a string that is not UTF-8 would
+//! Fields that a client of Envoy can choose are bytes: a string that is not UTF-8 would
 //! fail the whole call, and Envoy allows a request whose call fails.
 
 use prost::{Enumeration, Message};
@@ -17,7 +17,7 @@ pub(super) struct RateLimitRequest {
     pub(super) domain: Vec<u8>,
     #[prost(message, repeated, tag = "2")]
     pub(super) descriptors: Vec<RateLimitDescriptor>,
-    /// The cost; 0 where none is given.
+    /// The cost, or 0 if none is given.
     #[prost(uint32, tag = "3")]
     pub(super) hits_addend: u32,
 }
@@ -27,11 +27,10 @@ pub(super) struct RateLimitRequest {
 pub(super) struct RateLimitDescriptor {
     #[prost(message, repeated, tag = "1")]
     pub(super) entries: Vec<Entry>,
-    /// The cost of this descriptor (a `google.protobuf.UInt64Value`); 0 is a
-    /// cost too.
+    /// The cost of this descriptor, a `google.protobuf.UInt64Value`. It may be 0.
     #[prost(message, optional, tag = "3")]
     pub(super) hits_addend: Option<u64>,
-    /// Whether the cost is to be given back.
+    /// Whether the cost is a refund.
     #[prost(bool, tag = "4")]
     pub(super) is_negative_hits: bool,
 }

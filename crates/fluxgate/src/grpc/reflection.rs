@@ -1,4 +1,4 @@
-//! `grpc.reflection`: describes the services, so that tools need no proto files.
+//! `grpc.reflection`, so that tools need no proto files.
 
 use prost_types::{FileDescriptorProto, FileDescriptorSet, MethodDescriptorProto};
 use prost_types::{ServiceDescriptorProto, field_descriptor_proto::Type};
@@ -10,9 +10,9 @@ use tonic_reflection::server::v1alpha::{
 };
 use tonic_reflection::server::{Builder, Error};
 
-use super::schema::{Kind, choice, field, file, list, message};
+use super::schema::{Kind, enumeration, field, file, message, repeated};
 
-/// Returns the service in both versions that tools use.
+/// Returns the reflection service in both versions that tools use.
 pub(super) fn services() -> Result<
     (
         ServerReflectionServer<impl ServerReflection>,
@@ -37,7 +37,7 @@ const BASE: &str = "envoy/config/core/v3/base.proto";
 const DURATION: &str = "google/protobuf/duration.proto";
 const WRAPPERS: &str = "google/protobuf/wrappers.proto";
 
-/// What of Envoy's files is served here, with all that they need.
+/// Returns the supported part of Envoy's files, with their dependencies.
 fn files() -> FileDescriptorSet {
     FileDescriptorSet {
         file: vec![rls(), common(), base(), duration(), wrappers()],
@@ -45,7 +45,7 @@ fn files() -> FileDescriptorSet {
 }
 
 fn rls() -> FileDescriptorProto {
-    let code = choice("Code", &[("UNKNOWN", 0), ("OK", 1), ("OVER_LIMIT", 2)]);
+    let code = enumeration("Code", &[("UNKNOWN", 0), ("OK", 1), ("OVER_LIMIT", 2)]);
     let units = [
         ("UNKNOWN", 0),
         ("SECOND", 1),
@@ -59,16 +59,16 @@ fn rls() -> FileDescriptorProto {
     let mut limit = message(
         "RateLimit",
         vec![
-            field("requests_per_unit", 1, Kind::Plain(Type::Uint32)),
+            field("requests_per_unit", 1, Kind::Scalar(Type::Uint32)),
             field(
                 "unit",
                 2,
                 Kind::Enum(".envoy.service.ratelimit.v3.RateLimitResponse.RateLimit.Unit"),
             ),
-            field("name", 3, Kind::Plain(Type::String)),
+            field("name", 3, Kind::Scalar(Type::String)),
         ],
     );
-    limit.enum_type.push(choice("Unit", &units));
+    limit.enum_type.push(enumeration("Unit", &units));
     let status = message(
         "DescriptorStatus",
         vec![
@@ -78,7 +78,7 @@ fn rls() -> FileDescriptorProto {
                 2,
                 Kind::Message(".envoy.service.ratelimit.v3.RateLimitResponse.RateLimit"),
             ),
-            field("limit_remaining", 3, Kind::Plain(Type::Uint32)),
+            field("limit_remaining", 3, Kind::Scalar(Type::Uint32)),
             field(
                 "duration_until_reset",
                 4,
@@ -89,25 +89,25 @@ fn rls() -> FileDescriptorProto {
     let request = message(
         "RateLimitRequest",
         vec![
-            field("domain", 1, Kind::Plain(Type::String)),
-            list(
+            field("domain", 1, Kind::Scalar(Type::String)),
+            repeated(
                 "descriptors",
                 2,
                 ".envoy.extensions.common.ratelimit.v3.RateLimitDescriptor",
             ),
-            field("hits_addend", 3, Kind::Plain(Type::Uint32)),
+            field("hits_addend", 3, Kind::Scalar(Type::Uint32)),
         ],
     );
     let mut response = message(
         "RateLimitResponse",
         vec![
             field("overall_code", 1, CODE),
-            list(
+            repeated(
                 "statuses",
                 2,
                 ".envoy.service.ratelimit.v3.RateLimitResponse.DescriptorStatus",
             ),
-            list(
+            repeated(
                 "response_headers_to_add",
                 3,
                 ".envoy.config.core.v3.HeaderValue",
@@ -139,14 +139,14 @@ fn common() -> FileDescriptorProto {
     let entry = message(
         "Entry",
         vec![
-            field("key", 1, Kind::Plain(Type::String)),
-            field("value", 2, Kind::Plain(Type::String)),
+            field("key", 1, Kind::Scalar(Type::String)),
+            field("value", 2, Kind::Scalar(Type::String)),
         ],
     );
     let mut descriptor = message(
         "RateLimitDescriptor",
         vec![
-            list(
+            repeated(
                 "entries",
                 1,
                 ".envoy.extensions.common.ratelimit.v3.RateLimitDescriptor.Entry",
@@ -156,7 +156,7 @@ fn common() -> FileDescriptorProto {
                 3,
                 Kind::Message(".google.protobuf.UInt64Value"),
             ),
-            field("is_negative_hits", 4, Kind::Plain(Type::Bool)),
+            field("is_negative_hits", 4, Kind::Scalar(Type::Bool)),
         ],
     );
     descriptor.nested_type.push(entry);
@@ -168,8 +168,8 @@ fn base() -> FileDescriptorProto {
     let header = message(
         "HeaderValue",
         vec![
-            field("key", 1, Kind::Plain(Type::String)),
-            field("value", 2, Kind::Plain(Type::String)),
+            field("key", 1, Kind::Scalar(Type::String)),
+            field("value", 2, Kind::Scalar(Type::String)),
         ],
     );
     file(BASE, "envoy.config.core.v3", &[], vec![header])
@@ -179,8 +179,8 @@ fn duration() -> FileDescriptorProto {
     let duration = message(
         "Duration",
         vec![
-            field("seconds", 1, Kind::Plain(Type::Int64)),
-            field("nanos", 2, Kind::Plain(Type::Int32)),
+            field("seconds", 1, Kind::Scalar(Type::Int64)),
+            field("nanos", 2, Kind::Scalar(Type::Int32)),
         ],
     );
     file(DURATION, "google.protobuf", &[], vec![duration])
@@ -199,6 +199,6 @@ fn wrappers() -> FileDescriptorProto {
         ("BytesValue", Type::Bytes),
     ];
     let values =
-        values.map(|(name, kind)| message(name, vec![field("value", 1, Kind::Plain(kind))]));
+        values.map(|(name, kind)| message(name, vec![field("value", 1, Kind::Scalar(kind))]));
     file(WRAPPERS, "google.protobuf", &[], values.into())
 }

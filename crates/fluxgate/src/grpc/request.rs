@@ -1,4 +1,4 @@
-//! From what Envoy sends to what is decided.
+//! Converts Envoy's requests to request contexts.
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
@@ -7,51 +7,40 @@ use fluxgate_core::RequestContext;
 
 use super::messages::{RateLimitDescriptor, RateLimitRequest};
 
-/// How many descriptors one call may hold.
-const MOST_DESCRIPTORS: usize = 1_000;
-/// The entry that is also the address of the client.
+/// How many descriptors a call may have.
+const MAX_DESCRIPTORS: usize = 1_000;
+/// The entry that contains the address of the client.
 const REMOTE_ADDRESS: &[u8] = b"remote_address";
 
 /// Why a call cannot be decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadRequest {
-    /// No rule set is named.
-    #[error("`domain` is empty: it names the rule set")]
+    #[error("`domain` is empty: it must name the rule set")]
     NoDomain,
-    /// There is nothing to decide.
     #[error("`descriptors` is empty: there is nothing to decide")]
     NoDescriptors,
-    /// There is too much to decide at once.
-    #[error("`descriptors` holds more than {MOST_DESCRIPTORS}")]
+    #[error("`descriptors` has more than {MAX_DESCRIPTORS} entries")]
     TooManyDescriptors,
-    /// A descriptor says nothing.
     #[error("`descriptors[{0}].entries` is empty")]
     NoEntries(usize),
-    /// An entry has no name.
     #[error("`descriptors[{descriptor}].entries[{entry}].key` is empty")]
-    NoKey {
-        /// Its descriptor.
-        descriptor: usize,
-        /// Its place there.
-        entry: usize,
-    },
-    /// Units cannot be given back here.
-    #[error("`descriptors[{0}].is_negative_hits`: give units back over HTTP, by /v1/refund")]
+    NoKey { descriptor: usize, entry: usize },
+    #[error("`descriptors[{0}].is_negative_hits` is not supported: use /v1/refund over HTTP")]
     NegativeHits(usize),
 }
 
 impl RateLimitRequest {
-    /// What is known of each descriptor.
+    /// Returns the context of each descriptor.
     pub(super) fn contexts(&self) -> Result<Vec<RequestContext<'_>>, BadRequest> {
         if self.domain.is_empty() {
             return Err(BadRequest::NoDomain);
         }
         match self.descriptors.len() {
             0 => return Err(BadRequest::NoDescriptors),
-            1..=MOST_DESCRIPTORS => {}
+            1..=MAX_DESCRIPTORS => {}
             _ => return Err(BadRequest::TooManyDescriptors),
         }
-        // 0 stands for no cost at all: on the wire the two are the same.
+        // On the wire, 0 is the same as no cost.
         let cost = Some(u64::from(self.hits_addend)).filter(|&cost| cost > 0);
         let descriptors = self.descriptors.iter().enumerate();
         descriptors
@@ -60,7 +49,7 @@ impl RateLimitRequest {
     }
 }
 
-/// What is known of a descriptor; `cost` is that of the whole call.
+/// Returns the context of a descriptor; `cost` is that of the call.
 fn context(
     index: usize,
     descriptor: &RateLimitDescriptor,
@@ -69,7 +58,7 @@ fn context(
     if descriptor.entries.is_empty() {
         return Err(BadRequest::NoEntries(index));
     }
-    // Refused, for charging a client that wants a refund would be worse.
+    // An error, because charging for a refund would be worse.
     if descriptor.is_negative_hits {
         return Err(BadRequest::NegativeHits(index));
     }
@@ -99,11 +88,11 @@ fn context(
     Ok(context.build())
 }
 
-/// An address, with or without a port.
+/// Parses an address with or without a port.
 fn address(text: &[u8]) -> Option<IpAddr> {
     let text = str::from_utf8(text).ok()?;
-    let plain = text.parse().ok();
-    plain.or_else(|| Some(text.parse::<SocketAddr>().ok()?.ip()))
+    let ip = text.parse().ok();
+    ip.or_else(|| Some(text.parse::<SocketAddr>().ok()?.ip()))
 }
 
 #[cfg(test)]
@@ -115,7 +104,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn random_bytes_are_an_error_or_contexts(
+        fn random_bytes_give_an_error_or_a_context_for_each_descriptor(
             bytes in prop::collection::vec(prop_oneof![0..0x30_u8, any::<u8>()], 0..200),
         ) {
             if let Ok(request) = RateLimitRequest::decode(&*bytes)

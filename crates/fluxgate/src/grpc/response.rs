@@ -13,7 +13,7 @@ impl RateLimitResponse {
         Self {
             overall_code: code(allowed).into(),
             statuses: decisions.iter().map(status).collect(),
-            response_headers_to_add: headers::of_call(decisions, families),
+            response_headers_to_add: headers::response_headers(decisions, families),
         }
     }
 }
@@ -39,7 +39,7 @@ fn status(decision: &Decision) -> DescriptorStatus {
     }
 }
 
-/// The band that is reported.
+/// Returns the reported band.
 fn current_limit(decision: &Decision) -> Option<RateLimit> {
     let (rule, band) = (decision.rule()?, decision.band()?);
     let limit = band.limit();
@@ -54,7 +54,7 @@ fn current_limit(decision: &Decision) -> Option<RateLimit> {
     })
 }
 
-/// Capacities are far below the end of the range.
+/// Capacities are far below the maximum.
 fn saturating(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
@@ -76,7 +76,7 @@ const DAY: u64 = 24 * HOUR;
 const MONTH: u64 = 30 * DAY;
 const YEAR: u64 = 365 * DAY;
 
-/// Returns the unit that a window is exactly one of.
+/// Returns the unit that equals the window, if any.
 fn unit_of(window: Micros) -> Unit {
     match window.get() {
         SECOND => Unit::Second,

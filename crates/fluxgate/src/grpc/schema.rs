@@ -1,4 +1,4 @@
-//! Short forms to build message descriptors.
+//! Builders of message descriptors for reflection.
 
 use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{
@@ -6,14 +6,11 @@ use prost_types::{
     FileDescriptorProto,
 };
 
-/// The type of a field. Names are full, with a leading dot.
+/// The type of a field. Names are fully qualified, with a leading dot.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
-    /// A number or a text.
-    Plain(Type),
-    /// Another message.
+    Scalar(Type),
     Message(&'static str),
-    /// One of several names.
     Enum(&'static str),
 }
 
@@ -21,13 +18,13 @@ pub(super) enum Kind {
 pub(super) fn file(
     name: &str,
     package: &str,
-    needs: &[&str],
+    dependencies: &[&str],
     messages: Vec<DescriptorProto>,
 ) -> FileDescriptorProto {
     FileDescriptorProto {
         name: Some(name.into()),
         package: Some(package.into()),
-        dependency: needs.iter().map(|&name| name.into()).collect(),
+        dependency: dependencies.iter().map(|&name| name.into()).collect(),
         message_type: messages,
         syntax: Some("proto3".into()),
         ..Default::default()
@@ -42,10 +39,10 @@ pub(super) fn message(name: &str, fields: Vec<FieldDescriptorProto>) -> Descript
     }
 }
 
-/// A field with one value.
+/// Builds a field with one value.
 pub(super) fn field(name: &str, number: i32, kind: Kind) -> FieldDescriptorProto {
     let (kind, type_name) = match kind {
-        Kind::Plain(kind) => (kind, None),
+        Kind::Scalar(kind) => (kind, None),
         Kind::Message(name) => (Type::Message, Some(name.into())),
         Kind::Enum(name) => (Type::Enum, Some(name.into())),
     };
@@ -59,16 +56,16 @@ pub(super) fn field(name: &str, number: i32, kind: Kind) -> FieldDescriptorProto
     }
 }
 
-/// A field with any number of messages.
-pub(super) fn list(name: &str, number: i32, of: &'static str) -> FieldDescriptorProto {
+/// Builds a repeated field of messages.
+pub(super) fn repeated(name: &str, number: i32, of: &'static str) -> FieldDescriptorProto {
     FieldDescriptorProto {
         label: Some(Label::Repeated.into()),
         ..field(name, number, Kind::Message(of))
     }
 }
 
-/// Names with their numbers.
-pub(super) fn choice(name: &str, values: &[(&str, i32)]) -> EnumDescriptorProto {
+/// Builds an enum.
+pub(super) fn enumeration(name: &str, values: &[(&str, i32)]) -> EnumDescriptorProto {
     let value = |&(name, number): &(&str, i32)| EnumValueDescriptorProto {
         name: Some(name.into()),
         number: Some(number),

@@ -18,10 +18,10 @@ use crate::engine::{Engine, EngineError};
 use crate::http::{Listener, Origin};
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
-/// How large a call may be. A client chooses how long the headers are that Envoy sends,
-/// perhaps several times, and Envoy allows a request whose call fails.
+/// The maximum size of a call. It is generous because Envoy may copy a client's headers
+/// several times, and allows a request whose call fails.
 const MAX_CALL_BYTES: usize = 4 * 1024 * 1024;
-/// How long a call may take, including sending the request.
+/// How long a call may take, including the time to receive it.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// `envoy.service.ratelimit.v3.RateLimitService`
@@ -48,7 +48,7 @@ impl Service<http::Request<Body>> for RateLimitService {
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
         if request.uri().path() != SHOULD_RATE_LIMIT {
-            let status = Status::unimplemented("the service has ShouldRateLimit only");
+            let status = Status::unimplemented("the only method is ShouldRateLimit");
             return Box::pin(async { Ok(status.into_http()) });
         }
         let method = ShouldRateLimit(self.clone());
@@ -58,13 +58,13 @@ impl Service<http::Request<Body>> for RateLimitService {
             let response = codec.unary(method, request);
             let response = tokio::time::timeout(TIMEOUT, response).await;
             Ok(response.unwrap_or_else(|_| {
-                Status::deadline_exceeded("the request did not come in time").into_http()
+                Status::deadline_exceeded("the request did not arrive in time").into_http()
             }))
         })
     }
 }
 
-/// The method as tonic calls it.
+/// Adapts the method to tonic.
 struct ShouldRateLimit(RateLimitService);
 
 impl UnaryService<RateLimitRequest> for ShouldRateLimit {
@@ -104,7 +104,7 @@ impl RateLimitService {
     }
 }
 
-/// Only for a service without rules: if the store fails, `on_error` decides.
+/// Happens only before the rules are loaded: if the store fails, `on_error` decides.
 fn cannot_decide(error: EngineError) -> Status {
     Status::unavailable(error.to_string())
 }

@@ -35,7 +35,7 @@ gateway ~ idle for 1 s ~ fluxgate-gateway/src/timeouts/timeout_stream.rs ~ PARK_
 gateway ~ looked at every 2 s ~ fluxgate/src/watch/reloaded_file.rs ~ INTERVAL: Duration = Duration::from_secs(2)
 gateway ~ nothing moves in them for 1 s ~ fluxgate-gateway/src/http_server/tunnel.rs ~ QUIET: Duration = Duration::from_secs(1)
 grpc ~ larger than 4 MiB ~ fluxgate/src/grpc/service.rs ~ MAX_CALL_BYTES: usize = 4 * 1024 * 1024
-grpc ~ at most 1,000 ~ fluxgate/src/grpc/request.rs ~ MOST_DESCRIPTORS: usize = 1_000
+grpc ~ at most 1,000 ~ fluxgate/src/grpc/request.rs ~ MAX_DESCRIPTORS: usize = 1_000
 live-rules ~ `poll` is 5 s ~ fluxgate/src/config/rules.rs ~ DEFAULT_POLL: Duration = Duration::from_secs(5)
 live-rules ~ quiet for 60 ms ~ fluxgate/src/watch/directory.rs ~ QUIET: Duration = Duration::from_millis(60)
 live-rules ~ at most five times ~ fluxgate/src/reload/directory.rs ~ MAX_PASSES: usize = 5

@@ -1,12 +1,11 @@
-//! Decisions over gRPC: asked by a client with Envoy's own messages, and by
-//! Envoy itself.
+//! Decisions over gRPC, for a client with Envoy's messages and for Envoy itself.
 
 mod client;
 mod decisions;
 mod envoy;
-mod garbage;
+mod errors;
 mod health;
-mod refused;
-mod store_trouble;
+mod random_bytes;
+mod store_outage;
 
 use client::Client;

@@ -1,14 +1,14 @@
 """A gRPC client with Envoy's own messages: a line of JSON in, a line of JSON out.
 
-client.py ADDRESS. What is asked stands under "call":
-  check     request (as JSON of protobuf), metadata    the response, or the error
-  raw       hex: the bytes of a request, method        the same
-  slow                                                 the error, a request being begun and never sent
-  health    service                                    the status
-  watch     service                                    a line for each status, then "end"
-  services                                             their names, by reflection
-  fields    messages                                   name and number of every field, by
-                                                       reflection and as Envoy has them
+Usage: client.py ADDRESS. A line names the call under "call":
+  check     request (as proto3 JSON), metadata    the response, or the error
+  raw       hex: the bytes of a request, method   the response, or the error
+  slow                                            the error of a request that is never sent
+  health    service                               the status
+  watch     service                               a line for each status, then "end"
+  services                                        their names, by reflection
+  fields                                          name and number of every field, by
+                                                  reflection and as Envoy defines them
 """
 
 import json
@@ -27,7 +27,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 
 METHOD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
 TIMEOUT = 20
-KNOWN = [
+MESSAGES = [
     rls_pb2.RateLimitRequest,
     rls_pb2.RateLimitResponse,
     rls_pb2.RateLimitResponse.RateLimit,
@@ -38,7 +38,7 @@ KNOWN = [
 ]
 
 
-def ask(channel, data, metadata, method=METHOD):
+def should_rate_limit(channel, data, metadata, method=METHOD):
     call = channel.unary_unary(method)
     response, details = call.with_call(data, timeout=TIMEOUT, metadata=metadata)
     message = rls_pb2.RateLimitResponse.FromString(response)
@@ -70,38 +70,38 @@ def values(descriptor):
 def reflected(channel):
     pool = descriptor_pool.DescriptorPool(ProtoReflectionDescriptorDatabase(channel))
     answer = {}
-    for known in KNOWN:
-        name = known.DESCRIPTOR.full_name
+    for message in MESSAGES:
+        name = message.DESCRIPTOR.full_name
         served = pool.FindMessageTypeByName(name)
         answer[name] = {
             "served": {"fields": fields(served), "values": values(served)},
             "envoy": {
-                "fields": fields(known.DESCRIPTOR),
-                "values": values(known.DESCRIPTOR),
+                "fields": fields(message.DESCRIPTOR),
+                "values": values(message.DESCRIPTOR),
             },
         }
     return answer
 
 
-def answer(channel, asked):
-    metadata = list(asked.get("metadata", {}).items())
-    match asked["call"]:
+def run(channel, call):
+    metadata = list(call.get("metadata", {}).items())
+    match call["call"]:
         case "check":
-            request = json_format.ParseDict(asked["request"], rls_pb2.RateLimitRequest())
-            return ask(channel, request.SerializeToString(), metadata)
+            request = json_format.ParseDict(call["request"], rls_pb2.RateLimitRequest())
+            return should_rate_limit(channel, request.SerializeToString(), metadata)
         case "raw":
-            return ask(channel, bytes.fromhex(asked["hex"]), metadata, asked.get("method", METHOD))
+            return should_rate_limit(channel, bytes.fromhex(call["hex"]), metadata, call.get("method", METHOD))
         case "slow":
             never = threading.Event()
-            call = channel.stream_unary(METHOD)
-            call((never.wait() for _ in range(1)), timeout=2 * TIMEOUT)
+            method = channel.stream_unary(METHOD)
+            method((never.wait() for _ in range(1)), timeout=2 * TIMEOUT)
         case "health":
-            request = health_pb2.HealthCheckRequest(service=asked["service"])
+            request = health_pb2.HealthCheckRequest(service=call["service"])
             stub = health_pb2_grpc.HealthStub(channel)
             response = stub.Check(request, timeout=TIMEOUT)
             return {"status": health_pb2.HealthCheckResponse.ServingStatus.Name(response.status)}
         case "watch":
-            request = health_pb2.HealthCheckRequest(service=asked["service"])
+            request = health_pb2.HealthCheckRequest(service=call["service"])
             for response in health_pb2_grpc.HealthStub(channel).Watch(request):
                 status = health_pb2.HealthCheckResponse.ServingStatus.Name(response.status)
                 print(json.dumps({"status": status}), flush=True)
@@ -117,10 +117,10 @@ def main():
     with grpc.insecure_channel(sys.argv[1]) as channel:
         for line in sys.stdin:
             try:
-                told = answer(channel, json.loads(line))
+                result = run(channel, json.loads(line))
             except grpc.RpcError as error:
-                told = {"error": {"code": error.code().name, "message": error.details()}}
-            print(json.dumps(told), flush=True)
+                result = {"error": {"code": error.code().name, "message": error.details()}}
+            print(json.dumps(result), flush=True)
 
 
 main()

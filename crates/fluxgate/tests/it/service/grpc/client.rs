@@ -1,5 +1,5 @@
-//! A client in another language, with the messages that Envoy's project
-//! publishes: it knows nothing of how they are written here.
+//! A client in Python with the messages that Envoy publishes, so that it shares no code
+//! with the service.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -18,7 +18,6 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// A client of a service.
     pub(super) fn of(service: &Service) -> Self {
         Self::at(service.address("grpc"))
     }
@@ -41,18 +40,18 @@ impl Client {
         }
     }
 
-    /// Says what to ask, and tells what was answered.
-    pub(super) fn call(&mut self, asked: &Value) -> Value {
-        self.send(asked);
+    /// Makes a call and returns its result.
+    pub(super) fn call(&mut self, call: &Value) -> Value {
+        self.send(call);
         self.next()
     }
 
-    /// Says what to ask.
-    pub(super) fn send(&mut self, asked: &Value) {
-        writeln!(self.stdin, "{asked}").unwrap();
+    /// Makes a call.
+    pub(super) fn send(&mut self, call: &Value) {
+        writeln!(self.stdin, "{call}").unwrap();
     }
 
-    /// The next answer.
+    /// Returns the next result.
     pub(super) fn next(&mut self) -> Value {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
@@ -60,28 +59,27 @@ impl Client {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// `ShouldRateLimit` with this request.
+    /// Calls `ShouldRateLimit`.
     #[track_caller]
-    pub(super) fn ask(&mut self, request: &Value) -> Response {
-        let answer = self.call(&json!({ "call": "check", "request": request }));
-        assert!(answer["response"].is_object(), "{request}: {answer}");
-        Response(answer["response"].clone())
+    pub(super) fn should_rate_limit(&mut self, request: &Value) -> Response {
+        let result = self.call(&json!({ "call": "check", "request": request }));
+        assert!(result["response"].is_object(), "{request}: {result}");
+        Response(result["response"].clone())
     }
 
-    /// `ShouldRateLimit` for one descriptor of one entry.
+    /// Calls `ShouldRateLimit` with one descriptor of one entry.
     #[track_caller]
     pub(super) fn check(&mut self, domain: &str, key: &str, value: &str) -> Response {
         let descriptor = descriptor(&[(key, value)]);
-        self.ask(&json!({ "domain": domain, "descriptors": [descriptor] }))
+        self.should_rate_limit(&json!({ "domain": domain, "descriptors": [descriptor] }))
     }
 
-    /// The code and the message of what goes wrong with this request.
+    /// Calls `ShouldRateLimit` and returns the code and the message of the error.
     #[track_caller]
-    pub(super) fn refused(&mut self, request: &Value) -> (String, String) {
+    pub(super) fn check_error(&mut self, request: &Value) -> (String, String) {
         error(&self.call(&json!({ "call": "check", "request": request })))
     }
 
-    /// The health of a service.
     pub(super) fn health(&mut self, service: &str) -> Value {
         self.call(&json!({ "call": "health", "service": service }))
     }
@@ -94,32 +92,31 @@ impl Drop for Client {
     }
 }
 
-/// A descriptor with these entries.
 pub(super) fn descriptor(entries: &[(&str, &str)]) -> Value {
     let entries = entries.iter();
     let entries = entries.map(|(key, value)| json!({ "key": key, "value": value }));
     json!({ "entries": entries.collect::<Vec<_>>() })
 }
 
-/// The code and the message of an error.
+/// Returns the code and the message of an error.
 #[track_caller]
-pub(super) fn error(answer: &Value) -> (String, String) {
-    let text = |name: &str| answer["error"][name].as_str().map(str::to_owned);
+pub(super) fn error(result: &Value) -> (String, String) {
+    let text = |name: &str| result["error"][name].as_str().map(str::to_owned);
     let error = text("code").zip(text("message"));
-    error.unwrap_or_else(|| panic!("no error: {answer}"))
+    error.unwrap_or_else(|| panic!("no error: {result}"))
 }
 
-/// What the service answered.
+/// A `RateLimitResponse` as JSON.
 #[derive(Debug)]
 pub(super) struct Response(pub(super) Value);
 
 impl Response {
-    /// The code of the whole call.
+    /// Returns the code of the call.
     pub(super) fn code(&self) -> &str {
         self.0["overall_code"].as_str().unwrap()
     }
 
-    /// The codes of the descriptors.
+    /// Returns the codes of the descriptors.
     pub(super) fn codes(&self) -> Vec<&str> {
         let statuses = self.statuses().iter();
         statuses
@@ -127,12 +124,11 @@ impl Response {
             .collect()
     }
 
-    /// The statuses of the descriptors.
     pub(super) fn statuses(&self) -> &[Value] {
         self.0["statuses"].as_array().unwrap()
     }
 
-    /// What is left of each descriptor's limit.
+    /// Returns the remaining units of each descriptor.
     pub(super) fn remaining(&self) -> Vec<u64> {
         let statuses = self.statuses().iter();
         statuses
@@ -140,15 +136,14 @@ impl Response {
             .collect()
     }
 
-    /// The header of this name.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         let headers = self.0["response_headers_to_add"].as_array().unwrap();
         let header = headers.iter().find(|header| header["key"] == name)?;
         header["value"].as_str()
     }
 
-    /// The names of all headers.
-    pub(super) fn headers(&self) -> Vec<&str> {
+    /// Returns the names of all headers.
+    pub(super) fn header_names(&self) -> Vec<&str> {
         let headers = self.0["response_headers_to_add"].as_array().unwrap();
         headers
             .iter()

@@ -1,4 +1,4 @@
-//! What is decided, field by field.
+//! Every field of a decision.
 
 use serde_json::json;
 
@@ -28,7 +28,7 @@ rule_sets:
 "#;
 
 #[test]
-fn a_status_tells_everything_of_the_reported_band() {
+fn a_status_describes_the_reported_band() {
     let service = Service::start(&["grpc"], RULES);
     let mut client = Client::of(&service);
     let response = client.check("api", "user", "ann");
@@ -43,7 +43,7 @@ fn a_status_tells_everything_of_the_reported_band() {
         }])
     );
     assert_eq!(
-        response.headers(),
+        response.header_names(),
         [
             "x-ratelimit-limit",
             "x-ratelimit-remaining",
@@ -94,13 +94,13 @@ fn all_descriptors_are_charged_or_none() {
             ],
         })
     };
-    let first = client.ask(&both(0));
+    let first = client.should_rate_limit(&both(0));
     assert_eq!(
         (first.codes(), first.remaining()),
         (vec!["OK", "OK"], vec![4, 1])
     );
-    // Of an allowed call the descriptor with the least left is told of, and
-    // the policies of all.
+    // The headers describe the descriptor with the fewest remaining units, and the policies
+    // of all.
     assert_eq!(
         first.header("ratelimit"),
         Some(r#""per-user/burst";r=1;t=1800"#)
@@ -111,33 +111,34 @@ fn all_descriptors_are_charged_or_none() {
             r#""per-ip/b0";q=5;w=3600,"per-user/burst";q=2;w=3600,"per-user/sustained";q=100;w=86400"#
         )
     );
-    // The user has only one left: the address is not charged either.
+    // The user has only one unit left, so the address is not charged either.
     for _ in 0..3 {
-        let second = client.ask(&both(2));
+        let second = client.should_rate_limit(&both(2));
         assert_eq!(second.code(), "OVER_LIMIT");
         assert_eq!(second.codes(), ["OK", "OVER_LIMIT"]);
         assert_eq!(second.remaining(), [4, 1]);
-        // Of a denial the refusing one is told of.
+        // The headers describe the denied descriptor.
         assert_eq!(second.header("x-ratelimit-limit"), Some("2"));
         assert!(second.header("retry-after").is_some());
     }
-    let third = client.ask(&both(1));
+    let third = client.should_rate_limit(&both(1));
     assert_eq!((third.code(), third.remaining()), ("OK", vec![3, 0]));
 }
 
 #[test]
-fn of_two_refusals_the_one_to_wait_longest_for_is_told() {
+fn the_headers_describe_the_denied_descriptor_with_the_longest_wait() {
     let service = Service::start(&["grpc"], RULES);
     let mut client = Client::of(&service);
     let ann = descriptor(&[("user", "ann")]);
     let address = descriptor(&[("remote_address", "10.0.0.1")]);
     for (descriptor, units) in [(&ann, 2), (&address, 5)] {
         let all = json!({ "domain": "api", "hits_addend": units, "descriptors": [descriptor] });
-        assert_eq!(client.ask(&all).code(), "OK");
+        assert_eq!(client.should_rate_limit(&all).code(), "OK");
     }
-    // A unit of hers takes half an hour, one of the address twelve minutes.
+    // A unit of the user takes half an hour, one of the address twelve minutes.
     for descriptors in [[&ann, &address], [&address, &ann]] {
-        let both = client.ask(&json!({ "domain": "api", "descriptors": descriptors }));
+        let both =
+            client.should_rate_limit(&json!({ "domain": "api", "descriptors": descriptors }));
         assert_eq!(both.codes(), ["OVER_LIMIT", "OVER_LIMIT"]);
         assert_eq!(both.header("x-ratelimit-limit"), Some("2"));
         let retry: u64 = both.header("retry-after").unwrap().parse().unwrap();
@@ -146,45 +147,44 @@ fn of_two_refusals_the_one_to_wait_longest_for_is_told() {
 }
 
 #[test]
-fn two_descriptors_that_meet_on_one_counter_add_up() {
+fn descriptors_that_share_a_counter_add_up() {
     let service = Service::start(&["grpc"], RULES);
     let mut client = Client::of(&service);
     let ann = descriptor(&[("user", "ann")]);
     let three = json!({ "domain": "api", "descriptors": [ann, ann, ann] });
-    assert_eq!(client.ask(&three).code(), "OVER_LIMIT");
+    assert_eq!(client.should_rate_limit(&three).code(), "OVER_LIMIT");
     let two = json!({ "domain": "api", "descriptors": [ann, ann] });
-    assert_eq!(client.ask(&two).code(), "OK");
+    assert_eq!(client.should_rate_limit(&two).code(), "OK");
     assert_eq!(client.check("api", "user", "ann").code(), "OVER_LIMIT");
 }
 
 #[test]
-fn a_rule_whose_key_is_not_whole_does_not_match() {
+fn a_rule_with_an_incomplete_key_does_not_match() {
     let service = Service::start(&["grpc"], RULES);
     let mut client = Client::of(&service);
-    // Neither a stand-in for the plan nor for the address: only the rules whose
-    // parts are all there.
-    let alone = client.check("api", "user", "ann");
+    // There is no plan and no address, so only one rule matches.
+    let user = client.check("api", "user", "ann");
     assert_eq!(
-        alone.statuses()[0]["current_limit"]["name"],
+        user.statuses()[0]["current_limit"]["name"],
         "per-user/burst"
     );
     let pair = descriptor(&[("user", "ann"), ("plan", "free")]);
-    let pair = client.ask(&json!({ "domain": "api", "descriptors": [pair] }));
+    let pair = client.should_rate_limit(&json!({ "domain": "api", "descriptors": [pair] }));
     assert_eq!(
         pair.statuses()[0]["current_limit"]["name"],
         "per-user/burst"
     );
     assert!(pair.header("ratelimit-policy").unwrap().contains("pair/b0"));
-    // An address that is none is an attribute like any other.
+    // An invalid address is a mere attribute.
     for address in ["ann", ""] {
         let response = client.check("api", "remote_address", address);
         assert_eq!(
             response.0["statuses"],
             json!([{ "code": "OK", "limit_remaining": 0 }])
         );
-        assert!(response.headers().is_empty());
+        assert!(response.header_names().is_empty());
     }
-    // With a port it is the same address.
+    // The same address with a port, and mapped to IPv6.
     assert_eq!(
         client
             .check("api", "remote_address", "10.0.0.1")
@@ -209,39 +209,39 @@ fn a_rule_whose_key_is_not_whole_does_not_match() {
 fn hits_addend_is_the_cost() {
     let service = Service::start(&["grpc"], RULES);
     let mut client = Client::of(&service);
-    let mut ask = |descriptor: serde_json::Value, of_call: u32| {
+    let mut check = |descriptor: serde_json::Value, call_cost: u32| {
         let request =
-            json!({ "domain": "api", "hits_addend": of_call, "descriptors": [descriptor] });
-        let response = client.ask(&request);
+            json!({ "domain": "api", "hits_addend": call_cost, "descriptors": [descriptor] });
+        let response = client.should_rate_limit(&request);
         (response.code().to_owned(), response.remaining()[0])
     };
     let job = |size: &str| descriptor(&[("job", "j"), ("size", size)]);
-    let with_own = |own: u64| {
+    let with_cost = |cost: u64| {
         let mut descriptor = job("3");
-        descriptor["hits_addend"] = own.into();
+        descriptor["hits_addend"] = cost.into();
         descriptor
     };
-    // None: the rule's own cost.
-    assert_eq!(ask(job("3"), 0), ("OK".into(), 7));
-    // The call's, in place of it.
-    assert_eq!(ask(job("3"), 1), ("OK".into(), 6));
-    // The descriptor's, in place of both; 0 is a cost.
-    assert_eq!(ask(with_own(2), 5), ("OK".into(), 4));
-    assert_eq!(ask(with_own(0), 5), ("OK".into(), 4));
-    assert_eq!(ask(with_own(5), 1), ("OVER_LIMIT".into(), 4));
-    assert_eq!(ask(with_own(u64::MAX), 1), ("OVER_LIMIT".into(), 4));
-    assert_eq!(ask(with_own(4), u32::MAX), ("OK".into(), 0));
-    assert_eq!(ask(with_own(0), 0), ("OK".into(), 0));
+    // The cost of the rule.
+    assert_eq!(check(job("3"), 0), ("OK".into(), 7));
+    // The cost of the call takes precedence.
+    assert_eq!(check(job("3"), 1), ("OK".into(), 6));
+    // The cost of the descriptor takes precedence over both, even if it is 0.
+    assert_eq!(check(with_cost(2), 5), ("OK".into(), 4));
+    assert_eq!(check(with_cost(0), 5), ("OK".into(), 4));
+    assert_eq!(check(with_cost(5), 1), ("OVER_LIMIT".into(), 4));
+    assert_eq!(check(with_cost(u64::MAX), 1), ("OVER_LIMIT".into(), 4));
+    assert_eq!(check(with_cost(4), u32::MAX), ("OK".into(), 0));
+    assert_eq!(check(with_cost(0), 0), ("OK".into(), 0));
 }
 
 #[test]
-fn what_can_never_pass_has_no_time_to_come_back() {
+fn a_call_that_can_never_pass_has_no_retry_after() {
     let service = Service::start(&["grpc"], RULES);
     let mut client = Client::of(&service);
     let request = json!({
         "domain": "api", "hits_addend": 3, "descriptors": [descriptor(&[("user", "ann")])],
     });
-    let never = client.ask(&request);
+    let never = client.should_rate_limit(&request);
     assert_eq!((never.code(), never.remaining()), ("OVER_LIMIT", vec![2]));
     assert_eq!(never.header("retry-after"), None);
     assert_eq!(never.statuses()[0]["duration_until_reset"], "0s");
@@ -257,17 +257,17 @@ fn a_shadow_rule_never_denies() {
             response.0["statuses"],
             json!([{ "code": "OK", "limit_remaining": 0 }])
         );
-        assert!(response.headers().is_empty());
+        assert!(response.header_names().is_empty());
     }
 }
 
 #[test]
-fn fields_that_are_not_known_are_skipped() {
+fn unknown_fields_are_ignored() {
     let service = Service::start(&["grpc"], RULES);
     let mut client = Client::of(&service);
     let mut ann = descriptor(&[("user", "ann")]);
     ann["limit"] = json!({ "requests_per_unit": 1000, "unit": "DAY" });
-    let response = client.ask(&json!({ "domain": "api", "descriptors": [ann] }));
+    let response = client.should_rate_limit(&json!({ "domain": "api", "descriptors": [ann] }));
     assert_eq!(
         response.statuses()[0]["current_limit"]["requests_per_unit"],
         2
@@ -275,7 +275,7 @@ fn fields_that_are_not_known_are_skipped() {
 }
 
 #[test]
-fn units_are_named_where_the_window_is_exactly_one() {
+fn the_unit_is_reported_if_it_equals_the_window() {
     let windows = [
         ("1s", "SECOND"),
         ("1000ms", "SECOND"),
@@ -307,12 +307,12 @@ fn units_are_named_where_the_window_is_exactly_one() {
 }
 
 #[test]
-fn what_a_call_is_known_by_comes_back() {
+fn the_request_id_is_returned() {
     let service = Service::start(&["grpc"], RULES);
     let mut client = Client::of(&service);
     let request = json!({ "domain": "api", "descriptors": [descriptor(&[("user", "ann")])] });
-    let answer = client.call(&json!({
+    let result = client.call(&json!({
         "call": "check", "request": request, "metadata": { "x-request-id": "abc-1" },
     }));
-    assert_eq!(answer["metadata"]["x-request-id"], "abc-1");
+    assert_eq!(result["metadata"]["x-request-id"], "abc-1");
 }

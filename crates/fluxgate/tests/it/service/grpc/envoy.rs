@@ -1,22 +1,22 @@
-//! Envoy itself asks, and answers its clients by what it is told.
+//! A running Envoy that limits its clients by the service.
 
 use fluxgate_testkit::{Answer, Http, Program, RedisServer, ports, wait_until};
 
-use super::store_trouble;
+use super::store_outage;
 use crate::docs::{first_of, only};
 use crate::service::Service;
 use crate::support::{Dir, fetched};
 
-/// A listener of Envoy that asks about every request.
+/// A listener of Envoy that calls the service for every request.
 struct Front {
     /// The rule set.
     domain: &'static str,
-    /// Whether requests are refused when the service does not answer.
+    /// Whether Envoy denies requests when the service does not answer.
     failure_mode_deny: bool,
 }
 
-/// A running Envoy, with the config of `docs/grpc.md`. Behind its fronts stands
-/// a listener of its own that answers every request.
+/// A running Envoy with the config of `docs/grpc.md`. The upstream is a listener of the same
+/// Envoy.
 struct Envoy {
     program: Program,
     fronts: Vec<ports::Port>,
@@ -34,10 +34,10 @@ impl Envoy {
         let listeners = fronts.iter().zip(&ports);
         let listeners = listeners.map(|(front, port)| front.listener(&listener, port.number()));
         let listeners: String = listeners.collect();
-        let behind = upstream_listener(upstream.number());
-        let clusters = put(clusters, "9000", upstream.number());
-        let clusters = put(&clusters, "8082", service.address("grpc").port());
-        let config = format!("{head}{listeners}{behind}  clusters:\n{clusters}");
+        let upstream_listener = upstream_listener(upstream.number());
+        let clusters = replace(clusters, "9000", upstream.number());
+        let clusters = replace(&clusters, "8082", service.address("grpc").port());
+        let config = format!("{head}{listeners}{upstream_listener}  clusters:\n{clusters}");
         let dir = Dir::new();
         dir.write("envoy.yaml", config);
         let envoy = fetched("FLUXGATE_ENVOY", "envoy/envoy/_bin/envoy");
@@ -52,8 +52,8 @@ impl Envoy {
             fronts: ports,
             _dir: dir,
         };
-        // A request without the headers has no descriptor, so the service is
-        // not asked about it.
+        // A request without the headers has no descriptor, so Envoy does not call the
+        // service for it.
         for front in 0..fronts.len() {
             wait_until("Envoy answers", || {
                 let lines = || envoy.program.lines();
@@ -69,7 +69,6 @@ impl Envoy {
         Http::new(self.fronts[front].addr())
     }
 
-    /// The answer to a request of this user.
     fn get(&self, front: usize, user: &str) -> Answer {
         self.front(front)
             .request("GET", "/", &[("X-User", user)], "")
@@ -77,27 +76,27 @@ impl Envoy {
 }
 
 impl Front {
-    /// The documented listener, changed.
+    /// Returns the documented listener with the settings of this front.
     fn listener(&self, documented: &str, port: u16) -> String {
-        let listener = put(documented, "8000", port);
-        let listener = put(&listener, "domain: api", format!("domain: {}", self.domain));
+        let listener = replace(documented, "8000", port);
+        let domain = format!("domain: {}", self.domain);
+        let listener = replace(&listener, "domain: api", domain);
         let deny = format!("failure_mode_deny: {}", self.failure_mode_deny);
-        let listener = put(&listener, "failure_mode_deny: false", deny);
-        // The machine may be busy with other tests.
-        put(&listener, "timeout: 0.1s", "timeout: 5s")
+        let listener = replace(&listener, "failure_mode_deny: false", deny);
+        // The test machine may be busy.
+        replace(&listener, "timeout: 0.1s", "timeout: 5s")
     }
 }
 
-/// The text with `new` in place of `old`, which it has.
-fn put(text: &str, old: &str, new: impl ToString) -> String {
+/// Replaces `old`, which must occur.
+fn replace(text: &str, old: &str, new: impl ToString) -> String {
     assert!(text.contains(old), "no {old}");
     text.replace(old, &new.to_string())
 }
 
-/// The documented service.
 fn documented_service() -> Service {
     let config = first_of("docs/grpc.md", "yaml");
-    let config = put(&config, "listen: { grpc: \"127.0.0.1:8082\" }\n", "");
+    let config = replace(&config, "listen: { grpc: \"127.0.0.1:8082\" }\n", "");
     Service::start(&["grpc"], &config)
 }
 
@@ -135,7 +134,7 @@ const FAIL_CLOSED: Front = Front {
 };
 
 #[test]
-fn envoy_lets_pass_exactly_what_the_rules_allow() {
+fn envoy_allows_exactly_the_requests_that_the_rules_allow() {
     let service = documented_service();
     let envoy = Envoy::start(&service, &[FAIL_OPEN]);
     let answers: Vec<_> = (0..6).map(|_| envoy.get(0, "ann")).collect();
@@ -161,7 +160,7 @@ fn envoy_lets_pass_exactly_what_the_rules_allow() {
 }
 
 #[test]
-fn two_descriptors_of_envoy_are_charged_together_or_not_at_all() {
+fn two_descriptors_of_envoy_are_both_charged_or_neither() {
     let service = documented_service();
     let envoy = Envoy::start(&service, &[FAIL_OPEN]);
     let get = |user: &str, address: &str| {
@@ -172,18 +171,18 @@ fn two_descriptors_of_envoy_are_charged_together_or_not_at_all() {
         ];
         envoy.front(0).request("GET", "/", &headers, "").status
     };
-    // Four more of hers are refused, and cost the address nothing.
+    // The four denied requests do not charge the address.
     let ann: Vec<_> = (0..7).map(|_| get("ann", "192.0.2.1")).collect();
     assert_eq!(ann, [200, 200, 200, 429, 429, 429, 429]);
     let bob: Vec<_> = (0..3).map(|_| get("bob", "192.0.2.1")).collect();
     assert_eq!(bob, [200, 200, 429]);
-    // It is the address that has none left; from another he may go on.
+    // The address has no units left, another one does.
     assert_eq!(get("bob", "192.0.2.2"), 200);
     assert_eq!(get("bob", "192.0.2.2"), 429);
 }
 
 #[test]
-fn without_the_service_envoy_answers_as_it_is_told() {
+fn envoy_follows_failure_mode_deny_without_the_service() {
     let service = documented_service();
     let envoy = Envoy::start(&service, &[FAIL_OPEN, FAIL_CLOSED]);
     assert_eq!(envoy.get(0, "ann").status, 200);
@@ -196,12 +195,12 @@ fn without_the_service_envoy_answers_as_it_is_told() {
 }
 
 #[test]
-fn without_the_store_the_rule_set_says_what_envoy_answers() {
+fn on_error_decides_for_envoy_without_the_store() {
     let store = RedisServer::start();
-    let service = Service::start(&["grpc"], &store_trouble::config(&store));
+    let service = Service::start(&["grpc"], &store_outage::config(&store));
     let fronts = ["allow", "deny", "local"].map(|domain| Front {
         domain,
-        // It must not matter: the service always decides.
+        // Has no effect, because the service always decides.
         failure_mode_deny: domain == "allow",
     });
     let envoy = Envoy::start(&service, &fronts);
@@ -223,8 +222,7 @@ fn without_the_store_the_rule_set_says_what_envoy_answers() {
     assert_eq!(local, [200, 200, 429]);
 }
 
-/// What is not UTF-8 fails the call of a service that reads it as text, and Envoy lets
-/// the request pass then.
+/// If the service required UTF-8, the call would fail and Envoy would allow the request.
 #[test]
 fn invalid_utf8_in_a_descriptor_of_envoy_is_limited_by_its_bytes() {
     let service = documented_service();

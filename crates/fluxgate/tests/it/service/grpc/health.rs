@@ -22,9 +22,9 @@ fn a_service_that_can_decide_is_serving() {
 }
 
 #[test]
-fn one_that_waits_for_its_rules_is_not_serving() {
-    // The rules are in a Redis that is not there.
-    let nobody = ports::free();
+fn a_service_without_rules_is_not_serving() {
+    // The rules are in a Redis that is down.
+    let closed = ports::free();
     let dir = Dir::new();
     dir.write(
         "fluxgate.yaml",
@@ -32,7 +32,7 @@ fn one_that_waits_for_its_rules_is_not_serving() {
             "listen: {{ grpc: \"127.0.0.1:0\" }}\n\
              store: {{ redis: {{ url: \"redis://{}\" }} }}\n\
              rules_from: {{ redis: {{}} }}\n",
-            nobody.addr()
+            closed.addr()
         ),
     );
     let service = Service::open_in(dir, &["run", "--config", "fluxgate.yaml"], 1);
@@ -41,7 +41,7 @@ fn one_that_waits_for_its_rules_is_not_serving() {
         assert_eq!(client.health(name), json!({ "status": "NOT_SERVING" }));
     }
     let request = json!({ "domain": "api", "descriptors": [descriptor(&[("user", "ann")])] });
-    let (code, message) = client.refused(&request);
+    let (code, message) = client.check_error(&request);
     assert_eq!(
         (&*code, &*message),
         ("UNAVAILABLE", "the rules are not loaded yet")
@@ -51,7 +51,7 @@ fn one_that_waits_for_its_rules_is_not_serving() {
 }
 
 #[test]
-fn those_who_watch_are_told_of_the_end() {
+fn watches_report_the_shutdown() {
     let service = Service::start(&["grpc"], TWO_A_SECOND);
     let mut watchers = ["", RATE_LIMIT_SERVICE].map(|name| {
         let mut client = Client::of(&service);
@@ -59,16 +59,16 @@ fn those_who_watch_are_told_of_the_end() {
         assert_eq!(client.next(), json!({ "status": "SERVING" }));
         client
     });
-    let mut lost = Client::of(&service);
-    lost.send(&json!({ "call": "watch", "service": "some.other.Service" }));
-    assert_eq!(lost.next(), json!({ "status": "SERVICE_UNKNOWN" }));
+    let mut other = Client::of(&service);
+    other.send(&json!({ "call": "watch", "service": "some.other.Service" }));
+    assert_eq!(other.next(), json!({ "status": "SERVICE_UNKNOWN" }));
     service.program.signal("TERM");
     for client in &mut watchers {
         assert_eq!(client.next(), json!({ "status": "NOT_SERVING" }));
         assert_eq!(client.next(), json!({ "end": true }));
     }
-    assert_eq!(lost.next(), json!({ "end": true }));
-    // Nobody who watches holds it up.
+    assert_eq!(other.next(), json!({ "end": true }));
+    // Watches do not delay the shutdown.
     assert!(service.program.wait().success());
 }
 
@@ -88,27 +88,26 @@ fn reflection_lists_the_services() {
 }
 
 #[test]
-fn reflection_tells_fields_as_envoy_has_them() {
+fn reflection_describes_fields_as_envoy_defines_them() {
     let service = Service::start(&["grpc"], TWO_A_SECOND);
     let mut client = Client::of(&service);
     let messages = client.call(&json!({ "call": "fields" }));
     let messages = messages.as_object().unwrap();
     assert_eq!(messages.len(), 7);
-    for (message, told) in messages {
-        let (served, envoy) = (&told["served"], &told["envoy"]);
-        assert_within(&served["fields"], &envoy["fields"], message);
-        for (choice, values) in object(&served["values"]) {
-            assert_within(values, &envoy["values"][choice], message);
+    for (message, definitions) in messages {
+        let (served, envoy) = (&definitions["served"], &definitions["envoy"]);
+        assert_subset(&served["fields"], &envoy["fields"], message);
+        for (enumeration, values) in object(&served["values"]) {
+            assert_subset(values, &envoy["values"][enumeration], message);
         }
     }
 }
 
-/// Whatever is served, Envoy has too. The client does not know the youngest
-/// field yet.
-fn assert_within(served: &Value, envoy: &Value, message: &str) {
-    for (name, told) in object(served) {
+/// Asserts that Envoy has all that is served. The client does not know the newest field.
+fn assert_subset(served: &Value, envoy: &Value, message: &str) {
+    for (name, definition) in object(served) {
         if name != "is_negative_hits" {
-            assert_eq!(*told, envoy[name], "{message}.{name}");
+            assert_eq!(*definition, envoy[name], "{message}.{name}");
         }
     }
 }

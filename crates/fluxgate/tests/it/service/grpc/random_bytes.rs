@@ -1,4 +1,4 @@
-//! Bytes that are no gRPC.
+//! Random bytes on the gRPC listener.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -11,11 +11,11 @@ use super::Client;
 use crate::service::Service;
 use crate::support::TWO_A_SECOND;
 
-/// How an HTTP/2 connection begins.
+/// The preface of an HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 #[test]
-fn random_bytes_harm_nobody() {
+fn random_bytes_do_not_affect_other_clients() {
     let service = Service::start(&["grpc"], TWO_A_SECOND);
     let address = service.address("grpc");
     let mut client = Client::of(&service);
@@ -64,11 +64,11 @@ fn random_bytes_harm_nobody() {
     );
 }
 
-/// Sends it all and reads until the other side has closed too.
+/// Sends the bytes and reads until the service closes the connection.
 fn send(address: SocketAddr, bytes: &[u8]) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    // It may be closed before all is sent; that is an answer too.
+    // The service may close the connection before everything is sent.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);
     let mut answer = Vec::new();

@@ -1,4 +1,4 @@
-//! A store that is gone.
+//! Decisions while the store is down.
 
 use fluxgate_testkit::RedisServer;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::Client;
 use crate::service::Service;
 
-/// Three rule sets that differ in `on_error`, on this store.
+/// Returns a config with a rule set for each value of `on_error`.
 pub(super) fn config(store: &RedisServer) -> String {
     let mut config = format!(
         "store: {{ redis: {{ url: \"{}\", deadline: 500ms }} }}\nrule_sets:\n",
@@ -22,7 +22,7 @@ pub(super) fn config(store: &RedisServer) -> String {
 }
 
 #[test]
-fn the_rule_set_says_what_is_answered() {
+fn on_error_of_the_rule_set_decides() {
     let store = RedisServer::start();
     let service = Service::start(&["grpc"], &config(&store));
     let mut client = Client::of(&service);
@@ -40,7 +40,7 @@ fn the_rule_set_says_what_is_answered() {
         allow.0["statuses"],
         json!([{ "code": "OK", "limit_remaining": 0 }])
     );
-    assert!(allow.headers().is_empty());
+    assert!(allow.header_names().is_empty());
 
     let deny = client.check("deny", "user", "ann");
     assert_eq!(deny.code(), "OVER_LIMIT");
@@ -48,12 +48,12 @@ fn the_rule_set_says_what_is_answered() {
         deny.0["statuses"],
         json!([{ "code": "OVER_LIMIT", "limit_remaining": 0 }])
     );
-    // Not that the quota is used up.
-    assert_eq!(deny.headers(), ["retry-after", "x-fluxgate-outcome"]);
+    // No header says that the quota is used up.
+    assert_eq!(deny.header_names(), ["retry-after", "x-fluxgate-outcome"]);
     assert_eq!(deny.header("retry-after"), Some("1"));
     assert_eq!(deny.header("x-fluxgate-outcome"), Some("failed_closed"));
 
-    // The embedded engine decides, by the same rules.
+    // The local fallback decides by the same rules.
     let mut local = || {
         let response = client.check("local", "user", "ann");
         (response.code().to_owned(), response.remaining()[0])
