@@ -4,13 +4,13 @@
 mod certificate;
 mod gateway;
 mod greeting;
-mod reach_store;
 
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use fluxgate_redis::BackOff;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
@@ -31,9 +31,12 @@ use gateway::GatewayListener;
 /// How long requests in flight may take once the service shuts down.
 const GRACE: Duration = Duration::from_secs(25);
 
-/// How long the exit waits for a file that is being read: a file system that hangs would
-/// hold it forever.
+/// How long the exit waits for a file read, which a hanging file system could block forever.
 const LAST_READ: Duration = Duration::from_secs(1);
+
+/// The longest wait between attempts to reach the store at the start. Requests connect on
+/// their own as well.
+const MAX_PING_WAIT: Duration = Duration::from_secs(1);
 
 /// Serves until SIGTERM or Ctrl-C.
 pub(crate) fn run(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure> {
@@ -57,10 +60,10 @@ pub(crate) fn run(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failu
     // In the order of the listeners.
     let descriptors = [api, grpc, resp, clients];
     let api = Api::new(Arc::clone(&engine), admin, filters, closing.clone());
-    // This runtime reloads rules and handles signals. Requests are served by the cores.
+    // This runtime reloads rules and handles signals. The cores serve requests.
     let main = runtime()?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
-    // Once an address is open, requests and signals may come.
+    // Before the addresses are open, because requests may arrive at once.
     if let Some(rules) = rules {
         reloader.swap_rules(rules);
     }
@@ -89,7 +92,7 @@ pub(crate) fn run(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failu
     main.block_on(async {
         let traces = exporter.map(Exporter::start);
         tokio::spawn(reloader.run(signals.hangup));
-        tokio::spawn(reach_store::reach(Arc::clone(&engine)));
+        tokio::spawn(ping_store(Arc::clone(&engine)));
         tokio::spawn(async move { api.keep_current().await });
         if let Some(gateway) = gateway {
             tokio::spawn(async move { gateway.reload_certificate().await });
@@ -97,15 +100,15 @@ pub(crate) fn run(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failu
         signals.shutdown.wait().await;
         closing.cancel();
         tracing::info!("closing");
-        // The cores use connections to Redis that live on this runtime, so it runs until
-        // they have ended.
-        let left = tokio::task::spawn_blocking(|| {
+        // The connections to Redis live on this runtime, so it runs until the cores have
+        // ended.
+        let joined = tokio::task::spawn_blocking(|| {
             for core in cores {
-                // A panic has been logged.
+                // A panic is already logged.
                 let _ = core.join();
             }
         });
-        let _ = left.await;
+        let _ = joined.await;
         if let Some(traces) = traces {
             traces.end().await;
         }
@@ -116,10 +119,31 @@ pub(crate) fn run(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failu
 
 fn runtime() -> Result<Runtime, Failure> {
     let runtime = Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| Failure::new(Exit::System, format!("no runtime: {error}")))
+    runtime.map_err(|error| Failure::new(Exit::System, format!("cannot create a runtime: {error}")))
 }
 
-/// What serves the listeners.
+/// Pings the store until it answers, to connect before the first request needs it.
+async fn ping_store(engine: Arc<Engine>) {
+    let Some(store) = engine.store().redis() else {
+        return;
+    };
+    let mut back_off = BackOff::up_to(MAX_PING_WAIT);
+    let mut logged = false;
+    while let Err(error) = store.ping().await {
+        if !logged {
+            logged = true;
+            let reason = error.reason.name();
+            tracing::warn!(reason, %error, "the store does not answer yet");
+        }
+        tokio::time::sleep(back_off.next_wait()).await;
+    }
+    engine.store_was_reached();
+    if logged {
+        tracing::info!("the store answers");
+    }
+}
+
+/// The services behind the listeners.
 #[derive(Clone)]
 struct Services {
     engine: Arc<Engine>,
@@ -127,7 +151,7 @@ struct Services {
     gateway: Option<GatewayListener>,
 }
 
-/// Returns the most connections of the gateway.
+/// Returns the maximum number of connections to the gateway.
 fn max_connections(config: &Config) -> usize {
     let max = config.gateway.limits.connections;
     max.map_or(usize::MAX, |max| {
@@ -135,21 +159,21 @@ fn max_connections(config: &Config) -> usize {
     })
 }
 
-/// The sockets of each listener, one for each core.
+/// The sockets of each listener, one per core.
 type Open = Vec<(Listener, Vec<TcpListener>)>;
 
-/// Opens every address that the config names.
+/// Opens the listeners of the config.
 fn open(config: &Config, cores: usize) -> Result<Open, Failure> {
-    let named = [
+    let addresses = [
         (Listener::Gateway, config.listen.gateway),
         (Listener::Api, config.listen.api),
         (Listener::Grpc, config.listen.grpc),
         (Listener::Resp, config.listen.resp),
     ];
-    let named = named
+    let addresses = addresses
         .into_iter()
         .filter_map(|(listener, address)| Some((listener, address?)));
-    let opened = named.map(|(listener, address)| {
+    let opened = addresses.map(|(listener, address)| {
         let sockets = listen(address, cores).map_err(|error| {
             let name = listener.name();
             Failure::new(
@@ -162,7 +186,7 @@ fn open(config: &Config, cores: usize) -> Result<Open, Failure> {
     opened.collect()
 }
 
-/// The sockets of each core.
+/// Distributes the sockets to the cores.
 fn sockets_by_core(open: Open, cores: usize) -> Vec<Vec<(Listener, TcpListener)>> {
     let mut by_core: Vec<Vec<_>> = (0..cores).map(|_| Vec::new()).collect();
     for (listener, sockets) in open {
@@ -186,7 +210,8 @@ fn core(
             for (listener, socket) in sockets {
                 let served = serve(listener, socket, &acceptor, &services);
                 if let Err(error) = served {
-                    tracing::error!(listener = listener.name(), %error, "cannot serve");
+                    let listener = listener.name();
+                    tracing::error!(listener, %error, "cannot serve the listener");
                 }
             }
             acceptor.closing.cancelled().await;
@@ -198,7 +223,7 @@ fn core(
     let thread = thread::Builder::new()
         .name("fluxgate-core".into())
         .spawn(serve);
-    thread.map_err(|error| Failure::new(Exit::System, format!("no thread: {error}")))
+    thread.map_err(|error| Failure::new(Exit::System, format!("cannot start a thread: {error}")))
 }
 
 /// Serves a listener on this core.
@@ -242,7 +267,7 @@ fn serve(
             });
         }
         Listener::Gateway => {
-            // There is a gateway if there is an address for it.
+            // There is a gateway whenever there is an address for it.
             if let Some(gateway) = gateway.clone() {
                 let (idle, closing) = (gateway.clone(), acceptor.closing.clone());
                 tokio::spawn(async move { idle.close_idle_upstreams().await });

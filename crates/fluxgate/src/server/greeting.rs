@@ -1,4 +1,4 @@
-//! What the service prints and logs at the start.
+//! The output at the start: addresses, warnings, and the text of the demo.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -17,21 +17,21 @@ pub(super) fn log_addresses(config: &Config, open: &[(Listener, Vec<TcpListener>
     }
 }
 
-/// Prints what the demo runs, and what to try.
+/// Prints the addresses of the demo, and commands to try.
 pub(super) fn print_demo(open: &[(Listener, Vec<TcpListener>)]) {
     let mut text = format!(
-        "FluxGate {}: no config was given, so this is the demo, in memory.\n\n",
+        "FluxGate {}: running the demo in memory, because no config was given.\n\n",
         env!("CARGO_PKG_VERSION")
     );
     let mut gateway = None;
-    // Writing to memory does not fail.
+    // Writing to a string cannot fail.
     for (listener, address) in addresses(open) {
         let _ = match listener {
             Listener::Gateway => {
                 gateway = Some(address);
                 writeln!(
                     text,
-                    "  Gateway  http://{address}  (before an upstream that echoes)"
+                    "  Gateway  http://{address}  (in front of an echo upstream)"
                 )
             }
             Listener::Api => {
@@ -57,53 +57,53 @@ pub(super) fn print_demo(open: &[(Listener, Vec<TcpListener>)]) {
         write_examples(gateway, &mut text);
     }
     text.push_str(
-        "\nFor rules of your own: fluxgate config show > fluxgate.yaml, change it, and\n\
-         fluxgate run --config fluxgate.yaml. Ctrl-C ends the demo.\n\n",
+        "\nTo use your own rules: run fluxgate config show > fluxgate.yaml, edit the file, and\n\
+         run fluxgate run --config fluxgate.yaml. Ctrl-C ends the demo.\n\n",
     );
-    // Nothing can be done if standard output is closed.
+    // The service runs even if standard output is closed.
     let _ = io::stdout().write_all(text.as_bytes());
 }
 
 /// Appends a curl loop for each algorithm.
 fn write_examples(gateway: SocketAddr, text: &mut String) {
-    const TRIES: [(&str, &str, &str, &str); 5] = [
+    const EXAMPLES: [(&str, &str, &str, &str); 5] = [
         (
             "fixed",
-            "5 in each 10 s of the clock, so 10 pass around the edge of two of them",
+            "5 in each 10 s of the clock, so up to 10 at the boundary of two windows",
             "sleep $((16 - $(date +%s) % 10)); for i in $(seq 12)",
             "; sleep .6; done",
         ),
         (
             "log",
-            "5 in any 10 s, and never more",
+            "never more than 5 in any 10 s",
             "for i in $(seq 12)",
             "; sleep 1; done",
         ),
         (
             "sliding",
-            "nearly the same, by two numbers instead of a list",
+            "nearly the same, with two counters instead of a log",
             "for i in $(seq 12)",
             "; sleep 1; done",
         ),
         (
             "token",
-            "5 at once, and then 1 a second",
+            "5 at once, then 1 per second",
             "for i in $(seq 12)",
             "; sleep .5; done",
         ),
         (
             "leaky",
-            "of 7 at once 5 are queued and pass 1 a second, 2 are refused",
+            "of 7 at once, 5 are queued and pass 1 per second, 2 are denied",
             "for i in $(seq 7)",
             " & done; wait",
         ),
     ];
-    text.push_str("\nA curl loop for each algorithm: 200 has passed, 429 was refused.\n");
-    for (path, what, before, after) in TRIES {
+    text.push_str("\nA curl loop for each algorithm: 200 is allowed, 429 is denied.\n");
+    for (path, summary, start, end) in EXAMPLES {
         let _ = write!(
             text,
-            "\n  # {path}: {what}\n  {before}; do curl -so /dev/null \
-             -w '%{{http_code}} after %{{time_total}} s\\n' http://{gateway}/{path}{after}\n"
+            "\n  # {path}: {summary}\n  {start}; do curl -so /dev/null \
+             -w '%{{http_code}} after %{{time_total}} s\\n' http://{gateway}/{path}{end}\n"
         );
     }
 }

@@ -17,7 +17,7 @@ mod lifecycle;
 mod reload;
 mod remote;
 mod resp;
-mod store_gone;
+mod store_outage;
 mod stored_rules;
 mod telemetry;
 

@@ -1,5 +1,5 @@
-//! What is answered when the store is gone: limits that come with the call, and refusals
-//! that failed closed.
+//! Decisions while the store is down: limits that come with the call, and denials by
+//! `on_error: deny`.
 
 use fluxgate_testkit::{Answer, Cli, Http, RedisServer, wait_until};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ const CONSUME: &str =
 const REDUCED: &str = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity";
 const EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 
-/// A service on this store, which has answered once.
+/// Starts a service and waits until its store answers.
 fn start(server: &RedisServer, listeners: &[&str], config: &str) -> Service {
     let url = server.url();
     let store = format!("store: {{ redis: {{ url: \"{url}\", deadline: 2s }} }}\n");
@@ -40,8 +40,8 @@ fn throttle(cli: &mut Cli, key: &str) -> Vec<i64> {
     reply.array().iter().map(|number| number.int()).collect()
 }
 
-/// How much the samples that begin so have grown.
-fn grown(service: &Service, before: &Metrics, start: &str) -> u64 {
+/// Returns the increase of the samples that start with `start`.
+fn increase(service: &Service, before: &Metrics, start: &str) -> u64 {
     Metrics::of(service).sum(start) - before.sum(start)
 }
 
@@ -68,10 +68,10 @@ fn limits_that_come_with_the_call_decide_locally_by_default() {
         let throttled: Vec<_> = (0..3).map(|_| throttle(&mut cli, "k")[0]).collect();
         assert_eq!(throttled, [0, 0, 1]);
         assert_eq!(
-            grown(&service, &before, "fluxgate_fallback_decisions_total"),
+            increase(&service, &before, "fluxgate_fallback_decisions_total"),
             6
         );
-        assert_eq!(grown(&service, &before, "fluxgate_failclosed_total{"), 0);
+        assert_eq!(increase(&service, &before, "fluxgate_failclosed_total{"), 0);
     }
 }
 
@@ -96,16 +96,16 @@ fn limits_that_come_with_the_call_can_fail_closed() {
             consume(&mut http),
             json!({ "allowed": false, "retry_after_ms": 1000, "remaining": null, "outcome": "failed_closed" })
         );
-        // Limited, and what is left is not known: no used-up limit has -1 there.
+        // The remaining units are unknown: -1, unlike for a used up limit.
         assert_eq!(throttle(&mut cli, "k"), [1, 2, -1, 1, -1]);
     }
-    assert_eq!(grown(&service, &before, "fluxgate_failclosed_total{"), 6);
+    assert_eq!(increase(&service, &before, "fluxgate_failclosed_total{"), 6);
     assert_eq!(
-        grown(&service, &before, "fluxgate_fallback_decisions_total"),
+        increase(&service, &before, "fluxgate_fallback_decisions_total"),
         0
     );
     let closed = "fluxgate_decisions_total{rule_set=\"\",rule=\"\",outcome=\"failed_closed\"}";
-    assert_eq!(grown(&service, &before, closed), 6);
+    assert_eq!(increase(&service, &before, closed), 6);
     server.restart();
     wait_until("the store is back", || throttle(&mut cli, "k")[2] >= 0);
 }
@@ -129,14 +129,14 @@ fn limits_that_come_with_the_call_can_fail_open() {
         assert_eq!(throttle(&mut cli, "k"), [0, 2, -1, -1, -1]);
     }
     let open = "fluxgate_decisions_total{rule_set=\"\",rule=\"\",outcome=\"failed_open\"}";
-    assert_eq!(grown(&service, &before, open), 10);
-    assert_eq!(grown(&service, &before, "fluxgate_failclosed_total{"), 0);
+    assert_eq!(increase(&service, &before, open), 10);
+    assert_eq!(increase(&service, &before, "fluxgate_failclosed_total{"), 0);
 }
 
-/// A store that was never there must not make the service ready to refuse everything.
+/// Otherwise the service would deny everything until the store starts.
 #[test]
 fn a_service_whose_call_limits_need_the_store_is_not_ready_without_it() {
-    let gone = fluxgate_testkit::ports::free();
+    let closed = fluxgate_testkit::ports::free();
     for (on_error, status) in [("deny", 503), ("local", 200)] {
         let dir = crate::support::Dir::new();
         dir.write(
@@ -144,7 +144,7 @@ fn a_service_whose_call_limits_need_the_store_is_not_ready_without_it() {
             format!(
                 "listen: {{ api: '127.0.0.1:0' }}\nstore: {{ redis: {{ url: 'redis://{}' }} }}\n\
                  call_limits: {{ on_error: {on_error} }}\nrule_sets: {{}}\n",
-                gone.addr()
+                closed.addr()
             ),
         );
         let service = Service::open_in(dir, &["run", "--config", "fluxgate.yaml"], 1);
@@ -155,8 +155,8 @@ fn a_service_whose_call_limits_need_the_store_is_not_ready_without_it() {
     }
 }
 
-/// A rule set that refuses when the store fails, asked through two filters.
-const CLOSED: &str = r#"
+/// A rule set that denies when the store fails, used by two filters.
+const FAIL_CLOSED: &str = r#"
 filters:
   main: { rule_set: api }
   old: { rule_set: api, failed_closed_status: 429 }
@@ -171,7 +171,7 @@ rule_sets:
 "#;
 
 #[track_caller]
-fn is_reduced(answer: &Answer) {
+fn assert_reduced_capacity(answer: &Answer) {
     assert_eq!(answer.status, 503, "{answer:?}");
     assert_eq!(answer.header("retry-after"), Some("1"), "{answer:?}");
     let kind = answer.header("content-type");
@@ -197,7 +197,7 @@ fn is_reduced(answer: &Answer) {
 }
 
 #[track_caller]
-fn is_exceeded(answer: &Answer) {
+fn assert_quota_exceeded(answer: &Answer) {
     assert_eq!(answer.status, 429, "{answer:?}");
     assert_eq!(answer.header("retry-after"), Some("1"), "{answer:?}");
     let body = json_of(answer);
@@ -208,16 +208,16 @@ fn is_exceeded(answer: &Answer) {
 }
 
 #[test]
-fn a_failed_closed_refusal_is_503_at_the_gateway() {
+fn a_failed_closed_denial_is_503_at_the_gateway() {
     let server = RedisServer::start();
-    let service = start(&server, &["gateway"], CLOSED);
+    let service = start(&server, &["gateway"], FAIL_CLOSED);
     let mut http = Http::new(service.address("gateway"));
     assert_eq!(http.get("/x").status, 200);
     server.kill();
     for _ in 0..2 {
-        is_reduced(&http.get("/x"));
-        is_exceeded(&http.get("/old/x"));
-        // The library's way: the fast path does not take this.
+        assert_reduced_capacity(&http.get("/x"));
+        assert_quota_exceeded(&http.get("/old/x"));
+        // The fast path does not take chunked bodies.
         let chunked = |path: &str| {
             let mut http = Http::new(service.address("gateway"));
             let head = format!(
@@ -226,26 +226,26 @@ fn a_failed_closed_refusal_is_503_at_the_gateway() {
             http.send_raw(head.as_bytes()).unwrap();
             http.read_answer(false).unwrap()
         };
-        is_reduced(&chunked("/x"));
-        is_exceeded(&chunked("/old/x"));
+        assert_reduced_capacity(&chunked("/x"));
+        assert_quota_exceeded(&chunked("/old/x"));
     }
 }
 
 #[test]
-fn a_failed_closed_refusal_is_told_to_proxies() {
+fn a_failed_closed_denial_is_reported_to_forward_auth() {
     let server = RedisServer::start();
-    let service = start(&server, &[], CLOSED);
+    let service = start(&server, &[], FAIL_CLOSED);
     let mut http = service.http();
     server.kill();
-    let mut ask = |query: &str| {
+    let mut forward_auth = |query: &str| {
         let headers = [("X-Forwarded-Method", "GET"), ("X-Forwarded-Uri", "/x")];
         http.request("GET", &format!("/v1/forward_auth?{query}"), &headers, "")
     };
-    is_reduced(&ask("filter=main"));
-    is_exceeded(&ask("filter=old"));
-    // nginx takes every status but 401 and 403 for an error, on which it may let pass.
+    assert_reduced_capacity(&forward_auth("filter=main"));
+    assert_quota_exceeded(&forward_auth("filter=old"));
+    // nginx treats other statuses than 401 and 403 as errors, and may allow the request.
     for filter in ["main", "old"] {
-        let answer = ask(&format!("filter={filter}&denied=403"));
+        let answer = forward_auth(&format!("filter={filter}&denied=403"));
         assert_eq!((answer.status, &*answer.body), (403, ""));
         assert_eq!(answer.header("retry-after"), Some("1"));
         assert_eq!(answer.header("x-fluxgate-outcome"), Some("failed_closed"));
@@ -253,9 +253,9 @@ fn a_failed_closed_refusal_is_told_to_proxies() {
 }
 
 #[test]
-fn a_failed_closed_check_is_200_unless_the_status_is_asked_for() {
+fn a_failed_closed_check_is_200_unless_the_query_requests_a_status() {
     let server = RedisServer::start();
-    let service = start(&server, &["resp"], CLOSED);
+    let service = start(&server, &["resp"], FAIL_CLOSED);
     let mut http = service.http();
     let mut cli = cli_of(&service);
     server.kill();
@@ -268,12 +268,12 @@ fn a_failed_closed_check_is_200_unless_the_status_is_asked_for() {
         (&json!(false), &json!("failed_closed"))
     );
     assert_eq!(plain.header("ratelimit"), None);
-    is_reduced(&check("?status=true"));
-    is_exceeded(&check("?status=true&failed_closed_status=429"));
+    assert_reduced_capacity(&check("?status=true"));
+    assert_quota_exceeded(&check("?status=true&failed_closed_status=429"));
     assert_eq!(check("?status=true&failed_closed_status=500").status, 400);
     let batch = http.post("/v1/check/batch", r#"{"checks":[{"rule_set":"api"}]}"#);
     assert_eq!(json_of(&batch)["decisions"][0]["outcome"], "failed_closed");
-    // A rule by name, too.
+    // A charge by the name of a rule.
     let rule = http.post("/v1/consume", r#"{"rule_id":"api/r"}"#);
     assert_eq!(
         json_of(&rule),
