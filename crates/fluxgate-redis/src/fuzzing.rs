@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn targets_hold_for_the_seeds_and_inputs_near_them() {
-        fluxgate_testkit::fuzz::try_all("fluxgate-redis", &ALL);
+        fluxgate_testkit::fuzz::run_all("fluxgate-redis", &ALL);
     }
 
     /// An entry of the right length with any content.

@@ -78,6 +78,6 @@ fn run(format: Format, input: &[u8], lenient: bool) -> (Vec<u8>, u64, bool) {
 mod tests {
     #[test]
     fn promises_hold_for_the_seeds_and_near_them() {
-        fluxgate_testkit::fuzz::try_all("fluxgate-simulate", &super::ALL);
+        fluxgate_testkit::fuzz::run_all("fluxgate-simulate", &super::ALL);
     }
 }

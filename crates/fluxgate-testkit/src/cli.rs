@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::reply::Reply;
-use crate::wait::PATIENCE;
+use crate::wait::WAIT_TIMEOUT;
 
 /// One blocking RESP2 connection.
 pub struct Cli {
@@ -17,9 +17,9 @@ pub struct Cli {
 
 impl Cli {
     /// Connects, also through a proxy. It waits for a reply for
-    /// [`PATIENCE`] at most.
+    /// [`WAIT_TIMEOUT`] at most.
     pub fn connect(addr: SocketAddr) -> io::Result<Self> {
-        let stream = TcpStream::connect_timeout(&addr, PATIENCE)?;
+        let stream = TcpStream::connect_timeout(&addr, WAIT_TIMEOUT)?;
         stream.set_nodelay(true)?;
         Self::new(Stream::Tcp(stream))
     }
@@ -33,7 +33,7 @@ impl Cli {
         let mut cli = Self {
             stream: BufReader::new(stream),
         };
-        cli.set_timeout(PATIENCE)?;
+        cli.set_timeout(WAIT_TIMEOUT)?;
         Ok(cli)
     }
 

@@ -9,7 +9,7 @@ use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
 /// What is given any bytes.
-pub type Entrance = fn(&[u8]);
+pub type FuzzFn = fn(&[u8]);
 
 /// How many inputs are tried beside the seeds.
 const CASES: u32 = 2_000;
@@ -19,7 +19,7 @@ const CASES: u32 = 2_000;
 ///
 /// # Panics
 /// As [`try_near_seeds`], or where entrances and targets are not the same.
-pub fn try_all(name: &str, entrances: &[(&str, Entrance)]) {
+pub fn run_all(name: &str, entrances: &[(&str, FuzzFn)]) {
     let names: Vec<_> = entrances.iter().map(|(target, _)| *target).collect();
     assert_eq!(targets_of(name), names);
     for (target, entrance) in entrances {
@@ -45,7 +45,7 @@ pub fn targets_of(name: &str) -> Vec<String> {
 ///
 /// # Panics
 /// Where the entrance does; what it was given is told.
-fn try_near_seeds(target: &str, entrance: Entrance) {
+fn try_near_seeds(target: &str, entrance: FuzzFn) {
     let seeds = seeds_of(target);
     for (name, seed) in &seeds {
         let tried = std::panic::catch_unwind(|| entrance(seed));

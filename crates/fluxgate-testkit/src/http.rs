@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::wait::PATIENCE;
+use crate::wait::WAIT_TIMEOUT;
 
 /// A connection to an HTTP server, made when it is first needed and kept.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ impl Http {
         if self.stream.is_none() {
             let stream = TcpStream::connect_timeout(&self.address, Duration::from_secs(5))?;
             stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(WAIT_TIMEOUT))?;
             self.stream = Some(BufReader::new(stream));
         }
         let stream = self.stream.as_mut().expect("it has just been made");

@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read as _, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use crate::wait::PATIENCE;
+use crate::wait::WAIT_TIMEOUT;
 use crate::wire::{Read, WireAnswer};
 
 /// One connection.
@@ -31,18 +31,18 @@ impl RawClient {
     pub fn try_connect(address: SocketAddr) -> std::io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(WAIT_TIMEOUT))?;
+        stream.set_write_timeout(Some(WAIT_TIMEOUT))?;
         Ok(Self {
             stream,
             bytes: Vec::new(),
             ended: false,
-            patience: PATIENCE,
+            patience: WAIT_TIMEOUT,
         })
     }
 
     /// Waits for so long at most for bytes to come.
-    pub fn set_patience(&mut self, patience: Duration) {
+    pub fn set_read_timeout(&mut self, patience: Duration) {
         let set = self.stream.set_read_timeout(Some(patience));
         set.expect("set a time limit");
         self.patience = patience;
@@ -122,7 +122,7 @@ impl RawClient {
         let quick = self.stream.set_read_timeout(Some(Duration::from_millis(1)));
         quick.expect("set a time limit");
         let _ = self.read_more();
-        self.set_patience(self.patience);
+        self.set_read_timeout(self.patience);
         self.ended && self.bytes.is_empty()
     }
 

@@ -5,22 +5,22 @@ use std::time::{Duration, Instant};
 
 /// How long anything is waited for: far more than it needs, because the machine
 /// may be busy with other tests.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Looks again and again until there is an answer.
 ///
 /// # Panics
-/// If there is none after [`PATIENCE`]; `what` says what was waited for.
+/// If there is none after [`WAIT_TIMEOUT`]; `what` says what was waited for.
 #[track_caller]
 pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = now() + PATIENCE;
+    let end = now() + WAIT_TIMEOUT;
     loop {
         if let Some(answer) = look() {
             return answer;
         }
-        assert!(now() < end, "waited {PATIENCE:?} in vain: {what}");
+        assert!(now() < end, "waited {WAIT_TIMEOUT:?} in vain: {what}");
         thread::sleep(PAUSE);
     }
 }

@@ -80,6 +80,6 @@ mod tests {
     /// Runs every target on its seeds and on mutations of them.
     #[test]
     fn promises_hold_for_the_seeds_and_near_them() {
-        fluxgate_testkit::fuzz::try_all("fluxgate", &super::ALL);
+        fluxgate_testkit::fuzz::run_all("fluxgate", &super::ALL);
     }
 }

@@ -7,7 +7,7 @@ use fluxgate_core::{
     Decision, Limiter, Observer, OnError, Outcome, Reason, RequestContext, RuleSets, StoreError,
 };
 use fluxgate_redis::{RedisStore, RedisStoreBuilder, Topology};
-use fluxgate_testkit::PATIENCE;
+use fluxgate_testkit::WAIT_TIMEOUT;
 use tokio::time::{Instant, sleep};
 
 /// A deadline that only a fault can miss, even on a loaded machine.
@@ -164,7 +164,7 @@ impl Bench {
                 let waited = start.elapsed();
                 let errors = self.errors.all();
                 let last = errors.last();
-                assert!(waited < PATIENCE, "{place}: no recovery, {last:?}");
+                assert!(waited < WAIT_TIMEOUT, "{place}: no recovery, {last:?}");
                 sleep(Duration::from_millis(5)).await;
             }
             start.elapsed()
@@ -194,7 +194,7 @@ pub(crate) fn until_async(
     async move {
         let start = Instant::now();
         while !look().await {
-            assert!(start.elapsed() < PATIENCE, "{place}: timed out: {what}");
+            assert!(start.elapsed() < WAIT_TIMEOUT, "{place}: timed out: {what}");
             sleep(Duration::from_millis(5)).await;
         }
         start.elapsed()

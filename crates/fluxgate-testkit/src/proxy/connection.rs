@@ -18,7 +18,7 @@ use socket2::SockRef;
 use super::fault::Mode;
 use super::frame::Frames;
 use super::{Shared, lock};
-use crate::wait::{PATIENCE, now};
+use crate::wait::{WAIT_TIMEOUT, now};
 
 /// Two sockets. They are closed when the last of their threads has ended.
 #[derive(Debug)]
@@ -162,7 +162,7 @@ pub(super) fn open(shared: &Arc<Shared>, client: TcpStream, mode: Mode) {
             let connection = register(&shared, client, None);
             connection.read(&connection.client, &shared.bytes_up, |_| true);
         }
-        _ => match TcpStream::connect_timeout(&shared.upstream, PATIENCE) {
+        _ => match TcpStream::connect_timeout(&shared.upstream, WAIT_TIMEOUT) {
             Ok(server) => serve(&register(&shared, client, Some(server))),
             Err(_) => {
                 break_on_close(&client);

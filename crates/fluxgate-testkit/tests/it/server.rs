@@ -46,7 +46,7 @@ fn a_paused_server_is_silent_until_it_is_resumed() {
     cli.send(&["PING"]).unwrap();
     assert_eq!(cli.receive().unwrap_err().kind(), ErrorKind::WouldBlock);
     server.resume();
-    cli.set_timeout(fluxgate_testkit::PATIENCE).unwrap();
+    cli.set_timeout(fluxgate_testkit::WAIT_TIMEOUT).unwrap();
     assert_eq!(cli.receive().unwrap().text(), "PONG");
 }
 

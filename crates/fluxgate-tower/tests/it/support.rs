@@ -156,7 +156,7 @@ where
 
 /// Polls a condition until it holds.
 pub(crate) async fn until(what: &str, mut look: impl AsyncFnMut() -> bool) {
-    let end = Instant::now() + fluxgate_testkit::PATIENCE;
+    let end = Instant::now() + fluxgate_testkit::WAIT_TIMEOUT;
     while !look().await {
         assert!(Instant::now() < end, "timed out waiting for {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use fluxgate_core::{Outcome, Reason};
 use fluxgate_redis::BreakerState;
 use fluxgate_redis::reason;
-use fluxgate_testkit::{FaultProxy, Mode, PATIENCE, RedisServer};
+use fluxgate_testkit::{FaultProxy, Mode, RedisServer, WAIT_TIMEOUT};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -44,7 +44,7 @@ async fn asked_for(bench: &Bench, span: Duration) {
 async fn opens(bench: &Bench) {
     let start = Instant::now();
     while bench.store().breaker_state() == BreakerState::Closed {
-        assert!(start.elapsed() < PATIENCE, "the breaker does not open");
+        assert!(start.elapsed() < WAIT_TIMEOUT, "the breaker does not open");
         asked_for(bench, Duration::from_millis(100)).await;
     }
 }

@@ -4,13 +4,13 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::{Mutex, mpsc};
 
-use fluxgate_testkit::{PATIENCE, wait_until};
+use fluxgate_testkit::{WAIT_TIMEOUT, wait_until};
 
 use super::*;
 
 fn connect(service: &Service) -> TcpStream {
     let stream = TcpStream::connect(service.address("gateway")).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
     stream
 }
 
@@ -60,7 +60,7 @@ fn a_request_is_passed_on_while_it_comes() {
     let address = listener.local_addr().unwrap();
     let upstream = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
         read_until(&mut stream, "5\r\nfirst\r\n");
         answered
             .lock()
@@ -82,7 +82,7 @@ fn a_request_is_passed_on_while_it_comes() {
             b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n",
         )
         .unwrap();
-    assert_eq!(got.recv_timeout(PATIENCE).unwrap(), b"the first");
+    assert_eq!(got.recv_timeout(WAIT_TIMEOUT).unwrap(), b"the first");
     stream.write_all(b"4\r\nlast\r\n0\r\n\r\n").unwrap();
     assert!(read_until(&mut stream, "\r\n\r\n").starts_with("HTTP/1.1 204"));
     upstream.join().unwrap();

@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 
-use fluxgate_testkit::{PATIENCE, wait_until};
+use fluxgate_testkit::{WAIT_TIMEOUT, wait_until};
 
 use super::*;
 
@@ -104,7 +104,7 @@ fn a_client_that_does_not_finish_its_head_is_cut_off_and_an_idle_one_later() {
     let upstream = Upstream::saying("");
     let service = before(&[&upstream], "  timeouts: { headers: 300ms, idle: 1h }\n");
     let mut slow = TcpStream::connect(service.address("gateway")).unwrap();
-    slow.set_read_timeout(Some(PATIENCE)).unwrap();
+    slow.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
     slow.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nX-Sl")
         .unwrap();
     let mut idle = client(&service);
@@ -119,7 +119,7 @@ fn a_client_that_does_not_finish_its_head_is_cut_off_and_an_idle_one_later() {
 
     let service = before(&[&upstream], "  timeouts: { headers: 1h, idle: 300ms }\n");
     let mut idle = TcpStream::connect(service.address("gateway")).unwrap();
-    idle.set_read_timeout(Some(PATIENCE)).unwrap();
+    idle.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
     idle.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         .unwrap();
     let mut answer = String::new();

@@ -3,7 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 
-use fluxgate_testkit::PATIENCE;
+use fluxgate_testkit::WAIT_TIMEOUT;
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn shouting() -> Upstream {
 
 fn upgraded(service: &Service) -> TcpStream {
     let mut stream = TcpStream::connect(service.address("gateway")).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
     let request = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\n\
                    Upgrade: websocket\r\nSec-WebSocket-Key: k\r\n\r\nearly";
     stream.write_all(request.as_bytes()).unwrap();

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 
-use fluxgate_testkit::{PATIENCE, Program, ports, wait_until};
+use fluxgate_testkit::{Program, WAIT_TIMEOUT, ports, wait_until};
 
 use super::Service;
 use crate::support::{Dir, TWO_A_SECOND};
@@ -69,7 +69,7 @@ fn rules_are_active_before_an_address_is_open() {
     // So the first request is answered.
     for _ in 0..5 {
         let (_program, mut stream) = start_and_connect(&dir);
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
         let body = r#"{"user":"u1"}"#;
         let length = body.len();
         let head = format!("POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n");

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fluxgate_core::{Limiter, MemoryStore, RuleSets};
-use fluxgate_testkit::PATIENCE;
+use fluxgate_testkit::WAIT_TIMEOUT;
 use fluxgate_tower::{RateLimit, RateLimitLayer, RemoteError, RemoteHandler};
 use http::{HeaderMap, Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -109,7 +109,7 @@ fn get(path: &str) -> Request<Full<Bytes>> {
 }
 
 async fn until(what: &str, mut is_reached: impl FnMut() -> bool) {
-    let end = tokio::time::Instant::now() + PATIENCE;
+    let end = tokio::time::Instant::now() + WAIT_TIMEOUT;
     while !is_reached() {
         assert!(
             tokio::time::Instant::now() < end,

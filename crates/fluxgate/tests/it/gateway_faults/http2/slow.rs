@@ -68,7 +68,7 @@ fn a_head_that_dribbles_is_cut() {
         peer.send([PREFACE, SETTINGS, slow, first].concat());
         let mut rest = vec![0, 0x10, 0, kind, 4, 0, 0, 0, 3];
         rest.resize(2_000, 0x82);
-        peer.set_patience(std::time::Duration::from_millis(50));
+        peer.set_read_timeout(std::time::Duration::from_millis(50));
         let (is_cut, took) = timed(|| {
             rest.chunks(1).take(160).any(|byte| {
                 peer.send(byte);

@@ -48,7 +48,7 @@ fn run_all(cases: &[Case], refusal: Refusal) {
             let before = upstream.received();
             let mut client = client(&service);
             // Many may fail at once, and each tells more than that one is slow.
-            client.set_patience(Duration::from_secs(4));
+            client.set_read_timeout(Duration::from_secs(4));
             let outcome = one((case, refusal), coming, &mut client, &upstream, &before);
             match outcome {
                 Ok(seen) => whole += seen,

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use fluxgate_testkit::PATIENCE;
+use fluxgate_testkit::WAIT_TIMEOUT;
 use serde_json::Value;
 
 use super::{RULES, json_of};
@@ -113,7 +113,7 @@ fn garbage_affects_only_its_own_connection() {
             garbage = start;
         }
         let mut stream = TcpStream::connect(service.address("api")).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
         // The service may close the connection before all has been sent.
         let _ = stream.write_all(&garbage);
         let _ = stream.shutdown(std::net::Shutdown::Write);

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
-use fluxgate_testkit::{PATIENCE, RawClient, timed};
+use fluxgate_testkit::{RawClient, WAIT_TIMEOUT, timed};
 
 use super::RULES;
 use crate::service::Service;
@@ -20,7 +20,7 @@ const IDLE: [(&str, Option<u16>); 3] = [
 
 fn connect(service: &Service, bytes: &str) -> RawClient {
     let mut client = RawClient::connect(service.address("api"));
-    client.set_patience(PATIENCE);
+    client.set_read_timeout(WAIT_TIMEOUT);
     client.send(bytes);
     client
 }

@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
-use fluxgate_testkit::PATIENCE;
+use fluxgate_testkit::WAIT_TIMEOUT;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
@@ -67,7 +67,7 @@ fn random_bytes_do_not_affect_other_clients() {
 /// Sends the bytes and reads until the service closes the connection.
 fn send(address: SocketAddr, bytes: &[u8]) {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
     // The service may close the connection before everything is sent.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fluxgate_core::{Limiter, MemoryStore, RuleSets};
-use fluxgate_testkit::{FaultProxy, Mode, PATIENCE, ReplyFault};
+use fluxgate_testkit::{FaultProxy, Mode, ReplyFault, WAIT_TIMEOUT};
 use serde_json::Value;
 
 use super::{ALLOWED, App, RULES, answering, get, handler, ok, until};
@@ -63,7 +63,7 @@ async fn the_layer_waits_no_longer_than_the_deadline() {
 
 /// Sends requests until one is answered: the first connection may take long.
 async fn until_ok(app: &App) {
-    let end = tokio::time::Instant::now() + PATIENCE;
+    let end = tokio::time::Instant::now() + WAIT_TIMEOUT;
     while app.get("/none").await != 200 {
         assert!(
             tokio::time::Instant::now() < end,

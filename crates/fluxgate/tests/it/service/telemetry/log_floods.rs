@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::thread;
 
-use fluxgate_testkit::{Certificates, PATIENCE, timed, wait_until};
+use fluxgate_testkit::{Certificates, WAIT_TIMEOUT, timed, wait_until};
 use serde_json::Value;
 
 use super::{Metrics, end, with_message};
@@ -36,7 +36,7 @@ fn frame(kind: u8, flags: u8, payload: [u8; 8]) -> [u8; 17] {
 fn send_frames(address: SocketAddr, repeated: [u8; 17], count: usize) {
     const BATCH: usize = 10_000;
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
     stream.write_all(PREFACE).unwrap();
     stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).unwrap();
     let frames = repeated.repeat(BATCH);
@@ -61,7 +61,7 @@ fn send_frames(address: SocketAddr, repeated: [u8; 17], count: usize) {
 fn send_garbage(address: SocketAddr, bytes: &[u8], connections: usize) {
     for _ in 0..connections {
         let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
         // The service may close the connection before everything is sent.
         let _ = stream.write_all(bytes);
         let _ = stream.shutdown(Shutdown::Write);
