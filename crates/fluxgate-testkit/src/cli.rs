@@ -1,4 +1,4 @@
-//! A client for what tests ask on the side: counts, statistics, settings.
+//! A client for the test itself: counts, statistics, settings.
 
 use std::fmt;
 use std::io::{self, BufReader, Read, Write};
@@ -16,8 +16,7 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// Connects, also through a proxy. It waits for a reply for
-    /// [`WAIT_TIMEOUT`] at most.
+    /// Connects to a server or a proxy. Replies time out after [`WAIT_TIMEOUT`].
     pub fn connect(addr: SocketAddr) -> io::Result<Self> {
         let stream = TcpStream::connect_timeout(&addr, WAIT_TIMEOUT)?;
         stream.set_nodelay(true)?;
@@ -37,7 +36,7 @@ impl Cli {
         Ok(cli)
     }
 
-    /// How long it waits for a reply before that is an error.
+    /// Sets the timeout for replies.
     pub fn set_timeout(&mut self, timeout: Duration) -> io::Result<()> {
         match self.stream.get_ref() {
             Stream::Tcp(stream) => stream.set_read_timeout(Some(timeout)),
@@ -53,17 +52,17 @@ impl Cli {
     pub fn command<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> Reply {
         match self.try_command(arguments) {
             Ok(reply) => reply,
-            Err(error) => panic!("{}: {error}", shown(arguments)),
+            Err(error) => panic!("{}: {error}", escaped(arguments)),
         }
     }
 
-    /// Sends a command and reads its reply; an error if the connection fails.
+    /// Sends a command and reads its reply. Returns an error if the connection fails.
     pub fn try_command<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> io::Result<Reply> {
         self.send(arguments)?;
         self.receive()
     }
 
-    /// Sends a command and does not wait.
+    /// Sends a command without waiting for its reply.
     pub fn send<A: AsRef<[u8]>>(&mut self, arguments: &[A]) -> io::Result<()> {
         let mut wire = format!("*{}\r\n", arguments.len()).into_bytes();
         for argument in arguments {
@@ -75,7 +74,7 @@ impl Cli {
         self.send_raw(&wire)
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     pub fn send_raw(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self.stream.get_mut() {
             Stream::Tcp(stream) => stream.write_all(bytes),
@@ -83,28 +82,27 @@ impl Cli {
         }
     }
 
-    /// Reads the next reply: one to [`Cli::send`], or what the server sends by
-    /// itself, as after `MONITOR` and `SUBSCRIBE`.
+    /// Reads the next reply: to [`Cli::send`], or one that the server pushes, as after
+    /// `MONITOR` and `SUBSCRIBE`.
     pub fn receive(&mut self) -> io::Result<Reply> {
         Reply::read(&mut self.stream)
     }
 
-    /// How many keys there are in the database.
+    /// Returns the number of keys in the database.
     #[track_caller]
     pub fn dbsize(&mut self) -> i64 {
         self.command(&["DBSIZE"]).int()
     }
 
-    /// A field of `INFO everything`, as `used_memory` or `connected_clients`.
+    /// Returns a field of `INFO everything`, such as `used_memory`.
     #[track_caller]
     pub fn info(&mut self, field: &str) -> Option<String> {
         let info = self.command(&["INFO", "everything"]).text();
         field_of(&info, field)
     }
 
-    /// How often a command was called since the last `CONFIG RESETSTAT`, by its
-    /// name in small letters; calls from scripts count. Those that the server
-    /// refused before they ran do not.
+    /// Returns how often a command, in lower case, was called since the last
+    /// `CONFIG RESETSTAT`. Calls from scripts count, calls that were rejected do not.
     #[track_caller]
     pub fn calls(&mut self, command: &str) -> u64 {
         let stats = self.info(&format!("cmdstat_{command}"));
@@ -117,7 +115,7 @@ impl Cli {
         calls.unwrap_or(0)
     }
 
-    /// Every key that matches, in order.
+    /// Returns the keys that match a pattern, sorted.
     #[track_caller]
     pub fn keys(&mut self, pattern: &str) -> Vec<String> {
         let mut keys = Vec::new();
@@ -125,7 +123,7 @@ impl Cli {
         loop {
             let reply = self.command(&["SCAN", &cursor, "MATCH", pattern, "COUNT", "1000"]);
             let [next, page] = reply.array() else {
-                panic!("SCAN answers with two parts: {reply:?}");
+                panic!("SCAN must reply two elements: {reply:?}");
             };
             keys.extend(page.array().iter().map(Reply::text));
             cursor = next.text();
@@ -133,19 +131,19 @@ impl Cli {
                 break;
             }
         }
-        // A scan may show a key twice.
+        // A scan may return a key twice.
         keys.sort();
         keys.dedup();
         keys
     }
 
-    /// The server's clock in microseconds since 1970.
+    /// Returns the server's time in microseconds since 1970.
     #[track_caller]
     pub fn time_micros(&mut self) -> i64 {
         let reply = self.command(&["TIME"]);
         let part = |index: usize| -> i64 {
             let text = reply.array()[index].text();
-            text.parse().expect("TIME answers with two integers")
+            text.parse().expect("TIME replies two integers")
         };
         part(0) * 1_000_000 + part(1)
     }
@@ -171,13 +169,13 @@ impl Read for Stream {
     }
 }
 
-/// The value in a line `field:value`.
+/// Returns the value of a line `field:value`.
 pub(crate) fn field_of(info: &str, field: &str) -> Option<String> {
     let value = |line: &str| Some(line.strip_prefix(field)?.strip_prefix(':')?.to_owned());
     info.lines().find_map(value)
 }
 
-fn shown<A: AsRef<[u8]>>(arguments: &[A]) -> String {
-    let shown = |argument: &A| argument.as_ref().escape_ascii().to_string();
-    arguments.iter().map(shown).collect::<Vec<_>>().join(" ")
+fn escaped<A: AsRef<[u8]>>(arguments: &[A]) -> String {
+    let escaped = |argument: &A| argument.as_ref().escape_ascii().to_string();
+    arguments.iter().map(escaped).collect::<Vec<_>>().join(" ")
 }

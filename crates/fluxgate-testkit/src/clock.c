@@ -1,9 +1,9 @@
-/* Shifts the wall clock of one process, by as much as a mapped file says.
+/* Shifts the wall clock of a process by the offset in a mapped file.
  *
- * libfaketime does the same and more, but it allocates when first asked for
- * the time, and jemalloc asks for the time when it first allocates: a server
- * that uses jemalloc, as Debian's does, never gets through its start. This one
- * makes system calls only. The monotonic clock is left alone, so timers run. */
+ * libfaketime does the same, but it allocates on the first call, and jemalloc
+ * reads the time on the first allocation: a server with jemalloc, such as
+ * Debian's, never starts. This library only makes system calls. It does not
+ * shift the monotonic clock, so timers run. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Nanoseconds; none until the constructor has run. */
+/* In nanoseconds; NULL until the constructor has run. */
 static volatile const int64_t *offset;
 
 __attribute__((constructor)) static void map_offset(void) {

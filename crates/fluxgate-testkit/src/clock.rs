@@ -1,4 +1,4 @@
-//! A server whose wall clock is wrong.
+//! A shifted wall clock for a server.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -7,17 +7,17 @@ use std::time::Duration;
 
 use crate::dir::Dir;
 
-/// How wrong a clock is.
+/// The offset of a wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Skew {
-    /// It shows a later time.
+    /// The clock is fast.
     Ahead(Duration),
-    /// It shows an earlier time.
+    /// The clock is slow.
     Behind(Duration),
 }
 
 impl Skew {
-    /// It is right.
+    /// The clock is right.
     pub const NONE: Self = Self::Ahead(Duration::ZERO);
 
     fn nanos(self) -> i64 {
@@ -29,7 +29,7 @@ impl Skew {
     }
 }
 
-/// The offset that a process reads at every look at its clock.
+/// The file with the offset that a process adds whenever it reads its clock.
 #[derive(Debug)]
 pub(crate) struct ShiftedClock {
     offset: File,
@@ -39,7 +39,7 @@ const LIBRARY: &str = "clock.so";
 const OFFSET: &str = "clock.offset";
 
 impl ShiftedClock {
-    /// Compiles the library and makes the file of the offset.
+    /// Compiles the library and creates the file of the offset.
     pub(crate) fn new(dir: &Dir, skew: Skew) -> Self {
         let source = dir.write("clock.c", include_str!("clock.c"));
         let output = Command::new("cc")
@@ -53,7 +53,7 @@ impl ShiftedClock {
             "compile clock.c: {}",
             String::from_utf8_lossy(&output.stderr)
         );
-        let offset = File::create(dir.file(OFFSET)).expect("make the file of the clock's offset");
+        let offset = File::create(dir.file(OFFSET)).expect("create the file of the clock's offset");
         let clock = Self { offset };
         clock.set(skew);
         clock
@@ -65,7 +65,7 @@ impl ShiftedClock {
             .expect("write the clock's offset");
     }
 
-    /// Has `command` use it.
+    /// Makes `command` use the shifted clock.
     pub(crate) fn apply(dir: &Dir, command: &mut Command) {
         command.env("LD_PRELOAD", dir.file(LIBRARY));
         command.env("FLUXGATE_CLOCK_OFFSET_FILE", dir.file(OFFSET));

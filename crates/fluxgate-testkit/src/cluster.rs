@@ -1,4 +1,4 @@
-//! A cluster of primaries.
+//! A Redis cluster.
 
 mod migration;
 
@@ -12,79 +12,76 @@ use crate::server::{RedisServer, RedisServerBuilder};
 use crate::slot::SLOTS;
 use crate::wait::{wait_for, wait_until};
 
-/// Primaries without replicas that share all slots, in equal ranges: node 0 has
-/// the first, and so on.
+/// A cluster of primaries without replicas, with equal ranges of slots in order.
 ///
-/// A slot whose node is down does not stop the others
-/// (`cluster-require-full-coverage no`), and a dead node is noticed after about
-/// a second. A node that starts waits two seconds before it serves, as Redis
-/// has it, so a start takes that long.
+/// The cluster serves the slots of live nodes while others are down
+/// (`cluster-require-full-coverage no`), and detects a dead node after about a second. A
+/// start takes two seconds, because Redis delays a node that joins.
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<RedisServer>,
 }
 
 impl RedisCluster {
-    /// A cluster of so many nodes; three is the least with a majority that
-    /// survives the loss of one.
+    /// Starts a cluster. At least three nodes are needed to have a majority when one fails.
     pub fn start(nodes: usize) -> Self {
         Self::start_with(nodes, |node| node)
     }
 
-    /// A cluster whose nodes are made special, as with another binary.
+    /// Starts a cluster whose nodes are configured further, for example with another binary.
     pub fn start_with(
         nodes: usize,
-        special: impl Fn(RedisServerBuilder) -> RedisServerBuilder,
+        configure: impl Fn(RedisServerBuilder) -> RedisServerBuilder,
     ) -> Self {
         let node = |_| {
-            let plain = RedisServer::builder()
+            let builder = RedisServer::builder()
                 .cluster()
                 .config("cluster-config-file nodes.conf")
                 .config("cluster-node-timeout 1000")
                 .config("cluster-require-full-coverage no");
-            special(plain).start()
+            configure(builder).start()
         };
         let cluster = Self {
             nodes: (0..nodes).map(node).collect(),
         };
         cluster.assign_slots();
-        cluster.introduce();
+        cluster.meet();
         cluster.wait_until_ok();
         cluster
     }
 
-    /// How many nodes it has, dead ones too.
+    /// Returns the number of nodes, including dead ones.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether it has no nodes.
+    /// Returns whether the cluster has no nodes.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// A node.
+    /// Returns a node.
     pub fn node(&self, index: usize) -> &RedisServer {
         &self.nodes[index]
     }
 
-    /// All nodes.
+    /// Returns all nodes.
     pub fn nodes(&self) -> &[RedisServer] {
         &self.nodes
     }
 
-    /// The URL of each node.
+    /// Returns the URL of each node.
     pub fn urls(&self) -> Vec<String> {
         self.nodes.iter().map(RedisServer::url).collect()
     }
 
-    /// Which node has a slot, as the node itself says.
+    /// Returns the node that owns a slot, according to itself.
     ///
     /// # Panics
-    /// If no living node says so.
+    /// If no live node owns it.
     #[track_caller]
     pub fn node_of_slot(&self, slot: u16) -> usize {
-        wait_for("a node that has the slot", || {
+        wait_for("a node that owns the slot", || {
             (0..self.len()).find(|node| {
                 let slots = self.slots_of(*node).unwrap_or_default();
                 slots
@@ -94,51 +91,50 @@ impl RedisCluster {
         })
     }
 
-    /// A key of the form `NAME:NUMBER` that a node has, the same each time.
+    /// Returns the first key of the form `NAME:NUMBER` that a node owns.
     pub fn key_on(&self, node: usize, name: &str) -> String {
-        let slots = self.slots_of(node).expect("a living node");
+        let slots = self.slots_of(node).expect("a live node");
         let mut keys = (0..).map(|number: u32| format!("{name}:{number}"));
-        let has = |key: &String| {
+        let owns = |key: &String| {
             let slot = crate::slot::slot_of(key);
             slots
                 .iter()
                 .any(|(first, last)| (*first..=*last).contains(&slot))
         };
-        keys.find(has).expect("the numbers do not end")
+        keys.find(owns).expect("every node owns some key")
     }
 
-    /// Kills a node; its slots have nobody then.
+    /// Kills a node. No other node takes over its slots.
     pub fn kill_node(&self, index: usize) {
         self.nodes[index].kill();
     }
 
-    /// Starts a node again and waits until all living nodes serve again. It has
-    /// its slots and has lost its keys.
+    /// Restarts a node and waits until all live nodes serve. It owns its slots again, but
+    /// its keys are lost.
     pub fn restart_node(&self, index: usize) {
         self.nodes[index].restart();
         self.wait_until_ok();
     }
 
-    /// Waits until every living node serves, and knows every living node as one
-    /// that does.
+    /// Waits until every live node serves and sees all live nodes as serving.
     #[track_caller]
     pub fn wait_until_ok(&self) {
-        let living: Vec<_> = self.nodes.iter().filter(|node| node.is_running()).collect();
-        for node in &living {
-            wait_until("a cluster node to serve", || {
-                self.agrees(node, &living).unwrap_or(false)
+        let live: Vec<_> = self.nodes.iter().filter(|node| node.is_running()).collect();
+        for node in &live {
+            wait_until("a cluster node serves", || {
+                sees_all(node, &live).unwrap_or(false)
             });
         }
     }
 
-    /// Waits until every living node has seen that a dead one is down.
+    /// Waits until every live node sees a dead one as failed.
     #[track_caller]
     pub fn wait_until_down(&self, index: usize) {
-        let id_port = format!(":{}@", self.nodes[index].port());
+        let port = format!(":{}@", self.nodes[index].port());
         for node in self.nodes.iter().filter(|node| node.is_running()) {
-            wait_until("the others to see that a node is down", || {
+            wait_until("the other nodes see the node as failed", || {
                 let lines = nodes_seen_by(node).unwrap_or_default();
-                let mut dead = lines.iter().filter(|line| line.contains(&id_port));
+                let mut dead = lines.iter().filter(|line| line.contains(&port));
                 dead.any(|line| flags(line).contains(&"fail"))
             });
         }
@@ -146,15 +142,15 @@ impl RedisCluster {
 
     fn assign_slots(&self) {
         let count = u32::try_from(self.len()).expect("a few nodes");
-        // No remainder is lost: the ends of the ranges are rounded, not their size.
-        let edge = |index: usize| {
+        // The bounds of the ranges are rounded, not their sizes, so no slot is lost.
+        let bound = |index: usize| {
             let index = u32::try_from(index).expect("a few nodes");
             u32::from(SLOTS) * index / count
         };
         for (index, node) in self.nodes.iter().enumerate() {
-            let (first, last) = (edge(index), edge(index + 1) - 1);
+            let (first, last) = (bound(index), bound(index + 1) - 1);
             let mut cli = node.cli();
-            // Nodes with one epoch would quarrel before they serve.
+            // Nodes with the same epoch would first have to resolve the conflict.
             cli.command(&["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()])
                 .expect_ok();
             let range = [first.to_string(), last.to_string()];
@@ -163,7 +159,7 @@ impl RedisCluster {
         }
     }
 
-    fn introduce(&self) {
+    fn meet(&self) {
         let mut cli = self.nodes[0].cli();
         for node in &self.nodes[1..] {
             let (port, bus) = (node.port(), node.cluster_port().expect("a cluster node"));
@@ -173,24 +169,7 @@ impl RedisCluster {
         }
     }
 
-    fn agrees(&self, node: &RedisServer, living: &[&RedisServer]) -> io::Result<bool> {
-        let info = node.try_cli()?.try_command(&["CLUSTER", "INFO"])?;
-        if field_of(&info.text(), "cluster_state").as_deref() != Some("ok") {
-            return Ok(false);
-        }
-        let lines = nodes_seen_by(node)?;
-        let knows = |other: &&RedisServer| {
-            let port = format!(":{}@", other.port());
-            let mut line = lines.iter().filter(|line| line.contains(&port));
-            // Each word after the eighth is a range of slots: it knows them too.
-            line.any(|line| {
-                flags(line).iter().all(|flag| !is_bad(flag)) && line.split(' ').count() > 8
-            })
-        };
-        Ok(living.iter().all(knows))
-    }
-
-    /// The ranges of slots that a node says it has.
+    /// Returns the ranges of slots that a node owns, according to itself.
     fn slots_of(&self, index: usize) -> io::Result<Vec<(u16, u16)>> {
         let lines = nodes_seen_by(&self.nodes[index])?;
         let own = lines.iter().find(|line| flags(line).contains(&"myself"));
@@ -198,7 +177,7 @@ impl RedisCluster {
             .map(|line| line.split(' ').skip(8))
             .into_iter()
             .flatten();
-        // In brackets: slots that are moving.
+        // Migrating slots are in brackets.
         let ranges = words.filter(|word| !word.starts_with('[')).map(|word| {
             let (first, last) = word.split_once('-').unwrap_or((word, word));
             let number = |text: &str| text.parse().expect("CLUSTER NODES shows slots as numbers");
@@ -206,6 +185,24 @@ impl RedisCluster {
         });
         Ok(ranges.collect())
     }
+}
+
+/// Returns whether a node serves, and sees all live nodes and their slots.
+fn sees_all(node: &RedisServer, live: &[&RedisServer]) -> io::Result<bool> {
+    let info = node.try_cli()?.try_command(&["CLUSTER", "INFO"])?;
+    if field_of(&info.text(), "cluster_state").as_deref() != Some("ok") {
+        return Ok(false);
+    }
+    let lines = nodes_seen_by(node)?;
+    let sees = |other: &&RedisServer| {
+        let port = format!(":{}@", other.port());
+        let mut lines = lines.iter().filter(|line| line.contains(&port));
+        // Each word after the eighth is a range of slots.
+        lines.any(|line| {
+            flags(line).iter().all(|flag| !is_failure(flag)) && line.split(' ').count() > 8
+        })
+    };
+    Ok(live.iter().all(sees))
 }
 
 fn nodes_seen_by(node: &RedisServer) -> io::Result<Vec<String>> {
@@ -216,12 +213,12 @@ fn nodes_seen_by(node: &RedisServer) -> io::Result<Vec<String>> {
     Ok(reply.text().lines().map(str::to_owned).collect())
 }
 
-/// The flags in a line of `CLUSTER NODES`.
+/// Returns the flags in a line of `CLUSTER NODES`.
 fn flags(line: &str) -> Vec<&str> {
     let flags = line.split(' ').nth(2).unwrap_or_default();
     flags.split(',').collect()
 }
 
-fn is_bad(flag: &str) -> bool {
+fn is_failure(flag: &str) -> bool {
     matches!(flag, "fail" | "fail?" | "handshake" | "noaddr")
 }

@@ -1,4 +1,4 @@
-//! A directory that goes when its owner does.
+//! A temporary directory that is removed when dropped.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ pub(crate) struct Dir(PathBuf);
 impl Dir {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        // A killed process leaves its directories behind, and numbers of
-        // processes come round again: then the next number is taken. The name
-        // is short because the path of a Unix socket may have 107 bytes only.
+        // A killed process leaves its directories behind, and process ids are reused, so
+        // the name may exist. It is short because the path of a Unix socket is limited to
+        // 107 bytes.
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let name = format!("fg-kit-{}-{number}", std::process::id());
@@ -20,7 +20,7 @@ impl Dir {
             match fs::create_dir(&path) {
                 Ok(()) => return Self(path),
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-                Err(error) => panic!("make the directory {}: {error}", path.display()),
+                Err(error) => panic!("create the directory {}: {error}", path.display()),
             }
         }
     }
@@ -29,12 +29,12 @@ impl Dir {
         &self.0
     }
 
-    /// The path of a file in it.
+    /// Returns the path of a file in the directory.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
 
-    /// Writes a file in it and tells its path.
+    /// Writes a file and returns its path.
     pub(crate) fn write(&self, name: &str, content: &str) -> PathBuf {
         let path = self.file(name);
         fs::write(&path, content)
@@ -42,7 +42,7 @@ impl Dir {
         path
     }
 
-    /// What is in a file; nothing if there is none.
+    /// Reads a file. Returns an empty string if it does not exist.
     pub(crate) fn read(&self, name: &str) -> String {
         let bytes = fs::read(self.file(name)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
@@ -51,7 +51,7 @@ impl Dir {
 
 impl Drop for Dir {
     fn drop(&mut self) {
-        // What is left in the temporary directory harms nobody.
+        // A directory that cannot be removed does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

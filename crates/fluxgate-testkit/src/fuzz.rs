@@ -1,4 +1,4 @@
-//! Fuzzing without a fuzzer: the seeds of a fuzz target, and inputs near them.
+//! Fuzzing without a fuzzer: runs fuzz targets on their seeds and on mutations of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,26 +8,26 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
-/// What is given any bytes.
+/// A function that accepts any bytes and panics if a property does not hold.
 pub type FuzzFn = fn(&[u8]);
 
-/// How many inputs are tried beside the seeds.
+/// How many mutations are tried.
 const CASES: u32 = 2_000;
 
-/// Gives all entrances of a crate their seeds, and what is near them; each must be a
-/// fuzz target.
+/// Runs all fuzz functions of a crate, each of which must have a fuzz target of the same
+/// name.
 ///
 /// # Panics
-/// As [`try_near_seeds`], or where entrances and targets are not the same.
-pub fn run_all(name: &str, entrances: &[(&str, FuzzFn)]) {
-    let names: Vec<_> = entrances.iter().map(|(target, _)| *target).collect();
+/// If a function panics, or if functions and targets differ.
+pub fn run_all(name: &str, functions: &[(&str, FuzzFn)]) {
+    let names: Vec<_> = functions.iter().map(|(target, _)| *target).collect();
     assert_eq!(targets_of(name), names);
-    for (target, entrance) in entrances {
-        try_near_seeds(target, *entrance);
+    for (target, function) in functions {
+        run(target, *function);
     }
 }
 
-/// The fuzz targets that call this crate, in order.
+/// Returns the fuzz targets that call a crate, sorted.
 pub fn targets_of(name: &str) -> Vec<String> {
     let calls = format!(" {}::fuzzing::", name.replace('-', "_"));
     let mut targets = names_in(&folder("fuzz_targets"));
@@ -40,16 +40,13 @@ pub fn targets_of(name: &str) -> Vec<String> {
     targets.map(str::to_owned).collect()
 }
 
-/// Gives an entrance the seeds of its target, and then inputs that are near them:
-/// the same in every run.
-///
-/// # Panics
-/// Where the entrance does; what it was given is told.
-fn try_near_seeds(target: &str, entrance: FuzzFn) {
+/// Runs a function on the seeds of its target, and then on mutations, which are the same in
+/// every run.
+fn run(target: &str, function: FuzzFn) {
     let seeds = seeds_of(target);
     for (name, seed) in &seeds {
-        let tried = std::panic::catch_unwind(|| entrance(seed));
-        assert!(tried.is_ok(), "{target}: the seed {name}");
+        let result = std::panic::catch_unwind(|| function(seed));
+        assert!(result.is_ok(), "{target}: the seed {name}");
     }
     let seeds: Vec<_> = seeds.into_iter().map(|(_, seed)| seed).collect();
     let config = Config {
@@ -58,19 +55,21 @@ fn try_near_seeds(target: &str, entrance: FuzzFn) {
         ..Config::with_cases(CASES)
     };
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
-    let tried = TestRunner::new_with_rng(config, rng).run(&near(seeds), |input| {
-        entrance(&input);
+    let result = TestRunner::new_with_rng(config, rng).run(&mutations(seeds), |input| {
+        function(&input);
         Ok(())
     });
-    match tried {
+    match result {
         Ok(()) => {}
-        Err(TestError::Fail(why, input)) => panic!("{target}: {why}\nof {}", input.escape_ascii()),
+        Err(TestError::Fail(why, input)) => {
+            panic!("{target}: {why}\ninput: {}", input.escape_ascii())
+        }
         Err(error) => panic!("{target}: {error}"),
     }
 }
 
-/// A seed, or the begin of one and the end of another, with some changes.
-fn near(seeds: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
+/// Generates edited seeds: whole ones, or the start of one joined to the end of another.
+fn mutations(seeds: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
     let one = || select(seeds.clone());
     let two = (one(), any::<Index>(), one(), any::<Index>());
     let spliced = two.prop_map(|(mut first, at, second, from)| {
@@ -99,7 +98,7 @@ fn near(seeds: Vec<Vec<u8>>) -> impl Strategy<Value = Vec<u8>> {
                 4 => input
                     .splice(at..at, std::iter::repeat_n(byte, count))
                     .for_each(drop),
-                // Cut off, but not every other input.
+                // Truncation is rare, because it removes the most.
                 5 if count == 1 => input.truncate(at),
                 _ => {}
             }
@@ -129,7 +128,7 @@ fn names_in(folder: &Path) -> Vec<String> {
     let files = fs::read_dir(folder);
     let files = files.unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let names = files.map(|entry| entry.expect("the folder can be listed").file_name());
-    let names = names.map(|name| name.into_string().expect("names are text"));
+    let names = names.map(|name| name.into_string().expect("names are UTF-8"));
     let mut names: Vec<_> = names.collect();
     names.sort();
     names

@@ -1,4 +1,4 @@
-//! A plain HTTP/1.1 client, for tests that want to see exactly what is answered.
+//! A minimal HTTP/1.1 client that shows responses exactly as they are.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -6,36 +6,36 @@ use std::time::Duration;
 
 use crate::wait::WAIT_TIMEOUT;
 
-/// A connection to an HTTP server, made when it is first needed and kept.
+/// A client with one connection, which is opened on demand and reused.
 #[derive(Debug)]
 pub struct Http {
     address: SocketAddr,
     stream: Option<BufReader<TcpStream>>,
 }
 
-/// What a server answered.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The status.
     pub status: u16,
-    /// Names in lower case, and values.
+    /// Names in lower case, with their values.
     pub headers: Vec<(String, String)>,
     /// The body.
     pub body: String,
 }
 
 impl Answer {
-    /// The first header of this name, which is in lower case.
+    /// Returns the first header with a name, which is in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
         let mut headers = self.headers.iter();
         headers
-            .find(|(known, _)| known == name)
+            .find(|(other, _)| other == name)
             .map(|(_, value)| value.as_str())
     }
 }
 
 impl Http {
-    /// Will talk to this server.
+    /// Creates a client of a server. Does not connect yet.
     pub fn new(address: SocketAddr) -> Self {
         Self {
             address,
@@ -43,20 +43,20 @@ impl Http {
         }
     }
 
-    /// `GET path`.
+    /// Sends `GET path`.
     pub fn get(&mut self, path: &str) -> Answer {
         self.request("GET", path, &[], "")
     }
 
-    /// `POST path` with a body of JSON.
+    /// Sends `POST path` with a JSON body.
     pub fn post(&mut self, path: &str, json: &str) -> Answer {
         self.request("POST", path, &[("Content-Type", "application/json")], json)
     }
 
-    /// Any request.
+    /// Sends a request.
     ///
     /// # Panics
-    /// If there is no answer.
+    /// If there is no response.
     pub fn request(
         &mut self,
         method: &str,
@@ -68,7 +68,7 @@ impl Http {
         answer.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
     }
 
-    /// Any request, which may fail.
+    /// Sends a request. Returns an error if there is no response.
     pub fn try_request(
         &mut self,
         method: &str,
@@ -87,7 +87,7 @@ impl Http {
         self.read_answer(method == "HEAD")
     }
 
-    /// Sends bytes as they are.
+    /// Sends raw bytes.
     pub fn send_raw(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         if self.stream.is_none() {
             let stream = TcpStream::connect_timeout(&self.address, Duration::from_secs(5))?;
@@ -95,7 +95,7 @@ impl Http {
             stream.set_read_timeout(Some(WAIT_TIMEOUT))?;
             self.stream = Some(BufReader::new(stream));
         }
-        let stream = self.stream.as_mut().expect("it has just been made");
+        let stream = self.stream.as_mut().expect("the stream was just connected");
         let sent = stream.get_mut().write_all(bytes);
         if sent.is_err() {
             self.stream = None;
@@ -103,7 +103,7 @@ impl Http {
         sent
     }
 
-    /// Reads the next answer.
+    /// Reads the next response.
     pub fn read_answer(&mut self, without_body: bool) -> std::io::Result<Answer> {
         let Some(stream) = &mut self.stream else {
             return Err(std::io::ErrorKind::NotConnected.into());
@@ -118,17 +118,20 @@ impl Http {
 }
 
 fn read(stream: &mut BufReader<TcpStream>, without_body: bool) -> std::io::Result<Answer> {
-    let bad = |what: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, what.to_owned());
+    let invalid =
+        |what: &str| std::io::Error::new(std::io::ErrorKind::InvalidData, what.to_owned());
     let line = read_line(stream)?;
     let status = line.split(' ').nth(1).and_then(|code| code.parse().ok());
-    let status = status.ok_or_else(|| bad(&format!("no status in {line:?}")))?;
+    let status = status.ok_or_else(|| invalid(&format!("no status in {line:?}")))?;
     let mut headers = Vec::new();
     loop {
         let line = read_line(stream)?;
         if line.is_empty() {
             break;
         }
-        let (name, value) = line.split_once(':').ok_or_else(|| bad("no header"))?;
+        let (name, value) = line
+            .split_once(':')
+            .ok_or_else(|| invalid("a header without a colon"))?;
         headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
     }
     let mut answer = Answer {
@@ -141,13 +144,15 @@ fn read(stream: &mut BufReader<TcpStream>, without_body: bool) -> std::io::Resul
         return Ok(answer);
     }
     if let Some(length) = answer.header("content-length") {
-        let length = length.parse().map_err(|_| bad("a length that is none"))?;
+        let length = length
+            .parse()
+            .map_err(|_| invalid("an invalid content-length"))?;
         body.resize(length, 0);
         stream.read_exact(&mut body)?;
     } else if answer.header("transfer-encoding") == Some("chunked") {
         loop {
             let size = usize::from_str_radix(&read_line(stream)?, 16);
-            let size = size.map_err(|_| bad("a chunk without a size"))?;
+            let size = size.map_err(|_| invalid("an invalid chunk size"))?;
             let start = body.len();
             body.resize(start + size, 0);
             stream.read_exact(&mut body[start..])?;
@@ -159,7 +164,7 @@ fn read(stream: &mut BufReader<TcpStream>, without_body: bool) -> std::io::Resul
     } else {
         stream.read_to_end(&mut body)?;
     }
-    answer.body = String::from_utf8(body).map_err(|_| bad("a body that is no text"))?;
+    answer.body = String::from_utf8(body).map_err(|_| invalid("a body that is not UTF-8"))?;
     Ok(answer)
 }
 

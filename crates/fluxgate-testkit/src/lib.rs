@@ -1,12 +1,11 @@
-//! Real servers for tests, and a TCP proxy that breaks things on purpose.
+//! Real servers for tests, and a TCP proxy that injects faults.
 //!
-//! Only threads and blocking calls: it can be used from any test, whatever
-//! runtime that has. What goes wrong here is a broken test machine and not a
-//! result, so nothing returns an error: it panics and says what was tried.
+//! The kit uses threads and blocking calls, so it works with any runtime. Failures are those
+//! of the test machine, so most functions panic instead of returning an error.
 //!
-//! Servers listen on loopback only, keep nothing on disk, live in a directory
-//! of their own and are killed when dropped. Where `setpriv` (util-linux) is
-//! installed, the kernel kills them too if the test process dies first.
+//! Servers listen on loopback only, persist nothing, run in a directory of their own, and
+//! are killed when dropped. Where `setpriv` (util-linux) is installed, the kernel kills them
+//! too if the test process dies first.
 //!
 //! ```
 //! use fluxgate_testkit::{FaultProxy, Mode, RedisServer};
@@ -29,7 +28,6 @@ mod cluster;
 mod dir;
 pub mod fuzz;
 mod http;
-mod path;
 pub mod ports;
 mod process;
 mod program;
@@ -48,14 +46,13 @@ pub use cli::Cli;
 pub use clock::Skew;
 pub use cluster::{RedisCluster, SlotMove};
 pub use http::{Answer, Http};
-pub use path::valkey;
 pub use program::Program;
 pub use proxy::{FaultProxy, Mode, ReplyFault};
 pub use raw_client::RawClient;
 pub use raw_upstream::{RawConnection, RawUpstream, Received};
 pub use reply::Reply;
 pub use sentinel::Sentinels;
-pub use server::{RedisServer, RedisServerBuilder};
+pub use server::{RedisServer, RedisServerBuilder, valkey};
 pub use slot::{SLOTS, slot_of};
 pub use tls::{Certificates, ClientAuth};
 pub use wait::{WAIT_TIMEOUT, now, timed, wait_for, wait_until};

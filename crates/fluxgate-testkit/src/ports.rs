@@ -1,10 +1,9 @@
-//! Free ports on loopback, given to one test at a time.
+//! Free ports on loopback, each for one test at a time.
 //!
-//! To ask the kernel for a free port and then to start a server on it is a race:
-//! between the two, any connection going out may get it. These ports lie below
-//! the kernel's usual range for such connections (it begins at 32768), and a
-//! file lock keeps those of other test processes away. The kernel takes the
-//! lock back when the process ends, however it ends.
+//! Asking the kernel for a free port and then starting a server on it is a race: an outgoing
+//! connection may take the port in between. These ports are below the kernel's usual range
+//! for outgoing connections, which starts at 32768, and a file lock reserves them among test
+//! processes. The kernel releases the lock when the process ends.
 
 use std::env;
 use std::fs::{self, File, OpenOptions};
@@ -15,34 +14,34 @@ use std::sync::atomic::{AtomicU32, Ordering};
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_000;
 
-/// A port that is free, and this test's alone until it is dropped.
+/// A free port, reserved until it is dropped.
 #[derive(Debug)]
 pub struct Port {
     number: u16,
-    /// Held for its lock. Nothing if no lock could be had on this machine, as
-    /// when another user owns the directory: then only luck keeps others away.
+    /// The locked file. `None` if it cannot be created, for example because another user
+    /// owns the directory; then the port is not reserved.
     _lock: Option<File>,
 }
 
 impl Port {
-    /// Its number.
+    /// Returns the port number.
     pub fn number(&self) -> u16 {
         self.number
     }
 
-    /// It on 127.0.0.1.
+    /// Returns the address on 127.0.0.1.
     pub fn addr(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.number).into()
     }
 }
 
-/// A free port.
+/// Reserves a free port.
 ///
 /// # Panics
 /// If none of 12,000 is free.
 pub fn free() -> Port {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    // Processes begin far apart, so that they seldom try the same port.
+    // Processes start far apart, so that they rarely try the same port.
     let start = std::process::id().wrapping_mul(7919);
     for _ in 0..COUNT {
         let step = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
@@ -92,19 +91,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_port_is_given_twice() {
+    fn ports_are_unique() {
         let ports: Vec<_> = (0..50).map(|_| free()).collect();
         let numbers: HashSet<_> = ports.iter().map(Port::number).collect();
         assert_eq!(numbers.len(), 50);
     }
 
     #[test]
-    fn a_port_that_is_held_or_in_use_cannot_be_claimed() {
-        let held = free();
-        assert!(claim(held.number()).is_none(), "locked");
-        let number = held.number();
-        let listener = TcpListener::bind(held.addr()).unwrap();
-        drop(held);
+    fn a_port_that_is_reserved_or_in_use_cannot_be_claimed() {
+        let reserved = free();
+        assert!(claim(reserved.number()).is_none(), "locked");
+        let number = reserved.number();
+        let listener = TcpListener::bind(reserved.addr()).unwrap();
+        drop(reserved);
         assert!(claim(number).is_none(), "in use");
         drop(listener);
     }

@@ -1,33 +1,32 @@
 //! Child processes that do not outlive the test.
 
+use std::env;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread;
 
-use crate::path;
-
-/// A process that can be ended and started anew, and is ended when dropped.
+/// A process that can be killed and restarted, and is killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Mutex<Child>,
 }
 
 impl Process {
-    /// Starts what `command` makes.
     pub(crate) fn start(command: Command) -> Self {
         Self {
             child: Mutex::new(spawn(command)),
         }
     }
 
-    /// Starts it anew, in place of the old one, which must have ended.
+    /// Replaces the process, which must have exited, by a new one.
     pub(crate) fn start_again(&self, command: Command) {
         let mut child = self.child();
         *child = spawn(command);
     }
 
-    /// What it writes to standard error, if that was piped; once.
+    /// Takes standard error, if it is piped and not taken yet.
     pub(crate) fn take_stderr(&self) -> Option<ChildStderr> {
         self.child().stderr.take()
     }
@@ -36,24 +35,23 @@ impl Process {
         self.child().id()
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status if the process has exited.
     pub(crate) fn ended(&self) -> Option<ExitStatus> {
-        self.child().try_wait().expect("look after a child process")
+        self.child().try_wait().expect("check a child process")
     }
 
-    /// SIGKILL, and wait until it has gone. Nothing if it has ended already.
+    /// Kills the process and waits for its exit. Does nothing if it has already exited.
     pub(crate) fn kill(&self) {
         let mut child = self.child();
         child.kill().expect("kill a child process");
         child.wait().expect("wait for a killed process");
     }
 
-    /// Sends a signal by its short name, as `STOP`.
+    /// Sends a signal by its short name, such as `STOP`.
     pub(crate) fn signal(&self, name: &str) {
-        // The child is locked so that nobody reaps it meanwhile: its number is
-        // its own until then.
+        // The lock keeps other threads from reaping the child, so its id is not reused.
         let child = self.child();
-        // `kill` is built into every shell; the program may not be installed.
+        // The shell's built-in, because the program `kill` may not be installed.
         let status = Command::new("sh")
             .args(["-c", "kill -s \"$1\" \"$2\"", "sh", name])
             .arg(child.id().to_string())
@@ -70,17 +68,17 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         let mut child = self.child();
-        // Works on a stopped process too. If it does not, there is nobody to
-        // tell: a panic here would hide the one that may be under way.
+        // Kills a stopped process too. Errors are ignored, because a panic here could hide
+        // another one.
         let _ = child.kill();
         let _ = child.wait();
     }
 }
 
-/// `program` as a command that the kernel kills when this process dies, if
-/// `setpriv` is there to ask it to.
-pub(crate) fn bound_to_us(program: &std::path::Path) -> Command {
-    let Some(setpriv) = path::find("setpriv") else {
+/// Returns a command that the kernel kills when this process dies, if `setpriv` is
+/// installed.
+pub(crate) fn killed_with_parent(program: &Path) -> Command {
+    let Some(setpriv) = find_program("setpriv") else {
         return Command::new(program);
     };
     let mut command = Command::new(setpriv);
@@ -88,28 +86,36 @@ pub(crate) fn bound_to_us(program: &std::path::Path) -> Command {
     command
 }
 
-type Order = (Command, Sender<std::io::Result<Child>>);
+/// Finds a program in the search path.
+pub(crate) fn find_program(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path)
+        .map(|directory: PathBuf| directory.join(name))
+        .find(|file: &PathBuf| Path::is_file(file))
+}
 
-/// Starts a child from a thread that lives as long as this process: the kernel
-/// watches the thread that started a child, not its process, and the thread of
-/// a test may end before a server that several tests share.
+type SpawnRequest = (Command, Sender<std::io::Result<Child>>);
+
+/// Starts a child from a thread that lives as long as this process. The kernel kills a child
+/// when the thread that started it ends, and the thread of a test may end before a server
+/// that several tests share.
 fn spawn(command: Command) -> Child {
-    static SPAWNER: OnceLock<Sender<Order>> = OnceLock::new();
+    static SPAWNER: OnceLock<Sender<SpawnRequest>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {
-        let (orders, inbox) = mpsc::channel::<Order>();
+        let (requests, receiver) = mpsc::channel::<SpawnRequest>();
         thread::spawn(move || {
-            for (mut command, reply) in inbox {
-                // The one who asked waits for it.
-                let _ = reply.send(command.spawn());
+            for (mut command, result) in receiver {
+                // The caller waits for the result.
+                let _ = result.send(command.spawn());
             }
         });
-        orders
+        requests
     });
     let what = format!("{command:?}");
-    let (reply, answer) = mpsc::channel();
+    let (result, receiver) = mpsc::channel();
     spawner
-        .send((command, reply))
+        .send((command, result))
         .expect("the spawner lives as long as the process");
-    let child = answer.recv().expect("the spawner answers each order");
+    let child = receiver.recv().expect("the spawner sends a result");
     child.unwrap_or_else(|error| panic!("start {what}: {error}"))
 }

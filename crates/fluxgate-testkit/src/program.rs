@@ -1,15 +1,14 @@
-//! Any program that runs for as long as a test needs it.
+//! A program that runs for the duration of a test.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use crate::process::{Process, bound_to_us};
+use crate::process::{Process, killed_with_parent};
 use crate::wait::wait_for;
 
-/// A program that is killed when dropped. What it writes to standard error is
-/// kept.
+/// A program that is killed when dropped. Its standard error is collected.
 #[derive(Debug)]
 pub struct Program {
     process: Process,
@@ -17,13 +16,12 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts a program with what `configure` adds: arguments, environment,
-    /// directory.
+    /// Starts a program. `configure` adds arguments, environment and directory.
     pub fn start(
         program: impl AsRef<std::path::Path>,
         configure: impl FnOnce(&mut Command),
     ) -> Self {
-        let mut command = bound_to_us(program.as_ref());
+        let mut command = killed_with_parent(program.as_ref());
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -49,51 +47,54 @@ impl Program {
         Self { process, lines }
     }
 
-    /// What it wrote to standard error so far.
+    /// Returns the lines that the program has written to standard error.
     pub fn lines(&self) -> Vec<String> {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         lines.clone()
     }
 
-    /// Waits for a line on standard error of which something can be made.
+    /// Waits until `parse` accepts a line on standard error.
     ///
     /// # Panics
-    /// If the program ends, or says nothing of the kind in time.
+    /// If the program ends before that, or on timeout.
     #[track_caller]
-    pub fn wait_for_line<T>(&self, what: &str, make: impl Fn(&str) -> Option<T>) -> T {
+    pub fn wait_for_line<T>(&self, what: &str, parse: impl Fn(&str) -> Option<T>) -> T {
         wait_for(what, || {
-            let found = self.lines().iter().find_map(|line| make(line));
+            let found = self.lines().iter().find_map(|line| parse(line));
             if found.is_none()
                 && let Some(status) = self.ended()
             {
-                panic!("{what}: it ended with {status}: {:#?}", self.lines());
+                panic!(
+                    "{what}: the program ended with {status}: {:#?}",
+                    self.lines()
+                );
             }
             found
         })
     }
 
-    /// Its number.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.process.id()
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status if the program has exited.
     pub fn ended(&self) -> Option<ExitStatus> {
         self.process.ended()
     }
 
-    /// Waits until it has ended.
+    /// Waits for the exit of the program.
     #[track_caller]
     pub fn wait(&self) -> ExitStatus {
         wait_for("the end of a program", || self.ended())
     }
 
-    /// Sends a signal by its short name, as `TERM`.
+    /// Sends a signal by its short name, such as `TERM`.
     pub fn signal(&self, name: &str) {
         self.process.signal(name);
     }
 
-    /// SIGKILL, and wait until it has gone.
+    /// Kills the program and waits for its exit.
     pub fn kill(&self) {
         self.process.kill();
     }

@@ -1,4 +1,4 @@
-//! A TCP proxy that breaks things on purpose.
+//! A TCP proxy that injects faults.
 
 mod connection;
 mod fault;
@@ -10,19 +10,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 
 use connection::Connection;
-use fault::{Armed, Armory};
 pub use fault::{Mode, ReplyFault};
+use fault::{PendingFault, PendingFaults};
 
-/// Stands between a client and a server, and does to their bytes what a test
-/// asks for. A change holds at once, for old connections and for new ones.
+/// A proxy between a client and a server. A change of its mode applies at once, to existing
+/// and to new connections.
 ///
-/// Replies are told apart as RESP2 and RESP3 have it, so that "the next reply"
-/// is one reply even if several come in one piece; what RESP3 pushes is none.
-/// Where the server speaks something else, each piece that it sends counts as a
-/// reply.
+/// The proxy parses RESP2 and RESP3, so that "the next reply" is one reply even if several
+/// arrive together. Pushes of RESP3 are not replies. In other protocols, each read counts as
+/// a reply.
 ///
-/// When one side closes, the other is closed too; there are no half-closed
-/// connections.
+/// When one side closes, the proxy closes the other; there are no half-closed connections.
 #[derive(Debug)]
 pub struct FaultProxy {
     addr: SocketAddr,
@@ -30,13 +28,13 @@ pub struct FaultProxy {
     accepting: Option<JoinHandle<()>>,
 }
 
-/// What the proxy and its threads share.
+/// The state that the proxy shares with its threads.
 #[derive(Debug)]
 struct Shared {
     upstream: SocketAddr,
     mode: Mutex<Mode>,
-    armory: Mutex<Armory>,
-    /// Each lives as long as one of its threads does.
+    faults: Mutex<PendingFaults>,
+    /// Each lives as long as one of its threads.
     connections: Mutex<Vec<Weak<Connection>>>,
     stopped: AtomicBool,
     accepted: AtomicU64,
@@ -46,14 +44,14 @@ struct Shared {
 }
 
 impl FaultProxy {
-    /// Starts one on a free port; `upstream` need not be there yet.
+    /// Starts a proxy on a free port. The upstream need not be running yet.
     pub fn start(upstream: SocketAddr) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("listen on loopback");
         let addr = listener.local_addr().expect("a listener has an address");
         let shared = Arc::new(Shared {
             upstream,
             mode: Mutex::new(Mode::Pass),
-            armory: Mutex::default(),
+            faults: Mutex::default(),
             connections: Mutex::default(),
             stopped: AtomicBool::new(false),
             accepted: AtomicU64::new(0),
@@ -72,81 +70,80 @@ impl FaultProxy {
         }
     }
 
-    /// Where it listens.
+    /// Returns the address of the proxy.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The port of [`FaultProxy::addr`].
+    /// Returns the port of [`FaultProxy::addr`].
     pub fn port(&self) -> u16 {
         self.addr.port()
     }
 
-    /// Its URL, as `redis://127.0.0.1:…` for the scheme `redis`.
+    /// Returns the URL of the proxy with a scheme such as `redis`.
     pub fn url(&self, scheme: &str) -> String {
         format!("{scheme}://{}", self.addr)
     }
 
-    /// What happens to all bytes from now on.
+    /// Sets the mode for all bytes from now on.
     pub fn set_mode(&self, mode: Mode) {
         *lock(&self.shared.mode) = mode;
     }
 
-    /// What happens to all bytes now.
+    /// Returns the current mode.
     pub fn mode(&self) -> Mode {
         *lock(&self.shared.mode)
     }
 
-    /// Does this to the next reply on any connection. Several faults wait their
-    /// turn: each reply gets the first that suits it.
+    /// Applies a fault to the next reply on any connection. Several faults are queued: each
+    /// reply gets the first that matches.
     pub fn fault_next_reply(&self, fault: ReplyFault) {
-        lock(&self.shared.armory).push(Armed::to_any(fault));
+        lock(&self.shared.faults).push(PendingFault::for_any(fault));
     }
 
-    /// Does this to the next reply to a request that has these bytes in it, as
-    /// `EVALSHA` or a key: so what a client sends on the side, when it connects
-    /// or to see whether the server is there, does not use the fault up.
+    /// Applies a fault to the next reply to a request that contains these bytes, such as
+    /// `EVALSHA` or a key. So the client's pings and handshakes do not use up the fault.
     pub fn fault_reply_to(&self, request: impl AsRef<[u8]>, fault: ReplyFault) {
-        lock(&self.shared.armory).push(Armed::to_request(request.as_ref(), fault));
+        lock(&self.shared.faults).push(PendingFault::for_request(request.as_ref(), fault));
     }
 
-    /// How many faults have not met their reply yet.
+    /// Returns the number of faults that are not applied yet.
     pub fn faults_pending(&self) -> usize {
-        lock(&self.shared.armory).len()
+        lock(&self.shared.faults).len()
     }
 
-    /// Passes everything again: [`Mode::Pass`], and no fault waits.
+    /// Removes all pending faults and sets [`Mode::Pass`].
     pub fn heal(&self) {
-        lock(&self.shared.armory).clear();
+        lock(&self.shared.faults).clear();
         self.set_mode(Mode::Pass);
     }
 
-    /// Closes all connections in good order, as a server that goes away does.
+    /// Closes all connections gracefully.
     pub fn close_connections(&self) {
         self.shared.for_each_connection(Connection::close);
     }
 
-    /// Breaks all connections: the client gets a TCP reset.
+    /// Resets all connections: the client gets a TCP RST.
     pub fn reset_connections(&self) {
         self.shared.for_each_connection(Connection::reset);
     }
 
-    /// How many connections clients have made so far, refused ones too.
+    /// Returns the number of connections so far, including refused ones.
     pub fn accepted(&self) -> u64 {
         self.shared.accepted.load(Ordering::SeqCst)
     }
 
-    /// How many connections are open now.
+    /// Returns the number of open connections.
     pub fn open(&self) -> usize {
         self.shared.open.load(Ordering::SeqCst)
     }
 
-    /// How many bytes clients have sent, swallowed ones too.
+    /// Returns the number of bytes that clients have sent, including discarded ones.
     pub fn bytes_up(&self) -> u64 {
         self.shared.bytes_up.load(Ordering::SeqCst)
     }
 
-    /// How many bytes the server has sent, swallowed ones too.
+    /// Returns the number of bytes that the server has sent, including discarded ones.
     pub fn bytes_down(&self) -> u64 {
         self.shared.bytes_down.load(Ordering::SeqCst)
     }
@@ -155,7 +152,7 @@ impl FaultProxy {
 impl Drop for FaultProxy {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
-        // Wakes the thread that accepts. If it cannot be reached, it has ended.
+        // Wakes the accepting thread. If that fails, it has ended.
         let _ = TcpStream::connect(self.addr);
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
@@ -170,7 +167,7 @@ impl Shared {
             if self.stopped.load(Ordering::SeqCst) {
                 return;
             }
-            // The client may have gone before it was accepted.
+            // The client may have disconnected already.
             let Ok(client) = client else { continue };
             self.accepted.fetch_add(1, Ordering::SeqCst);
             let mode = *lock(&self.mode);

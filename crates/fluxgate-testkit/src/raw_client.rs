@@ -1,4 +1,4 @@
-//! A client that sends just the bytes it is given.
+//! A client that sends raw bytes.
 
 use std::io::{ErrorKind, Read as _, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -11,23 +11,23 @@ use crate::wire::{Read, WireAnswer};
 #[derive(Debug)]
 pub struct RawClient {
     stream: TcpStream,
-    /// What has come and is not used up.
+    /// Received bytes that are not parsed yet.
     bytes: Vec<u8>,
     ended: bool,
-    patience: Duration,
+    read_timeout: Duration,
 }
 
 impl RawClient {
     /// Connects.
     ///
     /// # Panics
-    /// If nobody listens.
+    /// If the connection fails.
     #[track_caller]
     pub fn connect(address: SocketAddr) -> Self {
         Self::try_connect(address).expect("connect to a server")
     }
 
-    /// Connects, if somebody listens.
+    /// Connects. Returns an error if that fails.
     pub fn try_connect(address: SocketAddr) -> std::io::Result<Self> {
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
         stream.set_nodelay(true)?;
@@ -37,38 +37,37 @@ impl RawClient {
             stream,
             bytes: Vec::new(),
             ended: false,
-            patience: WAIT_TIMEOUT,
+            read_timeout: WAIT_TIMEOUT,
         })
     }
 
-    /// Waits for so long at most for bytes to come.
-    pub fn set_read_timeout(&mut self, patience: Duration) {
-        let set = self.stream.set_read_timeout(Some(patience));
-        set.expect("set a time limit");
-        self.patience = patience;
+    /// Sets how long a read waits for bytes.
+    pub fn set_read_timeout(&mut self, timeout: Duration) {
+        let set = self.stream.set_read_timeout(Some(timeout));
+        set.expect("set a timeout");
+        self.read_timeout = timeout;
     }
 
-    /// Sends bytes. That the other side has closed is no error: what it said
-    /// before may still be read.
+    /// Sends bytes. Ignores a closed connection, because earlier responses can still be read.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        // The answer tells, or the missing of it.
+        // Reading shows the error.
         let _ = self.stream.write_all(bytes.as_ref());
     }
 
-    /// Sends bytes, each in a packet of its own.
+    /// Sends each byte in a packet of its own.
     pub fn send_byte_by_byte(&mut self, bytes: impl AsRef<[u8]>) {
         for byte in bytes.as_ref() {
             self.send([*byte]);
         }
     }
 
-    /// Sends no more.
+    /// Closes the sending direction.
     pub fn finish(&mut self) {
-        // It may have been closed from the other side.
+        // The peer may have closed the connection.
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// Sends a request without a body and reads its answer.
+    /// Sends a request without a body and reads the response.
     ///
     /// # Errors
     /// As [`RawClient::read_answer`].
@@ -77,16 +76,16 @@ impl RawClient {
         self.read_answer()
     }
 
-    /// Reads the next answer, which may be an interim one.
+    /// Reads the next response, which may be an interim one.
     ///
     /// # Errors
-    /// If the connection ends before a whole answer has come, nothing comes for
-    /// long, or it is an answer that can be read in two ways.
+    /// If the connection ends before the response is complete, on timeout, or if the response
+    /// is ambiguous.
     pub fn read_answer(&mut self) -> std::io::Result<WireAnswer> {
         self.read_answer_to("GET")
     }
 
-    /// The same for a request with this method.
+    /// Reads the next response to a request with this method.
     ///
     /// # Errors
     /// As [`RawClient::read_answer`].
@@ -106,10 +105,10 @@ impl RawClient {
         }
     }
 
-    /// Everything that still comes until the connection ends.
+    /// Reads until the connection ends.
     ///
     /// # Errors
-    /// If it does not end for long.
+    /// On timeout.
     pub fn read_to_end(&mut self) -> std::io::Result<Vec<u8>> {
         while !self.ended {
             self.read_more()?;
@@ -117,16 +116,16 @@ impl RawClient {
         Ok(std::mem::take(&mut self.bytes))
     }
 
-    /// Whether the other side has closed, and nothing else has come.
+    /// Returns whether the peer has closed the connection and no bytes are left.
     pub fn has_ended(&mut self) -> bool {
-        let quick = self.stream.set_read_timeout(Some(Duration::from_millis(1)));
-        quick.expect("set a time limit");
+        let set = self.stream.set_read_timeout(Some(Duration::from_millis(1)));
+        set.expect("set a timeout");
         let _ = self.read_more();
-        self.set_read_timeout(self.patience);
+        self.set_read_timeout(self.read_timeout);
         self.ended && self.bytes.is_empty()
     }
 
-    /// The connection itself; what has come already stands in front.
+    /// Returns the bytes that are not parsed yet, and the stream.
     pub fn into_stream(self) -> (Vec<u8>, TcpStream) {
         (self.bytes, self.stream)
     }

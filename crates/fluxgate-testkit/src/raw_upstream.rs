@@ -1,4 +1,4 @@
-//! A server that keeps the bytes it gets and answers by a script.
+//! A server that records the bytes it receives and responds by a script.
 
 mod connection;
 
@@ -12,7 +12,7 @@ use socket2::{Domain, Socket, Type};
 use crate::wire::WireRequest;
 pub use connection::RawConnection;
 
-/// A server on loopback; it is gone, with all its connections, when dropped.
+/// A server on loopback, which stops when dropped.
 #[derive(Debug)]
 pub struct RawUpstream {
     address: SocketAddr,
@@ -23,39 +23,39 @@ pub struct RawUpstream {
 #[derive(Debug, Default)]
 struct Shared {
     stopped: AtomicBool,
-    connections: Mutex<Vec<Kept>>,
+    connections: Mutex<Vec<ConnectionRecord>>,
 }
 
-/// What is known of a connection.
+/// The record of a connection.
 #[derive(Debug)]
-struct Kept {
+struct ConnectionRecord {
     received: Vec<u8>,
-    /// Whether the other side has closed it, or the script has ended.
+    /// Whether the peer has closed it, or the script has ended.
     is_over: bool,
-    /// None if it is to be broken.
+    /// `None` if the connection is to be reset.
     stream: Option<TcpStream>,
 }
 
-/// What has come on one connection.
+/// The bytes received on one connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// Whether no more can come.
+    /// Whether the connection has ended.
     pub is_over: bool,
 }
 
 impl RawUpstream {
-    /// A server that runs a script for each connection, in a thread of its own.
-    /// The connection ends with the script.
+    /// Starts a server that runs a script for each connection in a thread. The connection
+    /// ends with the script.
     pub fn start(script: impl Fn(&mut RawConnection) + Send + Sync + 'static) -> Self {
         Self::start_at((Ipv4Addr::LOCALHOST, 0).into(), script)
     }
 
-    /// The same at an address that is free.
+    /// Starts a server at a given address.
     ///
     /// # Panics
-    /// If it is not.
+    /// If the address is in use.
     pub fn start_at(
         address: SocketAddr,
         script: impl Fn(&mut RawConnection) + Send + Sync + 'static,
@@ -74,7 +74,7 @@ impl RawUpstream {
         }
     }
 
-    /// A server that answers every whole request with these bytes.
+    /// Starts a server that responds to every request with these bytes.
     pub fn answering(answer: impl Into<Vec<u8>>) -> Self {
         let answer = answer.into();
         Self::start(move |connection| {
@@ -84,24 +84,24 @@ impl RawUpstream {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What has come so far, connection by connection.
+    /// Returns the bytes received so far, by connection.
     pub fn received(&self) -> Vec<Received> {
-        let received = |kept: &Kept| Received {
-            bytes: kept.received.clone(),
-            is_over: kept.is_over,
+        let received = |record: &ConnectionRecord| Received {
+            bytes: record.received.clone(),
+            is_over: record.is_over,
         };
         self.shared.lock().iter().map(received).collect()
     }
 
-    /// The whole requests that have come so far, connection by connection.
+    /// Returns the complete requests received so far, ordered by connection.
     ///
     /// # Panics
-    /// If what has come can be read in two ways.
+    /// If the bytes are ambiguous.
     #[track_caller]
     pub fn requests(&self) -> Vec<WireRequest> {
         let received = self.received();
@@ -115,22 +115,22 @@ impl RawUpstream {
         requests.collect()
     }
 
-    /// How many connections have been made.
+    /// Returns the number of connections so far.
     pub fn accepted(&self) -> usize {
         self.shared.lock().len()
     }
 
-    /// Says on all connections that nothing more will come, and waits until the
-    /// other side has closed them for it.
+    /// Closes the sending direction of all connections, and waits until the peer closes
+    /// them.
     #[track_caller]
     pub fn finish_connections(&self) {
         self.shut_down(Shutdown::Write);
-        crate::wait_until("idle connections are closed from the other side", || {
-            self.shared.lock().iter().all(|kept| kept.is_over)
+        crate::wait_until("the peer closes idle connections", || {
+            self.shared.lock().iter().all(|record| record.is_over)
         });
     }
 
-    /// Closes all connections in good order.
+    /// Closes all connections gracefully.
     pub fn close_connections(&self) {
         self.shut_down(Shutdown::Both);
     }
@@ -140,9 +140,9 @@ impl RawUpstream {
             .shared
             .lock()
             .iter()
-            .filter_map(|kept| kept.stream.as_ref())
+            .filter_map(|record| record.stream.as_ref())
         {
-            // It may be closed already.
+            // The stream may be closed already.
             let _ = stream.shutdown(how);
         }
     }
@@ -151,7 +151,7 @@ impl RawUpstream {
 impl Drop for RawUpstream {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::SeqCst);
-        // Wakes the thread that accepts. If it cannot be reached, it has ended.
+        // Wakes the accepting thread. If that fails, it has ended.
         let _ = TcpStream::connect(self.address);
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
@@ -160,8 +160,7 @@ impl Drop for RawUpstream {
     }
 }
 
-/// With room for as many as come at once: those who find none try again only
-/// after a second.
+/// Opens a listener with a large backlog: if it is full, clients retry only after a second.
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
@@ -179,17 +178,17 @@ impl Shared {
             if self.stopped.load(Ordering::SeqCst) {
                 return;
             }
-            // The client may have gone before it was accepted.
+            // The client may have disconnected already.
             let Ok(stream) = stream else { continue };
-            let Ok(ours) = stream.try_clone() else {
+            let Ok(clone) = stream.try_clone() else {
                 continue;
             };
             let index = {
                 let mut connections = self.lock();
-                connections.push(Kept {
+                connections.push(ConnectionRecord {
                     received: Vec::new(),
                     is_over: false,
-                    stream: Some(ours),
+                    stream: Some(clone),
                 });
                 connections.len() - 1
             };
@@ -203,7 +202,7 @@ impl Shared {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Kept>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<ConnectionRecord>> {
         let connections = self.connections.lock();
         connections.unwrap_or_else(PoisonError::into_inner)
     }

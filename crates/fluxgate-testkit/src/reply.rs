@@ -1,10 +1,10 @@
-//! What a server answers.
+//! RESP2 replies.
 
 use std::io::{self, BufRead, Read};
 
 /// A RESP2 reply.
 ///
-/// The accessors panic on a reply of another kind and show it.
+/// The accessors panic on a reply of another type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// A null bulk string or a null array.
@@ -22,13 +22,13 @@ pub enum Reply {
 }
 
 impl Reply {
-    /// Makes sure that it is `OK`.
+    /// Asserts that the reply is `OK`.
     #[track_caller]
     pub fn expect_ok(&self) {
         assert_eq!(self, &Self::Simple("OK".to_owned()));
     }
 
-    /// The integer.
+    /// Returns the integer.
     #[track_caller]
     pub fn int(&self) -> i64 {
         match self {
@@ -37,7 +37,7 @@ impl Reply {
         }
     }
 
-    /// The text of a bulk or simple string.
+    /// Returns the text of a bulk or simple string.
     #[track_caller]
     pub fn text(&self) -> String {
         match self {
@@ -47,7 +47,7 @@ impl Reply {
         }
     }
 
-    /// The bytes of a bulk string.
+    /// Returns the bytes of a bulk string.
     #[track_caller]
     pub fn bytes(&self) -> &[u8] {
         match self {
@@ -56,7 +56,7 @@ impl Reply {
         }
     }
 
-    /// The elements of an array.
+    /// Returns the elements of an array.
     #[track_caller]
     pub fn array(&self) -> &[Reply] {
         match self {
@@ -65,7 +65,7 @@ impl Reply {
         }
     }
 
-    /// The error, if it is one.
+    /// Returns the error, if the reply is one.
     pub fn error(&self) -> Option<&str> {
         match self {
             Self::Error(error) => Some(error),
@@ -73,7 +73,7 @@ impl Reply {
         }
     }
 
-    /// Whether it is null.
+    /// Returns whether the reply is null.
     pub fn is_nil(&self) -> bool {
         matches!(self, Self::Nil)
     }
@@ -87,7 +87,7 @@ impl Reply {
         let line = String::from_utf8_lossy(line);
         let kind = line.chars().next().unwrap_or('\n');
         let rest = line.get(1..).unwrap_or_default();
-        let number = || rest.parse::<i64>().map_err(|_| bad(&line));
+        let number = || rest.parse::<i64>().map_err(|_| invalid(&line));
         Ok(match kind {
             '+' => Self::Simple(rest.to_owned()),
             '-' => Self::Error(rest.to_owned()),
@@ -103,7 +103,7 @@ impl Reply {
                     Self::Array(replies.collect::<io::Result<_>>()?)
                 }
             },
-            _ => return Err(bad(&line)),
+            _ => return Err(invalid(&line)),
         })
     }
 }
@@ -115,7 +115,7 @@ fn read_bulk(from: &mut impl Read, length: usize) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn bad(line: &str) -> io::Error {
+fn invalid(line: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("not RESP2: {line:?}"))
 }
 
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_is_read() {
+    fn every_type_is_parsed() {
         let mut wire: &[u8] =
             b"*7\r\n+OK\r\n-ERR no\r\n:-3\r\n$2\r\n\r\n\r\n$-1\r\n*-1\r\n*1\r\n$0\r\n\r\n";
         let expected = Reply::Array(vec![
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_or_malformed_is_an_error() {
+    fn truncated_and_malformed_replies_are_errors() {
         for wire in ["", "+OK", "$5\r\nab", "*2\r\n:1\r\n", "?\r\n", ":x\r\n"] {
             assert!(Reply::read(&mut wire.as_bytes()).is_err(), "{wire:?}");
         }

@@ -1,4 +1,4 @@
-//! A primary, its replica, and three sentinels that watch them.
+//! A primary, its replica, and three sentinels.
 
 use std::io;
 
@@ -7,15 +7,14 @@ use crate::reply::Reply;
 use crate::server::{RedisServer, RedisServerBuilder};
 use crate::wait::{wait_for, wait_until};
 
-/// A primary and a replica under three sentinels of which two must agree.
+/// A primary and a replica with three sentinels and a quorum of two.
 ///
-/// A dead primary is noticed after half a second; a failover takes one to three
-/// seconds. A dead one that is started again thinks itself a primary until the
-/// sentinels make it a replica, which takes them up to half a minute; a test
-/// that cannot wait sends it `REPLICAOF` itself.
+/// The sentinels detect a dead primary after half a second, and a failover takes one to three
+/// seconds. An old primary that restarts acts as a primary until the sentinels make it a
+/// replica, which may take half a minute. A test that cannot wait sends `REPLICAOF` itself.
 #[derive(Debug)]
 pub struct Sentinels {
-    // Before the servers, so that they do not see them die.
+    // Dropped before the servers, so that there is no failover.
     sentinels: Vec<RedisServer>,
     servers: Vec<RedisServer>,
 }
@@ -23,18 +22,17 @@ pub struct Sentinels {
 const MASTER: &str = "mymaster";
 
 impl Sentinels {
-    /// Starts them and waits until each sentinel knows the others and the
-    /// replica.
+    /// Starts all servers and waits until each sentinel knows the others and the replica.
     pub fn start() -> Self {
         Self::start_with(|server| server)
     }
 
-    /// As [`Sentinels::start`], with all five made special, as with another
-    /// binary.
-    pub fn start_with(special: impl Fn(RedisServerBuilder) -> RedisServerBuilder) -> Self {
-        // Without the delay, which waits for more replicas, it is there at once.
+    /// Like [`Sentinels::start`], with servers that are configured further, for example with
+    /// another binary.
+    pub fn start_with(configure: impl Fn(RedisServerBuilder) -> RedisServerBuilder) -> Self {
+        // The delay would wait for more replicas.
         let server = || {
-            special(RedisServer::builder())
+            configure(RedisServer::builder())
                 .config("repl-diskless-sync-delay 0")
                 .config("repl-ping-replica-period 1")
         };
@@ -43,11 +41,11 @@ impl Sentinels {
         let replica = server()
             .config(format!("replicaof 127.0.0.1 {port}"))
             .start();
-        wait_until("the replica to follow its primary", || {
+        wait_until("the replica follows its primary", || {
             replica.cli().info("master_link_status").as_deref() == Some("up")
         });
         let sentinel = |_| {
-            special(RedisServer::builder())
+            configure(RedisServer::builder())
                 .sentinel()
                 .config(format!("sentinel monitor {MASTER} 127.0.0.1 {port} 2"))
                 .config(format!("sentinel down-after-milliseconds {MASTER} 500"))
@@ -59,37 +57,37 @@ impl Sentinels {
             servers: vec![primary, replica],
         };
         for sentinel in &all.sentinels {
-            wait_until("the sentinels to know each other and the replica", || {
+            wait_until("the sentinels know each other and the replica", || {
                 knows_all(&mut sentinel.cli())
             });
         }
         all
     }
 
-    /// The name by which clients ask the sentinels.
+    /// Returns the name of the primary in the sentinels' config.
     pub fn master_name(&self) -> &'static str {
         MASTER
     }
 
-    /// The URL of each sentinel.
+    /// Returns the URL of each sentinel.
     pub fn sentinel_urls(&self) -> Vec<String> {
         self.sentinels.iter().map(RedisServer::url).collect()
     }
 
-    /// The sentinels.
+    /// Returns the sentinels.
     pub fn sentinels(&self) -> &[RedisServer] {
         &self.sentinels
     }
 
-    /// The two servers: first the one that was the primary at the start.
+    /// Returns the two servers. The first was the primary at the start.
     pub fn servers(&self) -> &[RedisServer] {
         &self.servers
     }
 
-    /// The primary, as a majority of the sentinels says.
+    /// Returns the primary according to a majority of the sentinels.
     #[track_caller]
     pub fn primary(&self) -> &RedisServer {
-        wait_for("two sentinels to name the same primary", || {
+        wait_for("two sentinels name the same primary", || {
             self.servers.iter().find(|server| {
                 let named = |sentinel: &&RedisServer| {
                     primary_port(sentinel).is_ok_and(|port| port == server.port())
@@ -99,7 +97,7 @@ impl Sentinels {
         })
     }
 
-    /// The server that is not the primary.
+    /// Returns the server that is not the primary.
     #[track_caller]
     pub fn replica(&self) -> &RedisServer {
         let primary = self.primary().port();
@@ -110,7 +108,7 @@ impl Sentinels {
         others.next().expect("two servers")
     }
 
-    /// Kills the primary and returns it, to be started again later.
+    /// Kills the primary and returns it.
     #[track_caller]
     pub fn kill_primary(&self) -> &RedisServer {
         let primary = self.primary();
@@ -118,41 +116,39 @@ impl Sentinels {
         primary
     }
 
-    /// Has a sentinel make the replica the primary, as an operator does before
-    /// maintenance: the old primary lives, and goes on taking writes for some ten
+    /// Starts a planned failover. The old primary lives and accepts writes for about ten more
     /// seconds. Returns the new primary as soon as a sentinel names it.
     #[track_caller]
     pub fn fail_over(&self) -> &RedisServer {
         let new = self.replica();
         let mut sentinel = self.sentinels[0].cli();
-        // It refuses until it has heard enough of the replica.
-        wait_until("a sentinel to agree to a failover", || {
+        // The sentinel rejects it until it knows the replica well enough.
+        wait_until("a sentinel accepts the failover", || {
             let reply = sentinel.command(&["SENTINEL", "FAILOVER", MASTER]);
             reply.error().is_none()
         });
-        wait_until("a sentinel to name the new primary", || self.is_named(new));
+        wait_until("a sentinel names the new primary", || self.is_named(new));
         new
     }
 
-    /// Whether any sentinel names this server as the primary.
+    /// Returns whether any sentinel names this server as the primary.
     pub fn is_named(&self, server: &RedisServer) -> bool {
         let named = |it: &RedisServer| primary_port(it).is_ok_and(|port| port == server.port());
         self.sentinels.iter().any(named)
     }
 
-    /// Waits until the sentinels, all that live, name a primary that lives and
-    /// takes writes, and returns it.
+    /// Waits until all live sentinels name a live primary, and returns it.
     #[track_caller]
     pub fn wait_for_failover(&self) -> &RedisServer {
         wait_for("a failover", || {
-            let living = || {
+            let live = || {
                 self.sentinels
                     .iter()
                     .filter(|sentinel| sentinel.is_running())
             };
             self.servers.iter().find(|server| {
                 server.is_running()
-                    && living().all(|it| primary_port(it).is_ok_and(|port| port == server.port()))
+                    && live().all(|it| primary_port(it).is_ok_and(|port| port == server.port()))
                     && is_primary(server).unwrap_or(false)
             })
         })

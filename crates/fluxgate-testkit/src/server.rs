@@ -1,7 +1,8 @@
-//! A Redis or Valkey server of a test's own.
+//! A Redis or Valkey server for one test.
 
 mod builder;
 
+use std::env;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io;
@@ -20,21 +21,20 @@ use crate::reply::Reply;
 use crate::tls::Certificates;
 use crate::wait::wait_for;
 
-/// A running server, killed and removed when dropped.
+/// A running server, which is killed and removed when dropped.
 ///
-/// Everything works through a shared reference, so that one thread can break it
-/// while others use it.
+/// All methods take a shared reference, so that one thread can kill it while others use it.
 #[derive(Debug)]
 pub struct RedisServer {
-    // Before the directory, so that the process goes first.
+    // Dropped before the directory.
     process: Process,
     setup: Setup,
 }
 
-/// All of a server but its process: what a restart keeps.
+/// The parts of a server that survive a restart.
 #[derive(Debug)]
 struct Setup {
-    wanted: RedisServerBuilder,
+    options: RedisServerBuilder,
     dir: Dir,
     port: Port,
     tls_port: Option<Port>,
@@ -43,75 +43,75 @@ struct Setup {
     clock: Option<ShiftedClock>,
 }
 
-/// The user of [`RedisServer::cli`] where users matter: whatever a test does to
-/// the default user, it can still look.
+/// The user of [`RedisServer::cli`] on a server with users, so that a test may change the
+/// default user.
 const OWN_USER: &str = "testkit";
 
 impl RedisServer {
-    /// A server with nothing special.
+    /// Starts a server with the default options.
     pub fn start() -> Self {
         Self::builder().start()
     }
 
-    /// Starts to describe one.
+    /// Returns a builder.
     pub fn builder() -> RedisServerBuilder {
         RedisServerBuilder::default()
     }
 
-    fn run(wanted: RedisServerBuilder) -> Self {
-        let mut setup = Setup::new(wanted);
-        // Somebody without our locks may take the port before the server does.
+    fn run(options: RedisServerBuilder) -> Self {
+        let mut setup = Setup::new(options);
+        // A program outside the tests may take the port before the server does.
         for _ in 0..10 {
             setup.write_config();
             let process = Process::start(setup.command());
             match setup.wait_for_ping(&process) {
                 Ok(()) => return Self { process, setup },
-                Err(Taken) => setup.take_other_ports(),
+                Err(PortTaken) => setup.take_other_ports(),
             }
         }
-        panic!("ten ports in a row were taken by others");
+        panic!("ten ports in a row were taken by other programs");
     }
 
-    /// Where it listens, without TLS.
+    /// Returns the address without TLS.
     pub fn addr(&self) -> SocketAddr {
         self.setup.port.addr()
     }
 
-    /// The port of [`RedisServer::addr`].
+    /// Returns the port of [`RedisServer::addr`].
     pub fn port(&self) -> u16 {
         self.setup.port.number()
     }
 
-    /// The port of its cluster bus, if it is a node of a cluster.
+    /// Returns the port of the cluster bus of a cluster node.
     pub(crate) fn cluster_port(&self) -> Option<u16> {
         self.setup.cluster_port.as_ref().map(Port::number)
     }
 
-    /// `redis://…`, with the password if it has one.
+    /// Returns `redis://…`, with the password if there is one.
     pub fn url(&self) -> String {
-        let password = match &self.setup.wanted.password {
+        let password = match &self.setup.options.password {
             Some(password) => format!(":{password}@"),
             None => String::new(),
         };
         format!("redis://{password}{}", self.addr())
     }
 
-    /// `redis://…` as a user of [`RedisServerBuilder::user`].
+    /// Returns `redis://…` for a user of [`RedisServerBuilder::user`].
     pub fn url_as(&self, user: &str, password: &str) -> String {
         format!("redis://{user}:{password}@{}", self.addr())
     }
 
-    /// Where it listens with TLS.
+    /// Returns the address with TLS.
     ///
     /// # Panics
-    /// If it was not started with [`RedisServerBuilder::tls`]. So do
+    /// If the server was not started with [`RedisServerBuilder::tls`]. So do
     /// [`RedisServer::tls_url`] and [`RedisServer::certificates`].
     pub fn tls_addr(&self) -> SocketAddr {
         let port = self.setup.tls_port.as_ref().expect("a server with TLS");
         port.addr()
     }
 
-    /// `rediss://…`, with the password if it has one.
+    /// Returns `rediss://…`, with the password if there is one.
     pub fn tls_url(&self) -> String {
         let plain = self.url();
         let credentials = plain
@@ -121,25 +121,28 @@ impl RedisServer {
         format!("rediss://{credentials}{}", self.tls_addr())
     }
 
-    /// The certificates of its TLS.
+    /// Returns the certificates.
     pub fn certificates(&self) -> &Certificates {
         let certificates = self.setup.certificates.as_ref();
         certificates.expect("a server with TLS")
     }
 
-    /// Its Unix socket.
+    /// Returns the path of the Unix socket.
     ///
     /// # Panics
-    /// If it was not started with [`RedisServerBuilder::unix_socket`].
+    /// If the server was not started with [`RedisServerBuilder::unix_socket`].
     pub fn socket_path(&self) -> PathBuf {
-        assert!(self.setup.wanted.unix_socket, "a server with a Unix socket");
+        assert!(
+            self.setup.options.unix_socket,
+            "a server with a Unix socket"
+        );
         self.setup.dir.file(SOCKET)
     }
 
-    /// A new connection to it, with all rights.
+    /// Opens a connection with all permissions.
     ///
     /// # Panics
-    /// If it cannot be reached.
+    /// If the server cannot be reached.
     #[track_caller]
     pub fn cli(&self) -> Cli {
         match self.setup.connect() {
@@ -148,66 +151,82 @@ impl RedisServer {
         }
     }
 
-    /// As [`RedisServer::cli`]; an error if it cannot be reached.
+    /// Like [`RedisServer::cli`], but returns an error if the server cannot be reached.
     pub fn try_cli(&self) -> io::Result<Cli> {
         self.setup.connect()
     }
 
-    /// The number of its process.
+    /// Returns the process id.
     pub fn pid(&self) -> u32 {
         self.process.id()
     }
 
-    /// Whether the process lives; a paused one does.
+    /// Returns whether the process is running, paused or not.
     pub fn is_running(&self) -> bool {
         self.process.ended().is_none()
     }
 
-    /// SIGKILL: it is gone at once, with all that it held. Nothing if it is gone
-    /// already.
+    /// Kills the server, which loses its data. Does nothing if it is not running.
     pub fn kill(&self) {
         self.process.kill();
     }
 
-    /// Starts it again on the same ports and in the same directory, and waits
-    /// until it answers. Kills it first if it runs.
+    /// Kills the server if it is running, starts it with the same ports and directory, and
+    /// waits until it answers.
     pub fn restart(&self) {
         self.process.kill();
-        wait_for("the old port of a restarted server", || {
+        wait_for("a restarted server gets its old port", || {
             self.process.start_again(self.setup.command());
             self.setup.wait_for_ping(&self.process).ok()
         });
     }
 
-    /// SIGSTOP: connections stay open, the kernel goes on accepting new ones,
-    /// and nothing is answered.
+    /// Stops the process by SIGSTOP. Connections stay open, and the kernel accepts new ones.
     pub fn pause(&self) {
         self.process.signal("STOP");
     }
 
-    /// SIGCONT: what came in meanwhile is answered now.
+    /// Continues the process, which then answers what it has received.
     pub fn resume(&self) {
         self.process.signal("CONT");
     }
 
-    /// Sets its wall clock, from its next look at it on.
+    /// Shifts the wall clock of the running server.
     ///
     /// # Panics
-    /// If it was not started with [`RedisServerBuilder::clock_offset`].
+    /// If the server was not started with [`RedisServerBuilder::clock_offset`].
     pub fn set_clock_offset(&self, skew: Skew) {
         let clock = self.setup.clock.as_ref();
         clock.expect("a server with a shifted clock").set(skew);
     }
 
-    /// What it has written to its log.
+    /// Returns the log of the server.
     pub fn log(&self) -> String {
         self.setup.log()
     }
 
-    /// The directory in which it runs.
+    /// Returns the working directory of the server.
     pub fn directory(&self) -> &Path {
         self.setup.dir.path()
     }
+}
+
+/// Finds a Valkey server: the binary that `FLUXGATE_VALKEY_SERVER` names, or else
+/// `valkey-server` in the search path.
+///
+/// # Panics
+/// If the variable names a file that does not exist, so that no test is skipped by mistake.
+pub fn valkey() -> Option<PathBuf> {
+    let variable = env::var_os("FLUXGATE_VALKEY_SERVER").filter(|path| !path.is_empty());
+    let Some(path) = variable.map(PathBuf::from) else {
+        return process::find_program("valkey-server");
+    };
+    assert!(
+        path.is_file(),
+        "FLUXGATE_VALKEY_SERVER names {}, which is not a file",
+        path.display()
+    );
+    Some(path)
 }
 
 const CONFIG: &str = "server.conf";
@@ -216,26 +235,26 @@ const OUTPUT: &str = "output.log";
 const SOCKET: &str = "server.sock";
 const USERS: &str = "users.acl";
 
-/// Somebody else has the port.
+/// Another program uses the port.
 #[derive(Debug)]
-struct Taken;
+struct PortTaken;
 
 impl Setup {
-    fn new(wanted: RedisServerBuilder) -> Self {
+    fn new(options: RedisServerBuilder) -> Self {
         let dir = Dir::new();
         Self {
             port: ports::free(),
-            tls_port: wanted.tls.map(|_| ports::free()),
-            cluster_port: wanted.cluster.then(ports::free),
-            certificates: wanted.tls.map(|_| Certificates::generate()),
-            clock: wanted.skew.map(|skew| ShiftedClock::new(&dir, skew)),
+            tls_port: options.tls.map(|_| ports::free()),
+            cluster_port: options.cluster.then(ports::free),
+            certificates: options.tls.map(|_| Certificates::generate()),
+            clock: options.skew.map(|skew| ShiftedClock::new(&dir, skew)),
             dir,
-            wanted,
+            options,
         }
     }
 
     fn take_other_ports(&mut self) {
-        // The old ones are dropped after the new ones are found.
+        // An old port is released only after a new one is found.
         self.port = ports::free();
         self.tls_port = self.tls_port.as_ref().map(|_| ports::free());
         self.cluster_port = self.cluster_port.as_ref().map(|_| ports::free());
@@ -254,11 +273,11 @@ impl Setup {
         line("save", &"\"\"");
         line("appendonly", &"no");
         line("daemonize", &"no");
-        if self.wanted.unix_socket {
+        if self.options.unix_socket {
             line("unixsocket", &self.dir.file(SOCKET).display());
         }
         if let (Some(port), Some(files), Some(auth)) =
-            (&self.tls_port, &self.certificates, self.wanted.tls)
+            (&self.tls_port, &self.certificates, self.options.tls)
         {
             line("tls-port", &port.number());
             line("tls-cert-file", &files.server_cert().display());
@@ -270,10 +289,10 @@ impl Setup {
             line("cluster-enabled", &"yes");
             line("cluster-port", &port.number());
         }
-        if let Some(users) = self.wanted.users_file(OWN_USER) {
+        if let Some(users) = self.options.users_file(OWN_USER) {
             line("aclfile", &self.dir.write(USERS, &users).display());
         }
-        for extra in &self.wanted.config {
+        for extra in &self.options.config {
             config.push_str(extra);
             config.push('\n');
         }
@@ -281,38 +300,38 @@ impl Setup {
     }
 
     fn command(&self) -> Command {
-        let mut command = process::bound_to_us(&self.wanted.binary);
+        let mut command = process::killed_with_parent(&self.options.binary);
         command.arg(self.dir.file(CONFIG));
-        if self.wanted.sentinel {
+        if self.options.sentinel {
             command.arg("--sentinel");
         }
         if self.clock.is_some() {
             ShiftedClock::apply(&self.dir, &mut command);
         }
-        // What it says before it has read where its log is.
-        let output = File::create(self.dir.file(OUTPUT)).expect("make a file for the output");
-        let errors = output.try_clone().expect("use a file twice");
+        // The output before the server has read the path of its log.
+        let output = File::create(self.dir.file(OUTPUT)).expect("create a file for the output");
+        let errors = output.try_clone().expect("clone a file handle");
         command.current_dir(self.dir.path());
         command.stdin(std::process::Stdio::null());
         command.stdout(output).stderr(errors);
         command
     }
 
-    fn wait_for_ping(&self, process: &Process) -> Result<(), Taken> {
-        wait_for("a started server to answer PING", || {
+    fn wait_for_ping(&self, process: &Process) -> Result<(), PortTaken> {
+        wait_for("a started server answers PING", || {
             if let Some(status) = process.ended() {
                 let log = self.log();
-                let taken = ["Address already in use", "Failed listening on port"];
-                if taken.iter().any(|sign| log.contains(sign)) {
-                    // Not to be read again when it is started anew.
+                let messages = ["Address already in use", "Failed listening on port"];
+                if messages.iter().any(|message| log.contains(message)) {
+                    // The next attempt must not find the message again.
                     let _ = fs::remove_file(self.dir.file(LOG));
-                    return Some(Err(Taken));
+                    return Some(Err(PortTaken));
                 }
-                let binary = self.wanted.binary.display();
+                let binary = self.options.binary.display();
                 panic!("{binary} did not start ({status}):\n{log}");
             }
-            // Another server may sit on the port and answer while ours is about
-            // to fail, so ours must say that it is the one.
+            // Another server may answer on the port while this one is about to fail, so the
+            // process id must match.
             let answers = self.is_answered_by(process.id()).unwrap_or(false);
             answers.then_some(Ok(()))
         })
@@ -330,7 +349,7 @@ impl Setup {
 
     fn connect(&self) -> io::Result<Cli> {
         let mut cli = Cli::connect(self.port.addr())?;
-        if self.wanted.has_users() {
+        if self.options.has_users() {
             let reply = cli.try_command(&["AUTH", OWN_USER, OWN_USER])?;
             if let Reply::Error(error) = reply {
                 return Err(io::Error::other(error));

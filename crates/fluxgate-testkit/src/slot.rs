@@ -1,21 +1,21 @@
-//! The slot of a key, computed here so that tests do not trust the code they test.
+//! The cluster slot of a key, independent of the code under test.
 
-/// How many slots a cluster has.
+/// The number of slots of a cluster.
 pub const SLOTS: u16 = 16_384;
 
-/// The slot of a key: CRC16 of what is in its first `{…}`, or of all of it.
+/// Returns the slot of a key: CRC16 of its hash tag `{…}`, or of the whole key.
 pub fn slot_of(key: impl AsRef<[u8]>) -> u16 {
-    crc16(hashed(key.as_ref())) % SLOTS
+    crc16(hash_tag(key.as_ref())) % SLOTS
 }
 
-fn hashed(key: &[u8]) -> &[u8] {
+fn hash_tag(key: &[u8]) -> &[u8] {
     let at = |bytes: &[u8], wanted: u8| bytes.iter().position(|byte| *byte == wanted);
     let Some(open) = at(key, b'{') else {
         return key;
     };
     let inside = &key[open + 1..];
     match at(inside, b'}') {
-        // An empty tag is no tag.
+        // An empty tag is ignored.
         None | Some(0) => key,
         Some(end) => &inside[..end],
     }
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slots_are_those_of_the_cluster_specification() {
+    fn slots_follow_the_cluster_specification() {
         assert_eq!(crc16(b"123456789"), 0x31c3);
         assert_eq!(slot_of(""), 0);
         assert_eq!(slot_of("foo"), 12_182);

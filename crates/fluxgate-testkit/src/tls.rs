@@ -1,4 +1,4 @@
-//! A certificate authority for one test.
+//! Certificates for one test.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,28 +10,27 @@ use rcgen::{
 
 use crate::dir::Dir;
 
-/// Whether clients must show a certificate.
+/// Whether clients must present a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientAuth {
-    /// They need none.
+    /// No certificate is needed.
     Off,
-    /// They must show one that the server's authority has signed.
+    /// A certificate signed by the server's authority is required.
     Required,
 }
 
-/// PEM files: an authority, and certificates for a server and a client that it
-/// has signed. The server's is for `localhost` and 127.0.0.1.
+/// PEM files of an authority, a server and a client. The server's certificate is for
+/// `localhost` and 127.0.0.1.
 #[derive(Debug)]
 pub struct Certificates {
     dir: Dir,
 }
 
 impl Certificates {
-    /// New ones, which nobody else trusts: also good for a client that must be
-    /// turned away.
+    /// Generates certificates with a new authority.
     pub fn generate() -> Self {
         let dir = Dir::new();
-        let authority_key = KeyPair::generate().expect("make a key");
+        let authority_key = KeyPair::generate().expect("generate a key");
         let mut authority = params("FluxGate test authority", &[]);
         authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
@@ -83,7 +82,7 @@ impl Certificates {
         self.dir.file("client.key")
     }
 
-    /// What is in one of the files.
+    /// Reads a file.
     #[track_caller]
     pub fn read(path: impl AsRef<Path>) -> Vec<u8> {
         fs::read(path).expect("read a PEM file")
@@ -104,7 +103,7 @@ fn sign(
     usage: ExtendedKeyUsagePurpose,
     issuer: &Issuer<'_, KeyPair>,
 ) {
-    let key = KeyPair::generate().expect("make a key");
+    let key = KeyPair::generate().expect("generate a key");
     params.use_authority_key_identifier_extension = true;
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![usage];

@@ -1,50 +1,49 @@
-//! Waiting by looking, never by sleeping for as long as it might take.
+//! Waiting by polling a condition.
 
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long anything is waited for: far more than it needs, because the machine
-/// may be busy with other tests.
+/// The timeout of every wait. It is generous because the machine may be busy.
 pub const WAIT_TIMEOUT: Duration = Duration::from_secs(60);
 
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Looks again and again until there is an answer.
+/// Polls until `poll` returns a value. `what` describes the event in the panic message.
 ///
 /// # Panics
-/// If there is none after [`WAIT_TIMEOUT`]; `what` says what was waited for.
+/// On timeout.
 #[track_caller]
-pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Option<T>) -> T {
     let end = now() + WAIT_TIMEOUT;
     loop {
-        if let Some(answer) = look() {
-            return answer;
+        if let Some(value) = poll() {
+            return value;
         }
-        assert!(now() < end, "waited {WAIT_TIMEOUT:?} in vain: {what}");
+        assert!(now() < end, "timed out after {WAIT_TIMEOUT:?}: {what}");
         thread::sleep(PAUSE);
     }
 }
 
-/// Looks again and again until it is true.
+/// Polls until `poll` returns `true`.
 ///
 /// # Panics
-/// As [`wait_for`].
+/// On timeout.
 #[track_caller]
-pub fn wait_until(what: &str, mut look: impl FnMut() -> bool) {
-    wait_for(what, || look().then_some(()));
+pub fn wait_until(what: &str, mut poll: impl FnMut() -> bool) {
+    wait_for(what, || poll().then_some(()));
 }
 
-/// Does something and tells how long it took.
+/// Runs `work` and measures the time it takes.
 pub fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let start = now();
-    let done = work();
-    (done, start.elapsed())
+    let result = work();
+    (result, start.elapsed())
 }
 
-/// The time, for those who measure real servers.
+/// Returns the current time.
 #[expect(
     clippy::disallowed_methods,
-    reason = "real servers need real time; the one place that looks"
+    reason = "real servers need real time; this is the only place that reads it"
 )]
 pub fn now() -> Instant {
     Instant::now()
@@ -55,12 +54,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_looks_until_there_is_an_answer() {
-        let mut looks = 0;
-        let answer = wait_for("the third look", || {
-            looks += 1;
-            (looks == 3).then_some("here")
+    fn wait_for_polls_until_there_is_a_value() {
+        let mut polls = 0;
+        let value = wait_for("the third poll", || {
+            polls += 1;
+            (polls == 3).then_some("here")
         });
-        assert_eq!((answer, looks), ("here", 3));
+        assert_eq!((value, polls), ("here", 3));
     }
 }

@@ -1,8 +1,7 @@
-//! HTTP/1.1 read as the strictest peer would read it.
+//! A strict HTTP/1.1 parser.
 //!
-//! Whatever two parsers could read in two ways is an error here: what passes can
-//! be read in one way only. So it judges what a proxy sends, and takes nothing
-//! on trust.
+//! A message that two parsers could interpret differently is an error here. So tests can
+//! verify that a proxy sends no ambiguous messages.
 
 mod answer;
 mod body;
@@ -12,16 +11,16 @@ mod request;
 pub use answer::WireAnswer;
 pub use request::WireRequest;
 
-/// What became of bytes that should be a message.
+/// The result of parsing a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Read<T> {
-    /// A whole message, and how many bytes it took.
+    /// A complete message and its length in bytes.
     Whole(T, usize),
-    /// Good so far, but not all of it.
+    /// The beginning of a message.
     Part,
 }
 
-/// What is wrong with a message.
+/// Why a message is invalid or ambiguous.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ambiguous(pub String);
 
@@ -31,13 +30,13 @@ impl std::fmt::Display for Ambiguous {
     }
 }
 
-/// Names in lower case, and values, byte by byte as characters.
+/// Names in lower case, with their values. Each byte becomes a character.
 pub type Headers = Vec<(String, String)>;
 
-/// The values of the headers of a name, which is in lower case.
+/// Returns the values of a header, whose name is in lower case.
 pub(crate) fn values<'a>(headers: &'a Headers, name: &str) -> Vec<&'a str> {
-    let same = headers.iter().filter(|(known, _)| known == name);
-    same.map(|(_, value)| value.as_str()).collect()
+    let matching = headers.iter().filter(|(other, _)| other == name);
+    matching.map(|(_, value)| value.as_str()).collect()
 }
 
 fn bad<T>(what: impl Into<String>) -> Result<T, Ambiguous> {

@@ -1,13 +1,13 @@
-//! Slots on the move.
+//! Moving slots between nodes.
 
 use super::RedisCluster;
 use crate::reply::Reply;
 
-/// A slot between two nodes.
+/// A slot that is moving between two nodes.
 ///
-/// Its old node answers for the keys that it still has and says `ASK` for the
-/// others; a command on several keys of which some have moved gets `TRYAGAIN`.
-/// Dropped before [`SlotMove::finish`], it stays so.
+/// The old node serves the keys that it still has and replies `ASK` for the others. A
+/// command on several keys gets `TRYAGAIN` if some have moved. If dropped before
+/// [`SlotMove::finish`], the slot stays in this state.
 #[derive(Debug)]
 #[must_use]
 pub struct SlotMove<'a> {
@@ -24,8 +24,7 @@ impl RedisCluster {
         self.begin_move(slot, to).finish();
     }
 
-    /// Begins to move a slot: it is migrating and importing, and no key has
-    /// moved yet.
+    /// Marks a slot as migrating and importing. No key moves yet.
     #[track_caller]
     pub fn begin_move(&self, slot: u16, to: usize) -> SlotMove<'_> {
         let from = self.node_of_slot(slot);
@@ -36,7 +35,7 @@ impl RedisCluster {
             from,
             to,
         };
-        // In this order nobody is sent to a node that does not expect them.
+        // In this order, so that no client is redirected to a node that does not expect it.
         moving.set_slot(to, "IMPORTING", &moving.id(from));
         moving.set_slot(from, "MIGRATING", &moving.id(to));
         moving
@@ -44,18 +43,17 @@ impl RedisCluster {
 }
 
 impl SlotMove<'_> {
-    /// The node that has the slot until the move is finished.
+    /// Returns the node that owns the slot until the move is finished.
     pub fn from(&self) -> usize {
         self.from
     }
 
-    /// The node that gets it.
+    /// Returns the node that will own the slot.
     pub fn to(&self) -> usize {
         self.to
     }
 
-    /// Moves so many keys at most and says how many it were: none when all have
-    /// moved.
+    /// Moves at most this many keys and returns their number, which is 0 when all have moved.
     #[track_caller]
     pub fn move_keys(&self, at_most: usize) -> usize {
         let mut cli = self.cluster.node(self.from).cli();
@@ -70,17 +68,17 @@ impl SlotMove<'_> {
         let head = head.iter().map(|word| word.as_bytes());
         let command: Vec<&[u8]> = head.chain(keys.iter().map(Reply::bytes)).collect();
         let reply = cli.command(&command);
-        // The keys may have expired meanwhile.
+        // The keys may have expired in between.
         if reply != Reply::Simple("NOKEY".to_owned()) {
             reply.expect_ok();
         }
         keys.len()
     }
 
-    /// Moves the rest and tells every living node who has the slot now.
+    /// Moves the remaining keys and announces the new owner to every live node.
     #[track_caller]
     pub fn finish(self) {
-        // A migrating slot gets no new keys: they are made on the new node.
+        // A migrating slot gets no new keys: these are created on the new node.
         while self.move_keys(100) > 0 {}
         let new = self.id(self.to);
         self.set_slot(self.to, "NODE", &new);

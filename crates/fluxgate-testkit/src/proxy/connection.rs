@@ -1,8 +1,7 @@
-//! One client's connection and the one made for it.
+//! A client's connection and the matching connection to the server.
 //!
-//! Each direction has two threads, one that reads and one that writes, with a
-//! queue between them: so a delay holds each piece back for as long, and does
-//! not add up when pieces follow each other closely.
+//! Each direction has a reading and a writing thread with a queue in between. So every chunk
+//! is delayed equally, and delays of consecutive chunks do not add up.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -16,37 +15,37 @@ use std::time::{Duration, Instant};
 use socket2::SockRef;
 
 use super::fault::Mode;
-use super::frame::Frames;
+use super::frame::FrameReader;
 use super::{Shared, lock};
 use crate::wait::{WAIT_TIMEOUT, now};
 
-/// Two sockets. They are closed when the last of their threads has ended.
+/// Two sockets, which are closed when the last of their threads ends.
 #[derive(Debug)]
 pub(super) struct Connection {
     shared: Arc<Shared>,
     client: TcpStream,
-    /// None for one that was made into a black hole.
+    /// `None` if the connection was opened in [`Mode::BlackHole`].
     server: Option<TcpStream>,
     /// The requests without a reply, oldest first.
     requests: Mutex<VecDeque<Vec<u8>>>,
-    /// It ends with a reset, so nothing may end it in good order any more.
-    broken: AtomicBool,
+    /// Whether the connection ends with a reset, so that it must not be closed gracefully.
+    is_reset: AtomicBool,
 }
 
 impl Connection {
-    /// Ends it in good order: both sides see the end of the stream.
+    /// Closes the connection gracefully: both sides see the end of the stream.
     pub(super) fn close(&self) {
-        if !self.broken.load(Ordering::SeqCst) {
+        if !self.is_reset.load(Ordering::SeqCst) {
             self.shut_down(Shutdown::Both);
         }
     }
 
-    /// Ends it with a reset.
+    /// Resets the connection.
     pub(super) fn reset(&self) {
-        self.broken.store(true, Ordering::SeqCst);
-        break_on_close(&self.client);
-        // Wakes the readers and says nothing to the other side. The writers
-        // end when the readers have, and then the sockets are closed.
+        self.is_reset.store(true, Ordering::SeqCst);
+        reset_on_close(&self.client);
+        // Wakes the readers without sending anything. The writers end after the readers,
+        // and then the sockets are closed.
         self.shut_down(Shutdown::Read);
     }
 
@@ -55,13 +54,13 @@ impl Connection {
             .into_iter()
             .flatten()
         {
-            // It may be closed already.
+            // The stream may be closed already.
             let _ = stream.shutdown(how);
         }
     }
 
-    /// Reads until the stream ends or a piece is not taken.
-    fn read(&self, mut from: &TcpStream, count: &AtomicU64, take: impl Fn(Piece) -> bool) {
+    /// Reads until the stream ends or `take` returns `false`.
+    fn read(&self, mut from: &TcpStream, count: &AtomicU64, take: impl Fn(Chunk) -> bool) {
         let mut buffer = vec![0; 64 * 1024];
         while let Ok(length @ 1..) = from.read(&mut buffer) {
             count.fetch_add(length as u64, Ordering::SeqCst);
@@ -69,24 +68,24 @@ impl Connection {
                 Mode::Delay(delay) => delay,
                 _ => Duration::ZERO,
             };
-            let piece = Piece {
+            let chunk = Chunk {
                 due: now() + delay,
                 bytes: buffer[..length].to_vec(),
             };
-            if !take(piece) {
+            if !take(chunk) {
                 return;
             }
         }
     }
 
-    /// Passes requests on and remembers them.
-    fn write_requests(&self, mut to: &TcpStream, queue: Receiver<Piece>) {
-        let mut frames = Frames::default();
-        for piece in queue {
-            let Some(bytes) = self.held_back(piece) else {
+    /// Forwards and records requests.
+    fn write_requests(&self, mut to: &TcpStream, queue: Receiver<Chunk>) {
+        let mut frames = FrameReader::default();
+        for chunk in queue {
+            let Some(bytes) = self.delayed(chunk) else {
                 continue;
             };
-            // Before it is sent, or else the reply might come first.
+            // Recorded first, because the reply could arrive before that otherwise.
             frames.add(&bytes);
             while let Some(request) = frames.next() {
                 lock(&self.requests).push_back(request.bytes);
@@ -97,11 +96,11 @@ impl Connection {
         }
     }
 
-    /// Passes replies on, or what faults make of them.
-    fn write_replies(&self, mut to: &TcpStream, queue: Receiver<Piece>) {
-        let mut frames = Frames::default();
-        for piece in queue {
-            let Some(bytes) = self.held_back(piece) else {
+    /// Forwards replies, with faults applied.
+    fn write_replies(&self, mut to: &TcpStream, queue: Receiver<Chunk>) {
+        let mut frames = FrameReader::default();
+        for chunk in queue {
+            let Some(bytes) = self.delayed(chunk) else {
                 continue;
             };
             frames.add(&bytes);
@@ -110,30 +109,26 @@ impl Connection {
                     None
                 } else {
                     let request = lock(&self.requests).pop_front();
-                    lock(&self.shared.armory).take(request.as_deref())
+                    lock(&self.shared.faults).take(request.as_deref())
                 };
                 let (bytes, close) = match fault {
                     None => (reply.bytes, false),
-                    Some(fault) => {
-                        let fate = fault.apply(reply.bytes);
-                        (fate.bytes, fate.close)
-                    }
+                    Some(fault) => fault.apply(reply.bytes),
                 };
                 if to.write_all(&bytes).is_err() || close {
                     return;
                 }
             }
         }
-        // The server has gone in the middle of a reply. So has the client, if
-        // it cannot be written to.
+        // The server closed in the middle of a reply. The client may be closed as well.
         let _ = to.write_all(&frames.rest());
     }
 
-    /// The bytes when they are due; none in a black hole.
-    fn held_back(&self, piece: Piece) -> Option<Vec<u8>> {
-        thread::sleep(piece.due.saturating_duration_since(now()));
-        let swallowed = *lock(&self.shared.mode) == Mode::BlackHole;
-        (!swallowed).then_some(piece.bytes)
+    /// Waits until a chunk is due. Returns `None` in a black hole.
+    fn delayed(&self, chunk: Chunk) -> Option<Vec<u8>> {
+        thread::sleep(chunk.due.saturating_duration_since(now()));
+        let is_discarded = *lock(&self.shared.mode) == Mode::BlackHole;
+        (!is_discarded).then_some(chunk.bytes)
     }
 }
 
@@ -143,16 +138,16 @@ impl Drop for Connection {
     }
 }
 
-/// Bytes that came in together, and when they may go out.
-struct Piece {
+/// The bytes of one read, and when to forward them.
+struct Chunk {
     due: Instant,
     bytes: Vec<u8>,
 }
 
-/// Serves a client in threads of its own.
+/// Serves a client in new threads.
 pub(super) fn open(shared: &Arc<Shared>, client: TcpStream, mode: Mode) {
     if mode == Mode::Refuse {
-        break_on_close(&client);
+        reset_on_close(&client);
         return;
     }
     shared.open.fetch_add(1, Ordering::SeqCst);
@@ -165,7 +160,7 @@ pub(super) fn open(shared: &Arc<Shared>, client: TcpStream, mode: Mode) {
         _ => match TcpStream::connect_timeout(&shared.upstream, WAIT_TIMEOUT) {
             Ok(server) => serve(&register(&shared, client, Some(server))),
             Err(_) => {
-                break_on_close(&client);
+                reset_on_close(&client);
                 shared.open.fetch_sub(1, Ordering::SeqCst);
             }
         },
@@ -174,7 +169,7 @@ pub(super) fn open(shared: &Arc<Shared>, client: TcpStream, mode: Mode) {
 
 fn register(shared: &Arc<Shared>, client: TcpStream, server: Option<TcpStream>) -> Arc<Connection> {
     for stream in [Some(&client), server.as_ref()].into_iter().flatten() {
-        // Only a matter of speed.
+        // Failure only makes it slower.
         let _ = stream.set_nodelay(true);
     }
     let connection = Arc::new(Connection {
@@ -182,12 +177,12 @@ fn register(shared: &Arc<Shared>, client: TcpStream, server: Option<TcpStream>) 
         client,
         server,
         requests: Mutex::default(),
-        broken: AtomicBool::new(false),
+        is_reset: AtomicBool::new(false),
     });
     let mut all = lock(&shared.connections);
     all.retain(|old| old.strong_count() > 0);
     all.push(Arc::downgrade(&connection));
-    // Or else one that was just being made would be left when all are closed.
+    // The proxy may have closed all connections while this one was being opened.
     if shared.stopped.load(Ordering::SeqCst) {
         connection.close();
     }
@@ -198,13 +193,13 @@ fn serve(connection: &Arc<Connection>) {
     let (requests, request_queue) = mpsc::channel();
     let (replies, reply_queue) = mpsc::channel();
     run(connection, move |it, client, _| {
-        it.read(client, &it.shared.bytes_up, |piece| {
-            requests.send(piece).is_ok()
+        it.read(client, &it.shared.bytes_up, |chunk| {
+            requests.send(chunk).is_ok()
         });
     });
     run(connection, move |it, _, server| {
-        it.read(server, &it.shared.bytes_down, |piece| {
-            replies.send(piece).is_ok()
+        it.read(server, &it.shared.bytes_down, |chunk| {
+            replies.send(chunk).is_ok()
         });
     });
     run(connection, move |it, client, _| {
@@ -217,7 +212,7 @@ fn serve(connection: &Arc<Connection>) {
     });
 }
 
-/// Runs a part of a connection, with its client and its server.
+/// Runs a part of a connection in a thread.
 fn run(
     connection: &Arc<Connection>,
     part: impl FnOnce(&Connection, &TcpStream, &TcpStream) + Send + 'static,
@@ -230,8 +225,8 @@ fn run(
     });
 }
 
-/// Has the socket send a reset when it is closed, not the end of the stream.
-fn break_on_close(stream: &TcpStream) {
-    // If it is closed already, it cannot be broken any more.
+/// Makes the socket send a reset when it is closed.
+fn reset_on_close(stream: &TcpStream) {
+    // Fails if the socket is closed already.
     let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
 }

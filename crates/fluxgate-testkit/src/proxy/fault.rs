@@ -1,41 +1,42 @@
-//! What can go wrong, and what waits to go wrong.
+//! The faults of a proxy.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// What a proxy does to all bytes.
+/// The treatment of all bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Passes them on.
+    /// Forwards them.
     Pass,
-    /// Passes them on so much later, in each direction.
+    /// Forwards them after a delay, in each direction.
     Delay(Duration),
-    /// Takes them and passes none on. A connection made meanwhile never reaches
-    /// the server, not even later; one from before has lost those bytes.
+    /// Discards them. A connection opened in this mode never reaches the server, even if the
+    /// mode changes.
     BlackHole,
-    /// Breaks new connections as soon as they are made; old ones go on.
+    /// Resets new connections. Existing ones go on.
     Refuse,
 }
 
-/// What a proxy does to one reply. The request has reached the server.
+/// A fault of one reply, whose request has reached the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplyFault {
-    /// Passes on so many of its bytes and closes the connection.
+    /// Forwards only the first bytes and closes the connection.
     Cut(usize),
-    /// Loses it. The connection stays open, and later replies come too early.
+    /// Discards the reply. The connection stays open, and the client takes the next reply
+    /// for this one.
     Swallow,
-    /// Loses it and closes the connection.
+    /// Discards the reply and closes the connection.
     SwallowAndClose,
-    /// Sends these bytes, then the reply.
+    /// Sends these bytes before the reply.
     Inject(Vec<u8>),
-    /// Sends these bytes in its place.
+    /// Sends these bytes instead of the reply.
     Replace(Vec<u8>),
 }
 
 impl ReplyFault {
-    /// What becomes of a reply.
-    pub(super) fn apply(self, mut reply: Vec<u8>) -> Fate {
-        let (bytes, close) = match self {
+    /// Returns the bytes to send, and whether to close the connection then.
+    pub(super) fn apply(self, mut reply: Vec<u8>) -> (Vec<u8>, bool) {
+        match self {
             Self::Cut(length) => {
                 reply.truncate(length);
                 (reply, true)
@@ -47,57 +48,49 @@ impl ReplyFault {
                 (bytes, false)
             }
             Self::Replace(bytes) => (bytes, false),
-        };
-        Fate { bytes, close }
+        }
     }
 }
 
-/// What is sent for a reply, and whether the connection ends then.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Fate {
-    pub(super) bytes: Vec<u8>,
-    pub(super) close: bool,
-}
-
-/// A fault that waits for its reply.
+/// A fault that is not applied yet.
 #[derive(Debug)]
-pub(super) struct Armed {
-    /// What the request must have in it; empty is in every request.
+pub(super) struct PendingFault {
+    /// The bytes that the request must contain; empty matches every request.
     request: Vec<u8>,
     fault: ReplyFault,
 }
 
-impl Armed {
-    pub(super) fn to_any(fault: ReplyFault) -> Self {
-        Self::to_request(&[], fault)
+impl PendingFault {
+    pub(super) fn for_any(fault: ReplyFault) -> Self {
+        Self::for_request(&[], fault)
     }
 
-    pub(super) fn to_request(request: &[u8], fault: ReplyFault) -> Self {
+    pub(super) fn for_request(request: &[u8], fault: ReplyFault) -> Self {
         Self {
             request: request.to_vec(),
             fault,
         }
     }
 
-    fn suits(&self, request: Option<&[u8]>) -> bool {
+    fn matches(&self, request: Option<&[u8]>) -> bool {
         let size = self.request.len();
         size == 0 || request.is_some_and(|it| it.windows(size).any(|part| part == self.request))
     }
 }
 
-/// The faults that wait, in the order in which they came.
+/// The queue of faults.
 #[derive(Debug, Default)]
-pub(super) struct Armory(VecDeque<Armed>);
+pub(super) struct PendingFaults(VecDeque<PendingFault>);
 
-impl Armory {
-    pub(super) fn push(&mut self, armed: Armed) {
-        self.0.push_back(armed);
+impl PendingFaults {
+    pub(super) fn push(&mut self, fault: PendingFault) {
+        self.0.push_back(fault);
     }
 
-    /// The fault for a reply to `request`, if one waits for it.
+    /// Takes the first fault that matches a request.
     pub(super) fn take(&mut self, request: Option<&[u8]>) -> Option<ReplyFault> {
-        let found = self.0.iter().position(|armed| armed.suits(request))?;
-        self.0.remove(found).map(|armed| armed.fault)
+        let found = self.0.iter().position(|fault| fault.matches(request))?;
+        self.0.remove(found).map(|pending| pending.fault)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -114,29 +107,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fault_waits_for_a_request_that_suits_it() {
-        let mut armory = Armory::default();
-        armory.push(Armed::to_request(b"EVAL", ReplyFault::Swallow));
-        armory.push(Armed::to_any(ReplyFault::Cut(1)));
-        armory.push(Armed::to_any(ReplyFault::Cut(2)));
-        assert_eq!(armory.take(Some(b"PING")), Some(ReplyFault::Cut(1)));
-        assert_eq!(armory.take(Some(b"EVALSHA x")), Some(ReplyFault::Swallow));
-        assert_eq!(armory.take(None), Some(ReplyFault::Cut(2)));
-        assert_eq!((armory.take(Some(b"EVAL")), armory.len()), (None, 0));
+    fn a_fault_waits_for_a_matching_request() {
+        let mut faults = PendingFaults::default();
+        faults.push(PendingFault::for_request(b"EVAL", ReplyFault::Swallow));
+        faults.push(PendingFault::for_any(ReplyFault::Cut(1)));
+        faults.push(PendingFault::for_any(ReplyFault::Cut(2)));
+        assert_eq!(faults.take(Some(b"PING")), Some(ReplyFault::Cut(1)));
+        assert_eq!(faults.take(Some(b"EVALSHA x")), Some(ReplyFault::Swallow));
+        assert_eq!(faults.take(None), Some(ReplyFault::Cut(2)));
+        assert_eq!((faults.take(Some(b"EVAL")), faults.len()), (None, 0));
     }
 
     #[test]
-    fn every_fault_does_what_it_says() {
-        let fate = |fault: ReplyFault| {
-            let Fate { bytes, close } = fault.apply(b"+OK\r\n".to_vec());
+    fn every_fault_is_applied_to_a_reply() {
+        let apply = |fault: ReplyFault| {
+            let (bytes, close) = fault.apply(b"+OK\r\n".to_vec());
             (String::from_utf8(bytes).unwrap(), close)
         };
-        assert_eq!(fate(ReplyFault::Cut(2)), ("+O".to_owned(), true));
-        assert_eq!(fate(ReplyFault::Swallow), (String::new(), false));
-        assert_eq!(fate(ReplyFault::SwallowAndClose), (String::new(), true));
-        let injected = fate(ReplyFault::Inject(b"x".to_vec()));
+        assert_eq!(apply(ReplyFault::Cut(2)), ("+O".to_owned(), true));
+        assert_eq!(apply(ReplyFault::Swallow), (String::new(), false));
+        assert_eq!(apply(ReplyFault::SwallowAndClose), (String::new(), true));
+        let injected = apply(ReplyFault::Inject(b"x".to_vec()));
         assert_eq!(injected, ("x+OK\r\n".to_owned(), false));
-        let replaced = fate(ReplyFault::Replace(b"x".to_vec()));
+        let replaced = apply(ReplyFault::Replace(b"x".to_vec()));
         assert_eq!(replaced, ("x".to_owned(), false));
     }
 }

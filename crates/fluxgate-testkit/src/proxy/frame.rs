@@ -1,35 +1,35 @@
-//! Where one RESP message ends and the next begins.
+//! Splits a stream into RESP messages.
 
-/// Bytes that are cut into messages as they come in.
+/// Splits received bytes into messages.
 #[derive(Debug, Default)]
-pub(super) struct Frames {
+pub(super) struct FrameReader {
     buffer: Vec<u8>,
-    /// Once it was something else, it is passed on as it comes.
+    /// Whether the stream is not RESP, so that bytes are forwarded as they arrive.
     foreign: bool,
 }
 
-/// A message, or a piece of something that is not RESP.
+/// A message, or the bytes of one read if the stream is not RESP.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) bytes: Vec<u8>,
-    /// Sent by the server on its own, in answer to nothing.
+    /// Whether it is a push of RESP3, which is not a reply.
     pub(super) push: bool,
 }
 
-impl Frames {
+impl FrameReader {
     pub(super) fn add(&mut self, bytes: &[u8]) {
         self.buffer.extend(bytes);
     }
 
-    /// The next whole message.
+    /// Returns the next complete message.
     pub(super) fn next(&mut self) -> Option<Frame> {
         let length = if self.foreign {
             self.buffer.len()
         } else {
-            match measure(&self.buffer) {
-                Measure::Whole(length) => length,
-                Measure::Part => return None,
-                Measure::Foreign => {
+            match message_length(&self.buffer) {
+                Length::Complete(length) => length,
+                Length::Partial => return None,
+                Length::Foreign => {
                     self.foreign = true;
                     self.buffer.len()
                 }
@@ -40,64 +40,64 @@ impl Frames {
         (!bytes.is_empty()).then_some(Frame { bytes, push })
     }
 
-    /// What has no end yet.
+    /// Returns the incomplete message.
     pub(super) fn rest(self) -> Vec<u8> {
         self.buffer
     }
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Measure {
-    Whole(usize),
-    Part,
+enum Length {
+    Complete(usize),
+    Partial,
     Foreign,
 }
 
-/// How long the message is with which `bytes` begin.
-fn measure(bytes: &[u8]) -> Measure {
+/// Returns the length of the first message in `bytes`.
+fn message_length(bytes: &[u8]) -> Length {
     let mut at = 0;
-    // Messages that belong to the first and are not measured yet.
+    // The number of elements that are not parsed yet.
     let mut open: u64 = 1;
     while open > 0 {
         let Some(kind) = bytes.get(at) else {
-            return Measure::Part;
+            return Length::Partial;
         };
         if !b"+-:$*_#,(!=%~>|".contains(kind) {
-            return Measure::Foreign;
+            return Length::Foreign;
         }
         let line = &bytes[at + 1..];
         let Some(end) = line.windows(2).position(|pair| pair == b"\r\n") else {
-            return Measure::Part;
+            return Length::Partial;
         };
         at += 1 + end + 2;
         open -= 1;
-        // Nothing for a length below zero, which stands for null.
+        // A negative length stands for null.
         let number = || {
             let text = std::str::from_utf8(&line[..end]).ok()?;
             text.parse::<i64>().ok().map(|number| number.max(-1))
         };
         match kind {
             b'$' | b'!' | b'=' => match number() {
-                None => return Measure::Foreign,
+                None => return Length::Foreign,
                 Some(-1) => {}
                 Some(length) => at += usize::try_from(length).unwrap_or(0) + 2,
             },
             b'*' | b'~' | b'>' | b'%' | b'|' => {
                 let Some(count) = number() else {
-                    return Measure::Foreign;
+                    return Length::Foreign;
                 };
                 let each = if b"%|".contains(kind) { 2 } else { 1 };
                 open = open.saturating_add(u64::try_from(count).unwrap_or(0).saturating_mul(each));
-                // Attributes stand before the message to which they belong.
+                // Attributes precede the message that they belong to.
                 open += u64::from(*kind == b'|');
             }
             _ => {}
         }
     }
     if at > bytes.len() {
-        return Measure::Part;
+        return Length::Partial;
     }
-    Measure::Whole(at)
+    Length::Complete(at)
 }
 
 #[cfg(test)]
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_ends_where_it_ends_however_it_is_cut() {
+    fn messages_are_found_however_the_stream_is_split() {
         let messages = [
             "+OK\r\n",
             "$-1\r\n",
@@ -120,26 +120,26 @@ mod tests {
         ];
         let wire = messages.concat();
         for size in 1..wire.len() {
-            let mut frames = Frames::default();
+            let mut frames = FrameReader::default();
             let mut found = Vec::new();
-            for piece in wire.as_bytes().chunks(size) {
-                frames.add(piece);
+            for chunk in wire.as_bytes().chunks(size) {
+                frames.add(chunk);
                 while let Some(frame) = frames.next() {
                     assert_eq!(frame.push, frame.bytes.starts_with(b">"));
                     found.push(String::from_utf8(frame.bytes).unwrap());
                 }
             }
-            assert_eq!(found, messages, "in pieces of {size}");
+            assert_eq!(found, messages, "in chunks of {size}");
             assert_eq!(frames.rest(), b"");
         }
     }
 
     #[test]
-    fn what_is_not_resp_comes_as_it_came() {
-        let mut frames = Frames::default();
-        for piece in ["HTTP/1.1 200 OK\r\n", "+OK"] {
-            frames.add(piece.as_bytes());
-            let bytes = piece.as_bytes().to_vec();
+    fn other_protocols_are_not_split() {
+        let mut frames = FrameReader::default();
+        for chunk in ["HTTP/1.1 200 OK\r\n", "+OK"] {
+            frames.add(chunk.as_bytes());
+            let bytes = chunk.as_bytes().to_vec();
             assert_eq!(frames.next(), Some(Frame { bytes, push: false }));
             assert_eq!(frames.next(), None);
         }

@@ -1,4 +1,4 @@
-//! What a script can do with a connection.
+//! A connection, as scripts use it.
 
 use std::io::{Read as _, Write};
 use std::net::{Shutdown, TcpStream};
@@ -9,38 +9,38 @@ use std::time::Duration;
 use super::Shared;
 use crate::wire::{Read, WireRequest};
 
-/// A connection, for a script.
+/// A connection of a [`RawUpstream`](super::RawUpstream).
 #[derive(Debug)]
 pub struct RawConnection {
     stream: TcpStream,
     shared: Arc<Shared>,
     index: usize,
-    /// What has come and is not used up.
+    /// Received bytes that are not parsed yet.
     bytes: Vec<u8>,
-    /// It ends with a reset, so nothing may end it in good order any more.
-    is_broken: bool,
+    /// Whether the connection ends with a reset, so that it must not be closed gracefully.
+    is_reset: bool,
 }
 
 impl RawConnection {
     pub(super) fn new(stream: TcpStream, shared: Arc<Shared>, index: usize) -> Self {
-        // Pieces are sent as pieces. If it cannot be set, they merely come later.
+        // Failure only delays small writes.
         let _ = stream.set_nodelay(true);
         Self {
             stream,
             shared,
             index,
             bytes: Vec::new(),
-            is_broken: false,
+            is_reset: false,
         }
     }
 
-    /// Its place in the order of connections.
+    /// Returns the index of this connection.
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// The next whole request; none if the connection ends before. What can be
-    /// read in two ways is kept and never answered.
+    /// Reads the next request. Returns `None` if the connection ends before, or if the request
+    /// is ambiguous, after the peer has closed.
     pub fn read_request(&mut self) -> Option<WireRequest> {
         loop {
             match WireRequest::read(&self.bytes) {
@@ -59,24 +59,23 @@ impl RawConnection {
         }
     }
 
-    /// Waits until so many bytes that no request has used up have come, or the
-    /// end.
+    /// Waits until this many bytes are received that are not parsed, or until the end.
     pub fn wait_for_bytes(&mut self, count: usize) {
         while self.bytes.len() < count && self.read_more().is_some() {}
     }
 
-    /// Waits until the other side closes.
+    /// Waits until the peer closes the connection.
     pub fn hold(&mut self) {
         while self.read_more().is_some() {}
     }
 
     /// Sends bytes.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        // The other side may have closed; it is the one who is tested.
+        // The peer, which is under test, may have closed the connection.
         let _ = self.stream.write_all(bytes.as_ref());
     }
 
-    /// Sends bytes piece by piece, with a pause before each but the first.
+    /// Sends bytes in pieces with pauses in between.
     pub fn send_pieces(&mut self, bytes: impl AsRef<[u8]>, size: usize, pause: Duration) {
         for (index, piece) in bytes.as_ref().chunks(size).enumerate() {
             if index > 0 {
@@ -86,32 +85,31 @@ impl RawConnection {
         }
     }
 
-    /// Says that the server is busy for so long.
+    /// Sleeps, like a busy server.
     pub fn pause(&mut self, pause: Duration) {
         thread::sleep(pause);
     }
 
-    /// Has the connection break when the script ends: the other side gets a TCP
-    /// reset.
+    /// Resets the connection when the script ends.
     pub fn break_at_end(&mut self) {
         let socket = socket2::SockRef::from(&self.stream);
-        // If it is closed already, it cannot be broken any more.
+        // Fails if the socket is closed already.
         let _ = socket.set_linger(Some(Duration::ZERO));
-        self.is_broken = true;
-        // The reset is sent when the last handle goes.
+        self.is_reset = true;
+        // The reset is sent when the last handle is dropped.
         self.shared.lock()[self.index].stream = None;
     }
 
-    /// Closes it.
+    /// Closes the connection.
     pub fn end(&mut self) {
-        if !self.is_broken {
-            // It may be closed already.
+        if !self.is_reset {
+            // The stream may be closed already.
             let _ = self.stream.shutdown(Shutdown::Both);
         }
     }
 
-    /// The bytes that have come and are not used up, and the connection itself:
-    /// what is read from it is not kept.
+    /// Returns the bytes that are not parsed yet, and the stream. Bytes read from the stream
+    /// are not recorded.
     pub fn stream(&mut self) -> (Vec<u8>, &mut TcpStream) {
         (std::mem::take(&mut self.bytes), &mut self.stream)
     }
@@ -119,13 +117,13 @@ impl RawConnection {
     fn read_more(&mut self) -> Option<()> {
         let mut buffer = vec![0; 64 * 1024];
         let count = self.stream.read(&mut buffer).unwrap_or(0);
-        let mut kept = self.shared.lock();
-        let kept = &mut kept[self.index];
+        let mut records = self.shared.lock();
+        let record = &mut records[self.index];
         if count == 0 {
-            kept.is_over = true;
+            record.is_over = true;
             return None;
         }
-        kept.received.extend_from_slice(&buffer[..count]);
+        record.received.extend_from_slice(&buffer[..count]);
         self.bytes.extend_from_slice(&buffer[..count]);
         Some(())
     }

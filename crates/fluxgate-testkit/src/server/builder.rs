@@ -1,4 +1,4 @@
-//! What a server is to be like.
+//! The options of a server.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use super::RedisServer;
 use crate::clock::Skew;
 use crate::tls::ClientAuth;
 
-/// A description of a server; what is not said is as plain as can be.
+/// The options of a [`RedisServer`].
 #[derive(Clone, Debug)]
 pub struct RedisServerBuilder {
     pub(super) binary: PathBuf,
@@ -38,76 +38,71 @@ impl Default for RedisServerBuilder {
 }
 
 impl RedisServerBuilder {
-    /// Starts it and waits until it answers.
+    /// Starts the server and waits until it answers.
     ///
     /// # Panics
-    /// If it does not start, with its log.
+    /// If the server does not start. The message contains its log.
     pub fn start(self) -> RedisServer {
         RedisServer::run(self)
     }
 
-    /// Another program than the `redis-server` in the search path, as that of
-    /// [`valkey`](crate::valkey).
+    /// Sets another program than `redis-server`, for example [`valkey`](crate::valkey).
     pub fn binary(mut self, path: impl Into<PathBuf>) -> Self {
         self.binary = path.into();
         self
     }
 
-    /// A line of configuration, which comes after all others and so wins.
+    /// Adds a line of configuration, which overrides earlier ones.
     pub fn config(mut self, line: impl Into<String>) -> Self {
         self.config.push(line.into());
         self
     }
 
-    /// No more memory than this, and no eviction: what does not fit is refused
-    /// with `OOM`.
+    /// Limits the memory, without eviction: further writes fail with `OOM`.
     pub fn max_memory(self, bytes: u64) -> Self {
         self.config(format!("maxmemory {bytes}"))
             .config("maxmemory-policy noeviction")
     }
 
-    /// A password for the default user. Only characters that a URL may carry as
-    /// they are.
+    /// Sets the password of the default user, which must not need escaping in a URL.
     pub fn password(mut self, password: impl Into<String>) -> Self {
         self.password = Some(password.into());
         self
     }
 
-    /// A user of the server's ACL file: `alice on >secret ~fg:* +@all`. One that
-    /// begins with `default ` stands for the default user, in place of the
-    /// password.
+    /// Adds a user to the ACL file, such as `alice on >secret ~fg:* +@all`. A rule that starts
+    /// with `default ` replaces the password of the default user.
     pub fn user(mut self, rule: impl Into<String>) -> Self {
         self.users.push(rule.into());
         self
     }
 
-    /// Listens on a Unix socket too.
+    /// Also listens on a Unix socket.
     pub fn unix_socket(mut self) -> Self {
         self.unix_socket = true;
         self
     }
 
-    /// Listens with TLS too, on another port, with new certificates.
+    /// Also listens with TLS, on another port and with new certificates.
     pub fn tls(mut self, clients: ClientAuth) -> Self {
         self.tls = Some(clients);
         self
     }
 
-    /// Starts with a wrong wall clock, which
-    /// [`RedisServer::set_clock_offset`] can change while it runs; with
-    /// [`Skew::NONE`] it starts with the right one. Needs `cc`.
+    /// Starts with a shifted wall clock, which [`RedisServer::set_clock_offset`] can change
+    /// later. Needs `cc`.
     pub fn clock_offset(mut self, skew: Skew) -> Self {
         self.skew = Some(skew);
         self
     }
 
-    /// A node of a cluster, with a bus port of its own.
+    /// Makes the server a cluster node.
     pub(crate) fn cluster(mut self) -> Self {
         self.cluster = true;
         self
     }
 
-    /// A sentinel, not a server.
+    /// Makes the server a sentinel.
     pub(crate) fn sentinel(mut self) -> Self {
         self.sentinel = true;
         self
@@ -117,8 +112,8 @@ impl RedisServerBuilder {
         self.password.is_some() || !self.users.is_empty()
     }
 
-    /// The ACL file, if there is anything to put into it. `own` has all rights,
-    /// with its name as its password.
+    /// Returns the ACL file, if there are users. `own` is a user with all permissions, whose
+    /// password is its name.
     pub(super) fn users_file(&self, own: &str) -> Option<String> {
         if !self.has_users() {
             return None;

@@ -1,29 +1,29 @@
-//! An answer.
+//! The parser of responses.
 
 use super::body::{Framing, chunks};
 use super::{Ambiguous, Headers, Read, bad, head, values};
 
-/// An answer, as it stood on the wire.
+/// A response as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireAnswer {
     /// `HTTP/1.1` or `HTTP/1.0`.
     pub version: String,
     /// The status.
     pub status: u16,
-    /// Its headers.
+    /// The headers.
     pub headers: Headers,
-    /// Its body.
+    /// The body.
     pub body: Vec<u8>,
-    /// What came after the last chunk.
+    /// The trailers after the last chunk.
     pub trailers: Headers,
 }
 
 impl WireAnswer {
-    /// Reads one answer to a request with this method; `ended` tells whether the
-    /// connection has ended after these bytes.
+    /// Parses one response to a request with this method. `ended` says whether the connection
+    /// has ended after these bytes.
     ///
     /// # Errors
-    /// If it could be read in another way, too.
+    /// If the response is ambiguous.
     pub fn read(bytes: &[u8], method: &str, ended: bool) -> Result<Read<Self>, Ambiguous> {
         let (head, mut at) = match head::read(bytes)? {
             Read::Whole(head, at) => (head, at),
@@ -41,11 +41,11 @@ impl WireAnswer {
             return Ok(Read::Whole(answer, at));
         }
         match framing {
-            Framing::Untold if ended => {
+            Framing::Unspecified if ended => {
                 answer.body = bytes[at..].to_vec();
                 at = bytes.len();
             }
-            Framing::Untold => return Ok(Read::Part),
+            Framing::Unspecified => return Ok(Read::Part),
             Framing::Length(length) => match bytes.get(at..at.saturating_add(length)) {
                 Some(body) => {
                     answer.body = body.to_vec();
@@ -61,22 +61,22 @@ impl WireAnswer {
         Ok(Read::Whole(answer, at))
     }
 
-    /// The values of the headers of a name, which is in lower case.
+    /// Returns the values of a header, whose name is in lower case.
     pub fn values(&self, name: &str) -> Vec<&str> {
         values(&self.headers, name)
     }
 
-    /// Whether it is the last of its connection.
+    /// Returns whether the connection closes after this response.
     pub fn is_last(&self) -> bool {
         let values = self.values("connection");
-        let says = |what: &str| {
+        let has = |wanted: &str| {
             let mut options = values.iter().flat_map(|value| value.split(','));
-            options.any(|option| option.trim().eq_ignore_ascii_case(what))
+            options.any(|option| option.trim().eq_ignore_ascii_case(wanted))
         };
-        says("close") || (self.version == "HTTP/1.0" && !says("keep-alive"))
+        has("close") || (self.version == "HTTP/1.0" && !has("keep-alive"))
     }
 
-    /// Its body as text.
+    /// Returns the body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
@@ -89,6 +89,6 @@ fn status(line: &str) -> Result<u16, Ambiguous> {
     let code = code.filter(|code| code.len() == 3 && code.bytes().all(|b| b.is_ascii_digit()));
     match code.and_then(|code| code.parse().ok()) {
         Some(status) => Ok(status),
-        None => bad(format!("a status line: {line:?}")),
+        None => bad(format!("invalid status line: {line:?}")),
     }
 }

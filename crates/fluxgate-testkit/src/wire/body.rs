@@ -1,29 +1,31 @@
-//! How long a body is, and the body.
+//! The framing and parsing of bodies.
 
 use super::head::{fields, line};
 use super::{Ambiguous, Headers, bad, values};
 
-/// How the end of a body is known.
+/// How the end of a body is determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
-    /// Neither of the two headers.
-    Untold,
+    /// Neither `content-length` nor `transfer-encoding`.
+    Unspecified,
     Length(usize),
     Chunked,
 }
 
 impl Framing {
-    /// The one framing that the headers tell of.
+    /// Returns the framing that the headers specify.
     pub(super) fn of(headers: &Headers) -> Result<Self, Ambiguous> {
         let lengths = values(headers, "content-length");
         match (&values(headers, "transfer-encoding")[..], &lengths[..]) {
-            ([], []) => Ok(Self::Untold),
+            ([], []) => Ok(Self::Unspecified),
             ([coding], []) if coding.eq_ignore_ascii_case("chunked") => Ok(Self::Chunked),
             ([], [length]) if is_number(length) => length
                 .parse()
                 .map(Self::Length)
-                .or_else(|_| bad(format!("a length: {length:?}"))),
-            (codings, lengths) => bad(format!("codings {codings:?}, lengths {lengths:?}")),
+                .or_else(|_| bad(format!("invalid length: {length:?}"))),
+            (codings, lengths) => bad(format!(
+                "ambiguous framing: codings {codings:?}, lengths {lengths:?}"
+            )),
         }
     }
 }
@@ -32,10 +34,10 @@ fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A body in chunks, and its trailers.
+/// A chunked body and its trailers.
 pub(super) type Chunked = (Vec<u8>, Headers);
 
-/// Reads chunks up to the last, and the trailers.
+/// Parses all chunks and the trailers.
 pub(super) fn chunks(bytes: &[u8], at: &mut usize) -> Result<Option<Chunked>, Ambiguous> {
     let mut body = Vec::new();
     loop {
@@ -44,7 +46,7 @@ pub(super) fn chunks(bytes: &[u8], at: &mut usize) -> Result<Option<Chunked>, Am
         };
         let is_size = (1..=16).contains(&size.len()) && size.bytes().all(|b| b.is_ascii_hexdigit());
         let Some(size) = usize::from_str_radix(&size, 16).ok().filter(|_| is_size) else {
-            return bad(format!("a chunk's size: {size:?}"));
+            return bad(format!("invalid chunk size: {size:?}"));
         };
         if size == 0 {
             return Ok(fields(bytes, at)?.map(|trailers| (body, trailers)));
@@ -54,7 +56,7 @@ pub(super) fn chunks(bytes: &[u8], at: &mut usize) -> Result<Option<Chunked>, Am
             return Ok(None);
         }
         if &rest[size..size + 2] != b"\r\n" {
-            return bad("a chunk without an end");
+            return bad("a chunk without a line end");
         }
         body.extend_from_slice(&rest[..size]);
         *at += size + 2;

@@ -1,14 +1,14 @@
-//! The lines before a body.
+//! The parser of heads: the first line and the headers.
 
 use super::{Ambiguous, Headers, Read, bad};
 
-/// A first line and headers.
+/// The first line and the headers.
 pub(super) struct Head {
     pub(super) first: String,
     pub(super) headers: Headers,
 }
 
-/// Reads a head, which ends with an empty line.
+/// Parses a head, which ends with an empty line.
 pub(super) fn read(bytes: &[u8]) -> Result<Read<Head>, Ambiguous> {
     let mut at = 0;
     let first = match line(bytes, &mut at)? {
@@ -21,7 +21,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Read<Head>, Ambiguous> {
     })
 }
 
-/// Reads headers or trailers up to an empty line.
+/// Parses headers or trailers up to an empty line.
 pub(super) fn fields(bytes: &[u8], at: &mut usize) -> Result<Option<Headers>, Ambiguous> {
     let mut headers = Vec::new();
     loop {
@@ -39,17 +39,17 @@ fn field(line: &str) -> Result<(String, String), Ambiguous> {
     };
     let is_name = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     if name.is_empty() || !name.chars().all(is_name) {
-        return bad(format!("a header's name: {line:?}"));
+        return bad(format!("invalid header name: {line:?}"));
     }
     let is_value = |c: char| c == '\t' || (c >= ' ' && c != '\x7f');
     if !value.chars().all(is_value) {
-        return bad(format!("a header's value: {line:?}"));
+        return bad(format!("invalid header value: {line:?}"));
     }
     let value = value.trim_matches([' ', '\t']);
     Ok((name.to_ascii_lowercase(), value.to_owned()))
 }
 
-/// The next line, byte by byte as characters, without its end.
+/// Returns the next line without its end. Each byte becomes a character.
 pub(super) fn line(bytes: &[u8], at: &mut usize) -> Result<Option<String>, Ambiguous> {
     let rest = &bytes[*at..];
     let Some(end) = rest.iter().position(|byte| b"\r\n".contains(byte)) else {

@@ -1,9 +1,9 @@
-//! A request.
+//! The parser of requests.
 
 use super::body::{Framing, chunks};
 use super::{Ambiguous, Headers, Read, bad, head, values};
 
-/// A request, as it stood on the wire.
+/// A request as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireRequest {
     /// The method.
@@ -12,19 +12,19 @@ pub struct WireRequest {
     pub target: String,
     /// `HTTP/1.1` or `HTTP/1.0`.
     pub version: String,
-    /// Its headers.
+    /// The headers.
     pub headers: Headers,
-    /// Its body.
+    /// The body.
     pub body: Vec<u8>,
-    /// What came after the last chunk.
+    /// The trailers after the last chunk.
     pub trailers: Headers,
 }
 
 impl WireRequest {
-    /// Reads one request.
+    /// Parses one request.
     ///
     /// # Errors
-    /// If it could be read in another way, too.
+    /// If the request is ambiguous.
     pub fn read(bytes: &[u8]) -> Result<Read<Self>, Ambiguous> {
         let (head, mut at) = match head::read(bytes)? {
             Read::Whole(head, at) => (head, at),
@@ -33,10 +33,10 @@ impl WireRequest {
         let mut request = first_line(&head.first)?;
         let hosts = values(&head.headers, "host").len();
         if hosts > 1 || (hosts == 0 && request.version == "HTTP/1.1") {
-            return bad(format!("{hosts} hosts"));
+            return bad(format!("{hosts} host headers"));
         }
         match Framing::of(&head.headers)? {
-            Framing::Untold => {}
+            Framing::Unspecified => {}
             Framing::Length(length) => match bytes.get(at..at.saturating_add(length)) {
                 Some(body) => {
                     request.body = body.to_vec();
@@ -56,10 +56,10 @@ impl WireRequest {
         Ok(Read::Whole(request, at))
     }
 
-    /// Reads as many whole requests as there are, and gives back what is left.
+    /// Parses all complete requests. Returns them and the remaining bytes.
     ///
     /// # Errors
-    /// If one of them could be read in another way, too.
+    /// If a request is ambiguous.
     pub fn read_all(mut bytes: &[u8]) -> Result<(Vec<Self>, &[u8]), Ambiguous> {
         let mut requests = Vec::new();
         while !bytes.is_empty() {
@@ -74,12 +74,12 @@ impl WireRequest {
         Ok((requests, bytes))
     }
 
-    /// The values of the headers of a name, which is in lower case.
+    /// Returns the values of a header, whose name is in lower case.
     pub fn values(&self, name: &str) -> Vec<&str> {
         values(&self.headers, name)
     }
 
-    /// Method and target with a space between them.
+    /// Returns the method and the target, separated by a space.
     pub fn line(&self) -> String {
         format!("{} {}", self.method, self.target)
     }
@@ -88,15 +88,15 @@ impl WireRequest {
 fn first_line(line: &str) -> Result<WireRequest, Ambiguous> {
     let parts: Vec<_> = line.split(' ').collect();
     let [method, target, version @ ("HTTP/1.1" | "HTTP/1.0")] = parts[..] else {
-        return bad(format!("a first line: {line:?}"));
+        return bad(format!("invalid request line: {line:?}"));
     };
     let is_method = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
     let is_target = |c: char| c > ' ' && c != '\x7f' && c != '#';
     if method.is_empty() || !method.chars().all(is_method) {
-        return bad(format!("a method: {line:?}"));
+        return bad(format!("invalid method: {line:?}"));
     }
     if target.is_empty() || !target.chars().all(is_target) {
-        return bad(format!("a target: {line:?}"));
+        return bad(format!("invalid target: {line:?}"));
     }
     Ok(WireRequest {
         method: method.to_owned(),
@@ -118,12 +118,12 @@ mod tests {
                 assert_eq!(used, text.len());
                 request
             }
-            Read::Part => panic!("{text:?} is not whole"),
+            Read::Part => panic!("{text:?} is incomplete"),
         }
     }
 
     #[test]
-    fn a_plain_request_is_read() {
+    fn requests_are_parsed() {
         let request = whole("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi");
         assert_eq!(
             (request.line().as_str(), &request.body[..]),
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_all_there_is_a_part() {
+    fn incomplete_requests_are_partial() {
         let text = b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi";
         for end in 0..text.len() {
             assert_eq!(WireRequest::read(&text[..end]), Ok(Read::Part), "{end}");
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_read_in_two_ways_is_refused() {
+    fn ambiguous_requests_are_errors() {
         for rest in [
             "Content-Length: 1\r\nContent-Length: 1\r\n\r\n",
             "Content-Length: +1\r\n\r\n",

@@ -1,11 +1,11 @@
-//! A cluster: who has a slot, and what is said while it moves.
+//! Clusters: moving slots, and dead nodes.
 
 use std::time::Duration;
 
 use fluxgate_testkit::{RedisCluster, SLOTS, slot_of};
 
 #[test]
-fn slots_move_whole_and_step_by_step() {
+fn slots_move_at_once_and_step_by_step() {
     let cluster = RedisCluster::start(3);
     assert_eq!((cluster.len(), cluster.urls().len()), (3, 3));
     assert_eq!(cluster.node_of_slot(0), 0);
@@ -21,18 +21,18 @@ fn slots_move_whole_and_step_by_step() {
         old.command(&["SET", key, key]).expect_ok();
     }
     let address = format!("127.0.0.1:{}", cluster.node(to).port());
-    let says = |node: usize, arguments: &[&str]| {
+    let error = |node: usize, arguments: &[&str]| {
         let reply = cluster.node(node).cli().command(arguments);
         reply.error().unwrap_or("no error").to_owned()
     };
 
     let moving = cluster.begin_move(slot, to);
     assert_eq!((moving.from(), moving.to()), (from, to));
-    assert_eq!(says(from, &["MGET", "{t}1", "{t}2"]), "no error");
+    assert_eq!(error(from, &["MGET", "{t}1", "{t}2"]), "no error");
     assert_eq!(moving.move_keys(1), 1);
     let ask = format!("ASK {slot} {address}");
-    assert_eq!(says(from, &["GET", "{t}new"]), ask);
-    let again = says(from, &["MGET", "{t}1", "{t}2", "{t}3"]);
+    assert_eq!(error(from, &["GET", "{t}new"]), ask);
+    let again = error(from, &["MGET", "{t}1", "{t}2", "{t}3"]);
     assert!(again.starts_with("TRYAGAIN"), "{again}");
     let mut new = cluster.node(to).cli();
     new.command(&["ASKING"]).expect_ok();
@@ -46,8 +46,8 @@ fn slots_move_whole_and_step_by_step() {
     );
     assert_eq!(cluster.node(to).cli().keys("{t}*").len(), 4);
     let moved = format!("MOVED {slot} {address}");
-    assert_eq!(says(from, &["GET", "{t}1"]), moved);
-    assert_eq!(says(third, &["GET", "{t}1"]), moved);
+    assert_eq!(error(from, &["GET", "{t}1"]), moved);
+    assert_eq!(error(third, &["GET", "{t}1"]), moved);
 
     cluster.move_slot(slot, from);
     assert_eq!(cluster.node_of_slot(slot), from);
@@ -55,7 +55,7 @@ fn slots_move_whole_and_step_by_step() {
 }
 
 #[test]
-fn one_dead_node_takes_only_its_own_slots_along() {
+fn a_dead_node_affects_only_its_own_slots() {
     let cluster = RedisCluster::start(3);
     let key = cluster.key_on(0, "k");
     let lost = cluster.key_on(1, "k");

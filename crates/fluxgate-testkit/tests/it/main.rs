@@ -1,4 +1,4 @@
-//! The kit does what it says, with real servers.
+//! Tests of the kit with real servers.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot go on has failed; the helpers are test code too"

@@ -1,4 +1,4 @@
-//! The fault proxy: each fault, seen from the client and from the server.
+//! The fault proxy: the effect of each fault on the client and the server.
 
 use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
@@ -17,20 +17,19 @@ fn connect(proxy: &FaultProxy) -> Cli {
     Cli::connect(proxy.addr()).unwrap()
 }
 
-/// On a new connection. One that is broken at once may fail before it has sent
-/// anything.
+/// Pings on a new connection, which may fail before it sends anything.
 fn try_ping(proxy: &FaultProxy) -> io::Result<Reply> {
     Cli::connect(proxy.addr())?.try_command(&["PING"])
 }
 
-/// How a command fails.
+/// Returns the error of a command.
 #[track_caller]
 fn failure(cli: &mut Cli, arguments: &[&str]) -> ErrorKind {
     cli.try_command(arguments).unwrap_err().kind()
 }
 
-/// Whether it gets no answer and is not cut off either.
-fn is_left_waiting(cli: &mut Cli, arguments: &[&str]) -> bool {
+/// Returns whether a command gets no reply while the connection stays open.
+fn gets_no_reply(cli: &mut Cli, arguments: &[&str]) -> bool {
     cli.set_timeout(SHORT).unwrap();
     cli.send(arguments).unwrap();
     cli.receive().unwrap_err().kind() == ErrorKind::WouldBlock
@@ -44,7 +43,7 @@ fn timed(act: impl FnOnce()) -> Duration {
 }
 
 #[test]
-fn it_passes_and_counts() {
+fn bytes_and_connections_are_forwarded_and_counted() {
     let (_server, proxy) = start();
     let mut cli = connect(&proxy);
     assert_eq!(cli.command(&["PING"]).text(), "PONG");
@@ -55,21 +54,21 @@ fn it_passes_and_counts() {
     cli.command(&["SET", "big", &big]).expect_ok();
     assert_eq!(cli.command(&["GET", "big"]).bytes().len(), 1_000_000);
     drop(cli);
-    wait_until("a closed connection to be forgotten", || proxy.open() == 0);
+    wait_until("the connection is closed", || proxy.open() == 0);
     assert_eq!(proxy.accepted(), 1);
     let port = proxy.port();
     assert_eq!(proxy.url("redis"), format!("redis://127.0.0.1:{port}"));
 }
 
 #[test]
-fn a_delay_holds_each_direction_and_does_not_add_up() {
+fn a_delay_applies_to_each_direction_and_does_not_add_up() {
     let (_server, proxy) = start();
     let mut cli = connect(&proxy);
     cli.command(&["PING"]);
     proxy.set_mode(Mode::Delay(Duration::from_millis(100)));
     let one = timed(|| assert_eq!(cli.command(&["PING"]).text(), "PONG"));
     assert!(one >= Duration::from_millis(200), "{one:?}");
-    // One after the other they would take six seconds.
+    // If the delays added up, this would take six seconds.
     let many = timed(|| {
         for _ in 0..30 {
             cli.send(&["PING"]).unwrap();
@@ -83,14 +82,14 @@ fn a_delay_holds_each_direction_and_does_not_add_up() {
 }
 
 #[test]
-fn a_black_hole_swallows_all_on_old_and_new_connections() {
+fn a_black_hole_discards_all_bytes_of_old_and_new_connections() {
     let (server, proxy) = start();
     let mut old = connect(&proxy);
     old.command(&["PING"]);
     proxy.set_mode(Mode::BlackHole);
     let mut new = connect(&proxy);
-    assert!(is_left_waiting(&mut old, &["SET", "old", "1"]));
-    assert!(is_left_waiting(&mut new, &["SET", "new", "1"]));
+    assert!(gets_no_reply(&mut old, &["SET", "old", "1"]));
+    assert!(gets_no_reply(&mut new, &["SET", "new", "1"]));
     assert_eq!(server.cli().dbsize(), 0);
     assert_eq!((proxy.accepted(), proxy.open()), (2, 2));
     proxy.heal();
@@ -102,7 +101,7 @@ fn a_black_hole_needs_no_server() {
     let (server, proxy) = start();
     server.kill();
     proxy.set_mode(Mode::BlackHole);
-    assert!(is_left_waiting(&mut connect(&proxy), &["PING"]));
+    assert!(gets_no_reply(&mut connect(&proxy), &["PING"]));
 }
 
 #[test]
@@ -123,7 +122,7 @@ fn existing_connections_are_closed_or_reset() {
     assert_eq!(closed.command(&["PING"]).text(), "PONG");
     drop(reset.command(&["PING"]));
     drop(reset);
-    wait_until("one connection to go", || proxy.open() == 1);
+    wait_until("one connection is closed", || proxy.open() == 1);
     proxy.close_connections();
     assert_eq!(
         closed.receive().unwrap_err().kind(),
@@ -137,30 +136,30 @@ fn existing_connections_are_closed_or_reset() {
         reset.receive().unwrap_err().kind(),
         ErrorKind::ConnectionReset
     );
-    wait_until("all to be forgotten", || proxy.open() == 0);
-    wait_until("the server to see them go", || {
+    wait_until("all connections are closed", || proxy.open() == 0);
+    wait_until("the server sees the connections close", || {
         server.cli().info("connected_clients").as_deref() == Some("1")
     });
     assert_eq!(connect(&proxy).command(&["PING"]).text(), "PONG");
 }
 
 #[test]
-fn a_reply_is_cut_and_the_connection_closed() {
+fn a_reply_is_truncated_and_the_connection_closed() {
     let (server, proxy) = start();
     server.cli().command(&["SET", "a", "value"]).expect_ok();
     proxy.fault_next_reply(ReplyFault::Cut(6));
     let mut cli = connect(&proxy);
     assert_eq!(failure(&mut cli, &["GET", "a"]), ErrorKind::UnexpectedEof);
     assert_eq!(connect(&proxy).command(&["GET", "a"]).text(), "value");
-    wait_until("the cut one to go", || proxy.open() == 0);
+    wait_until("the connection is closed", || proxy.open() == 0);
 }
 
 #[test]
-fn a_swallowed_reply_was_executed() {
+fn a_command_whose_reply_is_discarded_is_executed() {
     let (server, proxy) = start();
     let mut cli = connect(&proxy);
     proxy.fault_next_reply(ReplyFault::Swallow);
-    assert!(is_left_waiting(&mut cli, &["INCR", "a"]));
+    assert!(gets_no_reply(&mut cli, &["INCR", "a"]));
     assert_eq!(cli.command(&["INCR", "a"]), Reply::Int(2), "still open");
 
     proxy.fault_next_reply(ReplyFault::SwallowAndClose);
@@ -170,7 +169,7 @@ fn a_swallowed_reply_was_executed() {
 }
 
 #[test]
-fn bytes_are_injected_before_a_reply_or_sent_in_its_place() {
+fn bytes_are_sent_before_a_reply_or_instead_of_it() {
     let (_server, proxy) = start();
     let mut cli = connect(&proxy);
     proxy.fault_next_reply(ReplyFault::Inject(b":7\r\n".to_vec()));
@@ -183,7 +182,7 @@ fn bytes_are_injected_before_a_reply_or_sent_in_its_place() {
 }
 
 #[test]
-fn a_fault_finds_its_reply_among_pipelined_ones() {
+fn a_fault_applies_to_the_matching_reply_of_a_pipeline() {
     let (_server, proxy) = start();
     let mut cli = connect(&proxy);
     proxy.fault_reply_to("INCRBY", ReplyFault::Replace(b"+HERE\r\n".to_vec()));
@@ -199,7 +198,7 @@ fn a_fault_finds_its_reply_among_pipelined_ones() {
 }
 
 #[test]
-fn a_server_that_is_not_there_closes_its_clients() {
+fn a_dead_server_closes_its_clients() {
     let (server, proxy) = start();
     let mut cli = connect(&proxy);
     cli.command(&["PING"]);
@@ -208,11 +207,11 @@ fn a_server_that_is_not_there_closes_its_clients() {
     assert!(try_ping(&proxy).is_err());
     server.restart();
     assert_eq!(connect(&proxy).command(&["PING"]).text(), "PONG");
-    wait_until("all to be forgotten", || proxy.open() == 0);
+    wait_until("all connections are closed", || proxy.open() == 0);
 }
 
 #[test]
-fn nothing_is_left_of_a_dropped_proxy() {
+fn dropping_a_proxy_closes_all_connections() {
     let (server, proxy) = start();
     let mut cli = connect(&proxy);
     cli.command(&["PING"]);
@@ -220,7 +219,7 @@ fn nothing_is_left_of_a_dropped_proxy() {
     drop(proxy);
     assert!(cli.try_command(&["PING"]).is_err());
     assert!(Cli::connect(addr).is_err());
-    wait_until("the server to see it go", || {
+    wait_until("the server sees the connection close", || {
         server.cli().info("connected_clients").as_deref() == Some("1")
     });
 }

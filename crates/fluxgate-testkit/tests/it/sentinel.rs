@@ -1,4 +1,4 @@
-//! Sentinels: a dead primary is replaced.
+//! Sentinels and failovers.
 
 use fluxgate_testkit::Sentinels;
 
@@ -19,7 +19,7 @@ fn a_killed_primary_is_replaced() {
     assert_eq!(all.primary().port(), new.port());
     new.cli().command(&["SET", "a", "b"]).expect_ok();
 
-    // It thinks itself a primary, but nobody else does.
+    // The sentinels do not accept the old primary as one.
     dead.restart();
     assert_eq!(all.primary().port(), new.port());
 }

@@ -1,4 +1,4 @@
-//! One server: how it starts, dies, comes back and lies about the time.
+//! A single server: start, kill, restart, users, TLS and clock.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -11,7 +11,7 @@ const SHORT: Duration = Duration::from_millis(200);
 const HOUR: Duration = Duration::from_secs(3600);
 
 #[test]
-fn it_answers_and_keeps_nothing_across_a_kill() {
+fn a_server_answers_and_loses_its_data_when_killed() {
     let server = RedisServer::start();
     let mut cli = server.cli();
     cli.command(&["SET", "a", "b"]).expect_ok();
@@ -51,7 +51,7 @@ fn a_paused_server_is_silent_until_it_is_resumed() {
 }
 
 #[test]
-fn nothing_is_left_of_a_dropped_server_even_if_it_was_paused() {
+fn dropping_a_paused_server_removes_its_process_and_directory() {
     let server = RedisServer::start();
     let directory = server.directory().to_owned();
     let process = format!("/proc/{}", server.pid());
@@ -62,7 +62,7 @@ fn nothing_is_left_of_a_dropped_server_even_if_it_was_paused() {
 }
 
 #[test]
-fn a_server_lives_on_after_the_thread_that_started_it() {
+fn a_server_outlives_the_thread_that_started_it() {
     let server = std::thread::spawn(RedisServer::start).join().unwrap();
     assert_eq!(server.cli().command(&["PING"]).text(), "PONG");
     assert!(server.is_running());
@@ -82,10 +82,10 @@ fn a_server_dies_with_the_process_that_started_it() {
         .output()
         .unwrap();
     let output = String::from_utf8(output.stdout).unwrap();
-    let said = output.lines().find_map(|line| line.strip_prefix("server "));
-    let (pid, directory) = said.unwrap().split_once(' ').unwrap();
+    let line = output.lines().find_map(|line| line.strip_prefix("server "));
+    let (pid, directory) = line.unwrap().split_once(' ').unwrap();
     std::fs::remove_dir_all(directory).unwrap();
-    wait_until("an orphan to be killed", || {
+    wait_until("the orphan is killed", || {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status"));
         status.is_err() || status.unwrap().contains("State:\tZ")
     });
@@ -93,7 +93,7 @@ fn a_server_dies_with_the_process_that_started_it() {
 
 #[test]
 #[should_panic(expected = "no-such-directive")]
-fn a_server_that_does_not_start_says_why() {
+fn the_panic_of_a_server_that_does_not_start_contains_its_log() {
     RedisServer::builder().config("no-such-directive 1").start();
 }
 
@@ -123,14 +123,14 @@ fn passwords_users_and_the_unix_socket_work() {
 }
 
 #[test]
-fn a_full_server_refuses_writes() {
+fn a_server_without_memory_rejects_writes() {
     let server = RedisServer::builder().max_memory(1).start();
     let reply = server.cli().command(&["SET", "a", "b"]);
     assert!(reply.error().unwrap().starts_with("OOM"));
 }
 
 #[test]
-fn tls_asks_for_a_client_certificate_only_if_told_to() {
+fn tls_requires_a_client_certificate_only_if_configured() {
     let open = RedisServer::builder().tls(ClientAuth::Off).start();
     let closed = RedisServer::builder().tls(ClientAuth::Required).start();
     let stranger = Certificates::generate();
@@ -142,12 +142,12 @@ fn tls_asks_for_a_client_certificate_only_if_told_to() {
     assert_eq!(open.cli().command(&["PING"]).text(), "PONG");
 }
 
-fn tls_ping(server: &RedisServer, files: &Certificates, show: bool) -> bool {
+fn tls_ping(server: &RedisServer, files: &Certificates, with_certificate: bool) -> bool {
     let mut command = Command::new("redis-cli");
     command.args(["-h", "127.0.0.1", "-p"]);
     command.arg(server.tls_addr().port().to_string());
     command.arg("--tls").arg("--cacert").arg(files.ca());
-    if show {
+    if with_certificate {
         command.arg("--cert").arg(files.client_cert());
         command.arg("--key").arg(files.client_key());
     }
@@ -156,12 +156,12 @@ fn tls_ping(server: &RedisServer, files: &Certificates, show: bool) -> bool {
 }
 
 #[test]
-fn the_clock_goes_where_it_is_put_while_the_server_runs() {
+fn the_clock_of_a_running_server_can_be_shifted() {
     let right = RedisServer::start();
     let wrong = RedisServer::builder()
         .clock_offset(Skew::Ahead(HOUR))
         .start();
-    // Between the two looks hardly any time passes; a minute is generous.
+    // In minutes, because some time passes between the two reads.
     let ahead = || {
         let difference = wrong.cli().time_micros() - right.cli().time_micros();
         (difference + 30_000_000).div_euclid(60_000_000)
@@ -170,7 +170,7 @@ fn the_clock_goes_where_it_is_put_while_the_server_runs() {
     wrong.set_clock_offset(Skew::Behind(HOUR));
     assert_eq!(ahead(), -60);
 
-    // Scripts see it, and keys expire by it.
+    // Scripts and expiration use the shifted clock.
     let script = "return redis.call('TIME')[1]";
     let seconds = wrong.cli().command(&["EVAL", script, "0"]).text();
     let seconds: i64 = seconds.parse().unwrap();

@@ -1,4 +1,4 @@
-//! Valkey, where it is installed.
+//! Valkey, if it is installed.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use fluxgate_testkit::{RedisCluster, RedisServer, Sentinels, valkey};
 fn binary() -> Option<PathBuf> {
     let binary = valkey();
     if binary.is_none() {
-        eprintln!("left out: no valkey-server, and FLUXGATE_VALKEY_SERVER is not set");
+        eprintln!("skipped: no valkey-server, and FLUXGATE_VALKEY_SERVER is not set");
     }
     binary
 }
