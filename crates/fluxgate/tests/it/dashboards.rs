@@ -1,151 +1,152 @@
-//! The dashboard and the alarms, asked of a real Prometheus that watches real
-//! services, in good days and in bad ones.
+//! The dashboard and the alerts, evaluated by a real Prometheus on real services, healthy
+//! and failing.
 
 use std::collections::BTreeSet;
 
 use fluxgate_testkit::wait_until;
 
+mod alerts;
 mod dashboard;
 mod fleet;
 mod prometheus;
-mod rules;
 
 use dashboard::Dashboard;
 use fleet::Fleet;
 use prometheus::Prometheus;
 
-/// What no fault made here can raise: nothing is dropped.
-const ZERO_IS_ENOUGH: [&str; 1] = ["Dropped lines and spans over 5 min"];
+/// Panels that may show 0, because no fault of this test raises them.
+const MAY_BE_ZERO: [&str; 1] = ["Dropped lines and spans over 5 min"];
 
-/// The alarm that looks at times.
+/// The alert on the duration of decisions.
 const SLOW: &str = "FluxGateSlow";
 
-/// What the panels are about that show nothing on a good day.
-const SIGNS_OF_TROUBLE: [&str; 6] = [
+/// The titles of panels that are empty while all services are healthy.
+const FAULT_PANELS: [&str; 6] = [
     "5xx",
     "Breaker",
     "Fail-closed",
     "Fallback",
-    "Refused reloads",
+    "Failed reloads",
     "Store errors",
 ];
 
 #[test]
-fn every_panel_and_every_alarm_has_something_to_show() {
+fn every_panel_shows_data_and_every_alert_is_raised() {
     let mut fleet = Fleet::start();
     let prometheus = Prometheus::start(&fleet.addresses());
     let dashboard = Dashboard::read();
     let mut panels = Panels(dashboard.queries());
     let values = variables(&prometheus, &dashboard, &fleet);
-    wait_until("every panel that needs no fault", || {
+    wait_until("every panel that needs no fault shows data", || {
         fleet.traffic();
-        let is_faulty =
-            |(title, _): &(String, _)| SIGNS_OF_TROUBLE.iter().any(|sign| title.starts_with(sign));
-        panels.left(&prometheus, &values).iter().all(is_faulty)
+        let needs_fault =
+            |(title, _): &(String, _)| FAULT_PANELS.iter().any(|start| title.starts_with(start));
+        panels.empty(&prometheus, &values).iter().all(needs_fault)
     });
-    let all = prometheus.alarms();
+    let all = prometheus.alerts();
     for (name, query) in &all {
-        // How fast Redis is reached is this machine's business, and whoever else keeps
-        // it busy; in memory nobody is waited for.
+        // Calls to Redis may be slow on a busy machine, so only services in memory count.
         let query = match name.as_str() {
             SLOW => format!("({query}) and on (instance) fluxgate_memory_store_keys"),
             _ => query.clone(),
         };
-        // What is seen in a hurry is not always so: a machine that stands still for a
-        // moment looks like a service that is down, and of few decisions one that was
-        // held up is one in a hundred. It passes, as trouble does not.
-        wait_until(&format!("{name} is silent on a good day"), || {
+        // An alert may be active for a moment: a stalled machine looks like a dead service,
+        // and one slow decision of few is one percent. So this waits until it is inactive.
+        wait_until(&format!("{name} is inactive"), || {
             fleet.traffic();
             prometheus.query(&query).is_empty()
         });
     }
 
-    let mut alarms = Alarms::new(&prometheus, all);
+    let mut alerts = Alerts::new(&prometheus, all);
     fleet.slow_store();
-    wait_until("the alarm of a slow store", || {
+    wait_until("the alert of a slow store", || {
         fleet.traffic();
-        !alarms.left().contains(SLOW)
+        !alerts.not_raised().contains(SLOW)
     });
-    fleet.everything_else();
+    fleet.fail();
     prometheus.watch(&fleet.addresses());
-    wait_until("every alarm", || {
+    wait_until("every alert is raised", || {
         fleet.traffic();
-        alarms.left().is_empty()
+        alerts.not_raised().is_empty()
     });
     let values = variables(&prometheus, &dashboard, &fleet);
-    wait_until("every panel", || {
+    wait_until("every panel shows data", || {
         fleet.traffic();
-        panels.left(&prometheus, &values).is_empty()
+        panels.empty(&prometheus, &values).is_empty()
     });
-    wait_until("what is not waited for fires", || {
-        let firing = prometheus.active_alarms("firing");
-        let wanted = ["FluxGateFailClosed", "FluxGateFailOpen"];
-        wanted.iter().all(|name| firing.contains(*name))
+    wait_until("alerts without a delay fire", || {
+        let firing = prometheus.active_alerts("firing");
+        let expected = ["FluxGateFailClosed", "FluxGateFailOpen"];
+        expected.iter().all(|name| firing.contains(*name))
     });
 
     let exposed = fleet.metric_names();
-    for query in dashboard.all_queries().iter().chain(alarms.queries()) {
+    for query in dashboard.all_queries().iter().chain(alerts.queries()) {
         for name in names(query) {
-            assert!(exposed.contains(&name), "nobody exposes {name}: {query}");
+            assert!(
+                exposed.contains(&name),
+                "no service exposes {name}: {query}"
+            );
         }
     }
 }
 
-/// The titles and queries of panels that have not shown anything yet.
+/// The titles and queries of panels that have not shown data yet.
 struct Panels(Vec<(String, String)>);
 
 impl Panels {
-    /// Those that still do not, with these variables.
-    fn left(
+    /// Evaluates the panels. Returns those that have never shown data.
+    fn empty(
         &mut self,
         prometheus: &Prometheus,
         values: &[(String, String)],
     ) -> &[(String, String)] {
         let before = self.0.len();
         self.0.retain(|(title, query)| {
-            let zero = ZERO_IS_ENOUGH.contains(&title.as_str());
+            let may_be_zero = MAY_BE_ZERO.contains(&title.as_str());
             let samples = prometheus.query(&substituted(query, values));
-            !samples.iter().any(|value| *value > 0.0 || zero)
+            !samples.iter().any(|value| *value > 0.0 || may_be_zero)
         });
         if self.0.len() < before {
-            println!("panels that show nothing yet: {:#?}", self.0);
+            println!("empty panels: {:#?}", self.0);
         }
         &self.0
     }
 }
 
-/// Alarms that have not been raised yet.
-struct Alarms<'a> {
+/// All alerts, and those that have not been raised yet.
+struct Alerts<'a> {
     prometheus: &'a Prometheus,
     all: Vec<(String, String)>,
-    left: BTreeSet<String>,
+    not_raised: BTreeSet<String>,
 }
 
-impl<'a> Alarms<'a> {
+impl<'a> Alerts<'a> {
     fn new(prometheus: &'a Prometheus, all: Vec<(String, String)>) -> Self {
-        let left = all.iter().map(|(name, _)| name.clone()).collect();
+        let not_raised = all.iter().map(|(name, _)| name.clone()).collect();
         Self {
             prometheus,
             all,
-            left,
+            not_raised,
         }
     }
 
-    /// Those that neither Prometheus has raised nor a query has found, until now.
-    fn left(&mut self) -> &BTreeSet<String> {
-        let mut active = self.prometheus.active_alarms("pending");
-        active.extend(self.prometheus.active_alarms("firing"));
+    /// Evaluates the alerts. Returns those that have never been raised.
+    fn not_raised(&mut self) -> &BTreeSet<String> {
+        let mut active = self.prometheus.active_alerts("pending");
+        active.extend(self.prometheus.active_alerts("firing"));
         for (name, query) in &self.all {
             // There was no service in 1970.
-            let seen = match name.as_str() {
+            let is_raised = match name.as_str() {
                 "FluxGateAbsent" => !self.prometheus.query_at(query, "1").is_empty(),
                 _ => active.contains(name) && !self.prometheus.query(query).is_empty(),
             };
-            if seen && self.left.remove(name) {
-                println!("alarms that were not raised yet: {:#?}", self.left);
+            if is_raised && self.not_raised.remove(name) {
+                println!("alerts not raised yet: {:#?}", self.not_raised);
             }
         }
-        &self.left
+        &self.not_raised
     }
 
     fn queries(&self) -> impl Iterator<Item = &String> {
@@ -153,7 +154,7 @@ impl<'a> Alarms<'a> {
     }
 }
 
-/// What Grafana puts in place of the variables when all values are chosen.
+/// Returns the values that Grafana inserts for the variables when all are selected.
 fn variables(
     prometheus: &Prometheus,
     dashboard: &Dashboard,
@@ -178,7 +179,7 @@ fn variables(
     variables
 }
 
-/// `label_values(METRIC, LABEL)`.
+/// Parses `label_values(METRIC, LABEL)`.
 fn label_values(query: &str) -> (&str, &str) {
     let inner = query
         .strip_prefix("label_values(")
@@ -187,7 +188,7 @@ fn label_values(query: &str) -> (&str, &str) {
     inner.rsplit_once(", ").unwrap()
 }
 
-/// A value in a regular expression in a string.
+/// Escapes a value for a regular expression in a string.
 fn escaped(value: &str) -> String {
     value.replace('.', "\\\\.")
 }
@@ -201,7 +202,7 @@ fn substituted(query: &str, variables: &[(String, String)]) -> String {
     query
 }
 
-/// The metrics of ours that a query names.
+/// Returns the metrics of the service that a query names.
 fn names(query: &str) -> Vec<String> {
     let words = query.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     let ours = words.filter(|word| word.starts_with("fluxgate_") || word.starts_with("process_"));

@@ -1,4 +1,4 @@
-//! The file that Grafana reads.
+//! The Grafana dashboard.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,13 +22,13 @@ impl Dashboard {
         list.unwrap_or_else(|| panic!("no list at {pointer}"))
     }
 
-    /// The panels that show something.
+    /// Returns the panels without rows, which are only headings.
     fn panels(&self) -> impl Iterator<Item = &Value> {
         let panels = self.list("/panels").iter();
         panels.filter(|panel| panel["type"] != "row")
     }
 
-    /// Each panel's title and query.
+    /// Returns the title and the queries of each panel.
     pub(super) fn queries(&self) -> Vec<(String, String)> {
         let mut queries = Vec::new();
         for panel in self.panels() {
@@ -41,7 +41,7 @@ impl Dashboard {
         queries
     }
 
-    /// The name and the query of each variable that Prometheus is asked for.
+    /// Returns the name and the query of each query variable.
     pub(super) fn query_variables(&self) -> Vec<(String, String)> {
         let variables = self.list("/templating/list").iter();
         let variables = variables.filter(|variable| variable["type"] == "query");
@@ -51,7 +51,7 @@ impl Dashboard {
             .collect()
     }
 
-    /// Those of panels and variables.
+    /// Returns the queries of panels and variables.
     pub(super) fn all_queries(&self) -> Vec<String> {
         let panels = self.queries().into_iter();
         let variables = self.query_variables().into_iter();
@@ -60,12 +60,12 @@ impl Dashboard {
 }
 
 #[test]
-fn panels_have_numbers_of_their_own_and_do_not_overlap() {
+fn panels_have_unique_ids_and_do_not_overlap() {
     let dashboard = Dashboard::read();
-    let mut numbers = BTreeSet::new();
+    let mut ids = BTreeSet::new();
     let mut taken = BTreeSet::new();
     for panel in dashboard.list("/panels") {
-        assert!(numbers.insert(panel["id"].as_u64().unwrap()), "{panel}");
+        assert!(ids.insert(panel["id"].as_u64().unwrap()), "{panel}");
         let side = |name: &str| panel["gridPos"][name].as_u64().unwrap();
         let (width, height) = (side("w"), side("h"));
         assert!(
@@ -81,7 +81,7 @@ fn panels_have_numbers_of_their_own_and_do_not_overlap() {
 }
 
 #[test]
-fn every_panel_says_what_it_shows_and_asks_the_chosen_source() {
+fn every_panel_has_a_description_and_uses_the_selected_data_source() {
     let dashboard = Dashboard::read();
     let source = serde_json::json!({"type": "prometheus", "uid": "${datasource}"});
     let variables = dashboard.list("/templating/list");
@@ -90,7 +90,7 @@ fn every_panel_says_what_it_shows_and_asks_the_chosen_source() {
     for variable in &variables[1..] {
         assert_eq!(variable["datasource"], source, "{variable}");
     }
-    let mut seen = 0;
+    let mut count = 0;
     for panel in dashboard.panels() {
         let text = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
         assert!(
@@ -104,27 +104,27 @@ fn every_panel_says_what_it_shows_and_asks_the_chosen_source() {
             assert_eq!(target["datasource"], source, "{panel}");
             assert!(text(&target["legendFormat"]), "{panel}");
             let query = target["expr"].as_str().unwrap();
-            for chosen in [r#"job=~"$job""#, r#"instance=~"$instance""#] {
-                assert!(query.contains(chosen), "{query}");
+            for filter in [r#"job=~"$job""#, r#"instance=~"$instance""#] {
+                assert!(query.contains(filter), "{query}");
             }
         }
-        // States are told by names instead of numbers with a unit.
+        // Panels of states map values to names and need no unit.
         let defaults = &panel["fieldConfig"]["defaults"];
         let unit = text(&defaults["unit"]) || text(&panel["options"]["yAxis"]["unit"]);
         assert!(unit || defaults["mappings"].is_array(), "{panel}");
-        seen += 1;
+        count += 1;
     }
-    assert!(seen >= 12);
+    assert!(count >= 12);
 }
 
 #[test]
-fn grafana_knows_every_field_of_it() {
-    let script = project_file("crates/fluxgate/tests/it/dashboards/known_to_grafana.py");
+fn grafana_accepts_every_field() {
+    let script = project_file("crates/fluxgate/tests/it/dashboards/grafana_round_trip.py");
     let output = Command::new(python())
         .arg(script)
         .arg(project_file("dashboards/fluxgate.json"))
         .output()
         .unwrap();
-    let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
-    assert!(output.status.success() && said.is_empty(), "{said}");
+    let problems = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+    assert!(output.status.success() && problems.is_empty(), "{problems}");
 }

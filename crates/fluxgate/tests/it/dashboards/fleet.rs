@@ -1,4 +1,4 @@
-//! Services under traffic, and what goes wrong with them.
+//! Services under load, and their faults.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -19,8 +19,8 @@ rule_sets:
       - { id: planned, match: { path: [/planned] }, mode: shadow, scope: global, bands: [ { capacity: 1, window: 1d } ] }
 ";
 
-/// The first request passes, and then one an hour.
-const PATIENT: &str = "
+/// Allows one request per hour. Others wait.
+const WAITING: &str = "
 filters: { main: { rule_set: slow } }
 gateway: { routes: [ { id: all, upstreams: [echo], filters: [main] } ] }
 rule_sets:
@@ -29,24 +29,24 @@ rule_sets:
       - { id: r, scope: global, on_exceed: wait, max_wait: 30d, bands: [ { capacity: 1, window: 1h } ] }
 ";
 
-/// Some services, each with its own way to get into trouble.
+/// Services that each fail in their own way.
 pub(super) struct Fleet {
-    /// Keeps its state in memory; gets bad rules and a client that does not stop.
+    /// In memory. Gets invalid rules and a flood of requests.
     memory: Service,
-    /// Keeps its state in Redis, behind a proxy; loses it.
+    /// With Redis behind a proxy. Redis dies.
     shared: Service,
     proxy: FaultProxy,
     redis: RedisServer,
     /// Runs out of file descriptors.
-    cramped: Service,
-    /// Clients that say nothing to it.
+    few_descriptors: Service,
+    /// Idle clients of `few_descriptors`.
     idle: Vec<Http>,
-    /// Dies.
-    doomed: Service,
-    /// A gateway before which clients wait for hours.
-    patient: Service,
+    /// Gets killed.
+    killed: Service,
+    /// A gateway whose clients wait for hours.
+    gateway: Service,
     waiting: Vec<Http>,
-    /// Comes later, and never gets its rules.
+    /// Started later, without rules.
     unready: Option<Service>,
     is_flooded: bool,
 }
@@ -63,35 +63,40 @@ impl Fleet {
             shared: Service::start(&[], &shared_config(&proxy)),
             proxy,
             redis,
-            cramped: Service::start(&[], RULES),
+            few_descriptors: Service::start(&[], RULES),
             idle: Vec::new(),
-            doomed: Service::start(&[], RULES),
-            patient: Service::start(&["gateway"], PATIENT),
+            killed: Service::start(&[], RULES),
+            gateway: Service::start(&["gateway"], WAITING),
             waiting: Vec::new(),
             unready: None,
             is_flooded: false,
         };
         wait_until("the store answers", || {
             fleet
-                .ask_shared()
+                .check_shared()
                 .iter()
                 .all(|outcome| outcome == "allowed")
         });
-        let first = Http::new(fleet.patient.address("gateway")).get("/");
+        let first = Http::new(fleet.gateway.address("gateway")).get("/");
         assert_eq!(first.status, 200, "{first:?}");
-        fleet.let_wait(1);
+        fleet.add_waiting_clients(1);
         fleet
     }
 
-    /// Where metrics are read. Who is dead should be there too.
+    /// Returns the addresses to scrape, including those of dead services.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
-        let services = [&self.memory, &self.shared, &self.cramped, &self.doomed];
-        let services = services.into_iter().chain([&self.patient]);
-        let services = services.chain(&self.unready);
+        let services = [
+            &self.memory,
+            &self.shared,
+            &self.few_descriptors,
+            &self.killed,
+            &self.gateway,
+        ];
+        let services = services.into_iter().chain(&self.unready);
         services.map(|service| service.address("api")).collect()
     }
 
-    /// A little of everything.
+    /// Sends some requests of each kind.
     pub(super) fn traffic(&self) {
         let mut http = self.memory.http();
         for (user, path) in [("a", "/"), ("b", "/"), ("c", "/planned"), ("d", "/strict")] {
@@ -105,66 +110,65 @@ impl Fleet {
                 check(&mut http, r#"{"user":"d","path":"/strict"}"#);
             }
         }
-        self.ask_shared();
+        self.check_shared();
         if let Some(unready) = &self.unready {
             let answer = unready.http().post("/v1/check", "{}");
             assert_eq!(answer.status, 503, "{answer:?}");
         }
     }
 
-    /// How each rule set of the shared service decides.
-    fn ask_shared(&self) -> Vec<String> {
+    /// Checks by each rule set of the shared service. Returns the outcomes.
+    fn check_shared(&self) -> Vec<String> {
         let mut http = self.shared.http();
         let sets = ["allow", "deny", "local"];
         sets.map(|set| check(&mut http, &format!(r#"{{"rule_set":"{set}"}}"#)))
             .to_vec()
     }
 
-    /// Redis becomes slow, but answers.
+    /// Makes Redis slow.
     pub(super) fn slow_store(&self) {
         self.proxy.set_mode(Mode::Delay(Duration::from_millis(20)));
     }
 
-    /// So many more clients wait.
-    fn let_wait(&mut self, count: usize) {
+    fn add_waiting_clients(&mut self, count: usize) {
         for _ in 0..count {
-            let mut client = Http::new(self.patient.address("gateway"));
+            let mut client = Http::new(self.gateway.address("gateway"));
             client
                 .send_raw(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
                 .unwrap();
             self.waiting.push(client);
         }
         let waiting = u64::try_from(self.waiting.len()).unwrap();
-        wait_until("they wait", || {
-            sample(&self.patient, "fluxgate_waiting") == waiting
+        wait_until("the clients wait", || {
+            sample(&self.gateway, "fluxgate_waiting") == waiting
         });
     }
 
-    /// So many clients keep a connection. How many descriptors a service has without any
-    /// depends on the machine's cores, and on what it was started with.
-    fn stay_idle(&mut self, count: usize) {
+    /// Opens idle connections, so that most descriptors belong to clients. How many a service
+    /// has without clients depends on the number of cores and on its parent process.
+    fn add_idle_clients(&mut self, count: usize) {
         for _ in 0..count {
-            let mut client = self.cramped.http();
+            let mut client = self.few_descriptors.http();
             assert_eq!(client.get("/livez").status, 200);
             self.idle.push(client);
         }
     }
 
-    /// Redis dies, a service dies, rules are spoiled, descriptors run out, a client
-    /// does not stop, many wait, and a new service finds no rules.
-    pub(super) fn everything_else(&mut self) {
+    /// Kills Redis and a service, writes invalid rules, exhausts descriptors, starts a flood,
+    /// adds waiting clients, and starts a service without rules.
+    pub(super) fn fail(&mut self) {
         self.redis.kill();
-        self.doomed.program.kill();
+        self.killed.program.kill();
         self.memory
             .dir
             .write("rules.d/rules.yaml", "rule_sets: nonsense\n");
         self.is_flooded = true;
-        self.let_wait(90);
-        self.stay_idle(100);
-        // A few are left, for the one who reads this and for whom it has to open files.
-        let open = sample(&self.cramped, "process_open_fds") + 5;
+        self.add_waiting_clients(90);
+        self.add_idle_clients(100);
+        // A few descriptors are left for Prometheus and for the files in /proc.
+        let open = sample(&self.few_descriptors, "process_open_fds") + 5;
         let prlimit = Command::new("prlimit")
-            .args(["--pid", &self.cramped.program.id().to_string()])
+            .args(["--pid", &self.few_descriptors.program.id().to_string()])
             .arg(format!("--nofile={open}:{open}"))
             .status();
         assert!(prlimit.unwrap().success());
@@ -180,7 +184,7 @@ impl Fleet {
         self.unready = Some(Service::open_in(dir, &arguments, 1));
     }
 
-    /// The names of all metrics that any of them has.
+    /// Returns the names of all metrics.
     pub(super) fn metric_names(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         for service in [&self.memory, &self.shared] {
@@ -193,7 +197,7 @@ impl Fleet {
     }
 }
 
-/// A rule set for each thing to do when the store fails.
+/// Returns a config with a rule set for each value of `on_error`.
 fn shared_config(proxy: &FaultProxy) -> String {
     let set = |name: &str| {
         format!(
@@ -203,11 +207,11 @@ fn shared_config(proxy: &FaultProxy) -> String {
     };
     let sets: String = ["allow", "deny", "local"].map(set).concat();
     let url = proxy.url("redis");
-    // Slow is not lost.
+    // A long deadline, so that a slow store does not fail.
     format!("store: {{ redis: {{ url: '{url}', deadline: 5s }} }}\nrule_sets:\n{sets}")
 }
 
-/// The outcome of a check.
+/// Returns the outcome of a check.
 fn check(http: &mut Http, body: &str) -> String {
     let answer = http.post("/v1/check", body);
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -215,7 +219,7 @@ fn check(http: &mut Http, body: &str) -> String {
     decision["outcome"].as_str().unwrap().to_owned()
 }
 
-/// A sample without labels.
+/// Returns the value of a sample without labels.
 fn sample(service: &Service, name: &str) -> u64 {
     let text = service.http().get("/metrics").body;
     let line = text

@@ -1,4 +1,4 @@
-//! A Prometheus with the scrape config and the alarms of the repository.
+//! A Prometheus with the scrape config and the alerts of the repository.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::support::{Dir, fetched, project_file};
 
-/// A running one.
+/// A running Prometheus.
 pub(super) struct Prometheus {
     program: Program,
     dir: Dir,
@@ -18,14 +18,14 @@ pub(super) struct Prometheus {
 }
 
 impl Prometheus {
-    /// Watches these services.
+    /// Starts Prometheus, which scrapes these targets.
     pub(super) fn start(targets: &[SocketAddr]) -> Self {
         let dir = Dir::new();
         let alerts = fs::read(project_file("dashboards/alerts.yml")).unwrap();
         dir.write("alerts.yml", alerts);
         dir.write("prometheus.yml", config(targets));
         let port = ports::free();
-        // They come in one package.
+        // The package of promtool contains it.
         let promtool = fetched("FLUXGATE_PROMTOOL", "promtool/usr/bin/promtool");
         let binary = promtool.with_file_name("prometheus");
         let program = Program::start(binary, |command| {
@@ -36,7 +36,8 @@ impl Prometheus {
         let prometheus = Self { program, dir, port };
         wait_until("Prometheus is ready", || {
             if let Some(status) = prometheus.program.ended() {
-                panic!("it ended with {status}: {:#?}", prometheus.program.lines());
+                let lines = prometheus.program.lines();
+                panic!("Prometheus ended with {status}: {lines:#?}");
             }
             let answer = prometheus.http().try_request("GET", "/-/ready", &[], "");
             answer.is_ok_and(|answer| answer.status == 200)
@@ -44,22 +45,22 @@ impl Prometheus {
         prometheus
     }
 
-    /// Watches these services instead.
+    /// Scrapes these targets instead.
     pub(super) fn watch(&self, targets: &[SocketAddr]) {
         self.dir.write("prometheus.yml", config(targets));
         self.program.signal("HUP");
-        wait_until("Prometheus has read its config again", || {
+        wait_until("Prometheus has reloaded its config", || {
             let active = self.get("/api/v1/targets?state=active");
             active["activeTargets"].as_array().unwrap().len() == targets.len()
         });
     }
 
-    /// The values that a query finds now, without those that are no numbers.
+    /// Returns the finite values of a query.
     pub(super) fn query(&self, query: &str) -> Vec<f64> {
         self.values(&format!("/api/v1/query?query={}", encoded(query)))
     }
 
-    /// The same at another time, in seconds since 1970.
+    /// Returns the finite values of a query at a time in seconds since 1970.
     pub(super) fn query_at(&self, query: &str, time: &str) -> Vec<f64> {
         self.values(&format!(
             "/api/v1/query?time={time}&query={}",
@@ -75,7 +76,7 @@ impl Prometheus {
         values.filter(|value: &f64| value.is_finite()).collect()
     }
 
-    /// The values of a label of the series that match.
+    /// Returns the values of a label of the matching series.
     pub(super) fn label_values(&self, series: &str, label: &str) -> Vec<String> {
         let series = encoded(series);
         let data = self.get(&format!(
@@ -84,8 +85,8 @@ impl Prometheus {
         serde_json::from_value(data).unwrap()
     }
 
-    /// The name and the query of every alarm.
-    pub(super) fn alarms(&self) -> Vec<(String, String)> {
+    /// Returns the name and the query of every alert.
+    pub(super) fn alerts(&self) -> Vec<(String, String)> {
         let data = self.get("/api/v1/rules?type=alert");
         let groups = data["groups"].as_array().unwrap().iter();
         let rules = groups.flat_map(|group| group["rules"].as_array().unwrap());
@@ -95,13 +96,13 @@ impl Prometheus {
             .collect()
     }
 
-    /// The names of the alarms in this state, `pending` or `firing`.
-    pub(super) fn active_alarms(&self, state: &str) -> BTreeSet<String> {
+    /// Returns the names of the alerts in a state, `pending` or `firing`.
+    pub(super) fn active_alerts(&self, state: &str) -> BTreeSet<String> {
         let data = self.get("/api/v1/alerts");
-        let alarms = data["alerts"].as_array().unwrap().iter();
-        let alarms = alarms.filter(|alarm| alarm["state"] == state);
-        let name = |alarm: &Value| alarm["labels"]["alertname"].as_str().unwrap().to_owned();
-        alarms.map(name).collect()
+        let alerts = data["alerts"].as_array().unwrap().iter();
+        let alerts = alerts.filter(|alert| alert["state"] == state);
+        let name = |alert: &Value| alert["labels"]["alertname"].as_str().unwrap().to_owned();
+        alerts.map(name).collect()
     }
 
     fn get(&self, path: &str) -> Value {
@@ -116,26 +117,26 @@ impl Prometheus {
     }
 }
 
-/// The repository's config with other targets, and in a hurry.
+/// Returns the repository's config with other targets and shorter intervals.
 fn config(targets: &[SocketAddr]) -> String {
     let text = fs::read_to_string(project_file("dashboards/prometheus.yml")).unwrap();
     let targets: Vec<_> = targets
         .iter()
         .map(|target| format!("\"{target}\""))
         .collect();
-    let mut changed = text;
+    let mut config = text;
     for (old, new) in [
         ("\"127.0.0.1:8081\"", targets.join(", ").as_str()),
         ("scrape_interval: 15s", "scrape_interval: 200ms"),
         ("evaluation_interval: 15s", "evaluation_interval: 200ms"),
     ] {
-        assert_eq!(changed.matches(old).count(), 1, "{old} in {changed}");
-        changed = changed.replace(old, new);
+        assert_eq!(config.matches(old).count(), 1, "{old} in {config}");
+        config = config.replace(old, new);
     }
-    changed
+    config
 }
 
-/// A text in a query string.
+/// Encodes a text for a query string.
 fn encoded(text: &str) -> String {
     let encode = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' | b'.' => {

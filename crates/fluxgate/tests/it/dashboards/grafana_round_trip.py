@@ -1,5 +1,5 @@
-"""Reads a dashboard with Grafana's own types, writes it again, and tells what was lost:
-fields that Grafana does not know, or not in that place."""
+"""Parses a dashboard with Grafana's own types, serializes it, and prints the differences,
+which are fields that Grafana does not know or does not expect there."""
 
 import json
 import sys
@@ -9,11 +9,11 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
 
-def lost(before, after, path=""):
+def differences(before, after, path=""):
     if isinstance(before, dict):
         for name, value in before.items():
             if isinstance(after, dict) and name in after:
-                yield from lost(value, after[name], f"{path}/{name}")
+                yield from differences(value, after[name], f"{path}/{name}")
             elif value is not None:
                 yield f"{path}/{name}: unknown"
     elif isinstance(before, list):
@@ -21,7 +21,7 @@ def lost(before, after, path=""):
             yield f"{path}: not a list of that length"
         else:
             for index, pair in enumerate(zip(before, after)):
-                yield from lost(*pair, f"{path}/{index}")
+                yield from differences(*pair, f"{path}/{index}")
     elif before != after:
         yield f"{path}: {before!r} became {after!r}"
 
@@ -30,5 +30,5 @@ plugins.register_default_plugins()
 with open(sys.argv[1], encoding="utf-8") as file:
     dashboard = json.load(file)
 again = json.loads(JSONEncoder().encode(Dashboard.from_json(dashboard)))
-for line in lost(dashboard, again):
+for line in differences(dashboard, again):
     print(line)
