@@ -1,4 +1,4 @@
-//! A whole decision: context, match among 100 rules, two bands, memory store.
+//! A complete decision: context, matching among 100 rules, two bands, memory store.
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -45,8 +45,8 @@ pub(crate) fn run(report: &mut Report) {
     );
 }
 
-/// `count` rules, each on its own path, with two bands.
-#[expect(clippy::unwrap_used, reason = "the rules are good")]
+/// Returns `count` rules with different paths and two bands each.
+#[expect(clippy::unwrap_used, reason = "the rules are valid")]
 pub(crate) fn rules(count: usize) -> RuleSets {
     let mut text = String::from("rule_sets:\n  bench:\n    rules:\n");
     for index in 0..count {

@@ -1,9 +1,9 @@
-//! A folder for a while.
+//! Temporary directories.
 
 use std::path::PathBuf;
 use std::{env, fs};
 
-/// A folder that goes when it is dropped.
+/// A directory that is removed when dropped.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {

@@ -1,5 +1,5 @@
-//! One limit for each of many keys, beside governor's keyed limiter. Both read
-//! their own clock at each call.
+//! Limits for many keys, compared with governor's keyed limiter. Both read their clock on
+//! each call.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -10,10 +10,10 @@ use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
 use crate::report::{Better, Report, calls_per_second, in_turn};
 
-/// So many that hardly anything is refused, as in ordinary traffic.
-const AMPLE: u32 = 10_000_000;
-/// So few that nearly everything is refused, as under attack.
-const SCARCE: u32 = 100;
+/// A limit that allows nearly everything, as in normal operation.
+const HIGH_LIMIT: u32 = 10_000_000;
+/// A limit that denies nearly everything, as under attack.
+const LOW_LIMIT: u32 = 100;
 
 pub(crate) fn keys(count: usize) -> Vec<String> {
     let keys = 0..count;
@@ -22,7 +22,7 @@ pub(crate) fn keys(count: usize) -> Vec<String> {
 }
 
 pub(crate) fn governor() -> DefaultKeyedRateLimiter<String> {
-    keyed_governor(AMPLE)
+    keyed_governor(HIGH_LIMIT)
 }
 
 fn keyed_governor(per_minute: u32) -> DefaultKeyedRateLimiter<String> {
@@ -38,13 +38,19 @@ fn band(per_minute: u32) -> Band {
 }
 
 pub(crate) fn thousand(report: &mut Report) {
-    run(report, "keyed-1k", 1_000, AMPLE, 4_000_000);
-    run(report, "keyed-1k-refused", 1_000, SCARCE, 4_000_000);
+    run(report, "keyed-1k", 1_000, HIGH_LIMIT, 4_000_000);
+    run(report, "keyed-1k-refused", 1_000, LOW_LIMIT, 4_000_000);
 }
 
 pub(crate) fn million(report: &mut Report) {
-    run(report, "keyed-1m", 1_000_000, AMPLE, 2_000_000);
-    run(report, "keyed-1m-slow-refill", 1_000_000, SCARCE, 2_000_000);
+    run(report, "keyed-1m", 1_000_000, HIGH_LIMIT, 2_000_000);
+    run(
+        report,
+        "keyed-1m-slow-refill",
+        1_000_000,
+        LOW_LIMIT,
+        2_000_000,
+    );
 }
 
 fn run(report: &mut Report, name: &str, count: usize, per_minute: u32, calls: u64) {

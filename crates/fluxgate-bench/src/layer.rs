@@ -1,4 +1,4 @@
-//! An axum service with the layer beside the same without. `wrk` asks both.
+//! An axum service with the layer, compared with the same service without it, under `wrk`.
 
 use std::env;
 use std::net::SocketAddr;
@@ -16,19 +16,19 @@ use crate::load::in_turn;
 use crate::report::Report;
 use crate::wrk;
 
-/// Has this program be the service; it says where it listens.
+/// The argument that makes this program the service. It prints its address.
 pub(crate) const SERVE: &str = "--serve-axum";
-/// The layer is around the whole application.
+/// The layer wraps the whole application.
 const AROUND: &str = "around";
 /// The layer is one of the router's.
 const IN_ROUTER: &str = "in-router";
-/// There is no layer, but the application answers with as many headers as it adds.
+/// No layer; the application adds as many headers as the layer would.
 const SAME_ANSWER: &str = "same-answer";
-/// The layer is around the application and tells nothing.
+/// The layer wraps the application and adds no headers.
 const SILENT: &str = "silent";
 const NONE: &str = "none";
 
-/// A rule that counts users and refuses none.
+/// A rule that counts users and denies none.
 const RULES: &str = "
 rule_sets:
   api:
@@ -36,8 +36,8 @@ rule_sets:
       - { id: per-user, scope: per_user, bands: [ { id: burst, capacity: 1000000, window: 1s } ] }
 ";
 
-/// What the layer tells.
-const TOLD: [(&str, &str); 5] = [
+/// Headers like those of the layer.
+const HEADERS: [(&str, &str); 5] = [
     ("x-ratelimit-limit", "1000000"),
     ("x-ratelimit-remaining", "999999"),
     ("x-ratelimit-reset", "1800000000"),
@@ -50,13 +50,13 @@ pub(crate) fn run(report: &mut Report) {
     let script = wrk::script(&folder, wrk::USERS);
     let all = [AROUND, NONE, SILENT, IN_ROUTER, SAME_ANSWER].map(start);
     let [around, none, silent, in_router, same_answer] = all;
-    let ask = |(_, address): &(Program, SocketAddr)| wrk::ask(*address, &script);
+    let run = |(_, address): &(Program, SocketAddr)| wrk::ask(*address, &script);
     let [around, none, silent, in_router, same_answer] = in_turn([
-        &mut || ask(&around),
-        &mut || ask(&none),
-        &mut || ask(&silent),
-        &mut || ask(&in_router),
-        &mut || ask(&same_answer),
+        &mut || run(&around),
+        &mut || run(&none),
+        &mut || run(&silent),
+        &mut || run(&in_router),
+        &mut || run(&same_answer),
     ]);
     let bare = "the same axum service without a layer";
     around.tell(report, "layer", bare, &none);
@@ -100,7 +100,7 @@ pub(crate) fn serve(how: &str) {
             }
             IN_ROUTER => axum::serve(listener, app.layer(layer)).await,
             SAME_ANSWER => {
-                let app = Router::new().route("/api/x", get(async || (TOLD, "hello, world")));
+                let app = Router::new().route("/api/x", get(async || (HEADERS, "hello, world")));
                 axum::serve(listener, app).await
             }
             _ => axum::serve(listener, app).await,

@@ -1,18 +1,16 @@
-//! Servers under load, ours and theirs in turn.
+//! Runs of load generators against several servers in turn.
 
 use crate::report::{Better, Report, median};
 
-/// Many short rounds: where the machine is not always as fast, runs that follow each
-/// other closely still meet the same machine.
+/// Many short rounds, so that compared runs are close in time: the speed of the machine may
+/// vary.
 const ROUNDS: usize = 11;
 
-/// What one run of a load generator tells.
+/// The result of one run of a load generator.
 #[derive(Clone, Copy)]
 pub(crate) struct Run {
     pub(crate) per_second: f64,
-    /// What half of the requests took at most.
     pub(crate) p50_micros: f64,
-    /// What 99 of a hundred took at most.
     pub(crate) p99_micros: f64,
 }
 
@@ -20,14 +18,13 @@ pub(crate) struct Run {
 pub(crate) struct Runs(Vec<Run>);
 
 impl Runs {
-    /// A line for each figure: those in the middle, and of the ratios in each round
-    /// the one in the middle.
+    /// Reports each figure: the medians of both, and the median of the ratios of each round.
     pub(crate) fn tell(&self, report: &mut Report, name: &str, yardstick: &str, theirs: &Self) {
         let mut line = |suffix: &str, unit, better: Better, figure: fn(&Run) -> f64| {
-            let middle = |runs: &Self| median(runs.0.iter().map(figure).collect());
+            let medians = |runs: &Self| median(runs.0.iter().map(figure).collect());
             let rounds = self.0.iter().zip(&theirs.0);
             let ratios = rounds.map(|(ours, theirs)| better.ratio(figure(ours), figure(theirs)));
-            let figures = (middle(self), middle(theirs), median(ratios.collect()));
+            let figures = (medians(self), medians(theirs), median(ratios.collect()));
             report.line_of(figures, &format!("{name}{suffix}"), yardstick, unit);
         };
         line("", "requests/s", Better::More, |run| run.per_second);
@@ -36,18 +33,18 @@ impl Runs {
     }
 }
 
-/// Runs of all of them in turn. Those that are compared should stand side by side.
-pub(crate) fn in_turn<const N: usize>(mut asked: [&mut dyn FnMut() -> Run; N]) -> [Runs; N] {
+/// Runs all loads in turn. Loads that are compared should be adjacent.
+pub(crate) fn in_turn<const N: usize>(mut loads: [&mut dyn FnMut() -> Run; N]) -> [Runs; N] {
     let mut runs = [const { Vec::new() }; N];
     for _ in 0..ROUNDS {
-        for (ask, runs) in asked.iter_mut().zip(&mut runs) {
-            runs.push(ask());
+        for (load, runs) in loads.iter_mut().zip(&mut runs) {
+            runs.push(load());
         }
     }
     runs.map(Runs)
 }
 
-/// Runs of ours and theirs in turn; a line for each figure.
+/// Runs two loads in turn and reports each figure.
 pub(crate) fn compare(
     report: &mut Report,
     name: &str,

@@ -1,4 +1,4 @@
-//! Decisions by ten rules, among 10 and among 10,000 of them.
+//! Decisions by ten rules, in sets of 10 and of 10,000 rules.
 
 use std::hint::black_box;
 
@@ -23,7 +23,7 @@ pub(crate) fn run(report: &mut Report) {
 
 fn measure(rules: usize) -> impl FnMut() -> f64 {
     let limiter = Limiter::new(decision::rules(rules), MemoryStore::default());
-    // The same number of rules is asked for, spread over all there are.
+    // Always ten different rules, spread over the whole set.
     let paths: Vec<String> = (0..10)
         .map(|index| format!("/service-{}/v1/items/42", index * rules / 10))
         .collect();

@@ -1,5 +1,5 @@
-//! How much memory keys take, and what a flood of them does. Each is measured
-//! in a process of its own, where nothing else has left memory behind.
+//! The memory per key, and the effect of a flood of keys. Each is measured in a process of
+//! its own, so that other benchmarks have no influence.
 
 use std::time::Duration;
 use std::{env, fs, process};
@@ -13,7 +13,7 @@ use crate::report::{Better, Report};
 const MILLION: usize = 1_000_000;
 const USED_UP: usize = 1_000;
 
-/// The argument that makes this program measure one thing and print it.
+/// The argument that makes this program run one measurement and print the result.
 pub(crate) const MEASURE: &str = "--measure";
 
 pub(crate) fn bytes_per_key(report: &mut Report) {
@@ -56,7 +56,7 @@ pub(crate) fn flood(report: &mut Report) {
     );
 }
 
-/// What this program prints when it is started to measure `what`.
+/// Runs a measurement in a process of its own.
 #[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
 fn measured<const N: usize>(what: &str) -> [f64; N] {
     let mut command = process::Command::new(env::current_exe().unwrap());
@@ -66,7 +66,7 @@ fn measured<const N: usize>(what: &str) -> [f64; N] {
     numbers.try_into().unwrap()
 }
 
-/// Measures one thing.
+/// Runs one measurement and prints the result.
 pub(crate) fn measure(what: &str) {
     match what {
         "ours" => measure_ours(),
@@ -97,7 +97,7 @@ fn measure_governor() {
     println!("{}", (resident() - before) / limiter.len() as f64);
 }
 
-/// Five million keys that are used once, and a thousand that are nearly used up.
+/// Measures five million keys that are used once, and a thousand that are nearly used up.
 #[expect(clippy::unwrap_used, reason = "the number is in the domain")]
 fn measure_flood() {
     let band = hourly();
@@ -113,7 +113,7 @@ fn measure_flood() {
     }
     assert!(store.len() <= MILLION, "{} keys", store.len());
     let bytes = (resident() - before) / MILLION as f64;
-    // With nine of ten used, one that was forgotten would pass with two.
+    // Nine of ten units are used, so a cost of two passes only if the key was evicted.
     let kept = (0..USED_UP).filter(|index| !store.take(&victim(*index), &band, 2).passes());
     println!("{bytes} {}", kept.count());
 }
@@ -124,7 +124,7 @@ fn hourly() -> Band {
     Band::new("b0", limit.build().unwrap())
 }
 
-/// Bytes that this process has in memory.
+/// Returns the resident memory of this process in bytes.
 fn resident() -> f64 {
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm

@@ -1,5 +1,5 @@
-//! The Redis store beside a plain script with a hash of two fields, called once
-//! for each decision over the same client.
+//! The Redis store, compared with a simple script that keeps two fields in a hash and is
+//! called once per decision by the same client crate.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,11 +17,10 @@ const CALLERS: usize = 64;
 const CALLS: usize = 100_000;
 const LONE_CALLS: usize = 5_000;
 
-/// Of both sides: nobody waits for ever, and none fails because the machine is
-/// busy.
+/// The deadline of both, long enough for a busy machine.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// What most people write: tokens and a time in a hash, with floating point.
+/// A typical script: tokens and a time in a hash, in floating point.
 const HASH_SCRIPT: &str = "
 local state = redis.call('HMGET', KEYS[1], 'tokens', 'ts')
 local time = redis.call('TIME')
@@ -40,9 +39,9 @@ redis.call('EXPIRE', KEYS[1], 3600)
 return { allowed, tostring(tokens) }
 ";
 
-/// A unit comes back every 3.6 s.
+/// A capacity that refills a unit every 3.6 s.
 const WHOLE: u64 = 1_000;
-/// The same, but for a fraction of a microsecond that must not get lost.
+/// A capacity whose refill interval has a fraction of a microsecond.
 const FRACTION: u64 = 1_001;
 
 fn rules(capacity: u64) -> String {
@@ -83,21 +82,21 @@ pub(crate) fn run(report: &mut Report) {
     }
 }
 
-/// A server of its own, and one who asks it.
+/// A Redis server and a client of it.
 struct Bench {
     server: RedisServer,
     runtime: Runtime,
-    asks: Arc<Asks>,
+    client: Arc<Client>,
     users: Arc<[String]>,
 }
 
-enum Asks {
+enum Client {
     Ours(Box<Limiter<RedisStore>>),
     Theirs(MultiplexedConnection, String),
 }
 
-impl Asks {
-    /// Takes a unit; it is there.
+impl Client {
+    /// Takes a unit, which must be available.
     #[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
     async fn take(&self, user: &str) {
         match self {
@@ -127,7 +126,7 @@ impl Bench {
                 .deadline(DEADLINE);
             let store = runtime.block_on(store.connect()).unwrap();
             let rules = RuleSets::from_yaml(&rules(capacity)).unwrap();
-            Asks::Ours(Box::new(Limiter::new(rules, store)))
+            Client::Ours(Box::new(Limiter::new(rules, store)))
         })
     }
 
@@ -140,37 +139,37 @@ impl Bench {
             let mut load = redis::cmd("SCRIPT");
             load.arg("LOAD").arg(HASH_SCRIPT);
             let sha1 = runtime.block_on(load.query_async(&mut connection.clone()));
-            Asks::Theirs(connection, sha1.unwrap())
+            Client::Theirs(connection, sha1.unwrap())
         })
     }
 
-    fn new(asks: impl FnOnce(&RedisServer, &Runtime) -> Asks) -> Self {
+    fn new(client: impl FnOnce(&RedisServer, &Runtime) -> Client) -> Self {
         let server = RedisServer::start();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .unwrap();
-        let asks = Arc::new(asks(&server, &runtime));
+        let client = Arc::new(client(&server, &runtime));
         let users = (0..KEYS).map(|index| format!("user-{index:08}"));
         Self {
             server,
             runtime,
-            asks,
+            client,
             users: users.collect(),
         }
     }
 
-    /// Decisions a second, by callers who each wait for one before the next.
+    /// Returns decisions per second of several callers, each with one call at a time.
     fn per_second(&self) -> f64 {
         let start = Instant::now();
         self.runtime.block_on(async {
             let callers: Vec<_> = (0..CALLERS)
                 .map(|caller| {
-                    let (asks, users) = (Arc::clone(&self.asks), Arc::clone(&self.users));
+                    let (client, users) = (Arc::clone(&self.client), Arc::clone(&self.users));
                     tokio::spawn(async move {
                         let mut random = Random::new(caller as u64 + 1);
                         for _ in 0..CALLS / CALLERS {
-                            asks.take(&users[random.next() as usize % KEYS]).await;
+                            client.take(&users[random.next() as usize % KEYS]).await;
                         }
                     })
                 })
@@ -182,14 +181,14 @@ impl Bench {
         CALLS as f64 / start.elapsed().as_secs_f64()
     }
 
-    /// What half of the calls of a lone caller take, at most.
+    /// Returns the median latency of a single caller.
     fn median_micros(&self) -> f64 {
         let mut random = Random::new(1);
         let mut times: Vec<Duration> = self.runtime.block_on(async {
             let mut times = Vec::with_capacity(LONE_CALLS);
             for _ in 0..LONE_CALLS {
                 let start = Instant::now();
-                self.asks
+                self.client
                     .take(&self.users[random.next() as usize % KEYS])
                     .await;
                 times.push(start.elapsed());
@@ -200,7 +199,7 @@ impl Bench {
         times[LONE_CALLS / 2].as_nanos() as f64 / 1000.0
     }
 
-    /// What the server needs for a key, its expiry included.
+    /// Returns the memory of a key on the server, including its expiry.
     fn bytes_per_key(&self) -> f64 {
         let mut cli = self.server.cli();
         cli.command(&["FLUSHALL"]).expect_ok();
@@ -211,7 +210,7 @@ impl Bench {
         let before = used(&mut cli);
         self.runtime.block_on(async {
             for user in self.users.iter() {
-                self.asks.take(user).await;
+                self.client.take(user).await;
             }
         });
         assert_eq!(cli.dbsize() as usize, KEYS);

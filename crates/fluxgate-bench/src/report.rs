@@ -1,8 +1,8 @@
-//! What is printed, and the loops that measure.
+//! The output, and measuring loops.
 
 use std::time::{Duration, Instant};
 
-/// Prints a line a benchmark.
+/// Prints one line per figure.
 pub(crate) struct Report {
     json: bool,
 }
@@ -15,7 +15,7 @@ pub(crate) enum Better {
 }
 
 impl Better {
-    /// Above 1 where ours is better.
+    /// Returns a ratio above 1 if ours is better.
     pub(crate) fn ratio(self, ours: f64, theirs: f64) -> f64 {
         match self {
             Self::More => ours / theirs,
@@ -29,7 +29,7 @@ impl Report {
         Self { json }
     }
 
-    /// Both figures are given in `unit`; the ratio is above 1 where ours is better.
+    /// Prints two figures in `unit` and their ratio.
     pub(crate) fn line(
         &mut self,
         bench: &str,
@@ -42,7 +42,7 @@ impl Report {
         self.line_of((ours, theirs, ratio), bench, yardstick, unit);
     }
 
-    /// A line with a ratio that was found in another way.
+    /// Prints two figures and a given ratio.
     pub(crate) fn line_of(
         &mut self,
         (ours, theirs, ratio): (f64, f64, f64),
@@ -63,7 +63,7 @@ impl Report {
     }
 }
 
-/// Rounds of ours and theirs in turn; the median of each.
+/// Measures ours and theirs in turn. Returns the median of each.
 pub(crate) fn in_turn(
     rounds: usize,
     mut ours: impl FnMut() -> f64,
@@ -77,13 +77,12 @@ pub(crate) fn in_turn(
     (median(all.0), median(all.1))
 }
 
-/// The figure in the middle.
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
 }
 
-/// Nanoseconds a call, on this thread.
+/// Returns nanoseconds per call on this thread.
 pub(crate) fn nanos_per_call(calls: u64, mut call: impl FnMut(u64)) -> f64 {
     let start = Instant::now();
     for index in 0..calls {
@@ -92,7 +91,7 @@ pub(crate) fn nanos_per_call(calls: u64, mut call: impl FnMut(u64)) -> f64 {
     start.elapsed().as_nanos() as f64 / calls as f64
 }
 
-/// Calls a second on `threads` threads together, each making its own calls.
+/// Returns the calls per second of all threads, each of which makes `calls` calls.
 pub(crate) fn calls_per_second<F>(threads: u64, calls: u64, call: F) -> f64
 where
     F: Fn(u64) + Sync,
@@ -119,7 +118,7 @@ where
     (threads * calls) as f64 / longest.unwrap_or(Duration::MAX).as_secs_f64()
 }
 
-/// A small generator, the same numbers each run.
+/// A deterministic generator of random numbers.
 pub(crate) struct Random(u64);
 
 impl Random {

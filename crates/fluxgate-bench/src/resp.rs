@@ -1,5 +1,5 @@
-//! Decisions over the Redis protocol beside `INCR` on redis-server, both asked
-//! by redis-benchmark.
+//! Decisions over the Redis protocol, compared with `INCR` on redis-server, both under
+//! redis-benchmark.
 
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ rule_sets:
       - { id: per-user, scope: per_user, bands: [ { capacity: 100000000, window: 1s } ] }
 ";
 
-/// Most are admitted.
+/// Nearly all are allowed.
 const THROTTLE: &str = "CL.THROTTLE key:__rand_int__ 100000 1000000 1";
 const CHECK: &str = "FG.CHECK api user key:__rand_int__";
 const INCR: &str = "INCR key:__rand_int__";
@@ -32,7 +32,7 @@ pub(crate) fn run(report: &mut Report) {
         return;
     };
     let theirs = ports::free();
-    // As people run it for a cache.
+    // The usual settings of a cache.
     let _redis = Program::start("redis-server", |command| {
         command.args(["--port", &theirs.number().to_string()]);
         command.args(["--save", "", "--appendonly", "no"]);
@@ -50,15 +50,15 @@ pub(crate) fn run(report: &mut Report) {
             report,
             name,
             &format!("redis-server INCR, {CALLERS} callers, {pipeline} deep"),
-            || ask(ours.address("resp").port(), command, pipeline, calls),
-            || ask(theirs.number(), INCR, pipeline, calls),
+            || run_load(ours.address("resp").port(), command, pipeline, calls),
+            || run_load(theirs.number(), INCR, pipeline, calls),
         );
     }
 }
 
-/// One run.
+/// Runs redis-benchmark once.
 #[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
-fn ask(port: u16, command: &str, pipeline: &str, calls: &str) -> Run {
+fn run_load(port: u16, command: &str, pipeline: &str, calls: &str) -> Run {
     let mut benchmark = Command::new("redis-benchmark");
     benchmark
         .args(["-p", &port.to_string(), "-c", CALLERS, "-n", calls])

@@ -1,4 +1,4 @@
-//! The service under load.
+//! The service under test.
 
 use std::collections::HashMap;
 use std::env;
@@ -18,22 +18,22 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Where a listener listens.
+    /// Returns the address of a listener.
     pub(crate) fn address(&self, listener: &str) -> SocketAddr {
         self.addresses[listener]
     }
 }
 
-/// Starts our binary with these listeners and the rest of a config. `None`, and
-/// a word about it, if it is not built.
+/// Starts the binary with these listeners and the rest of a config. Prints a message and
+/// returns `None` if it is not built.
 pub(crate) fn start(folder: &Folder, listeners: &[&str], config: &str) -> Option<Service> {
     let fluxgate = binary()?;
-    let named = listeners
+    let addresses = listeners
         .iter()
         .map(|name| format!("{name}: \"127.0.0.1:0\""));
-    let named = named.collect::<Vec<_>>().join(", ");
-    let config = format!("listen: {{ {named} }}\n{config}");
-    // Each has its own: whoever writes to one that is in use changes its rules.
+    let addresses = addresses.collect::<Vec<_>>().join(", ");
+    let config = format!("listen: {{ {addresses} }}\n{config}");
+    // A file of its own, because a service reloads its rules when its file changes.
     static STARTED: AtomicUsize = AtomicUsize::new(0);
     let number = STARTED.fetch_add(1, Ordering::Relaxed);
     let config = folder.file(&format!("fluxgate-{number}.yaml"), &config);
@@ -42,11 +42,11 @@ pub(crate) fn start(folder: &Folder, listeners: &[&str], config: &str) -> Option
     });
     let mut addresses = HashMap::new();
     for name in listeners {
-        let sign = format!("\"listener\":\"{name}\"");
+        let field = format!("\"listener\":\"{name}\"");
         let address = program.wait_for_line("the listener is open", |line| {
             let after = line
                 .split_once("\"address\":\"")
-                .filter(|_| line.contains(&sign));
+                .filter(|_| line.contains(&field));
             after?.1.split_once('"')?.0.parse().ok()
         });
         addresses.insert((*name).to_owned(), address);
@@ -54,7 +54,7 @@ pub(crate) fn start(folder: &Folder, listeners: &[&str], config: &str) -> Option
     Some(Service { program, addresses })
 }
 
-/// Our binary. `None`, and a word about it, if it is not built.
+/// Returns the path of the binary. Prints a message and returns `None` if it is not built.
 pub(crate) fn binary() -> Option<PathBuf> {
     let fluxgate = env::current_exe().ok()?.with_file_name("fluxgate");
     if !fluxgate.exists() {

@@ -1,4 +1,4 @@
-//! `fluxgate simulate` beside `jq -c .`, which only copies the same file.
+//! `fluxgate simulate`, compared with `jq -c .`, which only copies the same file.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -74,13 +74,13 @@ fn lines_per_second(command: &mut Command, output: Option<&Path>) -> f64 {
     LINES as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Requests of ten thousand users, some of whom ask too much.
+/// Returns requests of ten thousand users, some of whom exceed their limits.
 fn events() -> String {
     let mut random = Random::new(42);
     let mut text = String::new();
     let mut at = 1_700_000_000_000_000_u64;
     for _ in 0..LINES {
-        let mut pick = |most: u64| (random.next() >> 11) % most;
+        let mut pick = |count: u64| (random.next() >> 11) % count;
         at += pick(200);
         let (user, item, host) = (pick(10_000), pick(1_000), pick(65_536));
         let (method, plan) = (

@@ -1,4 +1,4 @@
-//! How fast a service is there, and how much memory it takes when it idles.
+//! The start time and the idle memory of the service.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,7 +19,8 @@ rule_sets:
       - { id: per-user, scope: per_user, bands: [ { capacity: 10, window: 1s } ] }
 ";
 
-/// From the start of the process to its first answer, beside redis-server.
+/// Measures the time from the start of the process to its first response, compared with
+/// redis-server.
 pub(crate) fn run(report: &mut Report) {
     let folder = Folder::new("start");
     let Some(fluxgate) = service::binary() else {
@@ -58,29 +59,29 @@ pub(crate) fn run(report: &mut Report) {
     report.line("idle-memory", memory, yardstick, "MiB", Better::Less);
 }
 
-/// Milliseconds until there is an answer. What is resident then is noted.
+/// Returns the milliseconds until the first response, and records the resident memory.
 #[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
 fn measure(
     address: SocketAddr,
-    question: &str,
+    request: &str,
     memory: &mut Vec<f64>,
     start: impl FnOnce() -> Program,
 ) -> f64 {
-    let began = Instant::now();
+    let started = Instant::now();
     let program = start();
     let took = loop {
-        assert!(began.elapsed() < Duration::from_secs(20), "no answer");
+        assert!(started.elapsed() < Duration::from_secs(20), "no response");
         let Ok(mut stream) = TcpStream::connect(address) else {
             std::thread::sleep(Duration::from_micros(500));
             continue;
         };
-        let mut answer = [0; 512];
-        stream.write_all(question.as_bytes()).unwrap();
-        let read = stream.read(&mut answer).unwrap();
-        let answer = String::from_utf8_lossy(&answer[..read]);
-        // Not ready is no answer yet.
-        if answer.contains("200 OK") || answer.contains("PONG") {
-            break began.elapsed();
+        let mut response = [0; 512];
+        stream.write_all(request.as_bytes()).unwrap();
+        let read = stream.read(&mut response).unwrap();
+        let response = String::from_utf8_lossy(&response[..read]);
+        // The service may not be ready yet.
+        if response.contains("200 OK") || response.contains("PONG") {
+            break started.elapsed();
         }
     };
     let status = fs::read_to_string(format!("/proc/{}/status", program.id())).unwrap();
