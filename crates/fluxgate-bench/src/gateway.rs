@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 
 use fluxgate_testkit::RedisServer;
 
-use crate::folder::Folder;
 use crate::haproxy::HaProxy;
 use crate::load::{Run, Runs, in_turn};
 use crate::nginx::Nginx;
 use crate::report::Report;
+use crate::service::TempDir;
 use crate::service::{self, Service};
 use crate::tls::{self, Tls};
 use crate::{h2load, wrk};
@@ -21,12 +21,12 @@ const BY_NGINX: &str = "nginx, limit_req";
 const BY_HAPROXY: &str = "HAProxy, stick table";
 
 pub(crate) fn run(report: &mut Report) {
-    let folder = Folder::new("gateway");
-    let script = wrk::script(&folder, wrk::USERS);
-    let upstream = Nginx::start(&folder, "", "text/plain", ANSWER);
+    let dir = TempDir::new("gateway");
+    let script = wrk::script(&dir, wrk::USERS);
+    let upstream = Nginx::start(&dir, "", "text/plain", ANSWER);
     let start = |store: &str, filters| {
         let config = config(&upstream, store, filters, "");
-        service::start(&folder, &["gateway"], &config)
+        service::start(&dir, &["gateway"], &config)
     };
     let redis = RedisServer::start();
     let redis = format!("{{ redis: {{ url: \"{}\" }} }}", redis.url());
@@ -37,8 +37,8 @@ pub(crate) fn run(report: &mut Report) {
     ) else {
         return;
     };
-    let nginx = Nginx::limiting(&folder, upstream.address(), None);
-    let haproxy = HaProxy::limiting(&folder, upstream.address(), None);
+    let nginx = Nginx::limiting(&dir, upstream.address(), None);
+    let haproxy = HaProxy::limiting(&dir, upstream.address(), None);
     let ask = |service: &Service| wrk::ask(service.address("gateway"), &script);
     let [by_nginx, limited, passed, by_haproxy] = in_turn([
         &mut || wrk::ask(nginx.address(), &script),
@@ -49,7 +49,7 @@ pub(crate) fn run(report: &mut Report) {
     // By itself, so that its Redis is idle while the others run.
     let [by_redis] = in_turn([&mut || ask(&shared)]);
     let mut line = |name, ours: &Runs, yardstick, theirs| {
-        ours.tell(report, name, yardstick, theirs);
+        ours.add_to(report, name, yardstick, theirs);
     };
     line("gateway", &limited, BY_NGINX, &by_nginx);
     line("gateway-haproxy", &limited, BY_HAPROXY, &by_haproxy);
@@ -70,8 +70,8 @@ pub(crate) fn run(report: &mut Report) {
 /// Over TLS, by HTTP/1.1.
 pub(crate) fn tls_h1(report: &mut Report) {
     let name = ["gateway-tls-h1", "gateway-tls-h1-haproxy"];
-    compare_over_tls(report, name, |folder, tls, address| {
-        let script = wrk::script(folder, wrk::USERS);
+    compare_over_tls(report, name, |dir, tls, address| {
+        let script = wrk::script(dir, wrk::USERS);
         wrk::ask_over_tls(address, &script, tls)
     });
 }
@@ -80,7 +80,7 @@ pub(crate) fn tls_h1(report: &mut Report) {
 /// in all requests, so there is one user.
 pub(crate) fn tls_h2(report: &mut Report) {
     let name = ["gateway-tls-h2", "gateway-tls-h2-haproxy"];
-    compare_over_tls(report, name, |folder, _, address| {
+    compare_over_tls(report, name, |dir, _, address| {
         let duration = format!("--duration={}s", wrk::SECONDS);
         let suite = format!("--tls13-ciphers={}", tls::SUITE);
         let url = format!("https://{address}/api/x");
@@ -88,32 +88,32 @@ pub(crate) fn tls_h2(report: &mut Report) {
         // The handshakes are not measured.
         let rest = ["--warm-up-time=300ms", &suite, "-H", USER, &url];
         let expected = format!("Cipher: {}\n", tls::SUITE);
-        h2load::ask(folder, &[&load[..], &rest].concat(), &expected)
+        h2load::ask(dir, &[&load[..], &rest].concat(), &expected)
     });
 }
 
 fn compare_over_tls(
     report: &mut Report,
     [name, name_haproxy]: [&str; 2],
-    ask: impl Fn(&Folder, &Tls, SocketAddr) -> Run,
+    ask: impl Fn(&TempDir, &Tls, SocketAddr) -> Run,
 ) {
-    let folder = Folder::new(name);
-    let tls = Tls::generate(&folder);
-    let upstream = Nginx::start(&folder, "", "text/plain", ANSWER);
+    let dir = TempDir::new(name);
+    let tls = Tls::generate(&dir);
+    let upstream = Nginx::start(&dir, "", "text/plain", ANSWER);
     let config = config(&upstream, "memory", "[main]", &tls.gateway());
-    let Some(ours) = service::start(&folder, &["gateway"], &config) else {
+    let Some(ours) = service::start(&dir, &["gateway"], &config) else {
         return;
     };
-    let nginx = Nginx::limiting(&folder, upstream.address(), Some(&tls));
-    let haproxy = HaProxy::limiting(&folder, upstream.address(), Some(&tls));
-    let ask = |address| ask(&folder, &tls, address);
+    let nginx = Nginx::limiting(&dir, upstream.address(), Some(&tls));
+    let haproxy = HaProxy::limiting(&dir, upstream.address(), Some(&tls));
+    let ask = |address| ask(&dir, &tls, address);
     let [by_nginx, ours, by_haproxy] = in_turn([
         &mut || ask(nginx.address()),
         &mut || ask(ours.address("gateway")),
         &mut || ask(haproxy.address()),
     ]);
-    ours.tell(report, name, BY_NGINX, &by_nginx);
-    ours.tell(report, name_haproxy, BY_HAPROXY, &by_haproxy);
+    ours.add_to(report, name, BY_NGINX, &by_nginx);
+    ours.add_to(report, name_haproxy, BY_HAPROXY, &by_haproxy);
 }
 
 /// A rule that counts users and refuses none.

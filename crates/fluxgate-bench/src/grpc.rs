@@ -6,10 +6,10 @@ use std::path::Path;
 
 use fluxgate_testkit::Http;
 
-use crate::folder::Folder;
 use crate::load::{Run, compare};
 use crate::nginx::Nginx;
 use crate::report::Report;
+use crate::service::TempDir;
 use crate::{h2load, service};
 
 const REQUESTS: u64 = 200_000;
@@ -28,39 +28,39 @@ rule_sets:
 "#;
 
 pub(crate) fn run(report: &mut Report) {
-    let folder = Folder::new("grpc");
-    let body = folder.file("request", request());
-    let Some(ours) = service::start(&folder, &["api", "grpc"], RULES) else {
+    let dir = TempDir::new("grpc");
+    let body = dir.file("request", request());
+    let Some(ours) = service::start(&dir, &["api", "grpc"], RULES) else {
         return;
     };
     // The answer is as long as ours.
-    let nginx = Nginx::start(&folder, "http2", "application/grpc", &"x".repeat(230));
+    let nginx = Nginx::start(&dir, "http2", "application/grpc", &"x".repeat(230));
     compare(
         report,
         "grpc",
         YARDSTICK,
         || {
             let before = remaining(ours.address("api"));
-            let run = ask(ours.address("grpc"), &folder, &body);
+            let run = ask(ours.address("grpc"), &dir, &body);
             let charged = before - remaining(ours.address("api"));
             // A unit comes back every three seconds.
             let all = charged.abs_diff(REQUESTS) < 100;
             assert!(all, "{charged} of {REQUESTS} were charged");
             run
         },
-        || ask(nginx.address(), &folder, &body),
+        || ask(nginx.address(), &dir, &body),
     );
 }
 
 /// One run of h2load.
-fn ask(address: SocketAddr, folder: &Folder, body: &Path) -> Run {
+fn ask(address: SocketAddr, dir: &TempDir, body: &Path) -> Run {
     let (requests, connections) = (REQUESTS.to_string(), CONNECTIONS.to_string());
     let (streams, body) = (STREAMS.to_string(), body.display().to_string());
     let url = format!("http://{address}{METHOD}");
     let load = ["-n", &requests, "-c", &connections, "-m", &streams];
     let headers = ["-H", "content-type: application/grpc", "-H", "te: trailers"];
     let arguments = [&load[..], &headers, &["-d", &body, &url]].concat();
-    h2load::ask(folder, &arguments, &format!("{REQUESTS} succeeded"))
+    h2load::ask(dir, &arguments, &format!("{REQUESTS} succeeded"))
 }
 
 /// What the user has left.

@@ -3,14 +3,14 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-use crate::folder::Folder;
 use crate::load::Run;
+use crate::service::TempDir;
 
 /// Runs h2load with these arguments, the last of them the URL. Fails unless every
 /// response is a success and the output contains `expected`.
 #[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
-pub(crate) fn ask(folder: &Folder, arguments: &[&str], expected: &str) -> Run {
-    let log = folder.path("h2load.log");
+pub(crate) fn ask(dir: &TempDir, arguments: &[&str], expected: &str) -> Run {
+    let log = dir.path("h2load.log");
     // h2load appends to it.
     let _ = fs::remove_file(&log);
     let output = Command::new("h2load")

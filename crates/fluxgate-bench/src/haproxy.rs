@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use fluxgate_testkit::ports::{self, Port};
 use fluxgate_testkit::{Program, wait_until};
 
-use crate::folder::Folder;
+use crate::service::TempDir;
 use crate::tls::Tls;
 
 /// A running HAProxy.
@@ -17,7 +17,7 @@ pub(crate) struct HaProxy {
 
 impl HaProxy {
     /// Forwards to `upstream`, and limits users; over HTTP/2 too where there is TLS.
-    pub(crate) fn limiting(folder: &Folder, upstream: SocketAddr, tls: Option<&Tls>) -> Self {
+    pub(crate) fn limiting(dir: &TempDir, upstream: SocketAddr, tls: Option<&Tls>) -> Self {
         let tls = tls.map(Tls::haproxy).unwrap_or_default();
         let port = ports::free();
         let address = port.addr();
@@ -31,7 +31,7 @@ impl HaProxy {
              \x20 default_backend back\n\
              backend back\n  http-reuse always\n  server one {upstream}\n"
         );
-        let config = folder.file("haproxy.cfg", config);
+        let config = dir.file("haproxy.cfg", config);
         let program = Program::start("haproxy", |command| {
             command.arg("-db").arg("-f").arg(config);
         });

@@ -1,10 +1,10 @@
 //! `POST /v1/check` beside nginx, which answers a constant to the same requests.
 //! `wrk` asks both.
 
-use crate::folder::Folder;
 use crate::load::compare;
 use crate::nginx::Nginx;
 use crate::report::Report;
+use crate::service::TempDir;
 use crate::{service, wrk};
 
 const CONFIG: &str = "
@@ -33,12 +33,12 @@ end
 const ANSWER: &str = r#"{"allowed":true,"outcome":"allowed","rule":"per-user","band":"burst","limit":1000,"remaining":999,"retry_after_ms":0,"reset_after_ms":1,"delay_ms":0,"violated":[]}"#;
 
 pub(crate) fn run(report: &mut Report) {
-    let folder = Folder::new("http");
-    let script = wrk::script(&folder, SCRIPT);
-    let Some(ours) = service::start(&folder, &["api"], CONFIG) else {
+    let dir = TempDir::new("http");
+    let script = wrk::script(&dir, SCRIPT);
+    let Some(ours) = service::start(&dir, &["api"], CONFIG) else {
         return;
     };
-    let nginx = Nginx::start(&folder, "", "application/json", ANSWER);
+    let nginx = Nginx::start(&dir, "", "application/json", ANSWER);
     compare(
         report,
         "http-check",

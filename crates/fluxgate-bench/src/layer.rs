@@ -11,9 +11,9 @@ use fluxgate_testkit::Program;
 use fluxgate_tower::{HeaderFamilies, RateLimitLayer};
 use tower_layer::Layer;
 
-use crate::folder::Folder;
 use crate::load::in_turn;
 use crate::report::Report;
+use crate::service::TempDir;
 use crate::wrk;
 
 /// The argument that makes this program the service. It prints its address.
@@ -46,8 +46,8 @@ const HEADERS: [(&str, &str); 5] = [
 ];
 
 pub(crate) fn run(report: &mut Report) {
-    let folder = Folder::new("layer");
-    let script = wrk::script(&folder, wrk::USERS);
+    let dir = TempDir::new("layer");
+    let script = wrk::script(&dir, wrk::USERS);
     let all = [AROUND, NONE, SILENT, IN_ROUTER, SAME_ANSWER].map(start);
     let [around, none, silent, in_router, same_answer] = all;
     let run = |(_, address): &(Program, SocketAddr)| wrk::ask(*address, &script);
@@ -59,11 +59,11 @@ pub(crate) fn run(report: &mut Report) {
         &mut || run(&same_answer),
     ]);
     let bare = "the same axum service without a layer";
-    around.tell(report, "layer", bare, &none);
-    in_router.tell(report, "layer-in-router", bare, &none);
-    silent.tell(report, "layer-without-headers", bare, &none);
+    around.add_to(report, "layer", bare, &none);
+    in_router.add_to(report, "layer-in-router", bare, &none);
+    silent.add_to(report, "layer-without-headers", bare, &none);
     let same = "the same without a layer, with five constant headers";
-    around.tell(report, "layer-same-answer", same, &same_answer);
+    around.add_to(report, "layer-same-answer", same, &same_answer);
 }
 
 #[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]

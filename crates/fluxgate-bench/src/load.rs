@@ -19,7 +19,7 @@ pub(crate) struct Runs(Vec<Run>);
 
 impl Runs {
     /// Reports each figure: the medians of both, and the median of the ratios of each round.
-    pub(crate) fn tell(&self, report: &mut Report, name: &str, yardstick: &str, theirs: &Self) {
+    pub(crate) fn add_to(&self, report: &mut Report, name: &str, yardstick: &str, theirs: &Self) {
         let mut line = |suffix: &str, unit, better: Better, figure: fn(&Run) -> f64| {
             let medians = |runs: &Self| median(runs.0.iter().map(figure).collect());
             let rounds = self.0.iter().zip(&theirs.0);
@@ -53,5 +53,5 @@ pub(crate) fn compare(
     mut theirs: impl FnMut() -> Run,
 ) {
     let [ours, theirs] = in_turn([&mut ours, &mut theirs]);
-    ours.tell(report, name, yardstick, &theirs);
+    ours.add_to(report, name, yardstick, &theirs);
 }

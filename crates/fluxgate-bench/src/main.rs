@@ -9,7 +9,6 @@
 )]
 
 mod decision;
-mod folder;
 mod gateway;
 mod grpc;
 mod h2load;

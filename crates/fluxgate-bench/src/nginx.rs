@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 use fluxgate_testkit::ports::{self, Port};
 use fluxgate_testkit::{Program, wait_until};
 
-use crate::folder::Folder;
+use crate::service::TempDir;
 use crate::tls::Tls;
 
 /// A running nginx.
@@ -17,13 +17,13 @@ pub(crate) struct Nginx {
 impl Nginx {
     /// Answers every request with this, of this type. `listen` is what else
     /// its `listen` says.
-    pub(crate) fn start(folder: &Folder, listen: &str, content_type: &str, answer: &str) -> Self {
+    pub(crate) fn start(dir: &TempDir, listen: &str, content_type: &str, answer: &str) -> Self {
         let location = format!("default_type {content_type}; return 200 '{answer}';");
-        Self::serve(folder, "constant", "", listen, &location)
+        Self::serve(dir, "constant", "", listen, &location)
     }
 
     /// Forwards to `upstream`, and limits users; over HTTP/2 too where there is TLS.
-    pub(crate) fn limiting(folder: &Folder, upstream: SocketAddr, tls: Option<&Tls>) -> Self {
+    pub(crate) fn limiting(dir: &TempDir, upstream: SocketAddr, tls: Option<&Tls>) -> Self {
         let certificate = tls.map(Tls::nginx).unwrap_or_default();
         let listen = if tls.is_some() { "ssl http2" } else { "" };
         // As many idle connections as there are requests at a time, so that none is closed.
@@ -34,12 +34,12 @@ impl Nginx {
         );
         let location = "limit_req zone=users burst=100000 nodelay; proxy_pass http://back; \
                         proxy_http_version 1.1; proxy_set_header Connection \"\";";
-        Self::serve(folder, "limiting", &http, listen, location)
+        Self::serve(dir, "limiting", &http, listen, location)
     }
 
-    fn serve(folder: &Folder, name: &str, http: &str, listen: &str, location: &str) -> Self {
+    fn serve(dir: &TempDir, name: &str, http: &str, listen: &str, location: &str) -> Self {
         let port = ports::free();
-        let (address, place) = (port.addr(), folder.path(name));
+        let (address, place) = (port.addr(), dir.path(name));
         let place = place.display();
         let config = format!(
             "daemon off; worker_processes 2; error_log stderr crit; pid {place}.pid;\n\
@@ -51,7 +51,7 @@ impl Nginx {
              server {{ listen {address} {listen} reuseport;\n\
              location / {{ {location} }} }} }}\n",
         );
-        let config = folder.file(&format!("{name}.conf"), config);
+        let config = dir.file(&format!("{name}.conf"), config);
         let program = Program::start("nginx", |command| {
             command.arg("-c").arg(config).arg("-e").arg("stderr");
         });

@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 
 use fluxgate_testkit::{Program, ports, wait_until};
 
-use crate::folder::Folder;
 use crate::load::{Run, compare};
 use crate::report::Report;
 use crate::service;
+use crate::service::TempDir;
 
 const KEYS: &str = "1000";
 const CALLERS: &str = "50";
@@ -27,8 +27,8 @@ const CHECK: &str = "FG.CHECK api user key:__rand_int__";
 const INCR: &str = "INCR key:__rand_int__";
 
 pub(crate) fn run(report: &mut Report) {
-    let folder = Folder::new("resp");
-    let Some(ours) = service::start(&folder, &["resp"], RULES) else {
+    let dir = TempDir::new("resp");
+    let Some(ours) = service::start(&dir, &["resp"], RULES) else {
         return;
     };
     let theirs = ports::free();

@@ -1,14 +1,12 @@
-//! The service under test.
+//! The service under test, and temporary directories.
 
 use std::collections::HashMap;
-use std::env;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{env, fs};
 
 use fluxgate_testkit::Program;
-
-use crate::folder::Folder;
 
 /// A running service.
 pub(crate) struct Service {
@@ -26,7 +24,7 @@ impl Service {
 
 /// Starts the binary with these listeners and the rest of a config. Prints a message and
 /// returns `None` if it is not built.
-pub(crate) fn start(folder: &Folder, listeners: &[&str], config: &str) -> Option<Service> {
+pub(crate) fn start(dir: &TempDir, listeners: &[&str], config: &str) -> Option<Service> {
     let fluxgate = binary()?;
     let addresses = listeners
         .iter()
@@ -36,7 +34,7 @@ pub(crate) fn start(folder: &Folder, listeners: &[&str], config: &str) -> Option
     // A file of its own, because a service reloads its rules when its file changes.
     static STARTED: AtomicUsize = AtomicUsize::new(0);
     let number = STARTED.fetch_add(1, Ordering::Relaxed);
-    let config = folder.file(&format!("fluxgate-{number}.yaml"), &config);
+    let config = dir.file(&format!("fluxgate-{number}.yaml"), &config);
     let program = Program::start(fluxgate, |command| {
         command.arg("run").arg("--config").arg(&config);
     });
@@ -62,4 +60,34 @@ pub(crate) fn binary() -> Option<PathBuf> {
         return None;
     }
     Some(fluxgate)
+}
+
+/// A directory that is removed when dropped.
+pub(crate) struct TempDir(PathBuf);
+
+impl TempDir {
+    #[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
+    pub(crate) fn new(name: &str) -> Self {
+        let name = format!("fluxgate-bench-{name}-{}", std::process::id());
+        let path = env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    #[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
+    pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, content).unwrap();
+        path
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-use crate::folder::Folder;
 use crate::report::{Better, Random, Report, in_turn};
 use crate::service;
+use crate::service::TempDir;
 
 const LINES: u64 = 500_000;
 
@@ -30,9 +30,9 @@ rule_sets:
 "#;
 
 pub(crate) fn run(report: &mut Report) {
-    let folder = Folder::new("simulate");
-    let rules = folder.file("rules.yaml", RULES);
-    let events = folder.file("events.ndjson", events());
+    let dir = TempDir::new("simulate");
+    let rules = dir.file("rules.yaml", RULES);
+    let events = dir.file("events.ndjson", events());
     let Some(fluxgate) = service::binary() else {
         return;
     };
@@ -40,7 +40,7 @@ pub(crate) fn run(report: &mut Report) {
         5,
         || {
             let mut command = Command::new(&fluxgate);
-            let output = folder.path("decisions.ndjson");
+            let output = dir.path("decisions.ndjson");
             command.arg("simulate").arg("--rules").arg(&rules);
             command
                 .arg("--input")
@@ -52,7 +52,7 @@ pub(crate) fn run(report: &mut Report) {
         || {
             let mut command = Command::new("jq");
             command.arg("-c").arg(".").arg(&events);
-            lines_per_second(&mut command, Some(&folder.path("copy.ndjson")))
+            lines_per_second(&mut command, Some(&dir.path("copy.ndjson")))
         },
     );
     report.line(

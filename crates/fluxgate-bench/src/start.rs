@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use fluxgate_testkit::{Program, ports};
 
-use crate::folder::Folder;
 use crate::report::{Better, Report, in_turn, median};
 use crate::service;
+use crate::service::TempDir;
 
 const ROUNDS: usize = 9;
 const CONFIG: &str = "
@@ -22,7 +22,7 @@ rule_sets:
 /// Measures the time from the start of the process to its first response, compared with
 /// redis-server.
 pub(crate) fn run(report: &mut Report) {
-    let folder = Folder::new("start");
+    let dir = TempDir::new("start");
     let Some(fluxgate) = service::binary() else {
         return;
     };
@@ -36,7 +36,7 @@ pub(crate) fn run(report: &mut Report) {
                 api.addr(),
                 resp.addr()
             );
-            let config = folder.file("fluxgate.yaml", listen + CONFIG);
+            let config = dir.file("fluxgate.yaml", listen + CONFIG);
             let check = "POST /v1/check HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}";
             measure(api.addr(), check, &mut ours, || {
                 Program::start(&fluxgate, |command| {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fluxgate_testkit::Certificates;
 
-use crate::folder::Folder;
+use crate::service::TempDir;
 
 /// The only cipher suite that the load generators offer.
 pub(crate) const SUITE: &str = "TLS_AES_128_GCM_SHA256";
@@ -20,15 +20,15 @@ pub(crate) struct Tls {
 }
 
 impl Tls {
-    pub(crate) fn generate(folder: &Folder) -> Self {
+    pub(crate) fn generate(dir: &TempDir) -> Self {
         let certificates = Certificates::generate();
         let files = [certificates.server_cert(), certificates.server_key()];
-        let both = folder.file("server-both.pem", files.map(Certificates::read).concat());
+        let both = dir.file("server-both.pem", files.map(Certificates::read).concat());
         let settings = format!(
             "openssl_conf = conf\n[conf]\nssl_conf = ssl\n[ssl]\nsystem_default = clients\n\
              [clients]\nMinProtocol = TLSv1.3\nCiphersuites = {SUITE}\n"
         );
-        let openssl = folder.file("openssl.cnf", settings);
+        let openssl = dir.file("openssl.cnf", settings);
         Self {
             certificates,
             both,

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::folder::Folder;
 use crate::load::Run;
+use crate::service::TempDir;
 use crate::tls::Tls;
 
 pub(crate) const SECONDS: u32 = 2;
@@ -37,8 +37,8 @@ end
 "#;
 
 /// A file with what is asked: `users` has the requests.
-pub(crate) fn script(folder: &Folder, requests: &str) -> PathBuf {
-    folder.file("wrk.lua", format!("{requests}{IN_TURN}"))
+pub(crate) fn script(dir: &TempDir, requests: &str) -> PathBuf {
+    dir.file("wrk.lua", format!("{requests}{IN_TURN}"))
 }
 
 /// One run.
