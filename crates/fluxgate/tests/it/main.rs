@@ -1,7 +1,7 @@
-//! The binary as its users meet it: its files, its streams and its exit codes.
+//! Integration tests of the binary.
 #![allow(
     clippy::unwrap_used,
-    reason = "a test that cannot go on has failed; the helpers are test code too"
+    reason = "a test that cannot continue has failed; the helpers are test code too"
 )]
 
 mod config;

@@ -1,4 +1,4 @@
-//! A directory of its own for each test, and the binary run in it.
+//! Helpers of all tests: a temporary directory to run the binary in, and expected output.
 
 use std::fs;
 use std::io::Write;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// One token bucket of two units a second for each user.
+/// A token bucket of two units per second for each user.
 pub(crate) const TWO_A_SECOND: &str = "
 rule_sets:
   api:
@@ -14,14 +14,13 @@ rule_sets:
       - { id: r, scope: per_user, bands: [ { capacity: 2, window: 1s } ] }
 ";
 
-/// A rule file with one set `api` of one rule `r`, global and with one band
-/// unless `fields` say otherwise.
+/// Returns a rule file with the set `api` of one rule `r`, which has these fields.
 pub(crate) fn one_rule(fields: &str) -> String {
     format!("rule_sets:\n  api:\n    rules:\n      - {{ id: r, {fields} }}\n")
 }
 
-/// A directory that goes when the test ends, and in which the binary is run:
-/// so files have the same names in every message.
+/// A directory that is removed when dropped. The binary runs in it, so messages contain
+/// relative paths only.
 pub(crate) struct Dir(PathBuf);
 
 impl Dir {
@@ -34,7 +33,7 @@ impl Dir {
         Self(path)
     }
 
-    /// With `rules.yaml`.
+    /// Creates a directory with the file `rules.yaml`.
     pub(crate) fn with_rules(rules: &str) -> Self {
         let dir = Self::new();
         dir.write("rules.yaml", rules);
@@ -64,7 +63,7 @@ impl Dir {
         self.command(arguments).output().unwrap().into()
     }
 
-    /// `simulate` by `rules.yaml` on `input`, which becomes `input.ndjson`.
+    /// Runs `simulate` with `rules.yaml` on `input`, which is written to `input.ndjson`.
     pub(crate) fn simulate(&self, input: impl AsRef<[u8]>, more: &[&str]) -> Run {
         self.write("input.ndjson", input);
         let mut arguments = vec!["simulate", "--rules", "rules.yaml"];
@@ -73,19 +72,19 @@ impl Dir {
         self.run(&arguments)
     }
 
-    /// The binary started with pipes on all sides.
+    /// Starts the binary with pipes for all standard streams.
     pub(crate) fn spawn(&self, arguments: &[&str]) -> Child {
         let mut command = self.command(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         command.stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// The binary with `input` on its standard input.
+    /// Runs the binary with `input` on its standard input.
     pub(crate) fn run_with_stdin(&self, arguments: &[&str], input: &str) -> Run {
         let mut child = self.spawn(arguments);
         let mut stdin = child.stdin.take().unwrap();
         std::thread::scope(|scope| {
-            // It may end before it has read everything.
+            // The binary may exit before it has read everything.
             scope.spawn(move || stdin.write_all(input.as_bytes()).ok());
             child.wait_with_output().unwrap().into()
         })
@@ -98,24 +97,24 @@ impl Drop for Dir {
     }
 }
 
-/// How a run ended.
+/// The exit code and the output of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Run {
-    /// `None` if a signal ended it.
+    /// `None` if a signal ended the process.
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
 impl Run {
-    /// The lines written, after making sure that all went well.
+    /// Asserts success and returns the lines of standard output.
     #[track_caller]
     pub(crate) fn lines(&self) -> Vec<&str> {
         assert_eq!((self.code, self.stderr.as_str()), (Some(0), ""), "{self:?}");
         self.stdout.lines().collect()
     }
 
-    /// Whether each request was allowed, as letters: `a` or `d`.
+    /// Returns a letter for each decision: `a` if allowed, `d` if denied.
     #[track_caller]
     pub(crate) fn outcomes(&self) -> String {
         let outcome = |line: &&str| match line.contains("\"allowed\":true") {
@@ -136,13 +135,15 @@ impl From<Output> for Run {
     }
 }
 
-/// A band in an expected line: its name, its limit and what remains.
+/// The reported band of an expected line: its name, its limit and the remaining units.
 pub(crate) type Band<'a> = (&'a str, u64, u64);
 
+/// Returns the line of an allowed request.
 pub(crate) fn allowed(t: u64, band: Band<'_>, reset: u64) -> String {
     delayed(t, band, reset, 0)
 }
 
+/// Returns the line of a delayed request.
 pub(crate) fn delayed(
     t: u64,
     (band, limit, remaining): Band<'_>,
@@ -155,7 +156,7 @@ pub(crate) fn delayed(
     )
 }
 
-/// A denial by one band, or by the first of several.
+/// Returns the line of a denied request. `retry` is `None` if it can never pass.
 pub(crate) fn denied(
     t: u64,
     (band, limit, remaining): Band<'_>,
@@ -175,33 +176,34 @@ pub(crate) fn denied(
     )
 }
 
-/// Where no rule is reported.
+/// Returns the line of a request for which no rule is reported.
 pub(crate) fn unreported(t: u64, outcome: &str, violated: &str) -> String {
     format!(
         r#"{{"t":{t},"allowed":true,"outcome":"{outcome}","rule":null,"band":null,"limit":null,"remaining":null,"retry_after_us":0,"reset_after_us":0,"delay_us":0,"violated":[{violated}]}}"#
     )
 }
 
-/// A file of the project, by its path from the root.
+/// Returns the path of a file of the repository.
 pub(crate) fn project_file(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
         .join(path)
 }
 
-/// A program that `scripts/test` fetches: where a variable says, or in `target`.
+/// Returns the path of a program that `scripts/test` downloads: the value of an environment
+/// variable, or a path in `target`.
 pub(crate) fn fetched(variable: &str, path: &str) -> PathBuf {
-    let named = std::env::var_os(variable).filter(|named| !named.is_empty());
-    let file = named.map_or_else(|| project_file("target").join(path), PathBuf::from);
+    let file = std::env::var_os(variable).filter(|value| !value.is_empty());
+    let file = file.map_or_else(|| project_file("target").join(path), PathBuf::from);
     assert!(
         file.is_file(),
-        "{} is missing; scripts/test fetches it",
+        "{} is missing; scripts/test downloads it",
         file.display()
     );
     file
 }
 
-/// Python with the packages that `scripts/test` fetches.
+/// Returns the path of the Python with the packages that `scripts/test` installs.
 pub(crate) fn python() -> PathBuf {
     fetched("FLUXGATE_PYTHON", "venv/bin/python")
 }

@@ -7,7 +7,7 @@ const NO_TIME: &str = "`t` must be a whole number of microseconds from 0 to 2534
 const NO_RFC: &str = "`time` must be RFC 3339, from 1970 on, such as 2026-01-31T23:59:59.5Z";
 const NO_COST: &str = "`cost` must be a whole number from 0";
 
-/// Every kind of bad line, with the beginning of its message.
+/// Every kind of bad line, with the start of its message.
 const BAD: &[(&str, &str)] = &[
     // Not a JSON object.
     ("x", "not a JSON object"),

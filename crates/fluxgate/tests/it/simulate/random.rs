@@ -125,7 +125,7 @@ fn random_bytes_without_lenient_end_with_exit_65() {
 }
 
 #[test]
-fn mutated_rule_files_are_valid_or_their_faults_are_located() {
+fn mutated_rule_files_are_valid_or_their_errors_are_located() {
     let dir = Dir::new();
     let tried = runner(150).run(&mutated(&[RULES]), |rules| {
         dir.write("rules.yaml", &rules);

@@ -2,8 +2,8 @@
 
 mod browser;
 mod files;
-mod look;
 mod numbers;
+mod page;
 mod pictures;
 
 use crate::support::{Dir, Run};

@@ -1,4 +1,4 @@
-//! A headless browser that opens a page.
+//! A headless browser.
 
 use std::process::Command;
 
@@ -18,19 +18,18 @@ pub(crate) const DESKTOP: View = View {
     dark: false,
 };
 
-/// Shows a page, unchanged, in a frame of that width, and runs a function body
-/// that has the frame's document as `doc`. Fails if the browser logs anything to its
-/// console.
+/// Opens a page in a frame of the given width and evaluates a function body, in which `doc`
+/// is the frame's document. Fails if the browser logs anything to its console.
 #[track_caller]
-pub(crate) fn look(page: &str, view: View, body: &str) -> Value {
-    let (answer, console) = ask(page, view, body);
+pub(crate) fn evaluate(page: &str, view: View, body: &str) -> Value {
+    let (result, console) = evaluate_with_console(page, view, body);
     assert_eq!(console, Vec::<String>::new());
-    answer
+    result
 }
 
-/// Like [`look`], but returns the console as well.
+/// Like [`evaluate`], but returns the console as well.
 #[track_caller]
-pub(crate) fn ask(page: &str, view: View, body: &str) -> (Value, Vec<String>) {
+pub(crate) fn evaluate_with_console(page: &str, view: View, body: &str) -> (Value, Vec<String>) {
     let dir = Dir::new();
     let page = serde_json::to_string(page).unwrap().replace('<', "\\u003c");
     let width = view.width;
@@ -42,10 +41,10 @@ pub(crate) fn ask(page: &str, view: View, body: &str) -> (Value, Vec<String>) {
              const frame = document.getElementById('page');\n\
              frame.onload = () => {{\n\
                const doc = frame.contentDocument;\n\
-               const look = () => {{ {body} }};\n\
-               const answer = document.createElement('pre');\n\
-               answer.textContent = encodeURIComponent(JSON.stringify(look()));\n\
-               document.body.replaceChildren(answer);\n\
+               const evaluate = () => {{ {body} }};\n\
+               const result = document.createElement('pre');\n\
+               result.textContent = encodeURIComponent(JSON.stringify(evaluate()));\n\
+               document.body.replaceChildren(result);\n\
              }};\n\
              frame.srcdoc = {page};\n\
              </script>"
@@ -63,20 +62,20 @@ pub(crate) fn ask(page: &str, view: View, body: &str) -> (Value, Vec<String>) {
         .output()
         .unwrap();
     let dom = String::from_utf8(output.stdout).unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
+    let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success(),
-        "chromium failed (scripts/test installs it): {said}"
+        "chromium failed (scripts/test installs it): {stderr}"
     );
-    let console = said.lines().filter(|line| line.contains(":CONSOLE"));
+    let console = stderr.lines().filter(|line| line.contains(":CONSOLE"));
     let console = console.map(str::to_owned).collect();
-    let answer = dom
+    let result = dom
         .split_once("<pre>")
         .and_then(|(_, rest)| rest.split_once("</pre>"));
-    let Some((answer, _)) = answer else {
-        panic!("the page did not answer: {console:?}\n{dom}");
+    let Some((result, _)) = result else {
+        panic!("the page has no result: {console:?}\n{dom}");
     };
-    (serde_json::from_str(&decoded(answer)).unwrap(), console)
+    (serde_json::from_str(&decoded(result)).unwrap(), console)
 }
 
 fn decoded(text: &str) -> String {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::browser::{DESKTOP, look};
+use super::browser::{DESKTOP, evaluate};
 use super::{RULES, report, requests};
 use crate::support::Dir;
 
@@ -38,7 +38,7 @@ fn number(cell: &Value) -> u64 {
 }
 
 #[test]
-fn all_requests_are_counted_as_they_were_decided() {
+fn the_tiles_and_charts_count_every_decision() {
     let dir = Dir::with_rules(RULES);
     let (page, run) = report(&dir, &requests(), &[]);
     let decisions = run.lines().into_iter();
@@ -58,7 +58,7 @@ fn all_requests_are_counted_as_they_were_decided() {
     ] {
         assert!(count > 10, "{what}: the input shows nothing");
     }
-    let seen = look(
+    let result = evaluate(
         &page,
         DESKTOP,
         &format!(
@@ -78,7 +78,7 @@ fn all_requests_are_counted_as_they_were_decided() {
         "no rule": no_rule, "admitted": allowed - delayed - no_rule, "delayed": delayed,
         "denied": 900 - allowed, "shadow-denied": shadow_denied, "released": allowed,
     });
-    assert_eq!(seen, json!([tiles, sums]));
+    assert_eq!(result, json!([tiles, sums]));
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn rules_and_identities_are_those_of_the_summary() {
         .map(|line| line.split_whitespace().collect::<Vec<_>>())
         .map(|words| json!([words[2..].join(" "), words[1], words[0], ""]))
         .collect();
-    let seen = look(
+    let result = evaluate(
         &page,
         DESKTOP,
         &format!(
@@ -118,15 +118,15 @@ fn rules_and_identities_are_those_of_the_summary() {
         ),
     );
     let mut shown = BTreeMap::new();
-    for row in seen["rules"].as_array().unwrap() {
+    for row in result["rules"].as_array().unwrap() {
         let row = row.as_array().unwrap();
         let name = row[0].as_str().unwrap().to_owned();
         shown.insert(name, row[1..5].iter().map(number).collect::<Vec<u64>>());
     }
     assert_eq!(shown, expected);
-    assert_eq!(seen["most"], Value::from(expected_most));
+    assert_eq!(result["most"], Value::from(expected_most));
     // Each chart adds up to its row; a rule that no request matched has none.
-    let charts = seen["charts"].as_array().unwrap();
+    let charts = result["charts"].as_array().unwrap();
     assert_eq!(expected["api/unmet"], [0; 4]);
     assert_eq!(charts.len(), expected.len() - 1);
     for chart in charts {
@@ -144,7 +144,7 @@ fn rules_and_identities_are_those_of_the_summary() {
         .stdout
         .lines()
         .filter(|line| !line.contains("\"delay_us\":0"));
-    let slow = seen["rules"]
+    let slow = result["rules"]
         .as_array()
         .unwrap()
         .iter()
@@ -163,7 +163,7 @@ fn each_algorithm_decides_as_if_it_were_configured() {
     };
     let dir = Dir::with_rules(&rules("algorithm: gcra"));
     let (page, first) = report(&dir, &requests(), &[]);
-    let seen = look(
+    let result = evaluate(
         &page,
         DESKTOP,
         &format!(
@@ -171,9 +171,9 @@ fn each_algorithm_decides_as_if_it_were_configured() {
              return cells('algorithms').map((row) => [row, row[0].includes(' ') ? {{}} : sums(row[0])]);"
         ),
     );
-    let seen = seen.as_array().unwrap();
-    assert_eq!(seen.len(), 6);
-    for row in &seen[1..] {
+    let result = result.as_array().unwrap();
+    assert_eq!(result.len(), 6);
+    for row in &result[1..] {
         let (row, sums) = (&row[0], &row[1]);
         let name = row[0].as_str().unwrap();
         let fields = match name {
@@ -202,7 +202,7 @@ fn each_algorithm_decides_as_if_it_were_configured() {
         assert_eq!(number(&row[7]), different as u64, "{name}");
         assert_eq!(sums["denied"], 900 - allowed as u64, "{name}");
     }
-    let denied: Vec<_> = seen[1..].iter().map(|row| number(&row[0][2])).collect();
+    let denied: Vec<_> = result[1..].iter().map(|row| number(&row[0][2])).collect();
     assert_eq!(denied[0], denied[1], "the two buckets admit the same");
     for other in &denied[2..] {
         assert_ne!(*other, denied[0], "the input shows nothing: {denied:?}");
@@ -210,10 +210,10 @@ fn each_algorithm_decides_as_if_it_were_configured() {
 }
 
 #[test]
-fn what_an_algorithm_ignores_is_listed() {
+fn settings_that_an_algorithm_ignores_are_listed() {
     let dir = Dir::with_rules(RULES);
     let (page, _) = report(&dir, &requests(), &[]);
-    let seen = look(
+    let result = evaluate(
         &page,
         DESKTOP,
         "return [...doc.querySelectorAll('#remarks li')].map((item) => item.textContent);",
@@ -222,5 +222,5 @@ fn what_an_algorithm_ignores_is_listed() {
         "Windows and logs cannot reserve units: on_exceed: wait is a denial: api/slow.",
         "Windows and logs have no refill: the window is the time in which the bucket fills: api/slow.",
     ]);
-    assert_eq!(seen, expected);
+    assert_eq!(result, expected);
 }

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::browser::{DESKTOP, View, ask, look};
+use super::browser::{DESKTOP, View, evaluate, evaluate_with_console};
 use super::{RULES, report, requests};
 use crate::support::Dir;
 
-/// Names and identities that would be markup.
+/// Names and identities may contain markup.
 #[test]
 fn markup_in_the_input_is_shown_as_text() {
     let hostile = [
@@ -43,7 +43,7 @@ fn markup_in_the_input_is_shown_as_text() {
     ];
     let run = dir.run(&[&files[..], &set].concat());
     assert_eq!(run.code, Some(0), "{run:?}");
-    let seen = look(
+    let result = evaluate(
         &dir.read("out.html"),
         DESKTOP,
         "return {
@@ -59,14 +59,14 @@ fn markup_in_the_input_is_shown_as_text() {
     let mut most: Vec<_> = hostile.iter().map(|user| format!("user={user}")).collect();
     // Encoded identities start with their length, so the shortest is first.
     most.sort_by_key(|user| (user.len(), user.clone()));
-    assert_eq!(seen["owned"], Value::Null);
-    assert_eq!(seen["strange"], 0);
-    assert_eq!(seen["title"], "<u>rules.yaml: 13 requests");
-    assert_eq!(seen["set"], "set<i>&\"'</i>/r");
-    assert_eq!(seen["says"], format!("{name}: token_bucket, 1 per 1 h"));
+    assert_eq!(result["owned"], Value::Null);
+    assert_eq!(result["strange"], 0);
+    assert_eq!(result["title"], "<u>rules.yaml: 13 requests");
+    assert_eq!(result["set"], "set<i>&\"'</i>/r");
+    assert_eq!(result["says"], format!("{name}: token_bucket, 1 per 1 h"));
     let warning = "there is no rule set `<em>missing</em>`; its requests were allowed";
-    assert_eq!(seen["warning"], warning);
-    assert_eq!(seen["most"], json!(most));
+    assert_eq!(result["warning"], warning);
+    assert_eq!(result["most"], json!(most));
 }
 
 /// The policy blocks what escaping might miss. This also shows that the other tests
@@ -77,7 +77,7 @@ fn the_security_policy_of_the_page_blocks_scripts_and_images() {
     let bad = "<script>parent.owned = 1</script><img src=\"http://127.0.0.1:9/x.png\">";
     let bad = page.replace("</main>", &format!("{bad}</main>"));
     assert_ne!(bad, page);
-    let (owned, console) = ask(&bad, DESKTOP, "return window.owned ?? null;");
+    let (owned, console) = evaluate_with_console(&bad, DESKTOP, "return window.owned ?? null;");
     assert_eq!(owned, Value::Null);
     let refused = console
         .iter()
@@ -89,7 +89,7 @@ fn the_security_policy_of_the_page_blocks_scripts_and_images() {
 fn charts_fit_the_page_and_letters_are_legible() {
     let (page, _) = report(&Dir::with_rules(RULES), &requests(), &[]);
     for (width, dark) in [(360, false), (360, true), (800, true), (1200, false)] {
-        let seen = look(
+        let result = evaluate(
             &page,
             View { width, dark },
             "const view = doc.defaultView;
@@ -118,19 +118,22 @@ fn charts_fit_the_page_and_letters_are_legible() {
              };",
         );
         assert!(
-            seen["scroll"].as_u64().unwrap() <= u64::from(width),
-            "{width}: {seen}"
+            result["scroll"].as_u64().unwrap() <= u64::from(width),
+            "{width}: {result}"
         );
-        assert!(seen["smallest"].as_f64().unwrap() >= 9.0, "{width}: {seen}");
-        assert_eq!(seen["charts"], 1 + 3 + 5);
-        assert_eq!(seen["outside"], json!([]), "{width}");
-        assert_eq!(seen["overlapping"], json!([]), "{width}");
+        assert!(
+            result["smallest"].as_f64().unwrap() >= 9.0,
+            "{width}: {result}"
+        );
+        assert_eq!(result["charts"], 1 + 3 + 5);
+        assert_eq!(result["outside"], json!([]), "{width}");
+        assert_eq!(result["overlapping"], json!([]), "{width}");
         let (background, ink) = match dark {
             true => ("rgb(20, 24, 29)", "rgb(232, 235, 239)"),
             false => ("rgb(255, 255, 255)", "rgb(27, 32, 39)"),
         };
         assert_eq!(
-            (&seen["background"], &seen["ink"]),
+            (&result["background"], &result["ink"]),
             (&json!(background), &json!(ink))
         );
     }
