@@ -5,6 +5,7 @@ mod cross_origin;
 mod tokens;
 
 use fluxgate_core::RuleOptions;
+use fluxgate_http::Problem;
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode, header};
 
@@ -12,7 +13,6 @@ pub(crate) use audit::{Change, may_have_been_applied};
 pub(crate) use tokens::{Role, TokensError};
 
 use crate::config::Config;
-use crate::http::Problem;
 use crate::reload::ReloadHandle;
 use crate::watch::ReloadedFile;
 use tokens::TokensFile;

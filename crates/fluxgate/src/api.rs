@@ -21,6 +21,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use fluxgate_core::LimiterError;
+use fluxgate_http::Problem;
 use fluxgate_tower::HeaderFamilies;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Method, StatusCode, Uri};
@@ -28,7 +29,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::Admin;
 use crate::engine::{Engine, EngineError, Filters};
-use crate::http::Problem;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 

@@ -12,13 +12,13 @@ use fluxgate_core::{
     AdHocDecision, AdHocKey, Band, BandState, Charge, Decision, Limiter, LimiterError, Observer,
     OnError, Outcome, RequestContext, RuleSets, StoreError,
 };
+use fluxgate_http::Origin;
 
 pub(crate) use any_store::AnyStore;
 pub(crate) use call_limit::ThrottleNumbers;
 pub(crate) use filters::Filters;
 pub(crate) use handler::EngineHandler;
 
-use crate::http::Origin;
 use crate::telemetry::{self, IdentitySource, Telemetry};
 
 /// Replaces an identity where logs may not name one.

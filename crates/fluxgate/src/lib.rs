@@ -16,5 +16,3 @@ mod serve;
 mod server;
 mod telemetry;
 mod watch;
-
-use fluxgate_http as http;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use fluxgate_http::{DescriptorShare, Listener, raise_descriptor_limit};
 use fluxgate_redis::BackOff;
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
@@ -20,7 +21,6 @@ use crate::config::{Config, RawConfig, Secrets};
 use crate::engine::{AnyStore, Engine, Filters};
 use crate::failure::{Exit, Failure};
 use crate::grpc::Grpc;
-use crate::http::{DescriptorShare, Listener, raise_descriptor_limit};
 use crate::reload::{ConfigFile, RuleReloader, Source};
 use crate::resp::RespServer;
 use crate::serve::{Acceptor, HttpServer, MAX_CONNECTIONS, listen};

@@ -15,6 +15,7 @@ use std::time::Duration;
 use fluxgate_core::{
     AdHocDecision, Band, Decision, OnError, Outcome, RequestContext, Rule, RuleSet, StoreError,
 };
+use fluxgate_http::{Listener, Origin};
 use quanta::Instant;
 use tracing::field;
 
@@ -26,7 +27,6 @@ pub(crate) use trace_context::RequestIds;
 pub(crate) use trace_context::fuzz_traceparent;
 
 use crate::config;
-use crate::http::{Listener, Origin};
 use denials::{Denial, DenialLog};
 use metrics::{Metrics, reported_rule};
 use otlp::Spans;

@@ -1,13 +1,13 @@
 //! The audit log: one line for each change, with its caller.
 
 use fluxgate_core::{Reason, StoreError};
+use fluxgate_http::{Listener, Origin, Problem};
 use fluxgate_redis::reason;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use tracing::field;
 
 use super::{Admin, Caller};
-use crate::http::{Listener, Origin, Problem};
 use crate::telemetry::RequestIds;
 use crate::telemetry::log::{AUDIT, AuditPlace};
 

@@ -2,10 +2,9 @@
 
 use std::net::IpAddr;
 
+use fluxgate_http::Problem;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
-
-use crate::http::Problem;
 
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 

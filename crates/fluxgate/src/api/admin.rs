@@ -12,11 +12,11 @@ use std::sync::Arc;
 use axum::Router;
 use axum::response::Response;
 use axum::routing::{get, post};
+use fluxgate_http::Problem;
 use http::StatusCode;
 use tokio::task::JoinHandle;
 
 use super::{Api, body, json_response};
-use crate::http::Problem;
 
 /// Returns the routes of all admin endpoints.
 pub(super) fn routes() -> Router<Arc<Api>> {

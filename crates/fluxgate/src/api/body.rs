@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fluxgate_core::json::without_position;
+use fluxgate_http::Problem;
 use http::StatusCode;
 use http_body::Body;
 use http_body_util::BodyExt;
-
-use crate::http::Problem;
 
 /// The maximum size of a body.
 const MAX_BYTES: usize = 64 * 1024;

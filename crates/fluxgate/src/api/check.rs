@@ -8,6 +8,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use fluxgate_core::json::{ContextFields, Text, read_once};
 use fluxgate_core::{Decision, RequestContext};
+use fluxgate_http::{Listener, Origin, PROBLEM_JSON, Problem};
 use fluxgate_tower::FailedClosedStatus;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
@@ -16,7 +17,6 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use super::decision_json::{Form, write_decision};
 use super::{Api, JSON, body, json_response};
 use crate::engine::EngineError;
-use crate::http::{Listener, Origin, PROBLEM_JSON, Problem};
 
 /// How many checks a batch may hold.
 const MAX_CHECKS: usize = 1_000;

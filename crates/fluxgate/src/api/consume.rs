@@ -6,12 +6,12 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use fluxgate_core::json::{JsonWriter, Text, whole_number};
 use fluxgate_core::{AdHocDecision, AdHocKey, Band, Decision, Outcome, Retry};
+use fluxgate_http::{Listener, Origin, Problem};
 use serde_json::value::RawValue;
 
 use super::body::missing;
 use super::identity::Identity;
 use super::{Api, body, json_response};
-use crate::http::{Listener, Origin, Problem};
 
 mod rate;
 

@@ -10,13 +10,13 @@ use std::future::poll_fn;
 use std::ops::Range;
 use std::pin::pin;
 
+use fluxgate_http::{Buffers, INPUT, LINGER, content_length, send};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::Api;
 use super::simple_check::SimpleCheck;
-use crate::http::{Buffers, INPUT, LINGER, content_length, send};
 use crate::serve::HEADER_TIMEOUT;
 
 /// More headers than clients of an API send.

@@ -9,6 +9,7 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use fluxgate_core::{Decision, Outcome};
+use fluxgate_http::{Listener, OUTCOME, Origin, PROBLEM_JSON, Problem};
 use fluxgate_tower::{BadRequest, FailedClosedStatus, Filter, FilterOutcome, write_denial};
 use http::header::{CONNECTION, CONTENT_TYPE};
 use http::request::Parts;
@@ -18,7 +19,6 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::Api;
 use crate::engine::{EngineError, EngineHandler};
-use crate::http::{Listener, OUTCOME, Origin, PROBLEM_JSON, Problem};
 use forwarded::{ForwardedRequest, ambiguous};
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");

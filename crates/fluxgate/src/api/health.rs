@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use fluxgate_http::Problem;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, StatusCode};
 
 use super::Api;
-use crate::http::Problem;
 
 const PROMETHEUS: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");

@@ -1,6 +1,6 @@
 //! Strict parsing of a query: a badly encoded field is an error and is never replaced.
 
-use crate::http::Problem;
+use fluxgate_http::Problem;
 
 /// Returns the names and values of the fields of a query.
 pub(super) fn fields(query: &str) -> impl Iterator<Item = Result<(String, String), Problem>> {

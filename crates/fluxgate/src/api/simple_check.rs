@@ -2,11 +2,11 @@
 
 use fluxgate_core::Decision;
 use fluxgate_core::json::JsonWriter;
+use fluxgate_http::{Listener, Origin, Problem, wall_clock, write_date};
 
 use super::check::CheckRequest;
 use super::decision_json::{Form, write_decision};
 use super::{Api, body};
-use crate::http::{Listener, Origin, Problem, wall_clock, write_date};
 
 /// The body and the ids of a check request.
 #[derive(Debug, Default)]

@@ -7,10 +7,10 @@ use std::time::Duration;
 use fluxgate_core::{
     ActiveRuleSet, Charge, Decision, Mode, PendingDecision, RequestContext, WaitPermit,
 };
+use fluxgate_http::Origin;
 use fluxgate_tower::{Handler, HeaderNames, poll_once_or_spawn};
 
 use super::Engine;
-use crate::http::Origin;
 use crate::telemetry;
 
 /// Decides one request for one filter.

@@ -1,11 +1,11 @@
 //! The rate limit headers that Envoy adds to its response.
 
 use fluxgate_core::{Decision, Outcome};
+use fluxgate_http::OUTCOME;
 use fluxgate_tower::HeaderFamilies;
 use http::HeaderMap;
 
 use super::messages::HeaderValue;
-use crate::http::OUTCOME;
 
 const POLICY: &str = "ratelimit-policy";
 

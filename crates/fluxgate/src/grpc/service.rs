@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use fluxgate_http::{Listener, Origin};
 use fluxgate_tower::HeaderFamilies;
 use tonic::body::Body;
 use tonic::server::{NamedService, UnaryService};
@@ -15,7 +16,6 @@ use tower_service::Service;
 
 use super::messages::{RATE_LIMIT_SERVICE, RateLimitRequest, RateLimitResponse};
 use crate::engine::{Engine, EngineError};
-use crate::http::{Listener, Origin};
 
 const SHOULD_RATE_LIMIT: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 /// The maximum size of a call. It is generous because Envoy may copy a client's headers

@@ -4,10 +4,10 @@ use std::str;
 
 use fluxgate_core::json::{Names, Pairs, unique, whole_number};
 use fluxgate_core::{Band, Decision, RequestContext, RequestContextBuilder, RequestFields, Rule};
+use fluxgate_http::{Listener, Origin};
 
 use super::reply::{CommandError, Replies};
 use crate::engine::{Engine, EngineError};
-use crate::http::{Listener, Origin};
 
 /// A parsed command.
 #[derive(Debug, Default)]

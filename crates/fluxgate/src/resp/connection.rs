@@ -7,13 +7,13 @@ use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
+use fluxgate_http::{LINGER, close_gracefully, send};
 use tokio::net::TcpStream;
 use tokio::time::Sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::buffers::{self, Input};
 use super::session::{Next, Session};
-use crate::http::{LINGER, close_gracefully, send};
 
 /// How many more reads a connection makes when the service shuts down.
 const MAX_LAST_READS: u32 = 64;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use fluxgate_core::{AdHocDecision, AdHocKey, Band, Retry};
+use fluxgate_http::{Listener, Origin};
 
 use super::reply::{CommandError, Replies};
 use super::request::parse_integer;
 use crate::engine::{Engine, ThrottleNumbers};
-use crate::http::{Listener, Origin};
 
 /// A parsed command.
 #[derive(Clone, Debug)]

@@ -4,12 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fluxgate_http::{DescriptorShare, Listener};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
-
-use crate::http::{DescriptorShare, Listener};
 
 /// The most connections of a listener over all cores, unless configured.
 pub(crate) const MAX_CONNECTIONS: usize = 10_000;

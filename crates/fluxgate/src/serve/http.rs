@@ -8,6 +8,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::response::Response;
+use fluxgate_http::{
+    ErrorRewriter, LibraryErrors, Listener, PrefixedStream, Problem, REQUEST_ID, TRACEPARENT,
+    closing_response, request_id, until_closing,
+};
 use http::header::CONNECTION;
 use http::{HeaderValue, Request, StatusCode, Version};
 use hyper::body::Incoming;
@@ -18,10 +22,6 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
-use crate::http::{
-    ErrorRewriter, LibraryErrors, Listener, PrefixedStream, Problem, REQUEST_ID, TRACEPARENT,
-    closing_response, request_id, until_closing,
-};
 use crate::telemetry::{RequestIds, Telemetry};
 
 /// How long a client may take to send the head of a request; an idle connection is

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fluxgate_gateway::{Gateway, RouteConfig};
+use fluxgate_http::{DescriptorShare, Listener, Origin};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
@@ -11,7 +12,6 @@ use super::certificate::Certificate;
 use crate::config::{self, Config};
 use crate::engine::{Engine, EngineHandler, Filters};
 use crate::failure::{Exit, Failure};
-use crate::http::{DescriptorShare, Listener, Origin};
 
 /// The gateway and the certificate of its listener.
 #[derive(Clone, Debug)]

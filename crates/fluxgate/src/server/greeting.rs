@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener};
 
+use fluxgate_http::Listener;
+
 use crate::config::Config;
-use crate::http::Listener;
 
 /// Logs the addresses of the listeners and the warnings of the config.
 pub(super) fn log_addresses(config: &Config, open: &[(Listener, Vec<TcpListener>)]) {

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use fluxgate_core::json::quoted;
 use fluxgate_core::{Outcome, Retry, Rule};
+use fluxgate_http::Origin;
 use tracing::field;
 
 use super::sampler::Sampler;
 use super::trace_context::RequestIds;
-use crate::http::Origin;
 
 /// How many lines may be written at once.
 const BURST: u64 = 10;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use fluxgate_core::{Band, Decision, OnError, Outcome, Reason, Rule};
 use fluxgate_redis::reason;
 
-use crate::http::Listener;
+use fluxgate_http::Listener;
 use shard::{STATUS_CLASSES, Shards};
 
 /// All metrics of the service.

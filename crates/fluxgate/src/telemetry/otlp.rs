@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use fluxgate_core::{Decision, Outcome, Rule, RuleSet};
+use fluxgate_http::Origin;
 use quanta::Instant;
 use tokio::sync::mpsc::{self, Receiver, Sender};
 use tokio::task::JoinHandle;
@@ -21,7 +22,6 @@ use super::clock;
 use super::metrics::{Metrics, reported_rule};
 use super::trace_context::TraceContext;
 use crate::config::HttpUrl;
-use crate::http::Origin;
 use post::Endpoint;
 use span::Span;
 
@@ -203,11 +203,11 @@ impl Running {
 mod tests {
     use super::*;
     use crate::config;
-    use crate::http::Listener;
     use crate::telemetry::{Telemetry, now};
     use fluxgate_core::{
         AdHocDecision, Band, Limiter, MemoryStore, RequestContext, Retry, RuleSets, ready,
     };
+    use fluxgate_http::Listener;
 
     /// Returns the spans that `record` adds.
     fn spans_of(record: impl FnOnce(&Telemetry, &Limiter, &Origin<'_>)) -> Vec<Span> {

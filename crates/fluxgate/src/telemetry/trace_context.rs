@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::http::Origin;
+use fluxgate_http::Origin;
 
 /// A parsed `traceparent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

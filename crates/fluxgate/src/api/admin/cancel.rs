@@ -8,6 +8,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use fluxgate_core::Outcome;
 use fluxgate_core::json::{ContextFields, Text, read_once};
+use fluxgate_http::Problem;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 
 use super::body::missing;
@@ -15,7 +16,6 @@ use super::state::is_uncertain;
 use super::{Api, body, json_response, run_to_completion};
 use crate::admin::{Change, Role};
 use crate::api::check::NORMAL_PATH;
-use crate::http::Problem;
 
 /// The names of the fields.
 const FIELDS: [&str; 12] = {

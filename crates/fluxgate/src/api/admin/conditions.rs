@@ -1,8 +1,7 @@
 //! Preconditions in `If-Match` and `If-None-Match`.
 
+use fluxgate_http::Problem;
 use http::{HeaderMap, HeaderName, StatusCode, header};
-
-use crate::http::Problem;
 
 /// The precondition of a request.
 #[derive(Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@ use std::fmt;
 
 use fluxgate_core::json::{read_value, whole_number};
 use fluxgate_core::{AdHocKey, Band};
+use fluxgate_http::Problem;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
@@ -12,7 +13,6 @@ use crate::api::body::missing;
 use crate::api::identity::Identity;
 use crate::api::{consume, query};
 use crate::engine::ThrottleNumbers;
-use crate::http::Problem;
 
 /// The fields of a body or of a query.
 #[derive(Debug, Default)]

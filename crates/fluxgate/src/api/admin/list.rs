@@ -5,11 +5,11 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use fluxgate_core::{Algorithm, Band, KeyPart, OnError, Rule, RuleMode, RuleSet};
+use fluxgate_http::Problem;
 use serde_json::{Value, json};
 
 use super::{Api, json_response};
 use crate::engine::EngineError;
-use crate::http::Problem;
 
 /// Returns the rule sets, with their enabled rules in the order of evaluation, and where
 /// they come from.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use fluxgate_core::{BandState, LimiterError, StoreError};
+use fluxgate_http::Problem;
 
 use super::body::missing;
 use super::fields::{Fields, Target, WithoutUnits};
 use super::{Api, body, json_response, run_to_completion};
 use crate::admin::{Change, Role, may_have_been_applied};
 use crate::engine::EngineError;
-use crate::http::Problem;
 
 /// The id of the only band of a limit that comes with the call.
 const CALL_BAND: &str = "b0";

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
+use fluxgate_http::Problem;
 use fluxgate_redis::etag_of;
 use http::StatusCode;
 use http::request::Parts;
@@ -16,7 +17,6 @@ use http_body::Body;
 use super::conditions::Condition;
 use super::{Api, body, json_response};
 use crate::admin::Role;
-use crate::http::Problem;
 use access::{no_such_rule, no_such_set, read, set_etag, store_of};
 use edit::{Edit, Rules};
 use update::Update;

@@ -1,10 +1,9 @@
 //! The client's request, as the proxy describes it in `X-Forwarded-*` headers.
 
 use fluxgate_core::RequestPath;
+use fluxgate_http::Problem;
 use fluxgate_tower::{BadRequest, RequestHead};
 use http::{HeaderMap, Method, Uri};
-
-use crate::http::Problem;
 
 const METHOD: &str = "x-forwarded-method";
 const URI: &str = "x-forwarded-uri";

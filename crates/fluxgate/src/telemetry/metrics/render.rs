@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fluxgate_core::Outcome;
+use fluxgate_http::Listener;
 use fluxgate_redis::reason;
 
 use super::durations::{AllDurations, BOUNDS, Tally};
@@ -12,7 +13,6 @@ use super::exposition::{Exposition, Kind};
 use super::process;
 use super::shard::{Decisions, STATUS_CLASSES, Shard};
 use super::{Metrics, StoreGauges};
-use crate::http::Listener;
 use crate::telemetry::{clock, log};
 
 const STATUS_CLASS_NAMES: [&str; STATUS_CLASSES] = ["1xx", "2xx", "3xx", "4xx", "5xx"];

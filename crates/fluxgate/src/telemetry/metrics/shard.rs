@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fluxgate_core::{Outcome, Rule};
+use fluxgate_http::Listener;
 use fluxgate_redis::reason;
 
 use super::durations::{Durations, Tally};
-use crate::http::Listener;
 
 /// The number of status classes: 1xx to 5xx.
 pub(super) const STATUS_CLASSES: usize = 5;

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 
 use fluxgate_core::Outcome;
+use fluxgate_http::Listener;
 
-use crate::http::Listener;
 use crate::telemetry::trace_context::{Hex, TraceContext};
 
 /// One decision about a traced request.

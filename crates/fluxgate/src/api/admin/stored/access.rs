@@ -1,13 +1,13 @@
 //! Access to the stored rules, and responses that several endpoints share.
 
 use axum::response::Response;
+use fluxgate_http::Problem;
 use fluxgate_redis::{RuleStore, StoredSet};
 use http::header::{ALLOW, ETAG};
 use http::{HeaderValue, StatusCode};
 
 use super::super::Api;
 use crate::engine::EngineError;
-use crate::http::Problem;
 use crate::reload::Origin;
 
 pub(super) async fn read(store: &RuleStore, set: &str) -> Result<Option<StoredSet>, Problem> {

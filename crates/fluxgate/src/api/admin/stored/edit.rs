@@ -2,12 +2,12 @@
 
 use fluxgate_core::RuleOptions;
 use fluxgate_core::yaml::{Fault, Node, Value};
+use fluxgate_http::Problem;
 use fluxgate_redis::{MAX_RULE_BYTES, StoredSet, etag_of};
 use http::StatusCode;
 
 use super::super::conditions::Condition;
 use super::access::{no_such_rule, no_such_set};
-use crate::http::Problem;
 use crate::reload::{Json, check_set, parse_node};
 
 /// An edit. New content has been validated.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use fluxgate_core::{RuleOptions, StoreError};
+use fluxgate_http::Problem;
 use fluxgate_redis::{BackOff, Precondition, RuleStore, StoredSet, WriteOutcome, etag_of};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
@@ -14,7 +15,6 @@ use super::super::{Api, join, json_response, run_to_completion};
 use super::access::{no_such_set, read, set_etag, store_failed, store_of};
 use super::edit::{Edit, Edited};
 use crate::admin::{Caller, Change, may_have_been_applied};
-use crate::http::Problem;
 use crate::telemetry::log::AuditPlace;
 
 /// How often an update is tried while other instances change the same set.
