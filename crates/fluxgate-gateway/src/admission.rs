@@ -13,7 +13,6 @@ use tracing::field::display;
 
 use crate::error::GatewayError;
 use crate::gateway::{Engine, Gateway};
-use crate::hop_by_hop::connection_options;
 use crate::routes::{Route, TwoRoutes, host_name};
 use crate::upstream::Assignment;
 
@@ -24,6 +23,8 @@ pub(crate) struct ReceivedRequest<'a, H> {
     pub(crate) path: &'a RequestPath<'a>,
     /// The host, perhaps with a port; empty if it is unknown.
     pub(crate) host: &'a str,
+    /// The options of `Connection`.
+    pub(crate) connection: &'a [&'a [u8]],
     /// The declared length of the body.
     pub(crate) body_length: Option<u64>,
     pub(crate) client: ClientAddress,
@@ -127,8 +128,7 @@ impl<E: Engine> Gateway<E> {
         let ambiguous = |reason| (GatewayError::Ambiguous(reason), None);
         let repeats = route.repeats_identity(request.head);
         let repeats = repeats.map_err(|bad| ambiguous(bad.reason()))?;
-        let mut lines = request.head.header_lines("connection");
-        let mut options = lines.by_ref().flat_map(connection_options);
+        let mut options = request.connection.iter();
         if options.any(|name| self.is_counted_by(route, name, origin)) {
             return Err(ambiguous("Connection names a header that is counted by"));
         }

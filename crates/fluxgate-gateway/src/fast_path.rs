@@ -126,6 +126,8 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
             head: request,
             path: &request.path,
             host: request.host,
+            // The default, `keep-alive`, says nothing.
+            connection: &[],
             body_length: Some(request.body.len() as u64),
             client: self.address,
         };

@@ -2,166 +2,161 @@
 //! them.
 
 use fluxgate_core::RequestPath;
-use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, TRANSFER_ENCODING, UPGRADE,
-};
 use http::request::Parts;
 use http::uri::Authority;
-use http::{Method, Version};
+use http::{HeaderValue, Method, Version};
+use smallvec::SmallVec;
 
 use crate::error::GatewayError;
+use crate::hop_by_hop::{HeaderKind, connection_options};
 
-/// Checks the head of a request; returns its path and its host, perhaps with a port. The host
-/// is empty if an HTTP/1.0 client does not name one.
-pub(crate) fn check(parts: &Parts) -> Result<(RequestPath<'_>, String), GatewayError> {
+/// A head that can be read in one way only, and what it says.
+#[derive(Debug)]
+pub(crate) struct CheckedHead<'p> {
+    pub(crate) path: RequestPath<'p>,
+    /// The host, perhaps with a port; empty if an HTTP/1.0 client does not name one.
+    pub(crate) host: &'p str,
+    /// The options of `Connection`.
+    pub(crate) connection: SmallVec<[&'p [u8]; 2]>,
+    /// Whether the client sends the body only after `100 Continue`.
+    pub(crate) awaits_continue: bool,
+    /// Whether the client accepts trailers.
+    pub(crate) trailers: bool,
+    /// The protocol that the client asks to switch to, if it may.
+    pub(crate) upgrade: Option<&'p HeaderValue>,
+}
+
+/// Checks the head of a request.
+pub(crate) fn check(parts: &Parts) -> Result<CheckedHead<'_>, GatewayError> {
     if parts.method == Method::CONNECT {
         return Err(GatewayError::Connect);
     }
-    let path = read_path(parts)?;
-    check_lines(&parts.headers)?;
-    check_framing(&parts.headers)?;
-    check_expectation(parts)?;
-    Ok((path, host(parts)?))
+    let mut head = CheckedHead {
+        path: read_path(parts)?,
+        host: "",
+        connection: SmallVec::new(),
+        awaits_continue: false,
+        trailers: false,
+        upgrade: None,
+    };
+    let (mut host, mut has_length, mut is_chunked) = (None, false, false);
+    for (name, value) in &parts.headers {
+        let (name, bytes) = (name.as_str(), value.as_bytes());
+        check_line(name, bytes)?;
+        match HeaderKind::of(name) {
+            // Some servers do not distinguish `_` from `-`.
+            HeaderKind::EndToEnd if matches!(name, "content_length" | "transfer_encoding") => {
+                return ambiguous("a framing header is spelled with `_`");
+            }
+            HeaderKind::EndToEnd | HeaderKind::HopByHop | HeaderKind::Trailer => {}
+            HeaderKind::Host if host.replace(value).is_some() => {
+                return ambiguous("more than one Host");
+            }
+            HeaderKind::Host => {}
+            HeaderKind::ContentLength => {
+                let is_number = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit);
+                if !is_number || std::mem::replace(&mut has_length, true) {
+                    return ambiguous("Content-Length is not one number");
+                }
+            }
+            HeaderKind::TransferEncoding => {
+                let is_known = bytes.eq_ignore_ascii_case(b"chunked");
+                if !is_known || std::mem::replace(&mut is_chunked, true) {
+                    return ambiguous("Transfer-Encoding is not just chunked");
+                }
+            }
+            HeaderKind::Connection => head.connection.extend(connection_options(bytes)),
+            HeaderKind::Expect if bytes.eq_ignore_ascii_case(b"100-continue") => {
+                head.awaits_continue = true;
+            }
+            HeaderKind::Expect => return Err(GatewayError::Expectation),
+            HeaderKind::Te => {
+                let mut codings = bytes.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+                head.trailers |= codings.any(|coding| coding.eq_ignore_ascii_case(b"trailers"));
+            }
+            HeaderKind::Upgrade => head.upgrade = head.upgrade.or(Some(value)),
+        }
+    }
+    if has_length && is_chunked {
+        return ambiguous("both Content-Length and Transfer-Encoding");
+    }
+    head.host = read_host(parts, host)?;
+    let mut options = head.connection.iter();
+    let is_named = options.any(|option| option.eq_ignore_ascii_case(b"upgrade"));
+    let can_upgrade = is_named && parts.version == Version::HTTP_11;
+    head.upgrade = head
+        .upgrade
+        .filter(|protocol| can_upgrade && !is_http(protocol));
+    Ok(head)
+}
+
+fn ambiguous<T>(reason: &'static str) -> Result<T, GatewayError> {
+    Err(GatewayError::Ambiguous(reason))
 }
 
 fn read_path(parts: &Parts) -> Result<RequestPath<'_>, GatewayError> {
     let path = parts.uri.path();
     // Only `OPTIONS *` has a target that is not a path.
     if path.is_empty() || (path == "*" && parts.method != Method::OPTIONS) {
-        return Err(GatewayError::Ambiguous("the target is not a path"));
+        return ambiguous("the target is not a path");
     }
     RequestPath::read(path).map_err(|error| GatewayError::Ambiguous(error.reason()))
 }
 
-/// Rejects headers that HTTP/2 can carry and HTTP/1.1 cannot. Blanks around a value would be
+/// Rejects a header that HTTP/2 can carry and HTTP/1.1 cannot. Blanks around a value would be
 /// lost, and change the identity of the sender.
-fn check_lines(headers: &HeaderMap) -> Result<(), GatewayError> {
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    for (name, value) in headers {
-        if !name.as_str().bytes().all(is_token) {
-            return Err(GatewayError::Ambiguous(
-                "the name of a header is not a token",
-            ));
-        }
-        if value.as_bytes().trim_ascii().len() < value.len() {
-            let why = "the value of a header begins or ends with a blank";
-            return Err(GatewayError::Ambiguous(why));
-        }
+fn check_line(name: &str, value: &[u8]) -> Result<(), GatewayError> {
+    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-_!#$%&'*+.^`|~".contains(&byte);
+    if !name.bytes().all(is_token) {
+        return ambiguous("the name of a header is not a token");
     }
-    Ok(())
-}
-
-/// The length of the body must be declared at most once.
-fn check_framing(headers: &HeaderMap) -> Result<(), GatewayError> {
-    let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
-    if let Some(coding) = codings.next() {
-        let is_chunked = coding.as_bytes().eq_ignore_ascii_case(b"chunked");
-        if !is_chunked || codings.next().is_some() {
-            return Err(GatewayError::Ambiguous(
-                "Transfer-Encoding is not just chunked",
-            ));
-        }
-        if headers.contains_key(CONTENT_LENGTH) {
-            return Err(GatewayError::Ambiguous(
-                "both Content-Length and Transfer-Encoding",
-            ));
-        }
-    }
-    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
-    if let Some(length) = lengths.next() {
-        let is_number = !length.is_empty() && length.as_bytes().iter().all(u8::is_ascii_digit);
-        if !is_number || lengths.next().is_some() {
-            return Err(GatewayError::Ambiguous("Content-Length is not one number"));
-        }
-    }
-    // Some servers take `_` for `-` in names.
-    let is_disguised =
-        |name: &http::HeaderName| matches!(name.as_str(), "content_length" | "transfer_encoding");
-    match headers.keys().any(is_disguised) {
-        true => Err(GatewayError::Ambiguous(
-            "a framing header is spelled with `_`",
-        )),
+    match value.trim_ascii().len() < value.len() {
+        true => ambiguous("the value of a header begins or ends with a blank"),
         false => Ok(()),
     }
 }
 
-fn check_expectation(parts: &Parts) -> Result<(), GatewayError> {
-    let mut expected = parts.headers.get_all(EXPECT).iter();
-    let is_known =
-        |value: &http::HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
-    match expected.all(is_known) {
-        true => Ok(()),
-        false => Err(GatewayError::Expectation),
-    }
-}
-
-/// Returns the one host of the request.
-fn host(parts: &Parts) -> Result<String, GatewayError> {
-    let mut lines = parts.headers.get_all(HOST).iter();
-    let line = lines.next();
-    if lines.next().is_some() {
-        return Err(GatewayError::Ambiguous("more than one Host"));
-    }
-    let host = match (parts.uri.authority(), line) {
-        (_, None) if parts.version == Version::HTTP_11 => {
-            return Err(GatewayError::Ambiguous("Host is missing"));
-        }
-        // In HTTP/1.1 the target takes precedence, and replaces Host.
-        (Some(authority), _) if parts.version < Version::HTTP_2 => authority.as_str(),
-        (Some(authority), Some(line)) => {
-            let same = authority
-                .as_str()
-                .as_bytes()
-                .eq_ignore_ascii_case(line.as_bytes());
-            if !same {
-                return Err(GatewayError::Ambiguous("Host and :authority differ"));
+/// Returns the one host of the request; `line` is the header `Host`.
+fn read_host<'p>(parts: &'p Parts, line: Option<&'p HeaderValue>) -> Result<&'p str, GatewayError> {
+    let is_http2 = parts.version >= Version::HTTP_2;
+    match (parts.uri.authority(), line) {
+        (_, None) if parts.version == Version::HTTP_11 => ambiguous("Host is missing"),
+        (None, None) if parts.version == Version::HTTP_10 => Ok(""),
+        (None, None) => ambiguous("Host is missing"),
+        (Some(authority), line) => {
+            let text = authority.as_str();
+            let differs =
+                |line: &HeaderValue| !line.as_bytes().eq_ignore_ascii_case(text.as_bytes());
+            // In HTTP/1.1 the target takes precedence, and replaces Host.
+            if is_http2 && line.is_some_and(differs) {
+                return ambiguous("Host and :authority differ");
             }
-            authority.as_str()
+            match is_host(authority) {
+                true => Ok(text),
+                false => ambiguous("Host is not a host"),
+            }
         }
-        (Some(authority), None) => authority.as_str(),
         (None, Some(line)) => {
-            let line = line.to_str();
-            line.map_err(|_| GatewayError::Ambiguous("Host is not a host"))?
+            let text = line.to_str().ok();
+            let text = text.filter(|text| text.parse().is_ok_and(|parsed| is_host(&parsed)));
+            text.ok_or(GatewayError::Ambiguous("Host is not a host"))
         }
-        (None, None) if parts.version == Version::HTTP_10 => return Ok(String::new()),
-        (None, None) => return Err(GatewayError::Ambiguous("Host is missing")),
-    };
-    match is_host(host) {
-        true => Ok(host.to_owned()),
-        false => Err(GatewayError::Ambiguous("Host is not a host")),
     }
 }
 
-fn is_host(text: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:[]%".contains(&byte);
-    let authority = text
-        .bytes()
-        .all(is_plain)
-        .then(|| text.parse::<Authority>());
-    let Some(Ok(authority)) = authority else {
-        return false;
-    };
+fn is_host(authority: &Authority) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:[]%".contains(&byte);
+    let text = authority.as_str();
     // What follows the host is a port or nothing.
     let port = text.strip_prefix(authority.host());
-    port.is_some_and(|port| port.is_empty() || authority.port_u16().is_some())
+    text.bytes().all(is_allowed)
+        && port.is_some_and(|port| port.is_empty() || authority.port_u16().is_some())
 }
 
-/// Returns the protocol that the client asks to switch to, if it may.
-pub(crate) fn wanted_upgrade(parts: &Parts) -> Option<http::HeaderValue> {
-    let wanted = parts.headers.get(UPGRADE)?;
-    let is_named = parts
-        .headers
-        .get_all(CONNECTION)
-        .iter()
-        .filter_map(|line| line.to_str().ok())
-        .flat_map(|line| line.split(','))
-        .any(|option| option.trim().eq_ignore_ascii_case("upgrade"));
-    // Requests within HTTP/2 would bypass the filters.
-    let is_http = |value: &http::HeaderValue| {
-        let text = value.as_bytes().to_ascii_lowercase();
-        text.windows(2).any(|pair| pair == b"h2") || text.starts_with(b"http")
-    };
-    (is_named && parts.version == Version::HTTP_11 && !is_http(wanted)).then(|| wanted.clone())
+/// Returns whether a protocol is HTTP: its requests would bypass the filters.
+fn is_http(protocol: &HeaderValue) -> bool {
+    let text = protocol.as_bytes().to_ascii_lowercase();
+    text.windows(2).any(|pair| pair == b"h2") || text.starts_with(b"http")
 }
 
 #[cfg(test)]
@@ -199,8 +194,8 @@ mod tests {
             ),
         ] {
             let parts = parts(method, uri, headers);
-            let checked = check(&parts).map(|(_, host)| host);
-            assert_eq!(checked.ok().as_deref(), Some(host), "{uri} {headers:?}");
+            let checked = check(&parts).map(|head| head.host);
+            assert_eq!(checked.ok(), Some(host), "{uri} {headers:?}");
         }
     }
 
@@ -293,7 +288,11 @@ mod tests {
 
     #[test]
     fn an_upgrade_needs_both_headers_and_must_not_be_http() {
-        let wanted = |headers: &[(&str, &str)]| wanted_upgrade(&parts("GET", "/", headers));
+        let wanted = |headers: &[(&str, &str)]| {
+            let headers = [&[("host", "a")], headers].concat();
+            let parts = parts("GET", "/", &headers);
+            check(&parts).unwrap().upgrade.cloned()
+        };
         let websocket = ("upgrade", "websocket");
         assert!(wanted(&[websocket, ("connection", "keep-alive, Upgrade")]).is_some());
         assert!(wanted(&[websocket]).is_none());

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::admission::{Admitted, ReceivedRequest};
 use crate::forwarded::{Forwarded, is_about_origin};
 use crate::gateway::{Engine, Gateway};
-use crate::hop_by_hop::{HeaderKind, connection_options};
+use crate::hop_by_hop::HeaderKind;
 use crate::routes::Route;
 
 const REQUEST_ID: &str = "x-request-id";
@@ -86,10 +86,8 @@ pub(crate) fn write_request<H: RequestHead>(
         "" => write_header(out, "host", knowledge.default_host.as_bytes()),
         host => write_header(out, "host", host.as_bytes()),
     }
-    let connection = head.header_lines("connection");
-    let named: SmallVec<[&[u8]; 4]> = connection.flat_map(connection_options).collect();
     let is_named = |name: &str| {
-        let mut named = named.iter();
+        let mut named = request.connection.iter();
         named.any(|known| known.eq_ignore_ascii_case(name.as_bytes()))
     };
     let mut once = SmallVec::<[&str; 2]>::new();

@@ -43,7 +43,7 @@ pub fn target(path: &str, expected: Option<&RequestPath<'_>>) {
     if let (Ok(built), false) = (built, has_query) {
         let (parts, ()): (Parts, ()) = built.into_parts();
         let checked = request_checks::check(&parts).ok();
-        let checked = checked.map(|(path, _)| path);
+        let checked = checked.map(|head| head.path);
         assert_eq!(checked.as_ref(), expected, "{path:?}");
         assert_eq!(origin_form(&parts.uri), path);
     }
@@ -64,8 +64,11 @@ fn check_same_on_hyper(request: &FastRequest<'_>, head: &[u8]) {
     let built = builder.body(()).expect("the library accepts it");
     let (parts, ()): (Parts, ()) = built.into_parts();
     assert_eq!(parts.uri.path(), request.path.raw());
-    let (path, host) = request_checks::check(&parts).expect("the checks accept it");
-    assert_eq!((path, &*host), (request.path.borrowed(), request.host));
+    let checked = request_checks::check(&parts).expect("the checks accept it");
+    assert_eq!(
+        (checked.path, checked.host),
+        (request.path.borrowed(), request.host)
+    );
 }
 
 fn check_written(request: &FastRequest<'_>, is_trusted: bool) {
@@ -73,6 +76,7 @@ fn check_written(request: &FastRequest<'_>, is_trusted: bool) {
         head: request,
         path: &request.path,
         host: request.host,
+        connection: &[],
         body_length: Some(request.body.len() as u64),
         client: ClientAddress {
             peer: ([127, 0, 0, 1], 4000).into(),

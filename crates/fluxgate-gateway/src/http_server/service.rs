@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fluxgate_http::{Buffers, Listener, Origin, PROBLEM_JSON, PrefixedStream, REQUEST_ID};
 use fluxgate_tower::{LimitHeaders, RequestHead as _};
-use http::header::{CONNECTION, CONTENT_TYPE, EXPECT, TE, UPGRADE};
+use http::header::{CONNECTION, CONTENT_TYPE, UPGRADE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version};
@@ -23,7 +23,7 @@ use crate::exchange::{BodyReader, OutgoingRequest, ResponseHead, Wanted};
 use crate::forward::{Forwarded, UpstreamResponse};
 use crate::gateway::{Engine, Gateway};
 use crate::request_body::RequestBody;
-use crate::request_checks;
+use crate::request_checks::{self, CheckedHead};
 use crate::timeouts::{ConnectionState, watch_response};
 use crate::upstream_request::RequestOptions;
 
@@ -84,10 +84,11 @@ impl<E: Engine> Gateway<E> {
     ) -> Response<ResponseBody> {
         let max = self.limits.body_bytes.map(u64::from);
         let body_length = body.size_hint().exact();
-        let awaits_continue = parts.headers.contains_key(EXPECT);
+        let checked = request_checks::check(parts);
+        let awaits_continue = checked.as_ref().is_ok_and(|head| head.awaits_continue);
         // If it is dropped before its end, the connection is drained.
         let body = RequestBody::new(body, max, awaits_continue, &client.state);
-        let (path, host) = match request_checks::check(parts) {
+        let checked = match checked {
             Ok(checked) => checked,
             Err(error) => {
                 self.log(&error, origin, None, None);
@@ -96,8 +97,9 @@ impl<E: Engine> Gateway<E> {
         };
         let request = ReceivedRequest {
             head: parts,
-            path: &path,
-            host: &host,
+            path: &checked.path,
+            host: checked.host,
+            connection: &checked.connection,
             body_length,
             client: client.address,
         };
@@ -106,7 +108,7 @@ impl<E: Engine> Gateway<E> {
             Err(rejected) => return rejection(&rejected),
         };
         let forwarded = self
-            .forward_admitted(&request, body, &admitted, origin, client)
+            .forward_admitted(&request, &checked, body, &admitted, origin, client)
             .await;
         match forwarded {
             Ok(mut response) => {
@@ -120,6 +122,7 @@ impl<E: Engine> Gateway<E> {
     async fn forward_admitted(
         &self,
         request: &ReceivedRequest<'_, Parts>,
+        checked: &CheckedHead<'_>,
         body: Option<Box<RequestBody>>,
         admitted: &Admitted<'_>,
         origin: &Origin<'_>,
@@ -128,10 +131,10 @@ impl<E: Engine> Gateway<E> {
         let parts = request.head;
         // hyper knows whether the connection can be upgraded.
         let can_upgrade = parts.extensions.get::<OnUpgrade>().is_some();
-        let upgrade = request_checks::wanted_upgrade(parts).filter(|_| can_upgrade);
+        let upgrade = checked.upgrade.filter(|_| can_upgrade);
         let wanted = Wanted {
             head_only: parts.method() == "HEAD",
-            trailers: accepts_trailers(parts),
+            trailers: checked.trailers,
             upgrade: upgrade.is_some(),
         };
         let target = origin_form(&parts.uri);
@@ -139,7 +142,7 @@ impl<E: Engine> Gateway<E> {
             target: &target,
             is_chunked: body.as_ref().is_some_and(|body| body.length().is_none()),
             trailers: wanted.trailers,
-            upgrade: upgrade.as_ref().map(HeaderValue::as_bytes),
+            upgrade: upgrade.map(HeaderValue::as_bytes),
             underscores: true,
         };
         let mut buffers = Buffers::take();
@@ -257,11 +260,4 @@ fn own_response(
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, content_type);
     response
-}
-
-fn accepts_trailers(parts: &Parts) -> bool {
-    parts.headers.get_all(TE).iter().any(|line| {
-        let mut codings = line.as_bytes().split(|byte| *byte == b',');
-        codings.any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
-    })
 }
