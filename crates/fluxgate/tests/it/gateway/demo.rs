@@ -1,4 +1,4 @@
-//! What a newcomer is told to try.
+//! The demo shows what it prints.
 
 use std::ops::RangeInclusive;
 use std::process::Command;
@@ -8,7 +8,7 @@ use fluxgate_testkit::{Program, wait_until};
 
 use crate::support::Dir;
 
-/// The demo with free ports, and what it says.
+/// Starts the demo on free ports and returns its output.
 fn demo() -> (Program, String) {
     let dir = Dir::new();
     let file = std::fs::File::create(dir.path("output")).unwrap();
@@ -20,14 +20,14 @@ fn demo() -> (Program, String) {
                 .arg(format!("listen.{listener}=127.0.0.1:0"));
         }
     });
-    wait_until("the text is there", || {
+    wait_until("the text is complete", || {
         dir.read("output").contains("Ctrl-C ends the demo.")
     });
     (program, dir.read("output"))
 }
 
-/// The loop for this path.
-fn try_of(text: &str, path: &str) -> String {
+/// Returns the shell loop for this path.
+fn loop_of(text: &str, path: &str) -> String {
     let mut lines = text.lines();
     let title = format!("# {path}: ");
     assert!(
@@ -37,16 +37,16 @@ fn try_of(text: &str, path: &str) -> String {
     lines.next().unwrap().trim().to_owned()
 }
 
-/// The statuses that a loop prints.
+/// Runs a loop and returns the statuses that it prints.
 fn run(line: &str) -> String {
     let output = Command::new("bash").args(["-c", line]).output().unwrap();
     assert!(output.status.success(), "{line}: {output:?}");
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// How many requests of the loop for a path pass, and how many there are.
-fn passed(text: &str, path: &str) -> (usize, usize) {
-    let printed = run(&try_of(text, path));
+/// Returns how many requests of the loop for a path are allowed, and how many it sends.
+fn allowed(text: &str, path: &str) -> (usize, usize) {
+    let printed = run(&loop_of(text, path));
     let statuses = printed.lines().filter_map(|line| line.split(' ').next());
     let statuses: Vec<_> = statuses.collect();
     assert!(
@@ -57,30 +57,29 @@ fn passed(text: &str, path: &str) -> (usize, usize) {
     (count, statuses.len())
 }
 
-/// The loops are in real time, which a machine that is busy with other tests takes
-/// its own view of: such a one may try again.
+/// The loops run in real time, so the test tries up to three times on a busy machine.
 #[test]
-fn every_loop_shows_what_it_promises() {
-    const PROMISED: [(&str, RangeInclusive<usize>, usize); 5] = [
-        // Five before the edge and five behind it, within ten seconds.
+fn every_loop_shows_the_documented_counts() {
+    const EXPECTED: [(&str, RangeInclusive<usize>, usize); 5] = [
+        // Five before and five after the end of a window, within ten seconds.
         ("fixed", 10..=10, 12),
         ("log", 5..=7, 12),
         ("token", 8..=11, 12),
         ("leaky", 5..=5, 7),
         ("sliding", 5..=8, 12),
     ];
-    let mut seen = Vec::new();
+    let mut counts = Vec::new();
     for _ in 0..3 {
         let (_program, text) = demo();
         let text = &text;
-        seen = thread::scope(|scope| {
-            let loops = PROMISED.map(|(path, ..)| scope.spawn(move || passed(text, path)));
+        counts = thread::scope(|scope| {
+            let loops = EXPECTED.map(|(path, ..)| scope.spawn(move || allowed(text, path)));
             loops.map(|it| it.join().unwrap()).to_vec()
         });
-        let mut pairs = seen.iter().zip(&PROMISED);
-        if pairs.all(|((count, all), (_, wanted, sent))| wanted.contains(count) && all == sent) {
+        let mut pairs = counts.iter().zip(&EXPECTED);
+        if pairs.all(|((count, all), (_, allowed, sent))| allowed.contains(count) && all == sent) {
             return;
         }
     }
-    panic!("{seen:?} of {PROMISED:?}");
+    panic!("{counts:?}, expected {EXPECTED:?}");
 }

@@ -1,18 +1,18 @@
-//! What upstreams and clients get of each other's messages.
+//! What upstreams receive of requests, and clients of responses.
 
 use std::io::Write as _;
 
 use super::*;
 
 #[test]
-fn a_request_is_passed_on_as_it_came_but_for_what_is_about_the_connection() {
+fn hop_by_hop_headers_are_removed_and_all_others_forwarded() {
     let upstream = Upstream::start(|_, stream| {
-        let head = "HTTP/1.1 201 Created\r\nx-answer: 1\r\nset-cookie: a=1\r\nset-cookie: b=2\r\n\
+        let head = "HTTP/1.1 201 Created\r\nx-response: 1\r\nset-cookie: a=1\r\nset-cookie: b=2\r\n\
                     connection: keep-alive, x-private\r\nx-private: 1\r\nkeep-alive: timeout=5\r\n\
                     proxy-authenticate: Basic\r\ncontent-length: 2\r\n\r\nhi";
         stream.write_all(head.as_bytes()).is_ok()
     });
-    let service = before(&[&upstream], "");
+    let service = gateway_to(&[&upstream], "");
     let mut http = client(&service);
     let headers = [
         ("X-Kept", "one"),
@@ -35,12 +35,11 @@ fn a_request_is_passed_on_as_it_came_but_for_what_is_about_the_connection() {
     ];
     http.send_raw(&raw("POST", "/a%20b?q=1&r", &headers, "hello"))
         .unwrap();
-    let first = http.read_answer(false).unwrap();
-    assert_eq!(first.status, 100);
-    let answer = http.read_answer(false).unwrap();
-    assert_eq!((answer.status, &*answer.body), (201, "hi"));
-    assert_eq!(answer.header("x-answer"), Some("1"));
-    let cookies = answer
+    assert_eq!(http.read_answer(false).unwrap().status, 100);
+    let response = http.read_answer(false).unwrap();
+    assert_eq!((response.status, &*response.body), (201, "hi"));
+    assert_eq!(response.header("x-response"), Some("1"));
+    let cookies = response
         .headers
         .iter()
         .filter(|(name, _)| name == "set-cookie");
@@ -51,19 +50,19 @@ fn a_request_is_passed_on_as_it_came_but_for_what_is_about_the_connection() {
         "keep-alive",
         "proxy-authenticate",
     ] {
-        assert_eq!(answer.header(name), None, "{name}");
+        assert_eq!(response.header(name), None, "{name}");
     }
 
-    let seen = upstream.only();
-    assert_eq!(seen.line(), "POST /a%20b?q=1&r HTTP/1.1");
-    assert_eq!(seen.body, b"hello");
-    assert_eq!(seen.header("host"), ["a.example"]);
-    assert_eq!(seen.header("x-kept"), ["one", "two"]);
-    assert_eq!(seen.header("traceparent"), [headers[2].1]);
-    assert_eq!(seen.header("content-length"), ["5"]);
-    assert_eq!(seen.header("te"), ["trailers"]);
-    assert_eq!(seen.header("connection"), ["te"]);
-    assert_eq!(seen.header("content_type"), ["kept"]);
+    let request = upstream.only_request();
+    assert_eq!(request.request_line(), "POST /a%20b?q=1&r HTTP/1.1");
+    assert_eq!(request.body, b"hello");
+    assert_eq!(request.header("host"), ["a.example"]);
+    assert_eq!(request.header("x-kept"), ["one", "two"]);
+    assert_eq!(request.header("traceparent"), [headers[2].1]);
+    assert_eq!(request.header("content-length"), ["5"]);
+    assert_eq!(request.header("te"), ["trailers"]);
+    assert_eq!(request.header("connection"), ["te"]);
+    assert_eq!(request.header("content_type"), ["kept"]);
     for name in [
         "x-dropped",
         "keep-alive",
@@ -74,14 +73,14 @@ fn a_request_is_passed_on_as_it_came_but_for_what_is_about_the_connection() {
         "expect",
         "x_forwarded_for",
     ] {
-        assert!(seen.header(name).is_empty(), "{name}: {seen:?}");
+        assert!(request.header(name).is_empty(), "{name}: {request:?}");
     }
 }
 
 #[test]
-fn what_a_stranger_says_of_where_he_comes_from_is_replaced() {
-    let upstream = Upstream::saying("");
-    let service = before(&[&upstream], "");
+fn forwarding_headers_of_an_untrusted_client_are_replaced() {
+    let upstream = Upstream::with_body("");
+    let service = gateway_to(&[&upstream], "");
     let port = service.address("gateway").port().to_string();
     let claims = [
         ("X-Forwarded-For", "6.6.6.6"),
@@ -95,20 +94,20 @@ fn what_a_stranger_says_of_where_he_comes_from_is_replaced() {
     let mut http = client(&service);
     http.send_raw(&raw("GET", "/", &claims, "")).unwrap();
     assert_eq!(http.read_answer(false).unwrap().status, 200);
-    let seen = upstream.only();
-    assert_eq!(seen.header("x-forwarded-for"), ["127.0.0.1"]);
-    assert_eq!(seen.header("x-forwarded-proto"), ["http"]);
-    assert_eq!(seen.header("x-forwarded-host"), ["a.example"]);
-    assert_eq!(seen.header("x-forwarded-port"), [&*port]);
+    let request = upstream.only_request();
+    assert_eq!(request.header("x-forwarded-for"), ["127.0.0.1"]);
+    assert_eq!(request.header("x-forwarded-proto"), ["http"]);
+    assert_eq!(request.header("x-forwarded-host"), ["a.example"]);
+    assert_eq!(request.header("x-forwarded-port"), [&*port]);
     let forwarded = "for=127.0.0.1;host=\"a.example\";proto=http";
-    assert_eq!(seen.header("forwarded"), [forwarded]);
-    assert!(seen.header("x-forwarded-prefix").is_empty());
-    assert!(seen.header("x-real-ip").is_empty());
+    assert_eq!(request.header("forwarded"), [forwarded]);
+    assert!(request.header("x-forwarded-prefix").is_empty());
+    assert!(request.header("x-real-ip").is_empty());
 }
 
 #[test]
-fn what_a_trusted_proxy_says_is_kept_and_added_to() {
-    let upstream = Upstream::saying("");
+fn forwarding_headers_of_a_trusted_proxy_are_extended() {
+    let upstream = Upstream::with_body("");
     let filters = "filters: { near: { rule_set: s, trusted_proxies: [127.0.0.0/8] } }\n";
     let routes = [route("r", "filters: [near],", &[&upstream])];
     let rules = "rule_sets: { s: { rules: [ { id: r, scope: per_ip, bands: [ { capacity: 9, window: 1m } ] } ] } }\n";
@@ -123,77 +122,80 @@ fn what_a_trusted_proxy_says_is_kept_and_added_to() {
     let mut http = client(&service);
     http.send_raw(&raw("GET", "/", &claims, "")).unwrap();
     assert_eq!(http.read_answer(false).unwrap().status, 200);
-    let seen = upstream.only();
-    assert_eq!(seen.header("x-forwarded-for"), ["6.6.6.6, 127.0.0.1"]);
-    assert_eq!(seen.header("x-forwarded-proto"), ["https"]);
-    assert_eq!(seen.header("x-forwarded-host"), ["b.example"]);
-    assert_eq!(seen.header("x-forwarded-prefix"), ["/p"]);
+    let request = upstream.only_request();
+    assert_eq!(request.header("x-forwarded-for"), ["6.6.6.6, 127.0.0.1"]);
+    assert_eq!(request.header("x-forwarded-proto"), ["https"]);
+    assert_eq!(request.header("x-forwarded-host"), ["b.example"]);
+    assert_eq!(request.header("x-forwarded-prefix"), ["/p"]);
     let forwarded = "for=6.6.6.6, for=127.0.0.1;host=\"a.example\";proto=http";
-    assert_eq!(seen.header("forwarded"), [forwarded]);
+    assert_eq!(request.header("forwarded"), [forwarded]);
 }
 
 #[test]
-fn a_request_has_one_id_everywhere() {
-    let upstream = Upstream::saying("");
-    let service = before(&[&upstream], "");
+fn a_request_has_the_same_id_everywhere() {
+    let upstream = Upstream::with_body("");
+    let service = gateway_to(&[&upstream], "");
     let mut http = client(&service);
     let given = http.request("GET", "/", &[("X-Request-Id", "mine-1")], "");
     assert_eq!(given.header("x-request-id"), Some("mine-1"));
     let named = [("X-Request-Id", "mine-2"), ("Connection", "x-request-id")];
     let named = client(&service).request("GET", "/named", &named, "");
     assert_eq!(named.header("x-request-id"), Some("mine-2"));
-    assert_eq!(upstream.seen()[1].header("x-request-id"), ["mine-2"]);
-    let bad = http.request("GET", "/", &[("X-Request-Id", "not good")], "");
-    let made = bad.header("x-request-id").unwrap().to_owned();
-    assert_eq!(made.len(), 16);
-    let seen = upstream.seen();
-    assert_eq!(seen[0].header("x-request-id"), ["mine-1"]);
-    assert_eq!(seen[2].header("x-request-id"), [&*made]);
+    assert_eq!(upstream.requests()[1].header("x-request-id"), ["mine-2"]);
+    let invalid = http.request("GET", "/", &[("X-Request-Id", "not valid")], "");
+    let generated = invalid.header("x-request-id").unwrap().to_owned();
+    assert_eq!(generated.len(), 16);
+    let requests = upstream.requests();
+    assert_eq!(requests[0].header("x-request-id"), ["mine-1"]);
+    assert_eq!(requests[2].header("x-request-id"), [&*generated]);
 }
 
 #[test]
-fn an_answer_to_head_has_its_length_and_no_body() {
+fn a_response_to_head_keeps_its_length_and_has_no_body() {
     let upstream = Upstream::start(|_, stream| {
         stream
             .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 5000\r\n\r\n")
             .is_ok()
     });
-    let service = before(&[&upstream], "");
+    let service = gateway_to(&[&upstream], "");
     let mut http = client(&service);
     for _ in 0..2 {
-        let answer = http.request("HEAD", "/", &[], "");
-        assert_eq!(answer.header("content-length"), Some("5000"));
+        let response = http.request("HEAD", "/", &[], "");
+        assert_eq!(response.header("content-length"), Some("5000"));
     }
     assert_eq!(upstream.connections(), 1);
 }
 
 #[test]
-fn an_old_client_needs_no_host() {
-    let upstream = Upstream::saying("old");
-    let service = before(&[&upstream], "");
+fn an_http_1_0_request_needs_no_host() {
+    let upstream = Upstream::with_body("old");
+    let service = gateway_to(&[&upstream], "");
     let mut http = client(&service);
     http.send_raw(b"GET /x HTTP/1.0\r\n\r\n").unwrap();
     assert_eq!(http.read_answer(false).unwrap().body, "old");
-    let seen = upstream.only();
-    assert_eq!(seen.line(), "GET /x HTTP/1.1");
-    assert_eq!(format!("http://{}", seen.header("host")[0]), upstream.url());
-    assert!(seen.header("x-forwarded-host").is_empty());
+    let request = upstream.only_request();
+    assert_eq!(request.request_line(), "GET /x HTTP/1.1");
+    assert_eq!(
+        format!("http://{}", request.header("host")[0]),
+        upstream.url()
+    );
+    assert!(request.header("x-forwarded-host").is_empty());
 }
 
 #[test]
-fn the_target_counts_and_not_a_host_that_differs() {
-    let upstream = Upstream::saying("");
-    let service = before(&[&upstream], "");
+fn the_host_of_an_absolute_target_overrides_the_host_header() {
+    let upstream = Upstream::with_body("");
+    let service = gateway_to(&[&upstream], "");
     let mut http = client(&service);
     http.send_raw(b"GET http://b.example/x HTTP/1.1\r\nHost: a.example\r\n\r\n")
         .unwrap();
     assert_eq!(http.read_answer(false).unwrap().status, 200);
-    let seen = upstream.only();
-    assert_eq!(seen.line(), "GET /x HTTP/1.1");
-    assert_eq!(seen.header("host"), ["b.example"]);
+    let request = upstream.only_request();
+    assert_eq!(request.request_line(), "GET /x HTTP/1.1");
+    assert_eq!(request.header("host"), ["b.example"]);
 }
 
-/// A request to `a.example`.
+/// Returns the bytes of a request to `a.example`.
 fn raw(method: &str, target: &str, headers: &[(&str, &str)], body: &str) -> Vec<u8> {
     let mut request = format!("{method} {target} HTTP/1.1\r\nHost: a.example\r\n");
     for (name, value) in headers {

@@ -1,4 +1,4 @@
-//! Filters, and bounds on sizes.
+//! Filters, and limits on sizes and connections.
 
 use std::io::Write as _;
 
@@ -8,10 +8,10 @@ use super::*;
 use crate::support::Dir;
 
 #[test]
-fn who_is_over_the_limit_hears_when_to_come_back_and_reaches_nobody() {
+fn a_request_over_the_limit_gets_retry_after_and_is_not_forwarded() {
     let upstream = Upstream::start(|_, stream| {
-        let answer = "HTTP/1.1 200 OK\r\nx-ratelimit-limit: 99\r\ncontent-length: 0\r\n\r\n";
-        stream.write_all(answer.as_bytes()).is_ok()
+        let response = "HTTP/1.1 200 OK\r\nx-ratelimit-limit: 99\r\ncontent-length: 0\r\n\r\n";
+        stream.write_all(response.as_bytes()).is_ok()
     });
     let filters = "filters: { f: { rule_set: s, exclude: [/free] } }\n";
     let routes = [route("r", "filters: [f],", &[&upstream])];
@@ -19,7 +19,7 @@ fn who_is_over_the_limit_hears_when_to_come_back_and_reaches_nobody() {
     let mut http = client(&service);
     let first = http.get("/");
     assert_eq!(first.status, 200);
-    // Ours, in place of what the upstream says.
+    // The gateway replaces the header of the upstream.
     assert_eq!(first.header("x-ratelimit-limit"), Some("1"));
     assert_eq!(first.header("ratelimit-policy"), Some("\"r/b0\";q=1;w=60"));
     let second = http.request("POST", "/", &[("X-Request-Id", "late")], "body");
@@ -28,7 +28,7 @@ fn who_is_over_the_limit_hears_when_to_come_back_and_reaches_nobody() {
     assert_eq!(second.header("x-ratelimit-remaining"), Some("0"));
     let body: serde_json::Value = serde_json::from_str(&second.body).unwrap();
     assert_eq!(body["violated-policies"], serde_json::json!(["r/b0"]));
-    assert_eq!(upstream.seen().len(), 1);
+    assert_eq!(upstream.requests().len(), 1);
     let free = http.get("/free");
     assert_eq!(
         (free.status, free.header("x-ratelimit-limit")),
@@ -45,8 +45,8 @@ fn who_is_over_the_limit_hears_when_to_come_back_and_reaches_nobody() {
 }
 
 #[test]
-fn filters_are_asked_one_after_the_other() {
-    let upstream = Upstream::saying("");
+fn filters_apply_in_order() {
+    let upstream = Upstream::with_body("");
     let config = "
 filters:
   many: { rule_set: many }
@@ -69,8 +69,8 @@ rule_sets:
 }
 
 #[test]
-fn who_has_to_wait_waits_and_is_counted() {
-    let upstream = Upstream::saying("");
+fn a_waiting_request_is_counted_until_its_client_disconnects() {
+    let upstream = Upstream::with_body("");
     let config = "
 filters: { f: { rule_set: s, max_concurrent_waits: 1 } }
 rule_sets:
@@ -80,7 +80,7 @@ rule_sets:
 ";
     let routes = [route("r", "filters: [f],", &[&upstream])];
     let service = start(&routes, config);
-    let waiting = || {
+    let is_waiting = || {
         service
             .http()
             .get("/metrics")
@@ -88,24 +88,24 @@ rule_sets:
             .contains("fluxgate_waiting 1\n")
     };
     assert_eq!(client(&service).get("/").status, 200);
-    assert!(!waiting());
-    let mut patient = client(&service);
-    patient
+    assert!(!is_waiting());
+    let mut waiting = client(&service);
+    waiting
         .send_raw(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         .unwrap();
-    wait_until("it waits", waiting);
-    // There is one place only.
+    wait_until("it waits", is_waiting);
+    // `max_concurrent_waits` is 1.
     assert_eq!(client(&service).get("/").status, 429);
-    drop(patient);
-    wait_until("who went away waits no more", || !waiting());
-    assert_eq!(upstream.seen().len(), 1);
+    drop(waiting);
+    wait_until("it no longer waits", || !is_waiting());
+    assert_eq!(upstream.requests().len(), 1);
 }
 
 #[test]
-fn before_there_are_rules_only_routes_without_filters_are_served() {
+fn before_the_rules_are_loaded_only_routes_without_filters_work() {
     let server = RedisServer::start();
     server.kill();
-    let upstream = Upstream::saying("open");
+    let upstream = Upstream::with_body("open");
     let dir = Dir::new();
     let limited = route(
         "limited",
@@ -131,13 +131,13 @@ fn before_there_are_rules_only_routes_without_filters_are_served() {
 }
 
 #[test]
-fn a_body_that_is_too_large_is_refused_and_never_finished() {
-    let upstream = Upstream::saying("");
-    let service = before(&[&upstream], "  limits: { body_bytes: 10 }\n");
+fn a_body_that_is_too_large_is_rejected_and_never_completed() {
+    let upstream = Upstream::with_body("");
+    let service = gateway_to(&[&upstream], "  limits: { body_bytes: 10 }\n");
     let mut http = client(&service);
     assert_eq!(http.request("POST", "/", &[], "0123456789").status, 200);
     assert_problem(&http.request("POST", "/", &[], "0123456789a"), 413);
-    assert_eq!(upstream.seen().len(), 1);
+    assert_eq!(upstream.requests().len(), 1);
     let mut http = client(&service);
     http.send_raw(
         b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n01234567\r\n",
@@ -145,15 +145,20 @@ fn a_body_that_is_too_large_is_refused_and_never_finished() {
     .unwrap();
     http.send_raw(b"8\r\n01234567\r\n0\r\n\r\n").unwrap();
     assert_problem(&http.read_answer(false).unwrap(), 413);
-    wait_until("the upstream notices", || upstream.seen().len() == 2);
-    let seen = &upstream.seen()[1];
-    assert!(!seen.whole && seen.body.len() <= 10, "{seen:?}");
+    wait_until("the upstream sees the end", || {
+        upstream.requests().len() == 2
+    });
+    let request = &upstream.requests()[1];
+    assert!(
+        !request.is_complete && request.body.len() <= 10,
+        "{request:?}"
+    );
 }
 
 #[test]
-fn a_head_that_is_too_large_is_refused() {
-    let upstream = Upstream::saying("");
-    let service = before(&[&upstream], "  limits: { header_bytes: 1000 }\n");
+fn a_head_that_is_too_large_is_rejected() {
+    let upstream = Upstream::with_body("");
+    let service = gateway_to(&[&upstream], "  limits: { header_bytes: 1000 }\n");
     let mut http = client(&service);
     let header = "a".repeat(900);
     assert_eq!(
@@ -161,19 +166,19 @@ fn a_head_that_is_too_large_is_refused() {
         200
     );
     let header = "a".repeat(1000);
-    let answer = http.request("GET", "/", &[("X-Long", &header)], "");
-    assert_problem(&answer, 431);
-    assert_eq!(answer.header("connection"), Some("close"));
-    assert_eq!(upstream.seen().len(), 1);
+    let response = http.request("GET", "/", &[("X-Long", &header)], "");
+    assert_problem(&response, 431);
+    assert_eq!(response.header("connection"), Some("close"));
+    assert_eq!(upstream.requests().len(), 1);
     let metrics = service.http().get("/metrics").body;
     let counted = "fluxgate_http_requests_total{listener=\"gateway\",status_class=\"4xx\"} 1";
     assert!(metrics.contains(counted), "{metrics}");
 }
 
 #[test]
-fn there_are_only_so_many_connections() {
-    let upstream = Upstream::saying("ok");
-    let service = before(&[&upstream], "  limits: { connections: 1 }\n");
+fn a_connection_over_the_limit_waits_for_another_to_close() {
+    let upstream = Upstream::with_body("ok");
+    let service = gateway_to(&[&upstream], "  limits: { connections: 1 }\n");
     let mut first = client(&service);
     assert_eq!(first.get("/").status, 200);
     let mut second = client(&service);
@@ -181,7 +186,7 @@ fn there_are_only_so_many_connections() {
         .send_raw(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         .unwrap();
     assert_eq!(first.get("/").status, 200);
-    assert_eq!(upstream.seen().len(), 2);
+    assert_eq!(upstream.requests().len(), 2);
     drop(first);
     assert_eq!(second.read_answer(false).unwrap().status, 200);
 }

@@ -1,11 +1,11 @@
-//! Which requests go where.
+//! Which route a request takes.
 
 use super::*;
 
 #[test]
-fn the_first_route_that_matches_is_taken() {
+fn the_first_matching_route_is_used() {
     let names = ["host", "header", "method", "path"];
-    let upstreams = names.map(Upstream::saying);
+    let upstreams = names.map(Upstream::with_body);
     let matches = [
         "match: { host: [api.example.com] },",
         "match: { headers: { X-Plan: pro } },",
@@ -24,23 +24,26 @@ fn the_first_route_that_matches_is_taken() {
         ("GET", "/elsewhere", ("x-plan", "pro"), "header"),
         ("GET", "/x?/y", ("X-Plan", "free"), "path"),
     ] {
-        let answer = http.request(method, path, &[header], "");
-        assert_eq!((answer.status, &*answer.body), (200, expected), "{path}");
+        let response = http.request(method, path, &[header], "");
+        assert_eq!(
+            (response.status, &*response.body),
+            (200, expected),
+            "{path}"
+        );
     }
     let by_host = "GET /none HTTP/1.1\r\nHost: API.example.com:81\r\n\r\n";
     http.send_raw(by_host.as_bytes()).unwrap();
     assert_eq!(http.read_answer(false).unwrap().body, "host");
     assert_problem(&http.get("/none"), 404);
-    // It is still the same connection, and to every upstream one at most for
-    // plain requests and one for others.
+    // The fast path and hyper each keep one connection to an upstream.
     for (upstream, name) in upstreams.iter().zip(names) {
         assert!((1..=2).contains(&upstream.connections()), "{name}");
     }
 }
 
 #[test]
-fn what_is_answered_is_counted() {
-    let upstream = Upstream::saying("ok");
+fn requests_are_counted_by_status_class() {
+    let upstream = Upstream::with_body("ok");
     let service = start(&[route("r", "match: { path: [/x] },", &[&upstream])], "");
     let mut http = client(&service);
     assert_eq!(http.get("/x").status, 200);

@@ -9,8 +9,8 @@ use fluxgate_testkit::{Certificates, Program, wait_for, wait_until};
 use super::*;
 use crate::support::Dir;
 
-/// A gateway that echoes, in a directory with these certificates.
-fn secure(certificates: &Certificates) -> Service {
+/// Starts a gateway with TLS and an echo upstream, in a directory with these certificates.
+fn start_tls(certificates: &Certificates) -> Service {
     let dir = Dir::new();
     copy(certificates, &dir);
     Service::start_in(
@@ -25,10 +25,10 @@ fn copy(certificates: &Certificates, dir: &Dir) {
     fs::copy(certificates.server_key(), dir.path("tls.key")).unwrap();
 }
 
-fn curl(service: &Service, ca: &Path, more: &[&str]) -> Output {
+fn curl(service: &Service, ca: &Path, options: &[&str]) -> Output {
     let port = service.address("gateway").port();
     let mut curl = Command::new("curl");
-    curl.args(["-sS", "-i", "--cacert"]).arg(ca).args(more);
+    curl.args(["-sS", "-i", "--cacert"]).arg(ca).args(options);
     curl.arg(format!("https://localhost:{port}/x"))
         .output()
         .unwrap()
@@ -39,43 +39,47 @@ fn text(output: &Output) -> String {
 }
 
 #[test]
-fn both_versions_are_spoken_over_tls_and_plain_http_is_not() {
+fn tls_serves_http1_and_http2_and_rejects_unencrypted_clients() {
     let certificates = Certificates::generate();
-    let service = secure(&certificates);
-    for (flag, first) in [("--http1.1", "HTTP/1.1 200"), ("--http2", "HTTP/2 200")] {
-        let answer = text(&curl(&service, &certificates.ca(), &[flag]));
-        assert!(answer.starts_with(first), "{answer}");
+    let service = start_tls(&certificates);
+    for (flag, status_line) in [("--http1.1", "HTTP/1.1 200"), ("--http2", "HTTP/2 200")] {
+        let response = text(&curl(&service, &certificates.ca(), &[flag]));
+        assert!(response.starts_with(status_line), "{response}");
         assert!(
-            answer.contains(r#"["x-forwarded-proto","https"]"#),
-            "{answer}"
+            response.contains(r#"["x-forwarded-proto","https"]"#),
+            "{response}"
         );
     }
-    let mut plain = client(&service);
-    assert!(plain.try_request("GET", "/", &[], "").is_err());
+    let mut unencrypted = client(&service);
+    assert!(unencrypted.try_request("GET", "/", &[], "").is_err());
 }
 
 #[test]
-fn tls_is_spoken_from_1_2_on() {
+fn tls_1_2_and_later_are_supported() {
     let certificates = Certificates::generate();
-    let service = secure(&certificates);
-    for (version, is_spoken) in [("1.1", false), ("1.2", true), ("1.3", true)] {
-        // What curl would not try by itself is asked for too.
-        let least = format!("--tlsv{version}");
+    let service = start_tls(&certificates);
+    for (version, is_supported) in [("1.1", false), ("1.2", true), ("1.3", true)] {
+        // By default curl does not offer old versions.
+        let min = format!("--tlsv{version}");
         let weak = ["--ciphers", "DEFAULT@SECLEVEL=0", "--tls-max", version];
-        let more = [weak.as_slice(), &[&least]].concat();
-        let answer = curl(&service, &certificates.ca(), &more);
-        assert_eq!(answer.status.success(), is_spoken, "{version}: {answer:?}");
+        let options = [weak.as_slice(), &[&min]].concat();
+        let output = curl(&service, &certificates.ca(), &options);
+        assert_eq!(
+            output.status.success(),
+            is_supported,
+            "{version}: {output:?}"
+        );
     }
 }
 
 #[test]
-fn new_certificates_are_shown_and_bad_ones_are_not() {
+fn new_certificates_are_used_and_invalid_ones_are_not() {
     let old = Certificates::generate();
-    let service = secure(&old);
+    let service = start_tls(&old);
     let trusts =
         |certificates: &Certificates| curl(&service, &certificates.ca(), &[]).status.success();
     assert!(trusts(&old));
-    service.dir.write("tls.crt", "nothing of the kind");
+    service.dir.write("tls.crt", "not a certificate");
     let line = service.wait_for_log("the gateway keeps its certificate");
     assert!(
         line["error"]
@@ -88,12 +92,12 @@ fn new_certificates_are_shown_and_bad_ones_are_not() {
     let new = Certificates::generate();
     copy(&new, &service.dir);
     service.program.signal("HUP");
-    wait_until("the new one is shown", || trusts(&new));
+    wait_until("the new certificate is used", || trusts(&new));
     assert!(!trusts(&old));
 }
 
 #[test]
-fn bad_certificates_at_the_start_are_told() {
+fn invalid_certificates_prevent_the_start() {
     let certificates = Certificates::generate();
     let dir = Dir::new();
     copy(&certificates, &dir);
@@ -126,15 +130,15 @@ fn bad_certificates_at_the_start_are_told() {
 }
 
 #[test]
-fn an_upstream_over_tls_must_be_vouched_for() {
+fn the_certificate_of_an_https_upstream_is_verified() {
     let certificates = Certificates::generate();
-    let upstream = secure(&certificates);
+    let upstream = start_tls(&certificates);
     let port = upstream.address("gateway").port();
     for (ca, expected) in [
         (certificates.ca(), 200),
         (Certificates::generate().ca(), 502),
     ] {
-        // The authority is read at the start, so its file may go.
+        // The gateway reads the CA file once, at the start.
         let dir = Dir::new();
         dir.write("ca.pem", fs::read(&ca).unwrap_or_default());
         dir.write(
@@ -156,13 +160,16 @@ fn an_upstream_over_tls_must_be_vouched_for() {
             let line: serde_json::Value = serde_json::from_str(line).ok()?;
             line["address"].as_str()?.parse().ok()
         });
-        let answer = Http::new(address).get("/over-tls");
-        assert_eq!(answer.status, expected, "{answer:?}");
+        let response = Http::new(address).get("/over-tls");
+        assert_eq!(response.status, expected, "{response:?}");
         if expected == 200 {
-            assert!(answer.body.contains("\"path\":\"/over-tls\""), "{answer:?}");
             assert!(
-                answer.body.contains("[\"x-forwarded-proto\",\"https\"]"),
-                "{answer:?}"
+                response.body.contains("\"path\":\"/over-tls\""),
+                "{response:?}"
+            );
+            assert!(
+                response.body.contains("[\"x-forwarded-proto\",\"https\"]"),
+                "{response:?}"
             );
         }
     }

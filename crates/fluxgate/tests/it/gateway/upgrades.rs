@@ -1,4 +1,4 @@
-//! Connections that go on in another protocol.
+//! Connections that switch to another protocol.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -7,10 +7,11 @@ use fluxgate_testkit::WAIT_TIMEOUT;
 
 use super::*;
 
-/// An upstream that goes on by sending back what it gets, in upper case.
-fn shouting() -> Upstream {
-    Upstream::start(|seen, stream| {
-        if seen.header("upgrade") != ["websocket"] || seen.header("connection") != ["upgrade"] {
+/// Starts an upstream that switches to a protocol that echoes bytes in upper case.
+fn uppercase_echo() -> Upstream {
+    Upstream::start(|request, stream| {
+        if request.header("upgrade") != ["websocket"] || request.header("connection") != ["upgrade"]
+        {
             let _ = stream.write_all(b"HTTP/1.1 426 Upgrade Required\r\ncontent-length: 0\r\n\r\n");
             return true;
         }
@@ -27,7 +28,7 @@ fn shouting() -> Upstream {
     })
 }
 
-fn upgraded(service: &Service) -> TcpStream {
+fn upgrade(service: &Service) -> TcpStream {
     let mut stream = TcpStream::connect(service.address("gateway")).unwrap();
     stream.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
     let request = "GET /chat HTTP/1.1\r\nHost: a\r\nConnection: keep-alive, Upgrade\r\n\
@@ -56,16 +57,16 @@ fn read(stream: &mut TcpStream, count: usize) -> String {
 }
 
 #[test]
-fn bytes_go_both_ways_and_an_end_is_passed_on() {
-    let upstream = shouting();
-    let service = before(&[&upstream], "");
-    let mut stream = upgraded(&service);
+fn bytes_pass_in_both_directions_and_the_end_is_forwarded() {
+    let upstream = uppercase_echo();
+    let service = gateway_to(&[&upstream], "");
+    let mut stream = upgrade(&service);
     assert_eq!(read(&mut stream, 10), "helloEARLY");
     for _ in 0..3 {
         stream.write_all(b"ping").unwrap();
         assert_eq!(read(&mut stream, 4), "PING");
     }
-    assert_eq!(upstream.only().header("sec-websocket-key"), ["k"]);
+    assert_eq!(upstream.only_request().header("sec-websocket-key"), ["k"]);
     stream.shutdown(Shutdown::Write).unwrap();
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).unwrap();
@@ -73,20 +74,20 @@ fn bytes_go_both_ways_and_an_end_is_passed_on() {
 }
 
 #[test]
-fn one_in_which_nothing_moves_is_closed() {
-    let upstream = shouting();
-    let service = before(&[&upstream], "  timeouts: { idle: 300ms }\n");
-    let mut stream = upgraded(&service);
+fn an_idle_upgraded_connection_is_closed() {
+    let upstream = uppercase_echo();
+    let service = gateway_to(&[&upstream], "  timeouts: { idle: 300ms }\n");
+    let mut stream = upgrade(&service);
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).unwrap();
     assert_eq!(rest, b"helloEARLY");
 }
 
 #[test]
-fn one_that_is_idle_does_not_hold_up_the_end() {
-    let upstream = shouting();
-    let service = before(&[&upstream], "");
-    let mut stream = upgraded(&service);
+fn an_idle_upgraded_connection_does_not_delay_the_shutdown() {
+    let upstream = uppercase_echo();
+    let service = gateway_to(&[&upstream], "");
+    let mut stream = upgrade(&service);
     assert_eq!(read(&mut stream, 10), "helloEARLY");
     service.program.signal("TERM");
     let mut rest = Vec::new();
@@ -95,9 +96,9 @@ fn one_that_is_idle_does_not_hold_up_the_end() {
 }
 
 #[test]
-fn http2_is_not_carried_past_the_rules() {
-    let upstream = shouting();
-    let service = before(&[&upstream], "");
+fn an_upgrade_to_http2_is_not_forwarded() {
+    let upstream = uppercase_echo();
+    let service = gateway_to(&[&upstream], "");
     let mut http = client(&service);
     let headers = [
         ("Connection", "Upgrade, HTTP2-Settings"),
@@ -105,6 +106,6 @@ fn http2_is_not_carried_past_the_rules() {
         ("HTTP2-Settings", "AAA"),
     ];
     assert_eq!(http.request("GET", "/", &headers, "").status, 426);
-    let seen = upstream.only();
-    assert!(seen.header("upgrade").is_empty() && seen.header("http2-settings").is_empty());
+    let request = upstream.only_request();
+    assert!(request.header("upgrade").is_empty() && request.header("http2-settings").is_empty());
 }

@@ -1,4 +1,4 @@
-//! An upstream that shows exactly what it gets.
+//! An upstream that records its requests as received.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-/// A server on loopback, which ends when it is dropped.
+/// A server on loopback. It stops when dropped.
 pub(crate) struct Upstream {
     address: SocketAddr,
     shared: Arc<Shared>,
@@ -14,27 +14,27 @@ pub(crate) struct Upstream {
 }
 
 struct Shared {
-    seen: Mutex<Vec<Seen>>,
+    requests: Mutex<Vec<ReceivedRequest>>,
     connections: AtomicUsize,
     streams: Mutex<Vec<TcpStream>>,
-    ended: AtomicBool,
-    answer: Box<Answering>,
+    is_stopped: AtomicBool,
+    respond: Box<Respond>,
 }
 
-type Answering = dyn Fn(&Seen, &mut TcpStream) -> bool + Send + Sync;
+type Respond = dyn Fn(&ReceivedRequest, &mut TcpStream) -> bool + Send + Sync;
 
-/// A request as it came.
+/// A request as received.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
-    /// The first line and the headers, each with its line end.
+pub(crate) struct ReceivedRequest {
+    /// The request line and the headers, each with its line end.
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
-    /// Whether all of the body came.
-    pub(crate) whole: bool,
+    /// Whether the whole body was received.
+    pub(crate) is_complete: bool,
 }
 
-impl Seen {
-    /// The values of the headers of this name, which is in lower case.
+impl ReceivedRequest {
+    /// Returns the values of the headers with this name.
     pub(crate) fn header(&self, name: &str) -> Vec<&str> {
         let lines = self
             .head
@@ -45,14 +45,14 @@ impl Seen {
         named.map(|(_, value)| value.trim()).collect()
     }
 
-    pub(crate) fn line(&self) -> &str {
+    pub(crate) fn request_line(&self) -> &str {
         self.head.lines().next().unwrap_or_default()
     }
 }
 
 impl Upstream {
-    /// Says 200 to everything, with this body.
-    pub(crate) fn saying(body: &'static str) -> Self {
+    /// Starts an upstream that responds to every request with 200 and this body.
+    pub(crate) fn with_body(body: &'static str) -> Self {
         Self::start(move |_, stream| {
             let length = body.len();
             write!(
@@ -63,25 +63,26 @@ impl Upstream {
         })
     }
 
-    /// Answers by writing; `false` ends the connection.
+    /// Starts an upstream that responds by `respond`, which writes to the stream and
+    /// returns whether the connection stays open.
     pub(crate) fn start(
-        answer: impl Fn(&Seen, &mut TcpStream) -> bool + Send + Sync + 'static,
+        respond: impl Fn(&ReceivedRequest, &mut TcpStream) -> bool + Send + Sync + 'static,
     ) -> Self {
-        Self::listening(TcpListener::bind("127.0.0.1:0").unwrap(), answer)
+        Self::start_on(TcpListener::bind("127.0.0.1:0").unwrap(), respond)
     }
 
-    /// The same, where somebody listens already.
-    pub(crate) fn listening(
+    /// Starts an upstream on an existing listener.
+    pub(crate) fn start_on(
         listener: TcpListener,
-        answer: impl Fn(&Seen, &mut TcpStream) -> bool + Send + Sync + 'static,
+        respond: impl Fn(&ReceivedRequest, &mut TcpStream) -> bool + Send + Sync + 'static,
     ) -> Self {
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
-            seen: Mutex::default(),
+            requests: Mutex::default(),
             connections: AtomicUsize::new(0),
             streams: Mutex::default(),
-            ended: AtomicBool::new(false),
-            answer: Box::new(answer),
+            is_stopped: AtomicBool::new(false),
+            respond: Box::new(respond),
         });
         let accepting = {
             let shared = Arc::clone(&shared);
@@ -98,25 +99,25 @@ impl Upstream {
         format!("http://{}", self.address)
     }
 
-    /// All requests so far.
-    pub(crate) fn seen(&self) -> Vec<Seen> {
-        self.shared.seen.lock().unwrap().clone()
+    /// Returns all requests so far.
+    pub(crate) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.shared.requests.lock().unwrap().clone()
     }
 
-    /// The one request that there was.
+    /// Returns the only request, and panics if there are none or several.
     #[track_caller]
-    pub(crate) fn only(&self) -> Seen {
-        let seen = self.seen();
-        assert_eq!(seen.len(), 1, "{seen:#?}");
-        seen[0].clone()
+    pub(crate) fn only_request(&self) -> ReceivedRequest {
+        let requests = self.requests();
+        assert_eq!(requests.len(), 1, "{requests:#?}");
+        requests[0].clone()
     }
 
-    /// How many connections there have been.
+    /// Returns the number of connections accepted so far.
     pub(crate) fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
-    /// Closes all connections, as a server does that has had enough.
+    /// Closes all connections, as servers do with idle ones.
     pub(crate) fn close_connections(&self) {
         for stream in self.shared.streams.lock().unwrap().drain(..) {
             let _ = stream.shutdown(Shutdown::Both);
@@ -126,8 +127,8 @@ impl Upstream {
 
 impl Drop for Upstream {
     fn drop(&mut self) {
-        self.shared.ended.store(true, Ordering::Relaxed);
-        // Whoever waits for a connection gets one.
+        self.shared.is_stopped.store(true, Ordering::Relaxed);
+        // Wakes the accepting thread.
         let _ = TcpStream::connect(self.address);
         if let Some(accepting) = self.accepting.take() {
             let _ = accepting.join();
@@ -138,7 +139,7 @@ impl Drop for Upstream {
 
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     for stream in listener.incoming() {
-        if shared.ended.load(Ordering::Relaxed) {
+        if shared.is_stopped.load(Ordering::Relaxed) {
             return;
         }
         let Ok(stream) = stream else { return };
@@ -155,36 +156,36 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 
 fn serve(mut stream: TcpStream, shared: &Shared) {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
-    while let Ok(Some(seen)) = read(&mut reader) {
-        let whole = seen.whole;
-        shared.seen.lock().unwrap().push(seen.clone());
-        if !whole || !(shared.answer)(&seen, &mut stream) {
+    while let Ok(Some(request)) = read(&mut reader) {
+        let is_complete = request.is_complete;
+        shared.requests.lock().unwrap().push(request.clone());
+        if !is_complete || !(shared.respond)(&request, &mut stream) {
             break;
         }
     }
     let _ = stream.shutdown(Shutdown::Both);
 }
 
-/// The next request; `None` at the end.
-fn read(reader: &mut impl BufRead) -> io::Result<Option<Seen>> {
+/// Reads the next request; returns `None` at the end of the connection.
+fn read(reader: &mut impl BufRead) -> io::Result<Option<ReceivedRequest>> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
         if reader.read_line(&mut head)? == 0 {
             return Ok(None);
         }
     }
-    let mut seen = Seen {
+    let mut request = ReceivedRequest {
         head,
         body: Vec::new(),
-        whole: true,
+        is_complete: true,
     };
-    let is_chunked = seen.header("transfer-encoding") == ["chunked"];
-    let length = seen
+    let is_chunked = request.header("transfer-encoding") == ["chunked"];
+    let length = request
         .header("content-length")
         .first()
         .map(|it| it.parse::<u64>().unwrap());
     let mut body = Vec::new();
-    seen.whole = match (is_chunked, length) {
+    request.is_complete = match (is_chunked, length) {
         (true, _) => read_chunks(reader, &mut body).is_ok(),
         (false, Some(length)) => {
             reader.take(length).read_to_end(&mut body)?;
@@ -192,8 +193,8 @@ fn read(reader: &mut impl BufRead) -> io::Result<Option<Seen>> {
         }
         (false, None) => true,
     };
-    seen.body = body;
-    Ok(Some(seen))
+    request.body = body;
+    Ok(Some(request))
 }
 
 fn read_chunks(reader: &mut impl BufRead, body: &mut Vec<u8>) -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! Plain requests take a shorter way than others; nobody may see which.
+//! The fast path and hyper behave the same, for clients and for upstreams.
 
 use std::time::Duration;
 
@@ -6,8 +6,8 @@ use fluxgate_testkit::{RawClient, RawUpstream, WireAnswer, WireRequest};
 
 use super::*;
 
-/// What the upstream answers, by the path that is asked for.
-const ANSWERS: &[(&str, &str)] = &[
+/// The responses of the upstream, by path.
+const RESPONSES: &[(&str, &str)] = &[
     (
         "/length",
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nServer: up\r\n\r\nhello",
@@ -16,39 +16,39 @@ const ANSWERS: &[(&str, &str)] = &[
         "/chunked",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\n\r\n3\r\nabc\r\n2;x=y\r\nde\r\n0\r\n\r\n",
     ),
-    ("/nothing", "HTTP/1.1 204 No Content\r\nX-A: 1\r\n\r\n"),
+    ("/no-content", "HTTP/1.1 204 No Content\r\nX-A: 1\r\n\r\n"),
     (
-        "/unchanged",
+        "/not-modified",
         "HTTP/1.1 304 Not Modified\r\nETag: \"e\"\r\n\r\n",
     ),
     (
-        "/missing",
+        "/not-found",
         "HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno",
     ),
     (
-        "/broken",
-        "HTTP/1.1 500 Oh Dear\r\nContent-Length: 0\r\n\r\n",
+        "/internal-error",
+        "HTTP/1.1 500 Custom Reason\r\nContent-Length: 0\r\n\r\n",
     ),
     (
-        "/hops",
+        "/hop-by-hop",
         "HTTP/1.1 200 OK\r\nConnection: X-Hop, keep-alive\r\nX-Hop: 1\r\nKeep-Alive: timeout=5\r\n\
          X-RateLimit-Limit: 7\r\nRateLimit: \"theirs\";r=1\r\nX-Request-Id: theirs\r\nContent-Length: 1\r\n\r\nx",
     ),
     (
-        "/early",
+        "/early-hints",
         "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
     ),
     (
-        "/nonsense",
+        "/two-lengths",
         "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx",
     ),
-    // HTTP/1.0 knows no chunks: RFC 9112, 6.1.
+    // HTTP/1.0 has no chunked encoding: RFC 9112, section 6.1.
     (
-        "/old-chunks",
+        "/http10-chunks",
         "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
     ),
     (
-        "/old-chunks-and-length",
+        "/http10-chunks-and-length",
         "HTTP/1.0 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\nhello",
     ),
     (
@@ -57,11 +57,11 @@ const ANSWERS: &[(&str, &str)] = &[
          5\r\nhello\r\n0\r\nX-Sum: 1\r\nX-RateLimit-Limit: 9\r\n\r\n",
     ),
     (
-        "/changes",
+        "/switching-protocols",
         "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n",
     ),
-    ("/silence", ""),
-    // With 16 interim answers before it, and with more.
+    ("/no-response", ""),
+    // After this many interim responses; the gateway accepts up to 16.
     (
         "/interim-16",
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
@@ -78,9 +78,10 @@ const ANSWERS: &[(&str, &str)] = &[
 
 const HINTS: &str = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n";
 
-/// Not plain, so all that follows on its connection goes the longer way.
-const NOT_PLAIN: &str =
-    "GET /missing HTTP/1.1\r\nHost: a.example\r\nConnection: keep-alive, x-none\r\n\r\n";
+/// Sends its connection to hyper for good: the fast path does not handle such a
+/// `Connection` header.
+const SWITCH_TO_HYPER: &str =
+    "GET /not-found HTTP/1.1\r\nHost: a.example\r\nConnection: keep-alive, x-none\r\n\r\n";
 
 fn upstream() -> RawUpstream {
     RawUpstream::start(|connection| {
@@ -89,73 +90,73 @@ fn upstream() -> RawUpstream {
                 .target
                 .split_once('?')
                 .unwrap_or((&request.target, ""));
-            let answer = ANSWERS.iter().find(|(known, _)| *known == path);
-            let (_, answer) = answer.expect("a path that is known");
+            let response = RESPONSES.iter().find(|(known, _)| *known == path);
+            let (_, response) = response.expect("a known path");
             if let Some(count) = path.strip_prefix("/interim-") {
                 connection.send(HINTS.repeat(count.parse().unwrap()));
             }
             let is_head = request.method == "HEAD";
-            let answer = match answer.strip_prefix(HINTS) {
-                Some(answer) => {
+            let response = match response.strip_prefix(HINTS) {
+                Some(response) => {
                     connection.send(HINTS);
-                    answer
+                    response
                 }
-                None => answer,
+                None => response,
             };
-            match answer.find("\r\n\r\n").filter(|_| is_head) {
-                Some(head) => connection.send(&answer[..head + 4]),
-                None => connection.send(answer),
+            match response.find("\r\n\r\n").filter(|_| is_head) {
+                Some(head) => connection.send(&response[..head + 4]),
+                None => connection.send(response),
             }
-            if path == "/silence" {
+            if path == "/no-response" {
                 return;
             }
         }
     })
 }
 
-/// What the client gets for an answer of the upstream.
+/// Returns the status that the client gets for a path.
 fn expected_status(path: &str) -> u16 {
     match path {
-        "/nothing" => 204,
-        "/unchanged" => 304,
-        "/missing" => 404,
-        "/broken" => 500,
-        "/nonsense"
-        | "/old-chunks"
-        | "/old-chunks-and-length"
-        | "/changes"
-        | "/silence"
+        "/no-content" => 204,
+        "/not-modified" => 304,
+        "/not-found" => 404,
+        "/internal-error" => 500,
+        "/two-lengths"
+        | "/http10-chunks"
+        | "/http10-chunks-and-length"
+        | "/switching-protocols"
+        | "/no-response"
         | "/interim-17"
         | "/interim-40" => 502,
         _ => 200,
     }
 }
 
-/// Without what is never the same twice.
-fn comparable(mut answer: WireAnswer) -> WireAnswer {
-    answer
+/// Removes the parts of a response that always differ.
+fn normalize(mut response: WireAnswer) -> WireAnswer {
+    response
         .headers
         .retain(|(name, _)| name != "date" && name != "x-request-id");
-    for (name, value) in &mut answer.headers {
+    for (name, value) in &mut response.headers {
         if name == "x-ratelimit-reset" {
             value.clear();
         }
     }
-    answer.headers.sort();
-    answer
+    response.headers.sort();
+    response
 }
 
-fn comparable_request(mut request: WireRequest) -> WireRequest {
+fn normalize_request(mut request: WireRequest) -> WireRequest {
     request.headers.retain(|(name, _)| name != "x-request-id");
     request.headers.sort();
     request
 }
 
-/// A gateway with a rule for everything but `/missing`.
+/// Starts a gateway with a rule for all paths except `/not-found`.
 fn limited(upstream: &RawUpstream, rule: &str) -> Service {
     let config = format!(
         "gateway: {{ routes: [ {{ id: all, upstreams: [\"http://{}\"], filters: [main] }} ] }}
-filters: {{ main: {{ rule_set: s, exclude: [/missing] }} }}
+filters: {{ main: {{ rule_set: s, exclude: [/not-found] }} }}
 rule_sets: {{ s: {{ rules: [ {{ id: r, {rule} }} ] }} }}
 ",
         upstream.address()
@@ -164,20 +165,20 @@ rule_sets: {{ s: {{ rules: [ {{ id: r, {rule} }} ] }} }}
 }
 
 #[test]
-fn both_ways_ask_and_answer_the_same() {
+fn both_forward_the_same_request_and_the_same_response() {
     let upstream = upstream();
     let service = limited(
         &upstream,
         "key: [path, user], bands: [ { capacity: 9, window: 1h } ]",
     );
     let address = service.address("gateway");
-    for &(path, _) in ANSWERS {
+    for &(path, _) in RESPONSES {
         for (method, body) in [("GET", ""), ("HEAD", ""), ("POST", "x=1"), ("DELETE", "")] {
-            let mut seen = Vec::new();
-            for way in ["plain", "other"] {
+            let mut exchanges = Vec::new();
+            for transport in ["fast-path", "hyper"] {
                 let mut client = RawClient::connect(address);
-                if way == "other" {
-                    client.send(NOT_PLAIN);
+                if transport == "hyper" {
+                    client.send(SWITCH_TO_HYPER);
                     assert_eq!(client.read_answer().unwrap().status, 404);
                 }
                 let before = upstream.requests().len();
@@ -186,52 +187,55 @@ fn both_ways_ask_and_answer_the_same() {
                     body => format!("Content-Length: {}\r\n", body.len()),
                 };
                 client.send(format!(
-                    "{method} {path}?q=%20 HTTP/1.1\r\nHost: a.example:80\r\nX-User-Id: {method}-{way}\r\n\
+                    "{method} {path}?q=%20 HTTP/1.1\r\nHost: a.example:80\r\nX-User-Id: {method}-{transport}\r\n\
                      X-Forwarded-For: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\n\
                      Accept: */*\r\nX-Twice: 1\r\n{length}X-Twice: 2\r\n\r\n{body}"
                 ));
-                let answer = client.read_answer_to(method);
-                let answer =
-                    answer.unwrap_or_else(|error| panic!("{method} {path} {way}: {error}"));
-                // Interim answers are not passed on.
+                let response = client.read_answer_to(method);
+                let response =
+                    response.unwrap_or_else(|error| panic!("{method} {path} {transport}: {error}"));
+                // Interim responses are not forwarded.
                 assert_eq!(
-                    answer.status,
+                    response.status,
                     expected_status(path),
-                    "{method} {path} {way}"
+                    "{method} {path} {transport}"
                 );
                 let mut requests = upstream.requests();
                 assert_eq!(
                     requests.len(),
                     before + 1,
-                    "{method} {path} {way}: one request"
+                    "{method} {path} {transport}: one request"
                 );
-                // Connections are listed in their order; the newest request is
-                // the one that names this user.
-                let user = format!("{method}-{way}");
+                // Requests are listed by connection, so the newest is not the last one. The
+                // user identifies it.
+                let user = format!("{method}-{transport}");
                 requests.retain(|it| {
                     it.target.starts_with(path)
                         && it.headers.contains(&("x-user-id".into(), user.clone()))
                 });
-                let mut request = comparable_request(requests.pop().unwrap());
+                let mut request = normalize_request(requests.pop().unwrap());
                 for (name, value) in &mut request.headers {
                     if name == "x-user-id" {
                         value.clear();
                     }
                 }
-                seen.push((request, comparable(answer)));
+                exchanges.push((request, normalize(response)));
             }
-            let [plain, other] = &seen[..] else {
+            let [fast_path, hyper] = &exchanges[..] else {
                 unreachable!()
             };
-            assert_eq!(plain.0, other.0, "{method} {path}: what the upstream gets");
-            assert_eq!(plain.1, other.1, "{method} {path}: what the client gets");
+            assert_eq!(
+                fast_path.0, hyper.0,
+                "{method} {path}: the request upstream"
+            );
+            assert_eq!(fast_path.1, hyper.1, "{method} {path}: the response");
         }
     }
 }
 
-/// Trailers are for clients that ask for them, and never say what headers must.
+/// Trailers that are allowed only as headers are dropped.
 #[test]
-fn trailers_are_passed_on_to_those_who_take_them() {
+fn trailers_are_forwarded_to_clients_that_accept_them() {
     let upstream = upstream();
     let service = limited(
         &upstream,
@@ -239,7 +243,7 @@ fn trailers_are_passed_on_to_those_who_take_them() {
     );
     for (lines, trailers) in [
         ("", &[][..]),
-        // Not plain, and no wish for trailers either.
+        // Through hyper, without `TE: trailers`.
         ("Connection: keep-alive, x-none\r\n", &[]),
         ("TE: gzip\r\nConnection: te\r\n", &[]),
         (
@@ -249,45 +253,49 @@ fn trailers_are_passed_on_to_those_who_take_them() {
     ] {
         let mut client = RawClient::connect(service.address("gateway"));
         client.send(format!("GET /trailers HTTP/1.1\r\nHost: a\r\n{lines}\r\n"));
-        let answer = client.read_answer().unwrap();
-        assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
-        assert_eq!(answer.trailers, trailers, "{lines}");
+        let response = client.read_answer().unwrap();
+        assert_eq!((response.status, response.text().as_str()), (200, "hello"));
+        assert_eq!(response.trailers, trailers, "{lines}");
         assert_eq!(
-            answer.values("trailer").is_empty(),
+            response.values("trailer").is_empty(),
             trailers.is_empty(),
             "{lines}"
         );
-        // The connection has not lost its place.
+        // The connection is still in sync.
         assert_eq!(client.get("/length").unwrap().text(), "hello");
     }
 }
 
-/// It is that of the decision, however long the upstream takes.
+/// The header states the time of the decision, not of the response.
 #[test]
-fn the_end_of_a_window_is_told_to_the_second_on_both_ways() {
+fn the_reset_header_is_exact_to_the_second() {
     let upstream = upstream();
     let service = limited(
         &upstream,
         "scope: global, algorithm: fixed_window, bands: [ { capacity: 2, window: 1d } ]",
     );
-    let mut seen = Vec::new();
-    for way in ["plain", "other", "refused"] {
+    let mut statuses = Vec::new();
+    for transport in ["fast-path", "hyper", "fast-path"] {
         let mut client = RawClient::connect(service.address("gateway"));
-        if way == "other" {
-            client.send(NOT_PLAIN);
+        if transport == "hyper" {
+            client.send(SWITCH_TO_HYPER);
             assert_eq!(client.read_answer().unwrap().status, 404);
         }
-        let answer = client.get("/length").unwrap();
-        let reset: u64 = answer.values("x-ratelimit-reset").concat().parse().unwrap();
-        assert_eq!(reset % 86_400, 0, "{way}: {reset}");
-        seen.push(answer.status);
+        let response = client.get("/length").unwrap();
+        let reset: u64 = response
+            .values("x-ratelimit-reset")
+            .concat()
+            .parse()
+            .unwrap();
+        assert_eq!(reset % 86_400, 0, "{transport}: {reset}");
+        statuses.push(response.status);
     }
-    assert_eq!(seen, [200, 200, 429]);
+    assert_eq!(statuses, [200, 200, 429]);
 }
 
-/// Many clients send a body right after its head, and not with it.
+/// Many clients send the body in a separate packet.
 #[test]
-fn a_body_may_follow_its_head() {
+fn a_body_may_arrive_after_its_head() {
     let upstream = upstream();
     let config = format!(
         "gateway: {{ routes: [ {{ id: all, upstreams: [\"http://{}\"] }} ] }}\n",
@@ -295,7 +303,7 @@ fn a_body_may_follow_its_head() {
     );
     let service = Service::start(&["gateway"], &config);
     let mut client = RawClient::connect(service.address("gateway"));
-    // The last is a while in coming.
+    // The last body arrives late.
     for (index, pause) in [0, 10, 10, 300].into_iter().enumerate() {
         let body = format!("body {index}");
         let length = body.len();
@@ -304,7 +312,7 @@ fn a_body_may_follow_its_head() {
         ));
         std::thread::sleep(Duration::from_millis(pause));
         // Nothing of the next request is lost.
-        client.send(format!("{body}GET /missing HTTP/1.1\r\nHost: a\r\n\r\n"));
+        client.send(format!("{body}GET /not-found HTTP/1.1\r\nHost: a\r\n\r\n"));
         assert_eq!(client.read_answer().unwrap().text(), "hello");
         assert_eq!(client.read_answer().unwrap().status, 404);
         let requests = upstream.requests();
@@ -313,9 +321,9 @@ fn a_body_may_follow_its_head() {
     }
 }
 
-/// Answers that come in several pieces leave their connection as good as new.
+/// A response in several pieces leaves its connection reusable.
 #[test]
-fn connections_to_upstreams_are_used_again_whatever_comes_over_them() {
+fn upstream_connections_are_reused_after_large_responses() {
     let upstream = RawUpstream::start(|connection| {
         while connection.read_request().is_some() {
             connection.send("HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n");

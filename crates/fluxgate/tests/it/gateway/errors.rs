@@ -1,4 +1,4 @@
-//! Upstreams that are down, broken or slow, and clients that are.
+//! The status for upstreams and clients that are down, broken or slow.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use fluxgate_testkit::{WAIT_TIMEOUT, wait_until};
 use super::*;
 
 #[test]
-fn an_upstream_that_is_down_is_a_502_that_names_no_cause_to_the_client() {
+fn an_unreachable_upstream_is_a_502_and_its_cause_is_only_logged() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap();
     let dead = port.local_addr().unwrap();
     drop(port);
@@ -16,9 +16,9 @@ fn an_upstream_that_is_down_is_a_502_that_names_no_cause_to_the_client() {
         &[format!("{{ id: dead, upstreams: [\"http://{dead}\"] }}")],
         "",
     );
-    let answer = client(&service).request("GET", "/", &[("X-Request-Id", "r1")], "");
-    assert_problem(&answer, 502);
-    assert!(!answer.body.contains("refused"), "{answer:?}");
+    let response = client(&service).request("GET", "/", &[("X-Request-Id", "r1")], "");
+    assert_problem(&response, 502);
+    assert!(!response.body.contains("refused"), "{response:?}");
     let line = service.wait_for_log("not forwarded");
     assert_eq!(
         (&line["route"], &line["request_id"]),
@@ -31,9 +31,9 @@ fn an_upstream_that_is_down_is_a_502_that_names_no_cause_to_the_client() {
 }
 
 #[test]
-fn an_answer_that_cannot_be_read_is_a_502() {
-    let upstream = Upstream::start(|seen, stream| {
-        let answer = match seen.line() {
+fn an_invalid_response_is_a_502() {
+    let upstream = Upstream::start(|request, stream| {
+        let response = match request.request_line() {
             line if line.contains("/garbage") => "NONSENSE\r\n\r\n",
             line if line.contains("/lengths") => {
                 "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab"
@@ -45,35 +45,41 @@ fn an_answer_that_cannot_be_read_is_a_502() {
             line if line.contains("/coding") => {
                 "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked, chunked\r\n\r\n0\r\n\r\n"
             }
-            line if line.contains("/unasked") => {
+            line if line.contains("/unrequested-upgrade") => {
                 "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n"
             }
             _ => "",
         };
-        stream.write_all(answer.as_bytes()).unwrap();
+        stream.write_all(response.as_bytes()).unwrap();
         false
     });
-    let service = before(&[&upstream], "");
+    let service = gateway_to(&[&upstream], "");
     for path in [
-        "/garbage", "/lengths", "/both", "/list", "/coding", "/unasked", "/nothing",
+        "/garbage",
+        "/lengths",
+        "/both",
+        "/list",
+        "/coding",
+        "/unrequested-upgrade",
+        "/empty",
     ] {
-        let answer = client(&service).request("POST", path, &[], "x");
-        assert_eq!(answer.status, 502, "{path}: {answer:?}");
+        let response = client(&service).request("POST", path, &[], "x");
+        assert_eq!(response.status, 502, "{path}: {response:?}");
     }
 }
 
 #[test]
-fn an_upstream_that_does_not_begin_to_answer_is_a_504() {
+fn an_upstream_that_does_not_respond_in_time_is_a_504() {
     let (held, release) = std::sync::mpsc::channel::<()>();
     let release = std::sync::Mutex::new(release);
     let upstream = Upstream::start(move |_, _| release.lock().unwrap().recv().is_ok());
-    let service = before(&[&upstream], "  timeouts: { request: 300ms }\n");
+    let service = gateway_to(&[&upstream], "  timeouts: { request: 300ms }\n");
     assert_problem(&client(&service).get("/"), 504);
     drop(held);
 }
 
 #[test]
-fn an_upstream_that_stops_in_the_middle_is_cut_off() {
+fn a_response_that_stalls_is_aborted() {
     let (held, release) = std::sync::mpsc::channel::<()>();
     let release = std::sync::Mutex::new(release);
     let upstream = Upstream::start(move |_, stream| {
@@ -82,27 +88,29 @@ fn an_upstream_that_stops_in_the_middle_is_cut_off() {
             .unwrap();
         release.lock().unwrap().recv().is_ok()
     });
-    let service = before(&[&upstream], "  timeouts: { idle: 300ms }\n");
+    let service = gateway_to(&[&upstream], "  timeouts: { idle: 300ms }\n");
     assert!(client(&service).try_request("GET", "/", &[], "").is_err());
     drop(held);
 }
 
 #[test]
-fn a_client_that_stops_in_the_middle_of_its_body_is_a_408() {
-    let upstream = Upstream::saying("");
-    let service = before(&[&upstream], "  timeouts: { idle: 300ms }\n");
+fn a_request_body_that_stalls_is_a_408() {
+    let upstream = Upstream::with_body("");
+    let service = gateway_to(&[&upstream], "  timeouts: { idle: 300ms }\n");
     let mut http = client(&service);
     http.send_raw(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf")
         .unwrap();
     assert_problem(&http.read_answer(false).unwrap(), 408);
-    wait_until("the upstream notices", || upstream.seen().len() == 1);
-    assert!(!upstream.only().whole);
+    wait_until("the upstream sees the end", || {
+        upstream.requests().len() == 1
+    });
+    assert!(!upstream.only_request().is_complete);
 }
 
 #[test]
-fn a_client_that_does_not_finish_its_head_is_cut_off_and_an_idle_one_later() {
-    let upstream = Upstream::saying("");
-    let service = before(&[&upstream], "  timeouts: { headers: 300ms, idle: 1h }\n");
+fn an_incomplete_head_and_an_idle_connection_have_separate_timeouts() {
+    let upstream = Upstream::with_body("");
+    let service = gateway_to(&[&upstream], "  timeouts: { headers: 300ms, idle: 1h }\n");
     let mut slow = TcpStream::connect(service.address("gateway")).unwrap();
     slow.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
     slow.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nX-Sl")
@@ -111,26 +119,26 @@ fn a_client_that_does_not_finish_its_head_is_cut_off_and_an_idle_one_later() {
     assert_eq!(idle.get("/").status, 200);
     let mut rest = Vec::new();
     slow.read_to_end(&mut rest).unwrap();
-    // That took as long as a head may; a connection without one lasts longer, and
-    // then has as long for its next head.
+    // The timeout of heads has passed. It does not apply to an idle connection, but it
+    // does to the next head on that connection.
     assert_eq!(idle.get("/").status, 200);
     idle.send_raw(b"GET / HTTP/1.1\r\nHost").unwrap();
     assert!(idle.read_answer(false).is_err());
 
-    let service = before(&[&upstream], "  timeouts: { headers: 1h, idle: 300ms }\n");
+    let service = gateway_to(&[&upstream], "  timeouts: { headers: 1h, idle: 300ms }\n");
     let mut idle = TcpStream::connect(service.address("gateway")).unwrap();
     idle.set_read_timeout(Some(WAIT_TIMEOUT)).unwrap();
     idle.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         .unwrap();
-    let mut answer = String::new();
-    idle.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let mut response = String::new();
+    idle.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
 }
 
 #[test]
-fn what_can_be_read_in_two_ways_is_refused() {
-    let upstream = Upstream::saying("");
-    let service = before(&[&upstream], "");
+fn an_ambiguous_request_is_rejected() {
+    let upstream = Upstream::with_body("");
+    let service = gateway_to(&[&upstream], "");
     for head in [
         "GET / HTTP/1.1\r\n",
         "GET http://a/ HTTP/1.1\r\n",
@@ -143,10 +151,10 @@ fn what_can_be_read_in_two_ways_is_refused() {
     ] {
         let mut http = client(&service);
         http.send_raw(format!("{head}\r\n").as_bytes()).unwrap();
-        let answer = http.read_answer(false).unwrap();
-        assert_problem(&answer, 400);
-        // Who sent that may see the end of it elsewhere.
-        assert_eq!(answer.header("connection"), Some("close"));
+        let response = http.read_answer(false).unwrap();
+        assert_problem(&response, 400);
+        // The client may see the end of such a request elsewhere.
+        assert_eq!(response.header("connection"), Some("close"));
     }
     let mut http = client(&service);
     assert_problem(&http.request("GET", "/", &[("Expect", "more")], ""), 417);

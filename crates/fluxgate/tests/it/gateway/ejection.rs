@@ -1,0 +1,116 @@
+//! Which failures eject an upstream, and which do not.
+
+use std::io::Write as _;
+use std::thread;
+use std::time::Duration;
+
+use fluxgate_testkit::wait_until;
+
+use super::*;
+
+/// A header that sends a request through hyper instead of the fast path.
+const HYPER: [(&str, &str); 1] = [("TE", "trailers")];
+
+/// Starts an upstream that responds with its name. To `/fail` it sends `failure` and
+/// closes the connection.
+fn named(name: &'static str, failure: &'static str) -> Upstream {
+    Upstream::start(move |request, stream| {
+        if request.request_line().contains("/fail") {
+            stream.write_all(failure.as_bytes()).unwrap();
+            return false;
+        }
+        let length = name.len();
+        write!(
+            stream,
+            "HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{name}"
+        )
+        .is_ok()
+    })
+}
+
+/// Returns whether consecutive requests still go to both upstreams.
+#[track_caller]
+fn both_are_used(http: &mut Http) -> bool {
+    let responses: Vec<_> = (0..6)
+        .map(|_| http.request("GET", "/", &HYPER, ""))
+        .collect();
+    assert!(responses.iter().all(|it| it.status == 200), "{responses:?}");
+    responses.iter().any(|it| it.body != responses[0].body)
+}
+
+#[test]
+fn an_idle_connection_that_closes_before_the_response_ejects_no_upstream() {
+    let half = "HTTP/1.1 200 OK\r\nConte";
+    for (is_reused, failure, is_healthy) in
+        [(true, "", true), (true, half, false), (false, "", false)]
+    {
+        let upstreams = [named("a", failure), named("b", failure)];
+        let service = gateway_to(&[&upstreams[0], &upstreams[1]], "");
+        let mut http = client(&service);
+        if is_reused {
+            wait_until("both have an idle connection", || {
+                http.request("GET", "/", &HYPER, "");
+                upstreams.iter().all(|it| !it.requests().is_empty())
+            });
+        }
+        assert_problem(&http.request("POST", "/fail", &HYPER, "x"), 502);
+        assert_eq!(
+            both_are_used(&mut http),
+            is_healthy,
+            "{is_reused} {failure:?}"
+        );
+    }
+}
+
+#[test]
+fn an_invalid_response_ejects_its_upstream() {
+    for failure in [
+        "HTTP/1.1 200 OK\r\ncontent-length: 2, 2\r\n\r\nab",
+        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n",
+    ] {
+        let upstreams = [named("a", failure), named("b", failure)];
+        let service = gateway_to(&[&upstreams[0], &upstreams[1]], "");
+        let mut http = client(&service);
+        assert_problem(&http.request("GET", "/fail", &HYPER, ""), 502);
+        assert!(!both_are_used(&mut http), "{failure:?}");
+    }
+}
+
+#[test]
+fn a_client_that_stops_sending_ejects_no_upstream() {
+    let upstreams = [named("a", ""), named("b", "")];
+    let timeouts = "  timeouts: { request: 200ms, idle: 700ms }\n";
+    let service = gateway_to(&[&upstreams[0], &upstreams[1]], timeouts);
+    for _ in 0..2 {
+        let mut slow = client(&service);
+        slow.send_raw(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf")
+            .unwrap();
+        assert_problem(&slow.read_answer(false).unwrap(), 408);
+    }
+    assert!(both_are_used(&mut client(&service)));
+}
+
+#[test]
+fn the_response_timeout_starts_when_the_request_is_complete() {
+    let (held, release) = std::sync::mpsc::channel::<()>();
+    let release = std::sync::Mutex::new(release);
+    let upstream = Upstream::start(move |request, stream| {
+        if request.request_line().contains("/never") {
+            return release.lock().unwrap().recv().is_ok();
+        }
+        stream
+            .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
+            .is_ok()
+    });
+    let service = gateway_to(&[&upstream], "  timeouts: { request: 200ms, idle: 1h }\n");
+    for (target, status) in [("/", 200), ("/never", 504)] {
+        let mut slow = client(&service);
+        let head = format!("POST {target} HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nhalf");
+        slow.send_raw(head.as_bytes()).unwrap();
+        // The pause itself is under test.
+        thread::sleep(Duration::from_millis(600));
+        slow.send_raw(b"half").unwrap();
+        assert_eq!(slow.read_answer(false).unwrap().status, status, "{target}");
+    }
+    drop(held);
+}
