@@ -1,4 +1,4 @@
-//! What must not break the gateway: looked at from the wire, on both sides of it.
+//! Faults and attacks that must not break the gateway, seen from the wire on both sides.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -8,36 +8,42 @@ use fluxgate_testkit::{RawClient, RawUpstream};
 use crate::service::Service;
 use crate::support::{project_file, python};
 
-mod answers;
+mod ambiguous_paths;
 mod bodies;
-mod connections;
-mod disguise;
+mod counting_upstream;
 mod drain;
-mod holding_upstream;
 mod http2;
+mod identity_headers;
+mod idle_connections;
+mod log_injection;
 mod memory;
+mod responses;
 mod slow_clients;
 mod smuggling;
-mod spelled_headers;
-mod spelled_paths;
+mod spoofed_addresses;
 mod unfinished_streams;
 mod upgrades;
 mod upstreams;
 mod waiting;
 mod websocket;
 
-/// A whole answer of an upstream.
+/// A complete response of an upstream.
 const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 
-/// A gateway that passes everything to these upstreams, with more lines of its
-/// section (each with two spaces before it).
-fn gateway(upstreams: &[SocketAddr], more: &str) -> Service {
-    Service::start(&["gateway"], &config(upstreams, "", more))
+/// Header lines that select the transport of a request. The fast path does not handle `TE`.
+const FAST_PATH: &str = "";
+const HYPER: &str = "TE: trailers\r\n";
+const TRANSPORTS: [&str; 2] = [FAST_PATH, HYPER];
+
+/// Starts a gateway that forwards everything to these upstreams. `settings` are further
+/// lines of the section `gateway`, each indented by two spaces.
+fn gateway(upstreams: &[SocketAddr], settings: &str) -> Service {
+    Service::start(&["gateway"], &config(upstreams, "", settings))
 }
 
-/// The section `gateway` with one route for everything. `filters` may name the
+/// Returns the section `gateway` with one route for everything. `filters` names the
 /// filters of the route.
-fn config(upstreams: &[SocketAddr], filters: &str, more: &str) -> String {
+fn config(upstreams: &[SocketAddr], filters: &str, settings: &str) -> String {
     let upstreams: Vec<_> = upstreams
         .iter()
         .map(|address| format!("\"http://{address}\""))
@@ -45,48 +51,48 @@ fn config(upstreams: &[SocketAddr], filters: &str, more: &str) -> String {
     let upstreams = upstreams.join(", ");
     format!(
         "gateway:\n  routes:\n    - {{ id: all, match: {{ path: [\"/**\"] }}, \
-         upstreams: [{upstreams}], filters: [{filters}] }}\n{more}"
+         upstreams: [{upstreams}], filters: [{filters}] }}\n{settings}"
     )
 }
 
-/// A connection to the gateway.
+/// Connects to the gateway.
 #[track_caller]
 fn client(service: &Service) -> RawClient {
     RawClient::connect(service.address("gateway"))
 }
 
-/// That the gateway still serves others.
+/// Asserts that the gateway still serves other clients.
 #[track_caller]
 fn assert_serves(service: &Service) {
-    let answer = client(service).get("/others").unwrap();
-    assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
+    let response = client(service).get("/others").unwrap();
+    assert_eq!((response.status, response.text().as_str()), (200, "ok"));
 }
 
-/// An upstream that answers every whole request with [`OK`].
+/// Starts an upstream that responds to every complete request with [`OK`].
 fn ok_upstream() -> RawUpstream {
     RawUpstream::answering(OK)
 }
 
-/// Whether at least so many connections have brought a request that begins like
-/// this, whole or not, and all of them are over.
-fn are_let_go(upstream: &RawUpstream, line: &str, count: usize) -> bool {
+/// Returns whether at least `count` upstream connections carried a request with this
+/// line, complete or not, and all of them are closed.
+fn are_closed(upstream: &RawUpstream, line: &str, count: usize) -> bool {
     let received = upstream.received();
-    let has_it = |bytes: &[u8]| bytes.windows(line.len()).any(|it| it == line.as_bytes());
-    let begun: Vec<_> = received.iter().filter(|it| has_it(&it.bytes)).collect();
-    begun.len() >= count && begun.iter().all(|it| it.is_over)
+    let has_line = |bytes: &[u8]| bytes.windows(line.len()).any(|it| it == line.as_bytes());
+    let carriers: Vec<_> = received.iter().filter(|it| has_line(&it.bytes)).collect();
+    carriers.len() >= count && carriers.iter().all(|it| it.is_over)
 }
 
-/// A script of these tests, to be run by Python.
+/// Returns a command that runs a Python script of these tests.
 fn script(name: &str) -> Command {
     let path = format!("crates/fluxgate/tests/it/gateway_faults/{name}");
     let mut command = Command::new(python());
     command.arg(project_file(&path));
-    // It would leave its notes beside the sources.
+    // Keeps `__pycache__` out of the source tree.
     command.env("PYTHONDONTWRITEBYTECODE", "1");
     command
 }
 
-/// Runs a command to its end and gives back what it wrote.
+/// Runs a command to its end and returns its output.
 #[track_caller]
 fn output_of(command: &mut Command) -> String {
     let output = command.output().unwrap();

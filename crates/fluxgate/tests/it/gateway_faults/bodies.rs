@@ -1,5 +1,5 @@
-//! Bodies of any size, in little memory.
+//! Bodies of any size in bounded memory.
 
-mod bounded;
-mod flat;
-mod held_up;
+mod backpressure;
+mod memory;
+mod size_limit;

@@ -1,8 +1,7 @@
-//! SIGTERM: what is in flight is finished, nothing is lost, and it ends in time.
+//! SIGTERM: requests in flight are completed, none is lost, and the service exits in time.
 
-mod http1;
-mod http2;
-mod long;
+mod long_lived;
+mod under_load;
 
 use std::time::Duration;
 
@@ -10,19 +9,19 @@ use fluxgate_testkit::{timed, wait_for};
 
 use crate::service::Service;
 
-/// How long it may take to end.
+/// The time within which the service exits.
 const GRACE: Duration = Duration::from_secs(25);
 
-/// Waits for the end and tells how long it took.
+/// Waits until the service exits and returns how long it took.
 #[track_caller]
-fn end_of(service: &Service) -> Duration {
+fn wait_for_exit(service: &Service) -> Duration {
     let look = || service.program.ended();
     let (ended, took) = timed(|| {
-        // Longer than anything else is waited for.
+        // The grace period and the load of the machine may exceed one wait.
         let first = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            wait_for("the end of the service", look)
+            wait_for("the service exits", look)
         }));
-        first.unwrap_or_else(|_| wait_for("the end of the service, at last", look))
+        first.unwrap_or_else(|_| wait_for("the service exits, second wait", look))
     });
     assert_eq!(ended.code(), Some(0));
     took

@@ -1,10 +1,10 @@
-//! HTTP/2: what RFC 9113 asks, what attackers send, and clients that people use.
+//! HTTP/2: the requirements of RFC 9113, attacks, and common clients.
 
 mod clients;
 mod downgrade;
 mod floods;
 mod protocol;
-mod slow;
+mod slow_clients;
 
 use std::time::Duration;
 
@@ -13,7 +13,8 @@ use fluxgate_testkit::RawUpstream;
 use super::{OK, output_of, script};
 use crate::service::Service;
 
-/// Answers `/slow` never and `/big` with a million bytes; `/dies` breaks off.
+/// Starts an upstream that never responds to `/slow`, responds to `/big` with a million
+/// bytes, and closes the connection within the response to `/truncated`.
 fn upstream() -> RawUpstream {
     RawUpstream::start(|connection| {
         while let Some(request) = connection.read_request() {
@@ -26,7 +27,7 @@ fn upstream() -> RawUpstream {
                     connection.send("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n");
                     connection.send(vec![b'x'; 1_000_000]);
                 }
-                "/dies" => {
+                "/truncated" => {
                     connection.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello");
                     connection.pause(Duration::from_millis(50));
                     return;
@@ -40,13 +41,13 @@ fn upstream() -> RawUpstream {
     })
 }
 
-/// Runs checks of a script, each by itself, and tells of all that fail.
+/// Runs the named checks of a script one by one and reports all failures.
 #[track_caller]
-fn check(service: &Service, name: &str, checks: &[&str]) {
+fn check(service: &Service, script_name: &str, checks: &[&str]) {
     let address = service.address("gateway").to_string();
     let mut failures = Vec::new();
     for check in checks {
-        let output = script(&format!("http2/{name}.py"))
+        let output = script(&format!("http2/{script_name}.py"))
             .args([check, address.as_str()])
             .output()
             .unwrap();

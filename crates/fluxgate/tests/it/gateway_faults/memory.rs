@@ -1,4 +1,4 @@
-//! How much memory the gateway uses, and that it gives it back.
+//! The memory that the service uses, and that it releases it.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -9,15 +9,15 @@ use std::time::Duration;
 use fluxgate_testkit::wait_until;
 
 use super::config;
-use super::holding_upstream::HoldingUpstream;
+use super::counting_upstream::CountingUpstream;
 use crate::service::Service;
 
-/// What it uses now, in KiB.
+/// Returns the resident memory in KiB.
 pub(super) fn used_kib(service: &Service) -> u64 {
     field(service, "VmRSS:")
 }
 
-/// The most it has ever used, in KiB.
+/// Returns the peak of the resident memory in KiB.
 pub(super) fn peak_kib(service: &Service) -> u64 {
     field(service, "VmHWM:")
 }
@@ -29,29 +29,29 @@ fn field(service: &Service, name: &str) -> u64 {
     value.parse().unwrap()
 }
 
-/// Together they would need more descriptors than a process may have.
+/// Two bursts at once would need more descriptors than a process may have.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 const COUNT: usize = 5_000;
-/// How much more there may be once it is quiet.
-const MOST_MORE_KIB: u64 = 64 * 1024;
-/// And for each connection that is still open.
-const OPEN_KIB: u64 = 20;
+/// The allowed growth once the service is idle again.
+const MAX_GROWTH_KIB: u64 = 64 * 1024;
+/// The allowed growth for each open connection.
+const MAX_KIB_PER_CONNECTION: u64 = 20;
 
-/// A request of 60 kB.
-fn large(line: &str, more: &str) -> Vec<u8> {
+/// Returns a head of 60 kB.
+fn large_head(line: &str) -> Vec<u8> {
     let filler = (0..59).map(|number| format!("X-{number}: {}\r\n", "v".repeat(1_000)));
     let filler: String = filler.collect();
-    format!("{line} HTTP/1.1\r\nHost: a\r\n{more}{filler}\r\n").into_bytes()
+    format!("{line} HTTP/1.1\r\nHost: a\r\n{filler}\r\n").into_bytes()
 }
 
-/// Sends `bytes` over 5,000 connections, the last two of them only when all others
-/// have come if `at_once`, and waits for the answers, which begin with `answer`.
-/// The connections stay open.
+/// Sends `bytes` over 5,000 connections and waits for responses that start with
+/// `response`. If `at_once`, the last two bytes are held back until all connections have
+/// sent the others. The connections stay open.
 fn burst(
     (service, listener): (&Service, &str),
     bytes: &[u8],
-    answer: &[u8],
+    response: &[u8],
     at_once: bool,
 ) -> Vec<TcpStream> {
     let connect = || {
@@ -62,15 +62,15 @@ fn burst(
         stream
     };
     let read = |stream: &mut TcpStream| {
-        let mut begin = vec![0; answer.len()];
-        stream.read_exact(&mut begin).unwrap();
-        assert_eq!(begin, answer, "{}", begin.escape_ascii());
+        let mut start = vec![0; response.len()];
+        stream.read_exact(&mut start).unwrap();
+        assert_eq!(start, response, "{}", start.escape_ascii());
     };
     rlimit::increase_nofile_limit(u64::MAX).unwrap();
-    let (most, last) = bytes.split_at(bytes.len() - 2);
+    let (first, last) = bytes.split_at(bytes.len() - 2);
     let open = (0..COUNT).map(|_| {
         let mut stream = connect();
-        stream.write_all(most).unwrap();
+        stream.write_all(first).unwrap();
         if !at_once {
             stream.write_all(last).unwrap();
             read(&mut stream);
@@ -90,52 +90,47 @@ fn burst(
 }
 
 #[track_caller]
-fn assert_comes_down(service: &Service, before: u64, open: &[TcpStream], what: &str) {
+fn assert_released(service: &Service, before: u64, open: &[TcpStream], what: &str) {
     let peak = peak_kib(service);
     let open = u64::try_from(open.len()).unwrap();
-    let most = before + MOST_MORE_KIB + open * OPEN_KIB;
-    wait_until(what, || used_kib(service) <= most);
+    let max = before + MAX_GROWTH_KIB + open * MAX_KIB_PER_CONNECTION;
+    wait_until(what, || used_kib(service) <= max);
     let now = used_kib(service);
     println!("{what}: {before} KiB before, {peak} at the peak, {now} now");
 }
 
 #[test]
-fn large_heads_then_quiet() {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let upstream = HoldingUpstream::start();
+fn large_heads_are_released() {
+    let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let upstream = CountingUpstream::start();
     let timeouts = "  timeouts: { headers: 10m, idle: 10m }\n";
     let service = Service::start(&["gateway"], &config(&[upstream.address], "", timeouts));
     let before = used_kib(&service);
     let ok = b"HTTP/1.1 200 OK";
     for at_once in [false, true] {
-        let head = large("GET /x", "");
+        let head = large_head("GET /x");
         let open = burst((&service, "gateway"), &head, ok, at_once);
-        assert_comes_down(&service, before, &open, "idle connections hold nothing");
+        assert_released(&service, before, &open, "idle connections hold no buffers");
         drop(open);
-        assert_comes_down(&service, before, &[], "nor do those that are closed");
+        assert_released(&service, before, &[], "closed connections hold nothing");
     }
 }
 
 #[test]
-fn large_heads_at_the_api_then_quiet() {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+fn large_heads_of_the_api_are_released() {
+    let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let service = Service::start(&[], "");
     let before = used_kib(&service);
     for at_once in [false, true] {
-        let head = large("GET /livez", "");
+        let head = large_head("GET /livez");
         drop(burst((&service, "api"), &head, b"HTTP/1.1 200 OK", at_once));
-        assert_comes_down(
-            &service,
-            before,
-            &[],
-            "connections that are closed hold nothing",
-        );
+        assert_released(&service, before, &[], "closed connections hold nothing");
     }
 }
 
 #[test]
-fn large_commands_then_quiet() {
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+fn large_resp_commands_are_released() {
+    let _lock = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let service = Service::start(&["resp"], "");
     let before = used_kib(&service);
     let value = "v".repeat(60_000);
@@ -147,8 +142,8 @@ fn large_commands_then_quiet() {
             b"$60000\r\nv",
             at_once,
         );
-        assert_comes_down(&service, before, &open, "idle connections hold nothing");
+        assert_released(&service, before, &open, "idle connections hold no buffers");
         drop(open);
-        assert_comes_down(&service, before, &[], "nor do those that are closed");
+        assert_released(&service, before, &[], "closed connections hold nothing");
     }
 }

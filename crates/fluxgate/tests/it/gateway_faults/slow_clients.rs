@@ -1,33 +1,33 @@
-//! Clients that take their time: each is cut by its time limit while others are
-//! served.
+//! Slow clients: each is disconnected by a timeout while others are served.
 
 mod bodies;
-mod crowds;
 mod heads;
+mod many_clients;
 
 use std::time::Duration;
 
 use fluxgate_testkit::{RawClient, timed};
 
-const SHORT: &str = "  timeouts: { headers: 400ms, idle: 600ms, request: 1s, connect: 400ms }\n";
-/// The machine may be busy; without a limit it would take for ever.
-const LONG: Duration = Duration::from_secs(8);
+const SHORT_TIMEOUTS: &str =
+    "  timeouts: { headers: 400ms, idle: 600ms, request: 1s, connect: 400ms }\n";
+/// Far longer than any of the timeouts, because the machine may be busy.
+const DEADLINE: Duration = Duration::from_secs(8);
 
-/// Waits for the end, and tells what came before it.
+/// Reads until the connection closes; returns what was read and how long it took.
 #[track_caller]
-fn end_of(client: &mut RawClient) -> (String, Duration) {
+fn read_until_closed(client: &mut RawClient) -> (String, Duration) {
     let (bytes, took) = timed(|| client.read_to_end());
-    let bytes = bytes.expect("it is cut off");
+    let bytes = bytes.expect("the gateway closes the connection");
     (String::from_utf8(bytes).unwrap(), took)
 }
 
-/// It ended with nothing, or with a status that says why.
+/// Asserts that the connection closes in time, silently or after one of these statuses.
 #[track_caller]
-fn assert_cut(client: &mut RawClient, statuses: &[&str]) {
-    let (bytes, took) = end_of(client);
-    assert!(took < LONG, "{took:?}");
-    let is_told = statuses
+fn assert_closed(client: &mut RawClient, statuses: &[&str]) {
+    let (bytes, took) = read_until_closed(client);
+    assert!(took < DEADLINE, "{took:?}");
+    let has_status = statuses
         .iter()
         .any(|it| bytes.starts_with(&format!("HTTP/1.1 {it} ")));
-    assert!(bytes.is_empty() || is_told, "{bytes:?}");
+    assert!(bytes.is_empty() || has_status, "{bytes:?}");
 }

@@ -1,10 +1,10 @@
-//! Requests that two parsers could read in two ways: none of them reaches an
-//! upstream, unless in a form that can be read in one way only.
+//! Ambiguous requests, which two parsers could read differently. The gateway rejects them
+//! or forwards them in an unambiguous form.
 
 mod chunks;
 mod framing;
 mod headers;
-mod pipelines;
+mod pipelining;
 mod run;
 mod targets;
 
@@ -12,77 +12,76 @@ use fluxgate_testkit::WireRequest;
 
 use run::{run, run_well_framed};
 
-/// A request, and what may become of it.
+/// A request, and its allowed outcomes.
 struct Case {
-    /// The bytes that are sent.
     bytes: Vec<u8>,
-    /// With which statuses it may be refused; none: it must be forwarded.
-    refused: &'static [u16],
-    /// What the upstream sees if it is forwarded; none: it must be refused.
-    seen: Option<Seen>,
+    /// The statuses with which it may be rejected. If empty, it must be forwarded.
+    rejected: &'static [u16],
+    /// The form in which it may be forwarded. If `None`, it must be rejected.
+    forwarded: Option<Forwarded>,
 }
 
-/// What the upstream sees of a request.
-struct Seen {
+/// The form of a request that the upstream receives.
+struct Forwarded {
     /// Method and target.
     line: &'static str,
     body: &'static str,
     check: fn(&WireRequest) -> bool,
 }
 
-/// It must be refused.
-fn refused(bytes: impl AsRef<[u8]>) -> Case {
+/// Returns a case that must be rejected.
+fn rejected(bytes: impl AsRef<[u8]>) -> Case {
     Case {
         bytes: bytes.as_ref().to_vec(),
-        refused: &[400],
-        seen: None,
+        rejected: &[400],
+        forwarded: None,
     }
 }
 
-/// It may be refused, or forwarded in this form.
+/// Returns a case that may be rejected, or forwarded in this form.
 fn either(bytes: impl AsRef<[u8]>, line: &'static str, body: &'static str) -> Case {
     Case {
-        seen: Some(Seen {
+        forwarded: Some(Forwarded {
             line,
             body,
             check: |_| true,
         }),
-        ..refused(bytes)
+        ..rejected(bytes)
     }
 }
 
-/// It must be forwarded in this form.
+/// Returns a case that must be forwarded in this form.
 fn forwarded(bytes: impl AsRef<[u8]>, line: &'static str, body: &'static str) -> Case {
     Case {
-        refused: &[],
+        rejected: &[],
         ..either(bytes, line, body)
     }
 }
 
 impl Case {
-    /// With these statuses, too, if it is refused.
-    fn or_status(self, statuses: &'static [u16]) -> Self {
+    /// Sets the statuses with which it may be rejected.
+    fn with_statuses(self, statuses: &'static [u16]) -> Self {
         Self {
-            refused: statuses,
+            rejected: statuses,
             ..self
         }
     }
 
-    /// If it is forwarded, this holds of it, too.
-    fn when(mut self, check: fn(&WireRequest) -> bool) -> Self {
-        if let Some(seen) = &mut self.seen {
-            seen.check = check;
+    /// Adds a condition on the forwarded request.
+    fn with_check(mut self, check: fn(&WireRequest) -> bool) -> Self {
+        if let Some(forwarded) = &mut self.forwarded {
+            forwarded.check = check;
         }
         self
     }
 }
 
-/// `POST /x` with these header lines, as they are, and this body.
+/// Returns `POST /x` with these verbatim header lines and this body.
 fn post(headers: &str, body: &str) -> String {
     format!("POST /x HTTP/1.1\r\nHost: a.example\r\n{headers}\r\n{body}")
 }
 
-/// `GET /x` with these header lines, as they are.
+/// Returns `GET /x` with these verbatim header lines.
 fn get(headers: &str) -> String {
     format!("GET /x HTTP/1.1\r\nHost: a.example\r\n{headers}\r\n")
 }

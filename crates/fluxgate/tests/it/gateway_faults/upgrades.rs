@@ -1,4 +1,4 @@
-//! Connections that become something else, and those that only say so.
+//! Protocol upgrades: tunnels, and requests that must not become one.
 
 use std::io::{Read, Write};
 
@@ -12,7 +12,7 @@ const UPGRADE: &str =
 const SWITCHED: &str =
     "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n";
 
-/// Becomes a line that sends back what it gets, and `end` at the end.
+/// Starts an upstream that switches to an echo protocol and sends `end` before it closes.
 fn echo() -> RawUpstream {
     RawUpstream::start(|connection| {
         while let Some(request) = connection.read_request() {
@@ -48,16 +48,16 @@ fn read_switched(stream: &mut impl Read) {
 }
 
 #[test]
-fn bytes_pass_both_ways_and_each_way_ends_by_itself() {
+fn bytes_pass_in_both_directions_and_each_direction_ends_separately() {
     let upstream = echo();
     let service = gateway(&[upstream.address()], "");
-    for before in [false, true] {
+    for is_reused in [false, true] {
         let mut client = client(&service);
-        if before {
+        if is_reused {
             assert_eq!(client.get("/before").unwrap().status, 200);
         }
         let (_, mut stream) = client.into_stream();
-        // What follows at once belongs to the new protocol, if it comes to that.
+        // Bytes right after the request belong to the new protocol.
         stream.write_all(UPGRADE.as_bytes()).unwrap();
         stream.write_all(b"early").unwrap();
         read_switched(&mut stream);
@@ -81,27 +81,27 @@ fn bytes_pass_both_ways_and_each_way_ends_by_itself() {
 }
 
 #[test]
-fn a_tunnel_ends_with_its_client() {
+fn a_tunnel_closes_with_its_client() {
     let upstream = echo();
     let service = gateway(&[upstream.address()], "");
     let (_, mut stream) = client(&service).into_stream();
     stream.write_all(UPGRADE.as_bytes()).unwrap();
     read_switched(&mut stream);
     drop(stream);
-    wait_until("the upstream is let go", || {
+    wait_until("the upstream connection is closed", || {
         upstream.received().iter().all(|it| it.is_over)
     });
 }
 
 #[test]
-fn a_tunnel_is_not_cut_for_its_silence_at_once() {
+fn a_silent_tunnel_is_subject_only_to_the_idle_timeout() {
     let upstream = echo();
-    let times = "  timeouts: { headers: 200ms, request: 200ms, idle: 20s }\n";
-    let service = gateway(&[upstream.address()], times);
+    let timeouts = "  timeouts: { headers: 200ms, request: 200ms, idle: 20s }\n";
+    let service = gateway(&[upstream.address()], timeouts);
     let (_, mut stream) = client(&service).into_stream();
     stream.write_all(UPGRADE.as_bytes()).unwrap();
     read_switched(&mut stream);
-    // It is the pause itself that is tested.
+    // The pause itself is under test.
     std::thread::sleep(std::time::Duration::from_millis(700));
     stream.write_all(b"still").unwrap();
     let mut buffer = [0; 5];
@@ -109,10 +109,9 @@ fn a_tunnel_is_not_cut_for_its_silence_at_once() {
     assert_eq!(&buffer, b"still");
 }
 
-/// An upstream that will not change its protocol gets requests, one by one, and
-/// each is judged: an upgrade is no way around the limit.
+/// If the upstream declines, the following bytes are requests, and each is limited.
 #[test]
-fn an_upgrade_that_is_declined_opens_nothing() {
+fn a_declined_upgrade_opens_no_tunnel() {
     let upstream = ok_upstream();
     let config = config(&[upstream.address()], "main", "");
     let more = "filters: { main: { rule_set: api } }
@@ -134,9 +133,9 @@ rule_sets:
     assert_eq!(upstream.requests().len(), 3);
 }
 
-/// Whoever talks HTTP/2 with an upstream in a tunnel talks past the limits.
+/// Requests inside of an HTTP/2 tunnel would bypass the limits.
 #[test]
-fn http_2_is_not_let_through_a_tunnel() {
+fn an_upgrade_to_http_2_is_not_forwarded() {
     let upstream = ok_upstream();
     let service = gateway(&[upstream.address()], "");
     for lines in [
@@ -147,10 +146,10 @@ fn http_2_is_not_let_through_a_tunnel() {
     ] {
         let mut client = client(&service);
         client.send(format!("GET /x HTTP/1.1\r\nHost: a\r\n{lines}\r\n"));
-        let answer = client.read_answer().unwrap();
+        let response = client.read_answer().unwrap();
         assert!(
-            [200, 400, 501].contains(&answer.status),
-            "{lines:?} {answer:?}"
+            [200, 400, 501].contains(&response.status),
+            "{lines:?} {response:?}"
         );
     }
     for request in upstream.requests() {
@@ -160,9 +159,9 @@ fn http_2_is_not_let_through_a_tunnel() {
     }
 }
 
-/// Without `Connection: Upgrade`, or in HTTP/1.0, it is no upgrade.
+/// `Upgrade` has no meaning without `Connection: Upgrade` or in HTTP/1.0.
 #[test]
-fn what_only_looks_like_an_upgrade_is_none() {
+fn an_incomplete_upgrade_is_not_forwarded() {
     let upstream = ok_upstream();
     let service = gateway(&[upstream.address()], "");
     for request in [

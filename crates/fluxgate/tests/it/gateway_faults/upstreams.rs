@@ -1,5 +1,5 @@
-//! Upstreams that are down, slow or dying.
+//! Upstreams that are unreachable, slow or failing.
 
-mod down;
-mod once;
+mod no_retries;
 mod slow;
+mod unreachable;

@@ -1,4 +1,4 @@
-//! Waiting at the gateway, on real connections.
+//! Requests that wait in the gateway, over real connections.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use fluxgate_testkit::{RawClient, RawUpstream, now, timed, wait_until};
 use super::{OK, client, config, ok_upstream};
 use crate::service::Service;
 
-fn start_waiting(upstream: std::net::SocketAddr, rule: &str) -> Service {
+fn start_with_waiting(upstream: std::net::SocketAddr, rule: &str) -> Service {
     let config = config(&[upstream], "main", "");
     let more = format!(
         "filters: {{ main: {{ rule_set: api }} }}\nrule_sets:\n  api:\n    rules:\n      \
@@ -18,8 +18,8 @@ fn start_waiting(upstream: std::net::SocketAddr, rule: &str) -> Service {
     Service::start(&["gateway"], &format!("{config}{more}"))
 }
 
-/// Asks for a path on a connection of its own and does not wait for the answer.
-fn ask(service: &Service, path: &str) -> RawClient {
+/// Sends a request over a new connection and does not wait for the response.
+fn send(service: &Service, path: &str) -> RawClient {
     let mut client = client(service);
     client.send(format!(
         "GET {path} HTTP/1.1\r\nHost: a\r\nX-User-Id: u\r\n\r\n"
@@ -27,7 +27,7 @@ fn ask(service: &Service, path: &str) -> RawClient {
     client
 }
 
-/// The sum of a metric over all its labels.
+/// Returns the sum of a metric over all its labels.
 fn metric(service: &Service, name: &str) -> u64 {
     let text = service.http().get("/metrics").body;
     let lines = text.lines().filter(|line| {
@@ -39,19 +39,20 @@ fn metric(service: &Service, name: &str) -> u64 {
         .sum()
 }
 
-/// When the user's bucket is full again, in milliseconds.
-fn full_in(service: &Service) -> u64 {
+/// Returns the hours until the user's bucket is full again, rounded up.
+fn hours_until_full(service: &Service) -> u64 {
     let state = service
         .http()
         .get("/v1/state?rule_set=api&rule=r&identity=u");
     let state: serde_json::Value = serde_json::from_str(&state.body).unwrap();
-    state["bands"][0]["reset_after_ms"].as_u64().unwrap()
+    let millis = state["bands"][0]["reset_after_ms"].as_u64().unwrap();
+    millis.div_ceil(3_600_000)
 }
 
-/// Nobody is served before his time, and times are given in the order of coming.
-/// Who is served late, by a machine that is busy, may meet the next.
+/// No request is forwarded before its time, and times are assigned in order of arrival. On
+/// a busy machine, requests may be forwarded late and out of order.
 #[test]
-fn fifty_beyond_the_rate_are_served_in_order_at_the_rate() {
+fn fifty_requests_over_the_rate_are_served_in_order_at_the_rate() {
     const INTERVAL: Duration = Duration::from_millis(60);
     let served = Arc::new(Mutex::new(BTreeMap::new()));
     let start = now();
@@ -68,12 +69,12 @@ fn fifty_beyond_the_rate_are_served_in_order_at_the_rate() {
         })
     };
     let rule = "max_wait: 1m, bands: [ { capacity: 1, window: 60ms } ]";
-    let service = start_waiting(upstream.address(), rule);
+    let service = start_with_waiting(upstream.address(), rule);
     let first = start.elapsed();
     let mut clients = Vec::new();
     for n in 0..51 {
-        clients.push(ask(&service, &format!("/{n}")));
-        // Its place is taken before the next comes.
+        clients.push(send(&service, &format!("/{n}")));
+        // Its place is assigned before the next request.
         wait_until("it is decided", || {
             metric(&service, "fluxgate_decisions_total") > n
         });
@@ -86,7 +87,7 @@ fn fifty_beyond_the_rate_are_served_in_order_at_the_rate() {
     for n in 0..51 {
         let due = first + n * INTERVAL;
         let at = served[&format!("/{n}")];
-        // Some time for a busy machine.
+        // Allows for a busy machine.
         let bounds = due..due + Duration::from_secs(5);
         assert!(bounds.contains(&at), "{n}: due {due:?}, served {at:?}");
     }
@@ -94,74 +95,75 @@ fn fifty_beyond_the_rate_are_served_in_order_at_the_rate() {
 }
 
 #[test]
-fn the_hundred_and_first_is_refused_at_once() {
+fn the_request_after_a_hundred_waiting_ones_is_denied_at_once() {
     let upstream = ok_upstream();
-    let service = start_waiting(
+    let service = start_with_waiting(
         upstream.address(),
         "max_wait: 10d, bands: [ { capacity: 1, window: 1h } ]",
     );
-    assert_eq!(ask(&service, "/first").read_answer().unwrap().status, 200);
-    let mut waiting: Vec<_> = (0..99).map(|n| ask(&service, &format!("/{n}"))).collect();
+    assert_eq!(send(&service, "/first").read_answer().unwrap().status, 200);
+    let mut waiting: Vec<_> = (0..99).map(|n| send(&service, &format!("/{n}"))).collect();
     wait_until("all but one wait", || {
         metric(&service, "fluxgate_waiting") == 99
     });
     // Connections are served in any order. The one that will leave must be the last in the queue,
     // for only the last gets its units back.
-    waiting.push(ask(&service, "/99"));
+    waiting.push(send(&service, "/99"));
     wait_until("all of them wait", || {
         metric(&service, "fluxgate_waiting") == 100
     });
     for _ in 0..3 {
-        let (answer, took) = timed(|| ask(&service, "/beyond").read_answer().unwrap());
-        assert_eq!(answer.status, 429);
+        let (response, took) = timed(|| send(&service, "/beyond").read_answer().unwrap());
+        assert_eq!(response.status, 429);
         assert!(took < Duration::from_secs(3), "{took:?}");
     }
-    // What was refused has taken nothing: a hundred and one hours in all.
-    let hours = full_in(&service).div_ceil(3_600_000);
-    assert_eq!(hours, 101);
-    // A place that is left is another's, and so are the units.
+    // Denied requests use no units: 101 hours for the first and the waiting ones.
+    assert_eq!(hours_until_full(&service), 101);
+    // A client that disconnects frees its place and its units.
     drop(waiting.pop());
-    wait_until("he has left", || metric(&service, "fluxgate_waiting") == 99);
-    wait_until("his units are back", || {
-        full_in(&service).div_ceil(3_600_000) == 100
+    wait_until("it no longer waits", || {
+        metric(&service, "fluxgate_waiting") == 99
     });
-    waiting.push(ask(&service, "/again"));
-    wait_until("another has his place", || {
+    wait_until("its units are refunded", || {
+        hours_until_full(&service) == 100
+    });
+    waiting.push(send(&service, "/again"));
+    wait_until("another request has its place", || {
         metric(&service, "fluxgate_waiting") == 100
     });
-    // Nobody who waits has been forwarded.
+    // No waiting request was forwarded.
     let lines: Vec<_> = upstream.requests().iter().map(|it| it.line()).collect();
     assert_eq!(lines, ["GET /first"]);
 }
 
 #[test]
-fn who_would_wait_too_long_is_refused_at_once() {
+fn a_request_that_would_wait_too_long_is_denied_at_once() {
     let upstream = ok_upstream();
-    let service = start_waiting(
+    let service = start_with_waiting(
         upstream.address(),
         "max_wait: 90m, bands: [ { capacity: 1, window: 1h } ]",
     );
-    assert_eq!(ask(&service, "/0").read_answer().unwrap().status, 200);
-    let _waits = ask(&service, "/1");
+    assert_eq!(send(&service, "/0").read_answer().unwrap().status, 200);
+    let _waiting = send(&service, "/1");
     wait_until("one waits", || metric(&service, "fluxgate_waiting") == 1);
-    let (answer, took) = timed(|| ask(&service, "/2").read_answer().unwrap());
-    assert_eq!(answer.status, 429);
+    let (response, took) = timed(|| send(&service, "/2").read_answer().unwrap());
+    assert_eq!(response.status, 429);
     assert!(took < Duration::from_secs(3), "{took:?}");
 }
 
 #[test]
-fn who_hangs_up_gives_back_what_he_took() {
+fn a_client_that_disconnects_gets_its_units_back() {
     let upstream = ok_upstream();
-    let service = start_waiting(
+    let service = start_with_waiting(
         upstream.address(),
         "max_wait: 10d, bands: [ { capacity: 1, window: 1h } ]",
     );
-    let mut kept = ask(&service, "/0");
-    assert_eq!(kept.read_answer().unwrap().status, 200);
+    let mut first = send(&service, "/0");
+    assert_eq!(first.read_answer().unwrap().status, 200);
     for round in 0..6 {
-        // On a new connection, and on one that has served before.
-        let mut waits = match round % 2 {
-            0 => ask(&service, "/waits"),
+        // Over a new connection, and over a reused one.
+        let mut waiting = match round % 2 {
+            0 => send(&service, "/waits"),
             _ => {
                 let mut client = client(&service);
                 client.send(format!(
@@ -172,33 +174,32 @@ fn who_hangs_up_gives_back_what_he_took() {
                 client
             }
         };
-        wait_until("he waits", || metric(&service, "fluxgate_waiting") == 1);
-        assert_eq!(full_in(&service).div_ceil(3_600_000), 2);
-        // Who has said more meanwhile may go, too.
+        wait_until("it waits", || metric(&service, "fluxgate_waiting") == 1);
+        assert_eq!(hours_until_full(&service), 2);
+        // A pipelined request must not hide the disconnect.
         if round > 3 {
-            waits.send("GET /waits HTTP/1.1\r\nHost: a\r\nX-User-Id: u\r\n\r\n");
+            waiting.send("GET /waits HTTP/1.1\r\nHost: a\r\nX-User-Id: u\r\n\r\n");
         }
-        drop(waits);
-        wait_until("he has left", || metric(&service, "fluxgate_waiting") == 0);
-        wait_until("his units are back", || {
-            full_in(&service).div_ceil(3_600_000) == 1
+        drop(waiting);
+        wait_until("it no longer waits", || {
+            metric(&service, "fluxgate_waiting") == 0
         });
+        wait_until("its units are refunded", || hours_until_full(&service) == 1);
     }
     assert!(upstream.requests().iter().all(|it| it.target != "/waits"));
 }
 
-/// One who waits when the service is told to end is served.
 #[test]
-fn who_waits_when_it_ends_is_served() {
+fn a_request_that_waits_during_the_shutdown_is_served() {
     let upstream = ok_upstream();
-    let service = start_waiting(
+    let service = start_with_waiting(
         upstream.address(),
         "max_wait: 1m, bands: [ { capacity: 1, window: 3s } ]",
     );
-    assert_eq!(ask(&service, "/0").read_answer().unwrap().status, 200);
-    let mut waits = ask(&service, "/waits");
-    wait_until("he waits", || metric(&service, "fluxgate_waiting") == 1);
+    assert_eq!(send(&service, "/0").read_answer().unwrap().status, 200);
+    let mut waiting = send(&service, "/waits");
+    wait_until("it waits", || metric(&service, "fluxgate_waiting") == 1);
     service.program.signal("TERM");
-    assert_eq!(waits.read_answer().unwrap().status, 200);
+    assert_eq!(waiting.read_answer().unwrap().status, 200);
     assert_eq!(service.program.wait().code(), Some(0));
 }

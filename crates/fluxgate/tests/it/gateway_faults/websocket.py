@@ -1,4 +1,4 @@
-"""A WebSocket server that sends back what it gets, and a client that checks it.
+"""A WebSocket echo server, and a client that checks it.
 
     websocket.py serve
     websocket.py check NAME URL [CA]
@@ -16,38 +16,38 @@ from websockets.asyncio.server import serve
 
 async def echo(connection):
     async for message in connection:
-        if message == "close me":
-            await connection.close(4321, "as you wish")
+        if message == "please close":
+            await connection.close(4321, "as requested")
             return
         await connection.send(message)
 
 
-def chosen(connection, offered):
+def select_subprotocol(connection, offered):
     return "chat.v1" if "chat.v1" in offered else None
 
 
 async def run_server():
-    async with serve(echo, "127.0.0.1", 0, max_size=None, subprotocols=["chat.v1"], select_subprotocol=chosen) as server:
+    async with serve(echo, "127.0.0.1", 0, max_size=None, subprotocols=["chat.v1"], select_subprotocol=select_subprotocol) as server:
         host, port = server.sockets[0].getsockname()
         print(f"listening on {host}:{port}", file=sys.stderr, flush=True)
         await asyncio.get_running_loop().create_future()
 
 
-def opened(url, **options):
+def open_connection(url, **options):
     if url.startswith("wss:"):
         options["ssl"] = ssl.create_default_context(cafile=sys.argv[4])
     return connect(url, max_size=None, proxy=None, **options)
 
 
 async def text(url):
-    async with opened(url) as connection:
+    async with open_connection(url) as connection:
         for message in ["hello", "", "ünïcödé ☂", "x" * 125, "x" * 126, "x" * 65535, "x" * 65536]:
             await connection.send(message)
             assert await connection.recv() == message
 
 
 async def binary(url):
-    async with opened(url) as connection:
+    async with open_connection(url) as connection:
         for size in [0, 1, 1000, 100_000]:
             message = os.urandom(size)
             await connection.send(message)
@@ -55,7 +55,7 @@ async def binary(url):
 
 
 async def big(url):
-    async with opened(url, compression=None) as connection:
+    async with open_connection(url, compression=None) as connection:
         message = os.urandom(16 << 20)
         await connection.send(message)
         assert await connection.recv() == message
@@ -65,7 +65,7 @@ async def big(url):
 
 
 async def many(url):
-    async with opened(url) as connection:
+    async with open_connection(url) as connection:
         async def sending():
             for number in range(2000):
                 await connection.send(str(number))
@@ -77,45 +77,45 @@ async def many(url):
 
 
 async def ping(url):
-    async with opened(url) as connection:
+    async with open_connection(url) as connection:
         for _ in range(10):
             pong = await connection.ping(os.urandom(20))
             await asyncio.wait_for(pong, 10)
 
 
 async def close_by_client(url):
-    connection = await opened(url)
-    await connection.close(3210, "enough")
-    assert (connection.close_code, connection.close_reason) == (3210, "enough")
+    connection = await open_connection(url)
+    await connection.close(3210, "done")
+    assert (connection.close_code, connection.close_reason) == (3210, "done")
 
 
 async def close_by_server(url):
-    connection = await opened(url)
-    await connection.send("close me")
+    connection = await open_connection(url)
+    await connection.send("please close")
     try:
         await connection.recv()
-        raise AssertionError("it was not closed")
+        raise AssertionError("the connection was not closed")
     except websockets.ConnectionClosed as closed:
-        assert (closed.rcvd.code, closed.rcvd.reason) == (4321, "as you wish"), closed
+        assert (closed.rcvd.code, closed.rcvd.reason) == (4321, "as requested"), closed
 
 
 async def subprotocol(url):
-    async with opened(url, subprotocols=["chat.v1"]) as connection:
+    async with open_connection(url, subprotocols=["chat.v1"]) as connection:
         assert connection.subprotocol == "chat.v1"
         assert connection.response.headers["Sec-WebSocket-Extensions"].startswith("permessage-deflate")
 
 
-async def refused(url):
+async def denied(url):
     try:
-        async with opened(url):
-            raise AssertionError("it was let in")
+        async with open_connection(url):
+            raise AssertionError("the handshake succeeded")
     except websockets.InvalidStatus as error:
         assert error.response.status_code == 429, error
 
 
 async def hold(url):
-    """Until the other side closes; a line on standard input sends a message."""
-    async with opened(url, ping_interval=None) as connection:
+    """Stays connected until the server closes; each line on stdin sends a message."""
+    async with open_connection(url, ping_interval=None) as connection:
         print("open", flush=True)
         loop = asyncio.get_running_loop()
         while await loop.run_in_executor(None, sys.stdin.readline):

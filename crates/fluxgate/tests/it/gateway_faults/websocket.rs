@@ -1,5 +1,4 @@
-//! WebSocket through the gateway, with a client and a server that know nothing of
-//! it.
+//! WebSocket through the gateway, with an independent client and server.
 
 use std::net::SocketAddr;
 
@@ -9,7 +8,7 @@ use super::{config, gateway, output_of, script};
 use crate::service::Service;
 use crate::support::{project_file, python};
 
-/// A server that sends back what it gets.
+/// A WebSocket server that echoes messages.
 pub(super) struct Echo {
     pub(super) address: SocketAddr,
     _program: Program,
@@ -21,7 +20,7 @@ impl Echo {
             let script = "crates/fluxgate/tests/it/gateway_faults/websocket.py";
             command.arg(project_file(script)).arg("serve");
         });
-        let address = program.wait_for_line("where it listens", |line| {
+        let address = program.wait_for_line("the address", |line| {
             line.strip_prefix("listening on ")?.parse().ok()
         });
         Self {
@@ -43,7 +42,7 @@ const CHECKS: [&str; 8] = [
 ];
 
 #[test]
-fn what_is_sent_comes_back() {
+fn messages_are_echoed() {
     let echo = Echo::start();
     let service = gateway(&[echo.address], "");
     let url = format!("ws://{}/echo", service.address("gateway"));
@@ -53,7 +52,7 @@ fn what_is_sent_comes_back() {
 }
 
 #[test]
-fn what_is_sent_over_tls_comes_back() {
+fn messages_over_tls_are_echoed() {
     let echo = Echo::start();
     let certificates = Certificates::generate();
     let tls = format!(
@@ -69,9 +68,9 @@ fn what_is_sent_over_tls_comes_back() {
     }
 }
 
-/// Each opening is a request; what is sent later is not.
+/// The handshake is a request; messages are not.
 #[test]
-fn openings_are_limited_and_messages_are_not() {
+fn handshakes_are_limited_and_messages_are_not() {
     let echo = Echo::start();
     let config = config(&[echo.address], "main", "");
     let more = "filters: { main: { rule_set: api } }
@@ -84,5 +83,5 @@ rule_sets:
     let url = format!("ws://{}/echo", service.address("gateway"));
     output_of(script("websocket.py").args(["check", "many", &url]));
     output_of(script("websocket.py").args(["check", "text", &url]));
-    output_of(script("websocket.py").args(["check", "refused", &url]));
+    output_of(script("websocket.py").args(["check", "denied", &url]));
 }

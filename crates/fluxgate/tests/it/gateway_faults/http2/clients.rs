@@ -1,4 +1,4 @@
-//! HTTP/2 clients that people use.
+//! Common HTTP/2 clients.
 
 use std::process::Command;
 
@@ -22,7 +22,7 @@ fn curl_is_served() {
         curl.args(["-sS", option, "-w", " %{http_code} %{http_version}", &url]);
         assert_eq!(output_of(&mut curl), format!("ok 200 {version}"));
     }
-    // One that would like to change, and may stay as it is.
+    // Offers an upgrade to HTTP/2, which the gateway may ignore.
     let mut curl = Command::new("curl");
     curl.args(["-sS", "--http2", "-d", "hello", "-w", " %{http_code}", &url]);
     assert_eq!(output_of(&mut curl), "ok 200");
@@ -69,22 +69,22 @@ fn nghttp_is_served() {
     let url = format!("http://{}/x", service.address("gateway"));
     let mut nghttp = Command::new("nghttp");
     nghttp.args(["-v", "-m", "20", &url]);
-    let said = output_of(&mut nghttp);
-    assert_eq!(said.matches(":status: 200").count(), 20, "{said}");
+    let output = output_of(&mut nghttp);
+    assert_eq!(output.matches(":status: 200").count(), 20, "{output}");
 }
 
 #[test]
-fn h2load_loses_nothing() {
+fn h2load_loses_no_request() {
     let upstream = ok_upstream();
     let service = gateway(&[upstream.address()], "");
     let url = format!("http://{}/x", service.address("gateway"));
     let mut load = Command::new("h2load");
     load.args(["-n", "5000", "-c", "16", "-m", "16", &url]);
-    let said = output_of(&mut load);
+    let output = output_of(&mut load);
     assert!(
-        said.contains("5000 succeeded, 0 failed, 0 errored"),
-        "{said}"
+        output.contains("5000 succeeded, 0 failed, 0 errored"),
+        "{output}"
     );
-    assert!(said.contains("5000 2xx"), "{said}");
+    assert!(output.contains("5000 2xx"), "{output}");
     assert_eq!(upstream.requests().len(), 5000);
 }

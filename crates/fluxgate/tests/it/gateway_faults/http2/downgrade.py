@@ -1,8 +1,8 @@
-"""Requests that are harmless in HTTP/2 and not in HTTP/1.1.
+"""Requests that are harmless in HTTP/2 but not in HTTP/1.1.
 
     downgrade.py CHECK ADDRESS
 
-Writes how each ended, one a line: what was sent, and the outcome.
+Prints one line per request: what was sent, and the outcome.
 """
 
 import json
@@ -13,22 +13,22 @@ from frames import *
 
 
 def replaced(name, value):
-    """A good request with another value of a pseudo header, or without it."""
+    """Returns a valid request with another value of a pseudo-header, or without it."""
     headers = [(known, value if known == name else old) for known, old in request()]
     return [(known, old) for known, old in headers if old is not None]
 
 
-def tell(what, outcome):
+def report(sent, outcome):
     shown = outcome if isinstance(outcome, str) else [str(part) for part in outcome]
-    print(json.dumps([repr(what), shown]), flush=True)
+    print(json.dumps([repr(sent), shown]), flush=True)
 
 
-def is_refused(outcome):
+def is_rejected(outcome):
     return outcome == "closed" or outcome[0] in ("reset", "goaway", 400, 431, 404, 405, 501, 421)
 
 
-def refused(cases, data=None):
-    """Each must be refused, and the next on a new connection served."""
+def assert_rejected(cases, data=None):
+    """Sends each request over a new connection; each must be rejected."""
     failures = []
     for headers in cases:
         peer = Peer()
@@ -36,14 +36,14 @@ def refused(cases, data=None):
         if data is not None:
             peer.send(DataFrame(1, data, flags=["END_STREAM"]))
         outcome = peer.outcome(1)
-        tell(headers, outcome)
-        if not is_refused(outcome):
+        report(headers, outcome)
+        if not is_rejected(outcome):
             failures.append((headers, outcome))
     assert not failures, failures
 
 
 def connection_headers():
-    refused(request(more=[header]) for header in [
+    assert_rejected(request(more=[header]) for header in [
         ("transfer-encoding", "chunked"),
         ("transfer-encoding", "identity"),
         ("connection", "close"),
@@ -58,7 +58,7 @@ def connection_headers():
 
 def connection_headers_with_a_body():
     hidden = b"0\r\n\r\nGET /hidden HTTP/1.1\r\nHost: a\r\n\r\n"
-    refused(
+    assert_rejected(
         [request(method="POST", more=[header]) for header in [
             ("transfer-encoding", "chunked"),
             ("Transfer-Encoding", "chunked"),
@@ -83,7 +83,7 @@ def connection_headers_with_a_body():
 
 
 def lengths_without_a_body():
-    refused([
+    assert_rejected([
         request(method="POST", more=[("content-length", "5")]),
         request(method="GET", more=[("content-length", "5")]),
         request(method="POST", more=[("content-length", "-1")]),
@@ -104,18 +104,18 @@ def characters():
     # RFC 9113, 8.2.1.
     for value in [" ", " y", "y ", "\ty", "y\t", "y \t "]:
         cases.append(request(more=[("x", value)]))
-    refused(cases)
+    assert_rejected(cases)
 
 
 def paths():
-    refused(replaced(":path", value) for value in [
+    assert_rejected(replaced(":path", value) for value in [
         "", None, "x", "*", "/x y", "/x HTTP/1.1\r\nX: y", "/x\ty", "/x\x7f",
         "a.example/x", " /x", "/x ", "/\x00",
     ])
 
 
 def pseudo_headers():
-    refused([
+    assert_rejected([
         replaced(":method", None),
         replaced(":method", ""),
         replaced(":method", "GET /hidden HTTP/1.1"),
@@ -144,51 +144,51 @@ def pseudo_headers():
 
 
 def trailers():
-    """Those that would frame or route are refused or dropped."""
+    """Trailers that affect framing or routing are rejected or dropped."""
     for name, value in [("content-length", "5"), ("transfer-encoding", "chunked"), ("host", "evil.example"),
                         (":path", "/hidden"), ("x-forwarded-for", "1.2.3.4"), ("x", "a\r\nb"), ("X", "y")]:
         peer = Peer()
         peer.send(peer.headers(1, request(method="POST"), end_stream=False))
         peer.send(DataFrame(1, b"hello"), peer.headers(1, [(name, value)]))
         outcome = peer.outcome(1)
-        tell((name, value), outcome)
+        report((name, value), outcome)
         if "\r" in value or name == "X":
-            assert is_refused(outcome), (name, outcome)
+            assert is_rejected(outcome), (name, outcome)
 
 
-def more_than_was_said():
-    """A body where none was announced: refused, or it never was."""
+def body_beyond_its_length():
+    """A body despite a length of 0 is rejected or dropped."""
     peer = Peer()
     peer.send(peer.headers(1, request(method="POST", more=[("content-length", "0")]), end_stream=False))
     peer.send(DataFrame(1, b"GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n", flags=["END_STREAM"]))
     outcome = peer.outcome(1)
-    tell("more than was said", outcome)
-    assert is_refused(outcome) or outcome == (200, b"ok"), outcome
+    report("body beyond its length", outcome)
+    assert is_rejected(outcome) or outcome == (200, b"ok"), outcome
 
 
-def odd_targets():
-    """Refused, or made one good target."""
+def unusual_targets():
+    """Rejected, or forwarded as one valid target."""
     for value in ["/x#part", "?q"]:
         peer = Peer()
         peer.send(peer.headers(1, replaced(":path", value)))
         outcome = peer.outcome(1)
-        tell(value, outcome)
-        assert is_refused(outcome) or outcome == (200, b"ok"), (value, outcome)
+        report(value, outcome)
+        assert is_rejected(outcome) or outcome == (200, b"ok"), (value, outcome)
     peer = Peer()
     peer.send(peer.headers(1, replaced(":scheme", "")))
-    tell("no scheme", peer.outcome(1))
+    report("no scheme", peer.outcome(1))
 
 
 def hosts():
-    """A host that is not the authority: refused, or the authority counts."""
+    """A host that differs from the authority: rejected, or the authority counts."""
     peer = Peer()
     peer.send(peer.headers(1, request("/host", more=[("host", "evil.example")])))
     outcome = peer.outcome(1)
-    assert is_refused(outcome) or outcome == (200, b"ok"), outcome
+    assert is_rejected(outcome) or outcome == (200, b"ok"), outcome
 
 
-def good():
-    """What must pass."""
+def valid_requests():
+    """All must be forwarded."""
     peer = Peer()
     stream = 1
     for headers, data in [
@@ -212,7 +212,7 @@ def good():
         stream += 2
 
 
-def too_large_a_body():
+def body_over_the_limit():
     """limits.body_bytes is 1000."""
     for more, pieces in [([("content-length", "1001")], []), ([], [500, 500, 500, 500]), ([("content-length", "5000")], [500, 600])]:
         peer = Peer()
@@ -221,7 +221,7 @@ def too_large_a_body():
             peer.send(DataFrame(1, b"x" * piece))
         outcome = peer.outcome(1)
         assert outcome[0] == 413, (more, outcome)
-        # The connection is still good.
+        # The connection still works.
         assert get(peer, 3) == (200, b"ok")
     peer = Peer()
     peer.send(peer.headers(1, request("/fits", method="POST"), end_stream=False))
@@ -229,23 +229,23 @@ def too_large_a_body():
     assert peer.outcome(1) == (200, b"ok")
 
 
-def a_broken_answer():
-    """The upstream dies in the middle of its answer: the stream is reset."""
+def truncated_response():
+    """The upstream disconnects within its response: the stream is reset."""
     peer = Peer()
-    outcome = get(peer, 1, "/dies")
+    outcome = get(peer, 1, "/truncated")
     assert outcome[0] == "reset", outcome
     assert get(peer, 3) == (200, b"ok")
 
 
-def a_stream_that_is_given_up():
-    """Waits at the limit until a line comes, then resets the stream."""
+def reset_while_waiting():
+    """Waits at the limit until a line arrives on stdin, then resets the stream."""
     peer = Peer()
     assert get(peer)[0] == 200
     peer.send(peer.headers(3, request("/waits")))
-    print("asked", flush=True)
+    print("sent", flush=True)
     sys.stdin.readline()
     peer.send(frame(3, 0, 3, b"\0\0\0\x08"))
-    print("given up", flush=True)
+    print("reset", flush=True)
     sys.stdin.readline()
 
 

@@ -1,4 +1,4 @@
-//! Requests over HTTP/2 that would be something else in HTTP/1.1.
+//! HTTP/2 requests that would change their meaning in HTTP/1.1.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -10,7 +10,7 @@ use super::{check, upstream};
 use crate::service::Service;
 
 #[test]
-fn what_is_malformed_is_refused_and_nothing_is_hidden() {
+fn malformed_requests_are_rejected_and_smuggle_nothing() {
     let upstream = upstream();
     let service = gateway(&[upstream.address()], "");
     check(
@@ -23,8 +23,8 @@ fn what_is_malformed_is_refused_and_nothing_is_hidden() {
             "characters",
             "paths",
             "pseudo_headers",
-            "more_than_was_said",
-            "odd_targets",
+            "body_beyond_its_length",
+            "unusual_targets",
             "trailers",
             "hosts",
         ],
@@ -41,7 +41,7 @@ fn what_is_malformed_is_refused_and_nothing_is_hidden() {
         assert!(!request.target.contains("hidden"), "{request:?}");
         assert!(request.values("x-forged").is_empty(), "{request:?}");
         assert_ne!(request.values("host"), ["evil.example"], "{request:?}");
-        let bad = [
+        let forbidden = [
             "content-length",
             "transfer-encoding",
             "host",
@@ -49,50 +49,50 @@ fn what_is_malformed_is_refused_and_nothing_is_hidden() {
         ];
         let names = request.trailers.iter().map(|(name, _)| name.as_str());
         assert!(
-            !names.clone().any(|name| bad.contains(&name)),
+            !names.clone().any(|name| forbidden.contains(&name)),
             "{request:?}"
         );
     }
 }
 
 #[test]
-fn what_is_good_is_one_good_request() {
+fn a_valid_request_becomes_one_valid_request() {
     let upstream = upstream();
     let service = gateway(&[upstream.address()], "");
-    check(&service, "downgrade", &["good"]);
+    check(&service, "downgrade", &["valid_requests"]);
     let requests = upstream.requests();
-    let of = |target: &str| -> Vec<&WireRequest> {
+    let requests_to = |target: &str| -> Vec<&WireRequest> {
         requests.iter().filter(|it| it.target == target).collect()
     };
-    let body = |target: &str| of(target).first().map(|it| it.body.clone());
+    let body = |target: &str| requests_to(target).first().map(|it| it.body.clone());
     assert_eq!(requests.len(), 11);
-    assert_eq!(of("/post").len(), 2);
-    assert!(of("/post").iter().all(|it| it.body == b"hello"));
+    assert_eq!(requests_to("/post").len(), 2);
+    assert!(requests_to("/post").iter().all(|it| it.body == b"hello"));
     assert_eq!(body("/delete").unwrap(), b"hello");
     assert!(body("/get-body").unwrap().starts_with(b"GET /hidden"));
-    // RFC 9113, 8.2.3.
-    assert_eq!(of("/cookies")[0].values("cookie"), ["a=b; c=d"]);
+    // RFC 9113, section 8.2.3.
+    assert_eq!(requests_to("/cookies")[0].values("cookie"), ["a=b; c=d"]);
     assert!(requests.iter().all(|it| it.version == "HTTP/1.1"));
     assert!(requests.iter().all(|it| it.values("host").len() == 1));
 }
 
 #[test]
-fn a_body_beyond_the_bound_is_refused() {
+fn a_body_over_the_limit_is_rejected() {
     let upstream = upstream();
     let service = gateway(&[upstream.address()], "  limits: { body_bytes: 1000 }\n");
-    check(&service, "downgrade", &["too_large_a_body"]);
+    check(&service, "downgrade", &["body_over_the_limit"]);
     assert!(upstream.requests().iter().all(|it| it.target != "/large"));
 }
 
 #[test]
-fn an_answer_that_breaks_off_resets_its_stream() {
+fn a_truncated_response_resets_its_stream() {
     let upstream = upstream();
     let service = gateway(&[upstream.address()], "");
-    check(&service, "downgrade", &["a_broken_answer"]);
+    check(&service, "downgrade", &["truncated_response"]);
 }
 
 #[test]
-fn a_stream_that_is_given_up_while_it_waits_gives_back_its_units() {
+fn a_stream_that_is_reset_while_it_waits_gets_its_units_back() {
     let upstream = upstream();
     let config = config(&[upstream.address()], "main", "");
     let more = "filters: { main: { rule_set: api } }
@@ -102,7 +102,7 @@ rule_sets:
       - { id: r, scope: global, on_exceed: wait, max_wait: 10d, bands: [ { capacity: 1, window: 1h } ] }
 ";
     let service = Service::start(&["gateway"], &format!("{config}{more}"));
-    let hours = || {
+    let hours_until_full = || {
         let state = service.http().get("/v1/state?rule_set=api&rule=r").body;
         let state: serde_json::Value = serde_json::from_str(&state).unwrap();
         state["bands"][0]["reset_after_ms"]
@@ -112,7 +112,7 @@ rule_sets:
     };
     let mut child = script("http2/downgrade.py")
         .args([
-            "a_stream_that_is_given_up",
+            "reset_while_waiting",
             &service.address("gateway").to_string(),
         ])
         .stdin(Stdio::piped())
@@ -120,12 +120,12 @@ rule_sets:
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
-    assert_eq!(said.next().unwrap().unwrap(), "asked");
-    wait_until("it waits", || hours() == 2);
+    let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert_eq!(output.next().unwrap().unwrap(), "sent");
+    wait_until("it waits", || hours_until_full() == 2);
     writeln!(stdin).unwrap();
-    assert_eq!(said.next().unwrap().unwrap(), "given up");
-    wait_until("its units are back", || hours() == 1);
+    assert_eq!(output.next().unwrap().unwrap(), "reset");
+    wait_until("its units are refunded", || hours_until_full() == 1);
     drop(stdin);
     assert!(child.wait().unwrap().success());
     assert_eq!(upstream.requests().len(), 1);

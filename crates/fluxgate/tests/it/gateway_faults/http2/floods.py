@@ -1,4 +1,4 @@
-"""More than anybody needs of frames that cost the sender nothing.
+"""Floods of frames that cost the sender nothing.
 
     floods.py CHECK ADDRESS
 """
@@ -9,7 +9,7 @@ from frames import *
 
 
 def resets():
-    """CVE-2023-44487: a stream that is reset at once is free again."""
+    """CVE-2023-44487 (rapid reset): a reset stream does not count towards the limit."""
     peer = Peer()
     for start in range(1, 40_001, 200):
         frames = []
@@ -20,8 +20,8 @@ def resets():
     expect(peer.outcome(2**31 - 1), [CALM, PROTOCOL, REFUSED])
 
 
-def resets_from_us():
-    """The same, with streams that the server has to reset itself."""
+def resets_by_server():
+    """Rapid reset with streams that the server must reset."""
     peer = Peer()
     for start in range(1, 40_001, 200):
         frames = []
@@ -33,7 +33,7 @@ def resets_from_us():
 
 
 def continuations():
-    """A head without an end."""
+    """An endless head."""
     peer = Peer()
     peer.send(peer.headers(1, request(), end_headers=False))
     block = b"".join(literal(f"x-{n}", "v" * 100) for n in range(100))
@@ -58,7 +58,7 @@ def empty_continuations():
 
 
 def large_heads():
-    """More than limits.header_bytes, in one go, in pieces, and by reference."""
+    """More than limits.header_bytes: large fields, many fields, and by reference."""
     for more in [[("x", "v" * 15_000)] * 10, [(f"x-{n}", "v" * 50) for n in range(2000)]]:
         peer = Peer()
         blocks = b"".join(literal(name, value) for name, value in request(more=more))
@@ -69,7 +69,7 @@ def large_heads():
         peer.send(ContinuationFrame(1, pieces[-1], flags=["END_HEADERS"]))
         outcome = peer.outcome(1)
         assert outcome[0] == 431 or outcome[0] in ("reset", "goaway") or outcome == "closed", outcome
-    # One header of 4 KB that is put into the table and then named a thousand times.
+    # A field of 4 KB that is added to the table and then referenced 5000 times.
     peer = Peer()
     block = b"".join(literal(name, value) for name, value in request())
     big = b"\x40" + literal("x", "v" * 4000)[1:]
@@ -78,8 +78,8 @@ def large_heads():
     assert outcome[0] == 431 or outcome[0] in ("reset", "goaway") or outcome == "closed", outcome
 
 
-def a_large_head_is_told():
-    """Just more than the limit: the client is told, with 431."""
+def head_over_the_limit():
+    """Just over the limit: the response is 431."""
     peer = Peer()
     more = [("x", "v" * 14_000)] * 5
     blocks = b"".join(literal(name, value) for name, value in request(more=more))
@@ -92,7 +92,7 @@ def a_large_head_is_told():
 
 
 def small_frames(kind, times=500):
-    """Sends far more than any buffer holds and reads nothing back."""
+    """Sends far more than any buffer holds and reads nothing."""
     peer = Peer()
     peer.socket.settimeout(3)
     sent = 0
@@ -101,7 +101,7 @@ def small_frames(kind, times=500):
             peer.socket.sendall(kind * times)
             sent += times
     except OSError:
-        pass  # It reads no more, or has closed: either bounds what it keeps.
+        pass  # The server stopped reading or closed: either bounds its memory.
     assert_serves()
     return sent
 

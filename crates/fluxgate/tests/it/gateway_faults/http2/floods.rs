@@ -1,11 +1,11 @@
-//! Floods: the connection ends or is slowed down, others are served, and memory
-//! stays.
+//! Floods: the connection is closed or slowed down, others are served, and memory is
+//! bounded.
 
 use super::super::gateway;
 use super::super::memory::{peak_kib, used_kib};
 use super::{check, upstream};
 
-const MOST_KIB: u64 = 64 * 1024;
+const MAX_KIB: u64 = 64 * 1024;
 
 fn flood(checks: &[&str]) {
     let upstream = upstream();
@@ -14,21 +14,21 @@ fn flood(checks: &[&str]) {
     let before = used_kib(&service);
     check(&service, "floods", checks);
     let more = peak_kib(&service).saturating_sub(before);
-    assert!(more < MOST_KIB, "{checks:?}: {more} KiB more");
+    assert!(more < MAX_KIB, "{checks:?}: {more} KiB more");
 }
 
 #[test]
-fn streams_that_are_reset_at_once() {
+fn streams_that_the_client_resets() {
     flood(&["resets"]);
 }
 
 #[test]
-fn streams_that_we_have_to_reset() {
-    flood(&["resets_from_us"]);
+fn streams_that_the_server_must_reset() {
+    flood(&["resets_by_server"]);
 }
 
 #[test]
-fn heads_without_an_end() {
+fn endless_heads() {
     flood(&["continuations", "empty_continuations"]);
 }
 
@@ -38,16 +38,16 @@ fn heads_that_are_too_large() {
 }
 
 #[test]
-fn a_head_that_is_a_little_too_large_is_told() {
-    flood(&["a_large_head_is_told"]);
+fn a_head_just_over_the_limit_gets_a_431() {
+    flood(&["head_over_the_limit"]);
 }
 
 #[test]
-fn frames_that_want_an_answer() {
+fn frames_that_require_a_reply() {
     flood(&["pings", "settings"]);
 }
 
 #[test]
-fn frames_that_say_nothing() {
+fn frames_without_effect() {
     flood(&["empty_data", "window_updates", "priorities"]);
 }

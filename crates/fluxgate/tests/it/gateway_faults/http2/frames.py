@@ -1,4 +1,4 @@
-"""HTTP/2 frames, good and bad, sent as they are. Used by the checks beside it."""
+"""A client that sends arbitrary HTTP/2 frames, valid or not. Used by the other scripts."""
 
 import socket
 import sys
@@ -22,17 +22,17 @@ CALM = 11
 
 
 class Ended(Exception):
-    """The other side has closed."""
+    """The peer has closed the connection."""
 
 
 def frame(kind, flags, stream, payload=b"", length=None):
-    """Any frame, with any length."""
+    """Returns a frame with any length field."""
     length = len(payload) if length is None else length
     return length.to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
 
 
 class Peer:
-    """A connection on which anything can be sent."""
+    """A connection that can send any bytes."""
 
     def __init__(self, greet=True, settings=None):
         host, port = sys.argv[2].rsplit(":", 1)
@@ -52,16 +52,16 @@ class Peer:
         try:
             self.socket.sendall(data)
         except OSError:
-            pass  # What it said before it closed may still be read.
+            pass  # What the server sent before it closed can still be read.
 
     def headers(self, stream, headers, end_stream=True, end_headers=True):
         flags = [name for name, on in [("END_STREAM", end_stream), ("END_HEADERS", end_headers)] if on]
-        # Without names that later requests would refer to: some are refused.
+        # Adds nothing to the table: the server may reject the head.
         block = b"".join(literal(name, value) for name, value in headers)
         return HeadersFrame(stream, block, flags=flags)
 
     def read(self):
-        """The next frame; acknowledges settings on the way."""
+        """Returns the next frame and acknowledges settings."""
         while True:
             if len(self.bytes) >= 9:
                 size = int.from_bytes(self.bytes[:3], "big")
@@ -83,7 +83,7 @@ class Peer:
             self.bytes += more
 
     def outcome(self, stream, window=True):
-        """How a stream ends: (status, body), ("reset", code), ("goaway", code) or
+        """Returns how a stream ends: (status, body), ("reset", code), ("goaway", code) or
         "closed"."""
         status, body = None, b""
         try:
@@ -98,7 +98,7 @@ class Peer:
                 if got.stream_id != stream:
                     continue
                 if isinstance(got, RstStreamFrame):
-                    # The answer may come first, and the rest not be wanted.
+                    # The server may respond before it stops reading the request.
                     if status and got.error_code == NO_ERROR:
                         return (int(status), body)
                     return ("reset", got.error_code)
@@ -118,7 +118,7 @@ class Peer:
 
 
 def literal(name, value):
-    """A header that leaves nothing behind."""
+    """Encodes a field that is not added to the table."""
     def text(it):
         it = it.encode("latin-1") if isinstance(it, str) else it
         prefix = bytearray()
@@ -153,16 +153,16 @@ def get(peer, stream=1, path="/x"):
 
 
 def assert_serves():
-    """Others are served, and soon."""
+    """Asserts that other clients are served without delay."""
     start = time.monotonic()
     assert get(Peer()) == (200, b"ok")
     assert time.monotonic() - start < 5
 
 
 def expect(outcome, codes):
-    """The connection or the stream has ended for one of these reasons."""
-    is_good = outcome == "closed" or (outcome[0] in ("goaway", "reset") and outcome[1] in codes)
-    assert is_good, f"{outcome}, expected one of {codes}"
+    """Asserts that the connection or the stream ended with one of these codes."""
+    is_expected = outcome == "closed" or (outcome[0] in ("goaway", "reset") and outcome[1] in codes)
+    assert is_expected, f"{outcome}, expected one of {codes}"
 
 
 def run(module):

@@ -1,4 +1,4 @@
-"""What RFC 9113 asks of a server.
+"""The requirements of RFC 9113.
 
     protocol.py CHECK ADDRESS
 """
@@ -32,7 +32,7 @@ def settings_come_first_and_are_acknowledged():
     assert get(peer) == (200, b"ok")
 
 
-def a_bad_preface_ends_the_connection():
+def an_invalid_preface_ends_the_connection():
     for start in [b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n", PREFACE + b"garbage" * 10,
                   PREFACE + frame(0, 0, 1, b"data")]:
         peer = Peer(greet=False)
@@ -46,10 +46,10 @@ def a_bad_preface_ends_the_connection():
             pass
 
 
-def unknown_things_are_ignored():
+def unknown_frames_and_settings_are_ignored():
     peer = Peer(settings={0x99: 7})
     peer.send(frame(0x42, 0xFF, 0, b"what"), frame(0x43, 0, 1, b"ever"))
-    peer.send(frame(6, 0xFE, 0, b"12345678"))  # flags of PING that nobody knows
+    peer.send(frame(6, 0xFE, 0, b"12345678"))  # unknown flags of PING
     assert get(peer) == (200, b"ok")
 
 
@@ -63,7 +63,7 @@ def priorities_are_ignored():
     assert peer.outcome(1) == (200, b"ok")
 
 
-def padding_is_taken_off():
+def padding_is_removed():
     peer = Peer()
     headers = peer.headers(1, request(method="POST"), end_stream=False)
     headers.flags.add("PADDED")
@@ -74,7 +74,7 @@ def padding_is_taken_off():
     assert peer.outcome(1) == (200, b"ok")
 
 
-def a_head_in_pieces_is_one():
+def a_head_in_several_frames_is_joined():
     peer = Peer()
     head = peer.headers(1, request(more=[("x-long", "v" * 3000)]))
     data, head.data = head.data, head.data[:10]
@@ -88,7 +88,7 @@ def a_head_in_pieces_is_one():
     assert peer.outcome(1) == (200, b"ok")
 
 
-def settings_that_are_wrong_end_the_connection():
+def invalid_settings_end_the_connection():
     for bad, codes in [
         (frame(4, 0, 0, b"\0\2\0\0\0\2"), [PROTOCOL]),  # ENABLE_PUSH
         (frame(4, 0, 0, b"\0\4\x80\0\0\0"), [FLOW, PROTOCOL]),  # INITIAL_WINDOW_SIZE
@@ -142,7 +142,7 @@ def frames_on_the_wrong_stream_end_the_connection():
         expect(peer.outcome(1), codes)
 
 
-def a_head_is_not_interrupted():
+def an_interrupted_head_ends_the_connection():
     for between in [
         frame(6, 0, 0, b"12345678"),
         frame(0, 0, 1, b"x"),
@@ -155,7 +155,7 @@ def a_head_is_not_interrupted():
         expect(peer.outcome(1), [PROTOCOL])
 
 
-def streams_that_are_over_take_nothing_more():
+def closed_streams_accept_no_frames():
     peer = Peer()
     assert get(peer, 5) == (200, b"ok")
     peer.send(peer.headers(3, request()))
@@ -172,7 +172,7 @@ def streams_that_are_over_take_nothing_more():
     expect(peer.outcome(1), [PROTOCOL])
 
 
-def bad_compression_ends_the_connection():
+def invalid_compression_ends_the_connection():
     for block in [b"\xff\xff\xff\xff\xff\xff\xff\xff", b"\x80", b"\xfe", b"\x3f\xff\xff\x7f",
                   b"\x00\x85\xff\xff\xff\xff\xff\x01x", b"\x00\x7f\xff\xff"]:
         peer = Peer()
@@ -195,8 +195,8 @@ def windows_do_not_overflow():
     expect(peer.outcome(1), [PROTOCOL])
 
 
-def windows_are_kept():
-    """The answer to /big has a million bytes: no more come than the window lets."""
+def windows_are_respected():
+    """The response to /big has a million bytes: the server sends only what the window allows."""
     peer = Peer()
     peer.send(peer.headers(1, request("/big")))
     size = 0
@@ -205,7 +205,7 @@ def windows_are_kept():
         if isinstance(got, DataFrame):
             size += len(got.data)
     assert size == 65535, size
-    # As long as the window is shut, other things work.
+    # While the window is closed, pings still work.
     peer.send(PingFrame(0, b"12345678"))
     while not isinstance(got := peer.read(), PingFrame):
         assert not (isinstance(got, DataFrame) and got.data), "beyond the window"
@@ -217,7 +217,7 @@ def windows_are_kept():
 
 
 def streams_beyond_the_limit_are_refused():
-    """/slow is not answered; the surplus is refused and the rest still served."""
+    """/slow is never answered; the stream over the limit is refused."""
     peer = Peer()
     peer.wait_for_settings()
     limit = peer.server_settings[SettingsFrame.MAX_CONCURRENT_STREAMS]
@@ -250,7 +250,7 @@ def many_streams_at_once_are_all_answered():
     assert set(statuses.values()) == {"200"}
 
 
-def who_goes_away_is_let_go():
+def goaway_closes_the_connection():
     peer = Peer()
     peer.send(GoAwayFrame(0, last_stream_id=0, error_code=0))
     assert peer.outcome(1) in ["closed", ("goaway", 0)]

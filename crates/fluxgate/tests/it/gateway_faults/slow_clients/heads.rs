@@ -1,18 +1,18 @@
-//! Heads that come slowly, or not at all.
+//! Heads that arrive slowly or never.
 
 use std::time::Duration;
 
 use fluxgate_testkit::{Certificates, timed, wait_until};
 
 use super::super::{assert_serves, client, config, gateway, ok_upstream};
-use super::{LONG, SHORT, assert_cut, end_of};
+use super::{DEADLINE, SHORT_TIMEOUTS, assert_closed, read_until_closed};
 use crate::service::Service;
 
 #[test]
-fn slow_headers_are_cut() {
+fn a_client_with_a_slow_head_is_disconnected() {
     let upstream = ok_upstream();
-    let service = gateway(&[upstream.address()], SHORT);
-    for (before, head) in [
+    let service = gateway(&[upstream.address()], SHORT_TIMEOUTS);
+    for (is_reused, head) in [
         (false, "GET /x HTTP/1.1\r\nHost: a\r\nX: "),
         (true, "GET /x HTTP/1.1\r\nHost: a\r\nX: "),
         (false, "G"),
@@ -21,19 +21,19 @@ fn slow_headers_are_cut() {
         (false, "\r\n"),
     ] {
         let mut slow = client(&service);
-        if before {
+        if is_reused {
             assert_eq!(slow.get("/before").unwrap().status, 200);
         }
         slow.send(head);
         assert_serves(&service);
-        // A byte now and then does not help.
+        // Sending single bytes does not extend the timeout.
         let ((), took) = timed(|| {
-            wait_until("it is cut off", || {
+            wait_until("it is disconnected", || {
                 slow.send("x");
                 slow.has_ended() || slow.read_answer().is_ok_and(|it| it.status == 408)
             });
         });
-        assert!(took < LONG, "{head:?} {took:?}");
+        assert!(took < DEADLINE, "{head:?} {took:?}");
         assert_serves(&service);
     }
     let requests = upstream.requests();
@@ -41,45 +41,44 @@ fn slow_headers_are_cut() {
 }
 
 #[test]
-fn a_client_that_says_nothing_is_cut() {
+fn a_silent_client_is_disconnected() {
     let upstream = ok_upstream();
-    let service = gateway(&[upstream.address()], SHORT);
+    let service = gateway(&[upstream.address()], SHORT_TIMEOUTS);
     let mut silent = client(&service);
     assert_serves(&service);
-    assert_cut(&mut silent, &["408"]);
+    assert_closed(&mut silent, &["408"]);
 }
 
 #[test]
-fn a_connection_between_requests_is_closed_after_its_time() {
+fn an_idle_connection_is_closed_after_its_timeout() {
     let upstream = ok_upstream();
-    let service = gateway(&[upstream.address()], SHORT);
+    let service = gateway(&[upstream.address()], SHORT_TIMEOUTS);
     let mut idle = client(&service);
     assert_eq!(idle.get("/x").unwrap().status, 200);
     assert_serves(&service);
-    let (bytes, took) = end_of(&mut idle);
+    let (bytes, took) = read_until_closed(&mut idle);
     assert_eq!(bytes, "");
     assert!(
-        (Duration::from_millis(300)..LONG).contains(&took),
+        (Duration::from_millis(300)..DEADLINE).contains(&took),
         "{took:?}"
     );
 }
 
-/// Time to think is not the time limit of headers.
 #[test]
-fn a_pause_between_requests_is_no_slow_header() {
+fn a_pause_between_requests_does_not_count_as_a_slow_head() {
     let upstream = ok_upstream();
-    let times = "  timeouts: { headers: 200ms, idle: 30s }\n";
-    let service = gateway(&[upstream.address()], times);
+    let timeouts = "  timeouts: { headers: 200ms, idle: 30s }\n";
+    let service = gateway(&[upstream.address()], timeouts);
     let mut client = client(&service);
     for _ in 0..3 {
         assert_eq!(client.get("/x").unwrap().status, 200);
-        // It is the pause itself that is tested.
+        // The pause itself is under test.
         std::thread::sleep(Duration::from_millis(500));
     }
 }
 
 #[test]
-fn a_handshake_that_is_never_made_is_cut() {
+fn a_client_without_a_tls_handshake_is_disconnected() {
     let upstream = ok_upstream();
     let certificates = Certificates::generate();
     let tls = format!(
@@ -87,16 +86,16 @@ fn a_handshake_that_is_never_made_is_cut() {
         certificates.server_cert().display(),
         certificates.server_key().display()
     );
-    let config = config(&[upstream.address()], "", &format!("{SHORT}{tls}"));
+    let config = config(&[upstream.address()], "", &format!("{SHORT_TIMEOUTS}{tls}"));
     let service = Service::start(&["gateway"], &config);
     let mut silent = client(&service);
-    let mut begun = client(&service);
-    begun.send(b"\x16\x03\x01\x00");
-    let mut plain = client(&service);
-    plain.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-    for client in [&mut silent, &mut begun, &mut plain] {
+    let mut partial = client(&service);
+    partial.send(b"\x16\x03\x01\x00");
+    let mut unencrypted = client(&service);
+    unencrypted.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    for client in [&mut silent, &mut partial, &mut unencrypted] {
         let (bytes, took) = timed(|| client.read_to_end().unwrap());
-        assert!(took < LONG, "{took:?}");
+        assert!(took < DEADLINE, "{took:?}");
         assert!(!bytes.starts_with(b"HTTP/1.1 200"));
     }
 }

@@ -1,13 +1,13 @@
-//! Chunks that are not quite chunks.
+//! Malformed chunks.
 
-use super::{either, forwarded, post, refused, run};
+use super::{either, forwarded, post, rejected, run};
 
 fn chunked(body: &str) -> String {
     post("Transfer-Encoding: chunked\r\n", body)
 }
 
 #[test]
-fn sizes_that_are_none_are_refused() {
+fn invalid_chunk_sizes_are_rejected() {
     let sizes = [
         "0x5",
         "-5",
@@ -25,14 +25,14 @@ fn sizes_that_are_none_are_refused() {
         "g5",
         "5 5",
         "5_0",
-        // More than 64 bits, which some would cut off.
+        // More than 64 bits, which some parsers truncate.
         "10000000000000005",
         "fffffffffffffffff",
         "100000000000000000000000000000005",
     ];
     let mut cases: Vec<_> = sizes
         .iter()
-        .map(|size| refused(chunked(&format!("{size}\r\nhello\r\n0\r\n\r\n"))))
+        .map(|size| rejected(chunked(&format!("{size}\r\nhello\r\n0\r\n\r\n"))))
         .collect();
     for size in [
         "5 ",
@@ -57,17 +57,17 @@ fn sizes_that_are_none_are_refused() {
 }
 
 #[test]
-fn chunks_without_their_line_ends_are_refused() {
+fn chunks_without_their_line_ends_are_rejected() {
     run(&[
-        refused(chunked("5\r\nhello0\r\n\r\n")),
-        refused(chunked("5\r\nhelloXX0\r\n\r\n")),
-        refused(chunked("5\r\nhello world\r\n0\r\n\r\n")),
-        refused(chunked("4\r\nhello\r\n0\r\n\r\n")),
-        refused(chunked("5\rhello\r\n0\r\n\r\n")),
-        refused(chunked("5\r\nhello\r0\r\n\r\n")),
-        refused(chunked("5\r\rhello\r\n0\r\n\r\n")),
-        refused(chunked("5;\rx\r\nhello\r\n0\r\n\r\n")),
-        refused(chunked("0\r\n\rX")),
+        rejected(chunked("5\r\nhello0\r\n\r\n")),
+        rejected(chunked("5\r\nhelloXX0\r\n\r\n")),
+        rejected(chunked("5\r\nhello world\r\n0\r\n\r\n")),
+        rejected(chunked("4\r\nhello\r\n0\r\n\r\n")),
+        rejected(chunked("5\rhello\r\n0\r\n\r\n")),
+        rejected(chunked("5\r\nhello\r0\r\n\r\n")),
+        rejected(chunked("5\r\rhello\r\n0\r\n\r\n")),
+        rejected(chunked("5;\rx\r\nhello\r\n0\r\n\r\n")),
+        rejected(chunked("0\r\n\rX")),
         either(chunked("5\nhello\r\n0\r\n\r\n"), "POST /x", "hello"),
         either(chunked("5\r\nhello\n0\r\n\r\n"), "POST /x", "hello"),
         either(chunked("5\r\nhello\r\n0\n\r\n"), "POST /x", "hello"),
@@ -75,7 +75,7 @@ fn chunks_without_their_line_ends_are_refused() {
     ]);
 }
 
-/// An extension may hide what a careless reader takes for a chunk of its own.
+/// A careless parser may read part of an extension as a chunk.
 #[test]
 fn extensions_never_reach_the_upstream() {
     run(&[
@@ -86,25 +86,25 @@ fn extensions_never_reach_the_upstream() {
             "POST /x",
             "hi",
         ),
-        refused(chunked(&format!(
+        rejected(chunked(&format!(
             "2;{}\r\nhi\r\n0\r\n\r\n",
             "x".repeat(1_000_000)
         )))
-        .or_status(&[400, 413, 431]),
+        .with_statuses(&[400, 413, 431]),
     ]);
 }
 
 #[test]
-fn trailers_that_frame_or_route_never_reach_the_upstream() {
+fn trailers_that_affect_framing_or_routing_never_reach_the_upstream() {
     let trailers = |lines: &str| {
         either(
             chunked(&format!("5\r\nhello\r\n0\r\n{lines}\r\n")),
             "POST /x",
             "hello",
         )
-        .when(|seen| {
-            let names = seen.trailers.iter().map(|(name, _)| name.as_str());
-            let bad = [
+        .with_check(|request| {
+            let names = request.trailers.iter().map(|(name, _)| name.as_str());
+            let forbidden = [
                 "content-length",
                 "transfer-encoding",
                 "host",
@@ -118,8 +118,8 @@ fn trailers_that_frame_or_route_never_reach_the_upstream() {
             names
                 .collect::<Vec<_>>()
                 .iter()
-                .all(|name| !bad.contains(name))
-                && seen.values("x-user-id").is_empty()
+                .all(|name| !forbidden.contains(name))
+                && request.values("x-user-id").is_empty()
         })
     };
     run(&[
@@ -132,14 +132,14 @@ fn trailers_that_frame_or_route_never_reach_the_upstream() {
         trailers(
             "X-Forwarded-For: 1.2.3.4\r\nX-User-Id: root\r\nX-API-Key: k\r\nAuthorization: x\r\n",
         ),
-        refused(chunked("5\r\nhello\r\n0\r\nno colon\r\n\r\n")),
-        refused(chunked("5\r\nhello\r\n0\r\nX : y\r\n\r\n")),
-        refused(chunked("5\r\nhello\r\n0\r\n: y\r\n\r\n")),
-        refused(chunked("5\r\nhello\r\n0\r\nX: \0\r\n\r\n")),
-        refused(chunked(&format!(
+        rejected(chunked("5\r\nhello\r\n0\r\nno colon\r\n\r\n")),
+        rejected(chunked("5\r\nhello\r\n0\r\nX : y\r\n\r\n")),
+        rejected(chunked("5\r\nhello\r\n0\r\n: y\r\n\r\n")),
+        rejected(chunked("5\r\nhello\r\n0\r\nX: \0\r\n\r\n")),
+        rejected(chunked(&format!(
             "5\r\nhello\r\n0\r\nX: {}\r\n\r\n",
             "x".repeat(200_000)
         )))
-        .or_status(&[400, 431]),
+        .with_statuses(&[400, 431]),
     ]);
 }

@@ -1,11 +1,11 @@
-//! How long is the body? Headers that say it twice, or not quite.
+//! Ambiguous and malformed body lengths.
 
-use super::{Case, either, forwarded, post, refused, run};
+use super::{Case, either, forwarded, post, rejected, run};
 
 const CHUNKED: &str = "5\r\nhello\r\n0\r\n\r\n";
 
 #[test]
-fn a_plain_body_is_forwarded() {
+fn an_unambiguous_body_is_forwarded() {
     run(&[
         forwarded(post("Content-Length: 5\r\n", "hello"), "POST /x", "hello"),
         forwarded(
@@ -15,7 +15,7 @@ fn a_plain_body_is_forwarded() {
         ),
         forwarded(post("Content-Length: 0\r\n", ""), "POST /x", ""),
         forwarded(post("", ""), "POST /x", ""),
-        // Optional white space.
+        // Optional whitespace.
         forwarded(
             post("Transfer-Encoding:\tchunked\t\r\n", CHUNKED),
             "POST /x",
@@ -52,8 +52,8 @@ fn a_length_and_chunks_are_never_both_forwarded() {
 }
 
 #[test]
-fn lengths_that_differ_or_are_none_are_refused() {
-    let bad = |lines: &str| refused(post(lines, "hello"));
+fn different_and_invalid_lengths_are_rejected() {
+    let invalid = |lines: &str| rejected(post(lines, "hello"));
     let lines = [
         "Content-Length: 5\r\nContent-Length: 6\r\n",
         "Content-Length: 0\r\nContent-Length: 5\r\n",
@@ -79,8 +79,8 @@ fn lengths_that_differ_or_are_none_are_refused() {
         "Content-Length\t: 5\r\n",
         " Content-Length: 5\r\n",
     ];
-    let mut cases: Vec<_> = lines.iter().map(|lines| bad(lines)).collect();
-    // RFC 9110, 8.6: the same number again may be taken as that number.
+    let mut cases: Vec<_> = lines.iter().map(|lines| invalid(lines)).collect();
+    // RFC 9110, section 8.6: repeated equal lengths may be read as one.
     for lines in [
         "Content-Length: 5\r\nContent-Length: 5\r\n",
         "Content-Length: 5, 5\r\n",
@@ -98,7 +98,7 @@ fn lengths_that_differ_or_are_none_are_refused() {
 }
 
 #[test]
-fn codings_other_than_chunked_are_refused() {
+fn codings_other_than_chunked_are_rejected() {
     let lines = [
         "Transfer-Encoding: identity\r\n",
         "Transfer-Encoding: xchunked\r\n",
@@ -129,17 +129,17 @@ fn codings_other_than_chunked_are_refused() {
     ];
     let mut cases: Vec<_> = lines
         .iter()
-        .map(|lines| refused(post(lines, CHUNKED)).or_status(&[400, 501]))
+        .map(|lines| rejected(post(lines, CHUNKED)).with_statuses(&[400, 501]))
         .collect();
-    // Not the last coding, but one that nobody here can undo.
+    // `chunked` is the last coding, but the gateway cannot decode the first.
     for lines in [
         "Transfer-Encoding: gzip, chunked\r\n",
         "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n",
         "Transfer-Encoding: identity, chunked\r\n",
     ] {
-        cases.push(refused(post(lines, CHUNKED)).or_status(&[400, 501]));
+        cases.push(rejected(post(lines, CHUNKED)).with_statuses(&[400, 501]));
     }
-    // An empty element of a list is nothing.
+    // An empty list element is ignored.
     cases.push(either(
         post("Transfer-Encoding: , chunked\r\n", CHUNKED),
         "POST /x",
@@ -148,17 +148,17 @@ fn codings_other_than_chunked_are_refused() {
     run(&cases);
 }
 
-/// RFC 9112, 6.1: in HTTP/1.0, chunks are faulty framing.
+/// RFC 9112, section 6.1: chunked framing is invalid in HTTP/1.0.
 #[test]
-fn chunks_in_http_1_0_are_refused_or_end_the_connection() {
-    let old = |headers: &str| -> Case {
+fn chunks_in_http_1_0_are_rejected_or_end_the_connection() {
+    let http10 = |headers: &str| -> Case {
         let text = format!("POST /x HTTP/1.0\r\nHost: a.example\r\n{headers}\r\n{CHUNKED}");
-        either(text, "POST /x", "hello").or_status(&[400, 411])
+        either(text, "POST /x", "hello").with_statuses(&[400, 411])
     };
     run(&[
-        old("Transfer-Encoding: chunked\r\n"),
-        old("Transfer-Encoding: chunked\r\nContent-Length: 15\r\n"),
-        old("Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n"),
+        http10("Transfer-Encoding: chunked\r\n"),
+        http10("Transfer-Encoding: chunked\r\nContent-Length: 15\r\n"),
+        http10("Connection: keep-alive\r\nTransfer-Encoding: chunked\r\n"),
         forwarded(
             "POST /x HTTP/1.0\r\nHost: a.example\r\nContent-Length: 5\r\n\r\nhello",
             "POST /x",
@@ -168,21 +168,21 @@ fn chunks_in_http_1_0_are_refused_or_end_the_connection() {
 }
 
 #[test]
-fn folded_framing_is_refused_or_unfolded() {
+fn folded_framing_is_rejected_or_unfolded() {
     let folded = |headers: &str| either(post(headers, CHUNKED), "POST /x", "hello");
     run(&[
         folded("Transfer-Encoding:\r\n chunked\r\n"),
         folded("Transfer-Encoding:\r\n\tchunked\r\n"),
-        refused(post(
+        rejected(post(
             "Transfer-Encoding: chunked\r\n , identity\r\n",
             CHUNKED,
         )),
-        refused(post("X: y\r\n Transfer-Encoding: chunked\r\n", CHUNKED)),
+        rejected(post("X: y\r\n Transfer-Encoding: chunked\r\n", CHUNKED)),
         either(
             post("Content-Length:\r\n 5\r\n", "hello"),
             "POST /x",
             "hello",
         ),
-        refused(post("Content-Length: 1\r\n 5\r\n", "hello")),
+        rejected(post("Content-Length: 1\r\n 5\r\n", "hello")),
     ]);
 }

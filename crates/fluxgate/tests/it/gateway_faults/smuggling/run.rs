@@ -1,4 +1,4 @@
-//! Sends requests and judges both sides of the gateway.
+//! Sends requests and checks both sides of the gateway.
 
 use std::time::Duration;
 
@@ -7,164 +7,183 @@ use fluxgate_testkit::{RawClient, RawUpstream, Received, WireRequest, wait_until
 use super::Case;
 use crate::gateway_faults::{client, gateway, ok_upstream};
 
-/// How a request comes.
+/// How a request is sent.
 #[derive(Clone, Copy, Debug)]
-enum Coming {
-    /// As the first of a connection.
+enum Sending {
+    /// As the first request of a connection.
     First,
-    /// After another on the same connection.
+    /// After another request on the same connection.
     Second,
-    /// Byte by byte.
-    InPieces,
+    ByteByByte,
 }
 
-/// What becomes of a connection on which something was refused.
+/// What happens to a connection after a rejected request.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Refusal {
-    /// It is closed: who knows where the next request begins.
-    Closes,
-    /// Where the request ended is beyond doubt, so it may stay.
-    MayStay,
+enum AfterRejection {
+    /// It is closed, because the start of the next request is unknown.
+    Closed,
+    /// It may stay open, because the end of the request is unambiguous.
+    MayStayOpen,
 }
 
-/// Runs all cases, each in every way of coming, and tells of all that fail. Where
-/// a request is refused, its connection is closed.
+/// Runs each case in every way of sending and reports all failures. A rejected request
+/// must close its connection.
 pub(super) fn run(cases: &[Case]) {
-    run_all(cases, Refusal::Closes);
+    run_all(cases, AfterRejection::Closed);
 }
 
-/// The same for requests that doubtless end where they end.
+/// Runs cases whose end is unambiguous: a rejected request may leave its connection open.
 pub(super) fn run_well_framed(cases: &[Case]) {
-    run_all(cases, Refusal::MayStay);
+    run_all(cases, AfterRejection::MayStayOpen);
 }
 
-fn run_all(cases: &[Case], refusal: Refusal) {
+fn run_all(cases: &[Case], after_rejection: AfterRejection) {
     let upstream = ok_upstream();
     let service = gateway(&[upstream.address()], "");
     let mut failures = Vec::new();
-    let mut whole = 0;
+    let mut expected = 0;
     for case in cases {
-        for coming in [Coming::First, Coming::Second, Coming::InPieces] {
+        for sending in [Sending::First, Sending::Second, Sending::ByteByByte] {
             let before = upstream.received();
             let mut client = client(&service);
-            // Many may fail at once, and each tells more than that one is slow.
+            // Short, so that a run with many failures still ends.
             client.set_read_timeout(Duration::from_secs(4));
-            let outcome = one((case, refusal), coming, &mut client, &upstream, &before);
+            let outcome = run_case(
+                (case, after_rejection),
+                sending,
+                &mut client,
+                &upstream,
+                &before,
+            );
             match outcome {
-                Ok(seen) => whole += seen,
+                Ok(count) => expected += count,
                 Err(why) => {
                     let bytes = case.bytes.escape_ascii();
-                    failures.push(format!("{coming:?} {bytes}\n    {why}"));
-                    // What it did is no other case's fault.
+                    failures.push(format!("{sending:?} {bytes}\n    {why}"));
+                    // Its requests must not count against the other cases.
                     drop(client);
-                    whole = count(&upstream);
+                    expected = count(&upstream);
                 }
             }
         }
     }
-    // Nothing came late, either.
+    // No request arrived late.
     drop(service);
     let total = count(&upstream);
-    if total != whole {
-        failures.push(format!("{total} requests came and {whole} were meant"));
+    if total != expected {
+        failures.push(format!("{total} requests arrived, expected {expected}"));
     }
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }
 
-/// Runs a case and tells how many requests the upstream got.
-fn one(
-    (case, refusal): (&Case, Refusal),
-    coming: Coming,
+/// Runs a case and returns how many requests the upstream received.
+fn run_case(
+    (case, after_rejection): (&Case, AfterRejection),
+    sending: Sending,
     client: &mut RawClient,
     upstream: &RawUpstream,
     before: &[Received],
 ) -> Result<usize, String> {
-    let mut meant = Vec::new();
-    match coming {
-        Coming::Second => {
-            let answer = client.get("/before").map_err(|e| format!("before: {e}"))?;
-            if answer.status != 200 {
-                return Err(format!("before: {answer:?}"));
+    let mut expected = Vec::new();
+    match sending {
+        Sending::Second => {
+            let response = client.get("/before").map_err(|e| format!("before: {e}"))?;
+            if response.status != 200 {
+                return Err(format!("before: {response:?}"));
             }
-            meant.push("GET /before".to_owned());
+            expected.push("GET /before".to_owned());
             client.send(&case.bytes);
         }
-        Coming::First => client.send(&case.bytes),
-        Coming::InPieces => client.send_byte_by_byte(&case.bytes),
+        Sending::First => client.send(&case.bytes),
+        Sending::ByteByByte => client.send_byte_by_byte(&case.bytes),
     }
-    let mut answer = client.read_answer();
-    while answer.as_ref().is_ok_and(|answer| answer.status == 100) {
-        answer = client.read_answer();
+    let mut response = client.read_answer();
+    while response
+        .as_ref()
+        .is_ok_and(|response| response.status == 100)
+    {
+        response = client.read_answer();
     }
-    let answer = answer.map_err(|e| format!("answer: {e}"))?;
-    let is_refused = answer.status != 200;
-    if is_refused {
-        if !case.refused.contains(&answer.status) {
-            return Err(format!("refused with {answer:?}"));
+    let response = response.map_err(|e| format!("response: {e}"))?;
+    let is_rejected = response.status != 200;
+    if is_rejected {
+        if !case.rejected.contains(&response.status) {
+            return Err(format!("rejected with {response:?}"));
         }
     } else {
-        let Some(seen) = &case.seen else {
-            return Err(format!("forwarded as {}", shown(upstream, before)));
+        let Some(forwarded) = &case.forwarded else {
+            return Err(format!("forwarded as {}", escape_new(upstream, before)));
         };
-        meant.push(seen.line.to_owned());
+        expected.push(forwarded.line.to_owned());
     }
-    let must_close = is_refused && refusal == Refusal::Closes;
-    if must_close || answer.is_last() {
+    let must_close = is_rejected && after_rejection == AfterRejection::Closed;
+    if must_close || response.is_last() {
         let more = client
             .read_to_end()
             .map_err(|e| format!("not closed: {e}"))?;
         if !more.is_empty() {
-            return Err(format!("more after the last: {}", more.escape_ascii()));
+            return Err(format!(
+                "bytes after the last response: {}",
+                more.escape_ascii()
+            ));
         }
     } else {
         let after = client.get("/after").map_err(|e| format!("after: {e}"))?;
         if after.status != 200 {
             return Err(format!("after: {after:?}"));
         }
-        meant.push("GET /after".to_owned());
+        expected.push("GET /after".to_owned());
     }
-    judge(case, is_refused, &meant, upstream, before)
+    check_upstream(case, is_rejected, &expected, upstream, before)
 }
 
-fn judge(
+fn check_upstream(
     case: &Case,
-    is_refused: bool,
-    meant: &[String],
+    is_rejected: bool,
+    expected: &[String],
     upstream: &RawUpstream,
     before: &[Received],
 ) -> Result<usize, String> {
     let mut requests = Vec::new();
-    for (index, bytes) in since(upstream, before) {
-        let (whole, rest) = WireRequest::read_all(&bytes)
+    for (index, bytes) in new_bytes(upstream, before) {
+        let (complete, rest) = WireRequest::read_all(&bytes)
             .map_err(|bad| format!("ambiguous upstream: {bad}: {}", bytes.escape_ascii()))?;
-        requests.extend(whole);
+        requests.extend(complete);
         if rest.is_empty() {
             continue;
         }
-        if !is_refused {
-            return Err(format!("half a request upstream: {}", rest.escape_ascii()));
+        if !is_rejected {
+            return Err(format!(
+                "incomplete request upstream: {}",
+                rest.escape_ascii()
+            ));
         }
-        // What was begun before it was refused must not be completed by others.
-        wait_until("half a request is cut off", || {
+        // No later request may complete what was sent before the rejection.
+        wait_until("the incomplete request is aborted", || {
             upstream.received()[index].is_over
         });
     }
     let lines: Vec<_> = requests.iter().map(WireRequest::line).collect();
-    if !same(&lines, meant) {
-        return Err(format!("the upstream saw {lines:?}, meant was {meant:?}"));
+    if !is_same(&lines, expected) {
+        return Err(format!(
+            "the upstream received {lines:?}, expected {expected:?}"
+        ));
     }
-    if let Some(seen) = case.seen.as_ref().filter(|_| !is_refused) {
-        let request = requests.iter().find(|request| request.line() == seen.line);
-        let is_good =
-            |request: &&WireRequest| request.body == seen.body.as_bytes() && (seen.check)(request);
-        if request.filter(is_good).is_none() {
-            return Err(format!("the upstream saw {request:?}"));
+    if let Some(forwarded) = case.forwarded.as_ref().filter(|_| !is_rejected) {
+        let request = requests
+            .iter()
+            .find(|request| request.line() == forwarded.line);
+        let is_expected = |request: &&WireRequest| {
+            request.body == forwarded.body.as_bytes() && (forwarded.check)(request)
+        };
+        if request.filter(is_expected).is_none() {
+            return Err(format!("the upstream received {request:?}"));
         }
     }
     Ok(requests.len())
 }
 
-/// How many whole requests have come on connections that can be read in one way.
+/// Counts the complete requests on connections whose bytes are unambiguous.
 fn count(upstream: &RawUpstream) -> usize {
     let received = upstream.received();
     let counts = received.iter().map(|received| {
@@ -173,18 +192,18 @@ fn count(upstream: &RawUpstream) -> usize {
     counts.sum()
 }
 
-/// The same requests, on whichever connections they came.
-fn same(seen: &[String], meant: &[String]) -> bool {
+/// Returns whether the requests are the same, in any order.
+fn is_same(received: &[String], expected: &[String]) -> bool {
     let sorted = |lines: &[String]| {
         let mut lines = lines.to_vec();
         lines.sort();
         lines
     };
-    sorted(seen) == sorted(meant)
+    sorted(received) == sorted(expected)
 }
 
-/// What has come since, by connection.
-fn since(upstream: &RawUpstream, before: &[Received]) -> Vec<(usize, Vec<u8>)> {
+/// Returns the bytes received since `before`, by connection.
+fn new_bytes(upstream: &RawUpstream, before: &[Received]) -> Vec<(usize, Vec<u8>)> {
     let now = upstream.received().into_iter().enumerate();
     let new = now.map(|(index, received)| {
         let old = before.get(index).map_or(0, |before| before.bytes.len());
@@ -193,8 +212,8 @@ fn since(upstream: &RawUpstream, before: &[Received]) -> Vec<(usize, Vec<u8>)> {
     new.filter(|(_, bytes)| !bytes.is_empty()).collect()
 }
 
-fn shown(upstream: &RawUpstream, before: &[Received]) -> String {
-    let new = since(upstream, before);
+fn escape_new(upstream: &RawUpstream, before: &[Received]) -> String {
+    let new = new_bytes(upstream, before);
     let new = new
         .iter()
         .map(|(_, bytes)| bytes.escape_ascii().to_string());

@@ -1,13 +1,13 @@
-//! Too slow to wait for, and dying in the middle.
+//! Upstreams that are slow, or fail within a response.
 
 use std::time::Duration;
 
 use fluxgate_testkit::{RawConnection, RawUpstream, timed, wait_until};
 
-use super::super::{OK, client, gateway};
+use super::super::{OK, TRANSPORTS, client, gateway};
 
 #[test]
-fn an_upstream_that_does_not_answer_in_time_is_told() {
+fn an_upstream_that_does_not_respond_in_time_is_a_504() {
     let upstream = RawUpstream::start(RawConnection::hold);
     let service = gateway(&[upstream.address()], "  timeouts: { request: 400ms }\n");
     for request in [
@@ -16,21 +16,23 @@ fn an_upstream_that_does_not_answer_in_time_is_told() {
     ] {
         let mut client = client(&service);
         client.send(request);
-        let (answer, took) = timed(|| client.read_answer().unwrap());
-        assert_eq!(answer.status, 504);
-        assert_eq!(answer.values("content-type"), ["application/problem+json"]);
+        let (response, took) = timed(|| client.read_answer().unwrap());
+        assert_eq!(response.status, 504);
+        assert_eq!(
+            response.values("content-type"),
+            ["application/problem+json"]
+        );
         let bounds = Duration::from_millis(390)..Duration::from_secs(5);
         assert!(bounds.contains(&took), "{took:?}");
     }
-    wait_until("the upstream is let go", || {
+    wait_until("the upstream connection is closed", || {
         upstream.received().iter().all(|it| it.is_over)
     });
     assert_eq!(upstream.requests().len(), 2);
 }
 
-/// Half a head is no answer.
 #[test]
-fn an_upstream_that_stops_in_its_head_is_told() {
+fn an_incomplete_response_head_is_a_504() {
     let upstream = RawUpstream::start(|connection| {
         connection.read_request();
         connection.send("HTTP/1.1 200 OK\r\nContent-");
@@ -40,36 +42,40 @@ fn an_upstream_that_stops_in_its_head_is_told() {
     assert_eq!(client(&service).get("/x").unwrap().status, 504);
 }
 
-/// A head has its time as a whole, however often a piece of it comes; and so have
-/// those that come before it.
+/// The timeout applies to the whole head, including interim responses, however often a
+/// piece of it arrives.
 #[test]
-fn an_upstream_whose_head_drips_is_told() {
+fn a_slow_response_head_is_a_504() {
     const INTERIM: &str = "HTTP/1.1 102 Processing\r\n\r\n";
-    for (said, piece) in [(OK.to_owned(), 1), (INTERIM.repeat(8) + OK, INTERIM.len())] {
-        let sent = said.clone();
+    for (bytes, piece) in [(OK.to_owned(), 1), (INTERIM.repeat(8) + OK, INTERIM.len())] {
+        let sent = bytes.clone();
         let upstream = RawUpstream::start(move |connection| {
             connection.read_request();
             connection.send_pieces(&sent, piece, Duration::from_millis(300));
         });
         let service = gateway(&[upstream.address()], "  timeouts: { request: 600ms }\n");
-        for way in ["", "TE: trailers\r\n"] {
+        for transport in TRANSPORTS {
             let mut client = client(&service);
-            client.send(format!("GET /x HTTP/1.1\r\nHost: a\r\n{way}\r\n"));
-            assert_eq!(client.read_answer().unwrap().status, 504, "{way}{said}");
+            client.send(format!("GET /x HTTP/1.1\r\nHost: a\r\n{transport}\r\n"));
+            assert_eq!(
+                client.read_answer().unwrap().status,
+                504,
+                "{transport}{bytes}"
+            );
         }
     }
 }
 
-/// It takes no connections, and says nothing.
+/// Its backlog is full, so it neither accepts nor refuses connections.
 #[test]
-fn an_upstream_that_cannot_be_reached_in_time_is_told() {
+fn connecting_has_a_timeout() {
     use socket2::{Domain, Socket, Type};
     let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     let any: std::net::SocketAddr = ([127, 0, 0, 1], 0).into();
     listener.bind(&any.into()).unwrap();
     listener.listen(0).unwrap();
     let address = listener.local_addr().unwrap().as_socket().unwrap();
-    // They fill its queue, so that further ones are not answered at all.
+    // They fill the backlog.
     let fill = |_| {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
         socket.set_nonblocking(true).unwrap();
@@ -78,36 +84,35 @@ fn an_upstream_that_cannot_be_reached_in_time_is_told() {
     };
     let _filling: Vec<_> = (0..4).map(fill).collect();
     let service = gateway(&[address], "  timeouts: { connect: 400ms, request: 15s }\n");
-    let (answer, took) = timed(|| client(&service).get("/x").unwrap());
-    assert!([502, 504].contains(&answer.status), "{answer:?}");
+    let (response, took) = timed(|| client(&service).get("/x").unwrap());
+    assert!([502, 504].contains(&response.status), "{response:?}");
     let bounds = Duration::from_millis(390)..Duration::from_secs(5);
     assert!(bounds.contains(&took), "{took:?}");
 }
 
-/// An answer that has begun may take its time.
+/// The timeout ends with the head.
 #[test]
-fn a_slow_body_is_no_slow_answer() {
+fn a_slow_response_body_is_forwarded() {
     let upstream = RawUpstream::start(|connection| {
         while connection.read_request().is_some() {
             connection.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
             connection.send_pieces("0123456789", 1, Duration::from_millis(100));
         }
     });
-    let times = "  timeouts: { request: 300ms, idle: 5s }\n";
-    let service = gateway(&[upstream.address()], times);
+    let timeouts = "  timeouts: { request: 300ms, idle: 5s }\n";
+    let service = gateway(&[upstream.address()], timeouts);
     let mut client = client(&service);
     for _ in 0..2 {
         assert_eq!(client.get("/x").unwrap().text(), "0123456789");
     }
 }
 
-/// What has come is passed on at once, and not when all has come.
 #[test]
-fn an_answer_is_passed_on_as_it_comes() {
+fn a_response_body_is_streamed() {
     let upstream = RawUpstream::start(|connection| {
         while connection.read_request().is_some() {
             connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n");
-            // Until the client says that it has seen it.
+            // The client sends a byte after it has seen the first chunk.
             connection.wait_for_bytes(1);
             connection.send("4\r\nlast\r\n0\r\n\r\n");
         }
@@ -119,19 +124,19 @@ fn an_answer_is_passed_on_as_it_comes() {
         b"POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n",
     )
     .unwrap();
-    // The upstream wants a whole request first.
+    // The upstream reads a complete request first.
     std::io::Write::write_all(&mut stream, b"0\r\n\r\n").unwrap();
-    let mut seen = Vec::new();
+    let mut received = Vec::new();
     let mut byte = [0];
-    while !seen.ends_with(b"first") {
+    while !received.ends_with(b"first") {
         std::io::Read::read_exact(&mut stream, &mut byte).unwrap();
-        seen.push(byte[0]);
+        received.push(byte[0]);
     }
 }
 
 #[test]
-fn an_answer_that_breaks_off_is_cut_off() {
-    for breaks in [true, false] {
+fn a_truncated_response_is_aborted() {
+    for resets in [true, false] {
         for head in ["Content-Length: 1000000", "Transfer-Encoding: chunked"] {
             let upstream = RawUpstream::start(move |connection| {
                 while let Some(request) = connection.read_request() {
@@ -142,21 +147,21 @@ fn an_answer_that_breaks_off_is_cut_off() {
                     connection.send(format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n"));
                     connection.send("5000\r\n");
                     connection.send(vec![b'x'; 0x5000]);
-                    // So that it has gone before the end comes.
+                    // The gateway forwards the first part before the connection ends.
                     connection.pause(Duration::from_millis(50));
-                    if breaks {
+                    if resets {
                         connection.break_at_end();
                     }
                     return;
                 }
             });
             let service = gateway(&[upstream.address()], "");
-            for before in [false, true] {
+            for is_reused in [false, true] {
                 let mut client = client(&service);
-                if before {
+                if is_reused {
                     assert_eq!(client.get("/ok").unwrap().status, 200);
                 }
-                let error = client.get("/dies").unwrap_err();
+                let error = client.get("/truncated").unwrap_err();
                 assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof, "{error}");
             }
         }

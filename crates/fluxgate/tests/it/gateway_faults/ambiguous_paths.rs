@@ -1,16 +1,15 @@
-//! Paths that servers read in more ways than one, on the wire: no way of spelling one gets
-//! around its limit.
+//! Paths that servers read differently: no spelling of a path bypasses its limit.
 
 use std::net::SocketAddr;
 use std::process::Command;
 
 use fluxgate_testkit::RawUpstream;
 
-use super::{client, config, ok_upstream};
+use super::{FAST_PATH, HYPER, TRANSPORTS, client, config, ok_upstream};
 use crate::service::Service;
 
-/// Ways to write `/api/x`.
-const SPELLED: [&str; 14] = [
+/// Other spellings of `/api/x`.
+const SPELLINGS: [&str; 14] = [
     "/%61pi/x",
     "/%61%70%69/%78",
     "//api/x",
@@ -27,8 +26,8 @@ const SPELLED: [&str; 14] = [
     "\\api/x",
 ];
 
-/// Paths with dots in either form.
-const DOTS: [&str; 14] = [
+/// Paths with dot segments in either form.
+const DOT_SEGMENTS: [&str; 14] = [
     "/x/../api/x",
     "/./api/x",
     "/x/%2e%2e/api/x",
@@ -45,12 +44,7 @@ const DOTS: [&str; 14] = [
     "/x/.",
 ];
 
-/// What takes a request on each of the ways through the gateway.
-const FAST: &str = "";
-const LIBRARY: &str = "TE: trailers\r\n";
-const WAYS: [&str; 2] = [FAST, LIBRARY];
-
-/// A gateway with a filter that is set like this, and these rules.
+/// Starts a gateway with one rule, and a filter with these further fields.
 fn limited(upstream: SocketAddr, filter: &str, rule: &str) -> Service {
     let config = config(&[upstream], "main", "");
     let rest = format!(
@@ -61,17 +55,19 @@ rule_sets: {{ s: {{ rules: [ {{ id: r, bands: [ {{ capacity: 1, window: 1h }} ],
     Service::start(&["gateway"], &format!("{config}{rest}"))
 }
 
-/// The status of a request of this user.
-fn status(service: &Service, line: &str, way: &str, user: &str) -> u16 {
+/// Sends a request of this user and returns the status.
+fn status(service: &Service, line: &str, transport: &str, user: &str) -> u16 {
     let mut client = client(service);
     client.send(format!(
-        "{line} HTTP/1.1\r\nHost: a\r\n{way}X-User-Id: {user}\r\n\r\n"
+        "{line} HTTP/1.1\r\nHost: a\r\n{transport}X-User-Id: {user}\r\n\r\n"
     ));
-    let answer = client.read_answer();
-    answer.unwrap_or_else(|why| panic!("{line}: {why}")).status
+    let response = client.read_answer();
+    response
+        .unwrap_or_else(|why| panic!("{line}: {why}"))
+        .status
 }
 
-/// What the upstream was asked for, in the order of the alphabet.
+/// Returns the targets that the upstream received, sorted.
 fn targets(upstream: &RawUpstream) -> Vec<String> {
     let requests = upstream.requests().into_iter();
     let mut targets: Vec<_> = requests.map(|request| request.target).collect();
@@ -80,45 +76,46 @@ fn targets(upstream: &RawUpstream) -> Vec<String> {
 }
 
 #[test]
-fn a_limit_on_a_path_holds_however_it_is_spelled() {
+fn a_limit_on_a_path_applies_to_every_spelling() {
     let upstream = ok_upstream();
     let rule = "scope: per_user, match: { path: ['/api/**'] }";
     let service = limited(upstream.address(), "", rule);
-    for (index, spelled) in SPELLED.into_iter().enumerate() {
-        for (number, way) in WAYS.into_iter().enumerate() {
+    for (index, spelling) in SPELLINGS.into_iter().enumerate() {
+        for (number, transport) in TRANSPORTS.into_iter().enumerate() {
             let [first, second] = ["a", "b"].map(|name| format!("{name}-{index}-{number}"));
-            let ask =
-                |target: &str, user: &str| status(&service, &format!("GET {target}"), way, user);
-            // The first is counted, and reaches the upstream as it was sent.
-            let passed = ask(spelled, &first);
-            let is_refused = passed == 400;
-            assert!(is_refused || passed == 200, "{spelled}: {passed}");
-            assert_eq!(is_refused, !spelled.starts_with('/'), "{spelled}");
+            let send = |target: &str, user: &str| {
+                status(&service, &format!("GET {target}"), transport, user)
+            };
+            // The spelling uses the limit, and reaches the upstream as sent.
+            let status = send(spelling, &first);
+            let is_rejected = status == 400;
+            assert!(is_rejected || status == 200, "{spelling}: {status}");
+            assert_eq!(is_rejected, !spelling.starts_with('/'), "{spelling}");
             assert_eq!(
-                targets(&upstream).contains(&spelled.to_owned()),
-                !is_refused
+                targets(&upstream).contains(&spelling.to_owned()),
+                !is_rejected
             );
-            let plain = ask("/api/x", &first);
-            assert_eq!(plain, if is_refused { 200 } else { 429 }, "{spelled}");
-            // And is limited, when others have been counted.
-            assert_eq!(ask("/api/x", &second), 200);
-            let limited = ask(spelled, &second);
-            assert_eq!(limited, if is_refused { 400 } else { 429 }, "{spelled}");
+            let canonical = send("/api/x", &first);
+            assert_eq!(canonical, if is_rejected { 200 } else { 429 }, "{spelling}");
+            // The spelling is denied after the canonical path has used the limit.
+            assert_eq!(send("/api/x", &second), 200);
+            let denied = send(spelling, &second);
+            assert_eq!(denied, if is_rejected { 400 } else { 429 }, "{spelling}");
         }
     }
 }
 
 #[test]
-fn a_limit_on_a_path_holds_over_http2() {
+fn a_limit_on_a_path_applies_to_every_spelling_over_http2() {
     let upstream = ok_upstream();
     let rule = "scope: global, match: { path: ['/api/**'] }";
     let service = limited(upstream.address(), "", rule);
-    assert_eq!(status(&service, "GET /api/x", FAST, "u"), 200);
-    for spelled in SPELLED {
-        if spelled.contains('\\') {
+    assert_eq!(status(&service, "GET /api/x", FAST_PATH, "u"), 200);
+    for spelling in SPELLINGS {
+        if spelling.contains('\\') {
             continue;
         }
-        let url = format!("http://{}{spelled}", service.address("gateway"));
+        let url = format!("http://{}{spelling}", service.address("gateway"));
         let mut curl = Command::new("curl");
         curl.args([
             "-sS",
@@ -134,97 +131,100 @@ fn a_limit_on_a_path_holds_over_http2() {
         assert_eq!(
             String::from_utf8_lossy(&output.stdout),
             "2 429",
-            "{spelled}: {output:?}"
+            "{spelling}: {output:?}"
         );
     }
     assert_eq!(targets(&upstream), ["/api/x"]);
 }
 
 #[test]
-fn a_bucket_of_a_path_is_one_however_it_is_spelled() {
+fn all_spellings_of_a_path_share_one_bucket() {
     let upstream = ok_upstream();
     let service = limited(upstream.address(), "", "key: [user, path]");
-    for (index, spelled) in SPELLED.into_iter().enumerate() {
+    for (index, spelling) in SPELLINGS.into_iter().enumerate() {
         let user = format!("u{index}");
-        assert_eq!(status(&service, "GET /api/x", FAST, &user), 200);
-        for way in WAYS {
-            let limited = status(&service, &format!("GET {spelled}"), way, &user);
-            assert!([429, 400].contains(&limited), "{spelled}: {limited}");
+        assert_eq!(status(&service, "GET /api/x", FAST_PATH, &user), 200);
+        for transport in TRANSPORTS {
+            let denied = status(&service, &format!("GET {spelling}"), transport, &user);
+            assert!([429, 400].contains(&denied), "{spelling}: {denied}");
         }
-        assert_eq!(status(&service, "GET /api/y", FAST, &user), 200);
+        assert_eq!(status(&service, "GET /api/y", FAST_PATH, &user), 200);
     }
 }
 
 #[test]
-fn options_of_the_whole_server_meets_the_filters() {
+fn options_asterisk_is_limited() {
     let upstream = ok_upstream();
     let service = limited(upstream.address(), "", "scope: per_user");
-    let ask = |line: &str| status(&service, line, FAST, "u");
-    assert_eq!([ask("OPTIONS *"), ask("OPTIONS *")], [200, 429]);
+    let send = |line: &str| status(&service, line, FAST_PATH, "u");
+    assert_eq!([send("OPTIONS *"), send("OPTIONS *")], [200, 429]);
     assert_eq!(targets(&upstream), ["*"]);
     // It counts as `/*`.
     let upstream = ok_upstream();
     let rule = "scope: global, match: { path: ['/?'], methods: [OPTIONS] }";
     let service = limited(upstream.address(), ", include: ['/*']", rule);
-    let ask = |line: &str| status(&service, line, FAST, "u");
-    assert_eq!([ask("OPTIONS *"), ask("OPTIONS *")], [200, 429]);
+    let send = |line: &str| status(&service, line, FAST_PATH, "u");
+    assert_eq!([send("OPTIONS *"), send("OPTIONS *")], [200, 429]);
     assert_eq!(
-        [ask("GET *"), ask("CONNECT a:80"), ask("GET a:80")],
+        [send("GET *"), send("CONNECT a:80"), send("GET a:80")],
         [400, 405, 400]
     );
     assert_eq!(targets(&upstream), ["*"]);
 }
 
 #[test]
-fn targets_in_absolute_form_are_limited_by_their_path() {
+fn absolute_targets_are_limited_by_their_path() {
     let upstream = ok_upstream();
     let rule = "scope: per_user, match: { path: ['/', '/api/**'] }";
     let service = limited(upstream.address(), "", rule);
-    let targets_and_forwarded = [
+    let cases = [
         ("http://a/api/x", "/api/x"),
         ("http://a/%61pi//x", "/%61pi//x"),
         ("http://a", "/"),
         ("http://a/", "/"),
     ];
-    for (index, (target, forwarded)) in targets_and_forwarded.into_iter().enumerate() {
+    for (index, (target, forwarded)) in cases.into_iter().enumerate() {
         let user = format!("u{index}");
-        let ask = || status(&service, &format!("GET {target}"), FAST, &user);
-        assert_eq!([ask(), ask()], [200, 429], "{target}");
+        let send = || status(&service, &format!("GET {target}"), FAST_PATH, &user);
+        assert_eq!([send(), send()], [200, 429], "{target}");
         assert!(
             targets(&upstream).iter().any(|it| it == forwarded),
             "{target}"
         );
     }
-    assert_eq!(status(&service, "GET http://a/x/../api/x", FAST, "u"), 400);
+    assert_eq!(
+        status(&service, "GET http://a/x/../api/x", FAST_PATH, "u"),
+        400
+    );
 }
 
 #[test]
-fn dots_in_either_form_are_refused() {
+fn dot_segments_in_either_form_are_rejected() {
     let upstream = ok_upstream();
     let service = limited(upstream.address(), "", "scope: global");
-    for path in DOTS {
-        for way in WAYS {
-            let refused = status(&service, &format!("GET {path}"), way, "u");
-            assert_eq!(refused, 400, "{path}");
+    for path in DOT_SEGMENTS {
+        for transport in TRANSPORTS {
+            let status = status(&service, &format!("GET {path}"), transport, "u");
+            assert_eq!(status, 400, "{path}");
         }
     }
     for path in ["/a%00b", "/api;%2fy/x", "/api;a\\y/x"] {
         assert_eq!(
-            status(&service, &format!("GET {path}"), FAST, "u"),
+            status(&service, &format!("GET {path}"), FAST_PATH, "u"),
             400,
             "{path}"
         );
     }
     assert_eq!(targets(&upstream), [""; 0]);
-    // Dots that are no segments are good.
-    for (path, way) in [("/.well-known/a..b/...", FAST), ("/x/%2e%2e.", LIBRARY)] {
-        let passed = status(&service, &format!("GET {path}"), way, "u");
-        assert!([200, 429].contains(&passed), "{path}: {passed}");
+    // Dots within a segment are valid.
+    for (path, transport) in [("/.well-known/a..b/...", FAST_PATH), ("/x/%2e%2e.", HYPER)] {
+        let status = status(&service, &format!("GET {path}"), transport, "u");
+        assert!([200, 429].contains(&status), "{path}: {status}");
     }
 }
 
 #[test]
-fn two_forms_with_two_routes_are_refused() {
+fn a_path_whose_forms_match_different_routes_is_rejected() {
     let [api, rest] = [ok_upstream(), ok_upstream()];
     let config = format!(
         "gateway:
@@ -236,7 +236,7 @@ fn two_forms_with_two_routes_are_refused() {
         rest.address()
     );
     let service = Service::start(&["gateway"], &config);
-    for way in WAYS {
+    for transport in TRANSPORTS {
         for (path, expected) in [
             ("/api/x", 200),
             ("/api/%78;y//z", 200),
@@ -246,43 +246,43 @@ fn two_forms_with_two_routes_are_refused() {
             ("/api;v=1", 400),
             ("/api%2fx", 400),
         ] {
-            let found = status(&service, &format!("GET {path}"), way, "u");
-            assert_eq!(found, expected, "{path}");
+            let status = status(&service, &format!("GET {path}"), transport, "u");
+            assert_eq!(status, expected, "{path}");
         }
     }
-    let both = ["/api/%78;y//z", "/api/%78;y//z", "/api/x", "/api/x"];
-    assert_eq!(targets(&api), both);
+    let expected = ["/api/%78;y//z", "/api/%78;y//z", "/api/x", "/api/x"];
+    assert_eq!(targets(&api), expected);
     assert_eq!(targets(&rest), ["/other%20x"; 2]);
 }
 
 #[test]
 fn a_path_is_included_by_either_form_and_excluded_by_both() {
     let upstream = ok_upstream();
-    let told = |service: &Service, path: &str, way: &str| {
+    let is_limited = |service: &Service, path: &str, transport: &str| {
         let mut client = client(service);
-        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{way}\r\n"));
-        let answer = client.read_answer().unwrap();
-        assert_eq!(answer.status, 200, "{path}");
-        !answer.values("ratelimit").is_empty()
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: a\r\n{transport}\r\n"));
+        let response = client.read_answer().unwrap();
+        assert_eq!(response.status, 200, "{path}");
+        !response.values("ratelimit").is_empty()
     };
     let rule = "key: [path], match: { not_path: ['/api/free/**'] }";
     let filter = ", include: ['/api/**'], exclude: ['/api/health']";
-    for way in WAYS {
+    for transport in TRANSPORTS {
         let service = limited(upstream.address(), filter, rule);
-        for (path, is_limited) in [
+        for (path, expected) in [
             ("/api/a", true),
             ("/%61pi/b", true),
             ("//api/c", true),
             ("/other", false),
             ("/%6fther", false),
             ("/api/health", false),
-            // `/api/health;x` is another path for some.
+            // Some servers read `/api/health;x` as another path.
             ("/api/health;x", true),
             ("/api/free/a", false),
             ("/api/free/%61", false),
             ("/api/fre%65/b", true),
         ] {
-            assert_eq!(told(&service, path, way), is_limited, "{path}");
+            assert_eq!(is_limited(&service, path, transport), expected, "{path}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! No request is run twice, whatever becomes of it.
+//! A request that may have been sent is never sent again.
 
 use std::net::SocketAddr;
 
@@ -6,32 +6,32 @@ use fluxgate_testkit::{RawConnection, RawUpstream, WireRequest};
 
 use super::super::{OK, client, gateway};
 
-/// How an upstream fails a request that it has taken.
+/// How an upstream fails after it has received a request.
 #[derive(Clone, Copy, Debug)]
-enum Failing {
+enum Failure {
     Close,
-    Break,
-    HalfAHead,
+    Reset,
+    PartialHead,
     Garbage,
 }
 
-impl Failing {
+impl Failure {
     fn fail(self, connection: &mut RawConnection) {
         match self {
             Self::Close => {}
-            Self::Break => connection.break_at_end(),
-            Self::HalfAHead => connection.send("HTTP/1.1 200 OK\r\nConte"),
+            Self::Reset => connection.break_at_end(),
+            Self::PartialHead => connection.send("HTTP/1.1 200 OK\r\nConte"),
             Self::Garbage => connection.send("garbage\r\n\r\n"),
         }
     }
 }
 
-/// Takes every request for `/fail` and dies of it.
-fn failing(failing: Failing) -> RawUpstream {
+/// Starts an upstream that fails on every request for `/fail`.
+fn failing_upstream(failure: Failure) -> RawUpstream {
     RawUpstream::start(move |connection| {
         while let Some(request) = connection.read_request() {
             if request.target == "/fail" {
-                failing.fail(connection);
+                failure.fail(connection);
                 return;
             }
             connection.send(OK);
@@ -39,19 +39,19 @@ fn failing(failing: Failing) -> RawUpstream {
     })
 }
 
-fn fails(requests: &[WireRequest]) -> usize {
+fn count_failed(requests: &[WireRequest]) -> usize {
     requests.iter().filter(|it| it.target == "/fail").count()
 }
 
 #[test]
-fn a_request_that_an_upstream_dies_of_is_not_sent_again() {
-    for kind in [
-        Failing::Close,
-        Failing::Break,
-        Failing::HalfAHead,
-        Failing::Garbage,
+fn a_request_on_which_the_upstream_fails_is_not_retried() {
+    for failure in [
+        Failure::Close,
+        Failure::Reset,
+        Failure::PartialHead,
+        Failure::Garbage,
     ] {
-        // On a connection of its own, and on one that has served before.
+        // On a new connection, and on a reused one.
         for is_pooled in [false, true] {
             for rest in [
                 "GET /fail HTTP/1.1\r\nHost: a\r\n\r\n",
@@ -59,7 +59,7 @@ fn a_request_that_an_upstream_dies_of_is_not_sent_again() {
                 "POST /fail HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
                 "POST /fail HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
             ] {
-                let upstreams = [failing(kind), failing(kind)];
+                let upstreams = [failing_upstream(failure), failing_upstream(failure)];
                 let addresses: Vec<SocketAddr> =
                     upstreams.iter().map(RawUpstream::address).collect();
                 let service = gateway(&addresses, "");
@@ -70,19 +70,21 @@ fn a_request_that_an_upstream_dies_of_is_not_sent_again() {
                     }
                 }
                 client.send(rest);
-                let answer = client.read_answer().unwrap();
-                assert_eq!(answer.status, 502, "{kind:?} {is_pooled} {rest:?}");
-                let count: usize = upstreams.iter().map(|it| fails(&it.requests())).sum();
-                assert_eq!(count, 1, "{kind:?} {is_pooled} {rest:?}");
+                let response = client.read_answer().unwrap();
+                assert_eq!(response.status, 502, "{failure:?} {is_pooled} {rest:?}");
+                let count: usize = upstreams
+                    .iter()
+                    .map(|it| count_failed(&it.requests()))
+                    .sum();
+                assert_eq!(count, 1, "{failure:?} {is_pooled} {rest:?}");
             }
         }
     }
 }
 
-/// The connection is dead before the request is sent, but the gateway may not
-/// know yet.
+/// The upstream has closed the connection, but the gateway may not have noticed yet.
 #[test]
-fn a_post_on_a_dead_connection_is_run_once_at_most() {
+fn a_post_over_a_closing_connection_is_sent_at_most_once() {
     let upstream = RawUpstream::start(|connection| {
         while let Some(request) = connection.read_request() {
             connection.send(OK);
@@ -93,23 +95,21 @@ fn a_post_on_a_dead_connection_is_run_once_at_most() {
     });
     let service = gateway(&[upstream.address()], "");
     let mut client = client(&service);
-    let mut posted = 0;
     for _ in 0..50 {
         assert_eq!(client.get("/then-close").unwrap().status, 200);
         client.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello");
-        let answer = client.read_answer().unwrap();
-        assert!([200, 502].contains(&answer.status), "{answer:?}");
-        posted += 1;
+        let response = client.read_answer().unwrap();
+        assert!([200, 502].contains(&response.status), "{response:?}");
     }
     let requests = upstream.requests();
-    let run = requests.iter().filter(|it| it.method == "POST").count();
-    assert!(run <= posted, "{run} of {posted}");
-    let asked = requests.iter().filter(|it| it.method == "GET").count();
-    assert_eq!(asked, 50);
+    let posts = requests.iter().filter(|it| it.method == "POST").count();
+    assert!(posts <= 50, "{posts}");
+    let gets = requests.iter().filter(|it| it.method == "GET").count();
+    assert_eq!(gets, 50);
 }
 
 #[test]
-fn a_slow_request_is_not_sent_again() {
+fn a_request_that_times_out_is_not_retried() {
     let upstreams = [(); 2].map(|()| RawUpstream::start(RawConnection::hold));
     let addresses: Vec<SocketAddr> = upstreams.iter().map(RawUpstream::address).collect();
     let service = gateway(&addresses, "  timeouts: { request: 300ms }\n");

@@ -1,25 +1,25 @@
-"""Clients that let nothing come, and answer every ping.
+"""Clients that answer every ping but close their flow control window.
 
-    windows.py CHECK ADDRESS
+    flow_control.py CHECK ADDRESS
 """
 
 from hyperframe.frame import PingFrame
 
 from frames import *
 
-SHUT = {SettingsFrame.INITIAL_WINDOW_SIZE: 0}
+CLOSED_WINDOW = {SettingsFrame.INITIAL_WINDOW_SIZE: 0}
 
 
 def read(peer):
-    """The next frame, with pings answered."""
+    """Returns the next frame and answers pings."""
     got = peer.read()
     if isinstance(got, PingFrame) and "ACK" not in got.flags:
         peer.send(PingFrame(0, got.opaque_data, flags=["ACK"]))
     return got
 
 
-def is_cut(peer, stream):
-    """Whether the stream is given up soon."""
+def is_reset(peer, stream):
+    """Returns whether the server resets the stream within 8 s."""
     end = time.monotonic() + 8
     try:
         while time.monotonic() < end:
@@ -31,39 +31,39 @@ def is_cut(peer, stream):
     return False
 
 
-def what_an_upstream_says_is_not_kept_for_ever():
-    peer = Peer(settings=SHUT)
+def a_response_of_an_upstream_is_dropped():
+    peer = Peer(settings=CLOSED_WINDOW)
     peer.send(peer.headers(1, request("/big")))
-    assert is_cut(peer, 1)
+    assert is_reset(peer, 1)
 
 
-def what_we_say_is_not_kept_for_ever():
-    peer = Peer(settings=SHUT)
+def a_response_of_the_gateway_is_dropped():
+    peer = Peer(settings=CLOSED_WINDOW)
     peer.send(peer.headers(1, request("/a/../b")))
-    assert is_cut(peer, 1)
+    assert is_reset(peer, 1)
 
 
-def others_on_the_connection_go_on():
-    """One stream is shut, the others are not: only the one is given up."""
-    peer = Peer(settings=SHUT)
+def other_streams_are_not_affected():
+    """Only the stream with the closed window is reset."""
+    peer = Peer(settings=CLOSED_WINDOW)
     peer.send(peer.headers(1, request("/big")))
-    stream, served, cut = 1, 0, False
-    while not cut:
-        assert served < 200, "it is not given up"
+    stream, served, reset = 1, 0, False
+    while not reset:
+        assert served < 200, "the stream is not reset"
         stream += 2
         peer.send(peer.headers(stream, request("/x")), WindowUpdateFrame(stream, 100))
         got = None
         while not (got and got.stream_id == stream and "END_STREAM" in got.flags):
             got = read(peer)
-            cut |= isinstance(got, RstStreamFrame) and got.stream_id == 1
+            reset |= isinstance(got, RstStreamFrame) and got.stream_id == 1
         served += 1
         time.sleep(0.05)  # The pace of a client, not a wait for anything.
     assert served > 1
 
 
-def who_takes_little_by_little_is_served():
-    """A million bytes in far more time than nothing may move for."""
-    peer = Peer(settings=SHUT)
+def a_slow_reader_is_served():
+    """A million bytes take far longer than the idle timeout."""
+    peer = Peer(settings=CLOSED_WINDOW)
     peer.send(peer.headers(1, request("/big")))
     size = 0
     for _ in range(60):
@@ -75,11 +75,11 @@ def who_takes_little_by_little_is_served():
             size += len(got.data) if isinstance(got, DataFrame) else 0
         if size == 1_000_000:
             return
-        time.sleep(0.05)  # This is how slow it is.
+        time.sleep(0.05)  # The pace of a slow reader.
     assert False, size
 
 
-def who_is_idle_is_told():
+def an_idle_connection_gets_goaway():
     peer = Peer()
     assert get(peer) == (200, b"ok")
     try:

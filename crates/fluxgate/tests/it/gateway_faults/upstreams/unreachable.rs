@@ -1,6 +1,4 @@
-//! Nobody there.
-
-use std::sync::atomic::{AtomicU32, Ordering};
+//! Unreachable upstreams, and their recovery.
 
 use fluxgate_testkit::{RawUpstream, ports, timed, wait_until};
 
@@ -9,7 +7,7 @@ use super::super::{OK, client, gateway, ok_upstream};
 const PROBLEM: &str = "application/problem+json";
 
 #[test]
-fn an_upstream_that_is_down_is_told() {
+fn an_unreachable_upstream_is_a_502() {
     let port = ports::free();
     let service = gateway(&[port.addr()], "");
     for request in [
@@ -19,16 +17,16 @@ fn an_upstream_that_is_down_is_told() {
         let mut client = client(&service);
         for _ in 0..3 {
             client.send(request);
-            let (answer, took) = timed(|| client.read_answer().unwrap());
-            assert_eq!(answer.status, 502);
-            assert_eq!(answer.values("content-type"), [PROBLEM]);
+            let (response, took) = timed(|| client.read_answer().unwrap());
+            assert_eq!(response.status, 502);
+            assert_eq!(response.values("content-type"), [PROBLEM]);
             assert!(took.as_secs() < 5, "{took:?}");
         }
     }
 }
 
 #[test]
-fn it_is_found_again_soon_after_it_is_back() {
+fn an_upstream_that_comes_back_is_used_again_soon() {
     let port = ports::free();
     let service = gateway(&[port.addr()], "");
     for _ in 0..3 {
@@ -51,14 +49,14 @@ fn it_is_found_again_soon_after_it_is_back() {
             assert_eq!(client.get("/x").unwrap().status, 200);
         }
         drop(upstream);
-        wait_until("it is known to be down", || {
+        wait_until("it is unreachable", || {
             client.get("/x").unwrap().status == 502
         });
     }
 }
 
 #[test]
-fn while_one_of_two_is_down_the_other_serves() {
+fn while_one_of_two_upstreams_is_unreachable_the_other_is_used() {
     let port = ports::free();
     let upstream = ok_upstream();
     for addresses in [
@@ -80,7 +78,7 @@ fn while_one_of_two_is_down_the_other_serves() {
 }
 
 #[test]
-fn one_of_two_that_comes_back_gets_its_share() {
+fn one_of_two_upstreams_that_comes_back_gets_requests_again() {
     let port = ports::free();
     let other = ok_upstream();
     let service = gateway(&[port.addr(), other.address()], "");
@@ -88,7 +86,7 @@ fn one_of_two_that_comes_back_gets_its_share() {
     for _ in 0..20 {
         assert_eq!(client.get("/x").unwrap().status, 200);
     }
-    let back = RawUpstream::start_at(port.addr(), |connection| {
+    let revived = RawUpstream::start_at(port.addr(), |connection| {
         while connection.read_request().is_some() {
             connection.send(OK);
         }
@@ -96,16 +94,15 @@ fn one_of_two_that_comes_back_gets_its_share() {
     let ((), took) = timed(|| {
         wait_until("it gets requests again", || {
             assert_eq!(client.get("/x").unwrap().status, 200);
-            !back.requests().is_empty()
+            !revived.requests().is_empty()
         });
     });
     assert!(took.as_millis() < 2000, "{took:?}");
 }
 
-/// It closes idle connections, as servers do: nobody notices.
+/// Servers close idle connections; clients of the gateway do not notice.
 #[test]
-fn connections_that_an_upstream_has_closed_are_not_used() {
-    let count = AtomicU32::new(0);
+fn connections_that_the_upstream_closed_are_not_used() {
     let upstream = ok_upstream();
     let service = gateway(&[upstream.address()], "");
     let mut client = client(&service);
@@ -115,8 +112,7 @@ fn connections_that_an_upstream_has_closed_are_not_used() {
             "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello",
         ] {
             client.send(request);
-            assert_eq!(client.read_answer().unwrap().status, 200, "{count:?}");
-            count.fetch_add(1, Ordering::Relaxed);
+            assert_eq!(client.read_answer().unwrap().status, 200);
             upstream.finish_connections();
         }
     }

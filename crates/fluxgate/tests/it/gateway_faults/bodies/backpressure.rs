@@ -1,4 +1,4 @@
-//! Who sends faster than the other side reads has to wait.
+//! A sender that is faster than its reader is slowed down.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use fluxgate_testkit::{RawUpstream, wait_until};
 
 use super::super::memory::{peak_kib, used_kib};
 use super::super::{client, gateway};
-use super::flat::MOST_KIB;
+use super::memory::MAX_KIB;
 
 const MEBIBYTE: usize = 1 << 20;
 
 #[test]
-fn an_upstream_that_does_not_read_holds_the_client_up() {
-    const MANY: usize = 512;
+fn an_upstream_that_does_not_read_stops_the_client() {
+    const MAX_MIB: usize = 512;
     let upstream = RawUpstream::start(|connection| {
         connection.wait_for_bytes(1);
         connection.pause(Duration::from_secs(3));
@@ -30,17 +30,17 @@ fn an_upstream_that_does_not_read_holds_the_client_up() {
         .write_all(b"POST /up HTTP/1.1\r\nHost: a\r\nContent-Length: 107374182400\r\n\r\n")
         .unwrap();
     let block = vec![b'x'; MEBIBYTE];
-    let sent = (0..MANY)
+    let sent = (0..MAX_MIB)
         .take_while(|_| stream.write_all(&block).is_ok())
         .count();
-    assert!(sent < MANY, "{sent} MiB were taken");
+    assert!(sent < MAX_MIB, "{sent} MiB were accepted");
     let more = peak_kib(&service).saturating_sub(before);
-    assert!(more < MOST_KIB, "{more} KiB more");
+    assert!(more < MAX_KIB, "{more} KiB more");
 }
 
 #[test]
-fn a_client_that_does_not_read_holds_the_upstream_up() {
-    const MANY: u64 = 512;
+fn a_client_that_does_not_read_stops_the_upstream() {
+    const MAX_MIB: u64 = 512;
     let sent = Arc::new(AtomicU64::new(0));
     let upstream = {
         let sent = Arc::clone(&sent);
@@ -52,7 +52,7 @@ fn a_client_that_does_not_read_holds_the_upstream_up() {
             stream
                 .set_write_timeout(Some(Duration::from_secs(1)))
                 .unwrap();
-            while sent.load(Ordering::SeqCst) < MANY && stream.write_all(&block).is_ok() {
+            while sent.load(Ordering::SeqCst) < MAX_MIB && stream.write_all(&block).is_ok() {
                 sent.fetch_add(1, Ordering::SeqCst);
             }
         })
@@ -61,11 +61,11 @@ fn a_client_that_does_not_read_holds_the_upstream_up() {
     let before = used_kib(&service);
     let mut client = client(&service);
     client.send("GET /down HTTP/1.1\r\nHost: a\r\n\r\n");
-    wait_until("the upstream gave up", || {
+    wait_until("the upstream gives up", || {
         upstream.received().first().is_some_and(|it| it.is_over)
     });
     let sent = sent.load(Ordering::SeqCst);
-    assert!((1..MANY).contains(&sent), "{sent} MiB were taken");
+    assert!((1..MAX_MIB).contains(&sent), "{sent} MiB were accepted");
     let more = peak_kib(&service).saturating_sub(before);
-    assert!(more < MOST_KIB, "{more} KiB more");
+    assert!(more < MAX_KIB, "{more} KiB more");
 }

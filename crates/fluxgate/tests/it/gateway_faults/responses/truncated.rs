@@ -1,17 +1,17 @@
-//! Answers that break off: nobody takes them for whole.
+//! Truncated and malformed response bodies: no client takes them for complete.
 
-use super::{bad, run};
+use super::{invalid, run};
 
 fn chunked(body: &str) -> super::Case {
-    bad(format!(
+    invalid(format!(
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{body}"
     ))
 }
 
 #[test]
-fn bodies_that_break_off_are_cut() {
+fn truncated_bodies_are_aborted() {
     let length = |body: &str| {
-        bad(format!(
+        invalid(format!(
             "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n{body}"
         ))
     };
@@ -32,7 +32,7 @@ fn bodies_that_break_off_are_cut() {
 }
 
 #[test]
-fn chunks_that_are_none_are_cut() {
+fn malformed_chunks_are_aborted() {
     run(vec![
         chunked("0x5\r\nhello\r\n0\r\n\r\n"),
         chunked("-5\r\nhello\r\n0\r\n\r\n"),

@@ -1,4 +1,4 @@
-//! Ten thousand connections that do nothing.
+//! Ten thousand idle connections.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -12,18 +12,18 @@ use crate::service::Service;
 use crate::support::Dir;
 
 const COUNT: u64 = 10_000;
-/// Memory for each of them.
-const MOST_KIB: u64 = 20;
+/// The allowed memory per connection.
+const MAX_KIB: u64 = 20;
 
-/// A gateway that is started with few descriptors, as most systems start it, and
-/// may have more.
+/// Starts a gateway with a low soft limit on descriptors, as on most systems. It may
+/// raise the limit.
 fn start(upstream: std::net::SocketAddr) -> Service {
     let dir = Dir::new();
-    let more = "  timeouts: { headers: 10m, idle: 10m }\n  limits: { connections: 0 }\n";
+    let settings = "  timeouts: { headers: 10m, idle: 10m }\n  limits: { connections: 0 }\n";
     let listen = "listen: { api: \"127.0.0.1:0\", gateway: \"127.0.0.1:0\" }\n";
     dir.write(
         "fluxgate.yaml",
-        format!("{listen}{}", config(&[upstream], "", more)),
+        format!("{listen}{}", config(&[upstream], "", settings)),
     );
     let arguments = [
         "--nofile=1024:",
@@ -47,11 +47,11 @@ fn hard_limit() -> u64 {
 }
 
 #[test]
-fn ten_thousand_idle_connections_are_held_and_others_served() {
+fn ten_thousand_idle_connections_stay_open_and_others_are_served() {
     let hard = hard_limit();
     assert!(
         hard > COUNT + 500,
-        "this machine lets a process open {hard} files; the test needs more than {COUNT}"
+        "the test opens more than {COUNT} files; raise the hard limit of {hard} (ulimit -Hn)"
     );
     let upstream = ok_upstream();
     let service = start(upstream.address());
@@ -64,19 +64,19 @@ fn ten_thousand_idle_connections_are_held_and_others_served() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut said = BufReader::new(holder.stdout.take().unwrap()).lines();
+    let mut output = BufReader::new(holder.stdout.take().unwrap()).lines();
     let mut stdin = holder.stdin.take().unwrap();
-    assert_eq!(said.next().unwrap().unwrap(), "open");
+    assert_eq!(output.next().unwrap().unwrap(), "open");
     for _ in 0..20 {
         let ((), took) = timed(|| assert_serves(&service));
         assert!(took.as_secs() < 2, "{took:?}");
     }
     let more = used_kib(&service).saturating_sub(before);
     println!("{COUNT} idle connections: {more} KiB more");
-    assert!(more < COUNT * MOST_KIB, "{more} KiB more");
-    // None of them has been dropped for it.
-    writeln!(stdin, "ask").unwrap();
-    assert_eq!(said.next().unwrap().unwrap(), format!("{COUNT} answered"));
+    assert!(more < COUNT * MAX_KIB, "{more} KiB more");
+    // All of them still work.
+    writeln!(stdin, "send requests").unwrap();
+    assert_eq!(output.next().unwrap().unwrap(), format!("{COUNT} answered"));
     drop(stdin);
     assert!(holder.wait().unwrap().success());
 }

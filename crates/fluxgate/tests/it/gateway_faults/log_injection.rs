@@ -1,12 +1,12 @@
-//! Text that would rather be a line of the log, or colour.
+//! Input that tries to forge log lines or terminal escapes.
 
 use fluxgate_testkit::{RawClient, wait_until};
 
-use super::super::{client, config, ok_upstream};
+use super::{client, config, ok_upstream};
 use crate::service::Service;
 
-/// What a careless log would write as it is.
-const TEXTS: [&str; 9] = [
+/// Values that a careless logger would write unescaped.
+const PAYLOADS: [&str; 9] = [
     "%0d%0a{\"level\":\"info\",\"message\":\"forged\"}",
     "%1b[31mred%1b[0m",
     "\",\"message\":\"forged",
@@ -18,11 +18,11 @@ const TEXTS: [&str; 9] = [
     "<script>",
 ];
 
-/// As they stand, no header may hold them.
-const RAW: [&str; 4] = ["\x1b[31mred\x1b[0m", "a\r\nX-Forged: 1", "a\rb", "a\x07b"];
+/// Bytes that are not valid in a header.
+const INVALID: [&str; 4] = ["\x1b[31mred\x1b[0m", "a\r\nX-Forged: 1", "a\rb", "a\x07b"];
 
 #[test]
-fn whatever_is_sent_the_log_is_json_line_by_line() {
+fn every_log_line_is_json_whatever_clients_send() {
     let upstream = ok_upstream();
     let config = config(&[upstream.address()], "main", "");
     let more = "filters: { main: { rule_set: api } }
@@ -33,13 +33,13 @@ rule_sets:
       - { id: r, scope: per_api_key, bands: [ { capacity: 2, window: 1h } ] }
 ";
     let service = Service::start(&["gateway"], &format!("{config}{more}"));
-    let own = |client: &mut RawClient| {
+    let send_own = |client: &mut RawClient| {
         client.send("GET /own HTTP/1.1\r\nHost: a\r\nX-API-Key: own\r\n\r\n");
         client.read_answer().unwrap().status
     };
-    let mut kept = client(&service);
-    assert_eq!(own(&mut kept), 200);
-    for text in TEXTS {
+    let mut reused = client(&service);
+    assert_eq!(send_own(&mut reused), 200);
+    for text in PAYLOADS {
         let target: String = text.chars().filter(|c| c.is_ascii() && *c != '"').collect();
         for _ in 0..4 {
             let requests = [
@@ -54,18 +54,18 @@ rule_sets:
             for request in requests {
                 let mut client = client(&service);
                 client.send(request.as_bytes());
-                let answer = client.read_answer().unwrap();
+                let response = client.read_answer().unwrap();
                 assert!(
-                    [200, 400, 429].contains(&answer.status),
-                    "{request:?} {answer:?}"
+                    [200, 400, 429].contains(&response.status),
+                    "{request:?} {response:?}"
                 );
-                let values = answer.headers.iter().map(|(_, value)| value);
-                let is_plain = |value: &String| !value.contains(char::is_control);
-                assert!(values.clone().all(is_plain), "{request:?} {answer:?}");
+                let values = response.headers.iter().map(|(_, value)| value);
+                let is_printable = |value: &String| !value.contains(char::is_control);
+                assert!(values.clone().all(is_printable), "{request:?} {response:?}");
             }
         }
     }
-    for text in RAW {
+    for text in INVALID {
         for request in [
             format!("GET /{text} HTTP/1.1\r\nHost: a\r\n\r\n"),
             format!("GET /x HTTP/1.1\r\nHost: a\r\nX-API-Key: {text}\r\n\r\n"),
@@ -73,24 +73,26 @@ rule_sets:
         ] {
             let mut client = client(&service);
             client.send(&request);
-            let answer = client.read_answer().unwrap();
-            // A line end in a value makes two headers of it, which is its sender's
-            // own affair.
-            let is_two = text.contains("\r\n") && request.contains(": a\r\nX-Forged");
-            assert!(answer.status == 400 || is_two, "{request:?} {answer:?}");
+            let response = client.read_answer().unwrap();
+            // A line end in a value makes two headers of it, which is valid.
+            let is_two_headers = text.contains("\r\n") && request.contains(": a\r\nX-Forged");
+            assert!(
+                response.status == 400 || is_two_headers,
+                "{request:?} {response:?}"
+            );
         }
     }
-    // None of them has touched another's bucket.
-    assert_eq!((own(&mut kept), own(&mut kept)), (200, 429));
+    // None of them has used units of this key.
+    assert_eq!((send_own(&mut reused), send_own(&mut reused)), (200, 429));
     let requests = upstream.requests();
     assert!(requests.iter().any(|it| it.target.contains("%1b[31mred")));
 
-    let refused = "GET /x HTTP/1.0\r\nHost: a\r\nX-API-Key: k\r\n\r\n";
+    let denied = "GET /x HTTP/1.0\r\nHost: a\r\nX-API-Key: k\r\n\r\n";
     let mut last = client(&service);
-    last.send(refused);
+    last.send(denied);
     assert_eq!(last.read_answer().unwrap().status, 429);
     service.program.signal("TERM");
-    wait_until("it has ended", || service.program.ended().is_some());
+    wait_until("the service exits", || service.program.ended().is_some());
     let lines = service.program.lines();
     for line in &lines {
         let value: serde_json::Value = serde_json::from_str(line).expect(line);

@@ -1,11 +1,9 @@
-//! Headers that servers take for others: an upstream sees only what was counted.
+//! Identity headers: an upstream sees only the identity that was counted.
 
 use fluxgate_testkit::{RawUpstream, WireRequest};
 
-use super::{client, config, ok_upstream};
+use super::{TRANSPORTS, client, config, ok_upstream};
 use crate::service::Service;
-
-const WAYS: [&str; 2] = ["", "TE: trailers\r\n"];
 
 const RULES: &str = "filters: { main: { rule_set: s, client_ip: 'header:X-Client-Addr', trusted_proxies: [10.0.0.0/8] } }
 rule_sets:
@@ -21,20 +19,20 @@ fn start(upstream: &RawUpstream) -> Service {
     Service::start(&["gateway"], &format!("{config}{RULES}"))
 }
 
-/// What the upstream got of this user.
-fn of_user(upstream: &RawUpstream, user: &str) -> Vec<WireRequest> {
+/// Returns the requests of this user that the upstream received.
+fn requests_of(upstream: &RawUpstream, user: &str) -> Vec<WireRequest> {
     let mut requests = upstream.requests();
     requests.retain(|request| request.values("x-user-id").contains(&user));
     requests
 }
 
-fn only_of(upstream: &RawUpstream, user: &str) -> WireRequest {
-    let mut requests = of_user(upstream, user);
+fn only_request_of(upstream: &RawUpstream, user: &str) -> WireRequest {
+    let mut requests = requests_of(upstream, user);
     assert_eq!(requests.len(), 1, "{user}");
     requests.remove(0)
 }
 
-/// The status of a request with these header lines.
+/// Sends a request with these header lines and returns the status.
 fn status(service: &Service, lines: impl AsRef<[u8]>) -> u16 {
     let mut client = client(service);
     let head = b"GET /x HTTP/1.1\r\nHost: a\r\n";
@@ -43,10 +41,10 @@ fn status(service: &Service, lines: impl AsRef<[u8]>) -> u16 {
 }
 
 #[test]
-fn underscores_do_not_bring_another_user_to_the_upstream() {
+fn lookalike_headers_are_removed() {
     let upstream = ok_upstream();
     let service = start(&upstream);
-    for (index, way) in WAYS.into_iter().enumerate() {
+    for (index, transport) in TRANSPORTS.into_iter().enumerate() {
         let lookalikes = [
             "X_User_Id",
             "x_user-id",
@@ -58,24 +56,24 @@ fn underscores_do_not_bring_another_user_to_the_upstream() {
             "X_Forwarded_For",
         ];
         for (number, name) in lookalikes.into_iter().enumerate() {
-            let beside =
-                format!("X-User-Id: a-{index}-{number}\r\n{name}: b\r\nX_Other: c\r\n{way}");
-            assert_eq!(status(&service, beside), 200, "{name}");
-            let request = only_of(&upstream, &format!("a-{index}-{number}"));
+            let next_to_it =
+                format!("X-User-Id: a-{index}-{number}\r\n{name}: b\r\nX_Other: c\r\n{transport}");
+            assert_eq!(status(&service, next_to_it), 200, "{name}");
+            let request = only_request_of(&upstream, &format!("a-{index}-{number}"));
             assert_eq!(request.values(&name.to_lowercase()), [""; 0], "{name}");
             assert_eq!(request.values("x_other"), ["c"]);
         }
-        // Instead of it: nobody is named, and the address is counted.
-        let instead = format!("X_User_Id: b\r\n{way}");
+        // Without the real header, the address is counted.
+        let instead = format!("X_User_Id: b\r\n{transport}");
         let _ = status(&service, instead);
-        let is_named = |request: &WireRequest| !request.values("x_user_id").is_empty();
-        assert!(!upstream.requests().iter().any(is_named));
+        let has_lookalike = |request: &WireRequest| !request.values("x_user_id").is_empty();
+        assert!(!upstream.requests().iter().any(has_lookalike));
     }
 }
 
-/// Whoever has no name in a header that counts is counted by address.
+/// A request without a real identity header is counted by its address.
 #[test]
-fn underscores_do_not_avoid_a_limit() {
+fn lookalike_headers_do_not_bypass_a_limit() {
     let upstream = ok_upstream();
     let service = start(&upstream);
     let statuses: Vec<_> = (0..6)
@@ -85,22 +83,22 @@ fn underscores_do_not_avoid_a_limit() {
 }
 
 #[test]
-fn a_source_with_two_values_is_refused() {
+fn two_values_of_an_identity_are_rejected() {
     let upstream = ok_upstream();
     let service = start(&upstream);
-    for (index, way) in WAYS.into_iter().enumerate() {
+    for (index, transport) in TRANSPORTS.into_iter().enumerate() {
         for name in ["X-User-Id", "X-API-Key", "X-Tenant-Id"] {
             let before = upstream.requests().len();
-            let twice = format!("{name}: a\r\n{}: b\r\n{way}", name.to_lowercase());
+            let twice = format!("{name}: a\r\n{}: b\r\n{transport}", name.to_lowercase());
             assert_eq!(status(&service, twice), 400, "{name}");
             assert_eq!(upstream.requests().len(), before, "{name}");
         }
         let user = format!("same-{index}");
-        let same = format!("X-User-Id: {user}\r\nX-User-Id: {user}\r\n{way}");
+        let same = format!("X-User-Id: {user}\r\nX-User-Id: {user}\r\n{transport}");
         for expected in [200, 200, 200, 429] {
             assert_eq!(status(&service, &same), expected);
         }
-        let forwarded = of_user(&upstream, &user);
+        let forwarded = requests_of(&upstream, &user);
         assert_eq!(forwarded.len(), 3);
         for request in forwarded {
             assert_eq!(request.values("x-user-id"), [&*user]);
@@ -108,9 +106,44 @@ fn a_source_with_two_values_is_refused() {
     }
 }
 
-/// What `Connection` names does not reach the upstream.
+/// An upstream that reads the last line would serve a user that is not counted.
 #[test]
-fn a_connection_does_not_take_the_user_away() {
+fn two_values_of_a_configured_identity_are_rejected() {
+    let upstream = ok_upstream();
+    let config = config(&[upstream.address()], "main", "");
+    let rest = "filters: { main: { rule_set: api, identity: { user: 'header:X-Who' } } }
+rule_sets:
+  api:
+    rules:
+      - { id: user, scope: per_user, bands: [ { capacity: 9, window: 1h } ] }
+      - { id: key, scope: per_api_key, bands: [ { capacity: 9, window: 1h } ] }
+";
+    let service = Service::start(&["gateway"], &format!("{config}{rest}"));
+    for transport in TRANSPORTS {
+        for (lines, status) in [
+            ("X-Who: a\r\nX-API-Key: k\r\n", 200),
+            // Not an identity header in this configuration.
+            ("X-User-Id: a\r\nX-User-Id: b\r\n", 200),
+            ("X-Who: a\r\nx-who: b\r\n", 400),
+            ("X-Who: a\r\nX-Who: a\r\n", 200),
+            ("X-API-Key: k\r\nX-Who: a\r\nX-API-KEY:\r\n", 400),
+        ] {
+            let before = upstream.requests().len();
+            let mut client = client(&service);
+            client.send(format!(
+                "GET /x HTTP/1.1\r\nHost: a\r\n{transport}{lines}\r\n"
+            ));
+            let response = client.read_answer().unwrap();
+            assert_eq!(response.status, status, "{transport}{lines}");
+            let forwarded = upstream.requests().len() - before;
+            assert_eq!(forwarded, usize::from(status == 200), "{transport}{lines}");
+        }
+    }
+}
+
+/// A header that `Connection` names would not reach the upstream.
+#[test]
+fn an_identity_that_connection_names_is_rejected() {
     let upstream = ok_upstream();
     let service = start(&upstream);
     for name in ["X-User-Id", "x-api-key", "X-Tenant-Id"] {
@@ -122,16 +155,16 @@ fn a_connection_does_not_take_the_user_away() {
     assert_eq!(status(&service, lines), 200);
 }
 
-/// They are somebody each, by their bytes.
+/// Identities are compared byte by byte.
 #[test]
-fn users_that_are_not_text_have_limits_of_their_own() {
+fn users_that_are_not_utf8_have_separate_limits() {
     let upstream = ok_upstream();
     let service = start(&upstream);
-    for (index, way) in WAYS.into_iter().enumerate() {
+    for (index, transport) in TRANSPORTS.into_iter().enumerate() {
         let users: [&[u8]; 3] = [b"jos\xe9", b"jos\xe8", b"jos\xc3\xa9"];
         for user in users {
             let user = [user, &[b'0' + u8::try_from(index).unwrap()]].concat();
-            let lines = [b"X-User-Id: ", &user[..], b"\r\n", way.as_bytes()].concat();
+            let lines = [b"X-User-Id: ", &user[..], b"\r\n", transport.as_bytes()].concat();
             for expected in [200, 200, 200, 429] {
                 assert_eq!(
                     status(&service, &lines),

@@ -1,6 +1,6 @@
-//! Spoofed addresses.
+//! Spoofed client addresses.
 
-use super::super::{client, config, ok_upstream};
+use super::{client, config, ok_upstream};
 use crate::service::Service;
 
 const RULES: &str = "rule_sets:
@@ -15,24 +15,24 @@ fn start(upstream: std::net::SocketAddr, filter: &str) -> Service {
     Service::start(&["gateway"], &format!("{config}{filters}{RULES}"))
 }
 
-/// The statuses of ten requests; every other has a connection of its own.
-fn ten(service: &Service, headers: impl Fn(usize) -> String) -> Vec<u16> {
-    let mut kept = client(service);
+/// Sends ten requests, every other one over a new connection, and returns the statuses.
+fn send_ten(service: &Service, headers: impl Fn(usize) -> String) -> Vec<u16> {
+    let mut reused = client(service);
     let mut statuses = Vec::new();
     for n in 0..10 {
         let request = format!("GET /x HTTP/1.1\r\nHost: a\r\n{}\r\n", headers(n));
-        let mut own = (n % 2 == 0).then(|| client(service));
-        let client = own.as_mut().unwrap_or(&mut kept);
+        let mut new = (n % 2 == 0).then(|| client(service));
+        let client = new.as_mut().unwrap_or(&mut reused);
         client.send(request);
         statuses.push(client.read_answer().unwrap().status);
     }
     statuses
 }
 
-const THREE: [u16; 10] = [200, 200, 200, 429, 429, 429, 429, 429, 429, 429];
+const THREE_ALLOWED: [u16; 10] = [200, 200, 200, 429, 429, 429, 429, 429, 429, 429];
 
 #[test]
-fn whoever_says_that_he_is_another_is_not() {
+fn address_headers_of_an_untrusted_client_are_ignored() {
     let upstream = ok_upstream();
     let spoofs: [fn(usize) -> String; 7] = [
         |n| format!("X-Forwarded-For: 1.2.3.{n}\r\n"),
@@ -49,14 +49,13 @@ fn whoever_says_that_he_is_another_is_not() {
     ];
     for spoof in spoofs {
         let service = start(upstream.address(), "");
-        assert_eq!(ten(&service, spoof), THREE, "{}", spoof(0));
+        assert_eq!(send_ten(&service, spoof), THREE_ALLOWED, "{}", spoof(0));
     }
 }
 
-/// Behind a proxy that is trusted, the last address that it did not add itself
-/// counts, not what stands before it.
+/// The last address that is not a trusted proxy counts, not the ones before it.
 #[test]
-fn behind_a_trusted_proxy_the_first_address_is_not_believed() {
+fn behind_a_trusted_proxy_the_first_address_is_ignored() {
     let upstream = ok_upstream();
     let trusted = ", trusted_proxies: [\"127.0.0.0/8\"]";
     let spoofs: [fn(usize) -> String; 3] = [
@@ -66,34 +65,28 @@ fn behind_a_trusted_proxy_the_first_address_is_not_believed() {
     ];
     for spoof in spoofs {
         let service = start(upstream.address(), trusted);
-        assert_eq!(ten(&service, spoof), THREE, "{}", spoof(0));
+        assert_eq!(send_ten(&service, spoof), THREE_ALLOWED, "{}", spoof(0));
     }
     let service = start(upstream.address(), trusted);
-    let others = ten(&service, |n| format!("X-Forwarded-For: 1.2.3.{n}\r\n"));
+    let others = send_ten(&service, |n| format!("X-Forwarded-For: 1.2.3.{n}\r\n"));
     assert_eq!(others, [200; 10]);
 }
 
-/// What an upstream is told of the client ends with who really came.
 #[test]
-fn an_upstream_is_told_who_came() {
+fn the_upstream_receives_the_real_address() {
     let upstream = ok_upstream();
     let service = start(upstream.address(), "");
     for request in [
         "GET /x HTTP/1.1\r\nHost: a.example\r\nX-Forwarded-For: 6.6.6.6\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Host: evil\r\n\r\n",
         "GET /x HTTP/1.1\r\nHost: a.example\r\nForwarded: for=6.6.6.6\r\n\r\n",
     ] {
-        assert_eq!(
-            {
-                let mut client = client(&service);
-                client.send(request);
-                client.read_answer().unwrap().status
-            },
-            200
-        );
+        let mut client = client(&service);
+        client.send(request);
+        assert_eq!(client.read_answer().unwrap().status, 200);
     }
     for request in upstream.requests() {
-        let told = request.values("x-forwarded-for").join(", ");
-        let last = told.rsplit(", ").next().unwrap();
+        let addresses = request.values("x-forwarded-for").join(", ");
+        let last = addresses.rsplit(", ").next().unwrap();
         assert_eq!(last, "127.0.0.1", "{request:?}");
         assert_eq!(request.values("x-forwarded-proto"), ["http"], "{request:?}");
         assert_eq!(

@@ -1,44 +1,44 @@
-//! Answers that two parsers could read in two ways: a client's connection never
-//! loses its place.
+//! Responses that two parsers could read differently. The client's connection stays in
+//! sync.
 
 mod ambiguous;
-mod cut;
 mod early;
-mod surplus;
+mod truncated;
+mod unsolicited;
 
-use fluxgate_testkit::{RawUpstream, WireAnswer};
+use fluxgate_testkit::{RawClient, RawUpstream};
 
 use super::{OK, client, gateway};
 
-/// What an upstream does after its answer.
+/// What an upstream does with the connection after its response.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
     Close,
-    Stay,
+    KeepOpen,
 }
 
-/// An answer, and what a client may see of it.
+/// A response, and what a client may see of it.
 struct Case {
     bytes: Vec<u8>,
     then: Then,
-    /// Status and body, if it may be passed on in a clean form.
-    clean: Option<(u16, &'static str)>,
+    /// Status and body, if it may be forwarded in an unambiguous form.
+    forwarded: Option<(u16, &'static str)>,
 }
 
-/// It must not be passed on as a whole.
-fn bad(bytes: impl AsRef<[u8]>) -> Case {
+/// Returns a case that must not be forwarded as a complete response.
+fn invalid(bytes: impl AsRef<[u8]>) -> Case {
     Case {
         bytes: bytes.as_ref().to_vec(),
-        then: Then::Stay,
-        clean: None,
+        then: Then::KeepOpen,
+        forwarded: None,
     }
 }
 
-/// It may be passed on in this form.
-fn clean(bytes: impl AsRef<[u8]>, status: u16, body: &'static str) -> Case {
+/// Returns a case that may be forwarded in this form.
+fn valid(bytes: impl AsRef<[u8]>, status: u16, body: &'static str) -> Case {
     Case {
-        clean: Some((status, body)),
-        ..bad(bytes)
+        forwarded: Some((status, body)),
+        ..invalid(bytes)
     }
 }
 
@@ -51,7 +51,7 @@ impl Case {
     }
 }
 
-/// Runs all cases and tells of all that fail.
+/// Runs all cases and reports all failures.
 fn run(cases: Vec<Case>) {
     let script: Vec<_> = cases
         .iter()
@@ -81,51 +81,56 @@ fn run(cases: Vec<Case>) {
             let mut client = client(&service);
             let before = (!is_first).then(|| client.get("/before").unwrap().status);
             assert_eq!(before.unwrap_or(200), 200);
-            if let Err(why) = one(case, number, &mut client) {
+            if let Err(why) = run_case(case, number, &mut client) {
                 let bytes = case.bytes.escape_ascii().to_string();
                 let bytes = &bytes[..bytes.len().min(300)];
                 failures.push(format!("first: {is_first} {bytes}\n    {why}"));
             }
-            // Whatever became of it, the next is told nothing of it.
+            // The next client is not affected.
             let next = super::client(&service).get("/next").unwrap();
             if (next.status, next.text().as_str()) != (200, "ok") {
-                failures.push(format!("another after case {number}: {next:?}"));
+                failures.push(format!("the next client after case {number}: {next:?}"));
             }
         }
     }
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }
 
-fn one(case: &Case, number: usize, client: &mut fluxgate_testkit::RawClient) -> Result<(), String> {
-    let mut answer = client.get(&format!("/case/{number}"));
-    while answer.as_ref().is_ok_and(|answer| answer.status < 200) {
-        answer = client.read_answer();
+fn run_case(case: &Case, number: usize, client: &mut RawClient) -> Result<(), String> {
+    let mut response = client.get(&format!("/case/{number}"));
+    while response
+        .as_ref()
+        .is_ok_and(|response| response.status < 200)
+    {
+        response = client.read_answer();
     }
-    let answer = match answer {
-        // Cut off, which nobody can take for a whole answer.
+    let response = match response {
+        // Closed early, which no client takes for a complete response.
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
-            // Without a head there was no need to cut it.
+            // Before the head is sent, the gateway must respond with an error instead.
             let has_head = error.to_string().contains("HTTP/1.1 ");
-            return has_head.then_some(()).ok_or(format!("no answer: {error}"));
+            return has_head
+                .then_some(())
+                .ok_or(format!("no response: {error}"));
         }
         Err(error) => return Err(error.to_string()),
-        Ok(answer) => answer,
+        Ok(response) => response,
     };
-    let seen = (answer.status, answer.text());
-    let is_clean = |(status, body): (u16, &str)| seen == (status, body.to_owned());
-    if seen.0 != 502 && !case.clean.is_some_and(is_clean) {
-        return Err(format!("{answer:?}"));
+    let received = (response.status, response.text());
+    let is_expected = |(status, body): (u16, &str)| received == (status, body.to_owned());
+    if received.0 != 502 && !case.forwarded.is_some_and(is_expected) {
+        return Err(format!("{response:?}"));
     }
-    if answer.is_last() {
+    if response.is_last() {
         let more = client.read_to_end().map_err(|error| error.to_string())?;
         return more
             .is_empty()
             .then_some(())
             .ok_or(format!("more: {}", more.escape_ascii()));
     }
-    let next: WireAnswer = client.get("/next").map_err(|error| error.to_string())?;
+    let next = client.get("/next").map_err(|error| error.to_string())?;
     match (next.status, next.text().as_str()) {
         (200, "ok") => Ok(()),
-        _ => Err(format!("the next: {next:?}")),
+        _ => Err(format!("the next response: {next:?}")),
     }
 }

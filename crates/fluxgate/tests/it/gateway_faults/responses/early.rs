@@ -1,17 +1,17 @@
-//! Answers that come before the request is finished.
+//! Responses that arrive before the request is complete.
 
 use fluxgate_testkit::{RawUpstream, timed, wait_until};
 
 use super::super::{OK, client, gateway};
 
-const LATE: &str = "HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig";
+const TOO_LARGE: &str = "HTTP/1.1 413 Too Large\r\nContent-Length: 3\r\n\r\nbig";
 
 #[test]
-fn a_refusal_in_the_middle_of_a_body_is_passed_on() {
+fn an_error_response_during_the_request_body_is_forwarded() {
     for closes in [true, false] {
         let upstream = RawUpstream::start(move |connection| {
             connection.wait_for_bytes(10);
-            connection.send(LATE);
+            connection.send(TOO_LARGE);
             if !closes {
                 connection.hold();
             }
@@ -19,9 +19,9 @@ fn a_refusal_in_the_middle_of_a_body_is_passed_on() {
         let service = gateway(&[upstream.address()], "");
         let mut client = client(&service);
         client.send("POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 1000\r\n\r\n12345");
-        let answer = client.read_answer().unwrap();
-        assert_eq!((answer.status, answer.text().as_str()), (413, "big"));
-        // The rest of the body is no request, whoever reads it.
+        let response = client.read_answer().unwrap();
+        assert_eq!((response.status, response.text().as_str()), (413, "big"));
+        // The rest of the body must not be read as requests.
         client.send("GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n".repeat(5));
         client.finish();
         let more = client.read_to_end().unwrap();
@@ -34,14 +34,12 @@ fn a_refusal_in_the_middle_of_a_body_is_passed_on() {
     }
 }
 
-/// An upstream connection on which a request was not sent to its end is not used
-/// for another.
 #[test]
-fn a_connection_with_half_a_request_on_it_is_not_used_again() {
+fn an_upstream_connection_with_an_incomplete_request_is_not_reused() {
     let upstream = RawUpstream::start(|connection| {
         if connection.index() == 0 {
             connection.wait_for_bytes(10);
-            connection.send(LATE);
+            connection.send(TOO_LARGE);
             connection.hold();
         }
         while connection.read_request().is_some() {
@@ -62,7 +60,7 @@ fn a_connection_with_half_a_request_on_it_is_not_used_again() {
 }
 
 #[test]
-fn a_client_that_goes_away_takes_its_request_along() {
+fn a_client_that_disconnects_aborts_its_request() {
     let upstream = RawUpstream::start(|connection| {
         if connection.index() == 0 {
             connection.hold();
@@ -74,21 +72,20 @@ fn a_client_that_goes_away_takes_its_request_along() {
     let service = gateway(&[upstream.address()], "");
     let mut client = client(&service);
     client.send("POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
-    wait_until("the body has come", || {
+    wait_until("the body has arrived", || {
         let received = upstream.received();
         received
             .first()
             .is_some_and(|it| it.bytes.ends_with(b"o\r\n"))
     });
     drop(client);
-    wait_until("it is cut off", || upstream.received()[0].is_over);
+    wait_until("it is aborted", || upstream.received()[0].is_over);
     assert_eq!(upstream.requests().len(), 0);
     super::super::assert_serves(&service);
 }
 
-/// Interim answers without an end are no answer.
 #[test]
-fn interim_answers_without_an_end_are_cut() {
+fn endless_interim_responses_are_aborted() {
     let upstream = RawUpstream::start(|connection| {
         connection.read_request();
         let (_, stream) = connection.stream();
@@ -97,13 +94,16 @@ fn interim_answers_without_an_end_are_cut() {
     });
     let service = gateway(&[upstream.address()], "  timeouts: { request: 1s }\n");
     let mut client = client(&service);
-    let (answer, took) = timed(|| {
-        let mut answer = client.get("/x");
-        while answer.as_ref().is_ok_and(|answer| answer.status < 200) {
-            answer = client.read_answer();
+    let (response, took) = timed(|| {
+        let mut response = client.get("/x");
+        while response
+            .as_ref()
+            .is_ok_and(|response| response.status < 200)
+        {
+            response = client.read_answer();
         }
-        answer.unwrap()
+        response.unwrap()
     });
-    assert!([502, 504].contains(&answer.status), "{answer:?}");
+    assert!([502, 504].contains(&response.status), "{response:?}");
     assert!(took.as_secs() < 10, "{took:?}");
 }

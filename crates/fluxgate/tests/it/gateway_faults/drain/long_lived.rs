@@ -1,4 +1,4 @@
-//! What takes long when the signal comes.
+//! Shutdown during downloads and with open WebSockets.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
@@ -8,10 +8,10 @@ use fluxgate_testkit::{RawClient, RawUpstream, wait_until};
 
 use super::super::websocket::Echo;
 use super::super::{client, gateway, script};
-use super::{GRACE, end_of};
+use super::{GRACE, wait_for_exit};
 
 #[test]
-fn a_download_is_finished() {
+fn a_download_is_completed() {
     const PIECES: usize = 40;
     let upstream = RawUpstream::start(|connection| {
         connection.read_request();
@@ -24,19 +24,19 @@ fn a_download_is_finished() {
     let service = gateway(&[upstream.address()], "");
     let mut client = client(&service);
     client.send("GET /long HTTP/1.1\r\nHost: a\r\n\r\n");
-    wait_until("it has begun", || {
+    wait_until("the request is forwarded", || {
         upstream.accepted() > 0 && !upstream.requests().is_empty()
     });
     service.program.signal("TERM");
-    wait_until("nobody is let in any more", || {
+    wait_until("new connections are refused", || {
         RawClient::try_connect(service.address("gateway")).is_err()
     });
     assert_eq!(client.read_answer().unwrap().body.len(), PIECES * 1000);
-    assert!(end_of(&service) < GRACE);
+    assert!(wait_for_exit(&service) < GRACE);
 }
 
 #[test]
-fn a_download_without_an_end_is_cut_in_time() {
+fn an_endless_download_is_aborted_in_time() {
     let upstream = RawUpstream::start(|connection| {
         connection.read_request();
         connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -45,18 +45,18 @@ fn a_download_without_an_end_is_cut_in_time() {
     let service = gateway(&[upstream.address()], "");
     let mut client = client(&service);
     client.send("GET /endless HTTP/1.1\r\nHost: a\r\n\r\n");
-    wait_until("it has begun", || {
+    wait_until("the request is forwarded", || {
         upstream.accepted() > 0 && !upstream.requests().is_empty()
     });
     service.program.signal("TERM");
-    let took = end_of(&service);
+    let took = wait_for_exit(&service);
     assert!(took < GRACE + Duration::from_secs(3), "{took:?}");
     let error = client.read_answer().unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof, "{error}");
 }
 
-/// What is said on an open WebSocket is still passed on; it does not keep the
-/// service from ending in time.
+/// An open WebSocket still forwards messages, and does not delay the exit beyond the
+/// grace period.
 #[test]
 fn a_websocket_is_served_until_the_end() {
     let echo = Echo::start();
@@ -69,19 +69,19 @@ fn a_websocket_is_served_until_the_end() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let mut said = BufReader::new(holder.stdout.take().unwrap()).lines();
-    assert_eq!(said.next().unwrap().unwrap(), "open");
+    let mut output = BufReader::new(holder.stdout.take().unwrap()).lines();
+    assert_eq!(output.next().unwrap().unwrap(), "open");
     service.program.signal("TERM");
-    wait_until("nobody is let in any more", || {
+    wait_until("new connections are refused", || {
         RawClient::try_connect(service.address("gateway")).is_err()
     });
     let mut stdin = holder.stdin.take().unwrap();
     writeln!(stdin).unwrap();
-    assert_eq!(said.next().unwrap().unwrap(), "still there");
-    let took = end_of(&service);
+    assert_eq!(output.next().unwrap().unwrap(), "still there");
+    let took = wait_for_exit(&service);
     assert!(took < GRACE + Duration::from_secs(3), "{took:?}");
     drop(stdin);
-    // It ended in whichever way; it is ours to end.
+    // It may have exited already.
     let _ = holder.kill();
     holder.wait().unwrap();
 }

@@ -1,4 +1,4 @@
-//! Requests behind requests, and requests inside requests.
+//! Pipelined requests, and requests inside of bodies.
 
 use fluxgate_testkit::{RawClient, WireRequest};
 
@@ -8,7 +8,7 @@ use crate::gateway_faults::{client, gateway, ok_upstream};
 const HIDDEN: &str = "GET /hidden HTTP/1.1\r\nHost: a.example\r\n\r\n";
 
 #[test]
-fn a_request_in_a_body_is_a_body() {
+fn a_request_inside_a_body_stays_part_of_the_body() {
     assert_eq!(HIDDEN.len(), 41);
     let chunk = format!("29\r\n{HIDDEN}\r\n0\r\n\r\n");
     let get = |headers: &str, body: &str| {
@@ -37,7 +37,7 @@ fn a_request_in_a_body_is_a_body() {
             "OPTIONS /x",
             HIDDEN,
         ),
-        // One that says that it expects to be asked for its body, but sends it.
+        // Sends its body without waiting for 100 Continue.
         forwarded(
             post("Expect: 100-continue\r\nContent-Length: 41\r\n", HIDDEN),
             "POST /x",
@@ -46,14 +46,14 @@ fn a_request_in_a_body_is_a_body() {
     ]);
 }
 
-/// Sends everything at once and gives back the statuses up to the end, or up to
+/// Sends `bytes` at once and returns the statuses until the connection ends, at most
 /// `count` of them.
 fn statuses(client: &mut RawClient, bytes: &str, count: usize) -> Vec<u16> {
     client.send(bytes);
     let mut statuses = Vec::new();
     while statuses.len() < count {
         match client.read_answer() {
-            Ok(answer) => statuses.push(answer.status),
+            Ok(response) => statuses.push(response.status),
             Err(error) => {
                 assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof, "{error}");
                 break;
@@ -68,7 +68,7 @@ fn lines(requests: &[WireRequest]) -> Vec<String> {
 }
 
 #[test]
-fn requests_in_a_row_are_answered_in_order() {
+fn pipelined_requests_are_answered_in_order() {
     let upstream = fluxgate_testkit::RawUpstream::start(|connection| {
         while let Some(request) = connection.read_request() {
             let body = format!(
@@ -110,10 +110,10 @@ fn requests_in_a_row_are_answered_in_order() {
 }
 
 #[test]
-fn what_follows_a_refused_request_is_not_read() {
+fn bytes_after_a_rejected_request_are_not_read() {
     let upstream = ok_upstream();
     let service = gateway(&[upstream.address()], "");
-    for bad in [
+    for invalid in [
         post("Content-Length: 5\r\nContent-Length: 6\r\n", "hello"),
         post("Transfer-Encoding: xchunked\r\n", "0\r\n\r\n"),
         post("Transfer-Encoding: chunked\r\n", "x\r\n"),
@@ -121,16 +121,16 @@ fn what_follows_a_refused_request_is_not_read() {
     ] {
         let mut client = client(&service);
         assert_eq!(
-            statuses(&mut client, &format!("{bad}{HIDDEN}"), 2),
+            statuses(&mut client, &format!("{invalid}{HIDDEN}"), 2),
             [400],
-            "{bad:?}"
+            "{invalid:?}"
         );
     }
     assert_eq!(lines(&upstream.requests()), [""; 0]);
 }
 
 #[test]
-fn what_follows_the_last_request_is_not_read() {
+fn bytes_after_the_last_request_are_not_read() {
     let upstream = ok_upstream();
     let service = gateway(&[upstream.address()], "");
     for last in [
@@ -150,7 +150,7 @@ fn what_follows_the_last_request_is_not_read() {
 }
 
 #[test]
-fn bytes_beyond_a_body_are_the_next_request() {
+fn bytes_after_a_body_are_the_next_request() {
     let upstream = ok_upstream();
     let service = gateway(&[upstream.address()], "");
     let mut client = client(&service);

@@ -1,4 +1,4 @@
-//! Much goes through, and little stays.
+//! Large bodies pass in constant memory.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -12,10 +12,10 @@ use super::super::memory::{peak_kib, used_kib};
 use super::super::{client, gateway};
 
 const CHUNK: usize = 1 << 20;
-/// How much more memory it may use than when it was idle.
-pub(super) const MOST_KIB: u64 = 64 * 1024;
+/// The allowed growth over the memory of an idle gateway.
+pub(super) const MAX_KIB: u64 = 64 * 1024;
 
-/// Sends a body of so many chunks.
+/// Sends a body of `count` chunks.
 fn send_chunks(stream: &mut TcpStream, count: u64) {
     let mut chunk = format!("{CHUNK:x}\r\n").into_bytes();
     chunk.resize(chunk.len() + CHUNK, b'x');
@@ -26,8 +26,8 @@ fn send_chunks(stream: &mut TcpStream, count: u64) {
     stream.write_all(b"0\r\n\r\n").unwrap();
 }
 
-/// Counts what is in chunks, without keeping it.
-fn count_chunks(stream: &mut TcpStream, mut each: impl FnMut(&[u8])) -> u64 {
+/// Reads a chunked body, passes on its pieces and returns its length.
+fn count_chunks(stream: &mut TcpStream, mut on_piece: impl FnMut(&[u8])) -> u64 {
     let mut reader = std::io::BufReader::with_capacity(CHUNK, stream);
     let mut buffer = vec![0; CHUNK];
     let mut total = 0;
@@ -42,10 +42,10 @@ fn count_chunks(stream: &mut TcpStream, mut each: impl FnMut(&[u8])) -> u64 {
         }
         total += left;
         while left > 0 {
-            let most = buffer.len().min(usize::try_from(left).unwrap());
-            let count = reader.read(&mut buffer[..most]).unwrap();
-            assert!(count > 0, "it ended in a chunk");
-            each(&buffer[..count]);
+            let max = buffer.len().min(usize::try_from(left).unwrap());
+            let count = reader.read(&mut buffer[..max]).unwrap();
+            assert!(count > 0, "the connection ended within a chunk");
+            on_piece(&buffer[..count]);
             left -= count as u64;
         }
         reader.read_exact(&mut buffer[..2]).unwrap();
@@ -53,7 +53,7 @@ fn count_chunks(stream: &mut TcpStream, mut each: impl FnMut(&[u8])) -> u64 {
     }
 }
 
-/// Reads up to the end of the head.
+/// Reads a head.
 fn read_head(stream: &mut TcpStream) -> String {
     let mut bytes = Vec::new();
     let mut byte = [0];
@@ -65,7 +65,7 @@ fn read_head(stream: &mut TcpStream) -> String {
 }
 
 #[test]
-fn ten_gibibytes_up_leave_memory_flat() {
+fn an_upload_of_10_gib_uses_constant_memory() {
     const MEBIBYTES: u64 = 10 << 10;
     let counted = Arc::new(AtomicU64::new(0));
     let upstream = {
@@ -89,36 +89,36 @@ fn ten_gibibytes_up_leave_memory_flat() {
     stream
         .write_all(b"POST /up HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
         .unwrap();
-    let (answer, took) = timed(|| {
+    let (response, took) = timed(|| {
         send_chunks(&mut stream, MEBIBYTES);
-        let mut answer = [0; 15];
-        stream.read_exact(&mut answer).unwrap();
-        answer
+        let mut response = [0; 15];
+        stream.read_exact(&mut response).unwrap();
+        response
     });
-    assert_eq!(&answer, b"HTTP/1.1 200 OK");
+    assert_eq!(&response, b"HTTP/1.1 200 OK");
     assert_eq!(counted.load(Ordering::SeqCst), MEBIBYTES << 20);
     let more = peak_kib(&service).saturating_sub(before);
     println!("{MEBIBYTES} MiB up: {more} KiB more, {took:?}");
-    assert!(more < MOST_KIB, "{more} KiB more");
+    assert!(more < MAX_KIB, "{more} KiB more");
 }
 
 #[test]
-fn a_gibibyte_both_ways_at_once_leaves_memory_flat() {
+fn a_gib_in_both_directions_at_once_uses_constant_memory() {
     const MEBIBYTES: u64 = 1 << 10;
-    // Sends back what it gets, at once, chunk by chunk.
+    // Echoes chunk by chunk.
     let upstream = RawUpstream::start(|connection| {
         let (_, stream) = connection.stream();
         read_head(stream);
-        let mut back = stream.try_clone().unwrap();
-        back.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+        let mut echo = stream.try_clone().unwrap();
+        echo.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
             .unwrap();
         count_chunks(stream, |piece| {
             let size = format!("{:x}\r\n", piece.len());
-            back.write_all(size.as_bytes()).unwrap();
-            back.write_all(piece).unwrap();
-            back.write_all(b"\r\n").unwrap();
+            echo.write_all(size.as_bytes()).unwrap();
+            echo.write_all(piece).unwrap();
+            echo.write_all(b"\r\n").unwrap();
         });
-        back.write_all(b"0\r\n\r\n").unwrap();
+        echo.write_all(b"0\r\n\r\n").unwrap();
     });
     let service = gateway(&[upstream.address()], "");
     let before = used_kib(&service);
@@ -142,6 +142,6 @@ fn a_gibibyte_both_ways_at_once_leaves_memory_flat() {
         });
     });
     let more = peak_kib(&service).saturating_sub(before);
-    println!("{MEBIBYTES} MiB both ways: {more} KiB more, {took:?}");
-    assert!(more < MOST_KIB, "{more} KiB more");
+    println!("{MEBIBYTES} MiB in both directions: {more} KiB more, {took:?}");
+    assert!(more < MAX_KIB, "{more} KiB more");
 }

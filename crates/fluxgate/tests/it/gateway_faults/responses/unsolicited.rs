@@ -1,32 +1,32 @@
-//! Answers that nobody asked for.
+//! Responses without a request.
 
 use std::time::Duration;
 
 use fluxgate_testkit::{RawUpstream, wait_until};
 
 use super::super::{OK, client, gateway};
-use super::{clean, run};
+use super::{run, valid};
 
 const EVIL: &str = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil";
 
 #[test]
-fn an_answer_behind_an_answer_is_nobodys() {
+fn bytes_after_a_response_are_discarded() {
     run(vec![
-        clean(format!("{OK}{EVIL}"), 200, "ok"),
-        clean(format!("{OK}\r\n"), 200, "ok"),
-        clean(format!("{OK}garbage"), 200, "ok"),
-        clean(format!("HTTP/1.1 204 No Content\r\n\r\n{EVIL}"), 204, ""),
-        clean(
+        valid(format!("{OK}{EVIL}"), 200, "ok"),
+        valid(format!("{OK}\r\n"), 200, "ok"),
+        valid(format!("{OK}garbage"), 200, "ok"),
+        valid(format!("HTTP/1.1 204 No Content\r\n\r\n{EVIL}"), 204, ""),
+        valid(
             format!("HTTP/1.1 204 No Content\r\nContent-Length: 50\r\n\r\n{EVIL}"),
             204,
             "",
         ),
-        clean(
+        valid(
             format!("HTTP/1.1 304 Not Modified\r\nContent-Length: 4\r\n\r\n{EVIL}"),
             304,
             "",
         ),
-        clean(
+        valid(
             format!(
                 "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n{EVIL}"
             ),
@@ -37,7 +37,7 @@ fn an_answer_behind_an_answer_is_nobodys() {
 }
 
 #[test]
-fn an_answer_before_a_request_is_nobodys() {
+fn a_response_before_its_request_is_discarded() {
     let upstream = RawUpstream::start(|connection| {
         while connection.read_request().is_some() {
             connection.send(OK);
@@ -48,22 +48,21 @@ fn an_answer_before_a_request_is_nobodys() {
     let service = gateway(&[upstream.address()], "");
     let mut client = client(&service);
     for _ in 0..10 {
-        let answer = client.get("/x").unwrap();
-        assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
-        // Until the surplus has come, and the connection on which it came is
-        // dropped for it.
-        wait_until("the connection with the surplus is closed", || {
+        let response = client.get("/x").unwrap();
+        assert_eq!((response.status, response.text().as_str()), (200, "ok"));
+        // The gateway closes a connection that carries an unsolicited response.
+        wait_until("the connection is closed", || {
             upstream.received().iter().all(|received| received.is_over)
         });
     }
 }
 
 #[test]
-fn an_answer_to_head_has_no_body() {
+fn a_response_to_head_has_no_body() {
     let upstream = RawUpstream::start(|connection| {
         while let Some(request) = connection.read_request() {
             match request.method.as_str() {
-                // One that sends a body all the same.
+                // Violates the protocol: sends a body.
                 "HEAD" if request.target == "/wrong" => connection.send(EVIL),
                 "HEAD" => connection.send("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n"),
                 _ => connection.send(OK),
@@ -74,9 +73,9 @@ fn an_answer_to_head_has_no_body() {
     for target in ["/", "/wrong"] {
         let mut client = client(&service);
         client.send(format!("HEAD {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
-        let answer = client.read_answer_to("HEAD").unwrap();
+        let response = client.read_answer_to("HEAD").unwrap();
         assert_eq!(
-            (answer.status, answer.values("content-length")),
+            (response.status, response.values("content-length")),
             (200, vec!["4"])
         );
         let next = client.get("/next").unwrap();

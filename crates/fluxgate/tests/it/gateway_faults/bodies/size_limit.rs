@@ -2,30 +2,34 @@
 
 use fluxgate_testkit::{RawClient, wait_until};
 
-use super::super::{are_let_go, assert_serves, client, gateway, ok_upstream};
+use super::super::{are_closed, assert_serves, client, gateway, ok_upstream};
 
 const LIMIT: &str = "  limits: { body_bytes: 1000 }\n";
 
-fn begin(client: &mut RawClient, before: bool) {
-    if before {
+/// Sends a first request over the connection if it is to be reused.
+fn prepare(client: &mut RawClient, is_reused: bool) {
+    if is_reused {
         assert_eq!(client.get("/before").unwrap().status, 200);
     }
 }
 
 #[test]
-fn a_length_beyond_the_bound_is_refused_at_once() {
+fn a_length_over_the_limit_is_rejected_at_once() {
     let upstream = ok_upstream();
     let service = gateway(&[upstream.address()], LIMIT);
-    for before in [false, true] {
+    for is_reused in [false, true] {
         for length in ["1001", "10737418240", "9223372036854775807"] {
             let mut client = client(&service);
-            begin(&mut client, before);
+            prepare(&mut client, is_reused);
             client.send(format!(
                 "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\nhello"
             ));
-            let answer = client.read_answer().unwrap();
-            assert_eq!(answer.status, 413);
-            assert_eq!(answer.values("content-type"), ["application/problem+json"]);
+            let response = client.read_answer().unwrap();
+            assert_eq!(response.status, 413);
+            assert_eq!(
+                response.values("content-type"),
+                ["application/problem+json"]
+            );
             assert_eq!(client.read_to_end().unwrap(), b"");
         }
     }
@@ -39,11 +43,11 @@ fn a_length_beyond_the_bound_is_refused_at_once() {
 }
 
 #[test]
-fn chunks_beyond_the_bound_are_refused_in_the_middle() {
+fn chunks_over_the_limit_are_rejected_as_they_arrive() {
     let upstream = ok_upstream();
     let service = gateway(&[upstream.address()], LIMIT);
     let chunk = format!("64\r\n{}\r\n", "x".repeat(100));
-    for (before, body) in [
+    for (is_reused, body) in [
         (false, chunk.repeat(11) + "0\r\n\r\n"),
         (true, chunk.repeat(11) + "0\r\n\r\n"),
         (false, chunk.repeat(20)),
@@ -51,27 +55,27 @@ fn chunks_beyond_the_bound_are_refused_in_the_middle() {
         (true, format!("fffffff\r\n{}", "x".repeat(5000))),
     ] {
         let mut client = client(&service);
-        begin(&mut client, before);
+        prepare(&mut client, is_reused);
         client.send(format!(
             "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{body}"
         ));
-        let answer = client.read_answer().unwrap();
-        assert_eq!(answer.status, 413);
-        // It stays only if all of the body has come.
-        match answer.is_last() || !body.ends_with("0\r\n\r\n") {
+        let response = client.read_answer().unwrap();
+        assert_eq!(response.status, 413);
+        // The connection stays open only if the whole body has arrived.
+        match response.is_last() || !body.ends_with("0\r\n\r\n") {
             true => assert_eq!(client.read_to_end().unwrap(), b""),
             false => assert_eq!(client.get("/after").unwrap().status, 200),
         }
     }
-    wait_until("what was begun is cut off", || {
-        are_let_go(&upstream, "POST /x", 0)
+    wait_until("incomplete requests are aborted", || {
+        are_closed(&upstream, "POST /x", 0)
     });
     assert!(upstream.requests().iter().all(|it| it.target != "/x"));
     assert_serves(&service);
 }
 
 #[test]
-fn a_body_at_the_bound_passes() {
+fn a_body_at_the_limit_is_forwarded() {
     let upstream = ok_upstream();
     let service = gateway(&[upstream.address()], LIMIT);
     let mut client = client(&service);
@@ -92,9 +96,8 @@ fn a_body_at_the_bound_passes() {
     assert!(requests.iter().all(|it| it.body == body.as_bytes()));
 }
 
-/// One that waits to be asked for its body is refused before it sends it.
 #[test]
-fn a_body_that_is_too_large_is_not_asked_for() {
+fn a_body_over_the_limit_gets_no_100_continue() {
     let upstream = ok_upstream();
     let service = gateway(&[upstream.address()], LIMIT);
     let mut client = client(&service);
@@ -105,7 +108,7 @@ fn a_body_that_is_too_large_is_not_asked_for() {
 }
 
 #[test]
-fn a_body_that_is_asked_for_is_sent() {
+fn a_body_after_100_continue_is_forwarded() {
     let upstream = ok_upstream();
     let service = gateway(&[upstream.address()], LIMIT);
     let mut client = client(&service);

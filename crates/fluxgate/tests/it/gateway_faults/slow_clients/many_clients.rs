@@ -1,14 +1,14 @@
-//! Many at once.
+//! Many slow clients at once, and the limit on connections.
 
 use std::time::Duration;
 
 use fluxgate_testkit::timed;
 
 use super::super::{assert_serves, client, gateway, ok_upstream};
-use super::assert_cut;
+use super::assert_closed;
 
 #[test]
-fn many_slow_clients_hold_up_nobody() {
+fn many_slow_clients_do_not_delay_others() {
     let upstream = ok_upstream();
     let service = gateway(&[upstream.address()], "  timeouts: { headers: 2s }\n");
     let mut slow: Vec<_> = (0..500)
@@ -23,33 +23,33 @@ fn many_slow_clients_hold_up_nobody() {
         assert!(took < Duration::from_secs(2), "{took:?}");
     }
     for client in &mut slow {
-        assert_cut(client, &["408"]);
+        assert_closed(client, &["408"]);
     }
 }
 
-/// More than `limits.connections` wait outside, and come in when one leaves.
+/// Connections over `limits.connections` wait until another closes.
 #[test]
-fn connections_are_bounded() {
+fn connections_are_limited() {
     let upstream = ok_upstream();
     let service = gateway(&[upstream.address()], "  limits: { connections: 4 }\n");
-    let mut inside: Vec<_> = (0..4).map(|_| client(&service)).collect();
-    for client in &mut inside {
+    let mut accepted: Vec<_> = (0..4).map(|_| client(&service)).collect();
+    for client in &mut accepted {
         assert_eq!(client.get("/x").unwrap().status, 200);
     }
-    let mut outside = client(&service);
-    outside.send("GET /late HTTP/1.1\r\nHost: a\r\n\r\n");
-    // Those inside are served meanwhile, often enough for the other to have been.
+    let mut waiting = client(&service);
+    waiting.send("GET /late HTTP/1.1\r\nHost: a\r\n\r\n");
+    // In the meantime the accepted ones are served, many times over.
     for _ in 0..50 {
-        for client in &mut inside {
+        for client in &mut accepted {
             assert_eq!(client.get("/x").unwrap().status, 200);
         }
     }
     let is_late = |it: &fluxgate_testkit::WireRequest| it.target == "/late";
     assert!(!upstream.requests().iter().any(is_late));
-    inside.pop();
-    // It is let in, or was turned away at once.
-    match outside.read_answer() {
-        Ok(answer) => assert!([200, 503].contains(&answer.status), "{answer:?}"),
+    accepted.pop();
+    // It is accepted now, or was closed at once.
+    match waiting.read_answer() {
+        Ok(response) => assert!([200, 503].contains(&response.status), "{response:?}"),
         Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof),
     }
 }
