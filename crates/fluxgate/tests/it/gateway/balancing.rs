@@ -21,10 +21,10 @@ fn respond(stream: &mut TcpStream, body: &str) -> bool {
 
 #[test]
 fn the_upstream_with_the_fewest_requests_gets_the_next() {
-    let (release, held) = mpsc::channel::<()>();
-    let held = Mutex::new(held);
+    let (release, released) = mpsc::channel::<()>();
+    let released = Mutex::new(released);
     let slow = Upstream::start(move |_, stream| {
-        let _ = held.lock().unwrap().recv();
+        let _ = released.lock().unwrap().recv();
         respond(stream, "slow")
     });
     let fast = Upstream::with_body("fast");
@@ -55,10 +55,10 @@ fn the_upstream_with_the_fewest_requests_gets_the_next() {
 
 #[test]
 fn routes_with_the_same_upstream_share_its_request_count() {
-    let (release, held) = mpsc::channel::<()>();
-    let held = Mutex::new(held);
+    let (release, released) = mpsc::channel::<()>();
+    let released = Mutex::new(released);
     let slow = Upstream::start(move |_, stream| {
-        let _ = held.lock().unwrap().recv();
+        let _ = released.lock().unwrap().recv();
         respond(stream, "slow")
     });
     let fast = Upstream::with_body("fast");

@@ -92,11 +92,11 @@ fn a_client_that_stops_sending_ejects_no_upstream() {
 
 #[test]
 fn the_response_timeout_starts_when_the_request_is_complete() {
-    let (held, release) = std::sync::mpsc::channel::<()>();
-    let release = std::sync::Mutex::new(release);
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = std::sync::Mutex::new(released);
     let upstream = Upstream::start(move |request, stream| {
         if request.request_line().contains("/never") {
-            return release.lock().unwrap().recv().is_ok();
+            return released.lock().unwrap().recv().is_ok();
         }
         stream
             .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
@@ -112,5 +112,5 @@ fn the_response_timeout_starts_when_the_request_is_complete() {
         slow.send_raw(b"half").unwrap();
         assert_eq!(slow.read_answer(false).unwrap().status, status, "{target}");
     }
-    drop(held);
+    drop(release);
 }

@@ -70,27 +70,27 @@ fn an_invalid_response_is_a_502() {
 
 #[test]
 fn an_upstream_that_does_not_respond_in_time_is_a_504() {
-    let (held, release) = std::sync::mpsc::channel::<()>();
-    let release = std::sync::Mutex::new(release);
-    let upstream = Upstream::start(move |_, _| release.lock().unwrap().recv().is_ok());
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = std::sync::Mutex::new(released);
+    let upstream = Upstream::start(move |_, _| released.lock().unwrap().recv().is_ok());
     let service = gateway_to(&[&upstream], "  timeouts: { request: 300ms }\n");
     assert_problem(&client(&service).get("/"), 504);
-    drop(held);
+    drop(release);
 }
 
 #[test]
 fn a_response_that_stalls_is_aborted() {
-    let (held, release) = std::sync::mpsc::channel::<()>();
-    let release = std::sync::Mutex::new(release);
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = std::sync::Mutex::new(released);
     let upstream = Upstream::start(move |_, stream| {
         stream
             .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf")
             .unwrap();
-        release.lock().unwrap().recv().is_ok()
+        released.lock().unwrap().recv().is_ok()
     });
     let service = gateway_to(&[&upstream], "  timeouts: { idle: 300ms }\n");
     assert!(client(&service).try_request("GET", "/", &[], "").is_err());
-    drop(held);
+    drop(release);
 }
 
 #[test]
