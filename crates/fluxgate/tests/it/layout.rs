@@ -1,5 +1,5 @@
-//! The layout of the source: which crate and which module may import which, and how large
-//! files are.
+//! The layout of the source: which crates and modules may import which, and how long files
+//! may be.
 
 mod imports;
 
@@ -11,9 +11,9 @@ use crate::support::Dir;
 
 use imports::{Import, Modules, top_level};
 
-/// The crates and their modules, lowest first. A crate may depend only on crates above it
-/// in this list; a module may import only modules to its left.
-const FLOORS: [(&str, &str); 7] = [
+/// The crates and their modules, lowest first. A crate may depend only on crates earlier in
+/// this list, and a module may import only modules earlier in its line.
+const LAYERS: [(&str, &str); 7] = [
     (
         "fluxgate-core",
         "time clock lossless request_path context sip fingerprint rate limit algorithm key band \
@@ -57,12 +57,12 @@ fn crates() -> PathBuf {
 }
 
 #[test]
-fn crates_depend_on_lower_crates() {
-    for (at, (name, _)) in FLOORS.iter().enumerate() {
+fn crates_depend_only_on_lower_crates() {
+    for (index, (name, _)) in LAYERS.iter().enumerate() {
         let manifest = fs::read_to_string(crates().join(name).join("Cargo.toml")).unwrap();
         let (_, dependencies) = manifest.split_once("\n[dependencies]").unwrap();
         let dependencies = dependencies.split("\n[dev-dependencies]").next().unwrap();
-        for (above, _) in &FLOORS[at..] {
+        for (above, _) in &LAYERS[index..] {
             let mut lines = dependencies.lines();
             let line = lines.find(|line| line.starts_with(&format!("{above}.")));
             assert_eq!(line, None, "{name} must not depend on {above}");
@@ -71,19 +71,19 @@ fn crates_depend_on_lower_crates() {
 }
 
 #[test]
-fn modules_import_lower_modules() {
-    for (name, floors) in FLOORS {
+fn modules_import_only_lower_modules() {
+    for (name, layers) in LAYERS {
         let modules = Modules::read(&crates().join(name).join("src"));
-        let faults = upward(&modules, floors);
+        let faults = upward_imports(&modules, layers);
         assert!(faults.is_empty(), "{name}:\n{}", faults.join("\n"));
     }
 }
 
 #[test]
-fn files_do_not_import_in_circles() {
-    for (name, _) in FLOORS {
+fn files_have_no_import_cycles() {
+    for (name, _) in LAYERS {
         let modules = Modules::read(&crates().join(name).join("src"));
-        let faults = circles(&modules.imports());
+        let faults = cycles(&modules.imports());
         assert!(faults.is_empty(), "{name}:\n{}", faults.join("\n"));
     }
 }
@@ -98,7 +98,7 @@ fn no_file_is_too_long() {
 }
 
 #[test]
-fn a_wrong_import_is_reported_with_its_line() {
+fn a_forbidden_import_is_reported_with_its_line() {
     let dir = Dir::new();
     let source = dir.path("");
     dir.write("lib.rs", "mod high;\nmod low;\npub use high::Top;\n");
@@ -106,11 +106,16 @@ fn a_wrong_import_is_reported_with_its_line() {
     let low = "//! use crate::high::Top;\n\npub struct Base;\n\n#[cfg(test)]\nmod tests {\n    \
                use crate::high::Top;\n}\n";
     dir.write("low.rs", low);
-    let imports = |modules: &Modules| (upward(modules, "low high"), circles(&modules.imports()));
-    let (upwards, circle) = imports(&Modules::read(&source));
+    let faults = |modules: &Modules| {
+        (
+            upward_imports(modules, "low high"),
+            cycles(&modules.imports()),
+        )
+    };
+    let (upward, cycles) = faults(&Modules::read(&source));
     assert!(
-        upwards.is_empty() && circle.is_empty(),
-        "{upwards:?} {circle:?}"
+        upward.is_empty() && cycles.is_empty(),
+        "{upward:?} {cycles:?}"
     );
     for planted in [
         "use crate::high::Top;",
@@ -123,32 +128,32 @@ fn a_wrong_import_is_reported_with_its_line() {
             "low.rs",
             low.replacen("pub struct", &format!("{planted}\npub struct"), 1),
         );
-        let (upwards, circle) = imports(&Modules::read(&source));
-        assert_eq!(upwards.len(), 1, "{planted}");
+        let (upward, cycles) = faults(&Modules::read(&source));
+        assert_eq!(upward.len(), 1, "{planted}");
         assert!(
-            upwards[0].contains("low.rs:3: low imports high"),
-            "{upwards:?}"
+            upward[0].contains("low.rs:3: low imports high"),
+            "{upward:?}"
         );
         assert_eq!(
-            circle.is_empty(),
+            cycles.is_empty(),
             planted.starts_with("pub use"),
             "{planted}"
         );
     }
-    let unknown = upward(&Modules::read(&source), "low");
-    assert!(unknown[0].contains("high has no place"), "{unknown:?}");
+    let unknown = upward_imports(&Modules::read(&source), "low");
+    assert!(unknown[0].contains("high is not in LAYERS"), "{unknown:?}");
 }
 
-/// Returns a line for each import of a module that is not lower.
-fn upward(modules: &Modules, floors: &str) -> Vec<String> {
-    let floors: Vec<_> = floors.split_whitespace().collect();
-    let floor = |module: &str| floors.iter().position(|name| *name == top_level(module));
-    let unplaced = modules
+/// Returns a line for each import of a higher module, and for each unlisted module.
+fn upward_imports(modules: &Modules, layers: &str) -> Vec<String> {
+    let layers: Vec<_> = layers.split_whitespace().collect();
+    let layer = |module: &str| layers.iter().position(|name| *name == top_level(module));
+    let unlisted = modules
         .top_level()
         .into_iter()
-        .filter(|name| floor(name).is_none());
-    let mut faults: Vec<_> = unplaced
-        .map(|name| format!("{name} has no place"))
+        .filter(|name| layer(name).is_none());
+    let mut faults: Vec<_> = unlisted
+        .map(|name| format!("{name} is not in LAYERS"))
         .collect();
     for Import {
         file,
@@ -158,7 +163,7 @@ fn upward(modules: &Modules, floors: &str) -> Vec<String> {
         ..
     } in modules.imports()
     {
-        if let (Some(here), Some(there)) = (floor(&from), floor(&to))
+        if let (Some(here), Some(there)) = (layer(&from), layer(&to))
             && there > here
         {
             let file = file.display();
@@ -170,8 +175,8 @@ fn upward(modules: &Modules, floors: &str) -> Vec<String> {
     faults
 }
 
-/// Returns a line for each circle of files.
-fn circles(imports: &[Import]) -> Vec<String> {
+/// Returns the modules of each import cycle, one line per cycle.
+fn cycles(imports: &[Import]) -> Vec<String> {
     let mut edges: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for import in imports.iter().filter(|import| !import.is_reexport) {
         edges.entry(&import.from).or_default().insert(&import.to);
@@ -187,27 +192,27 @@ fn circles(imports: &[Import]) -> Vec<String> {
         seen
     };
     let reachable: BTreeMap<_, _> = edges.keys().map(|from| (*from, reachable(from))).collect();
-    let mut circles = BTreeSet::new();
+    let mut cycles = BTreeSet::new();
     for (from, seen) in &reachable {
         let is_mutual = |to: &&&str| reachable.get(**to).is_some_and(|back| back.contains(from));
-        let circle: Vec<_> = seen.iter().filter(is_mutual).copied().collect();
-        if !circle.is_empty() {
-            circles.insert(circle.join(", "));
+        let cycle: Vec<_> = seen.iter().filter(is_mutual).copied().collect();
+        if !cycle.is_empty() {
+            cycles.insert(cycle.join(", "));
         }
     }
-    circles.into_iter().collect()
+    cycles.into_iter().collect()
 }
 
-/// Returns every source file of the crates with its number of lines.
+/// Returns every source file of the crates and its number of lines.
 fn sources() -> Vec<(PathBuf, usize)> {
     let mut sources = Vec::new();
-    for (name, _) in FLOORS {
-        let mut folders = vec![crates().join(name).join("src")];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).unwrap() {
+    for (name, _) in LAYERS {
+        let mut directories = vec![crates().join(name).join("src")];
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(directory).unwrap() {
                 let path = entry.unwrap().path();
                 if path.is_dir() {
-                    folders.push(path);
+                    directories.push(path);
                 } else if path.extension().is_some_and(|it| it == "rs") {
                     let lines = fs::read_to_string(&path).unwrap().lines().count();
                     sources.push((path, lines));

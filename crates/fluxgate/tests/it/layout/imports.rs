@@ -1,10 +1,10 @@
-//! Reads the modules of a crate and what each imports from the others.
+//! Reads the modules of a crate and their imports from each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The modules of a crate, by path: `gateway::routes`, or `` for the root.
+/// The modules of a crate, by path, such as `gateway::routes`. The path of the root is empty.
 pub(super) struct Modules {
     modules: BTreeMap<String, Module>,
 }
@@ -12,10 +12,11 @@ pub(super) struct Modules {
 /// One source file.
 struct Module {
     file: PathBuf,
-    /// Names that the file re-exports, and the paths they stand for.
+    /// Re-exported names and their paths.
     exports: BTreeMap<String, Vec<String>>,
-    /// Modules whose `*` the file re-exports.
+    /// Modules that the file re-exports by `*`.
     globs: Vec<Vec<String>>,
+    /// The line of each import, whether it is a re-export, and its path.
     imports: Vec<(usize, bool, Vec<String>)>,
 }
 
@@ -28,8 +29,8 @@ pub(super) struct Import {
     pub(super) from: String,
     /// The module that defines the item.
     pub(super) to: String,
-    /// Whether the line makes the item part of its own module. Parents re-export the items
-    /// of their children without using them.
+    /// Whether the line is a `pub use`. Parents re-export items of their children without
+    /// using them.
     pub(super) is_reexport: bool,
 }
 
@@ -71,10 +72,10 @@ impl Modules {
         imports
     }
 
-    /// Returns the module that defines what `path` names in module `from`; `None` if it
-    /// is an item of another crate.
+    /// Returns the module that defines the item at `path`, as seen from module `from`, or
+    /// `None` if another crate defines it.
     fn resolve(&self, from: &str, path: &[String], depth: usize) -> Option<String> {
-        assert!(depth < 20, "{from}: {path:?} leads nowhere");
+        assert!(depth < 20, "{from}: {path:?} is a cycle of re-exports");
         let mut segments = path.iter().map(String::as_str).peekable();
         let mut module = match *segments.peek()? {
             "crate" => String::new(),
@@ -125,7 +126,12 @@ fn child(module: &str, name: &str) -> String {
     }
 }
 
-fn read_module(file: &Path, folder: &Path, path: String, modules: &mut BTreeMap<String, Module>) {
+fn read_module(
+    file: &Path,
+    directory: &Path,
+    path: String,
+    modules: &mut BTreeMap<String, Module>,
+) {
     let text = code_only(&fs::read_to_string(file).unwrap());
     let mut module = Module {
         file: file.to_owned(),
@@ -151,20 +157,19 @@ fn read_module(file: &Path, folder: &Path, path: String, modules: &mut BTreeMap<
             Statement::Path(path) => module.imports.push((line, false, path)),
             Statement::Mod(name) => {
                 let file = [
-                    folder.join(format!("{name}.rs")),
-                    folder.join(&name).join("mod.rs"),
+                    directory.join(format!("{name}.rs")),
+                    directory.join(&name).join("mod.rs"),
                 ];
                 let file = file.iter().find(|file| file.is_file());
                 let file = file.unwrap_or_else(|| panic!("no file for mod {name} of {path}"));
-                read_module(file, &folder.join(&name), child(&path, &name), modules);
+                read_module(file, &directory.join(&name), child(&path, &name), modules);
             }
         }
     }
     modules.insert(path, module);
 }
 
-/// Returns the text without comments, strings and inline test modules, with every line
-/// in its place.
+/// Removes comments, strings and inline test modules, and keeps the line numbers.
 fn code_only(text: &str) -> String {
     let mut code = String::new();
     let mut rest = text;
@@ -178,7 +183,7 @@ fn code_only(text: &str) -> String {
             string_length(rest)
         } else if rest.starts_with("'\"'") {
             3
-        } else if let Some(hashes) = raw_string(rest) {
+        } else if let Some(hashes) = raw_string_hashes(rest) {
             let end = format!("\"{}", "#".repeat(hashes));
             let start = hashes + 2;
             start + rest[start..].find(&end).unwrap() + end.len()
@@ -194,7 +199,7 @@ fn code_only(text: &str) -> String {
     code
 }
 
-/// Whether an inline module of tests starts here.
+/// Returns whether the text starts with an inline test module.
 fn is_test_module(text: &str) -> bool {
     let Some((attribute, rest)) = text.split_once('\n') else {
         return false;
@@ -219,8 +224,8 @@ fn string_length(text: &str) -> usize {
     end.map_or(text.len(), |(at, _)| at + 1)
 }
 
-/// Returns the number of `#` before the quote if a raw string starts here.
-fn raw_string(text: &str) -> Option<usize> {
+/// Returns the number of `#` before the quote if the text starts with a raw string.
+fn raw_string_hashes(text: &str) -> Option<usize> {
     let rest = text.strip_prefix('r')?;
     let hashes = rest.len() - rest.trim_start_matches('#').len();
     rest[hashes..].starts_with('"').then_some(hashes)
@@ -229,7 +234,7 @@ fn raw_string(text: &str) -> Option<usize> {
 enum Statement {
     Use {
         public: bool,
-        /// The name each path gets here, and the path.
+        /// Each imported name and its path.
         paths: Vec<(String, Vec<String>)>,
     },
     /// A path in the code that starts with `crate`, `self` or `super`.
@@ -238,15 +243,15 @@ enum Statement {
     Mod(String),
 }
 
-/// Goes through the words of a file.
+/// Reads the statements of a file from its tokens.
 struct Statements<'a> {
-    words: Vec<(usize, &'a str)>,
-    at: usize,
+    tokens: Vec<(usize, &'a str)>,
+    position: usize,
 }
 
 impl<'a> Statements<'a> {
     fn new(text: &'a str) -> Self {
-        let mut words = Vec::new();
+        let mut tokens = Vec::new();
         for (number, line) in text.lines().enumerate() {
             let mut rest = line;
             while let Some(start) = rest.find(|char: char| !char.is_whitespace()) {
@@ -259,74 +264,79 @@ impl<'a> Statements<'a> {
                     _ if rest.starts_with("::") => 2,
                     first => first.map_or(1, char::len_utf8),
                 };
-                words.push((number + 1, &rest[..length]));
+                tokens.push((number + 1, &rest[..length]));
                 rest = &rest[length..];
             }
         }
-        Self { words, at: 0 }
+        Self {
+            tokens,
+            position: 0,
+        }
     }
 
-    fn word(&self, ahead: usize) -> &'a str {
-        self.words.get(self.at + ahead).map_or("", |(_, word)| word)
+    fn token(&self, ahead: usize) -> &'a str {
+        self.tokens
+            .get(self.position + ahead)
+            .map_or("", |(_, token)| token)
     }
 
     fn next_use_or_path(&mut self) -> Option<(usize, Statement)> {
-        while let Some(&(line, word)) = self.words.get(self.at) {
-            let before = match self.at {
+        while let Some(&(line, token)) = self.tokens.get(self.position) {
+            let before = match self.position {
                 0 => "",
-                at => self.words[at - 1].1,
+                at => self.tokens[at - 1].1,
             };
-            match word {
-                "use" if before != "+" && self.word(1) != "<" => {
+            match token {
+                "use" if before != "+" && self.token(1) != "<" => {
                     let public = before == "pub" || before == ")";
-                    self.at += 1;
+                    self.position += 1;
                     let mut paths = Vec::new();
                     self.use_tree(&[], &mut paths);
                     return Some((line, Statement::Use { public, paths }));
                 }
-                "mod" if self.word(2) == ";" => {
-                    let name = self.word(1).to_owned();
-                    self.at += 3;
+                "mod" if self.token(2) == ";" => {
+                    let name = self.token(1).to_owned();
+                    self.position += 3;
                     return Some((line, Statement::Mod(name)));
                 }
                 "crate" | "super" | "self"
-                    if self.word(1) == "::" && before != "::" && before != "in" =>
+                    if self.token(1) == "::" && before != "::" && before != "in" =>
                 {
-                    let mut path = vec![word.to_owned()];
-                    while self.word(1) == "::" {
-                        path.push(self.word(2).to_owned());
-                        self.at += 2;
+                    let mut path = vec![token.to_owned()];
+                    while self.token(1) == "::" {
+                        path.push(self.token(2).to_owned());
+                        self.position += 2;
                     }
-                    self.at += 1;
+                    self.position += 1;
                     return Some((line, Statement::Path(path)));
                 }
-                _ => self.at += 1,
+                _ => self.position += 1,
             }
         }
         None
     }
 
-    /// Reads `a::b::{c, d as e}` from where it stands.
+    /// Reads a tree such as `a::b::{c, d as e}` from the current position.
     fn use_tree(&mut self, prefix: &[String], paths: &mut Vec<(String, Vec<String>)>) {
         let mut path = prefix.to_vec();
         loop {
-            match self.word(0) {
+            match self.token(0) {
                 "{" => {
-                    self.at += 1;
-                    while self.word(0) != "}" {
+                    self.position += 1;
+                    while self.token(0) != "}" {
                         self.use_tree(&path, paths);
-                        if self.word(0) == "," {
-                            self.at += 1;
+                        if self.token(0) == "," {
+                            self.position += 1;
                         }
                     }
-                    self.at += 1;
+                    self.position += 1;
                     return;
                 }
-                "::" => self.at += 1,
-                word => {
-                    path.push(word.to_owned());
-                    self.at += 1;
-                    if self.word(0) != "::" {
+                "::" => self.position += 1,
+                token => {
+                    path.push(token.to_owned());
+                    self.position += 1;
+                    if self.token(0) != "::" {
                         break;
                     }
                 }
@@ -338,9 +348,9 @@ impl<'a> Statements<'a> {
             path.pop();
             name = path.last().cloned().unwrap_or_default();
         }
-        if self.word(0) == "as" {
-            name = self.word(1).to_owned();
-            self.at += 2;
+        if self.token(0) == "as" {
+            name = self.token(1).to_owned();
+            self.position += 2;
         }
         paths.push((name, path));
     }
