@@ -32,8 +32,8 @@ gateway ~ up to 30 s ~ fluxgate-gateway/src/upstream/health.rs ~ LONGEST_EJECTIO
 gateway ~ up to 256 idle ones ~ fluxgate-gateway/src/upstream/pool.rs ~ MAX_IDLE: usize = 256
 gateway ~ More than 16 of them ~ fluxgate-gateway/src/exchange.rs ~ MAX_INTERIM: usize = 16
 gateway ~ idle for 1 s ~ fluxgate-gateway/src/timeouts/timeout_stream.rs ~ PARK_AFTER: Duration = Duration::from_secs(1)
-gateway ~ looked at every 2 s ~ fluxgate/src/watch/reloaded_file.rs ~ INTERVAL: Duration = Duration::from_secs(2)
-gateway ~ nothing moves in them for 1 s ~ fluxgate-gateway/src/http_server/tunnel.rs ~ QUIET: Duration = Duration::from_secs(1)
+gateway ~ checked every 2 s ~ fluxgate/src/watch/reloaded_file.rs ~ INTERVAL: Duration = Duration::from_secs(2)
+gateway ~ no data has passed for 1 s ~ fluxgate-gateway/src/http_server/tunnel.rs ~ QUIET: Duration = Duration::from_secs(1)
 grpc ~ larger than 4 MiB ~ fluxgate/src/grpc/service.rs ~ MAX_CALL_BYTES: usize = 4 * 1024 * 1024
 grpc ~ at most 1,000 ~ fluxgate/src/grpc/request.rs ~ MAX_DESCRIPTORS: usize = 1_000
 live-rules ~ `poll` is 5 s ~ fluxgate/src/config/rules.rs ~ DEFAULT_POLL: Duration = Duration::from_secs(5)
