@@ -30,14 +30,7 @@ impl HeaderValues {
     }
 
     /// Sets the headers, replacing those of the same names.
-    pub(super) fn insert_into(mut self, headers: &mut HeaderMap) {
-        // These differ with every response. HPACK would fill its table with them and search it
-        // for the next one.
-        for field in [Field::Remaining, Field::RateLimit] {
-            if let Some(value) = &mut self.0[field as usize] {
-                value.set_sensitive(true);
-            }
-        }
+    pub(super) fn insert_into(self, headers: &mut HeaderMap) {
         reserve(headers, self.0.iter().flatten().count());
         for (name, value) in NAMES.iter().zip(*self.0) {
             if let Some(value) = value {
