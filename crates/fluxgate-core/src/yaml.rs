@@ -1,4 +1,5 @@
-//! YAML (and so JSON) as a tree with positions, and a collector of faults.
+//! YAML (and so JSON) as a tree with positions, and a collector of faults. `parse` assigns the
+//! positions; `read` adds faults at them.
 
 mod parse;
 mod read;

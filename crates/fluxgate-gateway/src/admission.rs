@@ -27,12 +27,12 @@ pub(crate) struct ReceivedRequest<'a, H> {
     pub(crate) connection: &'a [&'a [u8]],
     /// The declared length of the body.
     pub(crate) body_length: Option<u64>,
-    pub(crate) client: ClientAddress,
+    pub(crate) client: ConnectionInfo,
 }
 
-/// Where a request was received.
+/// The connection that a request arrived on.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ClientAddress {
+pub(crate) struct ConnectionInfo {
     pub(crate) peer: SocketAddr,
     /// The port of the listener.
     pub(crate) port: u16,
@@ -122,7 +122,10 @@ impl<E: Engine> Gateway<E> {
             Ok(Some(route)) => route,
             Ok(None) => return Err((GatewayError::NoRoute, None)),
             Err(TwoRoutes) => {
-                return Err((GatewayError::Ambiguous("the path has two routes"), None));
+                return Err((
+                    GatewayError::Ambiguous("the two forms of the path match different routes"),
+                    None,
+                ));
             }
         };
         let ambiguous = |reason| (GatewayError::Ambiguous(reason), None);
@@ -130,7 +133,9 @@ impl<E: Engine> Gateway<E> {
         let repeats = repeats.map_err(|bad| ambiguous(bad.reason()))?;
         let mut options = request.connection.iter();
         if options.any(|name| self.is_counted_by(route, name, origin)) {
-            return Err(ambiguous("Connection names a header that is counted by"));
+            return Err(ambiguous(
+                "Connection names a header that requests are counted by",
+            ));
         }
         let max = self.limits.body_bytes.map(u64::from);
         match (max, request.body_length) {
@@ -176,7 +181,7 @@ impl<E: Engine> Gateway<E> {
             || route.filters.iter().any(|filter| is_variant(filter))
     }
 
-    /// Logs an error, if the log is not flooded.
+    /// Logs an error, unless the engine leaves it out.
     pub(crate) fn log(
         &self,
         error: &GatewayError,

@@ -48,7 +48,7 @@ pub(crate) struct Exchange {
     /// Whether the connection may be reused after the response.
     pub(crate) keeps_alive: bool,
     pub(crate) buffers: Buffers,
-    /// Where the input holds what was read behind the head.
+    /// Where the input holds what was read after the head.
     pub(crate) unread: Range<usize>,
     /// Sends the rest of the request.
     sender: Option<Box<BodySender>>,
@@ -65,8 +65,8 @@ pub(crate) enum ExchangeError {
 
 impl Exchange {
     /// Sends a request and reads the head of the response, which is passed to `on_head`
-    /// together with an empty output buffer. Takes the body of the request once its head is
-    /// sent.
+    /// together with an empty output buffer. `request.body` stays in place until the head has
+    /// been sent, so that the request can still go elsewhere.
     pub(crate) async fn begin<T>(
         stream: UpstreamStream,
         request: &mut OutgoingRequest<'_>,
@@ -84,9 +84,9 @@ impl Exchange {
         let mut sent = 0;
         poll_fn(|cx| exchange.poll_send_head(cx, request.bytes, &mut sent)).await?;
         exchange.sender = request.body.take().map(BodySender::new).map(Box::new);
-        let begun = poll_fn(|cx| exchange.poll_head(cx, request.wanted, timeouts, on_head));
-        match begun.await {
-            Ok((head, begun)) => Ok((exchange.begun(head), begun)),
+        let head = poll_fn(|cx| exchange.poll_head(cx, request.wanted, timeouts, on_head));
+        match head.await {
+            Ok((head, output)) => Ok((exchange.into_exchange(head), output)),
             Err(error) => Err(ExchangeError::Sent(error)),
         }
     }
@@ -104,7 +104,7 @@ struct Unanswered {
 }
 
 /// The parts of a response head that outlive the bytes.
-struct Begun {
+struct HeadSummary {
     status: u16,
     framing: Framing,
     keeps_alive: bool,
@@ -153,31 +153,36 @@ impl Unanswered {
         wanted: Wanted,
         timeouts: &Timeouts,
         on_head: &mut impl FnMut(&ResponseHead<'_>, &mut Vec<u8>) -> T,
-    ) -> Poll<Result<(Begun, T), GatewayError>> {
-        let mut late = GatewayError::ResponseTimeout;
+    ) -> Poll<Result<(HeadSummary, T), GatewayError>> {
+        let mut timeout_error = GatewayError::ResponseTimeout;
         if let Some(sender) = &mut self.sender {
             if sender.poll(cx, &mut self.stream)? {
                 self.sender = None;
                 self.stream.deadline.set_after(timeouts.request);
             } else if sender.awaits_client() {
-                // The upstream need not respond while the client has to send.
-                self.stream.deadline.set(sender.moved() + timeouts.idle);
-                late = GatewayError::BodyTimeout;
+                // The upstream may be waiting for the rest of the body, so the client's timeout
+                // applies.
+                self.stream
+                    .deadline
+                    .set(sender.last_progress() + timeouts.idle);
+                timeout_error = GatewayError::BodyTimeout;
             } else {
-                self.stream.deadline.set(sender.moved() + timeouts.request);
+                self.stream
+                    .deadline
+                    .set(sender.last_progress() + timeouts.request);
             }
         }
         loop {
             let input = &mut self.buffers.input;
             if self.filled == input.len() {
                 if self.filled >= MAX_RESPONSE_HEAD {
-                    return Poll::Ready(Err(GatewayError::BadResponse("its head is too large")));
+                    return Poll::Ready(Err(GatewayError::BadResponse("the head is too large")));
                 }
                 input.resize(4 * self.filled, 0);
             }
             let Poll::Ready(read) = self.stream.poll_fill(cx, &mut input[self.filled..]) else {
                 ready!(self.stream.deadline.poll_elapsed(cx));
-                return Poll::Ready(Err(late));
+                return Poll::Ready(Err(timeout_error));
             };
             match read {
                 Ok(count @ 1..) => self.filled += count,
@@ -185,10 +190,14 @@ impl Unanswered {
                     let eof = io::ErrorKind::UnexpectedEof.into();
                     return Poll::Ready(Err(GatewayError::NoResponse(read.err().unwrap_or(eof))));
                 }
-                _ => return Poll::Ready(Err(GatewayError::BadResponse("it ends in its head"))),
+                _ => {
+                    return Poll::Ready(Err(GatewayError::BadResponse(
+                        "the connection ended within the head",
+                    )));
+                }
             }
-            if let Some(begun) = self.parse(wanted, on_head)? {
-                return Poll::Ready(Ok(begun));
+            if let Some(parsed) = self.parse(wanted, on_head)? {
+                return Poll::Ready(Ok(parsed));
             }
         }
     }
@@ -199,32 +208,34 @@ impl Unanswered {
         &mut self,
         wanted: Wanted,
         on_head: &mut impl FnMut(&ResponseHead<'_>, &mut Vec<u8>) -> T,
-    ) -> Result<Option<(Begun, T)>, GatewayError> {
+    ) -> Result<Option<(HeadSummary, T)>, GatewayError> {
         let Buffers { input, output, .. } = &mut self.buffers;
         loop {
             let head = match ResponseHead::parse(&input[..self.filled], wanted) {
                 Ok(head) => head,
                 Err(HeadError::Incomplete) => return Ok(None),
                 Err(HeadError::Invalid) => {
-                    return Err(GatewayError::BadResponse("its head is malformed"));
+                    return Err(GatewayError::BadResponse("the head is malformed"));
                 }
             };
             if head.status == 101 && !(wanted.upgrade && head.upgrade.is_some()) {
-                return Err(GatewayError::BadResponse("it switches protocols unasked"));
+                return Err(GatewayError::BadResponse(
+                    "a protocol switch that was not requested",
+                ));
             }
             if head.status >= 200 || head.status == 101 {
-                let begun = Begun {
+                let summary = HeadSummary {
                     status: head.status,
                     framing: head.framing,
                     keeps_alive: head.keeps_alive,
                     length: head.length,
                 };
                 output.clear();
-                return Ok(Some((begun, on_head(&head, output))));
+                return Ok(Some((summary, on_head(&head, output))));
             }
             self.interim += 1;
             if self.interim > MAX_INTERIM {
-                return Err(GatewayError::BadResponse("only interim responses came"));
+                return Err(GatewayError::BadResponse("too many interim responses"));
             }
             let length = head.length;
             drop(head);
@@ -233,7 +244,7 @@ impl Unanswered {
         }
     }
 
-    fn begun(self, head: Begun) -> Exchange {
+    fn into_exchange(self, head: HeadSummary) -> Exchange {
         Exchange {
             stream: self.stream,
             status: head.status,

@@ -1,5 +1,4 @@
-//! HTTP/1.1 requests that are forwarded without an HTTP library, which takes a quarter to a
-//! third less time.
+//! Forwards HTTP/1.1 requests without hyper, in a quarter to a third less time.
 //!
 //! The fast path serves requests that arrive as a whole, or whose body follows at once, and
 //! that can be read in one way only: most requests. At the first other request it returns
@@ -20,7 +19,7 @@ use fluxgate_tower::{LimitHeaders, RequestHead as _};
 use http::StatusCode;
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::{ClientAddress, ReceivedRequest, Rejected};
+use crate::admission::{ConnectionInfo, ReceivedRequest, Rejected};
 use crate::echo;
 use crate::exchange::{OutgoingRequest, Wanted};
 use crate::forward::{Forwarded, UpstreamResponse};
@@ -49,7 +48,7 @@ enum Served {
 /// `None` if the connection has ended.
 pub(crate) async fn serve<E: Engine, S: ClientStream>(
     stream: S,
-    address: ClientAddress,
+    address: ConnectionInfo,
     gateway: &Arc<Gateway<E>>,
     closing: &CancellationToken,
     timeout: Duration,
@@ -82,8 +81,7 @@ pub(crate) async fn serve<E: Engine, S: ClientStream>(
                 break;
             }
             let scratch = (&mut buffers.output, &mut buffers.json);
-            // Idle connections are many, and need no room for the large future.
-            match Box::pin(connection.serve(&request, scratch)).await {
+            match connection.serve(&request, scratch).await {
                 Served::Next => start += request.length,
                 Served::Last => {
                     // It has been answered, whether the client reads that or not.
@@ -106,7 +104,7 @@ pub(crate) async fn serve<E: Engine, S: ClientStream>(
 struct Connection<'g, E, S> {
     gateway: &'g Arc<Gateway<E>>,
     client: Client<'g, S>,
-    address: ClientAddress,
+    address: ConnectionInfo,
 }
 
 impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
@@ -126,7 +124,7 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
             head: request,
             path: &request.path,
             host: request.host,
-            // The default, `keep-alive`, says nothing.
+            // The parser accepts only `Connection: keep-alive`, and drops it.
             connection: &[],
             body_length: Some(request.body.len() as u64),
             client: self.address,
@@ -189,7 +187,7 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
         }
     }
 
-    /// Copies the body of a response to the client, behind its head. Keeps the connection to
+    /// Copies the body of a response to the client, after its head. Keeps the connection to
     /// the upstream if it can be reused.
     async fn copy_body(&mut self, response: UpstreamResponse<()>) -> BodyEnd {
         let (mut exchange, gateway) = (response.exchange, self.gateway);

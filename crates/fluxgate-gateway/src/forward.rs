@@ -45,14 +45,14 @@ pub(crate) enum Forwarded<T> {
 /// Why an upstream has not responded.
 struct Failure {
     error: GatewayError,
-    /// Whether nothing was sent, so that another upstream may get the request.
-    is_unsent: bool,
+    /// Whether another upstream may get the request: nothing was sent.
+    may_try_next: bool,
     /// Whether the upstream is to blame.
     is_fault: bool,
 }
 
 impl Forwarder {
-    /// Sends a request to an upstream of the route, and to another one if nothing was sent.
+    /// Tries the upstreams of the route until one of them has been sent part of the request.
     /// `on_head` gets the head of the response and an output buffer. An error comes with the
     /// upstream that failed last.
     pub(crate) async fn forward<T>(
@@ -91,7 +91,7 @@ impl Forwarder {
                     }
                     tried.push(assignment.upstream().number);
                     last = Some((failure.error, Some(assignment)));
-                    if !failure.is_unsent {
+                    if !failure.may_try_next {
                         break;
                     }
                 }
@@ -120,7 +120,7 @@ impl Forwarder {
                     let is_closed = matches!(error, GatewayError::NoResponse(_));
                     return Err(Failure {
                         is_fault: error.status().is_server_error() && !is_closed,
-                        is_unsent: false,
+                        may_try_next: false,
                         error,
                     });
                 }
@@ -129,13 +129,13 @@ impl Forwarder {
         let stream = self.connect(assignment).await?;
         let begun = Exchange::begin(stream, request, &self.timeouts, on_head).await;
         begun.map_err(|error| {
-            let (error, is_unsent) = match error {
+            let (error, may_try_next) = match error {
                 ExchangeError::Unsent(error) => (GatewayError::NoResponse(error), true),
                 ExchangeError::Sent(error) => (error, false),
             };
             Failure {
                 is_fault: error.status().is_server_error(),
-                is_unsent,
+                may_try_next,
                 error,
             }
         })
@@ -146,7 +146,7 @@ impl Forwarder {
         let permit = self.connections.acquire(timeout).await;
         let permit = permit.map_err(|error| Failure {
             error,
-            is_unsent: false,
+            may_try_next: false,
             is_fault: false,
         })?;
         let connect = assignment
@@ -156,7 +156,7 @@ impl Forwarder {
         let stream = Box::pin(connect).await;
         stream.map_err(|error| Failure {
             error: GatewayError::connecting(error),
-            is_unsent: true,
+            may_try_next: true,
             is_fault: true,
         })
     }

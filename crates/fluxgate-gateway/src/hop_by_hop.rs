@@ -19,7 +19,7 @@ pub(crate) enum HeaderKind {
     Te,
     Trailer,
     Upgrade,
-    /// Another one that is never forwarded.
+    /// Any other header that is never forwarded.
     HopByHop,
 }
 
@@ -31,7 +31,7 @@ impl HeaderKind {
         match name.len() {
             2 if is("te") => Self::Te,
             4 if is("host") => Self::Host,
-            // Some servers take it for a setting of their own.
+            // CGI turns it into `HTTP_PROXY`.
             5 if is("proxy") => Self::HopByHop,
             6 if is("expect") => Self::Expect,
             7 if is("upgrade") => Self::Upgrade,

@@ -13,7 +13,7 @@ mod error;
 mod exchange;
 mod fast_path;
 mod forward;
-mod forwarded;
+mod forwarded_headers;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzz;

@@ -22,7 +22,7 @@ pub(crate) struct CheckedHead<'p> {
     pub(crate) awaits_continue: bool,
     /// Whether the client accepts trailers.
     pub(crate) trailers: bool,
-    /// The protocol that the client asks to switch to, if it may.
+    /// The protocol of a permitted `Upgrade`.
     pub(crate) upgrade: Option<&'p HeaderValue>,
 }
 
@@ -56,13 +56,13 @@ pub(crate) fn check(parts: &Parts) -> Result<CheckedHead<'_>, GatewayError> {
             HeaderKind::ContentLength => {
                 let is_number = !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit);
                 if !is_number || std::mem::replace(&mut has_length, true) {
-                    return ambiguous("Content-Length is not one number");
+                    return ambiguous("Content-Length must be a single number");
                 }
             }
             HeaderKind::TransferEncoding => {
                 let is_known = bytes.eq_ignore_ascii_case(b"chunked");
                 if !is_known || std::mem::replace(&mut is_chunked, true) {
-                    return ambiguous("Transfer-Encoding is not just chunked");
+                    return ambiguous("Transfer-Encoding must be exactly chunked");
                 }
             }
             HeaderKind::Connection => head.connection.extend(connection_options(bytes)),
@@ -103,15 +103,15 @@ fn read_path(parts: &Parts) -> Result<RequestPath<'_>, GatewayError> {
     RequestPath::read(path).map_err(|error| GatewayError::Ambiguous(error.reason()))
 }
 
-/// Rejects a header that HTTP/2 can carry and HTTP/1.1 cannot. Blanks around a value would be
-/// lost, and change the identity of the sender.
+/// Rejects a header that HTTP/2 can carry and HTTP/1.1 cannot. White space around a value would
+/// be lost, and change the identity of the sender.
 fn check_line(name: &str, value: &[u8]) -> Result<(), GatewayError> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-_!#$%&'*+.^`|~".contains(&byte);
     if !name.bytes().all(is_token) {
         return ambiguous("the name of a header is not a token");
     }
     match value.trim_ascii().len() < value.len() {
-        true => ambiguous("the value of a header begins or ends with a blank"),
+        true => ambiguous("the value of a header begins or ends with white space"),
         false => Ok(()),
     }
 }
@@ -133,13 +133,13 @@ fn read_host<'p>(parts: &'p Parts, line: Option<&'p HeaderValue>) -> Result<&'p 
             }
             match is_host(authority) {
                 true => Ok(text),
-                false => ambiguous("Host is not a host"),
+                false => ambiguous("Host is not a valid host and port"),
             }
         }
         (None, Some(line)) => {
             let text = line.to_str().ok();
             let text = text.filter(|text| text.parse().is_ok_and(|parsed| is_host(&parsed)));
-            text.ok_or(GatewayError::Ambiguous("Host is not a host"))
+            text.ok_or(GatewayError::Ambiguous("Host is not a valid host and port"))
         }
     }
 }
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn blanks_around_a_value_are_rejected() {
+    fn white_space_around_a_value_is_rejected() {
         for (value, is_good) in [("y z", true), ("", true), ("y ", false), ("\ty", false)] {
             let parts = parts("GET", "/", &[("host", "a"), ("x", value)]);
             let checked = check(&parts);

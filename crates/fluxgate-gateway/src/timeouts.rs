@@ -1,4 +1,8 @@
 //! Timeouts of client connections and of their HTTP/2 streams.
+//!
+//! [`TimeoutStream`] closes idle and slow connections that hyper serves; before it closes an
+//! HTTP/2 connection, `http_server/connection.rs` sends `GOAWAY`. The fast path sets a
+//! [`Deadline`] for each read and write in `fast_path/client.rs`.
 
 mod connection_state;
 mod deadline;

@@ -5,7 +5,7 @@ use fluxgate_tower::RequestHead;
 use smallvec::SmallVec;
 
 use crate::admission::{Admitted, ReceivedRequest};
-use crate::forwarded::{Forwarded, is_about_origin};
+use crate::forwarded_headers::{ForwardedHeaders, is_forwarding_header};
 use crate::gateway::{Engine, Gateway};
 use crate::hop_by_hop::HeaderKind;
 use crate::routes::Route;
@@ -27,9 +27,9 @@ pub(crate) struct RequestOptions<'a> {
     pub(crate) underscores: bool,
 }
 
-/// What the gateway knows of a request.
+/// What the gateway adds to a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Knowledge<'a> {
+pub(crate) struct ForwardingContext<'a> {
     pub(crate) request_id: &'a str,
     /// Whether the peer is a trusted proxy.
     pub(crate) is_trusted: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Knowledge<'a> {
 }
 
 impl<E: Engine> Gateway<E> {
-    /// Appends the head of a request as it is forwarded. `scratch` is scratch space.
+    /// Appends the head of a request as it is forwarded. `scratch` is a temporary buffer.
     pub(crate) fn write_request<H: RequestHead>(
         &self,
         (out, scratch): (&mut Vec<u8>, &mut Vec<u8>),
@@ -50,14 +50,14 @@ impl<E: Engine> Gateway<E> {
         options: RequestOptions<'_>,
     ) {
         let route = admitted.route;
-        let knowledge = Knowledge {
+        let context = ForwardingContext {
             request_id: origin.request_id(),
             is_trusted: route.trusts(request.client.peer.ip()),
             default_host: &route.default_host,
             repeats_identity: admitted.repeats_identity.then_some(route),
         };
         let is_variant = |name: &str| self.is_underscore_variant(route, name, origin);
-        write_request((out, scratch), request, knowledge, options, is_variant);
+        write_request((out, scratch), request, context, options, is_variant);
     }
 }
 
@@ -66,14 +66,14 @@ impl<E: Engine> Gateway<E> {
 pub(crate) fn write_request<H: RequestHead>(
     (out, scratch): (&mut Vec<u8>, &mut Vec<u8>),
     request: &ReceivedRequest<'_, H>,
-    knowledge: Knowledge<'_>,
+    context: ForwardingContext<'_>,
     options: RequestOptions<'_>,
     is_variant: impl Fn(&str) -> bool,
 ) {
     let head = request.head;
-    let forwarded = Forwarded {
+    let forwarded = ForwardedHeaders {
         peer: request.client.peer.ip(),
-        is_trusted: knowledge.is_trusted,
+        is_trusted: context.is_trusted,
         is_secure: request.client.is_secure,
         host: request.host,
         port: request.client.port,
@@ -83,7 +83,7 @@ pub(crate) fn write_request<H: RequestHead>(
     out.extend_from_slice(options.target.as_bytes());
     out.extend_from_slice(b" HTTP/1.1\r\n");
     match request.host {
-        "" => write_header(out, "host", knowledge.default_host.as_bytes()),
+        "" => write_header(out, "host", context.default_host.as_bytes()),
         host => write_header(out, "host", host.as_bytes()),
     }
     let is_named = |name: &str| {
@@ -97,12 +97,13 @@ pub(crate) fn write_request<H: RequestHead>(
             HeaderKind::EndToEnd if !is_named(name) => {}
             _ => continue,
         }
-        let is_claim = || options.underscores && name.contains('_') && is_claim(name, &is_variant);
-        if is_written_anew(name, knowledge.is_trusted) || is_claim() {
+        let is_spoofed =
+            || options.underscores && name.contains('_') && spoofs_header(name, &is_variant);
+        if is_written_anew(name, context.is_trusted) || is_spoofed() {
             continue;
         }
         let is_cookie = name.eq_ignore_ascii_case("cookie");
-        let route = knowledge.repeats_identity;
+        let route = context.repeats_identity;
         if is_cookie || route.is_some_and(|route| route.is_identity(name)) {
             if once.iter().any(|known| known.eq_ignore_ascii_case(name)) {
                 continue;
@@ -115,7 +116,7 @@ pub(crate) fn write_request<H: RequestHead>(
         }
     }
     forwarded.write(head, scratch, |name, value| write_header(out, name, value));
-    write_header(out, REQUEST_ID, knowledge.request_id.as_bytes());
+    write_header(out, REQUEST_ID, context.request_id.as_bytes());
     if options.trailers {
         write_header(out, "te", b"trailers");
     }
@@ -133,21 +134,21 @@ pub(crate) fn write_request<H: RequestHead>(
     out.extend_from_slice(b"\r\n");
 }
 
-/// Returns whether a name with `_` for `-`, which some servers do not distinguish, claims to
-/// be a header that the gateway writes or reads.
-fn is_claim(name: &str, is_variant: &impl Fn(&str) -> bool) -> bool {
+/// Some servers do not distinguish `_` from `-`. Returns whether they would take this name for
+/// a header that the gateway reads or writes.
+fn spoofs_header(name: &str, is_variant: &impl Fn(&str) -> bool) -> bool {
     let normal = name.replace('_', "-");
     normal.eq_ignore_ascii_case(REQUEST_ID)
         || normal.eq_ignore_ascii_case("host")
-        || is_about_origin(&normal, false)
+        || is_forwarding_header(&normal, false)
         || is_variant(name)
 }
 
-/// Returns whether the gateway writes a header itself. The names of all of these begin with
-/// one of two letters, as hardly any others do.
+/// Returns whether the gateway writes a header itself. First a cheap test: all their names
+/// begin with `x` or `f`.
 fn is_written_anew(name: &str, is_trusted: bool) -> bool {
     let may_be = matches!(name.as_bytes().first(), Some(b'x' | b'X' | b'f' | b'F'));
-    may_be && (name.eq_ignore_ascii_case(REQUEST_ID) || is_about_origin(name, is_trusted))
+    may_be && (name.eq_ignore_ascii_case(REQUEST_ID) || is_forwarding_header(name, is_trusted))
 }
 
 /// Appends all cookies. HTTP/2 may send them one by one; in HTTP/1.1 they are one line.

@@ -1,4 +1,7 @@
 //! The headers that report limits to clients.
+//!
+//! `families` writes `X-RateLimit-*` and `Retry-After`; the text of `RateLimit` and
+//! `RateLimit-Policy` comes from the [`Report`].
 
 mod families;
 mod merge;

@@ -73,7 +73,7 @@ impl Api {
 
     /// Reloads the admin tokens whenever they change. Never returns; called once for all
     /// cores.
-    pub(crate) async fn keep_current(&self) {
+    pub(crate) async fn keep_tokens_current(&self) {
         self.admin.keep_current().await;
     }
 

@@ -61,8 +61,8 @@ impl Observer for LimiterEvents {
 }
 
 impl Engine {
-    /// Creates an engine without rules. `call_limits` applies to limits that come with the
-    /// call when the store fails.
+    /// Creates an engine without rules. `call_limits` says what happens to limits that come
+    /// with the call when the store fails.
     pub(crate) fn new(store: AnyStore, call_limits: OnError, telemetry: Arc<Telemetry>) -> Self {
         let events = LimiterEvents(Arc::clone(&telemetry));
         let limiter = Limiter::new(RuleSets::default(), store).call_limits(call_limits);
@@ -114,7 +114,7 @@ impl Engine {
         self.store_reached.store(true, Ordering::Release);
     }
 
-    /// Returns whether requests are denied only because the store has never responded.
+    /// Returns whether the store has never responded and requests are denied because of that.
     pub(crate) fn needs_store(&self) -> bool {
         if self.store_reached.load(Ordering::Acquire) || self.store().redis().is_none() {
             return false;
@@ -199,7 +199,7 @@ impl Engine {
         Ok(decisions)
     }
 
-    /// Charges an identity by one rule.
+    /// Charges an identity under one rule.
     pub(crate) async fn consume(
         &self,
         rule_set: &str,

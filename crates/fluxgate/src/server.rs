@@ -31,8 +31,8 @@ use gateway::GatewayListener;
 /// How long requests in flight may take once the service shuts down.
 const GRACE: Duration = Duration::from_secs(25);
 
-/// How long the exit waits for a file read, which a hanging file system could block forever.
-const LAST_READ: Duration = Duration::from_secs(1);
+/// How long shutdown waits for a file read, which a hanging file system could block forever.
+const READ_GRACE: Duration = Duration::from_secs(1);
 
 /// The longest wait between attempts to reach the store at the start. Requests connect on
 /// their own as well.
@@ -86,26 +86,26 @@ pub(crate) fn run(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failu
         api: Arc::clone(&api),
         gateway: gateway.clone(),
     };
-    let cores = acceptors.into_iter().zip(sockets_by_core(open, cores));
-    let cores = cores.map(|(acceptor, sockets)| core(acceptor, sockets, services.clone()));
-    let cores = cores.collect::<Result<Vec<_>, _>>()?;
+    let workers = acceptors.into_iter().zip(sockets_by_core(open, cores));
+    let workers = workers.map(|(acceptor, sockets)| core(acceptor, sockets, services.clone()));
+    let workers = workers.collect::<Result<Vec<_>, _>>()?;
     main.block_on(async {
         let traces = exporter.map(Exporter::start);
         tokio::spawn(reloader.run(signals.hangup));
         tokio::spawn(ping_store(Arc::clone(&engine)));
-        tokio::spawn(async move { api.keep_current().await });
+        tokio::spawn(async move { api.keep_tokens_current().await });
         if let Some(gateway) = gateway {
-            tokio::spawn(async move { gateway.reload_certificate().await });
+            tokio::spawn(async move { gateway.keep_certificate_current().await });
         }
         signals.shutdown.wait().await;
         closing.cancel();
-        tracing::info!("closing");
+        tracing::info!("shutting down");
         // The connections to Redis live on this runtime, so it runs until the cores have
         // ended.
         let joined = tokio::task::spawn_blocking(|| {
-            for core in cores {
+            for worker in workers {
                 // A panic is already logged.
-                let _ = core.join();
+                let _ = worker.join();
             }
         });
         let _ = joined.await;
@@ -113,7 +113,7 @@ pub(crate) fn run(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failu
             traces.end().await;
         }
     });
-    main.shutdown_timeout(LAST_READ);
+    main.shutdown_timeout(READ_GRACE);
     Ok(())
 }
 
@@ -221,7 +221,7 @@ fn core(
         });
     };
     let thread = thread::Builder::new()
-        .name("fluxgate-core".into())
+        .name("fluxgate-worker".into())
         .spawn(serve);
     thread.map_err(|error| Failure::new(Exit::System, format!("cannot start a thread: {error}")))
 }

@@ -51,7 +51,7 @@ pub(crate) struct Telemetry {
     spans: Option<Spans>,
 }
 
-/// What the identity that a rule counts is derived from.
+/// Where the identity that a rule counts comes from.
 #[derive(Clone, Copy)]
 pub(crate) enum IdentitySource<'a> {
     Request(&'a RequestContext<'a>),
@@ -62,7 +62,7 @@ pub(crate) enum IdentitySource<'a> {
 impl Telemetry {
     /// Creates the telemetry that the config describes. The caller runs the exporter, if any.
     pub(crate) fn new(config: &config::Telemetry) -> (Self, Option<Exporter>) {
-        let metrics = Arc::new(Metrics::new(clock::since_1970()));
+        let metrics = Arc::new(Metrics::new(clock::unix_time()));
         let (spans, exporter) = match &config.otlp {
             Some(url) => {
                 let (spans, exporter) = otlp::open(url, &metrics);
@@ -307,7 +307,7 @@ impl Telemetry {
 
     /// Records a reload of the rules, and whether they were valid.
     pub(crate) fn reloaded(&self, good: bool) {
-        self.metrics.reloaded(good, clock::since_1970());
+        self.metrics.reloaded(good, clock::unix_time());
     }
 
     /// Renders all metrics for Prometheus.

@@ -163,7 +163,7 @@ impl BodyReader {
         };
         if let Some(sender) = &mut self.sender {
             let is_sent = sender.poll(cx, stream).map_err(ResponseError::Request)?;
-            self.moved = self.moved.max(sender.moved());
+            self.moved = self.moved.max(sender.last_progress());
             if is_sent {
                 self.sender = None;
             }

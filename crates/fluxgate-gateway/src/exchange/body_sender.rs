@@ -46,7 +46,7 @@ impl BodySender {
     }
 
     /// Returns when something was last sent.
-    pub(super) fn moved(&self) -> Instant {
+    pub(super) fn last_progress(&self) -> Instant {
         self.moved
     }
 

@@ -159,7 +159,7 @@ impl<'c, S: ClientStream> Client<'c, S> {
             Poll::Ready(Ok(_)) => {}
             Poll::Pending => return Presence::Silent,
         }
-        // The kernel knows of an end behind what the client has sent.
+        // The kernel knows of an end after what the client has sent.
         let readiness = pin!(tcp.ready(Interest::READABLE)).poll(cx);
         match readiness {
             Poll::Ready(Ok(ready)) if ready.is_read_closed() => Presence::Gone,

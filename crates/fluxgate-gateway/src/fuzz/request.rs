@@ -4,11 +4,11 @@ use fluxgate_core::RequestPath;
 use http::request::Parts;
 
 use super::WrittenHead;
-use crate::admission::{ClientAddress, ReceivedRequest};
+use crate::admission::{ConnectionInfo, ReceivedRequest};
 use crate::fast_path::FastRequest;
 use crate::http_server::origin_form;
 use crate::request_checks;
-use crate::upstream_request::{Knowledge, RequestOptions, write_request};
+use crate::upstream_request::{ForwardingContext, RequestOptions, write_request};
 
 /// A request is found in exactly its own bytes, hyper's path would read it in the same way,
 /// and what an upstream gets can be read in one way only.
@@ -78,13 +78,13 @@ fn check_written(request: &FastRequest<'_>, is_trusted: bool) {
         host: request.host,
         connection: &[],
         body_length: Some(request.body.len() as u64),
-        client: ClientAddress {
+        client: ConnectionInfo {
             peer: ([127, 0, 0, 1], 4000).into(),
             port: 8080,
             is_secure: false,
         },
     };
-    let knowledge = Knowledge {
+    let context = ForwardingContext {
         request_id: "id",
         is_trusted,
         default_host: "unused",
@@ -96,7 +96,7 @@ fn check_written(request: &FastRequest<'_>, is_trusted: bool) {
     };
     let (mut written, mut scratch) = (Vec::new(), Vec::new());
     let out = (&mut written, &mut scratch);
-    write_request(out, &received, knowledge, options, |_| false);
+    write_request(out, &received, context, options, |_| false);
     let mut headers = [httparse::EMPTY_HEADER; 64];
     let mut seen = httparse::Request::new(&mut headers);
     assert_eq!(

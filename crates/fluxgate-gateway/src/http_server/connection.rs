@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::service::Client;
 use super::tunnel::TunnelSlot;
-use crate::admission::ClientAddress;
+use crate::admission::ConnectionInfo;
 use crate::error::GatewayError;
 use crate::fast_path::{self, ClientStream};
 use crate::gateway::{Engine, Gateway};
@@ -40,7 +40,7 @@ impl<E: Engine> Gateway<E> {
         let Ok(port) = stream.local_addr().map(|address| address.port()) else {
             return;
         };
-        let address = ClientAddress {
+        let address = ConnectionInfo {
             peer,
             port,
             is_secure: tls.is_some(),
@@ -71,7 +71,7 @@ impl<E: Engine> Gateway<E> {
     async fn serve_http1<S: ClientStream>(
         self: &Arc<Self>,
         mut stream: S,
-        address: ClientAddress,
+        address: ConnectionInfo,
         closing: &CancellationToken,
     ) {
         // A client that connects has a request to send.
@@ -82,7 +82,8 @@ impl<E: Engine> Gateway<E> {
                 return;
             };
             while !parked.1.is_empty() {
-                // Connections on the fast path need no room for the large future.
+                // Boxed, so that connections on the fast path reserve no space for this large
+                // future.
                 let served = Box::pin(self.serve_with_hyper(parked, address, closing));
                 match served.await {
                     Some(again) => parked = again,
@@ -99,7 +100,7 @@ impl<E: Engine> Gateway<E> {
     async fn serve_with_hyper<S: ClientStream>(
         self: &Arc<Self>,
         (stream, read): Parked<S>,
-        address: ClientAddress,
+        address: ConnectionInfo,
         closing: &CancellationToken,
     ) -> Option<Parked<S>> {
         let mut stream = PrefixedStream::new(read, stream);
@@ -128,7 +129,7 @@ impl<E: Engine> Gateway<E> {
         let stream = TokioIo::new(stream);
         let service = service_fn(|request| {
             let (gateway, client) = (Arc::clone(self), Arc::clone(client));
-            // Idle connections are many, and need no room for the large future.
+            // Boxed, so that the many idle connections reserve no space for this large future.
             Box::pin(async move { Ok::<_, Infallible>(gateway.respond(request, &client).await) })
         });
         if is_http2 {

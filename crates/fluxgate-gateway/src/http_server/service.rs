@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::response_body::ResponseBody;
 use super::tunnel::{Tunnel, TunnelSlot};
-use crate::admission::{Admitted, ClientAddress, ReceivedRequest, Rejected};
+use crate::admission::{Admitted, ConnectionInfo, ReceivedRequest, Rejected};
 use crate::echo;
 use crate::error::GatewayError;
 use crate::exchange::{BodyReader, OutgoingRequest, ResponseHead, Wanted};
@@ -33,7 +33,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// A client connection.
 #[derive(Debug)]
 pub(super) struct Client {
-    pub(super) address: ClientAddress,
+    pub(super) address: ConnectionInfo,
     pub(super) state: Arc<ConnectionState>,
     pub(super) tunnel: TunnelSlot,
     pub(super) closing: CancellationToken,

@@ -1,4 +1,4 @@
-//! What a client connection and the requests on it know of each other.
+//! The state that a client connection shares with its requests.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,12 +13,12 @@ pub(crate) struct ConnectionState {
     in_flight: AtomicUsize,
     /// The number of requests so far.
     begun: AtomicU64,
-    /// The number of requests so far when all responses had last been flushed.
+    /// The value of `begun` when all responses were last known to be flushed.
     flushed: AtomicU64,
     /// Whether a body was left unread.
     has_unread: AtomicBool,
-    /// The reader, which has no timeout while requests are in flight.
-    reader: Mutex<Option<Waker>>,
+    /// Wakes the reader once no request is in flight; until then it has no timeout.
+    reader_waker: Mutex<Option<Waker>>,
     /// Notified when an HTTP/2 connection has been idle for too long.
     expired: Notify,
     /// Notified when an HTTP/1.1 connection can be parked.
@@ -48,7 +48,7 @@ impl ConnectionState {
     }
 
     /// Records that everything written has been flushed.
-    pub(super) fn flush(&self) {
+    pub(super) fn record_flush(&self) {
         if !self.is_busy() {
             self.flushed.store(self.begun(), Ordering::Relaxed);
         }
@@ -70,8 +70,10 @@ impl ConnectionState {
     }
 
     /// Returns the waker that is called once no request is in flight.
-    pub(super) fn reader(&self) -> MutexGuard<'_, Option<Waker>> {
-        self.reader.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn reader_waker(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.reader_waker
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reports that the connection has been idle for too long.
@@ -100,7 +102,7 @@ impl Drop for InFlight {
         let before = self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
         // From now on the reader has a timeout.
         if before == 1
-            && let Some(reader) = self.0.reader().take()
+            && let Some(reader) = self.0.reader_waker().take()
         {
             reader.wake();
         }

@@ -28,7 +28,7 @@ impl Deadline {
         }
     }
 
-    /// Sets the deadline to this far from now.
+    /// Sets the deadline to `span` from now.
     pub(crate) fn set_after(&mut self, span: Duration) {
         self.set(Instant::now() + span);
     }
@@ -55,8 +55,7 @@ impl Deadline {
         Poll::Pending
     }
 
-    /// Like [`Deadline::poll_elapsed`], with this far from now as the deadline if there is
-    /// none.
+    /// Like [`Deadline::poll_elapsed`]. If there is no deadline, sets it to `span` from now.
     pub(crate) fn poll_after(&mut self, cx: &mut Context<'_>, span: Duration) -> Poll<()> {
         if self.until.is_none() {
             self.set_after(span);

@@ -33,12 +33,13 @@ impl FrameTracker {
         }
     }
 
-    /// Reads the next bytes. Returns whether nothing was incomplete at some point.
+    /// Reads the next bytes. Returns whether there was a point in them at which no frame or
+    /// head was incomplete.
     pub(super) fn read(&mut self, mut bytes: &[u8]) -> bool {
         let preface = self.preface.min(bytes.len());
         self.preface -= preface;
         bytes = &bytes[preface..];
-        let mut has_ended = !self.is_incomplete();
+        let mut was_complete = !self.is_incomplete();
         while !bytes.is_empty() {
             if self.seen < FRAME_HEADER {
                 let count = bytes.len().min(FRAME_HEADER - self.seen);
@@ -61,9 +62,9 @@ impl FrameTracker {
                 }
                 self.seen = 0;
             }
-            has_ended |= !self.is_incomplete();
+            was_complete |= !self.is_incomplete();
         }
-        has_ended || !self.is_incomplete()
+        was_complete || !self.is_incomplete()
     }
 
     /// Returns whether a head, or a frame other than `DATA`, is incomplete.
@@ -101,7 +102,7 @@ mod tests {
         for (piece, is_watched) in &pieces {
             let is_preface = piece.len() == PREFACE;
             for (at, byte) in piece.iter().enumerate() {
-                let has_ended = tracker.read(&[*byte]);
+                let was_complete = tracker.read(&[*byte]);
                 let is_last = at + 1 == piece.len();
                 if is_last && !is_preface && matches!(piece[3], HEADERS | CONTINUATION) {
                     in_block = piece[4] & END_HEADERS == 0;
@@ -111,7 +112,7 @@ mod tests {
                 let expected = in_block || (may_be_head && !is_last);
                 assert_eq!(tracker.is_incomplete(), expected, "{piece:?} {at}");
                 if !expected {
-                    assert!(has_ended);
+                    assert!(was_complete);
                 }
             }
         }

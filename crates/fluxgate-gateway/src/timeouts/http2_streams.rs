@@ -1,4 +1,4 @@
-//! HTTP/2 streams that end when the client accepts nothing of a response.
+//! Resets HTTP/2 streams whose client stops reading the response.
 //!
 //! While a client keeps the window of a stream closed, hyper does not poll the body, so the
 //! body cannot notice. The task of the stream can.
@@ -56,7 +56,7 @@ pub(crate) fn watch_response() -> Arc<Progress> {
 /// Runs HTTP/2 streams.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamExecutor {
-    /// How long a response may make no progress.
+    /// How long a response may go without progress.
     pub(crate) idle: Duration,
 }
 

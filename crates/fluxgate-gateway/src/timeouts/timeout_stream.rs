@@ -37,10 +37,10 @@ pub(crate) struct TimeoutStream<S> {
     seen: u64,
     /// Whether a head has begun.
     in_head: bool,
-    /// Whether the client has been told that the connection closes (`GOAWAY`).
-    is_expired: bool,
-    /// Whether the connection has been idle long enough to be parked.
-    is_parked: bool,
+    /// Whether the client has been sent `GOAWAY`.
+    goaway_sent: bool,
+    /// Whether the connection has been idle for long enough to be parked.
+    park_delay_passed: bool,
     reading: Deadline,
     writing: Deadline,
 }
@@ -76,8 +76,8 @@ impl<S> TimeoutStream<S> {
             incomplete: Deadline::default(),
             seen: 0,
             in_head: true,
-            is_expired: false,
-            is_parked: false,
+            goaway_sent: false,
+            park_delay_passed: false,
             reading,
             writing: Deadline::default(),
         }
@@ -88,13 +88,13 @@ impl<S> TimeoutStream<S> {
         self.stream
     }
 
-    /// Restarts the timeouts if there was a request since the last read.
-    fn update(&mut self) {
+    /// Clears the read deadline if a request has begun since the last read or is in flight.
+    fn note_requests(&mut self) {
         let begun = self.state.begun();
         if begun != self.seen || self.state.is_busy() {
             self.seen = begun;
             self.in_head = false;
-            self.is_parked = false;
+            self.park_delay_passed = false;
             self.reading.clear();
         }
     }
@@ -109,23 +109,23 @@ impl<S> TimeoutStream<S> {
             }
         }
         if self.state.is_busy() {
-            *self.state.reader() = Some(cx.waker().clone());
+            *self.state.reader_waker() = Some(cx.waker().clone());
             return Poll::Pending;
         }
-        if self.is_http2 && !self.is_expired {
+        if self.is_http2 && !self.goaway_sent {
             ready!(self.reading.poll_after(cx, self.timeouts.idle));
             // A request may be on its way, so the client is told first.
-            self.is_expired = true;
+            self.goaway_sent = true;
             self.reading.clear();
             self.state.expire();
         }
-        let timeout = match self.in_head || self.is_expired {
+        let timeout = match self.in_head || self.goaway_sent {
             true => self.timeouts.headers,
             false => idle_after_parking(&self.timeouts),
         };
-        if !self.is_http2 && !self.in_head && !self.is_parked {
+        if !self.is_http2 && !self.in_head && !self.park_delay_passed {
             ready!(self.reading.poll_after(cx, park_after(&self.timeouts)));
-            self.is_parked = true;
+            self.park_delay_passed = true;
             self.reading.clear();
             // The rest of a body that was not read to its end may still arrive.
             if self.state.is_answered() && !self.state.has_unread() {
@@ -161,7 +161,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimeoutStream<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        this.update();
+        this.note_requests();
         let before = buffer.filled().len();
         match Pin::new(&mut this.stream).poll_read(cx, buffer) {
             Poll::Ready(read) => {
@@ -212,7 +212,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimeoutStream<S> {
         let this = self.get_mut();
         let flushed = Pin::new(&mut this.stream).poll_flush(cx);
         if flushed.is_ready() {
-            this.state.flush();
+            this.state.record_flush();
         }
         this.with_write_timeout(cx, flushed)
     }

@@ -13,7 +13,8 @@ use super::request::MAX_REQUEST_BYTES;
 
 /// The usual size of a read.
 const SIZE: usize = 64 * 1024;
-/// The rest of an incomplete request is copied to a buffer of its own up to this length.
+/// An incomplete request of up to this length moves to a small buffer, which frees the large
+/// one.
 const SMALL: usize = 4 * 1024;
 /// How many spare buffers of each kind a core keeps.
 const MAX_SPARE: usize = 64;

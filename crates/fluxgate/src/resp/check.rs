@@ -107,8 +107,8 @@ impl<'a> CheckFields<'a> {
                 Some(("header", header)) => add(name, &mut self.headers, header, value),
                 Some(("attr", attribute)) => add(name, &mut self.attributes, attribute, value),
                 _ => Err(CommandError::new(format!(
-                    "ERR unknown field `{name}`; there are ip, user, api_key, method, path, \
-                     cost, peek, header:NAME and attr:NAME"
+                    "ERR unknown field `{name}`; known fields: ip, user, api_key, method, \
+                     path, cost, peek, header:NAME, attr:NAME"
                 ))),
             },
         }
@@ -222,8 +222,8 @@ mod tests {
             ),
             (
                 &["s", "User", "a"],
-                "ERR unknown field `User`; there are ip, user, api_key, method, path, cost, \
-                 peek, header:NAME and attr:NAME",
+                "ERR unknown field `User`; known fields: ip, user, api_key, method, path, cost, \
+                 peek, header:NAME, attr:NAME",
             ),
         ] {
             let arguments: Vec<_> = arguments.iter().map(|text| text.as_bytes()).collect();

@@ -49,7 +49,7 @@ impl Client {
         self.name.clear();
     }
 
-    /// Runs `CLIENT subcommand …`, which only describes this client.
+    /// Runs `CLIENT subcommand …`, which concerns only this client.
     pub(super) fn run(
         &mut self,
         subcommand: &[u8],
@@ -87,7 +87,7 @@ impl Client {
             _ => {
                 let name = String::from_utf8_lossy(subcommand);
                 let error = format!(
-                    "ERR unknown subcommand '{name:.128}'. Supported are ID, GETNAME, SETNAME, SETINFO, INFO, LIST, NO-EVICT, NO-TOUCH and REPLY ON."
+                    "ERR unknown subcommand '{name:.128}'. Supported: ID, GETNAME, SETNAME, SETINFO, INFO, LIST, NO-EVICT, NO-TOUCH, REPLY ON."
                 );
                 return Err(CommandError::new(error));
             }

@@ -170,7 +170,7 @@ pub(super) const ALL: &[CommandSpec] = &[
     CommandSpec {
         command: Command::Ping,
         name: "ping",
-        summary: "Replies PONG, or the message.",
+        summary: "Returns PONG, or the message.",
         flags: &["fast"],
         arguments: &[optional("message", Kind::Text)],
         ..CONNECTION
@@ -178,7 +178,7 @@ pub(super) const ALL: &[CommandSpec] = &[
     CommandSpec {
         command: Command::Echo,
         name: "echo",
-        summary: "Replies the message.",
+        summary: "Returns the message.",
         flags: &["fast"],
         arguments: &[required("message", Kind::Text)],
         ..CONNECTION
@@ -196,7 +196,7 @@ pub(super) const ALL: &[CommandSpec] = &[
     CommandSpec {
         command: Command::Auth,
         name: "auth",
-        summary: "Accepts any password of the user `default`.",
+        summary: "Accepts any password for the user `default`.",
         arguments: &[
             optional("username", Kind::Text),
             required("password", Kind::Text),
@@ -264,7 +264,7 @@ pub(super) const ALL: &[CommandSpec] = &[
     CommandSpec {
         command: Command::Watch,
         name: "watch",
-        summary: "Not supported; replies an error.",
+        summary: "Not supported; returns an error.",
         key: Some(1),
         arguments: &[required("key", Kind::Key), any_number("key", Kind::Key)],
         ..TRANSACTION

@@ -50,7 +50,7 @@ pub(super) fn run(more: &[&[u8]], replies: &mut Replies<'_>) -> Result<(), Comma
         _ => {
             let name = String::from_utf8_lossy(subcommand);
             return Err(CommandError::new(format!(
-                "ERR unknown subcommand '{name:.128}'. Supported are COUNT, LIST, INFO and DOCS."
+                "ERR unknown subcommand '{name:.128}'. Supported: COUNT, LIST, INFO, DOCS."
             )));
         }
     }

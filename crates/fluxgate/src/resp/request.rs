@@ -41,13 +41,13 @@ pub(super) enum ProtocolError {
     Length,
     #[error("expected '$', got '{}'", .0.escape_ascii())]
     NoArgument(u8),
-    #[error("expected a line end")]
+    #[error("expected CRLF")]
     NoLineEnd,
     #[error("too big request")]
     TooLong,
     #[error("too big inline request")]
     LongLine,
-    #[error("quotes in an inline request")]
+    #[error("quotes are not supported in inline requests")]
     Quotes,
 }
 

@@ -49,7 +49,7 @@ impl<'a> Throttle<'a> {
             Some(quantity) => {
                 let quantity = number("quantity", quantity)?;
                 u64::try_from(quantity)
-                    .map_err(|_| CommandError::new("ERR quantity must not be below 0"))?
+                    .map_err(|_| CommandError::new("ERR quantity must not be negative"))?
             }
         };
         Ok(Self {
@@ -76,9 +76,9 @@ impl ThrottleDecision {
     /// until the same command would be allowed (-1 if it was allowed or never will be), and
     /// the seconds until the limit is full.
     ///
-    /// If the store failed, the remaining units and the last number are unknown: -1. An
-    /// error reply would be worse, because clients of redis-cell that read only the first
-    /// number then follow `on_error`.
+    /// If the store failed, the remaining units and the last number are unknown: -1. This
+    /// is better than an error reply: clients of redis-cell that read only the first number
+    /// still follow `on_error`.
     #[inline]
     pub(super) fn write(&self, replies: &mut Replies<'_>) {
         let decision = &self.decision;
@@ -100,8 +100,7 @@ impl ThrottleDecision {
     }
 }
 
-/// The limits that a connection used recently. Creating one takes longer than deciding by
-/// it.
+/// The limits that a connection used recently. Creating one takes longer than using it.
 #[derive(Debug, Default)]
 pub(super) struct LimitCache {
     entries: Vec<(ThrottleNumbers, Arc<Band>)>,
@@ -180,7 +179,7 @@ mod tests {
             ("t k 1 0 1", "ERR count must be from 1 to 1000000000"),
             ("t k 1 1 0", "ERR period must be from 1 to 31622400"),
             ("t k 1 1 31622401", "ERR period must be from 1 to 31622400"),
-            ("t k 1 1 1 -1", "ERR quantity must not be below 0"),
+            ("t k 1 1 1 -1", "ERR quantity must not be negative"),
             (
                 "t k 1 x 1",
                 "ERR value is not an integer or out of range: count",

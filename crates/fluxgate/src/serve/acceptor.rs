@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_http::{DescriptorShare, Listener};
+use futures_util::FutureExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -107,11 +108,9 @@ impl Acceptor {
                     };
                     // Responses are small. Without the option they are merely later.
                     let _ = stream.set_nodelay(true);
-                    let served = serve(stream, peer);
-                    self.tasks.spawn(async move {
-                        served.await;
-                        drop(permit);
-                    });
+                    // An `async` block would hold the future twice: before and while it runs.
+                    let served = serve(stream, peer).map(move |()| drop(permit));
+                    self.tasks.spawn(served);
                 }
                 Err(error) if concerns_one_connection(&error) => {}
                 Err(error) => {

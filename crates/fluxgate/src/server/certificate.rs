@@ -1,4 +1,4 @@
-//! The certificate of the gateway, reloaded when its files change.
+//! The certificate of the gateway. [`ReloadedFile`] reloads it when its files change.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl Source for Tls {
         let chain = CertificateDer::pem_slice_iter(content.cert.as_bytes());
         let chain = chain.collect::<Result<Vec<_>, _>>();
         let chain = match chain {
-            Ok(chain) if chain.is_empty() => Err("there are none".to_owned()),
+            Ok(chain) if chain.is_empty() => Err("the file has none".to_owned()),
             chain => chain.map_err(|error| error.to_string()),
         };
         let chain = chain.map_err(|why| CertificateError::NoCertificate {

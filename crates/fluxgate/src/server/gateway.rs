@@ -53,7 +53,7 @@ impl GatewayListener {
     }
 
     /// Reloads the certificate when its files change. Never returns.
-    pub(super) async fn reload_certificate(&self) {
+    pub(super) async fn keep_certificate_current(&self) {
         if let Some(certificate) = &self.certificate {
             certificate.keep_current().await;
         }

@@ -12,7 +12,7 @@ pub(crate) fn now() -> Instant {
 }
 
 /// Returns the time since the first call, by a monotonic clock.
-pub(super) fn uptime() -> Duration {
+pub(super) fn monotonic() -> Duration {
     static STARTED: OnceLock<Instant> = OnceLock::new();
     STARTED.get_or_init(Instant::now).elapsed()
 }
@@ -22,7 +22,7 @@ pub(super) fn uptime() -> Duration {
     clippy::disallowed_methods,
     reason = "only for reports; no decision depends on it"
 )]
-pub(super) fn since_1970() -> Duration {
+pub(super) fn unix_time() -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.unwrap_or_default()
 }

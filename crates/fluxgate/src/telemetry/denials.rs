@@ -47,9 +47,9 @@ impl DenialLog {
         }
     }
 
-    /// Returns whether to log a denial, `now` after the service started.
-    pub(super) fn pass(&self, now: Duration) -> bool {
-        tracing::enabled!(tracing::Level::INFO) && self.sampler.pass(now)
+    /// Returns whether to log a denial.
+    pub(super) fn pass(&self, uptime: Duration) -> bool {
+        tracing::enabled!(tracing::Level::INFO) && self.sampler.pass(uptime)
     }
 
     /// Writes a line. `unlogged` is the total number of denials left out so far.

@@ -137,7 +137,7 @@ impl Metrics {
     }
 }
 
-/// Returns the rule and the band that a decision is counted by. For a shadow denial, they
+/// Returns the rule and the band that a decision is counted under. For a shadow denial, they
 /// are the first that would have denied the request.
 pub(super) fn reported_rule(decision: &Decision) -> (Option<&Rule>, Option<&Band>) {
     if decision.outcome() == Outcome::ShadowDenied {

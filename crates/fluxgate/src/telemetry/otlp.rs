@@ -1,4 +1,4 @@
-//! Exports traces by OTLP over HTTP in JSON.
+//! Exports traces over OTLP/HTTP as JSON.
 //!
 //! The OpenTelemetry crates would add about a hundred dependencies for this one message.
 
@@ -27,9 +27,9 @@ use span::Span;
 
 /// How many spans may be queued. Further spans are dropped.
 const MAX_SPANS: usize = 2048;
-/// How many spans one request carries at most.
+/// The most spans in one request.
 const BATCH: usize = 512;
-/// How long a batch is collected at most.
+/// The longest time to collect a batch.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// How long sending a batch may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -105,7 +105,7 @@ impl Spans {
         let Some(parent) = parent.filter(|parent| parent.sampled) else {
             return;
         };
-        let end = clock::since_1970();
+        let end = clock::unix_time();
         let rule = decision.and_then(|decision| reported_rule(decision).0);
         let rule_set = decision.and_then(Decision::rule_set);
         let span = Span {
@@ -160,7 +160,7 @@ impl Exporter {
         }
     }
 
-    /// Sends a batch. Drops it if that fails, for more spans follow.
+    /// Sends a batch; drops it if that fails.
     async fn send(&mut self, batch: &mut Vec<Span>) {
         if batch.is_empty() {
             return;

@@ -27,9 +27,9 @@ impl Sampler {
         }
     }
 
-    /// Returns whether an event may pass, `now` after the service started.
-    pub(super) fn pass(&self, now: Duration) -> bool {
-        let now = clock::micros(now);
+    /// Returns whether an event may pass at this time since the start of the service.
+    pub(super) fn pass(&self, uptime: Duration) -> bool {
+        let now = clock::micros(uptime);
         let full_at = self.full_at.load(Ordering::Relaxed);
         let next = full_at.max(now) + self.interval;
         // Of two concurrent events, only one passes.

@@ -69,7 +69,7 @@ pub(super) fn comes_from_store(outcome: Outcome) -> bool {
     )
 }
 
-/// Replaces `old` by `new`. Returns `false` if another thread was faster.
+/// Replaces `old` with `new`. Returns `false` if another thread was faster.
 fn replace(number: &AtomicU64, old: u64, new: u64) -> bool {
     number
         .compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed)

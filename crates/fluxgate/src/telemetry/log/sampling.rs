@@ -81,7 +81,7 @@ impl<S: Subscriber> Layer<S> for Sampling {
             return true;
         }
         let cause = Cause::of(metadata);
-        if cause.is_exempt || cause.sampler.pass(clock::uptime()) {
+        if cause.is_exempt || cause.sampler.pass(clock::monotonic()) {
             return true;
         }
         if cause.suppress() {
@@ -240,7 +240,7 @@ mod tests {
             .with(Sampling::new(queue))
             .with(passed.clone());
         let took = tracing::subscriber::with_default(subscriber, || {
-            let started = clock::uptime();
+            let started = clock::monotonic();
             for number in 0..5_000 {
                 tracing::warn!(target: TARGET, number, "a flood");
                 tracing::debug!(target: TARGET, number, "a detail");
@@ -249,7 +249,7 @@ mod tests {
             for number in 0..50 {
                 tracing::error!(target: TARGET, number, "another cause");
             }
-            clock::uptime() - started
+            clock::monotonic() - started
         });
         assert_eq!(passed.count(Level::DEBUG), 5_000);
         assert_eq!(passed.count(Level::INFO), 5_000);

@@ -58,7 +58,7 @@ struct Writer {
     audit: Receiver<AuditLine>,
     /// How many dropped lines were reported.
     reported: u64,
-    /// The [`clock::uptime`] of the next report, if lines are missing.
+    /// The [`clock::monotonic`] of the next report, if lines are missing.
     report_at: Option<Duration>,
 }
 
@@ -101,7 +101,7 @@ impl Writer {
         let mut next = match self.report_at {
             None => Some(self.lines.recv().ok()?),
             Some(at) => {
-                let left = at.saturating_sub(clock::uptime());
+                let left = at.saturating_sub(clock::monotonic());
                 match self.lines.recv_timeout(left) {
                     Ok(item) => Some(item),
                     Err(RecvTimeoutError::Timeout) => None,
@@ -127,9 +127,9 @@ impl Writer {
     fn report(&mut self, bytes: &mut Vec<u8>, ended: bool) {
         let dropped = dropped();
         let is_due = match self.report_at {
-            Some(at) => ended || at <= clock::uptime(),
+            Some(at) => ended || at <= clock::monotonic(),
             None if dropped > self.reported || sampling::is_unreported() => {
-                self.report_at = Some(clock::uptime() + REPORT_INTERVAL);
+                self.report_at = Some(clock::monotonic() + REPORT_INTERVAL);
                 ended
             }
             None => false,
@@ -163,13 +163,13 @@ fn write_all(mut bytes: &[u8]) {
 impl Drop for Flush {
     fn drop(&mut self) {
         const STEP: Duration = Duration::from_millis(10);
-        let started = clock::uptime();
+        let started = clock::monotonic();
         let is_time_left = || {
             let timeout = match audit::is_pending() {
                 true => LAST_AUDIT_TIMEOUT,
                 false => LAST_TIMEOUT,
             };
-            clock::uptime() < started + timeout
+            clock::monotonic() < started + timeout
         };
         // Retries while the queue is full.
         while !self.queue.try_end() {

@@ -166,7 +166,7 @@ fn a_request_in_flight_is_answered_before_the_service_exits() {
     http.send_raw(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     wait_until("it is in flight", || upstream.requests().len() == 1);
     service.program.signal("TERM");
-    service.wait_for_log("closing");
+    service.wait_for_log("shutting down");
     release.send(()).unwrap();
     let response = http.read_answer(false).unwrap();
     assert_eq!(

@@ -101,7 +101,7 @@ rule_sets:
         assert_ne!(value["message"], "forged", "{line}");
     }
     assert!(
-        lines.iter().any(|line| line.contains("closing")),
+        lines.iter().any(|line| line.contains("shutting down")),
         "{lines:?}"
     );
 }

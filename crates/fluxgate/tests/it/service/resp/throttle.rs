@@ -137,7 +137,7 @@ fn invalid_arguments_are_errors_and_the_connection_stays_open() {
         ("k 1 0 1", "ERR count must be from 1 to 1000000000"),
         ("k 1 1 0", "ERR period must be from 1 to 31622400"),
         ("k 1 1 31622401", "ERR period must be from 1 to 31622400"),
-        ("k 1 1 1 -1", "ERR quantity must not be below 0"),
+        ("k 1 1 1 -1", "ERR quantity must not be negative"),
         (
             "k 10 1 31622400",
             "ERR (max_burst + 1) * period / count must be at most 316224000 seconds",

@@ -176,9 +176,9 @@ fn control_characters_cannot_split_a_line() {
             send_control_characters(&service);
             service.program.signal("TERM");
             service.program.wait();
-            service
-                .program
-                .wait_for_line("the end", |line| line.contains("closing").then_some(()));
+            service.program.wait_for_line("the end", |line| {
+                line.contains("shutting down").then_some(())
+            });
             (ready, service.program.lines())
         };
         assert!(lines.len() > ready);
@@ -325,5 +325,5 @@ fn queued_lines_are_written_before_the_service_exits() {
     ids.sort_by_key(|id| id.parse::<u32>().unwrap());
     let expected: Vec<_> = (0..500).map(|number| number.to_string()).collect();
     assert_eq!(ids, expected);
-    assert_eq!(with_message(&lines, "closing").len(), 1);
+    assert_eq!(with_message(&lines, "shutting down").len(), 1);
 }

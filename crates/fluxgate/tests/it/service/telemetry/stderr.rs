@@ -129,7 +129,7 @@ fn the_service_keeps_serving_and_reports_the_number_of_dropped_lines() {
         .filter(|line| line["message"] == "log lines were dropped");
     let reported: u64 = reports.map(|line| line["lines"].as_u64().unwrap()).sum();
     assert!(reported >= dropped, "{reported} of {dropped}");
-    assert!(lines.iter().any(|line| line["message"] == "closing"));
+    assert!(lines.iter().any(|line| line["message"] == "shutting down"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use fluxgate_tower::RequestHead;
 
 /// The origin of a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Forwarded<'a> {
+pub(crate) struct ForwardedHeaders<'a> {
     /// The peer of the connection.
     pub(crate) peer: IpAddr,
     /// Whether the peer is a trusted proxy: its headers are kept and added to. Otherwise they
@@ -26,7 +26,7 @@ const HOST: &str = "x-forwarded-host";
 const PORT: &str = "x-forwarded-port";
 const FORWARDED: &str = "forwarded";
 
-impl Forwarded<'_> {
+impl ForwardedHeaders<'_> {
     /// Passes each header to `write`: its name, in lower case, and its value. `text` is
     /// scratch space.
     pub(crate) fn write(
@@ -124,7 +124,7 @@ fn push_address(text: &mut Vec<u8>, address: IpAddr) {
 /// Returns whether a header reports the origin of a request and is not forwarded as it is.
 /// Those of an untrusted peer are all removed; those of a trusted one are kept unless they
 /// are written anew.
-pub(crate) fn is_about_origin(name: &str, is_trusted: bool) -> bool {
+pub(crate) fn is_forwarding_header(name: &str, is_trusted: bool) -> bool {
     const WRITTEN: [&str; 5] = [FOR, PROTO, HOST, PORT, FORWARDED];
     const PREFIX: &str = "x-forwarded-";
     let is = |known: &str| name.eq_ignore_ascii_case(known);
@@ -145,7 +145,7 @@ mod tests {
             request = request.header(*name, *value);
         }
         let (parts, ()) = request.body(()).unwrap().into_parts();
-        let forwarded = Forwarded {
+        let forwarded = ForwardedHeaders {
             peer: peer.parse().unwrap(),
             is_trusted,
             is_secure: true,
@@ -205,8 +205,8 @@ mod tests {
             ("x-forwarded", false, false),
             ("host", false, false),
         ] {
-            assert_eq!(is_about_origin(name, false), untrusted, "{name}");
-            assert_eq!(is_about_origin(name, true), trusted, "{name}");
+            assert_eq!(is_forwarding_header(name, false), untrusted, "{name}");
+            assert_eq!(is_forwarding_header(name, true), trusted, "{name}");
         }
     }
 }
