@@ -62,7 +62,7 @@ impl Forwarder {
         mut on_head: impl FnMut(&ResponseHead<'_>, &mut Vec<u8>) -> T,
     ) -> Result<Forwarded<T>, (GatewayError, Option<Assignment>)> {
         if let Some(body) = &mut request.body
-            && body.needs_permit().await
+            && body.needs_permit().await.map_err(|error| (error, None))?
         {
             let permit = self
                 .connections

@@ -62,8 +62,15 @@ impl RequestBody {
 
     /// Returns whether some of the body is missing and no permit is held for that. Does not
     /// wait.
-    pub(crate) async fn needs_permit(&mut self) -> bool {
-        self.permit.is_none() && poll_fn(|cx| Poll::Ready(self.is_incomplete(cx))).await
+    ///
+    /// # Errors
+    /// If what has arrived is malformed: then not even the head is sent.
+    pub(crate) async fn needs_permit(&mut self) -> Result<bool, GatewayError> {
+        let is_incomplete = poll_fn(|cx| Poll::Ready(self.is_incomplete(cx))).await;
+        match self.first {
+            Some(Some(Err(_))) => Err(GatewayError::BodyAborted),
+            _ => Ok(is_incomplete && self.permit.is_none()),
+        }
     }
 
     /// Holds a permit until the body is complete.
