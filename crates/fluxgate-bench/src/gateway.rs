@@ -40,14 +40,13 @@ pub(crate) fn run(report: &mut Report) {
     let nginx = Nginx::limiting(&dir, upstream.address(), None);
     let haproxy = HaProxy::limiting(&dir, upstream.address(), None);
     let ask = |service: &Service| wrk::ask(service.address("gateway"), &script);
-    let [by_nginx, limited, passed, by_haproxy] = in_turn([
+    let [by_nginx, limited, passed, by_redis, by_haproxy] = in_turn([
         &mut || wrk::ask(nginx.address(), &script),
         &mut || ask(&ours),
         &mut || ask(&bare),
+        &mut || ask(&shared),
         &mut || wrk::ask(haproxy.address(), &script),
     ]);
-    // By itself, so that its Redis is idle while the others run.
-    let [by_redis] = in_turn([&mut || ask(&shared)]);
     let mut line = |name, ours: &Runs, yardstick, theirs| {
         ours.add_to(report, name, yardstick, theirs);
     };

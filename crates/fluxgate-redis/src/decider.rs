@@ -106,7 +106,11 @@ impl Decider {
     /// Returns the denial of these checks, if the near cache knows one.
     pub(crate) fn known_denial(&self, checks: &Checks<'_>, deadline: Instant) -> Option<Verdicts> {
         let near_cache = self.near_cache.as_ref()?;
-        let question = near_cache.question(checks, deadline - self.servers.timeout());
+        let asked = deadline - self.servers.timeout();
+        if near_cache.has_expired(asked) {
+            return None;
+        }
+        let question = near_cache.question(checks, asked);
         near_cache.answer(&question, checks, Wanted::Denial)
     }
 

@@ -36,6 +36,9 @@ pub(crate) struct NearCache {
     charges: Charges,
     /// Increases when units were given back here.
     generation: AtomicU64,
+    start: Instant,
+    /// When the last entry expires, in microseconds after the start.
+    expires: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -78,11 +81,23 @@ impl Default for NearCache {
             hasher: RandomState::new(),
             charges: Charges::default(),
             generation: AtomicU64::new(0),
+            start: Instant::now(),
+            expires: AtomicU64::new(0),
         }
     }
 }
 
 impl NearCache {
+    /// Returns whether every entry has expired. Then there is no need to look for one.
+    pub(crate) fn has_expired(&self, now: Instant) -> bool {
+        self.micros_at(now) >= self.expires.load(Ordering::Acquire)
+    }
+
+    fn micros_at(&self, time: Instant) -> u64 {
+        let since = time.saturating_duration_since(self.start);
+        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+    }
+
     /// Describes checks that are about to be decided.
     pub(crate) fn question(&self, checks: &Checks<'_>, now: Instant) -> Question {
         // Keyed, so that clients cannot cause collisions.
@@ -163,6 +178,8 @@ impl NearCache {
             until: question.asked + wait,
             generation: question.generation,
         });
+        let expires = self.micros_at(entry.until).saturating_add(1);
+        self.expires.fetch_max(expires, Ordering::AcqRel);
         let slot = self.entries[question.index].lock();
         *slot.unwrap_or_else(PoisonError::into_inner) = Some(entry);
     }
