@@ -53,6 +53,9 @@ pub(crate) struct WantedPermit<'a> {
     pub(crate) id: &'a [u8; 16],
 }
 
+/// Room for the name of most keys, so that it is written without growing.
+const USUAL_NAME: usize = 96;
+
 /// One decision, refund, undo or cancellation, ready to be sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
@@ -248,7 +251,7 @@ impl Request {
         Self {
             op,
             left: checks,
-            names: Vec::new(),
+            names: Vec::with_capacity(USUAL_NAME),
             keys: SmallVec::new(),
             checks: Vec::with_capacity(checks * (CHECK_SIZE + MARK_SIZE)),
             permit: Vec::new(),
@@ -373,7 +376,7 @@ impl<'c> SubjectKeys<'c> {
         Self {
             naming,
             subject: None,
-            head: Vec::new(),
+            head: Vec::with_capacity(USUAL_NAME),
         }
     }
 
