@@ -91,7 +91,7 @@ pub(crate) fn nanos_per_call(calls: u64, mut call: impl FnMut(u64)) -> f64 {
     start.elapsed().as_nanos() as f64 / calls as f64
 }
 
-/// Returns the calls per second of all threads, each of which makes `calls` calls.
+/// Returns the calls per second of all threads together. Each thread makes `calls` calls.
 pub(crate) fn calls_per_second<F>(threads: u64, calls: u64, call: F) -> f64
 where
     F: Fn(u64) + Sync,

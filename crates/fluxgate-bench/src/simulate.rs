@@ -74,7 +74,7 @@ fn lines_per_second(command: &mut Command, output: Option<&Path>) -> f64 {
     LINES as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Returns requests of ten thousand users, some of whom exceed their limits.
+/// Returns requests of ten thousand users. Some users exceed their limits.
 fn events() -> String {
     let mut random = Random::new(42);
     let mut text = String::new();

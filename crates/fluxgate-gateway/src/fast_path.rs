@@ -14,7 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::Decision;
-use fluxgate_http::{Buffers, INPUT, Listener, Origin, close_gracefully, wall_clock, write_date};
+use fluxgate_http::{
+    Buffers, INPUT, Listener, Origin, close_gracefully, request_id, wall_clock, write_date,
+};
 use fluxgate_tower::{LimitHeaders, RequestHead as _};
 use http::StatusCode;
 use tokio_util::sync::CancellationToken;
@@ -43,12 +45,12 @@ enum Served {
     Ended,
 }
 
-/// Serves the requests of a connection, the first of which must arrive within `timeout`.
+/// Serves the requests of a connection. The first one must arrive within `timeout`.
 /// Returns the connection and what has been read of the first request that needs hyper, or
 /// `None` if the connection has ended.
 pub(crate) async fn serve<E: Engine, S: ClientStream>(
     stream: S,
-    address: ConnectionInfo,
+    info: ConnectionInfo,
     gateway: &Arc<Gateway<E>>,
     closing: &CancellationToken,
     timeout: Duration,
@@ -57,7 +59,7 @@ pub(crate) async fn serve<E: Engine, S: ClientStream>(
     let mut connection = Connection {
         gateway,
         client,
-        address,
+        info,
     };
     loop {
         let (mut buffers, mut read) = connection.client.receive().await?;
@@ -104,7 +106,7 @@ pub(crate) async fn serve<E: Engine, S: ClientStream>(
 struct Connection<'g, E, S> {
     gateway: &'g Arc<Gateway<E>>,
     client: Client<'g, S>,
-    address: ConnectionInfo,
+    info: ConnectionInfo,
 }
 
 impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
@@ -117,7 +119,7 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
         let gateway = self.gateway;
         let origin = Origin::with_ids(
             Listener::Gateway,
-            request.header("x-request-id"),
+            request.header(request_id::NAME),
             request.header("traceparent"),
         );
         let received = ReceivedRequest {
@@ -127,7 +129,7 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
             // The parser accepts only `Connection: keep-alive`, and drops it.
             connection: &[],
             body_length: Some(request.body.len() as u64),
-            client: self.address,
+            client: self.info,
         };
         let admission = gateway.admit(&received, &origin);
         let admitted = match self.client.unless_gone(admission).await {
@@ -242,8 +244,8 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
         out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
         out.extend_from_slice(b"\r\n");
         write_header(out, "content-type", content_type);
-        let length = itoa::Buffer::new().format(body.len()).to_owned();
-        write_header(out, "content-length", length.as_bytes());
+        let mut digits = itoa::Buffer::new();
+        write_header(out, "content-length", digits.format(body.len()).as_bytes());
         write_date(wall_clock(), out);
         write_end_of_head(out, limit_headers, origin, is_last);
         if request.method != "HEAD" {
@@ -269,7 +271,7 @@ fn write_end_of_head(
     if !limit_headers.is_empty() {
         limit_headers.write_text(out);
     }
-    write_header(out, "x-request-id", origin.request_id().as_bytes());
+    write_header(out, request_id::NAME, origin.request_id().as_bytes());
     if is_last {
         write_header(out, "connection", b"close");
     }

@@ -45,7 +45,7 @@ impl<'a> WrittenHead<'a> {
         named.map(|(_, value)| *value).collect()
     }
 
-    /// Returns the declared length, of which there is at most one.
+    /// Returns the declared length; there is at most one.
     fn length(&self) -> Option<u64> {
         let lengths = self.all("content-length");
         assert!(lengths.len() <= 1, "{lengths:?}");

@@ -2,6 +2,7 @@
 //! them.
 
 use fluxgate_core::RequestPath;
+use fluxgate_http::is_token;
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderValue, Method, Version};
@@ -106,7 +107,6 @@ fn read_path(parts: &Parts) -> Result<RequestPath<'_>, GatewayError> {
 /// Rejects a header that HTTP/2 can carry and HTTP/1.1 cannot. White space around a value would
 /// be lost, and change the identity of the sender.
 fn check_line(name: &str, value: &[u8]) -> Result<(), GatewayError> {
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-_!#$%&'*+.^`|~".contains(&byte);
     if !name.bytes().all(is_token) {
         return ambiguous("the name of a header is not a token");
     }

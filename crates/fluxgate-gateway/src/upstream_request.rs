@@ -1,6 +1,6 @@
 //! Writes the head of a request as an upstream gets it.
 
-use fluxgate_http::Origin;
+use fluxgate_http::{Origin, request_id};
 use fluxgate_tower::RequestHead;
 use smallvec::SmallVec;
 
@@ -9,8 +9,6 @@ use crate::forwarded_headers::{ForwardedHeaders, is_forwarding_header};
 use crate::gateway::{Engine, Gateway};
 use crate::hop_by_hop::HeaderKind;
 use crate::routes::Route;
-
-const REQUEST_ID: &str = "x-request-id";
 
 /// What the head says besides the headers of the client.
 #[derive(Clone, Copy, Debug, Default)]
@@ -116,7 +114,7 @@ pub(crate) fn write_request<H: RequestHead>(
         }
     }
     forwarded.write(head, scratch, |name, value| write_header(out, name, value));
-    write_header(out, REQUEST_ID, context.request_id.as_bytes());
+    write_header(out, request_id::NAME, context.request_id.as_bytes());
     if options.trailers {
         write_header(out, "te", b"trailers");
     }
@@ -138,7 +136,7 @@ pub(crate) fn write_request<H: RequestHead>(
 /// a header that the gateway reads or writes.
 fn spoofs_header(name: &str, is_variant: &impl Fn(&str) -> bool) -> bool {
     let normal = name.replace('_', "-");
-    normal.eq_ignore_ascii_case(REQUEST_ID)
+    normal.eq_ignore_ascii_case(request_id::NAME)
         || normal.eq_ignore_ascii_case("host")
         || is_forwarding_header(&normal, false)
         || is_variant(name)
@@ -148,7 +146,8 @@ fn spoofs_header(name: &str, is_variant: &impl Fn(&str) -> bool) -> bool {
 /// begin with `x` or `f`.
 fn is_written_anew(name: &str, is_trusted: bool) -> bool {
     let may_be = matches!(name.as_bytes().first(), Some(b'x' | b'X' | b'f' | b'F'));
-    may_be && (name.eq_ignore_ascii_case(REQUEST_ID) || is_forwarding_header(name, is_trusted))
+    may_be
+        && (name.eq_ignore_ascii_case(request_id::NAME) || is_forwarding_header(name, is_trusted))
 }
 
 /// Appends all cookies. HTTP/2 may send them one by one; in HTTP/1.1 they are one line.

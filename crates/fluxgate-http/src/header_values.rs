@@ -28,6 +28,11 @@ pub fn write_date(now: SystemTime, out: &mut Vec<u8>) {
     });
 }
 
+/// Returns whether the name of a header may contain this byte (RFC 9110, section 5.6.2).
+pub fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_!#$%&'*+.^`|~".contains(&byte)
+}
+
 /// Returns the value of a `Content-Length` if it consists of digits. (Parsing alone
 /// would accept a sign.)
 pub fn content_length(value: &[u8]) -> Option<u64> {

@@ -5,8 +5,11 @@ use std::hash::{BuildHasher, RandomState};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+/// The name of the header that carries the id of a request.
+pub const NAME: &str = "x-request-id";
+
 /// The header that carries the id of a request.
-pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+pub const REQUEST_ID: HeaderName = HeaderName::from_static(NAME);
 
 const LONGEST: usize = 128;
 

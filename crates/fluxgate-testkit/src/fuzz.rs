@@ -14,8 +14,7 @@ pub type FuzzFn = fn(&[u8]);
 /// How many mutations are tried.
 const CASES: u32 = 2_000;
 
-/// Runs all fuzz functions of a crate, each of which must have a fuzz target of the same
-/// name.
+/// Runs all fuzz functions of a crate. Each must have a fuzz target of the same name.
 ///
 /// # Panics
 /// If a function panics, or if functions and targets differ.

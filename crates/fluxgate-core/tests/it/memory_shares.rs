@@ -18,7 +18,7 @@ fn two_rules(ours: &str, theirs: &str, max_keys: usize) -> Gate {
     )
 }
 
-/// Sends requests of this many new API keys, each of which uses its limit up.
+/// Uses up the limits of this many new API keys.
 fn flood_used_up(gate: &Gate, name: &str, keys: std::ops::Range<usize>, cost: u64) {
     for index in keys {
         let key = format!("{name}-{index}");

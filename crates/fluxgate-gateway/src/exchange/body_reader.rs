@@ -56,7 +56,7 @@ pub(crate) struct BodyReader {
     read: BytesMut,
     idle: Duration,
     /// When something was last read.
-    moved: Instant,
+    last_progress: Instant,
     limit: Arc<ConnectionLimit>,
     /// Counts the request as outstanding.
     assignment: Assignment,
@@ -71,7 +71,7 @@ enum Decoder {
 }
 
 impl BodyReader {
-    /// Reads the body of an exchange, in which nothing may stand still for `idle`.
+    /// Reads the body of an exchange, which may go without progress for `idle`.
     pub(crate) fn new(
         exchange: Exchange,
         assignment: Assignment,
@@ -95,7 +95,7 @@ impl BodyReader {
             keeps_alive: exchange.keeps_alive,
             read,
             idle,
-            moved: Instant::now(),
+            last_progress: Instant::now(),
             limit: Arc::clone(limit),
             assignment,
         };
@@ -146,7 +146,7 @@ impl BodyReader {
                 return Poll::Ready(trailers.map(Ok));
             }
             let count = ready!(self.poll_read(cx))?;
-            self.moved = Instant::now();
+            self.last_progress = Instant::now();
             if count == 0 {
                 match self.framing {
                     Decoder::UntilClose => self.end(),
@@ -163,7 +163,7 @@ impl BodyReader {
         };
         if let Some(sender) = &mut self.sender {
             let is_sent = sender.poll(cx, stream).map_err(ResponseError::Request)?;
-            self.moved = self.moved.max(sender.last_progress());
+            self.last_progress = self.last_progress.max(sender.last_progress());
             if is_sent {
                 self.sender = None;
             }
@@ -176,7 +176,7 @@ impl BodyReader {
         match poll_read_buf(Pin::new(&mut *stream), cx, &mut self.read) {
             Poll::Ready(read) => Poll::Ready(Ok(read?)),
             Poll::Pending => {
-                stream.deadline.set(self.moved + self.idle);
+                stream.deadline.set(self.last_progress + self.idle);
                 ready!(stream.deadline.poll_elapsed(cx));
                 Poll::Ready(Err(ResponseError::Idle))
             }

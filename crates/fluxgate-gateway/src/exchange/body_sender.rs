@@ -24,7 +24,7 @@ pub(super) struct BodySender {
     is_refused: bool,
     awaits_client: bool,
     /// When something was last sent.
-    moved: Instant,
+    last_progress: Instant,
 }
 
 impl BodySender {
@@ -36,7 +36,7 @@ impl BodySender {
             has_ended: false,
             is_refused: false,
             awaits_client: false,
-            moved: Instant::now(),
+            last_progress: Instant::now(),
         }
     }
 
@@ -47,7 +47,7 @@ impl BodySender {
 
     /// Returns when something was last sent.
     pub(super) fn last_progress(&self) -> Instant {
-        self.moved
+        self.last_progress
     }
 
     /// Sends what has arrived; returns whether the whole body has been sent.
@@ -76,7 +76,7 @@ impl BodySender {
                 match Pin::new(&mut *stream).poll_write(cx, &self.pending) {
                     Poll::Ready(Ok(count @ 1..)) => {
                         self.pending.advance(count);
-                        self.moved = Instant::now();
+                        self.last_progress = Instant::now();
                     }
                     Poll::Ready(_) => {
                         self.is_refused = true;

@@ -1,5 +1,7 @@
 //! Decodes the chunks of a response body.
 
+use fluxgate_http::is_token;
+
 /// The longest line before a chunk: its size and extensions.
 const MAX_LINE: usize = 1024;
 /// The size of all trailers together.
@@ -32,7 +34,7 @@ enum State {
     SizeEnds {
         size: u64,
     },
-    /// The content, of which this much is missing.
+    /// The content; `left` bytes of it are missing.
     Content {
         left: u64,
     },
@@ -158,11 +160,6 @@ impl ChunkDecoder {
         self.seen = 0;
         state
     }
-}
-
-/// Returns whether the name of a header may contain this byte.
-fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use fluxgate_core::Decision;
-use fluxgate_http::{wall_clock, write_date};
+use fluxgate_http::{request_id, wall_clock, write_date};
 use fluxgate_tower::LimitHeaders;
 
 use super::client::{Client, ClientStream};
@@ -53,7 +53,8 @@ pub(crate) fn write_head(
 /// of two letters.
 fn is_replaced(name: &str, limit_headers: &LimitHeaders<Decision>) -> bool {
     let may_be = matches!(name.as_bytes().first(), Some(b'x' | b'X' | b'r' | b'R'));
-    may_be && (name.eq_ignore_ascii_case("x-request-id") || limit_headers.replaces(name.as_bytes()))
+    may_be
+        && (name.eq_ignore_ascii_case(request_id::NAME) || limit_headers.replaces(name.as_bytes()))
 }
 
 /// Copies the body of a response to the client.
@@ -76,7 +77,7 @@ pub(super) enum BodyEnd {
 
 impl<S: ClientStream> BodyCopy<'_, '_, S> {
     /// Sends `out`, which holds the head, and then the body until its end. `input` is the
-    /// buffer to read into, of which `unread` has been read already.
+    /// buffer to read into; `unread` is the part that has been read already.
     pub(super) async fn run(
         &mut self,
         framing: Framing,

@@ -40,13 +40,13 @@ impl<E: Engine> Gateway<E> {
         let Ok(port) = stream.local_addr().map(|address| address.port()) else {
             return;
         };
-        let address = ConnectionInfo {
+        let info = ConnectionInfo {
             peer,
             port,
             is_secure: tls.is_some(),
         };
         let Some(tls) = tls else {
-            self.serve_http1(stream, address, &closing).await;
+            self.serve_http1(stream, info, &closing).await;
             return;
         };
         let handshake = Box::pin(TlsAcceptor::from(tls).accept(stream));
@@ -56,9 +56,9 @@ impl<E: Engine> Gateway<E> {
                 let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
                 let stream = Box::new(stream);
                 if is_http2 {
-                    Box::pin(self.serve_with_hyper((stream, Vec::new()), address, &closing)).await;
+                    Box::pin(self.serve_with_hyper((stream, Vec::new()), info, &closing)).await;
                 } else {
-                    self.serve_http1(stream, address, &closing).await;
+                    self.serve_http1(stream, info, &closing).await;
                 }
             }
             Ok(Some(Err(error))) => tracing::debug!(%error, "a TLS handshake failed"),
@@ -71,20 +71,20 @@ impl<E: Engine> Gateway<E> {
     async fn serve_http1<S: ClientStream>(
         self: &Arc<Self>,
         mut stream: S,
-        address: ConnectionInfo,
+        info: ConnectionInfo,
         closing: &CancellationToken,
     ) {
         // A client that connects has a request to send.
         let mut timeout = self.timeouts.headers;
         loop {
-            let served = fast_path::serve(stream, address, self, closing, timeout);
+            let served = fast_path::serve(stream, info, self, closing, timeout);
             let Some(mut parked) = served.await else {
                 return;
             };
             while !parked.1.is_empty() {
                 // Boxed, so that connections on the fast path reserve no space for this large
                 // future.
-                let served = Box::pin(self.serve_with_hyper(parked, address, closing));
+                let served = Box::pin(self.serve_with_hyper(parked, info, closing));
                 match served.await {
                     Some(again) => parked = again,
                     None => return,
@@ -100,12 +100,12 @@ impl<E: Engine> Gateway<E> {
     async fn serve_with_hyper<S: ClientStream>(
         self: &Arc<Self>,
         (stream, read): Parked<S>,
-        address: ConnectionInfo,
+        info: ConnectionInfo,
         closing: &CancellationToken,
     ) -> Option<Parked<S>> {
         let mut stream = PrefixedStream::new(read, stream);
         let client = &Arc::new(Client {
-            address,
+            info,
             state: Arc::new(ConnectionState::default()),
             tunnel: TunnelSlot::default(),
             closing: closing.clone(),

@@ -33,7 +33,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// A client connection.
 #[derive(Debug)]
 pub(super) struct Client {
-    pub(super) address: ConnectionInfo,
+    pub(super) info: ConnectionInfo,
     pub(super) state: Arc<ConnectionState>,
     pub(super) tunnel: TunnelSlot,
     pub(super) closing: CancellationToken,
@@ -101,7 +101,7 @@ impl<E: Engine> Gateway<E> {
             host: checked.host,
             connection: &checked.connection,
             body_length,
-            client: client.address,
+            client: client.info,
         };
         let admitted = match self.admit(&request, origin).await {
             Ok(admitted) => admitted,

@@ -114,7 +114,7 @@ impl<S> TimeoutStream<S> {
         }
         if self.is_http2 && !self.goaway_sent {
             ready!(self.reading.poll_after(cx, self.timeouts.idle));
-            // A request may be on its way, so the client is told first.
+            // A request may be on its way, so `GOAWAY` is sent first.
             self.goaway_sent = true;
             self.reading.clear();
             self.state.expire();

@@ -50,8 +50,8 @@ impl ConnectionLimit {
         }
     }
 
-    /// Waits until another connection may be opened. Meanwhile idle connections, of any core
-    /// and to any upstream, are closed to make room.
+    /// Waits until another connection may be opened. Every core closes idle connections
+    /// meanwhile to make room.
     pub(crate) async fn acquire(
         &self,
         timeout: Duration,

@@ -71,7 +71,7 @@ fn message_length(bytes: &[u8]) -> Length {
         };
         at += 1 + end + 2;
         open -= 1;
-        // A negative length stands for null.
+        // A negative length means null.
         let number = || {
             let text = std::str::from_utf8(&line[..end]).ok()?;
             text.parse::<i64>().ok().map(|number| number.max(-1))

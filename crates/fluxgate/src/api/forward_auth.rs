@@ -24,8 +24,8 @@ use forwarded::{ForwardedRequest, ambiguous};
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 const FAILED_CLOSED: HeaderValue = HeaderValue::from_static("failed_closed");
 
-/// Decides the request of a proxy's client. A request that has to wait waits here; if the
-/// proxy disconnects meanwhile, its units and its wait permit are released.
+/// Decides the request of a proxy's client. If the proxy disconnects while a request
+/// waits, its units and its wait permit are released.
 pub(super) async fn forward_auth(State(api): State<Arc<Api>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
     // The body is not used. It may even never arrive, because some proxies copy the
