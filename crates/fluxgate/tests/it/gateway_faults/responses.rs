@@ -6,7 +6,7 @@ mod early;
 mod truncated;
 mod unsolicited;
 
-use fluxgate_testkit::{RawClient, RawUpstream};
+use fluxgate_testkit::{RawClient, RawUpstream, wait_until};
 
 use super::{OK, client, gateway};
 
@@ -81,7 +81,7 @@ fn run(cases: Vec<Case>) {
             let mut client = client(&service);
             let before = (!is_first).then(|| client.get("/before").unwrap().status);
             assert_eq!(before.unwrap_or(200), 200);
-            if let Err(why) = run_case(case, number, &mut client) {
+            if let Err(why) = run_case(case, number, &mut client, &upstream) {
                 let bytes = case.bytes.escape_ascii().to_string();
                 let bytes = &bytes[..bytes.len().min(300)];
                 failures.push(format!("first: {is_first} {bytes}\n    {why}"));
@@ -96,7 +96,12 @@ fn run(cases: Vec<Case>) {
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }
 
-fn run_case(case: &Case, number: usize, client: &mut RawClient) -> Result<(), String> {
+fn run_case(
+    case: &Case,
+    number: usize,
+    client: &mut RawClient,
+    upstream: &RawUpstream,
+) -> Result<(), String> {
     let mut response = client.get(&format!("/case/{number}"));
     while response
         .as_ref()
@@ -127,6 +132,15 @@ fn run_case(case: &Case, number: usize, client: &mut RawClient) -> Result<(), St
             .is_empty()
             .then_some(())
             .ok_or(format!("more: {}", more.escape_ascii()));
+    }
+    if case.then == Then::Close {
+        // The gateway may not send a request over a connection that is closing.
+        let target = format!("/case/{number} ");
+        wait_until("the upstream has closed the connection", || {
+            let received = upstream.received();
+            let mut received = received.iter();
+            received.all(|it| it.is_over || !it.bytes.escape_ascii().to_string().contains(&target))
+        });
     }
     let next = client.get("/next").map_err(|error| error.to_string())?;
     match (next.status, next.text().as_str()) {
