@@ -13,9 +13,10 @@ use fluxgate_core::StoreError;
 use redis::Value;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use crate::codec::{Answer, Call, Request};
+use crate::deadlines::Deadlines;
 use crate::error::{CallError, no_answer, unexpected};
 use crate::node::{Node, Work};
 use crate::script::TimeSource;
@@ -23,13 +24,14 @@ use crate::script::TimeSource;
 /// The most requests in one call: a call blocks the server for other clients.
 const MAX_REQUESTS: usize = 32;
 /// The most calls in flight: the server decides one while the next is on its way.
-const MAX_CALLS: usize = 3;
+const MAX_CALLS: usize = 2;
 
-/// The requests to one server.
+/// The requests of one runtime to one server.
 #[derive(Debug)]
 pub(crate) struct Batcher {
     node: Arc<Node>,
     deadline: Duration,
+    deadlines: Deadlines,
     time: TimeSource,
     queue: Mutex<Queue>,
 }
@@ -57,17 +59,14 @@ enum Joined {
 }
 
 impl Batcher {
-    pub(crate) fn new(node: Arc<Node>, deadline: Duration, time: TimeSource) -> Arc<Self> {
-        Arc::new(Self {
+    pub(crate) fn new(node: Arc<Node>, deadline: Duration, time: TimeSource) -> Self {
+        Self {
             node,
             deadline,
+            deadlines: Deadlines::default(),
             time,
             queue: Mutex::default(),
-        })
-    }
-
-    pub(crate) fn node(&self) -> &Arc<Node> {
-        &self.node
+        }
     }
 
     /// Sends a request, alone or with others.
@@ -80,13 +79,14 @@ impl Batcher {
             Joined::Queued(answer) => answer,
             Joined::Alone(alone) => {
                 let _call = InFlight(self);
-                let mut answers = self.send(&[&alone], deadline).await?;
+                // Boxed, so that requests in a queue reserve no space for this large future.
+                let mut answers = Box::pin(self.send(&[&alone], deadline)).await?;
                 return answers
                     .pop()
                     .unwrap_or_else(|| Err(unexpected("the script")));
             }
         };
-        match timeout_at(deadline, answer).await {
+        match self.deadlines.timeout_at(deadline, answer).await {
             Ok(Ok(answer)) => answer,
             // A request that still waits in the queue is not sent any more.
             Ok(Err(_)) | Err(_) => Err(no_answer(&self.node.name())),

@@ -23,6 +23,8 @@ pub(crate) struct Decided {
     pub(crate) verdicts: Verdicts,
     /// The script's answer; `None` if the near cache knew the verdicts.
     pub(crate) answer: Option<Answer>,
+    /// What the request is charged if it passes.
+    charge: Charge,
 }
 
 impl Decided {
@@ -55,13 +57,11 @@ impl Decider {
         deadline: Instant,
     ) -> Result<Decided, StoreError> {
         let decided = self.ask(checks, 0, permit, Wanted::Denial, deadline).await;
-        // A request without an answer may have been charged.
-        let may_be_charged = match &decided {
-            Ok(decided) => decided.enforced_pass(checks),
-            Err(_) => true,
-        };
-        if may_be_charged {
-            self.record_charge(&self.charge_of(checks));
+        match &decided {
+            Ok(decided) if decided.enforced_pass(checks) => self.record_charge(&decided.charge),
+            Ok(_) => {}
+            // A request without an answer may have been charged.
+            Err(_) => self.record_charge(&self.charge_of(checks)),
         }
         decided
     }
@@ -81,8 +81,11 @@ impl Decider {
                 let asked = deadline - self.servers.timeout();
                 let question = near_cache.question(checks, asked);
                 if let Some(verdicts) = near_cache.answer(&question, checks, wanted) {
-                    let answer = None;
-                    return Ok(Decided { verdicts, answer });
+                    return Ok(Decided {
+                        verdicts,
+                        answer: None,
+                        charge: Charge::default(),
+                    });
                 }
                 Some((near_cache, question))
             }
@@ -94,12 +97,15 @@ impl Decider {
         };
         let answer = self.servers.send(request, slot, deadline).await?;
         let verdicts = answer.verdicts(checks)?;
-        if let Some((near_cache, question)) = question {
+        let mut charge = Charge::default();
+        if let Some((near_cache, question)) = &question {
             near_cache.keep(question, checks, &answer, &verdicts, wanted);
+            charge = question.charge(checks);
         }
         Ok(Decided {
             verdicts,
             answer: Some(answer),
+            charge,
         })
     }
 

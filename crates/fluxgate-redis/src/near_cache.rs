@@ -43,8 +43,9 @@ pub(crate) struct NearCache {
 
 #[derive(Debug)]
 struct Entry {
-    /// Identifies the bands and their limits.
+    /// Identifies the bands.
     fingerprint: u64,
+    limits: SmallVec<[Limit; 1]>,
     costs: SmallVec<[u64; 4]>,
     /// What this process had charged to each band when it asked.
     charged: SmallVec<[u64; 4]>,
@@ -108,7 +109,6 @@ impl NearCache {
         for check in enforced(checks) {
             let fingerprint = fingerprint_of(&self.hasher, check);
             fingerprint.hash(&mut hasher);
-            hash_limit(check.band.limit(), &mut hasher);
             let index = Charges::index_of(fingerprint);
             charged.push((index, self.charges.at(index)));
         }
@@ -136,6 +136,7 @@ impl NearCache {
         if entry.fingerprint != question.fingerprint
             || entry.generation != question.generation
             || now >= entry.until
+            || !limits(checks).eq(&entry.limits)
             || !costs_as_much(checks, &entry.costs)
         {
             return None;
@@ -151,7 +152,7 @@ impl NearCache {
     /// Keeps an answer, if it is of the wanted kind.
     pub(crate) fn keep(
         &self,
-        question: Question,
+        question: &Question,
         checks: &Checks<'_>,
         answer: &Answer,
         verdicts: &[Verdict],
@@ -171,6 +172,7 @@ impl NearCache {
         };
         let entry = Box::new(Entry {
             fingerprint: question.fingerprint,
+            limits: limits(checks).cloned().collect(),
             costs: enforced(checks).map(|check| check.cost).collect(),
             charged: question.charged.iter().map(|(_, units)| *units).collect(),
             answer: answer.clone(),
@@ -222,6 +224,17 @@ fn still_holds(
     })
 }
 
+impl Question {
+    /// Returns what the request is charged, like [`NearCache::charge_of`].
+    pub(crate) fn charge(&self, checks: &Checks<'_>) -> Charge {
+        Charge::at(self.charged.iter().map(|(index, _)| *index), checks)
+    }
+}
+
+fn limits<'c>(checks: &'c Checks<'_>) -> impl Iterator<Item = &'c Limit> {
+    enforced(checks).map(|check| check.band.limit())
+}
+
 /// Returns whether a denial for the known costs holds for these checks: those of
 /// the same cost or a greater one. The summary of a log holds for one cost only.
 fn costs_as_much(checks: &Checks<'_>, known: &[u64]) -> bool {
@@ -232,12 +245,4 @@ fn costs_as_much(checks: &Checks<'_>, known: &[u64]) -> bool {
             check.cost >= *known
         }
     })
-}
-
-fn hash_limit(limit: &Limit, hasher: &mut impl Hasher) {
-    let rate = limit.rate();
-    limit.algorithm().hash(hasher);
-    (limit.capacity(), limit.window().get()).hash(hasher);
-    (rate.refill(), rate.period().get(), rate.shape()).hash(hasher);
-    rate.max_wait().map(|wait| wait.get()).hash(hasher);
 }

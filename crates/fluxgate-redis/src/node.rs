@@ -1,5 +1,5 @@
-//! One server: its connection, which is renewed when it breaks, and its circuit
-//! breaker.
+//! One server: its connections, one for each runtime, which are renewed when they
+//! break, and its circuit breaker.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,14 +9,16 @@ use fluxgate_core::StoreError;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, Value};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
 use crate::back_off::BackOff;
 use crate::breaker::{Breaker, BreakerState, Permit};
 use crate::codec::Call;
+use crate::deadlines::Deadlines;
 use crate::endpoint::{CONNECT_TIMEOUT, Endpoint};
 use crate::error::{CallError, call_error, error, is_no_answer, is_server_error, no_answer};
 use crate::events::Events;
+use crate::per_runtime::PerRuntime;
 use crate::reason;
 use crate::script::Script;
 use crate::sentinel::{Sentinels, Tenure};
@@ -41,7 +43,7 @@ pub(crate) enum Source {
 #[derive(Debug)]
 pub(crate) struct Node {
     source: Source,
-    link: Mutex<Link>,
+    lanes: PerRuntime<Lane>,
     breaker: Breaker,
     /// Whether a task is loading the script.
     loading: AtomicBool,
@@ -57,7 +59,14 @@ pub(crate) enum Work<'w> {
     Command(&'w Cmd),
 }
 
-/// The state of the connection.
+/// The connection of one runtime.
+#[derive(Debug)]
+struct Lane {
+    link: Mutex<Link>,
+    deadlines: Deadlines,
+}
+
+/// The state of a connection.
 #[derive(Debug)]
 enum Link {
     /// There is none. An attempt may start from `until` on.
@@ -83,7 +92,7 @@ impl Node {
     pub(crate) fn new(source: Source, events: Arc<Events>) -> Arc<Self> {
         Arc::new(Self {
             source,
-            link: Mutex::new(Link::lost(error(reason::REDIS_ERROR, "not connected yet"))),
+            lanes: PerRuntime::new(),
             breaker: Breaker::default(),
             loading: AtomicBool::new(false),
             events,
@@ -155,13 +164,17 @@ impl Node {
             );
             return Err(error(reason::CIRCUIT_OPEN, &message).into());
         };
-        let connection = match timeout_at(deadline, self.connection()).await {
+        let lane = self.lane();
+        let deadlines = &lane.deadlines;
+        let connection = deadlines.timeout_at(deadline, self.connection(&lane));
+        let connection = match connection.await {
             Ok(Ok(connection)) => connection,
             Ok(Err(cause)) => return Err(report(permit, cause.into())),
             Err(_) => return Err(report(permit, no_answer(&self.name()).into())),
         };
         let number = connection.number;
-        let reply = timeout_at(deadline, connection.send(command, asking)).await;
+        let reply = deadlines.timeout_at(deadline, connection.send(command, asking));
+        let reply = reply.await;
         let (cause, answered) = match reply {
             Ok(Ok(value)) => {
                 permit.answered();
@@ -173,7 +186,7 @@ impl Node {
         // A late reply must not be taken for the next one, and if the server has
         // become a replica, the primary is elsewhere.
         if !answered || matches!(cause, CallError::ReadOnly(_)) {
-            self.discard(number, &cause);
+            lane.discard(number, &cause);
         }
         match answered {
             true => permit.answered(),
@@ -185,19 +198,20 @@ impl Node {
     /// Drops the connection after a malformed reply: the next reply may belong to
     /// another command.
     pub(crate) fn drop_connection(&self, cause: &StoreError) {
-        let mut link = self.link();
+        let lane = self.lane();
+        let mut link = lane.link();
         if matches!(&*link, Link::Up(_)) {
             *link = Link::lost(cause.clone());
         }
     }
 
     /// Returns the connection; waits for one if there is none.
-    async fn connection(self: &Arc<Self>) -> Result<Connection, StoreError> {
+    async fn connection(self: &Arc<Self>, lane: &Arc<Lane>) -> Result<Connection, StoreError> {
         if let Source::Sentinels(sentinels) = &self.source {
             self.watch(sentinels);
         }
         let mut made = {
-            let mut link = self.link();
+            let mut link = lane.link();
             match &*link {
                 Link::Up(connection) => return Ok(connection.clone()),
                 Link::Connecting(made) => made.clone(),
@@ -205,7 +219,7 @@ impl Node {
                     return Err(cause.clone());
                 }
                 Link::Down { back_off, .. } => {
-                    let made = self.connect(*back_off);
+                    let made = self.connect(lane, *back_off);
                     *link = Link::Connecting(made.clone());
                     made
                 }
@@ -217,7 +231,7 @@ impl Node {
             None => {
                 // The connecting task is gone, with its runtime.
                 let cause = error(reason::REDIS_ERROR, "the attempt to connect was abandoned");
-                *self.link() = Link::lost(cause.clone());
+                *lane.link() = Link::lost(cause.clone());
                 Err(cause)
             }
         }
@@ -227,11 +241,12 @@ impl Node {
     /// cancelled, and others wait for it, too.
     fn connect(
         self: &Arc<Self>,
+        lane: &Arc<Lane>,
         mut back_off: BackOff,
     ) -> watch::Receiver<Option<Result<Connection, StoreError>>> {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let (sender, receiver) = watch::channel(None);
-        let node = Arc::clone(self);
+        let (node, lane) = (Arc::clone(self), Arc::clone(lane));
         tokio::spawn(async move {
             let inner = match timeout(2 * CONNECT_TIMEOUT, node.source.connect()).await {
                 Ok(inner) => inner,
@@ -242,7 +257,7 @@ impl Node {
                 term,
                 inner,
             });
-            let mut link = node.link();
+            let mut link = lane.link();
             *link = match &made {
                 // Compared under the lock: `leave_old_primary` either runs before
                 // and is seen here, or finds the link up.
@@ -272,16 +287,18 @@ impl Node {
         });
     }
 
-    /// Drops a connection to a primary that the sentinels no longer name. Pending
+    /// Drops connections to a primary that the sentinels no longer name. Pending
     /// calls still get their replies. If there is no connection, the next call
     /// connects without back-off: it was another primary that failed.
     fn leave_old_primary(&self) {
-        let mut link = self.link();
-        match &*link {
-            Link::Up(connection) if !self.is_outdated(connection) => {}
-            Link::Connecting(_) => {}
-            Link::Up(_) | Link::Down { .. } => *link = Link::lost(other_primary()),
-        }
+        self.lanes.for_each(|lane| {
+            let mut link = lane.link();
+            match &*link {
+                Link::Up(connection) if !self.is_outdated(connection) => {}
+                Link::Connecting(_) => {}
+                Link::Up(_) | Link::Down { .. } => *link = Link::lost(other_primary()),
+            }
+        });
     }
 
     /// Returns whether the sentinels name another primary than that of this
@@ -290,14 +307,6 @@ impl Node {
         match &self.source {
             Source::Fixed(_) => false,
             Source::Sentinels(sentinels) => connection.term != sentinels.term(),
-        }
-    }
-
-    /// Drops a connection, if it is still the current one.
-    fn discard(&self, number: u64, cause: &CallError) {
-        let mut link = self.link();
-        if matches!(&*link, Link::Up(connection) if connection.number == number) {
-            *link = Link::lost(cause.clone().into_store_error());
         }
     }
 
@@ -316,6 +325,23 @@ impl Node {
             }
             node.loading.store(false, Ordering::Release);
         });
+    }
+
+    fn lane(&self) -> Arc<Lane> {
+        self.lanes.current(|| Lane {
+            link: Mutex::new(Link::lost(error(reason::REDIS_ERROR, "not connected yet"))),
+            deadlines: Deadlines::default(),
+        })
+    }
+}
+
+impl Lane {
+    /// Drops a connection, if it is still the current one.
+    fn discard(&self, number: u64, cause: &CallError) {
+        let mut link = self.link();
+        if matches!(&*link, Link::Up(connection) if connection.number == number) {
+            *link = Link::lost(cause.clone().into_store_error());
+        }
     }
 
     fn link(&self) -> MutexGuard<'_, Link> {

@@ -16,6 +16,7 @@ use crate::codec::{Answer, Call, Request};
 use crate::error::{CallError, no_answer, unexpected};
 use crate::events::Events;
 use crate::node::{Node, Work};
+use crate::per_runtime::PerRuntime;
 use crate::reason;
 use crate::script::TimeSource;
 
@@ -47,8 +48,18 @@ pub(crate) enum Configured {
 /// The servers once it is known whether they are a cluster.
 #[derive(Debug)]
 enum Detected {
-    Single(Arc<Batcher>),
+    Single(Arc<Node>, PerRuntime<Batcher>),
     Cluster(Arc<Cluster>),
+}
+
+impl Configured {
+    /// Returns the name for error messages.
+    fn name(&self) -> String {
+        match self {
+            Self::Single(node) | Self::Detect(node, _) => node.name(),
+            Self::Cluster(_) => "the cluster".into(),
+        }
+    }
 }
 
 impl Servers {
@@ -85,7 +96,7 @@ impl Servers {
     /// a node whose breaker is not closed, if there is one.
     pub(crate) fn breaker_state(&self) -> BreakerState {
         match (self.detected.get(), &self.configured) {
-            (Some(Detected::Single(batcher)), _) => batcher.node().breaker_state(),
+            (Some(Detected::Single(node, _)), _) => node.breaker_state(),
             (Some(Detected::Cluster(cluster)), _) => cluster.breaker_state(),
             (None, Configured::Single(node) | Configured::Detect(node, _)) => node.breaker_state(),
             (None, Configured::Cluster(cluster)) => cluster.breaker_state(),
@@ -99,8 +110,8 @@ impl Servers {
 
     pub(crate) async fn ping(&self, deadline: Instant) -> Result<(), StoreError> {
         match self.detected(deadline).await? {
-            Detected::Single(batcher) => {
-                let reply = batcher.node().command(&Cmd::ping(), false, deadline).await;
+            Detected::Single(node, _) => {
+                let reply = node.command(&Cmd::ping(), false, deadline).await;
                 reply.map(drop).map_err(CallError::into_store_error)
             }
             Detected::Cluster(cluster) => cluster.refresh(deadline).await,
@@ -114,7 +125,7 @@ impl Servers {
         deadline: Instant,
     ) -> Result<Arc<Node>, StoreError> {
         match self.detected(deadline).await? {
-            Detected::Single(batcher) => Ok(Arc::clone(batcher.node())),
+            Detected::Single(node, _) => Ok(Arc::clone(node)),
             Detected::Cluster(cluster) => cluster.node_of(slot_of(key), deadline).await,
         }
     }
@@ -127,8 +138,8 @@ impl Servers {
         deadline: Instant,
     ) -> Result<Value, StoreError> {
         match self.detected(deadline).await? {
-            Detected::Single(batcher) => {
-                let reply = batcher.node().perform(work, false, deadline).await;
+            Detected::Single(node, _) => {
+                let reply = node.perform(work, false, deadline).await;
                 reply.map_err(CallError::into_store_error)
             }
             Detected::Cluster(cluster) => cluster.perform(slot_of(key), work, deadline).await,
@@ -144,11 +155,15 @@ impl Servers {
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
         match self.detected(deadline).await? {
-            Detected::Single(batcher) => batcher.ask(request, deadline).await,
+            Detected::Single(node, batchers) => {
+                let make = || Batcher::new(Arc::clone(node), self.timeout, self.time.clone());
+                batchers.current(make).ask(request, deadline).await
+            }
             Detected::Cluster(cluster) => {
                 let call = Call::new(&[&request], self.time.now());
                 let work = Work::Script(self.time.script(), &call);
-                let reply = cluster.perform(slot, &work, deadline).await?;
+                // Boxed, because this future is large and moved often.
+                let reply = Box::pin(cluster.perform(slot, &work, deadline)).await?;
                 let answer = call.answers(bytes_of(&reply)?, 1)?.pop();
                 answer.unwrap_or_else(|| Err(unexpected("the script")))
             }
@@ -178,7 +193,7 @@ impl Servers {
     pub(crate) async fn unlink_matching(&self, pattern: &[u8]) -> Result<u64, StoreError> {
         let deadline = self.deadline();
         let nodes = match self.detected(deadline).await? {
-            Detected::Single(batcher) => vec![Arc::clone(batcher.node())],
+            Detected::Single(node, _) => vec![Arc::clone(node)],
             Detected::Cluster(cluster) => cluster.nodes(deadline).await?,
         };
         let mut deleted = Ok(0);
@@ -224,13 +239,15 @@ impl Servers {
 
     /// Returns the servers, asking one of them at first what it is if need be.
     async fn detected(&self, deadline: Instant) -> Result<&Detected, StoreError> {
-        if let Some(detected) = self.detected.get() {
-            return Ok(detected);
+        match self.detected.get() {
+            Some(detected) => Ok(detected),
+            // Boxed, so that decisions reserve no space for this large future.
+            None => Box::pin(self.detect(deadline)).await,
         }
-        let single = |node: &Arc<Node>| {
-            let time = self.time.clone();
-            Detected::Single(Batcher::new(Arc::clone(node), self.timeout, time))
-        };
+    }
+
+    async fn detect(&self, deadline: Instant) -> Result<&Detected, StoreError> {
+        let single = |node: &Arc<Node>| Detected::Single(Arc::clone(node), PerRuntime::new());
         let detected = self.detected.get_or_try_init(async || {
             Ok(match &self.configured {
                 Configured::Single(node) => single(node),
@@ -244,7 +261,7 @@ impl Servers {
         });
         match timeout_at(deadline, detected).await {
             Ok(detected) => detected,
-            Err(_) => Err(no_answer("the server")),
+            Err(_) => Err(no_answer(&self.configured.name())),
         }
     }
 }

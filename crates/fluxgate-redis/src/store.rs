@@ -94,7 +94,8 @@ impl Store for RedisStore {
         let decider = &self.0.decider;
         let deadline = decider.servers.deadline();
         match decider.servers.is_cluster(deadline).await? {
-            true => self.0.decide_across_slots(checks, deadline).await,
+            // Boxed, so that a decision on a single server reserves no space for it.
+            true => Box::pin(self.0.decide_across_slots(checks, deadline)).await,
             false => Ok(decider.decide(checks, None, deadline).await?.verdicts),
         }
     }
@@ -111,8 +112,9 @@ impl Store for RedisStore {
         let servers = self.servers();
         let deadline = servers.deadline();
         match servers.is_cluster(deadline).await? {
-            true => self.0.acquire_and_decide(checks, waits, deadline).await,
-            false => self.0.decide_and_acquire(checks, waits, deadline).await,
+            // Boxed, so that requests that cannot wait reserve no space for them.
+            true => Box::pin(self.0.acquire_and_decide(checks, waits, deadline)).await,
+            false => Box::pin(self.0.decide_and_acquire(checks, waits, deadline)).await,
         }
     }
 

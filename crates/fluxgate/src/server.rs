@@ -10,8 +10,9 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use fluxgate_core::StoreError;
 use fluxgate_http::{DescriptorShare, Listener, raise_descriptor_limit};
-use fluxgate_redis::BackOff;
+use fluxgate_redis::{BackOff, RedisStore};
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::sync::CancellationToken;
 
@@ -34,8 +35,8 @@ const GRACE: Duration = Duration::from_secs(25);
 /// How long shutdown waits for a file read, which a hanging file system could block forever.
 const READ_GRACE: Duration = Duration::from_secs(1);
 
-/// The longest wait between attempts to reach the store at the start. Requests connect on
-/// their own as well.
+/// The longest wait between attempts to reach the store at the start, before the first request
+/// needs a connection. Requests connect on their own as well.
 const MAX_PING_WAIT: Duration = Duration::from_secs(1);
 
 /// Serves until SIGTERM or Ctrl-C.
@@ -100,8 +101,7 @@ pub(crate) fn run(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failu
         signals.shutdown.wait().await;
         closing.cancel();
         tracing::info!("shutting down");
-        // The connections to Redis live on this runtime, so it runs until the cores have
-        // ended.
+        // Rules that come from Redis are followed until the cores have ended.
         let joined = tokio::task::spawn_blocking(|| {
             for worker in workers {
                 // A panic is already logged.
@@ -122,24 +122,37 @@ fn runtime() -> Result<Runtime, Failure> {
     runtime.map_err(|error| Failure::new(Exit::System, format!("cannot create a runtime: {error}")))
 }
 
-/// Pings the store until it answers, to connect before the first request needs it.
+/// Pings the store until it answers, and records that.
 async fn ping_store(engine: Arc<Engine>) {
     let Some(store) = engine.store().redis() else {
         return;
     };
-    let mut back_off = BackOff::up_to(MAX_PING_WAIT);
     let mut logged = false;
-    while let Err(error) = store.ping().await {
-        if !logged {
-            logged = true;
+    let log_first = |error: StoreError| {
+        if !std::mem::replace(&mut logged, true) {
             let reason = error.reason.name();
             tracing::warn!(reason, %error, "the store does not answer yet");
         }
-        tokio::time::sleep(back_off.next_wait()).await;
-    }
+    };
+    ping_until_answered(store, log_first).await;
     engine.store_was_reached();
     if logged {
         tracing::info!("the store answers");
+    }
+}
+
+/// Pings the store until it answers: each core has a connection of its own.
+async fn connect_core(engine: Arc<Engine>) {
+    if let Some(store) = engine.store().redis() {
+        ping_until_answered(store, drop).await;
+    }
+}
+
+async fn ping_until_answered(store: &RedisStore, mut failed: impl FnMut(StoreError)) {
+    let mut back_off = BackOff::up_to(MAX_PING_WAIT);
+    while let Err(error) = store.ping().await {
+        failed(error);
+        tokio::time::sleep(back_off.next_wait()).await;
     }
 }
 
@@ -207,6 +220,7 @@ fn core(
     let runtime = runtime()?;
     let serve = move || {
         runtime.block_on(async {
+            tokio::spawn(connect_core(Arc::clone(&services.engine)));
             for (listener, socket) in sockets {
                 let served = serve(listener, socket, &acceptor, &services);
                 if let Err(error) = served {

@@ -54,13 +54,16 @@ impl Charges {
 impl Charge {
     /// Returns the charge of the enforced ones of these checks.
     pub(super) fn of(hasher: &RandomState, checks: &Checks<'_>) -> Self {
+        let indices = enforced(checks).map(|check| fingerprint_of(hasher, check));
+        Self::at(indices.map(Charges::index_of), checks)
+    }
+
+    /// Returns what a request is charged, if these are the indices of its counts.
+    pub(super) fn at(indices: impl Iterator<Item = usize>, checks: &Checks<'_>) -> Self {
         if !checks.mode().takes() {
             return Self::default();
         }
-        let counted = enforced(checks).map(|check| {
-            let fingerprint = fingerprint_of(hasher, check);
-            (Charges::index_of(fingerprint), check.cost)
-        });
-        Self(counted.collect())
+        let costs = enforced(checks).map(|check| check.cost);
+        Self(indices.zip(costs).collect())
     }
 }

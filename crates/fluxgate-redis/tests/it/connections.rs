@@ -6,7 +6,7 @@ use fluxgate_core::{Outcome, Reason, Store, StoreError, conformance};
 use fluxgate_redis::reason;
 use fluxgate_redis::{BreakerState, ConnectError, RedisStore, RedisStoreBuilder};
 use fluxgate_testkit::{
-    Certificates, ClientAuth, FaultProxy, Mode, RedisServer, ReplyFault, valkey,
+    Certificates, ClientAuth, FaultProxy, Mode, RedisServer, ReplyFault, valkey, wait_until,
 };
 use tokio::time::Instant;
 
@@ -66,6 +66,45 @@ async fn a_password_works_from_the_url_or_the_builder() {
     }
     let error = refused(store_at(&bare)).await;
     assert_eq!(error.reason, reason::NOAUTH, "{error}");
+}
+
+/// Threads that share a runtime share a connection; runtimes do not.
+#[test]
+fn each_runtime_has_one_connection_for_as_long_as_it_lives() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        builder.worker_threads(2).enable_all().build().unwrap()
+    };
+    let server = RedisServer::start();
+    let store = store_at(server.url()).build().unwrap();
+    let connections = || {
+        let list = server.cli().command(&["CLIENT", "LIST"]).text();
+        // The client that asks has none of our commands.
+        list.lines()
+            .filter(|client| client.contains("cmd=ping"))
+            .count()
+    };
+    let ping_twice = |runtime: &tokio::runtime::Runtime| {
+        for _ in 0..2 {
+            let store = store.clone();
+            let pinged = runtime.spawn(async move { store.ping().await });
+            runtime.block_on(pinged).unwrap().unwrap();
+        }
+    };
+    let (one, other) = (runtime(), runtime());
+    for (runtime, expected) in [(&one, 1), (&other, 2), (&one, 2)] {
+        ping_twice(runtime);
+        assert_eq!(connections(), expected);
+    }
+    drop(one);
+    wait_until("the connection of the runtime is closed", || {
+        connections() == 1
+    });
+    let third = runtime();
+    ping_twice(&third);
+    assert_eq!(connections(), 2);
+    drop((store, other, third));
+    wait_until("all connections are closed", || connections() == 0);
 }
 
 /// The permissions that `docs/redis.md` lists, and no more.
