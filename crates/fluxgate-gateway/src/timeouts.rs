@@ -1,8 +1,9 @@
 //! Timeouts of client connections and of their HTTP/2 streams.
 //!
-//! [`TimeoutStream`] closes idle and slow connections that hyper serves; before it closes an
-//! HTTP/2 connection, `http_server/connection.rs` sends `GOAWAY`. The fast path sets a
-//! [`Deadline`] for each read and write in `fast_path/client.rs`.
+//! An idle HTTP/1.1 connection is on the fast path, and `fast_path/client.rs` closes it: there
+//! each read and write has a [`Deadline`]. [`TimeoutStream`] closes what hyper serves, that is
+//! HTTP/2 and slow requests; before it closes an HTTP/2 connection, `http_server/connection.rs`
+//! sends `GOAWAY`. `http_server/tunnel.rs` closes idle tunnels.
 
 mod connection_state;
 mod deadline;

@@ -15,7 +15,7 @@ use crate::endpoint::{CONNECT_TIMEOUT, Endpoint, Login, Secret};
 use crate::events::Events;
 use crate::identity_hash::{HashKeys, HashSecret};
 use crate::keys::{DEFAULT_PREFIX, InvalidPrefix, KeyNaming};
-use crate::node::{Node, Source};
+use crate::node::{Node, ServerLocation};
 use crate::script::TimeSource;
 use crate::sentinel::Sentinels;
 use crate::servers::{Configured, Servers};
@@ -210,16 +210,18 @@ impl RedisStoreBuilder {
         let node = |source| Node::new(source, Arc::clone(&events));
         let cluster = |servers| Cluster::new(servers, Arc::clone(&events));
         let configured = match &self.topology {
-            Topology::Standalone => Configured::Single(node(Source::Fixed(first))),
+            Topology::Standalone => Configured::Single(node(ServerLocation::Fixed(first))),
             Topology::Cluster => Configured::Cluster(cluster(servers)),
             // The first may be down and need not be asked.
             Topology::Auto if servers.len() > 1 => Configured::Cluster(cluster(servers)),
-            Topology::Auto => Configured::Detect(node(Source::Fixed(first)), cluster(servers)),
+            Topology::Auto => {
+                Configured::Detect(node(ServerLocation::Fixed(first)), cluster(servers))
+            }
             Topology::Sentinel { master } => {
                 let sentinels = endpoints(&self.sentinel_login)?;
                 let events = Arc::clone(&events);
                 let sentinels = Sentinels::new(sentinels, first, master.clone(), events);
-                Configured::Single(node(Source::Sentinels(sentinels)))
+                Configured::Single(node(ServerLocation::Sentinels(sentinels)))
             }
         };
         let (which, secret) = self.hash;

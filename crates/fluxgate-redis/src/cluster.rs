@@ -17,7 +17,7 @@ use crate::breaker::BreakerState;
 use crate::endpoint::{CONNECT_TIMEOUT, Endpoint};
 use crate::error::{Address, CallError, error, no_answer, unexpected};
 use crate::events::Events;
-use crate::node::{Node, Source, Work};
+use crate::node::{Node, ServerLocation, Work};
 use crate::reason;
 pub(crate) use slots::slot_of;
 use slots::{SlotMap, is_unknown, parse_slots};
@@ -178,7 +178,7 @@ impl Cluster {
         let nodes = nodes.map(|((host, _), node)| (Some(host.clone()), Arc::clone(node)));
         let seeds = self.seeds.iter().map(|seed| {
             let host = seed.host().map(str::to_owned);
-            let source = Source::Fixed(seed.clone());
+            let source = ServerLocation::Fixed(seed.clone());
             (host, Node::new(source, Arc::clone(&self.events)))
         });
         nodes.chain(seeds).collect()
@@ -247,7 +247,7 @@ impl Cluster {
 
     fn make_node(&self, address: Address) -> Arc<Node> {
         // The address comes from a node, so there is a seed.
-        let source = Source::Fixed(self.seeds[0].at(address));
+        let source = ServerLocation::Fixed(self.seeds[0].at(address));
         Node::new(source, Arc::clone(&self.events))
     }
 

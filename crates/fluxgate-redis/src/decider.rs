@@ -48,8 +48,8 @@ impl Decider {
         }
     }
 
-    /// Decides all checks of a request on a single server, with a permit
-    /// in if one is wanted.
+    /// Decides all checks of a request on a single server, and acquires a permit if
+    /// one is wanted.
     pub(crate) async fn decide(
         &self,
         checks: &Checks<'_>,

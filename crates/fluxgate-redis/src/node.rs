@@ -32,7 +32,7 @@ const BACK_OFF: BackOff = BackOff::new(Duration::from_millis(10), Duration::from
     clippy::large_enum_variant,
     reason = "there is one for each server, inside a node that is shared"
 )]
-pub(crate) enum Source {
+pub(crate) enum ServerLocation {
     /// At a fixed address.
     Fixed(Endpoint),
     /// Where the sentinels say. They are asked before each connection, and watched.
@@ -42,8 +42,8 @@ pub(crate) enum Source {
 /// One server.
 #[derive(Debug)]
 pub(crate) struct Node {
-    source: Source,
-    lanes: PerRuntime<Lane>,
+    location: ServerLocation,
+    connections: PerRuntime<SharedConnection>,
     breaker: Breaker,
     /// Whether a task is loading the script.
     loading: AtomicBool,
@@ -59,16 +59,16 @@ pub(crate) enum Work<'w> {
     Command(&'w Cmd),
 }
 
-/// The connection of one runtime.
+/// The connection that all requests of one runtime share.
 #[derive(Debug)]
-struct Lane {
-    link: Mutex<Link>,
+struct SharedConnection {
+    state: Mutex<ConnectionState>,
     deadlines: Deadlines,
 }
 
 /// The state of a connection.
 #[derive(Debug)]
-enum Link {
+enum ConnectionState {
     /// There is none. An attempt may start from `until` on.
     Down {
         until: Instant,
@@ -89,10 +89,10 @@ struct Connection {
 }
 
 impl Node {
-    pub(crate) fn new(source: Source, events: Arc<Events>) -> Arc<Self> {
+    pub(crate) fn new(location: ServerLocation, events: Arc<Events>) -> Arc<Self> {
         Arc::new(Self {
-            source,
-            lanes: PerRuntime::new(),
+            location,
+            connections: PerRuntime::new(),
             breaker: Breaker::default(),
             loading: AtomicBool::new(false),
             events,
@@ -105,9 +105,9 @@ impl Node {
 
     /// Returns the address for error messages.
     pub(crate) fn name(&self) -> String {
-        match &self.source {
-            Source::Fixed(endpoint) => endpoint.name(),
-            Source::Sentinels(sentinels) => sentinels.name(),
+        match &self.location {
+            ServerLocation::Fixed(endpoint) => endpoint.name(),
+            ServerLocation::Sentinels(sentinels) => sentinels.name(),
         }
     }
 
@@ -116,9 +116,9 @@ impl Node {
     pub(crate) async fn endpoint(
         self: &Arc<Self>,
     ) -> Result<(Endpoint, Option<Tenure>), StoreError> {
-        match &self.source {
-            Source::Fixed(endpoint) => Ok((endpoint.clone(), None)),
-            Source::Sentinels(sentinels) => {
+        match &self.location {
+            ServerLocation::Fixed(endpoint) => Ok((endpoint.clone(), None)),
+            ServerLocation::Sentinels(sentinels) => {
                 self.watch(sentinels);
                 let primary = sentinels.primary().await?;
                 Ok((primary.endpoint, Some(primary.tenure)))
@@ -164,9 +164,9 @@ impl Node {
             );
             return Err(error(reason::CIRCUIT_OPEN, &message).into());
         };
-        let lane = self.lane();
-        let deadlines = &lane.deadlines;
-        let connection = deadlines.timeout_at(deadline, self.connection(&lane));
+        let shared = self.shared_connection();
+        let deadlines = &shared.deadlines;
+        let connection = deadlines.timeout_at(deadline, self.connection(&shared));
         let connection = match connection.await {
             Ok(Ok(connection)) => connection,
             Ok(Err(cause)) => return Err(report(permit, cause.into())),
@@ -186,7 +186,7 @@ impl Node {
         // A late reply must not be taken for the next one, and if the server has
         // become a replica, the primary is elsewhere.
         if !answered || matches!(cause, CallError::ReadOnly(_)) {
-            lane.discard(number, &cause);
+            shared.discard(number, &cause);
         }
         match answered {
             true => permit.answered(),
@@ -198,29 +198,32 @@ impl Node {
     /// Drops the connection after a malformed reply: the next reply may belong to
     /// another command.
     pub(crate) fn drop_connection(&self, cause: &StoreError) {
-        let lane = self.lane();
-        let mut link = lane.link();
-        if matches!(&*link, Link::Up(_)) {
-            *link = Link::lost(cause.clone());
+        let shared = self.shared_connection();
+        let mut state = shared.state();
+        if matches!(&*state, ConnectionState::Up(_)) {
+            *state = ConnectionState::lost(cause.clone());
         }
     }
 
     /// Returns the connection; waits for one if there is none.
-    async fn connection(self: &Arc<Self>, lane: &Arc<Lane>) -> Result<Connection, StoreError> {
-        if let Source::Sentinels(sentinels) = &self.source {
+    async fn connection(
+        self: &Arc<Self>,
+        shared: &Arc<SharedConnection>,
+    ) -> Result<Connection, StoreError> {
+        if let ServerLocation::Sentinels(sentinels) = &self.location {
             self.watch(sentinels);
         }
         let mut made = {
-            let mut link = lane.link();
-            match &*link {
-                Link::Up(connection) => return Ok(connection.clone()),
-                Link::Connecting(made) => made.clone(),
-                Link::Down { until, cause, .. } if Instant::now() < *until => {
+            let mut state = shared.state();
+            match &*state {
+                ConnectionState::Up(connection) => return Ok(connection.clone()),
+                ConnectionState::Connecting(made) => made.clone(),
+                ConnectionState::Down { until, cause, .. } if Instant::now() < *until => {
                     return Err(cause.clone());
                 }
-                Link::Down { back_off, .. } => {
-                    let made = self.connect(lane, *back_off);
-                    *link = Link::Connecting(made.clone());
+                ConnectionState::Down { back_off, .. } => {
+                    let made = self.connect(shared, *back_off);
+                    *state = ConnectionState::Connecting(made.clone());
                     made
                 }
             }
@@ -231,7 +234,7 @@ impl Node {
             None => {
                 // The connecting task is gone, with its runtime.
                 let cause = error(reason::REDIS_ERROR, "the attempt to connect was abandoned");
-                *lane.link() = Link::lost(cause.clone());
+                *shared.state() = ConnectionState::lost(cause.clone());
                 Err(cause)
             }
         }
@@ -241,14 +244,14 @@ impl Node {
     /// cancelled, and others wait for it, too.
     fn connect(
         self: &Arc<Self>,
-        lane: &Arc<Lane>,
+        shared: &Arc<SharedConnection>,
         mut back_off: BackOff,
     ) -> watch::Receiver<Option<Result<Connection, StoreError>>> {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let (sender, receiver) = watch::channel(None);
-        let (node, lane) = (Arc::clone(self), Arc::clone(lane));
+        let (node, shared) = (Arc::clone(self), Arc::clone(shared));
         tokio::spawn(async move {
-            let inner = match timeout(2 * CONNECT_TIMEOUT, node.source.connect()).await {
+            let inner = match timeout(2 * CONNECT_TIMEOUT, node.location.connect()).await {
                 Ok(inner) => inner,
                 Err(_) => Err(no_answer(&node.name())),
             };
@@ -257,19 +260,21 @@ impl Node {
                 term,
                 inner,
             });
-            let mut link = lane.link();
-            *link = match &made {
+            let mut state = shared.state();
+            *state = match &made {
                 // Compared under the lock: `leave_old_primary` either runs before
-                // and is seen here, or finds the link up.
-                Ok(connection) if node.is_outdated(connection) => Link::lost(other_primary()),
-                Ok(connection) => Link::Up(connection.clone()),
-                Err(cause) => Link::Down {
+                // and is seen here, or finds the connection up.
+                Ok(connection) if node.is_outdated(connection) => {
+                    ConnectionState::lost(other_primary())
+                }
+                Ok(connection) => ConnectionState::Up(connection.clone()),
+                Err(cause) => ConnectionState::Down {
                     until: Instant::now() + back_off.next_wait(),
                     back_off,
                     cause: cause.clone(),
                 },
             };
-            drop(link);
+            drop(state);
             sender.send_replace(Some(made));
         });
         receiver
@@ -291,12 +296,14 @@ impl Node {
     /// calls still get their replies. If there is no connection, the next call
     /// connects without back-off: it was another primary that failed.
     fn leave_old_primary(&self) {
-        self.lanes.for_each(|lane| {
-            let mut link = lane.link();
-            match &*link {
-                Link::Up(connection) if !self.is_outdated(connection) => {}
-                Link::Connecting(_) => {}
-                Link::Up(_) | Link::Down { .. } => *link = Link::lost(other_primary()),
+        self.connections.for_each(|shared| {
+            let mut state = shared.state();
+            match &*state {
+                ConnectionState::Up(connection) if !self.is_outdated(connection) => {}
+                ConnectionState::Connecting(_) => {}
+                ConnectionState::Up(_) | ConnectionState::Down { .. } => {
+                    *state = ConnectionState::lost(other_primary());
+                }
             }
         });
     }
@@ -304,9 +311,9 @@ impl Node {
     /// Returns whether the sentinels name another primary than that of this
     /// connection.
     fn is_outdated(&self, connection: &Connection) -> bool {
-        match &self.source {
-            Source::Fixed(_) => false,
-            Source::Sentinels(sentinels) => connection.term != sentinels.term(),
+        match &self.location {
+            ServerLocation::Fixed(_) => false,
+            ServerLocation::Sentinels(sentinels) => connection.term != sentinels.term(),
         }
     }
 
@@ -327,31 +334,34 @@ impl Node {
         });
     }
 
-    fn lane(&self) -> Arc<Lane> {
-        self.lanes.current(|| Lane {
-            link: Mutex::new(Link::lost(error(reason::REDIS_ERROR, "not connected yet"))),
+    fn shared_connection(&self) -> Arc<SharedConnection> {
+        self.connections.current(|| SharedConnection {
+            state: Mutex::new(ConnectionState::lost(error(
+                reason::REDIS_ERROR,
+                "not connected yet",
+            ))),
             deadlines: Deadlines::default(),
         })
     }
 }
 
-impl Lane {
+impl SharedConnection {
     /// Drops a connection, if it is still the current one.
     fn discard(&self, number: u64, cause: &CallError) {
-        let mut link = self.link();
-        if matches!(&*link, Link::Up(connection) if connection.number == number) {
-            *link = Link::lost(cause.clone().into_store_error());
+        let mut state = self.state();
+        if matches!(&*state, ConnectionState::Up(connection) if connection.number == number) {
+            *state = ConnectionState::lost(cause.clone().into_store_error());
         }
     }
 
-    fn link(&self) -> MutexGuard<'_, Link> {
+    fn state(&self) -> MutexGuard<'_, ConnectionState> {
         // Nothing can panic while it is held.
-        self.link.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Link {
-    /// Returns a lost link. The next request connects at once.
+impl ConnectionState {
+    /// Returns a lost connection. The next request connects at once.
     fn lost(cause: StoreError) -> Self {
         Self::Down {
             until: Instant::now(),
@@ -363,13 +373,13 @@ impl Link {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if let Source::Sentinels(sentinels) = &self.source {
+        if let ServerLocation::Sentinels(sentinels) = &self.location {
             sentinels.unwatch();
         }
     }
 }
 
-impl Source {
+impl ServerLocation {
     /// Connects; returns the connection with its term.
     async fn connect(&self) -> Result<(MultiplexedConnection, u64), StoreError> {
         match self {

@@ -1,4 +1,5 @@
-//! One value for each tokio runtime.
+//! One value for each tokio runtime: its connection to a server (`node.rs`), its
+//! batches (`batch.rs`).
 //!
 //! Waking a task of another runtime costs a system call, so a program with a
 //! runtime for each core keeps connections and queues apart: a decision never

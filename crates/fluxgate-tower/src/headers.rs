@@ -1,7 +1,8 @@
 //! The headers that report limits to clients.
 //!
 //! `families` writes `X-RateLimit-*` and `Retry-After`; the text of `RateLimit` and
-//! `RateLimit-Policy` comes from the [`Report`].
+//! `RateLimit-Policy` comes from the [`Report`], which for a decision has it from
+//! `rate_limit_fields`.
 
 mod families;
 mod merge;

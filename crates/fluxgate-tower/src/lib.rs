@@ -9,6 +9,7 @@ mod handler;
 mod headers;
 mod problem;
 mod rate_limit;
+mod rate_limit_fields;
 #[cfg(feature = "remote")]
 mod remote;
 mod report;

@@ -1,6 +1,8 @@
 //! The report on a request: a decision as filters, headers and response bodies read it.
 
-use fluxgate_core::{Band, Decision, Micros, Outcome, Retry, Rule, RuleMode, Timestamp};
+use fluxgate_core::{Band, Decision, Micros, Outcome, Retry, Timestamp};
+
+use crate::rate_limit_fields;
 
 /// A decision on a request, made by a limiter in this process or by a remote service.
 pub trait Report: Send + Sync {
@@ -101,31 +103,12 @@ impl Report for Decision {
         Decision::retry_after(self)
     }
 
-    /// `"per-user/burst";q=10;w=1,"per-user/sustained";q=100;w=60`: every band that can deny,
-    /// which excludes those of shadow rules.
     fn write_policies(&self, text: &mut Vec<u8>) {
-        let start = text.len();
-        for (rule, band) in self.bands() {
-            if rule.mode() == RuleMode::Shadow {
-                continue;
-            }
-            if text.len() > start {
-                text.push(b',');
-            }
-            write_name(rule, band, text);
-            write_parameter(b";q=", band.limit().capacity(), text);
-            write_seconds(b";w=", band.limit().window(), text);
-        }
+        rate_limit_fields::write_policies(self, text);
     }
 
-    /// `"per-user/burst";r=9;t=1`: the reported band.
     fn write_rate_limit(&self, text: &mut Vec<u8>) {
-        let remaining = Decision::remaining(self);
-        if let (Some(rule), Some(band), Some(remaining)) = (self.rule(), self.band(), remaining) {
-            write_name(rule, band, text);
-            write_parameter(b";r=", remaining, text);
-            write_seconds(b";t=", Decision::reset_after(self), text);
-        }
+        rate_limit_fields::write_rate_limit(self, text);
     }
 
     fn for_each_violated(&self, mut visit: impl FnMut(&str, &str)) {
@@ -134,24 +117,4 @@ impl Report for Decision {
             visit(violated.rule.id(), band);
         }
     }
-}
-
-/// Appends the name of a band as a string. Ids hold no characters that it escapes.
-fn write_name(rule: &Rule, band: &Band, text: &mut Vec<u8>) {
-    for part in ["\"", rule.id(), "/", band.id(), "\""] {
-        text.extend_from_slice(part.as_bytes());
-    }
-}
-
-/// Appends a span in seconds, rounded up. A span below one second is omitted.
-fn write_seconds(name: &[u8], span: Micros, text: &mut Vec<u8>) {
-    const SECOND: u64 = 1_000_000;
-    if span.get() >= SECOND {
-        write_parameter(name, span.ceil_secs(), text);
-    }
-}
-
-fn write_parameter(name: &[u8], number: u64, text: &mut Vec<u8>) {
-    text.extend_from_slice(name);
-    text.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }

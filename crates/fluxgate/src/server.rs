@@ -22,7 +22,7 @@ use crate::config::{Config, RawConfig, Secrets};
 use crate::engine::{AnyStore, Engine, Filters};
 use crate::failure::{Exit, Failure};
 use crate::grpc::Grpc;
-use crate::reload::{ConfigFile, RuleReloader, Source};
+use crate::reload::{ConfigFile, RuleReloader, RuleSource};
 use crate::resp::RespServer;
 use crate::serve::{Acceptor, HttpServer, MAX_CONNECTIONS, listen};
 use crate::telemetry::{Exporter, Telemetry, log};
@@ -49,7 +49,7 @@ pub(crate) fn run(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failu
     let store = AnyStore::new(&config, &secrets);
     let store = store.map_err(|error| Failure::new(Exit::Config, error))?;
     let engine = Arc::new(Engine::new(store, config.call_limits.on_error, telemetry));
-    let source = Source::new(&config, raw, file, engine.store());
+    let source = RuleSource::new(&config, raw, file, engine.store());
     let (mut reloader, reload_handle) = RuleReloader::new(Arc::clone(&engine), source);
     let rules = reloader.read_first()?;
     let admin = Admin::new(&config, reload_handle);

@@ -1,10 +1,10 @@
 //! Files that change, and signals.
 
-mod directory;
+mod change_notifier;
 pub(crate) mod regular_file;
 mod reloaded_file;
 mod signals;
 
-pub(crate) use directory::{DirectoryWatch, settled};
-pub(crate) use reloaded_file::{ReloadedFile, Source};
+pub(crate) use change_notifier::{DirectoryWatch, settled};
+pub(crate) use reloaded_file::{FileValue, ReloadedFile};
 pub(crate) use signals::{Signals, next_signal};

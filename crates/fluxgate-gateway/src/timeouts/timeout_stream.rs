@@ -1,4 +1,4 @@
-//! A client connection with timeouts.
+//! A client connection that hyper serves, with timeouts.
 //!
 //! hyper has one timeout for everything between two requests. There are three here: for the
 //! rest of a head once it has begun, for the next request to begin, and for the client to

@@ -1,4 +1,4 @@
-//! Parses the hops that `X-Forwarded-For` and `Forwarded` list.
+//! Parses the hops that `X-Forwarded-For` and `Forwarded` list. `TrustedProxies` walks them.
 //!
 //! Both parsers read a line from its right end. Trusted proxies append there, so a quote that
 //! a client leaves open further to the left cannot swallow their entries.

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use fluxgate_core::{ActiveRuleSet, Charge, Decision, Mode, RequestContext, WaitPermit};
 
 use super::pool::CallError;
-use super::report::{RemoteReport, Source};
+use super::report::{DecidedBy, RemoteReport};
 use super::request::CheckRequest;
 use super::response::CheckResponse;
 use super::{OnError, RemoteHandler};
@@ -30,15 +30,15 @@ impl RemoteHandler {
         rule_set: &str,
         context: &RequestContext<'_>,
         mode: Mode,
-    ) -> Result<Source, CallError> {
+    ) -> Result<DecidedBy, CallError> {
         let request = self.request(rule_set, context);
         let Some(body) = request.and_then(|request| request.in_mode(mode).body()) else {
             // Too large for the service. `on_error` must not decide: a client could choose that.
-            return Ok(Source::Local(Decision::never()));
+            return Ok(DecidedBy::Local(Decision::never()));
         };
         let deadline = self.settings.deadline;
         let response = self.pool.post(CHECK, None, body, deadline).await?;
-        Ok(Source::Service(CheckResponse::parse(&response)?))
+        Ok(DecidedBy::Service(CheckResponse::parse(&response)?))
     }
 
     /// Decides in place of the service.
@@ -131,7 +131,7 @@ impl Handler for RemoteHandler {
                     tracing::warn!(%error, "the service fails to decide");
                 }
                 let decision = self.on_error(rule_set, rules.as_ref(), context, mode);
-                Source::Local(decision.await)
+                DecidedBy::Local(decision.await)
             }
         };
         (RemoteReport(source), WaitPermit::unbounded())
@@ -144,8 +144,8 @@ impl Handler for RemoteHandler {
         report: &RemoteReport,
     ) -> Option<RemoteCharge> {
         Some(RemoteCharge(match &report.0 {
-            Source::Local(decision) => Charged::Local(decision.charge(context)?),
-            Source::Service(response) => {
+            DecidedBy::Local(decision) => Charged::Local(decision.charge(context)?),
+            DecidedBy::Service(response) => {
                 let request = self.request(rule_set, context)?.cancelling(response)?;
                 Charged::Service(request.body()?)
             }

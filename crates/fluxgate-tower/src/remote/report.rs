@@ -7,10 +7,10 @@ use crate::report::Report;
 
 /// The report on a request, from the service or from the local decision in its place.
 #[derive(Clone, Debug)]
-pub struct RemoteReport(pub(super) Source);
+pub struct RemoteReport(pub(super) DecidedBy);
 
 #[derive(Clone, Debug)]
-pub(super) enum Source {
+pub(super) enum DecidedBy {
     Service(CheckResponse),
     Local(Decision),
 }
@@ -22,8 +22,8 @@ impl RemoteReport {
         local: impl FnOnce(&Decision) -> T,
     ) -> T {
         match &self.0 {
-            Source::Service(response) => service(response),
-            Source::Local(decision) => local(decision),
+            DecidedBy::Service(response) => service(response),
+            DecidedBy::Local(decision) => local(decision),
         }
     }
 }
@@ -35,10 +35,10 @@ impl Report for RemoteReport {
 
     fn outcome(&self) -> Outcome {
         match &self.0 {
-            Source::Service(response) => response.outcome,
+            DecidedBy::Service(response) => response.outcome,
             // The local rules decided in place of the service's.
-            Source::Local(decision) if decision.rules().next().is_some() => Outcome::Fallback,
-            Source::Local(decision) => decision.outcome(),
+            DecidedBy::Local(decision) if decision.rules().next().is_some() => Outcome::Fallback,
+            DecidedBy::Local(decision) => decision.outcome(),
         }
     }
 
@@ -56,15 +56,15 @@ impl Report for RemoteReport {
 
     fn after(self, waited: Micros) -> Self {
         Self(match self.0 {
-            Source::Service(response) => Source::Service(response.after(waited)),
-            Source::Local(decision) => Source::Local(decision.after(waited)),
+            DecidedBy::Service(response) => DecidedBy::Service(response.after(waited)),
+            DecidedBy::Local(decision) => DecidedBy::Local(decision.after(waited)),
         })
     }
 
     fn into_denied(self) -> Self {
         Self(match self.0 {
-            Source::Service(response) => Source::Service(response.into_denied()),
-            Source::Local(decision) => Source::Local(decision.into_denied()),
+            DecidedBy::Service(response) => DecidedBy::Service(response.into_denied()),
+            DecidedBy::Local(decision) => DecidedBy::Local(decision.into_denied()),
         })
     }
 
@@ -90,25 +90,25 @@ impl Report for RemoteReport {
 
     fn write_policies(&self, text: &mut Vec<u8>) {
         match &self.0 {
-            Source::Service(response) => text.extend_from_slice(&response.policies),
-            Source::Local(decision) => decision.write_policies(text),
+            DecidedBy::Service(response) => text.extend_from_slice(&response.policies),
+            DecidedBy::Local(decision) => decision.write_policies(text),
         }
     }
 
     fn write_rate_limit(&self, text: &mut Vec<u8>) {
         match &self.0 {
-            Source::Service(response) => text.extend_from_slice(&response.rate_limit),
-            Source::Local(decision) => decision.write_rate_limit(text),
+            DecidedBy::Service(response) => text.extend_from_slice(&response.rate_limit),
+            DecidedBy::Local(decision) => decision.write_rate_limit(text),
         }
     }
 
     fn for_each_violated(&self, mut visit: impl FnMut(&str, &str)) {
         match &self.0 {
-            Source::Service(response) => {
+            DecidedBy::Service(response) => {
                 let ids = response.violated.iter().filter_map(|id| id.split_once('/'));
                 ids.for_each(|(rule, band)| visit(rule, band));
             }
-            Source::Local(decision) => decision.for_each_violated(visit),
+            DecidedBy::Local(decision) => decision.for_each_violated(visit),
         }
     }
 }

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
 use crate::config::{Secret, SecretError};
-use crate::watch::Source;
+use crate::watch::FileValue;
 
 /// The permissions of a token. Each role includes the roles before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,7 +54,7 @@ pub(super) struct Tokens(Vec<Token>);
 #[derive(Debug)]
 pub(super) struct TokensFile(pub(super) PathBuf);
 
-impl Source for TokensFile {
+impl FileValue for TokensFile {
     type Content = Secret;
     type Value = Tokens;
     type Error = TokensError;

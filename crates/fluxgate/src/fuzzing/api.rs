@@ -19,7 +19,7 @@ use crate::admin::Admin;
 use crate::api::Api;
 use crate::config::{Config, RawConfig, Rules};
 use crate::engine::{Engine, Filters};
-use crate::reload::{RuleReloader, Source};
+use crate::reload::{RuleReloader, RuleSource};
 
 static SETTINGS: LazyLock<(RawConfig, Config, RuleSets)> = LazyLock::new(|| {
     let text = include_str!("api.yaml");
@@ -58,7 +58,7 @@ fn router() -> Router {
     let (raw, config, rules) = &*SETTINGS;
     let engine = Arc::new(Engine::in_memory());
     engine.swap_rules(rules.clone());
-    let source = Source::new(config, raw, None, engine.store());
+    let source = RuleSource::new(config, raw, None, engine.store());
     let (_, reloader) = RuleReloader::new(Arc::clone(&engine), source);
     let admin = Admin::new(config, reloader).expect("there are no tokens");
     let filters = Filters::new(config);

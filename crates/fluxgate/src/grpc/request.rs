@@ -1,4 +1,5 @@
-//! Converts Envoy's requests to request contexts.
+//! Converts Envoy's descriptors to request contexts. The domain is the name of the rule set
+//! (`service.rs`).
 
 use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};

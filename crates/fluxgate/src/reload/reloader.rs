@@ -1,4 +1,4 @@
-//! Keeps the active rules those of their source.
+//! Reloads the rules when their source changes, on SIGHUP and on request.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::signal::unix::Signal;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::snapshot::{ReloadError, Snapshot, run_blocking};
-use super::source::{Origin, Source};
+use super::source::{RuleSource, SourceInfo};
 use super::stale_state::{StaleStateCleaner, any_resets};
 use crate::engine::Engine;
 use crate::failure::Failure;
@@ -25,7 +25,7 @@ const MAX_REQUESTS: usize = 64;
 pub(crate) struct ReloadHandle {
     requests: mpsc::Sender<ReloadRequest>,
     /// Where the rules come from.
-    pub(crate) origin: Origin,
+    pub(crate) source: SourceInfo,
 }
 
 /// Receives the outcome of a reload.
@@ -48,7 +48,7 @@ impl ReloadHandle {
 #[derive(Debug)]
 pub(crate) struct RuleReloader {
     engine: Arc<Engine>,
-    source: Arc<Source>,
+    source: Arc<RuleSource>,
     requests: mpsc::Receiver<ReloadRequest>,
     /// Notified when the source may have changed.
     changed: Arc<Notify>,
@@ -89,9 +89,9 @@ enum Occasion {
 
 impl RuleReloader {
     /// Creates the reloader of the rules of `engine`, and a handle to it.
-    pub(crate) fn new(engine: Arc<Engine>, source: Source) -> (Self, ReloadHandle) {
+    pub(crate) fn new(engine: Arc<Engine>, source: RuleSource) -> (Self, ReloadHandle) {
         let (sender, requests) = mpsc::channel(MAX_REQUESTS);
-        let origin = source.origin();
+        let info = source.info();
         let reloader = Self {
             engine,
             source: Arc::new(source),
@@ -102,13 +102,19 @@ impl RuleReloader {
             cleaner: None,
         };
         let requests = sender;
-        (reloader, ReloadHandle { requests, origin })
+        (
+            reloader,
+            ReloadHandle {
+                requests,
+                source: info,
+            },
+        )
     }
 
     /// Reads the first rules, unless they are in Redis. They must be valid for the
     /// service to start.
     pub(crate) fn read_first(&mut self) -> Result<Option<RuleSets>, Failure> {
-        if let Source::Redis(_) = &*self.source {
+        if let RuleSource::Redis(_) = &*self.source {
             return Ok(None);
         }
         let snapshot = self.source.files(None)?;
@@ -120,7 +126,7 @@ impl RuleReloader {
     /// Keeps the rules up to date for as long as the runtime runs. SIGHUP reloads them at
     /// once.
     pub(crate) async fn run(mut self, mut hang_up: Option<Signal>) {
-        if let Source::Redis(stored) = &*self.source {
+        if let RuleSource::Redis(stored) = &*self.source {
             let changed = Arc::clone(&self.changed);
             tokio::spawn(super::stored::listen(stored.store.clone(), changed));
         }
@@ -142,7 +148,7 @@ impl RuleReloader {
             wake = tokio::select! {
                 () = tokio::time::sleep(wait) => Wake::Routine,
                 () = self.changed.notified() => {
-                    if !matches!(*self.source, Source::Redis(_)) {
+                    if !matches!(*self.source, RuleSource::Redis(_)) {
                         settled(&self.changed).await;
                     }
                     Wake::Routine

@@ -9,7 +9,7 @@ use fluxgate_core::RuleSets;
 use fluxgate_redis::RuleStore;
 
 use super::config_file::ConfigFile;
-use super::directory::RuleDir;
+use super::rule_dir::RuleDir;
 use super::snapshot::{ReloadError, Snapshot, rules_of, run_blocking};
 use super::stored::RedisRules;
 use crate::config::{Config, DEFAULT_POLL, RawConfig, Rules};
@@ -17,7 +17,7 @@ use crate::engine::AnyStore;
 
 /// Where the rules come from.
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(crate) enum RuleSource {
     /// From a config that cannot change.
     Fixed(RawConfig),
     /// From the config file.
@@ -28,16 +28,16 @@ pub(crate) enum Source {
     Redis(RedisRules),
 }
 
-/// A [`Source`] as the API shows it; the admin API writes to `Redis`.
+/// A [`RuleSource`] as the API shows it; the admin API writes to `Redis`.
 #[derive(Clone, Debug)]
-pub(crate) enum Origin {
+pub(crate) enum SourceInfo {
     Fixed,
     File(PathBuf),
     Dir(PathBuf),
     Redis(RuleStore),
 }
 
-impl Origin {
+impl SourceInfo {
     /// Returns the name of the kind.
     pub(crate) fn name(&self) -> &'static str {
         match self {
@@ -49,7 +49,7 @@ impl Origin {
     }
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SourceInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Fixed => write!(f, "the built-in demo"),
@@ -60,7 +60,7 @@ impl fmt::Display for Origin {
     }
 }
 
-impl Source {
+impl RuleSource {
     /// Returns the source that the config names. A config without a file cannot change.
     pub(crate) fn new(
         config: &Config,
@@ -81,12 +81,12 @@ impl Source {
         }
     }
 
-    pub(crate) fn origin(&self) -> Origin {
+    pub(crate) fn info(&self) -> SourceInfo {
         match self {
-            Self::Fixed(_) => Origin::Fixed,
-            Self::File(file) => Origin::File(file.path.clone()),
-            Self::Dir(dir) => Origin::Dir(dir.path.clone()),
-            Self::Redis(stored) => Origin::Redis(stored.store.clone()),
+            Self::Fixed(_) => SourceInfo::Fixed,
+            Self::File(file) => SourceInfo::File(file.path.clone()),
+            Self::Dir(dir) => SourceInfo::Dir(dir.path.clone()),
+            Self::Redis(stored) => SourceInfo::Redis(stored.store.clone()),
         }
     }
 

@@ -9,7 +9,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{Error, ServerConfig};
 
 use crate::config::{Secret, SecretError, Tls};
-use crate::watch::{ReloadedFile, Source};
+use crate::watch::{FileValue, ReloadedFile};
 
 /// The current certificate.
 pub(super) type Certificate = ReloadedFile<Tls>;
@@ -55,7 +55,7 @@ pub(crate) enum CertificateError {
     },
 }
 
-impl Source for Tls {
+impl FileValue for Tls {
     type Content = Content;
     type Value = ServerConfig;
     type Error = CertificateError;

@@ -1,4 +1,5 @@
-//! A value that is built from files, and rebuilt when they change.
+//! A value that is built from files, and rebuilt when they change: certificates and tokens.
+//! (`reload` reloads rules.)
 
 use std::fmt::Display;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -12,7 +13,7 @@ use super::signals::next_signal;
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// The files, and how the value is built from them.
-pub(crate) trait Source {
+pub(crate) trait FileValue {
     /// The content of the files.
     type Content: PartialEq;
     /// The value.
@@ -34,12 +35,12 @@ pub(crate) trait Source {
 
 /// The value that was last built from valid files.
 #[derive(Debug)]
-pub(crate) struct ReloadedFile<S: Source> {
+pub(crate) struct ReloadedFile<S: FileValue> {
     source: S,
     last: RwLock<(S::Content, Arc<S::Value>)>,
 }
 
-impl<S: Source> ReloadedFile<S> {
+impl<S: FileValue> ReloadedFile<S> {
     /// Builds the value for the first time.
     pub(crate) fn new(source: S) -> Result<Self, S::Error> {
         let content = source.read()?;

@@ -16,18 +16,18 @@ use imports::{Import, Modules, top_level};
 const LAYERS: [(&str, &str); 7] = [
     (
         "fluxgate-core",
-        "time clock lossless request_path context sip fingerprint rate limit algorithm key band \
-         yaml matcher rules store plan decision json memory ad_hoc limiter conformance",
+        "time clock lossless request_path context sip fingerprint rate limit quota algorithm key band \
+         yaml matcher rules store plan decision json memory keyed ad_hoc limiter conformance",
     ),
     (
         "fluxgate-redis",
         "reason back_off error events identity_hash keys script breaker endpoint subscription \
-         codec sentinel node cluster batch servers near_cache decider across_slots rule_store \
+         codec sentinel per_runtime deadlines node cluster batch servers near_cache decider across_slots rule_store \
          wait_permits store builder injected_time fuzzing",
     ),
     (
         "fluxgate-tower",
-        "request_head report headers problem client_ip handler context filter remote rate_limit",
+        "request_head rate_limit_fields report headers problem client_ip handler context filter remote rate_limit",
     ),
     (
         "fluxgate-simulate",

@@ -23,7 +23,7 @@ pub(super) async fn list(
     let mut sets: Vec<_> = rules.iter().collect();
     sets.sort_by_key(|set| set.name());
     let sets: Vec<_> = sets.into_iter().map(|set| set_json(set)).collect();
-    let source = api.admin.reloader.origin.name();
+    let source = api.admin.reloader.source.name();
     let list = json!({ "source": source, "rule_sets": sets });
     Ok(json_response(list.to_string()))
 }

@@ -8,7 +8,7 @@ use http::{HeaderValue, StatusCode};
 
 use super::super::Api;
 use crate::engine::EngineError;
-use crate::reload::Origin;
+use crate::reload::SourceInfo;
 
 pub(super) async fn read(store: &RuleStore, set: &str) -> Result<Option<StoredSet>, Problem> {
     store.get(set).await.map_err(store_failed)
@@ -16,8 +16,8 @@ pub(super) async fn read(store: &RuleStore, set: &str) -> Result<Option<StoredSe
 
 /// Returns the rule store, or an error if the rules do not come from Redis.
 pub(super) fn store_of(api: &Api) -> Result<&RuleStore, Problem> {
-    match &api.admin.reloader.origin {
-        Origin::Redis(store) => Ok(store),
+    match &api.admin.reloader.source {
+        SourceInfo::Redis(store) => Ok(store),
         origin => {
             let detail = format!("the rules come from {origin}; they are read and written there");
             let problem = Problem::new(StatusCode::METHOD_NOT_ALLOWED, detail);
