@@ -3,10 +3,9 @@
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
-use std::time::Duration;
 
-use fluxgate_core::{Algorithm, Band, Limit, MemoryStore};
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use fluxgate_core::{KeyedLimiter, MemoryStore, Quota};
+use governor::{DefaultKeyedRateLimiter, RateLimiter};
 
 use crate::report::{Better, Report, calls_per_second, in_turn};
 
@@ -27,14 +26,7 @@ pub(crate) fn governor() -> DefaultKeyedRateLimiter<String> {
 
 fn keyed_governor(per_minute: u32) -> DefaultKeyedRateLimiter<String> {
     let per_minute = NonZeroU32::new(per_minute).unwrap_or(NonZeroU32::MIN);
-    RateLimiter::keyed(Quota::per_minute(per_minute))
-}
-
-#[expect(clippy::unwrap_used, reason = "the numbers are in the domain")]
-fn band(per_minute: u32) -> Band {
-    let minute = Duration::from_secs(60);
-    let limit = Limit::builder(Algorithm::TokenBucket, per_minute.into(), minute);
-    Band::new("b0", limit.build().unwrap())
+    RateLimiter::keyed(governor::Quota::per_minute(per_minute))
 }
 
 pub(crate) fn thousand(report: &mut Report) {
@@ -55,11 +47,11 @@ pub(crate) fn million(report: &mut Report) {
 
 fn run(report: &mut Report, name: &str, count: usize, per_minute: u32, calls: u64) {
     let keys = keys(count);
-    let band = band(per_minute);
-    let ours = MemoryStore::with_max_keys(count.max(1_000_000));
+    let store = MemoryStore::with_max_keys(count.max(1_000_000));
+    let ours = KeyedLimiter::with_store(Quota::per_minute(per_minute), store);
     let theirs = keyed_governor(per_minute);
     for key in &keys {
-        ours.take(key, &band, 1);
+        let _ = ours.check(key);
         let _ = theirs.check_key(key);
     }
     let pick = |random: u64| &keys[(random % count as u64) as usize];
@@ -67,7 +59,7 @@ fn run(report: &mut Report, name: &str, count: usize, per_minute: u32, calls: u6
         5,
         || {
             calls_per_second(2, calls, |random| {
-                black_box(ours.take(pick(random), &band, 1));
+                let _ = black_box(ours.check(pick(random)));
             })
         },
         || {

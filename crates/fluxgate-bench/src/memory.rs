@@ -1,17 +1,17 @@
 //! The memory per key, and the effect of a flood of keys. Each is measured in a process of
 //! its own, so that other benchmarks have no influence.
 
-use std::time::Duration;
 use std::{env, fs, process};
 
 use fluxgate_core::memory::Retention;
-use fluxgate_core::{Algorithm, Band, Limit, ManualClock, MemoryStore, Timestamp};
+use fluxgate_core::{KeyedLimiter, ManualClock, MemoryStore, Quota, Timestamp};
 
 use crate::keyed;
 use crate::report::{Better, Report};
 
 const MILLION: usize = 1_000_000;
 const USED_UP: usize = 1_000;
+const HOURLY: Quota = Quota::per_hour(10);
 
 /// The argument that makes this program run one measurement and print the result.
 pub(crate) const MEASURE: &str = "--measure";
@@ -77,13 +77,12 @@ pub(crate) fn measure(what: &str) {
 
 fn measure_ours() {
     let keys = keyed::keys(MILLION);
-    let band = hourly();
     let before = resident();
-    let store = MemoryStore::default();
+    let limiter = KeyedLimiter::new(HOURLY);
     for key in &keys {
-        store.take(key, &band, 1);
+        let _ = limiter.check(key);
     }
-    assert_eq!(store.len(), MILLION);
+    assert_eq!(limiter.store().len(), MILLION);
     println!("{}", (resident() - before) / MILLION as f64);
 }
 
@@ -100,28 +99,23 @@ fn measure_governor() {
 /// Measures five million keys that are used once, and a thousand that are nearly used up.
 #[expect(clippy::unwrap_used, reason = "the number is in the domain")]
 fn measure_flood() {
-    let band = hourly();
     let clock = ManualClock::new(Timestamp::from_micros(1_700_000_000_000_000).unwrap());
     let before = resident();
     let store = MemoryStore::new(clock, MILLION, Retention::UntilFull);
+    let limiter = KeyedLimiter::with_store(HOURLY, store);
     let victim = |index: usize| format!("victim-{index}");
     for index in 0..USED_UP {
-        store.take(&victim(index), &band, 9);
+        let _ = limiter.check_n(&victim(index), 9);
     }
     for index in 0..5 * MILLION {
-        store.take(&format!("flood-{index}"), &band, 1);
+        let _ = limiter.check(&format!("flood-{index}"));
     }
-    assert!(store.len() <= MILLION, "{} keys", store.len());
+    let count = limiter.store().len();
+    assert!(count <= MILLION, "{count} keys");
     let bytes = (resident() - before) / MILLION as f64;
     // Nine of ten units are used, so a cost of two passes only if the key was evicted.
-    let kept = (0..USED_UP).filter(|index| !store.take(&victim(*index), &band, 2).passes());
+    let kept = (0..USED_UP).filter(|index| limiter.check_n(&victim(*index), 2).is_err());
     println!("{bytes} {}", kept.count());
-}
-
-#[expect(clippy::unwrap_used, reason = "the numbers are in the domain")]
-fn hourly() -> Band {
-    let limit = Limit::builder(Algorithm::TokenBucket, 10, Duration::from_secs(3600));
-    Band::new("b0", limit.build().unwrap())
 }
 
 /// Returns the resident memory of this process in bytes.

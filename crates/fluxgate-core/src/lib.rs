@@ -46,12 +46,14 @@ mod fingerprint;
 #[cfg(feature = "json")]
 pub mod json;
 mod key;
+mod keyed;
 pub mod limit;
 mod limiter;
 mod lossless;
 mod matcher;
 pub mod memory;
 mod plan;
+mod quota;
 mod rate;
 mod request_path;
 mod rules;
@@ -70,12 +72,14 @@ pub use key::{
     IdentityError, IdentityPart, KeyPart, OnMissingKey, RuleNumber, Subject, SubjectParts,
     describe_identity,
 };
+pub use keyed::{Denied, KeyedLimiter, Permit};
 pub use limit::{Algorithm, Limit, LimitError};
 pub use limiter::virtual_time::RuleVerdict;
 pub use limiter::{BandState, Limiter, LimiterError, Observer, PendingDecision};
 pub use lossless::lossless_text;
 pub use matcher::{PathSet, Pattern, PatternError};
 pub use memory::MemoryStore;
+pub use quota::Quota;
 pub use request_path::{PathError, RequestPath};
 pub use rules::{
     ActiveRuleSet, CostSource, OnError, OnMissingRuleSet, Rule, RuleMode, RuleOptions, RuleSet,

@@ -65,7 +65,7 @@ pub struct Limit {
 
 impl Limit {
     /// Starts a limit of `capacity` units in `window`.
-    pub fn builder(algorithm: Algorithm, capacity: u64, window: Duration) -> LimitBuilder {
+    pub const fn builder(algorithm: Algorithm, capacity: u64, window: Duration) -> LimitBuilder {
         LimitBuilder {
             algorithm,
             capacity,
@@ -112,8 +112,8 @@ pub(crate) struct Scale(u16);
 impl Scale {
     const MANTISSA_BITS: u32 = 3;
 
-    pub(crate) fn new(number: u64) -> Self {
-        let number = number.max(1);
+    pub(crate) const fn new(number: u64) -> Self {
+        let number = if number == 0 { 1 } else { number };
         let exponent = number.ilog2();
         let mantissa = (number << (63 - exponent) << 1) >> (64 - Self::MANTISSA_BITS);
         Self((exponent << Self::MANTISSA_BITS) as u16 | mantissa as u16)
@@ -151,71 +151,94 @@ pub struct LimitBuilder {
 
 impl LimitBuilder {
     /// Sets the units that return each period.
-    pub fn refill(mut self, units: u64) -> Self {
+    pub const fn refill(mut self, units: u64) -> Self {
         self.refill = Some(units);
         self
     }
 
     /// Sets the time in which the refill returns.
-    pub fn period(mut self, period: Duration) -> Self {
+    pub const fn period(mut self, period: Duration) -> Self {
         self.period = Some(saturating_micros(period));
         self
     }
 
     /// Lets a request that would be denied reserve up to this far ahead. Windows and
     /// logs cannot owe and ignore it.
-    pub fn max_wait(mut self, max_wait: Duration) -> Self {
+    pub const fn max_wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = Some(saturating_micros(max_wait));
         self
     }
 
     /// Makes an admitted request wait until everything before it has leaked.
-    pub fn shape(mut self, shape: bool) -> Self {
+    pub const fn shape(mut self, shape: bool) -> Self {
         self.shape = shape;
         self
     }
 
     /// Checks the numbers and builds the limit.
-    pub fn build(self) -> Result<Limit, LimitError> {
+    pub const fn build(self) -> Result<Limit, LimitError> {
         let Self {
             algorithm,
             capacity,
             window,
-            ..
+            refill,
+            period,
+            max_wait,
+            shape,
         } = self;
-        check_units(Field::Capacity, capacity, algorithm.max_capacity())?;
-        check_span(Field::Window, window)?;
-        if !algorithm.is_bucket() {
-            for (given, field) in [
-                (self.refill.is_some(), Field::Refill),
-                (self.period.is_some(), Field::Period),
-            ] {
-                if given {
-                    return Err(LimitError::NotABucket { field });
-                }
-            }
+        if let Err(error) = check_units(Field::Capacity, capacity, algorithm.max_capacity()) {
+            return Err(error);
         }
-        if self.shape && algorithm != Algorithm::LeakyBucket {
+        if let Err(error) = check_span(Field::Window, window) {
+            return Err(error);
+        }
+        if !algorithm.is_bucket() && refill.is_some() {
+            let field = Field::Refill;
+            return Err(LimitError::NotABucket { field });
+        }
+        if !algorithm.is_bucket() && period.is_some() {
+            let field = Field::Period;
+            return Err(LimitError::NotABucket { field });
+        }
+        if shape && !matches!(algorithm, Algorithm::LeakyBucket) {
             return Err(LimitError::ShapeOnOther);
         }
-        if self.shape && self.max_wait.is_some() {
+        if shape && max_wait.is_some() {
             return Err(LimitError::ShapeAndWait);
         }
-        let refill = self.refill.unwrap_or(capacity);
-        check_units(Field::Refill, refill, MAX_UNITS)?;
-        let period = self.period.unwrap_or(window);
-        check_span(Field::Period, period)?;
-        if let Some(max_wait) = self.max_wait {
-            check_span(Field::MaxWait, max_wait)?;
+        let refill = match refill {
+            Some(refill) => refill,
+            None => capacity,
+        };
+        if let Err(error) = check_units(Field::Refill, refill, MAX_UNITS) {
+            return Err(error);
+        }
+        let period = match period {
+            Some(period) => period,
+            None => window,
+        };
+        if let Err(error) = check_span(Field::Period, period) {
+            return Err(error);
+        }
+        if let Some(max_wait) = max_wait
+            && let Err(error) = check_span(Field::MaxWait, max_wait)
+        {
+            return Err(error);
         }
         // Both are at most MAX_UNITS by now.
         let (capacity, refill) = (capacity as u32, refill as u32);
-        let max_wait = self.max_wait.filter(|_| algorithm.is_bucket());
-        let rate = Rate::new(capacity, refill, period, max_wait, self.shape);
-        let rate = rate.ok_or(LimitError::FillTooLong)?;
-        let scale = Scale::new(match algorithm.is_bucket() {
-            true => rate.fill().whole,
-            false => capacity.into(),
+        let max_wait = if algorithm.is_bucket() {
+            max_wait
+        } else {
+            None
+        };
+        let Some(rate) = Rate::new(capacity, refill, period, max_wait, shape) else {
+            return Err(LimitError::FillTooLong);
+        };
+        let scale = Scale::new(if algorithm.is_bucket() {
+            rate.fill().whole
+        } else {
+            capacity as u64
         });
         Ok(Limit {
             algorithm,
@@ -227,24 +250,31 @@ impl LimitBuilder {
     }
 }
 
-fn check_units(field: Field, given: u64, most: u64) -> Result<(), LimitError> {
-    if (1..=most).contains(&given) {
+const fn check_units(field: Field, given: u64, most: u64) -> Result<(), LimitError> {
+    if 1 <= given && given <= most {
         Ok(())
     } else {
         Err(LimitError::Units { field, given, most })
     }
 }
 
-fn check_span(field: Field, given: Micros) -> Result<(), LimitError> {
-    if (MIN_SPAN..=MAX_SPAN).contains(&given) && given.get().is_multiple_of(1000) {
+const fn check_span(field: Field, given: Micros) -> Result<(), LimitError> {
+    let micros = given.get();
+    let is_allowed = MIN_SPAN.get() <= micros && micros <= MAX_SPAN.get();
+    if is_allowed && micros.is_multiple_of(1000) {
         Ok(())
     } else {
         Err(LimitError::Span { field })
     }
 }
 
-fn saturating_micros(span: Duration) -> Micros {
-    Micros::new(u64::try_from(span.as_micros()).unwrap_or(u64::MAX))
+const fn saturating_micros(span: Duration) -> Micros {
+    let micros = span.as_micros();
+    Micros::new(if micros > u64::MAX as u128 {
+        u64::MAX
+    } else {
+        micros as u64
+    })
 }
 
 /// The number that a [`LimitError`] is about.

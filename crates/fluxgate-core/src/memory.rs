@@ -84,15 +84,30 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// Takes `cost` units of a limit that belongs to no rule, for any key.
-    pub fn take(&self, key: &str, band: &Band, cost: u64) -> Verdict {
-        self.take_at(key, band, cost, self.clock.now())
+    #[inline]
+    pub(crate) fn take(&self, key: &[u8], band: &Band, cost: u64) -> Verdict {
+        let hash = self.table.hash(key);
+        let key = self.table.key(hash, RuleNumber::NONE, band);
+        self.table.take(&key, band, self.clock.now(), cost)
     }
 
-    /// Like [`MemoryStore::take`], at the instant `now`.
-    pub fn take_at(&self, key: &str, band: &Band, cost: u64, now: Timestamp) -> Verdict {
-        let hash = self.table.hash(key.as_bytes());
-        let key = self.table.key(hash, RuleNumber::NONE, band);
-        self.table.take(&key, band, now, cost)
+    /// Refunds units like [`Store::refund`].
+    pub(crate) fn refund_now(&self, subject: Subject<'_>, bands: &[Band], units: u64) -> Verdicts {
+        let now = self.clock.now();
+        let keys = self.keys_of(subject, bands);
+        let mut locked = LockedKeys::new(&self.table, &keys);
+        let verdicts = bands.iter().enumerate().map(|(at, band)| {
+            locked.refund(at, band, now, units);
+            *locked.assess(at, band, now, 0, Mode::Peek).verdict()
+        });
+        verdicts.collect()
+    }
+
+    /// Deletes bands like [`Store::reset`].
+    pub(crate) fn reset_now(&self, subject: Subject<'_>, bands: &[Band]) -> u64 {
+        let keys = self.keys_of(subject, bands);
+        let mut locked = LockedKeys::new(&self.table, &keys);
+        (0..keys.len()).map(|at| u64::from(locked.remove(at))).sum()
     }
 
     /// Decides checks at the time of the store's clock.
@@ -232,14 +247,7 @@ impl<C: Clock> Store for MemoryStore<C> {
         bands: &[Band],
         units: u64,
     ) -> Result<Verdicts, StoreError> {
-        let now = self.clock.now();
-        let keys = self.keys_of(subject, bands);
-        let mut locked = LockedKeys::new(&self.table, &keys);
-        let verdicts = bands.iter().enumerate().map(|(at, band)| {
-            locked.refund(at, band, now, units);
-            *locked.assess(at, band, now, 0, Mode::Peek).verdict()
-        });
-        Ok(verdicts.collect())
+        Ok(self.refund_now(subject, bands, units))
     }
 
     async fn cancel(
@@ -259,9 +267,7 @@ impl<C: Clock> Store for MemoryStore<C> {
     }
 
     async fn reset(&self, subject: Subject<'_>, bands: &[Band]) -> Result<u64, StoreError> {
-        let keys = self.keys_of(subject, bands);
-        let mut locked = LockedKeys::new(&self.table, &keys);
-        Ok((0..keys.len()).map(|at| u64::from(locked.remove(at))).sum())
+        Ok(self.reset_now(subject, bands))
     }
 
     async fn reset_rule(&self, rule: Subject<'_>) -> Result<u64, StoreError> {

@@ -27,8 +27,8 @@ impl FracMicros {
     }
 
     /// Returns `units · period / refill`.
-    fn of_units(units: u64, period: Micros, refill: u32) -> Self {
-        let refill = u64::from(refill);
+    const fn of_units(units: u64, period: Micros, refill: u32) -> Self {
+        let refill = refill as u64;
         // A remainder is below the refill, which is a u32.
         match units.checked_mul(period.get()) {
             Some(product) => Self {
@@ -36,10 +36,15 @@ impl FracMicros {
                 part: (product % refill) as u32,
             },
             None => {
-                let product = u128::from(units) * u128::from(period.get());
+                let product = units as u128 * period.get() as u128;
+                let whole = product / refill as u128;
                 Self {
-                    whole: u64::try_from(product / u128::from(refill)).unwrap_or(u64::MAX),
-                    part: (product % u128::from(refill)) as u32,
+                    whole: if whole > u64::MAX as u128 {
+                        u64::MAX
+                    } else {
+                        whole as u64
+                    },
+                    part: (product % refill as u128) as u32,
                 }
             }
         }
@@ -60,11 +65,12 @@ impl Horizon {
     pub const MAX_EXPONENT: u8 = 50;
 
     /// Returns the least power of two that is not less than `2·C·P/R + max_wait`.
-    fn covering(fill: FracMicros, refill: u32, max_wait: Micros) -> Self {
+    const fn covering(fill: FracMicros, refill: u32, max_wait: Micros) -> Self {
         // A power of two covers a fraction if it covers the next whole number.
-        let rest = (2 * u64::from(fill.part)).div_ceil(u64::from(refill));
+        let rest = (2 * fill.part as u64).div_ceil(refill as u64);
         let span = 2 * fill.whole + rest + max_wait.get();
-        Self(span.max(1).next_power_of_two().ilog2() as u8)
+        // That of zero is one.
+        Self(span.next_power_of_two().ilog2() as u8)
     }
 
     /// Returns the horizon of `2^exponent` µs, unless it is further than that of any
@@ -110,18 +116,21 @@ pub struct Rate {
 impl Rate {
     /// Creates the rate of a bucket of `capacity` units. Returns `None` if it would
     /// take longer than [`MAX_FILL`] to fill.
-    pub(crate) fn new(
+    pub(crate) const fn new(
         capacity: u32,
         refill: u32,
         period: Micros,
         max_wait: Option<Micros>,
         shape: bool,
     ) -> Option<Self> {
-        let fill = FracMicros::of_units(capacity.into(), period, refill);
+        let fill = FracMicros::of_units(capacity as u64, period, refill);
         if fill.ceil() > MAX_FILL.get() {
             return None;
         }
-        let reserved = max_wait.unwrap_or_default();
+        let reserved = match max_wait {
+            Some(max_wait) => max_wait,
+            None => Micros::ZERO,
+        };
         Some(Self {
             refill,
             period,

@@ -12,6 +12,7 @@ mod clock_back;
 mod conformance;
 mod decisions;
 mod invariants;
+mod keyed;
 mod keys;
 mod matching;
 mod memory;

@@ -287,20 +287,3 @@ fn checks_of_one_counter_are_corrected_once() {
         assert_eq!(meeting.left(), 0, "{algorithm:?}: the gate was opened");
     }
 }
-
-#[test]
-fn limits_without_a_rule_are_charged_by_key() {
-    let limit = Limit::builder(Algorithm::TokenBucket, 2, Duration::from_secs(60))
-        .build()
-        .unwrap();
-    let band = Band::new("any", limit);
-    let clock = ManualClock::new(instant(START));
-    let store = MemoryStore::new(clock.clone(), 100, Retention::UntilFull);
-    assert!(store.take("a", &band, 2).passes());
-    assert!(!store.take("a", &band, 1).passes());
-    assert!(store.take("b", &band, 1).passes());
-    clock.set(instant(START + HOUR));
-    assert!(store.take("a", &band, 2).passes());
-    assert!(!store.take_at("a", &band, 1, instant(START + HOUR)).passes());
-    assert_eq!(store.len(), 2);
-}

@@ -1,0 +1,214 @@
+//! Limits for keys, without rules.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+
+use crate::algorithm::{Mode, Verdict};
+use crate::band::Band;
+use crate::clock::{Clock, SystemClock};
+use crate::key::{RuleNumber, Subject};
+use crate::memory::MemoryStore;
+use crate::quota::Quota;
+use crate::store::{Checks, Group};
+
+/// Limits each key by itself, in this process.
+///
+/// ```
+/// use fluxgate_core::{KeyedLimiter, Quota};
+///
+/// let limiter = KeyedLimiter::new(Quota::per_second(10).burst(2));
+/// assert!(limiter.check("ann").is_ok());
+/// assert!(limiter.check("ann").is_ok());
+/// let denied = limiter.check("ann").unwrap_err();
+/// assert!(denied.retry_after.as_millis() <= 100);
+/// assert!(limiter.check("bob").is_ok());
+/// ```
+///
+/// Several quotas apply together: a call passes, and is charged, only if all of them let
+/// it.
+///
+/// ```
+/// # use fluxgate_core::{KeyedLimiter, Quota};
+/// let limiter = KeyedLimiter::new([Quota::per_second(10), Quota::per_day(1_000)]);
+/// # assert!(limiter.check("ann").is_ok());
+/// ```
+///
+/// A key is whatever can be hashed: a text, an address, a tuple. Only a fingerprint of it
+/// is stored. The number of keys is bounded ([`MemoryStore`]): a key whose quota is full
+/// again costs nothing to forget. Clones share their state.
+#[derive(Debug)]
+pub struct KeyedLimiter<C = SystemClock>(Arc<Inner<C>>);
+
+#[derive(Debug)]
+struct Inner<C> {
+    bands: Box<[Band]>,
+    store: MemoryStore<C>,
+}
+
+impl<C> Clone for KeyedLimiter<C> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl KeyedLimiter {
+    /// Creates a limiter with one quota, or several.
+    pub fn new(quotas: impl IntoIterator<Item = Quota>) -> Self {
+        Self::with_store(quotas, MemoryStore::default())
+    }
+}
+
+impl<C: Clock> KeyedLimiter<C> {
+    /// Creates a limiter on a store with its own clock and bounds.
+    pub fn with_store(
+        quotas: impl IntoIterator<Item = Quota>,
+        store: MemoryStore<C>,
+    ) -> KeyedLimiter<C> {
+        let bands = quotas.into_iter().enumerate().map(|(index, quota)| {
+            let id = format!("b{index}");
+            Band::new(&id, quota.into_limit())
+        });
+        KeyedLimiter(Arc::new(Inner {
+            bands: bands.collect(),
+            store,
+        }))
+    }
+
+    /// Takes a unit, if there is one.
+    #[inline]
+    pub fn check<K: Hash + ?Sized>(&self, key: &K) -> Result<Permit, Denied> {
+        self.check_n(key, 1)
+    }
+
+    /// Takes `units` together, if there are as many.
+    #[inline]
+    pub fn check_n<K: Hash + ?Sized>(&self, key: &K, units: u32) -> Result<Permit, Denied> {
+        let Inner { bands, store } = &*self.0;
+        let key = KeyBytes::of(key);
+        match &**bands {
+            [band] => conclude([store.take(&key.0, band, units.into())]),
+            _ => self.decide(&key, units, Mode::Take),
+        }
+    }
+
+    /// Returns what [`KeyedLimiter::check`] would return, and takes nothing.
+    pub fn peek<K: Hash + ?Sized>(&self, key: &K) -> Result<Permit, Denied> {
+        self.decide(&KeyBytes::of(key), 1, Mode::Peek)
+    }
+
+    /// Returns units that were taken and not used. Returns how many are left then.
+    pub fn refund<K: Hash + ?Sized>(&self, key: &K, units: u32) -> u32 {
+        let Inner { bands, store } = &*self.0;
+        let key = KeyBytes::of(key);
+        let verdicts = store.refund_now(key.subject(), bands, units.into());
+        let left = verdicts.iter().map(|verdict| verdict.remaining);
+        left.min().unwrap_or(u32::MAX)
+    }
+
+    /// Forgets a key: its quota is full again. Returns whether it was known.
+    pub fn reset<K: Hash + ?Sized>(&self, key: &K) -> bool {
+        let Inner { bands, store } = &*self.0;
+        store.reset_now(KeyBytes::of(key).subject(), bands) > 0
+    }
+
+    /// Returns the store, for its number of keys.
+    pub fn store(&self) -> &MemoryStore<C> {
+        &self.0.store
+    }
+
+    fn decide(&self, key: &KeyBytes, units: u32, mode: Mode) -> Result<Permit, Denied> {
+        let mut checks = Checks::new(mode);
+        let bands = &self.0.bands;
+        checks.push(key.subject(), bands, units.into(), Group::ENFORCED);
+        conclude(self.0.store.decide_now(&checks))
+    }
+}
+
+/// A call that passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Permit {
+    /// The units left, of the quota with the least.
+    pub remaining: u32,
+}
+
+/// A call that did not pass. Nothing was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the limit is exceeded; {}", self.advice())]
+#[non_exhaustive]
+pub struct Denied {
+    /// The time until the call would pass, if no other takes the units; [`Duration::MAX`] if
+    /// it never would, because it is for more units than the quota ever has.
+    pub retry_after: Duration,
+}
+
+impl Denied {
+    /// Returns whether waiting would not help.
+    pub fn is_final(&self) -> bool {
+        self.retry_after == Duration::MAX
+    }
+
+    fn advice(&self) -> String {
+        match self.is_final() {
+            true => "it never has that many units".into(),
+            false => format!("retry after {:?}", self.retry_after),
+        }
+    }
+}
+
+/// Combines the verdicts of all quotas.
+#[inline]
+fn conclude(verdicts: impl IntoIterator<Item = Verdict>) -> Result<Permit, Denied> {
+    let mut remaining = u32::MAX;
+    let mut denied: Option<Denied> = None;
+    for verdict in verdicts {
+        remaining = remaining.min(verdict.remaining);
+        if !verdict.passes() {
+            let wait = verdict.retry_after.after();
+            let retry_after = wait.map_or(Duration::MAX, |wait| wait.as_duration());
+            let before = denied.map_or(Duration::ZERO, |before| before.retry_after);
+            denied = Some(Denied {
+                retry_after: retry_after.max(before),
+            });
+        }
+    }
+    match denied {
+        Some(denied) => Err(denied),
+        None => Ok(Permit { remaining }),
+    }
+}
+
+/// Everything that a key feeds to a hasher. Different keys differ here, whatever hashes
+/// these bytes.
+struct KeyBytes(SmallVec<[u8; 64]>);
+
+impl KeyBytes {
+    #[inline]
+    fn of<K: Hash + ?Sized>(key: &K) -> Self {
+        let mut bytes = Self(SmallVec::new());
+        key.hash(&mut bytes);
+        bytes
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        Subject {
+            rule: RuleNumber::NONE,
+            bytes: &self.0,
+        }
+    }
+}
+
+impl Hasher for KeyBytes {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    /// Not used: the store hashes the bytes.
+    fn finish(&self) -> u64 {
+        0
+    }
+}

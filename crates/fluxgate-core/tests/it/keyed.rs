@@ -1,0 +1,150 @@
+//! Limits for keys, without rules.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use fluxgate_core::memory::Retention;
+use fluxgate_core::{
+    Algorithm, Band, Checks, Group, KeyedLimiter, Limit, ManualClock, MemoryStore, Mode, Quota,
+    RuleNumber, Subject,
+};
+use proptest::prelude::*;
+
+use crate::support::{ALGORITHMS, HOUR, START, instant};
+
+const SECOND: u64 = 1_000_000;
+
+fn limiter(quotas: impl IntoIterator<Item = Quota>) -> (KeyedLimiter<ManualClock>, ManualClock) {
+    let clock = ManualClock::new(instant(START));
+    let store = MemoryStore::new(clock.clone(), 100, Retention::UntilFull);
+    (KeyedLimiter::with_store(quotas, store), clock)
+}
+
+#[test]
+fn keys_are_limited_by_themselves_and_refill() {
+    let (limiter, clock) = limiter(Quota::per_minute(2));
+    assert_eq!(limiter.check_n("a", 2).unwrap().remaining, 0);
+    let denied = limiter.check("a").unwrap_err();
+    assert_eq!(denied.retry_after, Duration::from_secs(30));
+    assert_eq!(denied.to_string(), "the limit is exceeded; retry after 30s");
+    assert_eq!(limiter.check("b").unwrap().remaining, 1);
+    clock.set(instant(START + HOUR));
+    assert!(limiter.check_n("a", 2).is_ok());
+    assert_eq!(limiter.store().len(), 2);
+}
+
+#[test]
+fn a_call_for_more_than_the_quota_never_passes() {
+    for algorithm in ALGORITHMS {
+        let (limiter, _) = limiter(Quota::per_minute(2).algorithm(algorithm));
+        let denied = limiter.check_n("a", 3).unwrap_err();
+        assert!(denied.is_final(), "{algorithm:?}");
+        assert!(denied.to_string().ends_with("it never has that many units"));
+        assert_eq!(limiter.peek("a").unwrap().remaining, 2, "{algorithm:?}");
+    }
+}
+
+#[test]
+fn a_burst_is_taken_at_once_and_returns_at_the_rate() {
+    let (limiter, clock) = limiter(Quota::per_second(10).burst(50));
+    assert_eq!(limiter.check_n("a", 50).unwrap().remaining, 0);
+    clock.set(instant(START + SECOND));
+    assert!(limiter.check_n("a", 10).is_ok());
+    assert_eq!(
+        limiter.check("a").unwrap_err().retry_after,
+        Duration::from_millis(100)
+    );
+}
+
+#[test]
+fn several_quotas_pass_together_or_not_at_all() {
+    let (limiter, clock) = limiter([Quota::per_second(2), Quota::per_hour(3)]);
+    assert!(limiter.check("a").is_ok() && limiter.check("a").is_ok());
+    let denied = limiter.check("a").unwrap_err();
+    assert_eq!(denied.retry_after, Duration::from_millis(500));
+    clock.set(instant(START + SECOND));
+    // The denied call was not charged to the hour.
+    assert_eq!(limiter.check("a").unwrap().remaining, 0);
+    let denied = limiter.check("a").unwrap_err();
+    assert_eq!(denied.retry_after, Duration::from_secs(1_199));
+}
+
+#[test]
+fn refunds_and_resets_return_units() {
+    for algorithm in ALGORITHMS {
+        let (limiter, _) = limiter(Quota::per_hour(5).algorithm(algorithm));
+        assert!(!limiter.reset("a"));
+        assert_eq!(limiter.check_n("a", 5).unwrap().remaining, 0);
+        assert_eq!(limiter.refund("a", 2), 2, "{algorithm:?}");
+        // Never above the quota.
+        assert_eq!(limiter.refund("a", 9), 5, "{algorithm:?}");
+        assert!(limiter.check_n("a", 4).is_ok());
+        assert!(limiter.reset("a"));
+        assert_eq!(limiter.peek("a").unwrap().remaining, 5, "{algorithm:?}");
+    }
+}
+
+#[test]
+fn whatever_can_be_hashed_is_a_key() {
+    let (limiter, _) = limiter(Quota::per_hour(1));
+    let ip = IpAddr::from(Ipv4Addr::LOCALHOST);
+    assert!(limiter.check(&ip).is_ok());
+    assert!(limiter.check(&(ip, "/login")).is_ok());
+    assert!(limiter.check(&7_u64).is_ok());
+    assert!(limiter.check("7").is_ok());
+    assert!(limiter.check(b"7".as_slice()).is_ok());
+    // Pairs are kept apart wherever they are split.
+    assert!(limiter.check(&("ab", "c")).is_ok());
+    assert!(limiter.check(&("a", "bc")).is_ok());
+    assert!(limiter.check(&String::from("7")).is_err());
+    assert!(limiter.check(&(ip, "/login")).is_err());
+}
+
+#[test]
+fn clones_share_their_state() {
+    let (limiter, _) = limiter(Quota::per_hour(1));
+    let other = limiter.clone();
+    assert!(limiter.check("a").is_ok());
+    assert!(other.check("a").is_err());
+}
+
+proptest! {
+    /// Quotas decide like the bands of a rule with the same numbers.
+    #[test]
+    fn a_keyed_limiter_decides_as_its_store(
+        algorithm in prop::sample::select(ALGORITHMS.to_vec()),
+        units in 1_u32..50,
+        millis in 1_u64..5_000,
+        calls in prop::collection::vec((0_u64..3_000_000, 0_u32..60), 1..60),
+    ) {
+        let window = Duration::from_millis(millis);
+        let quota = Quota::per(units, window).algorithm(algorithm);
+        let (limiter, clock) = limiter([quota, Quota::per_minute(200)]);
+        let store = MemoryStore::new(clock.clone(), 100, Retention::UntilFull);
+        let first = Limit::builder(algorithm, units.into(), window).build().unwrap();
+        let minute = Duration::from_secs(60);
+        let second = Limit::builder(Algorithm::TokenBucket, 200, minute).build().unwrap();
+        let bands = [Band::new("x", first), Band::new("y", second)];
+        let mut now = START;
+        for (later, cost) in calls {
+            now += later;
+            clock.set(instant(now));
+            let subject = Subject { rule: RuleNumber::NONE, bytes: b"key" };
+            let mut checks = Checks::new(Mode::Take);
+            checks.push(subject, &bands, cost.into(), Group::ENFORCED);
+            let verdicts = store.decide_now(&checks);
+            let wait = verdicts.iter().map(|verdict| verdict.retry_after).max().unwrap();
+            match limiter.check_n("key", cost) {
+                Ok(permit) => {
+                    prop_assert!(verdicts.iter().all(|verdict| verdict.passes()));
+                    let least = verdicts.iter().map(|verdict| verdict.remaining).min();
+                    prop_assert_eq!(Some(permit.remaining), least);
+                }
+                Err(denied) => {
+                    let wait = wait.after().map_or(Duration::MAX, |wait| wait.as_duration());
+                    prop_assert_eq!(denied.retry_after, wait);
+                }
+            }
+        }
+    }
+}
