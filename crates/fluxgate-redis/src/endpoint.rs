@@ -1,13 +1,15 @@
 //! The address of a server, the login, and how to connect.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fluxgate_core::StoreError;
-use redis::aio::{MultiplexedConnection, PubSub};
+use redis::aio::{MultiplexedConnection, PubSub, SendError};
 use redis::io::tcp::TcpSettings;
 use redis::{
     AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, ConnectionInfo, ErrorKind,
-    IntoConnectionInfo, ProtocolVersion, RedisError, TlsCertificates,
+    IntoConnectionInfo, ProtocolVersion, PushInfo, PushKind, RedisError, TlsCertificates,
 };
 
 use crate::error::{Address, error, store_error};
@@ -115,7 +117,7 @@ impl Endpoint {
     }
 
     /// Connects and logs in, with RESP3 if the server supports it.
-    pub(crate) async fn connect(&self) -> Result<MultiplexedConnection, StoreError> {
+    pub(crate) async fn connect(&self) -> Result<ServerConnection, StoreError> {
         match self.connect_with(ProtocolVersion::RESP3).await {
             Err(cause) if cause.kind() == ErrorKind::RESP3NotSupported => {
                 self.connect_with(ProtocolVersion::RESP2).await
@@ -147,16 +149,41 @@ impl Endpoint {
     async fn connect_with(
         &self,
         protocol: ProtocolVersion,
-    ) -> Result<MultiplexedConnection, RedisError> {
+    ) -> Result<ServerConnection, RedisError> {
         let settings = self.0.redis_settings().clone().set_protocol(protocol);
         let client = Client::open(self.0.clone().set_redis_settings(settings))?;
-        let config = AsyncConnectionConfig::new()
+        let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(CONNECT_TIMEOUT))
             // Each call has its own deadline.
             .set_response_timeout(None);
-        client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await
+        let closed = Arc::new(AtomicBool::new(false));
+        if protocol == ProtocolVersion::RESP3 {
+            let closed = Arc::clone(&closed);
+            config = config.set_push_sender(move |push: PushInfo| {
+                if push.kind == PushKind::Disconnection {
+                    closed.store(true, Ordering::Release);
+                }
+                Ok::<(), SendError>(())
+            });
+        }
+        let commands = client.get_multiplexed_async_connection_with_config(&config);
+        let commands = commands.await?;
+        Ok(ServerConnection { commands, closed })
+    }
+}
+
+/// A connection to a server. Clones are the same connection.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerConnection {
+    pub(crate) commands: MultiplexedConnection,
+    closed: Arc<AtomicBool>,
+}
+
+impl ServerConnection {
+    /// Returns whether it is known to be closed, so that no command needs to find out.
+    /// With RESP2 that is never known.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 }
 

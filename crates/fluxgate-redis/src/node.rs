@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fluxgate_core::StoreError;
-use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
@@ -15,7 +14,7 @@ use crate::back_off::BackOff;
 use crate::breaker::{Breaker, BreakerState, Permit};
 use crate::codec::Call;
 use crate::deadlines::Deadlines;
-use crate::endpoint::{CONNECT_TIMEOUT, Endpoint};
+use crate::endpoint::{CONNECT_TIMEOUT, Endpoint, ServerConnection};
 use crate::error::{CallError, call_error, error, is_no_answer, is_server_error, no_answer};
 use crate::events::Events;
 use crate::per_runtime::PerRuntime;
@@ -85,7 +84,7 @@ struct Connection {
     number: u64,
     /// The [`Sentinels::term`] it belongs to; 0 without sentinels.
     term: u64,
-    inner: MultiplexedConnection,
+    inner: ServerConnection,
 }
 
 impl Node {
@@ -216,13 +215,19 @@ impl Node {
         let mut made = {
             let mut state = shared.state();
             match &*state {
-                ConnectionState::Up(connection) => return Ok(connection.clone()),
+                ConnectionState::Up(connection) if !connection.inner.is_closed() => {
+                    return Ok(connection.clone());
+                }
                 ConnectionState::Connecting(made) => made.clone(),
                 ConnectionState::Down { until, cause, .. } if Instant::now() < *until => {
                     return Err(cause.clone());
                 }
-                ConnectionState::Down { back_off, .. } => {
-                    let made = self.connect(shared, *back_off);
+                ConnectionState::Up(_) | ConnectionState::Down { .. } => {
+                    let back_off = match &*state {
+                        ConnectionState::Down { back_off, .. } => *back_off,
+                        _ => BACK_OFF,
+                    };
+                    let made = self.connect(shared, back_off);
                     *state = ConnectionState::Connecting(made.clone());
                     made
                 }
@@ -381,7 +386,7 @@ impl Drop for Node {
 
 impl ServerLocation {
     /// Connects; returns the connection with its term.
-    async fn connect(&self) -> Result<(MultiplexedConnection, u64), StoreError> {
+    async fn connect(&self) -> Result<(ServerConnection, u64), StoreError> {
         match self {
             Self::Fixed(endpoint) => Ok((endpoint.connect().await?, 0)),
             Self::Sentinels(sentinels) => {
@@ -397,6 +402,7 @@ impl Connection {
         if !asking {
             return self
                 .inner
+                .commands
                 .send_packed_command(command)
                 .await?
                 .extract_error();
@@ -405,7 +411,11 @@ impl Connection {
         let mut both = Pipeline::with_capacity(2);
         both.cmd("ASKING").ignore();
         both.add_command(command.clone());
-        let mut replies = self.inner.send_packed_commands(&both, 1, 1).await?;
+        let mut replies = self
+            .inner
+            .commands
+            .send_packed_commands(&both, 1, 1)
+            .await?;
         replies.pop().unwrap_or(Value::Nil).extract_error()
     }
 }

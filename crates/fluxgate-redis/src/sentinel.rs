@@ -15,7 +15,7 @@ use tokio::sync::watch as watched;
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::endpoint::{CONNECT_TIMEOUT, Endpoint};
+use crate::endpoint::{CONNECT_TIMEOUT, Endpoint, ServerConnection};
 use crate::error::{Address, error, is_server_error, no_answer, store_error, unexpected};
 use crate::events::Events;
 use crate::reason;
@@ -59,7 +59,7 @@ struct Named {
 /// A connection to the primary.
 pub(crate) struct Primary {
     pub(crate) endpoint: Endpoint,
-    pub(crate) connection: MultiplexedConnection,
+    pub(crate) connection: ServerConnection,
     pub(crate) tenure: Tenure,
 }
 
@@ -231,7 +231,7 @@ impl Sentinel {
                 Err(_) => {}
             }
         }
-        let connection = self.endpoint.connect().await?;
+        let connection = self.endpoint.connect().await?.commands;
         let replies = query(connection.clone(), master).await;
         let replies = replies.map_err(|cause| store_error(&cause))?;
         *lock(&self.connection) = Some(connection);
@@ -272,9 +272,10 @@ async fn query(
 }
 
 /// Connects to a server that confirms that it is a primary.
-async fn connect_if_primary(server: &Endpoint) -> Result<MultiplexedConnection, StoreError> {
+async fn connect_if_primary(server: &Endpoint) -> Result<ServerConnection, StoreError> {
     let mut connection = server.connect().await?;
-    let role = connection.send_packed_command(&redis::cmd("ROLE")).await;
+    let commands = &mut connection.commands;
+    let role = commands.send_packed_command(&redis::cmd("ROLE")).await;
     let role = role.and_then(Value::extract_error);
     let role = role.map_err(|cause| store_error(&cause))?;
     match role {

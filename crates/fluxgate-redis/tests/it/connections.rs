@@ -107,6 +107,20 @@ fn each_runtime_has_one_connection_for_as_long_as_it_lives() {
     wait_until("all connections are closed", || connections() == 0);
 }
 
+/// A connection that the server closed while it was idle is not used again.
+#[tokio::test]
+async fn a_restart_while_idle_costs_no_decision() {
+    let server = RedisServer::start();
+    let store = store_at(server.url()).build().unwrap();
+    for _ in 0..3 {
+        store.ping().await.unwrap();
+        server.restart();
+        // The connection learns of it when the runtime next polls.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    store.ping().await.unwrap();
+}
+
 /// The permissions that `docs/redis.md` lists, and no more.
 #[tokio::test]
 async fn a_user_with_minimal_permissions_works() {
