@@ -1,18 +1,23 @@
 //! Limits for keys, without rules.
 
+mod direct;
+mod reservation;
+
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{Mode, Verdict};
+use crate::algorithm::{Charged, Mode, Verdict};
 use crate::band::Band;
 use crate::clock::{Clock, SystemClock};
 use crate::key::{RuleNumber, Subject};
 use crate::memory::MemoryStore;
 use crate::quota::Quota;
-use crate::store::{Checks, Group};
+use crate::store::{Checks, Group, Verdicts};
+pub use direct::DirectLimiter;
+pub use reservation::Reservation;
 
 /// Limits each key by itself, in this process.
 ///
@@ -114,16 +119,116 @@ impl<C: Clock> KeyedLimiter<C> {
         store.reset_now(KeyBytes::of(key).subject(), bands) > 0
     }
 
+    /// Takes a unit now, or reserves one that returns within `max_wait`. Reservations of a
+    /// key are served in their order.
+    ///
+    /// Only buckets can be reserved. A window or log that has no units left denies.
+    pub fn reserve<K: Hash + ?Sized>(
+        &self,
+        key: &K,
+        max_wait: Duration,
+    ) -> Result<Reservation<C>, Denied> {
+        self.reserve_n(key, 1, max_wait)
+    }
+
+    /// Takes `units` together now, or reserves as many that return within `max_wait`.
+    pub fn reserve_n<K: Hash + ?Sized>(
+        &self,
+        key: &K,
+        units: u32,
+        max_wait: Duration,
+    ) -> Result<Reservation<C>, Denied> {
+        let key = KeyBytes::of(key);
+        let bands = self.0.bands.iter();
+        let bands: Box<[Band]> = bands
+            .map(|band| Band::new(band.id(), band.limit().waiting(max_wait)))
+            .collect();
+        let verdicts = self.verdicts(&key, &bands, units, Mode::Take);
+        let delay = verdicts.iter().map(|verdict| verdict.delay).max();
+        let charged = verdicts.iter().map(Charged::by).collect();
+        let permit = conclude(verdicts)?;
+        Ok(Reservation::new(Reserved {
+            limiter: self.clone(),
+            key,
+            bands,
+            units,
+            charged,
+            delay: delay.unwrap_or_default().as_duration(),
+            permit,
+        }))
+    }
+
+    /// Waits until a unit is available, and takes it. Callers of one key are served in
+    /// their order, if the quotas are buckets.
+    ///
+    /// ```
+    /// # use fluxgate_core::{KeyedLimiter, Quota};
+    /// # async fn send(_: &str) {}
+    /// async fn work(limiter: &KeyedLimiter, host: &str) {
+    ///     limiter.until_ready(host).await;
+    ///     send(host).await;
+    /// }
+    /// ```
+    #[cfg(feature = "tokio")]
+    pub async fn until_ready<K: Hash + ?Sized>(&self, key: &K) -> Permit {
+        loop {
+            match self.reserve(key, Duration::MAX) {
+                Ok(reservation) => return reservation.wait().await,
+                Err(denied) => tokio::time::sleep(denied.retry_after).await,
+            }
+        }
+    }
+
+    /// Waits until `units` are available together, and takes them. Fails if they never are,
+    /// because a quota has fewer.
+    #[cfg(feature = "tokio")]
+    pub async fn until_n_ready<K: Hash + ?Sized>(
+        &self,
+        key: &K,
+        units: u32,
+    ) -> Result<Permit, Denied> {
+        loop {
+            match self.reserve_n(key, units, Duration::MAX) {
+                Ok(reservation) => return Ok(reservation.wait().await),
+                Err(denied) if denied.is_final() => return Err(denied),
+                Err(denied) => tokio::time::sleep(denied.retry_after).await,
+            }
+        }
+    }
+
     /// Returns the store, for its number of keys.
     pub fn store(&self) -> &MemoryStore<C> {
         &self.0.store
     }
 
     fn decide(&self, key: &KeyBytes, units: u32, mode: Mode) -> Result<Permit, Denied> {
+        conclude(self.verdicts(key, &self.0.bands, units, mode))
+    }
+
+    fn verdicts(&self, key: &KeyBytes, bands: &[Band], units: u32, mode: Mode) -> Verdicts {
         let mut checks = Checks::new(mode);
-        let bands = &self.0.bands;
         checks.push(key.subject(), bands, units.into(), Group::ENFORCED);
-        conclude(self.0.store.decide_now(&checks))
+        self.0.store.decide_now(&checks)
+    }
+}
+
+/// What a reservation holds.
+#[derive(Debug)]
+struct Reserved<C> {
+    limiter: KeyedLimiter<C>,
+    key: KeyBytes,
+    bands: Box<[Band]>,
+    units: u32,
+    charged: SmallVec<[Charged; 4]>,
+    delay: Duration,
+    permit: Permit,
+}
+
+impl<C: Clock> Reserved<C> {
+    fn cancel(&self) {
+        let store = &self.limiter.0.store;
+        let units = self.units.into();
+        store.cancel_now(self.key.subject(), &self.bands, units, &self.charged);
     }
 }
 
@@ -183,6 +288,7 @@ fn conclude(verdicts: impl IntoIterator<Item = Verdict>) -> Result<Permit, Denie
 
 /// Everything that a key feeds to a hasher. Different keys differ here, whatever hashes
 /// these bytes.
+#[derive(Debug)]
 struct KeyBytes(SmallVec<[u8; 64]>);
 
 impl KeyBytes {

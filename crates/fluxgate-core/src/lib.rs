@@ -72,7 +72,7 @@ pub use key::{
     IdentityError, IdentityPart, KeyPart, OnMissingKey, RuleNumber, Subject, SubjectParts,
     describe_identity,
 };
-pub use keyed::{Denied, KeyedLimiter, Permit};
+pub use keyed::{Denied, DirectLimiter, KeyedLimiter, Permit, Reservation};
 pub use limit::{Algorithm, Limit, LimitError};
 pub use limiter::virtual_time::RuleVerdict;
 pub use limiter::{BandState, Limiter, LimiterError, Observer, PendingDecision};

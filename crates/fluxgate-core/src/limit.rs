@@ -77,6 +77,20 @@ impl Limit {
         }
     }
 
+    /// Returns the same limit, which lets requests reserve up to `max_wait` ahead, in whole
+    /// milliseconds. Windows and logs ignore it.
+    pub(crate) fn waiting(&self, max_wait: Duration) -> Self {
+        let most = MAX_SPAN.as_duration();
+        let millis = max_wait.min(most).as_millis();
+        let max_wait = Micros::from_millis(u64::try_from(millis).unwrap_or(u64::MAX));
+        let max_wait = max_wait.filter(|max_wait| *max_wait > Micros::ZERO);
+        let max_wait = max_wait.filter(|_| self.algorithm.is_bucket() && !self.rate.shape());
+        Self {
+            rate: self.rate.waiting(self.capacity, max_wait),
+            ..self.clone()
+        }
+    }
+
     /// Returns the algorithm.
     pub const fn algorithm(&self) -> Algorithm {
         self.algorithm

@@ -103,6 +103,22 @@ impl<C: Clock> MemoryStore<C> {
         verdicts.collect()
     }
 
+    /// Cancels a charge like [`Store::cancel`].
+    pub(crate) fn cancel_now(
+        &self,
+        subject: Subject<'_>,
+        bands: &[Band],
+        units: u64,
+        charged: &[Charged],
+    ) {
+        let now = self.clock.now();
+        let keys = self.keys_of(subject, bands);
+        let mut locked = LockedKeys::new(&self.table, &keys);
+        for (at, (band, charged)) in bands.iter().zip(charged).enumerate() {
+            locked.cancel(at, band, now, units, charged.mark(band.limit()));
+        }
+    }
+
     /// Deletes bands like [`Store::reset`].
     pub(crate) fn reset_now(&self, subject: Subject<'_>, bands: &[Band]) -> u64 {
         let keys = self.keys_of(subject, bands);
@@ -257,12 +273,7 @@ impl<C: Clock> Store for MemoryStore<C> {
         units: u64,
         charged: &[Charged],
     ) -> Result<(), StoreError> {
-        let now = self.clock.now();
-        let keys = self.keys_of(subject, bands);
-        let mut locked = LockedKeys::new(&self.table, &keys);
-        for (at, (band, charged)) in bands.iter().zip(charged).enumerate() {
-            locked.cancel(at, band, now, units, charged.mark(band.limit()));
-        }
+        self.cancel_now(subject, bands, units, charged);
         Ok(())
     }
 

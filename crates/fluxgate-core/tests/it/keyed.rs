@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use fluxgate_core::memory::Retention;
 use fluxgate_core::{
-    Algorithm, Band, Checks, Group, KeyedLimiter, Limit, ManualClock, MemoryStore, Mode, Quota,
-    RuleNumber, Subject,
+    Algorithm, Band, Checks, DirectLimiter, Group, KeyedLimiter, Limit, ManualClock, MemoryStore,
+    Mode, Quota, RuleNumber, Subject,
 };
 use proptest::prelude::*;
 
@@ -106,6 +106,87 @@ fn clones_share_their_state() {
     let other = limiter.clone();
     assert!(limiter.check("a").is_ok());
     assert!(other.check("a").is_err());
+}
+
+#[test]
+fn a_direct_limiter_has_one_quota_for_all() {
+    let clock = ManualClock::new(instant(START));
+    let quotas = [Quota::per_second(2), Quota::per_hour(3)];
+    let limiter = DirectLimiter::with_clock(quotas, clock.clone());
+    assert!(limiter.check_n(2).is_ok());
+    assert!(limiter.peek().is_err());
+    clock.set(instant(START + SECOND));
+    assert_eq!(limiter.check().unwrap().remaining, 0);
+    assert_eq!(limiter.refund(3), 2);
+    assert!(limiter.check().is_ok());
+    assert!(limiter.reset() && !limiter.reset());
+}
+
+#[test]
+fn reservations_are_queued_and_return_if_they_are_dropped() {
+    let (limiter, clock) = limiter(Quota::per_minute(1));
+    let minute = Duration::from_secs(60);
+    let reserve = |minutes| limiter.reserve("a", minutes * minute);
+    assert_eq!(reserve(1).unwrap().into_delay(), Duration::ZERO);
+    let second = reserve(2).unwrap();
+    let third = reserve(2).unwrap();
+    assert_eq!((second.delay(), third.delay()), (minute, 2 * minute));
+    let denied = reserve(2).unwrap_err();
+    assert_eq!(denied.retry_after, 3 * minute);
+    // The last one in the queue returns its unit, one that others wait behind does not.
+    drop(third);
+    let third = reserve(2).unwrap();
+    drop(second);
+    assert!(reserve(2).is_err());
+    assert_eq!(third.into_delay(), 2 * minute);
+    clock.set(instant(START + HOUR));
+    assert!(limiter.check("a").is_ok());
+}
+
+#[test]
+fn windows_and_logs_are_not_reserved() {
+    for algorithm in ALGORITHMS.into_iter().filter(|it| !it.is_bucket()) {
+        let (limiter, _) = limiter(Quota::per_minute(1).algorithm(algorithm));
+        let minute = Duration::from_secs(60);
+        assert_eq!(
+            limiter.reserve("a", minute).unwrap().into_delay(),
+            Duration::ZERO
+        );
+        assert!(limiter.reserve("a", minute).is_err(), "{algorithm:?}");
+    }
+}
+
+/// Ten callers wait for five units a second; each is served when its unit returns.
+#[tokio::test(start_paused = true)]
+async fn callers_wait_their_turn() {
+    let (limiter, _) = limiter(Quota::per_second(5));
+    let start = tokio::time::Instant::now();
+    let mut callers = tokio::task::JoinSet::new();
+    for _ in 0..10 {
+        let limiter = limiter.clone();
+        callers.spawn(async move {
+            limiter.until_ready("a").await;
+            start.elapsed().as_millis() / 10 * 10
+        });
+    }
+    let mut ended = callers.join_all().await;
+    ended.sort_unstable();
+    assert_eq!(ended, [0, 0, 0, 0, 0, 200, 400, 600, 800, 1_000]);
+    let denied = limiter.until_n_ready("a", 6).await.unwrap_err();
+    assert!(denied.is_final());
+}
+
+/// A caller that gives up while it waits returns its unit.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_gives_up_returns_its_unit() {
+    let (limiter, _) = limiter(Quota::per_minute(1));
+    limiter.until_ready("a").await;
+    let second = Duration::from_secs(1);
+    let waited = tokio::time::timeout(second, limiter.until_ready("a")).await;
+    assert!(waited.is_err());
+    // The clock of the limiter stands still, so the queue is as it was.
+    let delay = limiter.reserve("a", Duration::MAX).unwrap().into_delay();
+    assert_eq!(delay, Duration::from_secs(60));
 }
 
 proptest! {

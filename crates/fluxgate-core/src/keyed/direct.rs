@@ -1,0 +1,84 @@
+//! One limit without keys.
+
+use std::time::Duration;
+
+use super::{Denied, KeyedLimiter, Permit, Reservation};
+use crate::clock::{Clock, SystemClock};
+use crate::memory::{MemoryStore, Retention};
+use crate::quota::Quota;
+
+/// Limits all calls together, in this process.
+///
+/// ```
+/// use fluxgate_core::{DirectLimiter, Quota};
+///
+/// let limiter = DirectLimiter::new(Quota::per_second(1));
+/// assert!(limiter.check().is_ok());
+/// assert!(limiter.check().is_err());
+/// ```
+///
+/// It takes the same quotas as a [`KeyedLimiter`]. Clones share their state.
+#[derive(Clone, Debug)]
+pub struct DirectLimiter<C = SystemClock>(KeyedLimiter<C>);
+
+impl DirectLimiter {
+    /// Creates a limiter with one quota, or several.
+    pub fn new(quotas: impl IntoIterator<Item = Quota>) -> Self {
+        Self::with_clock(quotas, SystemClock::default())
+    }
+}
+
+impl<C: Clock> DirectLimiter<C> {
+    /// Creates a limiter on any clock.
+    pub fn with_clock(quotas: impl IntoIterator<Item = Quota>, clock: C) -> Self {
+        // A key for each quota, none of which may be evicted for another.
+        let store = MemoryStore::new(clock, usize::from(u8::MAX), Retention::UntilFull);
+        Self(KeyedLimiter::with_store(quotas, store))
+    }
+
+    /// Takes a unit, if there is one.
+    #[inline]
+    pub fn check(&self) -> Result<Permit, Denied> {
+        self.0.check(&())
+    }
+
+    /// Takes `units` together, if there are as many.
+    #[inline]
+    pub fn check_n(&self, units: u32) -> Result<Permit, Denied> {
+        self.0.check_n(&(), units)
+    }
+
+    /// Returns what [`DirectLimiter::check`] would return, and takes nothing.
+    pub fn peek(&self) -> Result<Permit, Denied> {
+        self.0.peek(&())
+    }
+
+    /// Returns units that were taken and not used. Returns how many are left then.
+    pub fn refund(&self, units: u32) -> u32 {
+        self.0.refund(&(), units)
+    }
+
+    /// Makes the quota full again. Returns whether anything was used.
+    pub fn reset(&self) -> bool {
+        self.0.reset(&())
+    }
+
+    /// Takes `units` together now, or reserves as many that return within `max_wait`.
+    pub fn reserve(&self, units: u32, max_wait: Duration) -> Result<Reservation<C>, Denied> {
+        self.0.reserve_n(&(), units, max_wait)
+    }
+
+    /// Waits until a unit is available, and takes it. Callers are served in their order, if
+    /// the quotas are buckets.
+    #[cfg(feature = "tokio")]
+    pub async fn until_ready(&self) -> Permit {
+        self.0.until_ready(&()).await
+    }
+
+    /// Waits until `units` are available together, and takes them. Fails if they never are,
+    /// because a quota has fewer.
+    #[cfg(feature = "tokio")]
+    pub async fn until_n_ready(&self, units: u32) -> Result<Permit, Denied> {
+        self.0.until_n_ready(&(), units).await
+    }
+}
