@@ -25,6 +25,9 @@ use crate::script::TimeSource;
 const MAX_REQUESTS: usize = 32;
 /// The most calls in flight: the server decides one while the next is on its way.
 const MAX_CALLS: usize = 2;
+/// The most calls in flight if they are full: over a slow network more of them are on
+/// their way.
+const MAX_FULL_CALLS: usize = 8;
 
 /// The requests of one runtime to one server.
 #[derive(Debug)]
@@ -113,7 +116,11 @@ impl Batcher {
     /// Starts a task that sends the waiting requests and those that arrive until
     /// the scheduler runs it, unless there are too many calls.
     fn gather(self: &Arc<Self>, queue: &mut Queue) {
-        if queue.gathering || queue.calls >= MAX_CALLS || queue.waiting.is_empty() {
+        let max_calls = match queue.waiting.len() >= MAX_REQUESTS {
+            true => MAX_FULL_CALLS,
+            false => MAX_CALLS,
+        };
+        if queue.gathering || queue.calls >= max_calls || queue.waiting.is_empty() {
             return;
         }
         let Ok(runtime) = Handle::try_current() else {
