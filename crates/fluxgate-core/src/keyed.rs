@@ -146,7 +146,7 @@ impl<C: Clock> KeyedLimiter<C> {
         let verdicts = self.verdicts(&key, &bands, units, Mode::Take);
         let delay = verdicts.iter().map(|verdict| verdict.delay).max();
         let charged = verdicts.iter().map(Charged::by).collect();
-        let permit = conclude(verdicts)?;
+        let _permit = conclude(verdicts)?;
         Ok(Reservation::new(Reserved {
             limiter: self.clone(),
             key,
@@ -154,7 +154,8 @@ impl<C: Clock> KeyedLimiter<C> {
             units,
             charged,
             delay: delay.unwrap_or_default().as_duration(),
-            permit,
+            #[cfg(feature = "tokio")]
+            permit: _permit,
         }))
     }
 
@@ -221,6 +222,7 @@ struct Reserved<C> {
     units: u32,
     charged: SmallVec<[Charged; 4]>,
     delay: Duration,
+    #[cfg(feature = "tokio")]
     permit: Permit,
 }
 

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Permit, Reserved};
+#[cfg(feature = "tokio")]
+use super::Permit;
+use super::Reserved;
 use crate::clock::{Clock, SystemClock};
 
 /// Units that are taken, to be used after a delay.
