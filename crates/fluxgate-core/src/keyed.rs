@@ -32,7 +32,7 @@ pub use reservation::Reservation;
 /// assert!(limiter.check("bob").is_ok());
 /// ```
 ///
-/// Several quotas apply together: a call passes, and is charged, only if all of them let
+/// Several quotas apply together: a call passes, and is charged, only if all of them allow
 /// it.
 ///
 /// ```
@@ -104,7 +104,7 @@ impl<C: Clock> KeyedLimiter<C> {
         self.decide(&KeyBytes::of(key), 1, Mode::Peek)
     }
 
-    /// Returns units that were taken and not used. Returns how many are left then.
+    /// Gives back units that were taken and not used. Returns how many are left then.
     pub fn refund<K: Hash + ?Sized>(&self, key: &K, units: u32) -> u32 {
         let Inner { bands, store } = &*self.0;
         let key = KeyBytes::of(key);
@@ -141,22 +141,21 @@ impl<C: Clock> KeyedLimiter<C> {
         let key = KeyBytes::of(key);
         let bands = self.0.bands.iter();
         let bands: Box<[Band]> = bands
-            .map(|band| Band::new(band.id(), band.limit().waiting(max_wait)))
+            .map(|band| Band::new(band.id(), band.limit().reserving(max_wait)))
             .collect();
         let verdicts = self.verdicts(&key, &bands, units, Mode::Take);
         let delay = verdicts.iter().map(|verdict| verdict.delay).max();
         let charged = verdicts.iter().map(Charged::by).collect();
-        let _permit = conclude(verdicts)?;
-        Ok(Reservation::new(Reserved {
+        Ok(Reservation {
+            permit: conclude(verdicts)?,
+            delay: delay.unwrap_or_default().as_duration(),
             limiter: self.clone(),
             key,
             bands,
             units,
             charged,
-            delay: delay.unwrap_or_default().as_duration(),
-            #[cfg(feature = "tokio")]
-            permit: _permit,
-        }))
+            is_kept: false,
+        })
     }
 
     /// Waits until a unit is available, and takes it. Callers of one key are served in
@@ -213,32 +212,11 @@ impl<C: Clock> KeyedLimiter<C> {
     }
 }
 
-/// What a reservation holds.
-#[derive(Debug)]
-struct Reserved<C> {
-    limiter: KeyedLimiter<C>,
-    key: KeyBytes,
-    bands: Box<[Band]>,
-    units: u32,
-    charged: SmallVec<[Charged; 4]>,
-    delay: Duration,
-    #[cfg(feature = "tokio")]
-    permit: Permit,
-}
-
-impl<C: Clock> Reserved<C> {
-    fn cancel(&self) {
-        let store = &self.limiter.0.store;
-        let units = self.units.into();
-        store.cancel_now(self.key.subject(), &self.bands, units, &self.charged);
-    }
-}
-
 /// A call that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Permit {
-    /// The units left, of the quota with the least.
+    /// The units left in the quota that has the fewest.
     pub remaining: u32,
 }
 
@@ -288,8 +266,7 @@ fn conclude(verdicts: impl IntoIterator<Item = Verdict>) -> Result<Permit, Denie
     }
 }
 
-/// Everything that a key feeds to a hasher. Different keys differ here, whatever hashes
-/// these bytes.
+/// Everything that a key feeds to a hasher. Keys with the same bytes are the same key.
 #[derive(Debug)]
 struct KeyBytes(SmallVec<[u8; 64]>);
 

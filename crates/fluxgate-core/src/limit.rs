@@ -78,16 +78,27 @@ impl Limit {
     }
 
     /// Returns the same limit, which lets requests reserve up to `max_wait` ahead, in whole
-    /// milliseconds. Windows and logs ignore it.
-    pub(crate) fn waiting(&self, max_wait: Duration) -> Self {
-        let most = MAX_SPAN.as_duration();
-        let millis = max_wait.min(most).as_millis();
-        let max_wait = Micros::from_millis(u64::try_from(millis).unwrap_or(u64::MAX));
-        let max_wait = max_wait.filter(|max_wait| *max_wait > Micros::ZERO);
-        let max_wait = max_wait.filter(|_| self.algorithm.is_bucket() && !self.rate.shape());
-        Self {
-            rate: self.rate.waiting(self.capacity, max_wait),
-            ..self.clone()
+    /// milliseconds. Windows, logs and shaping queues do not change.
+    pub(crate) fn reserving(&self, max_wait: Duration) -> Self {
+        let max_wait = max_wait.min(MAX_SPAN.as_duration());
+        let sub_millis = Duration::from_nanos((max_wait.subsec_nanos() % 1_000_000).into());
+        let reserving = self.to_builder().max_wait(max_wait - sub_millis).build();
+        reserving.unwrap_or_else(|_| self.clone())
+    }
+
+    /// Returns a builder of the same limit. A refill and a period that equal the defaults
+    /// are left to them, so that another capacity or algorithm can be set.
+    pub(crate) const fn to_builder(&self) -> LimitBuilder {
+        let rate = &self.rate;
+        let has_rate = rate.refill() != self.capacity() || rate.period().get() != self.window.get();
+        LimitBuilder {
+            algorithm: self.algorithm,
+            capacity: self.capacity(),
+            window: self.window,
+            refill: if has_rate { Some(rate.refill()) } else { None },
+            period: if has_rate { Some(rate.period()) } else { None },
+            max_wait: rate.max_wait(),
+            shape: rate.shape(),
         }
     }
 
@@ -154,8 +165,8 @@ impl Scale {
 /// window.
 #[derive(Clone, Debug)]
 pub struct LimitBuilder {
-    algorithm: Algorithm,
-    capacity: u64,
+    pub(crate) algorithm: Algorithm,
+    pub(crate) capacity: u64,
     window: Micros,
     refill: Option<u64>,
     period: Option<Micros>,

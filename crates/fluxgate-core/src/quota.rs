@@ -91,30 +91,23 @@ impl Quota {
     /// no burst of their own.
     #[must_use]
     pub const fn burst(self, units: u32) -> Self {
-        let (limit, rate) = (&self.0, self.0.rate());
-        let window = limit.window().as_duration();
-        let builder = Limit::builder(limit.algorithm(), units as u64, window)
-            .refill(rate.refill())
-            .period(rate.period().as_duration())
-            .shape(rate.shape());
-        Self::built(builder)
+        let rate = self.0.rate();
+        let mut builder = self.0.to_builder();
+        builder.capacity = units as u64;
+        let period = rate.period().as_duration();
+        Self::built(builder.refill(rate.refill()).period(period))
     }
 
     /// Sets the algorithm; [`Algorithm::TokenBucket`] by default.
     ///
     /// # Panics
-    /// If the quota has a burst and the algorithm is not a bucket, or if the algorithm is a
-    /// sliding log and there are more than 100,000 units.
+    /// If the quota has a burst and the algorithm is not a bucket; if it shapes and the
+    /// algorithm is not a leaky bucket; or if the algorithm is a sliding log and there are
+    /// more than 100,000 units.
     #[must_use]
     pub const fn algorithm(self, algorithm: Algorithm) -> Self {
-        let (limit, rate) = (&self.0, self.0.rate());
-        let window = limit.window().as_duration();
-        let mut builder = Limit::builder(algorithm, limit.capacity(), window);
-        if rate.refill() != limit.capacity() || rate.period().get() != limit.window().get() {
-            builder = builder
-                .refill(rate.refill())
-                .period(rate.period().as_duration());
-        }
+        let mut builder = self.0.to_builder();
+        builder.algorithm = algorithm;
         Self::built(builder)
     }
 

@@ -146,13 +146,6 @@ impl Rate {
         })
     }
 
-    /// Returns the same rate with another longest wait.
-    pub(crate) fn waiting(&self, capacity: u32, max_wait: Option<Micros>) -> Self {
-        let rate = Self::new(capacity, self.refill, self.period, max_wait, self.shape);
-        // It fills as fast as before.
-        rate.unwrap_or_else(|| self.clone())
-    }
-
     /// Returns R: the units per period.
     pub const fn refill(&self) -> u64 {
         self.refill as u64

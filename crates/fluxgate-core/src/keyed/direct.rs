@@ -31,8 +31,9 @@ impl DirectLimiter {
 impl<C: Clock> DirectLimiter<C> {
     /// Creates a limiter on any clock.
     pub fn with_clock(quotas: impl IntoIterator<Item = Quota>, clock: C) -> Self {
-        // A key for each quota, none of which may be evicted for another.
-        let store = MemoryStore::new(clock, usize::from(u8::MAX), Retention::UntilFull);
+        let quotas: Vec<Quota> = quotas.into_iter().collect();
+        // The store has room for all counters, one for each quota, so it evicts none.
+        let store = MemoryStore::new(clock, quotas.len(), Retention::UntilFull);
         Self(KeyedLimiter::with_store(quotas, store))
     }
 
@@ -53,7 +54,7 @@ impl<C: Clock> DirectLimiter<C> {
         self.0.peek(&())
     }
 
-    /// Returns units that were taken and not used. Returns how many are left then.
+    /// Gives back units that were taken and not used. Returns how many are left then.
     pub fn refund(&self, units: u32) -> u32 {
         self.0.refund(&(), units)
     }

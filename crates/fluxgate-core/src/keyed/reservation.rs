@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-#[cfg(feature = "tokio")]
-use super::Permit;
-use super::Reserved;
+use smallvec::SmallVec;
+
+use super::{KeyBytes, KeyedLimiter, Permit};
+use crate::algorithm::Charged;
+use crate::band::Band;
 use crate::clock::{Clock, SystemClock};
 
 /// Units that are taken, to be used after a delay.
@@ -28,40 +30,49 @@ use crate::clock::{Clock, SystemClock};
 /// ```
 #[derive(Debug)]
 #[must_use = "a reservation that is dropped is cancelled"]
-pub struct Reservation<C: Clock = SystemClock>(Option<Reserved<C>>);
+pub struct Reservation<C: Clock = SystemClock> {
+    pub(super) permit: Permit,
+    pub(super) delay: Duration,
+    pub(super) limiter: KeyedLimiter<C>,
+    pub(super) key: KeyBytes,
+    pub(super) bands: Box<[Band]>,
+    pub(super) units: u32,
+    /// Where the units of each band went.
+    pub(super) charged: SmallVec<[Charged; 4]>,
+    pub(super) is_kept: bool,
+}
 
 impl<C: Clock> Reservation<C> {
-    pub(super) fn new(reserved: Reserved<C>) -> Self {
-        Self(Some(reserved))
-    }
-
     /// Returns how long to wait from when it was made; zero if the units can be used at once.
     pub fn delay(&self) -> Duration {
-        let reserved = self.0.as_ref();
-        reserved.map_or(Duration::ZERO, |reserved| reserved.delay)
+        self.delay
+    }
+
+    /// Returns what is left after this reservation.
+    pub fn permit(&self) -> Permit {
+        self.permit
     }
 
     /// Keeps the units, and returns how long to wait before they are used.
     pub fn into_delay(mut self) -> Duration {
-        self.0
-            .take()
-            .map_or(Duration::ZERO, |reserved| reserved.delay)
+        self.is_kept = true;
+        self.delay
     }
 
     /// Waits until the units can be used.
     #[cfg(feature = "tokio")]
     pub async fn wait(mut self) -> Permit {
-        tokio::time::sleep(self.delay()).await;
-        let reserved = self.0.take();
-        // It is there until it is waited for.
-        reserved.map_or(Permit { remaining: 0 }, |reserved| reserved.permit)
+        tokio::time::sleep(self.delay).await;
+        self.is_kept = true;
+        self.permit
     }
 }
 
 impl<C: Clock> Drop for Reservation<C> {
     fn drop(&mut self) {
-        if let Some(reserved) = &self.0 {
-            reserved.cancel();
+        if !self.is_kept {
+            let (store, subject) = (self.limiter.store(), self.key.subject());
+            store.cancel_now(subject, &self.bands, self.units.into(), &self.charged);
         }
     }
 }
