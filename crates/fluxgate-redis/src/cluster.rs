@@ -178,8 +178,8 @@ impl Cluster {
         let nodes = nodes.map(|((host, _), node)| (Some(host.clone()), Arc::clone(node)));
         let seeds = self.seeds.iter().map(|seed| {
             let host = seed.host().map(str::to_owned);
-            let source = ServerLocation::Fixed(seed.clone());
-            (host, Node::new(source, Arc::clone(&self.events)))
+            let location = ServerLocation::Fixed(seed.clone());
+            (host, Node::new(location, Arc::clone(&self.events)))
         });
         nodes.chain(seeds).collect()
     }
@@ -247,8 +247,8 @@ impl Cluster {
 
     fn make_node(&self, address: Address) -> Arc<Node> {
         // The address comes from a node, so there is a seed.
-        let source = ServerLocation::Fixed(self.seeds[0].at(address));
-        Node::new(source, Arc::clone(&self.events))
+        let location = ServerLocation::Fixed(self.seeds[0].at(address));
+        Node::new(location, Arc::clone(&self.events))
     }
 
     fn refresh_in_background(self: &Arc<Self>) {

@@ -50,8 +50,8 @@ impl ConnectionLimit {
         }
     }
 
-    /// Waits until another connection may be opened. Every core closes idle connections
-    /// meanwhile to make room.
+    /// Waits until another connection may be opened. To make room, every core closes idle
+    /// connections in the meantime.
     pub(crate) async fn acquire(
         &self,
         timeout: Duration,
