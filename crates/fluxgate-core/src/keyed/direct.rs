@@ -83,3 +83,15 @@ impl<C: Clock> DirectLimiter<C> {
         self.0.until_n_ready(&(), units).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_counter_is_evicted_for_another() {
+        let limiter = DirectLimiter::new(vec![Quota::per_hour(2); 300]);
+        assert!(limiter.check().is_ok());
+        assert_eq!(limiter.0.store().len(), 300);
+    }
+}

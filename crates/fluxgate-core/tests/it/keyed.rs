@@ -122,16 +122,6 @@ fn a_direct_limiter_has_one_quota_for_all() {
     assert!(limiter.reset() && !limiter.reset());
 }
 
-/// Also with more quotas than anyone needs: no counter makes room for another.
-#[test]
-fn a_direct_limiter_forgets_no_quota() {
-    let clock = ManualClock::new(instant(START));
-    let limiter = DirectLimiter::with_clock(vec![Quota::per_hour(2); 300], clock);
-    assert!(limiter.check().is_ok() && limiter.check().is_ok());
-    assert!(limiter.check().is_err());
-    assert_eq!(limiter.refund(1), 1);
-}
-
 #[test]
 fn reservations_are_queued_and_return_if_they_are_dropped() {
     let (limiter, clock) = limiter(Quota::per_minute(1));
