@@ -1,10 +1,15 @@
 //! A band: one limit of a rule.
 
 use crate::limit::Limit;
+use crate::quota::Quota;
 use crate::sip::Sip13;
 
-/// One limit of a rule.
-#[derive(Clone, Debug)]
+/// One limit of a rule, with an id.
+///
+/// A [`Quota`] becomes a band that is named by its position in the rule: `b0`, `b1` and so
+/// on. The counters of a band belong to its id, so an id of its own lets it keep them when
+/// another band is added before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Band {
     id: Box<str>,
     tag: u64,
@@ -17,10 +22,11 @@ impl Band {
     pub const MISSING_KEY: &'static str = "missing_key";
 
     /// Creates a band with this id in its rule.
-    pub fn new(id: &str, limit: Limit) -> Self {
+    pub fn new(id: impl Into<Box<str>>, limit: impl Into<Limit>) -> Self {
+        let (id, limit) = (id.into(), limit.into());
         Self {
-            id: id.into(),
-            tag: tag(id, &limit),
+            tag: tag(&id, &limit),
+            id,
             limit,
         }
     }
@@ -38,6 +44,12 @@ impl Band {
     /// Returns a hash that keeps the counters of one subject apart.
     pub(crate) fn tag(&self) -> u64 {
         self.tag
+    }
+}
+
+impl From<Quota> for Band {
+    fn from(quota: Quota) -> Self {
+        Self::new("", quota)
     }
 }
 

@@ -1,9 +1,8 @@
 //! Clocks for the embedded store.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::time::Timestamp;
 
@@ -15,51 +14,21 @@ pub trait Clock: Send + Sync {
 
 /// The wall clock.
 ///
-/// Each thread reads the operating system's clock at most every
-/// [`SystemClock::ANCHOR_LIFE`] and adds the cycles that the processor has counted
-/// since. That costs half as much, and a step or drift of the system clock still
-/// shows at the next reading.
-#[derive(Clone, Debug)]
+/// With the feature `fast-clock`, each thread reads the operating system's clock at most
+/// every 20 ms and adds the cycles that the processor has counted since. That takes half as
+/// long, and a step or drift of the system clock still shows at the next reading.
+#[derive(Clone, Debug, Default)]
 pub struct SystemClock {
-    ticks: quanta::Clock,
-}
-
-#[derive(Clone, Copy)]
-struct Anchor {
-    ticks: u64,
-    micros: u64,
-}
-
-thread_local! {
-    static ANCHOR: Cell<Option<Anchor>> = const { Cell::new(None) };
-}
-
-impl SystemClock {
-    /// How long the cycle counter is trusted before the system clock is read again.
-    pub const ANCHOR_LIFE: Duration = Duration::from_nanos(ANCHOR_NANOS);
-}
-
-const ANCHOR_NANOS: u64 = 20_000_000;
-
-impl Default for SystemClock {
-    fn default() -> Self {
-        Self {
-            ticks: quanta::Clock::new(),
-        }
-    }
+    #[cfg(feature = "fast-clock")]
+    cycles: cycles::Cycles,
 }
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        let ticks = self.ticks.raw();
-        if let Some(anchor) = ANCHOR.get() {
-            let nanos = self.ticks.delta_as_nanos(anchor.ticks, ticks);
-            if nanos < ANCHOR_NANOS {
-                return Timestamp::saturating_from_micros(anchor.micros + nanos / 1000);
-            }
-        }
+        #[cfg(feature = "fast-clock")]
+        let micros = self.cycles.wall_micros();
+        #[cfg(not(feature = "fast-clock"))]
         let micros = wall_micros();
-        ANCHOR.set(Some(Anchor { ticks, micros }));
         Timestamp::saturating_from_micros(micros)
     }
 }
@@ -74,6 +43,51 @@ fn wall_micros() -> u64 {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The wall clock by the processor's cycle counter.
+#[cfg(feature = "fast-clock")]
+mod cycles {
+    use std::cell::Cell;
+
+    use super::wall_micros;
+
+    /// How long the cycle counter is trusted before the system clock is read again.
+    const ANCHOR_NANOS: u64 = 20_000_000;
+
+    #[derive(Clone, Copy)]
+    struct Anchor {
+        ticks: u64,
+        micros: u64,
+    }
+
+    thread_local! {
+        static ANCHOR: Cell<Option<Anchor>> = const { Cell::new(None) };
+    }
+
+    #[derive(Clone, Debug)]
+    pub(super) struct Cycles(quanta::Clock);
+
+    impl Default for Cycles {
+        fn default() -> Self {
+            Self(quanta::Clock::new())
+        }
+    }
+
+    impl Cycles {
+        pub(super) fn wall_micros(&self) -> u64 {
+            let ticks = self.0.raw();
+            if let Some(anchor) = ANCHOR.get() {
+                let nanos = self.0.delta_as_nanos(anchor.ticks, ticks);
+                if nanos < ANCHOR_NANOS {
+                    return anchor.micros + nanos / 1000;
+                }
+            }
+            let micros = wall_micros();
+            ANCHOR.set(Some(Anchor { ticks, micros }));
+            micros
+        }
+    }
 }
 
 /// A clock that stands still until it is set, for tests and simulations. Clones

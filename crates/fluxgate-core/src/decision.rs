@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::algorithm::Charged;
 use crate::band::Band;
-use crate::rules::{ActiveRuleSet, Rule, RuleSet};
+use crate::rules::{ActiveRule, ActiveRuleSet, RuleSet};
 use crate::time::{Micros, Retry, Timestamp};
 pub use charge::Charge;
 pub use outcome::Outcome;
@@ -68,7 +68,7 @@ struct BandRef {
 #[derive(Clone, Copy, Debug)]
 pub struct Violation<'d> {
     /// The rule.
-    pub rule: &'d Rule,
+    pub rule: &'d ActiveRule,
     /// The band; `None` if the rule denies because a part of its key is missing.
     pub band: Option<&'d Band>,
 }
@@ -93,7 +93,7 @@ impl Decision {
 
     /// Returns the reported rule: of a denial the one with the longest wait, otherwise
     /// the one with the least left.
-    pub fn rule(&self) -> Option<&Rule> {
+    pub fn rule(&self) -> Option<&ActiveRule> {
         Some(self.resolve(self.reported?)?.rule)
     }
 
@@ -141,7 +141,7 @@ impl Decision {
     }
 
     /// Returns the rules that were decided, each with whether it denies.
-    pub fn rules(&self) -> impl Iterator<Item = (&Rule, bool)> {
+    pub fn rules(&self) -> impl Iterator<Item = (&ActiveRule, bool)> {
         let set = self.set.as_deref();
         self.rules.iter().filter_map(move |decided| {
             let rule = set?.rules().get(decided.rule as usize)?;
@@ -150,7 +150,7 @@ impl Decision {
     }
 
     /// Returns every band that was decided, with its rule.
-    pub fn bands(&self) -> impl Iterator<Item = (&Rule, &Band)> {
+    pub fn bands(&self) -> impl Iterator<Item = (&ActiveRule, &Band)> {
         let set = self.set.as_deref();
         self.rules.iter().flat_map(move |decided| {
             decided.bands.clone().filter_map(move |band| {

@@ -3,7 +3,9 @@
 mod encoding;
 mod subject;
 
+use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
+use std::str::FromStr;
 
 use crate::context::RequestContext;
 use crate::request_path::RequestPath;
@@ -17,6 +19,7 @@ pub use subject::{RuleNumber, Subject, SubjectParts};
 
 /// One part of a key, as a rule names it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum KeyPart {
     /// The client's address.
     Ip,
@@ -28,11 +31,53 @@ pub enum KeyPart {
     Method,
     /// The path.
     Path,
-    /// A header; the name is in lower case.
+    /// A header, in any case.
     Header(Box<str>),
     /// An attribute.
     Attribute(Box<str>),
 }
+
+impl fmt::Display for KeyPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip => f.write_str("ip"),
+            Self::User => f.write_str("user"),
+            Self::ApiKey => f.write_str("api_key"),
+            Self::Method => f.write_str("method"),
+            Self::Path => f.write_str("path"),
+            Self::Header(name) => write!(f, "header:{name}"),
+            Self::Attribute(name) => write!(f, "attr:{name}"),
+        }
+    }
+}
+
+/// Reads a part as rule files name it: `ip`, `user`, `header:NAME`, `attr:NAME`, ….
+impl FromStr for KeyPart {
+    type Err = KeyPartError;
+
+    fn from_str(text: &str) -> Result<Self, KeyPartError> {
+        Ok(match text {
+            "ip" => Self::Ip,
+            "user" => Self::User,
+            "api_key" => Self::ApiKey,
+            "method" => Self::Method,
+            "path" => Self::Path,
+            _ => match text.split_once(':') {
+                Some(("header", name)) => Self::Header(name.into()),
+                Some(("attr", name)) if !name.is_empty() => Self::Attribute(name.into()),
+                _ => return Err(KeyPartError(text.into())),
+            },
+        })
+    }
+}
+
+/// A text does not name a part of a key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{0}` is not a part of a key; allowed are \
+     ip, user, api_key, method, path, header:NAME, attr:NAME"
+)]
+pub struct KeyPartError(pub(crate) String);
 
 /// What a rule does if a part of its key is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +91,16 @@ pub enum OnMissingKey {
     Skip,
     /// Denies the request.
     Deny,
+}
+
+impl OnMissingKey {
+    /// Their names in rules.
+    pub(crate) const NAMES: [(&str, Self); 4] = [
+        ("ip", Self::Ip),
+        ("anonymous", Self::Anonymous),
+        ("skip", Self::Skip),
+        ("deny", Self::Deny),
+    ];
 }
 
 /// The result of building an identity.

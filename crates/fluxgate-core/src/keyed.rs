@@ -74,7 +74,7 @@ impl<C: Clock> KeyedLimiter<C> {
     ) -> KeyedLimiter<C> {
         let bands = quotas.into_iter().enumerate().map(|(index, quota)| {
             let id = format!("b{index}");
-            Band::new(&id, quota.into_limit())
+            Band::new(id, quota)
         });
         KeyedLimiter(Arc::new(Inner {
             bands: bands.collect(),

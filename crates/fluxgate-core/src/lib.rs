@@ -60,6 +60,7 @@ mod rules;
 mod sip;
 mod store;
 mod time;
+#[cfg(feature = "yaml")]
 pub mod yaml;
 
 pub use ad_hoc::{AdHocDecision, AdHocKey};
@@ -69,8 +70,8 @@ pub use clock::{Clock, ManualClock, SystemClock};
 pub use context::{RequestContext, RequestContextBuilder, RequestFields};
 pub use decision::{Charge, Decision, Outcome, Violation};
 pub use key::{
-    IdentityError, IdentityPart, KeyPart, OnMissingKey, RuleNumber, Subject, SubjectParts,
-    describe_identity,
+    IdentityError, IdentityPart, KeyPart, KeyPartError, OnMissingKey, RuleNumber, Subject,
+    SubjectParts, describe_identity,
 };
 pub use keyed::{Denied, DirectLimiter, KeyedLimiter, Permit, Reservation};
 pub use limit::{Algorithm, Limit, LimitError};
@@ -82,9 +83,11 @@ pub use memory::MemoryStore;
 pub use quota::Quota;
 pub use request_path::{PathError, RequestPath};
 pub use rules::{
-    ActiveRuleSet, CostSource, OnError, OnMissingRuleSet, Rule, RuleMode, RuleOptions, RuleSet,
-    RuleSets, RulesError, values,
+    ActiveRule, ActiveRuleSet, Cost, InvalidRules, OnError, OnMissingRuleSet, Rule, RuleFault,
+    RuleMode, RuleOptions, RuleSet, RuleSetBuilder, RuleSets,
 };
+#[cfg(feature = "yaml")]
+pub use rules::{RulesError, values};
 pub use store::{Check, Checks, Group, Reason, Store, StoreError, Verdicts, WaitPermit};
 pub use time::{Micros, Retry, Timestamp};
 

@@ -86,6 +86,16 @@ impl Limit {
         reserving.unwrap_or_else(|_| self.clone())
     }
 
+    /// Returns the same limit with this `max_wait`.
+    pub(crate) const fn waiting(&self, max_wait: Option<Duration>) -> Result<Self, LimitError> {
+        let mut builder = self.to_builder();
+        builder.max_wait = match max_wait {
+            Some(max_wait) => Some(saturating_micros(max_wait)),
+            None => None,
+        };
+        builder.build()
+    }
+
     /// Returns a builder of the same limit. A refill and a period that equal the defaults
     /// are left to them, so that another capacity or algorithm can be set.
     pub(crate) const fn to_builder(&self) -> LimitBuilder {
@@ -283,7 +293,7 @@ const fn check_units(field: Field, given: u64, most: u64) -> Result<(), LimitErr
     }
 }
 
-const fn check_span(field: Field, given: Micros) -> Result<(), LimitError> {
+pub(crate) const fn check_span(field: Field, given: Micros) -> Result<(), LimitError> {
     let micros = given.get();
     let is_allowed = MIN_SPAN.get() <= micros && micros <= MAX_SPAN.get();
     if is_allowed && micros.is_multiple_of(1000) {
@@ -293,7 +303,7 @@ const fn check_span(field: Field, given: Micros) -> Result<(), LimitError> {
     }
 }
 
-const fn saturating_micros(span: Duration) -> Micros {
+pub(crate) const fn saturating_micros(span: Duration) -> Micros {
     let micros = span.as_micros();
     Micros::new(if micros > u64::MAX as u128 {
         u64::MAX

@@ -96,9 +96,9 @@ pub struct BandState {
 
 impl<S: Store> Limiter<S> {
     /// Creates a limiter with these rules on this store.
-    pub fn new(rules: RuleSets, store: S) -> Self {
+    pub fn new(rules: impl Into<RuleSets>, store: S) -> Self {
         Self {
-            rules: ArcSwap::from_pointee(rules),
+            rules: ArcSwap::from_pointee(rules.into()),
             store,
             fallback: OnceLock::new(),
             call_limits: OnError::default(),

@@ -22,7 +22,7 @@ mod verify;
 
 use std::ops::ControlFlow;
 
-use hashbrown::HashMap;
+use foldhash::HashMap;
 use smallvec::SmallVec;
 
 use crate::context::RequestContext;
@@ -143,7 +143,7 @@ fn joined<'v>(others: impl Iterator<Item = Option<&'v [u8]>>, first: &[u8]) -> O
 impl Matcher {
     /// Builds the matcher of rules with these conditions, in the order of evaluation.
     pub(crate) fn new(conditions: Vec<Conditions>) -> Self {
-        let mut uses: HashMap<Field, usize> = HashMap::new();
+        let mut uses: HashMap<Field, usize> = HashMap::default();
         let required: Vec<_> = conditions.iter().map(Conditions::required).collect();
         for (field, _) in required.iter().flatten() {
             *uses.entry(field.clone()).or_default() += 1;
@@ -158,7 +158,7 @@ impl Matcher {
                 matcher.plain.insert(rule, paths);
                 continue;
             };
-            let index = *matcher.indices.entry_ref(first).or_insert_with(|| {
+            let index = *matcher.indices.entry(first.clone()).or_insert_with(|| {
                 matcher.fields.push((first.clone(), Vec::new()));
                 matcher.fields.len() - 1
             });

@@ -9,7 +9,7 @@ use crate::context::RequestContext;
 use crate::key::{self, Identity, IdentityError, OnMissingKey, Subject, SubjectBytes};
 use crate::matcher::Matches;
 use crate::request_path::RequestPath;
-use crate::rules::{Rule, RuleMode, RuleSet};
+use crate::rules::{ActiveRule, RuleMode, RuleSet};
 use crate::store::{Checks, Group};
 
 /// A rule that applies to a request.
@@ -147,7 +147,7 @@ impl Plan {
     }
 
     /// Returns the encoded identity that a rule counts.
-    pub(crate) fn identity(&self, applied: &AppliedRule, rule: &Rule) -> &[u8] {
+    pub(crate) fn identity(&self, applied: &AppliedRule, rule: &ActiveRule) -> &[u8] {
         let subject = self.bytes.get(applied.subject.clone());
         let identity = subject.and_then(|subject| subject.get(rule.subject().bytes.len()..));
         identity.unwrap_or_default()

@@ -111,8 +111,14 @@ impl Quota {
         Self::built(builder)
     }
 
-    pub(crate) fn into_limit(self) -> Limit {
-        self.0
+    /// Queues admitted units and releases them at the rate of the quota, instead of
+    /// letting all of a burst pass at once.
+    ///
+    /// # Panics
+    /// If the algorithm is not [`Algorithm::LeakyBucket`].
+    #[must_use]
+    pub const fn shaped(self) -> Self {
+        Self::built(self.0.to_builder().shape(true))
     }
 
     const fn built(builder: LimitBuilder) -> Self {
@@ -126,6 +132,12 @@ impl Quota {
 impl From<Limit> for Quota {
     fn from(limit: Limit) -> Self {
         Self(limit)
+    }
+}
+
+impl From<Quota> for Limit {
+    fn from(quota: Quota) -> Self {
+        quota.0
     }
 }
 
@@ -166,7 +178,7 @@ mod tests {
         let leaky = Algorithm::LeakyBucket;
         let quota = Quota::per_second(10).burst(50).algorithm(leaky);
         assert_eq!(quota, Quota::per_second(10).algorithm(leaky).burst(50));
-        let limit = quota.into_limit();
+        let limit = Limit::from(quota);
         assert_eq!((limit.algorithm(), limit.capacity()), (leaky, 50));
         assert_eq!(limit.rate().refill(), 10);
         assert_eq!(limit.rate().period().get(), 1_000_000);

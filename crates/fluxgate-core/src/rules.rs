@@ -1,11 +1,23 @@
-//! Rules: from the YAML that people write to a form that decisions can use.
+//! Rules: from what people write, in Rust or in YAML, to a form that decisions can use.
 
 mod active;
-mod parse;
+mod active_rule;
+mod build;
+mod fault;
+mod names;
+#[cfg(feature = "yaml")]
+mod read;
 mod rule;
 mod set;
+#[cfg(feature = "yaml")]
 pub mod values;
+mod write;
 
 pub use active::ActiveRuleSet;
-pub use rule::{CostSource, OnError, Rule, RuleMode};
-pub use set::{OnMissingRuleSet, RuleOptions, RuleSet, RuleSets, RulesError};
+pub use active_rule::ActiveRule;
+pub use build::RuleSetBuilder;
+pub use fault::{InvalidRules, RuleFault};
+#[cfg(feature = "yaml")]
+pub use read::RulesError;
+pub use rule::{Cost, OnError, Rule, RuleMode};
+pub use set::{OnMissingRuleSet, RuleOptions, RuleSet, RuleSets};

@@ -136,6 +136,11 @@ impl Faults {
         self.reported.len() + self.more.map_or(0, |(more, _)| more)
     }
 
+    /// Returns whether a fault at this position was added.
+    pub(crate) fn is_reported(&self, at: Position) -> bool {
+        self.reported.iter().any(|fault| fault.position == at)
+    }
+
     /// Returns all faults, in the order of the text.
     pub fn into_sorted(mut self) -> Vec<Fault> {
         self.reported.sort();

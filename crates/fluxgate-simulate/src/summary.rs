@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use fluxgate_core::{Decision, Outcome, Rule, RuleMode, RuleSets, RuleVerdict, describe_identity};
+use fluxgate_core::{
+    ActiveRule, Decision, Outcome, RuleMode, RuleSets, RuleVerdict, describe_identity,
+};
 
 const MOST_DENIED: usize = 10;
 
@@ -123,7 +125,7 @@ impl Summary {
 }
 
 /// Returns the name of a rule, `SET/RULE`.
-pub(crate) fn rule_name(rule_set: &str, rule: &Rule) -> String {
+pub(crate) fn rule_name(rule_set: &str, rule: &ActiveRule) -> String {
     format!("{rule_set}/{}", rule.id())
 }
 

@@ -1,6 +1,6 @@
 //! The members of the fields `RateLimit-Policy` and `RateLimit`.
 
-use fluxgate_core::{Band, Decision, Micros, Rule, RuleMode};
+use fluxgate_core::{ActiveRule, Band, Decision, Micros, RuleMode};
 
 /// Appends `"per-user/burst";q=10;w=1,"per-user/sustained";q=100;w=60`: every band that can
 /// deny, which excludes those of shadow rules.
@@ -31,7 +31,7 @@ pub(crate) fn write_rate_limit(decision: &Decision, text: &mut Vec<u8>) {
 }
 
 /// Appends the name of a band as a string. Ids hold no characters that it escapes.
-fn write_name(rule: &Rule, band: &Band, text: &mut Vec<u8>) {
+fn write_name(rule: &ActiveRule, band: &Band, text: &mut Vec<u8>) {
     for part in ["\"", rule.id(), "/", band.id(), "\""] {
         text.extend_from_slice(part.as_bytes());
     }

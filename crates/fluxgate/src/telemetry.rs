@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::{
-    AdHocDecision, Band, Decision, OnError, Outcome, RequestContext, Rule, RuleSet, StoreError,
+    ActiveRule, AdHocDecision, Band, Decision, OnError, Outcome, RequestContext, RuleSet,
+    StoreError,
 };
 use fluxgate_http::{Listener, Origin};
 use quanta::Instant;
@@ -241,7 +242,7 @@ impl Telemetry {
         &self,
         source: IdentitySource<'_>,
         set: &RuleSet,
-        rule: &Rule,
+        rule: &ActiveRule,
     ) -> Option<String> {
         if !self.names_identities {
             return None;

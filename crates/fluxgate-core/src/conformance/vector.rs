@@ -5,7 +5,7 @@ use crate::clock::ManualClock;
 use crate::context::RequestContext;
 use crate::decision::Decision;
 use crate::limiter::{BandState, Limiter};
-use crate::rules::{Rule, RuleSets};
+use crate::rules::{ActiveRule, RuleSets};
 use crate::store::Store;
 use crate::time::{Micros, Timestamp};
 use crate::yaml::{Fault, Faults, Node, Value};
@@ -147,7 +147,7 @@ fn show(decision: &Decision) -> String {
          reset_after_us:{},delay_us:{},violated:[{}]}}",
         decision.allowed(),
         decision.outcome(),
-        or_null(decision.rule().map(Rule::id)),
+        or_null(decision.rule().map(ActiveRule::id)),
         or_null(decision.band().map(Band::id)),
         or_null(decision.limit()),
         or_null(decision.remaining()),

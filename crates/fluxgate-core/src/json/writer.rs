@@ -2,7 +2,7 @@
 
 use std::io::Write as _;
 
-use crate::{Band, Decision, Rule};
+use crate::{ActiveRule, Band, Decision};
 
 /// Appends JSON to bytes.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl JsonWriter<'_> {
         });
         self.text(decision.outcome().name());
         self.text("\",\"rule\":");
-        self.string_or_null(decision.rule().map(Rule::id));
+        self.string_or_null(decision.rule().map(ActiveRule::id));
         self.text(",\"band\":");
         self.string_or_null(decision.band().map(Band::id));
         self.text(",\"limit\":");

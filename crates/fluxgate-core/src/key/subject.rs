@@ -2,7 +2,7 @@
 
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use hashbrown::HashMap;
+use foldhash::HashMap;
 
 use super::encoding::{Decoder, IdentityPart, RESETS};
 use crate::sip::Sip13;

@@ -4,7 +4,7 @@ use super::{BandState, Limiter, LimiterError, no_verdict, unknown_rule};
 use crate::algorithm::Mode;
 use crate::band::Band;
 use crate::key::{Subject, SubjectBytes};
-use crate::rules::{ActiveRuleSet, Rule, RuleSet};
+use crate::rules::{ActiveRule, ActiveRuleSet, RuleSet};
 use crate::store::{Checks, Group, Store};
 
 impl<S: Store> Limiter<S> {
@@ -81,7 +81,7 @@ impl<S: Store> Limiter<S> {
 
 /// An identity of a rule.
 struct Target<'s> {
-    rule: &'s Rule,
+    rule: &'s ActiveRule,
     subject: SubjectBytes,
     bands: &'s [Band],
 }
@@ -105,6 +105,6 @@ impl<'s> Target<'s> {
     }
 }
 
-fn find_rule<'s>(set: &'s RuleSet, id: &str) -> Result<&'s Rule, LimiterError> {
+fn find_rule<'s>(set: &'s RuleSet, id: &str) -> Result<&'s ActiveRule, LimiterError> {
     set.rule(id).ok_or_else(|| unknown_rule(set, id))
 }

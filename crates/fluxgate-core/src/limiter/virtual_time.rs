@@ -7,7 +7,7 @@ use crate::context::RequestContext;
 use crate::decision::Decision;
 use crate::memory::MemoryStore;
 use crate::plan::Plan;
-use crate::rules::{ActiveRuleSet, Rule};
+use crate::rules::{ActiveRule, ActiveRuleSet};
 use crate::time::{Micros, Timestamp};
 
 impl<C: Clock> Limiter<MemoryStore<C>> {
@@ -60,7 +60,7 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
 #[derive(Clone, Copy, Debug)]
 pub struct RuleVerdict<'a> {
     /// The rule.
-    pub rule: &'a Rule,
+    pub rule: &'a ActiveRule,
     /// The encoded identity that it counts; `None` if a part of its key is missing.
     pub identity: Option<&'a [u8]>,
     /// Whether it denies the request, or would if it were not a shadow rule.

@@ -1,6 +1,6 @@
 //! The fragments that a path contains, and their positions.
 
-use hashbrown::HashMap;
+use foldhash::HashMap;
 use smallvec::SmallVec;
 
 use super::steps::steps;

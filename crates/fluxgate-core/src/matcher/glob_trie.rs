@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use hashbrown::HashMap;
+use foldhash::HashMap;
 
 use super::active_nodes::ActiveNodes;
 use super::pattern::Token;

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use hashbrown::HashSet;
+use foldhash::HashSet;
 
 use super::index::Index;
 use super::path_trie::PathTrie;

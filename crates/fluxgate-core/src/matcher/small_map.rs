@@ -1,6 +1,6 @@
 //! A map from short texts to values.
 
-use hashbrown::HashMap;
+use foldhash::HashMap;
 
 /// Up to this many texts, comparing them all is cheaper than hashing.
 const FEW: usize = 4;

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use hashbrown::HashMap;
+use foldhash::HashMap;
 
 use super::shares::Tally;
 use super::slot::{Fingerprint, Slot, State};
@@ -111,7 +111,7 @@ impl Overflow {
         }
         let log = Log::default();
         let entry = self.logs.entry(fingerprint.bits());
-        &mut entry.insert(RuleLog { rule, log }).into_mut().log
+        &mut entry.insert_entry(RuleLog { rule, log }).into_mut().log
     }
 
     /// Deletes the log of a key, if there is one.

@@ -1,15 +1,11 @@
-//! A rule.
+//! A rule as it is written, in Rust or in YAML.
 
-use std::ops::Range;
-
-use hashbrown::HashMap;
+use std::time::Duration;
 
 use crate::band::Band;
 use crate::context::RequestContext;
-use crate::key::{self, IdentityError, KeyPart, OnMissingKey, RuleNumber, Subject, SubjectBytes};
-use crate::limit::Limit;
-use crate::matcher::PathSet;
-use crate::time::Micros;
+use crate::key::{KeyPart, OnMissingKey};
+use crate::limit::MAX_UNITS;
 
 /// The decision when the store fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,20 +38,37 @@ pub enum RuleMode {
     Shadow,
 }
 
-/// The source of a request's cost.
+/// The units that a request costs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CostSource {
-    /// A fixed cost.
+#[non_exhaustive]
+pub enum Cost {
+    /// The same for every request.
     Fixed(u64),
-    /// A header; the name is in lower case.
+    /// The number in a header. Anything but a whole number from 1 counts as 1.
     Header(Box<str>),
-    /// An attribute.
+    /// The number in an attribute. Anything but a whole number from 1 counts as 1.
     Attribute(Box<str>),
 }
 
-impl CostSource {
-    /// Returns the cost of `context`: the one it names itself, or that of this source. A
-    /// header or attribute that is not a whole number from 1 counts as 1.
+impl Default for Cost {
+    fn default() -> Self {
+        Self::Fixed(1)
+    }
+}
+
+impl From<u64> for Cost {
+    fn from(units: u64) -> Self {
+        Self::Fixed(units)
+    }
+}
+
+impl Cost {
+    /// The message about a cost that is not one.
+    pub(super) fn expected() -> String {
+        format!("`cost` must be a whole number from 1 to {MAX_UNITS}, header:NAME or attr:NAME")
+    }
+
+    /// Returns the cost of `context`: the one it names itself, or that of this source.
     pub(crate) fn cost_of(&self, context: &RequestContext<'_>) -> u64 {
         if let Some(cost) = context.cost {
             return cost;
@@ -77,147 +90,251 @@ fn whole_number(text: &str) -> Option<u64> {
     Some(text.parse().unwrap_or(u64::MAX))
 }
 
-/// A rule, with all its values checked.
-#[derive(Clone, Debug)]
+/// A limit on the requests that match, for each value of a key.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use fluxgate_core::{Band, KeyPart, Quota, Rule};
+///
+/// let tenants = Rule::new("per-tenant")
+///     .match_path("/api/**")
+///     .match_attribute("plan", "free")
+///     .key([KeyPart::Attribute("tenant".into()), KeyPart::Method])
+///     .band(Quota::per_second(10))
+///     .band(Band::new("daily", Quota::per_day(5_000)))
+///     .wait_up_to(Duration::from_secs(2));
+/// ```
+///
+/// A rule needs a key (or a scope, which is a key of one part) and at least one band. Its
+/// values are checked when its [`RuleSet`](crate::RuleSet) is built.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    pub(super) id: Box<str>,
+    /// `None` if the rule file has a fault there, which has been reported.
+    pub(super) id: Option<Box<str>>,
     pub(super) name: Option<Box<str>>,
+    pub(super) enabled: bool,
     pub(super) mode: RuleMode,
-    pub(super) priority: i64,
-    pub(super) not_path: PathSet,
-    pub(super) key: Vec<KeyPart>,
+    pub(super) priority: i32,
+    pub(super) paths: Vec<Box<str>>,
+    pub(super) not_paths: Vec<Box<str>>,
+    pub(super) methods: Vec<Box<str>>,
+    pub(super) match_headers: Pairs,
+    pub(super) match_attributes: Pairs,
+    pub(super) key: Key,
     pub(super) on_missing_key: OnMissingKey,
-    pub(super) cost: CostSource,
-    /// How long a request that it denies may wait; `None` if it may not.
-    pub(super) max_wait: Option<Micros>,
-    /// Its own bands, followed by those of its overrides.
     pub(super) bands: Vec<Band>,
-    /// The number of its own bands.
-    pub(super) own: u32,
-    /// The bands of an encoded identity.
-    pub(super) overrides: HashMap<Box<[u8]>, Range<u32>>,
-    pub(super) attributes: Vec<(Box<str>, Box<str>)>,
-    /// The start of every subject of this rule: its set, its id and, if it resets on
-    /// change, a hash of its text.
-    pub(super) subject: Box<[u8]>,
-    pub(super) number: RuleNumber,
+    pub(super) cost: Cost,
+    /// How long a request that it denies may wait; `None` if it may not.
+    pub(super) max_wait: Option<Duration>,
+    pub(super) overrides: Vec<Override>,
     pub(super) reset_on_change: bool,
+    pub(super) attributes: Pairs,
 }
 
+/// Names and values.
+pub(super) type Pairs = Vec<(Box<str>, Box<str>)>;
+
+/// The identities that a rule counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Key {
+    /// Neither a scope nor a key was given.
+    Missing,
+    /// The rule file has a fault there, which has been reported.
+    #[cfg_attr(not(feature = "yaml"), expect(dead_code))]
+    Faulty,
+    /// All requests together.
+    Global,
+    Parts(Vec<KeyPart>),
+}
+
+/// Other bands for one identity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Override {
+    /// `None` if the rule file has a fault there, which has been reported.
+    pub(super) identity: Option<Vec<Box<str>>>,
+    pub(super) bands: Vec<Band>,
+}
+
+pub(super) const DEFAULT_PRIORITY: i32 = 100;
+
 impl Rule {
-    /// Returns its id in its set.
-    pub fn id(&self) -> &str {
-        &self.id
+    /// Starts a rule. Its id must be unique in its set, and consist of lower-case letters,
+    /// digits, `_` and `-`.
+    pub fn new(id: impl Into<Box<str>>) -> Self {
+        Self::with_id(Some(id.into()))
     }
 
-    /// Returns its name for people.
-    pub fn name(&self) -> Option<&str> {
-        self.name.as_deref()
-    }
-
-    /// Returns whether it may deny requests.
-    pub fn mode(&self) -> RuleMode {
-        self.mode
-    }
-
-    /// Returns its priority: the lowest is evaluated first.
-    pub fn priority(&self) -> i64 {
-        self.priority
-    }
-
-    /// Returns whether a request that it denies may wait (`on_exceed: wait`).
-    pub fn waits(&self) -> bool {
-        self.max_wait.is_some()
-    }
-
-    /// Returns whether it may delay requests, by a reservation or in a shaping queue.
-    pub fn delays(&self) -> bool {
-        self.max_wait().is_some() || self.bands.iter().any(|band| band.limit().rate().shape())
-    }
-
-    /// Returns how long a request that it denies may wait, if it may.
-    pub fn max_wait(&self) -> Option<Micros> {
-        self.max_wait
-    }
-
-    /// Returns the parts of its key; none for a global rule.
-    pub fn key(&self) -> &[KeyPart] {
-        &self.key
-    }
-
-    /// Returns its bands, without those of its overrides.
-    pub fn bands(&self) -> &[Band] {
-        self.bands_in(&(0..self.own))
-    }
-
-    /// Returns the attributes that logs and events carry.
-    pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.attributes.iter().map(|(k, v)| (&**k, &**v))
-    }
-
-    /// Returns whether any change of the rule resets its state.
-    pub fn reset_on_change(&self) -> bool {
-        self.reset_on_change
-    }
-
-    /// Returns its number in this process.
-    pub fn number(&self) -> RuleNumber {
-        self.number
-    }
-
-    /// Replaces the limits of its bands, including those of its overrides.
-    pub(super) fn set_limits(&mut self, limits: Vec<Limit>) {
-        for (band, limit) in self.bands.iter_mut().zip(limits) {
-            *band = Band::new(band.id(), limit);
+    pub(super) fn with_id(id: Option<Box<str>>) -> Self {
+        Self {
+            id,
+            name: None,
+            enabled: true,
+            mode: RuleMode::default(),
+            priority: DEFAULT_PRIORITY,
+            paths: Vec::new(),
+            not_paths: Vec::new(),
+            methods: Vec::new(),
+            match_headers: Vec::new(),
+            match_attributes: Vec::new(),
+            key: Key::Missing,
+            on_missing_key: OnMissingKey::default(),
+            bands: Vec::new(),
+            cost: Cost::default(),
+            max_wait: None,
+            overrides: Vec::new(),
+            reset_on_change: false,
+            attributes: Vec::new(),
         }
     }
 
-    pub(crate) fn not_path(&self) -> &PathSet {
-        &self.not_path
+    /// Sets a name for people.
+    pub fn name(mut self, name: impl Into<Box<str>>) -> Self {
+        self.name = Some(name.into());
+        self
     }
 
-    pub(crate) fn on_missing_key(&self) -> OnMissingKey {
-        self.on_missing_key
+    /// Turns the rule off, or on again.
+    pub fn enabled(mut self, enabled: bool) -> Self {
+        self.enabled = enabled;
+        self
     }
 
-    pub(crate) fn cost(&self) -> &CostSource {
-        &self.cost
+    /// Only reports what the rule would deny.
+    pub fn shadow(mut self) -> Self {
+        self.mode = RuleMode::Shadow;
+        self
     }
 
-    /// Returns the start of every subject of this rule.
-    pub(crate) fn subject(&self) -> Subject<'_> {
-        Subject {
-            rule: self.number,
-            bytes: &self.subject,
+    /// Sets the priority, 100 by default. Rules are evaluated and reported in ascending
+    /// order; those of one priority in the order of their set.
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// Requires the path to match this pattern, or another one that is added like this.
+    /// `?` is one character, `*` any characters of a segment, `**` zero or more segments.
+    pub fn match_path(mut self, pattern: impl Into<Box<str>>) -> Self {
+        self.paths.push(pattern.into());
+        self
+    }
+
+    /// Excepts the paths that match this pattern.
+    pub fn match_not_path(mut self, pattern: impl Into<Box<str>>) -> Self {
+        self.not_paths.push(pattern.into());
+        self
+    }
+
+    /// Requires this method, or another one that is added like this.
+    pub fn match_method(mut self, method: impl Into<Box<str>>) -> Self {
+        self.methods.push(method.into());
+        self
+    }
+
+    /// Requires a header to have this value.
+    pub fn match_header(mut self, name: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
+        self.match_headers.push((name.into(), value.into()));
+        self
+    }
+
+    /// Requires an attribute of the request to have this value.
+    pub fn match_attribute(
+        mut self,
+        name: impl Into<Box<str>>,
+        value: impl Into<Box<str>>,
+    ) -> Self {
+        self.match_attributes.push((name.into(), value.into()));
+        self
+    }
+
+    /// Counts all requests together.
+    pub fn global(mut self) -> Self {
+        self.key = Key::Global;
+        self
+    }
+
+    /// Counts each client address by itself.
+    pub fn per_ip(self) -> Self {
+        self.key([KeyPart::Ip])
+    }
+
+    /// Counts each user by itself.
+    pub fn per_user(self) -> Self {
+        self.key([KeyPart::User])
+    }
+
+    /// Counts each API key by itself.
+    pub fn per_api_key(self) -> Self {
+        self.key([KeyPart::ApiKey])
+    }
+
+    /// Counts each combination of these parts of a request by itself.
+    pub fn key(mut self, parts: impl IntoIterator<Item = KeyPart>) -> Self {
+        self.key = Key::Parts(parts.into_iter().collect());
+        self
+    }
+
+    /// Sets what happens to a request that lacks a part of the key.
+    pub fn on_missing_key(mut self, on_missing_key: OnMissingKey) -> Self {
+        self.on_missing_key = on_missing_key;
+        self
+    }
+
+    /// Adds a band: a [`Quota`](crate::Quota), or a [`Band`] with an id of its own. All
+    /// bands of a rule use the same algorithm.
+    pub fn band(mut self, band: impl Into<Band>) -> Self {
+        push_band(&mut self.bands, band.into());
+        self
+    }
+
+    /// Sets the cost of a request; 1 by default.
+    pub fn cost(mut self, cost: impl Into<Cost>) -> Self {
+        self.cost = cost.into();
+        self
+    }
+
+    /// Lets a request wait for up to `max_wait` instead of denying it.
+    pub fn wait_up_to(mut self, max_wait: Duration) -> Self {
+        self.max_wait = Some(max_wait);
+        self
+    }
+
+    /// Sets other bands for one identity: one value for each part of the key.
+    pub fn override_for(
+        mut self,
+        identity: impl IntoIterator<Item = impl Into<Box<str>>>,
+        bands: impl IntoIterator<Item = impl Into<Band>>,
+    ) -> Self {
+        let mut own = Vec::new();
+        for band in bands {
+            push_band(&mut own, band.into());
         }
+        self.overrides.push(Override {
+            identity: Some(identity.into_iter().map(Into::into).collect()),
+            bands: own,
+        });
+        self
     }
 
-    /// Returns the bands of an encoded identity.
-    pub(crate) fn bands_for(&self, identity: &[u8]) -> Range<u32> {
-        if self.overrides.is_empty() {
-            return 0..self.own;
-        }
-        self.overrides.get(identity).cloned().unwrap_or(0..self.own)
+    /// Deletes the rule's state whenever the rule changes.
+    pub fn reset_on_change(mut self) -> Self {
+        self.reset_on_change = true;
+        self
     }
 
-    pub(crate) fn bands_in(&self, range: &Range<u32>) -> &[Band] {
-        &self.bands[range.start as usize..range.end as usize]
+    /// Adds an attribute for logs and events.
+    pub fn attribute(mut self, name: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
+        self.attributes.push((name.into(), value.into()));
+        self
     }
+}
 
-    pub(crate) fn band(&self, index: u32) -> Option<&Band> {
-        self.bands.get(index as usize)
-    }
-
-    /// Returns the subject with exactly these values of the key, and its bands.
-    pub(crate) fn subject_of(
-        &self,
-        values: &[&str],
-        ipv6_prefix: u8,
-    ) -> Result<(SubjectBytes, &[Band]), IdentityError> {
-        let mut subject = SubjectBytes::new();
-        subject.extend_from_slice(&self.subject);
-        key::encode_values(&self.key, values, ipv6_prefix, &mut subject)?;
-        let bands = self.bands_for(&subject[self.subject.len()..]);
-        Ok((subject, self.bands_in(&bands)))
-    }
+/// Adds a band. Without an id it is named by its position.
+pub(super) fn push_band(bands: &mut Vec<Band>, band: Band) {
+    let band = match band.id() {
+        "" => Band::new(format!("b{}", bands.len()), band.limit().clone()),
+        _ => band,
+    };
+    bands.push(band);
 }

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use hashbrown::HashMap;
+use foldhash::HashMap;
 
+use super::active_rule::ActiveRule;
 use super::rule::{OnError, Rule};
 use crate::context::RequestContext;
 use crate::key;
 use crate::limit::Limit;
 use crate::matcher::Matcher;
-use crate::yaml::Fault;
 
 /// All rule sets of a process.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuleSets {
     pub(super) sets: HashMap<Box<str>, Arc<RuleSet>>,
     pub(super) on_missing: OnMissingRuleSet,
@@ -46,7 +46,31 @@ pub enum OnMissingRuleSet {
     Deny,
 }
 
+impl From<RuleSet> for RuleSets {
+    fn from(set: RuleSet) -> Self {
+        Self::from_iter([set])
+    }
+}
+
+/// Collects rule sets. Of two with the same name the last counts.
+impl FromIterator<RuleSet> for RuleSets {
+    fn from_iter<I: IntoIterator<Item = RuleSet>>(sets: I) -> Self {
+        let sets = sets.into_iter();
+        Self {
+            sets: sets.map(|set| (set.name.clone(), Arc::new(set))).collect(),
+            on_missing: OnMissingRuleSet::default(),
+        }
+    }
+}
+
 impl RuleSets {
+    /// Sets the decision on a rule set that does not exist; [`OnMissingRuleSet::Allow`] by
+    /// default.
+    pub fn with_on_missing(mut self, on_missing: OnMissingRuleSet) -> Self {
+        self.on_missing = on_missing;
+        self
+    }
+
     /// Adds the sets of another part of the same rules, in place of those with the same
     /// name.
     pub fn extend(&mut self, other: Self) {
@@ -58,7 +82,7 @@ impl RuleSets {
     /// rule stays as it is.
     pub fn with_limits(
         &self,
-        mut change: impl FnMut(&RuleSet, &Rule, &Limit) -> Option<Limit>,
+        mut change: impl FnMut(&RuleSet, &ActiveRule, &Limit) -> Option<Limit>,
     ) -> Self {
         let mut changed = self.clone();
         for set in changed.sets.values_mut() {
@@ -103,7 +127,7 @@ pub struct RuleSet {
     pub(super) name: Box<str>,
     pub(super) on_error: OnError,
     /// The enabled rules in the order of evaluation.
-    pub(super) rules: Vec<Rule>,
+    pub(super) rules: Vec<ActiveRule>,
     pub(super) matcher: Matcher,
     pub(super) ipv6_prefix: u8,
     /// The headers that the rules use, in lower case.
@@ -112,6 +136,23 @@ pub struct RuleSet {
     pub(super) key_header_names: Box<[Box<str>]>,
     /// Whether a rule may delay requests.
     pub(super) delays: bool,
+    /// All rules, enabled or not, as they were written.
+    pub(super) written: Vec<Rule>,
+}
+
+/// Rule sets are equal if all their rules, enabled or not, are written with the same
+/// values.
+impl PartialEq for RuleSet {
+    fn eq(&self, other: &Self) -> bool {
+        let bands = self.rules.iter().map(|rule| &rule.bands);
+        let other_bands = other.rules.iter().map(|rule| &rule.bands);
+        self.name == other.name
+            && self.on_error == other.on_error
+            && self.ipv6_prefix == other.ipv6_prefix
+            && self.written == other.written
+            // [`RuleSets::with_limits`] changes them.
+            && bands.eq(other_bands)
+    }
 }
 
 impl RuleSet {
@@ -126,12 +167,12 @@ impl RuleSet {
     }
 
     /// Returns the enabled rules in the order of evaluation.
-    pub fn rules(&self) -> &[Rule] {
+    pub fn rules(&self) -> &[ActiveRule] {
         &self.rules
     }
 
     /// Returns the enabled rule with this id.
-    pub fn rule(&self, id: &str) -> Option<&Rule> {
+    pub fn rule(&self, id: &str) -> Option<&ActiveRule> {
         self.rules.iter().find(|rule| rule.id() == id)
     }
 
@@ -156,7 +197,11 @@ impl RuleSet {
     /// Formats the identity that a rule of this set counts in a request, for people:
     /// `user=ann`. Of API keys only the ends are shown. Returns `None` if a part of the
     /// key is missing and the rule has no substitute for it.
-    pub fn describe_identity(&self, rule: &Rule, context: &RequestContext<'_>) -> Option<String> {
+    pub fn describe_identity(
+        &self,
+        rule: &ActiveRule,
+        context: &RequestContext<'_>,
+    ) -> Option<String> {
         let mut identity = key::SubjectBytes::new();
         let (parts, on_missing) = (rule.key(), rule.on_missing_key());
         let built =
@@ -165,7 +210,7 @@ impl RuleSet {
     }
 
     /// Formats the identity of these values of a rule's key, for people.
-    pub fn describe_values(&self, rule: &Rule, values: &[&str]) -> Option<String> {
+    pub fn describe_values(&self, rule: &ActiveRule, values: &[&str]) -> Option<String> {
         let mut identity = key::SubjectBytes::new();
         key::encode_values(rule.key(), values, self.ipv6_prefix, &mut identity).ok()?;
         Some(key::describe_identity(&identity))
@@ -178,14 +223,4 @@ impl RuleSet {
     pub(crate) fn ipv6_prefix(&self) -> u8 {
         self.ipv6_prefix
     }
-}
-
-/// All faults of a rule file; displayed as one line for each.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}", lines(.0))]
-pub struct RulesError(pub Vec<Fault>);
-
-fn lines(faults: &[Fault]) -> String {
-    let lines: Vec<_> = faults.iter().map(Fault::to_string).collect();
-    lines.join("\n")
 }

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::names::lower_header_name;
 use super::rule::OnError;
 use super::set::OnMissingRuleSet;
 use crate::limit::{MAX_SPAN, MIN_SPAN};
@@ -61,12 +62,11 @@ pub fn pattern(node: &Node, faults: &mut Faults) -> Option<Pattern> {
 
 /// Checks the name of a header and converts it to lower case.
 pub fn header_name(name: &str, at: Position, faults: &mut Faults) -> Option<Box<str>> {
-    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    if name.is_empty() || !name.bytes().all(is_token) {
+    let lower = lower_header_name(name);
+    if lower.is_none() {
         faults.add(at, format!("`{name}` cannot be the name of a header"));
-        return None;
     }
-    Some(name.to_ascii_lowercase().into())
+    lower
 }
 
 /// Reads `on_error`.

@@ -20,6 +20,7 @@ mod memory_logs;
 mod memory_shares;
 mod model;
 mod peers;
+mod rule_builder;
 mod rule_changes;
 mod rule_files;
 mod rule_numbers;

@@ -121,7 +121,7 @@ impl<R: Beside> World<R> {
             .map(|numbers| {
                 let bands = NAMES.iter().zip(numbers);
                 bands
-                    .map(|(name, numbers)| Band::new(name, numbers.limit()))
+                    .map(|(name, numbers)| Band::new(*name, numbers.limit()))
                     .collect()
             })
             .collect();

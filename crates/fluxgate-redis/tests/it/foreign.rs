@@ -233,7 +233,7 @@ fn a_mutated_reply_is_an_error_or_an_answer() {
         let store = ScriptStore::on_clock(&bent, clock.clone());
         let names = ["b0", "b1", "b2"];
         let bands = names.iter().zip(&rules);
-        let bands: Vec<_> = bands.map(|(id, numbers)| Band::new(id, numbers.limit())).collect();
+        let bands: Vec<_> = bands.map(|(id, numbers)| Band::new(*id, numbers.limit())).collect();
         let mut checks = Vec::new();
         for cost in costs {
             let mut one = Checks::new(Mode::Take);

@@ -3,7 +3,9 @@
 use std::str;
 
 use fluxgate_core::json::{Names, Pairs, unique, whole_number};
-use fluxgate_core::{Band, Decision, RequestContext, RequestContextBuilder, RequestFields, Rule};
+use fluxgate_core::{
+    ActiveRule, Band, Decision, RequestContext, RequestContextBuilder, RequestFields,
+};
 use fluxgate_http::{Listener, Origin};
 
 use super::reply::{CommandError, Replies};
@@ -63,7 +65,7 @@ pub(super) fn write(decision: &Decision, replies: &mut Replies<'_>) {
     }
     replies.integer(decision.reset_after().ceil_millis());
     replies.integer(decision.delay().ceil_millis());
-    replies.bulk_or_null(decision.rule().map(Rule::id));
+    replies.bulk_or_null(decision.rule().map(ActiveRule::id));
     replies.bulk_or_null(decision.band().map(Band::id));
     replies.bulk(decision.outcome().name());
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fluxgate_core::json::quoted;
-use fluxgate_core::{Outcome, Retry, Rule};
+use fluxgate_core::{ActiveRule, Outcome, Retry};
 use fluxgate_http::Origin;
 use tracing::field;
 
@@ -31,7 +31,7 @@ pub(super) struct DenialLog {
 #[derive(Debug)]
 pub(super) struct Denial<'a> {
     pub(super) rule_set: Option<&'a str>,
-    pub(super) rule: Option<&'a Rule>,
+    pub(super) rule: Option<&'a ActiveRule>,
     pub(super) band: Option<&'a str>,
     pub(super) outcome: Outcome,
     pub(super) retry_after: Retry,
@@ -61,7 +61,7 @@ impl DenialLog {
         let attributes = denial.rule.and_then(attributes);
         tracing::info!(
             rule_set = denial.rule_set,
-            rule = denial.rule.map(Rule::id),
+            rule = denial.rule.map(ActiveRule::id),
             band = denial.band,
             outcome = denial.outcome.name(),
             retry_after_ms = retry_after.map(|wait| wait.ceil_millis()),
@@ -78,7 +78,7 @@ impl DenialLog {
 }
 
 /// Returns the attributes of a rule as JSON, unless they are too long for a line.
-fn attributes(rule: &Rule) -> Option<String> {
+fn attributes(rule: &ActiveRule) -> Option<String> {
     let pairs = rule.attributes();
     let pairs: Vec<_> = pairs
         .map(|(name, value)| format!("{}:{}", quoted(name), quoted(value)))

@@ -12,7 +12,7 @@ mod shard;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fluxgate_core::{Band, Decision, OnError, Outcome, Reason, Rule};
+use fluxgate_core::{ActiveRule, Band, Decision, OnError, Outcome, Reason};
 use fluxgate_redis::reason;
 
 use fluxgate_http::Listener;
@@ -76,7 +76,7 @@ impl Metrics {
     pub(super) fn count_decision(
         &self,
         rule_set: &str,
-        rule: Option<&Rule>,
+        rule: Option<&ActiveRule>,
         outcome: Outcome,
         took: Duration,
     ) {
@@ -139,7 +139,7 @@ impl Metrics {
 
 /// Returns the rule and the band that a decision is counted under. For a shadow denial, they
 /// are the first that would have denied the request.
-pub(super) fn reported_rule(decision: &Decision) -> (Option<&Rule>, Option<&Band>) {
+pub(super) fn reported_rule(decision: &Decision) -> (Option<&ActiveRule>, Option<&Band>) {
     if decision.outcome() == Outcome::ShadowDenied {
         let first = decision.violated().next();
         return (first.map(|it| it.rule), first.and_then(|it| it.band));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use fluxgate_core::{Decision, Outcome, Rule, RuleSet};
+use fluxgate_core::{ActiveRule, Decision, Outcome, RuleSet};
 use fluxgate_http::Origin;
 use quanta::Instant;
 use tokio::sync::mpsc::{self, Receiver, Sender};
@@ -115,7 +115,7 @@ impl Spans {
             start: clock::nanos(end.saturating_sub(took)),
             end: clock::nanos(end),
             rule_set: rule_set.map(|set| RuleSet::name(set).into()),
-            rule: rule.map(|rule| Rule::id(rule).into()),
+            rule: rule.map(|rule| ActiveRule::id(rule).into()),
             outcome,
             listener: origin.listener,
             request_id: origin.request_id().into(),

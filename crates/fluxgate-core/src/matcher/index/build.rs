@@ -3,7 +3,7 @@
 use aho_corasick::Anchored;
 use aho_corasick::automaton::Automaton;
 use aho_corasick::nfa::contiguous::NFA;
-use hashbrown::HashMap;
+use foldhash::HashMap;
 
 use super::{FragmentEntry, Index, PatternEntry};
 use crate::matcher::fragments::Fragment;
@@ -13,7 +13,7 @@ use crate::matcher::verify::Anchor;
 impl Index {
     /// Builds the index of patterns with their rules. Returns `None` if they are too many.
     pub(crate) fn new(patterns: &[&(Pattern, u32)]) -> Option<Self> {
-        let mut indices: HashMap<&Pattern, usize> = HashMap::new();
+        let mut indices: HashMap<&Pattern, usize> = HashMap::default();
         let mut distinct: Vec<(&Pattern, Vec<u32>)> = Vec::new();
         for (pattern, rule) in patterns {
             let index = *indices.entry(pattern).or_insert_with(|| {
@@ -78,7 +78,7 @@ impl Fragments {
     }
 
     fn number(&mut self, text: &str) -> usize {
-        *self.numbers.entry_ref(text).or_insert_with(|| {
+        *self.numbers.entry(text.to_owned()).or_insert_with(|| {
             self.entries.push(FragmentEntry {
                 length: text.len(),
                 is_anchor: false,

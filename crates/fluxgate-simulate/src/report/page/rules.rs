@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
 
-use fluxgate_core::{Band, Rule, RuleMode, RuleNumber, RuleSets};
+use fluxgate_core::{ActiveRule, Band, RuleMode, RuleNumber, RuleSets};
 
 use crate::report::chart::{Chart, Kind, Series, Size, TimeAxis};
 use crate::report::conversion::algorithm_name;
@@ -31,7 +31,7 @@ pub(super) struct RulesSection<'a> {
 /// A rule with its name and the requests that it matched.
 struct Row<'a> {
     name: String,
-    rule: &'a Rule,
+    rule: &'a ActiveRule,
     traffic: Option<&'a RuleTraffic>,
 }
 
@@ -150,7 +150,7 @@ impl fmt::Display for RulesSection<'_> {
 }
 
 /// Returns a rule in a few words: `token_bucket, 10 per 1 s and 100 per 1 min`.
-fn describe(rule: &Rule) -> String {
+fn describe(rule: &ActiveRule) -> String {
     let bands: Vec<_> = rule.bands().iter().map(describe_band).collect();
     let algorithm = rule.bands().first().map(|band| band.limit().algorithm());
     let algorithm = algorithm.map_or("", algorithm_name);

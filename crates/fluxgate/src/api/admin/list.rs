@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use fluxgate_core::{Algorithm, Band, KeyPart, OnError, Rule, RuleMode, RuleSet};
+use fluxgate_core::{ActiveRule, Algorithm, Band, OnError, RuleMode, RuleSet};
 use fluxgate_http::Problem;
 use serde_json::{Value, json};
 
@@ -34,12 +34,12 @@ fn set_json(set: &RuleSet) -> Value {
     json!({ "name": set.name(), "on_error": on_error, "rules": rules })
 }
 
-fn rule_json(rule: &Rule) -> Value {
+fn rule_json(rule: &ActiveRule) -> Value {
     let mode = match rule.mode() {
         RuleMode::Enforce => "enforce",
         RuleMode::Shadow => "shadow",
     };
-    let key: Vec<_> = rule.key().iter().map(part_name).collect();
+    let key: Vec<_> = rule.key().iter().map(ToString::to_string).collect();
     let algorithm = rule.bands().first().map(|band| band.limit().algorithm());
     let bands: Vec<_> = rule.bands().iter().map(band_json).collect();
     json!({
@@ -52,18 +52,6 @@ fn rule_json(rule: &Rule) -> Value {
         "bands": bands,
         "on_exceed": if rule.waits() { "wait" } else { "reject" },
     })
-}
-
-fn part_name(part: &KeyPart) -> String {
-    match part {
-        KeyPart::Ip => "ip".into(),
-        KeyPart::User => "user".into(),
-        KeyPart::ApiKey => "api_key".into(),
-        KeyPart::Method => "method".into(),
-        KeyPart::Path => "path".into(),
-        KeyPart::Header(name) => format!("header:{name}"),
-        KeyPart::Attribute(name) => format!("attr:{name}"),
-    }
 }
 
 fn band_json(band: &Band) -> Value {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fluxgate_core::{Outcome, Rule};
+use fluxgate_core::{ActiveRule, Outcome};
 use fluxgate_http::Listener;
 use fluxgate_redis::reason;
 
@@ -80,7 +80,7 @@ impl Shards {
     pub(super) fn count_decision(
         &self,
         rule_set: &str,
-        rule: Option<&Rule>,
+        rule: Option<&ActiveRule>,
         count: impl FnOnce(&Shard, &Decisions),
     ) {
         self.with_local(|local| local.count_decision(rule_set, rule, count));
@@ -117,7 +117,7 @@ impl LocalShard {
     fn count_decision(
         &mut self,
         rule_set: &str,
-        rule: Option<&Rule>,
+        rule: Option<&ActiveRule>,
         count: impl FnOnce(&Shard, &Decisions),
     ) {
         let known = match (rule, &self.recent) {
@@ -139,11 +139,11 @@ impl LocalShard {
 
     /// Adds the counters of a rule, or of a set, that this thread has not used before.
     #[cold]
-    fn add(&mut self, rule_set: &str, rule: Option<&Rule>) -> Arc<Decisions> {
+    fn add(&mut self, rule_set: &str, rule: Option<&ActiveRule>) -> Arc<Decisions> {
         let decisions = Arc::new(Decisions {
             by_outcome: Default::default(),
             rule_set: rule_set.into(),
-            rule: rule.map_or("", Rule::id).into(),
+            rule: rule.map_or("", ActiveRule::id).into(),
         });
         lock(&self.shard.decisions).push(Arc::clone(&decisions));
         match rule {
@@ -170,7 +170,7 @@ impl Shard {
     }
 }
 
-fn index(rule: &Rule) -> usize {
+fn index(rule: &ActiveRule) -> usize {
     rule.number().get() as usize
 }
 

@@ -1,0 +1,164 @@
+//! From rules as they are written to rules that decisions can use.
+
+mod rule;
+
+use std::collections::{BTreeSet, HashSet};
+
+use super::active_rule::ActiveRule;
+use super::fault::{FaultCollector, InvalidRules, Step};
+use super::names::{MAX_NAME, is_set_name};
+use super::rule::{Cost, OnError, Rule};
+use super::set::{RuleOptions, RuleSet};
+use crate::key::KeyPart;
+use crate::matcher::{Conditions, Matcher};
+use rule::RuleChecker;
+
+impl RuleSet {
+    /// Starts a rule set.
+    ///
+    /// ```
+    /// use fluxgate_core::{Limiter, MemoryStore, Quota, Rule, RuleSet};
+    ///
+    /// # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+    /// let api = RuleSet::builder("api")
+    ///     .rule(
+    ///         Rule::new("per-user")
+    ///             .per_user()
+    ///             .band(Quota::per_second(10))
+    ///             .band(Quota::per_minute(100)),
+    ///     )
+    ///     .build()?;
+    /// let limiter = Limiter::new(api, MemoryStore::default());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn builder(name: impl Into<Box<str>>) -> RuleSetBuilder {
+        RuleSetBuilder {
+            name: name.into(),
+            on_error: OnError::default(),
+            rules: Vec::new(),
+            options: RuleOptions::default(),
+        }
+    }
+}
+
+/// Builds a [`RuleSet`].
+#[derive(Clone, Debug)]
+pub struct RuleSetBuilder {
+    pub(super) name: Box<str>,
+    pub(super) on_error: OnError,
+    pub(super) rules: Vec<Rule>,
+    pub(super) options: RuleOptions,
+}
+
+impl RuleSetBuilder {
+    /// Sets the decision when the store fails; [`OnError::Local`] by default.
+    pub fn on_error(mut self, on_error: OnError) -> Self {
+        self.on_error = on_error;
+        self
+    }
+
+    /// Adds a rule.
+    pub fn rule(mut self, rule: Rule) -> Self {
+        self.rules.push(rule);
+        self
+    }
+
+    /// Sets how many leading bits of an IPv6 address count as one client; 64 by default.
+    pub fn ipv6_prefix(mut self, bits: u8) -> Self {
+        self.options.ipv6_prefix = bits;
+        self
+    }
+
+    /// Checks all rules and builds the set. Returns all faults if there are any.
+    pub fn build(self) -> Result<RuleSet, InvalidRules> {
+        let mut faults = FaultCollector::new(&self.name);
+        if self.rules.is_empty() {
+            let message = format!("rule set `{}` has no `rules`", self.name);
+            faults.field("rules", |faults| faults.add(message));
+        }
+        if !(1..=128).contains(&self.options.ipv6_prefix) {
+            let given = self.options.ipv6_prefix;
+            faults.field("ipv6_prefix", |faults| {
+                faults.add(format!(
+                    "`ipv6_prefix` must be a whole number from 1 to 128, not {given}"
+                ));
+            });
+        }
+        if !is_set_name(&self.name) {
+            faults.add(format!(
+                "a rule set's name must have 1 to {MAX_NAME} bytes and no control character"
+            ));
+        }
+        let enabled = self.check_rules(&mut faults);
+        let faults = faults.into_faults();
+        if !faults.is_empty() {
+            return Err(InvalidRules(faults));
+        }
+        Ok(self.into_set(enabled))
+    }
+
+    /// Returns the enabled rules with their conditions, in the order of the set.
+    fn check_rules(&self, faults: &mut FaultCollector<'_>) -> Vec<(ActiveRule, Conditions)> {
+        let mut ids = HashSet::new();
+        let mut enabled = Vec::new();
+        for (index, rule) in self.rules.iter().enumerate() {
+            let checked = faults.field("rules", |faults| {
+                faults.at(Step::Index(index), |faults| {
+                    let set = &self.name;
+                    if let Some(id) = &rule.id
+                        && !ids.insert(&**id)
+                    {
+                        let message = format!("rule set `{set}` already has a rule `{id}`");
+                        faults.field("id", |faults| faults.add(message));
+                    }
+                    RuleChecker::new(set, rule, self.options.ipv6_prefix, faults).check()
+                })
+            });
+            enabled.extend(checked.filter(|_| rule.enabled));
+        }
+        enabled
+    }
+
+    fn into_set(self, mut enabled: Vec<(ActiveRule, Conditions)>) -> RuleSet {
+        // Stable: rules of one priority stay in the order of the set.
+        enabled.sort_by_key(|(rule, _)| rule.priority);
+        let (rules, conditions): (Vec<_>, Vec<_>) = enabled.into_iter().unzip();
+        let key_header_names: BTreeSet<_> = key_headers(&rules).cloned().collect();
+        RuleSet {
+            name: self.name,
+            on_error: self.on_error,
+            header_names: header_names(&rules, &conditions),
+            key_header_names: key_header_names.into_iter().collect(),
+            delays: rules.iter().any(ActiveRule::delays),
+            rules,
+            matcher: Matcher::new(conditions),
+            ipv6_prefix: self.options.ipv6_prefix,
+            written: self.rules,
+        }
+    }
+}
+
+/// Returns the headers that any rule uses, each once.
+fn header_names(rules: &[ActiveRule], conditions: &[Conditions]) -> Box<[Box<str>]> {
+    let matched = conditions.iter().flat_map(|conditions| &conditions.headers);
+    let costs = rules.iter().filter_map(|rule| match rule.cost() {
+        Cost::Header(name) => Some(name),
+        _ => None,
+    });
+    let names = matched
+        .map(|(name, _)| name)
+        .chain(key_headers(rules))
+        .chain(costs);
+    let names: BTreeSet<_> = names.cloned().collect();
+    names.into_iter().collect()
+}
+
+/// Returns the headers that are part of a rule's key.
+fn key_headers(rules: &[ActiveRule]) -> impl Iterator<Item = &Box<str>> {
+    let parts = rules.iter().flat_map(ActiveRule::key);
+    parts.filter_map(|part| match part {
+        KeyPart::Header(name) => Some(name),
+        _ => None,
+    })
+}

@@ -1,0 +1,349 @@
+//! Checks one rule.
+
+use std::collections::HashSet;
+use std::time::Duration;
+
+use crate::band::Band;
+use crate::key::{self, KeyPart, KeyPartError, RuleNumber, SubjectBytes};
+use crate::limit::{Field, LimitError, MAX_UNITS, check_span, saturating_micros};
+use crate::matcher::{Conditions, PathSet, Pattern};
+use crate::rules::active_rule::{ActiveRule, Overrides};
+use crate::rules::fault::{FaultCollector, Step};
+use crate::rules::names::{MAX_NAME, is_band_id, is_rule_id, lower_header_name};
+use crate::rules::rule::{Cost, Key, Pairs, Rule};
+use crate::rules::write::write_rule;
+use crate::sip::Sip13;
+use crate::time::Micros;
+
+/// Checks one rule of a set.
+pub(super) struct RuleChecker<'a, 'f, 's> {
+    set: &'a str,
+    rule: &'a Rule,
+    ipv6_prefix: u8,
+    faults: &'f mut FaultCollector<'s>,
+}
+
+impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
+    pub(super) fn new(
+        set: &'a str,
+        rule: &'a Rule,
+        ipv6_prefix: u8,
+        faults: &'f mut FaultCollector<'s>,
+    ) -> Self {
+        Self {
+            set,
+            rule,
+            ipv6_prefix,
+            faults,
+        }
+    }
+
+    /// Returns the rule with its conditions, or `None` if it has faults.
+    pub(super) fn check(mut self) -> Option<(ActiveRule, Conditions)> {
+        let rule = self.rule;
+        let faults_before = self.faults.count();
+        self.id();
+        let (conditions, not_path) = self.conditions();
+        let key = self.key();
+        let max_wait = self.max_wait();
+        let mut bands = self.bands("a rule needs `bands`", &rule.bands, max_wait);
+        let own = bands.len() as u32;
+        let cost = self.cost();
+        let overrides = self.overrides(key.as_deref(), max_wait, &mut bands);
+        let attributes = unique("attributes", &rule.attributes, self.faults);
+
+        // Numbers are never reused, so only rules without faults get one.
+        if self.faults.count() > faults_before {
+            return None;
+        }
+        let (id, key) = (rule.id.clone()?, key?);
+        let subject = subject_of_rule(self.set, &id, rule);
+        let Some(number) = RuleNumber::of(&subject) else {
+            self.faults
+                .add("this process has seen a million different rules; restart it to load more");
+            return None;
+        };
+        let active = ActiveRule {
+            id,
+            name: rule.name.clone(),
+            mode: rule.mode,
+            priority: rule.priority,
+            not_path,
+            key,
+            on_missing_key: rule.on_missing_key,
+            cost,
+            max_wait: max_wait.map(Micros::from_duration),
+            bands,
+            own,
+            overrides,
+            attributes,
+            subject: subject.to_vec().into(),
+            number,
+            reset_on_change: rule.reset_on_change,
+        };
+        Some((active, conditions))
+    }
+
+    fn id(&mut self) {
+        let Some(id) = &self.rule.id else { return };
+        if !is_rule_id(id) {
+            self.faults.field("id", |faults| {
+                faults.add(format!("`{id}` is not a rule id; allowed is [a-z0-9][a-z0-9_-]* up to {MAX_NAME} characters"));
+            });
+        }
+    }
+
+    fn conditions(&mut self) -> (Conditions, PathSet) {
+        let rule = self.rule;
+        self.faults.field("match", |faults| {
+            let paths = patterns("path", &rule.paths, faults);
+            let not_paths = patterns("not_path", &rule.not_paths, faults);
+            let headers = faults.field("headers", |faults| {
+                let mut headers: Pairs = Vec::new();
+                for (name, value) in &rule.match_headers {
+                    faults.at(Step::Name(name.clone()), |faults| {
+                        let Some(name) = header_name(name, faults) else {
+                            return;
+                        };
+                        if headers.iter().any(|(known, _)| *known == name) {
+                            faults.add(format!(
+                                "header `{name}` appears twice (their case does not matter)"
+                            ));
+                        }
+                        headers.push((name, value.clone()));
+                    });
+                }
+                headers
+            });
+            let attributes = unique("attributes", &rule.match_attributes, faults);
+            let conditions = Conditions {
+                paths: (!rule.paths.is_empty()).then_some(paths),
+                methods: (!rule.methods.is_empty()).then(|| rule.methods.clone()),
+                headers,
+                attributes,
+            };
+            (conditions, PathSet::new(not_paths))
+        })
+    }
+
+    /// Returns the parts of the key, with the names of headers in lower case.
+    fn key(&mut self) -> Option<Vec<KeyPart>> {
+        let parts = match &self.rule.key {
+            Key::Missing => {
+                let message = "a rule needs a `scope` or a `key`";
+                self.faults.field("scope", |faults| faults.add(message));
+                return None;
+            }
+            Key::Faulty => return None,
+            Key::Global => return Some(Vec::new()),
+            Key::Parts(parts) => parts,
+        };
+        self.faults.field("key", |faults| {
+            if parts.is_empty() {
+                faults.add("`key` must not be an empty list");
+                return None;
+            }
+            let parts = parts.iter().enumerate();
+            let parts: Vec<_> = parts
+                .map(|(index, part)| {
+                    faults.at(Step::Index(index), |faults| match part {
+                        KeyPart::Header(name) => header_name(name, faults).map(KeyPart::Header),
+                        KeyPart::Attribute(name) if name.is_empty() => {
+                            faults.add(KeyPartError(part.to_string()).to_string());
+                            None
+                        }
+                        _ => Some(part.clone()),
+                    })
+                })
+                .collect();
+            parts.into_iter().collect()
+        })
+    }
+
+    fn cost(&mut self) -> Cost {
+        let cost = &self.rule.cost;
+        self.faults.field("cost", |faults| match cost {
+            Cost::Fixed(1..=MAX_UNITS) => cost.clone(),
+            Cost::Header(name) => Cost::Header(header_name(name, faults).unwrap_or_default()),
+            Cost::Attribute(name) if !name.is_empty() => cost.clone(),
+            Cost::Fixed(_) | Cost::Attribute(_) => {
+                faults.add(Cost::expected());
+                Cost::default()
+            }
+        })
+    }
+
+    /// Returns the longest wait, if it is valid.
+    fn max_wait(&mut self) -> Option<Duration> {
+        let max_wait = self.rule.max_wait?;
+        let overrides = self.rule.overrides.iter();
+        let overrides = overrides.flat_map(|given| &given.bands);
+        let mut bands = self.rule.bands.iter().chain(overrides);
+        if bands.any(|band| band.limit().rate().shape()) {
+            let message = LimitError::ShapeAndWait.to_string();
+            self.faults.field("shape", |faults| faults.add(message));
+            return None;
+        }
+        match check_span(Field::MaxWait, saturating_micros(max_wait)) {
+            Ok(()) => Some(max_wait),
+            Err(error) => {
+                let message = error.to_string();
+                self.faults.field("max_wait", |faults| faults.add(message));
+                None
+            }
+        }
+    }
+
+    /// Returns the bands of the rule or of an override, with the rule's longest wait.
+    fn bands(&mut self, missing: &str, bands: &[Band], max_wait: Option<Duration>) -> Vec<Band> {
+        let rule = self.rule;
+        self.faults.field("bands", |faults| {
+            if bands.is_empty() {
+                faults.add(missing);
+            }
+            let mut ids = HashSet::new();
+            let mut checked = Vec::with_capacity(bands.len());
+            for (index, band) in bands.iter().enumerate() {
+                faults.at(Step::Index(index), |faults| {
+                    faults.field("id", |faults| band_id(band.id(), &mut ids, faults));
+                    let limit = band.limit();
+                    if rule
+                        .bands
+                        .first()
+                        .is_some_and(|first| !same_style(first, band))
+                    {
+                        faults.add("all bands of a rule must use the same algorithm");
+                    }
+                    // Its other numbers are those of a limit.
+                    let limit = limit.waiting(max_wait).unwrap_or_else(|_| limit.clone());
+                    checked.push(Band::new(band.id(), limit));
+                });
+            }
+            checked
+        })
+    }
+
+    fn overrides(
+        &mut self,
+        key: Option<&[KeyPart]>,
+        max_wait: Option<Duration>,
+        bands: &mut Vec<Band>,
+    ) -> Overrides {
+        let mut overrides = Overrides::default();
+        for (index, given) in self.rule.overrides.iter().enumerate() {
+            self.faults
+                .enter([Step::Field("overrides"), Step::Index(index)]);
+            let start = bands.len() as u32;
+            bands.extend(self.bands("an override needs `bands`", &given.bands, max_wait));
+            let range = start..bands.len() as u32;
+            let ipv6_prefix = self.ipv6_prefix;
+            self.faults.field("identity", |faults| {
+                let identity = given.identity.as_ref().zip(key);
+                let identity = identity
+                    .and_then(|(values, key)| identity_of(values, key, ipv6_prefix, faults));
+                if let Some(identity) = identity
+                    && overrides.insert(identity, range).is_some()
+                {
+                    faults.add("there is an override for this identity already");
+                }
+            });
+            self.faults.leave(2);
+        }
+        overrides
+    }
+}
+
+fn band_id<'b>(id: &'b str, ids: &mut HashSet<&'b str>, faults: &mut FaultCollector<'_>) {
+    if !is_band_id(id) {
+        faults.add(format!("`{id}` is not a band id; allowed is [A-Za-z0-9][A-Za-z0-9_.-]* up to {MAX_NAME} characters"));
+    } else if id == Band::MISSING_KEY {
+        faults.add(format!(
+            "`{id}` is not a band id: `RULE/{id}` reports a missing key"
+        ));
+    } else if !ids.insert(id) {
+        faults.add(format!("this rule already has a band `{id}` (without an `id`, a band is b0, b1, … by its position)"));
+    }
+}
+
+/// Returns whether two bands can belong to one rule.
+fn same_style(a: &Band, b: &Band) -> bool {
+    let style = |band: &Band| (band.limit().algorithm(), band.limit().rate().shape());
+    style(a) == style(b)
+}
+
+fn identity_of(
+    values: &[Box<str>],
+    key: &[KeyPart],
+    ipv6_prefix: u8,
+    faults: &mut FaultCollector<'_>,
+) -> Option<Box<[u8]>> {
+    if key.is_empty() {
+        faults.add("a global rule has no identities that could be overridden");
+        return None;
+    }
+    let values: Vec<_> = values.iter().map(|value| &**value).collect();
+    let mut encoded = SubjectBytes::new();
+    match key::encode_values(key, &values, ipv6_prefix, &mut encoded) {
+        Ok(()) => Some(encoded.to_vec().into()),
+        Err(error) => {
+            faults.add(error.to_string());
+            None
+        }
+    }
+}
+
+fn patterns(
+    field: &'static str,
+    texts: &[Box<str>],
+    faults: &mut FaultCollector<'_>,
+) -> Vec<Pattern> {
+    let mut patterns = Vec::with_capacity(texts.len());
+    for (index, text) in texts.iter().enumerate() {
+        match Pattern::parse(text) {
+            Ok(pattern) => patterns.push(pattern),
+            Err(error) => faults.field(field, |faults| {
+                faults.at(Step::Index(index), |faults| faults.add(error.to_string()));
+            }),
+        }
+    }
+    patterns
+}
+
+/// Returns the pairs, whose names must differ.
+fn unique(field: &'static str, pairs: &Pairs, faults: &mut FaultCollector<'_>) -> Pairs {
+    let mut names = HashSet::new();
+    for (name, _) in pairs {
+        if !names.insert(name) {
+            faults.field(field, |faults| {
+                faults.add(format!("`{name}` appears twice in `{field}`"));
+            });
+        }
+    }
+    pairs.clone()
+}
+
+/// Returns the name of a header in lower case.
+fn header_name(name: &str, faults: &mut FaultCollector<'_>) -> Option<Box<str>> {
+    let lower = lower_header_name(name);
+    if lower.is_none() {
+        faults.add(format!("`{name}` cannot be the name of a header"));
+    }
+    lower
+}
+
+/// Returns the start of every subject of a rule. For a rule that resets on change it
+/// contains a hash of the rule, so any change makes other subjects.
+fn subject_of_rule(set: &str, id: &str, rule: &Rule) -> SubjectBytes {
+    let mut subject = SubjectBytes::new();
+    key::encode_bytes(set, &mut subject);
+    key::encode_bytes(id, &mut subject);
+    if rule.reset_on_change {
+        let mut text = String::new();
+        write_rule(rule, &mut text);
+        let hash = Sip13::PUBLIC.hash(text.as_bytes());
+        // No part of an identity begins with this byte.
+        subject.push(key::RESETS);
+        subject.extend_from_slice(&hash.to_le_bytes());
+    }
+    subject
+}

@@ -1,0 +1,139 @@
+//! One rule.
+
+use std::time::Duration;
+
+use crate::key::OnMissingKey;
+use crate::limit::Algorithm;
+use crate::rules::rule::{DEFAULT_PRIORITY, Override, Rule, RuleMode};
+use crate::rules::values;
+use crate::yaml::{Faults, Node, Position};
+
+const DEFAULT_MAX_WAIT: Duration = Duration::from_secs(5);
+
+/// Reads rules. What has a fault is replaced by a value that causes no further fault.
+pub(super) struct RuleReader<'f> {
+    pub(super) faults: &'f mut Faults,
+}
+
+/// What all bands of a rule have in common.
+pub(super) struct BandStyle {
+    pub(super) algorithm: Algorithm,
+    pub(super) shape: bool,
+    pub(super) shape_at: Position,
+}
+
+impl RuleReader<'_> {
+    pub(super) fn rule(&mut self, node: &Node) -> Rule {
+        let [
+            id,
+            name,
+            enabled,
+            mode,
+            priority,
+            matches,
+            scope,
+            key,
+            on_missing_key,
+            algorithm,
+            shape,
+            bands,
+            cost,
+            on_exceed,
+            max_wait,
+            overrides,
+            reset_on_change,
+            attributes,
+        ] = node.fields(
+            "a rule",
+            [
+                "id",
+                "name",
+                "enabled",
+                "mode",
+                "priority",
+                "match",
+                "scope",
+                "key",
+                "on_missing_key",
+                "algorithm",
+                "shape",
+                "bands",
+                "cost",
+                "on_exceed",
+                "max_wait",
+                "overrides",
+                "reset_on_change",
+                "attributes",
+            ],
+            self.faults,
+        );
+        if id.is_none() && node.is_map() {
+            self.faults.add(node.position, "a rule needs an `id`");
+        }
+        let id = id.and_then(|node| node.text("`id`", self.faults));
+        let mut rule = Rule::with_id(id.map(Into::into));
+        let name = name.and_then(|node| node.text("`name`", self.faults));
+        rule.name = name.map(Into::into);
+        rule.enabled = self.boolean(enabled, "`enabled`", true);
+        let modes = [("enforce", RuleMode::Enforce), ("shadow", RuleMode::Shadow)];
+        let mode = mode.and_then(|node| node.one_of("`mode`", &modes, self.faults));
+        rule.mode = mode.unwrap_or_default();
+        let priority = priority.and_then(|node| {
+            let (least, most) = (i64::from(i32::MIN), i64::from(i32::MAX));
+            node.whole("`priority`", least, most, self.faults)
+        });
+        let priority = priority.and_then(|priority| i32::try_from(priority).ok());
+        rule.priority = priority.unwrap_or(DEFAULT_PRIORITY);
+        self.conditions(matches, &mut rule);
+        rule.key = self.key(scope, key);
+        let on_missing_key = on_missing_key
+            .and_then(|node| node.one_of("`on_missing_key`", &OnMissingKey::NAMES, self.faults));
+        rule.on_missing_key = on_missing_key.unwrap_or_default();
+        let algorithm = match algorithm {
+            Some(node) => node.one_of("`algorithm`", &Algorithm::NAMES, self.faults),
+            None => Some(Algorithm::TokenBucket),
+        };
+        let style = BandStyle {
+            // A leaky bucket can have all fields.
+            algorithm: algorithm.unwrap_or(Algorithm::LeakyBucket),
+            shape: self.boolean(shape, "`shape`", false),
+            shape_at: shape.map_or(node.position, |node| node.position),
+        };
+        rule.bands = bands.map_or(Vec::new(), |node| self.bands(node, &style));
+        let cost = cost.and_then(|node| self.cost(node));
+        rule.cost = cost.unwrap_or_default();
+        let waits = on_exceed
+            .and_then(|node| {
+                let names = [("reject", false), ("wait", true)];
+                node.one_of("`on_exceed`", &names, self.faults)
+            })
+            .unwrap_or(false);
+        let max_wait = max_wait.and_then(|node| values::duration(node, "`max_wait`", self.faults));
+        rule.max_wait = waits.then(|| max_wait.unwrap_or(DEFAULT_MAX_WAIT));
+        if let Some(node) = overrides {
+            let nodes = node.list("`overrides`", self.faults).iter();
+            rule.overrides = nodes.map(|node| self.override_of(node, &style)).collect();
+        }
+        rule.reset_on_change = self.boolean(reset_on_change, "`reset_on_change`", false);
+        let attributes = attributes.map(|node| self.texts(node, "`attributes`"));
+        rule.attributes = attributes.unwrap_or_default();
+        rule
+    }
+
+    fn override_of(&mut self, node: &Node, style: &BandStyle) -> Override {
+        let [identity, bands] = node.fields("an override", ["identity", "bands"], self.faults);
+        if identity.is_none() && node.is_map() {
+            self.faults
+                .add(node.position, "an override needs an `identity`");
+        }
+        Override {
+            identity: identity.and_then(|node| self.identity(node)),
+            bands: bands.map_or(Vec::new(), |node| self.bands(node, style)),
+        }
+    }
+
+    fn boolean(&mut self, node: Option<&Node>, what: &str, default: bool) -> bool {
+        node.and_then(|node| node.boolean(what, self.faults))
+            .unwrap_or(default)
+    }
+}
