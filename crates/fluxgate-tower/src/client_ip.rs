@@ -123,6 +123,22 @@ impl TrustedProxies {
     }
 }
 
+/// Why a text names no network.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetworkError {
+    /// It is neither a network nor an address.
+    #[error("`{0}` is not a network such as 10.0.0.0/8 or fd00::/8, nor an address")]
+    Invalid(String),
+}
+
+/// Parses a network such as `10.0.0.0/8`, or a single address.
+pub(crate) fn parse_network(text: &str) -> Result<IpNet, NetworkError> {
+    let address = || text.parse::<IpAddr>().map(IpNet::from).ok();
+    let network = text.parse().ok().or_else(address);
+    network.ok_or_else(|| NetworkError::Invalid(text.into()))
+}
+
 /// Turns a network of IPv4-mapped addresses into one of IPv4, as `to_canonical` does with
 /// addresses.
 fn canonical(network: IpNet) -> IpNet {

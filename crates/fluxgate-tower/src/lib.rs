@@ -15,7 +15,7 @@ mod remote;
 mod report;
 mod request_head;
 
-pub use client_ip::{ClientIpSource, PeerAddr, TrustedProxies};
+pub use client_ip::{ClientIpSource, NetworkError, PeerAddr, TrustedProxies};
 pub use context::Identity;
 pub use filter::Filter;
 pub use filter::evaluate::{FilterOutcome, PendingEvaluation};

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use fluxgate_core::{Limiter, PathSet, Pattern, RequestContextBuilder, Store};
+use fluxgate_core::{Limiter, PathSet, Pattern, PatternError, RequestContextBuilder, Store};
 use http::request::Parts;
 use ipnet::IpNet;
 use tower_layer::Layer;
@@ -14,7 +14,7 @@ use super::body::ResponseBody;
 use super::body::{SameBody, WrapBody};
 use super::customizer::{Customizer, CustomizerChain};
 use super::service::{RateLimit, Settings};
-use crate::client_ip::{ClientIpSource, PeerSource};
+use crate::client_ip::{ClientIpSource, NetworkError, PeerSource, parse_network};
 use crate::context::Identity;
 use crate::filter::Filter;
 use crate::handler::Handler;
@@ -126,7 +126,20 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
     /// # Panics
     /// If a pattern is invalid.
     pub fn include(self, patterns: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
-        self.with(|filter| filter.include(path_set(patterns)))
+        self.try_include(patterns)
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Limits requests for these paths only, like [`RateLimitLayer::include`].
+    ///
+    /// # Errors
+    /// If a pattern is invalid.
+    pub fn try_include(
+        self,
+        patterns: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Self, PatternError> {
+        let paths = path_set(patterns)?;
+        Ok(self.with(|filter| filter.include(paths)))
     }
 
     /// Skips requests for these paths.
@@ -134,7 +147,20 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
     /// # Panics
     /// If a pattern is invalid.
     pub fn exclude(self, patterns: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
-        self.with(|filter| filter.exclude(path_set(patterns)))
+        self.try_exclude(patterns)
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Skips requests for these paths, like [`RateLimitLayer::exclude`].
+    ///
+    /// # Errors
+    /// If a pattern is invalid.
+    pub fn try_exclude(
+        self,
+        patterns: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Self, PatternError> {
+        let paths = path_set(patterns)?;
+        Ok(self.with(|filter| filter.exclude(paths)))
     }
 
     /// Identifies the sender of a request by these headers.
@@ -148,11 +174,22 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
     /// # Panics
     /// If a text is neither.
     pub fn trusted_proxies(self, networks: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
-        let networks: Vec<_> = networks
-            .into_iter()
-            .map(|text| network(text.as_ref()))
-            .collect();
-        self.with(|filter| filter.trusted_proxies(networks))
+        self.try_trusted_proxies(networks)
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Trusts these proxies, like [`RateLimitLayer::trusted_proxies`].
+    ///
+    /// # Errors
+    /// If a text is neither a network nor an address.
+    pub fn try_trusted_proxies(
+        self,
+        networks: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Self, NetworkError> {
+        let networks = networks.into_iter();
+        let networks = networks.map(|text| parse_network(text.as_ref()));
+        let networks: Vec<IpNet> = networks.collect::<Result<_, _>>()?;
+        Ok(self.with(|filter| filter.trusted_proxies(networks)))
     }
 
     /// Sets the header in which proxies report the client's address; `X-Forwarded-For` by
@@ -218,16 +255,8 @@ impl<S, H, K> Layer<S> for RateLimitLayer<H, K> {
     }
 }
 
-fn path_set(patterns: impl IntoIterator<Item = impl AsRef<str>>) -> PathSet {
-    let patterns = patterns.into_iter().map(|text| {
-        let parsed = Pattern::parse(text.as_ref());
-        parsed.unwrap_or_else(|error| panic!("{error}"))
-    });
-    PathSet::new(patterns.collect())
-}
-
-fn network(text: &str) -> IpNet {
-    let address = || text.parse::<IpAddr>().map(IpNet::from).ok();
-    let network = text.parse().ok().or_else(address);
-    network.unwrap_or_else(|| panic!("`{text}` is not a network such as 10.0.0.0/8 or fd00::/8"))
+fn path_set(patterns: impl IntoIterator<Item = impl AsRef<str>>) -> Result<PathSet, PatternError> {
+    let patterns = patterns.into_iter();
+    let patterns = patterns.map(|text| Pattern::parse(text.as_ref()));
+    Ok(PathSet::new(patterns.collect::<Result<_, _>>()?))
 }

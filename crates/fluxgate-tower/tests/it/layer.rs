@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fluxgate_core::{
-    Band, Charged, Checks, Limiter, Reason, RuleSets, Store, StoreError, Subject, Verdicts,
+    Band, Charged, Checks, Limiter, PatternError, Reason, RuleSets, Store, StoreError, Subject,
+    Verdicts,
 };
 use fluxgate_tower::{
-    FailedClosedStatus, HeaderFamilies, Identity, RateLimit, RateLimitLayer, ResetFormat,
+    FailedClosedStatus, HeaderFamilies, Identity, NetworkError, RateLimit, RateLimitLayer,
+    ResetFormat,
 };
 use http::{HeaderValue, Response};
 use http_body_util::{BodyExt, Full};
@@ -343,4 +345,41 @@ fn an_invalid_pattern_panics() {
 #[should_panic(expected = "`10.0.0.0/33` is not a network")]
 fn an_invalid_network_panics() {
     let _ = RateLimitLayer::new(limiter(RULES)).trusted_proxies(["10.0.0.0/33"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn invalid_settings_are_errors_of_the_fallible_methods() {
+    let layer = || RateLimitLayer::new(limiter(RULES)).rule_set("s");
+    let no_slash = PatternError::NoSlash("api".into());
+    assert_eq!(
+        layer().try_include(["/a", "api"]).unwrap_err(),
+        no_slash.clone()
+    );
+    assert_eq!(layer().try_exclude(["api"]).unwrap_err(), no_slash);
+    let error = layer().try_trusted_proxies(["::1", "10.0.0.0/33"]);
+    let error = error.unwrap_err();
+    assert_eq!(error, NetworkError::Invalid("10.0.0.0/33".into()));
+    assert!(error.to_string().starts_with("`10.0.0.0/33` is not"));
+
+    let layer = layer().try_include(["/api/**"]).unwrap();
+    let layer = layer.try_exclude(["/api/free"]).unwrap();
+    let layer = layer.peer(|_| Some([10, 0, 0, 1].into()));
+    let layer = layer.try_trusted_proxies(["10.0.0.1"]).unwrap();
+    let service = layer
+        .customize(|context, request| {
+            // The address of the context shows whom the layer trusts.
+            let forwarded = request.headers.contains_key("x-forwarded-for");
+            let ip = context.clone().build().ip().unwrap().to_string();
+            assert_eq!(ip, if forwarded { "1.2.3.4" } else { "10.0.0.1" });
+            context
+        })
+        .layer(Inner::new(&Events::default()));
+    for (path, is_limited) in [("/api/x", true), ("/api/free", false), ("/x", false)] {
+        let got = send(&service, get(path)).await;
+        assert_eq!(got.header("ratelimit").is_some(), is_limited, "{path}");
+    }
+    let mut request = get("/api/x");
+    let client = HeaderValue::from_static("1.2.3.4");
+    request.headers_mut().insert("x-forwarded-for", client);
+    assert_eq!(send(&service, request).await.status, 200);
 }
