@@ -23,8 +23,8 @@ pub use handler::{Handler, HeaderNames, poll_once_or_spawn};
 pub use headers::{HeaderFamilies, LimitHeaders, ResetFormat};
 pub use problem::{FailedClosedStatus, PROBLEM_JSON, Problem, write_denial, write_denial_start};
 pub use rate_limit::{
-    Customizer, MakeBody, RateLimit, RateLimitLayer, ResponseBody, ResponseFuture, SameBody,
-    WrapBody,
+    Customizer, Denial, MakeBody, RateLimit, RateLimitLayer, ResponseBody, ResponseFuture,
+    SameBody, WrapBody,
 };
 #[cfg(feature = "remote")]
 pub use remote::{RemoteError, RemoteHandler, handler::RemoteCharge, report::RemoteReport};

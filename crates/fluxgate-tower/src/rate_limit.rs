@@ -3,6 +3,7 @@
 
 mod body;
 mod customizer;
+mod denial;
 mod future;
 mod layer;
 mod rejection;
@@ -10,6 +11,7 @@ mod service;
 
 pub use body::{MakeBody, ResponseBody, SameBody, WrapBody};
 pub use customizer::Customizer;
+pub use denial::Denial;
 pub use future::ResponseFuture;
 pub use layer::RateLimitLayer;
 pub use service::RateLimit;

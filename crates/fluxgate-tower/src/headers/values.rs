@@ -38,6 +38,15 @@ impl HeaderValues {
             }
         }
     }
+
+    /// Sets the headers that are missing.
+    pub(crate) fn insert_missing_into(self, headers: &mut HeaderMap) {
+        for (name, value) in NAMES.iter().zip(*self.0) {
+            if let Some(value) = value {
+                headers.entry(name).or_insert(value);
+            }
+        }
+    }
 }
 
 /// Makes room for so many more headers.

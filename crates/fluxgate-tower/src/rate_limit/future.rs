@@ -5,6 +5,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use bytes::Bytes;
 use http::{Request, Response};
 use pin_project_lite::pin_project;
 use tower_service::Service;
@@ -12,7 +13,7 @@ use tower_service::Service;
 use super::body::{MakeBody, WrapBody};
 use super::rejection::{Rejection, RejectionFormat};
 use crate::filter::evaluate::FilterOutcome;
-use crate::headers::{HeaderFamilies, HeaderValues};
+use crate::headers::HeaderValues;
 use crate::report::Report;
 
 /// An evaluation that must be awaited.
@@ -24,7 +25,6 @@ pin_project! {
     where
         S: Service<Request<B>>,
     {
-        families: HeaderFamilies,
         #[pin]
         state: State<S, R, B, S::Future>,
         make_body: PhantomData<fn() -> K>,
@@ -42,7 +42,7 @@ pin_project! {
         // The inner service must be ready before it is called.
         Allowed { call: Option<Box<Call<S, B>>>, headers: Option<HeaderValues> },
         Calling { #[pin] response: F, headers: Option<HeaderValues> },
-        Rejected { rejection: Option<Box<(Rejection<R>, RejectionFormat)>> },
+        Rejected { response: Option<Box<Response<Bytes>>> },
     }
 }
 
@@ -57,9 +57,8 @@ impl<S, R, B, K> ResponseFuture<S, R, B, K>
 where
     S: Service<Request<B>>,
 {
-    fn new(families: HeaderFamilies, state: State<S, R, B, S::Future>) -> Self {
+    fn new(state: State<S, R, B, S::Future>) -> Self {
         Self {
-            families,
             state,
             make_body: PhantomData,
         }
@@ -67,7 +66,6 @@ where
 
     /// Awaits the evaluation, then calls `inner` or rejects the request.
     pub(super) fn evaluating(
-        families: HeaderFamilies,
         evaluation: Evaluation<R>,
         inner: S,
         request: Request<B>,
@@ -78,31 +76,28 @@ where
             request,
             format,
         }));
-        Self::new(families, State::Evaluating { evaluation, call })
+        Self::new(State::Evaluating { evaluation, call })
     }
 
     /// Awaits the response of the inner service and adds these headers.
-    pub(super) fn calling(
-        families: HeaderFamilies,
-        response: S::Future,
-        headers: Option<HeaderValues>,
-    ) -> Self {
-        Self::new(families, State::Calling { response, headers })
+    pub(super) fn calling(response: S::Future, headers: Option<HeaderValues>) -> Self {
+        Self::new(State::Calling { response, headers })
     }
 
-    pub(super) fn rejected(
-        families: HeaderFamilies,
-        rejection: Rejection<R>,
-        format: RejectionFormat,
-    ) -> Self {
-        Self::new(families, State::rejected(rejection, format))
+    /// Returns this response.
+    pub(super) fn rejected(response: Response<Bytes>) -> Self {
+        Self::new(State::Rejected {
+            response: Some(Box::new(response)),
+        })
     }
 }
 
-impl<S, R, B, F> State<S, R, B, F> {
-    fn rejected(rejection: Rejection<R>, format: RejectionFormat) -> Self {
-        let rejection = Some(Box::new((rejection, format)));
-        Self::Rejected { rejection }
+impl<S, B> Call<S, B> {
+    /// Rejects the request instead of calling the inner service.
+    fn reject<R: Report, F>(self, rejection: &Rejection<R>) -> State<S, R, B, F> {
+        let (head, _) = self.request.into_parts();
+        let response = Some(Box::new(self.format.response(&head, rejection)));
+        State::Rejected { response }
     }
 }
 
@@ -130,14 +125,12 @@ where
                             headers: None,
                         },
                         FilterOutcome::Allowed(report) => State::Allowed {
+                            headers: Some(call.format.families.values(&report)),
                             call: Some(call),
-                            headers: Some(this.families.values(&report)),
                         },
-                        FilterOutcome::Denied(report) => {
-                            State::rejected(Rejection::Denied(report), call.format)
-                        }
+                        FilterOutcome::Denied(report) => call.reject(&Rejection::Denied(report)),
                         FilterOutcome::BadRequest(bad) => {
-                            State::rejected(Rejection::BadRequest(bad), call.format)
+                            call.reject(&Rejection::<R>::BadRequest(bad))
                         }
                     }
                 }
@@ -163,12 +156,11 @@ where
                     }
                     return Poll::Ready(Ok(response));
                 }
-                StateProjected::Rejected { rejection } => {
-                    let Some(rejection) = rejection.take() else {
+                StateProjected::Rejected { response } => {
+                    let Some(response) = response.take() else {
                         return Poll::Pending;
                     };
-                    let (rejection, format) = *rejection;
-                    return Poll::Ready(Ok(format.response::<_, K>(*this.families, &rejection)));
+                    return Poll::Ready(Ok(response.map(K::from_bytes)));
                 }
             };
             this.state.set(next);

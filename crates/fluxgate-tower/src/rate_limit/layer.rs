@@ -4,7 +4,9 @@ use std::marker::PhantomData;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use fluxgate_core::{Limiter, PathSet, Pattern, PatternError, RequestContextBuilder, Store};
+use http::Response;
 use http::request::Parts;
 use ipnet::IpNet;
 use tower_layer::Layer;
@@ -13,6 +15,7 @@ use tower_layer::Layer;
 use super::body::ResponseBody;
 use super::body::{SameBody, WrapBody};
 use super::customizer::{Customizer, CustomizerChain};
+use super::denial::{Denial, DenialHandler};
 use super::service::{RateLimit, Settings};
 use crate::client_ip::{ClientIpSource, NetworkError, PeerSource, parse_network};
 use crate::context::Identity;
@@ -88,6 +91,7 @@ impl<H: Handler + Clone> RateLimitLayer<H> {
             filter: Filter::default(),
             customizers: CustomizerChain::default(),
             peer: PeerSource::default(),
+            on_denied: None,
         }))
     }
 }
@@ -237,6 +241,40 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
         Arc::make_mut(&mut self.settings)
             .customizers
             .push(customizer);
+        self
+    }
+
+    /// Responds to denied requests by this function. It gets the head of the request, as the
+    /// inner service would have, and the [`Denial`].
+    ///
+    /// ```
+    /// # use fluxgate_core::{Limiter, MemoryStore};
+    /// # use fluxgate_tower::RateLimitLayer;
+    /// # use http::Response;
+    /// # fn layer(limiter: Limiter<MemoryStore>) {
+    /// let layer = RateLimitLayer::new(limiter)
+    ///     .rule_set("api-limits")
+    ///     .on_denied(|request, denial| {
+    ///         let text = match denial.retry_after() {
+    ///             Some(wait) => format!("too many {} requests; retry in {wait:?}", request.method),
+    ///             None => "this request is too large".to_owned(),
+    ///         };
+    ///         let mut response = Response::new(text);
+    ///         *response.status_mut() = denial.status();
+    ///         response
+    ///     });
+    /// # }
+    /// ```
+    ///
+    /// The layer adds the limit headers that the response lacks, and sets `Content-Length`.
+    /// gRPC requests, whose clients understand gRPC statuses only, and requests that are
+    /// rejected with 400 are answered as without this function.
+    pub fn on_denied<F, B>(mut self, respond: F) -> Self
+    where
+        F: Fn(&Parts, &Denial) -> Response<B> + Send + Sync + 'static,
+        B: Into<Bytes>,
+    {
+        Arc::make_mut(&mut self.settings).on_denied = Some(DenialHandler::new(respond));
         self
     }
 

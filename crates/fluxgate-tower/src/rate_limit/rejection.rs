@@ -1,10 +1,11 @@
 //! The response to a request that is not forwarded.
 
+use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
-use super::body::MakeBody;
+use super::denial::{Denial, DenialHandler};
 use crate::headers::HeaderFamilies;
 use crate::problem::{FailedClosedStatus, PROBLEM_JSON, Problem, write_denial};
 use crate::report::Report;
@@ -24,64 +25,100 @@ pub(super) enum Rejection<R> {
     BadRequest(BadRequest),
 }
 
-/// How a rejection is written: as a problem, or as a gRPC status.
+/// How rejections are written: as problems, as gRPC statuses, or by a function of the program.
 #[derive(Clone, Debug)]
 pub(super) struct RejectionFormat {
-    failed_closed: FailedClosedStatus,
-    /// The content type of a gRPC request. Its client understands gRPC statuses only.
-    grpc: Option<HeaderValue>,
+    pub(super) families: HeaderFamilies,
+    pub(super) failed_closed: FailedClosedStatus,
+    pub(super) on_denied: Option<DenialHandler>,
 }
 
 impl RejectionFormat {
-    /// Returns the format that the client of a request understands.
-    pub(super) fn new(request: &Parts, failed_closed: FailedClosedStatus) -> Self {
-        const GRPC: &[u8] = b"application/grpc";
-        let content_type = request.headers.get(CONTENT_TYPE);
-        let is_grpc = |value: &&HeaderValue| {
-            let start = value.as_bytes().get(..GRPC.len());
-            start.is_some_and(|start| start.eq_ignore_ascii_case(GRPC))
-        };
-        Self {
-            failed_closed,
-            grpc: content_type.filter(is_grpc).cloned(),
+    /// Writes a rejection as a response that the client of the request understands.
+    pub(super) fn response(
+        &self,
+        request: &Parts,
+        rejection: &Rejection<impl Report>,
+    ) -> Response<Bytes> {
+        match (rejection, grpc_content_type(request), &self.on_denied) {
+            (_, Some(content_type), _) => self.grpc(content_type, rejection),
+            (Rejection::Denied(report), None, Some(handler)) => {
+                self.custom(handler, request, report)
+            }
+            (_, None, _) => self.problem(rejection),
         }
     }
 
-    /// Writes a rejection as a response.
-    pub(super) fn response<B, K: MakeBody<B>>(
-        self,
-        families: HeaderFamilies,
-        rejection: &Rejection<impl Report>,
-    ) -> Response<K::Body> {
-        let mut headers = HeaderMap::new();
+    fn problem(&self, rejection: &Rejection<impl Report>) -> Response<Bytes> {
+        let mut headers = self.limit_headers(rejection);
         let mut body = Vec::new();
-        let mut status = StatusCode::OK;
-        if let Rejection::Denied(report) = rejection {
-            families.write(report, &mut headers);
-        }
-        if let Some(content_type) = self.grpc {
-            // A response with trailers only.
-            let (code, message) = grpc_status(rejection, self.failed_closed);
-            headers.insert(CONTENT_TYPE, content_type);
-            headers.insert(GRPC_STATUS, code);
-            headers.insert(GRPC_MESSAGE, message);
-        } else {
-            status = match rejection {
-                Rejection::Denied(report) => write_denial(report, self.failed_closed, &mut body),
-                Rejection::BadRequest(bad) => {
-                    let problem = Problem::from(*bad);
-                    problem.write(&mut body);
-                    problem.status()
-                }
-            };
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
-            headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
-        }
-        let mut response = Response::new(K::from_bytes(body.into()));
+        let status = match rejection {
+            Rejection::Denied(report) => write_denial(report, self.failed_closed, &mut body),
+            Rejection::BadRequest(bad) => {
+                let problem = Problem::from(*bad);
+                problem.write(&mut body);
+                problem.status()
+            }
+        };
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+        let mut response = Response::new(body.into());
         *response.status_mut() = status;
         *response.headers_mut() = headers;
         response
     }
+
+    /// Writes a response with trailers only.
+    fn grpc(
+        &self,
+        content_type: HeaderValue,
+        rejection: &Rejection<impl Report>,
+    ) -> Response<Bytes> {
+        let mut headers = self.limit_headers(rejection);
+        let (code, message) = grpc_status(rejection, self.failed_closed);
+        headers.insert(CONTENT_TYPE, content_type);
+        headers.insert(GRPC_STATUS, code);
+        headers.insert(GRPC_MESSAGE, message);
+        let mut response = Response::default();
+        *response.headers_mut() = headers;
+        response
+    }
+
+    fn custom(
+        &self,
+        handler: &DenialHandler,
+        request: &Parts,
+        report: &impl Report,
+    ) -> Response<Bytes> {
+        let status = self.failed_closed.status_for(report.outcome());
+        let mut response = handler.respond(request, &Denial::new(report, status));
+        let length = response.body().len();
+        let has_content = response.status() != StatusCode::NO_CONTENT;
+        let headers = response.headers_mut();
+        self.families.values(report).insert_missing_into(headers);
+        if has_content {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        response
+    }
+
+    fn limit_headers(&self, rejection: &Rejection<impl Report>) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        if let Rejection::Denied(report) = rejection {
+            self.families.write(report, &mut headers);
+        }
+        headers
+    }
+}
+
+/// Returns the content type of a gRPC request. Its client understands gRPC statuses only.
+fn grpc_content_type(request: &Parts) -> Option<HeaderValue> {
+    const GRPC: &[u8] = b"application/grpc";
+    let content_type = request.headers.get(CONTENT_TYPE)?;
+    let start = content_type.as_bytes().get(..GRPC.len())?;
+    start
+        .eq_ignore_ascii_case(GRPC)
+        .then(|| content_type.clone())
 }
 
 /// Returns the code and the message of gRPC. Messages hold no characters that gRPC escapes.

@@ -13,6 +13,7 @@ use tower_service::Service;
 
 use super::body::{MakeBody, WrapBody};
 use super::customizer::{Customizer as _, CustomizerChain};
+use super::denial::DenialHandler;
 use super::future::{Evaluation, ResponseFuture};
 use super::rejection::{Rejection, RejectionFormat};
 use crate::client_ip::PeerSource;
@@ -38,6 +39,18 @@ pub(super) struct Settings<H> {
     pub(super) filter: Filter,
     pub(super) customizers: CustomizerChain,
     pub(super) peer: PeerSource,
+    /// Responds to denied requests in place of the layer.
+    pub(super) on_denied: Option<DenialHandler>,
+}
+
+impl<H> Settings<H> {
+    fn rejection_format(&self) -> RejectionFormat {
+        RejectionFormat {
+            families: self.filter.families(),
+            failed_closed: self.filter.failed_closed(),
+            on_denied: self.on_denied.clone(),
+        }
+    }
 }
 
 impl<S: Clone, H, K> Clone for RateLimit<S, H, K> {
@@ -83,30 +96,32 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let filter = &self.settings.filter;
-        let families = filter.families();
+        let settings = &self.settings;
         let (mut head, body) = request.into_parts();
-        let format = |head: &Parts| RejectionFormat::new(head, filter.failed_closed());
-        match evaluate(&self.settings, &head) {
+        match evaluate(settings, &head) {
             Evaluated::Allowed(headers) => {
                 if headers.is_some() {
-                    sanitize(&self.settings, &mut head);
+                    sanitize(settings, &mut head);
                 }
                 let response = self.inner.call(Request::from_parts(head, body));
-                ResponseFuture::calling(families, response, headers)
+                ResponseFuture::calling(response, headers)
             }
             Evaluated::Rejected(rejection) => {
-                ResponseFuture::rejected(families, rejection, format(&head))
+                if settings.on_denied.is_some() {
+                    sanitize(settings, &mut head);
+                }
+                let response = settings.rejection_format().response(&head, &rejection);
+                ResponseFuture::rejected(response)
             }
             Evaluated::Pending(evaluation) => {
-                let format = format(&head);
-                sanitize(&self.settings, &mut head);
+                sanitize(settings, &mut head);
                 let request = Request::from_parts(head, body);
+                let format = settings.rejection_format();
                 // A ready service may hold a permit that other requests need. So the future
                 // continues with a clone, and `self.inner` becomes one that is not ready.
                 let inner = self.inner.clone();
                 self.inner = inner.clone();
-                ResponseFuture::evaluating(families, evaluation, inner, request, format)
+                ResponseFuture::evaluating(evaluation, inner, request, format)
             }
         }
     }
@@ -132,6 +147,7 @@ where
         filter,
         customizers,
         peer,
+        ..
     } = &**settings;
     let path = match RequestPath::read(head.uri.path()) {
         Ok(path) => path,

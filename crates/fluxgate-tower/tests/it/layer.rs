@@ -185,7 +185,7 @@ async fn the_identity_may_come_from_other_headers() {
 
 /// A store that always fails, and must be awaited.
 #[derive(Debug)]
-struct Broken;
+pub(crate) struct Broken;
 
 fn broken<T>() -> Result<T, StoreError> {
     Err(StoreError {
@@ -255,7 +255,7 @@ async fn a_failing_store_never_fails_a_request() {
 }
 
 /// Creates a layer whose store fails and whose rule set then denies.
-fn failing_closed(
+pub(crate) fn failing_closed(
     layer: impl FnOnce(RateLimitLayer<Arc<Limiter<Broken>>>) -> RateLimitLayer<Arc<Limiter<Broken>>>,
 ) -> RateLimit<Inner, Arc<Limiter<Broken>>> {
     let rules = "rule_sets: { s: { on_error: deny, rules: [ { id: r, scope: global, bands: [ { capacity: 1, window: 1h } ] } ] } }";

@@ -13,6 +13,7 @@ mod filter;
 mod grpc;
 mod header_syntax;
 mod layer;
+mod on_denied;
 mod order;
 mod reservations;
 mod stacked;
