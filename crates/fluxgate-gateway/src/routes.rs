@@ -120,7 +120,7 @@ impl Route {
     /// the request for one of another sender.
     pub(crate) fn repeats_identity(&self, head: &impl RequestHead) -> Result<bool, BadRequest> {
         let mut repeats = false;
-        for name in self.identity_headers() {
+        for name in self.source_headers() {
             let mut lines = head.header_lines(name);
             let first = lines.next();
             for line in lines {
@@ -135,16 +135,13 @@ impl Route {
 
     /// Returns whether the header of this name identifies the sender.
     pub(crate) fn is_identity(&self, name: &str) -> bool {
-        let mut names = self.identity_headers();
+        let mut names = self.source_headers();
         names.any(|known| known.eq_ignore_ascii_case(name))
     }
 
-    fn identity_headers(&self) -> impl Iterator<Item = &str> {
+    fn source_headers(&self) -> impl Iterator<Item = &str> {
         let filters = self.filters.iter();
-        filters.flat_map(|filter| {
-            let identity = filter.identity_headers();
-            [&*identity.user, &*identity.api_key]
-        })
+        filters.flat_map(|filter| filter.source_headers())
     }
 }
 

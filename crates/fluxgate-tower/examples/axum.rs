@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use axum::Router;
 use axum::routing::get;
 use fluxgate_core::{Limiter, MemoryStore, RuleSets};
-use fluxgate_tower::RateLimitLayer;
+use fluxgate_tower::{RateLimitLayer, Source};
 use tokio::net::TcpListener;
 
 const RULES: &str = "
@@ -34,13 +34,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let limits = RateLimitLayer::new(limiter)
         .rule_set("api-limits")
         .exclude(["/api/health"])
-        .customize(|context, request| {
-            // Without a tenant, the address takes its place in the key.
-            match request.headers.get("x-tenant").map(|it| it.to_str()) {
-                Some(Ok(tenant)) => context.attribute("tenant", tenant),
-                _ => context,
-            }
-        });
+        // Without a tenant, the address takes its place in the key.
+        .attribute("tenant", Source::header("X-Tenant"));
     let app = Router::new()
         .route("/api/hello", get(async || "hello\n"))
         .route("/api/health", get(async || "ok\n"))

@@ -8,50 +8,90 @@ use http::{HeaderMap, HeaderName};
 
 use crate::handler::HeaderNames;
 use crate::request_head::{BadRequest, RequestHead};
+use crate::source::Source;
 
-/// The headers that identify the sender of a request. Names are in lower case.
+/// Where the identity of the sender of a request comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The user.
-    pub user: Box<str>,
-    /// The API key.
-    pub api_key: Box<str>,
+    /// The source of the user; `header:X-User-Id` by default.
+    pub user: Source,
+    /// The source of the API key; `header:X-API-Key` by default.
+    pub api_key: Source,
 }
 
 impl Default for Identity {
     fn default() -> Self {
         Self {
-            user: "x-user-id".into(),
-            api_key: "x-api-key".into(),
+            user: Source::header("x-user-id"),
+            api_key: Source::header("x-api-key"),
         }
     }
 }
 
 impl Identity {
-    /// Reads the user from this header.
-    pub fn user_header(mut self, name: &str) -> Self {
-        self.user = name.to_ascii_lowercase().into();
+    /// Reads the user from this source.
+    pub fn user(mut self, source: Source) -> Self {
+        self.user = source;
         self
     }
 
-    /// Reads the API key from this header.
-    pub fn api_key_header(mut self, name: &str) -> Self {
-        self.api_key = name.to_ascii_lowercase().into();
+    /// Reads the API key from this source.
+    pub fn api_key(mut self, source: Source) -> Self {
+        self.api_key = source;
         self
+    }
+
+    /// Reads the user from this header.
+    ///
+    /// # Panics
+    /// If no header can have this name.
+    pub fn user_header(self, name: &str) -> Self {
+        self.user(Source::header(name))
+    }
+
+    /// Reads the API key from this header.
+    ///
+    /// # Panics
+    /// If no header can have this name.
+    pub fn api_key_header(self, name: &str) -> Self {
+        self.api_key(Source::header(name))
+    }
+}
+
+/// The sources of the identity and of the attributes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sources {
+    pub(crate) identity: Identity,
+    /// The name and the source of each attribute.
+    attributes: Vec<(Box<str>, Source)>,
+}
+
+impl Sources {
+    /// Reads an attribute from this source, in place of an earlier one.
+    pub(crate) fn set_attribute(&mut self, name: Box<str>, source: Source) {
+        self.attributes.retain(|(known, _)| *known != name);
+        self.attributes.push((name, source));
+    }
+
+    /// Returns the names of the headers among the sources, in lower case.
+    pub(crate) fn header_names(&self) -> impl Iterator<Item = &str> {
+        let Identity { user, api_key } = &self.identity;
+        let attributes = self.attributes.iter().map(|(_, source)| source);
+        let sources = [user, api_key].into_iter().chain(attributes);
+        sources.filter_map(Source::header_name)
     }
 
     /// Removes all lines but the first of these headers. A request whose lines differ is
     /// rejected before.
-    pub fn keep_first_line(&self, headers: &mut HeaderMap) {
+    pub(crate) fn keep_first_line(&self, headers: &mut HeaderMap) {
         // Repeated headers are rare.
         if headers.len() == headers.keys_len() {
             return;
         }
-        for name in [&self.user, &self.api_key] {
-            let mut lines = headers.get_all(&**name).iter();
+        for name in self.header_names() {
+            let mut lines = headers.get_all(name).iter();
             let (first, second) = (lines.next().cloned(), lines.next());
-            if let (Some(first), Some(_), Ok(name)) = (first, second, HeaderName::try_from(&**name))
-            {
+            if let (Some(first), Some(_), Ok(name)) = (first, second, HeaderName::try_from(name)) {
                 headers.insert(name, first);
             }
         }
@@ -64,7 +104,7 @@ pub(crate) fn from_head<'a>(
     head: &'a impl RequestHead,
     path: &'a RequestPath<'_>,
     ip: Option<IpAddr>,
-    identity: &Identity,
+    sources: &'a Sources,
     names: HeaderNames<'a>,
     keys: &[Box<str>],
 ) -> Result<RequestContextBuilder<'a>, BadRequest> {
@@ -74,11 +114,17 @@ pub(crate) fn from_head<'a>(
     if let Some(ip) = ip {
         context = context.ip(ip);
     }
-    if let Some(user) = head.only_value(&identity.user)? {
-        context = context.user(lossless_text(user));
+    let Identity { user, api_key } = &sources.identity;
+    if let Some(user) = user.value(head)? {
+        context = context.user(user);
     }
-    if let Some(api_key) = head.only_value(&identity.api_key)? {
-        context = context.api_key(lossless_text(api_key));
+    if let Some(api_key) = api_key.value(head)? {
+        context = context.api_key(api_key);
+    }
+    for (name, source) in &sources.attributes {
+        if let Some(value) = source.value(head)? {
+            context = context.attribute(&**name, value);
+        }
     }
     // HTTP/2 may split cookies into several lines.
     for key in keys.iter().filter(|key| ***key != *"cookie") {
@@ -125,7 +171,8 @@ mod tests {
         keys: &[Box<str>],
     ) -> Result<RequestContext<'static>, BadRequest> {
         let path = RequestPath::as_given("/x");
-        let context = from_head(head, &path, None, &Identity::default(), names, keys)?;
+        let sources = Sources::default();
+        let context = from_head(head, &path, None, &sources, names, keys)?;
         Ok(context.build().into_owned())
     }
 
@@ -181,16 +228,16 @@ mod tests {
     }
 
     #[test]
-    fn repeated_identity_lines_are_removed() {
-        let lines = [
-            ("x-user-id", &b"a"[..]),
-            ("b", b"1"),
-            ("x-user-id", b"a"),
-            ("b", b"1"),
-        ];
+    fn repeated_lines_of_sources_are_removed() {
+        let names = ["x-user-id", "x-tenant", "cookie", "b"];
+        let lines = [names, names].concat();
+        let lines: Vec<_> = lines.iter().map(|name| (*name, &b"a=1"[..])).collect();
         let mut headers = head(&lines).headers;
-        Identity::default().keep_first_line(&mut headers);
-        assert_eq!(headers.get_all("x-user-id").iter().count(), 1);
-        assert_eq!(headers.get_all("b").iter().count(), 2);
+        let mut sources = Sources::default();
+        sources.set_attribute("tenant".into(), Source::header("X-Tenant"));
+        sources.set_attribute("a".into(), Source::cookie("a"));
+        sources.keep_first_line(&mut headers);
+        let counts = names.map(|name| headers.get_all(name).iter().count());
+        assert_eq!(counts, [1, 1, 2, 2]);
     }
 }

@@ -13,9 +13,10 @@ use fluxgate_core::PathSet;
 use ipnet::IpNet;
 
 use crate::client_ip::{ClientIpSource, TrustedProxies};
-use crate::context::Identity;
+use crate::context::{Identity, Sources};
 use crate::headers::HeaderFamilies;
 use crate::problem::FailedClosedStatus;
+use crate::source::Source;
 use wait_permits::WaitPermits;
 
 const DEFAULT_MAX_WAITS: usize = 100;
@@ -32,7 +33,7 @@ pub struct Filter {
     include: Option<Arc<PathSet>>,
     /// The paths to skip, even if they are included.
     exclude: Arc<PathSet>,
-    identity: Identity,
+    sources: Sources,
     trusted_proxies: TrustedProxies,
     /// Whether every peer is trusted.
     trusts_peer: bool,
@@ -49,7 +50,7 @@ impl Default for Filter {
             has_warned: Arc::default(),
             include: None,
             exclude: Arc::default(),
-            identity: Identity::default(),
+            sources: Sources::default(),
             trusted_proxies: TrustedProxies::default(),
             trusts_peer: false,
             client_ip: ClientIpSource::default(),
@@ -79,9 +80,16 @@ impl Filter {
         self
     }
 
-    /// Identifies the sender of a request by these headers.
+    /// Identifies the sender of a request by these sources.
     pub fn identity(mut self, identity: Identity) -> Self {
-        self.identity = identity;
+        self.sources.identity = identity;
+        self
+    }
+
+    /// Reads an attribute of the context from this source, in place of an earlier source for
+    /// the same attribute. A request without a value lacks the attribute.
+    pub fn attribute(mut self, name: impl Into<Box<str>>, source: Source) -> Self {
+        self.sources.set_attribute(name.into(), source);
         self
     }
 
@@ -138,9 +146,10 @@ impl Filter {
         self.failed_closed
     }
 
-    /// Returns the headers that identify the sender of a request.
-    pub fn identity_headers(&self) -> &Identity {
-        &self.identity
+    /// Returns the names, in lower case, of the headers that the identity and the attributes
+    /// come from.
+    pub fn source_headers(&self) -> impl Iterator<Item = &str> {
+        self.sources.header_names()
     }
 
     /// Returns whether a peer is one of the trusted proxies.

@@ -14,6 +14,7 @@ mod rate_limit_fields;
 mod remote;
 mod report;
 mod request_head;
+mod source;
 
 pub use client_ip::{ClientIpSource, NetworkError, PeerAddr, TrustedProxies};
 pub use context::Identity;
@@ -30,6 +31,7 @@ pub use rate_limit::{
 pub use remote::{RemoteError, RemoteHandler, handler::RemoteCharge, report::RemoteReport};
 pub use report::Report;
 pub use request_head::{BadRequest, RequestHead};
+pub use source::{Source, SourceError};
 
 /// Compiles and runs the Rust code of the documents as doctests. This crate has all the
 /// dependencies that the code needs.

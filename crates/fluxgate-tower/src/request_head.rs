@@ -10,6 +10,9 @@ pub trait RequestHead {
     /// Returns the method as it was sent.
     fn method(&self) -> &str;
 
+    /// Returns the query of the target, without its `?`, if there is one.
+    fn query(&self) -> Option<&str>;
+
     /// Returns the lines of a header in order. `name` is in lower case.
     fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]>;
 
@@ -45,6 +48,10 @@ pub trait RequestHead {
 impl RequestHead for Parts {
     fn method(&self) -> &str {
         self.method.as_str()
+    }
+
+    fn query(&self) -> Option<&str> {
+        self.uri.query()
     }
 
     fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
@@ -92,7 +99,8 @@ impl RequestHead for Parts {
 pub enum BadRequest {
     /// The path is ambiguous.
     Path(PathError),
-    /// A header that requests are counted by is repeated with different values.
+    /// A header, query parameter or cookie that requests are counted by is repeated with
+    /// different values.
     ConflictingValues,
     /// The name of a header differs only by `_` for `-` from one that requests are counted by,
     /// and the header cannot be removed before the request is served.
@@ -105,7 +113,8 @@ impl BadRequest {
         match self {
             Self::Path(error) => error.reason(),
             Self::ConflictingValues => {
-                "a header that requests are counted by is repeated with different values"
+                "a header, query parameter or cookie that requests are counted by is repeated \
+                 with different values"
             }
             Self::UnderscoreVariant => {
                 "a header name differs only by `_` for `-` from one that requests are counted by"

@@ -109,6 +109,10 @@ impl RequestHead for FastRequest<'_> {
         self.method
     }
 
+    fn query(&self) -> Option<&str> {
+        self.target.split_once('?').map(|(_, query)| query)
+    }
+
     fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         let named = self.headers.iter();
         named
@@ -166,6 +170,7 @@ mod tests {
         let request = FastRequest::parse(bytes.as_bytes()).unwrap();
         assert_eq!((request.method, request.target), ("POST", "/a/b?c=d"));
         assert_eq!((request.path.raw(), request.host), ("/a/b", "x:80"));
+        assert_eq!(request.query(), Some("c=d"));
         assert_eq!(request.body, b"hi");
         assert_eq!(&bytes[request.length..], "GET /");
         let lines: Vec<_> = request.header_lines("X-a").collect();

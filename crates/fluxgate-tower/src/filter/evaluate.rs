@@ -79,7 +79,7 @@ impl Filter {
         reason = "it is moved once, into the future that continues"
     )]
     pub fn try_evaluate<'a, H: Handler>(
-        &self,
+        &'a self,
         handler: &'a H,
         rules: &'a H::Rules,
         head: &'a impl RequestHead,
@@ -176,7 +176,7 @@ impl Filter {
 
     /// Steps 4 and 5: builds the context of a request, and lets `customize` change it.
     pub(crate) fn context<'a, H: Handler, D: RequestHead>(
-        &self,
+        &'a self,
         handler: &'a H,
         rules: &'a H::Rules,
         (head, path): (&'a D, &'a RequestPath<'_>),
@@ -190,7 +190,7 @@ impl Filter {
         };
         let names = handler.header_names(rules);
         let keys = handler.key_header_names(rules);
-        let context = context::from_head(head, path, ip, &self.identity, names, keys)?;
+        let context = context::from_head(head, path, ip, &self.sources, names, keys)?;
         Ok(customize(context, head).build())
     }
 

@@ -4,7 +4,6 @@
 use http::{HeaderMap, HeaderName};
 
 use super::Filter;
-use crate::context::Identity;
 use crate::request_head::RequestHead;
 
 impl Filter {
@@ -17,10 +16,9 @@ impl Filter {
             return false;
         }
         let mut is_variant = false;
-        let Identity { user, api_key } = &self.identity;
-        let own: [&str; 3] = [user, api_key, self.client_ip.header_name()];
+        let own = self.source_headers().chain([self.client_ip.header_name()]);
         let rule_headers = rule_headers.iter().map(|name| &**name);
-        for known in own.into_iter().chain(rule_headers) {
+        for known in own.chain(rule_headers) {
             if known.eq_ignore_ascii_case(name) {
                 return false;
             }
@@ -53,9 +51,9 @@ impl Filter {
         }
     }
 
-    /// Removes all lines but the first of the headers that identify the sender.
+    /// Removes all lines but the first of the headers that are sources.
     pub(crate) fn keep_first_line(&self, headers: &mut HeaderMap) {
-        self.identity.keep_first_line(headers);
+        self.sources.keep_first_line(headers);
     }
 }
 
@@ -71,11 +69,15 @@ fn is_same_but_for_underscores(one: &str, other: &str) -> bool {
 mod tests {
     use super::*;
     use crate::client_ip::ClientIpSource;
+    use crate::context::Identity;
+    use crate::source::Source;
 
     #[test]
     fn only_names_that_differ_by_underscores_are_variants() {
         let filter = Filter::default()
             .identity(Identity::default().api_key_header("x_key"))
+            .attribute("tenant", Source::header("X-Tenant-Id"))
+            .attribute("plan", Source::cookie("x-cookie"))
             .client_ip(ClientIpSource::header("CF-Connecting-IP"));
         let rule_headers = ["x-plan".into(), "x-a_b-c".into()];
         for (name, expected) in [
@@ -85,6 +87,9 @@ mod tests {
             ("x_user_idx", false),
             ("xUser_Id", false),
             ("x_key", false),
+            ("X_Tenant-Id", true),
+            ("x-tenant-id", false),
+            ("x_cookie", false),
             ("cf_connecting_ip", true),
             ("x_forwarded_for", false),
             ("X_PLAN", true),

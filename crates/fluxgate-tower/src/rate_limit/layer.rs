@@ -23,6 +23,7 @@ use crate::filter::Filter;
 use crate::handler::Handler;
 use crate::headers::HeaderFamilies;
 use crate::problem::FailedClosedStatus;
+use crate::source::Source;
 
 /// Limits the requests to a service.
 ///
@@ -167,9 +168,16 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
         Ok(self.with(|filter| filter.exclude(paths)))
     }
 
-    /// Identifies the sender of a request by these headers.
+    /// Identifies the sender of a request by these sources.
     pub fn identity(self, identity: Identity) -> Self {
         self.with(|filter| filter.identity(identity))
+    }
+
+    /// Reads an attribute of the context from this source, in place of an earlier source for
+    /// the same attribute. A request without a value lacks the attribute. Customizers may
+    /// change it.
+    pub fn attribute(self, name: impl Into<Box<str>>, source: Source) -> Self {
+        self.with(|filter| filter.attribute(name, source))
     }
 
     /// Trusts these proxies to report the client's address: networks such as `10.0.0.0/8`, or

@@ -3,19 +3,25 @@
 use std::net::IpAddr;
 
 use fluxgate_core::RequestPath;
-use fluxgate_tower::{BadRequest, Filter, FilterOutcome, RequestHead};
+use fluxgate_tower::{BadRequest, Filter, FilterOutcome, Identity, RequestHead, Source};
 use http::Request;
 
 use crate::support::limiter;
 
 /// A request head other than `http::request::Parts`.
+#[derive(Default)]
 struct Plain<'a> {
+    query: &'a str,
     headers: &'a [(&'a str, &'a str)],
 }
 
 impl RequestHead for Plain<'_> {
     fn method(&self) -> &str {
         "GET"
+    }
+
+    fn query(&self) -> Option<&str> {
+        Some(self.query)
     }
 
     fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
@@ -33,15 +39,27 @@ impl RequestHead for Plain<'_> {
 
 #[tokio::test(start_paused = true)]
 async fn the_outcome_is_the_same_for_every_kind_of_head() {
-    let rules = "{ id: r, key: [ip, \"header:X-A\"], bands: [ { capacity: 2, window: 1h } ] }";
+    let rules = "{ id: r, key: [ip, user, \"header:X-A\", \"attr:a\"], on_missing_key: anonymous, \
+                 bands: [ { capacity: 2, window: 1h } ] }";
     let limiter = limiter(rules);
     let filter = Filter::default()
         .rule_set("s")
+        .identity(Identity::default().user(Source::query("u")))
+        .attribute("a", Source::cookie("a"))
         .trusted_proxies(["10.0.0.0/8".parse().unwrap()]);
     let peer: Option<IpAddr> = Some([10, 0, 0, 1].into());
-    let headers = [("X-A", "1"), ("X-Forwarded-For", "1.2.3.4")];
-    let (plain, path) = (Plain { headers: &headers }, RequestPath::as_given("/x"));
-    let request = Request::get("/x")
+    let headers = [
+        ("X-A", "1"),
+        ("X-Forwarded-For", "1.2.3.4"),
+        ("Cookie", "a=2"),
+    ];
+    let plain = Plain {
+        query: "u=v",
+        headers: &headers,
+    };
+    let path = RequestPath::as_given("/x");
+    let request = Request::get("/x?u=v")
+        .header("cookie", "a=2")
         .header("x-a", "1")
         .header("x-forwarded-for", "1.2.3.4");
     let parts = request.body(()).unwrap().into_parts().0;
@@ -59,18 +77,28 @@ async fn the_outcome_is_the_same_for_every_kind_of_head() {
         FilterOutcome::Denied(_)
     ));
     // A target that is not a path is limited too.
-    let other = Plain { headers: &[] };
+    let other = Plain::default();
     for target in ["*", ""] {
         let path = RequestPath::read(target).unwrap();
         let outcome = filter.evaluate(&limiter, &other, &path, peer).await;
         assert!(matches!(outcome, FilterOutcome::Allowed(_)), "{target}");
     }
     let twice = [("X-A", "1"), ("x-a", "2")];
-    let twice = Plain { headers: &twice };
-    let outcome = filter.evaluate(&limiter, &twice, &path, peer).await;
-    assert!(matches!(
-        outcome,
-        FilterOutcome::BadRequest(BadRequest::ConflictingValues)
-    ));
+    let repeated = [
+        ("u=1&u=2", &[][..]),
+        ("", &twice),
+        ("", &[("cookie", "a=1; a=2")]),
+    ];
+    for (query, headers) in repeated {
+        let head = Plain { query, headers };
+        let outcome = filter.evaluate(&limiter, &head, &path, peer).await;
+        assert!(
+            matches!(
+                outcome,
+                FilterOutcome::BadRequest(BadRequest::ConflictingValues)
+            ),
+            "{query} {headers:?}"
+        );
+    }
     assert_eq!(filter.waiting(), 0);
 }

@@ -16,6 +16,7 @@ mod layer;
 mod on_denied;
 mod order;
 mod reservations;
+mod sources;
 mod stacked;
 mod support;
 mod waiting;

@@ -4,7 +4,9 @@
 use std::net::IpAddr;
 
 use fluxgate_core::yaml::{Faults, Node};
-use fluxgate_tower::{ClientIpSource, FailedClosedStatus, HeaderFamilies, Identity, ResetFormat};
+use fluxgate_tower::{
+    ClientIpSource, FailedClosedStatus, HeaderFamilies, Identity, ResetFormat, Source,
+};
 use ipnet::IpNet;
 
 use super::paths::PathPatterns;
@@ -25,7 +27,7 @@ pub struct Filter {
     pub include: PathPatterns,
     /// The exceptions from `include`.
     pub exclude: PathPatterns,
-    /// The headers with the user and the API key.
+    /// The sources of the user and the API key.
     pub identity: Identity,
     /// The proxies that are trusted to report the client's address.
     pub trusted_proxies: Vec<IpNet>,
@@ -102,7 +104,8 @@ impl Filter {
     pub(super) fn node(&self) -> Node {
         let Identity { user, api_key } = &self.identity;
         let header = |name: &str| Some(tree::text(format!("header:{name}")));
-        let identity = tree::map([("user", header(user)), ("api_key", header(api_key))]);
+        let source = |source: &Source| Some(tree::text(source.to_string()));
+        let identity = tree::map([("user", source(user)), ("api_key", source(api_key))]);
         let proxies = self.trusted_proxies.iter();
         let proxies = tree::list(proxies.map(|network| tree::text(network.to_string())));
         let client_ip = header(self.client_ip.header_name());
@@ -191,8 +194,12 @@ fn read_identity(node: Option<&Node>, faults: &mut Faults) -> Identity {
     let names = ["user", "api_key"];
     let [user, api_key] = node.map_or([None; 2], |node| node.fields("`identity`", names, faults));
     let default = Identity::default();
-    let user = user.and_then(|node| read::header(node, "`user`", faults));
-    let api_key = api_key.and_then(|node| read::header(node, "`api_key`", faults));
+    let mut source = |node: Option<&Node>, what| {
+        let name = read::header(node?, what, faults)?;
+        Some(Source::header(&name))
+    };
+    let user = source(user, "`user`");
+    let api_key = source(api_key, "`api_key`");
     Identity {
         user: user.unwrap_or(default.user),
         api_key: api_key.unwrap_or(default.api_key),

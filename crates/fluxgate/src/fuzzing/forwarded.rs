@@ -59,6 +59,10 @@ impl RequestHead for Lines<'_> {
         "GET"
     }
 
+    fn query(&self) -> Option<&str> {
+        None
+    }
+
     fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         let lines = if name == self.0 { self.1 } else { &[] };
         lines.iter().copied()

@@ -58,6 +58,10 @@ impl RequestHead for ForwardedRequest<'_> {
         self.method.as_str()
     }
 
+    fn query(&self) -> Option<&str> {
+        self.uri.query()
+    }
+
     fn header_lines<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         // `Host` names this service.
         let name = match name {
