@@ -77,6 +77,15 @@ impl<S, H, K> RateLimit<S, H, K> {
     pub fn into_inner(self) -> S {
         self.inner
     }
+
+    /// Replaces the inner service, which is ready and is not called, by a clone that is not. A
+    /// ready service may hold a permit that other requests need.
+    fn release_inner(&mut self)
+    where
+        S: Clone,
+    {
+        self.inner = self.inner.clone();
+    }
 }
 
 impl<S, H, K, B, ResBody> Service<Request<B>> for RateLimit<S, H, K>
@@ -111,16 +120,16 @@ where
                     sanitize(settings, &mut head);
                 }
                 let response = settings.rejection_format().response(&head, &rejection);
+                self.release_inner();
                 ResponseFuture::rejected(response)
             }
             Evaluated::Pending(evaluation) => {
                 sanitize(settings, &mut head);
                 let request = Request::from_parts(head, body);
                 let format = settings.rejection_format();
-                // A ready service may hold a permit that other requests need. So the future
-                // continues with a clone, and `self.inner` becomes one that is not ready.
+                self.release_inner();
+                // A clone, because it need not be ready before the evaluation ends.
                 let inner = self.inner.clone();
-                self.inner = inner.clone();
                 ResponseFuture::evaluating(evaluation, inner, request, format)
             }
         }

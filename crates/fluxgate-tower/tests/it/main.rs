@@ -6,6 +6,7 @@
 )]
 
 mod ambiguous;
+mod buffered;
 mod client_ip;
 mod disconnect;
 mod examples;
