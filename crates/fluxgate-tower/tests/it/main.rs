@@ -6,6 +6,7 @@
 )]
 
 mod ambiguous;
+mod axum_routes;
 mod buffered;
 mod client_ip;
 mod disconnect;
