@@ -96,6 +96,38 @@ async fn tonic() {
     assert!(denied.metadata().contains_key("retry-after"));
 }
 
+#[tokio::test]
+async fn tonic_interceptor() {
+    let (_program, address) = start("tonic_interceptor", &[]);
+    let channel = Endpoint::try_from(format!("http://{address}")).unwrap();
+    let channel = channel.connect().await.unwrap();
+    let check = async |key: Option<&str>| {
+        let mut call = tonic::Request::new(HealthCheckRequest::default());
+        if let Some(key) = key {
+            call.metadata_mut()
+                .insert("x-api-key", key.parse().unwrap());
+        }
+        HealthClient::new(channel.clone()).check(call).await
+    };
+    for _ in 0..3 {
+        check(Some("k1")).await.unwrap();
+    }
+    let denied = check(Some("k1")).await.unwrap_err();
+    assert_eq!(denied.code(), tonic::Code::ResourceExhausted);
+    let millis = denied.metadata().get("grpc-retry-pushback-ms").unwrap();
+    let millis = millis.to_str().unwrap();
+    // One of three units returns every 20 s.
+    assert!(
+        (1..=20_000).contains(&millis.parse::<u64>().unwrap()),
+        "{millis}"
+    );
+    let message = format!("the quota is used up; retry after {millis} ms");
+    assert_eq!(denied.message(), message);
+    check(Some("k2")).await.unwrap();
+    let missing = check(None).await.unwrap_err();
+    assert_eq!(missing.code(), tonic::Code::Unauthenticated);
+}
+
 #[test]
 fn remote_while_the_service_is_down() {
     let gone = fluxgate_testkit::ports::free();
