@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::hint::black_box;
 
-use fluxgate_core::{Limiter, MemoryStore, RequestContext, RuleSets, ready};
+use fluxgate_core::{Limiter, MemoryStore, RequestContext, RuleSets};
 
 use crate::keyed;
 use crate::report::{Better, Report, in_turn, nanos_per_call};
@@ -25,8 +25,8 @@ pub(crate) fn run(report: &mut Report) {
                     .method("GET")
                     .path("/service-57/v1/items/42")
                     .build();
-                let decision = ready(limiter.check("bench", &context));
-                assert!(black_box(decision).is_ok_and(|decision| decision.allowed()));
+                let decision = limiter.check_sync("bench", &context);
+                assert!(black_box(decision).allowed());
             })
         },
         || {

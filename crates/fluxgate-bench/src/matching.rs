@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use fluxgate_core::{Limiter, MemoryStore, RequestContext, ready};
+use fluxgate_core::{Limiter, MemoryStore, RequestContext};
 
 use crate::decision;
 use crate::report::{Better, Report, in_turn, nanos_per_call};
@@ -35,7 +35,7 @@ fn measure(rules: usize) -> impl FnMut() -> f64 {
                 .method("GET")
                 .path(path)
                 .build();
-            let _ = black_box(ready(limiter.check("bench", &context)));
+            let _ = black_box(limiter.check_sync("bench", &context));
         })
     }
 }

@@ -22,7 +22,7 @@ impl AdHocKey {
         Self::new(name, &values)
     }
 
-    fn new(name: &str, values: &[&[u8]]) -> Self {
+    pub(crate) fn new(name: &str, values: &[&[u8]]) -> Self {
         let mut bytes = SubjectBytes::new();
         key::encode_ad_hoc(name, values, &mut bytes);
         Self(bytes)
@@ -83,8 +83,8 @@ impl AdHocDecision {
             outcome: decision.outcome(),
             allowed: decision.allowed(),
             remaining: None,
-            retry_after: decision.retry_after(),
-            reset_after: decision.reset_after(),
+            retry_after: decision.retry(),
+            reset_after: decision.reset_micros(),
         }
     }
 }

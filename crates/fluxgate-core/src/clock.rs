@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use crate::time::Timestamp;
 
@@ -38,11 +38,7 @@ impl Clock for SystemClock {
     reason = "the one place that reads the wall clock"
 )]
 fn wall_micros() -> u64 {
-    // A clock that is set before 1970 counts as the epoch.
-    let since_epoch = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX)
+    Timestamp::from(SystemTime::now()).micros()
 }
 
 /// The wall clock by the processor's cycle counter.
@@ -97,13 +93,23 @@ pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
     /// Creates a clock that shows `now`.
-    pub fn new(now: Timestamp) -> Self {
+    pub fn new(now: impl Into<Timestamp>) -> Self {
+        let now = now.into();
         Self(Arc::new(AtomicU64::new(now.micros())))
     }
 
+    /// Moves the time forwards.
+    pub fn advance(&self, span: Duration) {
+        let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX);
+        let before = self.now().micros();
+        self.set(Timestamp::saturating_from_micros(
+            before.saturating_add(micros),
+        ));
+    }
+
     /// Sets the time, forwards or backwards.
-    pub fn set(&self, now: Timestamp) {
-        self.0.store(now.micros(), Ordering::Relaxed);
+    pub fn set(&self, now: impl Into<Timestamp>) {
+        self.0.store(now.into().micros(), Ordering::Relaxed);
     }
 }
 

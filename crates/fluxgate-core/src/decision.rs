@@ -7,6 +7,7 @@ mod waiting;
 
 use std::fmt;
 use std::ops::Range;
+use std::time::{Duration, SystemTime};
 
 use smallvec::SmallVec;
 
@@ -22,6 +23,7 @@ const FAILED_CLOSED_RETRY: Micros = Micros::new(1_000_000);
 
 /// The decision on one request.
 #[derive(Clone, Debug)]
+#[must_use = "a decision may deny the request"]
 pub struct Decision {
     allowed: bool,
     outcome: Outcome,
@@ -112,26 +114,26 @@ impl Decision {
         self.remaining
     }
 
-    /// Returns the time until the same request would pass; zero if it passes.
-    pub fn retry_after(&self) -> Retry {
-        self.retry_after
+    /// Returns the time until the same request would pass: zero if it passes, `None` if it
+    /// never will, because it costs more than the limit ever holds.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after.after().map(Duration::from)
     }
 
     /// Returns the time until the reported band is full again.
-    pub fn reset_after(&self) -> Micros {
-        self.reset_after
+    pub fn reset_after(&self) -> Duration {
+        self.reset_after.into()
     }
 
     /// Returns the instant at which the reported band is full again, by the clock of the
     /// store.
-    pub fn reset_at(&self) -> Timestamp {
-        let micros = self.at.micros().saturating_add(self.reset_after.get());
-        Timestamp::saturating_from_micros(micros)
+    pub fn reset_at(&self) -> SystemTime {
+        self.reset_timestamp().into()
     }
 
     /// Returns how long an allowed request must wait before it goes on.
-    pub fn delay(&self) -> Micros {
-        self.delay
+    pub fn delay(&self) -> Duration {
+        self.delay.into()
     }
 
     /// Returns the bands that deny, in the order of evaluation. If the request is
@@ -163,6 +165,31 @@ impl Decision {
     /// Returns the rule set, if it exists.
     pub fn rule_set(&self) -> Option<&RuleSet> {
         self.set.as_deref()
+    }
+
+    /// Returns [`Decision::retry_after`] in microseconds.
+    #[doc(hidden)]
+    pub fn retry(&self) -> Retry {
+        self.retry_after
+    }
+
+    /// Returns [`Decision::reset_after`] in microseconds.
+    #[doc(hidden)]
+    pub fn reset_micros(&self) -> Micros {
+        self.reset_after
+    }
+
+    /// Returns [`Decision::reset_at`] in microseconds.
+    #[doc(hidden)]
+    pub fn reset_timestamp(&self) -> Timestamp {
+        let micros = self.at.micros().saturating_add(self.reset_after.get());
+        Timestamp::saturating_from_micros(micros)
+    }
+
+    /// Returns [`Decision::delay`] in microseconds.
+    #[doc(hidden)]
+    pub fn delay_micros(&self) -> Micros {
+        self.delay
     }
 
     /// Creates the decision to allow a request because the store failed.

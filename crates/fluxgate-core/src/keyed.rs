@@ -1,7 +1,6 @@
 //! Limits for keys, without rules.
 
 mod direct;
-mod reservation;
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -15,9 +14,9 @@ use crate::clock::{Clock, SystemClock};
 use crate::key::{RuleNumber, Subject};
 use crate::memory::MemoryStore;
 use crate::quota::Quota;
-use crate::store::{Checks, Group, Verdicts};
+use crate::reservation::Reservation;
+use crate::store::{Checks, Group, LocalStore, Verdicts, WaitPermit};
 pub use direct::DirectLimiter;
-pub use reservation::Reservation;
 
 /// Limits each key by itself, in this process.
 ///
@@ -66,7 +65,7 @@ impl KeyedLimiter {
     }
 }
 
-impl<C: Clock> KeyedLimiter<C> {
+impl<C: Clock + 'static> KeyedLimiter<C> {
     /// Creates a limiter on a store with its own clock and bounds.
     pub fn with_store(
         quotas: impl IntoIterator<Item = Quota>,
@@ -127,7 +126,7 @@ impl<C: Clock> KeyedLimiter<C> {
         &self,
         key: &K,
         max_wait: Duration,
-    ) -> Result<Reservation<C>, Denied> {
+    ) -> Result<Reservation<Permit>, Denied> {
         self.reserve_n(key, 1, max_wait)
     }
 
@@ -137,7 +136,7 @@ impl<C: Clock> KeyedLimiter<C> {
         key: &K,
         units: u32,
         max_wait: Duration,
-    ) -> Result<Reservation<C>, Denied> {
+    ) -> Result<Reservation<Permit>, Denied> {
         let key = KeyBytes::of(key);
         let bands = self.0.bands.iter();
         let bands: Box<[Band]> = bands
@@ -145,17 +144,16 @@ impl<C: Clock> KeyedLimiter<C> {
             .collect();
         let verdicts = self.verdicts(&key, &bands, units, Mode::Take);
         let delay = verdicts.iter().map(|verdict| verdict.delay).max();
-        let charged = verdicts.iter().map(Charged::by).collect();
-        Ok(Reservation {
-            permit: conclude(verdicts)?,
-            delay: delay.unwrap_or_default().as_duration(),
-            limiter: self.clone(),
-            key,
-            bands,
-            units,
-            charged,
-            is_kept: false,
-        })
+        let charged: SmallVec<[Charged; 4]> = verdicts.iter().map(Charged::by).collect();
+        let permit = conclude(verdicts)?;
+        let delay = delay.unwrap_or_default().as_duration();
+        let limiter = self.clone();
+        let cancel = move || {
+            let store = &limiter.0.store;
+            store.cancel_now(key.subject(), &bands, units.into(), &charged);
+        };
+        let place = WaitPermit::unbounded();
+        Ok(Reservation::new(permit, delay, place, cancel))
     }
 
     /// Waits until a unit is available, and takes it. Callers of one key are served in
@@ -246,7 +244,7 @@ impl Denied {
 
 /// Combines the verdicts of all quotas.
 #[inline]
-fn conclude(verdicts: impl IntoIterator<Item = Verdict>) -> Result<Permit, Denied> {
+pub(crate) fn conclude(verdicts: impl IntoIterator<Item = Verdict>) -> Result<Permit, Denied> {
     let mut remaining = u32::MAX;
     let mut denied: Option<Denied> = None;
     for verdict in verdicts {

@@ -1,41 +1,71 @@
 //! Exact rate limiting.
 //!
-//! Rules define how much each client may do, and a [`Limiter`] decides by them. Decisions
-//! are exact: no fraction is lost, nothing is rounded in between, and a request is charged
-//! to every band of every rule that applies, or to none.
+//! ```
+//! use fluxgate_core::{KeyedLimiter, Quota};
+//!
+//! let limiter = KeyedLimiter::new(Quota::per_second(10).burst(50));
+//! match limiter.check("ann") {
+//!     Ok(permit) => println!("go on, {} left", permit.remaining),
+//!     Err(denied) => println!("retry after {:?}", denied.retry_after),
+//! }
+//! ```
+//!
+//! Decisions are exact: no fraction is lost, nothing is rounded in between, and a request
+//! is charged to every limit that applies, or to none. The core uses no floating point and
+//! does no I/O. Time comes from the store, which gets it from a [`Clock`] or from a server.
+//!
+//! | to limit | use |
+//! |---|---|
+//! | each key by itself, in this process | [`KeyedLimiter`] |
+//! | all calls together, in this process | [`DirectLimiter`] |
+//! | each key by itself, over all processes | [`SharedKeyedLimiter`] on the store of `fluxgate-redis` |
+//! | requests, by several rules | [`Limiter`] with [`Rule`]s in Rust or YAML |
+//! | HTTP requests | the layer of `fluxgate-tower` |
+//!
+//! Rules define how much each client may do:
 //!
 //! ```
-//! use fluxgate_core::{Limiter, MemoryStore, RequestContext, RuleSets};
+//! use fluxgate_core::{Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
 //!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let rules = "
-//! rule_sets:
-//!   api-limits:
-//!     rules:
-//!       - id: per-user
-//!         scope: per_user
-//!         bands: [ { capacity: 2, window: 1m } ]
-//! ";
-//! let limiter = Limiter::new(RuleSets::from_yaml(rules)?, MemoryStore::default());
-//! let context = RequestContext::builder().user("u1").path("/api/x").build();
-//! # fluxgate_core::ready(async {
-//! assert!(limiter.check("api-limits", &context).await?.allowed());
-//! assert!(limiter.check("api-limits", &context).await?.allowed());
-//! let third = limiter.check("api-limits", &context).await?;
+//! # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+//! let api = RuleSet::builder("api")
+//!     .rule(Rule::new("per-user").per_user().band(Quota::per_second(2)))
+//!     .rule(Rule::new("all").global().band(Quota::per_minute(10_000)))
+//!     .build()?;
+//! let limiter = Limiter::new(api, MemoryStore::default());
+//!
+//! let ann = RequestContext::builder().user("ann").path("/api/x").build();
+//! assert!(limiter.check_sync("api", &ann).allowed());
+//! assert!(limiter.check_sync("api", &ann).allowed());
+//! let third = limiter.check_sync("api", &ann);
 //! assert!(!third.allowed());
 //! assert_eq!(third.violated().next().unwrap().to_string(), "per-user/b0");
-//! # Ok::<_, fluxgate_core::LimiterError>(())
-//! # })?;
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! The core does no I/O and uses no floating point. Time comes from the store, which gets
-//! it from a [`Clock`] or from a server.
+//! The [`guide`] has more.
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `fast-clock` | yes | a [`SystemClock`] that reads the processor's cycle counter, in half the time |
+//! | `yaml` | yes | rule files: `RuleSets::from_yaml` |
+//! | `tokio` | | waiting: `until_ready` and `Reservation::wait` |
+//! | `metrics` | | `MetricsObserver`, for the crate `metrics` |
+//! | `tracing` | | `TracingObserver`, for the crate `tracing` |
+//! | `serde` | | `Serialize` of decisions, `Serialize` and `Deserialize` of rules |
+//! | `conformance` | | the suite that every [`Store`] must pass |
+//!
+//! Features only add. Without the default ones, the crate has 12 crates in its tree,
+//! including itself. It needs Rust 1.93.
 #![deny(missing_docs)]
 
 mod ad_hoc;
+#[doc(hidden)]
 pub mod algorithm;
+mod background;
 mod band;
 mod clock;
 #[cfg(feature = "conformance")]
@@ -44,62 +74,87 @@ mod context;
 mod decision;
 mod fingerprint;
 #[cfg(feature = "json")]
+#[doc(hidden)]
 pub mod json;
 mod key;
 mod keyed;
+#[doc(hidden)]
 pub mod limit;
 mod limiter;
 mod lossless;
 mod matcher;
-pub mod memory;
+mod memory;
+mod observer;
 mod plan;
 mod quota;
 mod rate;
 mod request_path;
+mod reservation;
 mod rules;
+#[cfg(feature = "serde")]
+mod serde_impls;
+mod shared_keyed;
 mod sip;
-mod store;
+pub mod store;
 mod time;
 #[cfg(feature = "yaml")]
+#[doc(hidden)]
 pub mod yaml;
 
-pub use ad_hoc::{AdHocDecision, AdHocKey};
-pub use algorithm::{Charged, Mode, Verdict};
 pub use band::Band;
 pub use clock::{Clock, ManualClock, SystemClock};
-pub use context::{RequestContext, RequestContextBuilder, RequestFields};
-pub use decision::{Charge, Decision, Outcome, Violation};
-pub use key::{
-    IdentityError, IdentityPart, KeyPart, KeyPartError, OnMissingKey, RuleNumber, Subject,
-    SubjectParts, describe_identity,
-};
-pub use keyed::{Denied, DirectLimiter, KeyedLimiter, Permit, Reservation};
-pub use limit::{Algorithm, Limit, LimitError};
-pub use limiter::virtual_time::RuleVerdict;
-pub use limiter::{BandState, Limiter, LimiterError, Observer, PendingDecision};
-pub use lossless::lossless_text;
-pub use matcher::{PathSet, Pattern, PatternError};
+pub use context::{RequestContext, RequestContextBuilder};
+pub use decision::{Decision, Outcome, Violation};
+pub use key::{IdentityError, KeyPart, KeyPartError, OnMissingKey};
+pub use keyed::{Denied, DirectLimiter, KeyedLimiter, Permit};
+pub use limit::{Algorithm, Limit, LimitBuilder, LimitError, LimitField};
+pub use limiter::{BandState, Limiter, LimiterBuilder, LimiterError};
+pub use matcher::PatternError;
 pub use memory::MemoryStore;
+#[cfg(feature = "metrics")]
+pub use observer::MetricsObserver;
+pub use observer::Observer;
+#[cfg(feature = "tracing")]
+pub use observer::TracingObserver;
 pub use quota::Quota;
-pub use request_path::{PathError, RequestPath};
+pub use reservation::Reservation;
 pub use rules::{
-    ActiveRule, ActiveRuleSet, Cost, InvalidRules, OnError, OnMissingRuleSet, Rule, RuleFault,
-    RuleMode, RuleOptions, RuleSet, RuleSetBuilder, RuleSets,
+    ActiveRule, Cost, InvalidRules, OnError, OnMissingRuleSet, Rule, RuleFault, RuleMode, RuleSet,
+    RuleSetBuilder, RuleSets,
 };
+pub use shared_keyed::SharedKeyedLimiter;
+pub use store::{DynStore, LocalStore, Store, StoreError};
+pub use time::Timestamp;
 #[cfg(feature = "yaml")]
-pub use rules::{RulesError, values};
-pub use store::{Check, Checks, Group, Reason, Store, StoreError, Verdicts, WaitPermit};
-pub use time::{Micros, Retry, Timestamp};
+pub use {
+    rules::RulesError,
+    yaml::{Fault, Position},
+};
 
-/// Returns the output of a future that is ready, as every future of the [`MemoryStore`]
-/// is.
-///
-/// # Panics
-/// If it is not ready.
-pub fn ready<F: Future>(future: F) -> F::Output {
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    match std::pin::pin!(future).poll(&mut context) {
-        std::task::Poll::Ready(output) => output,
-        std::task::Poll::Pending => panic!("the future is not ready"),
-    }
+/// The parts that the other crates of FluxGate are built from. They may change in any
+/// release.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::ad_hoc::{AdHocDecision, AdHocKey};
+    pub use crate::algorithm;
+    #[cfg(feature = "tokio")]
+    pub use crate::background::poll_once_or_spawn;
+    pub use crate::background::ready;
+    pub use crate::context::RequestFields;
+    pub use crate::decision::Charge;
+    #[cfg(feature = "json")]
+    pub use crate::json;
+    pub use crate::key::{IdentityPart, RuleNumber, SubjectParts, describe_identity};
+    pub use crate::limit;
+    pub use crate::limiter::PendingDecision;
+    pub use crate::limiter::virtual_time::RuleVerdict;
+    pub use crate::lossless::lossless_text;
+    pub use crate::matcher::{PathSet, Pattern};
+    pub use crate::memory::{DEFAULT_MAX_KEYS, DEFAULT_MAX_LOG_EVENTS, Retention};
+    pub use crate::request_path::{PathError, RequestPath};
+    #[cfg(feature = "yaml")]
+    pub use crate::rules::values;
+    pub use crate::rules::{ActiveRuleSet, RuleOptions};
+    #[cfg(feature = "yaml")]
+    pub use crate::yaml;
 }

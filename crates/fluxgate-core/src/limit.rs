@@ -221,18 +221,18 @@ impl LimitBuilder {
             max_wait,
             shape,
         } = self;
-        if let Err(error) = check_units(Field::Capacity, capacity, algorithm.max_capacity()) {
+        if let Err(error) = check_units(LimitField::Capacity, capacity, algorithm.max_capacity()) {
             return Err(error);
         }
-        if let Err(error) = check_span(Field::Window, window) {
+        if let Err(error) = check_span(LimitField::Window, window) {
             return Err(error);
         }
         if !algorithm.is_bucket() && refill.is_some() {
-            let field = Field::Refill;
+            let field = LimitField::Refill;
             return Err(LimitError::NotABucket { field });
         }
         if !algorithm.is_bucket() && period.is_some() {
-            let field = Field::Period;
+            let field = LimitField::Period;
             return Err(LimitError::NotABucket { field });
         }
         if shape && !matches!(algorithm, Algorithm::LeakyBucket) {
@@ -245,18 +245,18 @@ impl LimitBuilder {
             Some(refill) => refill,
             None => capacity,
         };
-        if let Err(error) = check_units(Field::Refill, refill, MAX_UNITS) {
+        if let Err(error) = check_units(LimitField::Refill, refill, MAX_UNITS) {
             return Err(error);
         }
         let period = match period {
             Some(period) => period,
             None => window,
         };
-        if let Err(error) = check_span(Field::Period, period) {
+        if let Err(error) = check_span(LimitField::Period, period) {
             return Err(error);
         }
         if let Some(max_wait) = max_wait
-            && let Err(error) = check_span(Field::MaxWait, max_wait)
+            && let Err(error) = check_span(LimitField::MaxWait, max_wait)
         {
             return Err(error);
         }
@@ -285,7 +285,7 @@ impl LimitBuilder {
     }
 }
 
-const fn check_units(field: Field, given: u64, most: u64) -> Result<(), LimitError> {
+const fn check_units(field: LimitField, given: u64, most: u64) -> Result<(), LimitError> {
     if 1 <= given && given <= most {
         Ok(())
     } else {
@@ -293,7 +293,7 @@ const fn check_units(field: Field, given: u64, most: u64) -> Result<(), LimitErr
     }
 }
 
-pub(crate) const fn check_span(field: Field, given: Micros) -> Result<(), LimitError> {
+pub(crate) const fn check_span(field: LimitField, given: Micros) -> Result<(), LimitError> {
     let micros = given.get();
     let is_allowed = MIN_SPAN.get() <= micros && micros <= MAX_SPAN.get();
     if is_allowed && micros.is_multiple_of(1000) {
@@ -315,7 +315,7 @@ pub(crate) const fn saturating_micros(span: Duration) -> Micros {
 /// The number that a [`LimitError`] is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Field {
+pub enum LimitField {
     /// `capacity`
     Capacity,
     /// `window`
@@ -328,7 +328,7 @@ pub enum Field {
     MaxWait,
 }
 
-impl Field {
+impl LimitField {
     /// Returns its name in rules.
     pub const fn name(self) -> &'static str {
         match self {
@@ -341,7 +341,7 @@ impl Field {
     }
 }
 
-impl fmt::Display for Field {
+impl fmt::Display for LimitField {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -355,7 +355,7 @@ pub enum LimitError {
     #[error("`{field}` is {given}; allowed is 1 to {most}")]
     Units {
         /// The count.
-        field: Field,
+        field: LimitField,
         /// Its value.
         given: u64,
         /// The largest value that is allowed.
@@ -365,7 +365,7 @@ pub enum LimitError {
     #[error("`{field}` must be a whole number of milliseconds from 1ms to 366d")]
     Span {
         /// The span.
-        field: Field,
+        field: LimitField,
     },
     /// The bucket takes too long to fill.
     #[error(
@@ -377,7 +377,7 @@ pub enum LimitError {
     #[error("`{field}` belongs to token_bucket and leaky_bucket only")]
     NotABucket {
         /// The refill or the period.
-        field: Field,
+        field: LimitField,
     },
     /// Only a leaky bucket has a queue to shape.
     #[error("`shape: true` belongs to leaky_bucket only")]

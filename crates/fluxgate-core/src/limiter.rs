@@ -1,8 +1,10 @@
 //! The limiter: rules and a store.
 
 mod ad_hoc;
+mod planned;
 mod state;
 pub(crate) mod virtual_time;
+mod waiting;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -13,18 +15,41 @@ use arc_swap::ArcSwap;
 use crate::algorithm::Mode;
 use crate::band::Band;
 use crate::context::RequestContext;
-use crate::decision::{Charge, Decision, Outcome};
+use crate::decision::{Decision, Outcome};
 use crate::key::IdentityError;
 use crate::memory::MemoryStore;
+use crate::observer::{Observer, Stopwatch};
 use crate::plan::Plan;
 use crate::rules::{ActiveRuleSet, OnError, OnMissingRuleSet, RuleSet, RuleSets};
 use crate::sip::Sip13;
-use crate::store::{Checks, Reason, Store, StoreError, Verdicts, WaitPermit};
-use crate::time::{Micros, Retry};
+use crate::store::{Checks, LocalStore, Reason, Store, StoreError, Verdicts};
+use crate::time::Retry;
+pub(crate) use ad_hoc::AdHocVerdicts;
+pub use planned::PendingDecision;
 
 /// Decides requests by rule sets that may change while it runs.
+///
+/// ```
+/// use fluxgate_core::{Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
+///
+/// # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+/// let rule = Rule::new("per-user").per_user().band(Quota::per_minute(2));
+/// let limiter = Limiter::new(
+///     RuleSet::builder("api").rule(rule).build()?,
+///     MemoryStore::default(),
+/// );
+/// let ann = RequestContext::builder().user("ann").build();
+/// assert!(limiter.check_sync("api", &ann).allowed());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Clones share the rules and the store.
 #[derive(Debug)]
-pub struct Limiter<S = MemoryStore> {
+pub struct Limiter<S = MemoryStore>(Arc<Shared<S>>);
+
+#[derive(Debug)]
+struct Shared<S> {
     rules: ArcSwap<RuleSets>,
     store: S,
     /// Decides if the store fails and the rule set says so; created when first needed.
@@ -32,24 +57,49 @@ pub struct Limiter<S = MemoryStore> {
     /// The decision on limits that come with the call when the store fails.
     call_limits: OnError,
     observer: Option<Box<dyn Observer>>,
+    /// Whether the observer receives decisions.
+    observes_decisions: bool,
     /// Hashes of missing rule sets that were reported. The names come from clients, so
     /// they are not kept themselves.
     missing: Mutex<HashSet<u64>>,
 }
 
-/// Receives events of a limiter besides its decisions.
-pub trait Observer: Send + Sync + std::fmt::Debug {
-    /// Called when the store fails, with the `on_error` that decides; `None` for a peek,
-    /// which has no effect.
-    fn store_failed(&self, error: &StoreError, on_error: Option<OnError>) {
-        let _ = (error, on_error);
+impl<S> Clone for Limiter<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+/// Builds a [`Limiter`].
+#[derive(Debug)]
+pub struct LimiterBuilder<S>(Shared<S>);
+
+impl<S: Store> LimiterBuilder<S> {
+    /// Sets the observer of decisions, store failures and missing rule sets.
+    pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
+        self.0.observer = Some(Box::new(observer));
+        self.0.observes_decisions = true;
+        self
     }
 
-    /// Called when a request names a rule set that does not exist, once for each name.
-    /// Returns whether that was reported; if not, it is called again.
-    fn rule_set_missing(&self, name: &str) -> bool {
-        let _ = name;
-        true
+    /// Sets an observer that receives no decisions, so that they are not timed.
+    #[doc(hidden)]
+    pub fn failure_observer(mut self, observer: impl Observer + 'static) -> Self {
+        self.0.observer = Some(Box::new(observer));
+        self.0.observes_decisions = false;
+        self
+    }
+
+    /// Sets the decision on limits that come with the call when the store fails.
+    #[doc(hidden)]
+    pub fn call_limits(mut self, on_error: OnError) -> Self {
+        self.0.call_limits = on_error;
+        self
+    }
+
+    /// Builds the limiter.
+    pub fn build(self) -> Limiter<S> {
+        Limiter(Arc::new(self.0))
     }
 }
 
@@ -76,223 +126,67 @@ pub enum LimiterError {
     Store(#[from] StoreError),
 }
 
-/// A request that is planned but must wait for the store.
-#[derive(Debug)]
-pub struct PendingDecision {
-    set: ActiveRuleSet,
-    plan: Box<Plan>,
-}
-
 /// The state of a band for one identity.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct BandState {
     /// The band.
     pub band: Band,
     /// Whole units left.
     pub remaining: u64,
     /// The time until it is full again.
-    pub reset_after: Micros,
+    pub reset_after: Duration,
 }
 
 impl<S: Store> Limiter<S> {
     /// Creates a limiter with these rules on this store.
     pub fn new(rules: impl Into<RuleSets>, store: S) -> Self {
-        Self {
+        Self::builder(rules, store).build()
+    }
+
+    /// Starts a limiter with these rules on this store.
+    pub fn builder(rules: impl Into<RuleSets>, store: S) -> LimiterBuilder<S> {
+        LimiterBuilder(Shared {
             rules: ArcSwap::from_pointee(rules.into()),
             store,
             fallback: OnceLock::new(),
             call_limits: OnError::default(),
             observer: None,
+            observes_decisions: false,
             missing: Mutex::default(),
-        }
-    }
-
-    /// Sets the observer of store failures and missing rule sets.
-    pub fn with_observer(mut self, observer: impl Observer + 'static) -> Self {
-        self.observer = Some(Box::new(observer));
-        self
-    }
-
-    /// Sets the decision on limits that come with the call ([`Limiter::take`]) when the
-    /// store fails; [`OnError::Local`] by default.
-    pub fn call_limits(mut self, on_error: OnError) -> Self {
-        self.call_limits = on_error;
-        self
-    }
-
-    /// Returns the decision on limits that come with the call when the store fails.
-    pub fn call_limits_on_error(&self) -> OnError {
-        self.call_limits
+        })
     }
 
     /// Returns the store.
     pub fn store(&self) -> &S {
-        &self.store
+        &self.0.store
     }
 
     /// Returns the active rules.
     pub fn rules(&self) -> Arc<RuleSets> {
-        self.rules.load_full()
+        self.0.rules.load_full()
     }
 
     /// Replaces all rules atomically, and deletes the state of rules that reset on change
     /// and have changed.
-    pub async fn replace_rules(&self, rules: RuleSets) -> Result<(), StoreError> {
-        let replaced = self.swap_rules(rules);
+    pub async fn replace_rules(&self, rules: impl Into<RuleSets>) -> Result<(), StoreError> {
+        let replaced = self.swap_rules(rules.into());
         self.reset_replaced(&replaced).await
     }
 
-    /// Replaces all rules atomically and returns the old ones. Their state is not deleted
-    /// before [`Limiter::reset_replaced`].
-    pub fn swap_rules(&self, rules: RuleSets) -> Arc<RuleSets> {
-        self.rules.swap(Arc::new(rules))
-    }
-
-    /// Deletes the state of replaced rules that reset on change, unless they are active
-    /// again. Continues after a failure and returns the first one.
-    pub async fn reset_replaced(&self, replaced: &RuleSets) -> Result<(), StoreError> {
-        let mut first = Ok(());
-        for set in replaced.iter() {
-            for rule in set.rules().iter().filter(|rule| rule.reset_on_change()) {
-                // The rules may have changed while the last reset ran.
-                let rules = self.rules.load_full();
-                let now = rules.get(set.name()).and_then(|set| set.rule(rule.id()));
-                // The number of a rule that resets on change depends on its text.
-                if now.is_none_or(|now| now.number() != rule.number()) {
-                    let reset = self.store.reset_rule(rule.subject()).await;
-                    first = first.and(reset.map(drop));
-                }
-            }
-        }
-        first
-    }
-
-    /// Returns the active rule set of this name.
-    pub fn rule_set(&self, name: &str) -> Option<ActiveRuleSet> {
-        self.rules.load().get(name).map(ActiveRuleSet::of)
-    }
-
-    /// Returns the decision on a rule set that does not exist.
-    pub fn missing_rule_set(&self, name: &str) -> Decision {
-        self.without_rule_set(name, self.rules.load().on_missing())
-    }
-
-    /// Decides a request, and charges it if it passes.
-    pub async fn check(
-        &self,
-        rule_set: &str,
-        context: &RequestContext<'_>,
-    ) -> Result<Decision, LimiterError> {
-        self.decide(rule_set, context, Mode::Take).await
+    /// Decides a request, and charges it if it passes. If the store fails, `on_error` of
+    /// the rule set decides.
+    ///
+    /// A rule that lets requests wait may allow this one after a [`Decision::delay`].
+    /// [`Limiter::until_ready`] waits for it, and [`Limiter::reserve`] returns the wait as a
+    /// value.
+    pub async fn check(&self, rule_set: &str, context: &RequestContext<'_>) -> Decision {
+        self.check_in_mode(rule_set, context, Mode::Take).await
     }
 
     /// Decides a request without charging it.
-    pub async fn peek(
-        &self,
-        rule_set: &str,
-        context: &RequestContext<'_>,
-    ) -> Result<Decision, LimiterError> {
-        self.decide(rule_set, context, Mode::Peek).await
-    }
-
-    /// Decides a request as if no rule let it wait, and charges it if it passes.
-    pub async fn check_now(
-        &self,
-        rule_set: &str,
-        context: &RequestContext<'_>,
-    ) -> Result<Decision, LimiterError> {
-        self.decide(rule_set, context, Mode::TakeNow).await
-    }
-
-    async fn decide(
-        &self,
-        rule_set: &str,
-        context: &RequestContext<'_>,
-        mode: Mode,
-    ) -> Result<Decision, LimiterError> {
-        let rules = self.rules.load();
-        let Some(set) = rules.get(rule_set) else {
-            return Ok(self.without_rule_set(rule_set, rules.on_missing()));
-        };
-        let set = ActiveRuleSet::of(set);
-        drop(rules);
-        let PendingDecision { set, plan } = match self.try_decide(set, context, mode) {
-            Ok(decision) => return Ok(decision),
-            Err(pending) => pending,
-        };
-        let mut decision = {
-            let checks = plan.checks(&set);
-            let verdicts = self.store.decide(&checks).await;
-            self.conclude(&set, &plan, &checks, verdicts)
-        };
-        decision.set_rule_set(set);
-        Ok(decision)
-    }
-
-    /// Decides a request by a rule set that is active or was when the request came, and
-    /// charges it if it passes. Returns what is planned, and charges nothing, if the store
-    /// must be awaited: [`Limiter::complete`] continues then.
-    pub fn try_check(
-        &self,
-        set: &ActiveRuleSet,
-        context: &RequestContext<'_>,
-        mode: Mode,
-    ) -> Result<Decision, PendingDecision> {
-        self.try_decide(set.clone(), context, mode)
-    }
-
-    /// Decides like [`Limiter::try_check`] and, if the store must be awaited, like
-    /// [`Limiter::complete`].
-    pub async fn check_with_permit(
-        &self,
-        set: &ActiveRuleSet,
-        context: &RequestContext<'_>,
-        mode: Mode,
-    ) -> (Decision, WaitPermit) {
-        match self.try_check(set, context, mode) {
-            Ok(decision) => (decision, WaitPermit::unbounded()),
-            Err(pending) => self.complete(pending).await,
-        }
-    }
-
-    fn try_decide(
-        &self,
-        set: ActiveRuleSet,
-        context: &RequestContext<'_>,
-        mode: Mode,
-    ) -> Result<Decision, PendingDecision> {
-        let mut plan = Plan::new(mode);
-        plan.fill(&set, context);
-        let mut verdicts = Verdicts::new();
-        let is_decided = {
-            let checks = plan.checks(&set);
-            checks.list().is_empty() || self.store.try_decide(&checks, &mut verdicts)
-        };
-        if is_decided {
-            let mut decision = Decision::combine(&plan, &verdicts);
-            decision.set_rule_set(set);
-            return Ok(decision);
-        }
-        let plan = Box::new(plan);
-        Err(PendingDecision { set, plan })
-    }
-
-    /// Decides a planned request, and charges it if it passes. A request that has to wait
-    /// gets a permit, if their number is bounded for all processes. The permit is acquired
-    /// before any units are; if none is left, the request is decided as if no rule let it
-    /// wait.
-    pub async fn complete(&self, pending: PendingDecision) -> (Decision, WaitPermit) {
-        let PendingDecision { set, plan } = pending;
-        let (mut decision, permit) = {
-            let checks = plan.checks(&set);
-            let (verdicts, permit) = match self.store.decide_with_permit(&checks).await {
-                Ok((verdicts, permit)) => (Ok(verdicts), permit),
-                Err(error) => (Err(error), WaitPermit::unbounded()),
-            };
-            (self.conclude(&set, &plan, &checks, verdicts), permit)
-        };
-        decision.set_rule_set(set);
-        (decision, permit)
+    pub async fn peek(&self, rule_set: &str, context: &RequestContext<'_>) -> Decision {
+        self.check_in_mode(rule_set, context, Mode::Peek).await
     }
 
     /// Decides several requests, which are charged together or not at all. Returns the
@@ -301,11 +195,12 @@ impl<S: Store> Limiter<S> {
         &self,
         rule_set: &str,
         contexts: &[RequestContext<'_>],
-    ) -> Result<Vec<Decision>, LimiterError> {
-        let rules = self.rules.load_full();
+    ) -> Vec<Decision> {
+        let started = self.start_timing();
+        let rules = self.rules();
         let Some(set) = rules.get(rule_set) else {
             let decision = self.without_rule_set(rule_set, rules.on_missing());
-            return Ok(vec![decision; contexts.len()]);
+            return vec![decision; contexts.len()];
         };
         let mut plan = Plan::new(Mode::Take);
         let ends = plan.fill_all(set, contexts);
@@ -322,8 +217,9 @@ impl<S: Store> Limiter<S> {
         };
         for decision in &mut decisions {
             decision.set_rule_set(ActiveRuleSet::of(set));
+            self.observe(decision, started);
         }
-        Ok(decisions)
+        decisions
     }
 
     /// Charges an identity by one rule, whether the rule matches or not. `cost` replaces
@@ -335,6 +231,7 @@ impl<S: Store> Limiter<S> {
         identity: &[&str],
         cost: Option<u64>,
     ) -> Result<Decision, LimiterError> {
+        let started = self.start_timing();
         let set = self.known_set(rule_set)?;
         let index = set.rules().iter().position(|known| known.id() == rule);
         let index = index.ok_or_else(|| unknown_rule(&set, rule))?;
@@ -346,46 +243,50 @@ impl<S: Store> Limiter<S> {
             self.conclude(&set, &plan, &checks, verdicts)
         };
         decision.set_rule_set(set);
+        self.observe(&decision, started);
         Ok(decision)
     }
 
-    /// Cancels the charge of a request that waits and does not go on. Continues after a
-    /// failure and returns the first one.
-    pub async fn cancel(&self, charge: Charge) -> Result<(), StoreError> {
-        let mut first = Ok(());
-        for (subject, bands, units, charged) in charge.iter() {
-            let cancelled = match charge.by_fallback() {
-                // A fallback that was never created holds nothing.
-                true => match self.fallback.get() {
-                    Some(fallback) => fallback.cancel(subject, bands, units, charged).await,
-                    None => continue,
-                },
-                false => self.store.cancel(subject, bands, units, charged).await,
-            };
-            first = first.and(cancelled);
+    /// Decides a request in any mode. [`Mode::TakeNow`] is for callers that cannot wait.
+    #[doc(hidden)]
+    pub async fn check_in_mode(
+        &self,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+        mode: Mode,
+    ) -> Decision {
+        let Some(set) = self.rule_set(rule_set) else {
+            return self.missing_rule_set(rule_set);
+        };
+        match self.try_check_owned(set, context, mode) {
+            Ok(decision) => decision,
+            Err(pending) => self.complete_without_permit(pending).await,
         }
-        first
     }
 
-    /// Acquires a permit to wait for at most `longest`. Returns `None` if the number of
-    /// waiting requests is bounded for all processes that share the state, and reached.
-    pub async fn begin_wait(&self, longest: Duration) -> Result<Option<WaitPermit>, StoreError> {
-        self.store.begin_wait(longest).await
+    fn start_timing(&self) -> Option<Stopwatch> {
+        self.0.observes_decisions.then(Stopwatch::start)
+    }
+
+    fn observe(&self, decision: &Decision, started: Option<Stopwatch>) {
+        if let (Some(observer), Some(started)) = (&self.0.observer, started) {
+            observer.decided(decision, started.elapsed());
+        }
     }
 
     async fn verdicts(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
         let mut verdicts = Verdicts::new();
-        if checks.list().is_empty() || self.store.try_decide(checks, &mut verdicts) {
+        if checks.list().is_empty() || self.0.store.try_decide(checks, &mut verdicts) {
             return Ok(verdicts);
         }
-        self.store.decide(checks).await
+        self.0.store.decide(checks).await
     }
 
     fn without_rule_set(&self, name: &str, on_missing: OnMissingRuleSet) -> Decision {
         const MAX_NAMES: usize = 1_000;
         // If another thread holds the lock, the next request reports the name.
-        if let Some(observer) = &self.observer
-            && let Ok(mut reported) = self.missing.try_lock()
+        if let Some(observer) = &self.0.observer
+            && let Ok(mut reported) = self.0.missing.try_lock()
         {
             let hash = Sip13::PUBLIC.hash(name.as_bytes()) as u64;
             if !reported.contains(&hash) && observer.rule_set_missing(name) {
@@ -421,7 +322,7 @@ impl<S: Store> Limiter<S> {
 
     /// Decides after the store failed.
     fn fall_back(&self, on_error: OnError, checks: &Checks<'_>, error: &StoreError) -> Fallback {
-        if let Some(observer) = &self.observer {
+        if let Some(observer) = &self.0.observer {
             let decides = checks.mode().takes().then_some(on_error);
             observer.store_failed(error, decides);
         }
@@ -429,7 +330,7 @@ impl<S: Store> Limiter<S> {
             OnError::Allow => Fallback::Fixed(Decision::failed_open()),
             OnError::Deny => Fallback::Fixed(Decision::failed_closed()),
             OnError::Local => {
-                let fallback = self.fallback.get_or_init(MemoryStore::default);
+                let fallback = self.0.fallback.get_or_init(MemoryStore::default);
                 Fallback::Local(fallback.decide_now(checks))
             }
         }
@@ -438,6 +339,34 @@ impl<S: Store> Limiter<S> {
     fn known_set(&self, name: &str) -> Result<ActiveRuleSet, LimiterError> {
         let set = self.rule_set(name);
         set.ok_or_else(|| LimiterError::UnknownRuleSet(name.into()))
+    }
+}
+
+impl<S: LocalStore> Limiter<S> {
+    /// Decides a request like [`Limiter::check`], without a future.
+    pub fn check_sync(&self, rule_set: &str, context: &RequestContext<'_>) -> Decision {
+        self.decide_sync(rule_set, context, Mode::Take)
+    }
+
+    /// Decides a request like [`Limiter::peek`], without a future.
+    pub fn peek_sync(&self, rule_set: &str, context: &RequestContext<'_>) -> Decision {
+        self.decide_sync(rule_set, context, Mode::Peek)
+    }
+
+    fn decide_sync(&self, rule_set: &str, context: &RequestContext<'_>, mode: Mode) -> Decision {
+        let Some(set) = self.rule_set(rule_set) else {
+            return self.missing_rule_set(rule_set);
+        };
+        let started = self.start_timing();
+        let mut plan = Plan::new(mode);
+        plan.fill(&set, context);
+        let verdicts = self.0.store.decide_now(&plan.checks(&set));
+        let mut decision = Decision::combine(&plan, &verdicts);
+        decision.set_rule_set(set);
+        if mode.takes() {
+            self.observe(&decision, started);
+        }
+        decision
     }
 }
 

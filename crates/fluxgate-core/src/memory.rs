@@ -22,7 +22,7 @@ use crate::algorithm::{Charged, Mode, Verdict};
 use crate::band::Band;
 use crate::clock::{Clock, SystemClock};
 use crate::key::{RuleNumber, Subject};
-use crate::store::{Check, Checks, Group, Store, StoreError, Verdicts};
+use crate::store::{Check, Checks, Group, LocalStore, Store, StoreError, Verdicts};
 use crate::time::Timestamp;
 use locked::{KeyAssessment, LockedKeys};
 pub use table::{DEFAULT_MAX_KEYS, DEFAULT_MAX_LOG_EVENTS, Retention};
@@ -124,11 +124,6 @@ impl<C: Clock> MemoryStore<C> {
         let keys = self.keys_of(subject, bands);
         let mut locked = LockedKeys::new(&self.table, &keys);
         (0..keys.len()).map(|at| u64::from(locked.remove(at))).sum()
-    }
-
-    /// Decides checks at the time of the store's clock.
-    pub fn decide_now(&self, checks: &Checks<'_>) -> Verdicts {
-        self.decide_at(checks, self.clock.now())
     }
 
     /// Decides checks at the instant `now`.
@@ -247,7 +242,17 @@ fn decide_group(
     passes
 }
 
+impl<C: Clock> LocalStore for MemoryStore<C> {
+    fn decide_now(&self, checks: &Checks<'_>) -> Verdicts {
+        self.decide_at(checks, self.clock.now())
+    }
+}
+
 impl<C: Clock> Store for MemoryStore<C> {
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
     async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
         Ok(self.decide_now(checks))
     }

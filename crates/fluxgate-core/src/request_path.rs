@@ -13,9 +13,9 @@ use crate::lossless::{LEAD, into_lossless_text};
 /// are not text are encoded as in [`lossless_text`](crate::lossless_text).
 ///
 /// ```
-/// use fluxgate_core::RequestPath;
+/// use fluxgate_core::internals::RequestPath;
 ///
-/// # fn main() -> Result<(), fluxgate_core::PathError> {
+/// # fn main() -> Result<(), fluxgate_core::internals::PathError> {
 /// let path = RequestPath::read("/%61pi//x;v=1")?;
 /// assert_eq!((path.raw(), path.normal()), ("/%61pi//x;v=1", "/api/x"));
 /// assert!(RequestPath::read("/api/%2e%2e/x").is_err());

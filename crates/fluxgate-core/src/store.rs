@@ -4,6 +4,8 @@
 //! round trip: a list of checks goes in, and one verdict for each comes back. A denial
 //! is an answer; an error means that the store itself failed.
 
+mod dyn_store;
+
 use std::any::Any;
 use std::fmt;
 use std::future::Future;
@@ -11,9 +13,12 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::algorithm::{Charged, Mode, Verdict};
 use crate::band::Band;
-use crate::key::Subject;
+
+pub use crate::algorithm::{Charged, Mode, ParseChargedError, Verdict};
+pub use crate::key::Subject;
+pub use crate::time::{Micros, Retry};
+pub use dyn_store::DynStore;
 
 /// Verdicts, in the order of their checks.
 pub type Verdicts = SmallVec<[Verdict; 4]>;
@@ -120,6 +125,12 @@ pub trait Store: Send + Sync {
         checks: &Checks<'_>,
     ) -> impl Future<Output = Result<Verdicts, StoreError>> + Send;
 
+    /// Returns whether every future of the store is ready at its first poll, so that no
+    /// runtime is needed.
+    fn answers_at_once(&self) -> bool {
+        false
+    }
+
     /// Decides like [`Store::decide`], if the store can without waiting, and adds the
     /// verdicts. Returns `false`, and charges nothing, if it must be awaited.
     fn try_decide(&self, checks: &Checks<'_>, verdicts: &mut Verdicts) -> bool {
@@ -177,6 +188,12 @@ pub trait Store: Send + Sync {
     /// many counters had state.
     fn reset_rule(&self, rule: Subject<'_>)
     -> impl Future<Output = Result<u64, StoreError>> + Send;
+}
+
+/// A store that need not be awaited, such as the memory of this process.
+pub trait LocalStore: Store {
+    /// Decides all checks like [`Store::decide`].
+    fn decide_now(&self, checks: &Checks<'_>) -> Verdicts;
 }
 
 /// A permit to wait, released when it is dropped.

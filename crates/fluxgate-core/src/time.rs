@@ -1,7 +1,7 @@
 //! Instants and spans, in whole microseconds.
 
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// An instant: microseconds since the Unix epoch, up to the end of the year 9999.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,6 +31,22 @@ impl Timestamp {
     /// Returns the microseconds since the epoch.
     pub const fn micros(self) -> u64 {
         self.0
+    }
+}
+
+/// An instant before 1970 becomes the epoch, one after the year 9999 its end. Fractions of
+/// a microsecond are cut off.
+impl From<SystemTime> for Timestamp {
+    fn from(time: SystemTime) -> Self {
+        let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let micros = u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX);
+        Self::saturating_from_micros(micros)
+    }
+}
+
+impl From<Timestamp> for SystemTime {
+    fn from(timestamp: Timestamp) -> Self {
+        UNIX_EPOCH + Duration::from_micros(timestamp.0)
     }
 }
 
@@ -84,6 +100,19 @@ impl Micros {
     /// Converts to a [`Duration`].
     pub const fn as_duration(self) -> Duration {
         Duration::from_micros(self.0)
+    }
+}
+
+impl From<Micros> for Duration {
+    fn from(span: Micros) -> Self {
+        span.as_duration()
+    }
+}
+
+/// Rounds up to a microsecond.
+impl From<Duration> for Micros {
+    fn from(span: Duration) -> Self {
+        Self::from_duration(span)
     }
 }
 

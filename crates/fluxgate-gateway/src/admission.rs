@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 
-use fluxgate_core::{Decision, RequestPath};
+use fluxgate_core::Decision;
+use fluxgate_core::internals::RequestPath;
 use fluxgate_http::Origin;
 use fluxgate_tower::{
     FailedClosedStatus, Filter, FilterOutcome, Handler, HeaderNames, LimitHeaders, RequestHead,

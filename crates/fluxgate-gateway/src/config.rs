@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_core::PathSet;
+use fluxgate_core::internals::PathSet;
 use fluxgate_tower::Filter;
 
 /// What the gateway forwards, and within which bounds.

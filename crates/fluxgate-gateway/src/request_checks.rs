@@ -1,7 +1,7 @@
 //! Rejects requests that two servers could read in different ways, even if hyper accepts
 //! them.
 
-use fluxgate_core::RequestPath;
+use fluxgate_core::internals::RequestPath;
 use fluxgate_http::is_token;
 use http::request::Parts;
 use http::uri::Authority;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use fluxgate_core::RequestPath;
+use fluxgate_core::internals::RequestPath;
 use fluxgate_tower::{BadRequest, Filter, RequestHead};
 
 use crate::config::{RouteConfig, RouteMatch, UpstreamTarget};
@@ -157,7 +157,7 @@ pub(crate) fn host_name(host: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use fluxgate_core::{PathSet, Pattern};
+    use fluxgate_core::internals::{PathSet, Pattern};
 
     use super::*;
     use crate::config::HostPattern;

@@ -13,7 +13,6 @@
 
 use std::error::Error;
 use std::io::{self, Write};
-use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::{Limiter, Outcome, RequestContext, RuleSets};
@@ -41,12 +40,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     let store = RedisStore::builder(urls).deadline(Duration::from_secs(10));
     let limiter = Limiter::new(rules(&algorithm, limit)?, store.connect().await?);
-    let limiter = Arc::new(limiter);
     println!("ready");
     io::stdin().read_line(&mut String::new())?;
 
     let tasks: Vec<_> = (0..clients)
-        .map(|_| tokio::spawn(client(Arc::clone(&limiter), times, pause)))
+        .map(|_| tokio::spawn(client(limiter.clone(), times, pause)))
         .collect();
     let mut tally = [0; 3];
     for task in tasks {
@@ -82,15 +80,11 @@ rule_sets:
 }
 
 /// Admitted, denied, and decided by `on_error`.
-async fn client(limiter: Arc<Limiter<RedisStore>>, times: usize, pause: Duration) -> [u64; 3] {
+async fn client(limiter: Limiter<RedisStore>, times: usize, pause: Duration) -> [u64; 3] {
     let mut tally = [0; 3];
     for _ in 0..times {
         let context = RequestContext::builder().user("ann").build();
-        let outcome = match limiter.check("api", &context).await {
-            Ok(decision) => decision.outcome(),
-            Err(_) => Outcome::FailedClosed,
-        };
-        tally[match outcome {
+        tally[match limiter.check("api", &context).await.outcome() {
             Outcome::Allowed => 0,
             Outcome::Denied => 1,
             _ => 2,

@@ -6,9 +6,8 @@ mod parts;
 use std::cmp::Reverse;
 use std::sync::Arc;
 
-use fluxgate_core::{
-    Check, Checks, Group, Micros, Reason, Retry, StoreError, Timestamp, Verdict, Verdicts,
-};
+use fluxgate_core::store::{Check, Checks, Group, Micros, Reason, Retry, Verdict, Verdicts};
+use fluxgate_core::{StoreError, Timestamp};
 use tokio::time::Instant;
 
 use crate::decider::Decider;

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use fluxgate_core::{Checks, Group, StoreError, Verdict, Verdicts};
+use fluxgate_core::StoreError;
+use fluxgate_core::store::{Checks, Group, Verdict, Verdicts};
 use tokio::time::Instant;
 
 use crate::codec::{Answer, Request, WantedPermit};

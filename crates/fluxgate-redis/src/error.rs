@@ -1,7 +1,8 @@
 //! Maps errors of the client library to errors of a store.
 
 use crate::reason;
-use fluxgate_core::{Reason, StoreError};
+use fluxgate_core::StoreError;
+use fluxgate_core::store::Reason;
 use redis::{ErrorKind, RedisError};
 
 /// Why a call of the script failed.

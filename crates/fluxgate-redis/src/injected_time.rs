@@ -4,9 +4,8 @@
 //! Not for production. It sends one call after the other, without deadlines or
 //! reconnections, and with a set time no key expires.
 
-use fluxgate_core::{
-    Band, Charged, Checks, Clock, Store, StoreError, Subject, SystemClock, Verdicts,
-};
+use fluxgate_core::store::{Charged, Checks, Subject, Verdicts};
+use fluxgate_core::{Band, Clock, Store, StoreError, SystemClock};
 
 use crate::codec::{Answer, Call, Request};
 use crate::keys::KeyNaming;

@@ -24,7 +24,9 @@
 
 use std::io::Write;
 
-use fluxgate_core::{Algorithm, Band, IdentityPart, Subject, SubjectParts};
+use fluxgate_core::internals::{IdentityPart, SubjectParts};
+use fluxgate_core::store::Subject;
+use fluxgate_core::{Algorithm, Band};
 
 use crate::identity_hash::{HashKeys, HashSecret, IdentityHash};
 
@@ -226,7 +228,8 @@ mod tests {
     use std::collections::HashMap;
     use std::time::Duration;
 
-    use fluxgate_core::{Limit, RuleNumber};
+    use fluxgate_core::Limit;
+    use fluxgate_core::internals::RuleNumber;
 
     use super::*;
 

@@ -16,7 +16,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use fluxgate_core::{Algorithm, Checks, Limit, Retry, Verdict, Verdicts};
+use fluxgate_core::store::{Checks, Retry, Verdict, Verdicts};
+use fluxgate_core::{Algorithm, Limit};
 use smallvec::SmallVec;
 use tokio::time::Instant;
 

@@ -1,6 +1,6 @@
 //! The reasons for which Redis fails, as metrics label them.
 
-use fluxgate_core::Reason;
+use fluxgate_core::store::Reason;
 
 /// Any failure without a reason of its own.
 pub const REDIS_ERROR: Reason = Reason::new("redis_error");

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_core::{
-    Band, Charged, Checks, Group, Micros, Mode, Store, StoreError, Subject, Verdict, Verdicts,
-    WaitPermit,
+use fluxgate_core::store::{
+    Charged, Checks, Group, Micros, Mode, Subject, Verdict, Verdicts, WaitPermit,
 };
+use fluxgate_core::{Band, Store, StoreError};
 use tokio::time::Instant;
 
 use crate::across_slots::{self, RecentDenials};

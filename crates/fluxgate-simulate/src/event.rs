@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use fluxgate_core::json::{ContextFields, Text, read_once, whole_number, without_position};
+use fluxgate_core::internals::json::{
+    ContextFields, Text, read_once, whole_number, without_position,
+};
 use fluxgate_core::{RequestContext, Timestamp};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;

@@ -11,7 +11,8 @@ mod traffic;
 
 use std::collections::HashMap;
 
-use fluxgate_core::{Decision, RequestContext, RuleNumber, RuleSets, RuleVerdict, Timestamp};
+use fluxgate_core::internals::{RuleNumber, RuleVerdict};
+use fluxgate_core::{Decision, RequestContext, RuleSets, Timestamp};
 
 use crate::summary::Summary;
 use comparison::Comparison;

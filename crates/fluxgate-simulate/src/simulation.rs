@@ -3,8 +3,8 @@
 use std::io::{self, BufWriter, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-use fluxgate_core::json::JsonWriter;
-use fluxgate_core::memory::Retention;
+use fluxgate_core::internals::Retention;
+use fluxgate_core::internals::json::JsonWriter;
 use fluxgate_core::{
     Decision, Limiter, ManualClock, MemoryStore, Observer, OnMissingRuleSet, RuleSets, Timestamp,
 };
@@ -99,7 +99,9 @@ impl Simulation {
             lines: 0,
             skipped: 0,
             line: Vec::with_capacity(512),
-            limiter: Limiter::new(rules, store).with_observer(missing.clone()),
+            limiter: Limiter::builder(rules, store)
+                .failure_observer(missing.clone())
+                .build(),
             missing,
         }
     }
@@ -333,11 +335,11 @@ fn write_decision(line: &mut Vec<u8>, at: Timestamp, decision: &Decision) {
     out.text(",");
     out.decision_fields(decision);
     out.text(",\"retry_after_us\":");
-    out.number_or_null(decision.retry_after().after().map(|wait| wait.get()));
+    out.number_or_null(decision.retry().after().map(|wait| wait.get()));
     out.text(",\"reset_after_us\":");
-    out.number(decision.reset_after().get());
+    out.number(decision.reset_micros().get());
     out.text(",\"delay_us\":");
-    out.number(decision.delay().get());
+    out.number(decision.delay_micros().get());
     out.text(",\"violated\":");
     out.violated(decision);
     out.text("}\n");

@@ -3,9 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
-use fluxgate_core::{
-    ActiveRule, Decision, Outcome, RuleMode, RuleSets, RuleVerdict, describe_identity,
-};
+use fluxgate_core::internals::{RuleVerdict, describe_identity};
+use fluxgate_core::{ActiveRule, Decision, Outcome, RuleMode, RuleSets};
 
 const MOST_DENIED: usize = 10;
 

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use fluxgate_core::{RequestContext, RequestContextBuilder, RequestPath, lossless_text};
+use fluxgate_core::internals::{RequestPath, lossless_text};
+use fluxgate_core::{RequestContext, RequestContextBuilder};
 use http::{HeaderMap, HeaderName};
 
 use crate::handler::HeaderNames;

@@ -3,10 +3,10 @@
 mod embedded;
 
 use std::future::Future;
-use std::task::{Context, Waker};
 use std::time::Duration;
 
-use fluxgate_core::{Mode, RequestContext, WaitPermit};
+use fluxgate_core::RequestContext;
+use fluxgate_core::store::{Mode, WaitPermit};
 
 use crate::report::Report;
 
@@ -107,17 +107,4 @@ pub trait Handler: Send + Sync {
 
     /// Records that a request no longer waits.
     fn wait_ended(&self) {}
-}
-
-/// Polls `work` once and spawns it if it is pending. Does nothing outside a Tokio runtime.
-pub fn poll_once_or_spawn(work: impl Future<Output = ()> + Send + 'static) {
-    // Timers and sockets panic outside a runtime, which may have ended.
-    let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-        return;
-    };
-    let mut work = Box::pin(work);
-    let mut now = Context::from_waker(Waker::noop());
-    if work.as_mut().poll(&mut now).is_pending() {
-        runtime.spawn(work);
-    }
 }

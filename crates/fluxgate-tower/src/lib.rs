@@ -20,7 +20,7 @@ pub use client_ip::{ClientIpSource, NetworkError, PeerAddr, TrustedProxies};
 pub use context::Identity;
 pub use filter::Filter;
 pub use filter::evaluate::{FilterOutcome, PendingEvaluation};
-pub use handler::{Handler, HeaderNames, poll_once_or_spawn};
+pub use handler::{Handler, HeaderNames};
 pub use headers::{HeaderFamilies, LimitHeaders, ResetFormat};
 pub use problem::{FailedClosedStatus, PROBLEM_JSON, Problem, write_denial, write_denial_start};
 pub use rate_limit::{

@@ -2,8 +2,9 @@
 
 use std::io::Write as _;
 
-use fluxgate_core::yaml::{Fault, Position};
-use fluxgate_core::{Micros, Outcome};
+use fluxgate_core::Outcome;
+use fluxgate_core::internals::yaml::{Fault, Position};
+use fluxgate_core::store::Micros;
 use http::header::CONTENT_TYPE;
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 

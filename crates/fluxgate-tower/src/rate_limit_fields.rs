@@ -1,6 +1,7 @@
 //! The members of the fields `RateLimit-Policy` and `RateLimit`.
 
-use fluxgate_core::{ActiveRule, Band, Decision, Micros, RuleMode};
+use fluxgate_core::store::Micros;
+use fluxgate_core::{ActiveRule, Band, Decision, RuleMode};
 
 /// Appends `"per-user/burst";q=10;w=1,"per-user/sustained";q=100;w=60`: every band that can
 /// deny, which excludes those of shadow rules.
@@ -26,7 +27,7 @@ pub(crate) fn write_rate_limit(decision: &Decision, text: &mut Vec<u8>) {
     {
         write_name(rule, band, text);
         write_parameter(b";r=", remaining, text);
-        write_seconds(b";t=", decision.reset_after(), text);
+        write_seconds(b";t=", decision.reset_micros(), text);
     }
 }
 

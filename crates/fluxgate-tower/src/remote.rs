@@ -56,7 +56,7 @@ struct Settings {
 enum OnError {
     Allow,
     Deny,
-    Local(Arc<Limiter>),
+    Local(Limiter),
 }
 
 /// Why a service cannot be called.
@@ -107,8 +107,8 @@ impl RemoteHandler {
     }
 
     /// Lets this limiter decide while the service fails.
-    pub fn local_on_error(mut self, limiter: impl Into<Arc<Limiter>>) -> Self {
-        self.settings_mut().on_error = OnError::Local(limiter.into());
+    pub fn local_on_error(mut self, limiter: Limiter) -> Self {
+        self.settings_mut().on_error = OnError::Local(limiter);
         self
     }
 

@@ -1,6 +1,7 @@
 //! The report on a request: a decision as filters, headers and response bodies read it.
 
-use fluxgate_core::{Band, Decision, Micros, Outcome, Retry, Timestamp};
+use fluxgate_core::store::{Micros, Retry};
+use fluxgate_core::{Band, Decision, Outcome, Timestamp};
 
 use crate::rate_limit_fields;
 
@@ -64,7 +65,7 @@ impl Report for Decision {
     }
 
     fn delay(&self) -> Micros {
-        Decision::delay(self)
+        Decision::delay_micros(self)
     }
 
     fn worth_waiting(&self) -> Option<Micros> {
@@ -92,15 +93,15 @@ impl Report for Decision {
     }
 
     fn reset_after(&self) -> Micros {
-        Decision::reset_after(self)
+        Decision::reset_micros(self)
     }
 
     fn reset_at(&self) -> Timestamp {
-        Decision::reset_at(self)
+        Decision::reset_timestamp(self)
     }
 
     fn retry_after(&self) -> Retry {
-        Decision::retry_after(self)
+        Decision::retry(self)
     }
 
     fn write_policies(&self, text: &mut Vec<u8>) {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use fluxgate_core::lossless_text;
+use fluxgate_core::internals::lossless_text;
 
 use crate::request_head::{BadRequest, RequestHead};
 

@@ -4,7 +4,7 @@ mod audit;
 mod cross_origin;
 mod tokens;
 
-use fluxgate_core::RuleOptions;
+use fluxgate_core::internals::RuleOptions;
 use fluxgate_http::Problem;
 use http::request::Parts;
 use http::{HeaderValue, Method, StatusCode, header};

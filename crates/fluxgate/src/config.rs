@@ -22,9 +22,9 @@ mod url;
 
 use std::path::Path;
 
-use fluxgate_core::values;
-use fluxgate_core::yaml::{Faults, Node};
-use fluxgate_core::{OnError, OnMissingRuleSet, RuleOptions};
+use fluxgate_core::internals::yaml::{Faults, Node};
+use fluxgate_core::internals::{RuleOptions, values};
+use fluxgate_core::{OnError, OnMissingRuleSet};
 
 pub use admin::Admin;
 pub use filters::Filter;

@@ -8,9 +8,11 @@ mod handler;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use fluxgate_core::internals::{AdHocDecision, AdHocKey, Charge};
+use fluxgate_core::store::Mode;
 use fluxgate_core::{
-    AdHocDecision, AdHocKey, Band, BandState, Charge, Decision, Limiter, LimiterError, Observer,
-    OnError, Outcome, RequestContext, RuleSets, StoreError,
+    Band, BandState, Decision, DynStore, Limiter, LimiterError, Observer, OnError, Outcome,
+    RequestContext, RuleSets, StoreError,
 };
 use fluxgate_http::Origin;
 
@@ -27,7 +29,8 @@ const REDACTED: &str = "(redacted)";
 /// Decides requests and records the decisions.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    limiter: Limiter<AnyStore>,
+    limiter: Limiter<DynStore>,
+    store: AnyStore,
     telemetry: Arc<Telemetry>,
     /// Whether rules have been loaded. Before that, nothing is decided.
     has_rules: AtomicBool,
@@ -65,9 +68,13 @@ impl Engine {
     /// with the call when the store fails.
     pub(crate) fn new(store: AnyStore, call_limits: OnError, telemetry: Arc<Telemetry>) -> Self {
         let events = LimiterEvents(Arc::clone(&telemetry));
-        let limiter = Limiter::new(RuleSets::default(), store).call_limits(call_limits);
+        let limiter = Limiter::builder(RuleSets::default(), store.to_dyn())
+            .call_limits(call_limits)
+            .failure_observer(events)
+            .build();
         Self {
-            limiter: limiter.with_observer(events),
+            limiter,
+            store,
             telemetry,
             has_rules: AtomicBool::new(false),
             store_reached: AtomicBool::new(false),
@@ -77,14 +84,14 @@ impl Engine {
     /// Creates an engine without rules on the memory store.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn in_memory() -> Self {
-        let store = AnyStore::Memory(fluxgate_core::MemoryStore::default());
+        let store = AnyStore::Memory(Arc::default());
         let (telemetry, _) = Telemetry::new(&crate::config::Telemetry::default());
         Self::new(store, OnError::default(), Arc::new(telemetry))
     }
 
     /// Returns the store.
     pub(crate) fn store(&self) -> &AnyStore {
-        self.limiter.store()
+        &self.store
     }
 
     /// Returns the telemetry that decisions are recorded in.
@@ -134,7 +141,7 @@ impl Engine {
         self.has_rules.load(Ordering::Acquire)
     }
 
-    fn ready(&self) -> Result<&Limiter<AnyStore>, EngineError> {
+    fn ready(&self) -> Result<&Limiter<DynStore>, EngineError> {
         match self.has_rules() {
             true => Ok(&self.limiter),
             false => Err(EngineError::NotReady),
@@ -152,10 +159,8 @@ impl Engine {
     ) -> Result<Decision, EngineError> {
         let started = telemetry::now();
         let limiter = self.ready()?;
-        let decision = match may_wait {
-            true => limiter.check(rule_set, context).await?,
-            false => limiter.check_now(rule_set, context).await?,
-        };
+        let mode = if may_wait { Mode::Take } else { Mode::TakeNow };
+        let decision = limiter.check_in_mode(rule_set, context, mode).await;
         self.telemetry.decided(context, &decision, started, origin);
         Ok(decision)
     }
@@ -166,7 +171,7 @@ impl Engine {
         rule_set: &str,
         context: &RequestContext<'_>,
     ) -> Result<Decision, EngineError> {
-        Ok(self.ready()?.peek(rule_set, context).await?)
+        Ok(self.ready()?.peek(rule_set, context).await)
     }
 
     /// Decides several requests that are charged together or not at all.
@@ -177,7 +182,7 @@ impl Engine {
         origin: &Origin<'_>,
     ) -> Result<Vec<Decision>, EngineError> {
         let started = telemetry::now();
-        let decisions = self.ready()?.check_all(rule_set, contexts).await?;
+        let decisions = self.ready()?.check_all(rule_set, contexts).await;
         self.telemetry
             .all_decided(contexts, &decisions, started, origin);
         Ok(decisions)

@@ -12,9 +12,9 @@ mod trace_context;
 use std::sync::Arc;
 use std::time::Duration;
 
+use fluxgate_core::internals::AdHocDecision;
 use fluxgate_core::{
-    ActiveRule, AdHocDecision, Band, Decision, OnError, Outcome, RequestContext, RuleSet,
-    StoreError,
+    ActiveRule, Band, Decision, OnError, Outcome, RequestContext, RuleSet, StoreError,
 };
 use fluxgate_http::{Listener, Origin};
 use quanta::Instant;
@@ -211,7 +211,7 @@ impl Telemetry {
                 rule,
                 band: band.map(Band::id),
                 outcome,
-                retry_after: decision.retry_after(),
+                retry_after: decision.retry(),
                 identity: set
                     .zip(rule)
                     .and_then(|(set, rule)| self.describe_identity(identity, set, rule)),

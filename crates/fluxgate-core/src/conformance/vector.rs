@@ -94,18 +94,8 @@ impl Action<'_> {
     async fn run<S: Store>(&self, limiter: &Limiter<S>) -> Result<String, String> {
         let failed = |error: &dyn std::fmt::Display| error.to_string();
         match self {
-            Self::Check(context) => {
-                let decision = limiter.check(SET, context).await;
-                decision
-                    .map(|decision| show(&decision))
-                    .map_err(|error| failed(&error))
-            }
-            Self::Peek(context) => {
-                let decision = limiter.peek(SET, context).await;
-                decision
-                    .map(|decision| show(&decision))
-                    .map_err(|error| failed(&error))
-            }
+            Self::Check(context) => Ok(show(&limiter.check(SET, context).await)),
+            Self::Peek(context) => Ok(show(&limiter.peek(SET, context).await)),
             Self::Refund(target, units) => {
                 let identity = target.identity.as_deref().unwrap_or_default();
                 let left = limiter.refund(SET, target.rule, identity, *units).await;
@@ -151,9 +141,9 @@ fn show(decision: &Decision) -> String {
         or_null(decision.band().map(Band::id)),
         or_null(decision.limit()),
         or_null(decision.remaining()),
-        or_null(decision.retry_after().after().map(Micros::get)),
-        decision.reset_after().get(),
-        decision.delay().get(),
+        or_null(decision.retry().after().map(Micros::get)),
+        decision.reset_micros().get(),
+        decision.delay_micros().get(),
         violated.join(","),
     )
 }
@@ -164,7 +154,7 @@ fn show_band(state: &BandState) -> String {
         state.band.id(),
         state.band.limit().capacity(),
         state.remaining,
-        state.reset_after.get(),
+        state.reset_after.as_micros(),
     )
 }
 

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use super::{Denied, KeyedLimiter, Permit, Reservation};
+use super::{Denied, KeyedLimiter, Permit};
 use crate::clock::{Clock, SystemClock};
 use crate::memory::{MemoryStore, Retention};
 use crate::quota::Quota;
+use crate::reservation::Reservation;
 
 /// Limits all calls together, in this process.
 ///
@@ -28,7 +29,7 @@ impl DirectLimiter {
     }
 }
 
-impl<C: Clock> DirectLimiter<C> {
+impl<C: Clock + 'static> DirectLimiter<C> {
     /// Creates a limiter on any clock.
     pub fn with_clock(quotas: impl IntoIterator<Item = Quota>, clock: C) -> Self {
         let quotas: Vec<Quota> = quotas.into_iter().collect();
@@ -65,7 +66,7 @@ impl<C: Clock> DirectLimiter<C> {
     }
 
     /// Takes `units` together now, or reserves as many that return within `max_wait`.
-    pub fn reserve(&self, units: u32, max_wait: Duration) -> Result<Reservation<C>, Denied> {
+    pub fn reserve(&self, units: u32, max_wait: Duration) -> Result<Reservation<Permit>, Denied> {
         self.0.reserve_n(&(), units, max_wait)
     }
 

@@ -19,7 +19,7 @@ impl<S: Store> Limiter<S> {
     ) -> Result<u64, LimiterError> {
         let set = self.known_set(rule_set)?;
         let target = Target::find(&set, rule, identity)?;
-        let refunded = self.store.refund(target.subject(), target.bands, units);
+        let refunded = self.0.store.refund(target.subject(), target.bands, units);
         let verdicts = refunded.await?;
         let remaining = verdicts.iter().map(|verdict| verdict.remaining).min();
         remaining.map(u64::from).ok_or_else(|| no_verdict().into())
@@ -35,14 +35,14 @@ impl<S: Store> Limiter<S> {
     ) -> Result<u64, LimiterError> {
         let set = self.known_set(rule_set)?;
         let target = Target::find(&set, rule, identity)?;
-        Ok(self.store.reset(target.subject(), target.bands).await?)
+        Ok(self.0.store.reset(target.subject(), target.bands).await?)
     }
 
     /// Deletes the state of all identities of a rule. Returns how many counters had state.
     pub async fn reset_rule(&self, rule_set: &str, rule: &str) -> Result<u64, LimiterError> {
         let set = self.known_set(rule_set)?;
         let rule = find_rule(&set, rule)?;
-        Ok(self.store.reset_rule(rule.subject()).await?)
+        Ok(self.0.store.reset_rule(rule.subject()).await?)
     }
 
     /// Deletes the state of every enabled rule of a set. Returns how many counters had
@@ -51,7 +51,7 @@ impl<S: Store> Limiter<S> {
         let set = self.known_set(rule_set)?;
         let mut deleted = Ok(0);
         for rule in set.rules() {
-            let reset = self.store.reset_rule(rule.subject()).await;
+            let reset = self.0.store.reset_rule(rule.subject()).await;
             deleted = deleted.and_then(|before: u64| Ok(before + reset?));
         }
         deleted
@@ -68,12 +68,12 @@ impl<S: Store> Limiter<S> {
         let target = Target::find(&set, rule, identity)?;
         let mut checks = Checks::new(Mode::Peek);
         checks.push(target.subject(), target.bands, 0, Group::ENFORCED);
-        let verdicts = self.store.decide(&checks).await?;
+        let verdicts = self.0.store.decide(&checks).await?;
         let states = target.bands.iter().zip(&verdicts);
         let states = states.map(|(band, verdict)| BandState {
             band: band.clone(),
             remaining: verdict.remaining.into(),
-            reset_after: verdict.reset_after,
+            reset_after: verdict.reset_after.into(),
         });
         Ok(states.collect())
     }

@@ -10,6 +10,7 @@ use crate::plan::Plan;
 use crate::rules::{ActiveRule, ActiveRuleSet};
 use crate::time::{Micros, Timestamp};
 
+#[doc(hidden)]
 impl<C: Clock> Limiter<MemoryStore<C>> {
     /// Decides a request at the instant `now`, whatever the store's clock shows.
     pub fn check_at(
@@ -30,13 +31,13 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
         now: Timestamp,
         mut report: impl FnMut(RuleVerdict<'_>),
     ) -> Decision {
-        let rules = self.rules.load();
+        let rules = self.0.rules.load();
         let Some(set) = rules.get(rule_set) else {
             return self.without_rule_set(rule_set, rules.on_missing());
         };
         let mut plan = Plan::new(Mode::Take);
         plan.fill(set, context);
-        let verdicts = self.store.decide_at(&plan.checks(set), now);
+        let verdicts = self.0.store.decide_at(&plan.checks(set), now);
         let mut decision = Decision::combine(&plan, &verdicts);
         decision.set_rule_set(ActiveRuleSet::of(set));
         let mut verdicts = verdicts.iter();

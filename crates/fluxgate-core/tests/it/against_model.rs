@@ -1,15 +1,16 @@
 //! Random sequences, through the limiter and through the model: all fields of all
 //! decisions must be equal.
 
-use fluxgate_core::limit::Algorithm;
-use fluxgate_core::{Timestamp, ready};
+use fluxgate_core::Algorithm;
+use fluxgate_core::Timestamp;
+use fluxgate_core::internals::ready;
 use proptest::prelude::*;
 
 use crate::model::{self, Answer, Counter, Limit};
 use crate::sequences::{
     Cost, Numbers, Span, Step, Style, limit, numbers, rule, span_ms, start, step,
 };
-use crate::support::{ALGORITHMS, DecisionFields, Gate, cases, fields};
+use crate::support::{ALGORITHMS, DecisionFields, Gate, cases, fields, micros};
 
 /// The rule, for the limiter and for the model.
 struct Run {
@@ -50,7 +51,7 @@ impl Run {
                 self.gate.at(self.now);
                 let answers = model::decide(&mut self.bands, self.now, 0, false);
                 let states = self.gate.state(&[]);
-                let states = states.iter().map(|s| (s.remaining, s.reset_after.get()));
+                let states = states.iter().map(|s| (s.remaining, micros(s.reset_after)));
                 let expected = answers
                     .iter()
                     .map(|answer| (answer.remaining, answer.reset));

@@ -2,14 +2,13 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use fluxgate_core::{
-    Band, Checks, Decision, Limiter, Micros, Mode, Outcome, Reason, RequestContext, Store,
-    StoreError, Subject, Verdicts, ready,
-};
-use fluxgate_core::{Charged, ManualClock, MemoryStore};
+use fluxgate_core::internals::ready;
+use fluxgate_core::store::{Charged, Checks, Micros, Mode, Reason, Subject, Verdicts};
+use fluxgate_core::{Band, Decision, Limiter, Outcome, RequestContext, Store, StoreError};
+use fluxgate_core::{ManualClock, MemoryStore};
 use proptest::prelude::*;
 
-use crate::support::{Gate, SECOND, START, cases, fields, parse, retry, set_of};
+use crate::support::{Gate, SECOND, START, cases, fields, micros, parse, retry, set_of};
 
 const WAITS: &str = "on_exceed: wait, max_wait: 5s";
 
@@ -57,7 +56,7 @@ fn a_cancelled_reservation_leaves_no_trace() {
     let before = (fields(&gate.peek(&context(1))), states());
     let reserved = gate.check(&context(2));
     assert!(reserved.allowed());
-    assert_eq!(reserved.delay(), Micros::new(2 * SECOND));
+    assert_eq!(reserved.delay_micros(), Micros::new(2 * SECOND));
     assert_ne!((fields(&gate.peek(&context(1))), states()), before);
     cancel(&gate, &context(2), &reserved);
     assert_eq!((fields(&gate.peek(&context(1))), states()), before);
@@ -73,9 +72,9 @@ fn companion(algorithm: &str) -> (Gate, RequestContext<'static>, Decision) {
     // A second before a window ends.
     gate.at(START + 9 * SECOND);
     let context = RequestContext::builder().cost(2).build();
-    assert_eq!(gate.check(&context).delay(), Micros::ZERO);
+    assert_eq!(gate.check(&context).delay_micros(), Micros::ZERO);
     let reserved = gate.check(&context);
-    assert_eq!(reserved.delay().get(), 4 * SECOND);
+    assert_eq!(reserved.delay_micros().get(), 4 * SECOND);
     (gate, context, reserved)
 }
 
@@ -91,7 +90,7 @@ fn companion_left(algorithm: &str, waited: u64) -> (u64, u64) {
     cancel(&gate, &context, &reserved);
     // The bucket that delayed it owes nothing for it any more.
     let owed = ready(gate.limiter.state("s", "r", &[])).unwrap()[0].reset_after;
-    assert_eq!(owed.get(), 4 * SECOND - waited, "{algorithm}");
+    assert_eq!(micros(owed), 4 * SECOND - waited, "{algorithm}");
     (before, left())
 }
 
@@ -121,7 +120,7 @@ fn refilled_units_are_not_returned_again() {
         cancel(&gate, &context, &reserved);
         let state = ready(gate.limiter.state("s", "c", &[])).unwrap();
         let reset = reset * SECOND;
-        assert_eq!(state[0].reset_after.get(), reset, "after {waited} µs");
+        assert_eq!(micros(state[0].reset_after), reset, "after {waited} µs");
     }
     let (gate, context, reserved) = companion("token_bucket");
     gate.at(START + 12 * SECOND + SECOND / 2);
@@ -135,7 +134,7 @@ fn refilled_units_are_not_returned_again() {
     // Without the request, the bucket would have been full after two seconds, and
     // then lost one unit.
     let state = ready(gate.limiter.state("s", "c", &[])).unwrap();
-    assert_eq!(state[0].reset_after.get(), SECOND);
+    assert_eq!(micros(state[0].reset_after), SECOND);
 }
 
 #[test]
@@ -170,7 +169,7 @@ fn the_last_in_the_queue_returns_everything() {
     let gate = Gate::new(&rules);
     let context = RequestContext::default();
     let delays: Vec<_> = (0..3).map(|_| gate.check(&context)).collect();
-    let micros = |decision: &Decision| decision.delay().get();
+    let micros = |decision: &Decision| decision.delay_micros().get();
     assert_eq!(
         delays.iter().map(micros).collect::<Vec<_>>(),
         [0, SECOND, 2 * SECOND]
@@ -195,14 +194,14 @@ fn units_that_later_reservations_were_queued_behind_do_not_return() {
         (1, 3, 5),
     ] {
         let gate = Gate::new(&rules);
-        assert_eq!(gate.check(&cost(5)).delay().get(), 0);
+        assert_eq!(gate.check(&cost(5)).delay_micros().get(), 0);
         let first = gate.check(&cost(reserved));
-        assert_eq!(first.delay().get(), reserved * SECOND);
+        assert_eq!(first.delay_micros().get(), reserved * SECOND);
         if later > 0 {
-            gate.check(&cost(later));
+            let _ = gate.check(&cost(later));
         }
         cancel(&gate, &cost(reserved), &first);
-        let newcomer = gate.check(&cost(1)).delay().get();
+        let newcomer = gate.check(&cost(1)).delay_micros().get();
         assert_eq!(newcomer, delay * SECOND, "{later} behind {reserved}");
     }
 }
@@ -222,19 +221,19 @@ fn returned_units_do_not_hide_later_reservations() {
         assert!(decision.allowed());
         (context, decision)
     };
-    take(0, 2);
+    let _ = take(0, 2);
     let second = take(1, 4);
     let third = take(1, 3);
     cancel(&gate, &second.0, &second.1);
     let fourth = take(1, 4);
     let fifth = take(1, 1);
-    assert_eq!(fifth.1.delay().get(), 8 * SECOND);
+    assert_eq!(fifth.1.delay_micros().get(), 8 * SECOND);
     gate.at(START + 2 * SECOND);
     cancel(&gate, &fourth.0, &fourth.1);
     cancel(&gate, &third.0, &third.1);
     // Five units were reserved after the third, so it returns nothing; three of the
     // fourth's are free.
-    assert_eq!(take(2, 3).1.delay().get(), 7 * SECOND);
+    assert_eq!(take(2, 3).1.delay_micros().get(), 7 * SECOND);
 }
 
 #[test]
@@ -249,9 +248,9 @@ fn a_denying_shadow_rule_was_not_charged_and_gets_no_units_back() {
     let context = RequestContext::builder().cost(2).build();
     let decision = gate.check(&context);
     assert_eq!(decision.outcome(), Outcome::ShadowDenied);
-    assert_eq!((dark(), decision.delay().get()), (1, 3 * SECOND));
+    assert_eq!((dark(), decision.delay_micros().get()), (1, 3 * SECOND));
     cancel(&gate, &context, &decision);
-    assert_eq!((dark(), gate.take(1).delay().get()), (1, 2 * SECOND));
+    assert_eq!((dark(), gate.take(1).delay_micros().get()), (1, 2 * SECOND));
 }
 
 #[test]
@@ -292,7 +291,11 @@ fn a_caller_that_cannot_wait_is_decided_as_if_no_rule_let_it() {
         ] {
             let now = START + seconds * SECOND;
             let context = RequestContext::builder().cost(cost).build();
-            let decision = ready(gate.at(now).limiter.check_now("s", &context)).unwrap();
+            let decision = ready(
+                gate.at(now)
+                    .limiter
+                    .check_in_mode("s", &context, Mode::TakeNow),
+            );
             assert_eq!(
                 fields(&decision),
                 fields(&other.at(now).check(&context)),
@@ -309,7 +312,13 @@ fn a_caller_that_cannot_wait_is_denied_by_a_queue_that_is_not_empty() {
         "{ id: r, scope: global, algorithm: leaky_bucket, shape: true, bands: [ { capacity: 3, window: 3s } ] }",
     ));
     let context = RequestContext::default();
-    let check = |micros| ready(gate.at(START + micros).limiter.check_now("s", &context)).unwrap();
+    let check = |micros| {
+        ready(
+            gate.at(START + micros)
+                .limiter
+                .check_in_mode("s", &context, Mode::TakeNow),
+        )
+    };
     assert!(check(0).allowed());
     let denied = check(1);
     assert_eq!(
@@ -317,7 +326,7 @@ fn a_caller_that_cannot_wait_is_denied_by_a_queue_that_is_not_empty() {
         (false, Some(SECOND - 1))
     );
     let passed = check(SECOND);
-    assert_eq!((passed.allowed(), passed.delay().get()), (true, 0));
+    assert_eq!((passed.allowed(), passed.delay_micros().get()), (true, 0));
 }
 
 /// A step of many requests on a limit that lets them wait.
@@ -365,7 +374,7 @@ proptest! {
                     let context = RequestContext::builder().cost(cost.min(capacity)).build();
                     let decision = gate.at(now).check(&context);
                     if decision.allowed() {
-                        let goes_on = now + decision.delay().get();
+                        let goes_on = now + decision.delay_micros().get();
                         waiting.push((goes_on, cost.min(capacity), context, decision));
                     }
                 }
@@ -443,13 +452,13 @@ fn charges_of_the_fallback_are_cancelled_there() {
     );
     let limiter = Limiter::new(parse(&rules), Broken::default());
     let context = RequestContext::default();
-    let check = || ready(limiter.check("s", &context)).unwrap();
+    let check = || ready(limiter.check("s", &context));
     assert_eq!(check().outcome(), Outcome::Fallback);
     let second = check();
-    let delay = second.delay();
+    let delay = second.delay_micros();
     assert!(delay > Micros::ZERO);
     ready(limiter.cancel(second.charge(&context).unwrap())).unwrap();
-    let third = check().delay();
+    let third = check().delay_micros();
     assert!(third <= delay, "the second's place: {third:?} {delay:?}");
     assert!(!limiter.store().cancelled.load(Ordering::Relaxed));
 }

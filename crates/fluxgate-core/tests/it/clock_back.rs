@@ -1,6 +1,6 @@
 //! A clock that goes back never admits more, and its effects heal.
 
-use fluxgate_core::limit::Algorithm;
+use fluxgate_core::Algorithm;
 use proptest::prelude::*;
 
 use crate::support::{
@@ -58,7 +58,7 @@ fn an_hour_back_heals() {
         let back = now - HOUR;
         let decision = gate.at(back).take(1);
         assert!(!decision.allowed());
-        let reset = decision.reset_after().get();
+        let reset = decision.reset_micros().get();
         assert!(reset <= healing_time(algorithm), "{algorithm:?} {reset}");
         // The denial wrote the correction, so it does not start again.
         assert!(
@@ -73,7 +73,7 @@ fn a_small_step_back_heals_once_the_clock_catches_up() {
     for algorithm in ALGORITHMS {
         let gate = gate(algorithm);
         let now = START + 3 * SECOND;
-        let reset = gate.at(now).take(CAPACITY).reset_after().get();
+        let reset = gate.at(now).take(CAPACITY).reset_micros().get();
         // Denials in between correct nothing: the reported time holds.
         assert!(!gate.at(now - SECOND).take(1).allowed());
         assert!(
@@ -87,9 +87,9 @@ fn a_small_step_back_heals_once_the_clock_catches_up() {
 fn a_peek_writes_the_correction_too() {
     for algorithm in ALGORITHMS {
         let gate = gate(algorithm);
-        gate.at(START).take(CAPACITY);
+        let _ = gate.at(START).take(CAPACITY);
         let back = START - HOUR;
-        let looked = gate.at(back).peek_units(1).reset_after().get();
+        let looked = gate.at(back).peek_units(1).reset_micros().get();
         // If the peek did not write, the state would be corrected only now, and a
         // whole window more would have to pass.
         assert!(
@@ -113,7 +113,7 @@ proptest! {
         let mut now = START;
         for (pause, cost) in traffic {
             now += pause;
-            gate.at(now).take(cost);
+            let _ = gate.at(now).take(cost);
         }
         let before = gate.at(now).peek_units(cost).allowed();
         let after = gate.at(now - back).peek_units(cost).allowed();

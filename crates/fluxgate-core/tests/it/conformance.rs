@@ -1,7 +1,7 @@
 //! The suite that every store must pass, on the embedded one.
 
-use fluxgate_core::memory::Retention;
-use fluxgate_core::{MemoryStore, conformance, ready};
+use fluxgate_core::internals::{Retention, ready};
+use fluxgate_core::{MemoryStore, conformance};
 
 #[test]
 fn the_memory_store_passes_all_vectors() {

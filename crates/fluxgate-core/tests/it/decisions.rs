@@ -1,7 +1,7 @@
 //! How the verdicts of bands and rules become one decision, and how shadow rules take
 //! part.
 
-use fluxgate_core::ready;
+use fluxgate_core::internals::ready;
 
 use crate::support::{Gate, HOUR, MINUTE, SECOND, START, fields, global, retry, set_of, violated};
 
@@ -13,7 +13,7 @@ fn a_denial_reports_the_longest_wait() {
             { id: minute, capacity: 3, window: 1m }, { id: also-hour, capacity: 3, window: 1h },
             { id: roomy, capacity: 100, window: 1d }] }",
     ));
-    gate.take(3);
+    let _ = gate.take(3);
     let decision = gate.take(1);
     let shown = fields(&decision);
     assert_eq!((shown.outcome, shown.allowed), ("denied", false));
@@ -35,8 +35,8 @@ fn never_is_longer_than_any_time() {
         "{ id: long, scope: global, algorithm: fixed_window, bands: [{ capacity: 5, window: 366d }] },
          { id: small, scope: global, bands: [{ capacity: 2, window: 1s }] }",
     ));
-    gate.take(2);
-    gate.at(START + SECOND).take(2);
+    let _ = gate.take(2);
+    let _ = gate.at(START + SECOND).take(2);
     let decision = gate.take(3);
     assert_eq!(decision.outcome().name(), "never");
     assert_eq!(decision.rule().unwrap().id(), "small");
@@ -78,10 +78,10 @@ fn the_longest_delay_of_all_bands_is_reported() {
     let gate = Gate::new(&global(
         "algorithm: leaky_bucket, shape: true, bands: [{ capacity: 10, window: 10s }, { capacity: 20, window: 60s }]",
     ));
-    assert_eq!(gate.take(1).delay().get(), 0);
-    assert_eq!(gate.take(1).delay().get(), 3 * SECOND);
+    assert_eq!(gate.take(1).delay_micros().get(), 0);
+    assert_eq!(gate.take(1).delay_micros().get(), 3 * SECOND);
     assert_eq!(
-        gate.at(START + 2 * SECOND).take(1).delay().get(),
+        gate.at(START + 2 * SECOND).take(1).delay_micros().get(),
         4 * SECOND
     );
 }
@@ -92,7 +92,7 @@ fn a_band_that_can_reserve_is_not_violated() {
         "{ id: r, scope: global, on_exceed: wait, max_wait: 2s, bands: [
             { id: fast, capacity: 1, window: 1s }, { id: slow, capacity: 3, window: 1h }] }",
     ));
-    let delays: Vec<_> = (0..3).map(|_| gate.take(1).delay().get()).collect();
+    let delays: Vec<_> = (0..3).map(|_| gate.take(1).delay_micros().get()).collect();
     assert_eq!(delays, [0, SECOND, 2 * SECOND]);
     let decision = gate.take(1);
     assert!(!decision.allowed());
@@ -102,7 +102,7 @@ fn a_band_that_can_reserve_is_not_violated() {
     for _ in 0..3 {
         let decision = gate.at(START + 2 * SECOND).take(1);
         assert_eq!(violated(&decision), ["r/slow"]);
-        assert_eq!(decision.delay().get(), 0);
+        assert_eq!(decision.delay_micros().get(), 0);
         assert_eq!(retry(&decision), Some(HOUR / 3 - 2 * SECOND));
     }
 }
@@ -125,12 +125,12 @@ fn a_cancelled_reservation_gives_its_units_back() {
     let gate = Gate::new(&global(
         "on_exceed: wait, max_wait: 5s, bands: [{ capacity: 1, window: 1s }]",
     ));
-    gate.take(1);
-    assert_eq!(gate.take(1).delay().get(), SECOND);
-    assert_eq!(gate.take(1).delay().get(), 2 * SECOND);
+    let _ = gate.take(1);
+    assert_eq!(gate.take(1).delay_micros().get(), SECOND);
+    assert_eq!(gate.take(1).delay_micros().get(), 2 * SECOND);
     gate.refund(&[], 1);
     assert_eq!(
-        gate.take(1).delay().get(),
+        gate.take(1).delay_micros().get(),
         2 * SECOND,
         "in the place that became free"
     );
@@ -175,7 +175,7 @@ fn a_shadow_rule_is_charged_when_the_request_passes() {
 #[test]
 fn a_shadow_rule_is_not_charged_when_the_request_is_denied() {
     let gate = with_shadow(1, 10);
-    gate.take(1);
+    let _ = gate.take(1);
     let denied = gate.take(1);
     assert!(!denied.allowed());
     assert_eq!(denied.rules().count(), 1, "nor reported");
@@ -229,7 +229,7 @@ fn shadow_rules_are_decided_each_by_itself() {
         "{ id: tight, scope: global, mode: shadow, bands: [{ capacity: 1, window: 1h }] },
          { id: wide, scope: global, mode: shadow, bands: [{ capacity: 9, window: 1h }] }",
     ));
-    gate.take(1);
+    let _ = gate.take(1);
     assert_eq!(violated(&gate.take(1)), ["tight/b0"]);
     assert_eq!((left(&gate, "tight"), left(&gate, "wide")), (0, 7));
 }
@@ -237,7 +237,7 @@ fn shadow_rules_are_decided_each_by_itself() {
 #[test]
 fn a_peek_decides_as_a_check_would_and_takes_nothing() {
     let gate = with_shadow(3, 1);
-    gate.take(1);
+    let _ = gate.take(1);
     for _ in 0..5 {
         let peeked = gate.peek_units(2);
         assert_eq!(peeked.outcome().name(), "shadow_denied");

@@ -1,7 +1,7 @@
 //! Invariants of the limits. These tests know neither the implementation nor the
 //! model.
 
-use fluxgate_core::limit::Algorithm;
+use fluxgate_core::Algorithm;
 use proptest::prelude::*;
 
 use crate::support::{
@@ -126,8 +126,8 @@ proptest! {
             now += odd.horizon() * pause / 1000;
             let decision = gate.at(now).take(cost);
             if decision.allowed() {
-                prop_assert!(decision.delay().get() <= max_wait * MILLI);
-                served.push((now + decision.delay().get(), cost));
+                prop_assert!(decision.delay_micros().get() <= max_wait * MILLI);
+                served.push((now + decision.delay_micros().get(), cost));
             }
         }
         prop_assert!(served.is_sorted_by_key(|(at, _)| *at), "waiters are served in order");
@@ -190,7 +190,7 @@ proptest! {
         let mut now = START;
         for ((pause, cost), (_, look)) in traffic.iter().zip(looks.iter().cycle()) {
             now += odd.horizon() * pause / 1000;
-            watched.at(now).peek_units(*look);
+            let _ = watched.at(now).peek_units(*look);
             watched.state(&[]);
             prop_assert_eq!(fields(&watched.take(*cost)), fields(&alone.at(now).take(*cost)));
         }
@@ -228,7 +228,7 @@ proptest! {
                     prop_assert!(gate.at(now + wait).peek_units(cost).allowed());
                 }
             }
-            let reset = decision.reset_after().get();
+            let reset = decision.reset_micros().get();
             let left = |at| gate.at(at).left(&[])[0];
             prop_assert_eq!(left(now + reset), odd.capacity);
             prop_assert!(reset == 0 || left(now + reset - 1) < odd.capacity);

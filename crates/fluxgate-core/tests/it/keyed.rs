@@ -3,10 +3,11 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use fluxgate_core::memory::Retention;
+use fluxgate_core::internals::{Retention, RuleNumber};
+use fluxgate_core::store::{Checks, Group, Mode, Subject};
 use fluxgate_core::{
-    Algorithm, Band, Checks, DirectLimiter, Group, KeyedLimiter, Limit, ManualClock, MemoryStore,
-    Mode, Quota, RuleNumber, Subject,
+    Algorithm, Band, DirectLimiter, KeyedLimiter, Limit, LocalStore, ManualClock, MemoryStore,
+    Quota,
 };
 use proptest::prelude::*;
 

@@ -1,6 +1,7 @@
 //! Matching rules, compared with a matcher that tries everything.
 
-use fluxgate_core::{RequestContext, RequestPath};
+use fluxgate_core::RequestContext;
+use fluxgate_core::internals::RequestPath;
 use proptest::prelude::*;
 
 use crate::support::{Gate, cases, set_of};

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use fluxgate_core::limit::{Algorithm, Limit};
-use fluxgate_core::memory::Retention;
-use fluxgate_core::{
-    Band, Checks, Group, LimiterError, ManualClock, MemoryStore, Mode, RequestContext, RuleNumber,
-    Store, Subject, Verdicts, ready,
-};
+use fluxgate_core::internals::limit::{Algorithm, Limit};
+use fluxgate_core::internals::{Retention, RuleNumber, ready};
+use fluxgate_core::store::{Checks, Group, Mode, Subject, Verdicts};
+use fluxgate_core::{Band, LimiterError, ManualClock, MemoryStore, RequestContext, Store};
 
-use crate::support::{ALGORITHMS, DAY, Gate, HOUR, NAMES, START, instant, per_user, set_of};
+use crate::support::{
+    ALGORITHMS, DAY, Gate, HOUR, NAMES, START, instant, micros, per_user, set_of,
+};
 
 pub(crate) const MAX_KEYS: usize = 1_000;
 
@@ -20,7 +20,7 @@ fn small(rest: &str) -> Gate {
 /// Sends requests of this many new users.
 pub(crate) fn flood(gate: &Gate, name: &str, users: usize) {
     for index in 0..users {
-        gate.user(&format!("{name}-{index}"));
+        let _ = gate.user(&format!("{name}-{index}"));
     }
 }
 
@@ -135,9 +135,9 @@ fn keys_are_counted() {
     flood(&gate, "u", 7);
     flood(&gate, "u", 7);
     assert_eq!(gate.keys(), 14);
-    gate.peek_units(1);
-    gate.check(&RequestContext::builder().user("free").cost(0).build());
-    gate.check(&RequestContext::builder().user("never").cost(10).build());
+    let _ = gate.peek_units(1);
+    let _ = gate.check(&RequestContext::builder().user("free").cost(0).build());
+    let _ = gate.check(&RequestContext::builder().user("never").cost(10).build());
     gate.state(&["looked-at"]);
     gate.refund(&["unknown"], 3);
     assert_eq!(gate.keys(), 14, "what consumes nothing leaves nothing");
@@ -152,7 +152,7 @@ fn a_reset_returns_how_many_counters_had_state() {
         )));
         flood(&gate, "u", 10);
         let reset = |user: &str| ready(gate.limiter.reset("s", "r", &[user])).unwrap();
-        gate.user("u-0");
+        let _ = gate.user("u-0");
         assert!(!gate.user("u-0").allowed());
         assert_eq!(reset("u-0"), 2, "{algorithm}");
         assert_eq!(reset("u-0"), 0);
@@ -177,14 +177,14 @@ fn a_refund_returns_the_least_left_of_all_bands() {
             "algorithm: {algorithm}, bands: [{{ capacity: 10, window: 1h }}, {{ capacity: 6, window: 1d }}]"
         )));
         let spend = RequestContext::builder().user("u").cost(5).build();
-        gate.check(&spend);
+        let _ = gate.check(&spend);
         assert_eq!(gate.refund(&["u"], 2), 3, "{algorithm}");
         assert_eq!(gate.left(&["u"]), [7, 3]);
         assert_eq!(gate.refund(&["u"], 0), 3);
         assert_eq!(gate.refund(&["u"], u64::MAX), 6, "never above the capacity");
         assert_eq!(gate.left(&["u"]), [10, 6]);
         let full = gate.state(&["u"]);
-        assert!(full.iter().all(|state| state.reset_after.get() == 0));
+        assert!(full.iter().all(|state| micros(state.reset_after) == 0));
     }
 }
 
@@ -193,7 +193,7 @@ fn states_name_their_bands() {
     let gate = Gate::new(&per_user(
         "algorithm: fixed_window, bands: [{ id: a, capacity: 4, window: 1h }, { capacity: 6, window: 1d }]",
     ));
-    gate.user("u");
+    let _ = gate.user("u");
     let states = gate.state(&["u"]);
     let shown: Vec<_> = states
         .iter()
@@ -202,7 +202,7 @@ fn states_name_their_bands() {
                 state.band.id(),
                 state.band.limit().capacity(),
                 state.remaining,
-                state.reset_after.get(),
+                micros(state.reset_after),
             )
         })
         .collect();

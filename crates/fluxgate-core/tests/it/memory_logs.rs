@@ -1,7 +1,7 @@
 //! The memory store: the bound on the events of sliding logs.
 
-use fluxgate_core::memory::Retention;
-use fluxgate_core::{Clock, ManualClock, MemoryStore, RequestContext, ready};
+use fluxgate_core::internals::{Retention, ready};
+use fluxgate_core::{Clock, ManualClock, MemoryStore, RequestContext};
 
 use crate::memory::{MAX_KEYS, flood};
 use crate::support::{Gate, HOUR, START, instant, set_of};
@@ -58,7 +58,7 @@ fn a_coarse_log_is_never_early_and_at_most_an_eighth_late() {
         now += 17_000_000 + step % 7 * 10_000_001;
         exact.at(now);
         coarse.at(now);
-        exact.user("u");
+        let _ = exact.user("u");
         if coarse.user("u").allowed() {
             admitted.push(now);
         }

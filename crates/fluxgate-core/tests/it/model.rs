@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use fluxgate_core::limit::Algorithm;
+use fluxgate_core::Algorithm;
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{Signed, ToPrimitive, Zero};

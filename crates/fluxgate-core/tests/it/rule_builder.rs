@@ -16,39 +16,8 @@ fn set(rules: impl IntoIterator<Item = Rule>) -> RuleSets {
     builder.build().unwrap().into()
 }
 
-/// Every field of a rule file, in the order and with the values of SPEC section 3.
-const EVERY_FIELD: &str = r#"on_missing_rule_set: deny
-keys: { ipv6_prefix: 48 }
-rule_sets:
-  api:
-    on_error: deny
-    rules:
-      - id: everything
-        name: "Per user, \"quoted\""
-        enabled: false
-        mode: shadow
-        priority: -5
-        match: { path: ["/api/**", "/v?/*"], not_path: ["/api/health"], methods: [GET, POST], headers: { X-Plan: free }, attributes: { plan: "null" } }
-        key: [ip, "header:X-Tenant-Id", "attr:team"]
-        on_missing_key: deny
-        algorithm: leaky_bucket
-        shape: true
-        bands:
-          - { id: burst, capacity: 10, window: 1s }
-          - { capacity: 100, window: 1m, refill: 7, period: 1500ms }
-        cost: "header:X-Cost"
-        overrides:
-          - { identity: ["10.0.0.1", a, b], bands: [{ capacity: 5, window: 2d }] }
-        reset_on_change: true
-        attributes: { tier: standard }
-      - id: waiting
-        scope: global
-        bands:
-          - { capacity: 1, window: 1s }
-        cost: 2
-        on_exceed: wait
-        max_wait: 90s
-"#;
+/// Every field of a rule file.
+const EVERY_FIELD: &str = include_str!("../../../../spec/rules/every_field.yaml");
 
 fn every_field() -> RuleSets {
     let leaky = Algorithm::LeakyBucket;

@@ -1,11 +1,11 @@
 //! Rules that change while the limiter runs.
 
-use fluxgate_core::ready;
+use fluxgate_core::internals::ready;
 use num_rational::BigRational;
 use proptest::prelude::*;
 
 use crate::support::{
-    Gate, MILLI, NAMES, SECOND, START, cases, global, parse, per_user, retry, set_of,
+    Gate, MILLI, NAMES, SECOND, START, cases, global, micros, parse, per_user, retry, set_of,
 };
 
 fn rule(algorithm: &str, capacity: u64, window: &str) -> String {
@@ -18,7 +18,7 @@ fn rule(algorithm: &str, capacity: u64, window: &str) -> String {
 fn a_change_of_capacity_applies_at_once_and_keeps_charged_units() {
     for algorithm in ["fixed_window", "sliding_log", "sliding_window"] {
         let gate = Gate::new(&rule(algorithm, 10, "1h"));
-        gate.take(6);
+        let _ = gate.take(6);
         gate.replace(&rule(algorithm, 8, "1h"));
         assert_eq!(gate.left(&[]), [2], "{algorithm}");
         gate.replace(&rule(algorithm, 5, "1h"));
@@ -42,7 +42,7 @@ fn a_bucket_keeps_the_instant_at_which_it_is_full() {
             ))
         };
         let gate = Gate::new(&bucket(10, 10, "10s"));
-        gate.take(6);
+        let _ = gate.take(6);
         // Full in 6 s, whatever the numbers.
         for (rules, left) in [
             (bucket(20, 10, "10s"), 14),
@@ -55,7 +55,7 @@ fn a_bucket_keeps_the_instant_at_which_it_is_full() {
             assert_eq!(gate.left(&[]), [left], "{algorithm}");
         }
         assert_eq!(
-            gate.state(&[])[0].reset_after.get(),
+            micros(gate.state(&[])[0].reset_after),
             6 * SECOND,
             "{algorithm}"
         );
@@ -74,19 +74,19 @@ fn a_fraction_that_no_longer_fits_rounds_up_to_the_next_microsecond() {
             "bands: [{{ capacity: 10, window: 1s, refill: {refill} }}]"
         ))
     };
-    let reset = |gate: &Gate| gate.state(&[])[0].reset_after.get();
+    let reset = |gate: &Gate| micros(gate.state(&[])[0].reset_after);
     let gate = Gate::new(&bucket(3));
-    gate.take(1);
+    let _ = gate.take(1);
     // Full at 333,333 µs and a third, which is two sixths.
     gate.replace(&bucket(6));
-    gate.take(1);
+    let _ = gate.take(1);
     assert_eq!(reset(&gate), 500_000);
     gate.replace(&bucket(3));
     gate.refund(&[], 1);
     // Full at 166,666 and two thirds: no sevenths, so 166,667; and one unit
     // more takes 142,857 and a seventh.
     gate.replace(&bucket(7));
-    gate.take(1);
+    let _ = gate.take(1);
     assert_eq!(reset(&gate), 309_525);
 }
 
@@ -98,13 +98,13 @@ fn a_fraction_is_rounded_only_when_it_is_written() {
         ))
     };
     let gate = Gate::new(&bucket(3));
-    gate.take(1);
+    let _ = gate.take(1);
     gate.replace(&bucket(7));
-    gate.peek_units(1);
+    let _ = gate.peek_units(1);
     gate.replace(&bucket(3));
     // Two units are two thirds of a second; if the peek had rounded, one µs more.
-    gate.take(1);
-    assert_eq!(gate.state(&[])[0].reset_after.get(), 666_667);
+    let _ = gate.take(1);
+    assert_eq!(micros(gate.state(&[])[0].reset_after), 666_667);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn another_window_is_another_counter_of_all_but_buckets() {
     for algorithm in NAMES {
         let is_bucket = algorithm.ends_with("bucket") || algorithm == "gcra";
         let gate = Gate::new(&rule(algorithm, 5, "1h"));
-        gate.take(5);
+        let _ = gate.take(5);
         gate.replace(&rule(algorithm, 5, "2h"));
         // One hour is left of the two in which the bucket now fills.
         let left = if is_bucket { 2 } else { 5 };
@@ -130,7 +130,7 @@ fn another_algorithm_is_another_counter_but_buckets_share_theirs() {
     for before in NAMES {
         for after in NAMES.into_iter().filter(|after| *after != before) {
             let gate = Gate::new(&rule(before, 5, "1h"));
-            gate.take(5);
+            let _ = gate.take(5);
             gate.replace(&rule(after, 5, "1h"));
             let shared = before.ends_with("bucket") && after.ends_with("bucket");
             let left = if shared { 0 } else { 5 };
@@ -147,7 +147,7 @@ fn another_algorithm_is_another_counter_but_buckets_share_theirs() {
 #[test]
 fn gcra_is_another_name_and_no_change() {
     let gate = Gate::new(&rule("token_bucket", 5, "1h"));
-    gate.take(3);
+    let _ = gate.take(3);
     gate.replace(&rule("gcra", 5, "1h"));
     assert_eq!(gate.left(&[]), [2]);
 }
@@ -158,7 +158,7 @@ fn bands_are_identified_by_their_ids() {
     let gate = Gate::new(&bands(
         "{ id: a, capacity: 5, window: 1h }, { id: b, capacity: 9, window: 1h }",
     ));
-    gate.take(4);
+    let _ = gate.take(4);
     gate.replace(&bands("{ id: b, capacity: 9, window: 1h }, { id: c, capacity: 7, window: 1h }, { id: a, capacity: 5, window: 1h }"));
     assert_eq!(gate.left(&[]), [5, 7, 1]);
 }
@@ -166,7 +166,7 @@ fn bands_are_identified_by_their_ids() {
 #[test]
 fn everything_else_may_change_without_a_reset() {
     let gate = Gate::new(&per_user("bands: [{ capacity: 5, window: 1h }]"));
-    gate.user("u");
+    let _ = gate.user("u");
     gate.replace(&per_user(
         "name: other, priority: 3, mode: shadow, cost: 2, attributes: { a: b }, bands: [{ capacity: 5, window: 1h }]",
     ));
@@ -184,7 +184,7 @@ fn a_rule_that_resets_on_change_resets_at_any_change() {
         "attributes: { a: b }, ",
     ] {
         let gate = Gate::new(&resetting(bands));
-        gate.user("u");
+        let _ = gate.user("u");
         // The same rule in another notation is no change.
         gate.replace(&per_user(
             "bands: [ {window: 1h,   capacity: 5} ], reset_on_change: true",
@@ -193,7 +193,7 @@ fn a_rule_that_resets_on_change_resets_at_any_change() {
         gate.replace(&resetting(&format!("{changed}{bands}")));
         assert_eq!(gate.left(&["u"]), [5], "{changed}");
         assert_eq!(gate.keys(), 0, "and leaves nothing behind");
-        gate.user("u");
+        let _ = gate.user("u");
         gate.replace(&resetting(bands));
         assert_eq!(gate.left(&["u"]), [5], "{changed} and back");
     }
@@ -208,7 +208,7 @@ fn a_change_of_one_rule_resets_no_other() {
         ))
     };
     let gate = Gate::new(&rules(1));
-    gate.take(1);
+    let _ = gate.take(1);
     gate.replace(&rules(2));
     assert_eq!(gate.left(&[]), [4]);
     assert_eq!(
@@ -224,7 +224,7 @@ fn a_rule_that_is_removed_and_added_again_keeps_its_state_unless_it_resets() {
             "reset_on_change: {resets}, bands: [{{ capacity: 5, window: 1h }}]"
         ));
         let gate = Gate::new(&rule);
-        gate.user("u");
+        let _ = gate.user("u");
         gate.replace(&set_of(
             "{ id: q, scope: global, bands: [{ capacity: 5, window: 1h }] }",
         ));
@@ -238,7 +238,7 @@ fn a_rule_that_is_removed_and_added_again_keeps_its_state_unless_it_resets() {
 fn a_rule_that_is_active_again_is_not_reset() {
     let rule = per_user("reset_on_change: true, bands: [{ capacity: 5, window: 1h }]");
     let gate = Gate::new(&rule);
-    gate.user("u");
+    let _ = gate.user("u");
     let replaced = gate.limiter.swap_rules(parse("rule_sets: {}"));
     gate.limiter.swap_rules(parse(&rule));
     ready(gate.limiter.reset_replaced(&replaced)).unwrap();
@@ -259,7 +259,7 @@ fn a_bucket_lowered_while_it_owes_still_owes() {
     gate.replace(&bucket("5s"));
     assert_eq!(retry(&gate.take(1)), Some(1000 * SECOND));
     gate.replace(&bucket("1h"));
-    assert_eq!(gate.take(1).delay().get(), 1000 * SECOND);
+    assert_eq!(gate.take(1).delay_micros().get(), 1000 * SECOND);
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn a_rule_with_a_smaller_limit_erases_nothing() {
     gate.at(START - 3_600 * SECOND).replace(&small);
     assert_eq!(retry(&gate.take(1)), Some(1 << 25));
     gate.replace(&large);
-    assert_eq!(gate.state(&[])[0].reset_after.get(), 1 << 25);
+    assert_eq!(micros(gate.state(&[])[0].reset_after), 1 << 25);
 }
 
 /// Rules with different numbers on one bucket, as during a rollout.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fluxgate_core::memory::Retention;
+use fluxgate_core::internals::Retention;
 use fluxgate_core::{
     Algorithm, Limit, Limiter, ManualClock, MemoryStore, RequestContext, RuleSets,
 };
@@ -18,7 +18,7 @@ fn limiter(rules: RuleSets) -> Limiter<MemoryStore<ManualClock>> {
 fn verdicts(limiter: &Limiter<MemoryStore<ManualClock>>) -> Vec<(String, bool, u64)> {
     let mut verdicts = Vec::new();
     let context = RequestContext::builder().user("ann").build();
-    limiter.check_at_reporting("s", &context, instant(START), |verdict| {
+    let _ = limiter.check_at_reporting("s", &context, instant(START), |verdict| {
         assert!(verdict.identity.is_some());
         verdicts.push((
             verdict.rule.id().to_owned(),

@@ -3,11 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use fluxgate_core::internals::{AdHocKey, Retention, ready};
+use fluxgate_core::store::{Charged, Checks, Reason, Retry, Subject, Verdicts};
 use fluxgate_core::{
-    AdHocKey, Algorithm, Band, Charged, Checks, Limit, Limiter, LimiterError, Observer, OnError,
-    Reason, RequestContext, Retry, Store, StoreError, Subject, Verdicts, ready,
+    Algorithm, Band, Limit, Limiter, LimiterBuilder, LimiterError, Observer, OnError,
+    RequestContext, Store, StoreError,
 };
-use fluxgate_core::{ManualClock, MemoryStore, memory::Retention};
+use fluxgate_core::{ManualClock, MemoryStore};
 
 use crate::support::{Gate, SECOND, START, fields, instant, parse, retry, set_of};
 
@@ -96,6 +98,11 @@ impl Observer for Notes {
 
 /// A limiter with two units an hour, the switch that breaks its store, and the recorder.
 fn limiter(on_error: &str) -> (Limiter<Fragile>, Arc<AtomicBool>, Notes) {
+    let (builder, broken, notes) = builder(on_error);
+    (builder.build(), broken, notes)
+}
+
+fn builder(on_error: &str) -> (LimiterBuilder<Fragile>, Arc<AtomicBool>, Notes) {
     let rules = format!(
         "rule_sets: {{ s: {{ {on_error} rules: [
             {{ id: r, scope: global, match: {{ not_path: [\"/free\"] }}, bands: [{{ capacity: 2, window: 1h }}] }}] }} }}"
@@ -105,19 +112,19 @@ fn limiter(on_error: &str) -> (Limiter<Fragile>, Arc<AtomicBool>, Notes) {
         store: MemoryStore::new(ManualClock::new(instant(START)), 100, Retention::UntilFull),
         broken: broken.clone(),
     };
-    let limiter = Limiter::new(parse(&rules), store).with_observer(notes.clone());
-    (limiter, broken, notes)
+    let builder = Limiter::builder(parse(&rules), store).observer(notes.clone());
+    (builder, broken, notes)
 }
 
 fn check(limiter: &Limiter<Fragile>) -> crate::support::DecisionFields {
-    fields(&ready(limiter.check("s", &RequestContext::default())).unwrap())
+    fields(&ready(limiter.check("s", &RequestContext::default())))
 }
 
 #[test]
 fn a_failed_peek_is_not_reported_as_a_decision() {
     let (limiter, broken, notes) = limiter("on_error: deny,");
     broken.store(true, Ordering::Relaxed);
-    let peeked = ready(limiter.peek("s", &RequestContext::default())).unwrap();
+    let peeked = ready(limiter.peek("s", &RequestContext::default()));
     assert_eq!(fields(&peeked).outcome, "failed_closed");
     assert_eq!(notes.take(), ["timeout: no answer"]);
     check(&limiter);
@@ -191,8 +198,8 @@ fn limits_that_come_with_the_call_obey_their_own_on_error() {
         (OnError::Deny, "failed_closed", [false; 3]),
     ] {
         // The rule set's own `on_error` does not matter.
-        let (limiter, broken, notes) = limiter("on_error: deny,");
-        let limiter = limiter.call_limits(on_error);
+        let (builder, broken, notes) = builder("on_error: deny,");
+        let limiter = builder.call_limits(on_error).build();
         assert_eq!(limiter.call_limits_on_error(), on_error);
         let take = || ready(limiter.take(&key, &band, 1));
         assert_eq!(take().outcome.name(), "allowed");
@@ -222,7 +229,7 @@ fn a_request_without_checks_is_decided_without_the_store() {
     let (limiter, broken, notes) = limiter("on_error: deny,");
     broken.store(true, Ordering::Relaxed);
     let free = RequestContext::builder().path("/free").build();
-    let decision = ready(limiter.check("s", &free)).unwrap();
+    let decision = ready(limiter.check("s", &free));
     assert_eq!(decision.outcome().name(), "no_rule");
     assert!(notes.take().is_empty());
 }
@@ -257,10 +264,10 @@ fn a_missing_rule_set_allows_by_default_and_is_reported_once() {
     let (limiter, _, notes) = limiter("");
     for _ in 0..3 {
         for name in ["t", "u"] {
-            let decision = ready(limiter.check(name, &RequestContext::default())).unwrap();
+            let decision = ready(limiter.check(name, &RequestContext::default()));
             assert!(decision.allowed());
             assert_eq!(decision.outcome().name(), "no_rule");
-            ready(limiter.peek(name, &RequestContext::default())).unwrap();
+            let _ = ready(limiter.peek(name, &RequestContext::default()));
         }
     }
     assert_eq!(notes.take(), ["t", "u"]);
@@ -270,7 +277,7 @@ fn a_missing_rule_set_allows_by_default_and_is_reported_once() {
 fn a_missing_rule_set_whose_report_was_not_passed_on_is_reported_again() {
     let (limiter, _, notes) = limiter("");
     for _ in 0..2 {
-        ready(limiter.check("not-passed-on", &RequestContext::default())).unwrap();
+        let _ = ready(limiter.check("not-passed-on", &RequestContext::default()));
     }
     assert_eq!(notes.take(), ["not-passed-on"; 2]);
 }
@@ -287,7 +294,7 @@ fn one_failed_reset_does_not_stop_the_others() {
     };
     let (limiter, broken, _) = limiter("");
     ready(limiter.replace_rules(rules(5))).unwrap();
-    ready(limiter.check("s", &RequestContext::default())).unwrap();
+    let _ = ready(limiter.check("s", &RequestContext::default()));
     assert_eq!(limiter.store().store.len(), 2);
     broken.store(true, Ordering::Relaxed);
     let error = ready(limiter.replace_rules(rules(6))).unwrap_err();
@@ -300,7 +307,7 @@ fn a_missing_rule_set_can_deny() {
     let rules = "{ on_missing_rule_set: deny, rule_sets: { s: { rules: [
         { id: r, scope: global, bands: [{ capacity: 2, window: 1h }] }] } } }";
     let gate = Gate::new(rules);
-    let decision = ready(gate.limiter.check("t", &RequestContext::default())).unwrap();
+    let decision = ready(gate.limiter.check("t", &RequestContext::default()));
     let shown = fields(&decision);
     assert!(!shown.allowed);
     assert_eq!((shown.outcome, retry(&decision)), ("denied", None));

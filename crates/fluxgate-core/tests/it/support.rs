@@ -2,12 +2,12 @@
 
 use std::sync::Barrier;
 use std::thread;
+use std::time::Duration;
 
-use fluxgate_core::limit::Algorithm;
-use fluxgate_core::memory::Retention;
+use fluxgate_core::Algorithm;
+use fluxgate_core::internals::{Retention, ready};
 use fluxgate_core::{
     BandState, Decision, Limiter, ManualClock, MemoryStore, RequestContext, RuleSets, Timestamp,
-    ready,
 };
 use proptest::test_runner::Config;
 
@@ -49,6 +49,10 @@ pub(crate) fn cases(cases: u32) -> Config {
         failure_persistence: None,
         ..Config::default()
     }
+}
+
+pub(crate) fn micros(span: Duration) -> u64 {
+    span.as_micros().try_into().unwrap()
 }
 
 pub(crate) fn instant(micros: u64) -> Timestamp {
@@ -103,11 +107,11 @@ impl Gate {
     }
 
     pub(crate) fn check(&self, context: &RequestContext<'_>) -> Decision {
-        ready(self.limiter.check("s", context)).unwrap()
+        ready(self.limiter.check("s", context))
     }
 
     pub(crate) fn peek(&self, context: &RequestContext<'_>) -> Decision {
-        ready(self.limiter.peek("s", context)).unwrap()
+        ready(self.limiter.peek("s", context))
     }
 
     /// Sends a request without identity.
@@ -179,14 +183,14 @@ pub(crate) fn fields(decision: &Decision) -> DecisionFields {
         limit: decision.limit(),
         remaining: decision.remaining(),
         retry: retry(decision),
-        reset: decision.reset_after().get(),
-        delay: decision.delay().get(),
+        reset: decision.reset_micros().get(),
+        delay: decision.delay_micros().get(),
         violated: violated(decision),
     }
 }
 
 pub(crate) fn retry(decision: &Decision) -> Option<u64> {
-    decision.retry_after().after().map(|wait| wait.get())
+    decision.retry().after().map(|wait| wait.get())
 }
 
 pub(crate) fn violated(decision: &Decision) -> Vec<String> {

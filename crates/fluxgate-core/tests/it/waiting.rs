@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use fluxgate_core::{Decision, Micros, RequestContext, ready};
+use fluxgate_core::internals::ready;
+use fluxgate_core::store::Micros;
+use fluxgate_core::{Decision, RequestContext};
 
 use crate::support::{Gate, SECOND, fields, parse, set_of, violated};
 
@@ -19,7 +21,7 @@ fn a_reservation_without_a_permit_is_denied_by_the_bands_it_would_wait_for() {
     let context = RequestContext::default();
     assert!(gate.check(&context).allowed());
     let reserved = gate.check(&context);
-    assert_eq!(reserved.delay().get(), 3 * SECOND);
+    assert_eq!(reserved.delay_micros().get(), 3 * SECOND);
     assert_eq!(violated(&reserved), ["dark/b0"]);
     let denied = reserved.into_denied();
     let shown = fields(&denied);

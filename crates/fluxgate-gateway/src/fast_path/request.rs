@@ -2,7 +2,7 @@
 
 use std::mem::MaybeUninit;
 
-use fluxgate_core::RequestPath;
+use fluxgate_core::internals::RequestPath;
 use fluxgate_http::content_length;
 use fluxgate_tower::RequestHead;
 use memchr::memchr_iter;

@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fluxgate_core::{Checks, Group, Mode, Verdict};
+use fluxgate_core::store::{Checks, Group, Mode, Verdict};
 
 use crate::cluster::slot_of;
 use crate::keys::KeyNaming;

@@ -6,11 +6,10 @@
 
 use std::time::Duration;
 
-use fluxgate_core::algorithm::{Cell, Overhang};
-use fluxgate_core::limit::FracMicros;
-use fluxgate_core::{
-    Algorithm, Band, Check, Checks, Group, Limit, Mode, StoreError, Timestamp, Verdict, Verdicts,
-};
+use fluxgate_core::internals::algorithm::{Cell, Overhang};
+use fluxgate_core::internals::limit::FracMicros;
+use fluxgate_core::store::{Check, Checks, Group, Mode, Verdict, Verdicts};
+use fluxgate_core::{Algorithm, Band, Limit, StoreError, Timestamp};
 use smallvec::SmallVec;
 
 use super::state::Stored;

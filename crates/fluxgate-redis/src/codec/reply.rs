@@ -8,8 +8,8 @@
 //! found no permit, so it was decided without one. `E` instead of the entries: a key
 //! holds a foreign value.
 
-use fluxgate_core::algorithm::{Bucket, Counts, LogSummary, Overhang};
-use fluxgate_core::limit::{FracMicros, Horizon, MAX_LOG_UNITS, MAX_UNITS};
+use fluxgate_core::internals::algorithm::{Bucket, Counts, LogSummary, Overhang};
+use fluxgate_core::internals::limit::{FracMicros, Horizon, MAX_LOG_UNITS, MAX_UNITS};
 use fluxgate_core::{StoreError, Timestamp};
 
 use super::answer::{Answer, Entry};
@@ -203,7 +203,7 @@ fn foreign_value() -> StoreError {
 
 #[cfg(test)]
 mod tests {
-    use fluxgate_core::Reason;
+    use fluxgate_core::store::Reason;
 
     use super::*;
 

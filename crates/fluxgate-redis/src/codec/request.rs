@@ -2,11 +2,10 @@
 
 use std::ops::Range;
 
-use fluxgate_core::algorithm::{Mode, Overhang};
-use fluxgate_core::limit::{FracMicros, Horizon};
-use fluxgate_core::{
-    Algorithm, Band, Charged, Check, Checks, Group, Limit, StoreError, Subject, Timestamp,
-};
+use fluxgate_core::internals::algorithm::{Mode, Overhang};
+use fluxgate_core::internals::limit::{FracMicros, Horizon};
+use fluxgate_core::store::{Charged, Check, Checks, Group, Subject};
+use fluxgate_core::{Algorithm, Band, Limit, StoreError, Timestamp};
 use smallvec::SmallVec;
 
 use super::answer::{Answer, combined_cost};

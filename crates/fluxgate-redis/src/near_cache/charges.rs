@@ -4,7 +4,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fluxgate_core::{Check, Checks, Group};
+use fluxgate_core::store::{Check, Checks, Group};
 use smallvec::SmallVec;
 
 /// How many counts there are. Bands that share one only ask the server more often.

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use fluxgate_core::{Outcome, Reason, Store, StoreError, conformance};
+use fluxgate_core::store::Reason;
+use fluxgate_core::{Outcome, Store, StoreError, conformance};
 use fluxgate_redis::reason;
 use fluxgate_redis::{BreakerState, ConnectError, RedisStore, RedisStoreBuilder};
 use fluxgate_testkit::{
@@ -136,7 +137,7 @@ async fn a_user_with_minimal_permissions_works() {
     for algorithm in ALGORITHMS {
         let bench = Bench::new(one_band("deny", algorithm, 3, "1h"), store.clone());
         for cost in [2, 1, 1] {
-            bench.check_cost("bob", cost).await;
+            let _ = bench.check_cost("bob", cost).await;
         }
         assert_eq!(bench.left("bob").await, 0, "{algorithm}");
         let refunded = bench.limiter.refund("api", "r", &["bob"], 1).await;

@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use fluxgate_core::{
-    Algorithm, Band, Checks, Group, Limit, ManualClock, Mode, RuleNumber, Store, Subject,
-    Timestamp, Verdict, ready,
-};
+use fluxgate_core::internals::{RuleNumber, ready};
+use fluxgate_core::store::{Checks, Group, Mode, Subject, Verdict};
+use fluxgate_core::{Algorithm, Band, Limit, ManualClock, Store, Timestamp};
 use fluxgate_redis::injected_time::{ScriptStore, Server};
 use fluxgate_testkit::{RedisServer, Skew};
 

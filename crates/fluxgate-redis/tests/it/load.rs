@@ -3,7 +3,6 @@
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::{Limiter, Outcome, RuleSets};
@@ -54,18 +53,18 @@ pub(crate) fn two_bands(algorithm: &str, capacity: u64) -> RuleSets {
 
 /// Runs this many clients, each this often, with a pause in between.
 pub(crate) async fn load(
-    limiter: Arc<Limiter<RedisStore>>,
+    limiter: Limiter<RedisStore>,
     clients: usize,
     times: usize,
     pause: Duration,
 ) -> Tally {
     let mut tasks = Vec::new();
     for _ in 0..clients {
-        let limiter = Arc::clone(&limiter);
+        let limiter = limiter.clone();
         tasks.push(tokio::spawn(async move {
             let mut tally = Tally::default();
             for _ in 0..times {
-                let decision = limiter.check("api", &user("ann")).await.unwrap();
+                let decision = limiter.check("api", &user("ann")).await;
                 tally.count(decision.outcome());
                 tokio::time::sleep(pause).await;
             }

@@ -23,7 +23,7 @@ async fn asks<T>(cli: &mut Cli, call: impl Future<Output = T>) -> (T, bool) {
 }
 
 fn retry_micros(decision: &Decision) -> u64 {
-    decision.retry_after().after().unwrap().get()
+    decision.retry().after().unwrap().get()
 }
 
 #[tokio::test]
@@ -176,7 +176,7 @@ rule_sets:
 ";
     let bench = Bench::new(RuleSets::from_yaml(rules).unwrap(), store_at(server.url()));
     for _ in 0..50 {
-        bench.check("ann").await;
+        let _ = bench.check("ann").await;
     }
     assert_eq!(bench.left("ann").await, 98);
 }
@@ -195,7 +195,7 @@ async fn a_denial_reports_no_numbers_from_before_a_local_charge() {
         assert!(bench.check_cost(user, 7).await.allowed(), "{algorithm}");
         let again = bench.check_cost(user, 20).await;
         assert_eq!(again.remaining(), Some(3), "{algorithm}");
-        assert!(again.reset_after().get() > 0, "{algorithm}");
+        assert!(again.reset_micros().get() > 0, "{algorithm}");
     }
 }
 
@@ -215,8 +215,8 @@ rule_sets:
 
 async fn at(bench: &Bench, path: &str, user: &str, cost: u64) -> Decision {
     let context = RequestContext::builder().user(user).path(path).cost(cost);
-    let decision = bench.limiter.check("api", &context.build()).await;
-    decision.unwrap()
+
+    bench.limiter.check("api", &context.build()).await
 }
 
 /// A charge on another path may have made another band deny.

@@ -6,7 +6,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fluxgate_core::{Decision, Limiter, Mode, RequestContext, RuleSets};
+use fluxgate_core::store::Mode;
+use fluxgate_core::{Decision, Limiter, RequestContext, RuleSets};
 use fluxgate_redis::RedisStore;
 use fluxgate_testkit::RedisServer;
 use tokio::task::JoinSet;
@@ -109,20 +110,20 @@ fn rule_sets(after: bool) -> RuleSets {
 
 /// Returns when a request was decided, by the server's clock.
 fn decided_at(decision: &Decision) -> u64 {
-    decision.reset_at().micros() - decision.reset_after().get()
+    decision.reset_timestamp().micros() - decision.reset_micros().get()
 }
 
-fn instance(server: &RedisServer, after: bool) -> Arc<Limiter<RedisStore>> {
+fn instance(server: &RedisServer, after: bool) -> Limiter<RedisStore> {
     let store = store_at(server.url()).build().unwrap();
-    Arc::new(Limiter::new(rule_sets(after), store))
+    Limiter::new(rule_sets(after), store)
 }
 
 /// Sends requests to all rules in turn until it is stopped.
-async fn hammer(limiter: Arc<Limiter<RedisStore>>, passed: Vec<Passed>, until: Instant) {
+async fn hammer(limiter: Limiter<RedisStore>, passed: Vec<Passed>, until: Instant) {
     let context = RequestContext::default();
     while Instant::now() < until {
         for (index, passed) in passed.iter().enumerate() {
-            let decision = limiter.check(&format!("s{index}"), &context).await.unwrap();
+            let decision = limiter.check(&format!("s{index}"), &context).await;
             if decision.allowed() {
                 let mut passed = passed.lock().unwrap();
                 passed.push((decided_at(&decision), 1));
@@ -150,13 +151,13 @@ async fn while_instances_change_their_rules_one_by_one() {
         let changes = span * (index as u32 + 1) / 4;
         for (from, to) in lives {
             let limiter = instance(&server, false);
-            let changing = Arc::clone(&limiter);
+            let changing = limiter.clone();
             tasks.spawn(async move {
                 sleep_until(start + from.max(changes)).await;
                 changing.replace_rules(rule_sets(true)).await.unwrap();
             });
             for _ in 0..4 {
-                let (limiter, passed) = (Arc::clone(&limiter), passed.clone());
+                let (limiter, passed) = (limiter.clone(), passed.clone());
                 tasks.spawn(async move {
                     sleep_until(start + from).await;
                     hammer(limiter, passed, start + to).await;
@@ -207,7 +208,7 @@ async fn while_waiting_requests_are_cancelled() {
     let random = RandomState::new();
     for index in 0..60_u64 {
         let store = store_at(server.url()).max_cluster_waits(50);
-        let limiter = Arc::new(Limiter::new(rules(), store.build().unwrap()));
+        let limiter = Limiter::new(rules(), store.build().unwrap());
         let (released, random) = (Arc::clone(&released), random.clone());
         tasks.spawn(async move {
             let set = limiter.rule_set("s").unwrap();
@@ -223,7 +224,7 @@ async fn while_waiting_requests_are_cancelled() {
                     sleep(Duration::from_millis(20)).await;
                     continue;
                 }
-                let delay = decision.delay().as_duration();
+                let delay = decision.delay();
                 let leaves = dice >> 8 & 1 == 0 && delay > Duration::from_millis(50);
                 if leaves {
                     let part = (dice >> 16) as u32 % 100;
@@ -231,7 +232,7 @@ async fn while_waiting_requests_are_cancelled() {
                     let charge = decision.charge(&context).unwrap();
                     limiter.cancel(charge).await.unwrap();
                 } else {
-                    let at = decided_at(&decision) + decision.delay().get();
+                    let at = decided_at(&decision) + decision.delay_micros().get();
                     released.lock().unwrap().push((at, cost));
                     sleep(delay).await;
                 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fluxgate_core::Reason;
+use fluxgate_core::store::Reason;
 use fluxgate_redis::reason;
 use fluxgate_redis::{Precondition, RuleStore, Topology, WriteOutcome, etag_of};
 use fluxgate_testkit::{RedisServer, Sentinels};

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use fluxgate_core::limit::{MAX_FILL, MAX_LOG_UNITS, MAX_UNITS};
-use fluxgate_core::{Algorithm, Limit, Mode};
+use fluxgate_core::internals::limit::{MAX_FILL, MAX_LOG_UNITS, MAX_UNITS};
+use fluxgate_core::store::Mode;
+use fluxgate_core::{Algorithm, Limit};
 use proptest::prelude::*;
 
 pub(crate) const MILLI: u64 = 1_000;

@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use fluxgate_core::store::Reason;
 use fluxgate_core::{
-    Decision, Limiter, Observer, OnError, Outcome, Reason, RequestContext, RuleSets, StoreError,
+    Decision, Limiter, Observer, OnError, Outcome, RequestContext, RuleSets, StoreError,
 };
 use fluxgate_redis::{RedisStore, RedisStoreBuilder, Topology};
 use fluxgate_testkit::WAIT_TIMEOUT;
@@ -59,10 +60,12 @@ pub(crate) fn user(name: &str) -> RequestContext<'_> {
 pub(crate) fn with_error_log(
     rules: RuleSets,
     store: RedisStore,
-) -> (Arc<Limiter<RedisStore>>, ErrorLog) {
+) -> (Limiter<RedisStore>, ErrorLog) {
     let errors = ErrorLog::default();
-    let limiter = Limiter::new(rules, store).with_observer(errors.clone());
-    (Arc::new(limiter), errors)
+    let limiter = Limiter::builder(rules, store)
+        .observer(errors.clone())
+        .build();
+    (limiter, errors)
 }
 
 /// Returns the units that an identity has used of the first band of a rule.
@@ -120,7 +123,7 @@ impl Observer for ErrorLog {
 /// A limiter on a store, shared by the tasks of a test.
 #[derive(Clone, Debug)]
 pub(crate) struct Bench {
-    pub(crate) limiter: Arc<Limiter<RedisStore>>,
+    pub(crate) limiter: Limiter<RedisStore>,
     pub(crate) errors: ErrorLog,
 }
 
@@ -141,7 +144,7 @@ impl Bench {
 
     pub(crate) async fn check_cost(&self, user: &str, cost: u64) -> Decision {
         let context = RequestContext::builder().user(user).cost(cost).build();
-        self.limiter.check("api", &context).await.unwrap()
+        self.limiter.check("api", &context).await
     }
 
     /// Returns what a user has left.

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use fluxgate_core::memory::Retention;
+use fluxgate_core::internals::{Retention, RuleNumber, ready};
+use fluxgate_core::store::{Checks, Group, Mode, Subject, Verdict};
 use fluxgate_core::{
-    Algorithm, Band, Checks, Group, Limit, ManualClock, MemoryStore, Mode, RuleNumber, Store,
-    Subject, Timestamp, Verdict, ready,
+    Algorithm, Band, Limit, LocalStore, ManualClock, MemoryStore, Store, Timestamp,
 };
 use fluxgate_redis::injected_time::{ScriptStore, Undoable};
 use proptest::prelude::*;

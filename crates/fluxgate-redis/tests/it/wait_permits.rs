@@ -3,7 +3,8 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use fluxgate_core::{Store, WaitPermit};
+use fluxgate_core::Store;
+use fluxgate_core::store::WaitPermit;
 use fluxgate_redis::RedisStore;
 use fluxgate_testkit::{RedisCluster, RedisServer};
 

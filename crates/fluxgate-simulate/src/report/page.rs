@@ -6,7 +6,8 @@ mod rules;
 use std::collections::HashMap;
 use std::fmt;
 
-use fluxgate_core::{RuleNumber, RuleSets};
+use fluxgate_core::RuleSets;
+use fluxgate_core::internals::RuleNumber;
 
 use super::chart::{self, Chart, Size, TimeAxis, traffic_series};
 use super::comparison::Comparison;

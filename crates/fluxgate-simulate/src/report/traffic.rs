@@ -2,7 +2,9 @@
 
 use std::ops::AddAssign;
 
-use fluxgate_core::{Decision, Micros, Outcome, RuleVerdict, Timestamp};
+use fluxgate_core::internals::RuleVerdict;
+use fluxgate_core::store::Micros;
+use fluxgate_core::{Decision, Outcome, Timestamp};
 
 use super::timeline::Timeline;
 
@@ -24,7 +26,7 @@ pub(super) struct OutcomeCounts {
 impl OutcomeCounts {
     fn of(decision: &Decision) -> Self {
         let no_rule = decision.outcome() == Outcome::NoRule;
-        let delayed = decision.allowed() && decision.delay() > Micros::ZERO;
+        let delayed = decision.allowed() && decision.delay_micros() > Micros::ZERO;
         Self {
             no_rule: no_rule.into(),
             at_once: (decision.allowed() && !no_rule && !delayed).into(),
@@ -75,7 +77,7 @@ impl Traffic {
         self.first = Some(self.first.map_or(at, |first| first.min(at)));
         self.last = self.last.max(Some(at));
         if decision.allowed() {
-            let delay = decision.delay();
+            let delay = decision.delay_micros();
             self.longest_delay = self.longest_delay.max(delay);
             let later = at.micros().saturating_add(delay.get());
             *self.releases.at(Timestamp::saturating_from_micros(later)) += 1;

@@ -4,7 +4,9 @@ use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
-use fluxgate_core::{RequestContext, RequestContextBuilder, RequestPath, WaitPermit};
+use fluxgate_core::internals::RequestPath;
+use fluxgate_core::store::WaitPermit;
+use fluxgate_core::{RequestContext, RequestContextBuilder};
 use tokio::time::Instant;
 
 use super::Filter;

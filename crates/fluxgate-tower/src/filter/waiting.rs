@@ -2,7 +2,8 @@
 
 use std::ops::Deref;
 
-use fluxgate_core::{Micros, Mode, Outcome, RequestContext, WaitPermit};
+use fluxgate_core::store::{Micros, Mode, WaitPermit};
+use fluxgate_core::{Outcome, RequestContext};
 use tokio::time::{Instant, sleep_until};
 
 use super::Filter;

@@ -1,16 +1,14 @@
 //! A limiter in this process as a handler.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_core::{
-    ActiveRuleSet, Charge, Decision, Limiter, Mode, PendingDecision, RequestContext, Store,
-    WaitPermit,
-};
+use fluxgate_core::internals::{ActiveRuleSet, Charge, PendingDecision, poll_once_or_spawn};
+use fluxgate_core::store::{Mode, WaitPermit};
+use fluxgate_core::{Decision, Limiter, RequestContext, Store};
 
-use super::{Handler, HeaderNames, poll_once_or_spawn};
+use super::{Handler, HeaderNames};
 
-impl<S: Store + 'static> Handler for Arc<Limiter<S>> {
+impl<S: Store + 'static> Handler for Limiter<S> {
     type Report = Decision;
     /// `None` if there is no rule set of that name.
     type Rules = Option<ActiveRuleSet>;
@@ -61,7 +59,7 @@ impl<S: Store + 'static> Handler for Arc<Limiter<S>> {
     }
 
     fn cancel(&self, charge: Charge) {
-        let limiter = Arc::clone(self);
+        let limiter = self.clone();
         poll_once_or_spawn(async move {
             if let Err(error) = Limiter::cancel(&limiter, charge).await {
                 tracing::warn!(%error, "cannot cancel the reservation of an abandoned request");

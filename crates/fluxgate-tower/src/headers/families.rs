@@ -94,7 +94,7 @@ pub(super) fn retry_after_secs(report: &impl Report) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use fluxgate_core::memory::Retention;
+    use fluxgate_core::internals::Retention;
     use fluxgate_core::{Limiter, ManualClock, MemoryStore, RequestContext, RuleSets, Timestamp};
 
     use super::*;
@@ -121,7 +121,7 @@ rule_sets:
         let context = context.build();
         let now = Timestamp::from_micros(1_000_500_000).unwrap();
         let decisions = (0..requests).map(|_| limiter.check_at("s", &context, now));
-        let decision = decisions.last().unwrap();
+        let decision = decisions.reduce(|_, last| last).unwrap();
         let (mut text, mut headers) = (Vec::new(), HeaderMap::new());
         families.write_text(&decision, &mut text);
         families.write(&decision, &mut headers);

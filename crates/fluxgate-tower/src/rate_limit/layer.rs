@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use fluxgate_core::{Limiter, PathSet, Pattern, PatternError, RequestContextBuilder, Store};
+use fluxgate_core::internals::{PathSet, Pattern};
+use fluxgate_core::{Limiter, PatternError, RequestContextBuilder, Store};
 use http::Response;
 use http::request::Parts;
 use ipnet::IpNet;
@@ -77,10 +78,10 @@ impl<H, K> RateLimitLayer<H, K> {
     }
 }
 
-impl<S: Store + 'static> RateLimitLayer<Arc<Limiter<S>>> {
+impl<S: Store + 'static> RateLimitLayer<Limiter<S>> {
     /// Creates a layer on which this limiter decides.
-    pub fn new(limiter: impl Into<Arc<Limiter<S>>>) -> Self {
-        Self::with_handler(limiter.into())
+    pub fn new(limiter: Limiter<S>) -> Self {
+        Self::with_handler(limiter)
     }
 }
 

@@ -3,14 +3,16 @@
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use fluxgate_core::{ActiveRuleSet, Charge, Decision, Mode, RequestContext, WaitPermit};
+use fluxgate_core::internals::{ActiveRuleSet, Charge, poll_once_or_spawn};
+use fluxgate_core::store::{Mode, WaitPermit};
+use fluxgate_core::{Decision, RequestContext};
 
 use super::pool::CallError;
 use super::report::{DecidedBy, RemoteReport};
 use super::request::CheckRequest;
 use super::response::CheckResponse;
 use super::{OnError, RemoteHandler};
-use crate::handler::{Handler, HeaderNames, poll_once_or_spawn};
+use crate::handler::{Handler, HeaderNames};
 
 const CHECK: &str = "/v1/check";
 const GIVE_BACK: &str = "/v1/give_back";

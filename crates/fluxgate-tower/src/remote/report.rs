@@ -1,6 +1,7 @@
 //! The report of the service, or of the local decision in its place.
 
-use fluxgate_core::{Decision, Micros, Outcome, Retry, Timestamp};
+use fluxgate_core::store::{Micros, Retry};
+use fluxgate_core::{Decision, Outcome, Timestamp};
 
 use super::response::CheckResponse;
 use crate::report::Report;
@@ -43,7 +44,7 @@ impl Report for RemoteReport {
     }
 
     fn delay(&self) -> Micros {
-        self.map(|response| response.delay, Decision::delay)
+        self.map(|response| response.delay, Decision::delay_micros)
     }
 
     fn worth_waiting(&self) -> Option<Micros> {
@@ -77,15 +78,15 @@ impl Report for RemoteReport {
     }
 
     fn reset_after(&self) -> Micros {
-        self.map(|response| response.reset_after, Decision::reset_after)
+        self.map(|response| response.reset_after, Decision::reset_micros)
     }
 
     fn reset_at(&self) -> Timestamp {
-        self.map(|response| response.reset_at, Decision::reset_at)
+        self.map(|response| response.reset_at, Decision::reset_timestamp)
     }
 
     fn retry_after(&self) -> Retry {
-        self.map(|response| response.retry_after, Decision::retry_after)
+        self.map(|response| response.retry_after, Decision::retry)
     }
 
     fn write_policies(&self, text: &mut Vec<u8>) {

@@ -1,7 +1,9 @@
 //! The JSON requests to the service.
 
 use bytes::Bytes;
-use fluxgate_core::{Mode, RequestContext, RequestPath};
+use fluxgate_core::RequestContext;
+use fluxgate_core::internals::RequestPath;
+use fluxgate_core::store::Mode;
 use serde::{Serialize, Serializer};
 
 use super::response::CheckResponse;

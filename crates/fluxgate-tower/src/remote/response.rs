@@ -3,7 +3,8 @@
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use fluxgate_core::{Micros, Outcome, Retry, Timestamp};
+use fluxgate_core::store::{Micros, Retry};
+use fluxgate_core::{Outcome, Timestamp};
 use http::{HeaderMap, Response};
 use serde::Deserialize;
 

@@ -1,11 +1,9 @@
 //! One limiter with different rule sets for the routes of an axum application.
 
-use std::sync::Arc;
-
 use axum::Router;
 use axum::body::Body;
 use axum::routing::{get, post};
-use fluxgate_core::memory::Retention;
+use fluxgate_core::internals::Retention;
 use fluxgate_core::{Limiter, ManualClock, MemoryStore, RuleSets};
 use fluxgate_tower::RateLimitLayer;
 use http::{Method, Request};
@@ -30,8 +28,8 @@ async fn ask(app: &Router, method: Method, path: &str, user: &str) -> (u16, Opti
 #[tokio::test]
 async fn routes_with_their_own_rule_sets_share_a_limiter() {
     let store = MemoryStore::new(ManualClock::default(), 1_000, Retention::Forever);
-    let limiter = Arc::new(Limiter::new(RuleSets::from_yaml(RULES).unwrap(), store));
-    let limits = RateLimitLayer::new(Arc::clone(&limiter));
+    let limiter = Limiter::new(RuleSets::from_yaml(RULES).unwrap(), store);
+    let limits = RateLimitLayer::new(limiter.clone());
     let login = limits.clone().rule_set("login");
     let app = Router::new()
         .route("/items", get(async || "items"))

@@ -54,7 +54,7 @@ impl Setup {
     }
 
     fn limits(&self) -> RateLimitLayer<TestLimiter> {
-        RateLimitLayer::new(Arc::clone(&self.limiter)).rule_set("s")
+        RateLimitLayer::new(self.limiter.clone()).rule_set("s")
     }
 
     fn gate(&self) -> GlobalConcurrencyLimitLayer {

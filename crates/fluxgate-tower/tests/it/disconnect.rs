@@ -16,7 +16,7 @@ use crate::support::{Events, set_of};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_disconnects_frees_its_units_and_its_permit() {
     let rules = "{ id: r, scope: per_ip, on_exceed: wait, max_wait: 1h, bands: [ { capacity: 1, window: 10m } ] }";
-    let limiter = std::sync::Arc::new(Limiter::new(set_of(rules), MemoryStore::default()));
+    let limiter = Limiter::new(set_of(rules), MemoryStore::default());
     let events = Events::default();
     let ran = events.clone();
     let app = Router::new()
@@ -33,8 +33,9 @@ async fn a_client_that_disconnects_frees_its_units_and_its_permit() {
 
     let ask = move || Http::new(address).get("/").status;
     let reset_secs = || {
-        let state = fluxgate_core::ready(limiter.state("s", "r", &["127.0.0.1"])).unwrap();
-        state[0].reset_after.get().div_ceil(1_000_000)
+        let state =
+            fluxgate_core::internals::ready(limiter.state("s", "r", &["127.0.0.1"])).unwrap();
+        state[0].reset_after.as_micros().div_ceil(1_000_000)
     };
     tokio::task::block_in_place(|| {
         assert_eq!(ask(), 200);

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use fluxgate_core::RequestPath;
+use fluxgate_core::internals::RequestPath;
 use fluxgate_tower::{BadRequest, Filter, FilterOutcome, Identity, RequestHead, Source};
 use http::Request;
 

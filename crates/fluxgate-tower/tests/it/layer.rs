@@ -1,12 +1,8 @@
 //! The layer: its responses, the headers it reads, and its calls to the inner service.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
-use fluxgate_core::{
-    Band, Charged, Checks, Limiter, PatternError, Reason, RuleSets, Store, StoreError, Subject,
-    Verdicts,
-};
+use fluxgate_core::store::{Charged, Checks, Reason, Subject, Verdicts};
+use fluxgate_core::{Band, Limiter, PatternError, RuleSets, Store, StoreError};
 use fluxgate_tower::{
     FailedClosedStatus, HeaderFamilies, Identity, NetworkError, RateLimit, RateLimitLayer,
     ResetFormat,
@@ -256,8 +252,8 @@ async fn a_failing_store_never_fails_a_request() {
 
 /// Creates a layer whose store fails and whose rule set then denies.
 pub(crate) fn failing_closed(
-    layer: impl FnOnce(RateLimitLayer<Arc<Limiter<Broken>>>) -> RateLimitLayer<Arc<Limiter<Broken>>>,
-) -> RateLimit<Inner, Arc<Limiter<Broken>>> {
+    layer: impl FnOnce(RateLimitLayer<Limiter<Broken>>) -> RateLimitLayer<Limiter<Broken>>,
+) -> RateLimit<Inner, Limiter<Broken>> {
     let rules = "rule_sets: { s: { on_error: deny, rules: [ { id: r, scope: global, bands: [ { capacity: 1, window: 1h } ] } ] } }";
     let limiter = Limiter::new(RuleSets::from_yaml(rules).unwrap(), Broken);
     layer(RateLimitLayer::new(limiter).rule_set("s")).layer(Inner::new(&Events::default()))
@@ -316,7 +312,7 @@ async fn a_grpc_client_gets_unavailable_when_the_layer_fails_closed() {
 #[tokio::test(start_paused = true)]
 async fn services_of_one_layer_share_the_limits_and_new_rules_apply_at_once() {
     let limiter = limiter("{ id: r, scope: global, bands: [ { capacity: 1, window: 1h } ] }");
-    let layer = RateLimitLayer::new(Arc::clone(&limiter)).rule_set("s");
+    let layer = RateLimitLayer::new(limiter.clone()).rule_set("s");
     let events = Events::default();
     let (one, two) = (
         layer.layer(Inner::new(&events)),

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use fluxgate_core::{ActiveRuleSet, Charge, Decision, Mode, RequestContext, WaitPermit};
+use fluxgate_core::internals::{ActiveRuleSet, Charge};
+use fluxgate_core::store::{Mode, WaitPermit};
+use fluxgate_core::{Decision, RequestContext};
 use fluxgate_tower::{Customizer, Handler, HeaderNames, RateLimitLayer};
 use http::request::Parts;
 use tokio::time::{Instant, sleep};
@@ -24,7 +26,7 @@ impl Handler for Recording {
 
     fn rules(&self, rule_set: &str) -> Self::Rules {
         self.1.add(format!("rules of {rule_set}"));
-        self.0.rules(rule_set)
+        self.0.rule_set(rule_set)
     }
 
     fn header_names<'r>(&'r self, rules: &'r Self::Rules) -> HeaderNames<'r> {

@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fluxgate_core::RequestPath;
+use fluxgate_core::internals::RequestPath;
 use fluxgate_tower::{Filter, RateLimitLayer, RequestHead};
 use http::Request;
 use http_body_util::Full;
@@ -13,8 +13,6 @@ use tower::limit::ConcurrencyLimitLayer;
 use tower::{Layer, Service, ServiceExt};
 
 use crate::support::{Events, Inner, TestLimiter, get, limiter, send};
-
-const MILLIS: u64 = 1000;
 
 /// Allows one request in two seconds for `/slow`, and `all` in a second for all paths.
 fn slow(all: u64) -> TestLimiter {
@@ -28,11 +26,11 @@ fn slow(all: u64) -> TestLimiter {
 /// window.
 fn state(limiter: &TestLimiter) -> (u64, u64) {
     let of = |rule| {
-        fluxgate_core::ready(limiter.state("s", rule, &[]))
+        fluxgate_core::internals::ready(limiter.state("s", rule, &[]))
             .unwrap()
             .remove(0)
     };
-    (of("r").reset_after.get() / MILLIS, of("all").remaining)
+    (of("r").reset_after.as_millis() as u64, of("all").remaining)
 }
 
 /// Returns the response future of a ready service, not polled yet.
@@ -138,7 +136,7 @@ async fn a_request_that_would_wait_too_long_in_total_is_denied_and_charged_nothi
     assert_eq!((got.status, other), (429, 200));
     assert!(start.elapsed().as_millis() <= 1005, "{:?}", start.elapsed());
     let state = limiter.state("s", "b", &[]).await.unwrap();
-    assert!(state[0].reset_after.get() <= 1_000_000);
+    assert!(state[0].reset_after.as_micros() <= 1_000_000);
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fluxgate_core::memory::Retention;
+use fluxgate_core::internals::Retention;
 use fluxgate_core::{Clock, Limiter, MemoryStore, RuleSets, Timestamp};
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
@@ -27,12 +27,12 @@ impl Clock for TokioClock {
     }
 }
 
-pub(crate) type TestLimiter = Arc<Limiter<MemoryStore<TokioClock>>>;
+pub(crate) type TestLimiter = Limiter<MemoryStore<TokioClock>>;
 
 /// Creates a limiter with a rule set `s` of these rules in flow style.
 pub(crate) fn limiter(rules: &str) -> TestLimiter {
     let store = MemoryStore::new(TokioClock(Instant::now()), 1_000, Retention::Forever);
-    Arc::new(Limiter::new(set_of(rules), store))
+    Limiter::new(set_of(rules), store)
 }
 
 /// Parses a rule set `s` of these rules in flow style.

@@ -1,7 +1,6 @@
 //! Waiting with a real Redis: one call for each request, a bound for all processes, and
 //! cancelled units.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::Limiter;
@@ -14,7 +13,7 @@ use tower::Layer;
 
 use crate::support::{Events, Inner, get, send, set_of, until};
 
-type Layered = RateLimitLayer<Arc<Limiter<RedisStore>>>;
+type Layered = RateLimitLayer<Limiter<RedisStore>>;
 
 fn builder(server: &RedisServer) -> RedisStoreBuilder {
     RedisStore::builder([server.url()])
@@ -22,15 +21,12 @@ fn builder(server: &RedisServer) -> RedisStoreBuilder {
         .deadline(Duration::from_secs(10))
 }
 
-fn layer(window: &str, store: RedisStore) -> (Layered, Arc<Limiter<RedisStore>>) {
+fn layer(window: &str, store: RedisStore) -> (Layered, Limiter<RedisStore>) {
     let rules = format!(
         "{{ id: r, scope: global, on_exceed: wait, max_wait: 1h, bands: [ {{ capacity: 1, window: {window} }} ] }}"
     );
-    let limiter = Arc::new(Limiter::new(set_of(&rules), store));
-    (
-        RateLimitLayer::new(Arc::clone(&limiter)).rule_set("s"),
-        limiter,
-    )
+    let limiter = Limiter::new(set_of(&rules), store);
+    (RateLimitLayer::new(limiter.clone()).rule_set("s"), limiter)
 }
 
 /// Returns how often scripts were called.
@@ -115,8 +111,7 @@ async fn the_bound_holds_for_all_processes_and_a_dropped_waiter_frees_its_units_
     let reset_secs = async || {
         limiter.state("s", "r", &[]).await.unwrap()[0]
             .reset_after
-            .get()
-            / 1_000_000
+            .as_secs()
     };
     assert!((220..=240).contains(&reset_secs().await));
     // Dropping the last waiter frees its units and its permit.

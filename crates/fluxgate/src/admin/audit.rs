@@ -1,6 +1,7 @@
 //! The audit log: one line for each change, with its caller.
 
-use fluxgate_core::{Reason, StoreError};
+use fluxgate_core::StoreError;
+use fluxgate_core::store::Reason;
 use fluxgate_http::{Listener, Origin, Problem};
 use fluxgate_redis::reason;
 use http::header::RETRY_AFTER;

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use fluxgate_core::json::{JsonWriter, Text, whole_number};
-use fluxgate_core::{AdHocDecision, AdHocKey, Band, Decision, Outcome, Retry};
+use fluxgate_core::internals::json::{JsonWriter, Text, whole_number};
+use fluxgate_core::internals::{AdHocDecision, AdHocKey};
+use fluxgate_core::store::Retry;
+use fluxgate_core::{Band, Decision, Outcome};
 use fluxgate_http::{Listener, Origin, Problem};
 use serde_json::value::RawValue;
 
@@ -141,7 +143,7 @@ impl From<Decision> for Consumed {
     fn from(decision: Decision) -> Self {
         Self {
             allowed: decision.allowed(),
-            retry_after: decision.retry_after(),
+            retry_after: decision.retry(),
             remaining: decision.remaining(),
             outcome: decision.outcome(),
         }

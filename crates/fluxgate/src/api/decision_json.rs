@@ -1,7 +1,7 @@
 //! A decision as JSON, in milliseconds.
 
 use fluxgate_core::Decision;
-use fluxgate_core::json::JsonWriter;
+use fluxgate_core::internals::json::JsonWriter;
 use fluxgate_tower::write_denial_start;
 use http::StatusCode;
 
@@ -30,16 +30,11 @@ pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Form)
     }
     out.decision_fields(decision);
     out.text(",\"retry_after_ms\":");
-    out.number_or_null(
-        decision
-            .retry_after()
-            .after()
-            .map(|wait| wait.ceil_millis()),
-    );
+    out.number_or_null(decision.retry().after().map(|wait| wait.ceil_millis()));
     out.text(",\"reset_after_ms\":");
-    out.number(decision.reset_after().ceil_millis());
+    out.number(decision.reset_micros().ceil_millis());
     out.text(",\"delay_ms\":");
-    out.number(decision.delay().ceil_millis());
+    out.number(decision.delay_micros().ceil_millis());
     out.text(",\"violated\":");
     out.violated(decision);
     if let Some(reservation) = decision.reservation() {

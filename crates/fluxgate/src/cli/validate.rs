@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use fluxgate_core::{RuleOptions, RuleSets};
+use fluxgate_core::RuleSets;
+use fluxgate_core::internals::RuleOptions;
 
 use super::Failure;
 use crate::config::{Config, RawConfig, Rules};

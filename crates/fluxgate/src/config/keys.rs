@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
-use fluxgate_core::RuleOptions;
-use fluxgate_core::values;
-use fluxgate_core::yaml::{Faults, Node};
+use fluxgate_core::internals::yaml::{Faults, Node};
+use fluxgate_core::internals::{RuleOptions, values};
 
 use super::{read, tree};
 

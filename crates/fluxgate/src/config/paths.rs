@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use fluxgate_core::values;
-use fluxgate_core::yaml::{Faults, Node};
-use fluxgate_core::{PathSet, Pattern};
+use fluxgate_core::internals::yaml::{Faults, Node};
+use fluxgate_core::internals::{PathSet, Pattern, values};
 
 use super::{read, tree};
 

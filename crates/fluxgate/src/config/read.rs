@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fluxgate_core::values;
-use fluxgate_core::yaml::{Faults, Node, Value};
+use fluxgate_core::internals::values;
+use fluxgate_core::internals::yaml::{Faults, Node, Value};
 
 const MAX_NAME: usize = 200;
 

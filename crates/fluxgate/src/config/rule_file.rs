@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use fluxgate_core::yaml::{Fault, Position};
+use fluxgate_core::internals::yaml::{Fault, Position};
 use fluxgate_core::{RuleSets, RulesError};
 
 use crate::watch::regular_file::{self, MAX_BYTES};

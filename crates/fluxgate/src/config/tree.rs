@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::path::Path;
 use std::time::Duration;
 
-use fluxgate_core::yaml::{Node, Position, Value};
+use fluxgate_core::internals::yaml::{Node, Position, Value};
 
 /// Returns the value of a field, if the node is a mapping that has it.
 pub(super) fn child<'n>(node: &'n Node, name: &str) -> Option<&'n Node> {

@@ -1,10 +1,8 @@
 //! The store that the config names.
 
-use std::time::Duration;
+use std::sync::Arc;
 
-use fluxgate_core::{
-    Band, Charged, Checks, MemoryStore, Store, StoreError, Subject, Verdicts, WaitPermit,
-};
+use fluxgate_core::{DynStore, MemoryStore};
 use fluxgate_redis::{BreakerState, ConnectError, HashKeys, HashSecret, RedisStore, Topology};
 
 use crate::config::{self, Config, Secrets};
@@ -12,15 +10,11 @@ use crate::telemetry::StoreGauges;
 
 /// The store of the state.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "there is one of it, and a box would be a step more for every decision"
-)]
 pub(crate) enum AnyStore {
     /// The memory of this process.
-    Memory(MemoryStore),
+    Memory(Arc<MemoryStore>),
     /// Redis.
-    Redis(RedisStore),
+    Redis(Arc<RedisStore>),
 }
 
 impl AnyStore {
@@ -32,11 +26,21 @@ impl AnyStore {
                 max_log_events,
             } => {
                 let store = MemoryStore::with_max_keys(max_keys.get());
-                Ok(Self::Memory(store.max_log_events(max_log_events.get())))
+                let store = store.max_log_events(max_log_events.get());
+                Ok(Self::Memory(Arc::new(store)))
             }
             config::Store::Redis(redis) => {
-                Ok(Self::Redis(redis_store(redis, &config.keys, secrets)?))
+                let store = redis_store(redis, &config.keys, secrets)?;
+                Ok(Self::Redis(Arc::new(store)))
             }
+        }
+    }
+
+    /// Returns the store for a limiter.
+    pub(crate) fn to_dyn(&self) -> DynStore {
+        match self {
+            Self::Memory(store) => DynStore::from(Arc::clone(store)),
+            Self::Redis(store) => DynStore::from(Arc::clone(store)),
         }
     }
 
@@ -118,78 +122,4 @@ fn redis_store(
         config::HashKeys::None => builder.hash_keys(HashKeys::None, secret()),
     };
     builder.build()
-}
-
-// The futures of Redis are large. They are boxed, so that calls that need not wait stay
-// small.
-impl Store for AnyStore {
-    async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
-        match self {
-            Self::Memory(store) => store.decide(checks).await,
-            Self::Redis(store) => Box::pin(store.decide(checks)).await,
-        }
-    }
-
-    fn try_decide(&self, checks: &Checks<'_>, verdicts: &mut Verdicts) -> bool {
-        match self {
-            Self::Memory(store) => store.try_decide(checks, verdicts),
-            Self::Redis(store) => store.try_decide(checks, verdicts),
-        }
-    }
-
-    async fn decide_with_permit(
-        &self,
-        checks: &Checks<'_>,
-    ) -> Result<(Verdicts, WaitPermit), StoreError> {
-        match self {
-            Self::Memory(store) => store.decide_with_permit(checks).await,
-            Self::Redis(store) => Box::pin(store.decide_with_permit(checks)).await,
-        }
-    }
-
-    async fn begin_wait(&self, longest: Duration) -> Result<Option<WaitPermit>, StoreError> {
-        match self {
-            Self::Memory(store) => store.begin_wait(longest).await,
-            Self::Redis(store) => Box::pin(Store::begin_wait(store, longest)).await,
-        }
-    }
-
-    async fn refund(
-        &self,
-        subject: Subject<'_>,
-        bands: &[Band],
-        units: u64,
-    ) -> Result<Verdicts, StoreError> {
-        match self {
-            Self::Memory(store) => store.refund(subject, bands, units).await,
-            Self::Redis(store) => Box::pin(store.refund(subject, bands, units)).await,
-        }
-    }
-
-    async fn cancel(
-        &self,
-        subject: Subject<'_>,
-        bands: &[Band],
-        units: u64,
-        charged: &[Charged],
-    ) -> Result<(), StoreError> {
-        match self {
-            Self::Memory(store) => store.cancel(subject, bands, units, charged).await,
-            Self::Redis(store) => Box::pin(store.cancel(subject, bands, units, charged)).await,
-        }
-    }
-
-    async fn reset(&self, subject: Subject<'_>, bands: &[Band]) -> Result<u64, StoreError> {
-        match self {
-            Self::Memory(store) => store.reset(subject, bands).await,
-            Self::Redis(store) => Box::pin(store.reset(subject, bands)).await,
-        }
-    }
-
-    async fn reset_rule(&self, rule: Subject<'_>) -> Result<u64, StoreError> {
-        match self {
-            Self::Memory(store) => store.reset_rule(rule).await,
-            Self::Redis(store) => Box::pin(store.reset_rule(rule)).await,
-        }
-    }
 }

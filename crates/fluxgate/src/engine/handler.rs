@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fluxgate_core::{
-    ActiveRuleSet, Charge, Decision, Mode, PendingDecision, RequestContext, WaitPermit,
-};
+use fluxgate_core::internals::{ActiveRuleSet, Charge, PendingDecision, poll_once_or_spawn};
+use fluxgate_core::store::{Mode, WaitPermit};
+use fluxgate_core::{Decision, RequestContext};
 use fluxgate_http::Origin;
-use fluxgate_tower::{Handler, HeaderNames, poll_once_or_spawn};
+use fluxgate_tower::{Handler, HeaderNames};
 
 use super::Engine;
 use crate::telemetry;

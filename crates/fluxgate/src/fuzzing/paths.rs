@@ -1,8 +1,7 @@
 //! Ambiguous paths.
 
-use std::sync::Arc;
-
-use fluxgate_core::{Limiter, MemoryStore, PathSet, Pattern, RequestPath, RuleSets, ready};
+use fluxgate_core::internals::{PathSet, Pattern, RequestPath, ready};
+use fluxgate_core::{Limiter, MemoryStore, RuleSets};
 use fluxgate_tower::{Filter, FilterOutcome};
 use http::request::Parts;
 
@@ -132,7 +131,7 @@ fn check_rules(path: &RequestPath<'_>) {
             "rule_sets: {{ s: {{ rules: [ {{ id: r, bands: [ {{ capacity: 1, window: 1h }} ], {rule} }} ] }} }}"
         );
         let rules = RuleSets::from_yaml(&rules).unwrap_or_else(|why| panic!("{why}: {rules}"));
-        let limiter = Arc::new(Limiter::new(rules, MemoryStore::default()));
+        let limiter = Limiter::new(rules, MemoryStore::default());
         let filter = filter.rule_set("s");
         [path, &plain].map(
             |path| match ready(filter.evaluate(&limiter, &head, path, None)) {

@@ -1,9 +1,10 @@
 //! Rule files and the decisions by their rules.
 
-use fluxgate_core::memory::Retention;
-use fluxgate_core::yaml::Position;
+use fluxgate_core::internals::Retention;
+use fluxgate_core::internals::yaml::Position;
+use fluxgate_core::store::Retry;
 use fluxgate_core::{
-    Decision, Limiter, ManualClock, MemoryStore, RequestContext, Retry, RuleSets, Timestamp, ready,
+    Decision, Limiter, ManualClock, MemoryStore, RequestContext, RuleSets, Timestamp,
 };
 
 /// An instant in 2023, in the middle of every window.
@@ -87,8 +88,7 @@ type Fields = (bool, String, Option<u64>, Retry, u64, u64);
 impl Checker {
     fn check(&self, rule_set: &str, context: &RequestContext<'_>, at: u64) {
         let before = self.peek(rule_set, context, at);
-        let decision = ready(self.limiter.check(rule_set, context));
-        let decision = decision.expect("the store is in memory");
+        let decision = self.limiter.check_sync(rule_set, context);
         let fields = check_fields(&decision);
         assert_eq!(before.0, fields.0, "a peek decides as a check does");
         if decision.allowed() {
@@ -119,15 +119,15 @@ impl Checker {
 
     fn peek(&self, rule_set: &str, context: &RequestContext<'_>, at: u64) -> Fields {
         self.clock.set(Timestamp::saturating_from_micros(at));
-        let decision = ready(self.limiter.peek(rule_set, context));
-        check_fields(&decision.expect("the store is in memory"))
+        let decision = self.limiter.peek_sync(rule_set, context);
+        check_fields(&decision)
     }
 }
 
 fn check_fields(decision: &Decision) -> Fields {
     assert!(decision.remaining() <= decision.limit() || decision.band().is_none());
-    assert_eq!(decision.allowed(), decision.retry_after() == Retry::NOW);
-    assert!(decision.allowed() || decision.delay().get() == 0);
+    assert_eq!(decision.allowed(), decision.retry() == Retry::NOW);
+    assert!(decision.allowed() || decision.delay_micros().get() == 0);
     (
         decision.allowed(),
         format!(
@@ -139,8 +139,8 @@ fn check_fields(decision: &Decision) -> Fields {
                 .collect::<Vec<_>>()
         ),
         decision.remaining(),
-        decision.retry_after(),
-        decision.reset_after().get(),
-        decision.delay().get(),
+        decision.retry(),
+        decision.reset_micros().get(),
+        decision.delay_micros().get(),
     )
 }

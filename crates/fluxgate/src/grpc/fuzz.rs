@@ -2,7 +2,8 @@
 
 use std::sync::{Arc, LazyLock};
 
-use fluxgate_core::{RuleSets, ready};
+use fluxgate_core::RuleSets;
+use fluxgate_core::internals::ready;
 use prost::Message as _;
 use tonic::{Code as Status, Request};
 

@@ -42,7 +42,7 @@ fn reported(decisions: &[Decision]) -> Option<&Decision> {
     let precedes = |a: &Decision, b: &Decision| match (a.allowed(), b.allowed()) {
         (false, true) => true,
         (true, false) => false,
-        (false, false) => a.retry_after() > b.retry_after(),
+        (false, false) => a.retry() > b.retry(),
         (true, true) => match (a.remaining(), b.remaining()) {
             (Some(a), Some(b)) => a < b,
             (a, b) => a.is_some() && b.is_none(),

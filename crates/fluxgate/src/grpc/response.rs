@@ -1,6 +1,7 @@
 //! The response to Envoy.
 
-use fluxgate_core::{Decision, Micros};
+use fluxgate_core::Decision;
+use fluxgate_core::store::Micros;
 use fluxgate_tower::HeaderFamilies;
 
 use super::headers;
@@ -30,7 +31,7 @@ fn status(decision: &Decision) -> DescriptorStatus {
     // Without a limit there is nothing to reset.
     let reset = current_limit
         .as_ref()
-        .map(|_| duration(decision.reset_after()));
+        .map(|_| duration(decision.reset_micros()));
     DescriptorStatus {
         code: code(decision.allowed()).into(),
         current_limit,

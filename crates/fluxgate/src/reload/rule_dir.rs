@@ -5,8 +5,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fluxgate_core::yaml::{Faults, Node, Position, Value};
-use fluxgate_core::{RuleOptions, RuleSets, RulesError};
+use fluxgate_core::internals::RuleOptions;
+use fluxgate_core::internals::yaml::{Faults, Node, Position, Value};
+use fluxgate_core::{RuleSets, RulesError};
 
 use super::snapshot::{ReloadError, Snapshot, invalid};
 use crate::config::rule_file;

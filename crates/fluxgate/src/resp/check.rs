@@ -2,10 +2,9 @@
 
 use std::str;
 
-use fluxgate_core::json::{Names, Pairs, unique, whole_number};
-use fluxgate_core::{
-    ActiveRule, Band, Decision, RequestContext, RequestContextBuilder, RequestFields,
-};
+use fluxgate_core::internals::RequestFields;
+use fluxgate_core::internals::json::{Names, Pairs, unique, whole_number};
+use fluxgate_core::{ActiveRule, Band, Decision, RequestContext, RequestContextBuilder};
 use fluxgate_http::{Listener, Origin};
 
 use super::reply::{CommandError, Replies};
@@ -59,12 +58,12 @@ pub(super) fn write(decision: &Decision, replies: &mut Replies<'_>) {
     replies.integer(u8::from(decision.allowed()));
     replies.integer_or_null(decision.limit());
     replies.integer_or_null(decision.remaining());
-    match decision.retry_after().after() {
+    match decision.retry().after() {
         Some(wait) => replies.integer(wait.ceil_millis()),
         None => replies.integer(-1),
     }
-    replies.integer(decision.reset_after().ceil_millis());
-    replies.integer(decision.delay().ceil_millis());
+    replies.integer(decision.reset_micros().ceil_millis());
+    replies.integer(decision.delay_micros().ceil_millis());
     replies.bulk_or_null(decision.rule().map(ActiveRule::id));
     replies.bulk_or_null(decision.band().map(Band::id));
     replies.bulk(decision.outcome().name());

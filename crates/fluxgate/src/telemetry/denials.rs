@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fluxgate_core::json::quoted;
-use fluxgate_core::{ActiveRule, Outcome, Retry};
+use fluxgate_core::internals::json::quoted;
+use fluxgate_core::store::Retry;
+use fluxgate_core::{ActiveRule, Outcome};
 use fluxgate_http::Origin;
 use tracing::field;
 

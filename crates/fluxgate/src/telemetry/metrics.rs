@@ -12,7 +12,8 @@ mod shard;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fluxgate_core::{ActiveRule, Band, Decision, OnError, Outcome, Reason};
+use fluxgate_core::store::Reason;
+use fluxgate_core::{ActiveRule, Band, Decision, OnError, Outcome};
 use fluxgate_redis::reason;
 
 use fluxgate_http::Listener;

@@ -17,7 +17,8 @@ const LAYERS: [(&str, &str); 7] = [
     (
         "fluxgate-core",
         "time clock lossless request_path context sip fingerprint rate limit quota algorithm key band \
-         yaml matcher rules store plan decision json memory keyed ad_hoc limiter conformance",
+         yaml matcher rules background store reservation plan decision observer json memory keyed ad_hoc \
+         limiter shared_keyed serde_impls conformance",
     ),
     (
         "fluxgate-redis",
@@ -27,7 +28,7 @@ const LAYERS: [(&str, &str); 7] = [
     ),
     (
         "fluxgate-tower",
-        "request_head rate_limit_fields report headers problem client_ip handler context filter remote rate_limit",
+        "request_head rate_limit_fields report headers problem client_ip source handler context filter remote rate_limit",
     ),
     (
         "fluxgate-simulate",

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::band::Band;
 use crate::key::{self, KeyPart, KeyPartError, RuleNumber, SubjectBytes};
-use crate::limit::{Field, LimitError, MAX_UNITS, check_span, saturating_micros};
+use crate::limit::{LimitError, LimitField, MAX_UNITS, check_span, saturating_micros};
 use crate::matcher::{Conditions, PathSet, Pattern};
 use crate::rules::active_rule::{ActiveRule, Overrides};
 use crate::rules::fault::{FaultCollector, Step};
@@ -184,7 +184,7 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
             self.faults.field("shape", |faults| faults.add(message));
             return None;
         }
-        match check_span(Field::MaxWait, saturating_micros(max_wait)) {
+        match check_span(LimitField::MaxWait, saturating_micros(max_wait)) {
             Ok(()) => Some(max_wait),
             Err(error) => {
                 let message = error.to_string();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::rule::{BandStyle, RuleReader};
 use crate::band::Band;
-use crate::limit::{Field, Limit, LimitBuilder, LimitError, MAX_UNITS};
+use crate::limit::{Limit, LimitBuilder, LimitError, LimitField, MAX_UNITS};
 use crate::rules::rule::push_band;
 use crate::rules::values;
 use crate::yaml::{Faults, Node, Position, Value};
@@ -103,9 +103,9 @@ impl RuleReader<'_> {
             LimitError::Units { field, .. }
             | LimitError::Span { field }
             | LimitError::NotABucket { field } => match field {
-                Field::Capacity => positions.capacity,
-                Field::Refill => positions.refill,
-                Field::Period => positions.period,
+                LimitField::Capacity => positions.capacity,
+                LimitField::Refill => positions.refill,
+                LimitField::Period => positions.period,
                 _ => None,
             },
             LimitError::FillTooLong => None,

@@ -3,7 +3,8 @@
 
 use std::cell::RefCell;
 
-use fluxgate_core::{Band, Checks, ManualClock, Store, StoreError, Timestamp, Verdicts};
+use fluxgate_core::store::{Checks, Verdicts};
+use fluxgate_core::{Band, ManualClock, Store, StoreError, Timestamp};
 use fluxgate_redis::RedisStore;
 use fluxgate_testkit::{RedisCluster, slot_of};
 use proptest::prelude::*;

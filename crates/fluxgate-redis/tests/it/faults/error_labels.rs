@@ -74,7 +74,7 @@ async fn a_password_required_later_is_noauth() {
     set(&mut cli, "requirepass", "sesame");
     // Existing connections stay logged in; a new one must log in.
     cli.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-    bench.check("somebody").await;
+    let _ = bench.check("somebody").await;
     expect_label(&bench, "noauth").await;
     set(&mut cli, "requirepass", "");
     bench.recovers("somebody").await;

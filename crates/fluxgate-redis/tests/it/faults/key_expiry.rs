@@ -28,7 +28,7 @@ async fn no_key_is_left_when_all_windows_have_passed() {
     for user in 0..20 {
         let user = format!("user-{user}");
         for _ in 0..8 {
-            bench.check(&user).await;
+            let _ = bench.check(&user).await;
         }
     }
     // Refunds, to full and beyond, and resets leave no key either.
@@ -49,7 +49,7 @@ async fn no_key_is_left_when_all_windows_have_passed() {
     // Nor do peeks, denied or not.
     for user in ["user-0", "user-3", "someone new"] {
         let context = RequestContext::builder().user(user).build();
-        bench.limiter.peek("api", &context).await.unwrap();
+        let _ = bench.limiter.peek("api", &context).await;
     }
     assert!(cli.dbsize() > 0);
     let last = Instant::now();
@@ -82,7 +82,7 @@ async fn a_key_lives_until_its_quota_is_full() {
             };
             let reset_after = async || {
                 let state = bench.limiter.state("api", "r", &["ann"]).await;
-                state.unwrap()[0].reset_after.get() as i64
+                state.unwrap()[0].reset_after.as_micros() as i64
             };
             let before = reset_after().await;
             let lives = cli.command(&["PTTL", &key]).int();

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use fluxgate_core::{Outcome, Reason};
+use fluxgate_core::Outcome;
+use fluxgate_core::store::Reason;
 use fluxgate_testkit::{FaultProxy, RedisServer, ReplyFault};
 use tokio::task::JoinSet;
 

@@ -148,7 +148,7 @@ async fn a_planned_failover_is_followed_by_old_and_new_instances() {
     for bench in [&one, &three] {
         let before = decisions(&mut new.cli());
         until_async("a decision of the new primary", async || {
-            bench.check("bob").await;
+            let _ = bench.check("bob").await;
             decisions(&mut new.cli()) > before
         })
         .await;

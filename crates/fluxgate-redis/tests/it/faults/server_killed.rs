@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fluxgate_core::{Decision, Micros, Outcome, Retry};
+use fluxgate_core::store::{Micros, Retry};
+use fluxgate_core::{Decision, Outcome};
 use fluxgate_testkit::RedisServer;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -116,7 +117,7 @@ async fn under_load_a_restart_fails_closed_with_on_error_deny() {
                 Outcome::FailedClosed => {
                     assert!(!decision.allowed());
                     let second = Retry::After(Micros::new(1_000_000));
-                    assert_eq!(decision.retry_after(), second);
+                    assert_eq!(decision.retry(), second);
                 }
                 outcome => panic!("{outcome}"),
             }

@@ -4,7 +4,8 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::fmt;
 
-use fluxgate_core::{ActiveRule, Band, RuleMode, RuleNumber, RuleSets};
+use fluxgate_core::internals::RuleNumber;
+use fluxgate_core::{ActiveRule, Band, RuleMode, RuleSets};
 
 use crate::report::chart::{Chart, Kind, Series, Size, TimeAxis};
 use crate::report::conversion::algorithm_name;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use fluxgate_core::Outcome;
-use fluxgate_core::json::{ContextFields, Text, read_once};
+use fluxgate_core::internals::json::{ContextFields, Text, read_once};
 use fluxgate_http::Problem;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use fluxgate_core::store::Micros;
 use fluxgate_core::{BandState, LimiterError, StoreError};
 use fluxgate_http::Problem;
 
@@ -187,6 +188,6 @@ fn band_json(id: &str, state: &BandState) -> String {
         "{{\"band\":\"{id}\",\"limit\":{},\"remaining\":{},\"reset_after_ms\":{}}}",
         state.band.limit().capacity(),
         state.remaining,
-        state.reset_after.ceil_millis()
+        Micros::from(state.reset_after).ceil_millis()
     )
 }

@@ -1,6 +1,6 @@
 //! Redacts the API keys in rules: the identities of their overrides.
 
-use fluxgate_core::yaml::{Node, Value};
+use fluxgate_core::internals::yaml::{Node, Value};
 
 use crate::config::tree;
 

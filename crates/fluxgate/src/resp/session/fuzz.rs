@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::LazyLock;
 
-use fluxgate_core::{RuleSets, ready};
+use fluxgate_core::RuleSets;
+use fluxgate_core::internals::ready;
 
 use super::*;
 

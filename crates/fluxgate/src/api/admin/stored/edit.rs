@@ -1,7 +1,7 @@
 //! Edits of a stored rule set.
 
-use fluxgate_core::RuleOptions;
-use fluxgate_core::yaml::{Fault, Node, Value};
+use fluxgate_core::internals::RuleOptions;
+use fluxgate_core::internals::yaml::{Fault, Node, Value};
 use fluxgate_http::Problem;
 use fluxgate_redis::{MAX_RULE_BYTES, StoredSet, etag_of};
 use http::StatusCode;

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
-use fluxgate_core::{RuleOptions, StoreError};
+use fluxgate_core::StoreError;
+use fluxgate_core::internals::RuleOptions;
 use fluxgate_http::Problem;
 use fluxgate_redis::{BackOff, Precondition, RuleStore, StoredSet, WriteOutcome, etag_of};
 use http::request::Parts;

@@ -1,6 +1,5 @@
 //! Reservations: the layer waits for them, and cancels them where they were made.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -16,12 +15,11 @@ use crate::support::Dir;
 async fn a_reservation_of_the_local_limiter_is_cancelled_there() {
     let gone = fluxgate_testkit::ports::free();
     let limiter = Limiter::new(RuleSets::from_yaml(RULES).unwrap(), MemoryStore::default());
-    let limiter = Arc::new(limiter);
-    let app = App::new(handler(gone.addr()).local_on_error(Arc::clone(&limiter)));
+    let app = App::new(handler(gone.addr()).local_on_error(limiter.clone()));
     assert_eq!(app.get("/wait").await, 200);
     let reset_after = || {
-        let state = fluxgate_core::ready(limiter.state("api", "wait", &[])).unwrap();
-        state[0].reset_after.get().div_ceil(1_000_000)
+        let state = fluxgate_core::internals::ready(limiter.state("api", "wait", &[])).unwrap();
+        state[0].reset_after.as_secs_f64().ceil() as u64
     };
     let waiter = tokio::spawn(async move { app.get("/wait").await });
     until("the reservation", || reset_after() > 600).await;

@@ -1,0 +1,69 @@
+//! Requests that wait for their units.
+
+use super::Limiter;
+use crate::algorithm::Mode;
+use crate::background;
+use crate::context::RequestContext;
+use crate::decision::Decision;
+use crate::reservation::Reservation;
+use crate::store::{Store, WaitPermit};
+
+impl<S: Store + 'static> Limiter<S> {
+    /// Decides a request and charges it if it passes, now or after a wait that its rules
+    /// allow. Returns the decision as an error if it is denied.
+    pub async fn reserve(
+        &self,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+    ) -> Result<Reservation<Decision>, Decision> {
+        let (decision, permit) = match self.rule_set(rule_set) {
+            Some(set) => self.check_with_permit(&set, context, Mode::Take).await,
+            None => (self.missing_rule_set(rule_set), WaitPermit::unbounded()),
+        };
+        if !decision.allowed() {
+            return Err(decision);
+        }
+        let charge = decision.charge(context);
+        let delay = decision.delay();
+        let limiter = self.clone();
+        Ok(Reservation::new(decision, delay, permit, move || {
+            if let Some(charge) = charge {
+                // The state expires by itself.
+                let at_once = limiter.0.store.answers_at_once();
+                let cancel = async move {
+                    let _ = limiter.cancel(charge).await;
+                };
+                background::run(cancel, at_once);
+            }
+        }))
+    }
+
+    /// Decides a request, and waits for its units if its rules allow that. Returns the
+    /// decision as an error if it is denied. Dropping the future cancels the wait.
+    ///
+    /// Buckets reserve their units, so waiting requests are served in order. For a window or
+    /// log the request is decided a second time when there is room.
+    #[cfg(feature = "tokio")]
+    pub async fn until_ready(
+        &self,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+    ) -> Result<Decision, Decision> {
+        let denied = match self.reserve(rule_set, context).await {
+            Ok(reservation) => return Ok(reservation.wait().await),
+            Err(denied) => denied,
+        };
+        let Some(wait) = denied.worth_waiting() else {
+            return Err(denied);
+        };
+        let wait = wait.as_duration();
+        // If the store fails, nothing bounds the waits.
+        let permit = self.0.store.begin_wait(wait).await;
+        let Some(_permit) = permit.unwrap_or(Some(WaitPermit::unbounded())) else {
+            return Err(denied);
+        };
+        tokio::time::sleep(wait).await;
+        let reservation = self.reserve(rule_set, context).await?;
+        Ok(reservation.wait().await)
+    }
+}

@@ -1,0 +1,57 @@
+//! Observers of a limiter.
+
+#[cfg(feature = "metrics")]
+mod metrics;
+#[cfg(feature = "tracing")]
+mod tracing;
+
+use std::time::{Duration, Instant};
+
+use crate::decision::Decision;
+use crate::rules::OnError;
+use crate::store::StoreError;
+#[cfg(feature = "metrics")]
+pub use metrics::MetricsObserver;
+#[cfg(feature = "tracing")]
+pub use tracing::TracingObserver;
+
+/// Receives the decisions and the failures of a limiter. It is called while the request
+/// waits, so it must not block.
+pub trait Observer: Send + Sync + std::fmt::Debug {
+    /// Called for every decision except peeks, with how long it took. A request that waits
+    /// for a window is decided twice.
+    fn decided(&self, decision: &Decision, took: Duration) {
+        let _ = (decision, took);
+    }
+
+    /// Called when the store fails, with the `on_error` that decides; `None` for a peek,
+    /// which has no effect.
+    fn store_failed(&self, error: &StoreError, on_error: Option<OnError>) {
+        let _ = (error, on_error);
+    }
+
+    /// Called when a request names a rule set that does not exist, once for each name.
+    /// Returns whether that was reported; if not, it is called again.
+    fn rule_set_missing(&self, name: &str) -> bool {
+        let _ = name;
+        true
+    }
+}
+
+/// Measures how long a decision takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stopwatch(Instant);
+
+impl Stopwatch {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "observers report how long decisions take, and decisions do not depend on it"
+    )]
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn elapsed(self) -> Duration {
+        self.0.elapsed()
+    }
+}

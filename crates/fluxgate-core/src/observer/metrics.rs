@@ -1,0 +1,54 @@
+//! Metrics of a limiter, under the names that the service uses.
+
+use std::time::Duration;
+
+use super::Observer;
+use crate::decision::Decision;
+use crate::rules::OnError;
+use crate::store::StoreError;
+
+/// Records decisions with the crate `metrics`.
+///
+/// | metric | labels |
+/// |---|---|
+/// | `fluxgate_decisions_total` | `rule_set`, `rule` (the reported one), `outcome` |
+/// | `fluxgate_decision_duration_seconds` | |
+/// | `fluxgate_store_errors_total` | `reason` |
+/// | `fluxgate_missing_rule_sets_total` | |
+///
+/// No label holds an identity or a path.
+///
+/// ```
+/// use fluxgate_core::{Limiter, MemoryStore, MetricsObserver, RuleSets};
+///
+/// let limiter = Limiter::builder(RuleSets::default(), MemoryStore::default())
+///     .observer(MetricsObserver::default())
+///     .build();
+/// ```
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct MetricsObserver {}
+
+impl Observer for MetricsObserver {
+    fn decided(&self, decision: &Decision, took: Duration) {
+        let rule_set = decision.rule_set().map_or("", |set| set.name()).to_owned();
+        let rule = decision.rule().map_or("", |rule| rule.id()).to_owned();
+        let outcome = decision.outcome().name();
+        metrics::counter!(
+            "fluxgate_decisions_total",
+            "rule_set" => rule_set, "rule" => rule, "outcome" => outcome,
+        )
+        .increment(1);
+        metrics::histogram!("fluxgate_decision_duration_seconds").record(took);
+    }
+
+    fn store_failed(&self, error: &StoreError, _: Option<OnError>) {
+        let reason = error.reason.name();
+        metrics::counter!("fluxgate_store_errors_total", "reason" => reason).increment(1);
+    }
+
+    fn rule_set_missing(&self, _: &str) -> bool {
+        metrics::counter!("fluxgate_missing_rule_sets_total").increment(1);
+        true
+    }
+}
