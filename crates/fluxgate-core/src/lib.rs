@@ -108,6 +108,10 @@ pub use decision::{Decision, Outcome, Violation};
 pub use key::{IdentityError, KeyPart, KeyPartError, OnMissingKey};
 pub use keyed::{Denied, DirectLimiter, KeyedLimiter, Permit};
 pub use limit::{Algorithm, Limit, LimitBuilder, LimitError, LimitField};
+#[cfg(all(feature = "tokio", feature = "yaml"))]
+pub use limiter::RuleFileError;
+#[cfg(feature = "tokio")]
+pub use limiter::RuleWatch;
 pub use limiter::{BandState, Limiter, LimiterBuilder, LimiterError};
 pub use matcher::PatternError;
 pub use memory::MemoryStore;

@@ -5,6 +5,8 @@ mod planned;
 mod state;
 pub(crate) mod virtual_time;
 mod waiting;
+#[cfg(feature = "tokio")]
+mod watch;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -26,6 +28,10 @@ use crate::store::{Checks, LocalStore, Reason, Store, StoreError, Verdicts};
 use crate::time::Retry;
 pub(crate) use ad_hoc::AdHocVerdicts;
 pub use planned::PendingDecision;
+#[cfg(all(feature = "tokio", feature = "yaml"))]
+pub use watch::RuleFileError;
+#[cfg(feature = "tokio")]
+pub use watch::RuleWatch;
 
 /// Decides requests by rule sets that may change while it runs.
 ///

@@ -30,6 +30,12 @@ pub trait Observer: Send + Sync + std::fmt::Debug {
         let _ = (error, on_error);
     }
 
+    /// Called when rules that are watched have changed: with `Ok` once they are active, or
+    /// with the reason why the old ones stay.
+    fn rules_changed(&self, loaded: Result<(), &(dyn std::error::Error + 'static)>) {
+        let _ = loaded;
+    }
+
     /// Called when a request names a rule set that does not exist, once for each name.
     /// Returns whether that was reported; if not, it is called again.
     fn rule_set_missing(&self, name: &str) -> bool {

@@ -44,7 +44,7 @@ pub use builder::{ConnectError, DEFAULT_DEADLINE, RedisStoreBuilder, Topology};
 pub use identity_hash::{HashKeys, HashSecret};
 pub use keys::{DEFAULT_PREFIX, InvalidPrefix, KeyNaming};
 pub use rule_store::{
-    MAX_RULE_BYTES, Precondition, RuleChanges, RuleStore, StoredRules, StoredSet, WriteOutcome,
-    etag_of,
+    FollowError, MAX_RULE_BYTES, Precondition, RuleChanges, RuleStore, StoredRules, StoredSet,
+    WriteOutcome, etag_of,
 };
 pub use store::RedisStore;

@@ -7,6 +7,7 @@
 //! keys are in one slot.
 
 mod changes;
+mod follow;
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -23,6 +24,7 @@ use crate::node::Work;
 use crate::servers::Servers;
 
 pub use changes::RuleChanges;
+pub use follow::FollowError;
 
 /// No decision waits for this.
 const TIMEOUT: Duration = Duration::from_secs(2);

@@ -2,6 +2,7 @@
 //! [`ResponseFuture`] waits, forwards or rejects.
 
 mod body;
+mod by_key;
 mod customizer;
 mod denial;
 mod future;

@@ -14,6 +14,7 @@ use crate::store::StoreError;
 /// | `fluxgate_decisions_total` | `rule_set`, `rule` (the reported one), `outcome` |
 /// | `fluxgate_decision_duration_seconds` | |
 /// | `fluxgate_store_errors_total` | `reason` |
+/// | `fluxgate_config_last_reload_successful` | (a gauge: 1 or 0) |
 /// | `fluxgate_missing_rule_sets_total` | |
 ///
 /// No label holds an identity or a path.
@@ -45,6 +46,11 @@ impl Observer for MetricsObserver {
     fn store_failed(&self, error: &StoreError, _: Option<OnError>) {
         let reason = error.reason.name();
         metrics::counter!("fluxgate_store_errors_total", "reason" => reason).increment(1);
+    }
+
+    fn rules_changed(&self, loaded: Result<(), &(dyn std::error::Error + 'static)>) {
+        let successful = if loaded.is_ok() { 1.0 } else { 0.0 };
+        metrics::gauge!("fluxgate_config_last_reload_successful").set(successful);
     }
 
     fn rule_set_missing(&self, _: &str) -> bool {

@@ -52,6 +52,17 @@ impl Observer for TracingObserver {
         tracing::warn!(target: "fluxgate", %error, ?on_error, "the store failed");
     }
 
+    fn rules_changed(&self, loaded: Result<(), &(dyn std::error::Error + 'static)>) {
+        match loaded {
+            Ok(()) => tracing::info!(target: "fluxgate", "new rules are active"),
+            Err(error) => tracing::warn!(
+                target: "fluxgate",
+                error = %error,
+                "the rules cannot be loaded; the old ones stay active"
+            ),
+        }
+    }
+
     fn rule_set_missing(&self, name: &str) -> bool {
         tracing::warn!(target: "fluxgate", rule_set = name, "there is no such rule set");
         true

@@ -72,6 +72,26 @@ impl RuleSets {
         }
     }
 
+    /// Reads one rule set, which is stored by itself.
+    #[doc(hidden)]
+    pub fn read_set(name: &str, set: Node, options: RuleOptions) -> Result<Self, RulesError> {
+        let position = set.position;
+        let key = Node {
+            value: Value::Quoted(name.into()),
+            position,
+        };
+        let sets = Node {
+            value: Value::Map(vec![(key, set)]),
+            position,
+        };
+        let mut faults = Faults::default();
+        let rules = Self::read(&sets, options, &mut faults);
+        match faults.count() {
+            0 => Ok(rules),
+            _ => Err(RulesError(faults.into_sorted())),
+        }
+    }
+
     /// Reads the mapping under `rule_sets`, which may be part of a larger file. The
     /// result must not be used if faults were added.
     pub fn read(rule_sets: &Node, options: RuleOptions, faults: &mut Faults) -> Self {

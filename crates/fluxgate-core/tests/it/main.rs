@@ -34,3 +34,4 @@ mod store_failures;
 mod support;
 mod threads;
 mod waiting;
+mod watch;

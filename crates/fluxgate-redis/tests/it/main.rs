@@ -14,6 +14,7 @@ mod expiry;
 mod faults;
 mod foreign;
 mod keys;
+mod library;
 mod load;
 mod near_cache;
 mod never_exceeded;

@@ -8,6 +8,7 @@
 mod ambiguous;
 mod axum_routes;
 mod buffered;
+mod by_key;
 mod client_ip;
 mod disconnect;
 mod examples;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_core::RuleSets;
 use fluxgate_core::internals::RuleOptions;
 use fluxgate_core::internals::yaml::{Fault, Faults, Node, Position, Value};
+use fluxgate_core::{RuleSets, RulesError};
 use fluxgate_redis::{BackOff, RuleChanges, RuleStore, StoredRules};
 use tokio::sync::Notify;
 
@@ -142,20 +142,7 @@ pub(crate) fn check_set(
     set: Node,
     options: RuleOptions,
 ) -> Result<RuleSets, Vec<Fault>> {
-    let key = Node {
-        value: Value::Quoted(name.into()),
-        position: START,
-    };
-    let sets = Node {
-        value: Value::Map(vec![(key, set)]),
-        position: START,
-    };
-    let mut faults = Faults::default();
-    let rules = RuleSets::read(&sets, options, &mut faults);
-    match faults.count() {
-        0 => Ok(rules),
-        _ => Err(faults.into_sorted()),
-    }
+    RuleSets::read_set(name, set, options).map_err(|RulesError(faults)| faults)
 }
 
 fn version_of(snapshot: &Snapshot) -> Option<&str> {

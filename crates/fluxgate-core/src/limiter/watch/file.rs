@@ -1,0 +1,105 @@
+//! Rules that follow a file.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::RuleWatch;
+use crate::limiter::Limiter;
+use crate::rules::{RuleSets, RulesError};
+use crate::store::Store;
+
+/// How often a file is read. A file that is replaced by a rename or through a symbolic link
+/// is noticed like any other.
+const POLL: Duration = Duration::from_secs(1);
+
+/// Why rules were not loaded. The last good ones stay active.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuleFileError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {error}", path = .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        error: std::io::Error,
+    },
+    /// The rules are not valid.
+    #[error("{path}:\n{faults}", path = .path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// All faults.
+        faults: RulesError,
+    },
+}
+
+impl<S: Store + 'static> Limiter<S> {
+    /// Loads a rule file, and loads it again whenever it changes, until the returned value
+    /// is dropped. A later version that is not valid is reported to the
+    /// [`Observer`](crate::Observer), and the last good one stays active.
+    ///
+    /// ```no_run
+    /// # use fluxgate_core::{Limiter, MemoryStore, RuleFileError, RuleSets};
+    /// # async fn run() -> Result<(), RuleFileError> {
+    /// let limiter = Limiter::new(RuleSets::default(), MemoryStore::default());
+    /// let _watch = limiter.watch_file("rules.yaml").await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// It must be called in a Tokio runtime.
+    pub async fn watch_file(&self, path: impl Into<PathBuf>) -> Result<RuleWatch, RuleFileError> {
+        let path = path.into();
+        let mut text = read(&path).await?;
+        // The state of replaced rules expires by itself if the store fails.
+        let _ = self.replace_rules(parse(&path, &text)?).await;
+        let limiter = self.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(POLL).await;
+                let loaded = match read(&path).await {
+                    Ok(new) if new == text => continue,
+                    Ok(new) => {
+                        text = new;
+                        parse(&path, &text)
+                    }
+                    Err(error) => {
+                        // Once it can be read again it is loaded, whatever it contains.
+                        let known = std::mem::take(&mut text).is_empty();
+                        if known {
+                            continue;
+                        }
+                        Err(error)
+                    }
+                };
+                match loaded {
+                    Ok(rules) => {
+                        let _ = limiter.replace_rules(rules).await;
+                        limiter.observe_rules(Ok(()));
+                    }
+                    Err(error) => limiter.observe_rules(Err(&error)),
+                }
+            }
+        });
+        Ok(RuleWatch::new(&task))
+    }
+}
+
+/// Reads a file without blocking the runtime.
+async fn read(path: &Path) -> Result<String, RuleFileError> {
+    let owned = path.to_owned();
+    let read = tokio::task::spawn_blocking(move || std::fs::read_to_string(owned)).await;
+    let text = read.unwrap_or_else(|panicked| Err(std::io::Error::other(panicked)));
+    text.map_err(|error| RuleFileError::Unreadable {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+fn parse(path: &Path, text: &str) -> Result<RuleSets, RuleFileError> {
+    RuleSets::from_yaml(text).map_err(|faults| RuleFileError::Invalid {
+        path: path.to_owned(),
+        faults,
+    })
+}

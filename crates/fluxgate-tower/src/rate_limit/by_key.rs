@@ -1,0 +1,83 @@
+//! Layers that need no rule set of their own: one limit for each key.
+
+use fluxgate_core::{InvalidRules, KeyPart, Limiter, MemoryStore, Quota, Rule, RuleSet};
+use http::request::Parts;
+
+use super::layer::RateLimitLayer;
+
+/// The name of the rule set, which the headers of responses do not show.
+const RULE_SET: &str = "layer";
+/// The attribute that holds a key that a function has found.
+const KEY: &str = "fluxgate.key";
+
+/// Limits without a rule file, in the memory of this process.
+///
+/// ```
+/// use axum::{Router, routing::get};
+/// use fluxgate_core::Quota;
+/// use fluxgate_tower::RateLimitLayer;
+///
+/// let limits = RateLimitLayer::by_header("x-api-key", Quota::per_second(10).burst(50));
+/// let app: Router = Router::new().route("/", get(async || "hello")).layer(limits);
+/// ```
+impl RateLimitLayer<Limiter> {
+    /// Limits all requests together.
+    pub fn global(quotas: impl IntoIterator<Item = Quota>) -> Self {
+        Self::of_rule(Rule::new("global").global(), quotas)
+    }
+
+    /// Limits each client address by itself. Behind proxies, set
+    /// [`RateLimitLayer::trusted_proxies`].
+    pub fn by_peer_ip(quotas: impl IntoIterator<Item = Quota>) -> Self {
+        Self::of_rule(Rule::new("per-ip").per_ip(), quotas)
+    }
+
+    /// Limits each value of a header by itself. Requests without the header are limited by
+    /// their address. A client can choose what it sends, so use a header that something
+    /// trustworthy sets or checks.
+    ///
+    /// # Panics
+    /// If this cannot be the name of a header.
+    pub fn by_header(name: &str, quotas: impl IntoIterator<Item = Quota>) -> Self {
+        let rule = Rule::new("per-header").key([KeyPart::Header(name.into())]);
+        Self::of_rule(rule, quotas)
+    }
+
+    /// Limits each key that `find` returns by itself. Requests without a key are limited by
+    /// their address.
+    ///
+    /// ```
+    /// use fluxgate_core::Quota;
+    /// use fluxgate_tower::RateLimitLayer;
+    ///
+    /// let limits = RateLimitLayer::by(
+    ///     |request| request.uri.host().map(str::to_owned),
+    ///     [Quota::per_second(10), Quota::per_day(100_000)],
+    /// );
+    /// ```
+    pub fn by<F>(find: F, quotas: impl IntoIterator<Item = Quota>) -> Self
+    where
+        F: Fn(&Parts) -> Option<String> + Send + Sync + 'static,
+    {
+        let rule = Rule::new("per-key").key([KeyPart::Attribute(KEY.into())]);
+        let layer = Self::of_rule(rule, quotas);
+        layer.customize(move |context, request| match find(request) {
+            Some(key) => context.attribute(KEY, key),
+            None => context,
+        })
+    }
+
+    /// Limits requests by these rules.
+    pub fn by_rules(rules: impl IntoIterator<Item = Rule>) -> Result<Self, InvalidRules> {
+        let set = RuleSet::builder(RULE_SET);
+        let set = rules.into_iter().fold(set, |set, rule| set.rule(rule));
+        let limiter = Limiter::new(set.build()?, MemoryStore::default());
+        Ok(Self::new(limiter).rule_set(RULE_SET))
+    }
+
+    fn of_rule(rule: Rule, quotas: impl IntoIterator<Item = Quota>) -> Self {
+        let rule = quotas.into_iter().fold(rule, Rule::band);
+        let layer = Self::by_rules([rule]);
+        layer.unwrap_or_else(|invalid| panic!("{invalid}"))
+    }
+}

@@ -1,0 +1,96 @@
+//! Layers on quotas, without a rule file.
+
+use axum::Router;
+use axum::body::Body;
+use axum::routing::get;
+use fluxgate_core::{Limiter, Quota, Rule};
+use fluxgate_tower::{PeerAddr, RateLimitLayer};
+use http::Request;
+use tower::ServiceExt;
+
+/// Returns the status of a request with these headers from this address.
+async fn ask(app: &Router, headers: &[(&str, &str)], peer: &str) -> u16 {
+    let request = headers.iter().fold(Request::get("/x"), |request, header| {
+        request.header(header.0, header.1)
+    });
+    let peer = PeerAddr(format!("{peer}:1").parse().unwrap());
+    let request = request.extension(peer).body(Body::empty()).unwrap();
+    let response = app.clone().oneshot(request).await.unwrap();
+    response.status().as_u16()
+}
+
+fn app(layer: RateLimitLayer<Limiter>) -> Router {
+    Router::new().route("/x", get(async || "x")).layer(layer)
+}
+
+#[tokio::test]
+async fn each_value_of_a_header_is_limited_by_itself() {
+    let app = app(RateLimitLayer::by_header("X-Api-Key", Quota::per_hour(1)));
+    let (one, two) = ([("x-api-key", "1")], [("x-api-key", "2")]);
+    assert_eq!(ask(&app, &one, "10.0.0.1").await, 200);
+    assert_eq!(ask(&app, &one, "10.0.0.2").await, 429);
+    assert_eq!(ask(&app, &two, "10.0.0.1").await, 200);
+    // Without the header, the address counts.
+    assert_eq!(ask(&app, &[], "10.0.0.1").await, 200);
+    assert_eq!(ask(&app, &[], "10.0.0.1").await, 429);
+    assert_eq!(ask(&app, &[], "10.0.0.2").await, 200);
+    // Two values could be read in two ways.
+    let both = [("x-api-key", "3"), ("x-api-key", "4")];
+    assert_eq!(ask(&app, &both, "10.0.0.1").await, 400);
+}
+
+#[tokio::test]
+async fn each_address_is_limited_by_itself() {
+    let app = app(RateLimitLayer::by_peer_ip(Quota::per_hour(1)).trusted_proxies(["10.0.0.9"]));
+    assert_eq!(ask(&app, &[], "10.0.0.1").await, 200);
+    assert_eq!(ask(&app, &[], "10.0.0.1").await, 429);
+    let forwarded = [("x-forwarded-for", "10.0.0.2")];
+    assert_eq!(ask(&app, &forwarded, "10.0.0.1").await, 429, "not trusted");
+    assert_eq!(ask(&app, &forwarded, "10.0.0.9").await, 200);
+    assert_eq!(ask(&app, &[], "10.0.0.2").await, 429);
+}
+
+#[tokio::test]
+async fn a_function_finds_the_key() {
+    let quotas = [Quota::per_hour(2), Quota::per_day(1)];
+    let find = |request: &http::request::Parts| {
+        let tenant = request.headers.get("x-tenant")?.to_str().ok()?;
+        Some(tenant.to_lowercase())
+    };
+    let app = app(RateLimitLayer::by(find, quotas));
+    assert_eq!(ask(&app, &[("x-tenant", "A")], "10.0.0.1").await, 200);
+    assert_eq!(ask(&app, &[("x-tenant", "a")], "10.0.0.1").await, 429);
+    assert_eq!(ask(&app, &[("x-tenant", "b")], "10.0.0.1").await, 200);
+    assert_eq!(ask(&app, &[], "10.0.0.1").await, 200);
+    assert_eq!(ask(&app, &[], "10.0.0.1").await, 429);
+}
+
+#[tokio::test]
+async fn all_requests_can_be_limited_together_or_by_rules() {
+    let global = app(RateLimitLayer::global(Quota::per_hour(1)));
+    assert_eq!(ask(&global, &[], "10.0.0.1").await, 200);
+    assert_eq!(ask(&global, &[("x-user-id", "u")], "10.0.0.2").await, 429);
+    let rules = [
+        Rule::new("per-user").per_user().band(Quota::per_hour(1)),
+        Rule::new("all").global().band(Quota::per_hour(2)),
+    ];
+    let rules = app(RateLimitLayer::by_rules(rules).unwrap());
+    for (user, status) in [("a", 200), ("a", 429), ("b", 200), ("c", 429)] {
+        assert_eq!(
+            ask(&rules, &[("x-user-id", user)], "10.0.0.1").await,
+            status,
+            "{user}"
+        );
+    }
+    let invalid = RateLimitLayer::by_rules([Rule::new("r").global()]).unwrap_err();
+    assert_eq!(
+        invalid.to_string(),
+        "layer.rules[0].bands: a rule needs `bands`"
+    );
+}
+
+#[test]
+#[should_panic(expected = "`a b` cannot be the name of a header")]
+fn a_header_must_have_a_name() {
+    let _ = RateLimitLayer::by_header("a b", Quota::per_hour(1));
+}
