@@ -9,6 +9,7 @@
 )]
 
 mod decision;
+mod direct;
 mod gateway;
 mod grpc;
 mod h2load;
@@ -33,9 +34,11 @@ use report::Report;
 
 type Bench = (&'static str, fn(&mut Report));
 
-const BENCHES: [Bench; 16] = [
+const BENCHES: [Bench; 18] = [
     ("keyed-1k", keyed::thousand),
     ("keyed-1m", keyed::million),
+    ("direct-1-thread", direct::one_thread),
+    ("direct-2-threads", direct::two_threads),
     ("decision", decision::run),
     ("matching", matching::run),
     ("memory", memory::bytes_per_key),
