@@ -24,12 +24,12 @@ pub struct SystemClock {
 }
 
 impl Clock for SystemClock {
+    #[inline]
     fn now(&self) -> Timestamp {
         #[cfg(feature = "fast-clock")]
-        let micros = self.cycles.wall_micros();
+        return self.cycles.now();
         #[cfg(not(feature = "fast-clock"))]
-        let micros = wall_micros();
-        Timestamp::saturating_from_micros(micros)
+        return system_time();
     }
 }
 
@@ -37,8 +37,8 @@ impl Clock for SystemClock {
     clippy::disallowed_methods,
     reason = "the one place that reads the wall clock"
 )]
-fn wall_micros() -> u64 {
-    Timestamp::from(SystemTime::now()).micros()
+fn system_time() -> Timestamp {
+    Timestamp::from(SystemTime::now())
 }
 
 /// The wall clock by the processor's cycle counter.
@@ -46,19 +46,39 @@ fn wall_micros() -> u64 {
 mod cycles {
     use std::cell::Cell;
 
-    use super::wall_micros;
+    use super::system_time;
+    use crate::time::Timestamp;
 
     /// How long the cycle counter is trusted before the system clock is read again.
     const ANCHOR_NANOS: u64 = 20_000_000;
+    /// Enough ticks to measure one exactly: minutes, at the least.
+    const MANY_TICKS: u64 = 1 << 40;
+    /// The bits of a fraction of a microsecond. The microseconds of an anchor have 15 bits,
+    /// so a product has fewer than 64.
+    const FRACTION_BITS: u32 = 48;
 
+    /// The last reading of the system clock.
     #[derive(Clone, Copy)]
     struct Anchor {
         ticks: u64,
-        micros: u64,
+        time: Timestamp,
+        /// The number of ticks after which the system clock is read again.
+        valid: u64,
+        /// Microseconds per tick, with [`FRACTION_BITS`].
+        tick: u64,
+    }
+
+    impl Anchor {
+        const NONE: Self = Self {
+            ticks: 0,
+            time: Timestamp::saturating_from_micros(0),
+            valid: 0,
+            tick: 0,
+        };
     }
 
     thread_local! {
-        static ANCHOR: Cell<Option<Anchor>> = const { Cell::new(None) };
+        static ANCHOR: Cell<Anchor> = const { Cell::new(Anchor::NONE) };
     }
 
     #[derive(Clone, Debug)]
@@ -71,17 +91,36 @@ mod cycles {
     }
 
     impl Cycles {
-        pub(super) fn wall_micros(&self) -> u64 {
+        #[inline]
+        pub(super) fn now(&self) -> Timestamp {
             let ticks = self.0.raw();
-            if let Some(anchor) = ANCHOR.get() {
-                let nanos = self.0.delta_as_nanos(anchor.ticks, ticks);
-                if nanos < ANCHOR_NANOS {
-                    return anchor.micros + nanos / 1000;
-                }
+            let anchor = ANCHOR.get();
+            // Wraps to a large number if another core's counter is behind.
+            let since = ticks.wrapping_sub(anchor.ticks);
+            if since < anchor.valid {
+                return anchor.time.plus((since * anchor.tick) >> FRACTION_BITS);
             }
-            let micros = wall_micros();
-            ANCHOR.set(Some(Anchor { ticks, micros }));
-            micros
+            self.system_time_at(ticks)
+        }
+
+        /// Reads the system clock.
+        #[cold]
+        fn system_time_at(&self, ticks: u64) -> Timestamp {
+            let time = system_time();
+            let nanos = self.0.delta_as_nanos(0, MANY_TICKS).max(1);
+            let scaled = |number: u64, by: u64, divisor: u64| {
+                let scaled = u128::from(number) * u128::from(by) / u128::from(divisor);
+                u64::try_from(scaled).unwrap_or(u64::MAX)
+            };
+            let is_last = time.micros() + ANCHOR_NANOS > Timestamp::MAX.micros();
+            let valid = scaled(ANCHOR_NANOS, MANY_TICKS, nanos);
+            ANCHOR.set(Anchor {
+                ticks,
+                time,
+                valid: if is_last { 0 } else { valid },
+                tick: scaled(nanos, (1 << FRACTION_BITS) / MANY_TICKS, 1000),
+            });
+            time
         }
     }
 }

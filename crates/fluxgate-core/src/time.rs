@@ -28,6 +28,14 @@ impl Timestamp {
         }
     }
 
+    /// Returns the instant `micros` later. The caller knows that it is not past
+    /// [`Timestamp::MAX`].
+    #[cfg(feature = "fast-clock")]
+    pub(crate) const fn plus(self, micros: u64) -> Self {
+        debug_assert!(self.0 + micros <= Self::MAX.0, "past the last instant");
+        Self(self.0 + micros)
+    }
+
     /// Returns the microseconds since the epoch.
     pub const fn micros(self) -> u64 {
         self.0
@@ -99,6 +107,11 @@ impl Micros {
 
     /// Converts to a [`Duration`].
     pub const fn as_duration(self) -> Duration {
+        const SECOND: u64 = 1_000_000;
+        if self.0 < SECOND {
+            // Without a division. Below a thousand million.
+            return Duration::new(0, self.0 as u32 * 1000);
+        }
         Duration::from_micros(self.0)
     }
 }
