@@ -6,8 +6,6 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use smallvec::SmallVec;
-
 use crate::algorithm::{Charged, Mode, Verdict};
 use crate::band::Band;
 use crate::clock::{Clock, SystemClock};
@@ -16,6 +14,7 @@ use crate::memory::MemoryStore;
 use crate::quota::Quota;
 use crate::reservation::Reservation;
 use crate::store::{Checks, Group, LocalStore, Verdicts, WaitPermit};
+use crate::time::Retry;
 pub use direct::DirectLimiter;
 
 /// Limits each key by itself, in this process.
@@ -93,7 +92,7 @@ impl<C: Clock + 'static> KeyedLimiter<C> {
         let Inner { bands, store } = &*self.0;
         let key = KeyBytes::of(key);
         match &**bands {
-            [band] => conclude([store.take(&key.0, band, units.into())]),
+            [band] => conclude_one(store.take(key.bytes(), band, units.into()).taken()),
             _ => self.decide(&key, units, Mode::Take),
         }
     }
@@ -234,6 +233,13 @@ impl Denied {
         self.retry_after == Duration::MAX
     }
 
+    #[inline(always)]
+    fn until(retry: Retry) -> Self {
+        let wait = retry.after();
+        let retry_after = wait.map_or(Duration::MAX, |wait| wait.as_duration());
+        Self { retry_after }
+    }
+
     fn advice(&self) -> String {
         match self.is_final() {
             true => "it never has that many units".into(),
@@ -242,16 +248,23 @@ impl Denied {
     }
 }
 
+/// Concludes from what the only quota has left, or from the wait for it.
+#[inline(always)]
+fn conclude_one(taken: Result<u32, Retry>) -> Result<Permit, Denied> {
+    match taken {
+        Ok(remaining) => Ok(Permit { remaining }),
+        Err(retry) => Err(Denied::until(retry)),
+    }
+}
+
 /// Combines the verdicts of all quotas.
-#[inline]
 pub(crate) fn conclude(verdicts: impl IntoIterator<Item = Verdict>) -> Result<Permit, Denied> {
     let mut remaining = u32::MAX;
     let mut denied: Option<Denied> = None;
     for verdict in verdicts {
         remaining = remaining.min(verdict.remaining);
         if !verdict.passes() {
-            let wait = verdict.retry_after.after();
-            let retry_after = wait.map_or(Duration::MAX, |wait| wait.as_duration());
+            let Denied { retry_after } = Denied::until(verdict.retry_after);
             let before = denied.map_or(Duration::ZERO, |before| before.retry_after);
             denied = Some(Denied {
                 retry_after: retry_after.max(before),
@@ -266,32 +279,92 @@ pub(crate) fn conclude(verdicts: impl IntoIterator<Item = Verdict>) -> Result<Pe
 
 /// Everything that a key feeds to a hasher. Keys with the same bytes are the same key.
 #[derive(Debug)]
-struct KeyBytes(SmallVec<[u8; 64]>);
+struct KeyBytes {
+    short: [u8; 64],
+    length: usize,
+    /// All bytes, if `short` has no room for them.
+    long: Vec<u8>,
+}
 
 impl KeyBytes {
     #[inline]
     fn of<K: Hash + ?Sized>(key: &K) -> Self {
-        let mut bytes = Self(SmallVec::new());
+        let mut bytes = Self {
+            short: [0; 64],
+            length: 0,
+            long: Vec::new(),
+        };
         key.hash(&mut bytes);
         bytes
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match self.long.is_empty() {
+            true => &self.short[..self.length],
+            false => &self.long,
+        }
     }
 
     fn subject(&self) -> Subject<'_> {
         Subject {
             rule: RuleNumber::NONE,
-            bytes: &self.0,
+            bytes: self.bytes(),
         }
+    }
+
+    #[cold]
+    fn write_long(&mut self, bytes: &[u8]) {
+        if self.long.is_empty() {
+            self.long.extend_from_slice(&self.short[..self.length]);
+        }
+        self.long.extend_from_slice(bytes);
+        // There is never room for more.
+        self.length = self.short.len();
     }
 }
 
 impl Hasher for KeyBytes {
     #[inline]
     fn write(&mut self, bytes: &[u8]) {
-        self.0.extend_from_slice(bytes);
+        let end = self.length + bytes.len();
+        match self.short.get_mut(self.length..end) {
+            Some(room) if self.long.is_empty() => {
+                room.copy_from_slice(bytes);
+                self.length = end;
+            }
+            _ => self.write_long(bytes),
+        }
     }
 
     /// Not used: the store hashes the bytes.
     fn finish(&self) -> u64 {
         0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_of_any_length_is_stored_as_its_bytes() {
+        for lengths in [
+            vec![],
+            vec![3, 61],
+            vec![64],
+            vec![65],
+            vec![63, 2, 1],
+            vec![200, 0, 1],
+        ] {
+            let mut key = KeyBytes::of(&());
+            let mut all = Vec::new();
+            for length in lengths {
+                let piece: Vec<u8> = (all.len()..all.len() + length).map(|it| it as u8).collect();
+                key.write(&piece);
+                all.extend(piece);
+            }
+            assert_eq!(key.bytes(), all);
+        }
     }
 }

@@ -6,6 +6,7 @@
 
 mod evict;
 mod fast;
+mod handle;
 mod line;
 mod locked;
 mod overflow;
@@ -23,7 +24,8 @@ use crate::band::Band;
 use crate::clock::{Clock, SystemClock};
 use crate::key::{RuleNumber, Subject};
 use crate::store::{Check, Checks, Group, LocalStore, Store, StoreError, Verdicts};
-use crate::time::Timestamp;
+use crate::time::{Retry, Timestamp};
+pub(crate) use handle::KeyHandle;
 use locked::{KeyAssessment, LockedKeys};
 pub use table::{DEFAULT_MAX_KEYS, DEFAULT_MAX_LOG_EVENTS, Retention};
 use table::{Key, Table};
@@ -89,6 +91,25 @@ impl<C: Clock> MemoryStore<C> {
         let hash = self.table.hash(key);
         let key = self.table.key(hash, RuleNumber::NONE, band);
         self.table.take(&key, band, self.clock.now(), cost)
+    }
+
+    /// Returns a handle to a limit that belongs to no rule, for any key.
+    pub(crate) fn handle(&self, key: &[u8], band: &Band) -> KeyHandle {
+        let hash = self.table.hash(key);
+        let key = self.table.key(hash, RuleNumber::NONE, band);
+        KeyHandle::new(&self.table, key, band)
+    }
+
+    /// Takes `cost` units like [`MemoryStore::take`], by a handle of this store. Passes to
+    /// `then` the units left, or the time until there are as many.
+    #[inline(always)]
+    pub(crate) fn take_by<R>(
+        &self,
+        handle: &KeyHandle,
+        cost: u64,
+        then: impl Fn(Result<u32, Retry>) -> R,
+    ) -> R {
+        handle.take(&self.table, &self.clock, cost, then)
     }
 
     /// Refunds units like [`Store::refund`].

@@ -169,6 +169,39 @@ impl Bucket {
         (verdict, corrected, charged)
     }
 
+    /// Takes `cost` units of a bucket that is full at `full_at`, if the limit lets nothing
+    /// wait and the fraction is in its R-ths. Returns what [`Bucket::assess`] returns for it,
+    /// except that it returns `None` if that has a correction to make.
+    ///
+    /// There is nothing but a sum and a comparison in the usual case, which is what a limiter
+    /// without keys has to be fast in.
+    #[inline(always)]
+    pub(crate) fn take_plain(
+        limit: &Limit,
+        full_at: FracMicros,
+        now: Timestamp,
+        cost: u64,
+    ) -> Option<Result<PlainCharge, Micros>> {
+        let rate = limit.rate();
+        // A capacity is at least one, and a cost of nothing changes nothing.
+        if cost != 1 && (cost == 0 || cost > limit.capacity()) {
+            return None;
+        }
+        let owed = owed_at(full_at, now);
+        let after = rate.add(owed, rate.time_of(cost));
+        let Some(wait) = wait_of(rate, after) else {
+            return Some(Ok(PlainCharge {
+                full_at: instant(now, after),
+                left: after,
+            }));
+        };
+        // The horizon is beyond the time to fill, so only a denial can be beyond it.
+        match owed.whole < rate.horizon().micros() {
+            true => Some(Err(wait)),
+            false => None,
+        }
+    }
+
     /// Returns the same bucket, `owed` away from full.
     fn moved_to(self, rate: &Rate, owed: FracMicros, now: Timestamp) -> Self {
         Self {
@@ -191,6 +224,30 @@ impl Bucket {
     }
 }
 
+/// A charge of [`Bucket::take_plain`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PlainCharge {
+    /// The new instant at which the bucket is full.
+    pub(crate) full_at: FracMicros,
+    /// The time until then.
+    left: FracMicros,
+}
+
+impl PlainCharge {
+    /// Returns the units left of the limit that was charged.
+    #[inline(always)]
+    pub(crate) fn remaining(&self, limit: &Limit) -> u32 {
+        remaining(limit, self.left)
+    }
+}
+
+/// Returns C − ceil(owed·R/P), not below 0.
+#[inline(always)]
+fn remaining(limit: &Limit, owed: FracMicros) -> u32 {
+    // At most a capacity.
+    limit.capacity().saturating_sub(limit.rate().units_in(owed)) as u32
+}
+
 /// Returns the time until the bucket is full, and whether it had to be shortened
 /// because it was beyond the horizon: the clock went back.
 #[inline(always)]
@@ -204,28 +261,39 @@ fn settle(rate: &Rate, stored: Option<Bucket>, now: Timestamp) -> (FracMicros, b
     else {
         return (FracMicros::default(), false);
     };
-    // The clock shows whole microseconds, so nothing is borrowed.
-    let Some(whole) = full_at.whole.checked_sub(now.micros()) else {
-        return (FracMicros::default(), false);
-    };
-    let part = full_at.part;
+    let owed = owed_at(full_at, now);
     let horizon = FracMicros {
         whole: horizon.micros(),
         part: 0,
     };
-    if (FracMicros { whole, part }) > horizon {
+    if owed > horizon {
         return (horizon, true);
     }
-    (in_parts_of(rate, FracMicros { whole, part }, refill), false)
+    (in_parts_of(rate, owed, refill), false)
+}
+
+/// Returns the time from `now` to an instant; zero if it has passed.
+#[inline(always)]
+fn owed_at(full_at: FracMicros, now: Timestamp) -> FracMicros {
+    // The clock shows whole microseconds, so nothing is borrowed.
+    match full_at.whole.checked_sub(now.micros()) {
+        Some(whole) => FracMicros { whole, ..full_at },
+        None => FracMicros::default(),
+    }
 }
 
 /// Converts the fraction of a span to R-ths of the current R; one that does not fit
 /// rounds up to the next microsecond.
-#[inline]
+#[inline(always)]
 fn in_parts_of(rate: &Rate, span: FracMicros, refill: u32) -> FracMicros {
     if u64::from(refill) == rate.refill() || span.part == 0 {
         return span;
     }
+    in_other_parts(rate, span, refill)
+}
+
+#[cold]
+fn in_other_parts(rate: &Rate, span: FracMicros, refill: u32) -> FracMicros {
     let scaled = u64::from(span.part) * rate.refill();
     if scaled.is_multiple_of(u64::from(refill)) {
         FracMicros {
@@ -251,7 +319,7 @@ fn delay_of(
     mode: Mode,
 ) -> (Micros, Option<Micros>) {
     let waits = mode.waits();
-    if after <= rate.fill() {
+    let Some(wait) = wait_of(rate, after) else {
         let queue = match rate.shape() {
             true => Micros::new(owed.ceil()),
             false => Micros::ZERO,
@@ -260,10 +328,21 @@ fn delay_of(
             true => (Micros::ZERO, Some(queue)),
             false => (queue, None),
         };
-    }
-    let wait = Micros::new(rate.saturating_sub(after, rate.fill()).ceil());
+    };
     let may_wait = waits && rate.max_wait().is_some_and(|most| wait <= most);
     (wait, may_wait.then_some(wait))
+}
+
+/// Returns the time until a request would pass that would leave the bucket `after` away
+/// from full; `None` if it passes.
+#[inline(always)]
+fn wait_of(rate: &Rate, after: FracMicros) -> Option<Micros> {
+    let fill = rate.fill();
+    // The first comparison decides nearly always.
+    if after.whole < fill.whole || after <= fill {
+        return None;
+    }
+    Some(Micros::new(rate.saturating_sub(after, fill).ceil()))
 }
 
 /// Refunds units: v = min(C, v + n). Returns `None` if the bucket is full again.
@@ -327,8 +406,7 @@ fn bucket_verdict(
     delay: Option<Micros>,
     owed: FracMicros,
 ) -> Verdict {
-    // C − ceil(owed·R/P), not below 0.
-    let remaining = limit.capacity().saturating_sub(limit.rate().units_in(owed));
+    let remaining = remaining(limit, owed).into();
     Verdict {
         part: owed.part,
         ..Verdict::new(now, wait, delay, remaining, Micros::new(owed.ceil()))
@@ -337,7 +415,60 @@ fn bucket_verdict(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
     use super::*;
+    use crate::limit::Algorithm;
+
+    proptest! {
+        /// The short way decides, charges and reports like the long one.
+        #[test]
+        fn a_plain_charge_is_that_of_the_general_assessment(
+            capacity in 1_u64..50,
+            refill in 1_u64..50,
+            millis in 1_u64..100,
+            ahead in -20_000_000_i64..20_000_000,
+            part in 0_u32..50,
+            cost in 0_u64..60,
+        ) {
+            let limit = Limit::builder(Algorithm::TokenBucket, capacity, Duration::from_secs(1))
+                .refill(refill)
+                .period(Duration::from_millis(millis))
+                .build()
+                .unwrap();
+            let now = Timestamp::from_micros(1_700_000_000_000_000).unwrap();
+            let full_at = FracMicros {
+                whole: now.micros().checked_add_signed(ahead).unwrap(),
+                part: part % refill as u32,
+            };
+            let stored = Bucket {
+                full_at,
+                refill: refill as u32,
+                horizon: limit.rate().horizon(),
+                overhang: Overhang::NONE,
+            };
+            let (verdict, corrected, charged) =
+                Bucket::assess(&limit, Some(stored), now, cost, Mode::Take);
+            match Bucket::take_plain(&limit, full_at, now, cost) {
+                Some(Ok(charge)) => {
+                    prop_assert!(verdict.passes() && corrected.is_none());
+                    prop_assert_eq!(charge.remaining(&limit), verdict.remaining);
+                    prop_assert_eq!(charged, Some(Bucket { full_at: charge.full_at, ..stored }));
+                }
+                Some(Err(wait)) => {
+                    prop_assert!(corrected.is_none() && charged.is_none());
+                    prop_assert_eq!(verdict.retry_after, Retry::After(wait));
+                }
+                None => {
+                    let horizon = limit.rate().horizon().micros();
+                    let is_beyond = full_at.whole >= now.micros() + horizon;
+                    prop_assert!(cost == 0 || cost > capacity || is_beyond);
+                }
+            }
+        }
+    }
 
     #[test]
     fn an_overhang_is_exact_below_16_seconds_and_never_less_than_it_was() {

@@ -89,6 +89,15 @@ impl Verdict {
         }
     }
 
+    /// Returns the units left if the request passes, or else the time until it would.
+    #[inline]
+    pub(crate) fn taken(&self) -> Result<u32, Retry> {
+        match self.passes() {
+            true => Ok(self.remaining),
+            false => Err(self.retry_after),
+        }
+    }
+
     /// Returns whether this band lets the request pass, at once or by a reservation.
     #[inline]
     pub fn passes(&self) -> bool {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::{Denied, KeyedLimiter, Permit};
+use super::{Denied, KeyBytes, KeyedLimiter, Permit, conclude_one};
 use crate::clock::{Clock, SystemClock};
-use crate::memory::{MemoryStore, Retention};
+use crate::memory::{KeyHandle, MemoryStore, Retention};
 use crate::quota::Quota;
 use crate::reservation::Reservation;
 
@@ -19,8 +19,21 @@ use crate::reservation::Reservation;
 /// ```
 ///
 /// It takes the same quotas as a [`KeyedLimiter`]. Clones share their state.
-#[derive(Clone, Debug)]
-pub struct DirectLimiter<C = SystemClock>(KeyedLimiter<C>);
+#[derive(Debug)]
+pub struct DirectLimiter<C = SystemClock> {
+    keyed: KeyedLimiter<C>,
+    /// The counter, if there is one quota only.
+    single: Option<KeyHandle>,
+}
+
+impl<C> Clone for DirectLimiter<C> {
+    fn clone(&self) -> Self {
+        Self {
+            keyed: self.keyed.clone(),
+            single: self.single.clone(),
+        }
+    }
+}
 
 impl DirectLimiter {
     /// Creates a limiter with one quota, or several.
@@ -35,53 +48,61 @@ impl<C: Clock + 'static> DirectLimiter<C> {
         let quotas: Vec<Quota> = quotas.into_iter().collect();
         // The store has room for all counters, one for each quota, so it evicts none.
         let store = MemoryStore::new(clock, quotas.len(), Retention::UntilFull);
-        Self(KeyedLimiter::with_store(quotas, store))
+        let keyed = KeyedLimiter::with_store(quotas, store);
+        let single = match &*keyed.0.bands {
+            [band] => Some(keyed.store().handle(KeyBytes::of(&()).bytes(), band)),
+            _ => None,
+        };
+        Self { keyed, single }
     }
 
     /// Takes a unit, if there is one.
     #[inline]
     pub fn check(&self) -> Result<Permit, Denied> {
-        self.0.check(&())
+        self.check_n(1)
     }
 
     /// Takes `units` together, if there are as many.
     #[inline]
     pub fn check_n(&self, units: u32) -> Result<Permit, Denied> {
-        self.0.check_n(&(), units)
+        match &self.single {
+            Some(handle) => { self.keyed.store() }.take_by(handle, units.into(), conclude_one),
+            None => self.keyed.check_n(&(), units),
+        }
     }
 
     /// Returns what [`DirectLimiter::check`] would return, and takes nothing.
     pub fn peek(&self) -> Result<Permit, Denied> {
-        self.0.peek(&())
+        self.keyed.peek(&())
     }
 
     /// Gives back units that were taken and not used. Returns how many are left then.
     pub fn refund(&self, units: u32) -> u32 {
-        self.0.refund(&(), units)
+        self.keyed.refund(&(), units)
     }
 
     /// Makes the quota full again. Returns whether anything was used.
     pub fn reset(&self) -> bool {
-        self.0.reset(&())
+        self.keyed.reset(&())
     }
 
     /// Takes `units` together now, or reserves as many that return within `max_wait`.
     pub fn reserve(&self, units: u32, max_wait: Duration) -> Result<Reservation<Permit>, Denied> {
-        self.0.reserve_n(&(), units, max_wait)
+        self.keyed.reserve_n(&(), units, max_wait)
     }
 
     /// Waits until a unit is available, and takes it. Callers are served in their order, if
     /// the quotas are buckets.
     #[cfg(feature = "tokio")]
     pub async fn until_ready(&self) -> Permit {
-        self.0.until_ready(&()).await
+        self.keyed.until_ready(&()).await
     }
 
     /// Waits until `units` are available together, and takes them. Fails if they never are,
     /// because a quota has fewer.
     #[cfg(feature = "tokio")]
     pub async fn until_n_ready(&self, units: u32) -> Result<Permit, Denied> {
-        self.0.until_n_ready(&(), units).await
+        self.keyed.until_n_ready(&(), units).await
     }
 }
 
@@ -93,6 +114,6 @@ mod tests {
     fn no_counter_is_evicted_for_another() {
         let limiter = DirectLimiter::new(vec![Quota::per_hour(2); 300]);
         assert!(limiter.check().is_ok());
-        assert_eq!(limiter.0.store().len(), 300);
+        assert_eq!(limiter.keyed.store().len(), 300);
     }
 }

@@ -67,6 +67,26 @@ impl Version {
     }
 }
 
+/// The tag of a key as a line stores it in its first slot.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FirstTag {
+    /// The lower 32 bits, at their position in the first word.
+    lower: u64,
+    /// The upper 16 bits.
+    upper: u16,
+}
+
+impl FirstTag {
+    pub(super) fn of(fingerprint: Fingerprint) -> Self {
+        let tag = fingerprint.tag();
+        Self {
+            lower: tag << 32,
+            // A tag has 48 bits.
+            upper: (tag >> 32) as u16,
+        }
+    }
+}
+
 impl Line {
     /// Reads a key without the lock. Returns `None` if another thread is writing.
     pub(super) fn read(&self, fingerprint: Fingerprint) -> Option<KeyRead> {
@@ -78,6 +98,27 @@ impl Line {
         let found = slot.map(|slot| (slot, self.state(slot)));
         let version = Version(version);
         self.is_still(version).then_some(KeyRead { found, version })
+    }
+
+    /// Reads the first slot without the lock: its state, if it has this tag. Returns `None` if
+    /// it has not, another thread is writing, or the line has been replaced.
+    ///
+    /// The words are those of one state only if the line is still at the version that is
+    /// returned ([`Line::is_still`], [`Line::lock_unchanged`]).
+    #[inline(always)]
+    pub(super) fn peek_first(&self, tag: FirstTag) -> Option<(State, Version)> {
+        let version = self.0[0].load(Ordering::Acquire);
+        let state = self.state(0);
+        let second = self.0[TAGS].load(Ordering::Relaxed);
+        let is_it =
+            version & (!LOWER | LOCKED | RETIRED) == tag.lower && second as u16 == tag.upper;
+        is_it.then_some((state, Version(version)))
+    }
+
+    /// Returns the version, unless another thread is writing.
+    pub(super) fn version(&self) -> Option<Version> {
+        let version = self.0[0].load(Ordering::Relaxed);
+        (version & LOCKED == 0).then_some(Version(version))
     }
 
     /// Returns whether nothing has changed since `version`.
@@ -101,8 +142,7 @@ impl Line {
 
     /// Acquires the lock, if it is free.
     pub(super) fn try_lock(&self) -> Option<LineGuard<'_>> {
-        let version = self.0[0].load(Ordering::Relaxed);
-        self.lock_unchanged(Version(version))
+        self.lock_unchanged(self.version()?)
     }
 
     /// Acquires the lock, if it is free and nothing has changed since `version`.
@@ -152,7 +192,7 @@ impl Line {
 
 /// Waits for another thread, longer with every try.
 #[cfg(not(loom))]
-fn spin(tries: u32) {
+pub(super) fn spin(tries: u32) {
     const IN_PLACE: u32 = 6;
     if tries < IN_PLACE {
         for _ in 0..1 << tries {
@@ -164,7 +204,7 @@ fn spin(tries: u32) {
 }
 
 #[cfg(loom)]
-fn spin(_tries: u32) {
+pub(super) fn spin(_tries: u32) {
     loom::thread::yield_now();
 }
 
@@ -224,6 +264,12 @@ impl LineGuard<'_> {
         for (word, value) in self.line.0[start..].iter().zip(state.0) {
             word.store(value, Ordering::Relaxed);
         }
+    }
+
+    /// Writes the first two words of the state of the key in the first slot.
+    pub(super) fn set_first(&mut self, [first, second]: [u64; 2]) {
+        self.line.0[STATES].store(first, Ordering::Relaxed);
+        self.line.0[STATES + 1].store(second, Ordering::Relaxed);
     }
 
     /// Writes a key and its state.
@@ -294,6 +340,33 @@ mod loom_tests {
             let there = thread.join().unwrap();
             assert!(here != there, "one of them, and only one");
             assert_eq!(line.lock().state(0), slot(1).state);
+        });
+    }
+
+    /// Adds one like a handle: reads without the lock, and writes if nothing has changed.
+    fn add_one_by_handle(line: &Line) -> bool {
+        let tag = FirstTag::of(Fingerprint::of(0));
+        let Some((State([number, ..]), version)) = line.peek_first(tag) else {
+            return false;
+        };
+        let Some(mut line) = line.lock_unchanged(version) else {
+            return false;
+        };
+        line.set_first([number + 1, number + 1 | 1 << 60]);
+        true
+    }
+
+    /// Whatever two threads read, a state is only written over the one it was computed from.
+    #[test]
+    fn loom_no_change_by_a_handle_is_lost() {
+        loom::model(|| {
+            let (line, version) = line();
+            let other = Arc::clone(&line);
+            let thread = thread::spawn(move || add_one_by_handle(&other));
+            let here = add_one(&line, version) as u64 + add_one_by_handle(&line) as u64;
+            let there = thread.join().unwrap() as u64;
+            let State([number, ..]) = line.lock().state(0);
+            assert_eq!(number, here + there);
         });
     }
 

@@ -1,7 +1,7 @@
 //! A shard: lines of keys, and an overflow for those that find no room.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use super::line::{Line, LineGuard};
 use super::overflow::OverflowLock;
@@ -22,7 +22,7 @@ const FEW: usize = 16;
 pub(super) struct Shard {
     /// The level in use.
     level: AtomicUsize,
-    levels: [OnceLock<Box<[Line]>>; LEVELS],
+    levels: [OnceLock<Arc<[Line]>>; LEVELS],
     /// The keys without room in the lines. Locked only after the lines of a request.
     pub(super) overflow: OverflowLock,
 }
@@ -51,6 +51,11 @@ impl Sizes {
 impl Shard {
     /// Returns the lines in use.
     pub(super) fn lines(&self) -> &[Line] {
+        self.shared_lines()
+    }
+
+    /// Returns the lines in use, to be kept by a caller.
+    pub(super) fn shared_lines(&self) -> &Arc<[Line]> {
         // A level is set before it is published here. A thread that still reads the level
         // before finds its lines retired.
         let level = self.level.load(Ordering::Acquire);
@@ -120,6 +125,6 @@ impl Shard {
     }
 }
 
-fn make_lines(count: usize) -> Box<[Line]> {
+fn make_lines(count: usize) -> Arc<[Line]> {
     (0..count).map(|_| Line::default()).collect()
 }

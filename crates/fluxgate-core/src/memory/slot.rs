@@ -29,8 +29,8 @@ const COUNT_BITS: u32 = 30;
 const WINDOW_BITS: u32 = HORIZON_BITS + Overhang::BITS;
 const HORIZON_BITS: u32 = 6;
 const ALGORITHM_SHIFT: u32 = 2 * COUNT_BITS;
-const INSTANT_MASK: u64 = (1 << INSTANT_BITS) - 1;
-const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
+pub(super) const INSTANT_MASK: u64 = (1 << INSTANT_BITS) - 1;
+pub(super) const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
 const WINDOW_MASK: u64 = (1 << WINDOW_BITS) - 1;
 const SCALE_SHIFT: u32 = WINDOW_BITS + RuleNumber::BITS;
 
