@@ -143,7 +143,7 @@ impl<C: Clock + 'static> KeyedLimiter<C> {
             .collect();
         let verdicts = self.verdicts(&key, &bands, units, Mode::Take);
         let delay = verdicts.iter().map(|verdict| verdict.delay).max();
-        let charged: SmallVec<[Charged; 4]> = verdicts.iter().map(Charged::by).collect();
+        let charged: Box<[Charged]> = verdicts.iter().map(Charged::by).collect();
         let permit = conclude(verdicts)?;
         let delay = delay.unwrap_or_default().as_duration();
         let limiter = self.clone();
