@@ -1,6 +1,8 @@
 //! A band: one limit of a rule.
 
-use crate::limit::Limit;
+use std::time::Duration;
+
+use crate::limit::{Algorithm, Limit};
 use crate::quota::Quota;
 use crate::sip::Sip13;
 
@@ -19,6 +21,7 @@ pub struct Band {
 impl Band {
     /// Reported in place of a band if a rule denied because a part of its key is
     /// missing. No band has this id.
+    #[doc(hidden)]
     pub const MISSING_KEY: &'static str = "missing_key";
 
     /// Creates a band with this id in its rule.
@@ -36,7 +39,23 @@ impl Band {
         &self.id
     }
 
+    /// Returns the algorithm.
+    pub fn algorithm(&self) -> Algorithm {
+        self.limit.algorithm()
+    }
+
+    /// Returns the units that fit.
+    pub fn capacity(&self) -> u64 {
+        self.limit.capacity()
+    }
+
+    /// Returns the window.
+    pub fn window(&self) -> Duration {
+        self.limit.window().into()
+    }
+
     /// Returns its limit.
+    #[doc(hidden)]
     pub fn limit(&self) -> &Limit {
         &self.limit
     }

@@ -56,11 +56,13 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Returns the path in both its forms.
+    #[doc(hidden)]
     pub fn request_path(&self) -> Option<&RequestPath<'a>> {
         self.path.as_ref()
     }
 
     /// Replaces the normal form of the path, if there is a path.
+    #[doc(hidden)]
     pub fn with_normal_path(mut self, normal: impl Into<Cow<'a, str>>) -> Self {
         let path = self.path.take();
         self.path = path.map(|path| path.with_normal(normal));
@@ -101,6 +103,7 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Returns the attribute of this name, text or not.
+    #[doc(hidden)]
     pub fn attribute_bytes(&self, name: &str) -> Option<&[u8]> {
         // The last one with this name counts.
         let mut attributes = self.attributes.iter().rev();
@@ -175,6 +178,7 @@ impl<'a> RequestContextBuilder<'a> {
     }
 
     /// Sets the path in both its forms: a rule applies if either matches.
+    #[doc(hidden)]
     pub fn request_path(mut self, path: RequestPath<'a>) -> Self {
         self.0.path = Some(path);
         self
@@ -213,6 +217,7 @@ impl<'a> RequestContextBuilder<'a> {
 
     /// Sets all attributes, text or not. They are compared by their bytes, without any
     /// conversion to UTF-8.
+    #[doc(hidden)]
     pub fn attributes_bytes(mut self, attributes: Vec<BytePair<'a>>) -> Self {
         self.0.attributes = attributes;
         self
@@ -226,6 +231,7 @@ impl<'a> RequestContextBuilder<'a> {
 
     /// Restricts matching to rules whose key has all its parts in this request, whatever
     /// their `on_missing_key`.
+    #[doc(hidden)]
     pub fn whole_keys_only(mut self) -> Self {
         self.0.whole_keys = true;
         self

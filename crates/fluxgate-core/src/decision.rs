@@ -68,6 +68,7 @@ struct BandRef {
 
 /// A band that denies a request, displayed as `rule/band`.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Violation<'d> {
     /// The rule.
     pub rule: &'d ActiveRule,
@@ -193,11 +194,13 @@ impl Decision {
     }
 
     /// Creates the decision to allow a request because the store failed.
+    #[doc(hidden)]
     pub fn failed_open() -> Self {
         Self::without_rule(true, Outcome::FailedOpen, Retry::NOW)
     }
 
     /// Creates the decision to deny a request because the store failed.
+    #[doc(hidden)]
     pub fn failed_closed() -> Self {
         Self::without_rule(
             false,
@@ -207,6 +210,7 @@ impl Decision {
     }
 
     /// Creates the decision to deny a request forever, without a rule.
+    #[doc(hidden)]
     pub fn never() -> Self {
         Self::without_rule(false, Outcome::Never, Retry::Never)
     }

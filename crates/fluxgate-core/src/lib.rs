@@ -63,8 +63,7 @@
 #![deny(missing_docs)]
 
 mod ad_hoc;
-#[doc(hidden)]
-pub mod algorithm;
+mod algorithm;
 mod background;
 mod band;
 mod clock;
@@ -74,12 +73,10 @@ mod context;
 mod decision;
 mod fingerprint;
 #[cfg(feature = "json")]
-#[doc(hidden)]
-pub mod json;
+mod json;
 mod key;
 mod keyed;
-#[doc(hidden)]
-pub mod limit;
+mod limit;
 mod limiter;
 mod lossless;
 mod matcher;
@@ -98,8 +95,7 @@ mod sip;
 pub mod store;
 mod time;
 #[cfg(feature = "yaml")]
-#[doc(hidden)]
-pub mod yaml;
+mod yaml;
 
 pub use band::Band;
 pub use clock::{Clock, ManualClock, SystemClock};
@@ -140,16 +136,22 @@ pub use {
 #[doc(hidden)]
 pub mod internals {
     pub use crate::ad_hoc::{AdHocDecision, AdHocKey};
-    pub use crate::algorithm;
+    pub mod algorithm {
+        pub use crate::algorithm::*;
+    }
     #[cfg(feature = "tokio")]
     pub use crate::background::poll_once_or_spawn;
     pub use crate::background::ready;
     pub use crate::context::RequestFields;
     pub use crate::decision::Charge;
     #[cfg(feature = "json")]
-    pub use crate::json;
+    pub mod json {
+        pub use crate::json::*;
+    }
     pub use crate::key::{IdentityPart, RuleNumber, SubjectParts, describe_identity};
-    pub use crate::limit;
+    pub mod limit {
+        pub use crate::limit::*;
+    }
     pub use crate::limiter::PendingDecision;
     pub use crate::limiter::virtual_time::RuleVerdict;
     pub use crate::lossless::lossless_text;
@@ -160,5 +162,7 @@ pub mod internals {
     pub use crate::rules::values;
     pub use crate::rules::{ActiveRuleSet, RuleOptions};
     #[cfg(feature = "yaml")]
-    pub use crate::yaml;
+    pub mod yaml {
+        pub use crate::yaml::*;
+    }
 }

@@ -13,7 +13,7 @@ pub const MIN_SPAN: Micros = Micros::new(1_000);
 /// The longest window, period and `max_wait`: 366 days.
 pub const MAX_SPAN: Micros = Micros::new(366 * 86_400_000_000);
 
-/// The five algorithms.
+/// The five algorithms. A store must support all of them, so the list is exhaustive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// Tokens that refill at a steady rate, up to the capacity.
@@ -30,6 +30,7 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// Every name that a rule may use, with its algorithm.
+    #[doc(hidden)]
     pub const NAMES: [(&'static str, Self); 6] = [
         ("token_bucket", Self::TokenBucket),
         ("leaky_bucket", Self::LeakyBucket),
@@ -123,11 +124,13 @@ impl Limit {
     }
 
     /// Returns W: the window.
+    #[doc(hidden)]
     pub const fn window(&self) -> Micros {
         self.window
     }
 
     /// Returns the refill of the two buckets; the other algorithms ignore it.
+    #[doc(hidden)]
     pub const fn rate(&self) -> &Rate {
         &self.rate
     }

@@ -52,6 +52,7 @@ impl MemoryStore {
 
 impl<C: Clock> MemoryStore<C> {
     /// Creates a store on any clock.
+    #[doc(hidden)]
     pub fn new(clock: C, max_keys: usize, retention: Retention) -> Self {
         Self {
             clock,
@@ -71,6 +72,7 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// Returns the number of events of all sliding logs.
+    #[doc(hidden)]
     pub fn log_events(&self) -> usize {
         self.table.events.total()
     }
@@ -148,6 +150,7 @@ impl<C: Clock> MemoryStore<C> {
     }
 
     /// Decides checks at the instant `now`.
+    #[doc(hidden)]
     pub fn decide_at(&self, checks: &Checks<'_>, now: Timestamp) -> Verdicts {
         let mut verdicts = Verdicts::new();
         self.decide_into(checks, now, &mut verdicts);

@@ -21,6 +21,7 @@ impl Timestamp {
     }
 
     /// Returns the instant `micros` after the epoch, or [`Timestamp::MAX`] if it is later.
+    #[doc(hidden)]
     pub const fn saturating_from_micros(micros: u64) -> Self {
         match Self::from_micros(micros) {
             Some(timestamp) => timestamp,
@@ -34,6 +35,15 @@ impl Timestamp {
     pub(crate) const fn plus(self, micros: u64) -> Self {
         debug_assert!(self.0 + micros <= Self::MAX.0, "past the last instant");
         Self(self.0 + micros)
+    }
+
+    /// Reads the clock of the operating system.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place that reads the wall clock"
+    )]
+    pub(crate) fn of_system_clock() -> Self {
+        SystemTime::now().into()
     }
 
     /// Returns the microseconds since the epoch.
@@ -72,6 +82,7 @@ impl Micros {
     }
 
     /// Creates a span of `millis` milliseconds, unless it overflows.
+    #[doc(hidden)]
     pub const fn from_millis(millis: u64) -> Option<Self> {
         match millis.checked_mul(1000) {
             Some(micros) => Some(Self(micros)),
@@ -96,11 +107,13 @@ impl Micros {
     }
 
     /// Returns the milliseconds, rounded up.
+    #[doc(hidden)]
     pub const fn ceil_millis(self) -> u64 {
         self.0.div_ceil(1000)
     }
 
     /// Returns the seconds, rounded up.
+    #[doc(hidden)]
     pub const fn ceil_secs(self) -> u64 {
         self.0.div_ceil(1_000_000)
     }

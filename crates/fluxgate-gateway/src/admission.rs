@@ -5,10 +5,8 @@ use std::net::SocketAddr;
 use fluxgate_core::Decision;
 use fluxgate_core::internals::RequestPath;
 use fluxgate_http::Origin;
-use fluxgate_tower::{
-    FailedClosedStatus, Filter, FilterOutcome, Handler, HeaderNames, LimitHeaders, RequestHead,
-    write_denial,
-};
+use fluxgate_tower::internals::{Filter, FilterOutcome, LimitHeaders, RequestHead, write_denial};
+use fluxgate_tower::{FailedClosedStatus, Handler, HeaderNames};
 use http::StatusCode;
 use tracing::field::display;
 

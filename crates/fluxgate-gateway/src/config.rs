@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::internals::PathSet;
-use fluxgate_tower::Filter;
+use fluxgate_tower::internals::Filter;
 
 /// What the gateway forwards, and within which bounds.
 #[derive(Clone, Debug)]

@@ -17,7 +17,7 @@ use fluxgate_core::Decision;
 use fluxgate_http::{
     Buffers, INPUT, Listener, Origin, close_gracefully, request_id, wall_clock, write_date,
 };
-use fluxgate_tower::{LimitHeaders, RequestHead as _};
+use fluxgate_tower::internals::{LimitHeaders, RequestHead as _};
 use http::StatusCode;
 use tokio_util::sync::CancellationToken;
 

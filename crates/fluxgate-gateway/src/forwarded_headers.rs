@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use fluxgate_tower::RequestHead;
+use fluxgate_tower::internals::RequestHead;
 
 /// The origin of a request.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use fluxgate_core::internals::RequestPath;
-use fluxgate_tower::{BadRequest, Filter, RequestHead};
+use fluxgate_tower::internals::{BadRequest, Filter, RequestHead};
 
 use crate::config::{RouteConfig, RouteMatch, UpstreamTarget};
 use crate::upstream::{Balancer, Upstream};

@@ -1,7 +1,7 @@
 //! Writes the head of a request as an upstream gets it.
 
 use fluxgate_http::{Origin, request_id};
-use fluxgate_tower::RequestHead;
+use fluxgate_tower::internals::RequestHead;
 use smallvec::SmallVec;
 
 use crate::admission::{Admitted, ReceivedRequest};

@@ -13,7 +13,7 @@ mod origin;
 mod prefixed_stream;
 pub mod request_id;
 
-pub use fluxgate_tower::Problem;
+pub use fluxgate_tower::internals::Problem;
 use http::HeaderValue;
 
 pub use buffers::{Buffers, INPUT};
@@ -26,4 +26,5 @@ pub use prefixed_stream::PrefixedStream;
 pub use request_id::REQUEST_ID;
 
 /// The media type of a problem document.
-pub const PROBLEM_JSON: HeaderValue = HeaderValue::from_static(fluxgate_tower::PROBLEM_JSON);
+pub const PROBLEM_JSON: HeaderValue =
+    HeaderValue::from_static(fluxgate_tower::internals::PROBLEM_JSON);

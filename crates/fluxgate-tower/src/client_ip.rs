@@ -20,6 +20,7 @@ pub struct PeerAddr(pub SocketAddr);
 
 /// The header in which proxies report the client's address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ClientIpSource {
     /// `X-Forwarded-For`.
     #[default]

@@ -16,22 +16,33 @@ mod report;
 mod request_head;
 mod source;
 
-pub use client_ip::{ClientIpSource, NetworkError, PeerAddr, TrustedProxies};
+pub use client_ip::{ClientIpSource, NetworkError, PeerAddr};
 pub use context::Identity;
-pub use filter::Filter;
-pub use filter::evaluate::{FilterOutcome, PendingEvaluation};
 pub use handler::{Handler, HeaderNames};
-pub use headers::{HeaderFamilies, LimitHeaders, ResetFormat};
-pub use problem::{FailedClosedStatus, PROBLEM_JSON, Problem, write_denial, write_denial_start};
+pub use headers::{HeaderFamilies, ResetFormat};
+pub use problem::FailedClosedStatus;
 pub use rate_limit::{
     Customizer, Denial, MakeBody, RateLimit, RateLimitLayer, ResponseBody, ResponseFuture,
     SameBody, WrapBody,
 };
 #[cfg(feature = "remote")]
-pub use remote::{RemoteError, RemoteHandler, handler::RemoteCharge, report::RemoteReport};
+pub use remote::{RemoteError, RemoteHandler};
 pub use report::Report;
-pub use request_head::{BadRequest, RequestHead};
 pub use source::{Source, SourceError};
+
+/// The parts that the other crates of FluxGate are built from. They may change in any
+/// release.
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::client_ip::TrustedProxies;
+    pub use crate::filter::Filter;
+    pub use crate::filter::evaluate::{FilterOutcome, PendingEvaluation};
+    pub use crate::headers::LimitHeaders;
+    pub use crate::problem::{PROBLEM_JSON, Problem, write_denial, write_denial_start};
+    #[cfg(feature = "remote")]
+    pub use crate::remote::{handler::RemoteCharge, report::RemoteReport};
+    pub use crate::request_head::{BadRequest, RequestHead};
+}
 
 /// Compiles and runs the Rust code of the documents as doctests. This crate has all the
 /// dependencies that the code needs.

@@ -4,6 +4,7 @@ use std::fmt;
 
 /// The outcome of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Outcome {
     /// Every rule lets the request pass.
     Allowed,
@@ -25,6 +26,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// All outcomes, in the order of their declaration.
+    #[doc(hidden)]
     pub const ALL: [Self; 8] = [
         Self::Allowed,
         Self::Denied,
@@ -37,11 +39,13 @@ impl Outcome {
     ];
 
     /// Returns whether a request that passes with this outcome is charged.
+    #[doc(hidden)]
     pub const fn charges(self) -> bool {
         matches!(self, Self::Allowed | Self::ShadowDenied | Self::Fallback)
     }
 
     /// Returns whether the store failed.
+    #[doc(hidden)]
     pub const fn is_store_failure(self) -> bool {
         matches!(self, Self::FailedOpen | Self::FailedClosed | Self::Fallback)
     }

@@ -13,6 +13,7 @@ impl Decision {
     /// Returns how long to wait before deciding a denied request again, if that may help:
     /// all bands that deny belong to rules that let requests wait at least that long. (A
     /// bucket of such a rule would have reserved.)
+    #[doc(hidden)]
     pub fn worth_waiting(&self) -> Option<Micros> {
         let wait = self.retry_after.after()?;
         if self.allowed || self.violated.is_empty() {
@@ -25,6 +26,7 @@ impl Decision {
 
     /// Returns how long a request that has to wait may wait: the least that the rules it
     /// waits for allow. `None` if they set no bound, as shaping rules.
+    #[doc(hidden)]
     pub fn max_wait(&self) -> Option<Micros> {
         let delayed = self.delayed().map(|reservation| reservation.band);
         let delayed = delayed.filter_map(|band| self.resolve(band));
@@ -35,6 +37,7 @@ impl Decision {
     }
 
     /// Returns the same decision after `waited` has passed.
+    #[doc(hidden)]
     pub fn after(mut self, waited: Micros) -> Self {
         let at = self.at.micros().saturating_add(waited.get());
         self.at = Timestamp::saturating_from_micros(at);
@@ -45,6 +48,7 @@ impl Decision {
 
     /// Converts the decision to wait into a denial by the bands with a delay, and reports
     /// the one with the longest. The charge must be cancelled.
+    #[doc(hidden)]
     pub fn into_denied(mut self) -> Self {
         let delayed: SmallVec<[BandReservation; 2]> = self.delayed().copied().collect();
         // Of equals the first.
@@ -101,6 +105,7 @@ impl Decision {
     /// Returns the charge of a request that has to wait, to be cancelled if it does not go
     /// on. `context` must be that of the decision. `None` if the request need not wait or
     /// was not charged.
+    #[doc(hidden)]
     pub fn charge(&self, context: &RequestContext<'_>) -> Option<Charge> {
         if !self.is_reserved() {
             return None;
@@ -116,6 +121,7 @@ impl Decision {
 
     /// Returns the reservation as a text from which [`Charge::of`] rebuilds the charge:
     /// where the units of each band went. `None` if nothing is reserved.
+    #[doc(hidden)]
     pub fn reservation(&self) -> Option<String> {
         if !self.is_reserved() {
             return None;

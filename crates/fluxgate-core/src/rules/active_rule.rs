@@ -62,16 +62,19 @@ impl ActiveRule {
     }
 
     /// Returns whether a request that it denies may wait (`on_exceed: wait`).
+    #[doc(hidden)]
     pub fn waits(&self) -> bool {
         self.max_wait.is_some()
     }
 
     /// Returns whether it may delay requests, by a reservation or in a shaping queue.
+    #[doc(hidden)]
     pub fn delays(&self) -> bool {
         self.max_wait().is_some() || self.bands.iter().any(|band| band.limit().rate().shape())
     }
 
     /// Returns how long a request that it denies may wait, if it may.
+    #[doc(hidden)]
     pub fn max_wait(&self) -> Option<Micros> {
         self.max_wait
     }
@@ -92,11 +95,13 @@ impl ActiveRule {
     }
 
     /// Returns whether any change of the rule resets its state.
+    #[doc(hidden)]
     pub fn reset_on_change(&self) -> bool {
         self.reset_on_change
     }
 
     /// Returns its number in this process.
+    #[doc(hidden)]
     pub fn number(&self) -> RuleNumber {
         self.number
     }

@@ -34,6 +34,7 @@ impl RuleSets {
     }
 
     /// Reads a rule file that is already parsed.
+    #[doc(hidden)]
     pub fn from_node(root: &Node) -> Result<Self, RulesError> {
         let mut faults = Faults::default();
         let sets = Self::read_file(root, &mut faults);
@@ -94,6 +95,7 @@ impl RuleSets {
 
     /// Reads the mapping under `rule_sets`, which may be part of a larger file. The
     /// result must not be used if faults were added.
+    #[doc(hidden)]
     pub fn read(rule_sets: &Node, options: RuleOptions, faults: &mut Faults) -> Self {
         let mut sets = Vec::new();
         for (name, key, node) in rule_sets.map("`rule_sets`", faults) {

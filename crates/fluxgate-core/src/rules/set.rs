@@ -80,6 +80,7 @@ impl RuleSets {
     /// Returns the same rules with other limits. `change` is called for every band,
     /// including those of overrides. If it returns `None` for any band of a rule, that
     /// rule stays as it is.
+    #[doc(hidden)]
     pub fn with_limits(
         &self,
         mut change: impl FnMut(&RuleSet, &ActiveRule, &Limit) -> Option<Limit>,
@@ -105,6 +106,7 @@ impl RuleSets {
     }
 
     /// Returns the only set, if there is exactly one.
+    #[doc(hidden)]
     pub fn only(&self) -> Option<&Arc<RuleSet>> {
         let mut sets = self.sets.values();
         sets.next().filter(|_| self.sets.len() == 1)
@@ -178,18 +180,21 @@ impl RuleSet {
 
     /// Returns the headers that any enabled rule uses, in lower case, each once. A
     /// context need not hold any other headers.
+    #[doc(hidden)]
     pub fn header_names(&self) -> &[Box<str>] {
         &self.header_names
     }
 
     /// Returns the headers that are part of an enabled rule's key, in lower case, each
     /// once.
+    #[doc(hidden)]
     pub fn key_header_names(&self) -> &[Box<str>] {
         &self.key_header_names
     }
 
     /// Returns whether an enabled rule may delay requests, by a reservation or in a
     /// shaping queue.
+    #[doc(hidden)]
     pub fn delays(&self) -> bool {
         self.delays
     }
@@ -197,6 +202,7 @@ impl RuleSet {
     /// Formats the identity that a rule of this set counts in a request, for people:
     /// `user=ann`. Of API keys only the ends are shown. Returns `None` if a part of the
     /// key is missing and the rule has no substitute for it.
+    #[doc(hidden)]
     pub fn describe_identity(
         &self,
         rule: &ActiveRule,
@@ -210,6 +216,7 @@ impl RuleSet {
     }
 
     /// Formats the identity of these values of a rule's key, for people.
+    #[doc(hidden)]
     pub fn describe_values(&self, rule: &ActiveRule, values: &[&str]) -> Option<String> {
         let mut identity = key::SubjectBytes::new();
         key::encode_values(rule.key(), values, self.ipv6_prefix, &mut identity).ok()?;

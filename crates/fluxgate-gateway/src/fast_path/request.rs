@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use fluxgate_core::internals::RequestPath;
 use fluxgate_http::content_length;
-use fluxgate_tower::RequestHead;
+use fluxgate_tower::internals::RequestHead;
 use memchr::memchr_iter;
 
 use crate::hop_by_hop::HeaderKind;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fluxgate_core::Decision;
 use fluxgate_http::{request_id, wall_clock, write_date};
-use fluxgate_tower::LimitHeaders;
+use fluxgate_tower::internals::LimitHeaders;
 
 use super::client::{Client, ClientStream};
 use crate::exchange::{ChunkDecoder, Framing, ResponseHead};

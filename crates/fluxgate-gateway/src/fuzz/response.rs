@@ -1,6 +1,6 @@
 //! What the parser of response heads guarantees for any bytes.
 
-use fluxgate_tower::LimitHeaders;
+use fluxgate_tower::internals::LimitHeaders;
 
 use super::WrittenHead;
 use crate::exchange::{Framing, HeadError, ResponseHead, Wanted};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fluxgate_http::{Buffers, Listener, Origin, PROBLEM_JSON, PrefixedStream, REQUEST_ID};
-use fluxgate_tower::{LimitHeaders, RequestHead as _};
+use fluxgate_tower::internals::{LimitHeaders, RequestHead as _};
 use http::header::{CONNECTION, CONTENT_TYPE, UPGRADE};
 use http::request::Parts;
 use http::uri::PathAndQuery;

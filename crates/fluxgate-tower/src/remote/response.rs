@@ -82,6 +82,7 @@ impl CheckResponse {
             }
             Outcome::Denied | Outcome::Never | Outcome::FailedClosed => !body.allowed,
             Outcome::Fallback => true,
+            _ => false,
         };
         let reported = match (&body.rule, &body.band) {
             (Some(rule), Some(band)) => Some(format!("{rule}/{band}")),

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use fluxgate_tower::{ClientIpSource, RateLimitLayer, TrustedProxies};
+use fluxgate_tower::internals::TrustedProxies;
+use fluxgate_tower::{ClientIpSource, RateLimitLayer};
 use http::Request;
 use http::request::Parts;
 use ipnet::IpNet;

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use fluxgate_core::internals::RequestPath;
-use fluxgate_tower::{BadRequest, Filter, FilterOutcome, Identity, RequestHead, Source};
+use fluxgate_tower::internals::{BadRequest, Filter, FilterOutcome, RequestHead};
+use fluxgate_tower::{Identity, Source};
 use http::Request;
 
 use crate::support::limiter;

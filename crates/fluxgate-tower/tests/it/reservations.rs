@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use fluxgate_core::internals::RequestPath;
-use fluxgate_tower::{Filter, RateLimitLayer, RequestHead};
+use fluxgate_tower::RateLimitLayer;
+use fluxgate_tower::internals::{Filter, RequestHead};
 use http::Request;
 use http_body_util::Full;
 use tokio::time::{Instant, advance, sleep, timeout};

@@ -3,7 +3,8 @@
 use bytes::Bytes;
 use fluxgate_core::internals::ready;
 use fluxgate_core::{Decision, RequestContext};
-use fluxgate_tower::{HeaderFamilies, LimitHeaders, RateLimitLayer};
+use fluxgate_tower::internals::LimitHeaders;
+use fluxgate_tower::{HeaderFamilies, RateLimitLayer};
 use http::{HeaderMap, Response};
 use http_body_util::Full;
 use tower::Layer;

@@ -2,7 +2,7 @@
 
 use fluxgate_core::Decision;
 use fluxgate_core::internals::json::JsonWriter;
-use fluxgate_tower::write_denial_start;
+use fluxgate_tower::internals::write_denial_start;
 use http::StatusCode;
 
 /// The form of the JSON object.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fluxgate_tower::Filter;
+use fluxgate_tower::internals::Filter;
 
 use crate::config::{self, Config, PathPatterns};
 

@@ -2,7 +2,7 @@
 
 use fluxgate_core::internals::{PathSet, Pattern, RequestPath, ready};
 use fluxgate_core::{Limiter, MemoryStore, RuleSets};
-use fluxgate_tower::{Filter, FilterOutcome};
+use fluxgate_tower::internals::{Filter, FilterOutcome};
 use http::request::Parts;
 
 /// Reads a path, which may lack its first slash. Its normal form equals that of a slow

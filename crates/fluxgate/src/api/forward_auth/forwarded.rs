@@ -2,7 +2,7 @@
 
 use fluxgate_core::internals::RequestPath;
 use fluxgate_http::Problem;
-use fluxgate_tower::{BadRequest, RequestHead};
+use fluxgate_tower::internals::{BadRequest, RequestHead};
 use http::{HeaderMap, Method, Uri};
 
 const METHOD: &str = "x-forwarded-method";
