@@ -24,19 +24,20 @@ use crate::limit::{Algorithm, Limit, LimitBuilder, LimitError};
 /// const NOTHING: Quota = Quota::per_second(0);
 /// ```
 ///
-/// For numbers that come from elsewhere, build a [`Limit`] and convert it:
+/// For numbers that come from elsewhere, use [`Quota::try_per`], or build a [`Limit`] and
+/// convert it:
 ///
 /// ```
 /// use std::time::Duration;
 ///
 /// use fluxgate_core::{Algorithm, Limit, LimitError, Quota};
 ///
-/// fn per_second(units: u64) -> Result<Quota, LimitError> {
-///     let limit = Limit::builder(Algorithm::TokenBucket, units, Duration::from_secs(1));
+/// fn quota(units: u64, refill: u64, period: Duration) -> Result<Quota, LimitError> {
+///     let limit = Limit::builder(Algorithm::LeakyBucket, units, period).refill(refill);
 ///     Ok(limit.build()?.into())
 /// }
 ///
-/// assert!(per_second(0).is_err());
+/// assert!(quota(0, 1, Duration::from_secs(1)).is_err());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quota(Limit);
@@ -81,6 +82,22 @@ impl Quota {
     /// number of milliseconds from 1 ms to 366 days.
     pub const fn per(units: u32, window: Duration) -> Self {
         Self::built(Limit::builder(Algorithm::TokenBucket, units as u64, window))
+    }
+
+    /// Allows `units` in each `window`, like [`Quota::per`], for numbers that may make no
+    /// sense.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use fluxgate_core::Quota;
+    /// let error = Quota::try_per(0, Duration::from_secs(1)).unwrap_err();
+    /// assert_eq!(error.to_string(), "`capacity` is 0; allowed is 1 to 1000000000");
+    /// ```
+    pub const fn try_per(units: u64, window: Duration) -> Result<Self, LimitError> {
+        match Limit::builder(Algorithm::TokenBucket, units, window).build() {
+            Ok(limit) => Ok(Self(limit)),
+            Err(error) => Err(error),
+        }
     }
 
     /// Sets how many units may be taken at once. They still return as fast as before.
