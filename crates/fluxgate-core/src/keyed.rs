@@ -168,12 +168,8 @@ impl<C: Clock + 'static> KeyedLimiter<C> {
     /// ```
     #[cfg(feature = "tokio")]
     pub async fn until_ready<K: Hash + ?Sized>(&self, key: &K) -> Permit {
-        loop {
-            match self.reserve(key, Duration::MAX) {
-                Ok(reservation) => return reservation.wait().await,
-                Err(denied) => tokio::time::sleep(denied.retry_after).await,
-            }
-        }
+        let permit = self.until_n_ready(key, 1).await;
+        permit.expect("every quota has a unit")
     }
 
     /// Waits until `units` are available together, and takes them. Fails if they never are,

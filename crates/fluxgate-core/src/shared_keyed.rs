@@ -173,12 +173,8 @@ impl<S: Store + 'static> SharedKeyedLimiter<S> {
     /// their order, over all processes, if the quotas are buckets.
     #[cfg(feature = "tokio")]
     pub async fn until_ready(&self, key: impl AsRef<[u8]>) -> Permit {
-        loop {
-            match self.reserve(&key, Duration::MAX).await {
-                Ok(reservation) => return reservation.wait().await,
-                Err(denied) => tokio::time::sleep(denied.retry_after).await,
-            }
-        }
+        let permit = self.until_n_ready(key, 1).await;
+        permit.expect("every quota has a unit")
     }
 
     /// Waits until `units` are available together, and takes them. Fails if they never are,
