@@ -72,6 +72,8 @@ pub mod conformance;
 mod context;
 mod decision;
 mod fingerprint;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 #[cfg(feature = "json")]
 mod json;
 mod key;

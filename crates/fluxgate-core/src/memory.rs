@@ -51,7 +51,26 @@ impl MemoryStore {
 }
 
 impl<C: Clock> MemoryStore<C> {
-    /// Creates a store on any clock.
+    /// Creates a store on any clock, such as a [`ManualClock`](crate::ManualClock) in tests.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use fluxgate_core::{KeyedLimiter, ManualClock, MemoryStore, Quota};
+    ///
+    /// let clock = ManualClock::default();
+    /// let store = MemoryStore::with_clock(clock.clone());
+    /// let limiter = KeyedLimiter::with_store(Quota::per_minute(1), store);
+    /// assert!(limiter.check("ann").is_ok());
+    /// assert!(limiter.check("ann").is_err());
+    /// clock.advance(Duration::from_secs(60));
+    /// assert!(limiter.check("ann").is_ok());
+    /// ```
+    pub fn with_clock(clock: C) -> Self {
+        Self::new(clock, DEFAULT_MAX_KEYS, Retention::UntilFull)
+    }
+
+    /// Creates a store on any clock, with its own bound and retention.
     #[doc(hidden)]
     pub fn new(clock: C, max_keys: usize, retention: Retention) -> Self {
         Self {
