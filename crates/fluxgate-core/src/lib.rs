@@ -60,6 +60,7 @@
 //!
 //! Features only add. Without the default ones, the crate has 12 crates in its tree,
 //! including itself. It needs Rust 1.93.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 
 mod ad_hoc;
@@ -168,3 +169,8 @@ pub mod internals {
         pub use crate::yaml::*;
     }
 }
+
+/// Compiles and runs the code of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -10,7 +10,7 @@ use crate::lossless::{LEAD, into_lossless_text};
 /// is, another serves `/api/x`. Rules match if either form does. In the normal form every
 /// percent escape is decoded once, `\` is `/`, each segment is cut at its first `;`, and
 /// repeated slashes are merged, in this order. An invalid escape (`%zz`) stays. Bytes that
-/// are not text are encoded as in `lossless_text`.
+/// are not text are encoded as in [`lossless_text`](crate::internals::lossless_text).
 ///
 /// ```
 /// use fluxgate_core::internals::RequestPath;

@@ -1,10 +1,63 @@
-//! FluxGate's state in Redis or Valkey.
+//! The state of limits in Redis or Valkey, shared by all processes.
+//!
+//! ```no_run
+//! use fluxgate_core::{Quota, SharedKeyedLimiter};
+//! use fluxgate_redis::RedisStore;
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let store = RedisStore::connect("redis://127.0.0.1:6379").await?;
+//!     let logins = SharedKeyedLimiter::new("logins", Quota::per_minute(5), store);
+//!     match logins.check("ann").await {
+//!         Ok(permit) => println!("go on, {} left", permit.remaining),
+//!         Err(denied) => println!("retry after {:?}", denied.retry_after),
+//!     }
+//!     Ok(())
+//! }
+//! ```
+//!
+//! A [`RedisStore`] is a [`Store`](fluxgate_core::Store), so every limiter of
+//! `fluxgate-core` that takes one can use it, and so can the layer of `fluxgate-tower`:
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use fluxgate_core::{Limiter, OnError, Quota, RequestContext, Rule, RuleSet};
+//! use fluxgate_redis::RedisStore;
+//!
+//! # async fn run() -> Result<(), Box<dyn std::error::Error>> {
+//! let per_user = Rule::new("per-user").per_user().band(Quota::per_second(10));
+//! let api = RuleSet::builder("api").rule(per_user).on_error(OnError::Allow).build()?;
+//! let store = RedisStore::builder(["rediss://10.0.0.1", "rediss://10.0.0.2"])
+//!     .password_file("/run/secrets/redis")
+//!     .deadline(Duration::from_millis(20))
+//!     .connect()
+//!     .await?;
+//! let limiter = Limiter::new(api, store);
+//! let ann = RequestContext::builder().user("ann").build();
+//! assert!(limiter.check("api", &ann).await.allowed());
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`RuleStore`] keeps rules on the same servers, and [`RuleStore::follow`] loads them into a
+//! limiter whenever they change.
 //!
 //! One script decides and charges all bands of all rules of a request in one
 //! round trip, by the server's clock. Its Lua has the same algorithms, under the
 //! same names and in the same order, as `fluxgate_core::internals::algorithm`, but only
 //! decides and writes. The core works out everything else that is reported about a
 //! decision, from the state that the script read.
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `injected-time` | | for tests: a script that takes the time as an argument, and a store on it |
+//! | `fuzzing` | | functions for the fuzz targets of this workspace |
+//!
+//! Features only add. The crate needs Rust 1.93 and a Tokio runtime.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 
 mod across_slots;
@@ -48,3 +101,8 @@ pub use rule_store::{
     WriteOutcome, etag_of,
 };
 pub use store::RedisStore;
+
+/// Compiles the code of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

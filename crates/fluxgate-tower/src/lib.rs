@@ -1,5 +1,51 @@
-//! FluxGate for HTTP: a filter for any server, a tower layer built on it, and the headers and
-//! bodies that report limits to clients.
+//! Rate limits for HTTP: a tower layer for axum, hyper, tonic and any other tower `Service`.
+//!
+//! ```no_run
+//! use std::net::SocketAddr;
+//!
+//! use axum::{Router, routing::get};
+//! use fluxgate_core::Quota;
+//! use fluxgate_tower::RateLimitLayer;
+//! use http::Response;
+//!
+//! #[tokio::main]
+//! async fn main() -> std::io::Result<()> {
+//!     let limits = RateLimitLayer::by_header("x-api-key", Quota::per_second(10).burst(50))
+//!         .on_denied(|_request, denial| {
+//!             let wait = denial.retry_after().unwrap_or_default();
+//!             let mut response = Response::new(format!("slow down: retry after {wait:?}\n"));
+//!             *response.status_mut() = denial.status();
+//!             response
+//!         });
+//!     let app = Router::new().route("/", get(async || "hello\n")).layer(limits);
+//!     let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
+//!     let app = app.into_make_service_with_connect_info::<SocketAddr>();
+//!     axum::serve(listener, app).await
+//! }
+//! ```
+//!
+//! Each API key may send 50 requests at once and 10 a second after that. Requests without the
+//! header are limited by their address, which axum provides as `ConnectInfo`. Responses carry
+//! `RateLimit` headers. Without `on_denied`, a denied request gets a problem document.
+//!
+//! | to limit | use |
+//! |---|---|
+//! | by a header, an address or a function | [`RateLimitLayer::by_header`], [`by_peer_ip`](RateLimitLayer::by_peer_ip), [`by`](RateLimitLayer::by) |
+//! | all requests together | [`RateLimitLayer::global`] |
+//! | by several rules | [`RateLimitLayer::by_rules`] |
+//! | by rules that change, or with Redis | [`RateLimitLayer::new`] with a [`Limiter`](fluxgate_core::Limiter) |
+//! | by decisions of a FluxGate service | [`RateLimitLayer::with_handler`] with a `RemoteHandler` |
+//! | in a server without tower | [`Filter`] |
+//!
+//! # Features
+//!
+//! | feature | default | adds |
+//! |---|---|---|
+//! | `axum` | | the peer's address from axum's `ConnectInfo`; `IntoResponse` of [`Problem`] |
+//! | `remote` | | `RemoteHandler`: a FluxGate service decides |
+//!
+//! Features only add. The crate needs Rust 1.93. Waiting requests need a Tokio runtime.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 
 mod client_ip;
@@ -48,6 +94,8 @@ pub mod internals {
 /// dependencies that the code needs.
 #[cfg(doctest)]
 mod documents {
+    #[doc = include_str!("../README.md")]
+    struct CrateReadme;
     #[doc = include_str!("../../../README.md")]
     struct Readme;
     #[doc = include_str!("../../../docs/middleware.md")]
