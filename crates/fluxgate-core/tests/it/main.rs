@@ -11,6 +11,7 @@ mod cancel;
 mod clock_back;
 mod conformance;
 mod decisions;
+mod examples;
 mod invariants;
 mod keyed;
 mod keys;
