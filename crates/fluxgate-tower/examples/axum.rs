@@ -4,35 +4,28 @@
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use fluxgate_core::{Limiter, MemoryStore, RuleSets};
+use fluxgate_core::{KeyPart, Quota, Rule};
 use fluxgate_tower::{RateLimitLayer, Source};
 use tokio::net::TcpListener;
-
-const RULES: &str = "
-rule_sets:
-  api-limits:
-    rules:
-      - id: per-user
-        match: { path: [\"/api/**\"] }
-        key: [user, \"attr:tenant\"]
-        bands: [ { id: burst, capacity: 3, window: 10s } ]
-      - id: polite
-        match: { path: [\"/wait\"] }
-        scope: per_ip
-        on_exceed: wait
-        bands: [ { capacity: 1, window: 1s } ]
-";
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let address = std::env::args().nth(1);
     let listener = TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:3000")).await?;
-    let limiter = Limiter::new(RuleSets::from_yaml(RULES)?, MemoryStore::default());
-    let limits = RateLimitLayer::new(limiter)
-        .rule_set("api-limits")
+    let per_user = Rule::new("per-user")
+        .match_path("/api/**")
+        .key([KeyPart::User, KeyPart::Attribute("tenant".into())])
+        .band(Quota::per(3, Duration::from_secs(10)));
+    let polite = Rule::new("polite")
+        .match_path("/wait")
+        .per_ip()
+        .band(Quota::per_second(1))
+        .wait_up_to(Duration::from_secs(5));
+    let limits = RateLimitLayer::by_rules([per_user, polite])?
         .exclude(["/api/health"])
         // Without a tenant, the address takes its place in the key.
         .attribute("tenant", Source::header("X-Tenant"));

@@ -17,7 +17,7 @@ use axum::middleware::{Next, from_fn};
 use axum::routing::get;
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
-use fluxgate_core::{Limiter, MemoryStore, RequestContextBuilder, RuleSets};
+use fluxgate_core::{KeyPart, Quota, RequestContextBuilder, Rule};
 use fluxgate_tower::RateLimitLayer;
 use hmac::{Hmac, KeyInit, Mac};
 use http::header::AUTHORIZATION;
@@ -26,32 +26,12 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 use tokio::net::TcpListener;
 
-const RULES: &str = "
-rule_sets:
-  api-limits:
-    rules:
-      - id: free
-        match: { attributes: { plan: free } }
-        key: [\"attr:tenant\", \"attr:user\"]
-        bands: [ { id: each, capacity: 3, window: 1m } ]
-      - id: pro
-        match: { attributes: { plan: pro } }
-        key: [\"attr:tenant\"]
-        bands: [ { id: all, capacity: 5, window: 1m } ]
-      - id: anonymous
-        match: { attributes: { plan: none } }
-        scope: per_ip
-        bands: [ { id: few, capacity: 2, window: 1m } ]
-";
-
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let address = std::env::args().nth(1);
     let listener = TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:3000")).await?;
     let issuer = Issuer::new(&secret()?)?;
-    let limiter = Limiter::new(RuleSets::from_yaml(RULES)?, MemoryStore::default());
-    let limits = RateLimitLayer::new(limiter)
-        .rule_set("api-limits")
+    let limits = RateLimitLayer::by_rules(rules())?
         .customize(with_plan)
         .customize(with_tenant);
     let claims = Claims {
@@ -81,6 +61,22 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// Returns a rule for each plan. On the plan `free` each user of a tenant has a limit, on
+/// `pro` all users of a tenant share one.
+fn rules() -> [Rule; 3] {
+    let plan = |name: &str| Rule::new(name).match_attribute("plan", name);
+    let attribute = |name: &str| KeyPart::Attribute(name.into());
+    [
+        plan("free")
+            .key([attribute("tenant"), attribute("user")])
+            .band(Quota::per_minute(3)),
+        plan("pro")
+            .key([attribute("tenant")])
+            .band(Quota::per_minute(5)),
+        plan("anonymous").per_ip().band(Quota::per_minute(2)),
+    ]
+}
+
 /// Adds the user and the plan of a verified token.
 fn with_plan<'a>(
     context: RequestContextBuilder<'a>,
@@ -90,7 +86,7 @@ fn with_plan<'a>(
         Some((claims, _)) => context
             .attribute("user", &*claims.sub)
             .attribute("plan", claims.plan.name()),
-        None => context.attribute("plan", "none"),
+        None => context.attribute("plan", "anonymous"),
     }
 }
 

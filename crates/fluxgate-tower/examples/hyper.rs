@@ -4,9 +4,10 @@
 
 use std::convert::Infallible;
 use std::error::Error;
+use std::time::Duration;
 
 use bytes::Bytes;
-use fluxgate_core::{Limiter, MemoryStore, RuleSets};
+use fluxgate_core::Quota;
 use fluxgate_tower::{PeerAddr, RateLimitLayer};
 use http::{Request, Response};
 use http_body_util::Full;
@@ -16,13 +17,6 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tower::{ServiceBuilder, service_fn};
 
-const RULES: &str = "
-rule_sets:
-  api-limits:
-    rules:
-      - { id: per-ip, scope: per_ip, bands: [ { id: burst, capacity: 3, window: 10s } ] }
-";
-
 async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
     Ok(Response::new(Full::new(Bytes::from_static(b"hello\n"))))
 }
@@ -31,9 +25,8 @@ async fn hello(_: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible
 async fn main() -> Result<(), Box<dyn Error>> {
     let address = std::env::args().nth(1);
     let listener = TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:3000")).await?;
-    let limiter = Limiter::new(RuleSets::from_yaml(RULES)?, MemoryStore::default());
     // One layer for all connections.
-    let limits = RateLimitLayer::new(limiter).rule_set("api-limits");
+    let limits = RateLimitLayer::by_peer_ip(Quota::per(3, Duration::from_secs(10)));
     let address = listener.local_addr()?;
     eprintln!("listening on http://{address}");
     eprintln!("try: for i in 1 2 3 4; do curl -i http://{address}/; done");

@@ -6,20 +6,13 @@
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
-use fluxgate_core::{Limiter, MemoryStore, RuleSets};
+use fluxgate_core::{Limiter, MemoryStore, Quota, Rule, RuleSet};
 use fluxgate_tower::{RateLimitLayer, RemoteHandler};
 use tokio::net::TcpListener;
-
-/// The rules that apply while the service fails.
-const FALLBACK: &str = "
-rule_sets:
-  api-limits:
-    rules:
-      - { id: fallback, scope: per_ip, bands: [ { capacity: 3, window: 10s } ] }
-";
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -27,9 +20,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut argument = |default: &str| arguments.next().unwrap_or_else(|| default.to_owned());
     let listener = TcpListener::bind(argument("127.0.0.1:3000")).await?;
     let service = argument("http://127.0.0.1:8081");
-    let fallback = Limiter::new(RuleSets::from_yaml(FALLBACK)?, MemoryStore::default());
+    let rule_set = argument("api-limits");
+    // While the service fails, this process limits each address by itself.
+    let per_ip = Rule::new("fallback").per_ip();
+    let per_ip = per_ip.band(Quota::per(3, Duration::from_secs(10)));
+    let fallback = RuleSet::builder(rule_set.as_str()).rule(per_ip).build()?;
+    let fallback = Limiter::new(fallback, MemoryStore::default());
     let handler = RemoteHandler::new(&service)?.local_on_error(fallback);
-    let limits = RateLimitLayer::with_handler(handler).rule_set(argument("api-limits"));
+    let limits = RateLimitLayer::with_handler(handler).rule_set(rule_set);
     let app = Router::new()
         .route("/api/hello", get(async || "hello\n"))
         .layer(limits);

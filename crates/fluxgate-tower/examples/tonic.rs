@@ -3,27 +3,19 @@
 //! `cargo run -p fluxgate-tower --example tonic [ADDRESS]`
 
 use std::error::Error;
+use std::time::Duration;
 
-use fluxgate_core::{Limiter, MemoryStore, RuleSets};
+use fluxgate_core::Quota;
 use fluxgate_tower::RateLimitLayer;
 use tokio::net::TcpListener;
 use tonic::transport::Server;
 use tonic::transport::server::{TcpConnectInfo, TcpIncoming};
 
-const RULES: &str = "
-rule_sets:
-  api-limits:
-    rules:
-      - { id: per-ip, scope: per_ip, bands: [ { id: burst, capacity: 3, window: 10s } ] }
-";
-
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let address = std::env::args().nth(1);
     let listener = TcpListener::bind(address.as_deref().unwrap_or("127.0.0.1:3000")).await?;
-    let limiter = Limiter::new(RuleSets::from_yaml(RULES)?, MemoryStore::default());
-    let limits = RateLimitLayer::new(limiter)
-        .rule_set("api-limits")
+    let limits = RateLimitLayer::by_peer_ip(Quota::per(3, Duration::from_secs(10)))
         // tonic keeps the peer's address in an extension of its own.
         .peer(|request| {
             let info = request.extensions.get::<TcpConnectInfo>()?;

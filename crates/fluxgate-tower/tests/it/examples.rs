@@ -68,6 +68,23 @@ fn axum() {
 }
 
 #[test]
+fn by_header() {
+    let (_program, address) = start("by_header", &[]);
+    let mut http = Http::new(address);
+    let mut ask = |key: &str| http.request("GET", "/", &[("X-API-Key", key)], "");
+    for _ in 0..3 {
+        assert_eq!(ask("k1").status, 200);
+    }
+    let denied = ask("k1");
+    assert_eq!(denied.status, 429);
+    assert_eq!(denied.header("content-type"), Some("application/json"));
+    assert_eq!(denied.header("retry-after"), Some("20"));
+    let expected = r#"{"error":"slow down","path":"/","retry_in":20}"#;
+    assert_eq!(denied.body, expected);
+    assert_eq!(ask("k2").status, 200);
+}
+
+#[test]
 fn hyper() {
     let (_program, address) = start("hyper", &[]);
     assert_eq!(ask(address, "/", "ann", 4), [200, 200, 200, 429]);

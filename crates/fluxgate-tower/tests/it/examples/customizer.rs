@@ -114,7 +114,7 @@ fn an_invalid_token_identifies_no_user() {
     let mut anonymous = |what: &str, tenant: &str, authorization: &str| {
         let answer = get(address, tenant, authorization);
         let policy = answer.header("ratelimit-policy");
-        assert_eq!(policy, Some(r#""anonymous/few";q=2;w=60"#), "{what}");
+        assert_eq!(policy, Some(r#""anonymous/b0";q=2;w=60"#), "{what}");
         asked += 1;
         // They share the limit of their address.
         assert_eq!(answer.status, if asked <= 2 { 200 } else { 429 }, "{what}");
