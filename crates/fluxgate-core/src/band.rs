@@ -11,6 +11,15 @@ use crate::sip::Sip13;
 /// A [`Quota`] becomes a band that is named by its position in the rule: `b0`, `b1` and so
 /// on. The counters of a band belong to its id, so an id of its own lets it keep them when
 /// another band is added before it.
+///
+/// ```
+/// use fluxgate_core::{Band, Quota, Rule};
+///
+/// let rule = Rule::new("per-user")
+///     .per_user()
+///     .band(Band::new("burst", Quota::per_second(10)))
+///     .band(Band::new("daily", Quota::per_day(5_000)));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Band {
     id: Box<str>,

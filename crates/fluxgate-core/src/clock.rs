@@ -38,6 +38,19 @@ impl Clock for SystemClock {
 
 /// A clock that stands still until it is set, for tests and simulations. Clones
 /// share their time.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use fluxgate_core::{DirectLimiter, ManualClock, Quota};
+///
+/// let clock = ManualClock::default();
+/// let limiter = DirectLimiter::with_clock(Quota::per_second(1), clock.clone());
+/// assert!(limiter.check().is_ok());
+/// assert!(limiter.check().is_err());
+/// clock.advance(Duration::from_secs(1));
+/// assert!(limiter.check().is_ok());
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct ManualClock(Arc<AtomicU64>);
 

@@ -10,6 +10,23 @@ type BytePair<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
 /// The context of a request. Anything may be missing; an empty text counts as missing
 /// in a key.
+///
+/// ```
+/// use fluxgate_core::RequestContext;
+///
+/// let context = RequestContext::builder()
+///     .ip([192, 0, 2, 7])
+///     .user("ann")
+///     .method("GET")
+///     .path("/api/items")
+///     .header("x-client", "app/3")
+///     .attribute("plan", "free")
+///     .cost(2)
+///     .build();
+/// assert_eq!(context.attribute("plan"), Some("free"));
+/// ```
+///
+/// It borrows what it can. Set only what the rules match or count by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestContext<'a> {
     pub(crate) ip: Option<IpAddr>,

@@ -22,6 +22,28 @@ pub use outcome::Outcome;
 const FAILED_CLOSED_RETRY: Micros = Micros::new(1_000_000);
 
 /// The decision on one request.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use fluxgate_core::{Limiter, ManualClock, MemoryStore, Outcome, Quota, RequestContext};
+/// use fluxgate_core::{Rule, RuleSet};
+///
+/// # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+/// let rule = Rule::new("per-user").per_user().band(Quota::per_minute(1));
+/// let rules = RuleSet::builder("api").rule(rule).build()?;
+/// let limiter = Limiter::new(rules, MemoryStore::with_clock(ManualClock::default()));
+/// let ann = RequestContext::builder().user("ann").build();
+/// assert!(limiter.check_sync("api", &ann).allowed());
+///
+/// let denied = limiter.check_sync("api", &ann);
+/// assert_eq!(denied.outcome(), Outcome::Denied);
+/// assert_eq!((denied.limit(), denied.remaining()), (Some(1), Some(0)));
+/// assert_eq!(denied.retry_after(), Some(Duration::from_secs(60)));
+/// assert_eq!(denied.violated().next().unwrap().to_string(), "per-user/b0");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 #[must_use = "a decision may deny the request"]
 pub struct Decision {

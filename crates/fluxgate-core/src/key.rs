@@ -18,6 +18,16 @@ pub(crate) use encoding::{RESETS, SubjectBytes, encode_bytes};
 pub use subject::{RuleNumber, Subject, SubjectParts};
 
 /// One part of a key, as a rule names it.
+///
+/// ```
+/// use fluxgate_core::{KeyPart, Rule};
+///
+/// let tenant: KeyPart = "attr:tenant".parse()?;
+/// assert_eq!(tenant, KeyPart::Attribute("tenant".into()));
+/// // Each user of each tenant has its own counters.
+/// let rule = Rule::new("per-tenant-user").key([tenant, KeyPart::User]);
+/// # Ok::<_, fluxgate_core::KeyPartError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KeyPart {
@@ -80,6 +90,21 @@ impl FromStr for KeyPart {
 pub struct KeyPartError(pub(crate) String);
 
 /// What a rule does if a part of its key is missing.
+///
+/// ```
+/// use fluxgate_core::{Limiter, MemoryStore, OnMissingKey, Quota, RequestContext, Rule, RuleSet};
+///
+/// # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+/// let rule = Rule::new("per-key")
+///     .per_api_key()
+///     .on_missing_key(OnMissingKey::Deny)
+///     .band(Quota::per_second(10));
+/// let rules = RuleSet::builder("api").rule(rule).build()?;
+/// let limiter = Limiter::new(rules, MemoryStore::default());
+/// assert!(!limiter.check_sync("api", &RequestContext::default()).allowed());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnMissingKey {
     /// Counts by the client's address; without one, as [`OnMissingKey::Anonymous`].

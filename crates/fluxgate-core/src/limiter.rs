@@ -175,6 +175,23 @@ impl<S: Store> Limiter<S> {
 
     /// Replaces all rules atomically, and deletes the state of rules that reset on change
     /// and have changed.
+    ///
+    /// ```
+    /// # use fluxgate_core::{InvalidRules, Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
+    /// fn rules(per_day: u32) -> Result<RuleSet, InvalidRules> {
+    ///     let rule = Rule::new("per-user").per_user().band(Quota::per_day(per_day));
+    ///     RuleSet::builder("api").rule(rule).build()
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let limiter = Limiter::new(rules(5)?, MemoryStore::default());
+    /// limiter.replace_rules(rules(10)?).await?;
+    /// # let ann = RequestContext::builder().user("ann").build();
+    /// # assert_eq!(limiter.check("api", &ann).await.limit(), Some(10));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn replace_rules(&self, rules: impl Into<RuleSets>) -> Result<(), StoreError> {
         let replaced = self.swap_rules(rules.into());
         self.reset_replaced(&replaced).await
@@ -186,17 +203,68 @@ impl<S: Store> Limiter<S> {
     /// A rule that lets requests wait may allow this one after a [`Decision::delay`].
     /// [`Limiter::until_ready`] waits for it, and [`Limiter::reserve`] returns the wait as a
     /// value.
+    ///
+    /// ```
+    /// use fluxgate_core::{Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), fluxgate_core::InvalidRules> {
+    /// # let rule = Rule::new("per-user").per_user().band(Quota::per_minute(2));
+    /// # let rules = RuleSet::builder("api").rule(rule).build()?;
+    /// let limiter = Limiter::new(rules, MemoryStore::default());
+    /// let ann = RequestContext::builder().user("ann").build();
+    /// let decision = limiter.check("api", &ann).await;
+    /// match decision.allowed() {
+    ///     true => println!("go on, {:?} left", decision.remaining()),
+    ///     false => println!("retry after {:?}", decision.retry_after()),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn check(&self, rule_set: &str, context: &RequestContext<'_>) -> Decision {
         self.check_in_mode(rule_set, context, Mode::Take).await
     }
 
     /// Decides a request without charging it.
+    ///
+    /// ```
+    /// # use fluxgate_core::{Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), fluxgate_core::InvalidRules> {
+    /// # let rule = Rule::new("per-user").per_user().band(Quota::per_minute(2));
+    /// # let rules = RuleSet::builder("api").rule(rule).build()?;
+    /// # let limiter = Limiter::new(rules, MemoryStore::default());
+    /// # let ann = RequestContext::builder().user("ann").build();
+    /// assert_eq!(limiter.peek("api", &ann).await.remaining(), Some(2));
+    /// assert_eq!(limiter.peek("api", &ann).await.remaining(), Some(2));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn peek(&self, rule_set: &str, context: &RequestContext<'_>) -> Decision {
         self.check_in_mode(rule_set, context, Mode::Peek).await
     }
 
     /// Decides several requests, which are charged together or not at all. Returns the
     /// decision on each.
+    ///
+    /// ```
+    /// # use fluxgate_core::{Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), fluxgate_core::InvalidRules> {
+    /// # let rule = Rule::new("per-user").per_user().band(Quota::per_minute(2));
+    /// # let rules = RuleSet::builder("api").rule(rule).build()?;
+    /// # let limiter = Limiter::new(rules, MemoryStore::default());
+    /// // A message from Ann to Bob counts for both.
+    /// let [ann, bob] = ["ann", "bob"].map(|user| RequestContext::builder().user(user).build());
+    /// assert!(limiter.check("api", &bob).await.allowed());
+    /// assert!(limiter.check("api", &bob).await.allowed());
+    /// let decisions = limiter.check_all("api", &[ann.clone(), bob]).await;
+    /// assert!(!decisions.iter().all(|decision| decision.allowed()));
+    /// // Ann is not charged for it.
+    /// assert_eq!(limiter.peek("api", &ann).await.remaining(), Some(2));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn check_all(
         &self,
         rule_set: &str,
@@ -230,6 +298,19 @@ impl<S: Store> Limiter<S> {
 
     /// Charges an identity by one rule, whether the rule matches or not. `cost` replaces
     /// the rule's own.
+    ///
+    /// ```
+    /// # use fluxgate_core::{Limiter, MemoryStore, Quota, Rule, RuleSet};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let tokens = Rule::new("tokens").per_user().band(Quota::per_day(10_000));
+    /// # let rules = RuleSet::builder("api").rule(tokens).build()?;
+    /// # let limiter = Limiter::new(rules, MemoryStore::default());
+    /// let decision = limiter.consume("api", "tokens", &["ann"], Some(1_200)).await?;
+    /// assert_eq!(decision.remaining(), Some(8_800));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn consume(
         &self,
         rule_set: &str,

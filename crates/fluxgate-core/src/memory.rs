@@ -31,6 +31,19 @@ pub use table::{DEFAULT_MAX_KEYS, DEFAULT_MAX_LOG_EVENTS, Retention};
 use table::{Key, Table};
 
 /// The embedded store.
+///
+/// The number of keys is bounded ([`MemoryStore::with_max_keys`]). At the bound a new key
+/// takes the place of another: of one whose quota is full again, which loses nothing, or else
+/// of one that loses little.
+///
+/// ```
+/// use fluxgate_core::{KeyedLimiter, MemoryStore, Quota};
+///
+/// let store = MemoryStore::with_max_keys(100_000);
+/// let limiter = KeyedLimiter::with_store(Quota::per_second(10), store);
+/// assert!(limiter.check("ann").is_ok());
+/// assert_eq!(limiter.store().len(), 1);
+/// ```
 #[derive(Debug)]
 pub struct MemoryStore<C = SystemClock> {
     clock: C,

@@ -17,6 +17,31 @@ pub use tracing::TracingObserver;
 
 /// Receives the decisions and the failures of a limiter. It is called while the request
 /// waits, so it must not block.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use fluxgate_core::{Decision, Limiter, MemoryStore, Observer, OnError, RuleSets, StoreError};
+///
+/// #[derive(Debug)]
+/// struct Log;
+///
+/// impl Observer for Log {
+///     fn decided(&self, decision: &Decision, took: Duration) {
+///         if let Some(violation) = decision.violated().next() {
+///             println!("{}: {violation} after {took:?}", decision.outcome());
+///         }
+///     }
+///
+///     fn store_failed(&self, error: &StoreError, _: Option<OnError>) {
+///         println!("{error}");
+///     }
+/// }
+///
+/// let limiter = Limiter::builder(RuleSets::default(), MemoryStore::default())
+///     .observer(Log)
+///     .build();
+/// ```
 pub trait Observer: Send + Sync + std::fmt::Debug {
     /// Called for every decision except peeks, with how long it took. A request that waits
     /// for a window is decided twice.

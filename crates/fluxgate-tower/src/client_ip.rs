@@ -15,6 +15,17 @@ use crate::request_head::RequestHead;
 
 /// The address of the peer, as an extension of requests. Servers that accept connections
 /// insert it.
+///
+/// ```
+/// use std::net::SocketAddr;
+///
+/// use fluxgate_tower::PeerAddr;
+///
+/// fn with_peer<B>(mut request: http::Request<B>, peer: SocketAddr) -> http::Request<B> {
+///     request.extensions_mut().insert(PeerAddr(peer));
+///     request
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddr(pub SocketAddr);
 

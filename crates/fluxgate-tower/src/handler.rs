@@ -23,6 +23,68 @@ pub enum HeaderNames<'r> {
 ///
 /// A handler always returns a report. If the store or the service fails, the handler applies
 /// `on_error`, so a failure of the limiter never fails the request.
+///
+/// This one lets a switch decide, without rules:
+///
+/// ```
+/// use std::convert::Infallible;
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicBool, Ordering};
+///
+/// use fluxgate_core::store::{Mode, WaitPermit};
+/// use fluxgate_core::{Decision, RequestContext};
+/// use fluxgate_tower::{Handler, HeaderNames, RateLimitLayer};
+///
+/// #[derive(Clone, Default)]
+/// struct Maintenance(Arc<AtomicBool>);
+///
+/// impl Handler for Maintenance {
+///     type Report = Decision;
+///     type Rules = ();
+///     type Charge = ();
+///     // It never has to be awaited.
+///     type Pending = Infallible;
+///
+///     fn rules(&self, _: &str) {}
+///
+///     fn header_names<'r>(&'r self, (): &'r ()) -> HeaderNames<'r> {
+///         HeaderNames::Only(&[])
+///     }
+///
+///     fn try_decide(
+///         &self,
+///         _: &str,
+///         (): &(),
+///         _: &RequestContext<'_>,
+///         _: Mode,
+///     ) -> Result<Decision, Infallible> {
+///         Ok(match self.0.load(Ordering::Relaxed) {
+///             true => Decision::failed_closed(),
+///             false => Decision::failed_open(),
+///         })
+///     }
+///
+///     async fn decide(
+///         &self,
+///         _: &str,
+///         (): &(),
+///         _: &RequestContext<'_>,
+///         pending: Infallible,
+///     ) -> (Decision, WaitPermit) {
+///         match pending {}
+///     }
+///
+///     fn charge(&self, _: &str, _: &RequestContext<'_>, _: &Decision) -> Option<()> {
+///         None
+///     }
+///
+///     fn cancel(&self, (): ()) {}
+/// }
+///
+/// let maintenance = Maintenance::default();
+/// let limits = RateLimitLayer::with_handler(maintenance.clone()).rule_set("all");
+/// maintenance.0.store(true, Ordering::Relaxed);
+/// ```
 pub trait Handler: Send + Sync {
     /// The report on a request.
     type Report: Report;

@@ -10,6 +10,19 @@ use crate::store::{Checks, Group, Store};
 impl<S: Store> Limiter<S> {
     /// Refunds units to an identity, in every band of a rule. Returns what is left in the
     /// band with the least.
+    ///
+    /// ```
+    /// # use fluxgate_core::{Limiter, MemoryStore, Quota, Rule, RuleSet};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let rule = Rule::new("per-user").per_user().band(Quota::per_day(10));
+    /// # let rules = RuleSet::builder("api").rule(rule).build()?;
+    /// # let limiter = Limiter::new(rules, MemoryStore::default());
+    /// let _ = limiter.consume("api", "per-user", &["ann"], Some(7)).await?;
+    /// assert_eq!(limiter.refund("api", "per-user", &["ann"], 4).await?, 7);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn refund(
         &self,
         rule_set: &str,
@@ -58,6 +71,20 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Returns the state of an identity in each band of a rule.
+    ///
+    /// ```
+    /// # use fluxgate_core::{Limiter, MemoryStore, Quota, Rule, RuleSet};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let rule = Rule::new("per-user").per_user().band(Quota::per_day(10));
+    /// # let rules = RuleSet::builder("api").rule(rule).build()?;
+    /// # let limiter = Limiter::new(rules, MemoryStore::default());
+    /// for state in limiter.state("api", "per-user", &["ann"]).await? {
+    ///     println!("{}: {} left", state.band.id(), state.remaining);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn state(
         &self,
         rule_set: &str,

@@ -11,6 +11,28 @@ use crate::store::{Store, WaitPermit};
 impl<S: Store + 'static> Limiter<S> {
     /// Decides a request and charges it if it passes, now or after a wait that its rules
     /// allow. Returns the decision as an error if it is denied.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use fluxgate_core::{Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), fluxgate_core::InvalidRules> {
+    /// let mails = Rule::new("mails")
+    ///     .global()
+    ///     .band(Quota::per_minute(1))
+    ///     .wait_up_to(Duration::from_secs(60));
+    /// let rules = RuleSet::builder("outgoing").rule(mails).build()?;
+    /// let limiter = Limiter::new(rules, MemoryStore::default());
+    /// let context = RequestContext::default();
+    /// let first = limiter.reserve("outgoing", &context).await.unwrap();
+    /// assert_eq!(first.into_delay(), Duration::ZERO);
+    /// let second = limiter.reserve("outgoing", &context).await.unwrap();
+    /// assert!(second.delay() > Duration::from_secs(59));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn reserve(
         &self,
         rule_set: &str,

@@ -290,6 +290,16 @@ impl Rule {
     }
 
     /// Sets the cost of a request; 1 by default.
+    ///
+    /// ```
+    /// use fluxgate_core::{Cost, Quota, Rule};
+    ///
+    /// let uploads = Rule::new("uploads")
+    ///     .match_path("/upload")
+    ///     .per_user()
+    ///     .cost(Cost::Header("x-megabytes".into()))
+    ///     .band(Quota::per_day(1_000));
+    /// ```
     pub fn cost(mut self, cost: impl Into<Cost>) -> Self {
         self.cost = cost.into();
         self
@@ -302,6 +312,15 @@ impl Rule {
     }
 
     /// Sets other bands for one identity: one value for each part of the key.
+    ///
+    /// ```
+    /// use fluxgate_core::{Quota, Rule};
+    ///
+    /// let rule = Rule::new("per-user")
+    ///     .per_user()
+    ///     .band(Quota::per_second(10))
+    ///     .override_for(["ann"], [Quota::per_second(100)]);
+    /// ```
     pub fn override_for(
         mut self,
         identity: impl IntoIterator<Item = impl Into<Box<str>>>,

@@ -12,6 +12,20 @@ use crate::limit::Limit;
 use crate::matcher::Matcher;
 
 /// All rule sets of a process.
+///
+/// ```
+/// use fluxgate_core::{Quota, Rule, RuleSet, RuleSets};
+///
+/// # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+/// let rule = |id: &str| Rule::new(id).per_user().band(Quota::per_second(10));
+/// let rules = RuleSets::from_iter([
+///     RuleSet::builder("api").rule(rule("reads")).build()?,
+///     RuleSet::builder("admin").rule(rule("writes")).build()?,
+/// ]);
+/// assert!(rules.get("api").is_some());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuleSets {
     pub(super) sets: HashMap<Box<str>, Arc<RuleSet>>,

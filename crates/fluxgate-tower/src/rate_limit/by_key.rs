@@ -28,6 +28,12 @@ impl RateLimitLayer<Limiter> {
 
     /// Limits each client address by itself. Behind proxies, set
     /// [`RateLimitLayer::trusted_proxies`].
+    ///
+    /// ```
+    /// # use fluxgate_core::Quota;
+    /// # use fluxgate_tower::RateLimitLayer;
+    /// let limits = RateLimitLayer::by_peer_ip([Quota::per_second(10), Quota::per_hour(5_000)]);
+    /// ```
     pub fn by_peer_ip(quotas: impl IntoIterator<Item = Quota>) -> Self {
         Self::of_rule(Rule::new("per-ip").per_ip(), quotas)
     }
@@ -68,6 +74,27 @@ impl RateLimitLayer<Limiter> {
     }
 
     /// Limits requests by these rules.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use fluxgate_core::{Quota, Rule};
+    /// use fluxgate_tower::RateLimitLayer;
+    ///
+    /// # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+    /// let logins = Rule::new("logins")
+    ///     .match_path("/login")
+    ///     .per_ip()
+    ///     .band(Quota::per_minute(5));
+    /// let searches = Rule::new("searches")
+    ///     .match_path("/search/**")
+    ///     .per_user()
+    ///     .band(Quota::per_second(2))
+    ///     .wait_up_to(Duration::from_secs(1));
+    /// let limits = RateLimitLayer::by_rules([logins, searches])?;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn by_rules(rules: impl IntoIterator<Item = Rule>) -> Result<Self, InvalidRules> {
         let set = RuleSet::builder(RULE_SET);
         let set = rules.into_iter().fold(set, |set, rule| set.rule(rule));

@@ -8,6 +8,27 @@ use http::request::Parts;
 
 /// Changes the context of a request before it is decided. It may add the tenant from a header,
 /// the address from `CF-Connecting-IP` or the user of a verified token.
+///
+/// ```
+/// use fluxgate_core::RequestContextBuilder;
+/// use fluxgate_tower::Customizer;
+/// use http::request::Parts;
+///
+/// /// Counts requests by the region of the server.
+/// struct Region(&'static str);
+///
+/// impl Customizer for Region {
+///     fn customize<'a>(
+///         &self,
+///         context: RequestContextBuilder<'a>,
+///         _: &'a Parts,
+///     ) -> RequestContextBuilder<'a> {
+///         context.attribute("region", self.0)
+///     }
+/// }
+/// ```
+///
+/// A closure needs no type: [`RateLimitLayer::customize`](crate::RateLimitLayer::customize).
 pub trait Customizer: Send + Sync {
     /// Returns the changed context.
     fn customize<'a>(

@@ -13,6 +13,20 @@ use crate::report::Report;
 
 /// A denied request, as [`RateLimitLayer::on_denied`](crate::RateLimitLayer::on_denied) reports
 /// it.
+///
+/// ```
+/// use fluxgate_tower::Denial;
+///
+/// fn explain(denial: &Denial) -> String {
+///     if denial.failed_closed() {
+///         return "we cannot check your limit right now".to_owned();
+///     }
+///     match (denial.violated().next(), denial.retry_after()) {
+///         (Some((rule, _)), Some(wait)) => format!("{rule} is used up; retry after {wait:?}"),
+///         _ => "this request can never pass".to_owned(),
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Denial {
     status: StatusCode,

@@ -87,6 +87,16 @@ impl<S: Store + 'static> RateLimitLayer<Limiter<S>> {
 
 impl<H: Handler + Clone> RateLimitLayer<H> {
     /// Creates a layer on which another handler decides, such as a remote service.
+    ///
+    /// ```
+    /// use fluxgate_tower::{RateLimitLayer, RemoteHandler};
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let handler = RemoteHandler::new("http://10.0.0.5:8081")?;
+    /// let limits = RateLimitLayer::with_handler(handler).rule_set("api-limits");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn with_handler(handler: H) -> Self {
         Self::with_settings(Arc::new(Settings {
             handler,
@@ -150,6 +160,14 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
 
     /// Skips requests for these paths.
     ///
+    /// ```
+    /// # use fluxgate_core::Quota;
+    /// # use fluxgate_tower::RateLimitLayer;
+    /// let limits = RateLimitLayer::by_peer_ip(Quota::per_second(10))
+    ///     .include(["/api/**"])
+    ///     .exclude(["/api/health", "/api/*/status"]);
+    /// ```
+    ///
     /// # Panics
     /// If a pattern is invalid.
     pub fn exclude(self, patterns: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
@@ -170,6 +188,18 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
     }
 
     /// Identifies the sender of a request by these sources.
+    ///
+    /// ```
+    /// use fluxgate_core::{Quota, Rule};
+    /// use fluxgate_tower::{Identity, RateLimitLayer, Source};
+    ///
+    /// # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+    /// let per_user = Rule::new("per-user").per_user().band(Quota::per_second(10));
+    /// let limits = RateLimitLayer::by_rules([per_user])?
+    ///     .identity(Identity::default().user(Source::cookie("session")));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn identity(self, identity: Identity) -> Self {
         self.with(|filter| filter.identity(identity))
     }
@@ -177,12 +207,33 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
     /// Reads an attribute of the context from this source, in place of an earlier source for
     /// the same attribute. A request without a value lacks the attribute. Customizers may
     /// change it.
+    ///
+    /// ```
+    /// use fluxgate_core::{KeyPart, Quota, Rule};
+    /// use fluxgate_tower::{RateLimitLayer, Source};
+    ///
+    /// # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+    /// let per_tenant = Rule::new("per-tenant")
+    ///     .key([KeyPart::Attribute("tenant".into())])
+    ///     .band(Quota::per_second(10));
+    /// let limits = RateLimitLayer::by_rules([per_tenant])?
+    ///     .attribute("tenant", Source::query("tenant"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn attribute(self, name: impl Into<Box<str>>, source: Source) -> Self {
         self.with(|filter| filter.attribute(name, source))
     }
 
     /// Trusts these proxies to report the client's address: networks such as `10.0.0.0/8`, or
     /// single addresses.
+    ///
+    /// ```
+    /// # use fluxgate_core::Quota;
+    /// # use fluxgate_tower::RateLimitLayer;
+    /// let limits = RateLimitLayer::by_peer_ip(Quota::per_second(10))
+    ///     .trusted_proxies(["10.0.0.0/8", "192.0.2.1"]);
+    /// ```
     ///
     /// # Panics
     /// If a text is neither.
@@ -212,6 +263,16 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
     }
 
     /// Sets the header families that responses carry.
+    ///
+    /// ```
+    /// # use fluxgate_core::Quota;
+    /// use fluxgate_tower::{HeaderFamilies, RateLimitLayer};
+    ///
+    /// let limits = RateLimitLayer::by_peer_ip(Quota::per_second(10)).headers(HeaderFamilies {
+    ///     legacy: false,
+    ///     ..HeaderFamilies::default()
+    /// });
+    /// ```
     pub fn headers(self, families: HeaderFamilies) -> Self {
         self.with(|filter| filter.headers(families))
     }
@@ -235,6 +296,25 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
 
     /// Changes the context of a request before it is decided. Customizers run in the order in
     /// which they are added.
+    ///
+    /// ```
+    /// # use fluxgate_core::{KeyPart, Quota, Rule};
+    /// # use fluxgate_tower::RateLimitLayer;
+    /// # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+    /// /// What a layer before this one has verified.
+    /// #[derive(Clone)]
+    /// struct Account {
+    ///     plan: &'static str,
+    /// }
+    ///
+    /// # let free = Rule::new("free").match_attribute("plan", "free").per_ip().band(Quota::per_second(1));
+    /// let limits = RateLimitLayer::by_rules([free])?.customize(|context, request| {
+    ///     let account = request.extensions.get::<Account>();
+    ///     context.attribute("plan", account.map_or("free", |account| account.plan))
+    /// });
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn customize<F>(self, customize: F) -> Self
     where
         F: for<'a> Fn(RequestContextBuilder<'a>, &'a Parts) -> RequestContextBuilder<'a>
