@@ -98,6 +98,8 @@ mod documents {
     struct CrateReadme;
     #[doc = include_str!("../../../README.md")]
     struct Readme;
+    #[doc = include_str!("../../../docs/library.md")]
+    struct Library;
     #[doc = include_str!("../../../docs/middleware.md")]
     struct Middleware;
     #[doc = include_str!("../../../docs/redis.md")]

@@ -50,6 +50,29 @@ fn the_simulations_in_the_documents_write_what_is_shown() {
     assert_eq!(decided, blocks("json requests").len());
 }
 
+/// A newcomer's first programs, at the top of the documentation, with the most lines that
+/// they may have.
+#[test]
+fn the_first_programs_are_short() {
+    for (file, max_lines) in [
+        ("crates/fluxgate-core/src/lib.rs", 8),
+        ("crates/fluxgate-core/src/guide.rs", 8),
+        ("crates/fluxgate-redis/src/lib.rs", 15),
+        ("crates/fluxgate-tower/src/lib.rs", 25),
+    ] {
+        let text = fs::read_to_string(project_file(file)).unwrap();
+        let docs = text.lines().map_while(|line| line.strip_prefix("//!"));
+        let mut docs = docs.skip_while(|line| !line.starts_with(" ```")).skip(1);
+        let program: Vec<_> = docs.by_ref().take_while(|line| *line != " ```").collect();
+        assert!(
+            (1..=max_lines).contains(&program.len()),
+            "{file}: {program:#?}"
+        );
+        // Nothing is hidden from the reader, so what is shown is all there is.
+        assert!(program.iter().all(|line| !line.starts_with(" #")), "{file}");
+    }
+}
+
 /// Programs run as doctests of the crate that has all their dependencies. Those with
 /// `no_run` need a server and are only compiled.
 #[test]

@@ -48,6 +48,33 @@ fn every_call_of_the_api_is_described() {
     }
 }
 
+#[test]
+fn every_feature_of_the_library_is_described() {
+    // For other crates and for fuzz targets.
+    const INTERNAL: [&str; 3] = ["default", "fuzzing", "json"];
+    let guide = read("docs/library.md");
+    let mut seen = 0;
+    for name in ["fluxgate-core", "fluxgate-redis", "fluxgate-tower"] {
+        let manifest = read(&format!("crates/{name}/Cargo.toml"));
+        let (_, features) = manifest.split_once("[features]\n").unwrap();
+        let (features, _) = features.split_once("\n[").unwrap();
+        let features = features.lines().filter_map(|line| line.split_once(" = "));
+        let (_, table) = guide
+            .split_once(&format!("| `{name}` | default |"))
+            .unwrap();
+        let (table, _) = table.split_once("\n\n").unwrap();
+        let documentation = read(&format!("crates/{name}/src/lib.rs"));
+        for (feature, _) in features.filter(|(name, _)| !INTERNAL.contains(name)) {
+            let row = format!("\n| `{feature}` |");
+            assert!(table.contains(&row), "docs/library.md lacks {feature}");
+            let row = format!("\n//! | `{feature}` |");
+            assert!(documentation.contains(&row), "{name} lacks {feature}");
+            seen += 1;
+        }
+    }
+    assert!(seen > 8, "{seen}");
+}
+
 /// Takes the settings from the output of `config show` for the complete config.
 #[test]
 fn every_setting_is_described() {
