@@ -69,7 +69,10 @@ fn the_first_programs_are_short() {
             "{file}: {program:#?}"
         );
         // Nothing is hidden from the reader, so what is shown is all there is.
-        assert!(program.iter().all(|line| !line.starts_with(" #")), "{file}");
+        assert!(
+            program.iter().all(|line| !line.starts_with(" # ")),
+            "{file}"
+        );
     }
 }
 
