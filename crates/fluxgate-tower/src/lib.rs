@@ -35,13 +35,12 @@
 //! | by several rules | [`RateLimitLayer::by_rules`] |
 //! | by rules that change, or with Redis | [`RateLimitLayer::new`] with a [`Limiter`](fluxgate_core::Limiter) |
 //! | by decisions of a FluxGate service | [`RateLimitLayer::with_handler`] with a `RemoteHandler` |
-//! | in a server without tower | [`Filter`] |
 //!
 //! # Features
 //!
 //! | feature | default | adds |
 //! |---|---|---|
-//! | `axum` | | the peer's address from axum's `ConnectInfo`; `IntoResponse` of [`Problem`] |
+//! | `axum` | | the peer's address from axum's `ConnectInfo` |
 //! | `remote` | | `RemoteHandler`: a FluxGate service decides |
 //!
 //! Features only add. The crate needs Rust 1.93. Waiting requests need a Tokio runtime.
