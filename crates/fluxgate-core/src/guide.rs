@@ -55,7 +55,8 @@
 //! ```
 //!
 //! A quota that makes no sense, such as one of zero units, is a compile-time error in a
-//! `const`. For numbers that are read at run time, build a [`Limit`], which returns an error.
+//! `const`. For numbers that are read at run time, [`Quota::try_per`] and [`Limit::builder`]
+//! return an error.
 //!
 //! | algorithm | choose it if |
 //! |---|---|
