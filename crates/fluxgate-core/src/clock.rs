@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::time::Timestamp;
 
 /// A source of time.
-pub trait Clock: Send + Sync {
+pub trait Clock: Send + Sync + 'static {
     /// Returns the current time.
     fn now(&self) -> Timestamp;
 }

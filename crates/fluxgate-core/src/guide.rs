@@ -266,17 +266,16 @@
 //!
 //! # Tests with a fake clock
 //!
-//! A [`ManualClock`] stands still until a test moves it. Pass it to
-//! [`MemoryStore::with_clock`], and every limiter on that store uses it:
+//! A [`ManualClock`] stands still until a test moves it. Each limiter takes one by
+//! `with_clock`; for a [`Limiter`], use [`MemoryStore::with_clock`]:
 //!
 //! ```
 //! use std::time::Duration;
 //!
-//! use fluxgate_core::{KeyedLimiter, ManualClock, MemoryStore, Quota};
+//! use fluxgate_core::{KeyedLimiter, ManualClock, Quota};
 //!
 //! let clock = ManualClock::default();
-//! let store = MemoryStore::with_clock(clock.clone());
-//! let limiter = KeyedLimiter::with_store(Quota::per_minute(1), store);
+//! let limiter = KeyedLimiter::with_clock(Quota::per_minute(1), clock.clone());
 //!
 //! assert!(limiter.check("ann").is_ok());
 //! let denied = limiter.check("ann").unwrap_err();
@@ -289,7 +288,7 @@
 //!
 //! To let a program take either clock, make it generic: `KeyedLimiter<C>`,
 //! `Limiter<MemoryStore<C>>` where `C: Clock`. [`DynStore`] hides the type of the store and
-//! of its clock.
+//! of its clock. `until_ready` sleeps by Tokio's clock, which a test can pause.
 //!
 //! # Limits over several processes
 //!
@@ -323,8 +322,9 @@
 //! ```
 //!
 //! Use [`DynStore`] to choose the store at run time, as here; otherwise name its type:
-//! `Limiter<RedisStore>`. A store that fails never fails a call. [`OnError`] decides then:
-//! in memory by the same limits (the default), or the same for every request.
+//! `Limiter<RedisStore>`. A store that fails never fails a check: [`OnError`] says whether
+//! this process then limits by itself (the default), or allows or denies every request. Keys
+//! of a [`SharedKeyedLimiter`] are texts or bytes, not any [`Hash`].
 //!
 //! # Observing decisions
 //!
@@ -372,7 +372,8 @@
 //! # Rules that change at run time
 //!
 //! [`Limiter::replace_rules`] replaces all rules at once. Counters stay: they belong to the
-//! names of the rule set, the rule and the band.
+//! names of the rule set, the rule and the band. A bucket keeps the share of its quota that is
+//! used.
 //!
 //! ```
 //! use fluxgate_core::{InvalidRules, Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};

@@ -64,7 +64,7 @@ impl KeyedLimiter {
     }
 }
 
-impl<C: Clock + 'static> KeyedLimiter<C> {
+impl<C: Clock> KeyedLimiter<C> {
     /// Creates a limiter on a store with its own clock and bounds.
     pub fn with_store(
         quotas: impl IntoIterator<Item = Quota>,
@@ -78,6 +78,11 @@ impl<C: Clock + 'static> KeyedLimiter<C> {
             bands: bands.collect(),
             store,
         }))
+    }
+
+    /// Creates a limiter on any clock, such as a [`ManualClock`](crate::ManualClock) in tests.
+    pub fn with_clock(quotas: impl IntoIterator<Item = Quota>, clock: C) -> KeyedLimiter<C> {
+        Self::with_store(quotas, MemoryStore::with_clock(clock))
     }
 
     /// Takes a unit, if there is one.
@@ -99,10 +104,15 @@ impl<C: Clock + 'static> KeyedLimiter<C> {
 
     /// Returns what [`KeyedLimiter::check`] would return, and takes nothing.
     pub fn peek<K: Hash + ?Sized>(&self, key: &K) -> Result<Permit, Denied> {
-        self.decide(&KeyBytes::of(key), 1, Mode::Peek)
+        self.peek_n(key, 1)
     }
 
-    /// Gives back units that were taken and not used. Returns how many are left then.
+    /// Returns what [`KeyedLimiter::check_n`] would return, and takes nothing.
+    pub fn peek_n<K: Hash + ?Sized>(&self, key: &K, units: u32) -> Result<Permit, Denied> {
+        self.decide(&KeyBytes::of(key), units, Mode::Peek)
+    }
+
+    /// Returns units to a key, up to its full quota. Returns how many are left then.
     pub fn refund<K: Hash + ?Sized>(&self, key: &K, units: u32) -> u32 {
         let Inner { bands, store } = &*self.0;
         let key = KeyBytes::of(key);
@@ -156,7 +166,8 @@ impl<C: Clock + 'static> KeyedLimiter<C> {
     }
 
     /// Waits until a unit is available, and takes it. Callers of one key are served in
-    /// their order, if the quotas are buckets.
+    /// their order, if the quotas are buckets. It sleeps by Tokio's clock, even if the store
+    /// has another.
     ///
     /// ```
     /// # use fluxgate_core::{KeyedLimiter, Quota};
@@ -189,7 +200,18 @@ impl<C: Clock + 'static> KeyedLimiter<C> {
         }
     }
 
-    /// Returns the store, for its number of keys.
+    /// Returns the number of keys that are known. Keys whose quota is full again are known
+    /// until another needs their place.
+    pub fn len(&self) -> usize {
+        self.0.store.len().div_ceil(self.0.bands.len().max(1))
+    }
+
+    /// Returns whether no key is known.
+    pub fn is_empty(&self) -> bool {
+        self.0.store.is_empty()
+    }
+
+    /// Returns the store.
     pub fn store(&self) -> &MemoryStore<C> {
         &self.0.store
     }

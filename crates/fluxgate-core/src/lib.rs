@@ -52,7 +52,7 @@
 //! |---|---|---|
 //! | `fast-clock` | yes | a [`SystemClock`] that reads the processor's cycle counter, in half the time |
 //! | `yaml` | yes | rule files: `RuleSets::from_yaml` |
-//! | `tokio` | | waiting: `until_ready` and `Reservation::wait` |
+//! | `tokio` | | waiting: `until_ready` and `Reservation::wait`; `Limiter::watch_file` |
 //! | `metrics` | | `MetricsObserver`, for the crate `metrics` |
 //! | `tracing` | | `TracingObserver`, for the crate `tracing` |
 //! | `serde` | | `Serialize` of decisions, `Serialize` and `Deserialize` of rules |

@@ -55,7 +55,7 @@ impl Algorithm {
 
 /// An algorithm and its numbers. They are checked when a `Limit` is built, and
 /// never again.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
     algorithm: Algorithm,
     capacity: u32,

@@ -62,8 +62,8 @@ struct Shared<S> {
     fallback: OnceLock<MemoryStore>,
     /// The decision on limits that come with the call when the store fails.
     call_limits: OnError,
-    observer: Option<Box<dyn Observer>>,
-    /// Whether the observer receives decisions.
+    observers: Vec<Box<dyn Observer>>,
+    /// Whether the observers receive decisions.
     observes_decisions: bool,
     /// Hashes of missing rule sets that were reported. The names come from clients, so
     /// they are not kept themselves.
@@ -81,18 +81,18 @@ impl<S> Clone for Limiter<S> {
 pub struct LimiterBuilder<S>(Shared<S>);
 
 impl<S: Store> LimiterBuilder<S> {
-    /// Sets the observer of decisions, store failures and missing rule sets.
+    /// Adds an observer of decisions, store failures, rules that are loaded and rule sets that
+    /// are missing.
     pub fn observer(mut self, observer: impl Observer + 'static) -> Self {
-        self.0.observer = Some(Box::new(observer));
+        self.0.observers.push(Box::new(observer));
         self.0.observes_decisions = true;
         self
     }
 
-    /// Sets an observer that receives no decisions, so that they are not timed.
+    /// Adds an observer that needs no decisions, so that they are not timed for it.
     #[doc(hidden)]
     pub fn failure_observer(mut self, observer: impl Observer + 'static) -> Self {
-        self.0.observer = Some(Box::new(observer));
-        self.0.observes_decisions = false;
+        self.0.observers.push(Box::new(observer));
         self
     }
 
@@ -157,7 +157,7 @@ impl<S: Store> Limiter<S> {
             store,
             fallback: OnceLock::new(),
             call_limits: OnError::default(),
-            observer: None,
+            observers: Vec::new(),
             observes_decisions: false,
             missing: Mutex::default(),
         })
@@ -356,8 +356,10 @@ impl<S: Store> Limiter<S> {
     }
 
     fn observe(&self, decision: &Decision, started: Option<Stopwatch>) {
-        if let (Some(observer), Some(started)) = (&self.0.observer, started) {
-            observer.decided(decision, started.elapsed());
+        let Some(started) = started else { return };
+        let took = started.elapsed();
+        for observer in &self.0.observers {
+            observer.decided(decision, took);
         }
     }
 
@@ -372,11 +374,11 @@ impl<S: Store> Limiter<S> {
     fn without_rule_set(&self, name: &str, on_missing: OnMissingRuleSet) -> Decision {
         const MAX_NAMES: usize = 1_000;
         // If another thread holds the lock, the next request reports the name.
-        if let Some(observer) = &self.0.observer
+        if !self.0.observers.is_empty()
             && let Ok(mut reported) = self.0.missing.try_lock()
         {
             let hash = Sip13::PUBLIC.hash(name.as_bytes()) as u64;
-            if !reported.contains(&hash) && observer.rule_set_missing(name) {
+            if !reported.contains(&hash) && self.report_missing(name) {
                 // Reporting a name twice is better than growing without bound.
                 if reported.len() >= MAX_NAMES {
                     reported.clear();
@@ -388,6 +390,14 @@ impl<S: Store> Limiter<S> {
             OnMissingRuleSet::Allow => Decision::no_rule(),
             OnMissingRuleSet::Deny => Decision::without_rule(false, Outcome::Denied, Retry::Never),
         }
+    }
+
+    /// Returns whether an observer has reported a missing rule set.
+    fn report_missing(&self, name: &str) -> bool {
+        let observers = self.0.observers.iter();
+        observers.fold(false, |reported, observer| {
+            observer.rule_set_missing(name) || reported
+        })
     }
 
     /// Makes the decision from the store's answer, or without it if the store failed.
@@ -409,8 +419,8 @@ impl<S: Store> Limiter<S> {
 
     /// Decides after the store failed.
     fn fall_back(&self, on_error: OnError, checks: &Checks<'_>, error: &StoreError) -> Fallback {
-        if let Some(observer) = &self.0.observer {
-            let decides = checks.mode().takes().then_some(on_error);
+        let decides = checks.mode().takes().then_some(on_error);
+        for observer in &self.0.observers {
             observer.store_failed(error, decides);
         }
         match on_error {

@@ -30,11 +30,12 @@ use locked::{KeyAssessment, LockedKeys};
 pub use table::{DEFAULT_MAX_KEYS, DEFAULT_MAX_LOG_EVENTS, Retention};
 use table::{Key, Table};
 
-/// The embedded store.
+/// The memory of this process.
 ///
-/// The number of keys is bounded ([`MemoryStore::with_max_keys`]). At the bound a new key
-/// takes the place of another: of one whose quota is full again, which loses nothing, or else
-/// of one that loses little.
+/// The number of counters is bounded: 1,000,000 by default ([`MemoryStore::with_max_keys`]). A
+/// key has one counter for each quota or band. At the bound a new counter takes the place of
+/// another: of one whose quota is full again, which loses nothing, or else of one that is
+/// nearest to full. New keys of a rule that has more than its share evict keys of that rule.
 ///
 /// ```
 /// use fluxgate_core::{KeyedLimiter, MemoryStore, Quota};
@@ -57,7 +58,7 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// Creates a store on the system's clock that keeps at most `max_keys` keys.
+    /// Creates a store on the system's clock that keeps at most `max_keys` counters.
     pub fn with_max_keys(max_keys: usize) -> Self {
         Self::new(SystemClock::default(), max_keys, Retention::UntilFull)
     }
@@ -83,6 +84,13 @@ impl<C: Clock> MemoryStore<C> {
         Self::new(clock, DEFAULT_MAX_KEYS, Retention::UntilFull)
     }
 
+    /// Sets how many counters the store keeps at most. Call it before the store is used: it
+    /// starts with none.
+    #[must_use]
+    pub fn max_keys(self, max_keys: usize) -> Self {
+        Self::new(self.clock, max_keys, Retention::UntilFull)
+    }
+
     /// Creates a store on any clock, with its own bound and retention.
     #[doc(hidden)]
     pub fn new(clock: C, max_keys: usize, retention: Retention) -> Self {
@@ -96,7 +104,7 @@ impl<C: Clock> MemoryStore<C> {
     ///
     /// At the bound a log merges the events of each eighth of its window into one, so that
     /// it has at most nine: its units then return up to an eighth of the window late, never
-    /// early. With [`Retention::Forever`] there is no bound.
+    /// early.
     #[must_use]
     pub fn max_log_events(mut self, max_log_events: usize) -> Self {
         self.table.max_log_events = max_log_events;
@@ -109,7 +117,7 @@ impl<C: Clock> MemoryStore<C> {
         self.table.events.total()
     }
 
-    /// Returns the number of keys.
+    /// Returns the number of counters, including those whose quota is full again.
     pub fn len(&self) -> usize {
         self.table.len()
     }

@@ -49,8 +49,8 @@ pub trait Observer: Send + Sync + std::fmt::Debug {
         let _ = (decision, took);
     }
 
-    /// Called when the store fails, with the `on_error` that decides; `None` for a peek,
-    /// which has no effect.
+    /// Called when the store fails, with the `on_error` that decides the request. It is `None`
+    /// for a peek, which lets nothing pass.
     fn store_failed(&self, error: &StoreError, on_error: Option<OnError>) {
         let _ = (error, on_error);
     }
@@ -61,8 +61,8 @@ pub trait Observer: Send + Sync + std::fmt::Debug {
         let _ = loaded;
     }
 
-    /// Called when a request names a rule set that does not exist, once for each name.
-    /// Returns whether that was reported; if not, it is called again.
+    /// Called when a request names a rule set that does not exist. Return `true` if that is
+    /// reported: it is called no more for this name then.
     fn rule_set_missing(&self, name: &str) -> bool {
         let _ = name;
         true

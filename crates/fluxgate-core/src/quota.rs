@@ -39,7 +39,7 @@ use crate::limit::{Algorithm, Limit, LimitBuilder, LimitError};
 ///
 /// assert!(quota(0, 1, Duration::from_secs(1)).is_err());
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota(Limit);
 
 impl Quota {

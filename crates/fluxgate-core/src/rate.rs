@@ -101,7 +101,7 @@ impl Horizon {
 
 /// The refill of a bucket, with everything precomputed that does not depend on the
 /// request.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
     refill: u32,
     period: Micros,

@@ -54,6 +54,8 @@ impl<T> Reservation<T> {
     }
 
     /// Returns how long to wait from when it was made; zero if the units can be used at once.
+    /// Keep the reservation until they are used, or take the delay out of it by
+    /// [`Reservation::into_delay`].
     pub fn delay(&self) -> Duration {
         self.delay
     }

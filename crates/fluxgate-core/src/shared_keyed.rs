@@ -31,9 +31,10 @@ use crate::store::{Checks, Group, Store, StoreError, WaitPermit};
 /// # }
 /// ```
 ///
-/// A key is a text or bytes. Limiters with the same name on the same store share their
-/// counters, so a quota can change while the program runs elsewhere. Clones share
-/// everything.
+/// A key is a text or bytes, because other processes must find it under the same name: for
+/// several parts, join them with a separator that none of them contains. Limiters with the
+/// same name on the same store share their counters, also if their quotas differ while a new
+/// release rolls out. Clones share everything.
 #[derive(Debug)]
 pub struct SharedKeyedLimiter<S> {
     limiter: Limiter<S>,
@@ -89,10 +90,15 @@ impl<S: Store + 'static> SharedKeyedLimiter<S> {
 
     /// Returns what [`SharedKeyedLimiter::check`] would return, and takes nothing.
     pub async fn peek(&self, key: impl AsRef<[u8]>) -> Result<Permit, Denied> {
-        self.decide(key.as_ref(), 1, Mode::Peek).await
+        self.peek_n(key, 1).await
     }
 
-    /// Gives back units that were taken and not used. Returns how many are left then.
+    /// Returns what [`SharedKeyedLimiter::check_n`] would return, and takes nothing.
+    pub async fn peek_n(&self, key: impl AsRef<[u8]>, units: u32) -> Result<Permit, Denied> {
+        self.decide(key.as_ref(), units, Mode::Peek).await
+    }
+
+    /// Returns units to a key, up to its full quota. Returns how many are left then.
     pub async fn refund(&self, key: impl AsRef<[u8]>, units: u32) -> Result<u32, StoreError> {
         let key = self.key(key.as_ref());
         let store = self.limiter.store();

@@ -64,6 +64,11 @@ pub struct RedisStoreBuilder {
 
 impl RedisStore {
     /// Connects to a server, or to the cluster it belongs to.
+    ///
+    /// # Errors
+    /// If the URL is not valid, or if the server does not answer. For a program that is to
+    /// start without Redis, `RedisStore::builder([url]).build()` makes a store that connects
+    /// at its first decision; until Redis answers, `on_error` decides.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::builder([url]).connect().await
     }

@@ -42,7 +42,7 @@ impl DirectLimiter {
     }
 }
 
-impl<C: Clock + 'static> DirectLimiter<C> {
+impl<C: Clock> DirectLimiter<C> {
     /// Creates a limiter on any clock.
     pub fn with_clock(quotas: impl IntoIterator<Item = Quota>, clock: C) -> Self {
         let quotas: Vec<Quota> = quotas.into_iter().collect();
@@ -76,7 +76,12 @@ impl<C: Clock + 'static> DirectLimiter<C> {
         self.keyed.peek(&())
     }
 
-    /// Gives back units that were taken and not used. Returns how many are left then.
+    /// Returns what [`DirectLimiter::check_n`] would return, and takes nothing.
+    pub fn peek_n(&self, units: u32) -> Result<Permit, Denied> {
+        self.keyed.peek_n(&(), units)
+    }
+
+    /// Returns units, up to the full quota. Returns how many are left then.
     pub fn refund(&self, units: u32) -> u32 {
         self.keyed.refund(&(), units)
     }
@@ -86,8 +91,14 @@ impl<C: Clock + 'static> DirectLimiter<C> {
         self.keyed.reset(&())
     }
 
+    /// Takes a unit now, or reserves one that returns within `max_wait`. Reservations are
+    /// served in their order.
+    pub fn reserve(&self, max_wait: Duration) -> Result<Reservation<Permit>, Denied> {
+        self.reserve_n(1, max_wait)
+    }
+
     /// Takes `units` together now, or reserves as many that return within `max_wait`.
-    pub fn reserve(&self, units: u32, max_wait: Duration) -> Result<Reservation<Permit>, Denied> {
+    pub fn reserve_n(&self, units: u32, max_wait: Duration) -> Result<Reservation<Permit>, Denied> {
         self.keyed.reserve_n(&(), units, max_wait)
     }
 

@@ -12,8 +12,9 @@ use crate::store::Store;
 #[cfg(feature = "yaml")]
 pub use file::RuleFileError;
 
-/// Keeps the rules of a limiter up to date until it is dropped.
-#[must_use = "the rules are no longer updated once this is dropped"]
+/// Keeps the rules of a limiter up to date until it is dropped. Bind it to a name such as
+/// `_watch`: `let _ =` drops it at once.
+#[must_use = "the rules are no longer updated once this is dropped; bind it to a name such as `_watch`"]
 pub struct RuleWatch(AbortHandle);
 
 impl RuleWatch {
@@ -40,7 +41,7 @@ impl<S: Store + 'static> Limiter<S> {
     /// Reports that new rules are active, or why not.
     #[doc(hidden)]
     pub fn observe_rules(&self, loaded: Result<(), &(dyn std::error::Error + 'static)>) {
-        if let Some(observer) = &self.0.observer {
+        for observer in &self.0.observers {
             observer.rules_changed(loaded);
         }
     }

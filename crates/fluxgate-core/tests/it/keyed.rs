@@ -230,3 +230,22 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn keys_are_counted_whatever_the_number_of_quotas() {
+    let clock = ManualClock::default();
+    let quotas = [Quota::per_hour(2), Quota::per_day(3)];
+    let limiter = KeyedLimiter::with_clock(quotas, clock);
+    assert!(limiter.is_empty());
+    for key in 0..10 {
+        assert!(limiter.check(&key).is_ok());
+    }
+    assert_eq!((limiter.len(), limiter.store().len()), (10, 20));
+    assert_eq!(limiter.peek_n(&0, 1).unwrap().remaining, 1);
+    assert!(limiter.peek_n(&0, 2).is_err());
+    assert!(limiter.peek_n(&0, 4).unwrap_err().is_final());
+    let direct = DirectLimiter::new(Quota::per_hour(2));
+    assert!(direct.peek_n(3).unwrap_err().is_final());
+    assert_eq!(direct.reserve(Duration::ZERO).unwrap().into_delay(), Duration::ZERO);
+    assert_eq!(direct.peek().unwrap().remaining, 1);
+}

@@ -36,6 +36,7 @@ fn limiter(observer: impl Observer + 'static) -> Limiter {
     let set = RuleSet::builder("s").rule(rule).build().unwrap();
     Limiter::builder(set, MemoryStore::default())
         .observer(observer)
+        .observer(Log::default())
         .build()
 }
 

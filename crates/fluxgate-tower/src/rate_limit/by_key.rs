@@ -10,7 +10,8 @@ const RULE_SET: &str = "layer";
 /// The attribute that holds a key that a function has found.
 const KEY: &str = "fluxgate.key";
 
-/// Limits without a rule file, in the memory of this process.
+/// Limits without a rule file, in the memory of this process. For another store, an observer
+/// or rules that change, use [`RateLimitLayer::new`] with a limiter.
 ///
 /// ```
 /// use axum::{Router, routing::get};
@@ -26,8 +27,10 @@ impl RateLimitLayer<Limiter> {
         Self::of_rule(Rule::new("global").global(), quotas)
     }
 
-    /// Limits each client address by itself. Behind proxies, set
-    /// [`RateLimitLayer::trusted_proxies`].
+    /// Limits each client address by itself: that of the peer or, behind
+    /// [`RateLimitLayer::trusted_proxies`], the one that they report. With axum, this needs the
+    /// feature `axum` and `into_make_service_with_connect_info`; without an address, all
+    /// clients count as one.
     ///
     /// ```
     /// # use fluxgate_core::Quota;
@@ -73,7 +76,29 @@ impl RateLimitLayer<Limiter> {
         })
     }
 
-    /// Limits requests by these rules.
+    /// Limits requests by these rules. This answers 401 to requests without a token:
+    ///
+    /// ```
+    /// use fluxgate_core::{KeyPart, OnMissingKey, Quota, Rule};
+    /// use fluxgate_tower::RateLimitLayer;
+    /// use http::{Response, StatusCode};
+    ///
+    /// # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+    /// let per_token = Rule::new("per-token")
+    ///     .key([KeyPart::Header("authorization".into())])
+    ///     .on_missing_key(OnMissingKey::Deny)
+    ///     .band(Quota::per_second(10));
+    /// let limits = RateLimitLayer::by_rules([per_token])?.on_denied(|_request, denial| {
+    ///     let mut response = Response::new("denied");
+    ///     *response.status_mut() = match denial.missing_key() {
+    ///         true => StatusCode::UNAUTHORIZED,
+    ///         false => denial.status(),
+    ///     };
+    ///     response
+    /// });
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// ```
     /// use std::time::Duration;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use fluxgate_core::Outcome;
+use fluxgate_core::{Band, Outcome};
 use http::request::Parts;
 use http::{Response, StatusCode};
 
@@ -20,6 +20,9 @@ use crate::report::Report;
 /// fn explain(denial: &Denial) -> String {
 ///     if denial.failed_closed() {
 ///         return "we cannot check your limit right now".to_owned();
+///     }
+///     if denial.missing_key() {
+///         return "identify yourself".to_owned();
 ///     }
 ///     match (denial.violated().next(), denial.retry_after()) {
 ///         (Some((rule, _)), Some(wait)) => format!("{rule} is used up; retry after {wait:?}"),
@@ -63,7 +66,8 @@ impl Denial {
         self.outcome
     }
 
-    /// Returns how long until the same request would be allowed, or `None` if it never would.
+    /// Returns how long until the same request would be allowed, or `None` if it never would:
+    /// it costs more than the limit ever holds, or a part of its key is missing.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
@@ -82,6 +86,12 @@ impl Denial {
     pub fn violated(&self) -> impl Iterator<Item = (&str, &str)> {
         let violated = self.violated.iter();
         violated.map(|(rule, band)| (&**rule, &**band))
+    }
+
+    /// Returns whether a rule denied the request because a part of its key is missing
+    /// ([`OnMissingKey::Deny`](fluxgate_core::OnMissingKey::Deny)).
+    pub fn missing_key(&self) -> bool {
+        self.violated().any(|(_, band)| band == Band::MISSING_KEY)
     }
 
     /// Returns whether the request was denied because the store failed and `on_error` is

@@ -355,6 +355,7 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
     /// # }
     /// ```
     ///
+    /// The body is anything that becomes `Bytes`: a `String`, a `Vec<u8>`, a `&'static str`.
     /// The layer adds the limit headers that the response lacks, and sets `Content-Length`.
     /// gRPC requests, whose clients understand gRPC statuses only, and requests that are
     /// rejected with 400 are answered as without this function.

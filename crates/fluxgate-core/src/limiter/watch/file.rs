@@ -35,8 +35,8 @@ pub enum RuleFileError {
 }
 
 impl<S: Store + 'static> Limiter<S> {
-    /// Loads a rule file, and loads it again whenever it changes, until the returned value
-    /// is dropped. A later version that is not valid is reported to the
+    /// Loads a rule file, and loads it again within about a second of each change, until the
+    /// returned value is dropped. A later version that is not valid is reported to the
     /// [`Observer`](crate::Observer), and the last good one stays active.
     ///
     /// ```no_run
