@@ -84,7 +84,7 @@ impl Limit {
         let max_wait = max_wait.min(MAX_SPAN.as_duration());
         let sub_millis = Duration::from_nanos((max_wait.subsec_nanos() % 1_000_000).into());
         let reserving = self.to_builder().max_wait(max_wait - sub_millis).build();
-        reserving.unwrap_or_else(|_| self.clone())
+        reserving.unwrap_or(*self)
     }
 
     /// Returns the same limit with this `max_wait`.
@@ -99,7 +99,7 @@ impl Limit {
 
     /// Returns a builder of the same limit. A refill and a period that equal the defaults
     /// are left to them, so that another capacity or algorithm can be set.
-    pub(crate) const fn to_builder(&self) -> LimitBuilder {
+    pub(crate) const fn to_builder(self) -> LimitBuilder {
         let rate = &self.rate;
         let has_rate = rate.refill() != self.capacity() || rate.period().get() != self.window.get();
         LimitBuilder {

@@ -394,10 +394,11 @@ impl<S: Store> Limiter<S> {
 
     /// Returns whether an observer has reported a missing rule set.
     fn report_missing(&self, name: &str) -> bool {
-        let observers = self.0.observers.iter();
-        observers.fold(false, |reported, observer| {
-            observer.rule_set_missing(name) || reported
-        })
+        let mut is_reported = false;
+        for observer in &self.0.observers {
+            is_reported |= observer.rule_set_missing(name);
+        }
+        is_reported
     }
 
     /// Makes the decision from the store's answer, or without it if the store failed.

@@ -48,7 +48,7 @@ fn check_answer(answer: &Answer) {
         let next = &limits[(at + 1) % limits.len()];
         for limits in [&[limit][..], &[limit, next]] {
             let bands: Vec<_> = { limits.iter().enumerate() }
-                .map(|(at, limit)| Band::new(["a", "b"][at], (*limit).clone()))
+                .map(|(at, limit)| Band::new(["a", "b"][at], *(*limit)))
                 .collect();
             check_answer_for(answer, &bands);
         }

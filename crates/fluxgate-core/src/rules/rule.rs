@@ -353,7 +353,7 @@ impl Rule {
 /// Adds a band. Without an id it is named by its position.
 pub(super) fn push_band(bands: &mut Vec<Band>, band: Band) {
     let band = match band.id() {
-        "" => Band::new(format!("b{}", bands.len()), band.limit().clone()),
+        "" => Band::new(format!("b{}", bands.len()), *band.limit()),
         _ => band,
     };
     bands.push(band);

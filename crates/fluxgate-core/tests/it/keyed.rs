@@ -246,6 +246,9 @@ fn keys_are_counted_whatever_the_number_of_quotas() {
     assert!(limiter.peek_n(&0, 4).unwrap_err().is_final());
     let direct = DirectLimiter::new(Quota::per_hour(2));
     assert!(direct.peek_n(3).unwrap_err().is_final());
-    assert_eq!(direct.reserve(Duration::ZERO).unwrap().into_delay(), Duration::ZERO);
+    assert_eq!(
+        direct.reserve(Duration::ZERO).unwrap().into_delay(),
+        Duration::ZERO
+    );
     assert_eq!(direct.peek().unwrap().remaining, 1);
 }

@@ -190,14 +190,14 @@ fn faults_have_the_messages_of_a_rule_file() {
 #[test]
 fn faults_that_yaml_cannot_have_are_reported_too() {
     let second = Quota::per_second(1);
-    let window = second.clone().algorithm(Algorithm::FixedWindow);
+    let window = second.algorithm(Algorithm::FixedWindow);
     let faults = RuleSet::builder("")
         .ipv6_prefix(0)
-        .rule(Rule::new("Bad").per_ip().band(second.clone()).band(window))
+        .rule(Rule::new("Bad").per_ip().band(second).band(window))
         .rule(
             Rule::new("r")
                 .per_ip()
-                .band(second.clone())
+                .band(second)
                 .wait_up_to(Duration::from_micros(1))
                 .attribute("a", "1")
                 .attribute("a", "2"),

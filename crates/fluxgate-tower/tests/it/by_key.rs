@@ -3,9 +3,9 @@
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
-use fluxgate_core::{Limiter, Quota, Rule};
+use fluxgate_core::{KeyPart, Limiter, OnMissingKey, Quota, Rule};
 use fluxgate_tower::{PeerAddr, RateLimitLayer};
-use http::Request;
+use http::{Request, Response, StatusCode};
 use tower::ServiceExt;
 
 /// Returns the status of a request with these headers from this address.
@@ -87,6 +87,27 @@ async fn all_requests_can_be_limited_together_or_by_rules() {
         invalid.to_string(),
         "layer.rules[0].bands: a rule needs `bands`"
     );
+}
+
+#[tokio::test]
+async fn a_request_without_a_key_can_be_answered_by_itself() {
+    let rule = Rule::new("per-token")
+        .key([KeyPart::Header("authorization".into())])
+        .on_missing_key(OnMissingKey::Deny)
+        .band(Quota::per_hour(1));
+    let layer = RateLimitLayer::by_rules([rule]).unwrap();
+    let app = app(layer.on_denied(|_, denial| {
+        let mut response = Response::new("denied");
+        *response.status_mut() = match denial.missing_key() {
+            true => StatusCode::UNAUTHORIZED,
+            false => denial.status(),
+        };
+        response
+    }));
+    let token = [("authorization", "Bearer 1")];
+    assert_eq!(ask(&app, &token, "10.0.0.1").await, 200);
+    assert_eq!(ask(&app, &token, "10.0.0.1").await, 429);
+    assert_eq!(ask(&app, &[], "10.0.0.1").await, 401);
 }
 
 #[test]

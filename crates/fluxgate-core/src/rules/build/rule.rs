@@ -215,7 +215,7 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
                         faults.add("all bands of a rule must use the same algorithm");
                     }
                     // Its other numbers are those of a limit.
-                    let limit = limit.waiting(max_wait).unwrap_or_else(|_| limit.clone());
+                    let limit = limit.waiting(max_wait).unwrap_or(*limit);
                     checked.push(Band::new(band.id(), limit));
                 });
             }
