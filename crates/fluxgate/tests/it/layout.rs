@@ -18,7 +18,7 @@ const LAYERS: [(&str, &str); 7] = [
         "fluxgate-core",
         "time clock lossless request_path context sip fingerprint rate limit quota algorithm key band \
          yaml matcher rules background store reservation plan decision observer json memory keyed ad_hoc \
-         limiter shared_keyed serde_impls conformance",
+         limiter shared_keyed serde_impls guide conformance",
     ),
     (
         "fluxgate-redis",
