@@ -108,11 +108,14 @@ async fn a_changed_file_is_loaded_and_an_invalid_one_is_not() {
     assert!(reported[2].contains("cannot read"), "{reported:?}");
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(log.all().len(), 3, "reported once");
+    dir.write_text("");
+    let reported = changes(&log, 4).await;
+    assert!(reported[3].contains("a rule file must be"), "{reported:?}");
     dir.write(2);
-    assert_eq!(changes(&log, 4).await[3], "loaded");
+    assert_eq!(changes(&log, 5).await[4], "loaded");
 
     drop(watch);
     dir.write(3);
     tokio::time::sleep(Duration::from_secs(10)).await;
-    assert_eq!(limit(&limiter), Some(2), "nobody watches any more");
+    assert_eq!(limit(&limiter), Some(2), "the file is no longer watched");
 }

@@ -22,7 +22,7 @@ pub enum FollowError {
     /// The store failed.
     #[error("cannot read the stored rules: {0}")]
     Store(#[from] StoreError),
-    /// There were rules, and there are none any more.
+    /// All stored rules were deleted, or the server lost its data.
     #[error("the stored rules are gone")]
     Gone,
     /// A rule set is not valid.
@@ -60,11 +60,15 @@ impl RuleStore {
         let (store, limiter) = (self.clone(), limiter.clone());
         let task = tokio::spawn(async move {
             let mut changes = None;
+            // The last failure, which is reported once.
             let mut failed = None;
             loop {
                 store.wait_for_change(&mut changes).await;
                 let loaded = match store.version().await {
-                    Ok(now) if now == version => continue,
+                    Ok(now) if now == version => {
+                        failed = None;
+                        continue;
+                    }
                     // A server that lost its data must not lift all limits.
                     Ok(None) => Err(FollowError::Gone),
                     Ok(_) => store.load().await,

@@ -51,25 +51,25 @@ impl<S: Store + 'static> Limiter<S> {
     /// It must be called in a Tokio runtime.
     pub async fn watch_file(&self, path: impl Into<PathBuf>) -> Result<RuleWatch, RuleFileError> {
         let path = path.into();
-        let mut text = read(&path).await?;
+        let text = read(&path).await?;
         // The state of replaced rules expires by itself if the store fails.
         let _ = self.replace_rules(parse(&path, &text)?).await;
+        // What was read last; `None` if the file could not be read.
+        let mut last = Some(text);
         let limiter = self.clone();
         let task = tokio::spawn(async move {
             loop {
                 tokio::time::sleep(POLL).await;
                 let loaded = match read(&path).await {
-                    Ok(new) if new == text => continue,
-                    Ok(new) => {
-                        text = new;
-                        parse(&path, &text)
+                    Ok(text) if last.as_ref() == Some(&text) => continue,
+                    Ok(text) => {
+                        let rules = parse(&path, &text);
+                        last = Some(text);
+                        rules
                     }
+                    Err(_) if last.is_none() => continue,
                     Err(error) => {
-                        // Once it can be read again it is loaded, whatever it contains.
-                        let known = std::mem::take(&mut text).is_empty();
-                        if known {
-                            continue;
-                        }
+                        last = None;
                         Err(error)
                     }
                 };
