@@ -88,7 +88,8 @@ impl<C: Clock> MemoryStore<C> {
     /// starts with none.
     #[must_use]
     pub fn max_keys(self, max_keys: usize) -> Self {
-        Self::new(self.clock, max_keys, Retention::UntilFull)
+        let max_log_events = self.table.max_log_events;
+        Self::new(self.clock, max_keys, Retention::UntilFull).max_log_events(max_log_events)
     }
 
     /// Creates a store on any clock, with its own bound and retention.

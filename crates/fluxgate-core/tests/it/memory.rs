@@ -5,7 +5,9 @@ use std::time::Duration;
 use fluxgate_core::internals::limit::{Algorithm, Limit};
 use fluxgate_core::internals::{Retention, RuleNumber, ready};
 use fluxgate_core::store::{Checks, Group, Mode, Subject, Verdicts};
-use fluxgate_core::{Band, LimiterError, ManualClock, MemoryStore, RequestContext, Store};
+use fluxgate_core::{
+    Band, KeyedLimiter, LimiterError, ManualClock, MemoryStore, Quota, RequestContext, Store,
+};
 
 use crate::support::{
     ALGORITHMS, DAY, Gate, HOUR, NAMES, START, instant, micros, per_user, set_of,
@@ -286,4 +288,22 @@ fn checks_of_one_counter_are_corrected_once() {
         assert!(!meeting.passes(&[1, 1], Mode::Take), "{algorithm:?}");
         assert_eq!(meeting.left(), 0, "{algorithm:?}: the gate was opened");
     }
+}
+
+#[test]
+fn a_store_on_any_clock_can_be_bounded() {
+    let store = MemoryStore::with_clock(ManualClock::default());
+    let store = store.max_log_events(5).max_keys(100);
+    let limiter = KeyedLimiter::with_store(Quota::per_hour(1), store);
+    for key in 0..1_000 {
+        assert!(limiter.check(&key).is_ok());
+    }
+    assert!((90..=110).contains(&limiter.len()), "{}", limiter.len());
+    let log = Quota::per_hour(1_000).algorithm(Algorithm::SlidingLog);
+    let store = MemoryStore::with_clock(ManualClock::default());
+    let limiter = KeyedLimiter::with_store(log, store.max_log_events(5).max_keys(100));
+    for _ in 0..100 {
+        assert!(limiter.check("a").is_ok());
+    }
+    assert!(limiter.store().log_events() <= 10);
 }
