@@ -28,7 +28,7 @@ async fn main() {
     tasks.join_all().await;
 }
 
-/// Stands for a request over the network.
+/// Replaces a request over the network in this example.
 async fn call(host: &str, job: u32, started: Instant) {
     let millis = started.elapsed().as_millis();
     println!("{host}: job {job} after {millis} ms");

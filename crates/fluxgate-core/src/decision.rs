@@ -216,13 +216,11 @@ impl Decision {
     }
 
     /// Creates the decision to allow a request because the store failed.
-    #[doc(hidden)]
     pub fn failed_open() -> Self {
         Self::without_rule(true, Outcome::FailedOpen, Retry::NOW)
     }
 
     /// Creates the decision to deny a request because the store failed.
-    #[doc(hidden)]
     pub fn failed_closed() -> Self {
         Self::without_rule(
             false,

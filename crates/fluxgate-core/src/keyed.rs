@@ -231,7 +231,8 @@ impl<C: Clock> KeyedLimiter<C> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Permit {
-    /// The units left in the quota that has the fewest.
+    /// The units left in the quota that has the fewest; `u32::MAX` if the store failed and
+    /// they are not known.
     pub remaining: u32,
 }
 

@@ -98,7 +98,7 @@ impl Serialize for Node {
     }
 }
 
-/// Reads any value. Each gets a position of its own, by which its faults are told apart.
+/// Reads any value. Each gets a position of its own, which identifies its faults.
 struct NodeSeed<'c>(&'c Cell<usize>);
 
 impl NodeSeed<'_> {
@@ -139,6 +139,7 @@ impl<'de> Visitor<'de> for NodeSeed<'_> {
         Ok(self.node(Value::Plain(value.to_string())))
     }
 
+    // No rule has such a number, but the text of an attribute may be one.
     fn visit_f64<E>(self, value: f64) -> Result<Node, E> {
         Ok(self.node(Value::Plain(value.to_string())))
     }

@@ -81,8 +81,8 @@ impl KeyHandle {
         let (state, version) = line.peek_first(self.tag)?;
         let full_at = plain.full_at(state)?;
         let limit = self.band.limit();
-        // A processor reads its clock only after all that comes before, and does nothing else
-        // meanwhile. So the clock is read last.
+        // The clock is read last: the processor finishes all earlier instructions before it
+        // reads its cycle counter.
         match Bucket::take_plain(limit, full_at, clock.now(), cost)? {
             Ok(charge) => {
                 let words = plain.words(charge.full_at);

@@ -37,7 +37,7 @@ impl RuleSet {
             name: name.into(),
             on_error: OnError::default(),
             rules: Vec::new(),
-            options: RuleOptions::default(),
+            ipv6_prefix: RuleOptions::default().ipv6_prefix,
         }
     }
 }
@@ -48,7 +48,7 @@ pub struct RuleSetBuilder {
     pub(super) name: Box<str>,
     pub(super) on_error: OnError,
     pub(super) rules: Vec<Rule>,
-    pub(super) options: RuleOptions,
+    pub(super) ipv6_prefix: u8,
 }
 
 impl RuleSetBuilder {
@@ -66,7 +66,7 @@ impl RuleSetBuilder {
 
     /// Sets how many leading bits of an IPv6 address count as one client; 64 by default.
     pub fn ipv6_prefix(mut self, bits: u8) -> Self {
-        self.options.ipv6_prefix = bits;
+        self.ipv6_prefix = bits;
         self
     }
 
@@ -77,8 +77,8 @@ impl RuleSetBuilder {
             let message = format!("rule set `{}` has no `rules`", self.name);
             faults.field("rules", |faults| faults.add(message));
         }
-        if !(1..=128).contains(&self.options.ipv6_prefix) {
-            let given = self.options.ipv6_prefix;
+        if !(1..=128).contains(&self.ipv6_prefix) {
+            let given = self.ipv6_prefix;
             faults.field("ipv6_prefix", |faults| {
                 faults.add(format!(
                     "`ipv6_prefix` must be a whole number from 1 to 128, not {given}"
@@ -112,7 +112,7 @@ impl RuleSetBuilder {
                         let message = format!("rule set `{set}` already has a rule `{id}`");
                         faults.field("id", |faults| faults.add(message));
                     }
-                    RuleChecker::new(set, rule, self.options.ipv6_prefix, faults).check()
+                    RuleChecker::new(set, rule, self.ipv6_prefix, faults).check()
                 })
             });
             enabled.extend(checked.filter(|_| rule.enabled));
@@ -133,7 +133,7 @@ impl RuleSetBuilder {
             delays: rules.iter().any(ActiveRule::delays),
             rules,
             matcher: Matcher::new(conditions),
-            ipv6_prefix: self.options.ipv6_prefix,
+            ipv6_prefix: self.ipv6_prefix,
             written: self.rules,
         }
     }

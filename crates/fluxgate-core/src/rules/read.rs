@@ -116,7 +116,7 @@ impl RuleSets {
 
 fn read_set(name: &str, node: &Node, options: RuleOptions, faults: &mut Faults) -> RuleSetBuilder {
     let mut set = RuleSet::builder(name);
-    set.options = options;
+    set.ipv6_prefix = options.ipv6_prefix;
     let [on_error, rules] = node.fields("a rule set", ["on_error", "rules"], faults);
     let on_error = on_error.and_then(|node| values::on_error(node, faults));
     set.on_error = on_error.unwrap_or_default();

@@ -10,8 +10,8 @@ use crate::key::{KeyPart, OnMissingKey};
 use crate::limit::Algorithm;
 
 impl RuleSets {
-    /// Writes all rules, including disabled ones, as a rule file. What equals its default
-    /// is left out.
+    /// Writes all rules, including disabled ones, as a rule file. Fields
+    /// with their default value are omitted.
     ///
     /// ```
     /// use fluxgate_core::{Quota, Rule, RuleSet, RuleSets};

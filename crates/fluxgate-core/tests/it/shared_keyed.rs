@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::internals::{Retention, ready};
-use fluxgate_core::store::{Charged, Checks, Reason, Subject, Verdicts};
 use fluxgate_core::{
-    Algorithm, Band, DynStore, Limiter, ManualClock, MemoryStore, OnError, Quota, RequestContext,
-    Rule, RuleSet, SharedKeyedLimiter, Store, StoreError,
+    Algorithm, DynStore, Limiter, ManualClock, MemoryStore, OnError, Quota, RequestContext, Rule,
+    RuleSet, SharedKeyedLimiter, Store,
 };
 
+use crate::store_failures::Fragile;
 use crate::support::{NAMES, START, instant};
 
 type ManualStore = Arc<MemoryStore<ManualClock>>;
@@ -87,47 +87,9 @@ async fn waiting_takes_the_units_when_they_return() {
     assert!(limiter.until_n_ready("a", 2).await.unwrap_err().is_final());
 }
 
-/// A store that always fails.
-struct Broken;
-
-fn broken<T>() -> Result<T, StoreError> {
-    Err(StoreError {
-        reason: Reason::TIMEOUT,
-        message: "no answer".into(),
-    })
-}
-
-impl Store for Broken {
-    async fn decide(&self, _: &Checks<'_>) -> Result<Verdicts, StoreError> {
-        broken()
-    }
-
-    async fn refund(&self, _: Subject<'_>, _: &[Band], _: u64) -> Result<Verdicts, StoreError> {
-        broken()
-    }
-
-    async fn cancel(
-        &self,
-        _: Subject<'_>,
-        _: &[Band],
-        _: u64,
-        _: &[Charged],
-    ) -> Result<(), StoreError> {
-        broken()
-    }
-
-    async fn reset(&self, _: Subject<'_>, _: &[Band]) -> Result<u64, StoreError> {
-        broken()
-    }
-
-    async fn reset_rule(&self, _: Subject<'_>) -> Result<u64, StoreError> {
-        broken()
-    }
-}
-
 #[tokio::test]
 async fn a_store_that_fails_is_replaced_as_on_error_says() {
-    let limiter = SharedKeyedLimiter::new("l", Quota::per_minute(1), Broken);
+    let limiter = SharedKeyedLimiter::new("l", Quota::per_minute(1), Fragile::broken());
     assert!(limiter.check("a").await.is_ok(), "the fallback store");
     assert!(limiter.check("a").await.is_err());
     let minute = Duration::from_secs(60);
@@ -188,7 +150,10 @@ fn a_store_can_be_chosen_at_run_time() {
         assert_eq!(ready(a).unwrap(), ready(b).unwrap());
         assert!(erased.store().answers_at_once());
     }
-    let broken = Limiter::new(rules(Algorithm::TokenBucket), DynStore::new(Broken));
+    let broken = Limiter::new(
+        rules(Algorithm::TokenBucket),
+        DynStore::new(Fragile::broken()),
+    );
     let decision = ready(broken.check("s", &RequestContext::default()));
     assert_eq!(decision.outcome().name(), "fallback");
     assert!(!broken.store().answers_at_once());

@@ -15,12 +15,20 @@ use crate::support::{Gate, SECOND, START, fields, instant, parse, retry, set_of}
 
 /// A store that a test can break.
 #[derive(Debug)]
-struct Fragile {
+pub(crate) struct Fragile {
     store: MemoryStore<ManualClock>,
     broken: Arc<AtomicBool>,
 }
 
 impl Fragile {
+    /// Creates a store that fails.
+    pub(crate) fn broken() -> Self {
+        Self {
+            store: MemoryStore::with_clock(ManualClock::default()),
+            broken: Arc::new(AtomicBool::new(true)),
+        }
+    }
+
     fn working(&self) -> Result<&MemoryStore<ManualClock>, StoreError> {
         if self.broken.load(Ordering::Relaxed) {
             return Err(StoreError {

@@ -363,7 +363,7 @@ async fn invalid_settings_are_errors_of_the_fallible_methods() {
     let layer = layer.try_trusted_proxies(["10.0.0.1"]).unwrap();
     let service = layer
         .customize(|context, request| {
-            // The address of the context shows whom the layer trusts.
+            // The address of the context shows which proxies the layer trusts.
             let forwarded = request.headers.contains_key("x-forwarded-for");
             let ip = context.clone().build().ip().unwrap().to_string();
             assert_eq!(ip, if forwarded { "1.2.3.4" } else { "10.0.0.1" });

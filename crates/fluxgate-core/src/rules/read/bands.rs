@@ -9,8 +9,8 @@ use crate::rules::rule::push_band;
 use crate::rules::values;
 use crate::yaml::{Faults, Node, Position, Value};
 
-/// Stands for the id of a band that has a fault there. It is not an id, but a second fault
-/// of one field is not reported.
+/// Replaces an id that has a fault. It is not valid either, but only the first fault of a
+/// field is reported.
 const FAULTY_ID: &str = "?";
 
 impl RuleReader<'_> {
