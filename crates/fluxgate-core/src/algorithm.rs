@@ -16,6 +16,7 @@ pub use bucket::{Bucket, Overhang};
 pub use sliding_log::{Log, LogAssessment, LogSummary};
 pub use verdict::{Charged, Mode, ParseChargedError, Verdict};
 pub use window::Counts;
+pub(crate) use window::end_of;
 
 use crate::limit::{Algorithm, FracMicros, Limit};
 use crate::time::Timestamp;

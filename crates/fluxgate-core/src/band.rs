@@ -58,7 +58,8 @@ impl Band {
         self.limit.capacity()
     }
 
-    /// Returns the window.
+    /// Returns the window, or the usual length of a calendar window: 30 days for a month,
+    /// 365 for a year.
     pub fn window(&self) -> Duration {
         self.limit.window().into()
     }
@@ -90,6 +91,10 @@ fn tag(id: &str, limit: &Limit) -> u64 {
         // No id has such a byte.
         name.push(0xf0 + limit.algorithm() as u8);
         name.extend_from_slice(&limit.window().get().to_le_bytes());
+        if let Some(calendar) = limit.windows() {
+            name.extend_from_slice(calendar.unit().name().as_bytes());
+            name.extend_from_slice(calendar.time_zone().name().as_bytes());
+        }
     }
     Sip13::PUBLIC.hash(&name) as u64
 }

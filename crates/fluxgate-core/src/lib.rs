@@ -51,6 +51,7 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `fast-clock` | yes | a [`SystemClock`] that reads the processor's cycle counter, in half the time |
+//! | `time-zones` | yes | calendar windows in other time zones than UTC |
 //! | `yaml` | yes | rule files: `RuleSets::from_yaml` |
 //! | `tokio` | | waiting: `until_ready` and `Reservation::wait`; `Limiter::watch_file` |
 //! | `metrics` | | `MetricsObserver`, for the crate `metrics` |
@@ -67,6 +68,7 @@ mod ad_hoc;
 mod algorithm;
 mod background;
 mod band;
+mod calendar;
 mod clock;
 #[cfg(feature = "conformance")]
 pub mod conformance;
@@ -84,6 +86,7 @@ mod limiter;
 mod lossless;
 mod matcher;
 mod memory;
+mod network;
 mod observer;
 mod plan;
 mod quota;
@@ -101,6 +104,7 @@ mod time;
 mod yaml;
 
 pub use band::Band;
+pub use calendar::{Calendar, CalendarUnit, TimeZone, UnknownTimeZone};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use context::{RequestContext, RequestContextBuilder};
 pub use decision::{Decision, Outcome, Violation};
@@ -111,8 +115,11 @@ pub use limit::{Algorithm, Limit, LimitBuilder, LimitError, LimitField};
 pub use limiter::RuleFileError;
 #[cfg(feature = "tokio")]
 pub use limiter::RuleWatch;
-pub use limiter::{BandState, Limiter, LimiterBuilder, LimiterError};
-pub use matcher::PatternError;
+pub use limiter::{
+    BandExplanation, BandState, Explanation, GroupPlace, Limiter, LimiterBuilder, LimiterError,
+    RuleExplanation,
+};
+pub use matcher::{PatternError, ValueMatch};
 pub use memory::MemoryStore;
 #[cfg(feature = "metrics")]
 pub use observer::MetricsObserver;
@@ -122,8 +129,8 @@ pub use observer::TracingObserver;
 pub use quota::Quota;
 pub use reservation::Reservation;
 pub use rules::{
-    ActiveRule, Cost, InvalidRules, OnError, OnMissingRuleSet, Rule, RuleFault, RuleMode, RuleSet,
-    RuleSetBuilder, RuleSets,
+    ActiveRule, Cost, FieldChange, InvalidRules, OnError, OnMissingRuleSet, Rollout, RolloutError,
+    Rule, RuleChange, RuleChangeKind, RuleFault, RuleMode, RuleSet, RuleSetBuilder, RuleSets,
 };
 pub use shared_keyed::SharedKeyedLimiter;
 pub use store::{DynStore, LocalStore, Store, StoreError};

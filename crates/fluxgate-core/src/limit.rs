@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::calendar::{Calendar, Window};
 pub use crate::rate::{FracMicros, Horizon, MAX_FILL, MAX_UNITS, Rate};
-use crate::time::Micros;
+use crate::time::{Micros, Timestamp};
 
 /// The largest capacity of a sliding log, which stores every unit.
 pub const MAX_LOG_UNITS: u64 = 100_000;
@@ -60,6 +61,8 @@ pub struct Limit {
     algorithm: Algorithm,
     capacity: u32,
     window: Micros,
+    /// The windows of a fixed window that follows the calendar.
+    calendar: Option<Calendar>,
     rate: Rate,
     scale: Scale,
 }
@@ -71,6 +74,31 @@ impl Limit {
             algorithm,
             capacity,
             window: saturating_micros(window),
+            calendar: None,
+            refill: None,
+            period: None,
+            max_wait: None,
+            shape: false,
+        }
+    }
+
+    /// Starts a fixed window of `capacity` units in each window of a calendar.
+    ///
+    /// ```
+    /// use fluxgate_core::{Calendar, CalendarUnit, Limit};
+    ///
+    /// let seoul = "Asia/Seoul".parse()?;
+    /// let monthly = Calendar::new(CalendarUnit::Month).in_time_zone(seoul);
+    /// let limit = Limit::calendar(10_000, monthly).build()?;
+    /// # Ok::<_, Box<dyn std::error::Error>>(())
+    /// ```
+    pub const fn calendar(capacity: u64, calendar: Calendar) -> LimitBuilder {
+        let window = calendar.unit().nominal();
+        LimitBuilder {
+            algorithm: Algorithm::FixedWindow,
+            capacity,
+            window,
+            calendar: Some(calendar),
             refill: None,
             period: None,
             max_wait: None,
@@ -106,6 +134,7 @@ impl Limit {
             algorithm: self.algorithm,
             capacity: self.capacity(),
             window: self.window,
+            calendar: self.calendar,
             refill: if has_rate { Some(rate.refill()) } else { None },
             period: if has_rate { Some(rate.period()) } else { None },
             max_wait: rate.max_wait(),
@@ -123,10 +152,29 @@ impl Limit {
         self.capacity as u64
     }
 
-    /// Returns W: the window.
+    /// Returns W: the window, or the usual length of a calendar window.
     #[doc(hidden)]
     pub const fn window(&self) -> Micros {
         self.window
+    }
+
+    /// Returns the calendar that the windows follow, if they do.
+    pub const fn windows(&self) -> Option<&Calendar> {
+        self.calendar.as_ref()
+    }
+
+    /// Returns the aligned window, or that of the calendar, that contains an instant.
+    #[doc(hidden)]
+    #[inline]
+    pub fn window_at(&self, at: Timestamp) -> Window {
+        if let Some(calendar) = &self.calendar {
+            return calendar.window_at(at);
+        }
+        let start = at.micros() - at.micros() % self.window.get();
+        Window {
+            start,
+            end: start + self.window.get(),
+        }
     }
 
     /// Returns the refill of the two buckets; the other algorithms ignore it.
@@ -181,6 +229,7 @@ pub struct LimitBuilder {
     pub(crate) algorithm: Algorithm,
     pub(crate) capacity: u64,
     window: Micros,
+    calendar: Option<Calendar>,
     refill: Option<u64>,
     period: Option<Micros>,
     max_wait: Option<Micros>,
@@ -219,6 +268,7 @@ impl LimitBuilder {
             algorithm,
             capacity,
             window,
+            calendar,
             refill,
             period,
             max_wait,
@@ -237,6 +287,9 @@ impl LimitBuilder {
         if !algorithm.is_bucket() && period.is_some() {
             let field = LimitField::Period;
             return Err(LimitError::NotABucket { field });
+        }
+        if calendar.is_some() && !matches!(algorithm, Algorithm::FixedWindow) {
+            return Err(LimitError::CalendarOnOther);
         }
         if shape && !matches!(algorithm, Algorithm::LeakyBucket) {
             return Err(LimitError::ShapeOnOther);
@@ -282,6 +335,7 @@ impl LimitBuilder {
             algorithm,
             capacity,
             window,
+            calendar,
             rate,
             scale,
         })
@@ -385,6 +439,9 @@ pub enum LimitError {
     /// Only a leaky bucket has a queue to shape.
     #[error("`shape: true` belongs to leaky_bucket only")]
     ShapeOnOther,
+    /// Only a fixed window can follow the calendar.
+    #[error("`calendar` belongs to fixed_window only")]
+    CalendarOnOther,
     /// Shaping and waiting exclude each other.
     #[error("`shape: true` cannot be combined with `on_exceed: wait`")]
     ShapeAndWait,

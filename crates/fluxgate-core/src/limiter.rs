@@ -1,6 +1,7 @@
 //! The limiter: rules and a store.
 
 mod ad_hoc;
+mod explain;
 mod planned;
 mod state;
 pub(crate) mod virtual_time;
@@ -27,6 +28,7 @@ use crate::sip::Sip13;
 use crate::store::{Checks, LocalStore, Reason, Store, StoreError, Verdicts};
 use crate::time::Retry;
 pub(crate) use ad_hoc::AdHocVerdicts;
+pub use explain::{BandExplanation, Explanation, GroupPlace, RuleExplanation};
 pub use planned::PendingDecision;
 #[cfg(all(feature = "tokio", feature = "yaml"))]
 pub use watch::RuleFileError;

@@ -297,7 +297,7 @@ fn decide_group(
             locked.correct(at, band, assessment);
         }
         let mut verdict = *assessment.verdict();
-        if verdict.passes() && mode.takes() {
+        if verdict.passes() && mode.reports_charge() && !passes {
             // Not charged after all: report the band without the charge.
             let peeked = locked.assess(at, band, now, cost, Mode::Peek);
             verdict = *peeked.verdict();

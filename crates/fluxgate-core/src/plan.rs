@@ -121,7 +121,7 @@ impl Plan {
             rule: index as u32,
             bands: rule.bands_for(&self.bytes[identity_start..]),
             cost: cost.unwrap_or_else(|| rule.cost().cost_of(&RequestContext::default())),
-            group: match rule.mode() {
+            group: match rule.mode_for(&self.bytes[identity_start..]) {
                 RuleMode::Enforce => Group::ENFORCED,
                 RuleMode::Shadow => Group::shadow(0),
             },
@@ -146,6 +146,40 @@ impl Plan {
         checks
     }
 
+    /// Returns checks of the same bands that only report their state.
+    pub(crate) fn peeks<'p>(&'p self, set: &'p RuleSet) -> Checks<'p> {
+        let mut checks = Checks::new(Mode::Peek);
+        for applied in &self.applied {
+            let rule = &set.rules()[applied.rule as usize];
+            let subject = Subject {
+                rule: rule.number(),
+                bytes: &self.bytes[applied.subject.clone()],
+            };
+            checks.push(subject, rule.bands_in(&applied.bands), 0, Group::ENFORCED);
+        }
+        checks
+    }
+
+    /// Returns the encoded identity that a rule counts in a request: `Some(None)` if a part
+    /// of the key is missing and the rule denies; `None` if it skips such requests.
+    pub(crate) fn identity_of(
+        set: &RuleSet,
+        rule: &ActiveRule,
+        context: &RequestContext<'_>,
+    ) -> Option<Option<SubjectBytes>> {
+        let mut bytes = SubjectBytes::new();
+        let on_missing = match context.whole_keys {
+            true => OnMissingKey::Skip,
+            false => rule.on_missing_key(),
+        };
+        let (key, prefix) = (rule.key(), set.ipv6_prefix());
+        match key::encode_identity(key, on_missing, context, prefix, &mut bytes) {
+            Identity::Known => Some(Some(bytes)),
+            Identity::Deny => Some(None),
+            Identity::Skip => None,
+        }
+    }
+
     /// Returns the encoded identity that a rule counts.
     pub(crate) fn identity(&self, applied: &AppliedRule, rule: &ActiveRule) -> &[u8] {
         let subject = self.bytes.get(applied.subject.clone());
@@ -159,7 +193,7 @@ impl Plan {
         self.mode = self.mode.peeking();
     }
 
-    /// Adds the enforced rules among the matches. Returns whether there are shadow rules.
+    /// Adds the enforced rules among the matches. Returns whether there may be shadow rules.
     fn add_enforced(
         &mut self,
         set: &RuleSet,
@@ -167,26 +201,45 @@ impl Plan {
         matches: &Matches,
     ) -> bool {
         let mut has_shadow = false;
+        let mut groups = RuleGroups::new();
         for &index in matches.iter() {
-            match set.rules()[index as usize].mode() {
-                RuleMode::Enforce => self.add(set, index, context, Group::ENFORCED),
+            let rule = &set.rules()[index as usize];
+            match rule.mode() {
+                RuleMode::Enforce => self.add(set, index, context, Group::ENFORCED, &mut groups),
                 RuleMode::Shadow => has_shadow = true,
             }
+            has_shadow |= rule.rollout().is_some();
         }
         has_shadow
     }
 
     fn add_shadow(&mut self, set: &RuleSet, context: &RequestContext<'_>, matches: &Matches) {
+        let mut groups = RuleGroups::new();
         for &index in matches.iter() {
-            if set.rules()[index as usize].mode() == RuleMode::Shadow {
-                self.add(set, index, context, Group::shadow(self.applied.len()));
+            let rule = &set.rules()[index as usize];
+            if rule.mode() == RuleMode::Shadow || rule.rollout().is_some() {
+                let group = Group::shadow(self.applied.len());
+                self.add(set, index, context, group, &mut groups);
             }
         }
     }
 
-    fn add(&mut self, set: &RuleSet, index: u32, context: &RequestContext<'_>, group: Group) {
+    /// Adds a rule, if all its conditions hold, it has the mode of `group` for the identity
+    /// of the request, and no earlier rule of its own group applies.
+    fn add(
+        &mut self,
+        set: &RuleSet,
+        index: u32,
+        context: &RequestContext<'_>,
+        group: Group,
+        groups: &mut RuleGroups,
+    ) {
         let rule = &set.rules()[index as usize];
-        let is_excepted = |path: &RequestPath<'_>| rule.not_path().contains_both(path);
+        if rule.group().is_some_and(|own| groups.contains(&own)) {
+            return;
+        }
+        let not_paths = &rule.conditions().not_paths;
+        let is_excepted = |path: &RequestPath<'_>| not_paths.contains_both(path);
         if context.request_path().is_some_and(is_excepted) {
             return;
         }
@@ -200,18 +253,24 @@ impl Plan {
         };
         let identity =
             key::encode_identity(rule.key(), on_missing, context, set.ipv6_prefix(), bytes);
+        if identity == Identity::Deny {
+            // All requests without a key are one identity.
+            bytes.truncate(identity_start);
+        }
+        let is_enforced = rule.mode_for(&bytes[identity_start..]) == RuleMode::Enforce;
+        if identity == Identity::Skip || is_enforced != (group == Group::ENFORCED) {
+            bytes.truncate(start);
+            return;
+        }
         let bands = match identity {
-            Identity::Known => rule.bands_for(&bytes[identity_start..]),
-            Identity::Skip => {
-                bytes.truncate(start);
-                return;
-            }
             Identity::Deny => {
                 bytes.truncate(start);
-                self.lacks_key |= group == Group::ENFORCED;
+                self.lacks_key |= is_enforced;
                 0..0
             }
+            _ => rule.bands_for(&bytes[identity_start..]),
         };
+        groups.extend(rule.group());
         self.applied.push(AppliedRule {
             rule: index,
             bands,
@@ -221,3 +280,6 @@ impl Plan {
         });
     }
 }
+
+/// The groups that a rule of a request applies of, by their numbers.
+type RuleGroups = SmallVec<[u32; 4]>;

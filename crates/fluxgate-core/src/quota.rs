@@ -3,6 +3,7 @@
 use std::iter::{Once, once};
 use std::time::Duration;
 
+use crate::calendar::Calendar;
 use crate::limit::{Algorithm, Limit, LimitBuilder, LimitError};
 
 /// How much is allowed, and how it returns.
@@ -100,6 +101,26 @@ impl Quota {
         }
     }
 
+    /// Allows `units` in each window of a calendar: a fixed window.
+    ///
+    /// ```
+    /// use fluxgate_core::{Calendar, CalendarUnit, KeyedLimiter, Quota};
+    ///
+    /// const MONTHLY: Quota = Quota::per_calendar(10_000, Calendar::new(CalendarUnit::Month));
+    ///
+    /// let zone = "America/New_York".parse()?;
+    /// let daily = Calendar::new(CalendarUnit::Day).in_time_zone(zone);
+    /// let limiter = KeyedLimiter::new(Quota::per_calendar(500, daily));
+    /// assert!(limiter.check("ann").is_ok());
+    /// # Ok::<_, fluxgate_core::UnknownTimeZone>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If there are no units, or more than 1,000,000,000.
+    pub const fn per_calendar(units: u32, calendar: Calendar) -> Self {
+        Self::built(Limit::calendar(units as u64, calendar))
+    }
+
     /// Sets how many units may be taken at once. They still return as fast as before.
     ///
     /// # Panics
@@ -118,8 +139,9 @@ impl Quota {
     /// Sets the algorithm; [`Algorithm::TokenBucket`] by default.
     ///
     /// # Panics
-    /// If the quota has a burst and the algorithm is not a bucket; if it shapes and the
-    /// algorithm is not a leaky bucket; or if the algorithm is a sliding log and there are
+    /// If the quota has a burst and the algorithm is not a bucket; if it follows the
+    /// calendar and the algorithm is not a fixed window; if it shapes and the algorithm is
+    /// not a leaky bucket; or if the algorithm is a sliding log and there are
     /// more than 100,000 units.
     #[must_use]
     pub const fn algorithm(self, algorithm: Algorithm) -> Self {
@@ -180,6 +202,7 @@ impl LimitError {
             }
             Self::FillTooLong => "a burst must return within 3,660 days",
             Self::NotABucket { .. } => "only a token or leaky bucket has a burst",
+            Self::CalendarOnOther => "only a fixed window can follow the calendar",
             Self::ShapeOnOther => "only a leaky bucket can shape",
             Self::ShapeAndWait => "a quota that shapes cannot have a longest wait",
         }

@@ -3,10 +3,12 @@
 mod active;
 mod active_rule;
 mod build;
+mod diff;
 mod fault;
 mod names;
 #[cfg(feature = "yaml")]
 mod read;
+mod rollout;
 mod rule;
 mod set;
 #[cfg(feature = "yaml")]
@@ -16,8 +18,10 @@ mod write;
 pub use active::ActiveRuleSet;
 pub use active_rule::ActiveRule;
 pub use build::RuleSetBuilder;
+pub use diff::{FieldChange, RuleChange, RuleChangeKind};
 pub use fault::{InvalidRules, RuleFault};
 #[cfg(feature = "yaml")]
 pub use read::RulesError;
+pub use rollout::{Rollout, RolloutError};
 pub use rule::{Cost, OnError, Rule, RuleMode};
 pub use set::{OnMissingRuleSet, RuleOptions, RuleSet, RuleSets};

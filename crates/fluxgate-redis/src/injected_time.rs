@@ -5,7 +5,7 @@
 //! reconnections, and with a set time no key expires.
 
 use fluxgate_core::store::{Charged, Checks, Subject, Verdicts};
-use fluxgate_core::{Band, Clock, Store, StoreError, SystemClock};
+use fluxgate_core::{Band, Clock, Store, StoreError, SystemClock, Timestamp};
 
 use crate::codec::{Answer, Call, Request};
 use crate::keys::KeyNaming;
@@ -36,6 +36,8 @@ pub struct ScriptStore<S, C = SystemClock> {
     /// `None`: the script for production, with the server's clock.
     clock: Option<C>,
     naming: KeyNaming,
+    /// What it takes the server's time for, before the server answers.
+    estimate: Timestamp,
 }
 
 /// A decision whose charges can be undone.
@@ -49,6 +51,7 @@ impl<S: Server> ScriptStore<S> {
             server,
             clock: None,
             naming: KeyNaming::default(),
+            estimate: Timestamp::default(),
         }
     }
 }
@@ -60,6 +63,7 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
             server,
             clock: Some(clock),
             naming: KeyNaming::default(),
+            estimate: Timestamp::default(),
         }
     }
 
@@ -76,7 +80,11 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
     ) -> Result<Vec<Result<Verdicts, StoreError>>, StoreError> {
         let requests: Vec<_> = batch
             .iter()
-            .map(|checks| Request::decide(checks, &self.naming))
+            .map(|checks| {
+                let mut request = Request::decide(checks, &self.naming);
+                request.set_time(self.clock.as_ref().map_or(self.estimate, Clock::now));
+                request
+            })
             .collect();
         let answers = self.call(&requests.iter().collect::<Vec<_>>())?;
         let verdicts = answers.into_iter().zip(batch);
@@ -104,8 +112,16 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
     }
 
     fn one(&self, request: &Request) -> Result<Answer, StoreError> {
-        let answer = self.call(&[request])?.pop();
-        answer.expect("as many answers as requests")
+        let mut request = request.clone();
+        request.set_time(self.estimate);
+        loop {
+            let answer = self.call(&[&request])?.pop();
+            let answer = answer.expect("as many answers as requests")?;
+            if !answer.is_misdated() {
+                return Ok(answer);
+            }
+            request.set_time(answer.now());
+        }
     }
 
     fn call(&self, requests: &[&Request]) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {

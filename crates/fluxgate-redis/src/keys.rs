@@ -131,9 +131,16 @@ impl KeyNaming {
             Algorithm::SlidingWindow => 's',
             Algorithm::SlidingLog => 'l',
         };
-        let millis = limit.window().get() / 1000;
         // Writing to a vector cannot fail.
-        let _ = write!(out, ":{algorithm}{millis}");
+        let _ = match limit.windows() {
+            Some(calendar) => write!(
+                out,
+                ":c{}:{}",
+                calendar.unit().name(),
+                calendar.time_zone().name()
+            ),
+            None => write!(out, ":{algorithm}{}", limit.window().get() / 1000),
+        };
     }
 
     /// Returns the keys of all bands of a subject.

@@ -6,6 +6,8 @@
 
 use std::sync::LazyLock;
 
+use fluxgate_core::Timestamp;
+
 /// A script and its SHA-1.
 #[derive(Debug)]
 pub(crate) struct Script {
@@ -37,6 +39,7 @@ macro_rules! with_clock {
             include_str!("lua/bucket_refund.lua"),
             include_str!("lua/window.lua"),
             include_str!("lua/fixed_window.lua"),
+            include_str!("lua/calendar_window.lua"),
             include_str!("lua/sliding_window.lua"),
             include_str!("lua/sliding_log.lua"),
             include_str!("lua/requests.lua"),
@@ -73,14 +76,18 @@ impl TimeSource {
         &SCRIPT
     }
 
-    /// Returns the time to pass to the script, if it needs it.
-    pub(crate) fn now(&self) -> Option<String> {
+    /// Returns the time that a test has set, if it has.
+    pub(crate) fn set_time(&self) -> Option<Timestamp> {
         #[cfg(feature = "injected-time")]
         if let Some(clock) = &self.clock {
-            let now = fluxgate_core::Clock::now(clock).micros();
-            return Some(now.to_string());
+            return Some(fluxgate_core::Clock::now(clock));
         }
         None
+    }
+
+    /// Returns the time to pass to the script, if it needs it.
+    pub(crate) fn now(&self) -> Option<String> {
+        self.set_time().map(|now| now.micros().to_string())
     }
 }
 

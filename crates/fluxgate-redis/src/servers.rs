@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use fluxgate_core::StoreError;
+use fluxgate_core::{Clock, StoreError, SystemClock, Timestamp};
 use redis::{Cmd, Value};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
@@ -13,7 +14,7 @@ use crate::batch::{Batcher, bytes_of};
 use crate::breaker::BreakerState;
 use crate::cluster::{Cluster, slot_of};
 use crate::codec::{Answer, Call, Request};
-use crate::error::{CallError, no_answer, unexpected};
+use crate::error::{CallError, bad_response, no_answer, unexpected};
 use crate::events::Events;
 use crate::node::{Node, Work};
 use crate::per_runtime::PerRuntime;
@@ -24,6 +25,9 @@ use crate::script::TimeSource;
 const SCAN_COUNT: usize = 1000;
 /// No request waits for a step, so it may take longer than a decision.
 const STEP_TIMEOUT: Duration = Duration::from_secs(1);
+/// How often a request is sent until its calendar windows contain the server's time. The
+/// second time they do, unless the clock jumps or another node answers.
+const MOST_DATES: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct Servers {
@@ -32,6 +36,10 @@ pub(crate) struct Servers {
     /// How long a decision may take.
     timeout: Duration,
     time: TimeSource,
+    clock: SystemClock,
+    /// The microseconds that the servers' clock was ahead of ours when calendar windows
+    /// differed last.
+    ahead: AtomicI64,
     events: Arc<Events>,
 }
 
@@ -74,6 +82,8 @@ impl Servers {
             detected: OnceCell::new(),
             timeout,
             time,
+            clock: SystemClock::default(),
+            ahead: AtomicI64::new(0),
             events,
         }
     }
@@ -149,6 +159,47 @@ impl Servers {
     /// Sends a request to the script: on a single server together with others
     /// that are ready, on a cluster to the node that has `slot`.
     pub(crate) async fn send(
+        &self,
+        request: Request,
+        slot: u16,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        match request.is_dated() {
+            // Boxed, so that other requests reserve no space for it.
+            true => Box::pin(self.send_dated(request, slot, deadline)).await,
+            false => self.send_once(request, slot, deadline).await,
+        }
+    }
+
+    /// Sends a request with the calendar windows of the servers' time. If that has come to
+    /// be another window, the script does nothing but return the time.
+    async fn send_dated(
+        &self,
+        mut request: Request,
+        slot: u16,
+        deadline: Instant,
+    ) -> Result<Answer, StoreError> {
+        let now = || self.time.set_time().unwrap_or_else(|| self.clock.now());
+        let ahead = self.ahead.load(Ordering::Relaxed);
+        let estimate = now().micros().saturating_add_signed(ahead);
+        request.set_time(Timestamp::saturating_from_micros(estimate));
+        for _ in 0..MOST_DATES {
+            let answer = self.send_once(request.clone(), slot, deadline).await?;
+            if !answer.is_misdated() {
+                return Ok(answer);
+            }
+            let servers = answer.now();
+            request.set_time(servers);
+            // Instants are far below 2^63.
+            let ahead = servers.micros() as i64 - now().micros() as i64;
+            self.ahead.store(ahead, Ordering::Relaxed);
+        }
+        Err(bad_response(
+            "the server's time is in another calendar window each time",
+        ))
+    }
+
+    async fn send_once(
         &self,
         request: Request,
         slot: u16,

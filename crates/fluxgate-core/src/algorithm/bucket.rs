@@ -157,7 +157,11 @@ impl Bucket {
         let after = rate.add(owed, time);
         let (wait, delay) = delay_of(rate, owed, after, mode);
         let taken = delay.is_some() && cost > 0;
-        let left = if taken && mode.takes() { after } else { owed };
+        let left = if taken && mode.reports_charge() {
+            after
+        } else {
+            owed
+        };
         let verdict = bucket_verdict(limit, now, Retry::After(wait), delay, left);
         let charged = taken.then(|| Self {
             full_at: instant(now, after),

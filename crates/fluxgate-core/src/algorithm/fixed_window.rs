@@ -1,4 +1,4 @@
-//! Fixed window: one count for each aligned window.
+//! Fixed window: one count for each aligned window, or for each one of a calendar.
 
 use super::verdict::{Mode, Verdict};
 use super::window::{Counts, Settled, settle};
@@ -14,9 +14,10 @@ pub(super) fn assess(
 ) -> (Verdict, Option<Counts>, Option<Counts>) {
     let Settled {
         counts,
+        end,
         time,
         moved_back,
-    } = settle(limit.window(), stored, now);
+    } = settle(limit, stored, now);
     // A fixed window ignores the one before.
     let counts = Counts {
         previous: 0,
@@ -24,7 +25,7 @@ pub(super) fn assess(
     };
     let capacity = limit.capacity();
     let count = u64::from(counts.current);
-    let until_end = time.as_seen_by_clock(counts.start + limit.window().get() - time.at);
+    let until_end = time.as_seen_by_clock(end - time.at);
 
     let wait = if cost > capacity {
         Retry::Never
@@ -36,7 +37,7 @@ pub(super) fn assess(
     let passes = wait == Retry::NOW;
     let charged = (passes && cost > 0).then(|| counts.plus(cost));
     let left = match charged {
-        Some(charged) if mode.takes() => u64::from(charged.current),
+        Some(charged) if mode.reports_charge() => u64::from(charged.current),
         _ => count,
     };
     let reset_after = if left > 0 { until_end } else { Micros::ZERO };

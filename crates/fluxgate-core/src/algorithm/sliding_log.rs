@@ -73,7 +73,7 @@ impl LogSummary {
         };
         let passes = wait == Retry::NOW;
         let charges = passes && cost > 0;
-        let (left, newest) = if charges && mode.takes() {
+        let (left, newest) = if charges && mode.reports_charge() {
             (self.counted + cost, Some(at))
         } else {
             (self.counted, self.newest.filter(|_| self.counted > 0))

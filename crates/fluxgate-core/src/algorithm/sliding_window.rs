@@ -20,7 +20,8 @@ pub(super) fn assess(
         counts,
         time,
         moved_back,
-    } = settle(limit.window(), stored, now);
+        ..
+    } = settle(limit, stored, now);
     let width = limit.window().get();
     let elapsed = time.at - counts.start;
     let capacity = limit.capacity();
@@ -34,7 +35,7 @@ pub(super) fn assess(
     let passes = wait == Retry::NOW;
     let charged = (passes && cost > 0).then(|| counts.plus(cost));
     let left = match charged {
-        Some(charged) if mode.takes() => charged,
+        Some(charged) if mode.reports_charge() => charged,
         _ => counts,
     };
     // floor(C − estimate) = C − current − ceil(previous·(W−e)/W)

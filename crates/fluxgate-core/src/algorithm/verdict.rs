@@ -17,6 +17,8 @@ pub enum Mode {
     Peek,
     /// Decides like [`Mode::TakeNow`] and takes nothing.
     PeekNow,
+    /// Decides and reports like [`Mode::Take`], and takes nothing.
+    Preview,
 }
 
 impl Mode {
@@ -25,12 +27,17 @@ impl Mode {
         matches!(self, Self::Take | Self::TakeNow)
     }
 
-    /// Returns whether requests may wait.
-    pub fn waits(self) -> bool {
-        matches!(self, Self::Take | Self::Peek)
+    /// Returns whether a request that passes is reported as charged.
+    pub fn reports_charge(self) -> bool {
+        matches!(self, Self::Take | Self::TakeNow | Self::Preview)
     }
 
-    /// Returns the mode that decides in the same way and takes nothing.
+    /// Returns whether requests may wait.
+    pub fn waits(self) -> bool {
+        matches!(self, Self::Take | Self::Peek | Self::Preview)
+    }
+
+    /// Returns the mode that decides in the same way, and neither takes nor reports a charge.
     pub fn peeking(self) -> Self {
         match self.waits() {
             true => Self::Peek,
@@ -130,15 +137,18 @@ impl Charged {
     /// Returns where the charge went: the instant at which a bucket is full after it,
     /// the start of a window, or the event of a log.
     pub fn mark(&self, limit: &Limit) -> FracMicros {
-        let windows = match limit.algorithm() {
+        let end = self.full_at.whole;
+        let width = limit.window().get();
+        let whole = match limit.algorithm() {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => return self.full_at,
-            Algorithm::FixedWindow | Algorithm::SlidingLog => 1,
-            Algorithm::SlidingWindow => 2,
+            Algorithm::FixedWindow => {
+                let last = Timestamp::saturating_from_micros(end.saturating_sub(1));
+                limit.window_at(last).start
+            }
+            Algorithm::SlidingLog => end.saturating_sub(width),
+            Algorithm::SlidingWindow => end.saturating_sub(2 * width),
         };
-        FracMicros {
-            whole: { self.full_at.whole }.saturating_sub(windows * limit.window().get()),
-            part: 0,
-        }
+        FracMicros { whole, part: 0 }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Aligned windows and their counts, shared by the two counting windows.
 
 use super::verdict::EffectiveTime;
+use crate::calendar::Window;
 use crate::limit::{Algorithm, Limit};
-use crate::time::{Micros, Timestamp};
+use crate::time::Timestamp;
 
 /// The counts of an aligned window and of the one before it. A fixed window
 /// keeps no previous count.
@@ -20,48 +21,58 @@ pub struct Counts {
 pub(super) struct Settled {
     /// The counts of the window that contains `time.at`.
     pub(super) counts: Counts,
+    /// When that window ends.
+    pub(super) end: u64,
     pub(super) time: EffectiveTime,
     /// Whether the window had to be moved back, which must be written.
     pub(super) moved_back: bool,
 }
 
-pub(super) fn settle(window: Micros, stored: Option<Counts>, now: Timestamp) -> Settled {
-    let width = window.get();
-    let start = now.micros() - now.micros() % width;
+pub(super) fn settle(limit: &Limit, stored: Option<Counts>, now: Timestamp) -> Settled {
+    let Window { start, end } = limit.window_at(now);
     let mut settled = Settled {
         counts: Counts {
             start,
             previous: 0,
             current: 0,
         },
+        end,
         time: EffectiveTime::of_clock(now),
         moved_back: false,
     };
     let Some(stored) = stored else {
         return settled;
     };
-    let ahead = stored.start.saturating_sub(now.micros());
-    if ahead > width {
-        // The clock went back by more than a window: the counts become those of now.
+    if stored.start > end {
+        // The clock went back beyond the window before: the counts become those of now.
         settled.counts = Counts { start, ..stored };
         settled.moved_back = true;
-    } else if ahead > 0 {
+    } else if stored.start > now.micros() {
         settled.counts = stored;
+        settled.end = end_of(limit, stored.start);
         settled.time = EffectiveTime {
             at: stored.start,
-            ahead,
+            ahead: stored.start - now.micros(),
         };
-    } else if stored.start == start {
+    } else if stored.start >= start {
+        // Later than `start` only by another edition of the time zones.
         settled.counts = stored;
-    } else if stored.start + width == start {
+    } else if stored.start + limit.window().get() == start {
         settled.counts.previous = stored.current;
     }
     settled
 }
 
+/// Returns when the window that contains `start` ends.
+pub(crate) fn end_of(limit: &Limit, start: u64) -> u64 {
+    limit
+        .window_at(Timestamp::saturating_from_micros(start))
+        .end
+}
+
 /// Takes `units` off the current count. Returns `None` if no count is left.
 pub(super) fn refund(limit: &Limit, stored: Counts, now: Timestamp, units: u64) -> Option<Counts> {
-    let mut counts = settle(limit.window(), Some(stored), now).counts;
+    let mut counts = settle(limit, Some(stored), now).counts;
     if limit.algorithm() == Algorithm::FixedWindow {
         // It ignores the window before, so a count from there is not state.
         counts.previous = 0;
@@ -89,9 +100,12 @@ pub(super) fn cancel(
     } else if sliding && counts.start == start + width {
         counts.previous = counts.previous.saturating_sub(units);
     }
-    let windows = 1 + u64::from(sliding && counts.current > 0);
+    let mut end = end_of(limit, counts.start);
+    if sliding && counts.current > 0 {
+        end += width;
+    }
     let has_counts = counts.current > 0 || counts.previous > 0;
-    (has_counts && counts.start + windows * width > now.micros()).then_some(counts)
+    (has_counts && end > now.micros()).then_some(counts)
 }
 
 impl Counts {

@@ -109,7 +109,10 @@ impl BandRequest<'_> {
             let (verdict, corrected, charged) =
                 Counts::assess(limit, stored, self.now, self.cost, self.mode);
             let write = charged.filter(|_| takes).or(corrected);
-            let write = write.map(|write| State::of_counts(key.fingerprint, key.rule, bits, write));
+            let write = write.map(|write| {
+                let bits = LimitBits::of_counts(limit, write.start);
+                State::of_counts(key.fingerprint, key.rule, bits, write)
+            });
             then(verdict, write)
         }
     }
@@ -235,7 +238,7 @@ impl Table {
                 snapshots.push(snapshot);
             })?;
         }
-        if !passes && mode.takes() {
+        if !passes && mode.reports_charge() {
             // The bands that pass are not charged after all: report them without it.
             for (index, snapshot) in snapshots.iter_mut().enumerate() {
                 if verdicts[index].passes() {

@@ -1,6 +1,6 @@
 //! A key and its state in 30 bytes.
 
-use crate::algorithm::{Bucket, Cell, Counts, Log, Overhang};
+use crate::algorithm::{Bucket, Cell, Counts, Log, Overhang, end_of};
 use crate::key::RuleNumber;
 use crate::limit::{Algorithm, FracMicros, Horizon, Limit, Scale};
 use crate::time::Timestamp;
@@ -130,7 +130,19 @@ pub(super) struct LimitBits {
 impl LimitBits {
     #[inline]
     pub(super) fn of(limit: &Limit) -> Self {
-        let millis = limit.window().get() / 1000;
+        Self::with_window(limit, limit.window().get() / 1000)
+    }
+
+    /// Returns the bits of counts in the window that contains `start`.
+    pub(super) fn of_counts(limit: &Limit, start: u64) -> Self {
+        match limit.windows() {
+            Some(_) => Self::with_window(limit, (end_of(limit, start) - start) / 1000),
+            None => Self::of(limit),
+        }
+    }
+
+    #[inline]
+    fn with_window(limit: &Limit, millis: u64) -> Self {
         let (algorithm, window) = match limit.algorithm() {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => (BUCKET, 0),
             Algorithm::FixedWindow => (FIXED, millis),

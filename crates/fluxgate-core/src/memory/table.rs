@@ -68,7 +68,10 @@ pub(super) struct Key {
 impl Key {
     /// Returns the key with this state.
     pub(super) fn slot(&self, band: &Band, cell: &Cell) -> Slot {
-        let bits = LimitBits::of(band.limit());
+        let bits = match cell {
+            Cell::Bucket(_) => LimitBits::of(band.limit()),
+            Cell::Counts(counts) => LimitBits::of_counts(band.limit(), counts.start),
+        };
         self.with(State::new(self.fingerprint, self.rule, bits, cell))
     }
 

@@ -4,11 +4,12 @@ use std::ops::Range;
 
 use foldhash::HashMap;
 
+use super::rollout::Rollout;
 use super::rule::{Cost, RuleMode};
 use crate::band::Band;
 use crate::key::{self, IdentityError, KeyPart, OnMissingKey, RuleNumber, Subject, SubjectBytes};
 use crate::limit::Limit;
-use crate::matcher::PathSet;
+use crate::matcher::Conditions;
 use crate::time::Micros;
 
 /// The bands of encoded identities.
@@ -21,8 +22,12 @@ pub struct ActiveRule {
     pub(super) name: Option<Box<str>>,
     pub(super) mode: RuleMode,
     pub(super) priority: i32,
-    pub(super) not_path: PathSet,
+    pub(super) conditions: Conditions,
     pub(super) key: Vec<KeyPart>,
+    /// The number of its group in its set.
+    pub(super) group: Option<u32>,
+    /// The share of identities that it is enforced for, and its id with its set.
+    pub(super) rollout: Option<(Rollout, Box<[u8]>)>,
     pub(super) on_missing_key: OnMissingKey,
     pub(super) cost: Cost,
     /// How long a request that it denies may wait; `None` if it may not.
@@ -113,8 +118,34 @@ impl ActiveRule {
         }
     }
 
-    pub(crate) fn not_path(&self) -> &PathSet {
-        &self.not_path
+    pub(crate) fn conditions(&self) -> &Conditions {
+        &self.conditions
+    }
+
+    /// Returns the number of its group in its set, if it has one.
+    pub(crate) fn group(&self) -> Option<u32> {
+        self.group
+    }
+
+    /// Returns the share of identities that it is enforced for, if not for all.
+    pub fn rollout(&self) -> Option<Rollout> {
+        self.rollout.as_ref().map(|(share, _)| *share)
+    }
+
+    /// Returns whether it may deny the requests of an encoded identity.
+    #[inline]
+    pub(crate) fn mode_for(&self, identity: &[u8]) -> RuleMode {
+        match &self.rollout {
+            Some((share, rule)) if self.mode == RuleMode::Enforce => {
+                let mut subject = SubjectBytes::from_slice(rule);
+                subject.extend_from_slice(identity);
+                match share.includes(&subject) {
+                    true => RuleMode::Enforce,
+                    false => RuleMode::Shadow,
+                }
+            }
+            _ => self.mode,
+        }
     }
 
     pub(crate) fn on_missing_key(&self) -> OnMissingKey {

@@ -2,7 +2,7 @@
 
 mod rule;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::active_rule::ActiveRule;
 use super::fault::{FaultCollector, InvalidRules, Step};
@@ -10,7 +10,7 @@ use super::names::{MAX_NAME, is_set_name};
 use super::rule::{Cost, OnError, Rule};
 use super::set::{RuleOptions, RuleSet};
 use crate::key::KeyPart;
-use crate::matcher::{Conditions, Matcher};
+use crate::matcher::Matcher;
 use rule::RuleChecker;
 
 impl RuleSet {
@@ -98,8 +98,8 @@ impl RuleSetBuilder {
         Ok(self.into_set(enabled))
     }
 
-    /// Returns the enabled rules with their conditions, in the order of the set.
-    fn check_rules(&self, faults: &mut FaultCollector<'_>) -> Vec<(ActiveRule, Conditions)> {
+    /// Returns the enabled rules, in the order of the set.
+    fn check_rules(&self, faults: &mut FaultCollector<'_>) -> Vec<ActiveRule> {
         let mut ids = HashSet::new();
         let mut enabled = Vec::new();
         for (index, rule) in self.rules.iter().enumerate() {
@@ -120,36 +120,49 @@ impl RuleSetBuilder {
         enabled
     }
 
-    fn into_set(self, mut enabled: Vec<(ActiveRule, Conditions)>) -> RuleSet {
+    fn into_set(self, mut rules: Vec<ActiveRule>) -> RuleSet {
         // Stable: rules of one priority stay in the order of the set.
-        enabled.sort_by_key(|(rule, _)| rule.priority);
-        let (rules, conditions): (Vec<_>, Vec<_>) = enabled.into_iter().unzip();
+        rules.sort_by_key(|rule| rule.priority);
+        let groups = number_groups(&mut rules, &self.rules);
         let key_header_names: BTreeSet<_> = key_headers(&rules).cloned().collect();
         RuleSet {
             name: self.name,
             on_error: self.on_error,
-            header_names: header_names(&rules, &conditions),
+            header_names: header_names(&rules),
             key_header_names: key_header_names.into_iter().collect(),
             delays: rules.iter().any(ActiveRule::delays),
+            matcher: Matcher::new(rules.iter().map(|rule| &rule.conditions)),
             rules,
-            matcher: Matcher::new(conditions),
+            groups,
             ipv6_prefix: self.ipv6_prefix,
             written: self.rules,
         }
     }
 }
 
+/// Numbers the groups of the enabled rules. Returns their names.
+fn number_groups(rules: &mut [ActiveRule], written: &[Rule]) -> Box<[Box<str>]> {
+    let names = written.iter().filter(|rule| rule.enabled);
+    let names: BTreeSet<_> = names.filter_map(|rule| rule.group.as_ref()).collect();
+    let names: Vec<_> = names.into_iter().collect();
+    let of_rule: HashMap<_, _> = written.iter().map(|rule| (&rule.id, &rule.group)).collect();
+    for rule in rules {
+        let group = of_rule.get(&Some(rule.id.clone())).copied();
+        let group = group.and_then(Option::as_ref);
+        let number = group.and_then(|group| names.binary_search(&group).ok());
+        rule.group = number.map(|number| number as u32);
+    }
+    names.into_iter().cloned().collect()
+}
+
 /// Returns the headers that any rule uses, each once.
-fn header_names(rules: &[ActiveRule], conditions: &[Conditions]) -> Box<[Box<str>]> {
-    let matched = conditions.iter().flat_map(|conditions| &conditions.headers);
+fn header_names(rules: &[ActiveRule]) -> Box<[Box<str>]> {
+    let matched = rules.iter().flat_map(|rule| rule.conditions.headers());
     let costs = rules.iter().filter_map(|rule| match rule.cost() {
         Cost::Header(name) => Some(name),
         _ => None,
     });
-    let names = matched
-        .map(|(name, _)| name)
-        .chain(key_headers(rules))
-        .chain(costs);
+    let names = matched.chain(key_headers(rules)).chain(costs);
     let names: BTreeSet<_> = names.cloned().collect();
     names.into_iter().collect()
 }

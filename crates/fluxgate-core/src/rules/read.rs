@@ -155,8 +155,9 @@ fn report(fault: RuleFault, key: &Node, set: &Node, faults: &mut Faults) {
                 }
                 return;
             }
-            // Not of the type that the reader requires, which it has reported.
-            _ => return,
+            // A band in its short form, or not of the type that the reader requires, which it
+            // has reported.
+            _ => break,
         }
     }
     if !has_fault(node, faults) {

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use super::rollout::Rollout;
 use crate::band::Band;
 use crate::context::RequestContext;
 use crate::key::{KeyPart, OnMissingKey};
 use crate::limit::MAX_UNITS;
+use crate::matcher::ValueMatch;
 
 /// The decision when the store fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -120,9 +122,13 @@ pub struct Rule {
     pub(super) paths: Vec<Box<str>>,
     pub(super) not_paths: Vec<Box<str>>,
     pub(super) methods: Vec<Box<str>>,
-    pub(super) match_headers: Pairs,
-    pub(super) match_attributes: Pairs,
+    pub(super) match_headers: ValueMatches,
+    pub(super) match_attributes: ValueMatches,
+    pub(super) ips: Vec<Box<str>>,
+    pub(super) not_ips: Vec<Box<str>>,
     pub(super) key: Key,
+    pub(super) group: Option<Box<str>>,
+    pub(super) rollout: Option<Rollout>,
     pub(super) on_missing_key: OnMissingKey,
     pub(super) bands: Vec<Band>,
     pub(super) cost: Cost,
@@ -132,6 +138,9 @@ pub struct Rule {
     pub(super) reset_on_change: bool,
     pub(super) attributes: Pairs,
 }
+
+/// Names, and the values that match.
+pub(super) type ValueMatches = Vec<(Box<str>, ValueMatch)>;
 
 /// Names and values.
 pub(super) type Pairs = Vec<(Box<str>, Box<str>)>;
@@ -178,7 +187,11 @@ impl Rule {
             methods: Vec::new(),
             match_headers: Vec::new(),
             match_attributes: Vec::new(),
+            ips: Vec::new(),
+            not_ips: Vec::new(),
             key: Key::Missing,
+            group: None,
+            rollout: None,
             on_missing_key: OnMissingKey::default(),
             bands: Vec::new(),
             cost: Cost::default(),
@@ -233,19 +246,82 @@ impl Rule {
         self
     }
 
-    /// Requires a header to have this value.
-    pub fn match_header(mut self, name: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
+    /// Requires a header to have this value, one of several, or any other [`ValueMatch`].
+    ///
+    /// ```
+    /// use fluxgate_core::{Quota, Rule, ValueMatch};
+    ///
+    /// let rule = Rule::new("apps")
+    ///     .match_header("x-client", ["ios", "android"])
+    ///     .match_header("x-debug", ValueMatch::absent())
+    ///     .per_user()
+    ///     .band(Quota::per_second(10));
+    /// ```
+    pub fn match_header(mut self, name: impl Into<Box<str>>, value: impl Into<ValueMatch>) -> Self {
         self.match_headers.push((name.into(), value.into()));
         self
     }
 
-    /// Requires an attribute of the request to have this value.
+    /// Requires an attribute of the request to have this value, one of several, or any
+    /// other [`ValueMatch`].
     pub fn match_attribute(
         mut self,
         name: impl Into<Box<str>>,
-        value: impl Into<Box<str>>,
+        value: impl Into<ValueMatch>,
     ) -> Self {
         self.match_attributes.push((name.into(), value.into()));
+        self
+    }
+
+    /// Requires the client's address to be in this network, or in another one that is added
+    /// like this: `10.0.0.0/8`, `2001:db8::/32` or a single address.
+    pub fn match_ip(mut self, network: impl Into<Box<str>>) -> Self {
+        self.ips.push(network.into());
+        self
+    }
+
+    /// Excepts the clients in this network.
+    pub fn match_not_ip(mut self, network: impl Into<Box<str>>) -> Self {
+        self.not_ips.push(network.into());
+        self
+    }
+
+    /// Puts the rule into a group. Of the rules of a group that match a request, only the
+    /// first one applies: tiers, with a rule for everybody else at the end.
+    ///
+    /// ```
+    /// use fluxgate_core::{Quota, Rule, RuleSet};
+    ///
+    /// # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+    /// let tier = |id: &str| Rule::new(id).group("plan").per_user();
+    /// let api = RuleSet::builder("api")
+    ///     .rule(tier("pro").match_attribute("plan", "pro").band(Quota::per_second(100)))
+    ///     .rule(tier("others").band(Quota::per_second(10)))
+    ///     .build()?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Rules that are only reported have a first one of their own.
+    pub fn group(mut self, name: impl Into<Box<str>>) -> Self {
+        self.group = Some(name.into());
+        self
+    }
+
+    /// Enforces the rule for a share of its identities, and only reports what it would deny
+    /// for the others. Which ones depends on the rule set, the rule's id and the identity; a
+    /// larger share only adds identities.
+    ///
+    /// ```
+    /// use fluxgate_core::{Quota, Rollout, Rule};
+    ///
+    /// let rule = Rule::new("stricter")
+    ///     .per_user()
+    ///     .rollout(Rollout::percent(10))
+    ///     .band(Quota::per_second(5));
+    /// ```
+    pub fn rollout(mut self, share: Rollout) -> Self {
+        self.rollout = Some(share);
         self
     }
 

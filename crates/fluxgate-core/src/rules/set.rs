@@ -145,6 +145,8 @@ pub struct RuleSet {
     /// The enabled rules in the order of evaluation.
     pub(super) rules: Vec<ActiveRule>,
     pub(super) matcher: Matcher,
+    /// The names of the groups, by their numbers.
+    pub(super) groups: Box<[Box<str>]>,
     pub(super) ipv6_prefix: u8,
     /// The headers that the rules use, in lower case.
     pub(super) header_names: Box<[Box<str>]>,
@@ -235,6 +237,17 @@ impl RuleSet {
         let mut identity = key::SubjectBytes::new();
         key::encode_values(rule.key(), values, self.ipv6_prefix, &mut identity).ok()?;
         Some(key::describe_identity(&identity))
+    }
+
+    /// Returns the name of a group.
+    pub(crate) fn group_name(&self, number: u32) -> &str {
+        &self.groups[number as usize]
+    }
+
+    /// Returns the ids of the disabled rules.
+    pub(crate) fn disabled(&self) -> impl Iterator<Item = &str> {
+        let disabled = self.written.iter().filter(|rule| !rule.enabled);
+        disabled.filter_map(|rule| rule.id.as_deref())
     }
 
     pub(crate) fn matcher(&self) -> &Matcher {

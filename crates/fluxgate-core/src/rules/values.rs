@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::names::lower_header_name;
 use super::rule::OnError;
 use super::set::OnMissingRuleSet;
-use crate::limit::{MAX_SPAN, MIN_SPAN};
+use crate::limit::{MAX_SPAN, MAX_UNITS, MIN_SPAN};
 use crate::matcher::Pattern;
 use crate::yaml::{Faults, Node, Position};
 
@@ -43,6 +43,23 @@ fn parse_duration(text: &str) -> Option<Duration> {
     (MIN_SPAN.as_duration()..=MAX_SPAN.as_duration())
         .contains(&span)
         .then_some(span)
+}
+
+/// Parses a rate, units and a window: `10/s 100/m 5/15m`.
+pub(super) fn parse_rate(text: &str) -> Option<(u64, Duration)> {
+    let (units, window) = text.split_once('/')?;
+    if !units.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let units = units
+        .parse()
+        .ok()
+        .filter(|it| (1..=MAX_UNITS).contains(it))?;
+    let window = match window.starts_with(|first: char| first.is_ascii_digit()) {
+        true => parse_duration(window),
+        false => parse_duration(&format!("1{window}")),
+    };
+    Some((units, window?))
 }
 
 /// Reads a list of path patterns that is not empty.
@@ -101,6 +118,43 @@ mod tests {
             parse_duration("366d"),
             Some(Duration::from_secs(366 * 86_400))
         );
+    }
+
+    #[test]
+    fn a_rate_has_units_and_a_window() {
+        for (text, units, millis) in [
+            ("10/s", 10, 1_000),
+            ("100/m", 100, 60_000),
+            ("5/15m", 5, 900_000),
+            ("1000/h", 1_000, 3_600_000),
+            ("1/d", 1, 86_400_000),
+            ("1000000000/ms", 1_000_000_000, 1),
+        ] {
+            let window = Duration::from_millis(millis);
+            assert_eq!(parse_rate(text), Some((units, window)), "{text}");
+        }
+        let bad = [
+            "",
+            "/",
+            "10",
+            "10/",
+            "/s",
+            "0/s",
+            "10/0s",
+            "-1/s",
+            "+1/s",
+            "1.5/s",
+            "10 / s",
+            "10/s/s",
+            "10/w",
+            "1000000001/s",
+            "10/367d",
+            "10/S",
+            "1e3/s",
+        ];
+        for text in bad {
+            assert_eq!(parse_rate(text), None, "{text:?}");
+        }
     }
 
     #[test]

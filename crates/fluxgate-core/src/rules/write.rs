@@ -3,11 +3,13 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::rule::{Cost, DEFAULT_PRIORITY, Key, OnError, Pairs, Rule, RuleMode};
+use super::rule::{Cost, DEFAULT_PRIORITY, Key, OnError, Pairs, Rule, RuleMode, ValueMatches};
 use super::set::{OnMissingRuleSet, RuleOptions, RuleSet, RuleSets};
 use crate::band::Band;
+use crate::calendar::TimeZone;
 use crate::key::{KeyPart, OnMissingKey};
 use crate::limit::Algorithm;
+use crate::matcher::Values;
 
 impl RuleSets {
     /// Writes all rules, including disabled ones, as a rule file. Fields
@@ -58,11 +60,7 @@ impl RuleSets {
 fn write_set(set: &RuleSet, text: &mut String) {
     let _ = writeln!(text, "  {}:", scalar(set.name()));
     if set.on_error() != OnError::default() {
-        let _ = writeln!(
-            text,
-            "    on_error: {}",
-            name(&OnError::NAMES, set.on_error())
-        );
+        let _ = writeln!(text, "    on_error: {}", on_error_name(set.on_error()));
     }
     text.push_str("    rules:\n");
     for rule in &set.written {
@@ -77,65 +75,110 @@ fn write_set(set: &RuleSet, text: &mut String) {
 
 /// Writes the fields of a rule, in the order of the documentation.
 pub(super) fn write_rule(rule: &Rule, text: &mut String) {
-    let mut field = |name: &str, value: String| {
-        // A block begins on the next line.
-        let space = if value.starts_with('\n') { "" } else { " " };
-        let _ = writeln!(text, "{name}:{space}{value}");
-    };
-    field("id", scalar(rule.id.as_deref().unwrap_or_default()));
+    visit_fields(rule, |name, value| {
+        let _ = match value {
+            Written::Scalar(value) => writeln!(text, "{name}: {value}"),
+            Written::Map(fields) => writeln!(text, "{name}: {}", flow_map(fields)),
+            Written::List(items) => {
+                writeln!(text, "{name}:{}", block_list(items.into_iter()))
+            }
+        };
+    });
+}
+
+/// Returns the fields of a rule with their values, without those that have a default. The
+/// conditions are fields of their own: `match.path`.
+pub(super) fn rule_fields(rule: &Rule) -> Vec<(String, String)> {
+    let mut fields = Vec::new();
+    visit_fields(rule, |name, value| match value {
+        Written::Scalar(value) => fields.push((name.into(), value)),
+        Written::List(items) => fields.push((name.into(), flow_list(items.into_iter()))),
+        Written::Map(parts) => {
+            let parts = parts.into_iter();
+            fields.extend(parts.map(|(part, value)| (format!("{name}.{part}"), value)));
+        }
+    });
+    fields
+}
+
+/// The value of a field.
+enum Written {
+    Scalar(String),
+    List(Vec<String>),
+    Map(Vec<(String, String)>),
+}
+
+fn visit_fields(rule: &Rule, mut visit: impl FnMut(&str, Written)) {
+    visit_scalar(
+        &mut visit,
+        "id",
+        scalar(rule.id.as_deref().unwrap_or_default()),
+    );
     if let Some(name) = &rule.name {
-        field("name", scalar(name));
+        visit_scalar(&mut visit, "name", scalar(name));
     }
     if !rule.enabled {
-        field("enabled", "false".into());
+        visit_scalar(&mut visit, "enabled", "false".into());
     }
     if rule.mode == RuleMode::Shadow {
-        field("mode", "shadow".into());
+        visit_scalar(&mut visit, "mode", "shadow".into());
     }
     if rule.priority != DEFAULT_PRIORITY {
-        field("priority", rule.priority.to_string());
+        visit_scalar(&mut visit, "priority", rule.priority.to_string());
     }
     let matches = conditions(rule);
     if !matches.is_empty() {
-        field("match", flow_map(matches));
+        visit("match", Written::Map(matches));
     }
     match &rule.key {
         Key::Parts(parts) => match &parts[..] {
-            [KeyPart::Ip] => field("scope", "per_ip".into()),
-            [KeyPart::User] => field("scope", "per_user".into()),
-            [KeyPart::ApiKey] => field("scope", "per_api_key".into()),
-            parts => field(
+            [KeyPart::Ip] => visit_scalar(&mut visit, "scope", "per_ip".into()),
+            [KeyPart::User] => visit_scalar(&mut visit, "scope", "per_user".into()),
+            [KeyPart::ApiKey] => visit_scalar(&mut visit, "scope", "per_api_key".into()),
+            parts => visit_scalar(
+                &mut visit,
                 "key",
                 flow_list(parts.iter().map(|it| scalar(&it.to_string()))),
             ),
         },
-        Key::Global => field("scope", "global".into()),
+        Key::Global => visit_scalar(&mut visit, "scope", "global".into()),
         Key::Missing | Key::Faulty => {}
     }
+    if let Some(group) = &rule.group {
+        visit_scalar(&mut visit, "group", scalar(group));
+    }
+    if let Some(share) = &rule.rollout {
+        visit_scalar(&mut visit, "rollout", share.to_string());
+    }
     if rule.on_missing_key != OnMissingKey::default() {
-        field(
+        visit_scalar(
+            &mut visit,
             "on_missing_key",
             name(&OnMissingKey::NAMES, rule.on_missing_key),
         );
     }
     if let Some(limit) = rule.bands.first().map(Band::limit) {
         if limit.algorithm() != Algorithm::TokenBucket {
-            field("algorithm", name(&Algorithm::NAMES, limit.algorithm()));
+            visit_scalar(
+                &mut visit,
+                "algorithm",
+                name(&Algorithm::NAMES, limit.algorithm()),
+            );
         }
         if limit.rate().shape() {
-            field("shape", "true".into());
+            visit_scalar(&mut visit, "shape", "true".into());
         }
     }
-    field("bands", block_list(bands(&rule.bands)));
+    visit("bands", Written::List(bands(&rule.bands).collect()));
     match &rule.cost {
         Cost::Fixed(1) => {}
-        Cost::Fixed(units) => field("cost", units.to_string()),
-        Cost::Header(name) => field("cost", scalar(&format!("header:{name}"))),
-        Cost::Attribute(name) => field("cost", scalar(&format!("attr:{name}"))),
+        Cost::Fixed(units) => visit_scalar(&mut visit, "cost", units.to_string()),
+        Cost::Header(name) => visit_scalar(&mut visit, "cost", scalar(&format!("header:{name}"))),
+        Cost::Attribute(name) => visit_scalar(&mut visit, "cost", scalar(&format!("attr:{name}"))),
     }
     if let Some(max_wait) = rule.max_wait {
-        field("on_exceed", "wait".into());
-        field("max_wait", duration(max_wait));
+        visit_scalar(&mut visit, "on_exceed", "wait".into());
+        visit_scalar(&mut visit, "max_wait", duration(max_wait));
     }
     if !rule.overrides.is_empty() {
         let overrides = rule.overrides.iter().map(|given| {
@@ -148,14 +191,18 @@ pub(super) fn write_rule(rule: &Rule, text: &mut String) {
                 ("bands".into(), flow_list(bands(&given.bands))),
             ])
         });
-        field("overrides", block_list(overrides));
+        visit("overrides", Written::List(overrides.collect()));
     }
     if rule.reset_on_change {
-        field("reset_on_change", "true".into());
+        visit_scalar(&mut visit, "reset_on_change", "true".into());
     }
     if !rule.attributes.is_empty() {
-        field("attributes", pairs(&rule.attributes));
+        visit_scalar(&mut visit, "attributes", pairs(&rule.attributes));
     }
+}
+
+fn visit_scalar(visit: &mut impl FnMut(&str, Written), name: &str, value: String) {
+    visit(name, Written::Scalar(value));
 }
 
 fn conditions(rule: &Rule) -> Vec<(String, String)> {
@@ -172,11 +219,16 @@ fn conditions(rule: &Rule) -> Vec<(String, String)> {
         ),
         (
             "headers",
-            (!rule.match_headers.is_empty()).then(|| pairs(&rule.match_headers)),
+            (!rule.match_headers.is_empty()).then(|| value_matches(&rule.match_headers)),
         ),
         (
             "attributes",
-            (!rule.match_attributes.is_empty()).then(|| pairs(&rule.match_attributes)),
+            (!rule.match_attributes.is_empty()).then(|| value_matches(&rule.match_attributes)),
+        ),
+        ("ip", (!rule.ips.is_empty()).then(|| texts(&rule.ips))),
+        (
+            "not_ip",
+            (!rule.not_ips.is_empty()).then(|| texts(&rule.not_ips)),
         ),
     ];
     let parts = parts.into_iter();
@@ -193,6 +245,14 @@ fn bands(bands: &[Band]) -> impl Iterator<Item = String> {
             fields.push(("id".into(), scalar(band.id())));
         }
         fields.push(("capacity".into(), limit.capacity().to_string()));
+        if let Some(calendar) = limit.windows() {
+            fields.push(("calendar".into(), calendar.unit().name().into()));
+            let zone = calendar.time_zone();
+            if zone != TimeZone::UTC {
+                fields.push(("time_zone".into(), scalar(zone.name())));
+            }
+            return flow_map(fields);
+        }
         fields.push(("window".into(), duration(limit.window().as_duration())));
         let rate = limit.rate();
         if rate.refill() != limit.capacity() {
@@ -203,6 +263,22 @@ fn bands(bands: &[Band]) -> impl Iterator<Item = String> {
         }
         flow_map(fields)
     })
+}
+
+fn value_matches(matches: &ValueMatches) -> String {
+    let one_or_more = |values: &[Box<str>]| match values {
+        [one] => scalar(one),
+        several => flow_list(several.iter().map(|value| scalar(value))),
+    };
+    let matches = matches.iter().map(|(name, value)| {
+        let value = match &value.0 {
+            Values::OneOf(values) => one_or_more(values),
+            Values::NoneOf(values) => flow_map(vec![("not".into(), one_or_more(values))]),
+            Values::Present(present) => flow_map(vec![("present".into(), present.to_string())]),
+        };
+        (scalar(name), value)
+    });
+    flow_map(matches.collect())
 }
 
 fn pairs(pairs: &Pairs) -> String {
@@ -228,6 +304,10 @@ fn flow_list(items: impl Iterator<Item = String>) -> String {
 
 fn block_list(items: impl Iterator<Item = String>) -> String {
     items.map(|item| format!("\n  - {item}")).collect()
+}
+
+pub(super) fn on_error_name(on_error: OnError) -> String {
+    name(&OnError::NAMES, on_error)
 }
 
 fn name<T: PartialEq>(names: &[(&str, T)], value: T) -> String {

@@ -6,12 +6,15 @@
 )]
 
 mod against_model;
+mod calendar;
 mod calls;
 mod cancel;
 mod clock_back;
 mod conformance;
 mod decisions;
 mod examples;
+mod explain;
+mod groups;
 mod invariants;
 mod keyed;
 mod keys;
@@ -24,6 +27,7 @@ mod observers;
 mod peers;
 mod rule_builder;
 mod rule_changes;
+mod rule_diffs;
 mod rule_files;
 mod rule_numbers;
 mod rule_verdicts;

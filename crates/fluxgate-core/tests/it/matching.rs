@@ -1,5 +1,7 @@
 //! Matching rules, compared with a matcher that tries everything.
 
+use std::net::IpAddr;
+
 use fluxgate_core::RequestContext;
 use fluxgate_core::internals::RequestPath;
 use proptest::prelude::*;
@@ -43,12 +45,61 @@ struct Asked {
     paths: Vec<String>,
     not_paths: Vec<String>,
     methods: Vec<&'static str>,
-    headers: Vec<(usize, &'static str)>,
-    attributes: Vec<(usize, &'static str)>,
+    headers: Vec<(usize, Wanted)>,
+    attributes: Vec<(usize, Wanted)>,
+    ips: Vec<usize>,
+    not_ips: Vec<usize>,
+    group: Option<u8>,
 }
+
+/// The values of a header or an attribute that match.
+#[derive(Clone, Debug)]
+enum Wanted {
+    OneOf(Vec<&'static str>),
+    NoneOf(Vec<&'static str>),
+    Present(bool),
+}
+
+impl Wanted {
+    fn yaml(&self) -> String {
+        match self {
+            Self::OneOf(values) if values.len() == 1 => format!("{:?}", values[0]),
+            Self::OneOf(values) => format!("{values:?}"),
+            Self::NoneOf(values) if values.len() == 1 => format!("{{ not: {:?} }}", values[0]),
+            Self::NoneOf(values) => format!("{{ not: {values:?} }}"),
+            Self::Present(present) => format!("{{ present: {present} }}"),
+        }
+    }
+
+    fn fits(&self, value: Option<&&'static str>) -> bool {
+        match self {
+            Self::OneOf(values) => value.is_some_and(|value| values.contains(value)),
+            Self::NoneOf(values) => value.is_none_or(|value| !values.contains(value)),
+            Self::Present(present) => value.is_some() == *present,
+        }
+    }
+}
+
+/// Networks, each with the addresses among [`ADDRESSES`] that it contains.
+const NETWORKS: [(&str, &[usize]); 6] = [
+    ("10.0.0.0/8", &[0, 1]),
+    ("10.1.0.0/16", &[1]),
+    ("10.1.2.3", &[1]),
+    ("192.0.2.0/31", &[2]),
+    ("2001:db8::/32", &[3]),
+    ("::/0", &[3, 4]),
+];
+const ADDRESSES: [&str; 5] = [
+    "10.0.0.1",
+    "::ffff:10.1.2.3",
+    "192.0.2.1",
+    "2001:db8::1",
+    "::1",
+];
 
 #[derive(Clone, Debug)]
 struct Request {
+    ip: Option<usize>,
     path: Option<String>,
     /// Its normal form, if it has another.
     normal: Option<String>,
@@ -70,10 +121,10 @@ impl Asked {
             }
         };
         let quoted = |items: &[String]| items.iter().map(|item| format!("{item:?}")).collect();
-        let pairs = |prefix: &str, pairs: &[(usize, &str)]| {
+        let pairs = |prefix: &str, pairs: &[(usize, Wanted)]| {
             let pairs: Vec<_> = pairs
                 .iter()
-                .map(|(name, value)| format!("{prefix}{name}: \"{value}\""))
+                .map(|(name, value)| format!("{prefix}{name}: {}", value.yaml()))
                 .collect();
             format!("{{ {} }}", pairs.join(", "))
         };
@@ -84,10 +135,20 @@ impl Asked {
             self.methods.iter().map(ToString::to_string).collect(),
         );
         parts += &format!("headers: {}, ", pairs("X-H", &self.headers));
-        parts += &format!("attributes: {}", pairs("a", &self.attributes));
+        parts += &format!("attributes: {}, ", pairs("a", &self.attributes));
+        let networks = |chosen: &[usize]| {
+            let chosen = chosen.iter();
+            chosen
+                .map(|network| format!("{:?}", NETWORKS[*network].0))
+                .collect()
+        };
+        parts += &list("ip", networks(&self.ips));
+        parts += &list("not_ip", networks(&self.not_ips));
         let priority = self.priority;
+        let group = self.group.map(|group| format!("group: g{group}, "));
+        let group = group.unwrap_or_default();
         format!(
-            "{{ id: r{id}, scope: global, priority: {priority}, match: {{ {parts} }}, \
+            "{{ id: r{id}, scope: global, {group}priority: {priority}, match: {{ {parts} }}, \
              bands: [{{ capacity: 1000, window: 1h }}] }}"
         )
     }
@@ -106,7 +167,15 @@ impl Asked {
             !forms.is_empty() && forms.iter().all(|path| any_fits(patterns, path))
         };
         // Of several headers with one name the first counts.
-        let header = |name| request.headers.iter().find(|(known, _)| *known == name);
+        fn value(pairs: &[(usize, &'static str)], name: usize) -> Option<&'static str> {
+            let found = pairs.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| *value)
+        }
+        let is_in = |networks: &[usize]| {
+            let mut networks = networks.iter();
+            let ip = request.ip;
+            ip.is_some_and(|ip| networks.any(|network| NETWORKS[*network].1.contains(&ip)))
+        };
         (self.paths.is_empty() || either(&self.paths))
             && !both(&self.not_paths)
             && (self.methods.is_empty()
@@ -116,11 +185,13 @@ impl Asked {
             && self
                 .headers
                 .iter()
-                .all(|wanted| header(wanted.0) == Some(wanted))
+                .all(|(name, wanted)| wanted.fits(value(&request.headers, *name).as_ref()))
             && self
                 .attributes
                 .iter()
-                .all(|wanted| request.attributes.contains(wanted))
+                .all(|(name, wanted)| wanted.fits(value(&request.attributes, *name).as_ref()))
+            && (self.ips.is_empty() || is_in(&self.ips))
+            && !is_in(&self.not_ips)
     }
 }
 
@@ -136,6 +207,9 @@ impl Request {
         }
         if let Some(method) = self.method {
             builder = builder.method(method);
+        }
+        if let Some(ip) = self.ip {
+            builder = builder.ip(ADDRESSES[ip].parse::<IpAddr>().unwrap());
         }
         for (name, value) in &self.headers {
             builder = builder.header(format!("x-h{name}"), *value);
@@ -172,6 +246,22 @@ fn pairs(names: usize, most: usize) -> impl Strategy<Value = Vec<(usize, &'stati
     })
 }
 
+/// Names with the values that match; each name once.
+fn wanted(names: usize, most: usize) -> impl Strategy<Value = Vec<(usize, Wanted)>> {
+    let values = || prop::sample::subsequence(&VALUES[..], 1..=VALUES.len());
+    let wanted = prop_oneof![
+        3 => prop::sample::select(&VALUES[..]).prop_map(|value| Wanted::OneOf(vec![value])),
+        2 => values().prop_map(Wanted::OneOf),
+        2 => values().prop_map(Wanted::NoneOf),
+        1 => any::<bool>().prop_map(Wanted::Present),
+    ];
+    prop::collection::vec((0..names, wanted), 0..=most).prop_map(|mut pairs| {
+        pairs.sort_by_key(|(name, _)| *name);
+        pairs.dedup_by_key(|(name, _)| *name);
+        pairs
+    })
+}
+
 /// `names` is the number of different headers and attributes.
 fn asked(names: usize) -> impl Strategy<Value = Asked> {
     let methods = prop::sample::subsequence(&METHODS[..], 0..=2);
@@ -180,19 +270,30 @@ fn asked(names: usize) -> impl Strategy<Value = Asked> {
         prop::collection::vec(pattern(), 0..3),
         prop::collection::vec(pattern(), 0..2),
         prop_oneof![2 => Just(Vec::new()), 1 => methods],
-        prop_oneof![1 => Just(Vec::new()), 1 => pairs(names, 2)],
-        prop_oneof![1 => Just(Vec::new()), 1 => pairs(names, 2)],
+        prop_oneof![1 => Just(Vec::new()), 1 => wanted(names, 4)],
+        prop_oneof![1 => Just(Vec::new()), 1 => wanted(names, 4)],
+        (networks(), networks(), prop::option::weighted(0.3, 0..3_u8)),
     )
         .prop_map(
-            |(priority, paths, not_paths, methods, headers, attributes)| Asked {
-                priority,
-                paths,
-                not_paths,
-                methods,
-                headers,
-                attributes,
+            |(priority, paths, not_paths, methods, headers, attributes, (ips, not_ips, group))| {
+                Asked {
+                    priority,
+                    paths,
+                    not_paths,
+                    methods,
+                    headers,
+                    attributes,
+                    ips,
+                    not_ips,
+                    group,
+                }
             },
         )
+}
+
+fn networks() -> impl Strategy<Value = Vec<usize>> {
+    let all: Vec<_> = (0..NETWORKS.len()).collect();
+    prop_oneof![3 => Just(Vec::new()), 1 => prop::sample::subsequence(all, 1..=3)]
 }
 
 fn incoming(names: usize) -> impl Strategy<Value = Request> {
@@ -202,8 +303,10 @@ fn incoming(names: usize) -> impl Strategy<Value = Request> {
         prop::option::of(prop::sample::select(&METHODS[..])),
         pairs(names, 3),
         pairs(names, 4),
+        prop::option::weighted(0.8, 0..ADDRESSES.len()),
     )
-        .prop_map(|(path, normal, method, headers, attributes)| Request {
+        .prop_map(|(path, normal, method, headers, attributes, ip)| Request {
+            ip,
             path,
             normal,
             method,
@@ -228,6 +331,15 @@ fn agrees(rules: &[Asked], requests: &[Request]) -> Result<(), TestCaseError> {
             .map(|(rule, _)| rule.id().to_owned())
             .collect();
         let expected = order.iter().filter(|id| rules[**id].applies(request));
+        // Of each group, the first one.
+        let mut groups = Vec::new();
+        let expected = expected.filter(|id| match rules[**id].group {
+            Some(group) if groups.contains(&group) => false,
+            group => {
+                groups.extend(group);
+                true
+            }
+        });
         let expected: Vec<_> = expected.map(|id| format!("r{id}")).collect();
         prop_assert_eq!(&found, &expected, "{:?}", request);
         let outcome = if expected.is_empty() {
@@ -249,9 +361,13 @@ fn globs_agree(patterns: &[String], paths: Vec<String>) -> Result<(), TestCaseEr
         methods: vec![],
         headers: vec![],
         attributes: vec![],
+        ips: vec![],
+        not_ips: vec![],
+        group: None,
     };
     let rules: Vec<_> = patterns.iter().map(alone).collect();
     let request = |path| Request {
+        ip: None,
         path: Some(path),
         normal: None,
         method: None,

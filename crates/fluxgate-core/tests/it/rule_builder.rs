@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use fluxgate_core::{
-    Algorithm, Band, Cost, KeyPart, Limit, OnError, OnMissingKey, OnMissingRuleSet, Quota, Rule,
-    RuleSet, RuleSets,
+    Algorithm, Band, Calendar, CalendarUnit, Cost, KeyPart, Limit, OnError, OnMissingKey,
+    OnMissingRuleSet, Quota, Rollout, Rule, RuleSet, RuleSets, ValueMatch,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -26,6 +26,8 @@ fn every_field() -> RuleSets {
         .period(Duration::from_millis(1_500))
         .shape(true);
     let fifth = Quota::per(5, Duration::from_secs(2 * 86_400));
+    let seoul = "Asia/Seoul".parse().unwrap();
+    let seoul = Calendar::new(CalendarUnit::Month).in_time_zone(seoul);
     let set = RuleSet::builder("api")
         .on_error(OnError::Deny)
         .ipv6_prefix(48)
@@ -40,13 +42,23 @@ fn every_field() -> RuleSets {
                 .match_not_path("/api/health")
                 .match_method("GET")
                 .match_method("POST")
+                .match_header("X-Debug", ValueMatch::absent())
                 .match_header("X-Plan", "free")
                 .match_attribute("plan", "null")
+                .match_attribute("region", ["eu", "us"])
+                .match_attribute("team", ValueMatch::not(["a"]))
+                .match_attribute("tenant", ValueMatch::not(["b", "c"]))
+                .match_attribute("user", ValueMatch::present())
+                .match_ip("10.0.0.0/8")
+                .match_ip("2001:db8::/32")
+                .match_not_ip("10.0.0.1")
                 .key([
                     KeyPart::Ip,
                     KeyPart::Header("X-Tenant-Id".into()),
                     KeyPart::Attribute("team".into()),
                 ])
+                .group("plan")
+                .rollout(Rollout::percent(10))
                 .on_missing_key(OnMissingKey::Deny)
                 .band(Band::new(
                     "burst",
@@ -64,6 +76,12 @@ fn every_field() -> RuleSets {
                 .band(Quota::per_second(1))
                 .cost(2)
                 .wait_up_to(Duration::from_secs(90)),
+        )
+        .rule(
+            Rule::new("calendar")
+                .per_user()
+                .band(Quota::per_calendar(100, Calendar::new(CalendarUnit::Day)))
+                .band(Band::new("monthly", Quota::per_calendar(1_000, seoul))),
         );
     RuleSets::from(set.build().unwrap()).with_on_missing(OnMissingRuleSet::Deny)
 }
@@ -146,6 +164,45 @@ fn faults_have_the_messages_of_a_rule_file() {
         ".match.headers[\"x-a\"]",
         &with("match: { headers: { X-A: 1, x-a: 2 } }"),
         "header `x-a` appears twice (their case does not matter)",
+    );
+    same_fault(
+        rule().match_header("X-A", Vec::<String>::new()),
+        ".match.headers[\"X-A\"]",
+        &with("match: { headers: { X-A: [] } }"),
+        "a header's value must not be an empty list",
+    );
+    same_fault(
+        rule().match_attribute("a", ValueMatch::not(Vec::<String>::new())),
+        ".match.attributes[\"a\"]",
+        &with("match: { attributes: { a: { not: [] } } }"),
+        "an attribute's value must not be an empty list",
+    );
+    same_fault(
+        rule().match_ip("10.0.0.0/33"),
+        ".match.ip[0]",
+        &with("match: { ip: [10.0.0.0/33] }"),
+        "`10.0.0.0/33` is not a network, such as 10.0.0.0/8 or 2001:db8::/32",
+    );
+    same_fault(
+        rule().match_not_ip("10.0.0.1/8"),
+        ".match.not_ip[0]",
+        &with("match: { not_ip: [10.0.0.1/8] }"),
+        "`10.0.0.1/8` has bits set beyond its prefix; did you mean 10.0.0.0/8?",
+    );
+    same_fault(
+        rule().group(""),
+        ".group",
+        &with("group: \"\""),
+        "`group` must have 1 to 200 bytes and no control character",
+    );
+    same_fault(
+        Rule::new("r")
+            .global()
+            .rollout(Rollout::percent(1))
+            .band(second()),
+        ".rollout",
+        "scope: global, rollout: 1%, bands: [ 1/s ]",
+        "a global rule has no identities that `rollout` could choose from",
     );
     same_fault(
         rule().cost(0),
@@ -264,7 +321,7 @@ fn rules() -> impl Strategy<Value = Rule> {
             .prop_filter("a name", |name| !name.is_empty())
             .prop_map(|name| KeyPart::Attribute(name.into())),
     ];
-    let request = (vec(texts(), 0..3), vec(texts(), 0..3), texts(), texts());
+    let request = (vec(texts(), 0..3), vec(texts(), 1..3), texts(), texts());
     let options = (
         any::<bool>(),
         any::<i32>(),
@@ -283,6 +340,8 @@ fn rules() -> impl Strategy<Value = Rule> {
                 .attribute(value.clone(), name.clone());
             rule = rule.match_attribute(name.clone(), value.clone());
             rule = rule.match_header("X-A", value);
+            rule = rule.match_header("X-B", ValueMatch::not(methods.clone()));
+            rule = rule.match_header("X-C", methods.clone());
             for path in paths {
                 rule = rule.match_path(format!("/{}", path.replace("**", "*")));
             }

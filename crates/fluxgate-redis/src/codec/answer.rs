@@ -23,6 +23,9 @@ pub(crate) struct Answer {
     /// Whether a request that has to wait got a permit; `None` if it does not have
     /// to, or no permit was wanted.
     permit: Option<bool>,
+    /// Whether the request was not decided, because its calendar windows do not
+    /// contain the time.
+    is_misdated: bool,
 }
 
 /// The script's answer to one check.
@@ -55,16 +58,27 @@ impl Answer {
             now,
             entries: SmallVec::new(),
             permit: None,
+            is_misdated: false,
         }
     }
 
     /// Returns when it was decided, by the server's clock.
-    pub(super) fn now(&self) -> Timestamp {
+    pub(crate) fn now(&self) -> Timestamp {
         self.now
     }
 
     pub(super) fn push(&mut self, entry: Entry) {
         self.entries.push(entry);
+    }
+
+    pub(super) fn set_misdated(&mut self) {
+        self.is_misdated = true;
+    }
+
+    /// Returns whether the request was not decided, because its calendar windows do
+    /// not contain the time.
+    pub(crate) fn is_misdated(&self) -> bool {
+        self.is_misdated
     }
 
     pub(super) fn set_permit(&mut self, has_permit: bool) {
@@ -97,6 +111,7 @@ impl Answer {
             now: Timestamp::from_micros(self.now.micros().checked_add(micros)?)?,
             entries: self.entries.clone(),
             permit: self.permit,
+            is_misdated: false,
         })
     }
 
@@ -184,7 +199,7 @@ impl Answer {
         }
         for (at, outcome) in outcomes[start..].iter_mut().enumerate() {
             outcome.charge = None;
-            if outcome.verdict.passes() && mode.takes() {
+            if !passes && outcome.verdict.passes() && mode.reports_charge() {
                 // Not charged after all: report what is left without the charge.
                 let Check { band, cost, .. } = checks.list()[start + at];
                 let stored = self.entry(start + at)?.stored;

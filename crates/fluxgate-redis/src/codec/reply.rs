@@ -5,8 +5,9 @@
 //! let the check pass: `n` nothing was stored, `i` the digits of a bucket, `b` a
 //! bucket, `o` a bucket with an overhang, `c` counts, `l` the summary of a log. `p`
 //! after the entries: the request has a permit to wait; `P`: it has to wait but
-//! found no permit, so it was decided without one. `E` instead of the entries: a key
-//! holds a foreign value.
+//! found no permit, so it was decided without one. Instead of the entries, `E`: a key
+//! holds a foreign value; `T`: the calendar windows of the request do not contain the
+//! time, so it was not decided.
 
 use fluxgate_core::internals::algorithm::{Bucket, Counts, LogSummary, Overhang};
 use fluxgate_core::internals::limit::{FracMicros, Horizon, MAX_LOG_UNITS, MAX_UNITS};
@@ -53,6 +54,13 @@ impl Reader<'_> {
                     return match self.byte()? {
                         b';' => Ok(Err(foreign_value())),
                         _ => Err(bad_response("the reply has bytes after an error")),
+                    };
+                }
+                b't' if letter == b'T' && answer.is_empty() => {
+                    answer.set_misdated();
+                    return match self.byte()? {
+                        b';' => Ok(Ok(answer)),
+                        _ => Err(bad_response("the reply has bytes after a time")),
                     };
                 }
                 b'p' => {

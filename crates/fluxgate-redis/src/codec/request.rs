@@ -5,7 +5,7 @@ use std::ops::Range;
 use fluxgate_core::internals::algorithm::{Mode, Overhang};
 use fluxgate_core::internals::limit::{FracMicros, Horizon};
 use fluxgate_core::store::{Charged, Check, Checks, Group, Subject};
-use fluxgate_core::{Algorithm, Band, Limit, StoreError, Timestamp};
+use fluxgate_core::{Algorithm, Band, Calendar, Limit, StoreError, Timestamp};
 use smallvec::SmallVec;
 
 use super::answer::{Answer, combined_cost};
@@ -18,6 +18,11 @@ const CHECK_SIZE: usize = 44;
 const MARK_SIZE: usize = 26;
 /// Where a check has the number of its key.
 const KEY_AT: Range<usize> = 7..11;
+/// Where the check of a calendar has the length of the window in ms, its start, and the
+/// end of the next one.
+const WINDOW_AT: Range<usize> = 13..18;
+const START_AT: Range<usize> = 30..37;
+const NEXT_END_AT: Range<usize> = 37..44;
 /// Where a mark has the number of the key for a note.
 const NOTE_AT: Range<usize> = CHECK_SIZE + 18..CHECK_SIZE + 22;
 
@@ -68,6 +73,8 @@ pub(crate) struct Request {
     pub(super) checks: Vec<u8>,
     /// Follows the checks if a permit is wanted. Begins with the number of its key.
     pub(super) permit: Vec<u8>,
+    /// The calendars that checks follow, and where those begin.
+    calendars: SmallVec<[(usize, Calendar); 1]>,
 }
 
 #[derive(Clone, Debug)]
@@ -89,7 +96,7 @@ impl Request {
     pub(crate) fn decide(checks: &Checks<'_>, naming: &KeyNaming) -> Self {
         let op = match checks.mode() {
             Mode::Take | Mode::TakeNow => Op::Take,
-            Mode::Peek | Mode::PeekNow => Op::Peek,
+            Mode::Peek | Mode::PeekNow | Mode::Preview => Op::Peek,
         };
         Self::decide_as(op, checks, naming)
     }
@@ -254,6 +261,7 @@ impl Request {
             keys: SmallVec::new(),
             checks: Vec::with_capacity(checks * (CHECK_SIZE + MARK_SIZE)),
             permit: Vec::new(),
+            calendars: SmallVec::new(),
         }
     }
 
@@ -298,6 +306,7 @@ impl Request {
     ) {
         self.left -= 1;
         let (op, left, out) = (self.op, self.left, &mut self.checks);
+        let start = out.len();
         out.extend_from_slice(&[op as u8, is_last.into(), ends as u8]);
         put(out, left as u64, 4);
         put(out, key as u64, 4);
@@ -345,6 +354,30 @@ impl Request {
             put(out, 0, 4);
             put(out, 0, 7);
             put(out, 0, 7);
+            if let Some(calendar) = limit.windows() {
+                self.calendars.push((start, *calendar));
+            }
+        }
+    }
+
+    /// Returns whether checks follow a calendar, so that the request depends on the time.
+    pub(crate) fn is_dated(&self) -> bool {
+        !self.calendars.is_empty()
+    }
+
+    /// Sets the calendar windows to those that contain an instant.
+    pub(crate) fn set_time(&mut self, at: Timestamp) {
+        for (check, calendar) in &self.calendars {
+            let window = calendar.window_at(at);
+            let next = calendar.window_at(Timestamp::saturating_from_micros(window.end));
+            let check = &mut self.checks[*check..*check + CHECK_SIZE];
+            let mut set = |at: Range<usize>, number: u64| {
+                let bytes = at.len();
+                check[at].copy_from_slice(&number.to_le_bytes()[..bytes]);
+            };
+            set(WINDOW_AT, (window.end - window.start) / 1000);
+            set(START_AT, window.start);
+            set(NEXT_END_AT, next.end);
         }
     }
 }

@@ -8,8 +8,16 @@ use crate::error::bad_response;
 /// The tag of a bucket's state.
 pub(super) const BUCKET_TAG: u8 = 241;
 
-/// Returns the tag of a limit's algorithm in a check. Counts begin with it, too.
+/// Returns the tag of a limit's algorithm in a check.
 pub(super) fn tag_of(limit: &Limit) -> u8 {
+    match limit.windows() {
+        Some(_) => 246,
+        None => state_tag_of(limit),
+    }
+}
+
+/// Returns the tag that the counts of a limit begin with.
+fn state_tag_of(limit: &Limit) -> u8 {
     match limit.algorithm() {
         Algorithm::LeakyBucket if limit.rate().shape() => 242,
         Algorithm::TokenBucket | Algorithm::LeakyBucket => BUCKET_TAG,
@@ -53,7 +61,7 @@ impl Stored {
             Self::Nothing => Ok(None),
             Self::Bucket(bucket) if is_bucket => Ok(Some(Cell::Bucket(bucket))),
             Self::Counts(tag, counts)
-                if tag == tag_of(limit) && counts.start.is_multiple_of(limit.window().get()) =>
+                if tag == state_tag_of(limit) && begins_a_window(limit, counts.start) =>
             {
                 Ok(Some(Cell::Counts(counts)))
             }
@@ -85,4 +93,10 @@ impl Stored {
         }
         Ok(summary)
     }
+}
+
+/// Returns whether a window of a limit may begin at this instant. An instance with another
+/// edition of the time zones may have begun one of a calendar anywhere.
+fn begins_a_window(limit: &Limit, start: u64) -> bool {
+    limit.windows().is_some() || start.is_multiple_of(limit.window().get())
 }

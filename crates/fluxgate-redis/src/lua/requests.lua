@@ -15,6 +15,8 @@ local function assess_of(tag)
     return fixed_window_assess
   elseif tag == SLIDING_WINDOW then
     return sliding_window_assess
+  elseif tag == CALENDAR_WINDOW then
+    return calendar_assess
   end
   return log_function('assess')
 end
@@ -157,11 +159,17 @@ local function refund_or_undo(from, to)
     op, _, _, _, k, tag, horizon, window, a, b, c, d, e, from = unpack(CHECK, blob, from)
     local back, mark, mark_part, charged_at, note, overhang
     if op == REFUND then
-      back = tag <= SHAPING_BUCKET and bucket_refund or tag < SLIDING_LOG and window_refund or log_function('refund')
+      back = tag <= SHAPING_BUCKET and bucket_refund
+        or tag < SLIDING_LOG and window_refund
+        or tag == CALENDAR_WINDOW and calendar_refund
+        or log_function('refund')
     else
       mark, mark_part, charged_at, note, overhang, from = unpack(MARK, blob, from)
       local bucket_back = op == CANCEL and bucket_cancel or bucket_undo
-      back = tag <= SHAPING_BUCKET and bucket_back or tag < SLIDING_LOG and window_undo or log_function('undo')
+      back = tag <= SHAPING_BUCKET and bucket_back
+        or tag < SLIDING_LOG and window_undo
+        or tag == CALENDAR_WINDOW and calendar_undo
+        or log_function('undo')
     end
     local stored, left, ends =
       back(k, tag, horizon, window, a, b, c, d, e, mark, mark_part, charged_at, note, overhang)
@@ -185,6 +193,18 @@ local function has_foreign_key(from, to, size)
   end
 end
 
+-- Returns whether a check has the calendar window of another time.
+local function is_misdated(from, to, size)
+  for check = from, to - 1, size do
+    if byte(blob, check + TAG_AT) == CALENDAR_WINDOW then
+      local _, _, width, _, _, _, start = unpack('<BBI5I4I4I4I7', blob, check + TAG_AT)
+      if now < start or now >= start + width * 1000 then
+        return true
+      end
+    end
+  end
+end
+
 -- Runs one request; returns where the next one begins.
 local function request(from, op, left)
   local size = (op == UNDO or op == CANCEL) and CHECK_SIZE + MARK_SIZE or CHECK_SIZE
@@ -193,6 +213,9 @@ local function request(from, op, left)
   if foreign and has_foreign_key(from, to, size) then
     n = n + 1
     out[n] = 'E'
+  elseif is_misdated(from, to, size) then
+    n = n + 1
+    out[n] = 'T'
   elseif op == TAKE_PERMIT then
     local wait = wait_of(from, to)
     local has_permit = wait > 0 and take_permit(to, wait)

@@ -1,12 +1,13 @@
 -- Locals of the slow path, which runs all calls but decisions on buckets.
 local call, try = redis.call, redis.pcall
 local pack, unpack = struct.pack, struct.unpack
-local format = string.format
+local byte, format = string.byte, string.format
 
 local SHAPING_BUCKET, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG = 242, 243, 244, 245
+local CALENDAR_WINDOW = 246
 local COUNTS = '<BI7I4I4'
--- The offset of the key in a check.
-local KEY_AT = 7
+-- The offsets of the key and of the algorithm in a check.
+local KEY_AT, TAG_AT = 7, 11
 -- What an undo or a cancellation has after each check: the instant that the charge
 -- went to and its fraction, when the charge was made, the key for a note, and the
 -- overhang before the charge.

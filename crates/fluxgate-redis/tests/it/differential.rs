@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 
 use crate::sequences::{
-    BANDS, Change, Cost, LATEST, Numbers, Request, SUBJECTS, Span, Step, all_numbers, few_numbers,
-    start, step, wide_numbers,
+    BANDS, Change, Cost, LATEST, Numbers, Request, SUBJECTS, Span, Step, all_numbers,
+    calendar_numbers, few_numbers, start, step, wide_numbers,
 };
 use crate::wire::Wire;
 use fluxgate_testkit::RedisServer;
@@ -198,6 +198,7 @@ impl<R: Beside> World<R> {
         if change.adjusts {
             band.algorithm = old.algorithm;
             band.window_ms = old.window_ms;
+            band.calendar = old.calendar;
         }
         self.make_bands();
     }
@@ -372,6 +373,11 @@ fn over_the_whole_domain() {
 #[test]
 fn with_rules_that_change() {
     run(2, 1_200, &few_numbers());
+}
+
+#[test]
+fn with_calendars() {
+    run(4, 600, &calendar_numbers());
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fluxgate_core::internals::limit::{MAX_FILL, MAX_LOG_UNITS, MAX_UNITS};
 use fluxgate_core::store::Mode;
-use fluxgate_core::{Algorithm, Limit};
+use fluxgate_core::{Algorithm, Calendar, CalendarUnit, Limit};
 use proptest::prelude::*;
 
 pub(crate) const MILLI: u64 = 1_000;
@@ -79,6 +79,8 @@ pub(crate) struct Numbers {
     pub(crate) period_ms: Option<u64>,
     pub(crate) max_wait_ms: Option<u64>,
     pub(crate) shape: bool,
+    /// Replaces the window of a fixed window.
+    pub(crate) calendar: Option<Calendar>,
 }
 
 impl Numbers {
@@ -89,6 +91,9 @@ impl Numbers {
         let capacity = self.capacity.min(most);
         let window = Duration::from_millis(self.window_ms);
         let mut limit = Limit::builder(self.algorithm, capacity, window);
+        if let (Some(calendar), Algorithm::FixedWindow) = (self.calendar, self.algorithm) {
+            return Limit::calendar(capacity, calendar).build().unwrap();
+        }
         if is_bucket {
             let period_ms = self.period_ms.unwrap_or(self.window_ms);
             // As many as keep the time to fill within bounds.
@@ -139,6 +144,34 @@ pub(crate) fn wide_numbers() -> BoxedStrategy<Numbers> {
     numbers(algorithms.boxed(), units.boxed(), spans.boxed())
 }
 
+/// Windows of calendars, in zones where clocks change, next to others.
+pub(crate) fn calendar_numbers() -> BoxedStrategy<Numbers> {
+    let zones = [
+        "UTC",
+        "Asia/Seoul",
+        "America/New_York",
+        "Australia/Lord_Howe",
+        "Africa/Cairo",
+        "Pacific/Apia",
+    ];
+    let zones = zones.map(|name| name.parse().unwrap());
+    let units = CalendarUnit::NAMES.map(|(_, unit)| unit);
+    let calendar = (
+        prop::sample::select(units.to_vec()),
+        prop::sample::select(zones.to_vec()),
+    );
+    let calendar = calendar.prop_map(|(unit, zone)| Calendar::new(unit).in_time_zone(zone));
+    let numbers = (few_numbers(), calendar, prop::bool::weighted(0.8));
+    let numbers = numbers.prop_map(|(mut numbers, calendar, is_fixed)| {
+        if is_fixed {
+            numbers.algorithm = Algorithm::FixedWindow;
+        }
+        numbers.calendar = Some(calendar);
+        numbers
+    });
+    numbers.boxed()
+}
+
 fn numbers(
     algorithms: BoxedStrategy<Algorithm>,
     units: BoxedStrategy<u64>,
@@ -162,6 +195,7 @@ fn numbers(
             period_ms,
             max_wait_ms,
             shape,
+            calendar: None,
         },
     );
     numbers.boxed()

@@ -338,6 +338,7 @@ fn small_buckets() -> impl Strategy<Value = Numbers> {
         algorithm,
         capacity,
         window_ms,
+        calendar: None,
         refill: None,
         period_ms: None,
         max_wait_ms: None,

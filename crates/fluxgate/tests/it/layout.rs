@@ -16,8 +16,8 @@ use imports::{Import, Modules, top_level};
 const LAYERS: [(&str, &str); 7] = [
     (
         "fluxgate-core",
-        "time clock lossless request_path context sip fingerprint rate limit quota algorithm key band \
-         yaml matcher rules background store reservation plan decision observer json memory keyed ad_hoc \
+        "time clock lossless request_path context sip fingerprint rate calendar limit quota algorithm key band \
+         yaml network matcher rules background store reservation plan decision observer json memory keyed ad_hoc \
          limiter shared_keyed serde_impls guide conformance",
     ),
     (

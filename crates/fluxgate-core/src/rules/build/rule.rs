@@ -6,11 +6,12 @@ use std::time::Duration;
 use crate::band::Band;
 use crate::key::{self, KeyPart, KeyPartError, RuleNumber, SubjectBytes};
 use crate::limit::{LimitError, LimitField, MAX_UNITS, check_span, saturating_micros};
-use crate::matcher::{Conditions, PathSet, Pattern};
+use crate::matcher::{Conditions, Field, PathSet, Pattern, ValueMatch, Values};
+use crate::network::{IpNetwork, NetworkError, NetworkIndex};
 use crate::rules::active_rule::{ActiveRule, Overrides};
 use crate::rules::fault::{FaultCollector, Step};
-use crate::rules::names::{MAX_NAME, is_band_id, is_rule_id, lower_header_name};
-use crate::rules::rule::{Cost, Key, Pairs, Rule};
+use crate::rules::names::{MAX_NAME, is_band_id, is_rule_id, is_set_name, lower_header_name};
+use crate::rules::rule::{Cost, Key, Pairs, Rule, ValueMatches};
 use crate::rules::write::write_rule;
 use crate::sip::Sip13;
 use crate::time::Micros;
@@ -38,13 +39,15 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
         }
     }
 
-    /// Returns the rule with its conditions, or `None` if it has faults.
-    pub(super) fn check(mut self) -> Option<(ActiveRule, Conditions)> {
+    /// Returns the rule, or `None` if it has faults.
+    pub(super) fn check(mut self) -> Option<ActiveRule> {
         let rule = self.rule;
         let faults_before = self.faults.count();
         self.id();
-        let (conditions, not_path) = self.conditions();
+        let conditions = self.conditions();
         let key = self.key();
+        self.group();
+        self.rollout();
         let max_wait = self.max_wait();
         let mut bands = self.bands("a rule needs `bands`", &rule.bands, max_wait);
         let own = bands.len() as u32;
@@ -58,6 +61,7 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
         }
         let (id, key) = (rule.id.clone()?, key?);
         let subject = subject_of_rule(self.set, &id, rule);
+        let rollout = rule.rollout.map(|share| (share, subject_of(self.set, &id)));
         let Some(number) = RuleNumber::of(&subject) else {
             self.faults
                 .add("this process has seen a million different rules; restart it to load more");
@@ -68,8 +72,10 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
             name: rule.name.clone(),
             mode: rule.mode,
             priority: rule.priority,
-            not_path,
+            conditions,
             key,
+            group: None,
+            rollout: rollout.map(|(share, subject)| (share, subject.to_vec().into())),
             on_missing_key: rule.on_missing_key,
             cost,
             max_wait: max_wait.map(Micros::from_duration),
@@ -81,7 +87,7 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
             number,
             reset_on_change: rule.reset_on_change,
         };
-        Some((active, conditions))
+        Some(active)
     }
 
     fn id(&mut self) {
@@ -93,37 +99,48 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
         }
     }
 
-    fn conditions(&mut self) -> (Conditions, PathSet) {
+    fn conditions(&mut self) -> Conditions {
         let rule = self.rule;
         self.faults.field("match", |faults| {
             let paths = patterns("path", &rule.paths, faults);
             let not_paths = patterns("not_path", &rule.not_paths, faults);
-            let headers = faults.field("headers", |faults| {
-                let mut headers: Pairs = Vec::new();
-                for (name, value) in &rule.match_headers {
-                    faults.at(Step::Name(name.clone()), |faults| {
-                        let Some(name) = header_name(name, faults) else {
-                            return;
-                        };
-                        if headers.iter().any(|(known, _)| *known == name) {
-                            faults.add(format!(
-                                "header `{name}` appears twice (their case does not matter)"
-                            ));
-                        }
-                        headers.push((name, value.clone()));
-                    });
-                }
-                headers
-            });
-            let attributes = unique("attributes", &rule.match_attributes, faults);
-            let conditions = Conditions {
+            let mut values = Vec::new();
+            if !rule.methods.is_empty() {
+                values.push((Field::Method, ValueMatch::any_of(rule.methods.clone())));
+            }
+            values.extend(headers(&rule.match_headers, faults));
+            values.extend(attributes(&rule.match_attributes, faults));
+            for (_, value) in &mut values {
+                *value = value.sorted();
+            }
+            let ips = networks("ip", &rule.ips, faults);
+            let not_ips = networks("not_ip", &rule.not_ips, faults);
+            Conditions {
                 paths: (!rule.paths.is_empty()).then_some(paths),
-                methods: (!rule.methods.is_empty()).then(|| rule.methods.clone()),
-                headers,
-                attributes,
-            };
-            (conditions, PathSet::new(not_paths))
+                not_paths: PathSet::new(not_paths),
+                values,
+                ips: (!rule.ips.is_empty()).then_some(ips),
+                not_ips: NetworkIndex::new(not_ips),
+            }
         })
+    }
+
+    fn group(&mut self) {
+        let Some(group) = &self.rule.group else {
+            return;
+        };
+        if !is_set_name(group) {
+            let message =
+                format!("`group` must have 1 to {MAX_NAME} bytes and no control character");
+            self.faults.field("group", |faults| faults.add(message));
+        }
+    }
+
+    fn rollout(&mut self) {
+        if self.rule.rollout.is_some() && self.rule.key == Key::Global {
+            let message = "a global rule has no identities that `rollout` could choose from";
+            self.faults.field("rollout", |faults| faults.add(message));
+        }
     }
 
     /// Returns the parts of the key, with the names of headers in lower case.
@@ -309,6 +326,71 @@ fn patterns(
     patterns
 }
 
+fn headers(given: &ValueMatches, faults: &mut FaultCollector<'_>) -> Vec<(Field, ValueMatch)> {
+    let mut checked: Vec<(Field, ValueMatch)> = Vec::new();
+    faults.field("headers", |faults| {
+        for (name, value) in given {
+            faults.at(Step::Name(name.clone()), |faults| {
+                check_values("a header's value", value, faults);
+                let Some(field) = header_name(name, faults).map(Field::Header) else {
+                    return;
+                };
+                if checked.iter().any(|(known, _)| *known == field) {
+                    let lower = name.to_ascii_lowercase();
+                    faults.add(format!(
+                        "header `{lower}` appears twice (their case does not matter)"
+                    ));
+                }
+                checked.push((field, value.clone()));
+            });
+        }
+    });
+    checked
+}
+
+fn attributes(given: &ValueMatches, faults: &mut FaultCollector<'_>) -> Vec<(Field, ValueMatch)> {
+    let mut checked: Vec<(Field, ValueMatch)> = Vec::new();
+    faults.field("attributes", |faults| {
+        for (name, value) in given {
+            let field = Field::Attribute(name.clone());
+            if checked.iter().any(|(known, _)| *known == field) {
+                faults.add(format!("`{name}` appears twice in `attributes`"));
+            }
+            faults.at(Step::Name(name.clone()), |faults| {
+                check_values("an attribute's value", value, faults);
+            });
+            checked.push((field, value.clone()));
+        }
+    });
+    checked
+}
+
+fn check_values(what: &str, value: &ValueMatch, faults: &mut FaultCollector<'_>) {
+    if let Values::OneOf(values) | Values::NoneOf(values) = &value.0
+        && values.is_empty()
+    {
+        faults.add(format!("{what} must not be an empty list"));
+    }
+}
+
+fn networks(
+    field: &'static str,
+    texts: &[Box<str>],
+    faults: &mut FaultCollector<'_>,
+) -> Vec<IpNetwork> {
+    let mut networks = Vec::with_capacity(texts.len());
+    for (index, text) in texts.iter().enumerate() {
+        match text.parse() {
+            Ok(network) => networks.push(network),
+            Err(error) => faults.field(field, |faults| {
+                let message = NetworkError::to_string(&error);
+                faults.at(Step::Index(index), |faults| faults.add(message));
+            }),
+        }
+    }
+    networks
+}
+
 /// Returns the pairs, whose names must differ.
 fn unique(field: &'static str, pairs: &Pairs, faults: &mut FaultCollector<'_>) -> Pairs {
     let mut names = HashSet::new();
@@ -331,12 +413,18 @@ fn header_name(name: &str, faults: &mut FaultCollector<'_>) -> Option<Box<str>> 
     lower
 }
 
-/// Returns the start of every subject of a rule. For a rule that resets on change it
-/// contains a hash of the rule, so any change makes other subjects.
-fn subject_of_rule(set: &str, id: &str, rule: &Rule) -> SubjectBytes {
+/// Returns the id of a rule with its set.
+fn subject_of(set: &str, id: &str) -> SubjectBytes {
     let mut subject = SubjectBytes::new();
     key::encode_bytes(set, &mut subject);
     key::encode_bytes(id, &mut subject);
+    subject
+}
+
+/// Returns the start of every subject of a rule. For a rule that resets on change it
+/// contains a hash of the rule, so any change makes other subjects.
+fn subject_of_rule(set: &str, id: &str, rule: &Rule) -> SubjectBytes {
+    let mut subject = subject_of(set, id);
     if rule.reset_on_change {
         let mut text = String::new();
         write_rule(rule, &mut text);

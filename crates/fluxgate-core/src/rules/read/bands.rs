@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use super::rule::{BandStyle, RuleReader};
 use crate::band::Band;
-use crate::limit::{Limit, LimitBuilder, LimitError, LimitField, MAX_UNITS};
+use crate::calendar::{Calendar, CalendarUnit, TimeZone};
+use crate::limit::{Limit, LimitBuilder, LimitError, MAX_UNITS};
 use crate::rules::rule::push_band;
 use crate::rules::values;
-use crate::yaml::{Faults, Node, Position, Value};
+use crate::yaml::{Node, Value};
 
 /// Replaces an id that has a fault. It is not valid either, but only the first fault of a
 /// field is reported.
@@ -24,75 +25,211 @@ impl RuleReader<'_> {
     }
 
     fn band(&mut self, node: &Node, style: &BandStyle) -> Band {
-        let [id, capacity, window, refill, period] = node.fields(
+        if node.as_text().is_some() && !node.is_null() {
+            let limit = self.rate(node).and_then(|(units, window)| {
+                let limit = Limit::builder(style.algorithm, units, window);
+                self.limit(limit.shape(style.shape), style, &BandNodes::all(node))
+            });
+            return Band::new("", limit.unwrap_or_else(|| stand_in(style)));
+        }
+        let [
+            id,
+            capacity,
+            window,
+            refill,
+            period,
+            rate,
+            burst,
+            calendar,
+            time_zone,
+        ] = node.fields(
             "a band",
-            ["id", "capacity", "window", "refill", "period"],
+            [
+                "id",
+                "capacity",
+                "window",
+                "refill",
+                "period",
+                "rate",
+                "burst",
+                "calendar",
+                "time_zone",
+            ],
             self.faults,
         );
-        let id = match id {
-            Some(node) => match node.text("a band's `id`", self.faults) {
-                Some("") => {
-                    self.faults
-                        .add(node.position, "a band's `id` must not be empty");
-                    FAULTY_ID
-                }
-                Some(id) => id,
-                None => FAULTY_ID,
-            },
-            None => "",
+        let id = id.map_or("", |node| self.band_id(node));
+        let nodes = BandNodes {
+            band: node,
+            capacity,
+            window,
+            refill,
+            period,
+            rate,
+            burst,
+            calendar,
+            time_zone,
         };
-        if node.is_map() {
-            for (field, given) in [("capacity", capacity), ("window", window)] {
-                if given.is_none() {
+        let limit = self.band_limit(&nodes, style);
+        Band::new(id, limit.unwrap_or_else(|| stand_in(style)))
+    }
+
+    fn band_id<'n>(&mut self, node: &'n Node) -> &'n str {
+        match node.text("a band's `id`", self.faults) {
+            Some("") => {
+                self.faults
+                    .add(node.position, "a band's `id` must not be empty");
+                FAULTY_ID
+            }
+            Some(id) => id,
+            None => FAULTY_ID,
+        }
+    }
+
+    /// Reads the numbers of a band, which come in one of three forms: with a window, a rate
+    /// or a calendar.
+    fn band_limit(&mut self, nodes: &BandNodes<'_>, style: &BandStyle) -> Option<Limit> {
+        let (form, needed, others) = match (nodes.rate, nodes.calendar) {
+            (Some(_), _) => (
+                "a `rate`",
+                &["rate"][..],
+                &[
+                    "capacity",
+                    "window",
+                    "refill",
+                    "period",
+                    "calendar",
+                    "time_zone",
+                ][..],
+            ),
+            (None, Some(_)) => (
+                "a `calendar`",
+                &["capacity"][..],
+                &["window", "refill", "period", "burst"][..],
+            ),
+            (None, None) => (
+                "a `window`",
+                &["capacity", "window"][..],
+                &["burst", "time_zone"][..],
+            ),
+        };
+        let before = self.faults.count();
+        for field in others {
+            if let Some(node) = nodes.get(field) {
+                let message = match (*field, nodes.rate, nodes.calendar) {
+                    ("burst", None, _) => "`burst` belongs to a `rate`".to_owned(),
+                    ("time_zone", _, None) => "`time_zone` belongs to a `calendar`".to_owned(),
+                    _ => format!("a band with {form} has no `{field}`"),
+                };
+                self.faults.add(node.position, message);
+            }
+        }
+        if nodes.band.is_map() {
+            for field in needed {
+                if nodes.get(field).is_none() {
                     self.faults
-                        .add(node.position, format!("a band needs a `{field}`"));
+                        .add(nodes.band.position, format!("a band needs a `{field}`"));
                 }
             }
         }
-        let units_of = |faults: &mut Faults, node: Option<&Node>, what: &str| {
-            let units = node.map(|node| node.whole(what, 1, MAX_UNITS as i64, faults));
-            units.map(|units| units.and_then(|units| u64::try_from(units).ok()))
+        let limit = match (nodes.rate, nodes.calendar) {
+            (Some(rate), _) => self.rate_limit(rate, nodes.burst, style),
+            (None, Some(calendar)) => self.calendar_limit(calendar, nodes, style),
+            (None, None) => self.window_limit(nodes, style),
         };
-        let span_of = |faults: &mut Faults, node: Option<&Node>, what: &str| {
-            node.map(|node| values::duration(node, what, faults))
-        };
-        let numbers = (
-            units_of(self.faults, capacity, "`capacity`"),
-            units_of(self.faults, refill, "`refill`"),
-            span_of(self.faults, window, "`window`"),
-            span_of(self.faults, period, "`period`"),
+        // What has a fault leaves nothing to check.
+        let limit = limit.filter(|_| self.faults.count() == before)?;
+        self.limit(limit.shape(style.shape), style, nodes)
+    }
+
+    fn window_limit(&mut self, nodes: &BandNodes<'_>, style: &BandStyle) -> Option<LimitBuilder> {
+        let capacity = nodes.capacity.map(|node| self.units(node, "`capacity`"));
+        let refill = nodes.refill.map(|node| self.units(node, "`refill`"));
+        let mut span =
+            |node: Option<&Node>, what| node.map(|node| values::duration(node, what, self.faults));
+        let (window, period) = (
+            span(nodes.window, "`window`"),
+            span(nodes.period, "`period`"),
         );
-        // A number that is given and has a fault leaves nothing to check.
-        let limit = match numbers {
-            (_, Some(None), ..) | (.., Some(None)) => None,
-            (Some(Some(capacity)), refill, Some(Some(window)), period) => {
-                let mut limit = Limit::builder(style.algorithm, capacity, window);
-                if let Some(units) = refill.flatten() {
-                    limit = limit.refill(units);
-                }
-                if let Some(span) = period.flatten() {
-                    limit = limit.period(span);
-                }
-                Some(limit.shape(style.shape))
-            }
-            _ => None,
+        let mut limit = Limit::builder(style.algorithm, capacity??, window??);
+        if let Some(units) = refill {
+            limit = limit.refill(units?);
+        }
+        if let Some(span) = period {
+            limit = limit.period(span?);
+        }
+        Some(limit)
+    }
+
+    fn rate_limit(
+        &mut self,
+        rate: &Node,
+        burst: Option<&Node>,
+        style: &BandStyle,
+    ) -> Option<LimitBuilder> {
+        let rate = self.rate(rate);
+        let Some(node) = burst else {
+            let (units, window) = rate?;
+            return Some(Limit::builder(style.algorithm, units, window));
         };
-        let position = |node: Option<&Node>| node.map(|node| node.position);
-        let positions = BandPositions {
-            band: node.position,
-            capacity: position(capacity),
-            refill: position(refill),
-            period: position(period),
-        };
-        let limit = limit.and_then(|limit| self.limit(limit, style, &positions));
-        Band::new(id, limit.unwrap_or_else(|| stand_in(style)))
+        let capacity = self.units(node, "`burst`");
+        if !style.algorithm.is_bucket() {
+            let message = "`burst` belongs to token_bucket and leaky_bucket only";
+            self.faults.add(node.position, message);
+        }
+        let (units, period) = rate?;
+        let limit = Limit::builder(style.algorithm, capacity?, period);
+        Some(limit.refill(units).period(period))
+    }
+
+    fn calendar_limit(
+        &mut self,
+        calendar: &Node,
+        nodes: &BandNodes<'_>,
+        style: &BandStyle,
+    ) -> Option<LimitBuilder> {
+        let capacity = nodes.capacity.map(|node| self.units(node, "`capacity`"));
+        let unit = calendar.one_of("`calendar`", &CalendarUnit::NAMES, self.faults);
+        let time_zone = nodes.time_zone.map(|node| {
+            let name = node.text("`time_zone`", self.faults)?;
+            let zone = name.parse::<TimeZone>();
+            zone.map_err(|error| self.faults.add(node.position, error.to_string()))
+                .ok()
+        });
+        let time_zone = time_zone.unwrap_or(Some(TimeZone::UTC));
+        let calendar = Calendar::new(unit?).in_time_zone(time_zone?);
+        let mut limit = Limit::calendar(capacity??, calendar);
+        if style.is_known {
+            limit.algorithm = style.algorithm;
+        }
+        Some(limit)
+    }
+
+    fn units(&mut self, node: &Node, what: &str) -> Option<u64> {
+        let units = node.whole(what, 1, MAX_UNITS as i64, self.faults)?;
+        u64::try_from(units).ok()
+    }
+
+    /// Reads a rate: units and a window, such as `100/m`.
+    fn rate(&mut self, node: &Node) -> Option<(u64, Duration)> {
+        let rate = node.as_text().and_then(values::parse_rate);
+        if rate.is_none() {
+            let given = node
+                .as_text()
+                .map_or_else(|| node.kind().into(), |it| format!("`{it}`"));
+            let message = format!(
+                "{given} is not a rate; write 1 to {MAX_UNITS} units and a window of 1ms to \
+                 366d, such as 10/s, 100/m or 5/15m"
+            );
+            self.faults.add(node.position, message);
+        }
+        rate
     }
 
     fn limit(
         &mut self,
         limit: LimitBuilder,
         style: &BandStyle,
-        positions: &BandPositions,
+        nodes: &BandNodes<'_>,
     ) -> Option<Limit> {
         let error = match limit.build() {
             Ok(limit) => return Some(limit),
@@ -100,17 +237,13 @@ impl RuleReader<'_> {
         };
         let at = match &error {
             LimitError::ShapeOnOther | LimitError::ShapeAndWait => Some(style.shape_at),
+            LimitError::CalendarOnOther => nodes.calendar.map(|node| node.position),
             LimitError::Units { field, .. }
             | LimitError::Span { field }
-            | LimitError::NotABucket { field } => match field {
-                LimitField::Capacity => positions.capacity,
-                LimitField::Refill => positions.refill,
-                LimitField::Period => positions.period,
-                _ => None,
-            },
+            | LimitError::NotABucket { field } => nodes.get(field.name()).map(|node| node.position),
             LimitError::FillTooLong => None,
         };
-        let at = at.unwrap_or(positions.band);
+        let at = at.unwrap_or(nodes.band.position);
         self.faults.add(at, error.to_string());
         None
     }
@@ -138,10 +271,46 @@ fn stand_in(style: &BandStyle) -> Limit {
     shaped.or_else(|_| limit.build()).expect("a valid limit")
 }
 
-/// The positions of a band's numbers.
-struct BandPositions {
-    band: Position,
-    capacity: Option<Position>,
-    refill: Option<Position>,
-    period: Option<Position>,
+/// The fields of a band.
+struct BandNodes<'n> {
+    band: &'n Node,
+    capacity: Option<&'n Node>,
+    window: Option<&'n Node>,
+    refill: Option<&'n Node>,
+    period: Option<&'n Node>,
+    rate: Option<&'n Node>,
+    burst: Option<&'n Node>,
+    calendar: Option<&'n Node>,
+    time_zone: Option<&'n Node>,
+}
+
+impl<'n> BandNodes<'n> {
+    /// The fields of a band in its short form, which is one text.
+    fn all(band: &'n Node) -> Self {
+        Self {
+            band,
+            capacity: None,
+            window: None,
+            refill: None,
+            period: None,
+            rate: None,
+            burst: None,
+            calendar: None,
+            time_zone: None,
+        }
+    }
+
+    fn get(&self, field: &str) -> Option<&'n Node> {
+        match field {
+            "capacity" => self.capacity,
+            "window" => self.window,
+            "refill" => self.refill,
+            "period" => self.period,
+            "rate" => self.rate,
+            "burst" => self.burst,
+            "calendar" => self.calendar,
+            "time_zone" => self.time_zone,
+            _ => None,
+        }
+    }
 }

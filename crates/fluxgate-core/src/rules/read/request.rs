@@ -2,29 +2,78 @@
 
 use super::rule::RuleReader;
 use crate::key::KeyPart;
-use crate::rules::rule::{Cost, Key, Pairs, Rule};
+use crate::matcher::{ValueMatch, Values};
+use crate::rules::rule::{Cost, Key, Pairs, Rule, ValueMatches};
 use crate::yaml::{Node, Value};
 
 impl RuleReader<'_> {
     pub(super) fn conditions(&mut self, node: Option<&Node>, rule: &mut Rule) {
         let Some(node) = node else { return };
-        let [path, not_path, methods, headers, attributes] = node.fields(
+        let [path, not_path, methods, headers, attributes, ip, not_ip] = node.fields(
             "`match`",
-            ["path", "not_path", "methods", "headers", "attributes"],
+            [
+                "path",
+                "not_path",
+                "methods",
+                "headers",
+                "attributes",
+                "ip",
+                "not_ip",
+            ],
             self.faults,
         );
         rule.paths = self.list(path, "`path`", "a path pattern");
         rule.not_paths = self.list(not_path, "`not_path`", "a path pattern");
         rule.methods = self.list(methods, "`methods`", "a method");
-        if let Some(node) = headers {
-            for (name, _, value) in node.map("`headers`", self.faults) {
-                let value = value.text("a header's value", self.faults);
-                let value = value.unwrap_or_default().into();
-                rule.match_headers.push((name.into(), value));
+        rule.match_headers = self.value_matches(headers, "`headers`", "a header's value");
+        let what = "an attribute's value";
+        rule.match_attributes = self.value_matches(attributes, "`attributes`", what);
+        rule.ips = self.list(ip, "`ip`", "a network");
+        rule.not_ips = self.list(not_ip, "`not_ip`", "a network");
+    }
+
+    fn value_matches(&mut self, node: Option<&Node>, what: &str, value: &str) -> ValueMatches {
+        let pairs = node.map(|node| node.map(what, self.faults));
+        let pairs = pairs.unwrap_or_default().into_iter();
+        pairs
+            .map(|(name, _, node)| (name.into(), self.value_match(node, value)))
+            .collect()
+    }
+
+    /// Reads a value, a list of them, `{ not: … }` or `{ present: … }`.
+    fn value_match(&mut self, node: &Node, what: &str) -> ValueMatch {
+        let Value::Map(_) = &node.value else {
+            return ValueMatch(Values::OneOf(self.one_or_more(node, what)));
+        };
+        let before = self.faults.count();
+        let [not, present] = node.fields(what, ["not", "present"], self.faults);
+        match (not, present) {
+            (Some(values), None) => ValueMatch(Values::NoneOf(self.one_or_more(values, what))),
+            (None, Some(present)) => {
+                let present = present.boolean("`present`", self.faults);
+                ValueMatch(Values::Present(present.unwrap_or(true)))
+            }
+            _ => {
+                // An unknown field has been reported.
+                if self.faults.count() == before {
+                    let message = format!(
+                        "{what} is a text, a list, or a mapping with either `not` or `present`"
+                    );
+                    self.faults.add(node.position, message);
+                }
+                ValueMatch::present()
             }
         }
-        let attributes = attributes.map(|node| self.texts(node, "`attributes`"));
-        rule.match_attributes = attributes.unwrap_or_default();
+    }
+
+    fn one_or_more(&mut self, node: &Node, what: &str) -> Vec<Box<str>> {
+        match &node.value {
+            Value::List(_) => self.list(Some(node), what, what),
+            _ => {
+                let value = node.text(what, self.faults);
+                vec![value.unwrap_or_default().into()]
+            }
+        }
     }
 
     /// Reads a list of texts. An element that is not a text is empty.

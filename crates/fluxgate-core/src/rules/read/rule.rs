@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::key::OnMissingKey;
 use crate::limit::Algorithm;
+use crate::rules::rollout::Rollout;
 use crate::rules::rule::{DEFAULT_PRIORITY, Override, Rule, RuleMode};
 use crate::rules::values;
 use crate::yaml::{Faults, Node, Position};
@@ -18,6 +19,8 @@ pub(super) struct RuleReader<'f> {
 /// What all bands of a rule have in common.
 pub(super) struct BandStyle {
     pub(super) algorithm: Algorithm,
+    /// Whether the algorithm is the one of the file, which has no fault.
+    pub(super) is_known: bool,
     pub(super) shape: bool,
     pub(super) shape_at: Position,
 }
@@ -33,6 +36,8 @@ impl RuleReader<'_> {
             matches,
             scope,
             key,
+            group,
+            rollout,
             on_missing_key,
             algorithm,
             shape,
@@ -54,6 +59,8 @@ impl RuleReader<'_> {
                 "match",
                 "scope",
                 "key",
+                "group",
+                "rollout",
                 "on_missing_key",
                 "algorithm",
                 "shape",
@@ -86,6 +93,9 @@ impl RuleReader<'_> {
         rule.priority = priority.unwrap_or(DEFAULT_PRIORITY);
         self.conditions(matches, &mut rule);
         rule.key = self.key(scope, key);
+        let group = group.and_then(|node| node.text("`group`", self.faults));
+        rule.group = group.map(Into::into);
+        rule.rollout = rollout.and_then(|node| self.rollout(node));
         let on_missing_key = on_missing_key
             .and_then(|node| node.one_of("`on_missing_key`", &OnMissingKey::NAMES, self.faults));
         rule.on_missing_key = on_missing_key.unwrap_or_default();
@@ -96,6 +106,7 @@ impl RuleReader<'_> {
         let style = BandStyle {
             // A leaky bucket can have all fields.
             algorithm: algorithm.unwrap_or(Algorithm::LeakyBucket),
+            is_known: algorithm.is_some(),
             shape: self.boolean(shape, "`shape`", false),
             shape_at: shape.map_or(node.position, |node| node.position),
         };
@@ -130,6 +141,12 @@ impl RuleReader<'_> {
             identity: identity.and_then(|node| self.identity(node)),
             bands: bands.map_or(Vec::new(), |node| self.bands(node, style)),
         }
+    }
+
+    fn rollout(&mut self, node: &Node) -> Option<Rollout> {
+        let share = node.text("`rollout`", self.faults)?.parse::<Rollout>();
+        let share = share.map_err(|error| self.faults.add(node.position, error.to_string()));
+        share.ok()
     }
 
     fn boolean(&mut self, node: Option<&Node>, what: &str, default: bool) -> bool {

@@ -1,0 +1,205 @@
+//! Why a request is decided as it is.
+
+use super::{BandState, Limiter, LimiterError};
+use crate::algorithm::{Mode, Verdict};
+use crate::context::RequestContext;
+use crate::decision::Decision;
+use crate::key::describe_identity;
+use crate::plan::Plan;
+use crate::rules::{ActiveRule, Rollout, RuleMode, RuleSet};
+use crate::store::Store;
+
+/// How every rule of a set contributes to a decision.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The decision that the request would get.
+    pub decision: Decision,
+    /// All rules: the enabled ones in the order of evaluation, then the others.
+    pub rules: Vec<RuleExplanation>,
+}
+
+/// How a rule contributes to a decision.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct RuleExplanation {
+    /// The rule's id.
+    pub rule: String,
+    /// What keeps the rule from matching, by its field: `path`, `headers.x-plan`, `ip`; `key`
+    /// if a part of the key is missing and the rule skips such requests; `enabled` if it is
+    /// not. `None` if it matches.
+    pub failed: Option<String>,
+    /// The identity that it counts, if it matches and no part of the key is missing.
+    /// Of API keys only the ends are shown.
+    pub identity: Option<String>,
+    /// Whether it takes part in the decision. A rule that matches does, unless an earlier
+    /// one of its group does.
+    pub applies: bool,
+    /// Whether it may deny this identity's requests.
+    pub mode: RuleMode,
+    /// Its place in its group, if it is in one.
+    pub group: Option<GroupPlace>,
+    /// The share of identities that it is enforced for, if not for all.
+    pub rollout: Option<Rollout>,
+    /// Its bands, if it applies.
+    pub bands: Vec<BandExplanation>,
+}
+
+/// The place of a rule in its group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct GroupPlace {
+    /// The name of the group.
+    pub name: String,
+    /// Its place among the enabled rules of the group, from 1.
+    pub place: usize,
+    /// The rule of the group that applies instead.
+    pub instead: Option<String>,
+}
+
+/// A band of a rule that applies.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BandExplanation {
+    /// Its state before the decision.
+    pub before: BandState,
+    /// Its state after the decision, if the request were made.
+    pub after: BandState,
+    /// Whether it denies the request.
+    pub denies: bool,
+}
+
+impl<S: Store> Limiter<S> {
+    /// Returns the decision that a request would get, with the reasons. Nothing is charged.
+    ///
+    /// ```
+    /// # use fluxgate_core::{Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let rule = Rule::new("uploads").match_path("/upload").per_user().band(Quota::per_day(10));
+    /// # let rules = RuleSet::builder("api").rule(rule).build()?;
+    /// # let limiter = Limiter::new(rules, MemoryStore::default());
+    /// let ann = RequestContext::builder().user("ann").path("/download").build();
+    /// let explanation = limiter.explain("api", &ann).await?;
+    /// assert_eq!(explanation.rules[0].failed.as_deref(), Some("path"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn explain(
+        &self,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+    ) -> Result<Explanation, LimiterError> {
+        let set = self.known_set(rule_set)?;
+        let mut plan = Plan::new(Mode::Preview);
+        plan.fill(&set, context);
+        let before = self.verdicts(&plan.peeks(&set)).await?;
+        let after = self.verdicts(&plan.checks(&set)).await?;
+        let mut decision = Decision::combine(&plan, &after);
+        let rules = explain_rules(&set, &plan, context, &before, &after);
+        decision.set_rule_set(set);
+        Ok(Explanation { decision, rules })
+    }
+}
+
+fn explain_rules(
+    set: &RuleSet,
+    plan: &Plan,
+    context: &RequestContext<'_>,
+    before: &[Verdict],
+    after: &[Verdict],
+) -> Vec<RuleExplanation> {
+    let active = set.rules().iter().enumerate();
+    let mut rules: Vec<_> = active
+        .map(|(index, rule)| explain_rule(set, index, rule, context))
+        .collect();
+    let mut at = 0;
+    for applied in &plan.applied {
+        let index = applied.rule as usize;
+        let rule = &set.rules()[index];
+        let explained = &mut rules[index];
+        explained.applies = true;
+        explained.mode = match applied.is_shadow() {
+            true => RuleMode::Shadow,
+            false => RuleMode::Enforce,
+        };
+        for band in rule.bands_in(&applied.bands) {
+            // Shadow rules are not decided if the enforced ones deny.
+            let (before, decided) = (before.get(at), after.get(at));
+            at += 1;
+            let Some(before) = before else { continue };
+            let state = |verdict: &Verdict| BandState {
+                band: band.clone(),
+                remaining: verdict.remaining.into(),
+                reset_after: verdict.reset_after.into(),
+            };
+            explained.bands.push(BandExplanation {
+                before: state(before),
+                after: state(decided.unwrap_or(before)),
+                denies: decided.is_some_and(|verdict| !verdict.passes()),
+            });
+        }
+    }
+    name_substitutes(set, &mut rules);
+    rules.extend(set.disabled().map(|rule| RuleExplanation {
+        rule: rule.into(),
+        failed: Some("enabled".into()),
+        identity: None,
+        applies: false,
+        mode: RuleMode::default(),
+        group: None,
+        rollout: None,
+        bands: Vec::new(),
+    }));
+    rules
+}
+
+fn explain_rule(
+    set: &RuleSet,
+    index: usize,
+    rule: &ActiveRule,
+    context: &RequestContext<'_>,
+) -> RuleExplanation {
+    let encoded = Plan::identity_of(set, rule, context);
+    let failed = rule.conditions().first_failed(context);
+    let is_skipped = failed.is_none() && encoded.is_none();
+    let failed = failed.or(is_skipped.then(|| "key".into()));
+    let identity = encoded.flatten().filter(|_| failed.is_none());
+    let group = rule.group().map(|group| GroupPlace {
+        name: set.group_name(group).into(),
+        place: {
+            let earlier = set.rules()[..=index].iter();
+            earlier.filter(|it| it.group() == Some(group)).count()
+        },
+        instead: None,
+    });
+    RuleExplanation {
+        rule: rule.id().into(),
+        failed,
+        mode: rule.mode_for(identity.as_deref().unwrap_or_default()),
+        identity: identity.map(|identity| describe_identity(&identity)),
+        applies: false,
+        group,
+        rollout: rule.rollout(),
+        bands: Vec::new(),
+    }
+}
+
+/// Names the rule that applies in place of others of its group.
+fn name_substitutes(set: &RuleSet, rules: &mut [RuleExplanation]) {
+    for index in 0..rules.len() {
+        let group = set.rules()[index].group();
+        let explained = &rules[index];
+        if explained.applies || explained.failed.is_some() || group.is_none() {
+            continue;
+        }
+        let mut active = set.rules().iter().zip(&*rules);
+        let instead = active.find(|(rule, other)| {
+            rule.group() == group && other.applies && other.mode == explained.mode
+        });
+        let instead = instead.map(|(rule, _)| rule.id().to_owned());
+        if let Some(place) = &mut rules[index].group {
+            place.instead = instead;
+        }
+    }
+}

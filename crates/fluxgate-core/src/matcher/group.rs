@@ -1,0 +1,218 @@
+//! Rules with the same requirements, besides their paths.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use foldhash::HashMap;
+use smallvec::SmallVec;
+
+use super::pattern::Pattern;
+use super::pattern_set::Patterns;
+use super::requirements::{Networks, Part, Requirements, Test};
+use super::small_map::SmallMap;
+use crate::context::RequestContext;
+use crate::request_path::RequestPath;
+
+/// The rules that match, as indices in the order of evaluation.
+pub(crate) type Matches = SmallVec<[u32; 16]>;
+
+/// The tests of rules that are left to the end of the search.
+pub(super) type LateTests = HashMap<u32, Arc<[Test]>>;
+
+/// Rules that require the same parts of a request.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Signature {
+    /// The parts besides the one by which it is found.
+    others: Vec<Part>,
+    /// Whether the networks are among them.
+    has_networks: bool,
+    /// By the values of all parts.
+    groups: SmallMap<Group>,
+}
+
+impl Signature {
+    /// Inserts a rule, which is found by the first part that it requires.
+    pub(super) fn insert(
+        signatures: &mut Vec<Self>,
+        required: &Requirements,
+        rule: u32,
+        paths: Option<&[Pattern]>,
+    ) {
+        let others: Vec<_> = required.parts().skip(1).cloned().collect();
+        let same = signatures.iter().position(|known| known.others == others);
+        let same = same.unwrap_or_else(|| {
+            signatures.push(Self {
+                has_networks: others.contains(&Part::Networks),
+                others,
+                groups: SmallMap::default(),
+            });
+            signatures.len() - 1
+        });
+        for choice in required.choices() {
+            let [first, others @ ..] = &choice[..] else {
+                continue;
+            };
+            let values = joined(others.iter().copied().map(Some), first).unwrap_or_default();
+            let groups = &mut signatures[same].groups;
+            let group = groups.get_or_insert_with(&values, Group::default);
+            group.insert(rule, paths, &required.tests);
+        }
+    }
+
+    /// Prepares the search, after the last rule.
+    pub(super) fn finish(&mut self, late: &mut LateTests) {
+        self.groups.for_each(|group| group.finish(late));
+    }
+
+    /// Adds the rules whose first part has this value.
+    pub(super) fn find(
+        &self,
+        first: &[u8],
+        context: &RequestContext<'_>,
+        networks: &Networks,
+        matches: &mut Matches,
+    ) {
+        let mut add = |group: Option<&Group>| {
+            if let Some(group) = group {
+                group.collect(context, matches);
+            }
+        };
+        if self.others.is_empty() {
+            return add(self.groups.get(first));
+        }
+        let find = |network: Option<&[u8]>| {
+            let others = self.others.iter();
+            let others = others.map(|other| match other {
+                Part::Networks => network,
+                other => other.value_in(context),
+            });
+            joined(others, first).and_then(|values| self.groups.get(&values))
+        };
+        if self.has_networks {
+            for network in networks {
+                add(find(Some(network)));
+            }
+        } else {
+            add(find(None));
+        }
+    }
+}
+
+/// Up to this many different lists of tests, a group has a section for each.
+const FEW_TESTS: usize = 16;
+
+/// Rules that require the same values of the same parts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Group {
+    sections: Vec<Section>,
+    /// The rules, until the sections are built.
+    rules: Vec<GroupedRule>,
+}
+
+#[derive(Clone, Debug)]
+struct GroupedRule {
+    rule: u32,
+    /// `None` matches any path.
+    paths: Option<Box<[Pattern]>>,
+    tests: Arc<[Test]>,
+}
+
+/// Rules of a group with the same tests.
+#[derive(Clone, Debug, Default)]
+struct Section {
+    tests: Arc<[Test]>,
+    /// The rules that match any path.
+    any_path: Vec<u32>,
+    paths: Patterns,
+}
+
+impl Group {
+    pub(super) fn insert(&mut self, rule: u32, paths: Option<&[Pattern]>, tests: &[Test]) {
+        self.rules.push(GroupedRule {
+            rule,
+            paths: paths.map(Into::into),
+            tests: tests.into(),
+        });
+    }
+
+    /// Builds the sections, after the last rule. If there are many different tests, they are
+    /// left to the end of the search, when few rules are left: adds them to `late`.
+    pub(super) fn finish(&mut self, late: &mut LateTests) {
+        let mut rules = std::mem::take(&mut self.rules);
+        let mut different: Vec<Arc<[Test]>> = Vec::new();
+        for rule in &rules {
+            if different.len() <= FEW_TESTS && !different.contains(&rule.tests) {
+                different.push(Arc::clone(&rule.tests));
+            }
+        }
+        if different.len() > FEW_TESTS {
+            for rule in &mut rules {
+                let tests = std::mem::take(&mut rule.tests);
+                if !tests.is_empty() {
+                    late.insert(rule.rule, tests);
+                }
+            }
+            different = vec![Arc::default()];
+        }
+        let sections = different.into_iter();
+        self.sections = sections.map(|tests| Section::new(tests, &rules)).collect();
+    }
+
+    /// Adds the rules that match a request's path in either form. A rule may be added twice.
+    pub(super) fn collect(&self, context: &RequestContext<'_>, matches: &mut Matches) {
+        for section in &self.sections {
+            if section.tests.iter().all(|test| test.passes(context)) {
+                section.collect(context.request_path(), matches);
+            }
+        }
+    }
+}
+
+impl Section {
+    fn new(tests: Arc<[Test]>, rules: &[GroupedRule]) -> Self {
+        let (mut any_path, mut patterns) = (Vec::new(), Vec::new());
+        for GroupedRule { rule, paths, .. } in rules.iter().filter(|it| it.tests == tests) {
+            match paths {
+                None => any_path.push(*rule),
+                Some(paths) => patterns.extend(paths.iter().map(|path| (path.clone(), *rule))),
+            }
+        }
+        Self {
+            tests,
+            any_path,
+            paths: Patterns::new(&patterns),
+        }
+    }
+
+    fn collect(&self, path: Option<&RequestPath<'_>>, matches: &mut Matches) {
+        matches.extend_from_slice(&self.any_path);
+        let Some(path) = path else {
+            return;
+        };
+        for form in std::iter::once(path.raw()).chain(path.other()) {
+            let _ = self.paths.find(form, |rules| {
+                matches.extend_from_slice(rules);
+                ControlFlow::Continue(())
+            });
+        }
+    }
+}
+
+/// The values of a signature's parts.
+type JoinedValues = SmallVec<[u8; 64]>;
+
+/// Joins the other values with their lengths, then the first one. No two lists collide,
+/// and a single value stays as it is. Returns `None` if a value is missing.
+fn joined<'v>(
+    others: impl Iterator<Item = Option<&'v [u8]>>,
+    first: &[u8],
+) -> Option<JoinedValues> {
+    let mut values = JoinedValues::new();
+    for other in others {
+        let other = other?;
+        values.extend_from_slice(&(other.len() as u64).to_le_bytes());
+        values.extend_from_slice(other);
+    }
+    values.extend_from_slice(first);
+    Some(values)
+}
