@@ -1,8 +1,11 @@
-//! Decisions by ten rules, in sets of 10 and of 10,000 rules.
+//! Decisions by one rule among 10 and among 10,000: by path, and by lists of values,
+//! networks and groups.
 
+use std::fmt::Write;
 use std::hint::black_box;
+use std::net::IpAddr;
 
-use fluxgate_core::{Limiter, MemoryStore, RequestContext};
+use fluxgate_core::{Limiter, MemoryStore, RequestContext, RuleSets};
 
 use crate::decision;
 use crate::report::{Better, Report, in_turn, nanos_per_call};
@@ -10,11 +13,19 @@ use crate::report::{Better, Report, in_turn, nanos_per_call};
 const CALLS: u64 = 1_000_000;
 
 pub(crate) fn run(report: &mut Report) {
-    let (many, few) = in_turn(5, measure(10_000), measure(10));
     let yardstick = "the same among 10 rules (0.5 is allowed)";
+    let measured = in_turn(5, measure(10_000), measure(10));
     report.line(
         "matching-10k-rules",
-        (many, few),
+        measured,
+        yardstick,
+        "ns",
+        Better::Less,
+    );
+    let measured = in_turn(5, measure_conditions(10_000), measure_conditions(10));
+    report.line(
+        "matching-10k-conditions",
+        measured,
         yardstick,
         "ns",
         Better::Less,
@@ -38,4 +49,59 @@ fn measure(rules: usize) -> impl FnMut() -> f64 {
             let _ = black_box(limiter.check_sync("bench", &context));
         })
     }
+}
+
+/// The rules have lists of tenants, exceptions and networks, and are in groups of ten. Each
+/// request matches one.
+fn measure_conditions(rules: usize) -> impl FnMut() -> f64 {
+    let limiter = Limiter::new(conditions(rules), MemoryStore::default());
+    let requests: Vec<(String, IpAddr)> = (0..10)
+        .map(|index| {
+            let rule = index * rules / 10;
+            (format!("tenant-{rule}"), address(rule))
+        })
+        .collect();
+    move || {
+        nanos_per_call(CALLS, |call| {
+            let (tenant, ip) = &requests[call as usize % requests.len()];
+            let context = RequestContext::builder()
+                .user("user-1")
+                .method("GET")
+                .path("/v1/items/42")
+                .ip(*ip)
+                .attribute("tenant", tenant.as_str())
+                .attribute("plan", "pro")
+                .build();
+            let decision = limiter.check_sync("bench", &context);
+            assert_eq!(black_box(decision).rules().count(), 1);
+        })
+    }
+}
+
+/// Returns an address in the network of a rule.
+fn address(rule: usize) -> IpAddr {
+    IpAddr::from([10, (rule / 256) as u8, (rule % 256) as u8, 7])
+}
+
+#[expect(clippy::unwrap_used, reason = "the rules are valid")]
+fn conditions(count: usize) -> RuleSets {
+    let mut text = String::from("rule_sets:\n  bench:\n    rules:\n");
+    for index in 0..count {
+        let (high, low) = (index / 256, index % 256);
+        let group = index / 10;
+        let _ = write!(
+            text,
+            "      - id: rule-{index}
+        group: group-{group}
+        match:
+          path: [\"/v1/**\"]
+          attributes: {{ tenant: [tenant-{index}, trial-{index}], plan: {{ not: [free, none] }} }}
+          ip: [\"10.{high}.{low}.0/24\", \"192.168.0.0/16\"]
+          not_ip: [\"10.{high}.{low}.1\"]
+        scope: per_user
+        bands: [1000000/s, 10000000/m]
+"
+        );
+    }
+    RuleSets::from_yaml(&text).unwrap()
 }

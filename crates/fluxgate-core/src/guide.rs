@@ -122,45 +122,52 @@
 //!
 //! # Tiers
 //!
-//! Give each plan a rule that matches an attribute, and set the attribute when you build the
-//! context. A customer without a plan gets the default one there. A rule without conditions
-//! applies to all plans, on top of their own limits:
+//! Give each plan a rule that matches an attribute, put these rules into a group, and let the
+//! last one match everybody else. Of a group only the first rule that matches applies. A rule
+//! outside the group applies to all plans, on top of their own limits:
 //!
 //! ```
 //! use fluxgate_core::{KeyPart, Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
 //!
 //! # fn main() -> Result<(), fluxgate_core::InvalidRules> {
-//! fn plan(name: &str, quota: Quota) -> Rule {
+//! fn tier(name: &str, quota: Quota) -> Rule {
 //!     Rule::new(name)
-//!         .match_attribute("plan", name)
+//!         .group("plan")
 //!         .key([KeyPart::Attribute("customer".into())])
 //!         .band(quota)
 //! }
 //!
 //! let api = RuleSet::builder("api")
-//!     .rule(plan("free", Quota::per_minute(2)))
-//!     // One customer has bought more.
-//!     .rule(plan("pro", Quota::per_minute(5)).override_for(["acme"], [Quota::per_minute(50)]))
+//!     .rule(
+//!         tier("pro", Quota::per_minute(5))
+//!             .match_attribute("plan", ["pro", "team"])
+//!             // One customer has bought more.
+//!             .override_for(["acme"], [Quota::per_minute(50)]),
+//!     )
+//!     .rule(tier("others", Quota::per_minute(2)))
 //!     .rule(Rule::new("all-plans").global().band(Quota::per_second(1_000)))
 //!     .build()?;
 //! let limiter = Limiter::new(api, MemoryStore::default());
 //!
-//! let limit_of = |customer: &str, plan: Option<&str>| {
+//! let limit_of = |customer: &str, plan: &str| {
 //!     let context = RequestContext::builder()
 //!         .attribute("customer", customer)
-//!         .attribute("plan", plan.unwrap_or("free"))
+//!         .attribute("plan", plan)
 //!         .build();
 //!     limiter.check_sync("api", &context).limit()
 //! };
-//! assert_eq!(limit_of("initech", None), Some(2));
-//! assert_eq!(limit_of("globex", Some("pro")), Some(5));
-//! assert_eq!(limit_of("acme", Some("pro")), Some(50));
+//! assert_eq!(limit_of("globex", "team"), Some(5));
+//! assert_eq!(limit_of("acme", "pro"), Some(50));
+//! assert_eq!(limit_of("initech", "a plan that nobody knows"), Some(2));
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! A plan that no rule matches is limited by `all-plans` only. Take the plan from your own
-//! data, not from a header that the client can choose.
+//! Take the plan from your own data or from a verified token, not from a header that the
+//! client can choose.
+//!
+//! A new limit can start with a share of the customers: [`Rule::rollout`] enforces a rule for
+//! some identities, and only reports what it would deny for the others.
 //!
 //! # Waiting
 //!

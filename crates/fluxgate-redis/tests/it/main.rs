@@ -5,6 +5,7 @@
     reason = "a test that cannot go on has failed, and the panic says where"
 )]
 
+mod calendar;
 mod cluster;
 mod conformance;
 mod connections;
