@@ -1,5 +1,6 @@
 //! The command line.
 
+mod import;
 mod simulate;
 mod validate;
 
@@ -46,6 +47,12 @@ enum Command {
     /// `time` in RFC 3339. Exits with 65 at an invalid line, and with 78 if the rules are
     /// invalid.
     Simulate(simulate::Arguments),
+    /// Convert the configuration of another rate limiter into a rule file
+    ///
+    /// Writes rules with a comment `# not carried over: …` for everything that they do not
+    /// express, and the number of these comments to standard error. Exits with 78 if the file
+    /// is invalid, or if no rule could be carried over.
+    Import(import::Arguments),
     /// Inspect the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -94,6 +101,7 @@ pub fn run() -> ExitCode {
         Command::Run(options) => serve(&options),
         Command::Validate { file } => validate::validate(&file),
         Command::Simulate(arguments) => simulate::run(&arguments),
+        Command::Import(arguments) => import::run(&arguments),
         Command::Config(ConfigCommand::Show(options)) => show(&options),
         Command::Completions { shell } => completions(shell),
     };

@@ -10,6 +10,7 @@ mod blocks;
 mod claims;
 mod files;
 mod links;
+mod migrating;
 mod names;
 mod numbers;
 mod session;
@@ -20,14 +21,16 @@ pub(crate) use blocks::Block;
 
 /// The kinds of blocks, as written after the fence, and the tests that run them. A word
 /// with a dot is not part of the kind but the name of a file.
-const KINDS: [(&str, &str); 30] = [
+const KINDS: [(&str, &str); 35] = [
     ("console", "docs::session::"),
     ("json", "docs::session::"),
     ("json check", "service::api::the_documented_examples"),
     ("json consume", "service::api::the_documented_examples"),
+    ("json openfluxgate", "docs::migrating::"),
     ("json decision", "service::api::the_documented_examples"),
     ("json decisions", "docs::files::the_simulations"),
     ("json requests", "docs::files::the_simulations"),
+    ("nginx", "docs::migrating::"),
     ("rust", "docs::files::every_program"),
     ("rust,no_run", "docs::files::every_program"),
     ("sh docker", "deploy::containers::the_commands_of_the_guide"),
@@ -57,6 +60,9 @@ const KINDS: [(&str, &str); 30] = [
     ("text summary", "docs::files::the_simulations"),
     ("text usage", "docs::texts::the_usage"),
     ("yaml", "docs::files::every_config_and_rule_file"),
+    ("yaml bucket4j", "docs::migrating::"),
+    ("yaml envoy-ratelimit", "docs::migrating::"),
+    ("yaml kong", "docs::migrating::"),
     ("yaml envoy", "service::grpc::envoy::"),
     ("yaml envoy-filter", "docs::texts::the_envoy_filter"),
     ("yaml faulty", "docs::texts::the_faults"),
@@ -91,7 +97,14 @@ pub(crate) const NOT_RUN: [(&str, &str); 7] = [
 /// Returns the paths of all documents, relative to the root.
 fn documents() -> Vec<String> {
     let mut found = Vec::new();
-    for folder in ["", "dashboards", "deploy", "docs", "examples"] {
+    for folder in [
+        "",
+        "dashboards",
+        "deploy",
+        "docs",
+        "docs/migrating",
+        "examples",
+    ] {
         let files = fs::read_dir(project_file(folder)).unwrap();
         let files = files.map(|entry| Path::new(folder).join(entry.unwrap().file_name()));
         let is_document = |path: &PathBuf| path.extension().is_some_and(|it| it == "md");

@@ -46,7 +46,7 @@ const LAYERS: [(&str, &str); 7] = [
     ),
     (
         "fluxgate",
-        "watch config failure telemetry engine reload serve admin api grpc resp server \
+        "watch config failure import telemetry engine reload serve admin api grpc resp server \
          cli fuzzing",
     ),
 ];

@@ -12,6 +12,7 @@ mod examples;
 mod fuzz;
 mod gateway;
 mod gateway_faults;
+mod import;
 mod layout;
 mod operations;
 mod service;

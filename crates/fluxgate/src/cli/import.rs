@@ -1,0 +1,103 @@
+//! `fluxgate import`: converts the configuration of another rate limiter.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::cli::{Exit, Failure, print};
+use crate::config::rule_file;
+use crate::import::{Format, ImportError, Imported, import};
+
+/// The arguments of `fluxgate import`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The format of the file
+    #[arg(value_enum)]
+    format: FormatArgument,
+    /// The configuration to import
+    file: PathBuf,
+    /// The file for the rules; `-` is standard output
+    #[arg(long, value_name = "FILE|-", default_value = "-")]
+    output: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum FormatArgument {
+    /// The YAML of envoyproxy/ratelimit
+    EnvoyRatelimit,
+    /// An nginx configuration with `limit_req`
+    Nginx,
+    /// The declarative YAML of Kong
+    Kong,
+    /// The application.yml of the Spring Boot starter for Bucket4j
+    Bucket4j,
+    /// The rule documents of OpenFluxGate, in JSON or YAML
+    Openfluxgate,
+}
+
+/// Converts the file, and writes the rules.
+pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let format = match arguments.format {
+        FormatArgument::EnvoyRatelimit => Format::EnvoyRatelimit,
+        FormatArgument::Nginx => Format::Nginx,
+        FormatArgument::Kong => Format::Kong,
+        FormatArgument::Bucket4j => Format::Bucket4j,
+        FormatArgument::Openfluxgate => Format::OpenFluxgate,
+    };
+    let path = arguments.file.as_path();
+    let text = rule_file::read_text(path)?;
+    let origin = path.file_name().unwrap_or(path.as_os_str());
+    let imported = import(format, &origin.to_string_lossy(), &text);
+    let imported = imported.map_err(|error| explain(error, path))?;
+    write(&imported, arguments)?;
+    // The rules are written, whether or not standard error is closed.
+    let _ = writeln!(io::stderr(), "{}", summary(&imported, path));
+    Ok(())
+}
+
+fn write(imported: &Imported, arguments: &Arguments) -> Result<(), Failure> {
+    let output = arguments.output.as_path();
+    if output.as_os_str() == "-" {
+        return print(imported.text.as_bytes());
+    }
+    let failure = |problem: &dyn std::fmt::Display| {
+        Failure::new(Exit::Io, format!("{}: {problem}", output.display()))
+    };
+    if is_same_file(&arguments.file, output) {
+        return Err(failure(&"would be overwritten; name another output"));
+    }
+    fs::write(output, &imported.text).map_err(|error| failure(&error))
+}
+
+fn is_same_file(first: &Path, second: &Path) -> bool {
+    match (fs::metadata(first), fs::metadata(second)) {
+        (Ok(first), Ok(second)) => (first.dev(), first.ino()) == (second.dev(), second.ino()),
+        _ => false,
+    }
+}
+
+fn summary(imported: &Imported, path: &Path) -> String {
+    let Imported { rules, lost, .. } = imported;
+    let path = path.display();
+    match lost {
+        0 => format!("{path}: {rules} rule(s)"),
+        _ => format!("{path}: {rules} rule(s); not carried over: {lost}, see the comments"),
+    }
+}
+
+fn explain(error: ImportError, path: &Path) -> Failure {
+    match error {
+        ImportError::Invalid(faults) => rule_file::invalid(path, faults).into(),
+        ImportError::Nothing(remarks) => {
+            let path = path.display();
+            let mut lines = vec![format!("{path}: no rule could be carried over")];
+            let remarks = remarks.iter();
+            lines.extend(remarks.map(|it| format!("{path}:{}: {}", it.line, it.sentence())));
+            Failure::new(Exit::Config, lines.join("\n"))
+        }
+        error @ ImportError::Unusable(_) => {
+            Failure::new(Exit::Config, format!("{}: {error}", path.display()))
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Bandwidths.
+
+use fluxgate_core::internals::yaml::{Faults, Node, Value};
+
+use crate::import::draft::{Algorithm, Band, MAX_UNITS, MAX_WINDOW_MS, Remark};
+use crate::import::fields::{Fields, whole};
+
+/// The longest time in which a bucket may fill, in milliseconds.
+const MAX_FILL_MS: u128 = 3_660 * 86_400_000;
+
+/// A bandwidth.
+#[derive(Debug)]
+pub(super) struct Bandwidth {
+    pub(super) band: Band,
+    /// Whether all units return at once.
+    pub(super) is_window: bool,
+    line: usize,
+}
+
+/// The units of `java.time.temporal.ChronoUnit` and their lengths in milliseconds.
+const UNITS: [(&str, u64); 7] = [
+    ("millis", 1),
+    ("seconds", 1_000),
+    ("minutes", 60_000),
+    ("hours", 3_600_000),
+    ("half_days", 43_200_000),
+    ("days", 86_400_000),
+    ("weeks", 7 * 86_400_000),
+];
+
+impl Bandwidth {
+    pub(super) fn read(
+        fields: &Fields<'_>,
+        remarks: &mut Vec<Remark>,
+        faults: &mut Faults,
+    ) -> Option<Self> {
+        let line = fields.position.line;
+        let mut number = |name: &str, shown: &str, faults: &mut Faults| {
+            let (node, remark) = placeholder(fields.get(name)?);
+            remarks.extend(remark);
+            let number = whole(&node, &format!("`{shown}`"), (1, u64::MAX), faults);
+            Some((number, node.position.line))
+        };
+        let capacity = number("capacity", "capacity", faults);
+        let time = number("time", "time", faults);
+        let refill = number("refillcapacity", "refill-capacity", faults);
+        let initial = number("initialcapacity", "initial-capacity", faults);
+        let unit = fields.get("unit").map(|unit| {
+            let (unit, remark) = placeholder(unit);
+            remarks.extend(remark);
+            let given = unit.as_text().unwrap_or_default();
+            let given = given.to_ascii_lowercase().replace('-', "_");
+            let found = UNITS.iter().find(|(name, _)| *name == given);
+            match found {
+                Some((_, length)) => Some(*length),
+                None => unit.one_of("`unit`", &UNITS, faults),
+            }
+        });
+        let (Some((capacity, _)), Some((time, _)), Some(unit)) = (capacity, time, unit) else {
+            let text = "a bandwidth needs `capacity`, `time` and `unit`";
+            faults.add(fields.position, text);
+            return None;
+        };
+        let (capacity, window) = (capacity?, time?.saturating_mul(unit?));
+        let refill = refill.and_then(|(refill, _)| refill).unwrap_or(capacity);
+        if let Some((Some(initial), line)) = initial
+            && initial < capacity
+        {
+            let text = format!("`initial-capacity: {initial}`: buckets start full");
+            remarks.push(Remark::lost(line, text));
+        }
+        if window > MAX_WINDOW_MS {
+            let text = "a bandwidth whose time is longer than 366 days";
+            remarks.push(Remark::lost(line, text));
+            return None;
+        }
+        let most = MAX_FILL_MS * u128::from(refill.min(MAX_UNITS)) / u128::from(window);
+        let most = u64::try_from(most).unwrap_or(MAX_UNITS).min(MAX_UNITS);
+        if capacity > most || refill > MAX_UNITS {
+            let text = format!("a capacity of {capacity} is {most}, the most there is");
+            remarks.push(Remark::changed(line, text));
+        }
+        let mut band = Band::new(capacity.min(most), window);
+        if refill.min(MAX_UNITS) != band.capacity {
+            band.refill = Some((refill.min(MAX_UNITS), window));
+        }
+        band.id = fields.text("id", faults).and_then(band_id);
+        let is_interval = is_interval(fields, faults);
+        if is_interval && band.refill.is_some() {
+            let text = "the interval refill of a part of the capacity is continuous";
+            remarks.push(Remark::changed(line, text));
+        }
+        Some(Self {
+            is_window: is_interval && band.refill.is_none(),
+            band,
+            line,
+        })
+    }
+
+    /// Returns what an interval refill becomes.
+    pub(super) fn remark(&self, algorithm: Algorithm) -> Option<Remark> {
+        let text = match algorithm {
+            _ if !self.is_window => return None,
+            Algorithm::FixedWindow => {
+                "intervals begin at fixed times, not with the first request of a key"
+            }
+            _ => "the interval refill is continuous: a rule has one algorithm for all bands",
+        };
+        Some(Remark::changed(self.line, text))
+    }
+}
+
+/// Returns whether the refill happens at the end of an interval.
+fn is_interval(fields: &Fields<'_>, faults: &mut Faults) -> bool {
+    let speeds = [
+        ("greedy", false),
+        ("interval", true),
+        ("GREEDY", false),
+        ("INTERVAL", true),
+    ];
+    let speed = fields.get("refillspeed");
+    let speed = speed.and_then(|speed| speed.one_of("`refill-speed`", &speeds, faults));
+    // The older way to say it.
+    let interval = fields.get("fixedrefillinterval");
+    let has_interval = interval.is_some_and(|node| node.as_text() != Some("0"));
+    speed.unwrap_or(has_interval)
+}
+
+/// Returns an id if a band can have it.
+fn band_id(text: &str) -> Option<String> {
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
+    let is_valid = text.len() <= 200
+        && text.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && text.bytes().all(is_letter)
+        && text != "missing_key";
+    is_valid.then(|| text.to_owned())
+}
+
+/// Replaces a placeholder such as `${CAPACITY:10}` by its default.
+pub(super) fn placeholder(node: &Node) -> (Node, Option<Remark>) {
+    let inside = node.as_text().and_then(|text| text.strip_prefix("${"));
+    let inside = inside.and_then(|text| text.strip_suffix('}'));
+    let Some((name, default)) = inside.and_then(|text| text.split_once(':')) else {
+        return (node.clone(), None);
+    };
+    let text = format!("`${{{name}}}` is its default, {default}");
+    let replaced = Node {
+        value: Value::Plain(default.to_owned()),
+        position: node.position,
+    };
+    (replaced, Some(Remark::changed(node.position.line, text)))
+}

@@ -1,0 +1,254 @@
+//! The configuration of envoyproxy/ratelimit: a domain with nested descriptors.
+//!
+//! The service looks a request's descriptor up level by level: first by key and value, then by
+//! key alone, and it never goes back up. So a rule without a value excludes the values that
+//! its siblings list, unless such a sibling is a limit too: then both are in a group, in which
+//! the first rule that matches applies. A limit counts only descriptors with exactly its keys.
+
+mod descriptors;
+
+use std::collections::{BTreeSet, HashMap};
+
+use fluxgate_core::internals::yaml::{Faults, Node};
+
+use super::draft::{Algorithm, Band, Draft, MAX_UNITS, Remark, Rule, Set, Test};
+use super::names::{Ids, set_name};
+use descriptors::{Descriptor, Limit};
+
+/// Reads a configuration.
+pub(super) fn read(text: &str, faults: &mut Faults) -> Draft {
+    let node = match Node::parse(text) {
+        Ok(node) => node,
+        Err(fault) => return super::unreadable(fault, faults),
+    };
+    let mut remarks = Vec::new();
+    let Some((domain, descriptors)) = descriptors::read(&node, &mut remarks, faults) else {
+        return Draft::default();
+    };
+    let mut builder = Builder {
+        key_sets: KeySets::default(),
+        ids: Ids::default(),
+        rules: Vec::new(),
+        sequences: HashMap::new(),
+        remarks,
+    };
+    builder.key_sets.add(&descriptors, &mut Vec::new());
+    builder.level(&descriptors, &mut Vec::new());
+    let set = Set {
+        name: set_name(&domain),
+        rules: builder.rules,
+        ..Set::default()
+    };
+    Draft {
+        remarks: builder.remarks,
+        sets: vec![set],
+    }
+}
+
+/// One level of the path to a limit.
+#[derive(Clone, Debug)]
+struct Step<'d> {
+    key: &'d str,
+    value: Expected<'d>,
+}
+
+#[derive(Clone, Debug)]
+enum Expected<'d> {
+    Value(&'d str),
+    AnyExcept(Vec<&'d str>),
+}
+
+struct Builder<'d> {
+    key_sets: KeySets<'d>,
+    ids: Ids,
+    rules: Vec<Rule>,
+    /// The first order in which each set of keys occurs.
+    sequences: HashMap<BTreeSet<&'d str>, Vec<&'d str>>,
+    remarks: Vec<Remark>,
+}
+
+impl<'d> Builder<'d> {
+    /// Adds the rules of a list of descriptors below a path.
+    fn level(&mut self, list: &'d [Descriptor], path: &mut Vec<Step<'d>>) {
+        let (with_value, without): (Vec<_>, Vec<_>) = list
+            .iter()
+            .partition(|descriptor| descriptor.value.is_some());
+        let mut siblings: HashMap<&str, Vec<(&Descriptor, &str)>> = HashMap::new();
+        for descriptor in &with_value {
+            if let Some(value) = &descriptor.value {
+                let siblings = siblings.entry(&descriptor.key).or_default();
+                siblings.push((*descriptor, value.as_str()));
+            }
+        }
+        // The groups of the keys that have rules with and without a value.
+        let mut groups: HashMap<(&str, bool), Option<String>> = HashMap::new();
+        for default in &without {
+            let siblings = siblings.get(default.key.as_str());
+            let mut siblings = siblings.into_iter().flatten();
+            if let Some(Limit::Rate { .. }) = default.limit
+                && siblings.any(|(sibling, _)| sibling.replaces(default))
+            {
+                groups.insert((&default.key, default.is_shadow), None);
+            }
+        }
+        // Rules with a value come first, so that they apply in place of the others.
+        for descriptor in with_value.iter().chain(&without) {
+            if path.iter().any(|step| step.key == descriptor.key) {
+                let text = format!(
+                    "a descriptor with the key `{}` twice, and all below it",
+                    descriptor.key
+                );
+                self.remarks.push(Remark::lost(descriptor.line, text));
+                continue;
+            }
+            let others = match descriptor.value {
+                Some(_) => &[][..],
+                None => siblings
+                    .get(descriptor.key.as_str())
+                    .map_or(&[][..], Vec::as_slice),
+            };
+            let all = others.iter().map(|(_, value)| *value);
+            let kept = others.iter().filter(|(it, _)| !it.replaces(descriptor));
+            let expected = |excluded| match &descriptor.value {
+                Some(value) => Expected::Value(value),
+                None => Expected::AnyExcept(excluded),
+            };
+            let key = descriptor.key.as_str();
+            let step = |value| Step { key, value };
+            path.push(step(expected(kept.map(|(_, value)| *value).collect())));
+            if let Some(Limit::Rate { requests, window }) = descriptor.limit {
+                let mut rule = self.rule(descriptor, path, requests, window);
+                if let Some(group) = groups.get_mut(&(key, descriptor.is_shadow)) {
+                    let group = group.get_or_insert_with(|| group_name(path));
+                    rule.group = Some(group.clone());
+                }
+                self.rules.push(rule);
+            }
+            path.pop();
+            path.push(step(expected(all.collect())));
+            self.level(&descriptor.children, path);
+            path.pop();
+        }
+    }
+
+    fn rule(
+        &mut self,
+        descriptor: &Descriptor,
+        path: &[Step<'d>],
+        requests: u64,
+        window: u64,
+    ) -> Rule {
+        let words = path.iter().flat_map(|step| match step.value {
+            Expected::Value(value) => [step.key, value],
+            Expected::AnyExcept(_) => [step.key, ""],
+        });
+        let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+        let id = self.ids.unique(&words.join("-"));
+        let mut rule = match requests {
+            0 => Rule::denying(id),
+            _ => {
+                let mut rule = Rule::new(id, Algorithm::FixedWindow);
+                rule.bands.push(Band::new(requests.min(MAX_UNITS), window));
+                rule
+            }
+        };
+        rule.remarks.clone_from(&descriptor.remarks);
+        if requests > MAX_UNITS {
+            let text = format!("{requests} requests per unit are {MAX_UNITS}, the most there is");
+            rule.remarks.push(Remark::changed(descriptor.line, text));
+        }
+        rule.name.clone_from(&descriptor.name);
+        rule.shadow = descriptor.is_shadow;
+        for step in path {
+            let test = match &step.value {
+                Expected::Value(value) => Some(Test::Is(vec![(*value).to_owned()])),
+                Expected::AnyExcept(values) => {
+                    rule.key.push(format!("attr:{}", step.key));
+                    let values = values.iter().map(|value| (*value).to_owned());
+                    let values: Vec<_> = values.collect();
+                    (!values.is_empty()).then_some(Test::Not(values))
+                }
+            };
+            let named = test.map(|test| (step.key.to_owned(), test));
+            rule.matches.attributes.extend(named);
+        }
+        if !rule.key.is_empty() {
+            rule.on_missing_key = "skip";
+        }
+        let keys: BTreeSet<_> = path.iter().map(|step| step.key).collect();
+        for key in self.key_sets.more_than(&keys) {
+            let absent = (key.to_owned(), Test::Present(false));
+            rule.matches.attributes.push(absent);
+        }
+        let sequence: Vec<_> = path.iter().map(|step| step.key).collect();
+        let first = self
+            .sequences
+            .entry(keys)
+            .or_insert_with(|| sequence.clone());
+        if *first != sequence {
+            let text = format!(
+                "the order of entries, so descriptors ordered as {} count here too",
+                first.join(", ")
+            );
+            rule.remarks.push(Remark::lost(descriptor.line, text));
+        }
+        rule
+    }
+}
+
+impl Descriptor {
+    /// Returns whether its rule applies in place of that of a sibling without a value, so that
+    /// a group can hold both.
+    fn replaces(&self, default: &Self) -> bool {
+        let has_rule = matches!(self.limit, Some(Limit::Rate { .. }));
+        has_rule && self.is_shadow == default.is_shadow
+    }
+}
+
+/// Returns the name of the group of a path's last key.
+fn group_name(path: &[Step<'_>]) -> String {
+    let words = path
+        .iter()
+        .enumerate()
+        .flat_map(|(index, step)| match step.value {
+            Expected::Value(value) if index + 1 < path.len() => [step.key, value],
+            _ => [step.key, ""],
+        });
+    let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
+    super::names::slug(&words.join("-"))
+}
+
+/// The sets of keys that descriptors have.
+#[derive(Debug, Default)]
+struct KeySets<'d> {
+    sets: BTreeSet<BTreeSet<&'d str>>,
+    /// The sets that contain a key.
+    by_key: HashMap<&'d str, Vec<BTreeSet<&'d str>>>,
+}
+
+impl<'d> KeySets<'d> {
+    fn add(&mut self, list: &'d [Descriptor], path: &mut Vec<&'d str>) {
+        for descriptor in list {
+            path.push(&descriptor.key);
+            let set: BTreeSet<_> = path.iter().copied().collect();
+            if self.sets.insert(set.clone()) {
+                for key in &set {
+                    self.by_key.entry(key).or_default().push(set.clone());
+                }
+            }
+            self.add(&descriptor.children, path);
+            path.pop();
+        }
+    }
+
+    /// Returns the keys of larger sets that these keys are a part of.
+    fn more_than(&self, keys: &BTreeSet<&'d str>) -> BTreeSet<&'d str> {
+        let rarest = keys.iter().filter_map(|key| self.by_key.get(key));
+        let rarest = rarest.min_by_key(|sets| sets.len());
+        let larger = rarest.into_iter().flatten();
+        let larger = larger.filter(|set| set.is_superset(keys));
+        larger
+            .flat_map(|set| set.difference(keys).copied())
+            .collect()
+    }
+}

@@ -1,0 +1,317 @@
+//! The services, routes, consumers and plugins of a configuration.
+
+use std::collections::HashMap;
+
+use fluxgate_core::internals::yaml::{Faults, Node};
+
+use super::routes::{Route, ScopeMatch};
+use crate::import::draft::Remark;
+use crate::import::fields::Fields;
+
+/// The plugins that become rules.
+pub(super) const NAMES: [&str; 2] = ["rate-limiting", "rate-limiting-advanced"];
+
+/// The most services, routes or plugins of a configuration.
+const MAX_ENTITIES: usize = 5_000;
+
+#[derive(Debug, Default)]
+pub(super) struct Entities<'n> {
+    pub(super) services: Vec<Service>,
+    pub(super) routes: Vec<Route>,
+    pub(super) plugins: Vec<Plugin<'n>>,
+    pub(super) remarks: Vec<Remark>,
+    /// The indices of services and routes by their names and ids.
+    service_names: HashMap<String, usize>,
+    route_names: HashMap<String, usize>,
+    has_old_paths: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Service {
+    pub(super) name: String,
+}
+
+/// A plugin that limits requests, and its scope.
+#[derive(Debug)]
+pub(super) struct Plugin<'n> {
+    pub(super) line: usize,
+    /// One of [`NAMES`].
+    pub(super) kind: &'static str,
+    pub(super) instance: Option<&'n str>,
+    pub(super) enabled: bool,
+    pub(super) config: Option<&'n Node>,
+    pub(super) service: Option<usize>,
+    pub(super) route: Option<usize>,
+    pub(super) consumer: Option<String>,
+}
+
+impl Plugin<'_> {
+    /// Returns whether the plugin belongs to a service or a route.
+    pub(super) fn is_bound(&self) -> bool {
+        self.service.is_some() || self.route.is_some()
+    }
+
+    /// Returns the place in the order in which Kong looks for the instance to run.
+    pub(super) fn precedence(&self) -> usize {
+        let scope = (
+            self.consumer.is_some(),
+            self.route.is_some(),
+            self.service.is_some(),
+        );
+        match scope {
+            (true, true, true) => 0,
+            (true, true, false) => 1,
+            (true, false, true) => 2,
+            (false, true, true) => 3,
+            (true, false, false) => 4,
+            (false, true, false) => 5,
+            (false, false, true) => 6,
+            (false, false, false) => 7,
+        }
+    }
+}
+
+/// Where a plugin is nested.
+#[derive(Clone, Debug, Default)]
+struct Place {
+    service: Option<usize>,
+    route: Option<usize>,
+    consumer: Option<String>,
+}
+
+impl<'n> Entities<'n> {
+    pub(super) fn read(node: &'n Node, faults: &mut Faults) -> Option<Self> {
+        let root = Fields::read(node, "a configuration", faults);
+        let Some(version) = root.get("_format_version") else {
+            if faults.count() == 0 {
+                let text = "a declarative configuration needs `_format_version`";
+                faults.add(node.position, text);
+            }
+            return None;
+        };
+        let version = version.text("`_format_version`", faults).unwrap_or("3.0");
+        let mut entities = Self {
+            has_old_paths: version.starts_with("1.") || version.starts_with("2."),
+            ..Self::default()
+        };
+        // Services and routes first: plugins refer to them.
+        for item in root.list("services", faults) {
+            entities.service(item, faults);
+        }
+        for item in root.list("routes", faults) {
+            let fields = Fields::read(item, "a route", faults);
+            let service = entities.reference(&fields, "service", faults);
+            entities.route(item, service, faults);
+        }
+        for item in root.list("consumers", faults) {
+            let fields = Fields::read(item, "a consumer", faults);
+            let name = ["username", "custom_id", "id"].into_iter();
+            let mut names = name.filter_map(|name| fields.text(name, faults));
+            let Some(name) = names.next() else {
+                faults.add(item.position, "a consumer needs a `username`");
+                continue;
+            };
+            let place = Place {
+                consumer: Some(name.to_owned()),
+                ..Place::default()
+            };
+            entities.plugins_of(&fields, &place, faults);
+        }
+        for item in root.list("consumer_groups", faults) {
+            let fields = Fields::read(item, "a consumer group", faults);
+            if fields.get("plugins").is_some() {
+                let text = "the plugins of a consumer group";
+                entities
+                    .remarks
+                    .push(Remark::lost(fields.line("plugins"), text));
+            }
+        }
+        entities.plugins_of(&root, &Place::default(), faults);
+        Some(entities)
+    }
+
+    fn service(&mut self, node: &'n Node, faults: &mut Faults) {
+        if self.is_full(self.services.len(), node, faults) {
+            return;
+        }
+        let fields = Fields::read(node, "a service", faults);
+        let index = self.services.len();
+        let names = names(&fields, faults);
+        self.services.push(Service {
+            name: names
+                .first()
+                .map_or("service".into(), |name| (*name).to_owned()),
+        });
+        let names = names.into_iter().map(|name| (name.to_owned(), index));
+        self.service_names.extend(names);
+        for item in fields.list("routes", faults) {
+            self.route(item, Some(index), faults);
+        }
+        let place = Place {
+            service: Some(index),
+            ..Place::default()
+        };
+        self.plugins_of(&fields, &place, faults);
+    }
+
+    fn route(&mut self, node: &'n Node, service: Option<usize>, faults: &mut Faults) {
+        if self.is_full(self.routes.len(), node, faults) {
+            return;
+        }
+        let fields = Fields::read(node, "a route", faults);
+        let index = self.routes.len();
+        let names = names(&fields, faults);
+        let name = names.first().map_or("route", |name| *name);
+        let route = Route::read(&fields, name, service, self.has_old_paths, faults);
+        self.routes.push(route);
+        let names = names.into_iter().map(|name| (name.to_owned(), index));
+        self.route_names.extend(names);
+        let place = Place {
+            route: Some(index),
+            ..Place::default()
+        };
+        self.plugins_of(&fields, &place, faults);
+    }
+
+    fn plugins_of(&mut self, fields: &Fields<'n>, place: &Place, faults: &mut Faults) {
+        for item in fields.list("plugins", faults) {
+            if self.is_full(self.plugins.len(), item, faults) {
+                return;
+            }
+            self.plugin(item, place.clone(), faults);
+        }
+    }
+
+    fn plugin(&mut self, node: &'n Node, place: Place, faults: &mut Faults) {
+        let fields = Fields::read(node, "a plugin", faults);
+        let Some(name) = fields.text("name", faults) else {
+            faults.add(node.position, "a plugin needs a `name`");
+            return;
+        };
+        let line = node.position.line;
+        let Some(kind) = NAMES.into_iter().find(|known| *known == name) else {
+            if name.contains("ratelimit")
+                || name.contains("rate-limit")
+                || name == "service-protection"
+            {
+                self.remarks
+                    .push(Remark::lost(line, format!("the plugin `{name}`")));
+            }
+            return;
+        };
+        if fields.get("consumer_group").is_some() {
+            let text = format!("the plugin `{name}` of a consumer group");
+            self.remarks.push(Remark::lost(line, text));
+            return;
+        }
+        if fields.get("_config").is_some() {
+            let text = "`_config`: write the configuration into the plugin";
+            self.remarks
+                .push(Remark::lost(fields.line("_config"), text));
+        }
+        let consumer = fields
+            .get("consumer")
+            .and_then(|it| reference_name(it, "consumer", faults));
+        let plugin = Plugin {
+            line,
+            kind,
+            instance: fields.text("instance_name", faults),
+            enabled: fields.boolean("enabled", true, faults),
+            config: fields.get("config"),
+            service: place
+                .service
+                .or_else(|| self.reference(&fields, "service", faults)),
+            route: place
+                .route
+                .or_else(|| self.reference(&fields, "route", faults)),
+            consumer: place.consumer.or(consumer.map(str::to_owned)),
+        };
+        self.plugins.push(plugin);
+    }
+
+    /// Returns the index of the service or route that a field refers to.
+    fn reference(&self, fields: &Fields<'n>, kind: &str, faults: &mut Faults) -> Option<usize> {
+        let node = fields.get(kind)?;
+        let name = reference_name(node, kind, faults)?;
+        let known = match kind {
+            "service" => &self.service_names,
+            _ => &self.route_names,
+        };
+        let found = known.get(name).copied();
+        if found.is_none() {
+            faults.add(node.position, format!("there is no {kind} `{name}`"));
+        }
+        found
+    }
+
+    fn is_full(&self, count: usize, node: &Node, faults: &mut Faults) -> bool {
+        if count == MAX_ENTITIES {
+            let text = format!("there are more than {MAX_ENTITIES} services, routes or plugins");
+            faults.add(node.position, text);
+        }
+        count >= MAX_ENTITIES
+    }
+
+    pub(super) fn route_match(&self, route: usize) -> ScopeMatch {
+        ScopeMatch::of(&self.routes, |index, _| index == route)
+    }
+
+    pub(super) fn service_match(&self, service: usize) -> ScopeMatch {
+        ScopeMatch::of(&self.routes, |_, route| route.service == Some(service))
+    }
+
+    /// Returns the length of the longest path of a plugin's routes.
+    pub(super) fn longest_path(&self, plugin: &Plugin<'_>) -> usize {
+        let routes = self.routes.iter().enumerate();
+        let routes = routes.filter(|(index, route)| match plugin.route {
+            Some(bound) => *index == bound,
+            None => plugin.service.is_some() && route.service == plugin.service,
+        });
+        let lengths = routes.filter_map(|(_, route)| route.longest());
+        lengths.max().unwrap_or(0)
+    }
+
+    /// Returns a name for the rule of a plugin.
+    pub(super) fn rule_name(&self, plugin: &Plugin<'_>) -> String {
+        if let Some(instance) = plugin.instance {
+            return instance.to_owned();
+        }
+        let mut words = Vec::new();
+        words.extend(plugin.consumer.as_deref());
+        words.extend(plugin.route.map(|index| self.routes[index].name.as_str()));
+        words.extend(
+            plugin
+                .service
+                .map(|index| self.services[index].name.as_str()),
+        );
+        if words.is_empty() {
+            words.push("global");
+        }
+        if plugin.kind != NAMES[0] {
+            words.push("advanced");
+        }
+        words.join("-")
+    }
+}
+
+/// Returns the names by which others refer to an entity.
+fn names<'n>(fields: &Fields<'n>, faults: &mut Faults) -> Vec<&'n str> {
+    let names = ["name", "id"].into_iter();
+    names.filter_map(|name| fields.text(name, faults)).collect()
+}
+
+/// Returns the name in a reference: a text, or a mapping with the name or the id.
+fn reference_name<'n>(node: &'n Node, kind: &str, faults: &mut Faults) -> Option<&'n str> {
+    if let Some(text) = node.as_text() {
+        return Some(text);
+    }
+    let what = format!("`{kind}`");
+    let fields = Fields::read(node, &what, faults);
+    let names = ["name", "username", "custom_id", "id"].into_iter();
+    let mut names = names.filter_map(|name| fields.text(name, faults));
+    let name = names.next();
+    if name.is_none() && faults.count() == 0 {
+        faults.add(node.position, format!("{what} must be a name, or have one"));
+    }
+    name
+}

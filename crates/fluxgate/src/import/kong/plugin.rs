@@ -1,0 +1,269 @@
+//! The settings of a plugin.
+
+use fluxgate_core::internals::values;
+use fluxgate_core::internals::yaml::{Faults, Node};
+
+use super::entities::{NAMES, Plugin};
+use crate::import::draft::{Algorithm, Band, MAX_UNITS, MAX_WINDOW_MS, Remark, Rule};
+use crate::import::fields::{Fields, whole};
+use crate::import::path_patterns;
+
+/// The settings of a plugin, as far as a rule can have them.
+#[derive(Debug)]
+pub(super) struct Settings {
+    algorithm: Algorithm,
+    bands: Vec<Band>,
+    pub(super) identifier: Identifier,
+    /// With the line.
+    pub(super) fault_tolerant: Option<(bool, usize)>,
+    pub(super) namespace: Option<String>,
+    remarks: Vec<Remark>,
+}
+
+/// What requests are counted by.
+#[derive(Debug)]
+pub(super) enum Identifier {
+    Consumer,
+    Service,
+    /// Requests for this path together, others by their address.
+    Path(String),
+    /// A part of a key.
+    Part(String),
+}
+
+impl Settings {
+    /// Reads the settings, or adds a remark if they cannot become a rule.
+    pub(super) fn read(
+        plugin: &Plugin<'_>,
+        remarks: &mut Vec<Remark>,
+        faults: &mut Faults,
+    ) -> Option<Self> {
+        let Some(config) = plugin.config else {
+            let text = format!("the plugin `{}` without a `config`", plugin.kind);
+            remarks.push(Remark::lost(plugin.line, text));
+            return None;
+        };
+        let is_advanced = plugin.kind == NAMES[1];
+        let fields = Fields::read(config, "`config`", faults);
+        let limit_by = if is_advanced {
+            "identifier"
+        } else {
+            "limit_by"
+        };
+        let identifier = identifier(&fields, limit_by, plugin, remarks, faults)?;
+        let mut own = Vec::new();
+        let (algorithm, bands) = match is_advanced {
+            true => advanced_bands(&fields, &mut own, faults),
+            false => (Algorithm::FixedWindow, bands(&fields, &mut own, faults)),
+        };
+        if bands.is_empty() {
+            if faults.count() == 0 {
+                remarks.extend(own);
+                let text = format!("the plugin `{}`: it has no limit", plugin.kind);
+                remarks.push(Remark::lost(plugin.line, text));
+            }
+            return None;
+        }
+        if algorithm == Algorithm::SlidingWindow
+            && !fields.boolean("disable_penalty", false, faults)
+        {
+            let text = "denied requests are not counted";
+            own.push(Remark::changed(plugin.line, text));
+        }
+        answers(&fields, &mut own, faults);
+        let fault_tolerant = fields.get("fault_tolerant").and_then(|node| {
+            let tolerant = node.boolean("`fault_tolerant`", faults)?;
+            Some((tolerant, fields.line("fault_tolerant")))
+        });
+        let namespace = fields.text("namespace", faults).filter(|_| is_advanced);
+        Some(Self {
+            algorithm,
+            bands,
+            identifier,
+            fault_tolerant,
+            namespace: namespace.map(str::to_owned),
+            remarks: own,
+        })
+    }
+
+    /// Returns the rule without id, conditions and key.
+    pub(super) fn rule(&self, plugin: &Plugin<'_>) -> Rule {
+        let mut rule = Rule::new(String::new(), self.algorithm);
+        rule.bands.clone_from(&self.bands);
+        rule.remarks.clone_from(&self.remarks);
+        rule.enabled = plugin.enabled;
+        rule.group = Some(plugin.kind.to_owned());
+        rule
+    }
+}
+
+fn identifier(
+    fields: &Fields<'_>,
+    name: &str,
+    plugin: &Plugin<'_>,
+    remarks: &mut Vec<Remark>,
+    faults: &mut Faults,
+) -> Option<Identifier> {
+    let Some(node) = fields.get(name) else {
+        return Some(Identifier::Consumer);
+    };
+    match node.text(&format!("`{name}`"), faults)? {
+        "consumer" => Some(Identifier::Consumer),
+        "credential" => Some(Identifier::Part("api_key".into())),
+        "ip" => Some(Identifier::Part("ip".into())),
+        "service" => Some(Identifier::Service),
+        "header" => {
+            let Some(header) = fields.get("header_name") else {
+                faults.add(
+                    node.position,
+                    format!("`{name}: header` needs a `header_name`"),
+                );
+                return None;
+            };
+            let text = header.text("`header_name`", faults)?;
+            values::header_name(text, header.position, faults)?;
+            Some(Identifier::Part(format!("header:{text}")))
+        }
+        "path" => {
+            let Some(path) = fields.get("path") else {
+                faults.add(node.position, format!("`{name}: path` needs a `path`"));
+                return None;
+            };
+            let text = path.text("`path`", faults)?;
+            let pattern = path_patterns::literal(text);
+            if pattern.is_none() {
+                let text = format!("`{text}` must begin with `/` and have no `*` or `?`");
+                faults.add(path.position, text);
+            }
+            pattern.map(Identifier::Path)
+        }
+        "consumer-group" => {
+            let text = format!("the plugin `{}`: it counts by consumer group", plugin.kind);
+            remarks.push(Remark::lost(plugin.line, text));
+            None
+        }
+        other => {
+            faults.add(
+                node.position,
+                format!(
+                    "`{name}` must be one of consumer, credential, ip, service, header, path, \
+                     consumer-group; `{other}` is not"
+                ),
+            );
+            None
+        }
+    }
+}
+
+/// Reads the limits of `rate-limiting`. Its windows begin with the second, minute, hour, day,
+/// month or year in UTC.
+fn bands(fields: &Fields<'_>, remarks: &mut Vec<Remark>, faults: &mut Faults) -> Vec<Band> {
+    let windows = [
+        ("second", 1_000),
+        ("minute", 60_000),
+        ("hour", 3_600_000),
+        ("day", 86_400_000),
+        ("month", 0),
+        ("year", 0),
+    ];
+    let mut bands = Vec::new();
+    for (unit, millis) in windows {
+        let Some(node) = fields.get(unit) else {
+            continue;
+        };
+        let Some(limit) = limit(node, unit, remarks, faults) else {
+            continue;
+        };
+        let mut band = match millis {
+            0 => Band::calendar(limit, unit, "UTC"),
+            _ => Band::new(limit, millis),
+        };
+        band.id = Some(unit.to_owned());
+        bands.push(band);
+    }
+    bands
+}
+
+/// Reads the limits and windows of `rate-limiting-advanced`.
+fn advanced_bands(
+    fields: &Fields<'_>,
+    remarks: &mut Vec<Remark>,
+    faults: &mut Faults,
+) -> (Algorithm, Vec<Band>) {
+    let types = [
+        ("sliding", Algorithm::SlidingWindow),
+        ("fixed", Algorithm::FixedWindow),
+    ];
+    let window_type = fields.get("window_type");
+    let algorithm = window_type.and_then(|it| it.one_of("`window_type`", &types, faults));
+    let algorithm = algorithm.unwrap_or(Algorithm::SlidingWindow);
+    let limits = fields.list("limit", faults);
+    let sizes = fields.list("window_size", faults);
+    if limits.len() != sizes.len() {
+        let at = fields.get("limit").or(fields.get("window_size"));
+        faults.add(
+            at.map_or(fields.position, |node| node.position),
+            format!(
+                "`limit` and `window_size` must have the same length, not {} and {}",
+                limits.len(),
+                sizes.len()
+            ),
+        );
+    }
+    let mut bands = Vec::new();
+    for (number, size) in limits.iter().zip(sizes) {
+        let capacity = limit(number, "limit", remarks, faults);
+        let seconds = whole(size, "`window_size`", (1, u64::MAX / 1_000), faults);
+        let (Some(capacity), Some(seconds)) = (capacity, seconds) else {
+            continue;
+        };
+        match seconds.saturating_mul(1_000) {
+            window if window <= MAX_WINDOW_MS => bands.push(Band::new(capacity, window)),
+            _ => {
+                let text =
+                    format!("{capacity} requests per {seconds} s: a window has at most 366 d");
+                remarks.push(Remark::lost(size.position.line, text));
+            }
+        }
+    }
+    (algorithm, bands)
+}
+
+fn limit(node: &Node, name: &str, remarks: &mut Vec<Remark>, faults: &mut Faults) -> Option<u64> {
+    let limit = whole(node, &format!("`{name}`"), (1, u64::MAX), faults)?;
+    if limit > MAX_UNITS {
+        let text = format!("{limit} requests are {MAX_UNITS}, the most there is");
+        remarks.push(Remark::changed(node.position.line, text));
+    }
+    Some(limit.min(MAX_UNITS))
+}
+
+/// Adds remarks on settings about the answers and the counting.
+fn answers(fields: &Fields<'_>, remarks: &mut Vec<Remark>, faults: &mut Faults) {
+    let mut lost = |name: &str, text: String| remarks.push(Remark::lost(fields.line(name), text));
+    if let Some(code) = fields
+        .text("error_code", faults)
+        .filter(|code| *code != "429")
+    {
+        let text = format!("`error_code: {code}`: a denied request is answered with 429");
+        lost("error_code", text);
+    }
+    if fields.get("error_message").is_some() {
+        lost("error_message", "`error_message`".into());
+    }
+    if fields.boolean("hide_client_headers", false, faults) {
+        let text = "`hide_client_headers`: see `headers` of the filter";
+        lost("hide_client_headers", text.into());
+    }
+    for name in [
+        "enforce_consumer_groups",
+        "throttling",
+        "retry_after_jitter_max",
+    ] {
+        let node = fields.get(name);
+        let is_set = node.is_some_and(|it| !matches!(it.as_text(), Some("false" | "0")));
+        if is_set {
+            lost(name, format!("`{name}`"));
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The conditions of routes.
+
+use fluxgate_core::internals::yaml::Faults;
+
+use crate::import::draft::{Match, Remark, Test};
+use crate::import::fields::Fields;
+use crate::import::path_patterns;
+
+#[derive(Debug)]
+pub(super) struct Route {
+    pub(super) name: String,
+    pub(super) service: Option<usize>,
+    /// Plain prefixes. A route without any path has `/`.
+    prefixes: Vec<String>,
+    /// The patterns of prefixes and regular expressions.
+    patterns: Vec<String>,
+    methods: Vec<String>,
+    headers: Vec<(String, Test)>,
+    /// Whether patterns and methods are all its conditions.
+    is_simple: bool,
+    remarks: Vec<Remark>,
+}
+
+impl Route {
+    pub(super) fn read(
+        fields: &Fields<'_>,
+        name: &str,
+        service: Option<usize>,
+        has_old_paths: bool,
+        faults: &mut Faults,
+    ) -> Self {
+        let mut route = Self {
+            name: name.to_owned(),
+            service,
+            prefixes: Vec::new(),
+            patterns: Vec::new(),
+            methods: Vec::new(),
+            headers: Vec::new(),
+            is_simple: true,
+            remarks: Vec::new(),
+        };
+        if fields.get("expression").is_some() {
+            let text = format!("the `expression` of route `{name}`");
+            let remark = Remark::lost(fields.line("expression"), text);
+            route.remarks.push(remark);
+            route.is_simple = false;
+            return route;
+        }
+        let paths = fields.texts("paths", faults);
+        if paths.is_empty() {
+            route.prefixes.push("/".into());
+            route.patterns.push("/**".into());
+        }
+        for (path, line) in paths {
+            route.path(path, line, has_old_paths);
+        }
+        let methods = fields.texts("methods", faults);
+        route.methods = methods
+            .iter()
+            .map(|(method, _)| (*method).to_owned())
+            .collect();
+        if let Some(headers) = fields.get("headers") {
+            let headers = Fields::read(headers, "`headers`", faults);
+            for (header, line) in headers.names().map(|(name, line)| (name.to_owned(), line)) {
+                let values = headers.texts(&header, faults);
+                let values: Vec<_> = values
+                    .iter()
+                    .map(|(value, _)| (*value).to_owned())
+                    .collect();
+                let is_regex = values.iter().any(|value| value.starts_with("~*"));
+                if is_regex || values.is_empty() || header.eq_ignore_ascii_case("host") {
+                    route.ignore(&format!("the header `{header}`"), line);
+                } else {
+                    route.headers.push((header, Test::Is(values)));
+                    route.is_simple = false;
+                }
+            }
+        }
+        for field in ["hosts", "snis", "sources", "destinations"] {
+            if !fields.list(field, faults).is_empty() {
+                route.ignore(&format!("`{field}`"), fields.line(field));
+            }
+        }
+        route
+    }
+
+    fn path(&mut self, path: &str, line: usize, has_old_paths: bool) {
+        let is_plain = |char: char| char.is_ascii_alphanumeric() || "-._~/%".contains(char);
+        let is_old_regex = has_old_paths && !path.chars().all(is_plain);
+        let expression = path.strip_prefix('~').or(is_old_regex.then_some(path));
+        let found = match expression {
+            None => {
+                self.prefixes.push(path.to_owned());
+                path_patterns::prefix(path).map(|pattern| vec![pattern])
+            }
+            Some(expression) => {
+                self.is_simple = false;
+                path_patterns::regex(expression, (true, false)).map(|found| {
+                    if !found.is_exact {
+                        let text = format!("the path patterns only resemble `{path}`");
+                        self.remarks.push(Remark::changed(line, text));
+                    }
+                    found.patterns
+                })
+            }
+        };
+        match found {
+            Some(patterns) => self.patterns.extend(patterns),
+            None => {
+                self.is_simple = false;
+                let text = format!("the path `{path}` of route `{}`", self.name);
+                self.remarks.push(Remark::lost(line, text));
+            }
+        }
+    }
+
+    /// Adds a remark on a condition that a rule cannot have.
+    fn ignore(&mut self, what: &str, line: usize) {
+        self.is_simple = false;
+        let text = format!(
+            "{what} of route `{}`: the rule applies whatever it is",
+            self.name
+        );
+        self.remarks.push(Remark::lost(line, text));
+    }
+
+    /// Returns the length of its longest prefix.
+    pub(super) fn longest(&self) -> Option<usize> {
+        self.prefixes.iter().map(String::len).max()
+    }
+}
+
+/// The conditions of one or more routes.
+#[derive(Debug, Default)]
+pub(super) struct ScopeMatch {
+    matches: Match,
+    remarks: Vec<Remark>,
+}
+
+impl ScopeMatch {
+    /// Returns the conditions of the routes that a plugin belongs to. More specific routes that
+    /// it does not belong to are excluded.
+    pub(super) fn of(routes: &[Route], belongs: impl Fn(usize, &Route) -> bool) -> Self {
+        let (bound, others): (Vec<_>, Vec<_>) = routes
+            .iter()
+            .enumerate()
+            .partition(|(index, route)| belongs(*index, route));
+        let mut scope = Self::default();
+        for (_, route) in &bound {
+            scope.matches.path.extend(route.patterns.iter().cloned());
+            scope.remarks.extend(route.remarks.iter().cloned());
+        }
+        // Several routes have conditions of their own, of which only the paths are combined.
+        if let [(_, route)] = bound.as_slice() {
+            scope.matches.methods.clone_from(&route.methods);
+            scope.matches.headers.clone_from(&route.headers);
+        }
+        let prefixes: Vec<_> = bound
+            .iter()
+            .flat_map(|(_, route)| &route.prefixes)
+            .collect();
+        let is_regex = bound
+            .iter()
+            .any(|(_, route)| route.prefixes.len() < route.patterns.len());
+        for (_, other) in others
+            .iter()
+            .filter(|(_, it)| it.is_simple && it.methods.is_empty())
+        {
+            for prefix in &other.prefixes {
+                let is_inside = prefixes
+                    .iter()
+                    .any(|it| prefix.starts_with(*it) && prefix != *it);
+                let has_bound = prefixes.iter().any(|it| it.starts_with(prefix));
+                // Kong prefers regular expressions to prefixes.
+                if is_inside && !has_bound && !is_regex {
+                    scope.matches.not_path.extend(path_patterns::prefix(prefix));
+                }
+            }
+        }
+        scope
+    }
+
+    /// Returns the conditions and remarks on them, or only remarks if no path is left.
+    pub(super) fn into_match(self, line: usize) -> Result<(Match, Vec<Remark>), Vec<Remark>> {
+        let Self {
+            mut matches,
+            mut remarks,
+        } = self;
+        if matches.path.is_empty() {
+            let text = "the limits of a plugin whose routes have no path that a rule can match";
+            remarks.push(Remark::lost(line, text));
+            return Err(remarks);
+        }
+        if matches.path.iter().any(|pattern| pattern == "/**") {
+            matches.path.clear();
+        }
+        Ok((matches, remarks))
+    }
+}

@@ -1,0 +1,333 @@
+//! The rule documents of OpenFluxGate, as its MongoDB collection and its REST API write them.
+//!
+//! The text is JSON or YAML: one document, a list of them, or a mapping with `rules`.
+
+mod bands;
+
+use std::collections::HashMap;
+
+use fluxgate_core::internals::Pattern;
+use fluxgate_core::internals::values;
+use fluxgate_core::internals::yaml::{Faults, Node, Value};
+
+use super::draft::{Algorithm, Draft, Match, Remark, Rule, Set, Test};
+use super::fields::{Fields, items};
+use super::names::{Ids, set_name, slug};
+
+/// Reads rule documents.
+pub(super) fn read(text: &str, faults: &mut Faults) -> Draft {
+    let node = match Node::parse(text) {
+        Ok(node) => node,
+        Err(fault) => return super::unreadable(fault, faults),
+    };
+    let (documents, default_set) = documents(&node, faults);
+    let mut reader = Reader {
+        faults,
+        remarks: Vec::new(),
+        sets: Vec::new(),
+        ids: HashMap::new(),
+    };
+    for document in documents {
+        reader.document(document, default_set);
+    }
+    let Reader {
+        mut remarks, sets, ..
+    } = reader;
+    let sets = sets
+        .into_iter()
+        .map(|set| set.finish(&mut remarks))
+        .collect();
+    Draft { remarks, sets }
+}
+
+/// Returns the documents, and the rule set of those that name none.
+fn documents<'n>(node: &'n Node, faults: &mut Faults) -> (&'n [Node], &'n str) {
+    let Value::Map(_) = &node.value else {
+        return (items(node, "the rules", faults), "default");
+    };
+    let fields = Fields::read(node, "a rule", faults);
+    match fields.get("rules") {
+        Some(rules) => {
+            let names = ["ruleSetId", "id"].into_iter();
+            let mut names = names.filter_map(|name| fields.text(name, faults));
+            let name = names.next().unwrap_or("default");
+            (items(rules, "`rules`", faults), name)
+        }
+        None => (std::slice::from_ref(node), "default"),
+    }
+}
+
+struct Reader<'r> {
+    faults: &'r mut Faults,
+    remarks: Vec<Remark>,
+    sets: Vec<OpenSet>,
+    ids: HashMap<String, Ids>,
+}
+
+/// A rule set whose access lists are not known yet. OpenFluxGate merges the copies in its
+/// documents: an address is allowed if every document allows it, denied if one does.
+#[derive(Debug, Default)]
+struct OpenSet {
+    name: String,
+    rules: Vec<Rule>,
+    /// The addresses that each document allows.
+    allowed: Vec<Vec<String>>,
+    denied: Vec<String>,
+    line: usize,
+}
+
+impl OpenSet {
+    fn finish(self, remarks: &mut Vec<Remark>) -> Set {
+        let Self {
+            name,
+            mut rules,
+            allowed,
+            denied,
+            line,
+        } = self;
+        let first = allowed.first().cloned().unwrap_or_default();
+        let is_common = |address: &String| allowed.iter().all(|list| list.contains(address));
+        let (common, partial): (Vec<_>, Vec<_>) = first.into_iter().partition(is_common);
+        let others = allowed
+            .iter()
+            .skip(1)
+            .flatten()
+            .filter(|it| !common.contains(it));
+        if !partial.is_empty() || others.count() > 0 {
+            let text = "`allowedIps` that not every rule of the set has";
+            remarks.push(Remark::lost(line, text));
+        }
+        for rule in &mut rules {
+            rule.matches.not_ip.extend(common.iter().cloned());
+        }
+        if !denied.is_empty() {
+            let mut rule = Rule::denying("denied-ips".into());
+            rule.matches.ip = denied;
+            // A rule of that name is possible, but it is not the first.
+            while rules.iter().any(|it| it.id == rule.id) {
+                rule.id.push_str("-list");
+            }
+            rules.insert(0, rule);
+        }
+        Set {
+            name,
+            rules,
+            ..Set::default()
+        }
+    }
+}
+
+impl Reader<'_> {
+    fn document(&mut self, node: &Node, default_set: &str) {
+        let fields = Fields::read(node, "a rule", self.faults);
+        let line = node.position.line;
+        let set = ["ruleSetId", "ruleSetIdOrNull"].into_iter();
+        let mut set = set.filter_map(|name| fields.text(name, self.faults));
+        let set = set_name(set.next().unwrap_or(default_set));
+        let Some(id) = fields.text("id", self.faults) else {
+            self.faults.add(node.position, "a rule needs an `id`");
+            return;
+        };
+        let mut rule = Rule::new(String::new(), Algorithm::TokenBucket);
+        rule.name = fields.text("name", self.faults).map(str::to_owned);
+        rule.name.take_if(|name| *name == slug(id));
+        rule.enabled = fields.boolean("enabled", true, self.faults);
+        rule.key = self.key(&fields);
+        let policies = [("REJECT_REQUEST", None), ("WAIT_FOR_REFILL", Some(5_000))];
+        let policy = fields.get("onLimitExceedPolicy");
+        let policy =
+            policy.and_then(|it| it.one_of("`onLimitExceedPolicy`", &policies, self.faults));
+        rule.max_wait_ms = policy.flatten();
+        let nested = fields.get("matcher");
+        let nested = nested.map(|node| Fields::read(node, "`matcher`", self.faults));
+        let has_match = self.matches(nested.as_ref().unwrap_or(&fields), &mut rule, id);
+        self.attributes(&fields, &mut rule);
+        for name in ["allowedKeys", "deniedKeys"] {
+            if !fields.list(name, self.faults).is_empty() {
+                let text = format!("`{name}`");
+                rule.remarks.push(Remark::lost(fields.line(name), text));
+            }
+        }
+        if let Some(priority) = fields.text("priority", self.faults).filter(|it| *it != "0") {
+            let text = format!("`priority: {priority}`: all rules that match apply, in any order");
+            rule.remarks
+                .push(Remark::lost(fields.line("priority"), text));
+        }
+        let bands = self.bands(&fields, node);
+        let allowed = self.addresses(&fields, "allowedIps");
+        let denied = self.addresses(&fields, "deniedIps");
+        let index = self.sets.iter().position(|it| it.name == set);
+        let index = index.unwrap_or_else(|| {
+            self.sets.push(OpenSet {
+                name: set.clone(),
+                line,
+                ..OpenSet::default()
+            });
+            self.sets.len() - 1
+        });
+        let ids = self.ids.entry(set).or_default();
+        let open = &mut self.sets[index];
+        open.allowed.push(allowed);
+        let denied = denied.into_iter().filter(|it| !open.denied.contains(it));
+        let denied: Vec<_> = denied.collect();
+        open.denied.extend(denied);
+        if !has_match {
+            return;
+        }
+        let is_split = bands.len() > 1;
+        for (number, part) in bands.into_iter().enumerate() {
+            let mut rule = rule.clone();
+            if number > 0 {
+                rule.remarks.clear();
+            }
+            let more = if is_split { part.suffix() } else { "" };
+            rule.id = ids.unique(&format!("{id}{more}"));
+            rule.algorithm = part.algorithm;
+            rule.bands = part.bands;
+            rule.remarks.extend(part.remarks);
+            open.rules.push(rule);
+        }
+    }
+
+    fn key(&mut self, fields: &Fields<'_>) -> Vec<String> {
+        let scopes = [
+            ("GLOBAL", Some("")),
+            ("PER_IP", Some("ip")),
+            ("PER_USER", Some("user")),
+            ("PER_API_KEY", Some("api_key")),
+            ("CUSTOM", None),
+        ];
+        let scope = fields.get("scope");
+        let scope = scope.and_then(|scope| scope.one_of("`scope`", &scopes, self.faults));
+        match scope {
+            // The default of its rules.
+            None => vec!["api_key".into()],
+            Some(Some("")) => Vec::new(),
+            Some(Some(part)) => vec![part.to_owned()],
+            Some(None) => {
+                let strategy = fields
+                    .text("keyStrategyId", self.faults)
+                    .unwrap_or_default();
+                if strategy.is_empty() {
+                    let text = "`scope: CUSTOM` needs a `keyStrategyId`";
+                    self.faults.add(fields.position, text);
+                }
+                vec![format!("attr:{strategy}")]
+            }
+        }
+    }
+
+    /// Reads the conditions. Returns whether a rule can have them.
+    fn matches(&mut self, fields: &Fields<'_>, rule: &mut Rule, id: &str) -> bool {
+        let mut matches = Match::default();
+        let methods = fields.texts("methods", self.faults).into_iter();
+        matches.methods = methods
+            .map(|(method, _)| method.to_ascii_uppercase())
+            .collect();
+        for (pattern, line) in fields.texts("pathPatterns", self.faults) {
+            match path_pattern(pattern) {
+                Some(pattern) => matches.path.push(pattern),
+                None => {
+                    let text = format!("the path pattern `{pattern}` of rule `{id}`");
+                    self.remarks.push(Remark::lost(line, text));
+                }
+            }
+        }
+        let has_paths = !fields.list("pathPatterns", self.faults).is_empty();
+        if has_paths && matches.path.is_empty() {
+            return false;
+        }
+        for (pattern, line) in fields.texts("excludePathPatterns", self.faults) {
+            match path_pattern(pattern) {
+                Some(pattern) => matches.not_path.push(pattern),
+                None => {
+                    let text = format!("the exclusion of `{pattern}`");
+                    rule.remarks.push(Remark::lost(line, text));
+                }
+            }
+        }
+        if let Some(node) = fields.get("headerEquals") {
+            for (name, key, value) in node.map("`headerEquals`", self.faults) {
+                values::header_name(name, key.position, self.faults);
+                if let Some(value) = value.text("a header's value", self.faults) {
+                    let test = Test::Is(vec![value.to_owned()]);
+                    matches.headers.push((name.to_owned(), test));
+                }
+            }
+        }
+        for node in fields.list("headerPresent", self.faults) {
+            let Some(name) = node.text("an item of `headerPresent`", self.faults) else {
+                continue;
+            };
+            values::header_name(name, node.position, self.faults);
+            let has_value = |(known, _): &(String, Test)| known.eq_ignore_ascii_case(name);
+            if !matches.headers.iter().any(has_value) {
+                matches.headers.push((name.to_owned(), Test::Present(true)));
+            }
+        }
+        rule.matches = matches;
+        true
+    }
+
+    fn attributes(&mut self, fields: &Fields<'_>, rule: &mut Rule) {
+        let Some(node) = fields.get("attributes") else {
+            return;
+        };
+        for (name, key, value) in node.map("`attributes`", self.faults) {
+            match value.as_text() {
+                Some(text) => rule.attributes.push((name.to_owned(), text.to_owned())),
+                None => {
+                    let text = format!("the attribute `{name}`: its value is not a text");
+                    rule.remarks.push(Remark::lost(key.position.line, text));
+                }
+            }
+        }
+    }
+
+    fn bands(&mut self, fields: &Fields<'_>, node: &Node) -> Vec<bands::Part> {
+        let nodes = fields.list("bands", self.faults);
+        if nodes.is_empty() {
+            self.faults.add(node.position, "a rule needs `bands`");
+        }
+        bands::read(nodes, &mut self.remarks, self.faults)
+    }
+
+    fn addresses(&mut self, fields: &Fields<'_>, name: &str) -> Vec<String> {
+        let mut addresses = Vec::new();
+        for node in fields.list(name, self.faults) {
+            let Some(text) = node.text(&format!("an item of `{name}`"), self.faults) else {
+                continue;
+            };
+            match is_address(text) {
+                true => addresses.push(text.to_owned()),
+                false => {
+                    let text = format!("`{text}` is not an address or a range such as 10.0.0.0/8");
+                    self.faults.add(node.position, text);
+                }
+            }
+        }
+        addresses
+    }
+}
+
+/// Returns the pattern of an Ant-style one.
+fn path_pattern(text: &str) -> Option<String> {
+    let text = match text {
+        "**" => "/**",
+        text => text,
+    };
+    Pattern::parse(text).is_ok().then(|| text.to_owned())
+}
+
+fn is_address(text: &str) -> bool {
+    let (address, prefix) = match text.split_once('/') {
+        Some((address, prefix)) => (address, Some(prefix)),
+        None => (text, None),
+    };
+    let Ok(address) = address.parse::<std::net::IpAddr>() else {
+        return false;
+    };
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    let is_length = |text: &str| text.parse::<u8>().is_ok_and(|bits| bits <= most);
+    prefix.is_none_or(is_length)
+}

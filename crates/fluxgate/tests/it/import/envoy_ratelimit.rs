@@ -1,0 +1,200 @@
+//! envoyproxy/ratelimit.
+
+use super::{assert_lines, at_once, rules};
+
+/// Returns a request with these attributes.
+fn with(attributes: &str) -> String {
+    format!("\"attributes\":{{{attributes}}}")
+}
+
+/// Decides descriptors, given as attributes.
+#[track_caller]
+fn descriptors(rules: &str, attributes: &[&str]) -> String {
+    let requests: Vec<_> = attributes.iter().map(|it| with(it)).collect();
+    let requests: Vec<_> = requests.iter().map(String::as_str).collect();
+    at_once(rules, &requests)
+}
+
+const MAIL: &str = "
+domain: mail
+descriptors:
+  - key: kind
+    value: newsletter
+    descriptors:
+      - key: recipient
+        rate_limit: { unit: day, requests_per_unit: 1 }
+  - key: recipient
+    rate_limit: { unit: day, requests_per_unit: 2, name: per-recipient }
+  - key: blocked
+    rate_limit: { unit: second, requests_per_unit: 0 }
+";
+
+#[test]
+fn a_limit_counts_descriptors_with_exactly_its_keys() {
+    let rules = rules("envoy-ratelimit", MAIL);
+    assert_lines(
+        &rules,
+        &[
+            "mail:",
+            "- id: kind-newsletter-recipient",
+            "attributes: { kind: newsletter }",
+            "key: [\"attr:recipient\"]",
+            "on_missing_key: skip",
+            "algorithm: fixed_window",
+            "- { capacity: 1, window: 1d }",
+            "- id: recipient",
+            "name: per-recipient",
+            "attributes: { kind: { present: false } }",
+            "- { capacity: 2, window: 1d }",
+        ],
+    );
+    let newsletter = "\"kind\":\"newsletter\",\"recipient\":\"a\"";
+    let other = "\"kind\":\"newsletter\",\"recipient\":\"b\"";
+    let plain = "\"recipient\":\"a\"";
+    let decided = descriptors(
+        &rules,
+        &[newsletter, newsletter, other, plain, plain, plain],
+    );
+    assert_eq!(decided, "adaaad");
+}
+
+#[test]
+fn a_limit_of_zero_denies() {
+    let rules = rules("envoy-ratelimit", MAIL);
+    assert_eq!(
+        descriptors(&rules, &["\"blocked\":\"x\"", "\"x\":\"y\""]),
+        "da"
+    );
+}
+
+const TIERS: &str = "
+domain: api
+descriptors:
+  - key: plan
+    rate_limit: { unit: minute, requests_per_unit: 2 }
+  - key: plan
+    value: gold
+    rate_limit: { unit: minute, requests_per_unit: 4 }
+  - key: plan
+    value: internal
+    rate_limit: { unlimited: true }
+  - key: plan
+    value: trial
+    shadow_mode: true
+    rate_limit: { unit: minute, requests_per_unit: 1 }
+";
+
+#[test]
+fn a_value_takes_precedence_over_any_value() {
+    let rules = rules("envoy-ratelimit", TIERS);
+    assert_lines(
+        &rules,
+        &[
+            "- id: plan-gold",
+            "attributes: { plan: gold }",
+            "scope: global",
+            "group: plan",
+            "- id: plan-trial",
+            "mode: shadow",
+            "- id: plan",
+            "attributes: { plan: { not: [internal, trial] } }",
+            "group: plan",
+        ],
+    );
+    for (plan, expected) in [
+        ("free", "aaddd"),
+        ("gold", "aaaad"),
+        ("internal", "aaaaa"),
+        ("trial", "aaaaa"),
+    ] {
+        let request = format!("\"plan\":\"{plan}\"");
+        assert_eq!(
+            descriptors(&rules, &[request.as_str(); 5]),
+            expected,
+            "{plan}"
+        );
+    }
+}
+
+#[test]
+fn a_lookup_never_goes_back_up() {
+    let rules = rules(
+        "envoy-ratelimit",
+        "
+domain: api
+descriptors:
+  - key: tenant
+    descriptors:
+      - key: user
+        rate_limit: { unit: hour, requests_per_unit: 1 }
+  - key: tenant
+    value: acme
+    descriptors:
+      - key: team
+        rate_limit: { unit: hour, requests_per_unit: 1 }
+",
+    );
+    let user = |tenant: &str| format!("\"tenant\":\"{tenant}\",\"user\":\"u\"");
+    let (acme, other) = (user("acme"), user("other"));
+    assert_eq!(descriptors(&rules, &[&acme, &acme, &other, &other]), "aaad");
+}
+
+#[test]
+fn units_are_whole_multiples_of_their_length() {
+    for (unit, window) in [
+        ("second", "1s"),
+        ("MINUTE", "1m"),
+        ("hour", "1h"),
+        ("day", "1d"),
+        ("week", "7d"),
+        ("month", "30d"),
+        ("year", "365d"),
+    ] {
+        let text = format!(
+            "domain: d\ndescriptors: [ {{ key: k, rate_limit: {{ unit: {unit}, requests_per_unit: 7 }} }} ]"
+        );
+        let expected = format!("- {{ capacity: 7, window: {window} }}");
+        assert_lines(&rules("envoy-ratelimit", &text), &[&expected]);
+    }
+}
+
+#[test]
+fn what_rules_do_not_express_is_in_comments() {
+    let rules = rules(
+        "envoy-ratelimit",
+        "
+domain: api
+descriptors:
+  - key: path
+    value: /api/*
+    rate_limit: { unit: hour, requests_per_unit: 1 }
+  - key: user
+    detailed_metric: true
+    rate_limit:
+      unit: hour
+      requests_per_unit: 4000000000
+      replaces:
+        - name: other
+  - key: a
+    descriptors:
+      - key: b
+        rate_limit: { unit: hour, requests_per_unit: 1 }
+      - key: a
+        rate_limit: { unit: hour, requests_per_unit: 1 }
+  - key: b
+    descriptors:
+      - key: a
+        rate_limit: { unit: hour, requests_per_unit: 1 }
+",
+    );
+    assert_lines(
+        &rules,
+        &[
+            "# not carried over: the prefix `/api/*` of `path`, and all below it (line 4)",
+            "# not carried over: a descriptor with the key `a` twice, and all below it (line 18)",
+            "# not carried over: `replaces`: both limits apply (line 13)",
+            "# changed: 4000000000 requests per unit are 1000000000, the most there is (line 7)",
+            "# not carried over: the order of entries, so descriptors ordered as a, b count here too (line 22)",
+        ],
+    );
+}

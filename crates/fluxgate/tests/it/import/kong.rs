@@ -1,0 +1,184 @@
+//! Kong.
+
+use super::{assert_lines, at_once, rules};
+
+const SHOP: &str = r#"
+_format_version: "3.0"
+services:
+  - name: orders
+    url: http://orders.internal
+    plugins:
+      - name: rate-limiting
+        config: { minute: 3, limit_by: ip, policy: redis, fault_tolerant: true }
+    routes:
+      - name: orders
+        paths: [/orders]
+      - name: reports
+        paths: [/orders/reports]
+        methods: [GET]
+        hosts: [shop.example.com]
+        plugins:
+          - name: rate-limiting
+            config:
+              second: 1
+              limit_by: header
+              header_name: X-Tenant
+              error_code: 503
+              hide_client_headers: true
+  - name: status
+    url: http://status.internal
+    routes:
+      - { name: status, paths: [/orders/status] }
+consumers:
+  - username: robot
+    plugins:
+      - name: rate-limiting
+        config: { month: 2, year: 20 }
+plugins:
+  - name: rate-limiting
+    config: { hour: 2 }
+  - name: rate-limiting-advanced
+    config:
+      limit: [5, 100]
+      window_size: [30, 3600]
+      identifier: credential
+      strategy: local
+      sync_rate: -1
+  - name: key-auth
+  - name: response-ratelimiting
+    config: { limits: { sms: { minute: 10 } } }
+"#;
+
+fn request(path: &str, more: &str) -> String {
+    format!("\"ip\":\"192.0.2.1\",\"method\":\"GET\",\"path\":\"{path}\"{more}")
+}
+
+#[test]
+fn the_most_specific_plugin_applies() {
+    let rules = rules("kong", SHOP);
+    assert_lines(
+        &rules,
+        &[
+            "# not carried over: the plugin `response-ratelimiting` (line 44)",
+            "# changed: the consumer is the attribute `consumer`, which the filter must set (line 31)",
+            "kong:",
+            "on_error: allow",
+            "- id: robot",
+            "attributes: { consumer: robot }",
+            "scope: global",
+            "group: rate-limiting",
+            "- { id: month, capacity: 2, calendar: month, time_zone: UTC }",
+            "- { id: year, capacity: 20, calendar: year, time_zone: UTC }",
+            "# not carried over: `error_code: 503`: a denied request is answered with 429 (line 22)",
+            "# not carried over: `hide_client_headers`: see `headers` of the filter (line 23)",
+            "# not carried over: `hosts` of route `reports`: the rule applies whatever it is (line 15)",
+            "- id: reports",
+            "path: [\"/orders/reports*/**\"]",
+            "methods: [GET]",
+            "key: [\"header:X-Tenant\"]",
+            "- { id: second, capacity: 1, window: 1s }",
+            "- id: orders",
+            "path: [\"/orders*/**\", \"/orders/reports*/**\"]",
+            "not_path: [\"/orders/status*/**\"]",
+            "- { id: minute, capacity: 3, window: 1m }",
+            "- id: global",
+            "key: [\"attr:consumer\"]",
+            "- { id: hour, capacity: 2, window: 1h }",
+            "# changed: denied requests are not counted (line 36)",
+            "- id: global-advanced",
+            "scope: per_api_key",
+            "algorithm: sliding_window",
+            "- { capacity: 5, window: 30s }",
+            "- { capacity: 100, window: 1h }",
+        ],
+    );
+    for (path, more, expected) in [
+        ("/orders/1", "", "aaad"),
+        ("/orders/reports", "", "addd"),
+        ("/orders/status", "", "aadd"),
+        ("/other", "", "aadd"),
+        (
+            "/orders/1",
+            ",\"attributes\":{\"consumer\":\"robot\"}",
+            "aadd",
+        ),
+        ("/other", ",\"attributes\":{\"consumer\":\"eve\"}", "aadd"),
+    ] {
+        let request = request(path, more);
+        assert_eq!(
+            at_once(&rules, &[request.as_str(); 4]),
+            expected,
+            "{path}{more}"
+        );
+    }
+}
+
+#[test]
+fn a_plugin_may_refer_to_its_scope() {
+    let rules = rules(
+        "kong",
+        r#"
+_format_version: "3.0"
+services: [ { name: a, url: http://a }, { name: b, id: b-id, url: http://b } ]
+routes:
+  - { name: one, service: { name: a }, paths: ["/one/", "~/one-[^/]+$"] }
+  - { name: two, service: b, paths: ["~/(x", /two] }
+plugins:
+  - name: rate-limiting-advanced
+    service: a
+    config: { limit: [2], window_size: [60], window_type: fixed, identifier: service }
+  - name: rate-limiting-advanced
+    route: two
+    enabled: false
+    instance_name: Two!
+    config: { limit: [9000000000, 1], window_size: [1, 40000000], identifier: ip, disable_penalty: true }
+  - name: rate-limiting
+    config: { second: 1.0, limit_by: path, path: /upload, fault_tolerant: false }
+  - name: rate-limiting
+    consumer_group: gold
+    config: { second: 1 }
+"#,
+    );
+    assert_lines(
+        &rules,
+        &[
+            "# not carried over: the plugin `rate-limiting` of a consumer group (line 18)",
+            "on_error: deny",
+            "# changed: 9000000000 requests are 1000000000, the most there is (line 15)",
+            "# not carried over: 1 requests per 40000000 s: a window has at most 366 d (line 15)",
+            "# not carried over: the path `~/(x` of route `two` (line 6)",
+            "- id: two",
+            "enabled: false",
+            "path: [\"/two*/**\"]",
+            "- id: a-advanced",
+            "path: [\"/one/*/**\", \"/one-?*\"]",
+            "scope: global",
+            "group: rate-limiting-advanced",
+            "algorithm: fixed_window",
+            "- { capacity: 2, window: 1m }",
+            "- id: global-path",
+            "path: [\"/upload\"]",
+            "scope: global",
+            "group: rate-limiting",
+            "- id: global",
+            "not_path: [\"/upload\"]",
+            "scope: per_ip",
+        ],
+    );
+}
+
+#[test]
+fn a_global_limit_by_service_is_a_limit_of_each() {
+    let rules = rules(
+        "kong",
+        r#"
+_format_version: "3.0"
+services:
+  - { name: a, url: http://a, routes: [ { name: ra, paths: [/a] } ] }
+  - { name: b, url: http://b, routes: [ { name: rb, paths: [/b] } ] }
+plugins: [ { name: rate-limiting, config: { day: 1, limit_by: service } } ]
+"#,
+    );
+    let (a, b) = (request("/a", ""), request("/b/x", ""));
+    assert_eq!(at_once(&rules, &[&a, &a, &b, &b]), "adad");
+}

@@ -1,0 +1,180 @@
+//! nginx.
+
+use super::{assert_lines, at_once, decide, rules};
+
+/// Returns a server with a zone of 10 requests a second per address, and this content.
+fn server(content: &str) -> String {
+    format!(
+        "http {{\n  limit_req_zone $binary_remote_addr zone=one:10m rate=10r/s;\n  \
+         server {{\n    server_name example.com;\n    {content}\n  }}\n}}\n"
+    )
+}
+
+const REQUEST: &str = "\"ip\":\"192.0.2.1\",\"path\":\"/\"";
+
+fn at(micros: u64) -> String {
+    format!("{{\"t\":{micros},{REQUEST}}}\n")
+}
+
+#[test]
+fn a_burst_without_delay_admits_one_more_than_the_burst() {
+    for burst in [0, 1, 5, 20] {
+        let text = server(&format!("limit_req zone=one burst={burst} nodelay;"));
+        let decided = at_once(&rules("nginx", &text), &[REQUEST; 30]);
+        let expected = "a".repeat(burst + 1) + &"d".repeat(29 - burst);
+        assert_eq!(decided, expected, "{burst}");
+    }
+    // One request returns every 100 ms.
+    let text = server("limit_req zone=one burst=1 nodelay;");
+    let lines = [0, 0, 0, 99_999, 100_000, 100_000].map(at).concat();
+    assert_eq!(decide(&rules("nginx", &text), &lines), "aaddad");
+}
+
+#[test]
+fn without_a_burst_requests_must_be_apart() {
+    let rules = rules("nginx", &server("limit_req zone=one;"));
+    let lines = [0, 99_999, 100_000, 100_001, 200_000].map(at).concat();
+    assert_eq!(decide(&rules, &lines), "adada");
+}
+
+/// Returns the delays of requests at once, in milliseconds, of those that pass.
+#[track_caller]
+fn delays(rules: &str, count: usize) -> Vec<u64> {
+    let dir = crate::support::Dir::with_rules(rules);
+    let run = dir.simulate(at(0).repeat(count), &[]);
+    let passed = run
+        .lines()
+        .into_iter()
+        .filter(|line| line.contains("\"allowed\":true"));
+    let delay = |line: &str| {
+        let (_, rest) = line.split_once("\"delay_us\":").unwrap();
+        let digits = rest.split(',').next().unwrap();
+        digits.parse::<u64>().unwrap() / 1_000
+    };
+    passed.map(delay).collect()
+}
+
+#[test]
+fn a_burst_is_delayed_to_the_rate() {
+    let queued = rules("nginx", &server("limit_req zone=one burst=3;"));
+    assert_eq!(delays(&queued, 9), [0, 100, 200, 300]);
+    let two_stages = rules("nginx", &server("limit_req zone=one burst=5 delay=3;"));
+    assert_eq!(delays(&two_stages, 9), [0, 0, 0, 0, 100, 200]);
+    let no_delay = rules("nginx", &server("limit_req zone=one burst=2 delay=7;"));
+    assert_eq!(delays(&no_delay, 9), [0, 0, 0]);
+}
+
+const SITE: &str = "
+user www;
+http {
+    include mime.types;
+    include conf.d/*.conf;
+    limit_req_zone $binary_remote_addr zone=perip:10m rate=10r/s;
+    limit_req_zone $http_x_api_key zone=perkey:10m rate=60r/m;
+    limit_req_zone $limit zone=mapped:10m rate=1r/s;
+    limit_conn_zone $binary_remote_addr zone=conns:10m;
+    map $http_x_plan $limit { default $binary_remote_addr; free \"\"; }
+    limit_req_status 444;
+    upstream backend { server 127.0.0.1:9000; }
+    server {
+        listen 443 ssl;
+        server_name shop.example.com www.example.com;
+        limit_req zone=perip burst=2 nodelay;   # the default
+        location / { proxy_pass http://backend; }
+        location /api/ {
+            limit_req zone=perkey burst=1 nodelay;
+            limit_conn conns 10;
+            location /api/open/ { limit_req zone=perip burst=2 nodelay; }
+        }
+        location = /api/health { limit_req_dry_run on; }
+        location ~* \\.(png|css)$ { limit_req zone=mapped; }
+        location ~ ^/v\\d+/ { limit_req zone=perkey; }
+        location @fallback { limit_req zone=perip; }
+    }
+    server {
+        server_name shop.example.com;
+        limit_req zone=perip burst=2 nodelay;
+    }
+}
+";
+
+#[test]
+fn a_site_is_carried_over_by_its_locations() {
+    let rules = rules("nginx", SITE);
+    assert_lines(
+        &rules,
+        &[
+            "# not carried over: `include conf.d/*.conf`: the file is not read (line 5)",
+            "# not carried over: zone `mapped`: rules cannot count by $limit (line 8)",
+            "# not carried over: `limit_conn_zone $binary_remote_addr zone=conns:10m`: it limits connections (line 9)",
+            "# not carried over: `limit_req_status 444`: a denied request is answered with 429 (line 11)",
+            "# not carried over: `limit_conn conns 10`: it limits connections (line 20)",
+            "# not carried over: the limits of `location @fallback` (line 26)",
+            "\"shop.example.com\":",
+            "# changed: the requests of `/api/` count here too (line 18)",
+            "- id: perip",
+            "- { capacity: 3, window: 1s, refill: 10, period: 1s }",
+            "- id: perkey",
+            "path: [\"/api/*/**\"]",
+            "key: [\"header:x-api-key\"]",
+            "on_missing_key: skip",
+            "- { capacity: 2, window: 1m, refill: 60, period: 1m }",
+            "- id: perip-2",
+            "mode: shadow",
+            "path: [\"/api/health\"]",
+            "- id: perkey-2",
+            "path: [\"/v?*/*/**\"]",
+            "\"shop.example.com-2\":",
+            "- id: perip",
+        ],
+    );
+    let request = |path: &str| {
+        format!(
+            "\"rule_set\":\"shop.example.com\",\"ip\":\"192.0.2.1\",\"path\":\"{path}\",\
+             \"headers\":{{\"X-API-Key\":\"k\"}}"
+        )
+    };
+    let (page, api) = (request("/page"), request("/api/x"));
+    assert_eq!(at_once(&rules, &[&page, &page, &page, &page]), "aaad");
+    assert_eq!(at_once(&rules, &[&api, &api, &api]), "aad");
+}
+
+#[test]
+fn equal_uses_of_a_zone_are_one_counter() {
+    let text = server(
+        "location /a { limit_req zone=one burst=1 nodelay; } \
+         location /b { limit_req zone=one burst=1 nodelay; } \
+         location /c { }",
+    );
+    let rules = rules("nginx", &text);
+    assert_lines(&rules, &["- id: one", "path: [\"/a*/**\", \"/b*/**\"]"]);
+    let request = |path: &str| format!("\"ip\":\"192.0.2.1\",\"path\":\"{path}\"");
+    let (a, b, c) = (request("/a"), request("/b"), request("/c"));
+    assert_eq!(at_once(&rules, &[&a, &b, &a, &b, &c, &c]), "aaddaa");
+}
+
+#[test]
+fn a_part_of_a_configuration_needs_no_server() {
+    let text =
+        "limit_req_zone $server_name zone=all:1m rate=1r/s;\nlocation /x { limit_req zone=all; }\n";
+    let rules = rules("nginx", text);
+    assert_lines(
+        &rules,
+        &["nginx:", "- id: all", "path: [\"/x*/**\"]", "scope: global"],
+    );
+}
+
+#[test]
+fn bursts_have_a_bound() {
+    let text =
+        "limit_req_zone $uri zone=z:1m rate=1r/m;\nlimit_req zone=z burst=900000000 nodelay;\n";
+    let rules = rules("nginx", text);
+    assert_lines(
+        &rules,
+        &[
+            "# changed: a burst of 900000000 is 5270399, the most there is (line 1)",
+            "key: [path]",
+            "- { capacity: 5270400, window: 1m, refill: 1, period: 1m }",
+        ],
+    );
+}
