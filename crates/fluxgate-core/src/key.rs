@@ -47,6 +47,21 @@ pub enum KeyPart {
     Attribute(Box<str>),
 }
 
+impl KeyPart {
+    /// Returns whether both parts have the same value in every request.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Header(name), Self::Header(other)) => name.eq_ignore_ascii_case(other),
+            _ => self == other,
+        }
+    }
+
+    /// Returns the fault of a key that has this part twice.
+    pub(crate) fn duplicate_fault(&self) -> String {
+        format!("`{self}` appears twice in `key`")
+    }
+}
+
 impl fmt::Display for KeyPart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

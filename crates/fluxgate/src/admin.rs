@@ -7,12 +7,13 @@ mod tokens;
 use fluxgate_core::internals::RuleOptions;
 use fluxgate_http::Problem;
 use http::request::Parts;
-use http::{HeaderValue, Method, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 
 pub(crate) use audit::{Change, may_have_been_applied};
 pub(crate) use tokens::{Role, TokensError};
 
 use crate::config::Config;
+use crate::failure::{Exit, Failure};
 use crate::reload::ReloadHandle;
 use crate::watch::ReloadedFile;
 use tokens::TokensFile;
@@ -98,31 +99,6 @@ impl Admin {
         })
     }
 
-    /// Authorizes a call that changes something. It must declare its body as JSON, which
-    /// HTML forms of other sites cannot do.
-    pub(crate) fn authorize_change(&self, head: &Parts, role: Role) -> Result<Caller, Problem> {
-        let caller = self.authorize(head, role)?;
-        if head.method != Method::DELETE {
-            require_json(head)?;
-        }
-        Ok(caller)
-    }
-
-    /// Authorizes a call that changes something and needs no body. If it has a body, it must
-    /// declare it as JSON.
-    pub(crate) fn authorize_without_body(
-        &self,
-        head: &Parts,
-        has_body: bool,
-        role: Role,
-    ) -> Result<Caller, Problem> {
-        let caller = self.authorize(head, role)?;
-        if has_body {
-            require_json(head)?;
-        }
-        Ok(caller)
-    }
-
     /// Refuses a call that changes something, including charges, if a browser sends it for a
     /// page of another origin. Calls that do not come from a browser pass.
     pub(crate) fn refuse_cross_origin(&self, head: &Parts) -> Result<(), Problem> {
@@ -144,28 +120,21 @@ impl Admin {
     }
 }
 
+impl From<TokensError> for Failure {
+    fn from(error: TokensError) -> Self {
+        match error {
+            TokensError::Unreadable(error) => error.into(),
+            // Each line names its place in the file of the tokens.
+            TokensError::Invalid { .. } => Self::new(Exit::Config, error),
+        }
+    }
+}
+
 fn bearer_token(head: &Parts) -> Option<&[u8]> {
     let value = head.headers.get(header::AUTHORIZATION)?.as_bytes();
     let (scheme, token) = value.split_at_checked(7)?;
     let token = token.trim_ascii();
     (scheme.eq_ignore_ascii_case(b"bearer ") && !token.is_empty()).then_some(token)
-}
-
-fn require_json(head: &Parts) -> Result<(), Problem> {
-    if is_json(head) {
-        return Ok(());
-    }
-    Err(Problem::new(
-        StatusCode::UNSUPPORTED_MEDIA_TYPE,
-        "`Content-Type` must be application/json",
-    ))
-}
-
-fn is_json(head: &Parts) -> bool {
-    let value = head.headers.get(header::CONTENT_TYPE);
-    let value = value.and_then(|value| value.to_str().ok());
-    let kind = value.and_then(|value| value.split(';').next());
-    kind.is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))
 }
 
 fn unauthorized(detail: &str, challenge: &'static str) -> Problem {

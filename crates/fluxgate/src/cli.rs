@@ -18,10 +18,13 @@ use crate::server;
 
 /// An exact distributed rate limiter
 #[derive(Debug, Parser)]
-#[command(name = "fluxgate", version, disable_help_subcommand = true)]
+#[command(name = "fluxgate", version, args_conflicts_with_subcommands = true)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
+    /// The options of `run`, which is the default command.
+    #[command(flatten)]
+    options: ConfigOptions,
 }
 
 #[derive(Debug, Subcommand)]
@@ -31,7 +34,7 @@ enum Command {
     /// Opens every listener that the config names. On SIGTERM or Ctrl-C, answers the
     /// requests in flight and exits. Exits with 78 if the config is invalid, and with 69 if
     /// an address is in use.
-    Run(ConfigOptions),
+    Run(ConfigArguments),
     /// Validate a config, a rule file or a directory of rule files
     ///
     /// Prints `file:line:column: message` for each fault. Also validates the directory that
@@ -69,11 +72,31 @@ enum ConfigCommand {
     ///
     /// Includes the defaults. Comments mark values from the environment or from flags.
     /// Exits with 78 if the configuration is invalid.
-    Show(ConfigOptions),
+    Show(ConfigArguments),
+}
+
+/// Where the configuration comes from, if the command has a name.
+#[derive(Debug, clap::Args)]
+struct ConfigArguments {
+    #[command(flatten)]
+    options: ConfigOptions,
+    /// The config file, as with `--config`
+    // Not an option of the bare `fluxgate`, where a misspelt command would be a file.
+    #[arg(value_name = "FILE", conflicts_with = "config")]
+    file: Option<PathBuf>,
+}
+
+impl ConfigArguments {
+    fn into_options(self) -> ConfigOptions {
+        ConfigOptions {
+            config: self.options.config.or(self.file),
+            set: self.options.set,
+        }
+    }
 }
 
 /// Where the configuration comes from.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Debug, clap::Args)]
 struct ConfigOptions {
     /// The config file (default: the built-in demo)
     #[arg(long, value_name = "FILE")]
@@ -96,14 +119,15 @@ impl ConfigOptions {
 
 /// Runs the command from the arguments of the process.
 pub fn run() -> ExitCode {
-    let command = Cli::parse().command;
-    let result = match command.unwrap_or(Command::Run(ConfigOptions::default())) {
-        Command::Run(options) => serve(&options),
-        Command::Validate { file } => validate::validate(&file),
-        Command::Simulate(arguments) => simulate::run(&arguments),
-        Command::Import(arguments) => import::run(&arguments),
-        Command::Config(ConfigCommand::Show(options)) => show(&options),
-        Command::Completions { shell } => completions(shell),
+    let Cli { command, options } = Cli::parse();
+    let result = match command {
+        None => serve(&options),
+        Some(Command::Run(arguments)) => serve(&arguments.into_options()),
+        Some(Command::Validate { file }) => validate::validate(&file),
+        Some(Command::Simulate(arguments)) => simulate::run(&arguments),
+        Some(Command::Import(arguments)) => import::run(&arguments),
+        Some(Command::Config(ConfigCommand::Show(arguments))) => show(&arguments.into_options()),
+        Some(Command::Completions { shell }) => completions(shell),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use crate::config::ConfigError;
 use crate::config::rule_file::RuleFileError;
+use crate::config::{ConfigError, RawConfig, SecretError};
 
 /// The exit codes, after `sysexits.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub(crate) enum Exit {
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
     pub(crate) message: String,
+    /// The config field that the message is about.
+    field: Option<&'static str>,
 }
 
 impl Failure {
@@ -34,7 +36,30 @@ impl Failure {
         Self {
             exit,
             message: message.to_string(),
+            field: None,
         }
+    }
+
+    /// Creates a failure because of the value of a config field, which the message names.
+    pub(crate) fn of_field(exit: Exit, field: &'static str, message: impl fmt::Display) -> Self {
+        Self {
+            field: Some(field),
+            ..Self::new(exit, message)
+        }
+    }
+
+    /// Puts the place of the field, if there is one, before the message.
+    pub(crate) fn located_in(mut self, config: &RawConfig) -> Self {
+        if let Some(location) = self.field.and_then(|field| config.location(field)) {
+            self.message = format!("{location}: {}", self.message);
+        }
+        self
+    }
+}
+
+impl From<SecretError> for Failure {
+    fn from(error: SecretError) -> Self {
+        Self::of_field(Exit::Config, error.field, error)
     }
 }
 

@@ -41,8 +41,12 @@ const MAX_PING_WAIT: Duration = Duration::from_secs(1);
 
 /// Serves until SIGTERM or Ctrl-C.
 pub(crate) fn run(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure> {
+    serve_config(raw, file).map_err(|failure| failure.located_in(raw))
+}
+
+fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure> {
     let config = raw.check()?;
-    let secrets = Secrets::load(&config).map_err(|error| Failure::new(Exit::Config, error))?;
+    let secrets = Secrets::load(&config)?;
     let _flush = log::init(&config.telemetry);
     let (telemetry, exporter) = Telemetry::new(&config.telemetry);
     let telemetry = Arc::new(telemetry);
@@ -52,8 +56,7 @@ pub(crate) fn run(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failu
     let source = RuleSource::new(&config, raw, file, engine.store());
     let (mut reloader, reload_handle) = RuleReloader::new(Arc::clone(&engine), source);
     let rules = reloader.read_first()?;
-    let admin = Admin::new(&config, reload_handle);
-    let admin = admin.map_err(|error| Failure::new(Exit::Config, error))?;
+    let admin = Admin::new(&config, reload_handle)?;
     let closing = CancellationToken::new();
     let filters = Filters::new(&config);
     let [api, grpc, resp, clients, upstreams] = DescriptorShare::new(raise_descriptor_limit());

@@ -142,6 +142,18 @@ fn faults_have_the_messages_of_a_rule_file() {
         "`a b` cannot be the name of a header",
     );
     same_fault(
+        Rule::new("r")
+            .key([
+                KeyPart::Header("X-A".into()),
+                KeyPart::Ip,
+                KeyPart::Header("x-a".into()),
+            ])
+            .band(second()),
+        ".key[2]",
+        "key: [ \"header:X-A\", ip, \"header:x-a\" ], bands: [ { capacity: 1, window: 1s } ]",
+        "`header:x-a` appears twice in `key`",
+    );
+    same_fault(
         Rule::new("r").per_user(),
         ".bands",
         "scope: per_user",
@@ -327,7 +339,18 @@ fn rules() -> impl Strategy<Value = Rule> {
         any::<i32>(),
         proptest::option::of(1..=31_622_400_000_u64),
     );
-    let parts = (vec(parts, 0..4), 1..=1_000_000_000_u64);
+    let differ = |parts: &Vec<KeyPart>| {
+        let mut names: Vec<_> = { parts.iter() }
+            .map(|part| match part {
+                KeyPart::Header(_) => part.to_string().to_ascii_lowercase(),
+                other => other.to_string(),
+            })
+            .collect();
+        names.sort();
+        names.windows(2).all(|pair| pair[0] != pair[1])
+    };
+    let keys = vec(parts, 0..4).prop_filter("no part appears twice", differ);
+    let parts = (keys, 1..=1_000_000_000_u64);
     (bands, parts, request, options).prop_map(
         |((bands, other_bands), (key, cost), (paths, methods, name, value), options)| {
             let (enabled, priority, max_wait) = options;

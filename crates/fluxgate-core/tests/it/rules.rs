@@ -342,6 +342,35 @@ fn a_rollout_is_a_share_of_identities() {
 }
 
 #[test]
+fn every_bad_part_of_a_key_is_reported() {
+    let faults = |key: &str, pieces: &[&str]| {
+        let body = format!("{{ id: r, key: {key}, BANDS }}");
+        refused(&rule(&body.replace("BANDS", BANDS)), pieces);
+    };
+    let twice = |part: &str| format!("`{part}` appears twice in `key`");
+    faults(
+        "[§cookie, ip, §[], §\"header:a b\", §\"attr:\", §ip, §nothing]",
+        &[
+            "`cookie` is not a part of a key",
+            "a part of a key must be a text",
+            "`a b` cannot be the name of a header",
+            "`attr:` is not a part of a key",
+            &twice("ip"),
+            "`nothing` is not a part of a key",
+        ],
+    );
+    faults(
+        "[§\"header:\", user, §\"header:a b\", §user, \"attr:A\", \"attr:a\", header:X, §header:x]",
+        &[
+            "`` cannot be the name of a header",
+            "`a b` cannot be the name of a header",
+            &twice("user"),
+            &twice("header:x"),
+        ],
+    );
+}
+
+#[test]
 fn a_band_cannot_have_the_name_of_a_missing_key() {
     band_refused(
         "token_bucket",

@@ -6,7 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use fluxgate_core::internals::json::without_position;
 use fluxgate_http::Problem;
-use http::StatusCode;
+use http::header::CONTENT_TYPE;
+use http::{HeaderMap, StatusCode};
 use http_body::Body;
 use http_body_util::BodyExt;
 
@@ -15,12 +16,13 @@ const MAX_BYTES: usize = 64 * 1024;
 /// How long a client may take to send a body.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reads the whole body.
-pub(super) async fn read<B>(body: B) -> Result<Bytes, Problem>
+/// Reads the whole body, which must be declared as JSON or not at all.
+pub(super) async fn read<B>(headers: &HeaderMap, body: B) -> Result<Bytes, Problem>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<axum::BoxError>,
 {
+    check_type(headers)?;
     match tokio::time::timeout(TIMEOUT, collect(body)).await {
         Ok(read) => read,
         Err(_) => Err(Problem::new(
@@ -57,6 +59,44 @@ where
         true => first,
         false => [&first[..], &rest].concat().into(),
     })
+}
+
+/// Refuses a body that is declared as something else than JSON.
+pub(super) fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
+    let mut types = headers.get_all(CONTENT_TYPE).iter();
+    match types.find(|value| !may_be_json(value.as_bytes())) {
+        None => Ok(()),
+        Some(other) => {
+            let other = String::from_utf8_lossy(other.as_bytes());
+            Err(Problem::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                format!("`Content-Type` must be application/json, not {other}"),
+            ))
+        }
+    }
+}
+
+/// Returns whether a body of this content type is read. Besides JSON, that is the type that
+/// `curl -d` declares unless told otherwise. HTML forms can declare it as well, but encode
+/// quotes and braces, so that their body is never JSON. A form of `text/plain`, which can
+/// be JSON, is refused.
+pub(super) fn may_be_json(content_type: &[u8]) -> bool {
+    let kind = content_type.split(|byte| *byte == b';').next();
+    let kind = kind.unwrap_or_default().trim_ascii();
+    if kind.is_empty() {
+        return true;
+    }
+    const KNOWN: [&[u8]; 2] = [b"application/json", b"application/x-www-form-urlencoded"];
+    if KNOWN.iter().any(|known| kind.eq_ignore_ascii_case(known)) {
+        return true;
+    }
+    let (start, end) = (&b"application/"[..], &b"+json"[..]);
+    let starts = kind
+        .get(..start.len())
+        .is_some_and(|it| it.eq_ignore_ascii_case(start));
+    let rest = kind.get(start.len()..).unwrap_or_default();
+    let name = rest.len().saturating_sub(end.len());
+    starts && name > 0 && rest[name..].eq_ignore_ascii_case(end)
 }
 
 /// Refuses a body that is too large.
@@ -112,4 +152,33 @@ fn field_of<'a, T: serde::Deserialize<'a>>(text: &'a str) -> Option<String> {
         .starts_with(&format!("`{last}`: "));
     let named = if names_itself { parent } else { &path };
     (!named.is_empty()).then(|| format!("`{named}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_and_what_curl_declares_may_be_json() {
+        for accepted in [
+            "",
+            "application/json",
+            "Application/JSON ; charset=utf-8",
+            "application/merge-patch+json",
+            "application/x-www-form-urlencoded",
+        ] {
+            assert!(may_be_json(accepted.as_bytes()), "{accepted}");
+        }
+        for refused in [
+            "text/plain",
+            "text/json",
+            "application/+json",
+            "application/jsonp",
+            "application/json, text/plain",
+            "multipart/form-data; boundary=application/json",
+            "json",
+        ] {
+            assert!(!may_be_json(refused.as_bytes()), "{refused}");
+        }
+    }
 }

@@ -38,7 +38,7 @@ pub(super) async fn check(
     let (head, body) = request.into_parts();
     let origin = Origin::with_headers(Listener::Api, &head.headers);
     let options = StatusOptions::read(head.uri.query())?;
-    let body = body::read(body).await?;
+    let body = body::read(&head.headers, body).await?;
     let check: CheckRequest<'_> = body::parse(&body)?;
     let decision = check.decide(&api, &origin).await?;
     let (status, content_type, form) = match options.status {
@@ -64,7 +64,7 @@ pub(super) async fn batch(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
-    let body = body::read(body).await?;
+    let body = body::read(&head.headers, body).await?;
     let Batch { checks } = body::parse(&body)?;
     if checks.len() > MAX_CHECKS {
         return Err(Problem::bad_request(format!(

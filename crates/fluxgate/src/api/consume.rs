@@ -74,7 +74,7 @@ pub(super) async fn consume(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
-    let body = body::read(body).await?;
+    let body = body::read(&head.headers, body).await?;
     let call: ConsumeRequest<'_> = body::parse(&body)?;
     let cost = match call.cost {
         Some(cost) => Some(

@@ -15,8 +15,8 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::Api;
 use super::simple_check::SimpleCheck;
+use super::{Api, body};
 use crate::serve::HEADER_TIMEOUT;
 
 /// More headers than clients of an API send.
@@ -146,6 +146,11 @@ fn simple_head(bytes: &[u8]) -> Option<(SimpleCheck<'_>, Range<usize>)> {
             check.request_id = Some(std::str::from_utf8(header.value).ok()?);
         } else if name.eq_ignore_ascii_case("traceparent") {
             check.traceparent = std::str::from_utf8(header.value).ok();
+        } else if name.eq_ignore_ascii_case("content-type") {
+            // The router refuses other types.
+            if !body::may_be_json(header.value) {
+                return None;
+            }
         } else if (changes_framing(name) && !keeps_alive(header)) || is_from_browser(name) {
             return None;
         }
@@ -252,6 +257,7 @@ mod tests {
             ("Content-Length: 2\r\nUpgrade: h2c\r\n", "{}"),
             ("Content-Length: 2\r\nOrigin: null\r\n", "{}"),
             ("Content-Length: 2\r\nSec-Fetch-Site: none\r\n", "{}"),
+            ("Content-Length: 2\r\nContent-Type: text/plain\r\n", "{}"),
             ("Content-Length : 2\r\n", "{}"),
             ("Content-Length: 2\r\n X: folded\r\n", "{}"),
         ] {

@@ -17,7 +17,7 @@ pub(super) fn validate(path: &Path) -> Result<(), Failure> {
         let raw = RawConfig::read(path)?;
         match raw.is_rule_file() {
             true => count(&raw.check_rules()?),
-            false => describe(path, &raw.check()?)?,
+            false => describe(path, &raw, &raw.check()?)?,
         }
     };
     // If standard output is closed, the exit code is enough.
@@ -27,8 +27,13 @@ pub(super) fn validate(path: &Path) -> Result<(), Failure> {
 
 /// Validates the rules that a valid config refers to, prints warnings, and returns a
 /// summary.
-fn describe(path: &Path, config: &Config) -> Result<String, Failure> {
-    let mut warnings = config.warnings();
+fn describe(path: &Path, raw: &RawConfig, config: &Config) -> Result<String, Failure> {
+    let shown = path.display();
+    let warnings = config.warnings();
+    let mut warnings: Vec<_> = warnings
+        .into_iter()
+        .map(|warning| format!("{shown}: warning: {warning}"))
+        .collect();
     let rules = match &config.rules {
         Rules::Inline(rules) => count(rules),
         Rules::Directory { path, .. } if path.is_dir() => {
@@ -36,16 +41,19 @@ fn describe(path: &Path, config: &Config) -> Result<String, Failure> {
             format!("{} from {}", count(&rules), path.display())
         }
         Rules::Directory { path, .. } => {
-            let path = path.display();
+            let (path, field) = (path.display(), "rules_from.dir");
+            // The field is in the file: without it the rules would be inline.
+            let location = raw.location(field).map(|location| location.to_string());
+            let location = location.unwrap_or_else(|| shown.to_string());
             warnings.push(format!(
-                "the directory {path} does not exist on this machine"
+                "{location}: warning: `{field}`: the directory {path} does not exist on this machine"
             ));
             format!("rules from {path}")
         }
         Rules::Redis { .. } => "rules from Redis".into(),
     };
     for warning in warnings {
-        let _ = writeln!(io::stderr(), "{}: warning: {warning}", path.display());
+        let _ = writeln!(io::stderr(), "{warning}");
     }
     Ok(format!("{} listener(s), {rules}", config.listen.count()))
 }

@@ -111,16 +111,20 @@ impl Origins {
         source.filter(|_| node.position.column != INTERMEDIATE)
     }
 
-    pub(super) fn fault(&self, fault: Fault) -> ConfigFault {
-        let location = match self.source(fault.position) {
+    /// Returns the file or the override at a position.
+    pub(super) fn location(&self, position: Position) -> FaultLocation {
+        match self.source(position) {
             Some(source) => FaultLocation::Override(source.clone()),
             None => FaultLocation::File {
                 file: self.file.clone(),
-                position: fault.position,
+                position,
             },
-        };
+        }
+    }
+
+    pub(super) fn fault(&self, fault: Fault) -> ConfigFault {
         ConfigFault {
-            location,
+            location: self.location(fault.position),
             message: fault.message,
         }
     }

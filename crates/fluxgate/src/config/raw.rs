@@ -6,7 +6,7 @@ use std::path::Path;
 use fluxgate_core::internals::yaml::{Faults, Node, Value};
 use fluxgate_core::{RuleSets, RulesError};
 
-use super::origins::{ConfigFault, Origins};
+use super::origins::{ConfigFault, FaultLocation, Origins};
 use super::overrides::{self, Overrides};
 use super::{Config, tree};
 use crate::config::rule_file::{self, RuleFileError};
@@ -83,6 +83,14 @@ impl RawConfig {
             origins: Origins::new(file, text),
             faults: Vec::new(),
         }
+    }
+
+    /// Returns where the value of a field comes from, by a path such as
+    /// `store.redis.url`. A default comes from nowhere.
+    pub fn location(&self, field: &str) -> Option<FaultLocation> {
+        let mut names = field.split('.');
+        let node = names.try_fold(&self.tree, |node, name| tree::child(node, name))?;
+        Some(self.origins.location(node.position))
     }
 
     /// Validates all values.

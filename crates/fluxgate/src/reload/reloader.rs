@@ -12,7 +12,7 @@ use super::snapshot::{ReloadError, Snapshot, run_blocking};
 use super::source::{RuleSource, SourceInfo};
 use super::stale_state::{StaleStateCleaner, any_resets};
 use crate::engine::Engine;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::watch::{DirectoryWatch, next_signal, settled};
 
 /// The longest wait of a service without rules before it tries again.
@@ -117,7 +117,15 @@ impl RuleReloader {
         if let RuleSource::Redis(_) = &*self.source {
             return Ok(None);
         }
-        let snapshot = self.source.files(None)?;
+        let snapshot = self.source.files(None).map_err(|error| {
+            let field = "rules_from.dir";
+            match (&*self.source, &error) {
+                (RuleSource::Dir(_), ReloadError::Unreadable(why)) => {
+                    Failure::of_field(Exit::NoInput, field, format!("`{field}`: {why}"))
+                }
+                _ => error.into(),
+            }
+        })?;
         let rules = self.source.compile(&snapshot)?;
         self.active = Some(Arc::new(snapshot));
         Ok(Some(rules))

@@ -1,15 +1,33 @@
 //! Listening sockets: one for each core, among which the kernel distributes connections.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
 const BACKLOG: i32 = 4096;
 
 /// Opens an address once for each core. Port 0 stands for a free port, the same for all
-/// cores.
+/// cores. The unspecified IPv6 address includes all of IPv4, and stands for those alone on
+/// a machine without IPv6.
 pub(crate) fn listen(address: SocketAddr, cores: usize) -> io::Result<Vec<TcpListener>> {
+    let is_every_address = address.is_ipv6() && address.ip().is_unspecified();
+    match open(address, cores) {
+        Err(error) if is_every_address && lacks_ipv6(&error) => {
+            open((Ipv4Addr::UNSPECIFIED, address.port()).into(), cores)
+        }
+        opened => opened,
+    }
+}
+
+/// Returns whether an address cannot be opened because the kernel has no IPv6, or because
+/// it is switched off.
+fn lacks_ipv6(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    matches!(code, Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL))
+}
+
+fn open(address: SocketAddr, cores: usize) -> io::Result<Vec<TcpListener>> {
     // With SO_REUSEPORT another process of the same user could share the address. An
     // address in use must be an error, so it is bound without the option first.
     let probe = socket(address)?;
@@ -58,5 +76,23 @@ mod tests {
         }
         let again = listen(address, 3).unwrap_err();
         assert_eq!(again.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    #[test]
+    fn every_address_includes_those_of_ipv4() {
+        let every = SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, 0));
+        let sockets = listen(every, 1).unwrap();
+        let port = sockets[0].local_addr().unwrap().port();
+        let connected = std::net::TcpStream::connect((Ipv4Addr::LOCALHOST, port));
+        assert!(connected.is_ok(), "{connected:?}");
+    }
+
+    #[test]
+    fn only_the_lack_of_ipv6_is_a_reason_for_ipv4() {
+        let error = io::Error::from_raw_os_error;
+        assert!(lacks_ipv6(&error(libc::EAFNOSUPPORT)));
+        assert!(lacks_ipv6(&error(libc::EADDRNOTAVAIL)));
+        assert!(!lacks_ipv6(&error(libc::EADDRINUSE)));
+        assert!(!lacks_ipv6(&error(libc::EACCES)));
     }
 }

@@ -9,6 +9,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{Error, ServerConfig};
 
 use crate::config::{Secret, SecretError, Tls};
+use crate::failure::{Exit, Failure};
 use crate::watch::{FileValue, ReloadedFile};
 
 /// The current certificate.
@@ -28,7 +29,7 @@ pub(crate) enum CertificateError {
     #[error(transparent)]
     Unreadable(#[from] SecretError),
     /// A file holds no certificates.
-    #[error("gateway.tls.cert: {}: no certificates in PEM: {why}", path.display())]
+    #[error("`gateway.tls.cert`: {}: no certificates in PEM: {why}", path.display())]
     NoCertificate {
         /// The file.
         path: PathBuf,
@@ -36,7 +37,7 @@ pub(crate) enum CertificateError {
         why: String,
     },
     /// A file holds no key.
-    #[error("gateway.tls.key: {}: no private key in PEM: {why}", path.display())]
+    #[error("`gateway.tls.key`: {}: no private key in PEM: {why}", path.display())]
     NoKey {
         /// The file.
         path: PathBuf,
@@ -44,7 +45,7 @@ pub(crate) enum CertificateError {
         why: String,
     },
     /// The key does not belong to the certificate.
-    #[error("gateway.tls.key: {}: does not match {}: {why}", key.display(), cert.display())]
+    #[error("`gateway.tls.key`: {}: does not match {}: {why}", key.display(), cert.display())]
     Mismatch {
         /// The file of the certificates.
         cert: PathBuf,
@@ -53,6 +54,17 @@ pub(crate) enum CertificateError {
         /// The cause.
         why: String,
     },
+}
+
+impl From<CertificateError> for Failure {
+    fn from(error: CertificateError) -> Self {
+        let field = match error {
+            CertificateError::Unreadable(error) => return error.into(),
+            CertificateError::NoCertificate { .. } => "gateway.tls.cert",
+            CertificateError::NoKey { .. } | CertificateError::Mismatch { .. } => "gateway.tls.key",
+        };
+        Self::of_field(Exit::Config, field, error)
+    }
 }
 
 impl FileValue for Tls {

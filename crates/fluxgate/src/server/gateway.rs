@@ -33,8 +33,7 @@ impl GatewayListener {
             return Ok(None);
         }
         let gateway = &config.gateway;
-        let certificate = gateway.tls.clone().map(Certificate::new).transpose();
-        let certificate = certificate.map_err(|error| Failure::new(Exit::Config, error))?;
+        let certificate = gateway.tls.clone().map(Certificate::new).transpose()?;
         let routes = gateway
             .routes
             .iter()

@@ -88,7 +88,7 @@ fn all_faults_are_reported_in_the_order_of_the_file() {
 store: redis
 keys: { hash_keys: some, colour: red }
 listen:
-  api: localhost:80
+  api: nowhere:80
   grpc: 127.0.0.1:80
   resp: 127.0.0.1:80
 rule_sets:
@@ -99,7 +99,7 @@ rule_sets:
         "1:8: `store` must be memory, { memory: … } or { redis: … }",
         "2:20: `hash_keys` must be one of api_keys, all, none; `some` is not",
         "2:26: unknown field `colour` in `keys`; allowed are hash_keys, hash_secret_file, ipv6_prefix",
-        "4:8: `api` must be an address and a port, such as \"127.0.0.1:8080\" or \"[::1]:8080\"",
+        "4:8: `api` must be an address and a port, such as \"127.0.0.1:8080\", \"[::1]:8080\" or \"localhost:8080\"; \":8080\" listens on every address",
         "6:9: `resp` has the same address as `grpc`",
         "8:17: `rules` must not be an empty list",
     ];
@@ -111,6 +111,76 @@ rule_sets:
 fn a_rule_file_may_set_how_keys_are_hashed() {
     let run = validate(&format!("keys: {{ hash_keys: all }}\n{RULES}"));
     assert_eq!(run.code, Some(0), "{run:?}");
+}
+
+#[test]
+fn a_listener_may_have_a_short_address() {
+    let dir = Dir::new();
+    dir.write(
+        "fluxgate.yaml",
+        "listen: { api: :1, grpc: localhost:2, resp: ':3' }\n",
+    );
+    let run = dir.run(&["config", "show", "--config", "fluxgate.yaml"]);
+    for line in [
+        "api: \"[::]:1\"",
+        "grpc: \"127.0.0.1:2\"",
+        "resp: \"[::]:3\"",
+    ] {
+        assert!(run.stdout.contains(line), "{run:?}");
+    }
+    let run = validate("listen: { api: ':1', grpc: '127.0.0.1:1', resp: '[::1]:1' }\n");
+    let fault = "has the same port as `api`, and one of them listens on every address";
+    let expected = [
+        format!("fluxgate.yaml:1:28: `grpc` {fault}"),
+        format!("fluxgate.yaml:1:49: `resp` {fault}"),
+    ];
+    assert_eq!(run.stderr.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn help_is_a_command() {
+    let run = |arguments: &[&str]| Dir::new().run(arguments);
+    let help = run(&["help"]);
+    assert_eq!(
+        (help.code, &help.stdout),
+        (Some(0), &run(&["--help"]).stdout)
+    );
+    let help = run(&["help", "simulate"]);
+    assert_eq!(
+        (help.code, &help.stdout),
+        (Some(0), &run(&["simulate", "--help"]).stdout)
+    );
+    assert_eq!(run(&["help", "tea"]).code, Some(2));
+}
+
+/// The config is invalid, so that nothing starts.
+#[test]
+fn a_config_file_may_be_named_in_three_ways() {
+    let dir = Dir::new();
+    dir.write("bad.yaml", "colour: red\n");
+    for arguments in [
+        &["run", "--config", "bad.yaml"][..],
+        &["run", "bad.yaml"],
+        &["--config", "bad.yaml"],
+        &["--set", "listen={}", "--config", "bad.yaml"],
+        &["config", "show", "bad.yaml"],
+    ] {
+        let run = dir.run(arguments);
+        assert_eq!(run.code, Some(78), "{run:?}");
+        assert!(run.stderr.starts_with("bad.yaml:1:1: "), "{run:?}");
+    }
+    for (arguments, reason) in [
+        (
+            &["run", "bad.yaml", "--config", "bad.yaml"][..],
+            "cannot be used with",
+        ),
+        (&["--config", "bad.yaml", "run"], "cannot be used with"),
+        (&["bad.yaml"], "unrecognized subcommand 'bad.yaml'"),
+    ] {
+        let run = dir.run(arguments);
+        assert_eq!(run.code, Some(2), "{run:?}");
+        assert!(run.stderr.contains(reason), "{run:?}");
+    }
 }
 
 #[test]

@@ -70,9 +70,17 @@ fn a_missing_rule_directory_is_only_a_warning() {
     assert_eq!(run.code, Some(0));
     assert_eq!(
         run.stderr,
-        "fluxgate.yaml: warning: the directory rules.d does not exist on this machine\n"
+        "fluxgate.yaml:1:20: warning: `rules_from.dir`: the directory rules.d does not exist on \
+         this machine\n"
     );
     assert_eq!(dir.run(&["validate", "rules.d"]).code, Some(66));
+    let run = dir.run(&["run", "fluxgate.yaml"]);
+    assert_eq!(run.code, Some(66));
+    let error = "fluxgate.yaml:1:20: `rules_from.dir`: rules.d: No such file";
+    assert!(run.stderr.starts_with(error), "{run:?}");
+    let run = dir.run(&["run", "fluxgate.yaml", "--set", "rules_from.dir=other.d"]);
+    let error = "--set rules_from.dir: `rules_from.dir`: other.d: No such file";
+    assert!(run.stderr.starts_with(error), "{run:?}");
 }
 
 #[test]

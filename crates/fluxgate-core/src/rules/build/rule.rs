@@ -160,16 +160,21 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
                 faults.add("`key` must not be an empty list");
                 return None;
             }
-            let parts = parts.iter().enumerate();
-            let parts: Vec<_> = parts
+            let earlier = |index: usize| parts[..index].iter();
+            let parts: Vec<_> = { parts.iter().enumerate() }
                 .map(|(index, part)| {
-                    faults.at(Step::Index(index), |faults| match part {
-                        KeyPart::Header(name) => header_name(name, faults).map(KeyPart::Header),
-                        KeyPart::Attribute(name) if name.is_empty() => {
-                            faults.add(KeyPartError(part.to_string()).to_string());
-                            None
+                    faults.at(Step::Index(index), |faults| {
+                        if earlier(index).any(|earlier| earlier.is_same(part)) {
+                            faults.add(part.duplicate_fault());
                         }
-                        _ => Some(part.clone()),
+                        match part {
+                            KeyPart::Header(name) => header_name(name, faults).map(KeyPart::Header),
+                            KeyPart::Attribute(name) if name.is_empty() => {
+                                faults.add(KeyPartError(part.to_string()).to_string());
+                                None
+                            }
+                            _ => Some(part.clone()),
+                        }
                     })
                 })
                 .collect();

@@ -30,8 +30,8 @@ pub(super) async fn cancel(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
-    let caller = api.admin.authorize_change(&head, Role::Operator)?;
-    let body = body::read(body).await?;
+    let caller = api.admin.authorize(&head, Role::Operator)?;
+    let body = body::read(&head.headers, body).await?;
     let place = api.admin.reserve_audit_line().await?;
     run_to_completion(async move {
         let mut call: CancelRequest<'_> = body::parse(&body)?;

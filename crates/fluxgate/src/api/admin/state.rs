@@ -23,8 +23,8 @@ pub(super) async fn refund(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
-    let caller = api.admin.authorize_change(&head, Role::Operator)?;
-    let body = body::read(body).await?;
+    let caller = api.admin.authorize(&head, Role::Operator)?;
+    let body = body::read(&head.headers, body).await?;
     let place = api.admin.reserve_audit_line().await?;
     run_to_completion(async move {
         let engine = &api.engine;
@@ -80,8 +80,8 @@ pub(super) async fn reset(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
-    let caller = api.admin.authorize_change(&head, Role::Operator)?;
-    let body = body::read(body).await?;
+    let caller = api.admin.authorize(&head, Role::Operator)?;
+    let body = body::read(&head.headers, body).await?;
     let place = api.admin.reserve_audit_line().await?;
     run_to_completion(async move {
         let engine = &api.engine;
@@ -89,7 +89,7 @@ pub(super) async fn reset(
         let (reset, change, described);
         match fields.target()? {
             Target::Set(rule_set) => {
-                api.admin.authorize_change(&head, Role::Admin)?;
+                api.admin.authorize(&head, Role::Admin)?;
                 reset = engine.reset_set(rule_set).await;
                 described = None;
                 change = Change {

@@ -55,9 +55,9 @@ pub(super) async fn put_set(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
-    let caller = api.admin.authorize_change(&head, Role::Admin)?;
+    let caller = api.admin.authorize(&head, Role::Admin)?;
     store_of(&api)?;
-    let body = body::read(body).await?;
+    let body = body::read(&head.headers, body).await?;
     let new = edit::parse_set(&set, &body, api.admin.options)?;
     let edit = Edit::Replace(new);
     let update = Update::new(&head, caller, "put rule set", (set, None), edit)?;
@@ -70,9 +70,9 @@ pub(super) async fn put_rule(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
-    let caller = api.admin.authorize_change(&head, Role::Admin)?;
+    let caller = api.admin.authorize(&head, Role::Admin)?;
     store_of(&api)?;
-    let body = body::read(body).await?;
+    let body = body::read(&head.headers, body).await?;
     let new = edit::parse_rule(&set, &rule, &body, api.admin.options)?;
     let about = (set, Some(rule));
     let update = Update::new(&head, caller, "put rule", about, Edit::PutRule(new))?;
@@ -85,7 +85,7 @@ pub(super) async fn delete_set(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
-    let caller = api.admin.authorize_change(&head, Role::Admin)?;
+    let caller = api.admin.authorize(&head, Role::Admin)?;
     let update = Update::new(&head, caller, "delete rule set", (set, None), Edit::Delete)?;
     update.run(api).await
 }
@@ -96,7 +96,7 @@ pub(super) async fn delete_rule(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
-    let caller = api.admin.authorize_change(&head, Role::Admin)?;
+    let caller = api.admin.authorize(&head, Role::Admin)?;
     let about = (set, Some(rule));
     let update = Update::new(&head, caller, "delete rule", about, Edit::DeleteRule)?;
     update.run(api).await
@@ -126,9 +126,10 @@ async fn switch(
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
     let has_body = !body.is_end_stream();
-    let caller = api
-        .admin
-        .authorize_without_body(&head, has_body, Role::Operator)?;
+    let caller = api.admin.authorize(&head, Role::Operator)?;
+    if has_body {
+        body::check_type(&head.headers)?;
+    }
     let action = match on {
         true => "enable rule",
         false => "disable rule",

@@ -49,7 +49,7 @@ fn the_environment_overrides_the_file_and_flags_override_both() {
         &[
             "store.redis.url=redis://two:2",
             "listen.api=[]",
-            "listen.api=127.0.0.1:2",
+            "listen.api=localhost:2",
         ],
     );
     has_line(&run, "url: \"redis://two:2\" # --set store.redis.url");
@@ -58,6 +58,10 @@ fn the_environment_overrides_the_file_and_flags_override_both() {
         "deadline: 20ms # environment FLUXGATE__STORE__REDIS__DEADLINE",
     );
     has_line(&run, "api: \"127.0.0.1:2\" # --set listen.api");
+    let api = ("FLUXGATE__LISTEN__API", ":2");
+    let run = show(&[api], &["listen.resp=:3"]);
+    has_line(&run, "api: \"[::]:2\" # environment FLUXGATE__LISTEN__API");
+    has_line(&run, "resp: \"[::]:3\" # --set listen.resp");
 }
 
 #[test]

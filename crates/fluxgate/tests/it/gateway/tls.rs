@@ -85,7 +85,7 @@ fn new_certificates_are_used_and_invalid_ones_are_not() {
         line["error"]
             .as_str()
             .unwrap()
-            .starts_with("gateway.tls.cert: tls.crt: "),
+            .starts_with("`gateway.tls.cert`: tls.crt: "),
         "{line}"
     );
     assert!(trusts(&old));
@@ -109,17 +109,17 @@ fn invalid_certificates_prevent_the_start() {
         (
             "tls.key",
             &b"no key"[..],
-            "gateway.tls.key: tls.key: no private key in PEM",
+            "fluxgate.yaml:2:81: `gateway.tls.key`: tls.key: no private key in PEM",
         ),
         (
             "tls.key",
             &client_key,
-            "gateway.tls.key: tls.key: does not match tls.crt",
+            "fluxgate.yaml:2:81: `gateway.tls.key`: tls.key: does not match tls.crt",
         ),
         (
             "tls.crt",
             b"no certificate",
-            "gateway.tls.cert: tls.crt: no certificates in PEM",
+            "fluxgate.yaml:2:65: `gateway.tls.cert`: tls.crt: no certificates in PEM",
         ),
     ] {
         dir.write(file, content);

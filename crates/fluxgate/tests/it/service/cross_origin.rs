@@ -31,8 +31,8 @@ fn foreign(own: &str) -> Vec<Vec<(&'static str, String)>> {
 }
 
 fn post(http: &mut Http, path: &str, headers: &[(&str, String)], body: &str) -> Answer {
-    let mut all = vec![("Content-Type", "text/plain")];
-    all.extend(headers.iter().map(|(name, value)| (*name, &**value)));
+    let all = headers.iter();
+    let all: Vec<_> = all.map(|(name, value)| (*name, &**value)).collect();
     http.request("POST", path, &all, body)
 }
 

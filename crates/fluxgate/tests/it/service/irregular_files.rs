@@ -285,14 +285,18 @@ fn a_rules_directory_with_one_is_refused_at_the_start() {
     make_fifo(&dir.path("rules.d/b.yaml"));
     let listen = "listen: { api: \"127.0.0.1:0\" }\nrules_from: { dir: rules.d }\n";
     dir.write("fluxgate.yaml", listen);
-    for arguments in [
-        &["validate", "rules.d"][..],
-        &["validate", "fluxgate.yaml"],
-        &["run", "--config", "fluxgate.yaml"],
+    for (arguments, place) in [
+        (&["validate", "rules.d"][..], ""),
+        (&["validate", "fluxgate.yaml"], ""),
+        (
+            &["run", "--config", "fluxgate.yaml"],
+            "fluxgate.yaml:2:20: `rules_from.dir`: ",
+        ),
     ] {
-        let expected = "rules.d/b.yaml: expected a regular file, found a FIFO or pipe";
+        let what = "rules.d/b.yaml: expected a regular file, found a FIFO or pipe";
+        let expected = format!("{place}{what}");
         let refused = refused(&dir, arguments);
-        assert_eq!(refused, (Some(66), expected.into()), "{arguments:?}");
+        assert_eq!(refused, (Some(66), expected), "{arguments:?}");
     }
 }
 
@@ -354,7 +358,13 @@ fn a_secret_must_be_a_regular_file_or_a_link_to_one() {
             dir.write("fluxgate.yaml", config_with(field, file, &valid));
             let run = || refused(&dir, &["run", "--config", "fluxgate.yaml"]);
             let (refused, took) = timed(run);
-            assert_eq!(refused, (Some(78), format!("`{field}`: {file}: {what}")));
+            let (code, error) = refused;
+            let expected = format!(": `{field}`: {file}: {what}");
+            assert_eq!(code, Some(78), "{error}");
+            assert!(
+                error.starts_with("fluxgate.yaml:1:") && error.ends_with(&expected),
+                "{error}"
+            );
             assert!(took < LONG, "{field}: {took:?}");
         }
     }

@@ -121,10 +121,10 @@ fn a_rule_can_be_put_enabled_disabled_and_deleted() {
     let typed = [("Content-Type", "text/plain")];
     let evil = [("Origin", "https://evil.example")];
     for (headers, body, status) in [
-        (&[][..], "{}", 415),
-        (&typed, "{}", 415),
+        (&typed[..], "{}", 415),
         (&evil, "", 403),
-        (&[], "", 200),
+        (&typed, "", 200),
+        (&[], "{}", 200),
     ] {
         let on = http.request("POST", &enable, headers, body);
         assert_eq!(on.status, status, "{headers:?} {on:?}");

@@ -115,7 +115,7 @@ fn invalid_tokens_prevent_the_start() {
     std::fs::remove_file(dir.path("tokens")).unwrap();
     let run = dir.run(&["run", "--config", "fluxgate.yaml"]);
     assert_eq!(run.code, Some(78), "{run:?}");
-    let beginning = "`admin.tokens_file`: tokens: No such file";
+    let beginning = "fluxgate.yaml:2:23: `admin.tokens_file`: tokens: No such file";
     assert!(run.stderr.starts_with(beginning), "{run:?}");
 }
 
@@ -197,7 +197,8 @@ fn a_removed_token_is_refused() {
     assert!(has_logged("the tokens of the admin API have changed"));
 }
 
-/// Sends what a page in a browser can send without a preflight.
+/// Sends what a page in a browser can send without a preflight. A form of the default type
+/// encodes quotes and braces, so that its body is not JSON.
 #[test]
 fn cross_origin_requests_change_nothing() {
     let service = Service::start(&[], RULES);
@@ -205,15 +206,21 @@ fn cross_origin_requests_change_nothing() {
     check(&mut http, "u");
     let body = r#"{"rule_set":"api","rule":"all"}"#;
     let json = ("Content-Type", "application/json");
-    for (headers, status) in [
-        (&[("Content-Type", "text/plain")][..], 415),
-        (&[], 415),
+    let form = ("Content-Type", "application/x-www-form-urlencoded");
+    let encoded = "%7B%22rule_set%22%3A%22api%22%2C%22rule%22%3A%22all%22%7D=";
+    for (headers, body, status) in [
+        (&[("Content-Type", "text/plain")][..], body, 415),
         (
-            &[("Content-Type", "application/x-www-form-urlencoded")],
+            &[("Content-Type", "multipart/form-data; boundary=x")],
+            body,
             415,
         ),
-        (&[json, ("Origin", "https://evil.example")], 403),
-        (&[json, ("Origin", "null")], 403),
+        (&[form], encoded, 400),
+        (&[("Origin", "https://evil.example")], body, 403),
+        (&[("Sec-Fetch-Site", "cross-site")], body, 403),
+        (&[form, ("Origin", "https://evil.example")], body, 403),
+        (&[json, ("Origin", "https://evil.example")], body, 403),
+        (&[json, ("Origin", "null")], body, 403),
     ] {
         let answer = http.request("POST", "/v1/reset", headers, body);
         assert_eq!(answer.status, status, "{headers:?}");

@@ -68,6 +68,55 @@ fn the_invalid_field_is_named() {
     }
 }
 
+/// The same rule for every call with a body, on the fast path and elsewhere.
+#[test]
+fn a_body_is_declared_as_json_or_not_at_all() {
+    let service = Service::start(&[], RULES);
+    let mut http = service.http();
+    let rule = r#"{"rule_set":"api","rule":"by-user","identity":"a"}"#;
+    for (path, body) in [
+        ("/v1/check", r#"{"rule_set":"api"}"#),
+        ("/v1/check?status=false", r#"{"rule_set":"api"}"#),
+        ("/v1/check/batch", r#"{"checks":[]}"#),
+        (
+            "/v1/consume",
+            r#"{"rule_id":"x","capacity":9,"refill_tokens_per_second":1}"#,
+        ),
+        ("/v1/reset", rule),
+        (
+            "/v1/refund",
+            r#"{"rule_set":"api","rule":"by-user","identity":"a","units":1}"#,
+        ),
+    ] {
+        let mut status = |types: &[&str]| {
+            let headers: Vec<_> = types.iter().map(|kind| ("Content-Type", *kind)).collect();
+            let answer = http.request("POST", path, &headers, body);
+            if answer.status == 415 {
+                let detail = json_of(&answer)["detail"].to_string();
+                let expected = format!(
+                    "`Content-Type` must be application/json, not {}",
+                    types[types.len() - 1]
+                );
+                assert!(detail.contains(&expected), "{detail}");
+            }
+            answer.status
+        };
+        for accepted in [
+            &[][..],
+            &["application/json"],
+            &["application/json; charset=utf-8"],
+            &["application/merge-patch+json"],
+            // The default of `curl -d`.
+            &["application/x-www-form-urlencoded"],
+        ] {
+            assert_eq!(status(accepted), 200, "{path} {accepted:?}");
+        }
+        for refused in [&["text/plain"][..], &["application/json", "text/plain"]] {
+            assert_eq!(status(refused), 415, "{path} {refused:?}");
+        }
+    }
+}
+
 #[test]
 fn other_errors_have_their_own_status() {
     let service = Service::start(&[], RULES);
