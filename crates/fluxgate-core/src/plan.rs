@@ -26,6 +26,11 @@ pub(crate) struct AppliedRule {
 }
 
 impl AppliedRule {
+    /// Returns the units that the request asks for.
+    pub(crate) fn cost(&self) -> u64 {
+        self.cost
+    }
+
     /// Returns whether it is only reported.
     pub(crate) fn is_shadow(&self) -> bool {
         self.group != Group::ENFORCED

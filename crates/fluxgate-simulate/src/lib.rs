@@ -3,7 +3,8 @@
 //! A [`Simulation`] reads one recorded request a line, decides it at the time that
 //! the line states, and writes one decision a line. The same input gives the same
 //! output, byte for byte. Afterwards it can sum up what the rules did, as a
-//! [`Summary`] and as an HTML page that also compares the five algorithms.
+//! [`Summary`] and as an HTML page that also compares the five algorithms, and what
+//! [changes](Simulation::against) for the requests when rules replace others.
 //!
 //! ```
 //! use fluxgate_core::RuleSets;
@@ -33,17 +34,20 @@
 //! second thread.
 #![deny(missing_docs)]
 
+mod changes;
 mod combined;
 mod event;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod input;
+mod missing_sets;
 mod report;
 mod simulation;
 mod summary;
 mod time;
 
+pub use changes::{Change, ChangeCounts, ChangedIdentity, Changes, Presence, RuleChange};
 pub use input::Format;
 pub use report::ReportLabels;
 pub use simulation::{Options, Progress, Simulation, SimulationError};

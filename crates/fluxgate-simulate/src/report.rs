@@ -1,34 +1,44 @@
 //! An HTML page that shows what the rules did to the requests.
 
+mod changed_traffic;
 mod chart;
 mod comparison;
 mod conversion;
+mod describe;
+mod detail;
 mod html;
 mod humanize;
+mod outcome_counts;
 mod page;
 mod timeline;
 mod traffic;
+mod usage;
 
 use std::collections::HashMap;
 
 use fluxgate_core::internals::{RuleNumber, RuleVerdict};
 use fluxgate_core::{Decision, RequestContext, RuleSets, Timestamp};
 
+use crate::changes::{Change, Changes};
 use crate::summary::Summary;
+use changed_traffic::ChangedTraffic;
 use comparison::Comparison;
 use page::Page;
 pub use page::ReportLabels;
 use traffic::{RuleTraffic, Traffic};
+use usage::Usage;
 
 /// Collects what the page shows while requests are decided.
 ///
 /// Its size does not grow with their number, except for the state that the five
-/// algorithms keep for each identity.
+/// algorithms keep for each identity, and up to a bound with that of identities.
 #[derive(Debug)]
 pub(crate) struct Report {
     traffic: Traffic,
     rules: HashMap<RuleNumber, RuleTraffic>,
     comparison: Comparison,
+    changed: ChangedTraffic,
+    usage: Usage,
 }
 
 impl Report {
@@ -37,13 +47,17 @@ impl Report {
             traffic: Traffic::default(),
             rules: HashMap::new(),
             comparison: Comparison::new(rules),
+            changed: ChangedTraffic::default(),
+            usage: Usage::default(),
         }
     }
 
     /// Counts how one rule decided a request.
-    pub(crate) fn record_rule(&mut self, at: Timestamp, fate: &RuleVerdict<'_>) {
-        let rule = self.rules.entry(fate.rule.number()).or_default();
-        rule.record(at, fate);
+    pub(crate) fn record_rule(&mut self, at: Timestamp, verdict: &RuleVerdict<'_>) {
+        let rule = self.rules.entry(verdict.rule.number());
+        let rule = rule.or_insert_with(|| RuleTraffic::new(verdict.rule));
+        rule.record(at, verdict);
+        self.usage.record(at, verdict);
     }
 
     /// Counts a decision, and decides the request under each of the five algorithms.
@@ -59,6 +73,11 @@ impl Report {
         self.comparison.decide(rule_set, context, at, allowed);
     }
 
+    /// Counts a request that other rules decide differently.
+    pub(crate) fn record_change(&mut self, at: Timestamp, change: Change) {
+        self.changed.record(at, change);
+    }
+
     /// Returns the page.
     pub(crate) fn page(
         &self,
@@ -66,6 +85,7 @@ impl Report {
         warnings: &[String],
         rules: &RuleSets,
         summary: &Summary,
+        changes: Option<&Changes>,
     ) -> String {
         let page = Page {
             labels,
@@ -74,7 +94,9 @@ impl Report {
             summary,
             traffic: &self.traffic,
             rule_traffic: &self.rules,
+            usage: &self.usage,
             comparison: &self.comparison,
+            changes: changes.map(|changes| (changes, &self.changed)),
         };
         page.to_string()
     }

@@ -1,16 +1,18 @@
 //! Decides recorded requests, each at the time that it states.
 
 use std::io::{self, BufWriter, Read, Write};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 
 use fluxgate_core::internals::Retention;
 use fluxgate_core::internals::json::JsonWriter;
 use fluxgate_core::{
-    Decision, Limiter, ManualClock, MemoryStore, Observer, OnMissingRuleSet, RuleSets, Timestamp,
+    Decision, Limiter, ManualClock, MemoryStore, OnMissingRuleSet, RuleSets, Timestamp,
 };
 
+use crate::changes::{Changes, OldRules};
 use crate::event::Event;
 use crate::input::{self, Block, Blocks, Format};
+use crate::missing_sets::MissingRuleSets;
 use crate::report::{Report, ReportLabels};
 use crate::summary::Summary;
 
@@ -76,6 +78,8 @@ pub struct Simulation {
     latest: Timestamp,
     summary: Option<Summary>,
     report: Option<Report>,
+    /// The rules that these replace, if they are compared.
+    old: Option<OldRules>,
     /// Lines so far, blank ones included.
     lines: u64,
     skipped: u64,
@@ -96,6 +100,7 @@ impl Simulation {
             latest: Timestamp::default(),
             summary: (options.summary || options.report).then(|| Summary::new(&rules)),
             report: options.report.then(|| Report::new(&rules)),
+            old: None,
             lines: 0,
             skipped: 0,
             line: Vec::with_capacity(512),
@@ -104,6 +109,14 @@ impl Simulation {
                 .build(),
             missing,
         }
+    }
+
+    /// Compares the rules with `old` ones, which they replace. These decide every request
+    /// as well, with state of their own; [`Simulation::changes`] returns what changes.
+    /// The decisions that are written stay those of the new rules.
+    pub fn against(mut self, old: RuleSets) -> Self {
+        self.old = Some(OldRules::new(old, &self.limiter.rules()));
+        self
     }
 
     /// Decides every line of the input and writes one decision a line to the output.
@@ -235,25 +248,36 @@ impl Simulation {
         let rule_set =
             rule_set.ok_or("`rule_set` is missing, and the rules do not have exactly one")?;
         let context = &event.context;
-        let decision = match &mut self.summary {
-            None => self.limiter.check_at(rule_set, context, at),
-            Some(summary) => {
-                let report = &mut self.report;
-                let decision = self
-                    .limiter
-                    .check_at_reporting(rule_set, context, at, |fate| {
-                        summary.record_rule(rule_set, &fate);
-                        if let Some(report) = report {
-                            report.record_rule(at, &fate);
-                        }
-                    });
-                summary.record_decision(rule_set, &decision);
-                if let Some(report) = report {
-                    report.record_decision(rule_set, context, at, &decision);
-                }
-                decision
-            }
+        let (summary, report, old) = (&mut self.summary, &mut self.report, &mut self.old);
+        let decision = if summary.is_none() && old.is_none() {
+            self.limiter.check_at(rule_set, context, at)
+        } else {
+            self.limiter
+                .check_at_reporting(rule_set, context, at, |verdict| {
+                    if let Some(summary) = summary {
+                        summary.record_rule(rule_set, &verdict);
+                    }
+                    if let Some(report) = report {
+                        report.record_rule(at, &verdict);
+                    }
+                    if let Some(old) = old {
+                        old.note_new(&verdict);
+                    }
+                })
         };
+        if let Some(summary) = summary {
+            summary.record_decision(&decision);
+        }
+        if let Some(report) = report {
+            report.record_decision(rule_set, context, at, &decision);
+        }
+        if let Some(old) = old {
+            let rule_set = (rule_set, event.rule_set.is_some());
+            let change = old.compare(rule_set, context, at, &decision);
+            if let (Some(report), Some(change)) = (report, change) {
+                report.record_change(at, change);
+            }
+        }
         self.line.clear();
         write_decision(&mut self.line, at, &decision);
         Ok(())
@@ -264,6 +288,12 @@ impl Simulation {
         self.summary.as_ref()
     }
 
+    /// Returns what changes for all requests so far, if the rules are
+    /// [compared](Simulation::against) with others.
+    pub fn changes(&self) -> Option<&Changes> {
+        self.old.as_ref().map(OldRules::changes)
+    }
+
     /// Returns how many bad lines were skipped.
     pub fn skipped(&self) -> u64 {
         self.skipped
@@ -272,15 +302,19 @@ impl Simulation {
     /// Returns a warning for each rule set that requests named and that does not
     /// exist. Control characters are escaped.
     pub fn warnings(&self) -> Vec<String> {
-        let outcome = match self.limiter.rules().on_missing() {
-            OnMissingRuleSet::Allow => "allowed",
-            OnMissingRuleSet::Deny => "denied",
-        };
-        let warning = |name: &String| {
-            let name = printable(name);
-            format!("there is no rule set `{name}`; its requests were {outcome}")
-        };
-        self.missing.names().iter().map(warning).collect()
+        let on_missing = self.limiter.rules().on_missing();
+        let names = self.missing.names();
+        let mut warnings: Vec<_> = { names.iter() }
+            .map(|name| warning("there is no rule set", name, on_missing))
+            .collect();
+        if let Some(old) = &self.old {
+            let (names, on_missing) = old.missing();
+            let names = names.iter();
+            warnings.extend(
+                names.map(|name| warning("the old rules have no rule set", name, on_missing)),
+            );
+        }
+        warnings
     }
 
     /// Returns an HTML page on all requests so far, if the options ask for one. It
@@ -303,28 +337,21 @@ impl Simulation {
                 "the run ended early, this is what came before: {reason}"
             ));
         }
-        Some(report.page(labels, &warnings, &self.limiter.rules(), summary))
+        let rules = self.limiter.rules();
+        Some(report.page(labels, &warnings, &rules, summary, self.changes()))
     }
 }
 
-/// The names of rule sets that do not exist, in the order in which requests named
-/// them first. Clones share them.
-#[derive(Clone, Debug, Default)]
-struct MissingRuleSets(Arc<Mutex<Vec<String>>>);
-
-impl MissingRuleSets {
-    fn names(&self) -> Vec<String> {
-        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        names.clone()
-    }
-}
-
-impl Observer for MissingRuleSets {
-    fn rule_set_missing(&self, name: &str) -> bool {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        names.push(name.to_owned());
-        true
-    }
+/// Returns the warning about a rule set that does not exist.
+fn warning(problem: &str, name: &str, on_missing: OnMissingRuleSet) -> String {
+    let outcome = match on_missing {
+        OnMissingRuleSet::Allow => "allowed",
+        OnMissingRuleSet::Deny => "denied",
+    };
+    format!(
+        "{problem} `{}`; its requests were {outcome}",
+        printable(name)
+    )
 }
 
 /// Appends a decision as a line of JSON.

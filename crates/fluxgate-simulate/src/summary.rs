@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 
 use fluxgate_core::internals::{RuleVerdict, describe_identity};
-use fluxgate_core::{ActiveRule, Decision, Outcome, RuleMode, RuleSets};
+use fluxgate_core::{Decision, Outcome, RuleSets};
 
 const MOST_DENIED: usize = 10;
 
@@ -53,7 +53,7 @@ impl Summary {
     pub(crate) fn new(rules: &RuleSets) -> Self {
         let names = rules.iter().flat_map(|set| {
             let rules = set.rules().iter();
-            rules.map(|rule| rule_name(set.name(), rule))
+            rules.map(|rule| rule_name(set.name(), rule.id()))
         });
         Self {
             rules: names.map(|name| (name, Counts::default())).collect(),
@@ -62,13 +62,20 @@ impl Summary {
     }
 
     /// Counts how one rule decided a request.
-    pub(crate) fn record_rule(&mut self, rule_set: &str, fate: &RuleVerdict<'_>) {
-        let rule = fate.rule;
-        let (Some(identity), RuleMode::Enforce, true) = (fate.identity, rule.mode(), fate.denied)
-        else {
-            return;
-        };
-        let identities = self.denied.entry(rule_name(rule_set, rule)).or_default();
+    pub(crate) fn record_rule(&mut self, rule_set: &str, verdict: &RuleVerdict<'_>) {
+        let name = rule_name(rule_set, verdict.rule.id());
+        let is_denied = verdict.denied && !verdict.is_shadow;
+        if let Some(identity) = verdict.identity.filter(|_| is_denied) {
+            self.record_denied(name.clone(), identity);
+        }
+        let counts = self.rules.entry(name).or_default();
+        counts.requests += 1;
+        counts.denied += u64::from(is_denied);
+        counts.shadow_denied += u64::from(verdict.denied && verdict.is_shadow);
+    }
+
+    fn record_denied(&mut self, rule: String, identity: &[u8]) {
+        let identities = self.denied.entry(rule).or_default();
         match identities.get_mut(identity) {
             Some(count) => *count += 1,
             None => {
@@ -78,19 +85,11 @@ impl Summary {
     }
 
     /// Counts a decision.
-    pub(crate) fn record_decision(&mut self, rule_set: &str, decision: &Decision) {
+    pub(crate) fn record_decision(&mut self, decision: &Decision) {
         self.total.requests += 1;
         self.total.denied += u64::from(!decision.allowed());
         self.total.shadow_denied += u64::from(decision.outcome() == Outcome::ShadowDenied);
         self.no_rule += u64::from(decision.outcome() == Outcome::NoRule);
-        for (rule, refused) in decision.rules() {
-            let counts = self.rules.entry(rule_name(rule_set, rule)).or_default();
-            counts.requests += 1;
-            match rule.mode() {
-                RuleMode::Enforce => counts.denied += u64::from(refused),
-                RuleMode::Shadow => counts.shadow_denied += u64::from(refused),
-            }
-        }
     }
 
     /// Returns the counts of all requests together.
@@ -124,8 +123,8 @@ impl Summary {
 }
 
 /// Returns the name of a rule, `SET/RULE`.
-pub(crate) fn rule_name(rule_set: &str, rule: &ActiveRule) -> String {
-    format!("{rule_set}/{}", rule.id())
+pub(crate) fn rule_name(rule_set: &str, rule: &str) -> String {
+    format!("{rule_set}/{rule}")
 }
 
 impl fmt::Display for Summary {

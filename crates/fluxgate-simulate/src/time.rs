@@ -56,6 +56,37 @@ fn first_of_month(year: i64, month: i64) -> i64 {
     year * 365 + leap_days + (153 * month + 2) / 5 - 719_468
 }
 
+/// Returns year, month and day of a day counted from 1970.
+pub(crate) fn civil(days: u64) -> (u64, u64, u64) {
+    // In years that start in March, leap days come last.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let leaps = day_of_era / 1_460 + day_of_era / 146_096 - day_of_era / 36_524;
+    let year_of_era = (day_of_era - leaps) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
+    let month = if from_march < 10 {
+        from_march + 3
+    } else {
+        from_march - 9
+    };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+/// Formats an instant as `2026-01-31T23:59:59Z`, with the microseconds if it has any.
+pub(crate) fn format_rfc3339(at: Timestamp) -> String {
+    let micros = at.micros();
+    let (year, month, day) = civil(micros / DAY);
+    let (hour, minute) = (micros % DAY / HOUR, micros % HOUR / MINUTE);
+    let second = micros % MINUTE / SECOND;
+    let fraction = match micros % SECOND {
+        0 => String::new(),
+        fraction => format!(".{fraction:06}"),
+    };
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z")
+}
+
 /// Parses `2026-01-31T23:59:59.123456789+01:00`. Digits below a microsecond are cut
 /// off.
 pub(crate) fn parse_rfc3339(text: &str) -> Option<Timestamp> {
@@ -166,6 +197,17 @@ fn expect(rest: &mut &[u8], any_of: &[u8]) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_instant_is_parsed_back_as_itself() {
+        let shown = |micros| format_rfc3339(Timestamp::from_micros(micros).unwrap());
+        assert_eq!(shown(0), "1970-01-01T00:00:00Z");
+        assert_eq!(shown(1_769_903_999_050_000), "2026-01-31T23:59:59.050000Z");
+        for micros in (0..Timestamp::MAX.micros()).step_by(7_777_777_777_777_777) {
+            let read = parse_rfc3339(&shown(micros)).map(|at| at.micros());
+            assert_eq!(read, Some(micros));
+        }
+    }
 
     #[test]
     fn rfc3339() {

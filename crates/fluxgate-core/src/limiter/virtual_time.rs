@@ -51,6 +51,9 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
                 identity: has_key.then(|| plan.identity(applied, rule)),
                 denied,
                 delay: delay.filter(|_| delays).unwrap_or_default(),
+                is_shadow: applied.is_shadow(),
+                units: applied.cost(),
+                is_overridden: applied.bands.start > 0,
             });
         }
         decision
@@ -69,4 +72,10 @@ pub struct RuleVerdict<'a> {
     /// How long it makes the request wait; zero if the request is denied, and for a
     /// shadow rule.
     pub delay: Micros,
+    /// Whether it only reports what it would do to this request.
+    pub is_shadow: bool,
+    /// The units that the request asks it for.
+    pub units: u64,
+    /// Whether the identity has bands of its own, by an override.
+    pub is_overridden: bool,
 }

@@ -33,6 +33,8 @@ impl Size {
 
 /// Between two entries of a legend.
 const GAP: &str = "   ";
+/// No bar is wider than such a part of the chart, however few columns there are.
+const WIDEST_BAR: u64 = 24;
 const LEFT: u64 = 50;
 const RIGHT: u64 = 12;
 const TOP: u64 = 58;
@@ -145,7 +147,8 @@ impl Chart<'_> {
     fn bar(&self, index: u64) -> (Tenths, Tenths) {
         let (left, right) = (self.x(index), self.x(index + 1));
         let gap = if right.0 - left.0 >= 50 { 10 } else { 0 };
-        (left, Tenths(right.0 - gap))
+        let widest = (self.size.extent().0 - LEFT - RIGHT) * 10 / WIDEST_BAR;
+        (left, Tenths((right.0 - gap).min(left.0 + widest)))
     }
 
     fn draw_lines(&self, f: &mut fmt::Formatter<'_>, plot: &Plot) -> fmt::Result {

@@ -79,7 +79,7 @@ impl Comparison {
 impl Remarks {
     fn rules_under(&mut self, algorithm: Algorithm, rules: &RuleSets) -> RuleSets {
         rules.with_limits(|set, rule, limit| {
-            let rule_name = rule_name(set.name(), rule);
+            let rule_name = rule_name(set.name(), rule.id());
             match convert(algorithm, limit, rule.waits()) {
                 Ok((limit, differences)) => {
                     self.add_differences(algorithm, differences, &rule_name);
@@ -100,6 +100,11 @@ impl Remarks {
         if differences.refill {
             let remark = "Windows and logs have no refill: the window is the time in which the \
                           bucket fills";
+            self.add(remark.into(), rule);
+        }
+        if differences.calendar {
+            let remark = "Only a fixed window follows the calendar: the window is as long as \
+                          one usually is";
             self.add(remark.into(), rule);
         }
         if differences.shape {

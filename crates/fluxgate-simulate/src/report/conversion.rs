@@ -11,6 +11,8 @@ pub(super) struct Differences {
     pub(super) shape: bool,
     /// `on_exceed: wait` denies, or is ignored.
     pub(super) wait: bool,
+    /// Windows of the calendar became windows of their usual length.
+    pub(super) calendar: bool,
 }
 
 /// Converts a limit to another algorithm. `waits` is true if its rule has
@@ -32,7 +34,12 @@ pub(super) fn convert(
         true => std::time::Duration::from_micros(rate.fill().ceil()),
         false => limit.window().as_duration(),
     };
-    let mut converted = Limit::builder(algorithm, limit.capacity(), window);
+    let calendar = limit.windows();
+    let kept = calendar.filter(|_| algorithm == Algorithm::FixedWindow);
+    let mut converted = match kept {
+        Some(calendar) => Limit::calendar(limit.capacity(), *calendar),
+        None => Limit::builder(algorithm, limit.capacity(), window),
+    };
     if own_refill && algorithm.is_bucket() {
         let period = rate.period().as_duration();
         converted = converted.refill(rate.refill()).period(period);
@@ -46,6 +53,7 @@ pub(super) fn convert(
         refill: own_refill && !algorithm.is_bucket(),
         shape: rate.shape() && !shape,
         wait: waits && max_wait.is_none(),
+        calendar: calendar.is_some() && kept.is_none(),
     };
     Ok((converted.shape(shape).build()?, differences))
 }

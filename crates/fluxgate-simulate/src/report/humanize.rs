@@ -1,6 +1,6 @@
 //! Numbers, durations and instants in readable form.
 
-use crate::time::{DAY, HOUR, MILLISECOND, MINUTE, SECOND};
+use crate::time::{DAY, HOUR, MILLISECOND, MINUTE, SECOND, civil};
 
 /// Formats `1234567` as `1,234,567`.
 pub(super) fn grouped(number: u64) -> String {
@@ -97,24 +97,6 @@ pub(super) fn elapsed(micros: u64, step: u64) -> String {
         text += &format!(".{millis:03}");
     }
     text
-}
-
-/// Returns year, month and day of a day counted from 1970.
-fn civil(days: u64) -> (u64, u64, u64) {
-    // In years that start in March, leap days come last.
-    let days = days + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let leaps = day_of_era / 1_460 + day_of_era / 146_096 - day_of_era / 36_524;
-    let year_of_era = (day_of_era - leaps) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 {
-        from_march + 3
-    } else {
-        from_march - 9
-    };
-    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]

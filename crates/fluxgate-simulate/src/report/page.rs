@@ -1,6 +1,8 @@
 //! The page: its head, the traffic, and the sections.
 
 mod algorithms;
+mod capacities;
+mod changes;
 mod rules;
 
 use std::collections::HashMap;
@@ -9,15 +11,20 @@ use std::fmt;
 use fluxgate_core::RuleSets;
 use fluxgate_core::internals::RuleNumber;
 
+use super::changed_traffic::ChangedTraffic;
 use super::chart::{self, Chart, Size, TimeAxis, traffic_series};
 use super::comparison::Comparison;
 use super::html::Escaped;
 use super::humanize::{date, duration, grouped, percent, time_of_day};
 use super::traffic::{RuleTraffic, Traffic};
+use super::usage::Usage;
+use crate::changes::Changes;
 use crate::summary::Summary;
 use crate::time::DAY;
 use algorithms::AlgorithmsSection;
-use rules::RulesSection;
+use capacities::CapacitiesSection;
+use changes::ChangesSection;
+use rules::{Row, RulesSection};
 
 /// The browser loads nothing and runs nothing, whatever the input contains.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
@@ -29,6 +36,8 @@ pub struct ReportLabels<'a> {
     pub rules: &'a str,
     /// The name of the input.
     pub input: &'a str,
+    /// The name of the old rules, if these are compared with others.
+    pub old_rules: &'a str,
     /// Why the run ended early, if it did.
     pub early_end: Option<&'a str>,
 }
@@ -41,7 +50,10 @@ pub(super) struct Page<'a> {
     pub(super) summary: &'a Summary,
     pub(super) traffic: &'a Traffic,
     pub(super) rule_traffic: &'a HashMap<RuleNumber, RuleTraffic>,
+    pub(super) usage: &'a Usage,
     pub(super) comparison: &'a Comparison,
+    /// What changes against other rules, if they are compared.
+    pub(super) changes: Option<(&'a Changes, &'a ChangedTraffic)>,
 }
 
 impl Page<'_> {
@@ -173,21 +185,36 @@ impl fmt::Display for Page<'_> {
         } else {
             let variants = self.comparison.variants.iter();
             let others: Vec<_> = variants.map(|variant| &variant.traffic).collect();
-            let axis = TimeAxis::of(self.traffic, &others);
+            let axis = TimeAxis::of(self.traffic, &[]);
+            let longer_axis = TimeAxis::of(self.traffic, &others);
             writeln!(f, "<main>")?;
             self.traffic(f, &axis)?;
+            if let Some((changes, traffic)) = self.changes {
+                let changes = ChangesSection {
+                    old_rules: self.labels.old_rules,
+                    changes,
+                    traffic,
+                    axis: &axis,
+                };
+                write!(f, "{changes}")?;
+            }
+            let rows = Row::all(self.rules, self.rule_traffic);
             let rules = RulesSection {
-                rules: self.rules,
+                rows: &rows,
                 summary: self.summary,
-                traffic: self.rule_traffic,
                 axis: &axis,
             };
             write!(f, "{rules}")?;
             self.most_denied(f)?;
+            let capacities = CapacitiesSection {
+                rows: &rows,
+                usage: self.usage,
+            };
+            write!(f, "{capacities}")?;
             let algorithms = AlgorithmsSection {
                 traffic: self.traffic,
                 comparison: self.comparison,
-                axis: &axis,
+                axis: &longer_axis,
             };
             writeln!(f, "{algorithms}</main>")?;
         }

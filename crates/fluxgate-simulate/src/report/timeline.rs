@@ -38,6 +38,12 @@ impl Width {
         WIDTHS.iter().flat_map(widths)
     }
 
+    /// Returns the widest one of at most so many microseconds, or else the narrowest.
+    pub(super) fn at_most(micros: u64) -> Self {
+        let widths = Self::all().take_while(|width| width.0 <= micros);
+        widths.last().unwrap_or_default()
+    }
+
     /// Returns the next wider one, if there is one. A timeline of the widest columns
     /// holds every timestamp.
     fn wider(self) -> Option<Self> {

@@ -1,59 +1,12 @@
 //! Requests and their outcomes over time.
 
-use std::ops::AddAssign;
-
 use fluxgate_core::internals::RuleVerdict;
 use fluxgate_core::store::Micros;
-use fluxgate_core::{Decision, Outcome, Timestamp};
+use fluxgate_core::{ActiveRule, Decision, Timestamp};
 
+use super::detail::Detail;
+use super::outcome_counts::OutcomeCounts;
 use super::timeline::Timeline;
-
-/// Requests by their outcome.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct OutcomeCounts {
-    /// Admitted because no rule matched.
-    pub(super) no_rule: u64,
-    /// Admitted without a delay.
-    pub(super) at_once: u64,
-    /// Admitted after a delay.
-    pub(super) delayed: u64,
-    pub(super) denied: u64,
-    /// Admitted, but a shadow rule would have denied them. They are also counted
-    /// above.
-    pub(super) shadow_denied: u64,
-}
-
-impl OutcomeCounts {
-    fn of(decision: &Decision) -> Self {
-        let no_rule = decision.outcome() == Outcome::NoRule;
-        let delayed = decision.allowed() && decision.delay_micros() > Micros::ZERO;
-        Self {
-            no_rule: no_rule.into(),
-            at_once: (decision.allowed() && !no_rule && !delayed).into(),
-            delayed: delayed.into(),
-            denied: (!decision.allowed()).into(),
-            shadow_denied: (decision.outcome() == Outcome::ShadowDenied).into(),
-        }
-    }
-
-    pub(super) fn admitted(self) -> u64 {
-        self.no_rule + self.at_once + self.delayed
-    }
-
-    pub(super) fn requests(self) -> u64 {
-        self.admitted() + self.denied
-    }
-}
-
-impl AddAssign for OutcomeCounts {
-    fn add_assign(&mut self, other: Self) {
-        self.no_rule += other.no_rule;
-        self.at_once += other.at_once;
-        self.delayed += other.delayed;
-        self.denied += other.denied;
-        self.shadow_denied += other.shadow_denied;
-    }
-}
 
 /// All requests, over time and in total.
 #[derive(Clone, Debug, Default)]
@@ -85,24 +38,38 @@ impl Traffic {
     }
 }
 
-/// The requests that one rule matched, over time and in total. What a shadow rule
-/// would have denied counts as denied.
-#[derive(Clone, Debug, Default)]
+/// The requests that one rule matched, over time and in total. What it would have denied,
+/// were it not a shadow rule for the identity, counts as denied, too.
+#[derive(Clone, Debug)]
 pub(super) struct RuleTraffic {
     pub(super) arrivals: Timeline<OutcomeCounts>,
+    /// As fine as the shortest window.
+    pub(super) detail: Detail,
     pub(super) total: OutcomeCounts,
 }
 
 impl RuleTraffic {
-    pub(super) fn record(&mut self, at: Timestamp, fate: &RuleVerdict<'_>) {
-        let delayed = fate.delay > Micros::ZERO;
+    pub(super) fn new(rule: &ActiveRule) -> Self {
+        let windows = rule.bands().iter();
+        let windows = windows.map(|band| band.limit().window().get());
+        Self {
+            arrivals: Timeline::default(),
+            detail: Detail::of_window(windows.min().unwrap_or(u64::MAX)),
+            total: OutcomeCounts::default(),
+        }
+    }
+
+    pub(super) fn record(&mut self, at: Timestamp, verdict: &RuleVerdict<'_>) {
+        let delayed = verdict.delay > Micros::ZERO;
         let counts = OutcomeCounts {
-            at_once: (!fate.denied && !delayed).into(),
-            delayed: (!fate.denied && delayed).into(),
-            denied: fate.denied.into(),
+            at_once: (!verdict.denied && !delayed).into(),
+            delayed: (!verdict.denied && delayed).into(),
+            denied: verdict.denied.into(),
+            shadow_denied: (verdict.denied && verdict.is_shadow).into(),
             ..OutcomeCounts::default()
         };
         *self.arrivals.at(at) += counts;
+        self.detail.record(at, counts);
         self.total += counts;
     }
 }

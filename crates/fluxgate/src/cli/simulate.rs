@@ -20,6 +20,10 @@ pub(crate) struct Arguments {
     /// The rule file
     #[arg(long, value_name = "FILE")]
     rules: PathBuf,
+    /// Compare with these old rules: who is newly denied or newly admitted, on standard
+    /// error and in the report
+    #[arg(long, value_name = "FILE")]
+    against: Option<PathBuf>,
     /// The recorded requests; `-` is standard input
     #[arg(long, value_name = "FILE|-")]
     input: PathBuf,
@@ -55,14 +59,20 @@ enum FormatArgument {
 /// Replays the input, and writes decisions, summary and report.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let rules = rule_file::load(&arguments.rules)?;
+    let old_rules = arguments
+        .against
+        .as_deref()
+        .map(rule_file::load)
+        .transpose()?;
     let input = open_input(&arguments.input)?;
     let mut progress = show_progress(input.size, arguments);
-    let sources = [arguments.input.as_path(), arguments.rules.as_path()];
+    let mut sources = vec![arguments.input.as_path(), arguments.rules.as_path()];
+    sources.extend(arguments.against.as_deref());
     let report = arguments.report.as_deref();
     // Hours of work must not end with a report that cannot be written.
-    let report = report.map(|path| create_report(path, &arguments.output, sources));
+    let report = report.map(|path| create_report(path, &arguments.output, &sources));
     let report = report.transpose()?;
-    let output = create_output(&arguments.output, sources)?;
+    let output = create_output(&arguments.output, &sources)?;
 
     let options = Options {
         format: match arguments.format {
@@ -75,6 +85,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         report: report.is_some(),
     };
     let mut simulation = Simulation::new(rules, options);
+    if let Some(old_rules) = old_rules {
+        simulation = simulation.against(old_rules);
+    }
     let result = simulation.run(input.reader, output, |done| progress.show(done));
     drop(progress);
     // Standard error may be closed as well, which is no failure.
@@ -90,6 +103,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
                     true => "standard input".into(),
                     false => file_name(&arguments.input),
                 },
+                old_rules: &arguments
+                    .against
+                    .as_deref()
+                    .map(file_name)
+                    .unwrap_or_default(),
                 early_end: failed.as_ref().map(|failure| failure.message.as_str()),
             };
             let page = simulation.report(&labels).unwrap_or_default();
@@ -126,6 +144,10 @@ fn print_summary(
 ) -> io::Result<()> {
     if let Some(summary) = simulation.summary().filter(|_| arguments.summary) {
         write!(out, "{summary}")?;
+    }
+    if let Some(changes) = simulation.changes() {
+        let gap = if arguments.summary { "\n" } else { "" };
+        write!(out, "{gap}{changes}")?;
     }
     let skipped = simulation.skipped();
     if arguments.lenient && (skipped > 0 || arguments.summary) {

@@ -21,7 +21,7 @@ pub(crate) use blocks::Block;
 
 /// The kinds of blocks, as written after the fence, and the tests that run them. A word
 /// with a dot is not part of the kind but the name of a file.
-const KINDS: [(&str, &str); 35] = [
+const KINDS: [(&str, &str); 36] = [
     ("console", "docs::session::"),
     ("json", "docs::session::"),
     ("json check", "service::api::the_documented_examples"),
@@ -45,6 +45,7 @@ const KINDS: [(&str, &str); 35] = [
     ("text acl", "operations::the_redis_permissions"),
     ("text bad-line", "docs::texts::the_bad_line"),
     ("text bad-override", "docs::texts::the_bad_overrides"),
+    ("text changes", "docs::files::the_changes"),
     ("text faults", "docs::texts::the_faults"),
     (
         "text call-limits",

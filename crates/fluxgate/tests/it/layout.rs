@@ -32,7 +32,7 @@ const LAYERS: [(&str, &str); 7] = [
     ),
     (
         "fluxgate-simulate",
-        "time event combined input summary report simulation fuzzing",
+        "time event combined input summary missing_sets changes report simulation fuzzing",
     ),
     (
         "fluxgate-http",

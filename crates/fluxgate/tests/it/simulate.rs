@@ -1,5 +1,6 @@
 //! `fluxgate simulate`.
 
+mod against;
 mod algorithms;
 mod bad_lines;
 mod combined;

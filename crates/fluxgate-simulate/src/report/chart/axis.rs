@@ -7,9 +7,6 @@ use crate::report::timeline::{Timeline, Width};
 use crate::report::traffic::Traffic;
 use crate::time::{DAY, HOUR, MILLISECOND, MINUTE, SECOND};
 
-/// Fewer columns would be bars as wide as the page.
-const MIN_COLUMNS: u64 = 24;
-
 /// The time that a chart covers, in columns.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::report) struct TimeAxis {
@@ -45,8 +42,11 @@ impl TimeAxis {
         });
         let limit = first + (arrivals.end() - first) * 3 / 2;
         let end = releases.max().unwrap_or(0).min(limit);
-        let columns = end.max(arrivals.end()) - first;
-        let columns = columns.max(MIN_COLUMNS);
+        Self::new(width, first, end.max(arrivals.end()) - first)
+    }
+
+    /// Creates an axis of these columns. The first has this number, counted from 1970.
+    pub(in crate::report) fn new(width: Width, first: u64, columns: u64) -> Self {
         let from = first * width.micros();
         let to = (first + columns) * width.micros();
         let style = match (from / DAY, (to - 1) / DAY) {
@@ -117,7 +117,7 @@ impl TimeAxis {
     }
 
     /// Returns the start of a column, in full.
-    pub(super) fn column_start(&self, index: u64) -> String {
+    pub(in crate::report) fn column_start(&self, index: u64) -> String {
         let at = (self.first + index) * self.width.micros();
         let step = self.width.micros();
         match self.style {

@@ -13,6 +13,8 @@ pub(in crate::report) enum Kind {
     Denied,
     ShadowDenied,
     Released,
+    NewlyDenied,
+    NewlyAdmitted,
 }
 
 impl Kind {
@@ -25,6 +27,8 @@ impl Kind {
             Self::Denied => "denied",
             Self::ShadowDenied => "shadow-denied",
             Self::Released => "released",
+            Self::NewlyDenied => "newly denied",
+            Self::NewlyAdmitted => "newly admitted",
         }
     }
 
@@ -37,6 +41,8 @@ impl Kind {
             Self::Denied => "denied",
             Self::ShadowDenied => "shadow",
             Self::Released => "released",
+            Self::NewlyDenied => "denied",
+            Self::NewlyAdmitted => "at-once",
         }
     }
 }

@@ -5,12 +5,13 @@ use std::collections::HashMap;
 use std::fmt;
 
 use fluxgate_core::internals::RuleNumber;
-use fluxgate_core::{ActiveRule, Band, RuleMode, RuleSets};
+use fluxgate_core::{ActiveRule, RuleSets};
 
 use crate::report::chart::{Chart, Kind, Series, Size, TimeAxis};
-use crate::report::conversion::algorithm_name;
+use crate::report::describe;
 use crate::report::html::{Escaped, name_list};
 use crate::report::humanize::{duration, grouped};
+use crate::report::outcome_counts::OutcomeCounts;
 use crate::report::traffic::RuleTraffic;
 use crate::summary::{Summary, rule_name};
 
@@ -23,27 +24,30 @@ const MAX_NAMES: usize = 50;
 
 /// A table and a chart for each rule. The rule that refused most comes first.
 pub(super) struct RulesSection<'a> {
-    pub(super) rules: &'a RuleSets,
+    pub(super) rows: &'a [Row<'a>],
     pub(super) summary: &'a Summary,
-    pub(super) traffic: &'a HashMap<RuleNumber, RuleTraffic>,
     pub(super) axis: &'a TimeAxis,
 }
 
 /// A rule with its name and the requests that it matched.
-struct Row<'a> {
-    name: String,
-    rule: &'a ActiveRule,
+pub(super) struct Row<'a> {
+    pub(super) name: String,
+    pub(super) rule: &'a ActiveRule,
     traffic: Option<&'a RuleTraffic>,
 }
 
-impl<'a> RulesSection<'a> {
-    fn rows(&self) -> Vec<Row<'a>> {
+impl<'a> Row<'a> {
+    /// Returns all rules. The one that refused most comes first.
+    pub(super) fn all(
+        rules: &'a RuleSets,
+        traffic: &'a HashMap<RuleNumber, RuleTraffic>,
+    ) -> Vec<Self> {
         let mut rows = Vec::new();
-        for set in self.rules.iter() {
+        for set in rules.iter() {
             rows.extend(set.rules().iter().map(|rule| Row {
-                name: rule_name(set.name(), rule),
+                name: rule_name(set.name(), rule.id()),
                 rule,
-                traffic: self.traffic.get(&rule.number()),
+                traffic: traffic.get(&rule.number()),
             }));
         }
         rows.sort_by_cached_key(|row| {
@@ -52,8 +56,11 @@ impl<'a> RulesSection<'a> {
         });
         rows
     }
+}
 
-    fn table(&self, f: &mut fmt::Formatter<'_>, rows: &[Row<'_>]) -> fmt::Result {
+impl RulesSection<'_> {
+    fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows = self.rows;
         write!(
             f,
             "<div class=\"scroll\"><table id=\"rules\">\n<tr><th>rule</th>\
@@ -65,7 +72,7 @@ impl<'a> RulesSection<'a> {
                 f,
                 "<tr><td><span class=\"name\">{}</span><small>{}</small></td>",
                 Escaped(&row.name),
-                Escaped(&describe(row.rule))
+                Escaped(&describe::rule(row.rule))
             )?;
             let counts = self.summary.rule(&row.name);
             let numbers = [
@@ -87,38 +94,76 @@ impl<'a> RulesSection<'a> {
         }
     }
 
-    fn chart(
+    fn charts(
         &self,
         f: &mut fmt::Formatter<'_>,
         index: usize,
         row: &Row<'_>,
         traffic: &RuleTraffic,
     ) -> fmt::Result {
-        let columns = self.axis.fit(&traffic.arrivals);
-        let columns = || columns.iter();
-        let refused = match row.rule.mode() {
-            RuleMode::Shadow => Kind::ShadowDenied,
-            RuleMode::Enforce => Kind::Denied,
-        };
+        let name = Escaped(&row.name);
         let chart = Chart {
             id: &format!("rule-{index}"),
             label: &format!("the requests that {} matched, over time", row.name),
             size: Size::Small,
             axis: self.axis,
-            bars: vec![
-                Series::new(Kind::AtOnce, columns().map(|counts| counts.at_once)),
-                Series::new(Kind::Delayed, columns().map(|counts| counts.delayed)),
-                Series::new(refused, columns().map(|counts| counts.denied)),
-            ],
+            bars: bars(&self.axis.fit(&traffic.arrivals)),
             lines: Vec::new(),
             min_scale: 0,
         };
-        let name = Escaped(&row.name);
+        writeln!(f, "<figure><h3 class=\"name\">{name}</h3>\n{chart}")?;
+        self.detail(f, index, row, traffic)?;
+        writeln!(f, "</figure>")
+    }
+
+    /// Writes a second chart, if the columns of the first are too wide to show a window.
+    fn detail(
+        &self,
+        f: &mut fmt::Formatter<'_>,
+        index: usize,
+        row: &Row<'_>,
+        traffic: &RuleTraffic,
+    ) -> fmt::Result {
+        let width = traffic.detail.width();
+        let Some((first, columns)) = traffic.detail.best().filter(|_| width < self.axis.width)
+        else {
+            return Ok(());
+        };
+        let axis = TimeAxis::new(width, first, columns.len() as u64);
+        let chart = Chart {
+            id: &format!("rule-{index}-detail"),
+            label: &format!("a part of the requests that {} matched", row.name),
+            size: Size::Small,
+            axis: &axis,
+            bars: bars(columns),
+            lines: Vec::new(),
+            min_scale: 0,
+        };
+        let most = match traffic.total.denied {
+            0 => "requests",
+            _ => "denials",
+        };
+        let span = duration(width.micros() * columns.len() as u64);
+        let start = axis.column_start(0);
         writeln!(
             f,
-            "<figure><h3 class=\"name\">{name}</h3>\n{chart}</figure>"
+            "<figcaption>The {span} with the most {most}, from {start}:</figcaption>\n{chart}"
         )
     }
+}
+
+fn bars(columns: &[OutcomeCounts]) -> Vec<Series> {
+    let columns = || columns.iter();
+    let enforced = |counts: &OutcomeCounts| counts.denied - counts.shadow_denied;
+    vec![
+        Series::new(Kind::AtOnce, columns().map(|counts| counts.at_once)),
+        Series::new(Kind::Delayed, columns().map(|counts| counts.delayed)),
+        Series::new(
+            Kind::ShadowDenied,
+            columns().map(|counts| counts.shadow_denied),
+        ),
+        Series::new(Kind::Denied, columns().map(enforced)),
+    ]
 }
 
 impl fmt::Display for RulesSection<'_> {
@@ -129,8 +174,8 @@ impl fmt::Display for RulesSection<'_> {
              <p>A request is charged to all rules that match it, or, if one refuses, to none. \
              Shadow rules do not see what enforced rules refuse.</p>"
         )?;
-        let rows = self.rows();
-        self.table(f, &rows)?;
+        let rows = self.rows;
+        self.table(f)?;
         let unmatched = rows.iter().filter(|row| row.traffic.is_none());
         let unmatched = name_list(unmatched.map(|row| row.name.as_str()), MAX_NAMES);
         if !unmatched.is_empty() {
@@ -139,7 +184,7 @@ impl fmt::Display for RulesSection<'_> {
         writeln!(f, "<div class=\"charts\">")?;
         let matched = rows.iter().filter_map(|row| Some((row, row.traffic?)));
         for (index, (row, traffic)) in matched.clone().take(MAX_CHARTS).enumerate() {
-            self.chart(f, index, row, traffic)?;
+            self.charts(f, index, row, traffic)?;
         }
         writeln!(f, "</div>")?;
         if matched.count() > MAX_CHARTS {
@@ -148,28 +193,4 @@ impl fmt::Display for RulesSection<'_> {
         }
         writeln!(f, "</section>")
     }
-}
-
-/// Returns a rule in a few words: `token_bucket, 10 per 1 s and 100 per 1 min`.
-fn describe(rule: &ActiveRule) -> String {
-    let bands: Vec<_> = rule.bands().iter().map(describe_band).collect();
-    let algorithm = rule.bands().first().map(|band| band.limit().algorithm());
-    let algorithm = algorithm.map_or("", algorithm_name);
-    let mut text = format!("{algorithm}, {}", bands.join(" and "));
-    if let Some(name) = rule.name() {
-        text = format!("{name}: {text}");
-    }
-    text
-}
-
-fn describe_band(band: &Band) -> String {
-    let limit = band.limit();
-    let (capacity, rate) = (grouped(limit.capacity()), limit.rate());
-    let window = duration(limit.window().get());
-    let is_plain = rate.refill() == limit.capacity() && rate.period() == limit.window();
-    if is_plain || !limit.algorithm().is_bucket() {
-        return format!("{capacity} per {window}");
-    }
-    let (refill, period) = (grouped(rate.refill()), duration(rate.period().get()));
-    format!("{capacity} at once, {refill} per {period}")
 }

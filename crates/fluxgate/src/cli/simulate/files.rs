@@ -39,7 +39,7 @@ pub(super) fn open_input(path: &Path) -> Result<Input, Failure> {
 }
 
 /// Creates the file for the decisions, which must not be one of the `sources`.
-pub(super) fn create_output(path: &Path, sources: [&Path; 2]) -> Result<Box<dyn Write>, Failure> {
+pub(super) fn create_output(path: &Path, sources: &[&Path]) -> Result<Box<dyn Write>, Failure> {
     if is_standard(path) {
         return Ok(Box::new(io::stdout().lock()));
     }
@@ -53,7 +53,7 @@ pub(super) fn create_output(path: &Path, sources: [&Path; 2]) -> Result<Box<dyn 
 pub(super) fn create_report(
     path: &Path,
     output: &Path,
-    sources: [&Path; 2],
+    sources: &[&Path],
 ) -> Result<ReportFile, Failure> {
     if is_standard(path) {
         let message = "--report needs a file; `-` is for the decisions";
@@ -77,7 +77,7 @@ pub(super) fn failure(exit: Exit, path: &Path, problem: impl fmt::Display) -> Fa
 }
 
 /// Refuses a path to write to that is one of the files to read.
-fn refuse_sources(path: &Path, sources: [&Path; 2]) -> Result<(), Failure> {
+fn refuse_sources(path: &Path, sources: &[&Path]) -> Result<(), Failure> {
     for source in sources {
         let metadata = match is_standard(source) {
             true => metadata_of(&io::stdin()),

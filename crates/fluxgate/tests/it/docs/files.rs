@@ -50,6 +50,28 @@ fn the_simulations_in_the_documents_write_what_is_shown() {
     assert_eq!(decided, blocks("json requests").len());
 }
 
+/// Blocks come in this order: old rules, requests, new rules and the changes. Others may be
+/// between them.
+#[test]
+fn the_changes_in_the_documents_are_what_is_shown() {
+    let [changes] = &blocks("text changes")[..] else {
+        panic!("one block shows changes")
+    };
+    let before = Block::all_of(&changes.document).into_iter();
+    let mut before: Vec<_> = before.filter(|block| block.line < changes.line).collect();
+    let mut last = |kind: &str| {
+        let found = before.iter().rposition(|block| block.kind == kind);
+        let found = found.unwrap_or_else(|| panic!("{changes}: no {kind}"));
+        before.truncate(found + 1);
+        before.pop().unwrap().text
+    };
+    let (new, requests, old) = (last("yaml"), last("json requests"), last("yaml"));
+    let dir = Dir::with_rules(&new);
+    dir.write("old.yaml", old);
+    let run = dir.simulate(requests, &["--against", "old.yaml"]);
+    assert_eq!(run.stderr, changes.text, "{changes}");
+}
+
 /// A newcomer's first programs, at the top of the documentation, with the most lines that
 /// they may have.
 #[test]

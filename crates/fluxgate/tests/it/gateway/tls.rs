@@ -119,7 +119,7 @@ fn invalid_certificates_prevent_the_start() {
         (
             "tls.crt",
             b"no certificate",
-            "fluxgate.yaml:2:65: `gateway.tls.cert`: tls.crt: no certificates in PEM",
+            "fluxgate.yaml:2:67: `gateway.tls.cert`: tls.crt: no certificates in PEM",
         ),
     ] {
         dir.write(file, content);

@@ -208,7 +208,7 @@ fn a_page_stays_small() {
     let (page, run) = report(&dir, &input, &[]);
     assert_eq!(run.lines().len(), 40_000);
     assert!(page.contains("And 100 more."));
-    assert_eq!(page.matches("<svg").count(), 1 + 12 + 5);
+    assert_eq!(page.matches("<svg").count(), 1 + 12 + 12 + 5);
     assert!(page.len() < 1_500_000, "{}", page.len());
 }
 

@@ -112,7 +112,7 @@ fn rules_and_identities_are_those_of_the_summary() {
         DESKTOP,
         &format!(
             "{TABLE} {SUMS}
-             const charts = [...doc.querySelectorAll('[id^=rule-]')].map((chart) =>
+             const charts = [...doc.querySelectorAll('[id^=rule-]:not([id$=-detail])')].map((chart) =>
                  [chart.closest('figure').querySelector('h3').textContent, sums(chart.id)]);
              return {{ rules: cells('rules'), most: cells('most-denied'), charts }};"
         ),
@@ -223,4 +223,76 @@ fn settings_that_an_algorithm_ignores_are_listed() {
         "Windows and logs have no refill: the window is the time in which the bucket fills: api/slow.",
     ]);
     assert_eq!(result, expected);
+}
+
+/// User 1 sends one request in an hour, user 2 two, and so on.
+#[test]
+fn the_capacities_are_the_percentiles_of_the_identities() {
+    let rules = "
+rule_sets:
+  api:
+    rules:
+      - id: r
+        scope: per_user
+        algorithm: fixed_window
+        bands: [ { id: hour, capacity: 20, window: 1h }, { id: day, capacity: 1000, window: 1d } ]
+        overrides: [ { identity: u101, bands: [ { capacity: 1, window: 1h } ] } ]
+      - { id: bucket, scope: global, bands: [ { capacity: 50, window: 1s, refill: 10, period: 1s } ] }
+";
+    let mut requests = Vec::new();
+    for user in 1..=101 {
+        for number in 0..user {
+            // One user sends 40 of 100 an hour later.
+            let hour = u64::from(user == 100 && number >= 60);
+            requests.push((hour * 3_600_000_000 + user * 10_000_000, user));
+        }
+    }
+    requests.sort();
+    let lines = requests.into_iter();
+    let lines = lines.map(|(t, user)| format!("{{\"t\":{t},\"user\":\"u{user}\"}}\n"));
+    let input: String = lines.collect();
+    let (page, _) = report(&Dir::with_rules(rules), &input, &[]);
+    let cells = evaluate(
+        &page,
+        DESKTOP,
+        &format!("{TABLE} return cells('capacities');"),
+    );
+    let row = |name: &str| {
+        let mut rows = cells.as_array().unwrap().iter();
+        rows.find(|row| row[0] == name).unwrap().clone()
+    };
+    let hour = json!([
+        "api/r/hour",
+        "100",
+        "50",
+        "89",
+        "98",
+        "99",
+        "20.0 %",
+        "98 per 1 h"
+    ]);
+    assert_eq!(row("api/r/hour"), hour);
+    let day = json!([
+        "api/r/day",
+        "100",
+        "50",
+        "90",
+        "99",
+        "100",
+        "100.0 %",
+        "99 per 1 d"
+    ]);
+    assert_eq!(row("api/r/day"), day);
+    // Fills in 5 s, and no two users come within 5 s of each other.
+    let bucket = json!([
+        "api/bucket/b0",
+        "1",
+        "101",
+        "101",
+        "101",
+        "101",
+        "0.0 %",
+        "101 at once, 21 per 1 s"
+    ]);
+    assert_eq!(row("api/bucket/b0"), bucket);
 }

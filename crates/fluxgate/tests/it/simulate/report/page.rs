@@ -125,7 +125,8 @@ fn charts_fit_the_page_and_letters_are_legible() {
             result["smallest"].as_f64().unwrap() >= 9.0,
             "{width}: {result}"
         );
-        assert_eq!(result["charts"], 1 + 3 + 5);
+        // Only the window of `slow` is too short for the columns of the whole.
+        assert_eq!(result["charts"], 1 + 3 + 1 + 5);
         assert_eq!(result["outside"], json!([]), "{width}");
         assert_eq!(result["overlapping"], json!([]), "{width}");
         let (background, ink) = match dark {
@@ -137,4 +138,100 @@ fn charts_fit_the_page_and_letters_are_legible() {
             (&json!(background), &json!(ink))
         );
     }
+}
+
+/// The first column of a table stays visible while the others are scrolled.
+#[test]
+fn wide_tables_are_scrolled_on_a_phone_and_the_page_is_not() {
+    let dir = Dir::with_rules(RULES);
+    dir.write("old.yaml", RULES.replace("capacity: 3", "capacity: 9"));
+    let (page, _) = report(&dir, &requests(), &["--against", "old.yaml"]);
+    let view = View {
+        width: 390,
+        dark: false,
+    };
+    let result = evaluate(
+        &page,
+        view,
+        "return {
+            page: doc.documentElement.scrollWidth,
+            tables: [...doc.querySelectorAll('table')].map((table) => {
+                const frame = table.parentElement;
+                frame.scrollLeft = 1000;
+                const first = [...table.rows].map((row) => row.cells[0].getBoundingClientRect().left);
+                const left = frame.getBoundingClientRect().left;
+                return [table.id, first.every((at) => Math.abs(at - left) < 1)];
+            }),
+        };",
+    );
+    assert!(result["page"].as_u64().unwrap() <= 390, "{result}");
+    let ids = [
+        "changed-rules",
+        "newly-denied",
+        "newly-admitted",
+        "rules",
+        "most-denied",
+        "capacities",
+        "algorithms",
+    ];
+    let expected = ids.map(|id| json!([id, true]));
+    assert_eq!(result["tables"], json!(expected));
+}
+
+/// Without a tail that waits for a round number, or for what another algorithm releases.
+#[test]
+fn the_time_axis_ends_with_the_data() {
+    for (step, count) in [(100_000_u64, 900_u64), (1_000_000, 7), (7_777, 13), (1, 1)] {
+        let mut lines = String::new();
+        for number in 0..count {
+            lines += &format!("{{\"t\":{},\"path\":\"/api/x\"}}\n", number * step);
+        }
+        let (page, _) = report(&Dir::with_rules(RULES), &lines, &[]);
+        let ends = evaluate(
+            &page,
+            DESKTOP,
+            "return ['traffic', 'rule-0'].map((id) => {
+                const hits = [...doc.querySelectorAll(`#${id} .hit`)];
+                const end = Math.max(...hits.map((hit) =>
+                    hit.x.baseVal.value + hit.width.baseVal.value));
+                return doc.getElementById(id).viewBox.baseVal.width - end;
+            });",
+        );
+        for end in ends.as_array().unwrap() {
+            // The margin at the right.
+            assert!((end.as_f64().unwrap() - 12.0).abs() < 0.2, "{step}: {ends}");
+        }
+    }
+}
+
+/// A day of requests, and a limit for each second.
+#[test]
+fn a_short_window_can_be_seen_in_a_long_log() {
+    let rules = crate::support::one_rule(
+        "scope: global, algorithm: fixed_window, bands: [ { capacity: 2, window: 1s } ]",
+    );
+    let mut lines = String::new();
+    for minute in 0..1_440_u64 {
+        let t = minute * 60_000_000;
+        let burst = if minute == 700 { 9 } else { 1 };
+        for number in 0..burst {
+            lines += &format!("{{\"t\":{}}}\n", t + number * 250_000);
+        }
+    }
+    let (page, _) = report(&Dir::with_rules(&rules), &lines, &[]);
+    let result = evaluate(
+        &page,
+        DESKTOP,
+        "return {
+            caption: doc.querySelector('figcaption').textContent,
+            columns: [...doc.querySelectorAll('#rule-0-detail title')]
+                .map((title) => title.textContent.replaceAll('\\n', ' ')),
+        };",
+    );
+    let caption = "The 2 s 100 ms with the most denials, from 11:40:00.000:";
+    assert_eq!(result["caption"], caption);
+    let columns = result["columns"].as_array().unwrap();
+    assert_eq!(columns.len(), 9, "{result}");
+    assert_eq!(columns[1], "11:40:00.200 admitted 1");
+    assert_eq!(columns[3], "11:40:00.700 denied 1");
 }

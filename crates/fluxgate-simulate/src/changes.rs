@@ -1,0 +1,290 @@
+//! What changes for requests when rules replace others.
+
+mod old_rules;
+mod refusals;
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use fluxgate_core::internals::describe_identity;
+use fluxgate_core::{RuleSets, Timestamp};
+
+use crate::summary::rule_name;
+use crate::time::format_rfc3339;
+pub(crate) use old_rules::OldRules;
+use refusals::{Refusal, Refusals};
+
+/// How many identities are listed for each kind of change.
+const MOST: usize = 10;
+
+/// Stands for the rule where a request is denied because its rule set does not exist.
+const NO_RULE_SET: &str = "(no such rule set)";
+
+/// The requests that new rules decide differently than old ones, by rule and identity.
+/// Displayed as tables.
+///
+/// A request that is newly denied counts for each of the new rules that deny it, and one
+/// that is newly admitted for each of the old rules that denied it. Rules are the same if
+/// their sets and their ids have the same names.
+#[derive(Debug, Default)]
+pub struct Changes {
+    /// By name, with rules for which nothing changes.
+    rules: BTreeMap<String, ChangedRule>,
+    total: ChangeCounts,
+}
+
+/// How many requests there were, and how many are decided differently.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChangeCounts {
+    /// All requests.
+    pub requests: u64,
+    /// Those that the old rules admit and the new ones deny.
+    pub newly_denied: u64,
+    /// Those that the old rules deny and the new ones admit.
+    pub newly_admitted: u64,
+}
+
+/// A kind of change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// The old rules admit the request, the new ones deny it.
+    NewlyDenied,
+    /// The old rules deny the request, the new ones admit it.
+    NewlyAdmitted,
+}
+
+/// Which rules have a rule of some name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Presence {
+    /// Both.
+    #[default]
+    Both,
+    /// Only the new ones.
+    Added,
+    /// Only the old ones.
+    Removed,
+}
+
+/// What changes because of one rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleChange<'a> {
+    /// The name of the rule, `SET/RULE`.
+    pub rule: &'a str,
+    /// Which rules have it.
+    pub presence: Presence,
+    /// The requests that it newly denies.
+    pub newly_denied: u64,
+    /// The number of identities that it newly denies.
+    pub newly_denied_identities: u64,
+    /// The requests that it no longer denies, and that are admitted.
+    pub newly_admitted: u64,
+    /// The number of identities of those.
+    pub newly_admitted_identities: u64,
+}
+
+/// An identity whose requests are decided differently because of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedIdentity<'a> {
+    /// The name of the rule, `SET/RULE`.
+    pub rule: &'a str,
+    /// The identity in readable form. API keys are shown by their ends only.
+    pub identity: String,
+    /// How many of its requests are decided differently.
+    pub requests: u64,
+    /// The time of the first of them.
+    pub first: Timestamp,
+}
+
+#[derive(Debug, Default)]
+struct ChangedRule {
+    presence: Presence,
+    denied: ChangedRequests,
+    admitted: ChangedRequests,
+}
+
+/// Requests that one rule denies in one version only.
+#[derive(Debug, Default)]
+struct ChangedRequests {
+    requests: u64,
+    /// How many by encoded identity, and the time of the first. Requests that lack a part
+    /// of the key have none.
+    identities: HashMap<Box<[u8]>, (u64, Timestamp)>,
+}
+
+impl Changes {
+    /// Creates the changes of no requests.
+    fn new(old: &RuleSets, new: &RuleSets) -> Self {
+        let mut changes = Self::default();
+        for (rules, presence) in [(old, Presence::Removed), (new, Presence::Added)] {
+            for set in rules.iter() {
+                for rule in set.rules() {
+                    let name = rule_name(set.name(), rule.id());
+                    let known = changes.rules.entry(name);
+                    let known = known.and_modify(|rule| rule.presence = Presence::Both);
+                    known.or_insert_with(|| ChangedRule {
+                        presence,
+                        ..ChangedRule::default()
+                    });
+                }
+            }
+        }
+        changes
+    }
+
+    /// Counts a request that is decided alike.
+    fn record_unchanged(&mut self) {
+        self.total.requests += 1;
+    }
+
+    /// Counts a request that is decided differently, with the rules that deny it in one
+    /// version.
+    fn record(&mut self, change: Change, rule_set: &str, at: Timestamp, refusals: &Refusals) {
+        self.total.requests += 1;
+        *self.total.of_mut(change) += 1;
+        if refusals.is_empty() {
+            self.requests_mut(NO_RULE_SET.to_owned(), change).requests += 1;
+        }
+        for Refusal { rule, identity } in refusals.iter() {
+            let changed = self.requests_mut(rule_name(rule_set, rule), change);
+            changed.requests += 1;
+            let Some(identity) = identity else { continue };
+            match changed.identities.get_mut(identity) {
+                Some((count, first)) => {
+                    *count += 1;
+                    *first = at.min(*first);
+                }
+                None => {
+                    changed.identities.insert(identity.into(), (1, at));
+                }
+            }
+        }
+    }
+
+    fn requests_mut(&mut self, rule: String, change: Change) -> &mut ChangedRequests {
+        let rule = self.rules.entry(rule).or_default();
+        match change {
+            Change::NewlyDenied => &mut rule.denied,
+            Change::NewlyAdmitted => &mut rule.admitted,
+        }
+    }
+
+    /// Returns the counts of all requests together.
+    pub fn total(&self) -> ChangeCounts {
+        self.total
+    }
+
+    /// Returns every rule of both versions, by name.
+    pub fn rules(&self) -> impl Iterator<Item = RuleChange<'_>> {
+        self.rules.iter().map(|(name, rule)| RuleChange {
+            rule: name,
+            presence: rule.presence,
+            newly_denied: rule.denied.requests,
+            newly_denied_identities: rule.denied.identities.len() as u64,
+            newly_admitted: rule.admitted.requests,
+            newly_admitted_identities: rule.admitted.identities.len() as u64,
+        })
+    }
+
+    /// Returns the ten identities with the most requests that are decided differently in
+    /// this way, those with the most first.
+    pub fn identities(&self, change: Change) -> Vec<ChangedIdentity<'_>> {
+        let mut all: Vec<(u64, &str, &[u8], Timestamp)> = Vec::new();
+        for (name, rule) in &self.rules {
+            let changed = match change {
+                Change::NewlyDenied => &rule.denied,
+                Change::NewlyAdmitted => &rule.admitted,
+            };
+            let identities = changed.identities.iter();
+            all.extend(
+                identities
+                    .map(|(identity, (count, first))| (*count, name.as_str(), &**identity, *first)),
+            );
+        }
+        all.sort_unstable_by(|a, b| b.0.cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
+        all.truncate(MOST);
+        let most = all.into_iter();
+        let most = most.map(|(requests, rule, identity, first)| ChangedIdentity {
+            rule,
+            identity: describe_identity(identity),
+            requests,
+            first,
+        });
+        most.collect()
+    }
+}
+
+impl ChangeCounts {
+    fn of_mut(&mut self, change: Change) -> &mut u64 {
+        match change {
+            Change::NewlyDenied => &mut self.newly_denied,
+            Change::NewlyAdmitted => &mut self.newly_admitted,
+        }
+    }
+}
+
+impl Change {
+    /// Both kinds.
+    pub const ALL: [Self; 2] = [Self::NewlyDenied, Self::NewlyAdmitted];
+
+    /// Returns the name in tables.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NewlyDenied => "newly denied",
+            Self::NewlyAdmitted => "newly admitted",
+        }
+    }
+}
+
+impl RuleChange<'_> {
+    /// Returns the name, with a remark if only one version has the rule.
+    fn label(&self) -> String {
+        match self.presence {
+            Presence::Both => self.rule.to_owned(),
+            Presence::Added => format!("{} (added)", self.rule),
+            Presence::Removed => format!("{} (removed)", self.rule),
+        }
+    }
+}
+
+impl fmt::Display for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const ALL: &str = "(all requests)";
+        let rules: Vec<_> = self.rules().map(|rule| (rule.label(), rule)).collect();
+        let labels = rules.iter().map(|(label, _)| label.as_str()).chain([ALL]);
+        let width = labels.map(|label| label.chars().count()).max().unwrap_or(0);
+        writeln!(
+            f,
+            "{:width$}  {:>12}  {:>10}  {:>14}  {:>10}",
+            "rule", "newly denied", "identities", "newly admitted", "identities"
+        )?;
+        for (label, rule) in &rules {
+            writeln!(
+                f,
+                "{label:width$}  {:>12}  {:>10}  {:>14}  {:>10}",
+                rule.newly_denied,
+                rule.newly_denied_identities,
+                rule.newly_admitted,
+                rule.newly_admitted_identities
+            )?;
+        }
+        writeln!(
+            f,
+            "{ALL:width$}  {:>12}  {:>10}  {:>14}",
+            self.total.newly_denied, "", self.total.newly_admitted
+        )?;
+        for change in Change::ALL {
+            let identities = self.identities(change);
+            if !identities.is_empty() {
+                writeln!(f, "\n{:>12}  {} identities", "requests", change.name())?;
+            }
+            for changed in identities {
+                // A log may contain anything; a terminal must not obey it.
+                let identity = changed.identity.escape_debug();
+                let (requests, rule) = (changed.requests, changed.rule);
+                let first = format_rfc3339(changed.first);
+                writeln!(f, "{requests:>12}  {rule}  {identity}  (first {first})")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,185 @@
+//! The stretch in which most was refused, in columns that show single windows.
+
+use std::mem;
+
+use fluxgate_core::Timestamp;
+
+use super::outcome_counts::OutcomeCounts;
+use super::timeline::Width;
+
+/// How many columns a stretch has.
+const COLUMNS: u64 = 120;
+
+/// The columns of a window, at least.
+const COLUMNS_PER_WINDOW: u64 = 4;
+
+/// The stretch in which a rule refused most requests, in fine columns.
+///
+/// Time is divided into stretches of equal length, twice, so that the second ones start in
+/// the middle of the first ones: what is shorter than half a stretch lies in one of them
+/// as a whole.
+#[derive(Clone, Debug)]
+pub(super) struct Detail {
+    width: Width,
+    grids: [Grid; 2],
+}
+
+/// One division into stretches, of which two are kept.
+#[derive(Clone, Debug, Default)]
+struct Grid {
+    current: Stretch,
+    best: Stretch,
+}
+
+/// A stretch of at most [`COLUMNS`] columns.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stretch {
+    number: u64,
+    /// The columns up to the last that is not empty.
+    columns: Vec<OutcomeCounts>,
+    refused: u64,
+    requests: u64,
+}
+
+impl Detail {
+    /// Creates a detail in which a window of this many microseconds can be seen.
+    pub(super) fn of_window(window: u64) -> Self {
+        Self {
+            width: Width::at_most(window / COLUMNS_PER_WINDOW),
+            grids: Default::default(),
+        }
+    }
+
+    pub(super) fn width(&self) -> Width {
+        self.width
+    }
+
+    pub(super) fn record(&mut self, at: Timestamp, counts: OutcomeCounts) {
+        let column = at.micros() / self.width.micros();
+        for (grid, shift) in self.grids.iter_mut().zip([0, COLUMNS / 2]) {
+            let column = column + shift;
+            grid.record(column / COLUMNS, (column % COLUMNS) as usize, counts);
+        }
+    }
+
+    /// Returns the stretch in which most was refused, or if nothing was, in which most was
+    /// asked; the number of its first column that is not empty; and the columns from there.
+    pub(super) fn best(&self) -> Option<(u64, &[OutcomeCounts])> {
+        let stretches = self
+            .grids
+            .iter()
+            .zip([0, COLUMNS / 2])
+            .flat_map(|(grid, shift)| [(&grid.best, shift), (&grid.current, shift)]);
+        // Of equals the first, in time and in its grid.
+        let stretches = stretches.filter(|(stretch, _)| stretch.requests > 0);
+        let (best, shift) = stretches.min_by_key(|(stretch, shift)| {
+            let start = stretch.number * COLUMNS;
+            (
+                std::cmp::Reverse(stretch.score()),
+                start.saturating_sub(*shift),
+            )
+        })?;
+        let empty = best
+            .columns
+            .iter()
+            .take_while(|counts| counts.requests() == 0);
+        let empty = empty.count();
+        let first = best.number * COLUMNS + empty as u64;
+        Some((first.checked_sub(shift)?, &best.columns[empty..]))
+    }
+}
+
+impl Grid {
+    fn record(&mut self, number: u64, index: usize, counts: OutcomeCounts) {
+        // Lines may be out of order.
+        if self.best.requests > 0 && self.best.number == number {
+            self.best.record(index, counts);
+            return;
+        }
+        if self.current.requests > 0 && self.current.number != number {
+            let ended = mem::take(&mut self.current);
+            if ended.score() > self.best.score() {
+                self.best = ended;
+            }
+        }
+        self.current.number = number;
+        self.current.record(index, counts);
+    }
+}
+
+impl Stretch {
+    fn score(&self) -> (u64, u64) {
+        (self.refused, self.requests)
+    }
+
+    fn record(&mut self, index: usize, counts: OutcomeCounts) {
+        if self.columns.len() <= index {
+            self.columns.resize(index + 1, OutcomeCounts::default());
+        }
+        self.columns[index] += counts;
+        self.refused += counts.denied;
+        self.requests += counts.requests();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ADMITTED: OutcomeCounts = OutcomeCounts {
+        no_rule: 0,
+        at_once: 1,
+        delayed: 0,
+        denied: 0,
+        shadow_denied: 0,
+    };
+    const DENIED: OutcomeCounts = OutcomeCounts {
+        at_once: 0,
+        denied: 1,
+        ..ADMITTED
+    };
+
+    fn detail(requests: &[(u64, OutcomeCounts)]) -> Detail {
+        // Columns of 10 ms, and stretches of 1.2 s.
+        let mut detail = Detail::of_window(50_000);
+        assert_eq!(detail.width().micros(), 10_000);
+        for (millis, counts) in requests {
+            let at = Timestamp::from_micros(millis * 1_000).unwrap();
+            detail.record(at, *counts);
+        }
+        detail
+    }
+
+    #[test]
+    fn the_stretch_with_the_most_refusals_is_kept() {
+        assert!(detail(&[]).best().is_none());
+        let mut requests = vec![(10, ADMITTED); 50];
+        requests.extend([(90_000, DENIED), (90_030, DENIED), (200_000, DENIED)]);
+        let detail = detail(&requests);
+        let (first, columns) = detail.best().unwrap();
+        assert_eq!(first, 9_000);
+        let denied: Vec<_> = columns.iter().map(|counts| counts.denied).collect();
+        assert_eq!(denied, [1, 0, 0, 1]);
+    }
+
+    #[test]
+    fn a_short_burst_is_not_cut_in_two() {
+        // Across the border between two stretches, at 1.2 s.
+        let requests: Vec<_> = (1_000..1_400).step_by(10).map(|at| (at, DENIED)).collect();
+        let detail = detail(&requests);
+        let (first, columns) = detail.best().unwrap();
+        assert_eq!((first, columns.len()), (100, 40));
+    }
+
+    #[test]
+    fn what_comes_late_is_added_to_the_best() {
+        let detail = detail(&[(0, DENIED), (0, DENIED), (90_000, DENIED), (20, DENIED)]);
+        let (first, columns) = detail.best().unwrap();
+        assert_eq!((first, columns.len()), (0, 3));
+    }
+
+    #[test]
+    fn columns_are_never_narrower_than_the_narrowest() {
+        assert_eq!(Detail::of_window(1).width(), Width::default());
+    }
+}

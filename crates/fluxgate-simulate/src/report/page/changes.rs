@@ -1,0 +1,131 @@
+//! The section on what changes against other rules.
+
+use std::cmp::Reverse;
+use std::fmt;
+
+use crate::changes::{Change, Changes, Presence, RuleChange};
+use crate::report::changed_traffic::ChangedTraffic;
+use crate::report::chart::{Chart, Kind, Series, Size, TimeAxis};
+use crate::report::html::Escaped;
+use crate::report::humanize::grouped;
+use crate::time::format_rfc3339;
+
+/// The table has at most this many rules.
+const MAX_ROWS: usize = 200;
+
+/// Who is newly denied and newly admitted, by rule, over time and by identity.
+pub(super) struct ChangesSection<'a> {
+    pub(super) old_rules: &'a str,
+    pub(super) changes: &'a Changes,
+    pub(super) traffic: &'a ChangedTraffic,
+    pub(super) axis: &'a TimeAxis,
+}
+
+impl ChangesSection<'_> {
+    fn chart(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns = self.axis.fit(&self.traffic.0);
+        let columns = || columns.iter();
+        let chart = Chart {
+            id: "changes",
+            label: "requests that are newly denied or newly admitted, over time",
+            size: Size::Wide,
+            axis: self.axis,
+            bars: vec![
+                Series::new(Kind::NewlyDenied, columns().map(|column| column.denied)),
+                Series::new(Kind::NewlyAdmitted, columns().map(|column| column.admitted)),
+            ],
+            lines: Vec::new(),
+            min_scale: 0,
+        };
+        write!(f, "{chart}")
+    }
+
+    fn table(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "<div class=\"scroll\"><table id=\"changed-rules\">\n<tr><th>rule</th>\
+             <th class=\"n\">newly denied</th><th class=\"n\">identities</th>\
+             <th class=\"n\">newly admitted</th><th class=\"n\">identities</th></tr>\n"
+        )?;
+        let mut rules: Vec<_> = self.changes.rules().collect();
+        rules.sort_by_key(|rule| (Reverse(rule.newly_denied + rule.newly_admitted), rule.rule));
+        let more = rules.len().saturating_sub(MAX_ROWS);
+        for rule in rules.into_iter().take(MAX_ROWS) {
+            row(f, &rule)?;
+        }
+        writeln!(f, "</table></div>")?;
+        match more {
+            0 => Ok(()),
+            more => writeln!(f, "<p>And {} more.</p>", grouped(more as u64)),
+        }
+    }
+
+    fn identities(&self, f: &mut fmt::Formatter<'_>, change: Change) -> fmt::Result {
+        let identities = self.changes.identities(change);
+        if identities.is_empty() {
+            return Ok(());
+        }
+        let (name, id) = (change.name(), change.name().replace(' ', "-"));
+        write!(
+            f,
+            "<h3>Identities that are {name}</h3>\n<div class=\"scroll\"><table id=\"{id}\">\n\
+             <tr><th>identity</th><th>rule</th><th class=\"n\">requests</th>\
+             <th>first</th></tr>\n"
+        )?;
+        for changed in identities {
+            writeln!(
+                f,
+                "<tr><td class=\"name\"><bdi>{}</bdi></td><td class=\"name\">{}</td>\
+                 <td class=\"n\">{}</td><td class=\"time\">{}</td></tr>",
+                Escaped(&changed.identity),
+                Escaped(changed.rule),
+                grouped(changed.requests),
+                format_rfc3339(changed.first)
+            )?;
+        }
+        writeln!(f, "</table></div>")
+    }
+}
+
+fn row(f: &mut fmt::Formatter<'_>, rule: &RuleChange<'_>) -> fmt::Result {
+    let remark = match rule.presence {
+        Presence::Both => "",
+        Presence::Added => "<small>only in the new rules</small>",
+        Presence::Removed => "<small>only in the old rules</small>",
+    };
+    let name = Escaped(rule.rule);
+    write!(f, "<tr><td><span class=\"name\">{name}</span>{remark}</td>")?;
+    for number in [
+        rule.newly_denied,
+        rule.newly_denied_identities,
+        rule.newly_admitted,
+        rule.newly_admitted_identities,
+    ] {
+        write!(f, "<td class=\"n\">{}</td>", grouped(number))?;
+    }
+    writeln!(f, "</tr>")
+}
+
+impl fmt::Display for ChangesSection<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let total = self.changes.total();
+        writeln!(
+            f,
+            "<section>\n<h2>Against {}</h2>\n<p>{} requests are newly denied and {} newly \
+             admitted. Both rule files decide every request, each with its own state. A newly \
+             denied request counts for the new rules that deny it, a newly admitted one for the \
+             old rules that denied it.</p>",
+            Escaped(self.old_rules),
+            grouped(total.newly_denied),
+            grouped(total.newly_admitted),
+        )?;
+        if total.newly_denied + total.newly_admitted > 0 {
+            self.chart(f)?;
+        }
+        self.table(f)?;
+        for change in Change::ALL {
+            self.identities(f, change)?;
+        }
+        writeln!(f, "</section>")
+    }
+}

@@ -1,0 +1,259 @@
+//! The most units that one identity asks for in a window of a band.
+
+use std::collections::VecDeque;
+
+use fluxgate_core::{Algorithm, Limit, Timestamp};
+
+/// A sliding window is counted in this many steps, and the last one.
+const STEPS: u64 = 16;
+
+/// The most units that one identity asks for in a window of a band: the least capacity
+/// with which the band refuses nothing, or, for buckets and logs, a little more.
+///
+/// Its size does not grow with the number of requests.
+#[derive(Debug)]
+pub(super) struct BusiestWindow {
+    most: u64,
+    /// The latest request. As the limiter does, time stands still where it goes back.
+    latest: Timestamp,
+    counted: Counted,
+}
+
+#[derive(Debug)]
+enum Counted {
+    /// The units in the aligned or calendar window that starts at `start`.
+    Aligned { start: u64, units: u64 },
+    /// The units in two aligned windows, of which the older is weighted.
+    Weighted {
+        number: u64,
+        previous: u64,
+        current: u64,
+    },
+    /// The units in any span of the window's length.
+    Sliding { steps: VecDeque<Step>, units: u64 },
+}
+
+/// The units in a part of a sliding window.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    number: u64,
+    units: u64,
+    /// The time of the last of them. They leave the window together with it.
+    last: u64,
+}
+
+impl BusiestWindow {
+    pub(super) fn new(limit: &Limit) -> Self {
+        let counted = match limit.algorithm() {
+            Algorithm::FixedWindow => Counted::Aligned { start: 0, units: 0 },
+            Algorithm::SlidingWindow => Counted::Weighted {
+                number: 0,
+                previous: 0,
+                current: 0,
+            },
+            Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::SlidingLog => {
+                Counted::Sliding {
+                    steps: VecDeque::new(),
+                    units: 0,
+                }
+            }
+        };
+        Self {
+            most: 0,
+            latest: Timestamp::default(),
+            counted,
+        }
+    }
+
+    /// Returns the most units in a window.
+    pub(super) fn most(&self) -> u64 {
+        self.most
+    }
+
+    pub(super) fn record(&mut self, limit: &Limit, at: Timestamp, units: u64) {
+        self.latest = self.latest.max(at);
+        let now = match &mut self.counted {
+            Counted::Aligned {
+                start,
+                units: counted,
+            } => {
+                let window = limit.window_at(self.latest).start;
+                if *start != window {
+                    (*start, *counted) = (window, 0);
+                }
+                *counted = counted.saturating_add(units);
+                *counted
+            }
+            Counted::Weighted {
+                number,
+                previous,
+                current,
+            } => {
+                let (window, at) = (limit.window().get(), self.latest.micros());
+                let (this, elapsed) = (at / window, at % window);
+                if this != *number {
+                    *previous = if this == *number + 1 { *current } else { 0 };
+                    (*number, *current) = (this, 0);
+                }
+                *current = current.saturating_add(units);
+                let weighted = u128::from(*previous) * u128::from(window - elapsed);
+                let weighted = weighted.div_ceil(u128::from(window));
+                current.saturating_add(u64::try_from(weighted).unwrap_or(u64::MAX))
+            }
+            Counted::Sliding {
+                steps,
+                units: counted,
+            } => {
+                let (window, at) = (span(limit), self.latest.micros());
+                let number = at / window.div_ceil(STEPS);
+                match steps.back_mut() {
+                    Some(step) if step.number == number => {
+                        step.units = step.units.saturating_add(units);
+                        step.last = at;
+                    }
+                    _ => steps.push_back(Step {
+                        number,
+                        units,
+                        last: at,
+                    }),
+                }
+                while let Some(step) = steps.pop_front_if(|step| step.last + window <= at) {
+                    *counted = counted.saturating_sub(step.units);
+                }
+                *counted = counted.saturating_add(units);
+                *counted
+            }
+        };
+        self.most = self.most.max(now);
+    }
+}
+
+/// Returns the length of a sliding window: for a bucket, the time in which it fills.
+fn span(limit: &Limit) -> u64 {
+    match limit.algorithm().is_bucket() {
+        true => limit.rate().fill().ceil().max(1),
+        false => limit.window().get(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::usage::with_capacity;
+    use fluxgate_core::internals::Retention;
+    use fluxgate_core::{
+        Band, Calendar, CalendarUnit, Limiter, ManualClock, MemoryStore, Quota, RequestContext,
+        Rule, RuleSet, RuleSets,
+    };
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn plain(algorithm: Algorithm) -> Limit {
+        Limit::builder(algorithm, 5, SECOND).build().unwrap()
+    }
+
+    fn most(limit: &Limit, requests: &[(u64, u64)]) -> u64 {
+        let mut window = BusiestWindow::new(limit);
+        for (millis, units) in requests {
+            let at = Timestamp::from_micros(millis * 1_000).unwrap();
+            window.record(limit, at, *units);
+            if let Counted::Sliding { steps, units } = &window.counted {
+                assert!(steps.len() <= STEPS as usize + 1);
+                assert_eq!(*units, steps.iter().map(|step| step.units).sum::<u64>());
+            }
+        }
+        window.most()
+    }
+
+    #[test]
+    fn each_algorithm_has_its_own_windows() {
+        let requests = [(500, 3), (1_000, 1), (1_499, 2), (1_500, 3), (9_000, 1)];
+        assert_eq!(most(&plain(Algorithm::FixedWindow), &requests), 6);
+        // The three at 500 ms have left at 1,500 ms.
+        for algorithm in [Algorithm::SlidingLog, Algorithm::TokenBucket] {
+            assert_eq!(most(&plain(algorithm), &requests), 6);
+        }
+        // 3 · 0.5 + 6, rounded up.
+        assert_eq!(most(&plain(Algorithm::SlidingWindow), &requests), 8);
+    }
+
+    #[test]
+    fn time_that_goes_back_stands_still() {
+        for (_, algorithm) in Algorithm::NAMES {
+            let limit = plain(algorithm);
+            assert_eq!(most(&limit, &[(7_000, 2), (1_000, 3)]), 5);
+        }
+    }
+
+    #[test]
+    fn a_bucket_with_a_refill_of_its_own_has_the_time_in_which_it_fills() {
+        let limit = Limit::builder(Algorithm::TokenBucket, 10, SECOND);
+        let limit = limit.refill(1).period(SECOND).build().unwrap();
+        assert_eq!(most(&limit, &[(0, 4), (5_000, 4), (9_900, 4)]), 12);
+        assert_eq!(most(&limit, &[(0, 4), (5_000, 4), (10_000, 4)]), 8);
+        let larger = with_capacity(&limit, 25).unwrap();
+        assert_eq!((larger.capacity(), larger.rate().refill()), (25, 3));
+    }
+
+    #[test]
+    fn a_calendar_window_is_as_long_as_its_month() {
+        let month = Calendar::new(CalendarUnit::Month);
+        let limit = Limit::calendar(5, month).build().unwrap();
+        let day = 86_400_000;
+        // January has 31 days, February 28.
+        assert_eq!(most(&limit, &[(0, 2), (30 * day, 2), (31 * day, 1)]), 4);
+        assert_eq!(
+            most(&limit, &[(31 * day, 2), (58 * day, 2), (59 * day, 1)]),
+            4
+        );
+        let larger = with_capacity(&limit, 9).unwrap();
+        assert_eq!((larger.capacity(), larger.windows()), (9, Some(&month)));
+    }
+
+    fn limits() -> impl Strategy<Value = Limit> {
+        let algorithms = Algorithm::NAMES.map(|(_, algorithm)| algorithm).to_vec();
+        let algorithms = proptest::sample::select(algorithms);
+        let refill = proptest::option::of((1..20_u64, 1..3_000_u64));
+        (algorithms, 1..20_u64, 1..3_000_u64, refill).prop_map(
+            |(algorithm, capacity, millis, refill)| {
+                let window = Duration::from_millis(millis);
+                let mut limit = Limit::builder(algorithm, capacity, window);
+                if let Some((refill, millis)) = refill.filter(|_| algorithm.is_bucket()) {
+                    limit = limit.refill(refill).period(Duration::from_millis(millis));
+                }
+                limit.build().unwrap()
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// What the report promises of a suggested capacity.
+        #[test]
+        fn with_this_capacity_the_band_refuses_nothing(
+            limit in limits(),
+            requests in prop::collection::vec((0..2_000_u64, 1..9_u64), 1..60),
+        ) {
+            let mut at = 0;
+            let requests: Vec<_> = requests.into_iter().map(|(step, units)| {
+                // Many requests come at the same time or soon after.
+                at += if step < 1_200 { step / 40 } else { step };
+                (at, units)
+            }).collect();
+            let suggested = with_capacity(&limit, most(&limit, &requests)).unwrap();
+            let rule = Rule::new("r").global().band(Band::new("b", Quota::from(suggested)));
+            let rules: RuleSets = RuleSet::builder("s").rule(rule).build().unwrap().into();
+            let store = MemoryStore::new(ManualClock::default(), usize::MAX, Retention::Forever);
+            let limiter = Limiter::new(rules, store);
+            for (millis, units) in requests {
+                let at = Timestamp::from_micros(millis * 1_000).unwrap();
+                let context = RequestContext::builder().cost(units).build();
+                let decision = limiter.check_at("s", &context, at);
+                prop_assert!(decision.allowed(), "{suggested:?} at {millis}");
+            }
+        }
+    }
+}
