@@ -39,6 +39,7 @@ mod sentinel;
 mod server;
 mod slot;
 mod tls;
+pub mod tokens;
 mod wait;
 mod wire;
 

@@ -2,12 +2,17 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+#[cfg(feature = "jwt")]
+use std::sync::Arc;
 
 use fluxgate_core::internals::{RequestPath, lossless_text};
 use fluxgate_core::{RequestContext, RequestContextBuilder};
 use http::{HeaderMap, HeaderName};
 
+use crate::claims::Claims;
 use crate::handler::HeaderNames;
+#[cfg(feature = "jwt")]
+use crate::jwt::{Jwt, TokenReader};
 use crate::request_head::{BadRequest, RequestHead};
 use crate::source::Source;
 
@@ -62,24 +67,105 @@ impl Identity {
 /// The sources of the identity and of the attributes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sources {
-    pub(crate) identity: Identity,
+    identity: Identity,
     /// The name and the source of each attribute.
     attributes: Vec<(Box<str>, Source)>,
+    /// Verifies the token that claims come from.
+    #[cfg(feature = "jwt")]
+    tokens: Option<Arc<TokenReader>>,
+}
+
+/// Why a request has no context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ContextError {
+    /// It is ambiguous.
+    BadRequest(BadRequest),
+    /// Its token is invalid, and such requests are refused.
+    #[cfg_attr(not(feature = "jwt"), expect(dead_code, reason = "no tokens"))]
+    InvalidToken,
+}
+
+impl From<BadRequest> for ContextError {
+    fn from(bad: BadRequest) -> Self {
+        Self::BadRequest(bad)
+    }
 }
 
 impl Sources {
+    /// Identifies the sender by these sources.
+    pub(crate) fn set_identity(&mut self, identity: Identity) {
+        self.identity = identity;
+        self.update_claims();
+    }
+
     /// Reads an attribute from this source, in place of an earlier one.
     pub(crate) fn set_attribute(&mut self, name: Box<str>, source: Source) {
         self.attributes.retain(|(known, _)| *known != name);
         self.attributes.push((name, source));
+        self.update_claims();
     }
 
-    /// Returns the names of the headers among the sources, in lower case.
-    pub(crate) fn header_names(&self) -> impl Iterator<Item = &str> {
+    /// Verifies tokens in this way.
+    #[cfg(feature = "jwt")]
+    pub(crate) fn set_jwt(&mut self, jwt: Jwt) {
+        self.tokens = Some(Arc::new(TokenReader::new(jwt, self.claim_names())));
+    }
+
+    /// Returns how tokens are verified, if they are.
+    #[cfg(feature = "jwt")]
+    pub(crate) fn jwt(&self) -> Option<&Jwt> {
+        self.tokens.as_ref().map(|tokens| tokens.jwt())
+    }
+
+    /// Returns a claim that no token is verified for, if there is one.
+    pub(crate) fn unverified_claim(&self) -> Option<&str> {
+        #[cfg(feature = "jwt")]
+        if self.tokens.is_some() {
+            return None;
+        }
+        self.sources().find_map(Source::claim_name)
+    }
+
+    /// Makes the reader of tokens extract the claims that the sources refer to now.
+    fn update_claims(&mut self) {
+        #[cfg(feature = "jwt")]
+        if let Some(tokens) = &self.tokens {
+            let jwt = tokens.jwt().clone();
+            self.tokens = Some(Arc::new(TokenReader::new(jwt, self.claim_names())));
+        }
+    }
+
+    #[cfg(feature = "jwt")]
+    fn claim_names(&self) -> impl Iterator<Item = &str> {
+        self.sources().filter_map(Source::claim_name)
+    }
+
+    fn sources(&self) -> impl Iterator<Item = &Source> {
         let Identity { user, api_key } = &self.identity;
         let attributes = self.attributes.iter().map(|(_, source)| source);
-        let sources = [user, api_key].into_iter().chain(attributes);
-        sources.filter_map(Source::header_name)
+        [user, api_key].into_iter().chain(attributes)
+    }
+
+    /// Returns the names of the headers among the sources, that of the token included, in
+    /// lower case.
+    pub(crate) fn header_names(&self) -> impl Iterator<Item = &str> {
+        let names = self.sources().filter_map(Source::header_name);
+        #[cfg(feature = "jwt")]
+        let names = names.chain(self.jwt().and_then(|jwt| jwt.source().header_name()));
+        names
+    }
+
+    /// Returns the verified claims of a request.
+    #[cfg_attr(not(feature = "jwt"), expect(unused_variables, reason = "no claims"))]
+    fn claims(&self, head: &impl RequestHead) -> Result<Claims, ContextError> {
+        #[cfg(feature = "jwt")]
+        if let Some(tokens) = &self.tokens {
+            return match tokens.claims(head)? {
+                Some(claims) => Ok(claims),
+                None => Err(ContextError::InvalidToken),
+            };
+        }
+        Ok(Claims::default())
     }
 
     /// Removes all lines but the first of these headers. A request whose lines differ is
@@ -108,7 +194,8 @@ pub(crate) fn from_head<'a>(
     sources: &'a Sources,
     names: HeaderNames<'a>,
     keys: &[Box<str>],
-) -> Result<RequestContextBuilder<'a>, BadRequest> {
+) -> Result<RequestContextBuilder<'a>, ContextError> {
+    let claims = sources.claims(head)?;
     let mut context = RequestContext::builder()
         .method(head.method())
         .request_path(path.borrowed());
@@ -116,14 +203,14 @@ pub(crate) fn from_head<'a>(
         context = context.ip(ip);
     }
     let Identity { user, api_key } = &sources.identity;
-    if let Some(user) = user.value(head)? {
+    if let Some(user) = user.value(head, &claims)? {
         context = context.user(user);
     }
-    if let Some(api_key) = api_key.value(head)? {
+    if let Some(api_key) = api_key.value(head, &claims)? {
         context = context.api_key(api_key);
     }
     for (name, source) in &sources.attributes {
-        if let Some(value) = source.value(head)? {
+        if let Some(value) = source.value(head, &claims)? {
             context = context.attribute(&**name, value);
         }
     }
@@ -170,7 +257,7 @@ mod tests {
         head: &Parts,
         names: HeaderNames<'_>,
         keys: &[Box<str>],
-    ) -> Result<RequestContext<'static>, BadRequest> {
+    ) -> Result<RequestContext<'static>, ContextError> {
         let path = RequestPath::as_given("/x");
         let sources = Sources::default();
         let context = from_head(head, &path, None, &sources, names, keys)?;
@@ -215,7 +302,7 @@ mod tests {
             for name in ["x-user-id", "x-api-key", "x-tenant"] {
                 for (first, second) in [(&b"a"[..], &b"b"[..]), (b"\xff", b"\xfe"), (b"", b"b")] {
                     let found = user(&[(name, first), (name, second)]);
-                    assert_eq!(found, Err(BadRequest::ConflictingValues), "{name}");
+                    assert_eq!(found, Err(BadRequest::ConflictingValues.into()), "{name}");
                 }
             }
             assert_eq!(user(&[("x-user-id", b"ann"), ("x-user-id", b"ann ")]), ann);

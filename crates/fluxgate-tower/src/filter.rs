@@ -15,6 +15,8 @@ use ipnet::IpNet;
 use crate::client_ip::{ClientIpSource, TrustedProxies};
 use crate::context::{Identity, Sources};
 use crate::headers::HeaderFamilies;
+#[cfg(feature = "jwt")]
+use crate::jwt::Jwt;
 use crate::problem::FailedClosedStatus;
 use crate::source::Source;
 use wait_permits::WaitPermits;
@@ -82,7 +84,7 @@ impl Filter {
 
     /// Identifies the sender of a request by these sources.
     pub fn identity(mut self, identity: Identity) -> Self {
-        self.sources.identity = identity;
+        self.sources.set_identity(identity);
         self
     }
 
@@ -91,6 +93,19 @@ impl Filter {
     pub fn attribute(mut self, name: impl Into<Box<str>>, source: Source) -> Self {
         self.sources.set_attribute(name.into(), source);
         self
+    }
+
+    /// Verifies the tokens of requests in this way. Sources may refer to their claims.
+    #[cfg(feature = "jwt")]
+    pub fn jwt(mut self, jwt: Jwt) -> Self {
+        self.sources.set_jwt(jwt);
+        self
+    }
+
+    /// Returns how the tokens of requests are verified, if they are.
+    #[cfg(feature = "jwt")]
+    pub fn tokens(&self) -> Option<&Jwt> {
+        self.sources.jwt()
     }
 
     /// Trusts proxies in these networks to report the client's address.
@@ -146,8 +161,13 @@ impl Filter {
         self.failed_closed
     }
 
-    /// Returns the names, in lower case, of the headers that the identity and the attributes
-    /// come from.
+    /// Returns a claim that a source refers to although no tokens are verified, if any.
+    pub(crate) fn unverified_claim(&self) -> Option<&str> {
+        self.sources.unverified_claim()
+    }
+
+    /// Returns the names, in lower case, of the headers that the identity, the attributes and
+    /// the token come from.
     pub fn source_headers(&self) -> impl Iterator<Item = &str> {
         self.sources.header_names()
     }

@@ -41,17 +41,21 @@
 //! | feature | default | adds |
 //! |---|---|---|
 //! | `axum` | | the peer's address from axum's `ConnectInfo` |
+//! | `jwt` | | `Jwt` and `Source::jwt`: claims of verified tokens |
 //! | `remote` | | `RemoteHandler`: a FluxGate service decides |
 //!
 //! Features only add. The crate needs Rust 1.93. Waiting requests need a Tokio runtime.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(missing_docs)]
 
+mod claims;
 mod client_ip;
 mod context;
 mod filter;
 mod handler;
 mod headers;
+#[cfg(feature = "jwt")]
+mod jwt;
 mod problem;
 mod rate_limit;
 mod rate_limit_fields;
@@ -65,6 +69,8 @@ pub use client_ip::{ClientIpSource, NetworkError, PeerAddr};
 pub use context::Identity;
 pub use handler::{Handler, HeaderNames};
 pub use headers::{HeaderFamilies, ResetFormat};
+#[cfg(feature = "jwt")]
+pub use jwt::{Jwt, JwtError, OnInvalid};
 pub use problem::FailedClosedStatus;
 pub use rate_limit::{
     Customizer, Denial, MakeBody, RateLimit, RateLimitLayer, ResponseBody, ResponseFuture,
@@ -83,7 +89,9 @@ pub mod internals {
     pub use crate::filter::Filter;
     pub use crate::filter::evaluate::{FilterOutcome, PendingEvaluation};
     pub use crate::headers::LimitHeaders;
-    pub use crate::problem::{PROBLEM_JSON, Problem, write_denial, write_denial_start};
+    pub use crate::problem::{
+        INVALID_TOKEN_CHALLENGE, PROBLEM_JSON, Problem, write_denial, write_denial_start,
+    };
     #[cfg(feature = "remote")]
     pub use crate::remote::{handler::RemoteCharge, report::RemoteReport};
     pub use crate::request_head::{BadRequest, RequestHead};

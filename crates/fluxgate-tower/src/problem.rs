@@ -5,7 +5,7 @@ use std::io::Write as _;
 use fluxgate_core::Outcome;
 use fluxgate_core::internals::yaml::{Fault, Position};
 use fluxgate_core::store::Micros;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 use crate::report::Report;
@@ -13,6 +13,9 @@ use crate::request_head::BadRequest;
 
 /// The media type of a problem.
 pub const PROBLEM_JSON: &str = "application/problem+json";
+
+/// The value of `WWW-Authenticate` in the response to a request with an invalid token.
+pub const INVALID_TOKEN_CHALLENGE: &str = r#"Bearer error="invalid_token""#;
 
 // Problem types that are registered with IANA.
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
@@ -108,6 +111,14 @@ impl Problem {
     /// Creates a problem with status 400.
     pub fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// Creates the problem of a request with an invalid token: 401 with a challenge. It does not
+    /// say what is wrong with the token, which would help to forge one.
+    pub fn invalid_token() -> Self {
+        let challenge = HeaderValue::from_static(INVALID_TOKEN_CHALLENGE);
+        Self::new(StatusCode::UNAUTHORIZED, "the token is invalid")
+            .with_header(WWW_AUTHENTICATE, challenge)
     }
 
     /// Adds a header to the response.

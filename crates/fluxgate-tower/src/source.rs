@@ -6,9 +6,11 @@ use std::str::FromStr;
 
 use fluxgate_core::internals::lossless_text;
 
+use crate::claims::Claims;
 use crate::request_head::{BadRequest, RequestHead};
 
-/// The part of a request that a value comes from: a header, a query parameter or a cookie.
+/// The part of a request that a value comes from: a header, a query parameter, a cookie or,
+/// with the feature `jwt`, a claim of a verified token.
 ///
 /// ```
 /// use fluxgate_tower::Source;
@@ -18,8 +20,9 @@ use crate::request_head::{BadRequest, RequestHead};
 /// # Ok::<_, fluxgate_tower::SourceError>(())
 /// ```
 ///
-/// A request that gives it twice with different values is rejected with 400. Values are under
-/// the client's control, unless something in front of the filter verifies or sets them.
+/// A request that gives it twice with different values is rejected with 400. Values other than
+/// claims are under the client's control, unless something in front of the filter verifies or
+/// sets them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source(Kind);
 
@@ -29,14 +32,22 @@ enum Kind {
     Header(Box<str>),
     Query(Box<str>),
     Cookie(Box<str>),
+    #[cfg(feature = "jwt")]
+    Claim(Box<str>),
 }
+
+/// The kinds of sources, for messages.
+const KINDS: &str = match cfg!(feature = "jwt") {
+    true => "header:NAME, query:NAME, cookie:NAME or jwt:CLAIM",
+    false => "header:NAME, query:NAME or cookie:NAME",
+};
 
 /// Why a text is not a [`Source`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
     /// It does not begin with a known kind.
-    #[error("`{0}` is not a source; write header:NAME, query:NAME or cookie:NAME")]
+    #[error("`{0}` is not a source; write {KINDS}")]
     UnknownKind(String),
     /// The name cannot occur in a request.
     #[error("`{name}` cannot be the name of a {kind}; {expected}")]
@@ -77,22 +88,47 @@ impl Source {
         Self::try_cookie(name).unwrap_or_else(|error| panic!("{error}"))
     }
 
+    /// Creates the source for a claim of a verified token (feature `jwt`): a string as it is, a
+    /// number or a boolean as its JSON text. Other values count as absent, and so does every
+    /// claim without a [`Jwt`](crate::Jwt) that verifies tokens.
+    ///
+    /// Dots separate the names of nested claims (`realm.role`). A claim whose own name is the
+    /// whole text comes first, so names that contain dots work as well.
+    ///
+    /// # Panics
+    /// If the name is empty.
+    #[cfg(feature = "jwt")]
+    pub fn jwt(claim: &str) -> Self {
+        Self::try_claim(claim).unwrap_or_else(|error| panic!("{error}"))
+    }
+
     /// Returns the name of the header in lower case, if the source is one.
     pub fn header_name(&self) -> Option<&str> {
         match &self.0 {
             Kind::Header(name) => Some(name),
-            Kind::Query(_) | Kind::Cookie(_) => None,
+            _ => None,
         }
     }
 
-    /// Returns the value in this request, if it has one. A value that is not UTF-8 counts by
-    /// its bytes.
+    /// Returns the name of the claim, if the source is one.
+    pub fn claim_name(&self) -> Option<&str> {
+        match &self.0 {
+            #[cfg(feature = "jwt")]
+            Kind::Claim(name) => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Returns the value in this request with these verified claims, if it has one. A value
+    /// that is not UTF-8 counts by its bytes.
     ///
     /// # Errors
     /// If it has two that differ.
+    #[cfg_attr(not(feature = "jwt"), expect(unused_variables, reason = "no claims"))]
     pub(crate) fn value<'a>(
         &self,
         head: &'a impl RequestHead,
+        claims: &Claims,
     ) -> Result<Option<Cow<'a, str>>, BadRequest> {
         let value = match &self.0 {
             Kind::Header(name) => return Ok(head.only_value(name)?.map(lossless_text)),
@@ -101,6 +137,11 @@ impl Source {
                 let lines = head.header_lines("cookie");
                 let values = lines.flat_map(|line| cookies(line, name));
                 only(values.map(Cow::Borrowed))?
+            }
+            #[cfg(feature = "jwt")]
+            Kind::Claim(name) => {
+                let value = claims.get(name);
+                return Ok(value.map(|value| Cow::Owned(value.to_owned())));
             }
         };
         Ok(value.map(|value| match value {
@@ -142,6 +183,18 @@ impl Source {
             false => Ok(Self(Kind::Cookie(name.into()))),
         }
     }
+
+    #[cfg(feature = "jwt")]
+    fn try_claim(name: &str) -> Result<Self, SourceError> {
+        match name.is_empty() {
+            true => Err(SourceError::InvalidName {
+                kind: "claim",
+                name: name.into(),
+                expected: "it must not be empty",
+            }),
+            false => Ok(Self(Kind::Claim(name.into()))),
+        }
+    }
 }
 
 impl FromStr for Source {
@@ -152,6 +205,8 @@ impl FromStr for Source {
             Some(("header", name)) => Self::try_header(name),
             Some(("query", name)) => Self::try_query(name),
             Some(("cookie", name)) => Self::try_cookie(name),
+            #[cfg(feature = "jwt")]
+            Some(("jwt", name)) => Self::try_claim(name),
             _ => Err(SourceError::UnknownKind(text.into())),
         }
     }
@@ -171,6 +226,8 @@ impl fmt::Display for Source {
             Kind::Header(name) => ("header", name),
             Kind::Query(name) => ("query", name),
             Kind::Cookie(name) => ("cookie", name),
+            #[cfg(feature = "jwt")]
+            Kind::Claim(name) => ("jwt", name),
         };
         write!(f, "{kind}:{name}")
     }
@@ -264,15 +321,14 @@ mod tests {
 
     #[test]
     fn an_invalid_text_is_refused_with_the_reason() {
+        for text in ["X-User-Id", "Header:a", "JWT:sub"] {
+            let error = Source::from_str(text).unwrap_err();
+            assert_eq!(
+                error.to_string(),
+                format!("`{text}` is not a source; write {KINDS}")
+            );
+        }
         for (text, message) in [
-            (
-                "X-User-Id",
-                "`X-User-Id` is not a source; write header:NAME, query:NAME or cookie:NAME",
-            ),
-            (
-                "Header:a",
-                "`Header:a` is not a source; write header:NAME, query:NAME or cookie:NAME",
-            ),
             (
                 "header:a b",
                 "`a b` cannot be the name of a header; write one such as X-User-Id",
@@ -299,6 +355,25 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "jwt")]
+    #[test]
+    fn a_claim_is_read_and_written() {
+        for (text, name) in [
+            ("jwt:sub", "sub"),
+            ("jwt:https://example.com/role", "https://example.com/role"),
+        ] {
+            let source = Source::jwt(name);
+            assert_eq!(text.parse(), Ok(source.clone()));
+            assert_eq!(source.to_string(), text);
+            assert_eq!(source.claim_name(), Some(name));
+        }
+        let error = Source::from_str("jwt:").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "`` cannot be the name of a claim; it must not be empty"
+        );
+    }
+
     #[test]
     #[should_panic(expected = "`a b` cannot be the name of a header")]
     fn an_invalid_name_panics() {
@@ -311,7 +386,9 @@ mod tests {
             request.header("cookie", *line)
         });
         let head = request.body(()).unwrap().into_parts().0;
-        Ok(source.value(&head)?.map(Cow::into_owned))
+        Ok(source
+            .value(&head, &Claims::default())?
+            .map(Cow::into_owned))
     }
 
     #[test]

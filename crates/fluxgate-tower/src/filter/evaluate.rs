@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::Filter;
 use super::waiting::{NextStep, Undecided, Waiter, must_wait};
-use crate::context;
+use crate::context::{self, ContextError};
 use crate::handler::Handler;
 use crate::report::Report;
 use crate::request_head::{BadRequest, RequestHead};
@@ -28,6 +28,9 @@ pub enum FilterOutcome<R> {
     Denied(R),
     /// Answer with 400. The request was not charged.
     BadRequest(BadRequest),
+    /// Answer with 401: the token is invalid, and the filter refuses such requests. The
+    /// request was not charged.
+    InvalidToken,
 }
 
 /// A request that must wait, or for which the handler must be awaited. Dropping it cancels its
@@ -91,7 +94,8 @@ impl Filter {
         let rule_set = self.rule_set.as_deref().unwrap_or_default();
         let context = match self.context(handler, rules, (head, path), peer, |context, _| context) {
             Ok(context) => context,
-            Err(bad) => return Ok(FilterOutcome::BadRequest(bad)),
+            Err(ContextError::BadRequest(bad)) => return Ok(FilterOutcome::BadRequest(bad)),
+            Err(ContextError::InvalidToken) => return Ok(FilterOutcome::InvalidToken),
         };
         let (mode, local) = self.mode_and_permit(handler, rules);
         let next = match handler.try_decide(rule_set, rules, &context, mode) {
@@ -184,7 +188,7 @@ impl Filter {
         (head, path): (&'a D, &'a RequestPath<'_>),
         peer: Option<IpAddr>,
         customize: impl FnOnce(RequestContextBuilder<'a>, &'a D) -> RequestContextBuilder<'a>,
-    ) -> Result<RequestContext<'a>, BadRequest> {
+    ) -> Result<RequestContext<'a>, ContextError> {
         let (proxies, source) = (&self.trusted_proxies, &self.client_ip);
         let ip = match self.trusts_peer {
             true => proxies.forwarded_client_ip(source, head),

@@ -132,6 +132,7 @@ where
                         FilterOutcome::BadRequest(bad) => {
                             call.reject(&Rejection::<R>::BadRequest(bad))
                         }
+                        FilterOutcome::InvalidToken => call.reject(&Rejection::<R>::InvalidToken),
                     }
                 }
                 StateProjected::Allowed { call, headers } => {

@@ -23,6 +23,8 @@ use crate::context::Identity;
 use crate::filter::Filter;
 use crate::handler::Handler;
 use crate::headers::HeaderFamilies;
+#[cfg(feature = "jwt")]
+use crate::jwt::Jwt;
 use crate::problem::FailedClosedStatus;
 use crate::source::Source;
 
@@ -225,6 +227,13 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
         self.with(|filter| filter.attribute(name, source))
     }
 
+    /// Verifies the tokens of requests in this way (feature `jwt`), so that identities and
+    /// attributes can come from their claims: see [`Jwt`].
+    #[cfg(feature = "jwt")]
+    pub fn jwt(self, jwt: Jwt) -> Self {
+        self.with(|filter| filter.jwt(jwt))
+    }
+
     /// Trusts these proxies to report the client's address: networks such as `10.0.0.0/8`, or
     /// single addresses.
     ///
@@ -358,7 +367,7 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
     /// The body is anything that becomes `Bytes`: a `String`, a `Vec<u8>`, a `&'static str`.
     /// The layer adds the limit headers that the response lacks, and sets `Content-Length`.
     /// gRPC requests, whose clients understand gRPC statuses only, and requests that are
-    /// rejected with 400 are answered as without this function.
+    /// rejected with 400 or 401 are answered as without this function.
     pub fn on_denied<F, B>(mut self, respond: F) -> Self
     where
         F: Fn(&Parts, &Denial) -> Response<B> + Send + Sync + 'static,
@@ -379,6 +388,11 @@ impl<S, H, K> Layer<S> for RateLimitLayer<H, K> {
     type Service = RateLimit<S, H, K>;
 
     fn layer(&self, inner: S) -> Self::Service {
+        if let Some(claim) = self.settings.filter.unverified_claim() {
+            tracing::warn!(
+                "the claim `{claim}` is always missing: `RateLimitLayer::jwt` is not set"
+            );
+        }
         RateLimit::new(inner, Arc::clone(&self.settings))
     }
 }

@@ -1,13 +1,15 @@
 //! The response to a request that is not forwarded.
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 
 use super::denial::{Denial, DenialHandler};
 use crate::headers::HeaderFamilies;
-use crate::problem::{FailedClosedStatus, PROBLEM_JSON, Problem, write_denial};
+use crate::problem::{
+    FailedClosedStatus, INVALID_TOKEN_CHALLENGE, PROBLEM_JSON, Problem, write_denial,
+};
 use crate::report::Report;
 use crate::request_head::BadRequest;
 
@@ -17,12 +19,14 @@ const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const INVALID_ARGUMENT: HeaderValue = HeaderValue::from_static("3");
 const RESOURCE_EXHAUSTED: HeaderValue = HeaderValue::from_static("8");
 const UNAVAILABLE: HeaderValue = HeaderValue::from_static("14");
+const UNAUTHENTICATED: HeaderValue = HeaderValue::from_static("16");
 
 /// Why a request is not forwarded.
 #[derive(Clone, Debug)]
 pub(super) enum Rejection<R> {
     Denied(R),
     BadRequest(BadRequest),
+    InvalidToken,
 }
 
 /// How rejections are written: as problems, as gRPC statuses, or by a function of the program.
@@ -56,6 +60,13 @@ impl RejectionFormat {
             Rejection::Denied(report) => write_denial(report, self.failed_closed, &mut body),
             Rejection::BadRequest(bad) => {
                 let problem = Problem::from(*bad);
+                problem.write(&mut body);
+                problem.status()
+            }
+            Rejection::InvalidToken => {
+                let challenge = HeaderValue::from_static(INVALID_TOKEN_CHALLENGE);
+                headers.insert(WWW_AUTHENTICATE, challenge);
+                let problem = Problem::invalid_token();
                 problem.write(&mut body);
                 problem.status()
             }
@@ -129,6 +140,10 @@ fn grpc_status(
     let report = match rejection {
         Rejection::BadRequest(bad) => {
             return (INVALID_ARGUMENT, HeaderValue::from_static(bad.reason()));
+        }
+        Rejection::InvalidToken => {
+            let message = HeaderValue::from_static("the token is invalid");
+            return (UNAUTHENTICATED, message);
         }
         Rejection::Denied(report) => report,
     };

@@ -18,6 +18,7 @@ use super::denial::DenialHandler;
 use super::future::{Evaluation, ResponseFuture};
 use super::rejection::{Rejection, RejectionFormat};
 use crate::client_ip::PeerSource;
+use crate::context::ContextError;
 use crate::filter::Filter;
 use crate::filter::waiting::{NextStep, Undecided, Waiter, must_wait};
 use crate::handler::{Handler, HeaderNames};
@@ -173,7 +174,10 @@ where
     let customize = |context, head| customizers.customize(context, head);
     let context = match filter.context(handler, &rules, (head, &path), peer, customize) {
         Ok(context) => context,
-        Err(bad) => return Evaluated::Rejected(Rejection::BadRequest(bad)),
+        Err(ContextError::BadRequest(bad)) => {
+            return Evaluated::Rejected(Rejection::BadRequest(bad));
+        }
+        Err(ContextError::InvalidToken) => return Evaluated::Rejected(Rejection::InvalidToken),
     };
     let (mode, local) = filter.mode_and_permit(handler, &rules);
     // A report is large, so it is moved only if it is needed later.

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::Command;
 
+use fluxgate_testkit::tokens::{TokenKey, claims_of, jwks, unix_now};
 use fluxgate_testkit::{Http, Program};
 use tonic::transport::Endpoint;
 use tonic_health::pb::HealthCheckRequest;
@@ -82,6 +83,31 @@ fn by_header() {
     let expected = r#"{"error":"slow down","path":"/","retry_in":20}"#;
     assert_eq!(denied.body, expected);
     assert_eq!(ask("k2").status, 200);
+}
+
+#[test]
+fn jwt() {
+    let key = TokenKey::new("ES256", "a");
+    let file = std::env::temp_dir().join(format!("fluxgate-example-{}.json", std::process::id()));
+    std::fs::write(&file, jwks([&key])).unwrap();
+    let (_program, address) = start("jwt", &[file.to_str().unwrap()]);
+    std::fs::remove_file(&file).unwrap();
+    let mut http = Http::new(address);
+    let mut ask = |token: &str| {
+        let token = format!("Bearer {token}");
+        let answer = http.request("GET", "/", &[("Authorization", &token)], "");
+        (
+            answer.status,
+            answer.header("x-ratelimit-limit").map(str::to_owned),
+        )
+    };
+    let claims = claims_of("ann", unix_now());
+    let free = claims.replacen('{', r#"{"account":{"plan":"free"},"#, 1);
+    for status in [200, 200, 200, 429] {
+        assert_eq!(ask(&key.token(&free)), (status, Some("3".into())));
+    }
+    assert_eq!(ask(&key.token(&claims)), (200, Some("100".into())));
+    assert_eq!(ask(&TokenKey::new("ES256", "a").token(&free)), (401, None));
 }
 
 #[test]

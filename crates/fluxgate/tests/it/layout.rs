@@ -28,7 +28,7 @@ const LAYERS: [(&str, &str); 7] = [
     ),
     (
         "fluxgate-tower",
-        "request_head rate_limit_fields report headers problem client_ip source handler context filter remote rate_limit",
+        "request_head rate_limit_fields report headers problem client_ip claims source jwt handler context filter remote rate_limit",
     ),
     (
         "fluxgate-simulate",

@@ -1,0 +1,133 @@
+//! Where the keys that verify tokens come from.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+
+use super::endpoint::Endpoint;
+use super::error::JwtError;
+use super::jwks::Jwks;
+use super::key::{Key, Material};
+
+/// The largest file.
+const MAX_BYTES: u64 = 1 << 20;
+/// Shorter secrets can be guessed: RFC 7518 demands as many bits as the hash has.
+const MIN_SECRET_BYTES: usize = 32;
+
+/// Where the keys come from.
+#[derive(Clone, Debug)]
+pub(super) enum KeySource {
+    /// The program provides a secret.
+    Program,
+    /// A file with a key set.
+    JwksFile(PathBuf),
+    /// A file with a secret.
+    SecretFile(PathBuf),
+    /// A server with a key set.
+    Url(Endpoint),
+}
+
+impl KeySource {
+    /// Reads the keys as they are written, or `None` if the program provides them.
+    pub(super) async fn read(&self) -> Result<Option<Bytes>, JwtError> {
+        let path = match self {
+            Self::Program => return Ok(None),
+            Self::Url(endpoint) => {
+                let fetched = endpoint.fetch().await;
+                let fetched = fetched.map_err(|error| self.error(error))?;
+                return Ok(Some(fetched));
+            }
+            Self::JwksFile(path) | Self::SecretFile(path) => path.clone(),
+        };
+        // A hanging file system must not block requests.
+        let read = tokio::task::spawn_blocking(move || read_file(&path)).await;
+        let read = read.unwrap_or_else(|error| Err(io::Error::other(error)));
+        read.map(Some).map_err(|error| self.error(error))
+    }
+
+    /// Reads the keys of a file as they are written, without a runtime.
+    pub(super) fn read_now(&self) -> Result<Option<Bytes>, JwtError> {
+        match self {
+            Self::Program | Self::Url(_) => Ok(None),
+            Self::JwksFile(path) | Self::SecretFile(path) => {
+                let read = read_file(path).map_err(|error| self.error(error))?;
+                Ok(Some(read))
+            }
+        }
+    }
+
+    /// Parses the keys.
+    pub(super) fn parse(&self, content: &[u8]) -> Result<Vec<Key>, JwtError> {
+        match self {
+            Self::Program | Self::SecretFile(_) => {
+                let secret = without_line_end(content);
+                if secret.is_empty() {
+                    return Err(self.error("the secret is empty"));
+                }
+                if secret.len() < MIN_SECRET_BYTES {
+                    tracing::warn!(
+                        keys = %self,
+                        "the secret that verifies tokens has fewer than {MIN_SECRET_BYTES} bytes: \
+                         it can be guessed from one token"
+                    );
+                }
+                Ok(vec![Key {
+                    id: None,
+                    algorithm: None,
+                    material: Material::Secret(secret.into()),
+                }])
+            }
+            Self::JwksFile(_) | Self::Url(_) => {
+                let set = Jwks::parse(content).map_err(|error| self.error(error))?;
+                for (index, why) in &set.unusable {
+                    tracing::debug!(keys = %self, "key {index} of the set is not used: {why}");
+                }
+                Ok(set.keys)
+            }
+        }
+    }
+
+    fn error(&self, why: impl std::fmt::Display) -> JwtError {
+        JwtError::Keys {
+            place: self.to_string(),
+            why: why.to_string(),
+        }
+    }
+
+    /// Returns the error of a source without a usable key.
+    pub(super) fn no_key(&self) -> JwtError {
+        self.error("there is no key that can verify signatures")
+    }
+}
+
+impl std::fmt::Display for KeySource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Program => f.write_str("the secret"),
+            Self::JwksFile(path) | Self::SecretFile(path) => write!(f, "{}", path.display()),
+            Self::Url(endpoint) => write!(f, "{endpoint}"),
+        }
+    }
+}
+
+/// Reads a regular file. Anything else, such as a FIFO, might never end.
+fn read_file(path: &Path) -> io::Result<Bytes> {
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("expected a regular file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?
+        .take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > MAX_BYTES {
+        true => Err(io::Error::other("the file is too large")),
+        false => Ok(bytes.into()),
+    }
+}
+
+fn without_line_end(content: &[u8]) -> &[u8] {
+    let content = content.strip_suffix(b"\n").unwrap_or(content);
+    content.strip_suffix(b"\r").unwrap_or(content)
+}

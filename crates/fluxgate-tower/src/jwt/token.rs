@@ -1,0 +1,163 @@
+//! Verifies a token: a JSON Web Signature in its compact form (RFC 7515) that holds claims
+//! (RFC 7519).
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
+
+use super::algorithm::Algorithm;
+use super::claim_set::{ClaimSet, Malformed, Millis};
+use super::key::Key;
+use crate::claims::Claims;
+
+/// The longest token. A larger one is invalid, without a look at it.
+pub(super) const MAX_BYTES: usize = 8 * 1024;
+
+/// How many keys are tried for a token that names none, so that a client cannot make the
+/// filter verify one signature a hundred times.
+const MAX_TRIES: usize = 8;
+
+/// What a token must say apart from its signature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Policy {
+    /// The allowed issuers; if there are none, `iss` is not checked.
+    pub(super) issuers: Vec<Box<str>>,
+    /// The audiences of which one must be there; if there are none, `aud` is not checked.
+    pub(super) audiences: Vec<Box<str>>,
+    /// By how much the clocks of the issuer and of this machine may differ.
+    pub(super) leeway: Millis,
+}
+
+/// A token whose signature and claims are valid.
+#[derive(Clone, Debug)]
+pub(super) struct Verified {
+    pub(super) claims: Claims,
+    /// The token is invalid from this time on.
+    pub(super) valid_until: Millis,
+}
+
+/// Why a token is invalid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Invalid {
+    /// No key is known that the token could be signed with, so newer keys may verify it.
+    UnknownKey,
+    /// Newer keys cannot help.
+    Refused,
+}
+
+impl From<Malformed> for Invalid {
+    fn from(_: Malformed) -> Self {
+        Self::Refused
+    }
+}
+
+/// The header of a token. Others of its members, such as `jwk` and `jku`, would let a client
+/// choose the key, and are ignored.
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    kid: Option<String>,
+    /// Whether it names extensions that must be understood. None of them is.
+    #[serde(default, rename = "crit", deserialize_with = "is_present")]
+    has_extensions: bool,
+}
+
+fn is_present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
+    IgnoredAny::deserialize(deserializer)?;
+    Ok(true)
+}
+
+impl Policy {
+    /// Verifies a token at a time and extracts the claims of these names.
+    pub(super) fn verify(
+        &self,
+        token: &[u8],
+        keys: &[Key],
+        names: &[Arc<str>],
+        now: Millis,
+    ) -> Result<Verified, Invalid> {
+        let (message, signature) = split_at_last_dot(token)?;
+        let (header, payload) = split_at_last_dot(message)?;
+        let header: Header =
+            serde_json::from_slice(&decoded(header)?).map_err(|_| Invalid::Refused)?;
+        let algorithm = Algorithm::parse(&header.alg).ok_or(Invalid::Refused)?;
+        if header.has_extensions {
+            return Err(Invalid::Refused);
+        }
+        let payload = decoded(payload)?;
+        let claims = ClaimSet::parse(&payload)?;
+        // Before the signature, because it costs less.
+        let valid_until = self.check(&claims, now)?;
+        verify_signature(
+            keys,
+            algorithm,
+            header.kid.as_deref(),
+            message,
+            &decoded(signature)?,
+        )?;
+        let values = names.iter();
+        let values = values.filter_map(|name| Some((Arc::clone(name), claims.value(name)?)));
+        Ok(Verified {
+            claims: Claims::new(values),
+            valid_until,
+        })
+    }
+
+    /// Checks the registered claims and returns until when the token is valid.
+    fn check(&self, claims: &ClaimSet<'_>, now: Millis) -> Result<Millis, Invalid> {
+        let expires = claims.expires()?;
+        let valid_until = expires.map_or(Millis::MAX, |at| at.saturating_add(self.leeway));
+        let not_before = claims.not_before()?.unwrap_or(Millis::MIN);
+        let is_current = not_before.saturating_sub(self.leeway) <= now && now < valid_until;
+        let is_issued = self.issuers.is_empty() || claims.is_text_of("iss", &self.issuers);
+        let is_addressed = self.audiences.is_empty() || claims.is_one_of("aud", &self.audiences);
+        match is_current && is_issued && is_addressed {
+            true => Ok(valid_until),
+            false => Err(Invalid::Refused),
+        }
+    }
+}
+
+/// Verifies a signature by the keys that the token may mean.
+fn verify_signature(
+    keys: &[Key],
+    algorithm: Algorithm,
+    id: Option<&str>,
+    message: &[u8],
+    signature: &[u8],
+) -> Result<(), Invalid> {
+    // A key without an id may be any.
+    let may_be = |key: &&Key| match (id, &key.id) {
+        (Some(id), Some(known)) => id == &**known,
+        _ => true,
+    };
+    let candidates = keys.iter().filter(may_be);
+    let mut candidates = candidates.filter(|key| key.fits(algorithm));
+    let tried = candidates.by_ref().take(MAX_TRIES);
+    let mut is_named = false;
+    for key in tried {
+        if key.verifies(algorithm, message, signature) {
+            return Ok(());
+        }
+        is_named |= id.is_some() && key.id.is_some();
+    }
+    match is_named {
+        true => Err(Invalid::Refused),
+        false => Err(Invalid::UnknownKey),
+    }
+}
+
+fn split_at_last_dot(token: &[u8]) -> Result<(&[u8], &[u8]), Invalid> {
+    let dot = token.iter().rposition(|byte| *byte == b'.');
+    let dot = dot.ok_or(Invalid::Refused)?;
+    Ok((&token[..dot], &token[dot + 1..]))
+}
+
+/// Decodes base64url without padding. A dot in the header, left over from a token with more
+/// than three parts, is refused here.
+fn decoded(text: &[u8]) -> Result<Vec<u8>, Invalid> {
+    URL_SAFE_NO_PAD.decode(text).map_err(|_| Invalid::Refused)
+}
