@@ -99,6 +99,9 @@ impl<E: Engine> Gateway<E> {
                     let error = GatewayError::Ambiguous(bad.reason());
                     return Err(reject(error, Some(route)));
                 }
+                FilterOutcome::InvalidToken => {
+                    return Err(reject(GatewayError::InvalidToken, Some(route)));
+                }
             }
         }
         Ok(Admitted {

@@ -26,6 +26,9 @@ pub(crate) enum GatewayError {
     /// `Expect` is not `100-continue`.
     #[error("the only supported expectation is 100-continue")]
     Expectation,
+    /// The token is invalid, and a filter refuses such requests.
+    #[error("the token is invalid")]
+    InvalidToken,
     /// No route matches.
     #[error("no route matches")]
     NoRoute,
@@ -70,6 +73,7 @@ impl GatewayError {
             Self::TargetTooLong => StatusCode::URI_TOO_LONG,
             Self::Connect => StatusCode::METHOD_NOT_ALLOWED,
             Self::Expectation => StatusCode::EXPECTATION_FAILED,
+            Self::InvalidToken => StatusCode::UNAUTHORIZED,
             Self::NoRoute => StatusCode::NOT_FOUND,
             Self::NotReady | Self::Busy => StatusCode::SERVICE_UNAVAILABLE,
             Self::BodyTooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,

@@ -17,7 +17,7 @@ use fluxgate_core::Decision;
 use fluxgate_http::{
     Buffers, INPUT, Listener, Origin, close_gracefully, request_id, wall_clock, write_date,
 };
-use fluxgate_tower::internals::{LimitHeaders, RequestHead as _};
+use fluxgate_tower::internals::{INVALID_TOKEN_CHALLENGE, LimitHeaders, RequestHead as _};
 use http::StatusCode;
 use tokio_util::sync::CancellationToken;
 
@@ -244,6 +244,9 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
         out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
         out.extend_from_slice(b"\r\n");
         write_header(out, "content-type", content_type);
+        if status == StatusCode::UNAUTHORIZED {
+            write_header(out, "www-authenticate", INVALID_TOKEN_CHALLENGE.as_bytes());
+        }
         let mut digits = itoa::Buffer::new();
         write_header(out, "content-length", digits.format(body.len()).as_bytes());
         write_date(wall_clock(), out);

@@ -35,6 +35,9 @@ const GRACE: Duration = Duration::from_secs(25);
 /// How long shutdown waits for a file read, which a hanging file system could block forever.
 const READ_GRACE: Duration = Duration::from_secs(1);
 
+/// How long the start waits for the keys that verify tokens. Without them, tokens are invalid.
+const KEY_WAIT: Duration = Duration::from_secs(2);
+
 /// The longest wait between attempts to reach the store at the start, before the first request
 /// needs a connection. Requests connect on their own as well.
 const MAX_PING_WAIT: Duration = Duration::from_secs(1);
@@ -54,16 +57,19 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
     let store = store.map_err(|error| Failure::new(Exit::Config, error))?;
     let engine = Arc::new(Engine::new(store, config.call_limits.on_error, telemetry));
     let source = RuleSource::new(&config, raw, file, engine.store());
-    let (mut reloader, reload_handle) = RuleReloader::new(Arc::clone(&engine), source);
+    let filters_read = config.filters.clone();
+    let (mut reloader, reload_handle) =
+        RuleReloader::new(Arc::clone(&engine), source, filters_read);
     let rules = reloader.read_first()?;
     let admin = Admin::new(&config, reload_handle)?;
     let closing = CancellationToken::new();
     let filters = Filters::new(&config);
+    let filters = filters.map_err(|error| Failure::new(Exit::Config, error))?;
     let [api, grpc, resp, clients, upstreams] = DescriptorShare::new(raise_descriptor_limit());
     let gateway = GatewayListener::new(&config, &filters, &engine, upstreams)?;
     // In the order of the listeners.
     let descriptors = [api, grpc, resp, clients];
-    let api = Api::new(Arc::clone(&engine), admin, filters, closing.clone());
+    let api = Api::new(Arc::clone(&engine), admin, filters.clone(), closing.clone());
     // This runtime reloads rules and handles signals. The cores serve requests.
     let main = runtime()?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
@@ -75,6 +81,7 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
         let _entered = main.enter();
         Signals::listen()
     };
+    main.block_on(filters.load_keys(KEY_WAIT));
     let open = open(&config, cores)?;
     greeting::log_addresses(&config, &open);
     if raw.is_demo() {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fluxgate_http::{Buffers, Listener, Origin, PROBLEM_JSON, PrefixedStream, REQUEST_ID};
-use fluxgate_tower::internals::{LimitHeaders, RequestHead as _};
-use http::header::{CONNECTION, CONTENT_TYPE, UPGRADE};
+use fluxgate_tower::internals::{INVALID_TOKEN_CHALLENGE, LimitHeaders, RequestHead as _};
+use http::header::{CONNECTION, CONTENT_TYPE, UPGRADE, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version};
@@ -245,6 +245,10 @@ fn rejection(rejected: &Rejected) -> Response<ResponseBody> {
     let status = rejected.write_body(&mut body);
     let mut response = own_response(status, PROBLEM_JSON, body);
     rejected.limit_headers.write(response.headers_mut());
+    if status == StatusCode::UNAUTHORIZED {
+        let challenge = HeaderValue::from_static(INVALID_TOKEN_CHALLENGE);
+        response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+    }
     if rejected.closes_connection() {
         response.headers_mut().insert(CONNECTION, CLOSE);
     }

@@ -88,6 +88,7 @@ impl Api {
                 filter.families().write(&decision, headers);
             }
             FilterOutcome::BadRequest(error) => return Err(ambiguous(error)),
+            FilterOutcome::InvalidToken => return Err(Problem::invalid_token()),
         }
         Ok(response)
     }

@@ -3,14 +3,14 @@
 
 use std::net::IpAddr;
 
-use fluxgate_core::internals::yaml::{Faults, Node};
-use fluxgate_tower::{
-    ClientIpSource, FailedClosedStatus, HeaderFamilies, Identity, ResetFormat, Source,
-};
+use fluxgate_core::internals::yaml::{Faults, Node, Position};
+use fluxgate_tower::{ClientIpSource, FailedClosedStatus, HeaderFamilies, ResetFormat};
 use ipnet::IpNet;
 
+use super::jwt::Jwt;
 use super::paths::PathPatterns;
 use super::rules::Rules;
+use super::sources::Sources;
 use super::{read, tree};
 
 const DEFAULT_MAX_WAITS: u64 = 100;
@@ -27,8 +27,12 @@ pub struct Filter {
     pub include: PathPatterns,
     /// The exceptions from `include`.
     pub exclude: PathPatterns,
-    /// The sources of the user and the API key.
-    pub identity: Identity,
+    /// The sources of the user, the API key and the attributes.
+    pub sources: Sources,
+    /// How tokens are verified, if claims are among the sources.
+    pub jwt: Option<Jwt>,
+    /// Where the file says so.
+    pub jwt_position: Option<Position>,
     /// The proxies that are trusted to report the client's address.
     pub trusted_proxies: Vec<IpNet>,
     /// The header in which they report it.
@@ -60,6 +64,8 @@ impl Filter {
             include,
             exclude,
             identity,
+            attributes,
+            jwt,
             trusted_proxies,
             client_ip,
             headers,
@@ -72,6 +78,8 @@ impl Filter {
                 "include",
                 "exclude",
                 "identity",
+                "attributes",
+                "jwt",
                 "trusted_proxies",
                 "client_ip",
                 "headers",
@@ -84,6 +92,10 @@ impl Filter {
         let include = include.map(|node| PathPatterns::read(node, "`include`", faults));
         let failed_closed = failed_closed
             .and_then(|node| node.one_of("`failed_closed_status`", &STATUS_NAMES, faults));
+        let sources = Sources::read(identity, attributes, faults);
+        if jwt.is_none() {
+            refuse_claims(&sources, faults);
+        }
         let bounds = (0, MAX_WAITS);
         let what = "`max_concurrent_waits`";
         let max_waits = read::whole(max_waits, what, bounds, DEFAULT_MAX_WAITS, faults);
@@ -92,7 +104,9 @@ impl Filter {
             rule_set: rule_set.map(Into::into),
             include: include.unwrap_or_else(PathPatterns::all),
             exclude: PathPatterns::read_or_empty(exclude, "`exclude`", faults),
-            identity: read_identity(identity, faults),
+            sources,
+            jwt: jwt.and_then(|node| Jwt::read(node, faults)),
+            jwt_position: jwt.map(|node| node.position),
             trusted_proxies: read_networks(trusted_proxies, faults),
             client_ip: read_client_ip(client_ip, faults),
             headers: read_headers(headers, faults),
@@ -102,10 +116,7 @@ impl Filter {
     }
 
     pub(super) fn node(&self) -> Node {
-        let Identity { user, api_key } = &self.identity;
         let header = |name: &str| Some(tree::text(format!("header:{name}")));
-        let source = |source: &Source| Some(tree::text(source.to_string()));
-        let identity = tree::map([("user", source(user)), ("api_key", source(api_key))]);
         let proxies = self.trusted_proxies.iter();
         let proxies = tree::list(proxies.map(|network| tree::text(network.to_string())));
         let client_ip = header(self.client_ip.header_name());
@@ -124,7 +135,9 @@ impl Filter {
             ("rule_set", self.rule_set.as_ref().map(tree::text)),
             ("include", self.include.node()),
             ("exclude", self.exclude.node()),
-            ("identity", Some(identity)),
+            ("identity", Some(self.sources.identity_node())),
+            ("attributes", Some(self.sources.attributes_node())),
+            ("jwt", self.jwt.as_ref().map(Jwt::node)),
             ("trusted_proxies", Some(proxies)),
             ("client_ip", client_ip),
             ("headers", Some(headers)),
@@ -190,19 +203,16 @@ fn read_networks(node: Option<&Node>, faults: &mut Faults) -> Vec<IpNet> {
     networks
 }
 
-fn read_identity(node: Option<&Node>, faults: &mut Faults) -> Identity {
-    let names = ["user", "api_key"];
-    let [user, api_key] = node.map_or([None; 2], |node| node.fields("`identity`", names, faults));
-    let default = Identity::default();
-    let mut source = |node: Option<&Node>, what| {
-        let name = read::header(node?, what, faults)?;
-        Some(Source::header(&name))
-    };
-    let user = source(user, "`user`");
-    let api_key = source(api_key, "`api_key`");
-    Identity {
-        user: user.unwrap_or(default.user),
-        api_key: api_key.unwrap_or(default.api_key),
+/// Refuses claims of tokens that nothing verifies.
+fn refuse_claims(sources: &Sources, faults: &mut Faults) {
+    for field in sources.fields() {
+        if let (Some(_), Some(position)) = (field.source.claim_name(), field.position) {
+            let source = &field.source;
+            faults.add(
+                position,
+                format!("`{source}` needs a `jwt` section in the filter, which verifies tokens"),
+            );
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use fluxgate_gateway::UpstreamTarget;
-use url::Url;
+use url::{Host, Url};
 
 /// The URL of a Redis server. Displayed without its password.
 #[derive(Clone, PartialEq, Eq)]
@@ -80,6 +80,8 @@ pub struct HttpUrl {
     text: String,
     shown: String,
     is_secure: bool,
+    is_loopback: bool,
+    has_credentials: bool,
 }
 
 impl HttpUrl {
@@ -93,11 +95,28 @@ impl HttpUrl {
         self.is_secure
     }
 
+    /// Returns whether the server is on this machine.
+    pub(super) fn is_loopback(&self) -> bool {
+        self.is_loopback
+    }
+
+    /// Returns whether it has a user name or a password.
+    pub(super) fn has_credentials(&self) -> bool {
+        self.has_credentials
+    }
+
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let url = http_url(text)?;
         Ok(Self {
             shown: without_password(&url, text),
             is_secure: url.scheme() == "https",
+            is_loopback: match url.host() {
+                Some(Host::Domain(name)) => name == "localhost",
+                Some(Host::Ipv4(address)) => address.is_loopback(),
+                Some(Host::Ipv6(address)) => address.is_loopback(),
+                None => false,
+            },
+            has_credentials: !url.username().is_empty() || url.password().is_some(),
             text: text.into(),
         })
     }

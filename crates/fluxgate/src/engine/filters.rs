@@ -1,10 +1,12 @@
 //! The filters of the config, by name.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fluxgate_tower::internals::Filter;
+use fluxgate_tower::{Jwt, JwtError};
 
-use crate::config::{self, Config, PathPatterns};
+use crate::config::{self, Config, JwtKeys, PathPatterns};
 
 /// All filters. Listeners share them, and with them the permits to wait.
 #[derive(Clone, Debug)]
@@ -12,10 +14,37 @@ pub(crate) struct Filters(Vec<(Box<str>, Arc<Filter>)>);
 
 impl Filters {
     /// Creates the filters of the config.
-    pub(crate) fn new(config: &Config) -> Self {
-        let filters = config.filters.iter();
-        let filters = filters.map(|it| (it.name.as_str().into(), Arc::new(filter(it))));
-        Self(filters.collect())
+    ///
+    /// # Errors
+    /// If the keys of one cannot be read.
+    pub(crate) fn new(config: &Config) -> Result<Self, FilterError> {
+        let mut filters = Vec::new();
+        for config in &config.filters {
+            let filter = filter(config).map_err(|error| FilterError {
+                name: config.name.clone(),
+                error,
+            })?;
+            filters.push((config.name.as_str().into(), Arc::new(filter)));
+        }
+        Ok(Self(filters))
+    }
+
+    /// Fetches the keys that verify tokens, and keeps them up to date from then on. Waits for
+    /// `most` at most, because the service must start even if an issuer is down.
+    pub(crate) async fn load_keys(&self, most: Duration) {
+        let tokens = self.0.iter().filter_map(|(_, filter)| filter.tokens());
+        let loads = tokens.cloned().map(|jwt| {
+            // It goes on after the timeout, and logs failures.
+            tokio::spawn(async move { drop(jwt.load().await) })
+        });
+        let loads: Vec<_> = loads.collect();
+        let all = async {
+            for load in loads {
+                // A panic is already logged.
+                let _ = load.await;
+            }
+        };
+        let _ = tokio::time::timeout(most, all).await;
     }
 
     /// Returns the same filters, with the same permits to wait, for callers that are proxies.
@@ -48,21 +77,52 @@ impl Filters {
     }
 }
 
+/// Why a filter cannot be created.
+#[derive(Debug, thiserror::Error)]
+#[error("filters.{name}.jwt: {error}")]
+pub(crate) struct FilterError {
+    name: String,
+    error: JwtError,
+}
+
 /// Creates the filter that the config describes.
-fn filter(config: &config::Filter) -> Filter {
-    let filter = Filter::default()
+fn filter(config: &config::Filter) -> Result<Filter, JwtError> {
+    let mut filter = Filter::default()
         .include(Arc::clone(config.include.set()))
         .exclude(Arc::clone(config.exclude.set()))
-        .identity(config.identity.clone())
+        .identity(config.sources.identity())
         .trusted_proxies(config.trusted_proxies.iter().copied())
         .client_ip(config.client_ip.clone())
         .headers(config.headers)
         .failed_closed_status(config.failed_closed_status)
         .max_concurrent_waits(config.max_concurrent_waits);
-    match &config.rule_set {
+    for (name, source) in config.sources.attributes() {
+        filter = filter.attribute(name, source.clone());
+    }
+    if let Some(config) = &config.jwt {
+        filter = filter.jwt(jwt(config)?);
+    }
+    Ok(match &config.rule_set {
         Some(name) => filter.rule_set(name.as_str()),
         // Everything passes. That is logged at the start, by the name of the filter, and not
         // again by the filter itself.
         None => filter.exclude(Arc::clone(PathPatterns::all().set())),
-    }
+    })
+}
+
+/// Creates the verifier that the config describes.
+fn jwt(config: &config::Jwt) -> Result<Jwt, JwtError> {
+    let jwt = match &config.keys {
+        JwtKeys::JwksFile(path) => Jwt::from_jwks_file(path),
+        JwtKeys::JwksUrl(url) => Jwt::from_jwks_url(url.as_str()),
+        JwtKeys::SecretFile(path) => Jwt::from_secret_file(path),
+    }?;
+    let jwt = jwt
+        .token_from(config.from.clone())
+        .leeway(config.leeway)
+        .on_invalid(config.on_invalid);
+    let issuers = config.issuers.iter().map(String::as_str);
+    let jwt = issuers.fold(jwt, Jwt::issuer);
+    let audiences = config.audiences.iter().map(String::as_str);
+    Ok(audiences.fold(jwt, Jwt::audience))
 }

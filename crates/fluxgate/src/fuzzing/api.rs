@@ -59,9 +59,9 @@ fn router() -> Router {
     let engine = Arc::new(Engine::in_memory());
     engine.swap_rules(rules.clone());
     let source = RuleSource::new(config, raw, None, engine.store());
-    let (_, reloader) = RuleReloader::new(Arc::clone(&engine), source);
+    let (_, reloader) = RuleReloader::new(Arc::clone(&engine), source, Vec::new());
     let admin = Admin::new(config, reloader).expect("there are no tokens");
-    let filters = Filters::new(config);
+    let filters = Filters::new(config).expect("the config verifies no tokens");
     Api::new(engine, admin, filters, CancellationToken::new()).router()
 }
 

@@ -1,5 +1,6 @@
 //! Reloads the rules when their source changes, on SIGHUP and on request.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use super::snapshot::{ReloadError, Snapshot, run_blocking};
 use super::source::{RuleSource, SourceInfo};
 use super::stale_state::{StaleStateCleaner, any_resets};
+use crate::config::{ConfigWarning, Filter, source_warnings};
 use crate::engine::Engine;
 use crate::failure::{Exit, Failure};
 use crate::watch::{DirectoryWatch, next_signal, settled};
@@ -57,6 +59,10 @@ pub(crate) struct RuleReloader {
     refused: Option<Refused>,
     /// Deletes the state of replaced rules; started when first needed.
     cleaner: Option<StaleStateCleaner>,
+    /// The filters that the rules apply to.
+    filters: Vec<Filter>,
+    /// The warnings about them that were logged.
+    warned: BTreeSet<String>,
 }
 
 /// A reload that failed.
@@ -88,8 +94,13 @@ enum Occasion {
 }
 
 impl RuleReloader {
-    /// Creates the reloader of the rules of `engine`, and a handle to it.
-    pub(crate) fn new(engine: Arc<Engine>, source: RuleSource) -> (Self, ReloadHandle) {
+    /// Creates the reloader of the rules of `engine`, which these filters use, and a handle to
+    /// it.
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        source: RuleSource,
+        filters: Vec<Filter>,
+    ) -> (Self, ReloadHandle) {
         let (sender, requests) = mpsc::channel(MAX_REQUESTS);
         let info = source.info();
         let reloader = Self {
@@ -100,6 +111,8 @@ impl RuleReloader {
             active: None,
             refused: None,
             cleaner: None,
+            filters,
+            warned: BTreeSet::new(),
         };
         let requests = sender;
         (
@@ -246,6 +259,7 @@ impl RuleReloader {
     pub(crate) fn swap_rules(&mut self, rules: RuleSets) {
         let sets = rules.iter().count();
         let count = rules.iter().map(|set| set.rules().len()).sum::<usize>();
+        let warnings = source_warnings(&self.filters, &rules);
         let replaced = self.engine.swap_rules(rules);
         if any_resets(&replaced) {
             let engine = &self.engine;
@@ -256,5 +270,10 @@ impl RuleReloader {
         }
         self.engine.telemetry().reloaded(true);
         tracing::info!(rule_sets = sets, rules = count, "rules are active");
+        for ConfigWarning { message, .. } in warnings {
+            if self.warned.insert(message.clone()) {
+                tracing::warn!("{message}");
+            }
+        }
     }
 }

@@ -29,6 +29,8 @@ filters:
     include: ["/api/**"]
     exclude: ["/api/health"]
     identity: { user: "header:X-User-Id", api_key: "header:X-API-Key" }
+    attributes: { tenant: "header:X-Tenant-Id", plan: "jwt:plan" }
+    jwt: { from: "cookie:token", jwks_url: "https://issuer.example/jwks", issuer: i, audience: [a, b], leeway: 30s, on_invalid: deny }
     trusted_proxies: ["10.0.0.0/8"]
     headers: { legacy: true, ietf: true, retry_after: true, reset: epoch }
     max_concurrent_waits: 100

@@ -21,6 +21,7 @@ mod responses;
 mod slow_clients;
 mod smuggling;
 mod spoofed_addresses;
+mod tokens;
 mod unfinished_streams;
 mod upgrades;
 mod upstreams;

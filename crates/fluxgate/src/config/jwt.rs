@@ -1,0 +1,190 @@
+//! How a filter verifies tokens.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fluxgate_core::internals::yaml::{Faults, Node, Value};
+use fluxgate_tower::{OnInvalid, Source};
+use http::Uri;
+
+use super::sources::read_source;
+use super::url::HttpUrl;
+use super::{read, tree};
+
+const DEFAULT_LEEWAY: Duration = Duration::from_secs(30);
+/// Clocks that differ by more are wrong.
+const MAX_LEEWAY: Duration = Duration::from_secs(3600);
+const DEFAULT_FROM: &str = "authorization";
+
+/// How tokens are found and verified.
+#[derive(Clone, Debug)]
+pub struct Jwt {
+    /// Where the token is.
+    pub from: Source,
+    /// Where the keys come from.
+    pub keys: JwtKeys,
+    /// The allowed issuers. Without any, the issuer is not checked.
+    pub issuers: Vec<String>,
+    /// The allowed audiences. Without any, the audience is not checked.
+    pub audiences: Vec<String>,
+    /// By how much clocks may differ.
+    pub leeway: Duration,
+    /// What happens to a request with an invalid token.
+    pub on_invalid: OnInvalid,
+}
+
+/// Where the keys that verify tokens come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JwtKeys {
+    /// A file with a key set.
+    JwksFile(PathBuf),
+    /// The address of a key set.
+    JwksUrl(HttpUrl),
+    /// A file with a secret.
+    SecretFile(PathBuf),
+}
+
+const ON_INVALID_NAMES: [(&str, OnInvalid); 2] = [
+    ("anonymous", OnInvalid::Anonymous),
+    ("deny", OnInvalid::Deny),
+];
+
+impl Jwt {
+    /// Reads the section. Without keys there is none; a fault says so.
+    pub(super) fn read(node: &Node, faults: &mut Faults) -> Option<Self> {
+        let faults_before = faults.count();
+        let [
+            from,
+            jwks_file,
+            jwks_url,
+            secret_file,
+            issuer,
+            audience,
+            leeway,
+            on_invalid,
+        ] = node.fields(
+            "`jwt`",
+            [
+                "from",
+                "jwks_file",
+                "jwks_url",
+                "secret_file",
+                "issuer",
+                "audience",
+                "leeway",
+                "on_invalid",
+            ],
+            faults,
+        );
+        // A field with a typing error may be the one that is missing.
+        let has_unknown = faults.count() > faults_before;
+        let from = from.and_then(|node| read_from(node, faults));
+        let issuers = read_texts(issuer, "`issuer`", faults);
+        let audiences = read_texts(audience, "`audience`", faults);
+        let leeway = leeway.map_or(DEFAULT_LEEWAY, |node| read_leeway(node, faults));
+        let on_invalid =
+            on_invalid.and_then(|node| node.one_of("`on_invalid`", &ON_INVALID_NAMES, faults));
+        if [jwks_file, jwks_url, secret_file].iter().flatten().count() != 1 {
+            if !has_unknown {
+                faults.add(
+                    node.position,
+                    "`jwt` needs exactly one of `jwks_file`, `jwks_url` and `secret_file`",
+                );
+            }
+            return None;
+        }
+        let jwks_file = read::path(jwks_file, "`jwks_file`", faults).map(JwtKeys::JwksFile);
+        let secret_file = read::path(secret_file, "`secret_file`", faults).map(JwtKeys::SecretFile);
+        let jwks_url = jwks_url.and_then(|node| read_url(node, faults));
+        Some(Self {
+            from: from.unwrap_or_else(|| Source::header(DEFAULT_FROM)),
+            keys: jwks_file
+                .or(secret_file)
+                .or(jwks_url.map(JwtKeys::JwksUrl))?,
+            issuers,
+            audiences,
+            leeway,
+            on_invalid: on_invalid.unwrap_or_default(),
+        })
+    }
+
+    pub(super) fn node(&self) -> Node {
+        let texts = |texts: &[String]| match texts {
+            [] => None,
+            [only] => Some(tree::text(only)),
+            several => Some(tree::list(several.iter().map(tree::text))),
+        };
+        let keys = match &self.keys {
+            JwtKeys::JwksFile(path) => ("jwks_file", Some(tree::path(path))),
+            JwtKeys::JwksUrl(url) => ("jwks_url", Some(tree::text(url.to_string()))),
+            JwtKeys::SecretFile(path) => ("secret_file", Some(tree::path(path))),
+        };
+        let on_invalid = tree::name_of(&ON_INVALID_NAMES, self.on_invalid);
+        tree::map([
+            ("from", Some(tree::text(self.from.to_string()))),
+            keys,
+            ("issuer", texts(&self.issuers)),
+            ("audience", texts(&self.audiences)),
+            ("leeway", Some(leeway_node(self.leeway))),
+            ("on_invalid", Some(on_invalid)),
+        ])
+    }
+}
+
+fn read_from(node: &Node, faults: &mut Faults) -> Option<Source> {
+    let source = read_source(node, "`from`", faults)?;
+    if source.claim_name().is_none() {
+        return Some(source);
+    }
+    faults.add(
+        node.position,
+        "`from` must be header:NAME, query:NAME or cookie:NAME: claims are in the token",
+    );
+    None
+}
+
+/// Reads a text or a list of texts.
+fn read_texts(node: Option<&Node>, what: &str, faults: &mut Faults) -> Vec<String> {
+    let nodes = match node {
+        None => return Vec::new(),
+        Some(node) => match &node.value {
+            Value::List(_) => node.list(what, faults),
+            _ => std::slice::from_ref(node),
+        },
+    };
+    let texts = nodes.iter();
+    let texts = texts.filter_map(|node| read::name(node, what, faults));
+    texts.map(str::to_owned).collect()
+}
+
+fn read_url(node: &Node, faults: &mut Faults) -> Option<HttpUrl> {
+    let text = node.text("`jwks_url`", faults)?;
+    // Stricter than `HttpUrl`, which repairs what it can.
+    let is_strict = text.parse::<Uri>().is_ok_and(|uri| uri.host().is_some());
+    let url = HttpUrl::parse(text).and_then(|url| match (url.has_credentials(), is_strict) {
+        (true, _) => Err("must not have a user name or password".into()),
+        (_, false) => Err("must be a URL such as https://issuer.example/jwks.json".into()),
+        (false, true) => Ok(url),
+    });
+    url.map_err(|why| faults.add(node.position, format!("`jwks_url` {why}")))
+        .ok()
+}
+
+fn read_leeway(node: &Node, faults: &mut Faults) -> Duration {
+    // Durations are positive elsewhere.
+    if node.as_text() == Some("0s") {
+        return Duration::ZERO;
+    }
+    let leeway = read::duration(Some(node), "`leeway`", DEFAULT_LEEWAY, faults);
+    if leeway > MAX_LEEWAY {
+        faults.add(node.position, "`leeway` must be at most 1h");
+    }
+    leeway
+}
+
+fn leeway_node(leeway: Duration) -> Node {
+    match leeway.is_zero() {
+        true => tree::plain("0s"),
+        false => tree::duration(leeway),
+    }
+}

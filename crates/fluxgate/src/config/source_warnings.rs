@@ -1,0 +1,100 @@
+//! Warnings about identities and attributes that clients can choose.
+
+use fluxgate_core::internals::yaml::Position;
+use fluxgate_core::{KeyPart, RuleSets};
+
+use super::Config;
+use super::filters::Filter;
+use super::jwt::JwtKeys;
+use super::sources::{Field, SourceField};
+
+/// A setting that is valid, but probably not intended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigWarning {
+    /// The value that causes it, unless that is a default.
+    pub position: Option<Position>,
+    /// What may go wrong, and what to do.
+    pub message: String,
+}
+
+impl Config {
+    /// Returns warnings about sources of identities and attributes that clients control, with
+    /// these rules. Sources that the file does not name count only if the rules use them.
+    pub fn source_warnings(&self, rules: &RuleSets) -> Vec<ConfigWarning> {
+        source_warnings(&self.filters, rules)
+    }
+}
+
+/// Returns the warnings about these filters.
+pub(crate) fn source_warnings(filters: &[Filter], rules: &RuleSets) -> Vec<ConfigWarning> {
+    let mut warnings = Vec::new();
+    for filter in filters {
+        let name = &filter.name;
+        let mut warn = |position, message| warnings.push(ConfigWarning { position, message });
+        let trusts_nobody = filter.trusted_proxies.is_empty();
+        for source in filter.sources.fields() {
+            if trusts_nobody && is_client_controlled(source) && is_used(filter, source, rules) {
+                let SourceField {
+                    field,
+                    source,
+                    position,
+                } = source;
+                warn(
+                    *position,
+                    format!(
+                        "filter `{name}`: `{field}` comes from `{source}`, which every client can \
+                         set, and the filter trusts no proxy: a client can change it to evade its \
+                         limits; use a claim of a verified token (`jwt:sub`), or list in \
+                         `trusted_proxies` the proxy that sets and strips it"
+                    ),
+                );
+            }
+        }
+        let Some(jwt) = &filter.jwt else {
+            continue;
+        };
+        let claims = filter.sources.fields().iter();
+        let mut claims = claims.filter_map(|it| it.source.claim_name());
+        if claims.next().is_none() {
+            warn(
+                filter.jwt_position,
+                format!(
+                    "filter `{name}`: `jwt` verifies tokens, but no source uses their claims, \
+                     such as `identity: {{ user: \"jwt:sub\" }}`"
+                ),
+            );
+        }
+        if let JwtKeys::JwksUrl(url) = &jwt.keys
+            && !url.is_secure()
+            && !url.is_loopback()
+        {
+            warn(
+                filter.jwt_position,
+                format!(
+                    "filter `{name}`: `jwks_url` is not encrypted: whoever controls the network \
+                     can replace the keys; use https"
+                ),
+            );
+        }
+    }
+    warnings
+}
+
+fn is_client_controlled(field: &SourceField) -> bool {
+    field.source.claim_name().is_none()
+}
+
+/// Returns whether the file names the source, or a rule counts by the field.
+fn is_used(filter: &Filter, field: &SourceField, rules: &RuleSets) -> bool {
+    if field.position.is_some() {
+        return true;
+    }
+    let part = match &field.field {
+        Field::User => KeyPart::User,
+        Field::ApiKey => KeyPart::ApiKey,
+        Field::Attribute(name) => KeyPart::Attribute(name.as_str().into()),
+    };
+    let set = filter.rule_set.as_ref().and_then(|name| rules.get(name));
+    let rules = set.map(|set| set.rules()).unwrap_or_default();
+    rules.iter().any(|rule| rule.key().contains(&part))
+}
