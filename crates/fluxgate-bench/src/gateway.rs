@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 
 use fluxgate_testkit::RedisServer;
+use fluxgate_testkit::tokens::{TokenKey, jwks, unix_now};
 
 use crate::haproxy::HaProxy;
 use crate::load::{Run, Runs, in_turn};
@@ -89,6 +90,42 @@ pub(crate) fn tls_h2(report: &mut Report) {
         let expected = format!("Cipher: {}\n", tls::SUITE);
         h2load::ask(dir, &[&load[..], &rest].concat(), &expected)
     });
+}
+
+/// Users from verified tokens, beside users from a header. Both get the same requests, with the
+/// tokens of 100 users in turn.
+pub(crate) fn jwt(report: &mut Report) {
+    const USERS: usize = 100;
+    let dir = TempDir::new("gateway-jwt");
+    let key = TokenKey::new("RS256", "bench");
+    let keys = dir.file("jwks.json", jwks([&key]));
+    let expires = unix_now() + 86_400;
+    let tokens = (0..USERS).map(|user| {
+        let claims = format!(
+            r#"{{"iss":"https://issuer.example","aud":"api","exp":{expires},"sub":"user-{user:08}","email":"user-{user:08}@example.com","scope":"openid profile email"}}"#
+        );
+        format!("\"{}\"", key.token(&claims))
+    });
+    let tokens = tokens.collect::<Vec<_>>().join(", ");
+    let script = wrk::script(&dir, &wrk::with_tokens(&tokens, USERS));
+    let upstream = Nginx::start(&dir, "", "text/plain", ANSWER);
+    let start = |filter: &str| {
+        let config = config(&upstream, "memory", "[main]", "");
+        let config = config.replace("{ rule_set: api }", &format!("{{ rule_set: api{filter} }}"));
+        service::start(&dir, &["gateway"], &config)
+    };
+    let verified = format!(
+        ", identity: {{ user: \"jwt:sub\" }}, jwt: {{ jwks_file: {:?}, \
+         issuer: \"https://issuer.example\", audience: api, on_invalid: deny }}",
+        keys.display().to_string()
+    );
+    let (Some(ours), Some(plain)) = (start(&verified), start("")) else {
+        return;
+    };
+    let ask = |service: &Service| wrk::ask(service.address("gateway"), &script);
+    let [by_token, by_header] = in_turn([&mut || ask(&ours), &mut || ask(&plain)]);
+    let yardstick = "our gateway, the user from a header";
+    by_token.add_to(report, "gateway-jwt", yardstick, &by_header);
 }
 
 fn compare_over_tls(

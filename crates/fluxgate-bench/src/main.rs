@@ -34,7 +34,7 @@ use report::Report;
 
 type Bench = (&'static str, fn(&mut Report));
 
-const BENCHES: [Bench; 18] = [
+const BENCHES: [Bench; 19] = [
     ("keyed-1k", keyed::thousand),
     ("keyed-1m", keyed::million),
     ("direct-1-thread", direct::one_thread),
@@ -50,6 +50,7 @@ const BENCHES: [Bench; 18] = [
     ("resp", resp::run),
     ("grpc", grpc::run),
     ("gateway", gateway::run),
+    ("gateway-jwt", gateway::jwt),
     ("gateway-tls-h1", gateway::tls_h1),
     ("gateway-tls-h2", gateway::tls_h2),
     ("layer", layer::run),

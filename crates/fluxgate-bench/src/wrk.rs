@@ -36,6 +36,24 @@ init = function()
 end
 "#;
 
+/// Users with these tokens, a list of so many texts in Lua, ask for the same path.
+pub(crate) fn with_tokens(tokens: &str, count: usize) -> String {
+    format!(
+        r#"
+local tokens = {{ {tokens} }}
+local users = {{}}
+init = function()
+    for index = 0, 999 do
+        local user = index % {count}
+        local headers = {{ ["Host"] = wrk.host, ["X-User-Id"] = string.format("user-%08d", user),
+            ["Authorization"] = "Bearer " .. tokens[user + 1] }}
+        users[index] = wrk.format("GET", "/api/x", headers)
+    end
+end
+"#
+    )
+}
+
 /// A file with what is asked: `users` has the requests.
 pub(crate) fn script(dir: &TempDir, requests: &str) -> PathBuf {
     dir.file("wrk.lua", format!("{requests}{IN_TURN}"))
