@@ -131,6 +131,7 @@ pub use reservation::Reservation;
 pub use rules::{
     ActiveRule, Cost, FieldChange, InvalidRules, OnError, OnMissingRuleSet, Rollout, RolloutError,
     Rule, RuleChange, RuleChangeKind, RuleFault, RuleMode, RuleSet, RuleSetBuilder, RuleSets,
+    RuleWarning,
 };
 pub use shared_keyed::SharedKeyedLimiter;
 pub use store::{DynStore, LocalStore, Store, StoreError};
@@ -170,7 +171,7 @@ pub mod internals {
     pub use crate::request_path::{PathError, RequestPath};
     #[cfg(feature = "yaml")]
     pub use crate::rules::values;
-    pub use crate::rules::{ActiveRuleSet, RuleOptions};
+    pub use crate::rules::{ActiveRuleSet, RequestSource, RuleOptions};
     #[cfg(feature = "yaml")]
     pub mod yaml {
         pub use crate::yaml::*;

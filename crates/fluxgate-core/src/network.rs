@@ -60,6 +60,11 @@ impl IpNetwork {
     fn contains(&self, family: Family, address: u128) -> bool {
         self.family == family && self.first <= address && address <= self.last()
     }
+
+    /// Returns whether all addresses of another network are in this one.
+    pub(crate) fn includes(&self, other: &Self) -> bool {
+        self.prefix <= other.prefix && self.contains(other.family, other.first)
+    }
 }
 
 impl FromStr for IpNetwork {

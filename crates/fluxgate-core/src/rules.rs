@@ -13,6 +13,7 @@ mod rule;
 mod set;
 #[cfg(feature = "yaml")]
 pub mod values;
+mod warning;
 mod write;
 
 pub use active::ActiveRuleSet;
@@ -25,3 +26,4 @@ pub use read::RulesError;
 pub use rollout::{Rollout, RolloutError};
 pub use rule::{Cost, OnError, Rule, RuleMode};
 pub use set::{OnMissingRuleSet, RuleOptions, RuleSet, RuleSets};
+pub use warning::{RequestSource, RuleWarning};

@@ -10,7 +10,8 @@ use super::build::RuleSetBuilder;
 use super::fault::{RuleFault, Step};
 use super::set::{RuleOptions, RuleSet, RuleSets};
 use super::values;
-use crate::yaml::{Fault, Faults, Node, Value};
+use super::warning::RuleWarning;
+use crate::yaml::{Fault, Faults, Node, Position, Value};
 use rule::RuleReader;
 
 /// All faults of a rule file; displayed as one line for each.
@@ -131,37 +132,55 @@ fn read_set(name: &str, node: &Node, options: RuleOptions, faults: &mut Faults) 
 /// Adds a fault of a built rule set at its position in the file, unless the reader has
 /// reported one at the same field.
 fn report(fault: RuleFault, key: &Node, set: &Node, faults: &mut Faults) {
-    if fault.path.is_empty() {
-        return faults.add(key.position, fault.message);
+    let (position, field) = locate(&fault.path, key, set);
+    if field.is_none_or(|field| !has_fault(field, faults)) {
+        faults.add(position, fault.message);
+    }
+}
+
+/// Returns the position of a field of a rule set, and its value if it has one.
+fn locate<'n>(path: &[Step], key: &'n Node, set: &'n Node) -> (Position, Option<&'n Node>) {
+    if path.is_empty() {
+        return (key.position, None);
     }
     let mut node = set;
-    for (index, step) in fault.path.iter().enumerate() {
+    for (index, step) in path.iter().enumerate() {
         match (step, &node.value) {
             (Step::Field(name), Value::Map(pairs)) => match field(pairs, name) {
                 Some((_, value)) => node = value,
                 // The field is missing: the fault belongs to what lacks it.
-                None => return faults.add(node.position, fault.message),
+                None => return (node.position, None),
             },
             (Step::Index(index), Value::List(items)) if *index < items.len() => {
                 node = &items[*index];
             }
             (Step::Name(name), Value::Map(pairs)) => {
                 let Some((key, value)) = field(pairs, name) else {
-                    return faults.add(node.position, fault.message);
+                    return (node.position, None);
                 };
-                debug_assert_eq!(index + 1, fault.path.len());
-                if !has_fault(value, faults) {
-                    faults.add(key.position, fault.message);
-                }
-                return;
+                debug_assert_eq!(index + 1, path.len());
+                return (key.position, Some(value));
             }
             // A band in its short form, or not of the type that the reader requires, which it
             // has reported.
             _ => break,
         }
     }
-    if !has_fault(node, faults) {
-        faults.add(node.position, fault.message);
+    (node.position, Some(node))
+}
+
+impl RuleWarning {
+    /// Returns its position in the mapping under `rule_sets`.
+    #[doc(hidden)]
+    pub fn position_in(&self, rule_sets: &Node) -> Position {
+        let RuleFault { rule_set, path, .. } = &self.0;
+        let Value::Map(pairs) = &rule_sets.value else {
+            return rule_sets.position;
+        };
+        match field(pairs, rule_set) {
+            Some((key, set)) => locate(path, key, set).0,
+            None => rule_sets.position,
+        }
     }
 }
 

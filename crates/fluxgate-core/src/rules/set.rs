@@ -239,6 +239,12 @@ impl RuleSet {
         Some(key::describe_identity(&identity))
     }
 
+    /// Returns the group of an enabled rule, if it is in one.
+    #[doc(hidden)]
+    pub fn group_of(&self, rule: &ActiveRule) -> Option<&str> {
+        rule.group().map(|group| self.group_name(group))
+    }
+
     /// Returns the name of a group.
     pub(crate) fn group_name(&self, number: u32) -> &str {
         &self.groups[number as usize]

@@ -39,4 +39,5 @@ mod store_failures;
 mod support;
 mod threads;
 mod waiting;
+mod warnings;
 mod watch;
