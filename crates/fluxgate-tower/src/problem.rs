@@ -144,6 +144,11 @@ impl Problem {
         self.status
     }
 
+    /// Returns what the client should change.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
     /// Appends the body of the response.
     pub fn write(&self, out: &mut Vec<u8>) {
         let title = self.status.canonical_reason().unwrap_or("Error");

@@ -12,7 +12,7 @@ use http::{HeaderValue, StatusCode, header};
 pub(crate) use audit::{Change, may_have_been_applied};
 pub(crate) use tokens::{Role, TokensError};
 
-use crate::config::Config;
+use crate::config::{Config, Deployment, HashKeys};
 use crate::failure::{Exit, Failure};
 use crate::reload::ReloadHandle;
 use crate::watch::ReloadedFile;
@@ -26,6 +26,10 @@ pub(crate) struct Admin {
     on_loopback: bool,
     /// The options for rules that are written.
     pub(crate) options: RuleOptions,
+    /// What warnings about rules need to know.
+    pub(crate) deployment: Deployment,
+    /// Whether identities are shown nowhere.
+    pub(crate) hides_identities: bool,
     pub(crate) reloader: ReloadHandle,
     /// Held while a stored rule set is changed. Changes by one instance wait for each other,
     /// so that only other instances can cause conflicts.
@@ -48,6 +52,8 @@ impl Admin {
             tokens: tokens.map(ReloadedFile::new).transpose()?,
             on_loopback: api.is_none_or(|api| api.ip().to_canonical().is_loopback()),
             options: config.rule_options(),
+            deployment: config.deployment(),
+            hides_identities: config.keys.hash_keys == HashKeys::All,
             reloader,
             write_lock: tokio::sync::Mutex::default(),
         })

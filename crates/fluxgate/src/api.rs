@@ -5,12 +5,14 @@ mod body;
 mod check;
 mod consume;
 mod decision_json;
+pub(crate) mod explain;
 pub(crate) mod fast_path;
 mod forward_auth;
 mod health;
 mod identity;
 mod query;
 mod simple_check;
+mod validate;
 
 use std::sync::{Arc, LazyLock};
 
@@ -84,6 +86,8 @@ impl Api {
             .route("/v1/check/batch", post(check::batch))
             .route("/v1/forward_auth", get(forward_auth::forward_auth))
             .route("/v1/consume", post(consume::consume))
+            .route("/v1/explain", post(explain::explain))
+            .route("/v1/validate", post(validate::validate))
             .route(
                 "/openapi.json",
                 get(async || json_response(OPENAPI.as_str())),

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod explain;
 mod import;
 mod simulate;
 mod validate;
@@ -37,12 +38,22 @@ enum Command {
     Run(ConfigArguments),
     /// Validate a config, a rule file or a directory of rule files
     ///
-    /// Prints `file:line:column: message` for each fault. Also validates the directory that
-    /// `rules_from` names, if it exists. Exits with 0, or with 78 if there are faults.
+    /// Prints `file:line:column: message` for each fault. Without faults, prints warnings
+    /// about what is probably not intended, such as rules that never match. Also validates
+    /// the directory that `rules_from` names, if it exists. Exits with 0, or with 78 if there
+    /// are faults.
     Validate {
         /// The file to validate, or a directory of rule files
         file: PathBuf,
+        /// Exit with 78 if there are warnings
+        #[arg(long)]
+        strict: bool,
     },
+    /// Explain the decision about a request: which rules match, and what they count
+    ///
+    /// Uses an empty store in memory and no server. Exits with 65 if the request is invalid,
+    /// and with 78 if the rules are.
+    Explain(explain::Arguments),
     /// Replay recorded requests against rules, in virtual time and without a server
     ///
     /// Reads one JSON object per line, `{"t": MICROSECONDS, "user": …, "path": …}`, and
@@ -123,7 +134,8 @@ pub fn run() -> ExitCode {
     let result = match command {
         None => serve(&options),
         Some(Command::Run(arguments)) => serve(&arguments.into_options()),
-        Some(Command::Validate { file }) => validate::validate(&file),
+        Some(Command::Validate { file, strict }) => validate::validate(&file, strict),
+        Some(Command::Explain(arguments)) => explain::run(&arguments),
         Some(Command::Simulate(arguments)) => simulate::run(&arguments),
         Some(Command::Import(arguments)) => import::run(&arguments),
         Some(Command::Config(ConfigCommand::Show(arguments))) => show(&arguments.into_options()),

@@ -2,6 +2,7 @@
 //! flags, and validated as a whole into types that cannot hold invalid values.
 
 mod admin;
+mod deployment;
 mod effective;
 mod filters;
 mod gateway;
@@ -30,6 +31,7 @@ use fluxgate_core::internals::{RuleOptions, values};
 use fluxgate_core::{OnError, OnMissingRuleSet};
 
 pub use admin::Admin;
+pub use deployment::Deployment;
 pub use filters::Filter;
 pub use gateway::{Gateway, Route, Tls};
 pub use jwt::{Jwt, JwtKeys};

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fluxgate_core::internals::{AdHocDecision, AdHocKey, Charge};
 use fluxgate_core::store::Mode;
 use fluxgate_core::{
-    Band, BandState, Decision, DynStore, Limiter, LimiterError, Observer, OnError, Outcome,
-    RequestContext, RuleSets, StoreError,
+    Band, BandState, Decision, DynStore, Explanation, Limiter, LimiterError, Observer, OnError,
+    Outcome, RequestContext, RuleSets, StoreError,
 };
 use fluxgate_http::Origin;
 
@@ -24,7 +24,7 @@ pub(crate) use handler::EngineHandler;
 use crate::telemetry::{self, IdentitySource, Telemetry};
 
 /// Replaces an identity where logs may not name one.
-const REDACTED: &str = "(redacted)";
+pub(crate) const REDACTED: &str = "(redacted)";
 
 /// Decides requests and records the decisions.
 #[derive(Debug)]
@@ -172,6 +172,16 @@ impl Engine {
         context: &RequestContext<'_>,
     ) -> Result<Decision, EngineError> {
         Ok(self.ready()?.peek(rule_set, context).await)
+    }
+
+    /// Explains the decision about a request without charging or recording it.
+    pub(crate) async fn explain(
+        &self,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+    ) -> Result<Explanation, EngineError> {
+        let explanation = self.ready()?.explain(rule_set, context).await;
+        self.recording(explanation)
     }
 
     /// Decides several requests that are charged together or not at all.

@@ -1,6 +1,7 @@
 //! Reloads the rules while the service runs: where they come from, how a change is
 //! noticed, and how it becomes active.
 
+mod changes;
 mod config_file;
 mod json;
 mod reloader;
@@ -10,6 +11,7 @@ mod source;
 mod stale_state;
 mod stored;
 
+pub(crate) use changes::changes_json;
 pub(crate) use config_file::ConfigFile;
 pub(crate) use json::{Json, parse_node};
 pub(crate) use reloader::{ReloadHandle, RuleReloader};

@@ -162,21 +162,31 @@ impl<'a> CheckRequest<'a> {
         self.prepare(api)?.decide(api, origin).await
     }
 
-    fn prepare(mut self, api: &Api) -> Result<PreparedCheck<'a>, Problem> {
+    fn prepare(self, api: &Api) -> Result<PreparedCheck<'a>, Problem> {
+        let (peek, may_wait) = (self.peek, self.may_wait);
+        let (rule_set, context) = self.into_context(|| only_rule_set(api))?;
+        Ok(PreparedCheck {
+            rule_set,
+            context,
+            peek,
+            may_wait,
+        })
+    }
+
+    /// Returns the rule set, or the default if it names none, and the request.
+    pub(super) fn into_context(
+        mut self,
+        default: impl FnOnce() -> Result<String, Problem>,
+    ) -> Result<(Cow<'a, str>, RequestContext<'a>), Problem> {
         let rule_set = match self.context.rule_set.take() {
             Some(name) => name,
-            None => Cow::Owned(only_rule_set(api)?),
+            None => Cow::Owned(default()?),
         };
         let mut context = self.context.into_context().map_err(Problem::bad_request)?;
         if let Some(Text(normal)) = self.normal_path {
             context = context.with_normal_path(normal);
         }
-        Ok(PreparedCheck {
-            rule_set,
-            context,
-            peek: self.peek,
-            may_wait: self.may_wait,
-        })
+        Ok((rule_set, context))
     }
 }
 
@@ -196,7 +206,7 @@ impl PreparedCheck<'_> {
 }
 
 /// Returns the name of the only rule set, for checks that name none.
-fn only_rule_set(api: &Api) -> Result<String, Problem> {
+pub(super) fn only_rule_set(api: &Api) -> Result<String, Problem> {
     let rules = api.engine.rules().ok_or(EngineError::NotReady)?;
     let only = rules.only().map(|set| set.name().to_owned());
     only.ok_or_else(|| body::missing("rule_set"))

@@ -10,6 +10,8 @@ use http::StatusCode;
 pub(super) enum Form {
     /// The decision only.
     Decision,
+    /// The decision that a request would get: nothing is reserved.
+    Preview,
     /// A problem document (RFC 9457) with this status, extended by the decision.
     Problem(StatusCode),
 }
@@ -21,7 +23,7 @@ pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Form)
     }
     let mut out = JsonWriter(out);
     match form {
-        Form::Decision => out.text("{"),
+        Form::Decision | Form::Preview => out.text("{"),
         Form::Problem(_) => {
             out.text("\"violated-policies\":");
             out.violated(decision);
@@ -37,7 +39,9 @@ pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Form)
     out.number(decision.delay_micros().ceil_millis());
     out.text(",\"violated\":");
     out.violated(decision);
-    if let Some(reservation) = decision.reservation() {
+    if let Some(reservation) = decision.reservation()
+        && form != Form::Preview
+    {
         out.text(",\"reservation\":\"");
         out.text(&reservation);
         out.text("\"");

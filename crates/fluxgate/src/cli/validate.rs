@@ -6,28 +6,53 @@ use std::path::Path;
 use fluxgate_core::RuleSets;
 use fluxgate_core::internals::RuleOptions;
 
-use super::Failure;
-use crate::config::{Config, RawConfig, Rules};
+use super::{Exit, Failure};
+use crate::config::{Config, Deployment, RawConfig, Rules};
 use crate::reload::rules_in;
 
-pub(super) fn validate(path: &Path) -> Result<(), Failure> {
-    let summary = if path.is_dir() {
-        count(&rules_in(path, RuleOptions::default())?)
+/// Validates a file or a directory. With `strict`, warnings are faults.
+pub(super) fn validate(path: &Path, strict: bool) -> Result<(), Failure> {
+    let Validated { summary, warnings } = if path.is_dir() {
+        let compiled = rules_in(path, RuleOptions::default(), Deployment::default())?;
+        Validated {
+            summary: count(&compiled.rules),
+            warnings: compiled.warnings,
+        }
     } else {
         let raw = RawConfig::read(path)?;
         match raw.is_rule_file() {
-            true => count(&raw.check_rules()?),
-            false => describe(path, &raw, &raw.check()?)?,
+            true => {
+                let rules = raw.check_rules()?;
+                Validated {
+                    summary: count(&rules),
+                    warnings: raw.rule_warnings(&rules, &Deployment::default()),
+                }
+            }
+            false => validate_config(path, &raw, &raw.check()?)?,
         }
     };
+    for warning in &warnings {
+        let _ = writeln!(io::stderr(), "{warning}");
+    }
+    if strict && !warnings.is_empty() {
+        let count = warnings.len();
+        let message = format!("{}: {count} warning(s), with --strict", path.display());
+        return Err(Failure::new(Exit::Config, message));
+    }
     // If standard output is closed, the exit code is enough.
     let _ = writeln!(io::stdout(), "{}: ok, {summary}", path.display());
     Ok(())
 }
 
-/// Validates the rules that a valid config refers to, prints warnings, and returns a
-/// summary.
-fn describe(path: &Path, raw: &RawConfig, config: &Config) -> Result<String, Failure> {
+/// What validation found, if there are no faults.
+struct Validated {
+    summary: String,
+    /// One line each, with the place.
+    warnings: Vec<String>,
+}
+
+/// Validates the rules that a valid config refers to.
+fn validate_config(path: &Path, raw: &RawConfig, config: &Config) -> Result<Validated, Failure> {
     let shown = path.display();
     let warnings = config.warnings();
     let mut warnings: Vec<_> = warnings
@@ -35,10 +60,14 @@ fn describe(path: &Path, raw: &RawConfig, config: &Config) -> Result<String, Fai
         .map(|warning| format!("{shown}: warning: {warning}"))
         .collect();
     let rules = match &config.rules {
-        Rules::Inline(rules) => count(rules),
+        Rules::Inline(rules) => {
+            warnings.extend(raw.rule_warnings(rules, &config.deployment()));
+            count(rules)
+        }
         Rules::Directory { path, .. } if path.is_dir() => {
-            let rules = rules_in(path, config.rule_options())?;
-            format!("{} from {}", count(&rules), path.display())
+            let compiled = rules_in(path, config.rule_options(), config.deployment())?;
+            warnings.extend(compiled.warnings);
+            format!("{} from {}", count(&compiled.rules), path.display())
         }
         Rules::Directory { path, .. } => {
             let (path, field) = (path.display(), "rules_from.dir");
@@ -52,10 +81,10 @@ fn describe(path: &Path, raw: &RawConfig, config: &Config) -> Result<String, Fai
         }
         Rules::Redis { .. } => "rules from Redis".into(),
     };
-    for warning in warnings {
-        let _ = writeln!(io::stderr(), "{warning}");
-    }
-    Ok(format!("{} listener(s), {rules}", config.listen.count()))
+    Ok(Validated {
+        summary: format!("{} listener(s), {rules}", config.listen.count()),
+        warnings,
+    })
 }
 
 fn count(rules: &RuleSets) -> String {

@@ -58,6 +58,12 @@ impl Filter {
         !self.exclude.contains(path) && self.include.contains(path)
     }
 
+    /// Returns the attributes that its requests may have.
+    pub fn attribute_names(&self) -> Vec<String> {
+        let attributes = self.sources.attributes();
+        attributes.map(|(name, _)| name.to_owned()).collect()
+    }
+
     fn read(name: &str, node: &Node, rules: &Rules, faults: &mut Faults) -> Self {
         let [
             rule_set,

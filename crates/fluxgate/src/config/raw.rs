@@ -8,7 +8,7 @@ use fluxgate_core::{RuleSets, RulesError};
 
 use super::origins::{ConfigFault, FaultLocation, Origins};
 use super::overrides::{self, Overrides};
-use super::{Config, tree};
+use super::{Config, Deployment, tree};
 use crate::config::rule_file::{self, RuleFileError};
 
 const DEMO: &str = include_str!("demo.yaml");
@@ -130,6 +130,18 @@ impl RawConfig {
             let faults = faults.into_iter().map(|fault| self.origins.fault(fault));
             ConfigError::Invalid(faults.collect())
         })
+    }
+
+    /// Returns warnings about the rules in a valid file, as lines with their positions.
+    pub fn rule_warnings(&self, rules: &RuleSets, deployment: &Deployment) -> Vec<String> {
+        let Some(rule_sets) = tree::child(&self.tree, "rule_sets") else {
+            return Vec::new();
+        };
+        let warnings = deployment.warnings(rules, rule_sets).into_iter();
+        let warnings = warnings.map(|warning| self.origins.fault(warning));
+        warnings
+            .map(|ConfigFault { location, message }| format!("{location}: warning: {message}"))
+            .collect()
     }
 
     /// Returns the changed fields that take effect only after a restart: all except the

@@ -1,7 +1,7 @@
 //! The response to Envoy.
 
-use fluxgate_core::Decision;
 use fluxgate_core::store::Micros;
+use fluxgate_core::{CalendarUnit, Decision, Limit};
 use fluxgate_tower::HeaderFamilies;
 
 use super::headers;
@@ -50,7 +50,7 @@ fn current_limit(decision: &Decision) -> Option<RateLimit> {
     name.push_str(band.id());
     Some(RateLimit {
         requests_per_unit: saturating(limit.capacity()),
-        unit: unit_of(limit.window()).into(),
+        unit: unit_of(limit).into(),
         name,
     })
 }
@@ -78,8 +78,18 @@ const MONTH: u64 = 30 * DAY;
 const YEAR: u64 = 365 * DAY;
 
 /// Returns the unit that equals the window, if any.
-fn unit_of(window: Micros) -> Unit {
-    match window.get() {
+fn unit_of(limit: &Limit) -> Unit {
+    if let Some(calendar) = limit.windows() {
+        return match calendar.unit() {
+            CalendarUnit::Hour => Unit::Hour,
+            CalendarUnit::Day => Unit::Day,
+            CalendarUnit::Month => Unit::Month,
+            CalendarUnit::Year => Unit::Year,
+            // Envoy has no weeks.
+            _ => Unit::Unknown,
+        };
+    }
+    match limit.window().get() {
         SECOND => Unit::Second,
         MINUTE => Unit::Minute,
         HOUR => Unit::Hour,

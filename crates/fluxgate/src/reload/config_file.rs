@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use fluxgate_core::RuleSets;
-
-use super::snapshot::{ReloadError, Snapshot, invalid, rules_of};
+use super::snapshot::{Compiled, ReloadError, Snapshot, invalid, rules_of};
 use crate::config::{Overrides, RawConfig, rule_file};
 use crate::watch::regular_file::{self, MAX_BYTES};
 
@@ -43,7 +41,7 @@ impl ConfigFile {
     }
 
     /// Compiles the rules if the whole file is valid. Other settings need a restart.
-    pub(super) fn compile(&self, files: &[(PathBuf, Vec<u8>)]) -> Result<RuleSets, ReloadError> {
+    pub(super) fn compile(&self, files: &[(PathBuf, Vec<u8>)]) -> Result<Compiled, ReloadError> {
         let bytes = files.first().map_or(&[][..], |(_, bytes)| bytes);
         let text = rule_file::decode_utf8(&self.path, bytes.to_vec());
         let text = text.map_err(|error| invalid(&error))?;
@@ -54,15 +52,15 @@ impl ConfigFile {
             return Err(self.truncated("it is empty or not a mapping"));
         }
         let raw = raw.with_overrides(&self.overrides);
-        let rules = rules_of(&raw)?;
+        let compiled = rules_of(&raw)?;
         // A truncated file looks like this, and must not lift all limits.
         if *had_rules == Some(true) && !raw.defines_rules() {
             return Err(self.truncated("`rule_sets` is missing"));
         }
-        *had_rules = Some(rules.iter().next().is_some());
+        *had_rules = Some(compiled.rules.iter().next().is_some());
         drop(had_rules);
         self.warn_of_fixed_fields(&raw);
-        Ok(rules)
+        Ok(compiled)
     }
 
     fn truncated(&self, what: &str) -> ReloadError {
@@ -98,8 +96,8 @@ mod tests {
         let overrides = Overrides::default().and_flags(["on_missing_rule_set=deny"]);
         let file = ConfigFile::new("f.yaml".into(), overrides, RawConfig::demo());
         let read = texts.iter().map(|text| {
-            let rules = file.compile(&[("f.yaml".into(), text.as_bytes().to_vec())]);
-            rules.ok().map(|rules| rules.iter().count())
+            let compiled = file.compile(&[("f.yaml".into(), text.as_bytes().to_vec())]);
+            compiled.ok().map(|it| it.rules.iter().count())
         });
         read.collect()
     }

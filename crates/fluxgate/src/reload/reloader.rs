@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_core::RuleSets;
 use fluxgate_redis::BackOff;
 use tokio::signal::unix::Signal;
 use tokio::sync::{Notify, mpsc, oneshot};
 
-use super::snapshot::{ReloadError, Snapshot, run_blocking};
+use super::changes::{log_changes, log_warnings};
+use super::snapshot::{Compiled, ReloadError, Snapshot, run_blocking};
 use super::source::{RuleSource, SourceInfo};
 use super::stale_state::{StaleStateCleaner, any_resets};
 use crate::config::{ConfigWarning, Filter, source_warnings};
@@ -126,7 +126,7 @@ impl RuleReloader {
 
     /// Reads the first rules, unless they are in Redis. They must be valid for the
     /// service to start.
-    pub(crate) fn read_first(&mut self) -> Result<Option<RuleSets>, Failure> {
+    pub(crate) fn read_first(&mut self) -> Result<Option<Compiled>, Failure> {
         if let RuleSource::Redis(_) = &*self.source {
             return Ok(None);
         }
@@ -139,9 +139,9 @@ impl RuleReloader {
                 _ => error.into(),
             }
         })?;
-        let rules = self.source.compile(&snapshot)?;
+        let compiled = self.source.compile(&snapshot)?;
         self.active = Some(Arc::new(snapshot));
-        Ok(Some(rules))
+        Ok(Some(compiled))
     }
 
     /// Keeps the rules up to date for as long as the runtime runs. SIGHUP reloads them at
@@ -213,8 +213,8 @@ impl RuleReloader {
         }
         let (source, read) = (Arc::clone(&self.source), Arc::clone(&snapshot));
         match run_blocking(move || source.compile(&read)).await {
-            Ok(rules) => {
-                self.swap_rules(rules);
+            Ok(compiled) => {
+                self.swap_rules(compiled);
                 self.active = Some(snapshot);
                 self.refused = None;
                 Ok(())
@@ -256,7 +256,12 @@ impl RuleReloader {
     }
 
     /// Activates rules.
-    pub(crate) fn swap_rules(&mut self, rules: RuleSets) {
+    pub(crate) fn swap_rules(&mut self, compiled: Compiled) {
+        let Compiled { rules, warnings } = compiled;
+        let names_identities = self.engine.telemetry().names_identities();
+        // The first rules are not a change.
+        let before = self.engine.rules();
+        let changes = before.map(|before| rules.changes_since(&before));
         let sets = rules.iter().count();
         let count = rules.iter().map(|set| set.rules().len()).sum::<usize>();
         let warnings = source_warnings(&self.filters, &rules);
@@ -269,6 +274,8 @@ impl RuleReloader {
             cleaner.add(replaced);
         }
         self.engine.telemetry().reloaded(true);
+        log_changes(&changes.unwrap_or_default(), names_identities);
+        log_warnings(&warnings);
         tracing::info!(rule_sets = sets, rules = count, "rules are active");
         for ConfigWarning { message, .. } in warnings {
             if self.warned.insert(message.clone()) {

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fluxgate_core::internals::RuleOptions;
-use fluxgate_core::internals::yaml::{Faults, Node, Position, Value};
+use fluxgate_core::internals::yaml::{Fault, Faults, Node, Position, Value};
 use fluxgate_core::{RuleSets, RulesError};
 
-use super::snapshot::{ReloadError, Snapshot, invalid};
-use crate::config::rule_file;
+use super::snapshot::{Compiled, ReloadError, Snapshot, invalid};
+use crate::config::{Deployment, rule_file};
 use crate::watch::regular_file::{self, MAX_BYTES};
 
 /// How often a directory is read until two passes agree.
@@ -20,8 +20,12 @@ const MAX_PASSES: usize = 5;
 type Files = Vec<(PathBuf, Vec<u8>)>;
 
 /// Reads and compiles the rules of all files in a directory, all or none.
-pub(crate) fn rules_in(path: &Path, options: RuleOptions) -> Result<RuleSets, ReloadError> {
-    let dir = RuleDir::new(path.to_owned(), Duration::ZERO, options);
+pub(crate) fn rules_in(
+    path: &Path,
+    options: RuleOptions,
+    deployment: Deployment,
+) -> Result<Compiled, ReloadError> {
+    let dir = RuleDir::new(path.to_owned(), Duration::ZERO, options, deployment);
     dir.compile(&dir.settled()?)
 }
 
@@ -31,14 +35,21 @@ pub(crate) struct RuleDir {
     pub(super) path: PathBuf,
     pub(super) poll: Duration,
     options: RuleOptions,
+    deployment: Deployment,
 }
 
 impl RuleDir {
-    pub(super) fn new(path: PathBuf, poll: Duration, options: RuleOptions) -> Self {
+    pub(super) fn new(
+        path: PathBuf,
+        poll: Duration,
+        options: RuleOptions,
+        deployment: Deployment,
+    ) -> Self {
         Self {
             path,
             poll,
             options,
+            deployment,
         }
     }
 
@@ -88,18 +99,23 @@ impl RuleDir {
     }
 
     /// Compiles the rules of all files, all or none.
-    pub(super) fn compile(&self, files: &[(PathBuf, Vec<u8>)]) -> Result<RuleSets, ReloadError> {
+    pub(super) fn compile(&self, files: &[(PathBuf, Vec<u8>)]) -> Result<Compiled, ReloadError> {
         let mut reading = Reading {
             rules: RuleSets::read(&nothing(), self.options, &mut Faults::default()),
             options: self.options,
+            deployment: &self.deployment,
             defined_in: HashMap::new(),
             wrong: Vec::new(),
+            warnings: Vec::new(),
         };
         for (path, bytes) in files {
             reading.file(path, bytes);
         }
         match reading.wrong.is_empty() {
-            true => Ok(reading.rules),
+            true => Ok(Compiled {
+                rules: reading.rules,
+                warnings: reading.warnings,
+            }),
             false => Err(ReloadError::Invalid(reading.wrong)),
         }
     }
@@ -122,9 +138,11 @@ fn settled<T: PartialEq>(mut read: impl FnMut() -> T) -> Option<T> {
 struct Reading<'a> {
     rules: RuleSets,
     options: RuleOptions,
+    deployment: &'a Deployment,
     /// The file that defines each rule set.
     defined_in: HashMap<String, &'a Path>,
     wrong: Vec<String>,
+    warnings: Vec<String>,
 }
 
 impl<'a> Reading<'a> {
@@ -142,8 +160,17 @@ impl<'a> Reading<'a> {
         match sets {
             Some(sets) => {
                 self.claim(path, sets, &mut faults);
-                let sets = RuleSets::read(sets, self.options, &mut faults);
-                self.rules.extend(sets);
+                let rules = RuleSets::read(sets, self.options, &mut faults);
+                if faults.count() == 0 {
+                    let path = path.display();
+                    let lines = self.deployment.warnings(&rules, sets).into_iter();
+                    self.warnings
+                        .extend(lines.map(|Fault { position, message }| {
+                            let Position { line, column } = position;
+                            format!("{path}:{line}:{column}: warning: {message}")
+                        }));
+                }
+                self.rules.extend(rules);
             }
             // A fault was already added if the root is no mapping.
             None if faults.count() == 0 => faults.add(root.position, "`rule_sets` is missing"),

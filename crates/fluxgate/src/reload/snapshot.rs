@@ -18,6 +18,14 @@ pub(super) enum Snapshot {
     Stored(StoredRules),
 }
 
+/// Rules from a valid source.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    pub(crate) rules: RuleSets,
+    /// Lines about rules that are probably not as intended, with their places.
+    pub(crate) warnings: Vec<String>,
+}
+
 /// Why the content of a source is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ReloadError {
@@ -57,10 +65,14 @@ impl From<ReloadError> for Failure {
 }
 
 /// Returns the rules in a config that holds them itself.
-pub(super) fn rules_of(raw: &RawConfig) -> Result<RuleSets, ReloadError> {
+pub(super) fn rules_of(raw: &RawConfig) -> Result<Compiled, ReloadError> {
     let config = raw.check().map_err(|error| invalid(&error))?;
+    let deployment = config.deployment();
     match config.rules {
-        Rules::Inline(rules) => Ok(rules),
+        Rules::Inline(rules) => Ok(Compiled {
+            warnings: raw.rule_warnings(&rules, &deployment),
+            rules,
+        }),
         Rules::Directory { .. } | Rules::Redis { .. } => Err(ReloadError::Unreadable(
             "a change of `rules_from` needs a restart".into(),
         )),

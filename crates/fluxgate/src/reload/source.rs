@@ -5,12 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_core::RuleSets;
 use fluxgate_redis::RuleStore;
 
 use super::config_file::ConfigFile;
 use super::rule_dir::RuleDir;
-use super::snapshot::{ReloadError, Snapshot, rules_of, run_blocking};
+use super::snapshot::{Compiled, ReloadError, Snapshot, rules_of, run_blocking};
 use super::stored::RedisRules;
 use crate::config::{Config, DEFAULT_POLL, RawConfig, Rules};
 use crate::engine::AnyStore;
@@ -69,12 +68,14 @@ impl RuleSource {
         store: &AnyStore,
     ) -> Self {
         let options = config.rule_options();
+        let deployment = config.deployment();
         match (&config.rules, file, store) {
             (Rules::Directory { path, poll }, _, _) => {
-                Self::Dir(RuleDir::new(path.clone(), *poll, options))
+                Self::Dir(RuleDir::new(path.clone(), *poll, options, deployment))
             }
             (Rules::Redis { poll }, _, AnyStore::Redis(store)) => {
-                Self::Redis(RedisRules::new(store.rule_store(), *poll, options))
+                let store = store.rule_store();
+                Self::Redis(RedisRules::new(store, *poll, options, deployment))
             }
             (_, Some(file), _) => Self::File(file),
             (_, None, _) => Self::Fixed(raw.clone()),
@@ -133,7 +134,7 @@ impl RuleSource {
     }
 
     /// Compiles the rules of a snapshot, all or none.
-    pub(super) fn compile(&self, snapshot: &Snapshot) -> Result<RuleSets, ReloadError> {
+    pub(super) fn compile(&self, snapshot: &Snapshot) -> Result<Compiled, ReloadError> {
         match (self, snapshot) {
             (Self::File(file), Snapshot::Files(files)) => file.compile(files),
             (Self::Dir(dir), Snapshot::Files(files)) => dir.compile(files),

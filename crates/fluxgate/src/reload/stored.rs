@@ -10,7 +10,8 @@ use fluxgate_redis::{BackOff, RuleChanges, RuleStore, StoredRules};
 use tokio::sync::Notify;
 
 use super::json::parse_node;
-use super::snapshot::{ReloadError, Snapshot};
+use super::snapshot::{Compiled, ReloadError, Snapshot};
+use crate::config::Deployment;
 
 /// The rules in the store's Redis.
 #[derive(Debug)]
@@ -18,14 +19,21 @@ pub(crate) struct RedisRules {
     pub(super) store: RuleStore,
     pub(super) poll: Duration,
     options: RuleOptions,
+    deployment: Deployment,
 }
 
 impl RedisRules {
-    pub(super) fn new(store: RuleStore, poll: Duration, options: RuleOptions) -> Self {
+    pub(super) fn new(
+        store: RuleStore,
+        poll: Duration,
+        options: RuleOptions,
+        deployment: Deployment,
+    ) -> Self {
         Self {
             store,
             poll,
             options,
+            deployment,
         }
     }
 
@@ -55,17 +63,28 @@ impl RedisRules {
     }
 
     /// Compiles the rules of all sets, all or none.
-    pub(super) fn compile(&self, stored: &StoredRules) -> Result<RuleSets, ReloadError> {
+    pub(super) fn compile(&self, stored: &StoredRules) -> Result<Compiled, ReloadError> {
         let none = Node {
             value: Value::Map(Vec::new()),
             position: START,
         };
         let mut rules = RuleSets::read(&none, self.options, &mut Faults::default());
-        let mut wrong = Vec::new();
+        let (mut wrong, mut warnings) = (Vec::new(), Vec::new());
         for (name, set) in &stored.sets {
             let read = parse_node(&set.text).map_err(|fault| vec![fault]);
-            match read.and_then(|(_, node)| check_set(name, node, self.options)) {
-                Ok(set) => rules.extend(set),
+            let read = read.and_then(|(_, node)| {
+                let set = check_set(name, node.clone(), self.options)?;
+                Ok((set, under_name(name, node)))
+            });
+            match read {
+                Ok((set, node)) => {
+                    let lines = self.deployment.warnings(&set, &node).into_iter();
+                    warnings.extend(lines.map(|Fault { position, message }| {
+                        let Position { line, column } = position;
+                        format!("rule set {name:?}:{line}:{column}: warning: {message}")
+                    }));
+                    rules.extend(set);
+                }
                 Err(faults) => {
                     let lines = faults.iter();
                     wrong.extend(lines.map(|fault| format!("rule set {name:?}:{fault}")));
@@ -73,7 +92,7 @@ impl RedisRules {
             }
         }
         match wrong.is_empty() {
-            true => Ok(rules),
+            true => Ok(Compiled { rules, warnings }),
             false => Err(ReloadError::Invalid(wrong)),
         }
     }
@@ -133,6 +152,19 @@ fn warn_once(
             %error,
             "no messages about stored rules arrive; changes take effect at the next poll"
         );
+    }
+}
+
+/// Returns a mapping with this rule set only.
+fn under_name(name: &str, set: Node) -> Node {
+    let position = set.position;
+    let key = Node {
+        value: Value::Quoted(name.into()),
+        position,
+    };
+    Node {
+        value: Value::Map(vec![(key, set)]),
+        position,
     }
 }
 

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use fluxgate_core::{ActiveRule, Algorithm, Band, OnError, RuleMode, RuleSet};
+use fluxgate_core::{ActiveRule, Algorithm, Band, OnError, RuleSet};
 use fluxgate_http::Problem;
 use serde_json::{Value, json};
 
 use super::{Api, json_response};
+use crate::api::explain::mode_name;
 use crate::engine::EngineError;
 
 /// Returns the rule sets, with their enabled rules in the order of evaluation, and where
@@ -30,24 +31,23 @@ pub(super) async fn list(
 
 fn set_json(set: &RuleSet) -> Value {
     let on_error = name_of(&OnError::NAMES, set.on_error());
-    let rules: Vec<_> = set.rules().iter().map(rule_json).collect();
+    let rules = set.rules().iter().map(|rule| rule_json(set, rule));
+    let rules: Vec<_> = rules.collect();
     json!({ "name": set.name(), "on_error": on_error, "rules": rules })
 }
 
-fn rule_json(rule: &ActiveRule) -> Value {
-    let mode = match rule.mode() {
-        RuleMode::Enforce => "enforce",
-        RuleMode::Shadow => "shadow",
-    };
+fn rule_json(set: &RuleSet, rule: &ActiveRule) -> Value {
     let key: Vec<_> = rule.key().iter().map(ToString::to_string).collect();
     let algorithm = rule.bands().first().map(|band| band.limit().algorithm());
     let bands: Vec<_> = rule.bands().iter().map(band_json).collect();
     json!({
         "id": rule.id(),
         "name": rule.name(),
-        "mode": mode,
+        "mode": mode_name(rule.mode()),
         "priority": rule.priority(),
         "key": key,
+        "group": set.group_of(rule),
+        "rollout": rule.rollout().map(|share| share.to_string()),
         "algorithm": algorithm.map(|algorithm| name_of(&Algorithm::NAMES, algorithm)),
         "bands": bands,
         "on_exceed": if rule.waits() { "wait" } else { "reject" },
@@ -59,8 +59,13 @@ fn band_json(band: &Band) -> Value {
     let mut json = json!({
         "id": band.id(),
         "capacity": limit.capacity(),
-        "window_ms": limit.window().ceil_millis(),
     });
+    if let Some(calendar) = limit.windows() {
+        json["calendar"] = calendar.unit().name().into();
+        json["time_zone"] = calendar.time_zone().name().into();
+    } else {
+        json["window_ms"] = limit.window().ceil_millis().into();
+    }
     if limit.algorithm().is_bucket() {
         json["refill"] = limit.rate().refill().into();
         json["period_ms"] = limit.rate().period().ceil_millis().into();

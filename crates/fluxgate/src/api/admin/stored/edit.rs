@@ -1,5 +1,6 @@
 //! Edits of a stored rule set.
 
+use fluxgate_core::RuleChange;
 use fluxgate_core::internals::RuleOptions;
 use fluxgate_core::internals::yaml::{Fault, Node, Value};
 use fluxgate_http::Problem;
@@ -34,6 +35,8 @@ pub(super) struct Edited {
     pub(super) body: Option<String>,
     /// Whether the edit creates the set or the rule.
     pub(super) created: bool,
+    /// What it changes.
+    pub(super) changes: Vec<RuleChange>,
 }
 
 impl Edit {
@@ -52,6 +55,26 @@ impl Edit {
         condition: &Condition,
         options: RuleOptions,
     ) -> Result<Edited, Problem> {
+        let mut edited = self.edit(set, rule, stored, condition, options)?;
+        // A stored set that is invalid counts as none: it has never been active.
+        let compile = |text: Option<&str>| {
+            let parsed = text.and_then(|text| parse_node(text).ok());
+            let rules = parsed.and_then(|(_, node)| check_set(set, node, options).ok());
+            rules.unwrap_or_default()
+        };
+        let before = compile(stored.map(|stored| stored.text.as_str()));
+        edited.changes = compile(edited.set.as_deref()).changes_since(&before);
+        Ok(edited)
+    }
+
+    fn edit(
+        &self,
+        set: &str,
+        rule: Option<&str>,
+        stored: Option<&StoredSet>,
+        condition: &Condition,
+        options: RuleOptions,
+    ) -> Result<Edited, Problem> {
         let rule = match (self, rule) {
             (Self::Replace(new), _) => {
                 condition.check(stored.map(|it| it.etag.as_str()))?;
@@ -60,6 +83,7 @@ impl Edit {
                     set: Some(text.clone()),
                     body: Some(text),
                     created: stored.is_none(),
+                    changes: Vec::new(),
                 });
             }
             (Self::Delete, _) | (_, None) => {
@@ -72,6 +96,7 @@ impl Edit {
                     set: None,
                     body: None,
                     created: false,
+                    changes: Vec::new(),
                 });
             }
             (_, Some(rule)) => rule,
@@ -93,6 +118,7 @@ impl Edit {
             set: Some(check_size(text)?),
             body,
             created: now.is_none(),
+            changes: Vec::new(),
         })
     }
 }

@@ -16,6 +16,7 @@ use super::super::{Api, join, json_response, run_to_completion};
 use super::access::{no_such_set, read, set_etag, store_failed, store_of};
 use super::edit::{Edit, Edited};
 use crate::admin::{Caller, Change, may_have_been_applied};
+use crate::reload::changes_json;
 use crate::telemetry::log::AuditPlace;
 
 /// How often an update is tried while other instances change the same set.
@@ -81,7 +82,7 @@ impl Update {
             }
             self.audit(&api, place, before.as_deref(), &edited, false);
             Ok(match api.admin.reloader.now().await {
-                Ok(()) => response(&edited),
+                Ok(()) => self.response(&edited),
                 Err(why) => not_active(&why),
             })
         })
@@ -209,6 +210,25 @@ impl Update {
         api.admin.audit(place, &self.caller, &self.headers, &change);
     }
 
+    /// Returns the new set or rule with an additional field, `changes`.
+    fn response(&self, edited: &Edited) -> Response {
+        let changes = changes_json(&edited.changes);
+        let Some(text) = &edited.body else {
+            return match prefers_body(&self.headers) {
+                true => json_response(format!("{{\"changes\":{changes}}}")),
+                false => StatusCode::NO_CONTENT.into_response(),
+            };
+        };
+        // A valid set or rule is an object that has fields, but not this one.
+        let fields = text.strip_suffix('}').unwrap_or(text);
+        let mut response = json_response(format!("{fields},\"changes\":{changes}}}"));
+        if edited.created {
+            *response.status_mut() = StatusCode::CREATED;
+        }
+        set_etag(&mut response, &etag_of(text));
+        response
+    }
+
     /// Returns the error for a set that does not match the index: a key was written by hand,
     /// or lost.
     fn inconsistent_index(&self) -> Problem {
@@ -221,16 +241,12 @@ impl Update {
     }
 }
 
-fn response(edited: &Edited) -> Response {
-    let Some(text) = &edited.body else {
-        return StatusCode::NO_CONTENT.into_response();
-    };
-    let mut response = json_response(text.clone());
-    if edited.created {
-        *response.status_mut() = StatusCode::CREATED;
-    }
-    set_etag(&mut response, &etag_of(text));
-    response
+/// Returns whether a client prefers a body where none is needed (RFC 7240).
+fn prefers_body(headers: &HeaderMap) -> bool {
+    let values = headers.get_all("prefer").iter();
+    let values = values.filter_map(|value| value.to_str().ok());
+    let mut preferences = values.flat_map(|value| value.split([',', ';']));
+    preferences.any(|it| it.trim().eq_ignore_ascii_case("return=representation"))
 }
 
 /// Returns the response for a change that is stored, but cannot become active here.

@@ -307,6 +307,37 @@ fn the_unit_is_reported_if_it_equals_the_window() {
 }
 
 #[test]
+fn the_unit_of_a_calendar_band_is_reported() {
+    let units = [
+        ("hour", "HOUR"),
+        ("day", "DAY"),
+        ("week", "UNKNOWN"),
+        ("month", "MONTH"),
+        ("year", "YEAR"),
+    ];
+    let mut rules = "rule_sets:\n  api:\n    rules:\n".to_owned();
+    for (calendar, _) in units {
+        rules += &format!(
+            "      - {{ id: {calendar}, key: [\"attr:{calendar}\"], algorithm: fixed_window, bands: [ {{ capacity: 7, calendar: {calendar}, time_zone: Asia/Seoul }} ] }}\n"
+        );
+    }
+    let service = Service::start(&["grpc"], &rules);
+    let mut client = Client::of(&service);
+    for (calendar, unit) in units {
+        let response = client.check("api", calendar, "x");
+        let limit = &response.statuses()[0]["current_limit"];
+        assert_eq!(limit["unit"], unit, "{calendar}");
+    }
+    let list = service.http().get("/v1/rule_sets").body;
+    let list: serde_json::Value = serde_json::from_str(&list).unwrap();
+    let band = &list["rule_sets"][0]["rules"][0]["bands"][0];
+    let expected = json!({
+        "id": "b0", "capacity": 7, "calendar": "hour", "time_zone": "Asia/Seoul",
+    });
+    assert_eq!(*band, expected);
+}
+
+#[test]
 fn the_request_id_is_returned() {
     let service = Service::start(&["grpc"], RULES);
     let mut client = Client::of(&service);

@@ -1,0 +1,159 @@
+//! `POST /v1/explain`: why a request is decided as it is. `fluxgate explain` does the same
+//! without a server.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use fluxgate_core::internals::ready;
+use fluxgate_core::store::Micros;
+use fluxgate_core::{
+    BandExplanation, BandState, Explanation, Limiter, MemoryStore, RuleExplanation, RuleMode,
+    RuleSets,
+};
+use fluxgate_http::Problem;
+use serde::Serialize;
+
+use super::check::{CheckRequest, only_rule_set};
+use super::decision_json::{Form, write_decision};
+use super::{Api, body, json_response};
+use crate::admin::Role;
+use crate::engine::{EngineError, REDACTED};
+
+/// Explains the decision about a request without charging it.
+pub(super) async fn explain(
+    State(api): State<Arc<Api>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    api.admin.authorize(&head, Role::Viewer)?;
+    let body = body::read(&head.headers, body).await?;
+    let request: CheckRequest<'_> = body::parse(&body)?;
+    let (rule_set, context) = request.into_context(|| only_rule_set(&api))?;
+    let mut explanation = api.engine.explain(&rule_set, &context).await?;
+    if api.admin.hides_identities {
+        hide_identities(&mut explanation);
+    }
+    Ok(json_response(explanation_json(&explanation)))
+}
+
+/// Explains the decision about the request in a body, on an empty store in memory.
+/// `rule_set` is for a request that names none.
+pub(crate) fn explain_offline(
+    rules: RuleSets,
+    body: &[u8],
+    rule_set: Option<&str>,
+) -> Result<Explanation, Problem> {
+    let request: CheckRequest<'_> = body::parse(body)?;
+    let only = rules.only().map(|set| set.name().to_owned());
+    let default = rule_set.map(str::to_owned).or(only);
+    let default = || default.ok_or_else(|| body::missing("rule_set"));
+    let (rule_set, context) = request.into_context(default)?;
+    let limiter = Limiter::new(rules, MemoryStore::default());
+    let explanation = ready(limiter.explain(&rule_set, &context));
+    explanation.map_err(|error| EngineError::Call(error).into())
+}
+
+/// Returns an explanation as JSON.
+pub(crate) fn explanation_json(explanation: &Explanation) -> Vec<u8> {
+    let mut json = b"{\"decision\":".to_vec();
+    write_decision(&mut json, &explanation.decision, Form::Preview);
+    json.extend_from_slice(b",\"rules\":");
+    let rules: Vec<_> = explanation.rules.iter().map(RuleJson::from).collect();
+    // Texts and numbers have a form in JSON, and writing to memory does not fail.
+    let _ = serde_json::to_writer(&mut json, &rules);
+    json.push(b'}');
+    json
+}
+
+/// Returns the name of a mode in rules.
+pub(crate) fn mode_name(mode: RuleMode) -> &'static str {
+    match mode {
+        RuleMode::Enforce => "enforce",
+        RuleMode::Shadow => "shadow",
+    }
+}
+
+fn hide_identities(explanation: &mut Explanation) {
+    for rule in &mut explanation.rules {
+        if let Some(identity) = &mut rule.identity {
+            *identity = REDACTED.into();
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct RuleJson<'a> {
+    rule: &'a str,
+    matched: bool,
+    failed: Option<&'a str>,
+    identity: Option<&'a str>,
+    applies: bool,
+    mode: &'static str,
+    group: Option<GroupJson<'a>>,
+    rollout: Option<String>,
+    bands: Vec<BandJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct GroupJson<'a> {
+    name: &'a str,
+    place: usize,
+    instead: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct BandJson<'a> {
+    band: &'a str,
+    limit: u64,
+    before: StateJson,
+    after: StateJson,
+    denies: bool,
+}
+
+#[derive(Serialize)]
+struct StateJson {
+    remaining: u64,
+    reset_after_ms: u64,
+}
+
+impl<'a> From<&'a RuleExplanation> for RuleJson<'a> {
+    fn from(rule: &'a RuleExplanation) -> Self {
+        Self {
+            rule: &rule.rule,
+            matched: rule.failed.is_none(),
+            failed: rule.failed.as_deref(),
+            identity: rule.identity.as_deref(),
+            applies: rule.applies,
+            mode: mode_name(rule.mode),
+            group: rule.group.as_ref().map(|group| GroupJson {
+                name: &group.name,
+                place: group.place,
+                instead: group.instead.as_deref(),
+            }),
+            rollout: rule.rollout.as_ref().map(ToString::to_string),
+            bands: rule.bands.iter().map(BandJson::from).collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a BandExplanation> for BandJson<'a> {
+    fn from(band: &'a BandExplanation) -> Self {
+        Self {
+            band: band.before.band.id(),
+            limit: band.before.band.capacity(),
+            before: StateJson::from(&band.before),
+            after: StateJson::from(&band.after),
+            denies: band.denies,
+        }
+    }
+}
+
+impl From<&BandState> for StateJson {
+    fn from(state: &BandState) -> Self {
+        Self {
+            remaining: state.remaining,
+            reset_after_ms: Micros::from(state.reset_after).ceil_millis(),
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! `POST /v1/validate`: the faults and warnings of a rule file.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use fluxgate_core::internals::json::Text;
+use fluxgate_core::internals::yaml::{Fault, Faults, Node};
+use fluxgate_core::{RuleSets, RulesError};
+use fluxgate_http::Problem;
+use serde::{Deserialize, Serialize};
+
+use super::{Api, body, json_response};
+use crate::admin::Role;
+use crate::config::Deployment;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    rules: Option<Text<'a>>,
+}
+
+/// Validates a rule file as it would be used by this service.
+pub(super) async fn validate(
+    State(api): State<Arc<Api>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    api.admin.authorize(&head, Role::Viewer)?;
+    let body = body::read(&head.headers, body).await?;
+    let Fields { rules } = body::parse(&body)?;
+    let Text(text) = rules.ok_or_else(|| body::missing("rules"))?;
+    let report = report(&text, &api.admin.deployment);
+    // Texts and numbers have a form in JSON.
+    Ok(json_response(
+        serde_json::to_vec(&report).unwrap_or_default(),
+    ))
+}
+
+#[derive(Serialize)]
+struct Report {
+    faults: Vec<FaultJson>,
+    warnings: Vec<FaultJson>,
+}
+
+#[derive(Serialize)]
+struct FaultJson {
+    line: usize,
+    column: usize,
+    message: String,
+}
+
+fn report(text: &str, deployment: &Deployment) -> Report {
+    let (faults, warnings) = match read(text, deployment) {
+        Ok(warnings) => (Vec::new(), warnings),
+        Err(RulesError(faults)) => (faults, Vec::new()),
+    };
+    Report {
+        faults: list(&faults),
+        warnings: list(&warnings),
+    }
+}
+
+/// Returns the warnings of a valid file.
+fn read(text: &str, deployment: &Deployment) -> Result<Vec<Fault>, RulesError> {
+    let root = Node::parse(text).map_err(|fault| RulesError(vec![fault]))?;
+    let rules = RuleSets::from_node(&root)?;
+    // Without faults, the field is there.
+    let [rule_sets, _, _] = root.fields(
+        "a rule file",
+        ["rule_sets", "on_missing_rule_set", "keys"],
+        &mut Faults::default(),
+    );
+    Ok(rule_sets.map_or_else(Vec::new, |node| deployment.warnings(&rules, node)))
+}
+
+fn list(faults: &[Fault]) -> Vec<FaultJson> {
+    let faults = faults.iter().map(|Fault { position, message }| FaultJson {
+        line: position.line,
+        column: position.column,
+        message: message.clone(),
+    });
+    faults.collect()
+}

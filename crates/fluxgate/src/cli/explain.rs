@@ -1,0 +1,195 @@
+//! `fluxgate explain`: why a request is decided as it is, on an empty store.
+
+use std::fmt::{self, Write as _};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use fluxgate_core::internals::RuleOptions;
+use fluxgate_core::{BandExplanation, Decision, Explanation, RuleExplanation, RuleMode, RuleSets};
+
+use super::{Exit, Failure, print};
+use crate::api::explain::{explain_offline, explanation_json, mode_name};
+use crate::config::{Deployment, RawConfig, Rules};
+use crate::reload::rules_in;
+
+/// The most that is read of a request.
+const MAX_REQUEST_BYTES: u64 = 1024 * 1024;
+
+/// The arguments of `fluxgate explain`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Arguments {
+    /// The rules: a rule file, a config or a directory of rule files
+    #[arg(long, value_name = "FILE")]
+    rules: PathBuf,
+    /// The request, as in `POST /v1/check`: JSON, `@FILE`, or `-` for standard input
+    #[arg(long, value_name = "JSON")]
+    request: String,
+    /// The rule set, if the request names none (default: the only rule set)
+    #[arg(long, value_name = "NAME")]
+    rule_set: Option<String>,
+    /// Print JSON, as `POST /v1/explain` answers
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints the decision and the part of each rule in it.
+pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let rules = load(&arguments.rules)?;
+    let request = read_request(&arguments.request)?;
+    let explanation = explain_offline(rules, &request, arguments.rule_set.as_deref());
+    let explanation = explanation
+        .map_err(|problem| Failure::new(Exit::Data, format!("--request: {}", problem.detail())))?;
+    let mut text = match arguments.json {
+        true => explanation_json(&explanation),
+        false => ExplanationText(&explanation).to_string().into_bytes(),
+    };
+    if arguments.json {
+        text.push(b'\n');
+    }
+    print(&text)
+}
+
+/// Reads the rules of a rule file, a config or a directory.
+fn load(path: &Path) -> Result<RuleSets, Failure> {
+    let in_directory = |path: &Path, options: RuleOptions| {
+        let compiled = rules_in(path, options, Deployment::default())?;
+        Ok(compiled.rules)
+    };
+    if path.is_dir() {
+        return in_directory(path, RuleOptions::default());
+    }
+    let raw = RawConfig::read(path)?;
+    if raw.is_rule_file() {
+        return Ok(raw.check_rules()?);
+    }
+    let config = raw.check()?;
+    let options = config.rule_options();
+    match config.rules {
+        Rules::Inline(rules) => Ok(rules),
+        Rules::Directory { path, .. } => in_directory(&path, options),
+        Rules::Redis { .. } => Err(Failure::new(
+            Exit::Config,
+            format!(
+                "{}: the rules are in Redis; ask the running service: POST /v1/explain",
+                path.display()
+            ),
+        )),
+    }
+}
+
+fn read_request(argument: &str) -> Result<Vec<u8>, Failure> {
+    let read = |mut from: Box<dyn Read>| {
+        let mut text = Vec::new();
+        from.by_ref()
+            .take(MAX_REQUEST_BYTES)
+            .read_to_end(&mut text)?;
+        Ok(text)
+    };
+    let (name, text) = match argument.strip_prefix('@') {
+        Some(path) => (
+            path,
+            std::fs::File::open(path).and_then(|it| read(Box::new(it))),
+        ),
+        None if argument == "-" => ("-", read(Box::new(io::stdin()))),
+        None => return Ok(argument.into()),
+    };
+    text.map_err(|error| Failure::new(Exit::NoInput, format!("{name}: {error}")))
+}
+
+/// An explanation for people: the decision, and a block for each rule.
+struct ExplanationText<'a>(&'a Explanation);
+
+impl fmt::Display for ExplanationText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Explanation {
+            decision, rules, ..
+        } = self.0;
+        writeln!(f, "{}", decision_line(decision))?;
+        for rule in rules {
+            write_rule(f, rule)?;
+        }
+        Ok(())
+    }
+}
+
+fn decision_line(decision: &Decision) -> String {
+    let mut line = decision.outcome().name().to_owned();
+    // Writing to a string does not fail.
+    if let (Some(rule), Some(band)) = (decision.rule(), decision.band()) {
+        let (left, limit) = (decision.remaining().unwrap_or(0), band.capacity());
+        let _ = write!(
+            line,
+            ": {}/{}, {left} of {limit} left",
+            rule.id(),
+            band.id()
+        );
+    }
+    if !decision.allowed() {
+        let _ = match decision.retry_after() {
+            Some(wait) => write!(line, ", retry after {}", span(wait)),
+            None => write!(line, ", never passes"),
+        };
+    }
+    if !decision.delay().is_zero() {
+        let _ = write!(line, ", delayed by {}", span(decision.delay()));
+    }
+    let violated: Vec<_> = decision.violated().map(|it| it.to_string()).collect();
+    if !violated.is_empty() {
+        let _ = write!(line, "\nviolated: {}", violated.join(", "));
+    }
+    line
+}
+
+fn write_rule(f: &mut fmt::Formatter<'_>, rule: &RuleExplanation) -> fmt::Result {
+    let state = match (&rule.failed, rule.applies) {
+        (Some(failed), _) if failed == "enabled" => "disabled".to_owned(),
+        (Some(failed), _) if failed == "key" => "does not match: its key is missing".to_owned(),
+        (Some(failed), _) => format!("does not match: match.{failed}"),
+        (None, true) => "applies".to_owned(),
+        (None, false) => "matches, but does not apply".to_owned(),
+    };
+    writeln!(f, "\n{}: {state}", rule.rule)?;
+    if let Some(group) = &rule.group {
+        write!(f, "  group: {}, place {}", group.name, group.place)?;
+        match &group.instead {
+            Some(instead) => writeln!(f, "; {instead} applies instead")?,
+            None => writeln!(f)?,
+        }
+    }
+    if let Some(rollout) = &rule.rollout {
+        write!(f, "  rollout: {rollout}")?;
+        match &rule.identity {
+            Some(_) => writeln!(f, "; {} for this identity", mode_name(rule.mode))?,
+            None => writeln!(f)?,
+        }
+    } else if rule.mode == RuleMode::Shadow {
+        writeln!(f, "  mode: shadow")?;
+    }
+    if let Some(identity) = &rule.identity {
+        writeln!(f, "  identity: {identity}")?;
+    }
+    for band in &rule.bands {
+        write_band(f, band)?;
+    }
+    Ok(())
+}
+
+fn write_band(f: &mut fmt::Formatter<'_>, band: &BandExplanation) -> fmt::Result {
+    let BandExplanation { before, after, .. } = band;
+    let (id, limit) = (before.band.id(), before.band.capacity());
+    write!(f, "  band {id}: {} of {limit} left", before.remaining)?;
+    match band.denies {
+        true => write!(f, ", denies")?,
+        false => write!(f, ", {} after it", after.remaining)?,
+    }
+    match after.reset_after {
+        Duration::ZERO => writeln!(f),
+        reset => writeln!(f, "; full in {}", span(reset)),
+    }
+}
+
+/// Writes a duration as the standard library does: `1.5s`.
+fn span(span: Duration) -> String {
+    format!("{span:?}")
+}

@@ -1,0 +1,79 @@
+//! What the filters and the store of a config mean for rules: which of them never match, and
+//! which do not fit.
+
+use fluxgate_core::internals::RequestSource;
+use fluxgate_core::internals::yaml::{Fault, Faults, Node};
+use fluxgate_core::{RuleSet, RuleSets, RuleWarning};
+
+use super::{Config, Filter, Store};
+
+/// What warnings about rules need to know of the config.
+#[derive(Clone, Debug, Default)]
+pub struct Deployment {
+    filters: Vec<FilterRequests>,
+    /// The maximum number of events of all sliding logs, if the store is in memory.
+    max_log_events: Option<u64>,
+}
+
+/// The requests that a filter passes to its rules.
+#[derive(Clone, Debug)]
+struct FilterRequests {
+    name: String,
+    rule_set: String,
+    include: Vec<String>,
+    attributes: Vec<String>,
+}
+
+impl FilterRequests {
+    fn of(filter: &Filter) -> Option<Self> {
+        Some(Self {
+            name: format!("filter `{}`", filter.name),
+            rule_set: filter.rule_set.clone()?,
+            include: filter.include.patterns().to_vec(),
+            attributes: filter.attribute_names(),
+        })
+    }
+}
+
+impl Config {
+    /// Returns what warnings about rules need to know.
+    pub fn deployment(&self) -> Deployment {
+        let filters = self.filters.iter().filter_map(FilterRequests::of);
+        let max_log_events = match &self.store {
+            Store::Memory { max_log_events, .. } => u64::try_from(max_log_events.get()).ok(),
+            Store::Redis(_) => None,
+        };
+        Deployment {
+            filters: filters.collect(),
+            max_log_events,
+        }
+    }
+}
+
+impl Deployment {
+    /// Returns the warnings about rules that were read from the mapping `rule_sets`, in the
+    /// order of the text.
+    pub fn warnings(&self, rules: &RuleSets, rule_sets: &Node) -> Vec<Fault> {
+        let mut warnings = Faults::default();
+        for warning in rules.iter().flat_map(|set| self.warnings_of(set)) {
+            warnings.add(warning.position_in(rule_sets), warning.message());
+        }
+        warnings.into_sorted()
+    }
+
+    fn warnings_of(&self, set: &RuleSet) -> Vec<RuleWarning> {
+        let mut warnings = set.warnings();
+        if let Some(max) = self.max_log_events {
+            warnings.extend(set.warnings_for_log_events(max));
+        }
+        let feeding = self.filters.iter();
+        for filter in feeding.filter(|filter| filter.rule_set == set.name()) {
+            warnings.extend(set.warnings_for(&RequestSource {
+                name: &filter.name,
+                attributes: &filter.attributes,
+                include: &filter.include,
+            }));
+        }
+        warnings
+    }
+}

@@ -1,0 +1,168 @@
+//! Warnings of `fluxgate validate` and at the start.
+
+use crate::service::Service;
+use crate::support::Dir;
+
+const RULES: &str = "\
+rule_sets:
+  api:
+    rules:
+      - id: all
+        group: plan
+        scope: per_user
+        bands: [ 10/s, 600/m ]
+      - id: pro
+        group: plan
+        match: { attributes: { plan: pro } }
+        scope: per_user
+        bands: [ 100/s ]
+      - { id: try, mode: shadow, rollout: 5%, scope: per_user, bands: [ 1/s ] }
+";
+
+/// The warnings about the rules themselves.
+const ABOUT_RULES: [&str; 3] = [
+    "7:24: warning: band `b1` has no effect: it allows everything that band `b0` allows",
+    "8:9: warning: rule `pro` never applies: rule `all`, which is earlier in group `plan`, \
+     matches every request that it matches",
+    "13:43: warning: `rollout` has no effect on a rule with `mode: shadow`",
+];
+
+#[test]
+fn warnings_have_positions_and_only_strict_fails() {
+    let dir = Dir::with_rules(RULES);
+    let expected: Vec<_> = ABOUT_RULES
+        .iter()
+        .map(|it| format!("rules.yaml:{it}"))
+        .collect();
+    let run = dir.run(&["validate", "rules.yaml"]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert_eq!(run.stderr.lines().collect::<Vec<_>>(), expected);
+    assert_eq!(
+        run.stdout,
+        "rules.yaml: ok, 1 rule set(s) with 3 enabled rule(s)\n"
+    );
+    let run = dir.run(&["validate", "--strict", "rules.yaml"]);
+    assert_eq!((run.code, &*run.stdout), (Some(78), ""));
+    let lines: Vec<_> = run.stderr.lines().collect();
+    assert_eq!(lines[..3], expected[..]);
+    assert_eq!(lines[3..], ["rules.yaml: 3 warning(s), with --strict"]);
+    let good = Dir::with_rules(crate::support::TWO_A_SECOND);
+    assert_eq!(
+        good.run(&["validate", "rules.yaml", "--strict"])
+            .lines()
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn warnings_about_rules_in_a_directory_name_their_file() {
+    let dir = Dir::new();
+    std::fs::create_dir(dir.path("rules.d")).unwrap();
+    dir.write("rules.d/a.yaml", RULES);
+    dir.write(
+        "fluxgate.yaml",
+        "rules_from: { dir: rules.d }\nlisten: { api: '127.0.0.1:0' }\n",
+    );
+    let expected: Vec<_> = ABOUT_RULES
+        .iter()
+        .map(|it| format!("rules.d/a.yaml:{it}"))
+        .collect();
+    for path in ["rules.d", "fluxgate.yaml"] {
+        let run = dir.run(&["validate", path]);
+        assert_eq!(run.code, Some(0), "{run:?}");
+        assert_eq!(run.stderr.lines().collect::<Vec<_>>(), expected, "{path}");
+    }
+}
+
+const FILTERED: &str = "\
+filters:
+  main: { rule_set: api, include: [/api/**] }
+  other: { rule_set: plain }
+store: { memory: { max_log_events: 50 } }
+rule_sets:
+  api:
+    rules:
+      - id: pro
+        match: { attributes: { plan: [pro, team] } }
+        scope: per_user
+        bands: [ 100/s ]
+      - { id: tenants, key: [ip, \"attr:tenant\"], on_missing_key: skip, bands: [ 1/s ] }
+      - { id: web, match: { path: [/web/**] }, scope: per_ip, bands: [ 1/s ] }
+      - { id: rest, match: { attributes: { plan: { not: pro } } }, scope: per_user, bands: [ 1/s ] }
+  plain:
+    rules:
+      - { id: logged, scope: per_user, algorithm: sliding_log, bands: [ 100/m ] }
+  envoy:
+    rules:
+      - { id: pro, match: { attributes: { plan: pro } }, scope: per_user, bands: [ 1/s ] }
+";
+
+const ABOUT_FILTERS: [&str; 4] = [
+    "rule `pro` never matches: requests of filter `main` have no attribute `plan`",
+    "rule `tenants` never matches: requests of filter `main` have no attribute `tenant`",
+    "rule `web` never matches: filter `main` includes none of its paths",
+    "a log of band `b0` may have 100 events, but the store holds at most 50 of all logs together",
+];
+
+#[test]
+fn rules_that_a_filter_never_feeds_are_reported() {
+    let dir = Dir::new();
+    dir.write(
+        "fluxgate.yaml",
+        format!("listen: {{ api: '127.0.0.1:0' }}\n{FILTERED}"),
+    );
+    let run = dir.run(&["validate", "fluxgate.yaml"]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let places = ["10:32", "13:34", "14:35", "18:73"];
+    let expected = places.iter().zip(ABOUT_FILTERS);
+    let expected = expected.map(|(at, what)| format!("fluxgate.yaml:{at}: warning: {what}"));
+    assert_eq!(
+        run.stderr.lines().collect::<Vec<_>>(),
+        expected.collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn a_rule_may_need_attributes_that_its_filter_sets() {
+    let dir = Dir::new();
+    let attributes = "attributes: { plan: 'header:X-Plan', tenant: 'query:tenant' }, include:";
+    let config = FILTERED.replacen("include:", attributes, 1);
+    dir.write(
+        "fluxgate.yaml",
+        format!("listen: {{ api: '127.0.0.1:0' }}\n{config}"),
+    );
+    let run = dir.run(&["validate", "fluxgate.yaml"]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert!(!run.stderr.contains("attribute"), "{run:?}");
+    assert_eq!(run.stderr.lines().count(), 2, "{run:?}");
+}
+
+#[test]
+fn warnings_are_logged_at_the_start_and_at_a_reload() {
+    let service = Service::start(&[], FILTERED);
+    let lines = || -> Vec<String> {
+        let lines = service.program.lines();
+        lines
+            .iter()
+            .filter(|line| line.contains(": warning: "))
+            .cloned()
+            .collect()
+    };
+    let logged = lines();
+    assert_eq!(logged.len(), 4, "{logged:?}");
+    for (line, what) in logged.iter().zip(ABOUT_FILTERS) {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["level"], "WARN");
+        let message = line["message"].as_str().unwrap();
+        assert!(
+            message.starts_with("fluxgate.yaml:") && message.ends_with(what),
+            "{message}"
+        );
+    }
+    let config = service.dir.read("fluxgate.yaml");
+    service
+        .dir
+        .write("fluxgate.yaml", config.replace("100/s", "200/s"));
+    fluxgate_testkit::wait_until("the warnings are logged again", || lines().len() == 8);
+}
