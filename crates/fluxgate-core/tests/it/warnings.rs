@@ -22,7 +22,7 @@ fn warnings(written: &[&str]) -> Vec<String> {
 /// Returns whether the second of two rules of a group never applies.
 fn is_shadowed(first: &str, second: &str) -> bool {
     let [first, second] = [("first", first), ("second", second)].map(|(id, fields)| {
-        let scope = match fields.contains("scope:") || fields.contains("key:") {
+        let scope = match fields.contains("scope:") {
             true => "",
             false => "scope: per_user, ",
         };

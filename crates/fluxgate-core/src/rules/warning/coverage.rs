@@ -51,8 +51,8 @@ fn texts_cover(
     later: &[Box<str>],
     covers: impl Fn(&str, &str) -> bool,
 ) -> bool {
-    let is_covered = |text: &Box<str>| earlier.iter().any(|earlier| covers(earlier, text));
-    earlier.is_empty() || (!later.is_empty() && later.iter().all(is_covered))
+    let is_covered = |text: &str| earlier.iter().any(|earlier| covers(earlier, text));
+    earlier.is_empty() || (!later.is_empty() && later.iter().all(|text| is_covered(text)))
 }
 
 /// `/api/**` matches everything that a pattern matches which is the same up to there.
