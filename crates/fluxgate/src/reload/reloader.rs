@@ -264,7 +264,7 @@ impl RuleReloader {
         let changes = before.map(|before| rules.changes_since(&before));
         let sets = rules.iter().count();
         let count = rules.iter().map(|set| set.rules().len()).sum::<usize>();
-        let warnings = source_warnings(&self.filters, &rules);
+        let about_sources = source_warnings(&self.filters, &rules);
         let replaced = self.engine.swap_rules(rules);
         if any_resets(&replaced) {
             let engine = &self.engine;
@@ -277,7 +277,7 @@ impl RuleReloader {
         log_changes(&changes.unwrap_or_default(), names_identities);
         log_warnings(&warnings);
         tracing::info!(rule_sets = sets, rules = count, "rules are active");
-        for ConfigWarning { message, .. } in warnings {
+        for ConfigWarning { message, .. } in about_sources {
             if self.warned.insert(message.clone()) {
                 tracing::warn!("{message}");
             }
