@@ -158,7 +158,7 @@
 //! };
 //! assert_eq!(limit_of("globex", "team"), Some(5));
 //! assert_eq!(limit_of("acme", "pro"), Some(50));
-//! assert_eq!(limit_of("initech", "a plan that nobody knows"), Some(2));
+//! assert_eq!(limit_of("initech", "unknown"), Some(2));
 //! # Ok(())
 //! # }
 //! ```

@@ -141,11 +141,8 @@ impl Plan {
         let mut checks = Checks::new(self.mode);
         for applied in &self.applied {
             let rule = &set.rules()[applied.rule as usize];
-            let subject = Subject {
-                rule: rule.number(),
-                bytes: &self.bytes[applied.subject.clone()],
-            };
             let bands = rule.bands_in(&applied.bands);
+            let subject = self.subject(applied, rule);
             checks.push(subject, bands, applied.cost, applied.group);
         }
         checks
@@ -156,13 +153,18 @@ impl Plan {
         let mut checks = Checks::new(Mode::Peek);
         for applied in &self.applied {
             let rule = &set.rules()[applied.rule as usize];
-            let subject = Subject {
-                rule: rule.number(),
-                bytes: &self.bytes[applied.subject.clone()],
-            };
-            checks.push(subject, rule.bands_in(&applied.bands), 0, Group::ENFORCED);
+            let bands = rule.bands_in(&applied.bands);
+            checks.push(self.subject(applied, rule), bands, 0, Group::ENFORCED);
         }
         checks
+    }
+
+    #[inline]
+    fn subject(&self, applied: &AppliedRule, rule: &ActiveRule) -> Subject<'_> {
+        Subject {
+            rule: rule.number(),
+            bytes: &self.bytes[applied.subject.clone()],
+        }
     }
 
     /// Returns the encoded identity that a rule counts in a request: `Some(None)` if a part
@@ -173,12 +175,7 @@ impl Plan {
         context: &RequestContext<'_>,
     ) -> Option<Option<SubjectBytes>> {
         let mut bytes = SubjectBytes::new();
-        let on_missing = match context.whole_keys {
-            true => OnMissingKey::Skip,
-            false => rule.on_missing_key(),
-        };
-        let (key, prefix) = (rule.key(), set.ipv6_prefix());
-        match key::encode_identity(key, on_missing, context, prefix, &mut bytes) {
+        match encode_identity(set, rule, context, &mut bytes) {
             Identity::Known => Some(Some(bytes)),
             Identity::Deny => Some(None),
             Identity::Skip => None,
@@ -252,12 +249,7 @@ impl Plan {
         let start = bytes.len();
         bytes.extend_from_slice(rule.subject().bytes);
         let identity_start = bytes.len();
-        let on_missing = match context.whole_keys {
-            true => OnMissingKey::Skip,
-            false => rule.on_missing_key(),
-        };
-        let identity =
-            key::encode_identity(rule.key(), on_missing, context, set.ipv6_prefix(), bytes);
+        let identity = encode_identity(set, rule, context, bytes);
         if identity == Identity::Deny {
             // All requests without a key are one identity.
             bytes.truncate(identity_start);
@@ -286,5 +278,20 @@ impl Plan {
     }
 }
 
-/// The groups that a rule of a request applies of, by their numbers.
+/// The groups that already have a rule for the request, by their numbers.
 type RuleGroups = SmallVec<[u32; 4]>;
+
+/// Adds the identity that a rule counts in a request.
+#[inline]
+fn encode_identity(
+    set: &RuleSet,
+    rule: &ActiveRule,
+    context: &RequestContext<'_>,
+    out: &mut SubjectBytes,
+) -> Identity {
+    let on_missing = match context.whole_keys {
+        true => OnMissingKey::Skip,
+        false => rule.on_missing_key(),
+    };
+    key::encode_identity(rule.key(), on_missing, context, set.ipv6_prefix(), out)
+}

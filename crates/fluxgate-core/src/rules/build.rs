@@ -1,8 +1,9 @@
 //! From rules as they are written to rules that decisions can use.
 
+mod conditions;
 mod rule;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 use super::active_rule::ActiveRule;
 use super::fault::{FaultCollector, InvalidRules, Step};
@@ -102,6 +103,7 @@ impl RuleSetBuilder {
     fn check_rules(&self, faults: &mut FaultCollector<'_>) -> Vec<ActiveRule> {
         let mut ids = HashSet::new();
         let mut enabled = Vec::new();
+        let groups = group_names(&self.rules);
         for (index, rule) in self.rules.iter().enumerate() {
             let checked = faults.field("rules", |faults| {
                 faults.at(Step::Index(index), |faults| {
@@ -112,7 +114,7 @@ impl RuleSetBuilder {
                         let message = format!("rule set `{set}` already has a rule `{id}`");
                         faults.field("id", |faults| faults.add(message));
                     }
-                    RuleChecker::new(set, rule, self.ipv6_prefix, faults).check()
+                    RuleChecker::new(set, rule, self.ipv6_prefix, &groups, faults).check()
                 })
             });
             enabled.extend(checked.filter(|_| rule.enabled));
@@ -123,7 +125,8 @@ impl RuleSetBuilder {
     fn into_set(self, mut rules: Vec<ActiveRule>) -> RuleSet {
         // Stable: rules of one priority stay in the order of the set.
         rules.sort_by_key(|rule| rule.priority);
-        let groups = number_groups(&mut rules, &self.rules);
+        let groups = group_names(&self.rules).into_iter().map(Into::into);
+        let groups = groups.collect();
         let key_header_names: BTreeSet<_> = key_headers(&rules).cloned().collect();
         RuleSet {
             name: self.name,
@@ -140,19 +143,11 @@ impl RuleSetBuilder {
     }
 }
 
-/// Numbers the groups of the enabled rules. Returns their names.
-fn number_groups(rules: &mut [ActiveRule], written: &[Rule]) -> Box<[Box<str>]> {
-    let names = written.iter().filter(|rule| rule.enabled);
-    let names: BTreeSet<_> = names.filter_map(|rule| rule.group.as_ref()).collect();
-    let names: Vec<_> = names.into_iter().collect();
-    let of_rule: HashMap<_, _> = written.iter().map(|rule| (&rule.id, &rule.group)).collect();
-    for rule in rules {
-        let group = of_rule.get(&Some(rule.id.clone())).copied();
-        let group = group.and_then(Option::as_ref);
-        let number = group.and_then(|group| names.binary_search(&group).ok());
-        rule.group = number.map(|number| number as u32);
-    }
-    names.into_iter().cloned().collect()
+/// Returns the names of all groups, sorted, each once.
+fn group_names(rules: &[Rule]) -> Vec<&str> {
+    let names = rules.iter().filter_map(|rule| rule.group.as_deref());
+    let names: BTreeSet<_> = names.collect();
+    names.into_iter().collect()
 }
 
 /// Returns the headers that any rule uses, each once.

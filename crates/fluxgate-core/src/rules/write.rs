@@ -75,7 +75,7 @@ fn write_set(set: &RuleSet, text: &mut String) {
 
 /// Writes the fields of a rule, in the order of the documentation.
 pub(super) fn write_rule(rule: &Rule, text: &mut String) {
-    visit_fields(rule, |name, value| {
+    for (name, value) in WrittenFields::of(rule).0 {
         let _ = match value {
             Written::Scalar(value) => writeln!(text, "{name}: {value}"),
             Written::Map(fields) => writeln!(text, "{name}: {}", flow_map(fields)),
@@ -83,21 +83,23 @@ pub(super) fn write_rule(rule: &Rule, text: &mut String) {
                 writeln!(text, "{name}:{}", block_list(items.into_iter()))
             }
         };
-    });
+    }
 }
 
 /// Returns the fields of a rule with their values, without those that have a default. The
 /// conditions are fields of their own: `match.path`.
 pub(super) fn rule_fields(rule: &Rule) -> Vec<(String, String)> {
     let mut fields = Vec::new();
-    visit_fields(rule, |name, value| match value {
-        Written::Scalar(value) => fields.push((name.into(), value)),
-        Written::List(items) => fields.push((name.into(), flow_list(items.into_iter()))),
-        Written::Map(parts) => {
-            let parts = parts.into_iter();
-            fields.extend(parts.map(|(part, value)| (format!("{name}.{part}"), value)));
+    for (name, value) in WrittenFields::of(rule).0 {
+        match value {
+            Written::Scalar(value) => fields.push((name.into(), value)),
+            Written::List(items) => fields.push((name.into(), flow_list(items.into_iter()))),
+            Written::Map(parts) => {
+                let parts = parts.into_iter();
+                fields.extend(parts.map(|(part, value)| (format!("{name}.{part}"), value)));
+            }
         }
-    });
+    }
     fields
 }
 
@@ -108,101 +110,102 @@ enum Written {
     Map(Vec<(String, String)>),
 }
 
-fn visit_fields(rule: &Rule, mut visit: impl FnMut(&str, Written)) {
-    visit_scalar(
-        &mut visit,
-        "id",
-        scalar(rule.id.as_deref().unwrap_or_default()),
-    );
-    if let Some(name) = &rule.name {
-        visit_scalar(&mut visit, "name", scalar(name));
+/// The fields of a rule that have no default value, in the order of the documentation.
+struct WrittenFields(Vec<(&'static str, Written)>);
+
+impl WrittenFields {
+    fn scalar(&mut self, name: &'static str, value: String) {
+        self.0.push((name, Written::Scalar(value)));
     }
-    if !rule.enabled {
-        visit_scalar(&mut visit, "enabled", "false".into());
-    }
-    if rule.mode == RuleMode::Shadow {
-        visit_scalar(&mut visit, "mode", "shadow".into());
-    }
-    if rule.priority != DEFAULT_PRIORITY {
-        visit_scalar(&mut visit, "priority", rule.priority.to_string());
-    }
-    let matches = conditions(rule);
-    if !matches.is_empty() {
-        visit("match", Written::Map(matches));
-    }
-    match &rule.key {
-        Key::Parts(parts) => match &parts[..] {
-            [KeyPart::Ip] => visit_scalar(&mut visit, "scope", "per_ip".into()),
-            [KeyPart::User] => visit_scalar(&mut visit, "scope", "per_user".into()),
-            [KeyPart::ApiKey] => visit_scalar(&mut visit, "scope", "per_api_key".into()),
-            parts => visit_scalar(
-                &mut visit,
-                "key",
-                flow_list(parts.iter().map(|it| scalar(&it.to_string()))),
-            ),
-        },
-        Key::Global => visit_scalar(&mut visit, "scope", "global".into()),
-        Key::Missing | Key::Faulty => {}
-    }
-    if let Some(group) = &rule.group {
-        visit_scalar(&mut visit, "group", scalar(group));
-    }
-    if let Some(share) = &rule.rollout {
-        visit_scalar(&mut visit, "rollout", share.to_string());
-    }
-    if rule.on_missing_key != OnMissingKey::default() {
-        visit_scalar(
-            &mut visit,
-            "on_missing_key",
-            name(&OnMissingKey::NAMES, rule.on_missing_key),
-        );
-    }
-    if let Some(limit) = rule.bands.first().map(Band::limit) {
-        if limit.algorithm() != Algorithm::TokenBucket {
-            visit_scalar(
-                &mut visit,
-                "algorithm",
-                name(&Algorithm::NAMES, limit.algorithm()),
+
+    fn of(rule: &Rule) -> Self {
+        let mut fields = Self(Vec::new());
+        fields.scalar("id", scalar(rule.id.as_deref().unwrap_or_default()));
+        if let Some(name) = &rule.name {
+            fields.scalar("name", scalar(name));
+        }
+        if !rule.enabled {
+            fields.scalar("enabled", "false".into());
+        }
+        if rule.mode == RuleMode::Shadow {
+            fields.scalar("mode", "shadow".into());
+        }
+        if rule.priority != DEFAULT_PRIORITY {
+            fields.scalar("priority", rule.priority.to_string());
+        }
+        let matches = conditions(rule);
+        if !matches.is_empty() {
+            fields.0.push(("match", Written::Map(matches)));
+        }
+        match &rule.key {
+            Key::Parts(parts) => match &parts[..] {
+                [KeyPart::Ip] => fields.scalar("scope", "per_ip".into()),
+                [KeyPart::User] => fields.scalar("scope", "per_user".into()),
+                [KeyPart::ApiKey] => fields.scalar("scope", "per_api_key".into()),
+                parts => fields.scalar(
+                    "key",
+                    flow_list(parts.iter().map(|it| scalar(&it.to_string()))),
+                ),
+            },
+            Key::Global => fields.scalar("scope", "global".into()),
+            Key::Missing | Key::Faulty => {}
+        }
+        if let Some(group) = &rule.group {
+            fields.scalar("group", scalar(group));
+        }
+        if let Some(share) = &rule.rollout {
+            fields.scalar("rollout", share.to_string());
+        }
+        if rule.on_missing_key != OnMissingKey::default() {
+            fields.scalar(
+                "on_missing_key",
+                name(&OnMissingKey::NAMES, rule.on_missing_key),
             );
         }
-        if limit.rate().shape() {
-            visit_scalar(&mut visit, "shape", "true".into());
+        if let Some(limit) = rule.bands.first().map(Band::limit) {
+            if limit.algorithm() != Algorithm::TokenBucket {
+                fields.scalar("algorithm", name(&Algorithm::NAMES, limit.algorithm()));
+            }
+            if limit.rate().shape() {
+                fields.scalar("shape", "true".into());
+            }
         }
+        fields
+            .0
+            .push(("bands", Written::List(bands(&rule.bands).collect())));
+        match &rule.cost {
+            Cost::Fixed(1) => {}
+            Cost::Fixed(units) => fields.scalar("cost", units.to_string()),
+            Cost::Header(name) => fields.scalar("cost", scalar(&format!("header:{name}"))),
+            Cost::Attribute(name) => fields.scalar("cost", scalar(&format!("attr:{name}"))),
+        }
+        if let Some(max_wait) = rule.max_wait {
+            fields.scalar("on_exceed", "wait".into());
+            fields.scalar("max_wait", duration(max_wait));
+        }
+        if !rule.overrides.is_empty() {
+            let overrides = rule.overrides.iter().map(|given| {
+                let values = given.identity.iter().flatten();
+                flow_map(vec![
+                    (
+                        "identity".into(),
+                        flow_list(values.map(|value| scalar(value))),
+                    ),
+                    ("bands".into(), flow_list(bands(&given.bands))),
+                ])
+            });
+            fields
+                .0
+                .push(("overrides", Written::List(overrides.collect())));
+        }
+        if rule.reset_on_change {
+            fields.scalar("reset_on_change", "true".into());
+        }
+        if !rule.attributes.is_empty() {
+            fields.scalar("attributes", pairs(&rule.attributes));
+        }
+        fields
     }
-    visit("bands", Written::List(bands(&rule.bands).collect()));
-    match &rule.cost {
-        Cost::Fixed(1) => {}
-        Cost::Fixed(units) => visit_scalar(&mut visit, "cost", units.to_string()),
-        Cost::Header(name) => visit_scalar(&mut visit, "cost", scalar(&format!("header:{name}"))),
-        Cost::Attribute(name) => visit_scalar(&mut visit, "cost", scalar(&format!("attr:{name}"))),
-    }
-    if let Some(max_wait) = rule.max_wait {
-        visit_scalar(&mut visit, "on_exceed", "wait".into());
-        visit_scalar(&mut visit, "max_wait", duration(max_wait));
-    }
-    if !rule.overrides.is_empty() {
-        let overrides = rule.overrides.iter().map(|given| {
-            let values = given.identity.iter().flatten();
-            flow_map(vec![
-                (
-                    "identity".into(),
-                    flow_list(values.map(|value| scalar(value))),
-                ),
-                ("bands".into(), flow_list(bands(&given.bands))),
-            ])
-        });
-        visit("overrides", Written::List(overrides.collect()));
-    }
-    if rule.reset_on_change {
-        visit_scalar(&mut visit, "reset_on_change", "true".into());
-    }
-    if !rule.attributes.is_empty() {
-        visit_scalar(&mut visit, "attributes", pairs(&rule.attributes));
-    }
-}
-
-fn visit_scalar(visit: &mut impl FnMut(&str, Written), name: &str, value: String) {
-    visit(name, Written::Scalar(value));
 }
 
 fn conditions(rule: &Rule) -> Vec<(String, String)> {

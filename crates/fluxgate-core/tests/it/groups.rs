@@ -1,4 +1,5 @@
-//! Groups of rules, of which one applies, and rules that are enforced for some identities.
+//! Groups, where only the first rule that matches applies, and rules that are enforced for a
+//! share of identities.
 
 use fluxgate_core::{Decision, RequestContext};
 

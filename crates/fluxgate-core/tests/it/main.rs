@@ -29,6 +29,7 @@ mod rule_builder;
 mod rule_changes;
 mod rule_diffs;
 mod rule_files;
+mod rule_forms;
 mod rule_numbers;
 mod rule_verdicts;
 mod rules;

@@ -3,15 +3,14 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use super::conditions::{self, header_name};
 use crate::band::Band;
 use crate::key::{self, KeyPart, KeyPartError, RuleNumber, SubjectBytes};
 use crate::limit::{LimitError, LimitField, MAX_UNITS, check_span, saturating_micros};
-use crate::matcher::{Conditions, Field, PathSet, Pattern, ValueMatch, Values};
-use crate::network::{IpNetwork, NetworkError, NetworkIndex};
 use crate::rules::active_rule::{ActiveRule, Overrides};
 use crate::rules::fault::{FaultCollector, Step};
-use crate::rules::names::{MAX_NAME, is_band_id, is_rule_id, is_set_name, lower_header_name};
-use crate::rules::rule::{Cost, Key, Pairs, Rule, ValueMatches};
+use crate::rules::names::{MAX_NAME, is_band_id, is_rule_id, is_set_name};
+use crate::rules::rule::{Cost, Key, Pairs, Rule};
 use crate::rules::write::write_rule;
 use crate::sip::Sip13;
 use crate::time::Micros;
@@ -21,6 +20,8 @@ pub(super) struct RuleChecker<'a, 'f, 's> {
     set: &'a str,
     rule: &'a Rule,
     ipv6_prefix: u8,
+    /// The groups of the set, sorted.
+    groups: &'a [&'a str],
     faults: &'f mut FaultCollector<'s>,
 }
 
@@ -29,12 +30,14 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
         set: &'a str,
         rule: &'a Rule,
         ipv6_prefix: u8,
+        groups: &'a [&'a str],
         faults: &'f mut FaultCollector<'s>,
     ) -> Self {
         Self {
             set,
             rule,
             ipv6_prefix,
+            groups,
             faults,
         }
     }
@@ -44,9 +47,11 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
         let rule = self.rule;
         let faults_before = self.faults.count();
         self.id();
-        let conditions = self.conditions();
+        let conditions = self
+            .faults
+            .field("match", |faults| conditions::check(rule, faults));
         let key = self.key();
-        self.group();
+        let group = self.group();
         self.rollout();
         let max_wait = self.max_wait();
         let mut bands = self.bands("a rule needs `bands`", &rule.bands, max_wait);
@@ -74,7 +79,7 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
             priority: rule.priority,
             conditions,
             key,
-            group: None,
+            group,
             rollout: rollout.map(|(share, subject)| (share, subject.to_vec().into())),
             on_missing_key: rule.on_missing_key,
             cost,
@@ -99,41 +104,16 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
         }
     }
 
-    fn conditions(&mut self) -> Conditions {
-        let rule = self.rule;
-        self.faults.field("match", |faults| {
-            let paths = patterns("path", &rule.paths, faults);
-            let not_paths = patterns("not_path", &rule.not_paths, faults);
-            let mut values = Vec::new();
-            if !rule.methods.is_empty() {
-                values.push((Field::Method, ValueMatch::any_of(rule.methods.clone())));
-            }
-            values.extend(headers(&rule.match_headers, faults));
-            values.extend(attributes(&rule.match_attributes, faults));
-            for (_, value) in &mut values {
-                *value = value.sorted();
-            }
-            let ips = networks("ip", &rule.ips, faults);
-            let not_ips = networks("not_ip", &rule.not_ips, faults);
-            Conditions {
-                paths: (!rule.paths.is_empty()).then_some(paths),
-                not_paths: PathSet::new(not_paths),
-                values,
-                ips: (!rule.ips.is_empty()).then_some(ips),
-                not_ips: NetworkIndex::new(not_ips),
-            }
-        })
-    }
-
-    fn group(&mut self) {
-        let Some(group) = &self.rule.group else {
-            return;
-        };
+    /// Returns the number of its group.
+    fn group(&mut self) -> Option<u32> {
+        let group = self.rule.group.as_deref()?;
         if !is_set_name(group) {
             let message =
                 format!("`group` must have 1 to {MAX_NAME} bytes and no control character");
             self.faults.field("group", |faults| faults.add(message));
         }
+        let number = self.groups.binary_search(&group).ok()?;
+        Some(number as u32)
     }
 
     fn rollout(&mut self) {
@@ -314,88 +294,6 @@ fn identity_of(
     }
 }
 
-fn patterns(
-    field: &'static str,
-    texts: &[Box<str>],
-    faults: &mut FaultCollector<'_>,
-) -> Vec<Pattern> {
-    let mut patterns = Vec::with_capacity(texts.len());
-    for (index, text) in texts.iter().enumerate() {
-        match Pattern::parse(text) {
-            Ok(pattern) => patterns.push(pattern),
-            Err(error) => faults.field(field, |faults| {
-                faults.at(Step::Index(index), |faults| faults.add(error.to_string()));
-            }),
-        }
-    }
-    patterns
-}
-
-fn headers(given: &ValueMatches, faults: &mut FaultCollector<'_>) -> Vec<(Field, ValueMatch)> {
-    let mut checked: Vec<(Field, ValueMatch)> = Vec::new();
-    faults.field("headers", |faults| {
-        for (name, value) in given {
-            faults.at(Step::Name(name.clone()), |faults| {
-                check_values("a header's value", value, faults);
-                let Some(field) = header_name(name, faults).map(Field::Header) else {
-                    return;
-                };
-                if checked.iter().any(|(known, _)| *known == field) {
-                    let lower = name.to_ascii_lowercase();
-                    faults.add(format!(
-                        "header `{lower}` appears twice (their case does not matter)"
-                    ));
-                }
-                checked.push((field, value.clone()));
-            });
-        }
-    });
-    checked
-}
-
-fn attributes(given: &ValueMatches, faults: &mut FaultCollector<'_>) -> Vec<(Field, ValueMatch)> {
-    let mut checked: Vec<(Field, ValueMatch)> = Vec::new();
-    faults.field("attributes", |faults| {
-        for (name, value) in given {
-            let field = Field::Attribute(name.clone());
-            if checked.iter().any(|(known, _)| *known == field) {
-                faults.add(format!("`{name}` appears twice in `attributes`"));
-            }
-            faults.at(Step::Name(name.clone()), |faults| {
-                check_values("an attribute's value", value, faults);
-            });
-            checked.push((field, value.clone()));
-        }
-    });
-    checked
-}
-
-fn check_values(what: &str, value: &ValueMatch, faults: &mut FaultCollector<'_>) {
-    if let Values::OneOf(values) | Values::NoneOf(values) = &value.0
-        && values.is_empty()
-    {
-        faults.add(format!("{what} must not be an empty list"));
-    }
-}
-
-fn networks(
-    field: &'static str,
-    texts: &[Box<str>],
-    faults: &mut FaultCollector<'_>,
-) -> Vec<IpNetwork> {
-    let mut networks = Vec::with_capacity(texts.len());
-    for (index, text) in texts.iter().enumerate() {
-        match text.parse() {
-            Ok(network) => networks.push(network),
-            Err(error) => faults.field(field, |faults| {
-                let message = NetworkError::to_string(&error);
-                faults.at(Step::Index(index), |faults| faults.add(message));
-            }),
-        }
-    }
-    networks
-}
-
 /// Returns the pairs, whose names must differ.
 fn unique(field: &'static str, pairs: &Pairs, faults: &mut FaultCollector<'_>) -> Pairs {
     let mut names = HashSet::new();
@@ -407,15 +305,6 @@ fn unique(field: &'static str, pairs: &Pairs, faults: &mut FaultCollector<'_>) -
         }
     }
     pairs.clone()
-}
-
-/// Returns the name of a header in lower case.
-fn header_name(name: &str, faults: &mut FaultCollector<'_>) -> Option<Box<str>> {
-    let lower = lower_header_name(name);
-    if lower.is_none() {
-        faults.add(format!("`{name}` cannot be the name of a header"));
-    }
-    lower
 }
 
 /// Returns the id of a rule with its set.

@@ -26,49 +26,21 @@ impl RuleReader<'_> {
 
     fn band(&mut self, node: &Node, style: &BandStyle) -> Band {
         if node.as_text().is_some() && !node.is_null() {
+            let short = BandNodes {
+                band: node,
+                fields: [None; FIELDS.len()],
+            };
             let limit = self.rate(node).and_then(|(units, window)| {
                 let limit = Limit::builder(style.algorithm, units, window);
-                self.limit(limit.shape(style.shape), style, &BandNodes::all(node))
+                self.limit(limit.shape(style.shape), style, &short)
             });
             return Band::new("", limit.unwrap_or_else(|| stand_in(style)));
         }
-        let [
-            id,
-            capacity,
-            window,
-            refill,
-            period,
-            rate,
-            burst,
-            calendar,
-            time_zone,
-        ] = node.fields(
-            "a band",
-            [
-                "id",
-                "capacity",
-                "window",
-                "refill",
-                "period",
-                "rate",
-                "burst",
-                "calendar",
-                "time_zone",
-            ],
-            self.faults,
-        );
-        let id = id.map_or("", |node| self.band_id(node));
         let nodes = BandNodes {
             band: node,
-            capacity,
-            window,
-            refill,
-            period,
-            rate,
-            burst,
-            calendar,
-            time_zone,
+            fields: node.fields("a band", FIELDS, self.faults),
         };
+        let id = nodes.get("id").map_or("", |node| self.band_id(node));
         let limit = self.band_limit(&nodes, style);
         Band::new(id, limit.unwrap_or_else(|| stand_in(style)))
     }
@@ -88,7 +60,7 @@ impl RuleReader<'_> {
     /// Reads the numbers of a band, which come in one of three forms: with a window, a rate
     /// or a calendar.
     fn band_limit(&mut self, nodes: &BandNodes<'_>, style: &BandStyle) -> Option<Limit> {
-        let (form, needed, others) = match (nodes.rate, nodes.calendar) {
+        let (form, needed, others) = match (nodes.get("rate"), nodes.get("calendar")) {
             (Some(_), _) => (
                 "a `rate`",
                 &["rate"][..],
@@ -115,7 +87,7 @@ impl RuleReader<'_> {
         let before = self.faults.count();
         for field in others {
             if let Some(node) = nodes.get(field) {
-                let message = match (*field, nodes.rate, nodes.calendar) {
+                let message = match (*field, nodes.get("rate"), nodes.get("calendar")) {
                     ("burst", None, _) => "`burst` belongs to a `rate`".to_owned(),
                     ("time_zone", _, None) => "`time_zone` belongs to a `calendar`".to_owned(),
                     _ => format!("a band with {form} has no `{field}`"),
@@ -131,8 +103,8 @@ impl RuleReader<'_> {
                 }
             }
         }
-        let limit = match (nodes.rate, nodes.calendar) {
-            (Some(rate), _) => self.rate_limit(rate, nodes.burst, style),
+        let limit = match (nodes.get("rate"), nodes.get("calendar")) {
+            (Some(rate), _) => self.rate_limit(rate, nodes.get("burst"), style),
             (None, Some(calendar)) => self.calendar_limit(calendar, nodes, style),
             (None, None) => self.window_limit(nodes, style),
         };
@@ -142,13 +114,15 @@ impl RuleReader<'_> {
     }
 
     fn window_limit(&mut self, nodes: &BandNodes<'_>, style: &BandStyle) -> Option<LimitBuilder> {
-        let capacity = nodes.capacity.map(|node| self.units(node, "`capacity`"));
-        let refill = nodes.refill.map(|node| self.units(node, "`refill`"));
+        let capacity = nodes
+            .get("capacity")
+            .map(|node| self.units(node, "`capacity`"));
+        let refill = nodes.get("refill").map(|node| self.units(node, "`refill`"));
         let mut span =
             |node: Option<&Node>, what| node.map(|node| values::duration(node, what, self.faults));
         let (window, period) = (
-            span(nodes.window, "`window`"),
-            span(nodes.period, "`period`"),
+            span(nodes.get("window"), "`window`"),
+            span(nodes.get("period"), "`period`"),
         );
         let mut limit = Limit::builder(style.algorithm, capacity??, window??);
         if let Some(units) = refill {
@@ -187,9 +161,11 @@ impl RuleReader<'_> {
         nodes: &BandNodes<'_>,
         style: &BandStyle,
     ) -> Option<LimitBuilder> {
-        let capacity = nodes.capacity.map(|node| self.units(node, "`capacity`"));
+        let capacity = nodes
+            .get("capacity")
+            .map(|node| self.units(node, "`capacity`"));
         let unit = calendar.one_of("`calendar`", &CalendarUnit::NAMES, self.faults);
-        let time_zone = nodes.time_zone.map(|node| {
+        let time_zone = nodes.get("time_zone").map(|node| {
             let name = node.text("`time_zone`", self.faults)?;
             let zone = name.parse::<TimeZone>();
             zone.map_err(|error| self.faults.add(node.position, error.to_string()))
@@ -237,7 +213,7 @@ impl RuleReader<'_> {
         };
         let at = match &error {
             LimitError::ShapeOnOther | LimitError::ShapeAndWait => Some(style.shape_at),
-            LimitError::CalendarOnOther => nodes.calendar.map(|node| node.position),
+            LimitError::CalendarOnOther => nodes.get("calendar").map(|node| node.position),
             LimitError::Units { field, .. }
             | LimitError::Span { field }
             | LimitError::NotABucket { field } => nodes.get(field.name()).map(|node| node.position),
@@ -272,45 +248,27 @@ fn stand_in(style: &BandStyle) -> Limit {
 }
 
 /// The fields of a band.
+const FIELDS: [&str; 9] = [
+    "id",
+    "capacity",
+    "window",
+    "refill",
+    "period",
+    "rate",
+    "burst",
+    "calendar",
+    "time_zone",
+];
+
+/// A band and its fields, in the order of [`FIELDS`].
 struct BandNodes<'n> {
     band: &'n Node,
-    capacity: Option<&'n Node>,
-    window: Option<&'n Node>,
-    refill: Option<&'n Node>,
-    period: Option<&'n Node>,
-    rate: Option<&'n Node>,
-    burst: Option<&'n Node>,
-    calendar: Option<&'n Node>,
-    time_zone: Option<&'n Node>,
+    fields: [Option<&'n Node>; FIELDS.len()],
 }
 
 impl<'n> BandNodes<'n> {
-    /// The fields of a band in its short form, which is one text.
-    fn all(band: &'n Node) -> Self {
-        Self {
-            band,
-            capacity: None,
-            window: None,
-            refill: None,
-            period: None,
-            rate: None,
-            burst: None,
-            calendar: None,
-            time_zone: None,
-        }
-    }
-
     fn get(&self, field: &str) -> Option<&'n Node> {
-        match field {
-            "capacity" => self.capacity,
-            "window" => self.window,
-            "refill" => self.refill,
-            "period" => self.period,
-            "rate" => self.rate,
-            "burst" => self.burst,
-            "calendar" => self.calendar,
-            "time_zone" => self.time_zone,
-            _ => None,
-        }
+        let index = FIELDS.iter().position(|known| *known == field)?;
+        self.fields[index]
     }
 }

@@ -4,7 +4,6 @@ use super::rule::RuleReader;
 use crate::key::KeyPart;
 use crate::matcher::{ValueMatch, Values};
 use crate::rules::rule::{Cost, Key, Pairs, Rule, ValueMatches};
-use crate::rules::values;
 use crate::yaml::{Node, Value};
 
 impl RuleReader<'_> {
@@ -107,27 +106,16 @@ impl RuleReader<'_> {
             (Some(scope), None) => self.scope(scope),
             (None, Some(key)) => {
                 let nodes = key.list("`key`", self.faults);
-                let parts: Vec<_> = nodes.iter().map(|node| self.key_part(node)).collect();
-                if nodes.is_empty() || parts.contains(&None) {
-                    self.other_key_faults(nodes, &parts);
+                if nodes.is_empty() {
                     return Key::Faulty;
                 }
-                Key::Parts(parts.into_iter().flatten().collect())
-            }
-        }
-    }
-
-    /// Checks the parts of a key that can be read, of which others cannot. A key without
-    /// such parts is checked when it is built.
-    fn other_key_faults(&mut self, nodes: &[Node], parts: &[Option<KeyPart>]) {
-        for (index, (node, part)) in nodes.iter().zip(parts).enumerate() {
-            let Some(part) = part else { continue };
-            if let KeyPart::Header(name) = part {
-                values::header_name(name, node.position, self.faults);
-            }
-            let mut earlier = parts[..index].iter().flatten();
-            if earlier.any(|earlier| earlier.is_same(part)) {
-                self.faults.add(node.position, part.duplicate_fault());
+                let parts = nodes.iter().enumerate();
+                let parts = parts.map(|(index, node)| {
+                    // In place of a part with a fault: one that the others differ from.
+                    let stand_in = || KeyPart::Attribute(format!("?{index}").into());
+                    self.key_part(node).unwrap_or_else(stand_in)
+                });
+                Key::Parts(parts.collect())
             }
         }
     }
