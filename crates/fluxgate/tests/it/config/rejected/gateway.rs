@@ -1,0 +1,149 @@
+//! Invalid listeners, routes and settings of the gateway.
+
+use super::Rejected;
+
+pub(super) const CASES: &[Rejected] = &[
+    ("listen: []", "`listen` must be a mapping, not a list"),
+    (
+        "listen: { http: 127.0.0.1:1 }",
+        "unknown field `http` in `listen`; allowed are gateway, api, grpc, resp",
+    ),
+    (
+        "listen: { api: 8081 }",
+        "`api` must be an address and a port",
+    ),
+    (
+        "listen: { api: 127.0.0.1:1, grpc: 127.0.0.1:1 }",
+        "`grpc` has the same address as `api`",
+    ),
+    (
+        "listen: { gateway: 127.0.0.1:1 }",
+        "`listen.gateway` needs at least one route in `gateway.routes`",
+    ),
+    ("gateway: { port: 1 }", "unknown field `port` in `gateway`"),
+    (
+        "gateway: { routes: [] }",
+        "`routes` must not be an empty list",
+    ),
+    ("gateway: { routes: [ x ] }", "a route must be a mapping"),
+    (
+        "gateway: { routes: [ { upstreams: [echo] } ] }",
+        "a route needs `id`",
+    ),
+    (
+        "gateway: { routes: [ { id: a } ] }",
+        "a route needs `upstreams`",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [] } ] }",
+        "`upstreams` must not be an empty list",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo] }, { id: a, upstreams: [echo] } ] }",
+        "there is a route `a` already",
+    ),
+    (
+        "gateway: { routes: [ { id: '', upstreams: [echo] } ] }",
+        "`id` must have 1 to 200 bytes",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: ['redis://a'] } ] }",
+        "an upstream must be http://HOST:PORT",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: ['http://a/b'] } ] }",
+        "an upstream must be http://HOST:PORT",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], filters: [b] } ] }",
+        "there is no filter `b`; there are none",
+    ),
+    (
+        "{ filters: { c: {} }, gateway: { routes: [ { id: a, upstreams: [echo], filters: [b] } ] } }",
+        "there is no filter `b`; there are c",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], weight: 1 } ] }",
+        "unknown field `weight` in a route",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], match: { paths: [/a] } } ] }",
+        "unknown field `paths` in `match`",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], match: { path: [a] } } ] }",
+        "a path pattern must begin with `/`",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], match: { host: ['a:80'] } } ] }",
+        "`a:80` is no host",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], match: { methods: ['a b'] } } ] }",
+        "`a b` cannot be a method",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], match: { headers: { 'a b': c } } } ] }",
+        "`a b` cannot be the name of a header",
+    ),
+    (
+        "gateway: { routes: [ { id: a, upstreams: [echo], match: { headers: { a: b, A: b } } } ] }",
+        "header `a` appears twice",
+    ),
+    (
+        "gateway: { timeouts: { connect: 0s } }",
+        "`connect` must be a whole number with a unit",
+    ),
+    (
+        "gateway: { timeouts: { headers: x } }",
+        "`headers` must be a whole number with a unit",
+    ),
+    (
+        "gateway: { timeouts: { idle: [] } }",
+        "`idle` must be a whole number with a unit",
+    ),
+    (
+        "gateway: { timeouts: { request: 1 } }",
+        "`request` must be a whole number with a unit",
+    ),
+    (
+        "gateway: { timeouts: { total: 1s } }",
+        "unknown field `total` in `timeouts`",
+    ),
+    (
+        "gateway: { limits: { header_bytes: 1k } }",
+        "`header_bytes` must be a whole number from 0",
+    ),
+    (
+        "gateway: { limits: { body_bytes: -1 } }",
+        "`body_bytes` must be a whole number from 0",
+    ),
+    (
+        "gateway: { limits: { connections: '1' } }",
+        "`connections` must be a whole number from 0",
+    ),
+    (
+        "gateway: { limits: { upstream_connections: -1 } }",
+        "`upstream_connections` must be a whole number from 0 to 1000000000",
+    ),
+    (
+        "gateway: { limits: { streams: 0 } }",
+        "`streams` must be a whole number from 1 to 100000",
+    ),
+    (
+        "gateway: { limits: { streams: 100001 } }",
+        "`streams` must be a whole number from 1 to 100000",
+    ),
+    (
+        "gateway: { limits: { requests: 1 } }",
+        "unknown field `requests` in `limits`",
+    ),
+    (
+        "gateway: { tls: { cert: a } }",
+        "`tls` needs `cert` and `key`",
+    ),
+    (
+        "gateway: { tls: { cert: a, key: '' } }",
+        "`key` must be the path of a file",
+    ),
+];

@@ -1,0 +1,45 @@
+//! Unknown sections, and invalid administration and telemetry.
+
+use super::Rejected;
+
+pub(super) const CASES: &[Rejected] = &[
+    (
+        "colour: red",
+        "unknown field `colour` in a config; allowed are store, keys, listen",
+    ),
+    ("admin: { token: a }", "unknown field `token` in `admin`"),
+    ("admin: { open: 1 }", "`open` must be true or false"),
+    (
+        "admin: { open: true, tokens_file: t }",
+        "`open: true` and `tokens_file` exclude each other",
+    ),
+    (
+        "{ admin: { open: true }, listen: { api: '0.0.0.0:1' } }",
+        "`open: true` is allowed only where the API listens on loopback",
+    ),
+    (
+        "{ admin: { open: true }, listen: { api: '192.168.0.1:1' } }",
+        "`listen.api` is 192.168.0.1:1",
+    ),
+    (
+        "admin: { tokens_file: '' }",
+        "`tokens_file` must be the path of a file",
+    ),
+    ("telemetry: { log: xml }", "`log` must be one of json, text"),
+    (
+        "telemetry: { level: loud }",
+        "`level` must be one of error, warn, info, debug, trace",
+    ),
+    (
+        "telemetry: { otlp: 'grpc://a' }",
+        "`otlp` must be http://HOST:PORT",
+    ),
+    (
+        "telemetry: { identities: 1 }",
+        "`identities` must be true or false",
+    ),
+    (
+        "telemetry: { metrics: 1 }",
+        "unknown field `metrics` in `telemetry`",
+    ),
+];

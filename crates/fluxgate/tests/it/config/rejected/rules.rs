@@ -1,0 +1,48 @@
+//! Invalid sources and defaults of rules.
+
+use super::Rejected;
+
+pub(super) const CASES: &[Rejected] = &[
+    (
+        "rules_from: {}",
+        "`rules_from` must have either `dir: PATH` or `redis: {}`",
+    ),
+    (
+        "rules_from: { dir: a, redis: {} }",
+        "`rules_from` must have either",
+    ),
+    ("rules_from: { dir: '' }", "`dir` must be the path"),
+    (
+        "rules_from: { dir: a, poll: 0s }",
+        "`poll` must be a whole number with a unit",
+    ),
+    (
+        "rules_from: { redis: {} }",
+        "rules from Redis need `store: { redis: … }`",
+    ),
+    (
+        "rules_from: { url: a }",
+        "unknown field `url` in `rules_from`",
+    ),
+    (
+        "{ rules_from: { dir: a }, rule_sets: {} }",
+        "`rule_sets` and `rules_from` exclude each other",
+    ),
+    (
+        "{ on_missing_rule_set: maybe, store: memory }",
+        "`on_missing_rule_set` must be one of allow, deny",
+    ),
+    (
+        "call_limits: { on_error: maybe }",
+        "`on_error` must be one of allow, deny, local; `maybe` is not",
+    ),
+    (
+        "call_limits: { on_errors: deny }",
+        "unknown field `on_errors` in `call_limits`",
+    ),
+    ("call_limits: deny", "`call_limits` must be a mapping"),
+    (
+        "{ rule_sets: { a: {} }, store: memory }",
+        "rule set `a` has no `rules`",
+    ),
+];
