@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use fluxgate_core::Decision;
 use fluxgate_http::{DescriptorShare, Origin};
-use fluxgate_tower::Handler;
+use fluxgate_tower::internals::client_config;
+use fluxgate_tower::{Handler, TrustError};
 
 use crate::config::{Config, Limits, Timeouts, UpstreamTarget};
 use crate::forward::Forwarder;
 use crate::http_builders::HttpBuilders;
 use crate::routes::Routes;
-use crate::upstream::{ConnectionLimit, TrustError, client_config, pool};
+use crate::upstream::{ConnectionLimit, pool};
 
 /// Decides requests and records responses.
 pub trait Engine: Send + Sync + 'static {

@@ -29,5 +29,5 @@ mod upstream;
 mod upstream_request;
 
 pub use config::{Config, HostPattern, Limits, RouteConfig, RouteMatch, Timeouts, UpstreamTarget};
+pub use fluxgate_tower::TrustError;
 pub use gateway::{Engine, Gateway};
-pub use upstream::TrustError;

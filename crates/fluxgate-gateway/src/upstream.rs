@@ -9,6 +9,5 @@ mod stream;
 
 pub(crate) use balancer::{Assignment, Balancer, Tried};
 pub(crate) use connection_limit::{ConnectionLimit, OpenBodyPermit};
-pub use server::TrustError;
-pub(crate) use server::{Upstream, client_config};
+pub(crate) use server::Upstream;
 pub(crate) use stream::UpstreamStream;

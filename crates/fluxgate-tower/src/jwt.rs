@@ -1,8 +1,8 @@
 //! Verifies JSON Web Tokens, so that identities and attributes can come from their claims.
 //!
-//! ring, which TLS uses already, verifies the signatures. The usual crate for tokens has one
-//! cryptographic back end for the whole process: as a library, this crate would choose it for
-//! the program. It also reads the clock by itself and does not refuse critical extensions.
+//! ring, which TLS uses already, verifies the signatures. The crate `jsonwebtoken` has one
+//! cryptographic back end for the whole process, which a library should not choose for the
+//! program, and reads the clock itself.
 
 mod algorithm;
 mod cache;
@@ -16,7 +16,9 @@ mod key_source;
 mod reader;
 mod settings;
 mod token;
+mod trust;
 
 pub use error::JwtError;
 pub(crate) use reader::TokenReader;
 pub use settings::{Jwt, OnInvalid};
+pub use trust::{TrustError, client_config};

@@ -70,7 +70,7 @@ pub use context::Identity;
 pub use handler::{Handler, HeaderNames};
 pub use headers::{HeaderFamilies, ResetFormat};
 #[cfg(feature = "jwt")]
-pub use jwt::{Jwt, JwtError, OnInvalid};
+pub use jwt::{Jwt, JwtError, OnInvalid, TrustError};
 pub use problem::FailedClosedStatus;
 pub use rate_limit::{
     Customizer, Denial, MakeBody, RateLimit, RateLimitLayer, ResponseBody, ResponseFuture,
@@ -89,6 +89,8 @@ pub mod internals {
     pub use crate::filter::Filter;
     pub use crate::filter::evaluate::{FilterOutcome, PendingEvaluation};
     pub use crate::headers::LimitHeaders;
+    #[cfg(feature = "jwt")]
+    pub use crate::jwt::client_config;
     pub use crate::problem::{
         INVALID_TOKEN_CHALLENGE, PROBLEM_JSON, Problem, write_denial, write_denial_start,
     };

@@ -8,9 +8,8 @@ use std::time::Duration;
 
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::connection_limit::ConnectionPermit;
 use super::health::Health;
@@ -92,27 +91,4 @@ impl Upstream {
 
 fn without_brackets(host: &str) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
-}
-
-/// No certificate authority can be trusted.
-#[derive(Debug, thiserror::Error)]
-#[error("no trusted certificate authorities can be read: {0}")]
-pub struct TrustError(String);
-
-/// Returns the client configuration for upstreams: trusts the certificate authorities of the
-/// system, or of the file that `SSL_CERT_FILE` names.
-pub(crate) fn client_config() -> Result<Arc<ClientConfig>, TrustError> {
-    let found = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
-    let (usable, _) = roots.add_parsable_certificates(found.certs);
-    if usable == 0 {
-        let why = found.errors.first().map(ToString::to_string);
-        return Err(TrustError(why.unwrap_or_else(|| "there are none".into())));
-    }
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| TrustError(error.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Arc::new(config))
 }

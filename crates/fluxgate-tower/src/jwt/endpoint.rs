@@ -1,6 +1,5 @@
 //! Fetches a key set over HTTP or HTTPS.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,11 +12,10 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::error::JwtError;
+use super::trust::client_config;
 
 /// The largest key set.
 const MAX_BYTES: usize = 256 * 1024;
@@ -57,12 +55,12 @@ impl Endpoint {
         let invalid = || JwtError::Address(address.to_owned());
         let uri: Uri = address.parse().map_err(|_| invalid())?;
         let authority = uri.authority().ok_or_else(invalid)?.clone();
-        // A password would show in logs.
+        // Logs would show a password.
         if authority.as_str().contains('@') || authority.host().is_empty() {
             return Err(invalid());
         }
         let tls = match uri.scheme() {
-            Some(scheme) if *scheme == Scheme::HTTPS => Some(tls_connector()?),
+            Some(scheme) if *scheme == Scheme::HTTPS => Some(TlsConnector::from(client_config()?)),
             Some(scheme) if *scheme == Scheme::HTTP => None,
             _ => return Err(invalid()),
         };
@@ -75,7 +73,7 @@ impl Endpoint {
         })
     }
 
-    /// Fetches the key set, on a new connection because fetches are minutes apart.
+    /// Fetches the key set on a new connection: fetches are too far apart to keep one open.
     pub(super) async fn fetch(&self) -> Result<Bytes, FetchError> {
         let fetched = tokio::time::timeout(DEADLINE, self.connect_and_get()).await;
         fetched.unwrap_or(Err(FetchError::Deadline))
@@ -113,7 +111,7 @@ impl Endpoint {
             .header(ACCEPT, "application/jwk-set+json, application/json")
             .body(Empty::<Bytes>::new())?;
         let response = sender.send_request(request).await?;
-        // A redirect is not followed: it could lead anywhere.
+        // Redirects are not followed, because they could lead to any server.
         if response.status() != StatusCode::OK {
             return Err(FetchError::Status(response.status()));
         }
@@ -133,21 +131,4 @@ impl std::fmt::Display for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}", self.uri)
     }
-}
-
-fn tls_connector() -> Result<TlsConnector, JwtError> {
-    let found = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
-    let (usable, _) = roots.add_parsable_certificates(found.certs);
-    if usable == 0 {
-        let why = found.errors.first().map(ToString::to_string);
-        let why = why.unwrap_or_else(|| "there are none".into());
-        return Err(JwtError::Trust(why));
-    }
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| JwtError::Trust(error.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
 }

@@ -1,5 +1,7 @@
 //! Why tokens cannot be verified.
 
+use super::trust::TrustError;
+
 /// Why tokens cannot be verified.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -8,8 +10,8 @@ pub enum JwtError {
     #[error("`{0}` is not the address of a key set, such as https://issuer.example/jwks.json")]
     Address(String),
     /// The system has no certificate authorities to trust.
-    #[error("no trusted certificate authorities can be read: {0}")]
-    Trust(String),
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     /// The keys cannot be read.
     #[error("{place}: {why}")]
     Keys {
