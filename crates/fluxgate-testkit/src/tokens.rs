@@ -2,6 +2,7 @@
 
 mod hostile;
 
+use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
@@ -14,15 +15,17 @@ use ring::signature::{
     RSA_PSS_SHA384, RSA_PSS_SHA512, RsaEncoding, RsaKeyPair,
 };
 
+use crate::RawUpstream;
+
 pub use hostile::{AUDIENCE, ISSUER, claims_of, hostile_tokens};
 
-// ring cannot generate RSA keys. They protect nothing.
+// ring cannot generate RSA keys. These are used only in tests and benchmarks.
 const RSA: [&[u8]; 2] = [
     include_bytes!("tokens/rsa_1.pk8"),
     include_bytes!("tokens/rsa_2.pk8"),
 ];
 
-/// A key that signs tokens. RSA keys are one of two; all others are new.
+/// A key that signs tokens. There are two RSA keys; all other keys are generated.
 #[derive(Debug)]
 pub struct TokenKey {
     id: String,
@@ -47,12 +50,12 @@ impl TokenKey {
 
     /// Creates a key for this algorithm and with this `kid`.
     pub fn new(algorithm: &str, id: &str) -> Self {
-        Self::of_rsa(algorithm, id, RSA[0])
+        Self::generate(algorithm, id, RSA[0])
     }
 
     /// Creates a key that differs from [`TokenKey::new`] even if it is an RSA key.
     pub fn other(algorithm: &str, id: &str) -> Self {
-        Self::of_rsa(algorithm, id, RSA[1])
+        Self::generate(algorithm, id, RSA[1])
     }
 
     /// Creates a key whose secret is known.
@@ -64,7 +67,8 @@ impl TokenKey {
         }
     }
 
-    fn of_rsa(algorithm: &str, id: &str, rsa: &[u8]) -> Self {
+    /// Generates a key, or uses `rsa` if it is to be an RSA key.
+    fn generate(algorithm: &str, id: &str, rsa: &[u8]) -> Self {
         let random = SystemRandom::new();
         let ecdsa = |curve| {
             let der = EcdsaKeyPair::generate_pkcs8(curve, &random).expect("the key is valid");
@@ -94,7 +98,7 @@ impl TokenKey {
     }
 
     /// Returns the public key, or the secret, as a JSON Web Key.
-    pub fn jwk(&self) -> String {
+    fn jwk(&self) -> String {
         let fields = match &self.pair {
             Pair::Rsa(pair) => {
                 let public: ring::rsa::PublicKeyComponents<Vec<u8>> = pair.public().into();
@@ -121,18 +125,16 @@ impl TokenKey {
         format!(r#"{{{fields},"kid":"{id}","alg":"{algorithm}","use":"sig"}}"#)
     }
 
-    /// Returns the public key as DER.
-    pub fn public_der(&self) -> Vec<u8> {
+    /// Returns the public RSA key as DER.
+    fn public_der(&self) -> Vec<u8> {
         match &self.pair {
             Pair::Rsa(pair) => pair.public_key().as_ref().into(),
-            Pair::Ecdsa(pair) => pair.public_key().as_ref().into(),
-            Pair::Ed25519(pair) => pair.public_key().as_ref().into(),
-            Pair::Secret(_) => panic!("a secret has no public key"),
+            _ => panic!("{} is not an RSA algorithm", self.algorithm),
         }
     }
 
     /// Returns the public RSA key as PEM.
-    pub fn public_pem(&self) -> String {
+    fn public_pem(&self) -> String {
         let text = STANDARD.encode(self.public_der());
         let lines: Vec<_> = text
             .as_bytes()
@@ -150,7 +152,7 @@ impl TokenKey {
         self.token_with_header(&header, claims)
     }
 
-    /// Signs a token with this header, which may claim anything.
+    /// Signs a token with this header, which need not describe the key.
     pub fn token_with_header(&self, header: &str, claims: &str) -> String {
         let message = format!(
             "{}.{}",
@@ -200,18 +202,32 @@ impl TokenKey {
     }
 }
 
-/// Returns a JSON Web Key Set of these keys.
+/// Returns the JSON Web Key Set of these keys.
 pub fn jwks<'a>(keys: impl IntoIterator<Item = &'a TokenKey>) -> String {
     let keys: Vec<_> = keys.into_iter().map(TokenKey::jwk).collect();
     format!("{{\"keys\":[{}]}}", keys.join(","))
 }
 
-/// Returns bytes as base64url without padding.
-pub fn encoded(bytes: &[u8]) -> String {
+/// Encodes bytes as base64url without padding.
+fn encoded(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Returns the time of the wall clock in seconds, as claims have it.
+/// Starts a server that responds to every request with the status and the body that `response`
+/// holds at that time, such as `("200 OK", jwks)`.
+pub fn key_server(response: &Arc<Mutex<(&'static str, String)>>) -> RawUpstream {
+    let response = Arc::clone(response);
+    RawUpstream::start(move |connection| {
+        while connection.read_request().is_some() {
+            let (status, body) = response.lock().expect("no test panics with it").clone();
+            let length = body.len();
+            let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
+            connection.send(format!("{head}{body}"));
+        }
+    })
+}
+
+/// Returns the wall clock time in seconds since the Unix epoch, as in claims.
 #[expect(
     clippy::disallowed_methods,
     reason = "servers compare the times of tokens with their own clock"

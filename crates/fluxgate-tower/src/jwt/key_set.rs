@@ -1,5 +1,6 @@
 //! The keys in use, and their renewal in the background.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -25,7 +26,6 @@ const MIN_FETCH_INTERVAL: Duration = Duration::from_secs(60);
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 
 /// The keys of one source.
-#[derive(Debug)]
 pub(super) struct KeySet {
     source: KeySource,
     keys: ArcSwap<Keys>,
@@ -48,7 +48,7 @@ pub(super) struct Keys {
 }
 
 impl KeySet {
-    /// Creates the keys of a source. Those of a file are read at once.
+    /// Creates the keys of a source. They are read at once, unless they must be fetched.
     pub(super) fn new(source: KeySource) -> Result<Arc<Self>, JwtError> {
         let content = source.read_now()?;
         let set = Self {
@@ -71,38 +71,20 @@ impl KeySet {
         Ok(set)
     }
 
-    /// Creates a set of one secret.
-    pub(super) fn of_secret(secret: &[u8]) -> Result<Arc<Self>, JwtError> {
-        let source = KeySource::Program;
-        let keys = source.parse(secret)?;
-        Ok(Arc::new(Self {
-            source,
-            keys: ArcSwap::from_pointee(Keys {
-                keys,
-                generation: 1,
-            }),
-            content: Mutex::default(),
-            wanted: Arc::default(),
-            is_watched: AtomicBool::new(true),
-            loading: tokio::sync::Mutex::default(),
-        }))
-    }
-
     /// Returns the keys in use.
     pub(super) fn current(&self) -> arc_swap::Guard<Arc<Keys>> {
         self.keys.load()
     }
 
-    /// Asks for newer keys, because a token names one that is not known. The request does not
-    /// wait for them.
+    /// Requests newer keys, because no known key fits a token. Does not wait for them.
     pub(super) fn want_newer(&self) {
         self.wanted.notify_one();
     }
 
-    /// Renews the keys in the background for as long as they are used, unless a task does
-    /// already. Does nothing outside of a runtime.
+    /// Starts a task that renews the keys for as long as they are used, unless one is running
+    /// or the keys cannot change. Does nothing outside of a runtime.
     pub(super) fn watch(self: &Arc<Self>) {
-        if self.is_watched.load(Ordering::Relaxed) {
+        if self.is_watched.load(Ordering::Relaxed) || self.source.is_fixed() {
             return;
         }
         let Ok(runtime) = Handle::try_current() else {
@@ -126,10 +108,8 @@ impl KeySet {
 
     /// Reads the source now.
     async fn refresh(&self) -> Result<(), JwtError> {
-        match self.source.read().await? {
-            Some(content) => self.replace(content),
-            None => Ok(()),
-        }
+        let content = self.source.read().await?;
+        self.replace(content)
     }
 
     /// Uses the keys of this content from now on, if it is new and valid.
@@ -151,7 +131,7 @@ impl KeySet {
         }));
         match count {
             0 => {
-                tracing::warn!(source = %self.source, "no key can verify tokens: all are invalid");
+                tracing::warn!(source = %self.source, "no key can verify tokens: all tokens are invalid");
             }
             _ => {
                 tracing::info!(source = %self.source, keys = count, "tokens are verified by new keys");
@@ -163,12 +143,15 @@ impl KeySet {
     fn has_keys(&self) -> bool {
         self.current().generation > 0
     }
+}
 
-    fn is_file(&self) -> bool {
-        matches!(
-            self.source,
-            KeySource::JwksFile(_) | KeySource::SecretFile(_)
-        )
+/// Omits the content, which may be a secret.
+impl fmt::Debug for KeySet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeySet")
+            .field("source", &self.source)
+            .field("keys", &self.keys)
+            .finish_non_exhaustive()
     }
 }
 
@@ -198,7 +181,7 @@ impl Watch {
             let Some(set) = self.0.upgrade() else {
                 return;
             };
-            let (is_file, has_keys) = (set.is_file(), set.has_keys());
+            let (is_file, has_keys) = (set.source.is_file(), set.has_keys());
             let is_ok = refreshed.is_ok();
             log_failure(refreshed, &mut logged, has_keys);
             drop(set);
@@ -214,9 +197,11 @@ impl Watch {
                         true => FETCH_INTERVAL,
                         false => MIN_FETCH_INTERVAL,
                     };
-                    let is_asked = timeout(interval, wanted.notified()).await.is_ok();
-                    if let (true, Some(last), 1..) = (is_asked, last_renewal, self.0.strong_count())
-                    {
+                    let is_wanted = timeout(interval, wanted.notified()).await.is_ok();
+                    if self.0.strong_count() == 0 {
+                        return;
+                    }
+                    if let (true, Some(last)) = (is_wanted, last_renewal) {
                         sleep(MIN_FETCH_INTERVAL.saturating_sub(last.elapsed())).await;
                     }
                     last_renewal = Some(Instant::now());
@@ -250,7 +235,10 @@ fn log_failure(refreshed: Result<(), JwtError>, logged: &mut Option<String>, has
         return;
     }
     match has_keys {
-        true => tracing::error!(error, "tokens are still verified by the keys before"),
+        true => tracing::error!(
+            error,
+            "cannot renew the keys: tokens are still verified by the previous ones"
+        ),
         false => tracing::error!(error, "there are no keys yet: all tokens are invalid"),
     }
     *logged = Some(error);

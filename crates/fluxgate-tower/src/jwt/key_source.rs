@@ -13,14 +13,14 @@ use super::key::{Key, Material};
 
 /// The largest file.
 const MAX_BYTES: u64 = 1 << 20;
-/// Shorter secrets can be guessed: RFC 7518 demands as many bits as the hash has.
+/// Shorter secrets can be guessed: RFC 7518 requires at least as many bits as the hash has.
 const MIN_SECRET_BYTES: usize = 32;
 
 /// Where the keys come from.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) enum KeySource {
-    /// The program provides a secret.
-    Program,
+    /// The program provides this secret.
+    Program(Bytes),
     /// A file with a key set.
     JwksFile(PathBuf),
     /// A file with a secret.
@@ -30,27 +30,37 @@ pub(super) enum KeySource {
 }
 
 impl KeySource {
-    /// Reads the keys as they are written, or `None` if the program provides them.
-    pub(super) async fn read(&self) -> Result<Option<Bytes>, JwtError> {
+    /// Returns whether the keys never change.
+    pub(super) fn is_fixed(&self) -> bool {
+        matches!(self, Self::Program(_))
+    }
+
+    /// Returns whether the keys are in a file.
+    pub(super) fn is_file(&self) -> bool {
+        matches!(self, Self::JwksFile(_) | Self::SecretFile(_))
+    }
+
+    /// Reads the content that the keys are parsed from.
+    pub(super) async fn read(&self) -> Result<Bytes, JwtError> {
         let path = match self {
-            Self::Program => return Ok(None),
+            Self::Program(secret) => return Ok(secret.clone()),
             Self::Url(endpoint) => {
                 let fetched = endpoint.fetch().await;
-                let fetched = fetched.map_err(|error| self.error(error))?;
-                return Ok(Some(fetched));
+                return fetched.map_err(|error| self.error(error));
             }
             Self::JwksFile(path) | Self::SecretFile(path) => path.clone(),
         };
         // A hanging file system must not block requests.
         let read = tokio::task::spawn_blocking(move || read_file(&path)).await;
         let read = read.unwrap_or_else(|error| Err(io::Error::other(error)));
-        read.map(Some).map_err(|error| self.error(error))
+        read.map_err(|error| self.error(error))
     }
 
-    /// Reads the keys of a file as they are written, without a runtime.
+    /// Reads the content without a runtime, or returns `None` if it must be fetched.
     pub(super) fn read_now(&self) -> Result<Option<Bytes>, JwtError> {
         match self {
-            Self::Program | Self::Url(_) => Ok(None),
+            Self::Program(secret) => Ok(Some(secret.clone())),
+            Self::Url(_) => Ok(None),
             Self::JwksFile(path) | Self::SecretFile(path) => {
                 let read = read_file(path).map_err(|error| self.error(error))?;
                 Ok(Some(read))
@@ -61,7 +71,7 @@ impl KeySource {
     /// Parses the keys.
     pub(super) fn parse(&self, content: &[u8]) -> Result<Vec<Key>, JwtError> {
         match self {
-            Self::Program | Self::SecretFile(_) => {
+            Self::Program(_) | Self::SecretFile(_) => {
                 let secret = without_line_end(content);
                 if secret.is_empty() {
                     return Err(self.error("the secret is empty"));
@@ -70,7 +80,7 @@ impl KeySource {
                     tracing::warn!(
                         keys = %self,
                         "the secret that verifies tokens has fewer than {MIN_SECRET_BYTES} bytes: \
-                         it can be guessed from one token"
+                         an attacker with one token may guess it"
                     );
                 }
                 Ok(vec![Key {
@@ -102,17 +112,24 @@ impl KeySource {
     }
 }
 
+/// Does not show the secret.
+impl std::fmt::Debug for KeySource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "KeySource({self})")
+    }
+}
+
 impl std::fmt::Display for KeySource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Program => f.write_str("the secret"),
+            Self::Program(_) => f.write_str("the secret"),
             Self::JwksFile(path) | Self::SecretFile(path) => write!(f, "{}", path.display()),
             Self::Url(endpoint) => write!(f, "{endpoint}"),
         }
     }
 }
 
-/// Reads a regular file. Anything else, such as a FIFO, might never end.
+/// Reads a regular file. Reading anything else, such as a FIFO, might never end.
 fn read_file(path: &Path) -> io::Result<Bytes> {
     if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::other("expected a regular file"));
@@ -122,7 +139,9 @@ fn read_file(path: &Path) -> io::Result<Bytes> {
         .take(MAX_BYTES + 1)
         .read_to_end(&mut bytes)?;
     match bytes.len() as u64 > MAX_BYTES {
-        true => Err(io::Error::other("the file is too large")),
+        true => Err(io::Error::other(format!(
+            "the file is larger than {MAX_BYTES} bytes"
+        ))),
         false => Ok(bytes.into()),
     }
 }

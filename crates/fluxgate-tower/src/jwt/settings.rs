@@ -4,6 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::endpoint::Endpoint;
 use super::error::JwtError;
 use super::key_set::KeySet;
@@ -39,16 +41,18 @@ const DEFAULT_LEEWAY: Duration = Duration::from_secs(30);
 /// # }
 /// ```
 ///
-/// A token is valid if its signature fits a key and its algorithm the kind of the key (RS, PS
-/// and HS with 256, 384 and 512 bits, ES256, ES384, EdDSA with Ed25519; never `none`), if `exp`
-/// and `nbf` allow it now, and if `iss` and `aud` are as configured. A token without `exp` does
-/// not expire. Tokens of more than 8 KiB and tokens with critical extensions are invalid.
+/// A token is valid if a key of the kind that its algorithm needs verifies its signature, if
+/// `exp` and `nbf` allow it now, and if `iss` and `aud` are as configured. The algorithms are RS,
+/// PS and HS with 256, 384 and 512 bits, ES256, ES384, and EdDSA with Ed25519; never `none`. A
+/// token without `exp` does not expire. Tokens of more than 8 KiB and tokens with critical
+/// extensions are invalid.
 ///
 /// Verified tokens are cached until they expire or the keys change: at most 4,096 for each
-/// core. Keys are renewed in the background, which needs a Tokio runtime: a file is read every
-/// two seconds; a key set is fetched every five minutes, and when a token names an unknown key,
-/// but then at most once a minute. A request does not wait for that: until the new key is
-/// there, its tokens are invalid. If keys cannot be renewed, the old ones stay in use.
+/// core, rounded up to a power of two, and at most 262,144. Keys are renewed in the background,
+/// which needs a Tokio runtime. A file is read every two seconds. A key set is fetched every
+/// five minutes, and when no known key fits a token, but then at most once a minute. Requests do
+/// not wait for the fetch: until the new key is known, its tokens are invalid. If keys cannot be
+/// renewed, the old ones stay in use.
 #[derive(Clone, Debug)]
 pub struct Jwt {
     pub(super) keys: Arc<KeySet>,
@@ -85,16 +89,17 @@ impl Jwt {
     }
 
     /// Verifies tokens that are signed with the secret in this file (HS256, HS384, HS512). A
-    /// line end at the end of the file is not part of the secret.
+    /// newline at the end of the file is ignored.
     pub fn from_secret_file(path: impl AsRef<Path>) -> Result<Self, JwtError> {
         let source = KeySource::SecretFile(path.as_ref().into());
         Ok(Self::new(KeySet::new(source)?))
     }
 
-    /// Verifies tokens that are signed with this secret (HS256, HS384, HS512), without the line
-    /// end that it may have.
+    /// Verifies tokens that are signed with this secret (HS256, HS384, HS512). A newline at its
+    /// end is ignored.
     pub fn from_secret(secret: impl AsRef<[u8]>) -> Result<Self, JwtError> {
-        Ok(Self::new(KeySet::of_secret(secret.as_ref())?))
+        let source = KeySource::Program(Bytes::copy_from_slice(secret.as_ref()));
+        Ok(Self::new(KeySet::new(source)?))
     }
 
     fn new(keys: Arc<KeySet>) -> Self {
@@ -133,7 +138,7 @@ impl Jwt {
     }
 
     /// Accepts tokens for this audience (`aud`). More than one may be added; without any, `aud`
-    /// is not checked, and tokens that the issuer made for other services are valid too.
+    /// is not checked, and tokens that the issuer created for other services are valid too.
     pub fn audience(mut self, audience: impl Into<Box<str>>) -> Self {
         self.policy.audiences.push(audience.into());
         self
@@ -152,18 +157,18 @@ impl Jwt {
         self
     }
 
-    /// Waits until the keys are there. Keys from an address are otherwise fetched in the
+    /// Waits until the keys are known. Keys from an address are otherwise fetched in the
     /// background.
     ///
     /// # Errors
-    /// If they cannot be fetched. They are tried again in the background all the same.
+    /// If they cannot be fetched. The background task retries nevertheless.
     pub async fn load(&self) -> Result<(), JwtError> {
         let loaded = self.keys.load().await;
         self.keys.watch();
         loaded
     }
 
-    /// Returns where the token is found.
+    /// Returns the source of the token.
     pub(crate) fn source(&self) -> &Source {
         &self.from
     }

@@ -7,9 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use fluxgate_testkit::RawUpstream;
 use fluxgate_testkit::tokens::{
-    AUDIENCE, ISSUER, TokenKey, claims_of, hostile_tokens, jwks, unix_now,
+    AUDIENCE, ISSUER, TokenKey, claims_of, hostile_tokens, jwks, key_server, unix_now,
 };
 use fluxgate_tower::{Identity, Jwt, OnInvalid, RateLimitLayer, Source};
 use http::{HeaderMap, Request, Response};
@@ -17,20 +16,19 @@ use http_body_util::Full;
 use tower::util::service_fn;
 use tower::{Layer, Service};
 
-use crate::support::{Events, Got, Inner, limiter, send, until};
+use crate::support::{Events, Got, Inner, TestLimiter, limiter, send, until};
 
-/// Only requests with a user are limited, so the headers of the response show who has one.
+/// Only requests with a user are limited, so the headers of the response show which have one.
 const RULES: &str = "{ id: r, scope: per_user, on_missing_key: skip, \
                      bands: [ { capacity: 1000, window: 1h } ] }";
 
-type TestService = RateLimitService<Inner>;
-type RateLimitService<S> = fluxgate_tower::RateLimit<S, crate::support::TestLimiter>;
+type TestService = fluxgate_tower::RateLimit<Inner, TestLimiter>;
 
 fn service(jwt: Jwt) -> TestService {
     layer(jwt).layer(Inner::new(&Events::default()))
 }
 
-fn layer(jwt: Jwt) -> RateLimitLayer<crate::support::TestLimiter> {
+fn layer(jwt: Jwt) -> RateLimitLayer<TestLimiter> {
     RateLimitLayer::new(limiter(RULES))
         .rule_set("s")
         .identity(Identity::default().user(Source::jwt("sub")))
@@ -183,6 +181,23 @@ async fn a_secret_verifies_hmac_only() {
     }
 }
 
+#[test]
+fn debug_output_does_not_show_secrets() {
+    let secret = "hush".repeat(8);
+    let file = KeyFile::new([]);
+    fs::write(&file.0, &secret).unwrap();
+    for jwt in [
+        Jwt::from_secret(&secret).unwrap(),
+        Jwt::from_secret_file(&file.0).unwrap(),
+    ] {
+        let shown = format!("{jwt:?}");
+        assert!(
+            shown.contains("Secret") && !shown.contains("hush"),
+            "{shown}"
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn keys_are_read_again_when_their_file_changes() {
     let (old, new) = (TokenKey::new("ES256", "old"), TokenKey::new("ES256", "new"));
@@ -222,18 +237,8 @@ async fn keys_are_read_again_when_their_file_changes() {
 async fn keys_are_fetched_again_for_an_unknown_key_at_most_once_a_minute() {
     let [first, second, third] = ["1", "2", "3"].map(|id| TokenKey::new("EdDSA", id));
     let claims = claims_of("ann", unix_now());
-    let body = Arc::new(Mutex::new(jwks([&first])));
-    let server = RawUpstream::start({
-        let body = Arc::clone(&body);
-        move |connection| {
-            while connection.read_request().is_some() {
-                let body = body.lock().unwrap().clone();
-                let length = body.len();
-                let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
-                connection.send(format!("{head}{body}").as_bytes());
-            }
-        }
-    });
+    let response = Arc::new(Mutex::new(("200 OK", jwks([&first]))));
+    let server = key_server(&response);
     let fetches = || server.requests().len();
     let jwt = Jwt::from_jwks_url(&format!("http://{}/keys?a=b", server.address())).unwrap();
     jwt.load().await.unwrap();
@@ -241,14 +246,14 @@ async fn keys_are_fetched_again_for_an_unknown_key_at_most_once_a_minute() {
     assert!(identifies(&service, &first.token(&claims)).await);
     assert_eq!(server.requests()[0].target, "/keys?a=b");
     // The first key is revoked.
-    *body.lock().unwrap() = jwks([&second]);
+    response.lock().unwrap().1 = jwks([&second]);
     assert!(!identifies(&service, &second.token(&claims)).await);
     until("the second key", async || {
         identifies(&service, &second.token(&claims)).await
     })
     .await;
     assert!(!identifies(&service, &first.token(&claims)).await);
-    *body.lock().unwrap() = jwks([&third]);
+    response.lock().unwrap().1 = jwks([&third]);
     for _ in 0..1000 {
         assert!(!identifies(&service, &third.token(&claims)).await);
         tokio::task::yield_now().await;
@@ -268,22 +273,9 @@ async fn keys_are_fetched_again_for_an_unknown_key_at_most_once_a_minute() {
 async fn keys_that_cannot_be_fetched_leave_the_old_ones_in_use() {
     let key = TokenKey::new("EdDSA", "1");
     let claims = claims_of("ann", unix_now());
-    let body = jwks([&key]);
-    let fails = Arc::new(Mutex::new(true));
-    let server = RawUpstream::start({
-        let fails = Arc::clone(&fails);
-        move |connection| {
-            while connection.read_request().is_some() {
-                let status = match *fails.lock().unwrap() {
-                    true => "503 Service Unavailable",
-                    false => "200 OK",
-                };
-                let length = body.len();
-                let head = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\n\r\n");
-                connection.send(format!("{head}{body}").as_bytes());
-            }
-        }
-    });
+    let unavailable = "503 Service Unavailable";
+    let response = Arc::new(Mutex::new((unavailable, jwks([&key]))));
+    let server = key_server(&response);
     let address = format!("http://{}/", server.address());
     let jwt = Jwt::from_jwks_url(&address).unwrap();
     let error = jwt.load().await.unwrap_err().to_string();
@@ -292,9 +284,9 @@ async fn keys_that_cannot_be_fetched_leave_the_old_ones_in_use() {
     let service = service(jwt);
     let token = key.token(&claims);
     assert!(!identifies(&service, &token).await);
-    *fails.lock().unwrap() = false;
+    response.lock().unwrap().0 = "200 OK";
     until("the key", async || identifies(&service, &token).await).await;
-    *fails.lock().unwrap() = true;
+    response.lock().unwrap().0 = unavailable;
     let unknown = TokenKey::new("EdDSA", "2").token(&claims);
     let fetches = server.requests().len();
     until("a fetch", async || {

@@ -1,9 +1,10 @@
 //! Users from tokens: only verified claims count, in the gateway and in `/v1/forward_auth`.
 
 use std::fs;
+use std::sync::{Arc, Mutex};
 
 use fluxgate_testkit::tokens::{
-    AUDIENCE, ISSUER, TokenKey, claims_of, hostile_tokens, jwks, unix_now,
+    AUDIENCE, ISSUER, TokenKey, claims_of, hostile_tokens, jwks, key_server, unix_now,
 };
 use fluxgate_testkit::{Certificates, RawUpstream, WireAnswer, wait_until};
 
@@ -11,7 +12,7 @@ use super::{TRANSPORTS, client, config, ok_upstream};
 use crate::service::Service;
 use crate::support::Dir;
 
-/// Only requests with a user are limited, so the headers of the response show who has one.
+/// Only requests with a user are limited, so the headers of the response show which have one.
 const RULES: &str = "
 rule_sets:
   s: { rules: [ { id: r, scope: per_user, on_missing_key: skip, bands: [ { capacity: 100000, window: 1h } ] } ] }
@@ -84,7 +85,7 @@ fn hostile_tokens_never_yield_an_identity_in_the_gateway() {
             let anonymous = get(&service, path, transport);
             assert_eq!(anonymous.status, 200);
             assert_eq!(anonymous.values("ratelimit"), [""; 0]);
-            // The same token twice, and another one beside it.
+            // The same token twice, then two different tokens.
             let twice = bearer(&good) + &bearer(&good) + transport;
             assert_eq!(get(&service, path, &twice).status, 200);
             let other = key.token(&claims_of("bob", now));
@@ -256,7 +257,7 @@ fn the_service_follows_a_key_file() {
     assert!(identifies(&service, &old_token));
     let path = service.dir.path("jwks.json");
     fs::write(&path, "{").unwrap();
-    service.wait_for_log("tokens are still verified by the keys before");
+    service.wait_for_log("cannot renew the keys: tokens are still verified by the previous ones");
     assert!(identifies(&service, &old_token));
     service.dir.write("new.json", jwks([&new]));
     fs::rename(service.dir.path("new.json"), &path).unwrap();
@@ -264,24 +265,13 @@ fn the_service_follows_a_key_file() {
     assert!(!identifies(&service, &old_token), "it was cached");
 }
 
-/// The server of the keys is a gateway with TLS in front of an upstream.
+/// A gateway with TLS, in front of a plain upstream, serves the keys.
 #[test]
 fn the_service_fetches_keys_over_tls_before_it_listens() {
     let upstream = ok_upstream();
     let [first, second] = ["1", "2"].map(|id| TokenKey::new("EdDSA", id));
-    let body = std::sync::Arc::new(std::sync::Mutex::new(jwks([&first])));
-    let keys = RawUpstream::start({
-        let body = std::sync::Arc::clone(&body);
-        move |connection| {
-            while connection.read_request().is_some() {
-                let body = body.lock().unwrap().clone();
-                let length = body.len();
-                connection.send(format!(
-                    "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}"
-                ));
-            }
-        }
-    });
+    let response = Arc::new(Mutex::new(("200 OK", jwks([&first]))));
+    let keys = key_server(&response);
     let certificates = Certificates::generate();
     let tls = format!(
         "  tls: {{ cert: {:?}, key: {:?} }}\n",
@@ -307,7 +297,7 @@ fn the_service_fetches_keys_over_tls_before_it_listens() {
     let claims = claims_of("ann", unix_now());
     assert!(identifies(&service, &first.token(&claims)));
     assert_eq!(keys.requests()[0].target, "/jwks");
-    *body.lock().unwrap() = jwks([&second]);
+    response.lock().unwrap().1 = jwks([&second]);
     wait_until("the second key is used", || {
         identifies(&service, &second.token(&claims))
     });
