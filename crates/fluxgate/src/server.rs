@@ -35,7 +35,8 @@ const GRACE: Duration = Duration::from_secs(25);
 /// How long shutdown waits for a file read, which a hanging file system could block forever.
 const READ_GRACE: Duration = Duration::from_secs(1);
 
-/// How long the start waits for the keys that verify tokens. Without them, tokens are invalid.
+/// How long the start waits for the keys that verify tokens. Without keys, all tokens are
+/// invalid.
 const KEY_WAIT: Duration = Duration::from_secs(2);
 
 /// The longest wait between attempts to reach the store at the start, before the first request
@@ -57,9 +58,8 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
     let store = store.map_err(|error| Failure::new(Exit::Config, error))?;
     let engine = Arc::new(Engine::new(store, config.call_limits.on_error, telemetry));
     let source = RuleSource::new(&config, raw, file, engine.store());
-    let filters_read = config.filters.clone();
     let (mut reloader, reload_handle) =
-        RuleReloader::new(Arc::clone(&engine), source, filters_read);
+        RuleReloader::new(Arc::clone(&engine), source, config.filters.clone());
     let rules = reloader.read_first()?;
     let admin = Admin::new(&config, reload_handle)?;
     let closing = CancellationToken::new();

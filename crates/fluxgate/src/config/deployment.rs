@@ -1,5 +1,5 @@
-//! What the filters and the store of a config mean for rules: which of them never match, and
-//! which do not fit.
+//! Warns of rules that never match the requests of the config's filters, or that exceed the
+//! bounds of its store.
 
 use fluxgate_core::internals::RequestSource;
 use fluxgate_core::internals::yaml::{Fault, Faults, Node};
@@ -7,7 +7,7 @@ use fluxgate_core::{RuleSet, RuleSets, RuleWarning};
 
 use super::{Config, Filter, Store};
 
-/// What warnings about rules need to know of the config.
+/// The parts of the config that warnings about rules depend on.
 #[derive(Clone, Debug, Default)]
 pub struct Deployment {
     filters: Vec<FilterRequests>,
@@ -25,18 +25,20 @@ struct FilterRequests {
 }
 
 impl FilterRequests {
+    /// Returns `None` for a filter without a rule set.
     fn of(filter: &Filter) -> Option<Self> {
+        let attributes = filter.sources.attributes();
         Some(Self {
             name: format!("filter `{}`", filter.name),
             rule_set: filter.rule_set.clone()?,
             include: filter.include.patterns().to_vec(),
-            attributes: filter.attribute_names(),
+            attributes: attributes.map(|(name, _)| name.to_owned()).collect(),
         })
     }
 }
 
 impl Config {
-    /// Returns what warnings about rules need to know.
+    /// Returns the parts that warnings about rules depend on.
     pub fn deployment(&self) -> Deployment {
         let filters = self.filters.iter().filter_map(FilterRequests::of);
         let max_log_events = match &self.store {
@@ -66,8 +68,8 @@ impl Deployment {
         if let Some(max) = self.max_log_events {
             warnings.extend(set.warnings_for_log_events(max));
         }
-        let feeding = self.filters.iter();
-        for filter in feeding.filter(|filter| filter.rule_set == set.name()) {
+        let filters = self.filters.iter();
+        for filter in filters.filter(|filter| filter.rule_set == set.name()) {
             warnings.extend(set.warnings_for(&RequestSource {
                 name: &filter.name,
                 attributes: &filter.attributes,

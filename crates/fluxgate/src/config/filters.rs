@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use fluxgate_core::internals::yaml::{Faults, Node, Position};
+use fluxgate_core::internals::yaml::{Faults, Node};
 use fluxgate_tower::{ClientIpSource, FailedClosedStatus, HeaderFamilies, ResetFormat};
 use ipnet::IpNet;
 
@@ -29,10 +29,8 @@ pub struct Filter {
     pub exclude: PathPatterns,
     /// The sources of the user, the API key and the attributes.
     pub sources: Sources,
-    /// How tokens are verified, if claims are among the sources.
+    /// How tokens are verified, if they are.
     pub jwt: Option<Jwt>,
-    /// Where the file says so.
-    pub jwt_position: Option<Position>,
     /// The proxies that are trusted to report the client's address.
     pub trusted_proxies: Vec<IpNet>,
     /// The header in which they report it.
@@ -56,12 +54,6 @@ impl Filter {
     /// Returns whether the filter applies to a path.
     pub fn applies_to(&self, path: &str) -> bool {
         !self.exclude.contains(path) && self.include.contains(path)
-    }
-
-    /// Returns the attributes that its requests may have.
-    pub fn attribute_names(&self) -> Vec<String> {
-        let attributes = self.sources.attributes();
-        attributes.map(|(name, _)| name.to_owned()).collect()
     }
 
     fn read(name: &str, node: &Node, rules: &Rules, faults: &mut Faults) -> Self {
@@ -112,7 +104,6 @@ impl Filter {
             exclude: PathPatterns::read_or_empty(exclude, "`exclude`", faults),
             sources,
             jwt: jwt.and_then(|node| Jwt::read(node, faults)),
-            jwt_position: jwt.map(|node| node.position),
             trusted_proxies: read_networks(trusted_proxies, faults),
             client_ip: read_client_ip(client_ip, faults),
             headers: read_headers(headers, faults),
@@ -209,11 +200,11 @@ fn read_networks(node: Option<&Node>, faults: &mut Faults) -> Vec<IpNet> {
     networks
 }
 
-/// Refuses claims of tokens that nothing verifies.
+/// Rejects claims in a filter that does not verify tokens.
 fn refuse_claims(sources: &Sources, faults: &mut Faults) {
     for field in sources.fields() {
-        if let (Some(_), Some(position)) = (field.source.claim_name(), field.position) {
-            let source = &field.source;
+        let source = &field.source;
+        if let (Some(_), Some(position)) = (source.claim_name(), field.position) {
             faults.add(
                 position,
                 format!("`{source}` needs a `jwt` section in the filter, which verifies tokens"),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use fluxgate_core::internals::yaml::{Faults, Node, Value};
+use fluxgate_core::internals::yaml::{Faults, Node, Position, Value};
 use fluxgate_tower::{OnInvalid, Source};
 use http::Uri;
 
@@ -12,7 +12,7 @@ use super::url::HttpUrl;
 use super::{read, tree};
 
 const DEFAULT_LEEWAY: Duration = Duration::from_secs(30);
-/// Clocks that differ by more are wrong.
+/// A larger difference means that a clock is wrong.
 const MAX_LEEWAY: Duration = Duration::from_secs(3600);
 const DEFAULT_FROM: &str = "authorization";
 
@@ -27,10 +27,12 @@ pub struct Jwt {
     pub issuers: Vec<String>,
     /// The allowed audiences. Without any, the audience is not checked.
     pub audiences: Vec<String>,
-    /// By how much clocks may differ.
+    /// The allowed difference between the clocks.
     pub leeway: Duration,
     /// What happens to a request with an invalid token.
     pub on_invalid: OnInvalid,
+    /// The position of the section.
+    pub position: Position,
 }
 
 /// Where the keys that verify tokens come from.
@@ -50,7 +52,7 @@ const ON_INVALID_NAMES: [(&str, OnInvalid); 2] = [
 ];
 
 impl Jwt {
-    /// Reads the section. Without keys there is none; a fault says so.
+    /// Reads the section. Returns `None`, with a fault, if it does not say where the keys are.
     pub(super) fn read(node: &Node, faults: &mut Faults) -> Option<Self> {
         let faults_before = faults.count();
         let [
@@ -76,7 +78,7 @@ impl Jwt {
             ],
             faults,
         );
-        // A field with a typing error may be the one that is missing.
+        // A misspelled field may be the one that is missing.
         let has_unknown = faults.count() > faults_before;
         let from = from.and_then(|node| read_from(node, faults));
         let issuers = read_texts(issuer, "`issuer`", faults);
@@ -105,6 +107,7 @@ impl Jwt {
             audiences,
             leeway,
             on_invalid: on_invalid.unwrap_or_default(),
+            position: node.position,
         })
     }
 
@@ -159,7 +162,7 @@ fn read_texts(node: Option<&Node>, what: &str, faults: &mut Faults) -> Vec<Strin
 
 fn read_url(node: &Node, faults: &mut Faults) -> Option<HttpUrl> {
     let text = node.text("`jwks_url`", faults)?;
-    // Stricter than `HttpUrl`, which repairs what it can.
+    // `HttpUrl` accepts and repairs more than an HTTP client does.
     let is_strict = text.parse::<Uri>().is_ok_and(|uri| uri.host().is_some());
     let url = HttpUrl::parse(text).and_then(|url| match (url.has_credentials(), is_strict) {
         (true, _) => Err("must not have a user name or password".into()),
@@ -171,7 +174,7 @@ fn read_url(node: &Node, faults: &mut Faults) -> Option<HttpUrl> {
 }
 
 fn read_leeway(node: &Node, faults: &mut Faults) -> Duration {
-    // Durations are positive elsewhere.
+    // Zero is not a duration elsewhere in the file.
     if node.as_text() == Some("0s") {
         return Duration::ZERO;
     }

@@ -111,7 +111,7 @@ impl Origins {
         source.filter(|_| node.position.column != INTERMEDIATE)
     }
 
-    /// Returns the file or the override at a position.
+    /// Returns the file and position, or the override that a position refers to.
     pub(super) fn location(&self, position: Position) -> FaultLocation {
         match self.source(position) {
             Some(source) => FaultLocation::Override(source.clone()),

@@ -85,8 +85,8 @@ impl RawConfig {
         }
     }
 
-    /// Returns where the value of a field comes from, by a path such as
-    /// `store.redis.url`. A default comes from nowhere.
+    /// Returns where the value of a field such as `store.redis.url` comes from, or `None` if it
+    /// is a default.
     pub fn location(&self, field: &str) -> Option<FaultLocation> {
         let mut names = field.split('.');
         let node = names.try_fold(&self.tree, |node, name| tree::child(node, name))?;

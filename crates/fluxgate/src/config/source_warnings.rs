@@ -1,4 +1,4 @@
-//! Warnings about identities and attributes that clients can choose.
+//! Warnings about identities and attributes that clients can choose, and about tokens.
 
 use fluxgate_core::internals::yaml::Position;
 use fluxgate_core::{KeyPart, RuleSets};
@@ -11,7 +11,7 @@ use super::sources::{Field, SourceField};
 /// A setting that is valid, but probably not intended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigWarning {
-    /// The value that causes it, unless that is a default.
+    /// The position of the value that causes it, unless that is a default.
     pub position: Option<Position>,
     /// What may go wrong, and what to do.
     pub message: String,
@@ -31,9 +31,9 @@ pub(crate) fn source_warnings(filters: &[Filter], rules: &RuleSets) -> Vec<Confi
     for filter in filters {
         let name = &filter.name;
         let mut warn = |position, message| warnings.push(ConfigWarning { position, message });
-        let trusts_nobody = filter.trusted_proxies.is_empty();
+        let trusts_no_proxy = filter.trusted_proxies.is_empty();
         for source in filter.sources.fields() {
-            if trusts_nobody && is_client_controlled(source) && is_used(filter, source, rules) {
+            if trusts_no_proxy && is_client_controlled(source) && is_used(filter, source, rules) {
                 let SourceField {
                     field,
                     source,
@@ -57,7 +57,7 @@ pub(crate) fn source_warnings(filters: &[Filter], rules: &RuleSets) -> Vec<Confi
         let mut claims = claims.filter_map(|it| it.source.claim_name());
         if claims.next().is_none() {
             warn(
-                filter.jwt_position,
+                Some(jwt.position),
                 format!(
                     "filter `{name}`: `jwt` verifies tokens, but no source uses their claims, \
                      such as `identity: {{ user: \"jwt:sub\" }}`"
@@ -69,10 +69,10 @@ pub(crate) fn source_warnings(filters: &[Filter], rules: &RuleSets) -> Vec<Confi
             && !url.is_loopback()
         {
             warn(
-                filter.jwt_position,
+                Some(jwt.position),
                 format!(
-                    "filter `{name}`: `jwks_url` is not encrypted: whoever controls the network \
-                     can replace the keys; use https"
+                    "filter `{name}`: `jwks_url` uses http, so an attacker on the network can \
+                     replace the keys; use https"
                 ),
             );
         }
@@ -89,10 +89,11 @@ fn is_used(filter: &Filter, field: &SourceField, rules: &RuleSets) -> bool {
     if field.position.is_some() {
         return true;
     }
-    let part = match &field.field {
+    let part = match field.field {
         Field::User => KeyPart::User,
         Field::ApiKey => KeyPart::ApiKey,
-        Field::Attribute(name) => KeyPart::Attribute(name.as_str().into()),
+        // Attributes have no default source.
+        Field::Attribute(_) => return true,
     };
     let set = filter.rule_set.as_ref().and_then(|name| rules.get(name));
     let rules = set.map(|set| set.rules()).unwrap_or_default();

@@ -79,9 +79,7 @@ impl fmt::Debug for RedisUrl {
 pub struct HttpUrl {
     text: String,
     shown: String,
-    is_secure: bool,
-    is_loopback: bool,
-    has_credentials: bool,
+    url: Url,
 }
 
 impl HttpUrl {
@@ -92,32 +90,30 @@ impl HttpUrl {
 
     /// Returns whether the scheme is `https`.
     pub(super) fn is_secure(&self) -> bool {
-        self.is_secure
+        self.url.scheme() == "https"
     }
 
     /// Returns whether the server is on this machine.
     pub(super) fn is_loopback(&self) -> bool {
-        self.is_loopback
+        match self.url.host() {
+            Some(Host::Domain(name)) => name == "localhost",
+            Some(Host::Ipv4(address)) => address.is_loopback(),
+            Some(Host::Ipv6(address)) => address.is_loopback(),
+            None => false,
+        }
     }
 
     /// Returns whether it has a user name or a password.
     pub(super) fn has_credentials(&self) -> bool {
-        self.has_credentials
+        !self.url.username().is_empty() || self.url.password().is_some()
     }
 
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let url = http_url(text)?;
         Ok(Self {
             shown: without_password(&url, text),
-            is_secure: url.scheme() == "https",
-            is_loopback: match url.host() {
-                Some(Host::Domain(name)) => name == "localhost",
-                Some(Host::Ipv4(address)) => address.is_loopback(),
-                Some(Host::Ipv6(address)) => address.is_loopback(),
-                None => false,
-            },
-            has_credentials: !url.username().is_empty() || url.password().is_some(),
             text: text.into(),
+            url,
         })
     }
 }

@@ -16,7 +16,7 @@ impl Filters {
     /// Creates the filters of the config.
     ///
     /// # Errors
-    /// If the keys of one cannot be read.
+    /// If the keys of a filter cannot be read.
     pub(crate) fn new(config: &Config) -> Result<Self, FilterError> {
         let mut filters = Vec::new();
         for config in &config.filters {
@@ -29,12 +29,12 @@ impl Filters {
         Ok(Self(filters))
     }
 
-    /// Fetches the keys that verify tokens, and keeps them up to date from then on. Waits for
-    /// `most` at most, because the service must start even if an issuer is down.
-    pub(crate) async fn load_keys(&self, most: Duration) {
+    /// Fetches the keys that verify tokens, and keeps them up to date from then on. Waits no
+    /// longer than `max_wait`, because the service must start even if an issuer is down.
+    pub(crate) async fn load_keys(&self, max_wait: Duration) {
         let tokens = self.0.iter().filter_map(|(_, filter)| filter.tokens());
         let loads = tokens.cloned().map(|jwt| {
-            // It goes on after the timeout, and logs failures.
+            // The task outlives the timeout. The renewal that it starts logs failures.
             tokio::spawn(async move { drop(jwt.load().await) })
         });
         let loads: Vec<_> = loads.collect();
@@ -44,7 +44,7 @@ impl Filters {
                 let _ = load.await;
             }
         };
-        let _ = tokio::time::timeout(most, all).await;
+        let _ = tokio::time::timeout(max_wait, all).await;
     }
 
     /// Returns the same filters, with the same permits to wait, for callers that are proxies.
