@@ -92,8 +92,8 @@ pub(crate) fn tls_h2(report: &mut Report) {
     });
 }
 
-/// Users from verified tokens, beside users from a header. Both get the same requests, with the
-/// tokens of 100 users in turn.
+/// Compares users from verified tokens with users from a header. Both gateways get the same
+/// requests, with the tokens of 100 users in turn.
 pub(crate) fn jwt(report: &mut Report) {
     const USERS: usize = 100;
     let dir = TempDir::new("gateway-jwt");

@@ -1,5 +1,5 @@
-//! Decisions by one rule among 10 and among 10,000: by path, and by lists of values,
-//! networks and groups.
+//! Decisions about ten different requests, in sets of 10 and of 10,000 rules: by path, and by
+//! lists of values, networks and groups.
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -51,8 +51,8 @@ fn measure(rules: usize) -> impl FnMut() -> f64 {
     }
 }
 
-/// The rules have lists of tenants, exceptions and networks, and are in groups of ten. Each
-/// request matches one.
+/// Measures rules with lists of tenants, exceptions and networks, in groups of ten. Each
+/// request matches one rule.
 fn measure_conditions(rules: usize) -> impl FnMut() -> f64 {
     let limiter = Limiter::new(conditions(rules), MemoryStore::default());
     let requests: Vec<(String, IpAddr)> = (0..10)

@@ -36,7 +36,8 @@ init = function()
 end
 "#;
 
-/// Users with these tokens, a list of so many texts in Lua, ask for the same path.
+/// Requests the same path for `count` users. `tokens` are the elements of a Lua table, one for
+/// each user.
 pub(crate) fn with_tokens(tokens: &str, count: usize) -> String {
     format!(
         r#"

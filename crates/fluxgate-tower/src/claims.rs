@@ -3,7 +3,7 @@
 #[cfg(feature = "jwt")]
 use std::sync::Arc;
 
-/// The claims that a request may be counted by. Without a valid token there are none.
+/// The verified claims of a request. A request without a valid token has none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Claims(#[cfg(feature = "jwt")] Option<Arc<[Claim]>>);
 

@@ -105,10 +105,11 @@ impl Sources {
         self.update_claims();
     }
 
-    /// Verifies tokens in this way.
+    /// Verifies tokens with these settings.
     #[cfg(feature = "jwt")]
     pub(crate) fn set_jwt(&mut self, jwt: Jwt) {
-        self.tokens = Some(Arc::new(TokenReader::new(jwt, self.claim_names())));
+        let claims = self.sources().filter_map(Source::claim_name);
+        self.tokens = Some(Arc::new(TokenReader::new(jwt, claims)));
     }
 
     /// Returns how tokens are verified, if they are.
@@ -117,7 +118,7 @@ impl Sources {
         self.tokens.as_ref().map(|tokens| tokens.jwt())
     }
 
-    /// Returns a claim that no token is verified for, if there is one.
+    /// Returns a claim that a source refers to although no tokens are verified, if any.
     pub(crate) fn unverified_claim(&self) -> Option<&str> {
         #[cfg(feature = "jwt")]
         if self.tokens.is_some() {
@@ -126,18 +127,12 @@ impl Sources {
         self.sources().find_map(Source::claim_name)
     }
 
-    /// Makes the reader of tokens extract the claims that the sources refer to now.
+    /// Makes the reader of tokens extract the claims that the current sources refer to.
     fn update_claims(&mut self) {
         #[cfg(feature = "jwt")]
-        if let Some(tokens) = &self.tokens {
-            let jwt = tokens.jwt().clone();
-            self.tokens = Some(Arc::new(TokenReader::new(jwt, self.claim_names())));
+        if let Some(jwt) = self.jwt().cloned() {
+            self.set_jwt(jwt);
         }
-    }
-
-    #[cfg(feature = "jwt")]
-    fn claim_names(&self) -> impl Iterator<Item = &str> {
-        self.sources().filter_map(Source::claim_name)
     }
 
     fn sources(&self) -> impl Iterator<Item = &Source> {

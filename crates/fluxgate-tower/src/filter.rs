@@ -95,7 +95,7 @@ impl Filter {
         self
     }
 
-    /// Verifies the tokens of requests in this way. Sources may refer to their claims.
+    /// Verifies the tokens of requests with these settings. Sources may refer to their claims.
     #[cfg(feature = "jwt")]
     pub fn jwt(mut self, jwt: Jwt) -> Self {
         self.sources.set_jwt(jwt);

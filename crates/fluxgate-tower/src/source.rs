@@ -92,8 +92,8 @@ impl Source {
     /// number or a boolean as its JSON text. Other values count as absent, and so does every
     /// claim without a [`Jwt`](crate::Jwt) that verifies tokens.
     ///
-    /// Dots separate the names of nested claims (`realm.role`). A claim whose own name is the
-    /// whole text comes first, so names that contain dots work as well.
+    /// Dots separate the names of nested claims (`realm.role`). A claim with exactly this name
+    /// takes precedence, so names may contain dots.
     ///
     /// # Panics
     /// If the name is empty.

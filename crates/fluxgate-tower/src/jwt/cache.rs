@@ -1,4 +1,4 @@
-//! Remembers verified tokens, so that a client that repeats its token costs one verification.
+//! Caches verified tokens, so that a token that is sent repeatedly is verified once.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,19 +10,19 @@ use super::claim_set::Millis;
 use super::token::Verified;
 use crate::claims::Claims;
 
-/// The sets of a shard, a power of two.
+/// The number of sets in a shard, a power of two.
 const SETS: usize = 1024;
-/// The tokens of a set.
+/// The most tokens in a set.
 const WAYS: usize = 4;
-/// The most shards, a power of two.
+/// The largest number of shards, a power of two.
 const MAX_SHARDS: usize = 64;
 
 /// Verified tokens, by their SHA-256: equal hashes mean equal tokens, and the cache holds no
 /// token that could be stolen from it.
 ///
-/// Every thread has a shard of its own, as long as there are no more threads than cores, so
-/// cores never wait for each other. Each shard holds at most [`SETS`] × [`WAYS`] tokens. A new
-/// one replaces the one of its set that was unused for longest.
+/// Every thread has its own shard, unless there are more threads than shards, so cores rarely
+/// wait for each other. Each shard holds at most [`SETS`] × [`WAYS`] tokens. A new token
+/// replaces the least recently used one of its set.
 #[derive(Debug)]
 pub(super) struct TokenCache {
     shards: Box<[Mutex<Shard>]>,
@@ -58,8 +58,8 @@ impl TokenHash {
         Self(hash)
     }
 
-    /// Returns the set of the token. Only verified tokens are stored, so a client cannot choose
-    /// tokens that meet in one set.
+    /// Returns the set of the token. Only verified tokens are stored, so a client cannot fill a
+    /// set with tokens of its choice.
     fn set(self) -> usize {
         usize::from(u16::from_le_bytes([self.0[0], self.0[1]])) % SETS
     }
@@ -111,7 +111,7 @@ impl TokenCache {
             .iter()
             .position(|it| it.as_ref().is_some_and(|it| it.hash == hash));
         let place = same.or_else(|| {
-            // An empty place comes before all others.
+            // `None`, an empty place, is less than any use.
             let uses = set.iter().map(|it| it.as_ref().map(|it| it.used));
             let oldest = uses.enumerate().min_by_key(|(_, used)| *used);
             oldest.map(|(place, _)| place)
@@ -136,13 +136,13 @@ impl Shard {
     }
 }
 
-/// Returns the number of this thread, counted from the first that asked.
+/// Returns the number of this thread. Threads are numbered in the order of their first call.
 fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static NUMBER: Cell<Option<usize>> = const { Cell::new(None) };
     }
-    // A thread that is ending may have no number any more.
+    // The number of a thread that is ending may be gone.
     let number = NUMBER.try_with(|number| {
         let known = number.get();
         let known = known.unwrap_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed));

@@ -1,7 +1,8 @@
-//! The claims of a token, before they are extracted.
+//! The payload of a token.
 
 use std::collections::HashMap;
 
+use serde::de::DeserializeOwned;
 use serde_json::Number;
 use serde_json::value::RawValue;
 
@@ -24,14 +25,12 @@ impl<'a> ClaimSet<'a> {
         claims.map(Self).map_err(|_| Malformed)
     }
 
-    /// Returns `exp`: the token is valid before this time only. A fraction of a second is cut
-    /// off.
+    /// Returns `exp`, rounded down to a second. The token is valid only before this time.
     pub(super) fn expires(&self) -> Result<Option<Millis>, Malformed> {
         self.time("exp", f64::floor)
     }
 
-    /// Returns `nbf`: the token is valid from this time on. A fraction of a second counts as a
-    /// whole one.
+    /// Returns `nbf`, rounded up to a second. The token is valid from this time on.
     pub(super) fn not_before(&self) -> Result<Option<Millis>, Malformed> {
         self.time("nbf", f64::ceil)
     }
@@ -50,31 +49,25 @@ impl<'a> ClaimSet<'a> {
         Ok(Some(seconds.saturating_mul(1000)))
     }
 
-    /// Returns whether a claim is one of the allowed texts, or a list with one of them.
+    /// Returns whether a claim is one of the allowed strings.
     pub(super) fn is_one_of(&self, name: &str, allowed: &[Box<str>]) -> bool {
-        let Some(json) = self.0.get(name) else {
-            return false;
-        };
-        let is_allowed = |text: &String| allowed.iter().any(|allowed| **allowed == **text);
-        match serde_json::from_str::<String>(json.get()) {
-            Ok(text) => is_allowed(&text),
-            Err(_) => {
-                let list = serde_json::from_str::<Vec<String>>(json.get());
-                list.is_ok_and(|list| list.iter().any(is_allowed))
-            }
-        }
+        let text = self.parsed::<String>(name);
+        text.is_some_and(|text| is_allowed(&text, allowed))
     }
 
-    /// Returns whether a claim is one of the allowed texts.
-    pub(super) fn is_text_of(&self, name: &str, allowed: &[Box<str>]) -> bool {
-        let json = self.0.get(name);
-        let text = json.and_then(|json| serde_json::from_str::<String>(json.get()).ok());
-        text.is_some_and(|text| allowed.iter().any(|allowed| **allowed == *text))
+    /// Returns whether a claim is one of the allowed strings, or a list with one of them.
+    pub(super) fn has_one_of(&self, name: &str, allowed: &[Box<str>]) -> bool {
+        let list = || self.parsed::<Vec<String>>(name).unwrap_or_default();
+        self.is_one_of(name, allowed) || list().iter().any(|text| is_allowed(text, allowed))
+    }
+
+    fn parsed<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        serde_json::from_str(self.0.get(name)?.get()).ok()
     }
 
     /// Returns the value of a claim as text: a string as it is, a number or a boolean as its
-    /// JSON text. The claim of this whole name comes first, then nested claims, split at any of
-    /// the dots.
+    /// JSON text. Prefers the claim with exactly this name. Otherwise dots separate the names of
+    /// nested claims, which may contain dots themselves.
     pub(super) fn value(&self, name: &str) -> Option<Box<str>> {
         if let Some(json) = self.0.get(name) {
             return text_of(json.get());
@@ -86,6 +79,10 @@ impl<'a> ClaimSet<'a> {
             ClaimSet(nested).value(inner)
         })
     }
+}
+
+fn is_allowed(text: &str, allowed: &[Box<str>]) -> bool {
+    allowed.iter().any(|allowed| **allowed == *text)
 }
 
 /// Returns a JSON value as text, unless it is null, a list or an object.
@@ -168,7 +165,7 @@ mod tests {
     #[test]
     fn an_audience_may_be_a_list_and_an_issuer_may_not() {
         let allowed = ["a".into(), "b".into()];
-        for (json, one_of, text_of) in [
+        for (json, has_one, is_one) in [
             ("\"a\"", true, true),
             ("\"c\"", false, false),
             ("\"A\"", false, false),
@@ -181,9 +178,9 @@ mod tests {
         ] {
             let payload = format!("{{\"x\":{json}}}");
             let claims = ClaimSet::parse(payload.as_bytes()).unwrap();
-            assert_eq!(claims.is_one_of("x", &allowed), one_of, "{json}");
-            assert_eq!(claims.is_text_of("x", &allowed), text_of, "{json}");
-            assert!(!claims.is_one_of("y", &allowed) && !claims.is_text_of("y", &allowed));
+            assert_eq!(claims.has_one_of("x", &allowed), has_one, "{json}");
+            assert_eq!(claims.is_one_of("x", &allowed), is_one, "{json}");
+            assert!(!claims.has_one_of("y", &allowed) && !claims.is_one_of("y", &allowed));
         }
     }
 }

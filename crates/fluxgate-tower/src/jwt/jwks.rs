@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::algorithm::Algorithm;
 use super::key::{Key, Material};
 
-/// More keys than an issuer has in use.
+/// The most keys of a set, far more than issuers use at once.
 const MAX_KEYS: usize = 100;
 /// The sizes of RSA keys, in bytes: 2048 to 8192 bits.
 const RSA_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
@@ -97,7 +97,7 @@ fn read_key(json: &RawValue) -> Result<Key, UnusableKey> {
         .purpose
         .as_deref()
         .is_none_or(|purpose| purpose == "sig");
-    // `sign` stands with the private key.
+    // A set may list `sign`, the operation of the private key.
     let is_operation = |operation: &String| ["verify", "sign"].contains(&operation.as_str());
     let has_operation = |operations: &Vec<String>| operations.iter().any(is_operation);
     if !has_purpose || !jwk.key_ops.as_ref().is_none_or(has_operation) {
@@ -157,7 +157,7 @@ fn bytes(text: &Option<String>, field: &'static str) -> Result<Vec<u8>, Unusable
     decoded.map_err(|_| UnusableKey::Field(field))
 }
 
-/// ring refuses numbers with leading zeros, which some issuers write.
+/// Removes leading zeros, which ring rejects.
 fn without_leading_zeros(number: Vec<u8>) -> Box<[u8]> {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
     number[zeros..].into()

@@ -1,4 +1,4 @@
-//! From a request to the claims of its token.
+//! Reads the verified claims of a request.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -78,7 +78,7 @@ impl TokenReader {
             return Ok(claims);
         }
         let verified = policy.verify(token, &current.keys, &self.names, now);
-        // Without any keys, the first are on their way.
+        // Without any keys, the task that renews them is already fetching.
         if verified.as_ref().err() == Some(&Invalid::UnknownKey) && generation > 0 {
             keys.want_newer();
         }
@@ -88,8 +88,8 @@ impl TokenReader {
     }
 }
 
-/// Returns the token in the value of a header: what follows `Bearer`, or the whole value if it
-/// names no scheme. Other schemes carry no token.
+/// Returns the token in the value of a header: the text after `Bearer`, or the whole value if
+/// it has no scheme. Values with other schemes hold no token.
 fn bearer_token(value: &str) -> Option<&str> {
     match value.split_once([' ', '\t']) {
         Some((scheme, token)) if scheme.eq_ignore_ascii_case("bearer") => Some(token.trim()),
@@ -100,11 +100,11 @@ fn bearer_token(value: &str) -> Option<&str> {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "tokens say in wall clock time until when they are valid"
+    reason = "the times of tokens are wall clock times"
 )]
 fn now() -> Millis {
+    // A clock before 1970 counts as 1970.
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    // A clock before 1970 is wrong; then no token with a time is valid.
     let since = since.unwrap_or_default().as_millis();
     Millis::try_from(since).unwrap_or(Millis::MAX)
 }

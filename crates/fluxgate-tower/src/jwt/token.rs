@@ -13,21 +13,22 @@ use super::claim_set::{ClaimSet, Malformed, Millis};
 use super::key::Key;
 use crate::claims::Claims;
 
-/// The longest token. A larger one is invalid, without a look at it.
+/// The longest token. A longer one is invalid and is not parsed.
 pub(super) const MAX_BYTES: usize = 8 * 1024;
 
-/// How many keys are tried for a token that names none, so that a client cannot make the
-/// filter verify one signature a hundred times.
+/// The most keys to try for a token, so that a client cannot make the filter verify one
+/// signature a hundred times.
 const MAX_TRIES: usize = 8;
 
-/// What a token must say apart from its signature.
+/// The requirements for a token apart from its signature.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Policy {
-    /// The allowed issuers; if there are none, `iss` is not checked.
+    /// The allowed values of `iss`. If empty, `iss` is not checked.
     pub(super) issuers: Vec<Box<str>>,
-    /// The audiences of which one must be there; if there are none, `aud` is not checked.
+    /// The allowed values of `aud`; a token must have at least one of them. If empty, `aud` is
+    /// not checked.
     pub(super) audiences: Vec<Box<str>>,
-    /// By how much the clocks of the issuer and of this machine may differ.
+    /// The allowed difference between the clocks of the issuer and of this machine.
     pub(super) leeway: Millis,
 }
 
@@ -42,7 +43,7 @@ pub(super) struct Verified {
 /// Why a token is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Invalid {
-    /// No key is known that the token could be signed with, so newer keys may verify it.
+    /// No known key fits the token, so newer keys may verify it.
     UnknownKey,
     /// Newer keys cannot help.
     Refused,
@@ -54,13 +55,13 @@ impl From<Malformed> for Invalid {
     }
 }
 
-/// The header of a token. Others of its members, such as `jwk` and `jku`, would let a client
-/// choose the key, and are ignored.
+/// The header of a token. Other members are ignored: `jwk` and `jku`, for example, would let a
+/// client choose the key.
 #[derive(Deserialize)]
 struct Header {
     alg: String,
     kid: Option<String>,
-    /// Whether it names extensions that must be understood. None of them is.
+    /// Whether it has critical extensions. None is supported.
     #[serde(default, rename = "crit", deserialize_with = "is_present")]
     has_extensions: bool,
 }
@@ -112,16 +113,16 @@ impl Policy {
         let valid_until = expires.map_or(Millis::MAX, |at| at.saturating_add(self.leeway));
         let not_before = claims.not_before()?.unwrap_or(Millis::MIN);
         let is_current = not_before.saturating_sub(self.leeway) <= now && now < valid_until;
-        let is_issued = self.issuers.is_empty() || claims.is_text_of("iss", &self.issuers);
-        let is_addressed = self.audiences.is_empty() || claims.is_one_of("aud", &self.audiences);
-        match is_current && is_issued && is_addressed {
+        let has_issuer = self.issuers.is_empty() || claims.is_one_of("iss", &self.issuers);
+        let has_audience = self.audiences.is_empty() || claims.has_one_of("aud", &self.audiences);
+        match is_current && has_issuer && has_audience {
             true => Ok(valid_until),
             false => Err(Invalid::Refused),
         }
     }
 }
 
-/// Verifies a signature by the keys that the token may mean.
+/// Verifies a signature by the keys that may have made it.
 fn verify_signature(
     keys: &[Key],
     algorithm: Algorithm,
@@ -129,16 +130,15 @@ fn verify_signature(
     message: &[u8],
     signature: &[u8],
 ) -> Result<(), Invalid> {
-    // A key without an id may be any.
-    let may_be = |key: &&Key| match (id, &key.id) {
+    // Without an id, in the token or in the key, the key may be the right one.
+    let may_match = |key: &&Key| match (id, &key.id) {
         (Some(id), Some(known)) => id == &**known,
         _ => true,
     };
-    let candidates = keys.iter().filter(may_be);
-    let mut candidates = candidates.filter(|key| key.fits(algorithm));
-    let tried = candidates.by_ref().take(MAX_TRIES);
+    let candidates = keys.iter().filter(may_match);
+    let candidates = candidates.filter(|key| key.fits(algorithm));
     let mut is_named = false;
-    for key in tried {
+    for key in candidates.take(MAX_TRIES) {
         if key.verifies(algorithm, message, signature) {
             return Ok(());
         }

@@ -76,7 +76,8 @@ impl RateLimitLayer<Limiter> {
         })
     }
 
-    /// Limits requests by these rules. This answers 401 to requests without a token:
+    /// Limits requests by these rules. The layer of this example answers requests without a
+    /// token with 401:
     ///
     /// ```
     /// use fluxgate_core::{KeyPart, OnMissingKey, Quota, Rule};

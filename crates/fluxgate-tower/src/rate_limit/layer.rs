@@ -227,8 +227,8 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
         self.with(|filter| filter.attribute(name, source))
     }
 
-    /// Verifies the tokens of requests in this way (feature `jwt`), so that identities and
-    /// attributes can come from their claims: see [`Jwt`].
+    /// Verifies the tokens of requests with these settings (feature `jwt`), so that identities
+    /// and attributes can come from their claims: see [`Jwt`].
     #[cfg(feature = "jwt")]
     pub fn jwt(self, jwt: Jwt) -> Self {
         self.with(|filter| filter.jwt(jwt))
