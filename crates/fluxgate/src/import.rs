@@ -80,6 +80,7 @@ pub(crate) fn import(format: Format, origin: &str, text: &str) -> Result<Importe
 
 fn finish(mut draft: Draft, origin: &str) -> Result<Imported, ImportError> {
     draft.drop_empty_sets();
+    draft.drop_repeated_band_ids();
     if draft.sets.is_empty() {
         let mut remarks = draft.into_remarks();
         remarks.sort_by_key(|remark| remark.line);

@@ -98,7 +98,8 @@ impl Reader<'_> {
         let line = fields.line("url");
         match path_patterns::regex(url, (true, true)) {
             None => {
-                let text = format!("the filter for `{url}`: no path pattern matches the same");
+                let text =
+                    format!("the filter for `{url}`: no path pattern matches the same paths");
                 self.remarks.push(Remark::lost(line, text));
                 return;
             }

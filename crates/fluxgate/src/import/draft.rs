@@ -1,11 +1,21 @@
 //! The rules that an importer builds, and its remarks.
 
+use std::collections::HashSet;
+
+pub(super) use fluxgate_core::internals::limit::MAX_UNITS;
+use fluxgate_core::internals::limit::{MAX_FILL, MAX_SPAN};
+
 use super::names::on_one_line;
 
-/// The largest capacity, refill and cost of a rule.
-pub(super) const MAX_UNITS: u64 = 1_000_000_000;
 /// The longest window, in milliseconds.
-pub(super) const MAX_WINDOW_MS: u64 = 366 * 86_400_000;
+pub(super) const MAX_WINDOW_MS: u64 = MAX_SPAN.get() / 1_000;
+
+/// Returns the largest capacity of a bucket that gains `refill` units each period.
+pub(super) fn largest_capacity(refill: u64, period_ms: u64) -> u64 {
+    let fill_ms = u128::from(MAX_FILL.get() / 1_000);
+    let capacity = fill_ms * u128::from(refill) / u128::from(period_ms);
+    u64::try_from(capacity).map_or(MAX_UNITS, |capacity| capacity.min(MAX_UNITS))
+}
 
 /// Rule sets, and remarks that belong to none of their rules.
 #[derive(Debug, Default)]
@@ -25,6 +35,16 @@ impl Draft {
             }
         }
         self.remarks.sort_by_key(|remark| remark.line);
+    }
+
+    /// Removes the ids of bands that an earlier band of the rule already has.
+    pub(super) fn drop_repeated_band_ids(&mut self) {
+        for rule in self.sets.iter_mut().flat_map(|set| &mut set.rules) {
+            let mut seen = HashSet::new();
+            for band in &mut rule.bands {
+                band.id.take_if(|id| !seen.insert(id.clone()));
+            }
+        }
     }
 
     /// Returns the number of things that were not carried over.
@@ -119,7 +139,7 @@ pub(super) struct Rule {
 }
 
 /// The default of `on_missing_key`.
-pub(super) const STAND_IN_IP: &str = "ip";
+pub(super) const DEFAULT_ON_MISSING_KEY: &str = "ip";
 
 impl Rule {
     /// Creates an enforced rule without conditions and bands.
@@ -133,7 +153,7 @@ impl Rule {
             matches: Match::default(),
             key: Vec::new(),
             group: None,
-            on_missing_key: STAND_IN_IP,
+            on_missing_key: DEFAULT_ON_MISSING_KEY,
             algorithm,
             bands: Vec::new(),
             cost: 1,
@@ -142,11 +162,12 @@ impl Rule {
         }
     }
 
-    /// Creates a rule that denies every request: its cost can never be paid.
+    /// Creates a rule that denies every request that it matches: no request has its key.
     pub(super) fn denying(id: String) -> Self {
         let mut rule = Self::new(id, Algorithm::FixedWindow);
-        rule.bands.push(Band::new(1, MAX_WINDOW_MS));
-        rule.cost = MAX_UNITS;
+        rule.key.push("attr:never-set".into());
+        rule.on_missing_key = "deny";
+        rule.bands.push(Band::new(1, 1_000));
         rule
     }
 }

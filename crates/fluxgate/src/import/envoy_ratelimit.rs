@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use fluxgate_core::internals::yaml::{Faults, Node};
 
-use super::draft::{Algorithm, Band, Draft, MAX_UNITS, Remark, Rule, Set, Test};
+use super::draft::{Algorithm, Band, Draft, MAX_UNITS, MAX_WINDOW_MS, Remark, Rule, Set, Test};
 use super::names::{Ids, set_name};
 use descriptors::{Descriptor, Limit};
 
@@ -56,6 +56,12 @@ struct Step<'d> {
 enum Expected<'d> {
     Value(&'d str),
     AnyExcept(Vec<&'d str>),
+}
+
+impl Step<'_> {
+    fn has_exceptions(&self) -> bool {
+        matches!(&self.value, Expected::AnyExcept(values) if !values.is_empty())
+    }
 }
 
 struct Builder<'d> {
@@ -144,17 +150,29 @@ impl<'d> Builder<'d> {
         });
         let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
         let id = self.ids.unique(&words.join("-"));
+        // A rule that denies without a key must test that the attributes are present, and a
+        // condition that excludes values cannot.
+        let denies = requests == 0 && !path.iter().any(Step::has_exceptions);
         let mut rule = match requests {
-            0 => Rule::denying(id),
+            0 if denies => Rule::denying(id),
+            0 => {
+                let mut rule = Rule::new(id, Algorithm::FixedWindow);
+                rule.bands.push(Band::new(1, MAX_WINDOW_MS));
+                rule.cost = MAX_UNITS;
+                let text = "a request with a cost of its own of 1 passes once in 366 days";
+                rule.remarks.push(Remark::changed(descriptor.line, text));
+                rule
+            }
             _ => {
                 let mut rule = Rule::new(id, Algorithm::FixedWindow);
                 rule.bands.push(Band::new(requests.min(MAX_UNITS), window));
                 rule
             }
         };
-        rule.remarks.clone_from(&descriptor.remarks);
+        rule.remarks.extend(descriptor.remarks.iter().cloned());
         if requests > MAX_UNITS {
-            let text = format!("{requests} requests per unit are {MAX_UNITS}, the most there is");
+            let text =
+                format!("{requests} requests per unit are reduced to {MAX_UNITS}, the maximum");
             rule.remarks.push(Remark::changed(descriptor.line, text));
         }
         rule.name.clone_from(&descriptor.name);
@@ -162,6 +180,7 @@ impl<'d> Builder<'d> {
         for step in path {
             let test = match &step.value {
                 Expected::Value(value) => Some(Test::Is(vec![(*value).to_owned()])),
+                Expected::AnyExcept(_) if denies => Some(Test::Present(true)),
                 Expected::AnyExcept(values) => {
                     rule.key.push(format!("attr:{}", step.key));
                     let values = values.iter().map(|value| (*value).to_owned());
@@ -172,7 +191,7 @@ impl<'d> Builder<'d> {
             let named = test.map(|test| (step.key.to_owned(), test));
             rule.matches.attributes.extend(named);
         }
-        if !rule.key.is_empty() {
+        if !rule.key.is_empty() && !denies {
             rule.on_missing_key = "skip";
         }
         let keys: BTreeSet<_> = path.iter().map(|step| step.key).collect();

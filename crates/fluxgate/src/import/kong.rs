@@ -1,8 +1,8 @@
 //! The declarative configuration of Kong with the plugins `rate-limiting` and
 //! `rate-limiting-advanced`.
 //!
-//! Of all instances of a plugin Kong runs the one with the most specific scope. So the rules
-//! of a plugin are one group, ordered by their scopes.
+//! Kong runs only the instance of a plugin with the most specific scope, so the rules of a
+//! plugin are one group, ordered by their scopes.
 
 mod entities;
 mod plugin;
@@ -157,21 +157,21 @@ impl Builder<'_> {
                 vec![named(rule, "")]
             }
             Identifier::Service => {
-                let count = self.entities.services.len();
-                let services = (0..count).filter_map(|index| {
+                let mut rules = Vec::new();
+                for (index, service) in self.entities.services.iter().enumerate() {
                     let matches = self.entities.service_match(index);
-                    let (matches, remarks) = matches.into_match(plugin.line).ok()?;
-                    let mut rule = rule.clone();
-                    rule.remarks.extend(remarks);
-                    rule.matches.path = matches.path;
-                    rule.matches.not_path = matches.not_path;
-                    Some((rule, index))
-                });
-                let services: Vec<_> = services.collect();
-                let rules = services.into_iter().map(|(rule, index)| {
-                    named(rule, &format!("-{}", self.entities.services[index].name))
-                });
-                rules.collect()
+                    match matches.into_match(plugin.line) {
+                        Ok((matches, remarks)) => {
+                            let mut rule = rule.clone();
+                            rule.remarks.extend(remarks);
+                            rule.matches.path = matches.path;
+                            rule.matches.not_path = matches.not_path;
+                            rules.push(named(rule, &format!("-{}", service.name)));
+                        }
+                        Err(remarks) => self.remarks.extend(remarks),
+                    }
+                }
+                rules
             }
         }
     }

@@ -2,9 +2,12 @@
 
 use std::collections::HashSet;
 
+use fluxgate_core::Band;
+
 /// The longest identifier that is made from a name; a number may follow.
 const MAX_ID: usize = 180;
 const MAX_SET_NAME: usize = 180;
+const MAX_BAND_ID: usize = 200;
 
 /// Hands out identifiers that are unique in a rule set.
 #[derive(Debug, Default)]
@@ -63,6 +66,21 @@ pub(super) fn set_name(name: &str) -> String {
     }
 }
 
+/// Returns an id for a band that resembles a label, unless a rule file reserves it.
+pub(super) fn band_id(label: &str) -> Option<String> {
+    let is_letter = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '.' | '-');
+    let id = label.replace(|char| !is_letter(char), "-");
+    // Bands without an id are b0, b1, ….
+    let is_default = id
+        .strip_prefix('b')
+        .is_some_and(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()));
+    let is_valid = label.len() <= MAX_BAND_ID
+        && id.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && id != Band::MISSING_KEY
+        && !is_default;
+    is_valid.then_some(id)
+}
+
 /// Returns a text without line breaks and other control characters, which would end a comment
 /// or make it unreadable.
 pub(super) fn on_one_line(text: &str) -> String {
@@ -104,6 +122,14 @@ mod tests {
         let mut ids = Ids::default();
         let given = ["a", "A", "a-2", "a"].map(|name| ids.unique(name));
         assert_eq!(given, ["a", "a-2", "a-2-2", "a-3"]);
+    }
+
+    #[test]
+    fn labels_become_valid_band_ids() {
+        assert_eq!(band_id("100 per minute").unwrap(), "100-per-minute");
+        for label in ["", "-x", "missing_key", "b0", &"x".repeat(201)] {
+            assert_eq!(band_id(label), None, "{label}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use fluxgate_core::internals::yaml::Faults;
 
 use super::draft::{Draft, Remark, Rule, Set};
 use super::names::{Ids, set_name};
-use areas::Area;
+use areas::{Area, Kind};
 use limits::{Limit, Zone};
 use parse::Directive;
 
@@ -136,7 +136,7 @@ impl Reader<'_> {
         let has_limits = !own.limits.is_empty() && above.limits.is_empty();
         if !has_blocks && (has_limits || locations.count() > 0) {
             let mut areas = vec![Area::server(1, own.effective())];
-            self.locations(directives, &own, &mut areas);
+            self.locations(directives, &own, false, &mut areas);
             servers.push(Server {
                 name: "nginx".into(),
                 areas,
@@ -147,7 +147,7 @@ impl Reader<'_> {
     fn server(&mut self, directive: &Directive, above: &Inherited) -> Server {
         let own = self.inherit(&directive.block, above);
         let mut areas = vec![Area::server(directive.line(), own.effective())];
-        self.locations(&directive.block, &own, &mut areas);
+        self.locations(&directive.block, &own, false, &mut areas);
         let names = directive.block.iter().filter(|it| it.name == "server_name");
         let mut names = names.flat_map(|it| &it.arguments);
         let name = names.find(|word| !matches!(word.text.as_str(), "_" | ""));
@@ -157,7 +157,14 @@ impl Reader<'_> {
         }
     }
 
-    fn locations(&mut self, directives: &[Directive], above: &Inherited, areas: &mut Vec<Area>) {
+    /// Adds the locations of a server or, with `is_nested`, of another location.
+    fn locations(
+        &mut self,
+        directives: &[Directive],
+        above: &Inherited,
+        is_nested: bool,
+        areas: &mut Vec<Area>,
+    ) {
         for directive in directives.iter().filter(|it| it.name == "location") {
             self.areas += 1;
             if self.areas > MAX_AREAS {
@@ -183,13 +190,19 @@ impl Reader<'_> {
                 continue;
             }
             match Area::location(directive.line(), &arguments, own.effective()) {
+                Some(area) if is_nested && area.kind == Kind::Regex => {
+                    // Its patterns would match outside the location around it, too.
+                    if area.limits != above.effective() {
+                        areas.push(area.without_patterns());
+                    }
+                }
                 Some(area) => areas.push(area),
                 None => {
                     let text = "a location needs a path, after an optional =, ~, ~* or ^~";
                     self.faults.add(directive.position, text);
                 }
             }
-            self.locations(&directive.block, &own, areas);
+            self.locations(&directive.block, &own, true, areas);
         }
     }
 
@@ -306,7 +319,7 @@ impl Reader<'_> {
         };
         let coverage = areas::coverage(&server.areas, limit);
         for (line, location) in &coverage.missed {
-            let text = format!("the limit of `{location}`: no path pattern matches the same");
+            let text = format!("the limit of `{location}`: no path pattern matches the same paths");
             self.remarks.push(Remark::lost(*line, text));
         }
         let covers_server = server.areas[0].limits.contains(limit);

@@ -5,14 +5,16 @@
 mod bands;
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 
-use fluxgate_core::internals::Pattern;
 use fluxgate_core::internals::values;
 use fluxgate_core::internals::yaml::{Faults, Node, Value};
+use ipnet::IpNet;
 
 use super::draft::{Algorithm, Draft, Match, Remark, Rule, Set, Test};
 use super::fields::{Fields, items};
 use super::names::{Ids, set_name, slug};
+use super::path_patterns;
 
 /// Reads rule documents.
 pub(super) fn read(text: &str, faults: &mut Faults) -> Draft {
@@ -103,7 +105,7 @@ impl OpenSet {
         if !denied.is_empty() {
             let mut rule = Rule::denying("denied-ips".into());
             rule.matches.ip = denied;
-            // A rule of that name is possible, but it is not the first.
+            // A document may have this id, too.
             while rules.iter().any(|it| it.id == rule.id) {
                 rule.id.push_str("-list");
             }
@@ -225,7 +227,7 @@ impl Reader<'_> {
             .map(|(method, _)| method.to_ascii_uppercase())
             .collect();
         for (pattern, line) in fields.texts("pathPatterns", self.faults) {
-            match path_pattern(pattern) {
+            match path_patterns::ant(pattern) {
                 Some(pattern) => matches.path.push(pattern),
                 None => {
                     let text = format!("the path pattern `{pattern}` of rule `{id}`");
@@ -238,7 +240,7 @@ impl Reader<'_> {
             return false;
         }
         for (pattern, line) in fields.texts("excludePathPatterns", self.faults) {
-            match path_pattern(pattern) {
+            match path_patterns::ant(pattern) {
                 Some(pattern) => matches.not_path.push(pattern),
                 None => {
                     let text = format!("the exclusion of `{pattern}`");
@@ -310,24 +312,6 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the pattern of an Ant-style one.
-fn path_pattern(text: &str) -> Option<String> {
-    let text = match text {
-        "**" => "/**",
-        text => text,
-    };
-    Pattern::parse(text).is_ok().then(|| text.to_owned())
-}
-
 fn is_address(text: &str) -> bool {
-    let (address, prefix) = match text.split_once('/') {
-        Some((address, prefix)) => (address, Some(prefix)),
-        None => (text, None),
-    };
-    let Ok(address) = address.parse::<std::net::IpAddr>() else {
-        return false;
-    };
-    let most = if address.is_ipv4() { 32 } else { 128 };
-    let is_length = |text: &str| text.parse::<u8>().is_ok_and(|bits| bits <= most);
-    prefix.is_none_or(is_length)
+    text.parse::<IpAddr>().is_ok() || text.parse::<IpNet>().is_ok()
 }

@@ -7,7 +7,7 @@ const MAX_PATTERNS: usize = 64;
 const MAX_DEPTH: usize = 16;
 const MAX_TOKENS: usize = 1_000;
 
-/// Patterns that stand for an expression.
+/// The patterns of a regular expression.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Patterns {
     pub(super) patterns: Vec<String>,
@@ -30,18 +30,19 @@ pub(super) fn literal(text: &str) -> Option<String> {
     is_literal.then(|| text.to_owned())
 }
 
+/// Returns the pattern of an Ant-style one. Variables such as `{id}` have no counterpart.
+pub(super) fn ant(text: &str) -> Option<String> {
+    let text = match text {
+        "**" => "/**",
+        text => text,
+    };
+    let is_usable = !text.contains(['{', '}']) && Pattern::parse(text).is_ok();
+    is_usable.then(|| text.to_owned())
+}
+
 /// Returns the patterns of a regular expression, if it uses only what patterns can express. An
 /// expression that is not anchored matches a part of the path.
 pub(super) fn regex(text: &str, is_anchored: (bool, bool)) -> Option<Patterns> {
-    let (text, start) = match text.strip_prefix('^') {
-        Some(rest) => (rest, true),
-        None => (text, is_anchored.0),
-    };
-    let is_escaped = text.ends_with("\\$");
-    let (text, end) = match text.strip_suffix('$') {
-        Some(rest) if !is_escaped => (rest, true),
-        _ => (text, is_anchored.1),
-    };
     let mut parser = Parser {
         chars: text.chars().peekable(),
         is_exact: true,
@@ -53,11 +54,20 @@ pub(super) fn regex(text: &str, is_anchored: (bool, bool)) -> Option<Patterns> {
     }
     let mut patterns = Vec::new();
     for mut tokens in sequences {
-        if !start {
-            tokens.insert(0, Token::Any);
+        // An anchor belongs to its alternative: `^/a|/b` finds `/b` anywhere.
+        match tokens.first() {
+            Some(Token::Start) => {
+                tokens.remove(0);
+            }
+            _ if is_anchored.0 => {}
+            _ => tokens.insert(0, Token::Any),
         }
-        if !end {
-            tokens.push(Token::Any);
+        match tokens.last() {
+            Some(Token::End) => {
+                tokens.pop();
+            }
+            _ if is_anchored.1 => {}
+            _ => tokens.push(Token::Any),
         }
         patterns.extend(globs(&merged(tokens))?);
         if patterns.len() > MAX_PATTERNS {
@@ -87,6 +97,10 @@ enum Token {
     Star,
     /// Any characters, slashes included.
     Any,
+    /// The start of the path.
+    Start,
+    /// The end of the path.
+    End,
 }
 
 struct Parser<'a> {
@@ -132,7 +146,9 @@ impl Parser<'_> {
                 char if char.is_ascii_alphanumeric() => return None,
                 char => Token::Char(char),
             },
-            '*' | '+' | '?' | '{' | '}' | '^' | '$' | ']' => return None,
+            '^' => Token::Start,
+            '$' => Token::End,
+            '*' | '+' | '?' | '{' | '}' | ']' => return None,
             char => Token::Char(char),
         };
         match self.chars.peek() {
@@ -168,7 +184,9 @@ impl Parser<'_> {
     /// Parses what follows a dot.
     fn any(&mut self) -> Option<Sequences> {
         let token = match self.chars.peek() {
-            Some('*' | '+') => {
+            Some(quantifier @ ('*' | '+')) => {
+                // The pattern also matches no character at all.
+                self.is_exact &= *quantifier == '*';
                 self.chars.next();
                 // It may be lazy, which makes no difference to what matches.
                 self.chars.next_if_eq(&'?');
@@ -258,7 +276,8 @@ fn globs(tokens: &[Token]) -> Option<Vec<String>> {
     for (index, token) in tokens.iter().enumerate() {
         let next = tokens.get(index + 1);
         let endings: &[&str] = match (token, index) {
-            (Token::Char('*' | '?'), _) => return None,
+            // An anchor in the middle, or a character that a pattern cannot express.
+            (Token::Start | Token::End | Token::Char('*' | '?'), _) => return None,
             (Token::Char('/'), _) => &["/"],
             // Every path begins with a slash, so the sequence matches none.
             (Token::Char(_) | Token::One | Token::Star, 0) => return Some(Vec::new()),
@@ -329,6 +348,15 @@ mod tests {
     }
 
     #[test]
+    fn ant_patterns_have_no_variables() {
+        assert_eq!(ant("/api/**").as_deref(), Some("/api/**"));
+        assert_eq!(ant("**").as_deref(), Some("/**"));
+        for text in ["api", "/a**", "/users/{id}", "/files/{*path}"] {
+            assert_eq!(ant(text), None, "{text}");
+        }
+    }
+
+    #[test]
     fn expressions_that_match_the_whole_path() {
         for (text, expected) in [
             (".*", "/**"),
@@ -345,6 +373,7 @@ mod tests {
             (".*/x", "/**/x"),
             ("/a.*b", "/a*b /a*/**/*b"),
             ("/a.*/b", "/a*/**/b"),
+            ("^/a$|^/b$", "/a /b"),
         ] {
             let found = regex(text, (true, true)).unwrap();
             assert_eq!(found.patterns.join(" "), expected, "{text}");
@@ -360,6 +389,10 @@ mod tests {
             ("/admin/", "/**/admin/*/**"),
             ("^/(img|css)/", "/img/*/** /css/*/**"),
             ("x", "/**/*x*/**"),
+            ("^/a|/b", "/a*/** /**/b*/**"),
+            ("/a|/b$", "/**/a*/** /**/b"),
+            ("(^/a|/b)$", "/a /**/b"),
+            ("/a\\$", "/**/a$*/**"),
         ] {
             let found = regex(text, (false, false)).unwrap();
             assert_eq!(found.patterns.join(" "), expected, "{text}");
@@ -372,6 +405,7 @@ mod tests {
             ("/v\\d+/x", "/v?*/x"),
             ("/index.html", "/index?html"),
             ("/[a-z]*", "/*"),
+            ("/api/.+", "/api/*/**"),
         ] {
             let found = regex(text, (true, true)).unwrap();
             assert_eq!(
@@ -394,6 +428,8 @@ mod tests {
             "/a)",
             "/[^a]+",
             "/(a)+",
+            "/a^b",
+            "/a$b",
             "*",
             "x",
             "",

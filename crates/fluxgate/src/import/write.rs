@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::draft::{Algorithm, Band, Draft, Match, Remark, Rule, STAND_IN_IP, Set, Test, Window};
+use super::draft::{
+    Algorithm, Band, DEFAULT_ON_MISSING_KEY, Draft, Match, Remark, Rule, Set, Test, Window,
+};
 use super::names::{is_special, on_one_line};
 
 /// Returns the rule file of a draft.
@@ -77,7 +79,7 @@ fn rule_lines(rule: &Rule) -> Vec<String> {
     if let Some(group) = &rule.group {
         field("group", scalar(group));
     }
-    if rule.on_missing_key != STAND_IN_IP {
+    if rule.on_missing_key != DEFAULT_ON_MISSING_KEY {
         field("on_missing_key", rule.on_missing_key.into());
     }
     match rule.algorithm {

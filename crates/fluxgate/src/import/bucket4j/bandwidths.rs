@@ -2,11 +2,9 @@
 
 use fluxgate_core::internals::yaml::{Faults, Node, Value};
 
-use crate::import::draft::{Algorithm, Band, MAX_UNITS, MAX_WINDOW_MS, Remark};
+use crate::import::draft::{Algorithm, Band, MAX_UNITS, MAX_WINDOW_MS, Remark, largest_capacity};
 use crate::import::fields::{Fields, whole};
-
-/// The longest time in which a bucket may fill, in milliseconds.
-const MAX_FILL_MS: u128 = 3_660 * 86_400_000;
+use crate::import::names::band_id;
 
 /// A bandwidth.
 #[derive(Debug)]
@@ -74,10 +72,9 @@ impl Bandwidth {
             remarks.push(Remark::lost(line, text));
             return None;
         }
-        let most = MAX_FILL_MS * u128::from(refill.min(MAX_UNITS)) / u128::from(window);
-        let most = u64::try_from(most).unwrap_or(MAX_UNITS).min(MAX_UNITS);
+        let most = largest_capacity(refill.min(MAX_UNITS), window);
         if capacity > most || refill > MAX_UNITS {
-            let text = format!("a capacity of {capacity} is {most}, the most there is");
+            let text = format!("a capacity of {capacity} is reduced to {most}, the maximum");
             remarks.push(Remark::changed(line, text));
         }
         let mut band = Band::new(capacity.min(most), window);
@@ -124,16 +121,6 @@ fn is_interval(fields: &Fields<'_>, faults: &mut Faults) -> bool {
     let interval = fields.get("fixedrefillinterval");
     let has_interval = interval.is_some_and(|node| node.as_text() != Some("0"));
     speed.unwrap_or(has_interval)
-}
-
-/// Returns an id if a band can have it.
-fn band_id(text: &str) -> Option<String> {
-    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-    let is_valid = text.len() <= 200
-        && text.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && text.bytes().all(is_letter)
-        && text != "missing_key";
-    is_valid.then(|| text.to_owned())
 }
 
 /// Replaces a placeholder such as `${CAPACITY:10}` by its default.

@@ -8,7 +8,7 @@ use crate::import::path_patterns;
 pub(super) struct Key {
     pub(super) parts: Vec<String>,
     pub(super) on_missing_key: &'static str,
-    /// A call that is taken for the user.
+    /// The term that is taken for the user.
     pub(super) user: Option<String>,
 }
 
@@ -21,7 +21,7 @@ pub(super) enum Condition {
     Header(String, Test),
 }
 
-/// Returns the key that an expression stands for.
+/// Converts a key expression. Returns `None` if a rule cannot count by it.
 pub(super) fn key(text: &str) -> Option<Key> {
     let (text, fallback) = match text.split_once("?:") {
         Some((text, fallback)) => (text, Some(fallback.trim())),
@@ -58,13 +58,14 @@ pub(super) fn key(text: &str) -> Option<Key> {
     Some(key)
 }
 
-/// Returns the condition that an expression stands for, or its negation.
+/// Converts a condition or, with `negate`, its negation. Returns `None` if a rule cannot have it.
 pub(super) fn condition(text: &str, negate: bool) -> Option<Condition> {
     let text = text.trim();
     let (left, operator, right) = comparison(text)?;
     let is_equal = (operator == "==") != negate;
     if left == "getMethod()" {
-        return is_equal.then(|| Some(Condition::Methods(vec![quoted(right)?])))?;
+        let method = quoted(right).filter(|_| is_equal);
+        return method.map(|method| Condition::Methods(vec![method]));
     }
     let is_path = matches!(left, "getRequestURI()" | "getServletPath()");
     if is_path {
@@ -83,19 +84,18 @@ pub(super) fn condition(text: &str, negate: bool) -> Option<Condition> {
     Some(Condition::Header(name, test))
 }
 
-/// Returns the condition that a predicate stands for.
+/// Converts a predicate. Returns `None` if a rule cannot have it as a condition.
 pub(super) fn predicate(name: &str, argument: &str) -> Option<Condition> {
     let argument = argument.trim();
     match name {
         "METHOD" => {
-            let methods = argument.split(',').map(|method| method.trim().to_owned());
+            let methods = argument
+                .split(',')
+                .map(|method| method.trim().to_ascii_uppercase());
             let methods: Vec<_> = methods.filter(|method| !method.is_empty()).collect();
             (!methods.is_empty()).then_some(Condition::Methods(methods))
         }
-        "PATH" if !argument.contains(',') => {
-            fluxgate_core::internals::Pattern::parse(argument).ok()?;
-            Some(Condition::Path(argument.to_owned()))
-        }
+        "PATH" if !argument.contains(',') => path_patterns::ant(argument).map(Condition::Path),
         "HEADER" if is_header_name(argument) => {
             Some(Condition::Header(argument.to_owned(), Test::Present(true)))
         }
@@ -129,7 +129,7 @@ fn is_header_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(is_letter)
 }
 
-/// Returns whether a term stands for the user: the principal, or a bean's method that says so.
+/// Returns whether a term is the user: the principal, or a call such as `@bean.username()`.
 fn is_user(term: &str) -> bool {
     let principal = [
         "getRemoteUser()",
@@ -212,6 +212,28 @@ mod tests {
             "",
         ] {
             assert_eq!(key(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn predicates() {
+        let methods = |names: &[&str]| {
+            let names = names.iter().map(|&name| name.to_owned());
+            Some(Condition::Methods(names.collect()))
+        };
+        assert_eq!(predicate("METHOD", "get, POST"), methods(&["GET", "POST"]));
+        assert_eq!(
+            predicate("PATH", "/api/**"),
+            Some(Condition::Path("/api/**".into()))
+        );
+        for (name, argument) in [
+            ("METHOD", ","),
+            ("PATH", "/a,/b"),
+            ("PATH", "/users/{id}"),
+            ("HEADER", "X-A,b.*"),
+            ("QUERY", "q"),
+        ] {
+            assert_eq!(predicate(name, argument), None, "{name} {argument}");
         }
     }
 

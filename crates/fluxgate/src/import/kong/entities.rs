@@ -51,7 +51,7 @@ impl Plugin<'_> {
         self.service.is_some() || self.route.is_some()
     }
 
-    /// Returns the place in the order in which Kong looks for the instance to run.
+    /// Returns the position of its scope in the order in which Kong looks for an instance.
     pub(super) fn precedence(&self) -> usize {
         let scope = (
             self.consumer.is_some(),

@@ -232,7 +232,7 @@ fn advanced_bands(
 fn limit(node: &Node, name: &str, remarks: &mut Vec<Remark>, faults: &mut Faults) -> Option<u64> {
     let limit = whole(node, &format!("`{name}`"), (1, u64::MAX), faults)?;
     if limit > MAX_UNITS {
-        let text = format!("{limit} requests are {MAX_UNITS}, the most there is");
+        let text = format!("{limit} requests are reduced to {MAX_UNITS}, the maximum");
         remarks.push(Remark::changed(node.position.line, text));
     }
     Some(limit.min(MAX_UNITS))

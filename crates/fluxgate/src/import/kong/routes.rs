@@ -71,6 +71,10 @@ impl Route {
                 if is_regex || values.is_empty() || header.eq_ignore_ascii_case("host") {
                     route.ignore(&format!("the header `{header}`"), line);
                 } else {
+                    if values.iter().any(|it| it.contains(char::is_alphabetic)) {
+                        let text = format!("the value of the header `{header}` is case-sensitive");
+                        route.remarks.push(Remark::changed(line, text));
+                    }
                     route.headers.push((header, Test::Is(values)));
                     route.is_simple = false;
                 }
@@ -118,10 +122,21 @@ impl Route {
     fn ignore(&mut self, what: &str, line: usize) {
         self.is_simple = false;
         let text = format!(
-            "{what} of route `{}`: the rule applies whatever it is",
+            "{what} of route `{}`: the rule applies regardless of it",
             self.name
         );
         self.remarks.push(Remark::lost(line, text));
+    }
+
+    /// Returns whether prefixes are its only conditions. Kong prefers routes with more.
+    fn is_plain(&self) -> bool {
+        self.is_simple && self.methods.is_empty()
+    }
+
+    /// Returns whether it may handle paths with this prefix.
+    fn overlaps(&self, prefix: &str) -> bool {
+        let has_regex = self.prefixes.len() < self.patterns.len();
+        has_regex || self.prefixes.iter().any(|it| prefix.starts_with(it))
     }
 
     /// Returns the length of its longest prefix.
@@ -135,6 +150,8 @@ impl Route {
 pub(super) struct ScopeMatch {
     matches: Match,
     remarks: Vec<Remark>,
+    /// Whether some of the routes have methods or headers that are left out.
+    drops_conditions: bool,
 }
 
 impl ScopeMatch {
@@ -150,29 +167,23 @@ impl ScopeMatch {
             scope.matches.path.extend(route.patterns.iter().cloned());
             scope.remarks.extend(route.remarks.iter().cloned());
         }
-        // Several routes have conditions of their own, of which only the paths are combined.
+        // The routes may have different methods and headers; a rule combines only their paths.
         if let [(_, route)] = bound.as_slice() {
             scope.matches.methods.clone_from(&route.methods);
             scope.matches.headers.clone_from(&route.headers);
+        } else {
+            let has_more = |route: &Route| !route.methods.is_empty() || !route.headers.is_empty();
+            scope.drops_conditions = bound.iter().any(|(_, route)| has_more(route));
         }
-        let prefixes: Vec<_> = bound
-            .iter()
-            .flat_map(|(_, route)| &route.prefixes)
-            .collect();
-        let is_regex = bound
-            .iter()
-            .any(|(_, route)| route.prefixes.len() < route.patterns.len());
-        for (_, other) in others
-            .iter()
-            .filter(|(_, it)| it.is_simple && it.methods.is_empty())
-        {
+        let (plain, special): (Vec<_>, Vec<_>) =
+            bound.iter().partition(|(_, route)| route.is_plain());
+        for (_, other) in others.iter().filter(|(_, it)| it.is_plain()) {
             for prefix in &other.prefixes {
-                let is_inside = prefixes
-                    .iter()
-                    .any(|it| prefix.starts_with(*it) && prefix != *it);
-                let has_bound = prefixes.iter().any(|it| it.starts_with(prefix));
-                // Kong prefers regular expressions to prefixes.
-                if is_inside && !has_bound && !is_regex {
+                let is_inside = plain.iter().any(|(_, route)| route.overlaps(prefix));
+                let is_special = special.iter().any(|(_, route)| route.overlaps(prefix));
+                let mut prefixes = bound.iter().flat_map(|(_, route)| &route.prefixes);
+                let has_bound = prefixes.any(|it| it.starts_with(prefix));
+                if is_inside && !is_special && !has_bound {
                     scope.matches.not_path.extend(path_patterns::prefix(prefix));
                 }
             }
@@ -185,6 +196,7 @@ impl ScopeMatch {
         let Self {
             mut matches,
             mut remarks,
+            drops_conditions,
         } = self;
         if matches.path.is_empty() {
             let text = "the limits of a plugin whose routes have no path that a rule can match";
@@ -193,6 +205,11 @@ impl ScopeMatch {
         }
         if matches.path.iter().any(|pattern| pattern == "/**") {
             matches.path.clear();
+        }
+        if drops_conditions {
+            let text =
+                "the rule applies to all methods and headers: its routes have different ones";
+            remarks.push(Remark::changed(line, text));
         }
         Ok((matches, remarks))
     }

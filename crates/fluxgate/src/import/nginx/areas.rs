@@ -24,7 +24,7 @@ pub(super) struct Area {
 pub(super) enum Kind {
     Server,
     Prefix,
-    /// A prefix with `^~`, before which no regular expression counts.
+    /// A prefix with `^~`, which takes precedence over regular expressions.
     FinalPrefix,
     Exact,
     Regex,
@@ -76,6 +76,15 @@ impl Area {
             is_approximate,
             limits,
         })
+    }
+
+    /// Returns the area as one whose paths no pattern matches.
+    pub(super) fn without_patterns(self) -> Self {
+        Self {
+            patterns: None,
+            is_approximate: false,
+            ..self
+        }
     }
 
     /// Returns whether every path of this area begins with the text of a prefix.

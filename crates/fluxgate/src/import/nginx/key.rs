@@ -2,7 +2,7 @@
 
 use crate::import::draft::Remark;
 
-/// The parts of a key and what stands in for a missing one.
+/// The parts of a key, and what replaces a missing one.
 #[derive(Debug)]
 pub(super) struct Key {
     pub(super) parts: Vec<String>,
@@ -22,7 +22,12 @@ pub(super) fn convert(text: &str, line: usize) -> Result<Key, String> {
     let variables = variables(text);
     for variable in &variables {
         let part = match variable.as_str() {
-            "binary_remote_addr" | "remote_addr" | "realip_remote_addr" => "ip".to_owned(),
+            "binary_remote_addr" | "remote_addr" => "ip".to_owned(),
+            "realip_remote_addr" => {
+                let text = "$realip_remote_addr is the address of the client, not of the proxy";
+                key.remarks.push(Remark::changed(line, text));
+                "ip".to_owned()
+            }
             "uri" | "document_uri" => "path".to_owned(),
             "request_method" => "method".to_owned(),
             "remote_user" => {
@@ -31,7 +36,15 @@ pub(super) fn convert(text: &str, line: usize) -> Result<Key, String> {
                 "user".to_owned()
             }
             // Each server has its own rule set.
-            "server_name" | "server_addr" | "server_port" => {
+            "server_name" => {
+                is_never_empty = true;
+                continue;
+            }
+            "server_addr" | "server_port" => {
+                let text = format!(
+                    "${variable} is ignored: all addresses and ports of a server count together"
+                );
+                key.remarks.push(Remark::changed(line, text));
                 is_never_empty = true;
                 continue;
             }

@@ -3,10 +3,9 @@
 use fluxgate_core::internals::yaml::Faults;
 
 use super::parse::{Directive, Word};
-use crate::import::draft::{Algorithm, Band, MAX_UNITS, MAX_WINDOW_MS, Remark, Rule};
-
-/// The longest time in which a bucket may fill, in milliseconds.
-const MAX_FILL_MS: u64 = 3_660 * 86_400_000;
+use crate::import::draft::{
+    Algorithm, Band, MAX_UNITS, MAX_WINDOW_MS, Remark, Rule, largest_capacity,
+};
 
 /// A zone: what requests are counted by, and how fast.
 #[derive(Debug)]
@@ -140,12 +139,11 @@ pub(super) fn rule(id: String, zone: &Zone, limit: &Limit) -> Rule {
         Some(_) => bucket(limit.undelayed),
         None => bucket(limit.burst),
     };
-    let fill = u128::from(MAX_FILL_MS) * u128::from(zone.requests) / u128::from(zone.period);
-    let most = u64::try_from(fill).map_or(MAX_UNITS, |fill| fill.min(MAX_UNITS));
+    let most = largest_capacity(zone.requests, zone.period);
     let capacity = wanted.min(most);
     if capacity < wanted {
         let text = format!(
-            "a burst of {} is {}, the most there is",
+            "a burst of {} is reduced to {}, the maximum",
             limit.burst,
             most - 1
         );

@@ -4,6 +4,7 @@ use fluxgate_core::internals::yaml::{Faults, Node};
 
 use crate::import::draft::{Algorithm, Band, MAX_UNITS, MAX_WINDOW_MS, Remark};
 use crate::import::fields::{Fields, whole};
+use crate::import::names::band_id;
 
 /// Bands with one algorithm. A rule of FluxGate has only one, so a document with several
 /// becomes several rules, which apply together.
@@ -45,10 +46,6 @@ pub(super) fn read(nodes: &[Node], lost: &mut Vec<Remark>, faults: &mut Faults) 
             parts.len() - 1
         });
         let part = &mut parts[index];
-        let mut band = band;
-        // A label need not be unique there.
-        let is_taken = |id: &String| part.bands.iter().any(|it| it.id.as_ref() == Some(id));
-        band.id.take_if(|id| is_taken(id) || is_default_id(id));
         part.bands.push(band);
         part.remarks.append(&mut remarks);
     }
@@ -80,7 +77,7 @@ fn band(
     let window = window(fields, faults);
     let (capacity, window) = (capacity?, window?);
     if capacity > MAX_UNITS {
-        let text = format!("a capacity of {capacity} is {MAX_UNITS}, the most there is");
+        let text = format!("a capacity of {capacity} is reduced to {MAX_UNITS}, the maximum");
         remarks.push(Remark::changed(line, text));
     }
     let capacity = capacity.min(MAX_UNITS);
@@ -184,25 +181,6 @@ fn time_zone<'n>(zone: &'n str, fields: &Fields<'_>, faults: &mut Faults) -> Opt
         );
     }
     is_name.then_some(zone)
-}
-
-/// Returns a label as the id of a band.
-fn band_id(label: &str) -> Option<String> {
-    let is_letter = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '.' | '-');
-    let id: String = label
-        .chars()
-        .map(|char| if is_letter(char) { char } else { '-' })
-        .collect();
-    let is_valid = label.len() <= 200
-        && id.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && id != "missing_key";
-    is_valid.then_some(id)
-}
-
-/// Returns whether a band without an id may have this one.
-fn is_default_id(id: &str) -> bool {
-    let number = id.strip_prefix('b');
-    number.is_some_and(|it| !it.is_empty() && it.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 #[cfg(test)]

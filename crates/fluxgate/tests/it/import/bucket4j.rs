@@ -49,7 +49,7 @@ fn filters_become_groups_of_rules() {
         &rules,
         &[
             "# not carried over: the rate limit with `execute-condition: @security.isInternal()` (line 19)",
-            "# not carried over: the filter for `(?!/public).*`: no path pattern matches the same (line 31)",
+            "# not carried over: the filter for `(?!/public).*`: no path pattern matches the same paths (line 31)",
             "# not carried over: a rate limit by `@geo.country()`: a rule cannot count by it (line 35)",
             "# not carried over: `methods`: rules apply to requests, not to methods (line 37)",
             "bucket4j:",

@@ -65,6 +65,35 @@ fn a_limit_of_zero_denies() {
         descriptors(&rules, &["\"blocked\":\"x\"", "\"x\":\"y\""]),
         "da"
     );
+    // Neither does a cost of the request's own make it pass.
+    let request = format!("{},\"cost\":1", with("\"blocked\":\"x\""));
+    assert_eq!(at_once(&rules, &[&request]), "d");
+}
+
+#[test]
+fn a_limit_of_zero_has_exceptions() {
+    let rules = rules(
+        "envoy-ratelimit",
+        "
+domain: api
+descriptors:
+  - key: plan
+    rate_limit: { unit: second, requests_per_unit: 0 }
+  - key: plan
+    value: internal
+    rate_limit: { unlimited: true }
+",
+    );
+    assert_lines(
+        &rules,
+        &[
+            "# changed: a request with a cost of its own of 1 passes once in 366 days (line 4)",
+            "attributes: { plan: { not: internal } }",
+            "cost: 1000000000",
+        ],
+    );
+    let plans = ["\"plan\":\"free\"", "\"plan\":\"internal\"", "\"x\":\"y\""];
+    assert_eq!(descriptors(&rules, &plans), "daa");
 }
 
 const TIERS: &str = "
@@ -193,7 +222,7 @@ descriptors:
             "# not carried over: the prefix `/api/*` of `path`, and all below it (line 4)",
             "# not carried over: a descriptor with the key `a` twice, and all below it (line 18)",
             "# not carried over: `replaces`: both limits apply (line 13)",
-            "# changed: 4000000000 requests per unit are 1000000000, the most there is (line 7)",
+            "# changed: 4000000000 requests per unit are reduced to 1000000000, the maximum (line 7)",
             "# not carried over: the order of entries, so descriptors ordered as a, b count here too (line 22)",
         ],
     );

@@ -71,12 +71,13 @@ fn the_most_specific_plugin_applies() {
             "- { id: year, capacity: 20, calendar: year, time_zone: UTC }",
             "# not carried over: `error_code: 503`: a denied request is answered with 429 (line 22)",
             "# not carried over: `hide_client_headers`: see `headers` of the filter (line 23)",
-            "# not carried over: `hosts` of route `reports`: the rule applies whatever it is (line 15)",
+            "# not carried over: `hosts` of route `reports`: the rule applies regardless of it (line 15)",
             "- id: reports",
             "path: [\"/orders/reports*/**\"]",
             "methods: [GET]",
             "key: [\"header:X-Tenant\"]",
             "- { id: second, capacity: 1, window: 1s }",
+            "# changed: the rule applies to all methods and headers: its routes have different ones (line 7)",
             "- id: orders",
             "path: [\"/orders*/**\", \"/orders/reports*/**\"]",
             "not_path: [\"/orders/status*/**\"]",
@@ -144,7 +145,7 @@ plugins:
         &[
             "# not carried over: the plugin `rate-limiting` of a consumer group (line 18)",
             "on_error: deny",
-            "# changed: 9000000000 requests are 1000000000, the most there is (line 15)",
+            "# changed: 9000000000 requests are reduced to 1000000000, the maximum (line 15)",
             "# not carried over: 1 requests per 40000000 s: a window has at most 366 d (line 15)",
             "# not carried over: the path `~/(x` of route `two` (line 6)",
             "- id: two",
@@ -163,6 +164,54 @@ plugins:
             "- id: global",
             "not_path: [\"/upload\"]",
             "scope: per_ip",
+        ],
+    );
+}
+
+/// Kong prefers a route with more conditions to one with a longer path.
+#[test]
+fn a_longer_path_is_not_excluded_from_a_route_with_more_conditions() {
+    let rules = rules(
+        "kong",
+        r#"
+_format_version: "3.0"
+services:
+  - name: a
+    url: http://a
+    routes:
+      - name: reads
+        paths: [/a]
+        methods: [GET]
+        headers: { X-Plan: [free] }
+        plugins: [ { name: rate-limiting, config: { day: 1, limit_by: ip } } ]
+      - { name: long, paths: [/a/b] }
+"#,
+    );
+    assert_lines(
+        &rules,
+        &["# changed: the value of the header `X-Plan` is case-sensitive (line 10)"],
+    );
+    let request = request("/a/b", ",\"headers\":{\"X-Plan\":\"free\"}");
+    assert_eq!(at_once(&rules, &[&request, &request]), "ad");
+}
+
+#[test]
+fn a_service_without_usable_paths_is_reported() {
+    let rules = rules(
+        "kong",
+        r#"
+_format_version: "3.0"
+services:
+  - { name: a, url: http://a, routes: [ { name: ra, paths: [/a] } ] }
+  - { name: b, url: http://b, routes: [ { name: rb, paths: ["~/(b"] } ] }
+plugins: [ { name: rate-limiting, config: { day: 1, limit_by: service } } ]
+"#,
+    );
+    assert_lines(
+        &rules,
+        &[
+            "# not carried over: the path `~/(b` of route `rb` (line 5)",
+            "# not carried over: the limits of a plugin whose routes have no path that a rule can match (line 6)",
         ],
     );
 }

@@ -153,6 +153,44 @@ fn equal_uses_of_a_zone_are_one_counter() {
     assert_eq!(at_once(&rules, &[&a, &b, &a, &b, &c, &c]), "aaddaa");
 }
 
+/// nginx looks for the expression only among the requests of the location around it.
+#[test]
+fn a_nested_expression_does_not_cover_the_server() {
+    let nested = |limit: &str| {
+        server(&format!(
+            "limit_req zone=one; location /api/ {{ limit_req zone=one burst=9 nodelay; \
+             location ~ \\.png$ {{ {limit} }} }}"
+        ))
+    };
+    let request = |path: &str| format!("\"ip\":\"192.0.2.1\",\"path\":\"{path}\"");
+    let (outside, inside) = (request("/x.png"), request("/api/x.png"));
+    let same = rules("nginx", &nested(""));
+    assert_eq!(at_once(&same, &[&outside, &outside]), "ad");
+    assert_eq!(at_once(&same, &[&inside, &inside]), "aa");
+    let other = rules("nginx", &nested("limit_req zone=one burst=5 nodelay;"));
+    assert_lines(
+        &other,
+        &[
+            "# not carried over: the limit of `\\.png$`: no path pattern matches the same paths (line 5)",
+        ],
+    );
+    assert_eq!(at_once(&other, &[&outside, &outside]), "ad");
+}
+
+#[test]
+fn addresses_other_than_the_client_s_are_reported() {
+    let text =
+        "limit_req_zone $realip_remote_addr$server_port zone=z:1m rate=1r/s;\nlimit_req zone=z;\n";
+    assert_lines(
+        &rules("nginx", text),
+        &[
+            "# changed: $realip_remote_addr is the address of the client, not of the proxy (line 1)",
+            "# changed: $server_port is ignored: all addresses and ports of a server count together (line 1)",
+            "scope: per_ip",
+        ],
+    );
+}
+
 #[test]
 fn a_part_of_a_configuration_needs_no_server() {
     let text =
@@ -172,7 +210,7 @@ fn bursts_have_a_bound() {
     assert_lines(
         &rules,
         &[
-            "# changed: a burst of 900000000 is 5270399, the most there is (line 1)",
+            "# changed: a burst of 900000000 is reduced to 5270399, the maximum (line 1)",
             "key: [path]",
             "- { capacity: 5270400, window: 1m, refill: 1, period: 1m }",
         ],
