@@ -1,23 +1,21 @@
-//! What changes for requests when rules replace others.
+//! The requests that new rules decide differently than old ones.
 
 mod old_rules;
 mod refusals;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::ops::AddAssign;
 
 use fluxgate_core::internals::describe_identity;
 use fluxgate_core::{RuleSets, Timestamp};
 
-use crate::summary::rule_name;
+use crate::summary::{keep_most, rule_name};
 use crate::time::format_rfc3339;
 pub(crate) use old_rules::OldRules;
 use refusals::{Refusal, Refusals};
 
-/// How many identities are listed for each kind of change.
-const MOST: usize = 10;
-
-/// Stands for the rule where a request is denied because its rule set does not exist.
+/// Listed instead of a rule if a request is denied because its rule set does not exist.
 const NO_RULE_SET: &str = "(no such rule set)";
 
 /// The requests that new rules decide differently than old ones, by rule and identity.
@@ -28,19 +26,17 @@ const NO_RULE_SET: &str = "(no such rule set)";
 /// their sets and their ids have the same names.
 #[derive(Debug, Default)]
 pub struct Changes {
-    /// By name, with rules for which nothing changes.
+    /// By name, including rules that change nothing.
     rules: BTreeMap<String, ChangedRule>,
     total: ChangeCounts,
 }
 
-/// How many requests there were, and how many are decided differently.
+/// How many requests are decided differently.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChangeCounts {
-    /// All requests.
-    pub requests: u64,
-    /// Those that the old rules admit and the new ones deny.
+    /// Requests that the old rules admit and the new ones deny.
     pub newly_denied: u64,
-    /// Those that the old rules deny and the new ones admit.
+    /// Requests that the old rules deny and the new ones admit.
     pub newly_admitted: u64,
 }
 
@@ -53,15 +49,15 @@ pub enum Change {
     NewlyAdmitted,
 }
 
-/// Which rules have a rule of some name.
+/// Whether a rule is in the old rules, in the new rules, or in both.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Presence {
-    /// Both.
+    /// In both.
     #[default]
     Both,
-    /// Only the new ones.
+    /// Only in the new rules.
     Added,
-    /// Only the old ones.
+    /// Only in the old rules.
     Removed,
 }
 
@@ -70,7 +66,7 @@ pub enum Presence {
 pub struct RuleChange<'a> {
     /// The name of the rule, `SET/RULE`.
     pub rule: &'a str,
-    /// Which rules have it.
+    /// Whether both the old and the new rules have it.
     pub presence: Presence,
     /// The requests that it newly denies.
     pub newly_denied: u64,
@@ -78,7 +74,7 @@ pub struct RuleChange<'a> {
     pub newly_denied_identities: u64,
     /// The requests that it no longer denies, and that are admitted.
     pub newly_admitted: u64,
-    /// The number of identities of those.
+    /// The number of identities of these requests.
     pub newly_admitted_identities: u64,
 }
 
@@ -102,12 +98,12 @@ struct ChangedRule {
     admitted: ChangedRequests,
 }
 
-/// Requests that one rule denies in one version only.
+/// Requests that a rule denies in one version only.
 #[derive(Debug, Default)]
 struct ChangedRequests {
     requests: u64,
-    /// How many by encoded identity, and the time of the first. Requests that lack a part
-    /// of the key have none.
+    /// The number of requests and the time of the first, by encoded identity. Requests that
+    /// lack a part of the key have no identity.
     identities: HashMap<Box<[u8]>, (u64, Timestamp)>,
 }
 
@@ -131,16 +127,10 @@ impl Changes {
         changes
     }
 
-    /// Counts a request that is decided alike.
-    fn record_unchanged(&mut self) {
-        self.total.requests += 1;
-    }
-
     /// Counts a request that is decided differently, with the rules that deny it in one
     /// version.
     fn record(&mut self, change: Change, rule_set: &str, at: Timestamp, refusals: &Refusals) {
-        self.total.requests += 1;
-        *self.total.of_mut(change) += 1;
+        self.total.record(change);
         if refusals.is_empty() {
             self.requests_mut(NO_RULE_SET.to_owned(), change).requests += 1;
         }
@@ -185,10 +175,9 @@ impl Changes {
         })
     }
 
-    /// Returns the ten identities with the most requests that are decided differently in
-    /// this way, those with the most first.
+    /// Returns the ten identities with the most requests of this change, in descending order.
     pub fn identities(&self, change: Change) -> Vec<ChangedIdentity<'_>> {
-        let mut all: Vec<(u64, &str, &[u8], Timestamp)> = Vec::new();
+        let mut all = Vec::new();
         for (name, rule) in &self.rules {
             let changed = match change {
                 Change::NewlyDenied => &rule.denied,
@@ -200,9 +189,7 @@ impl Changes {
                     .map(|(identity, (count, first))| (*count, name.as_str(), &**identity, *first)),
             );
         }
-        all.sort_unstable_by(|a, b| b.0.cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
-        all.truncate(MOST);
-        let most = all.into_iter();
+        let most = keep_most(all).into_iter();
         let most = most.map(|(requests, rule, identity, first)| ChangedIdentity {
             rule,
             identity: describe_identity(identity),
@@ -214,11 +201,19 @@ impl Changes {
 }
 
 impl ChangeCounts {
-    fn of_mut(&mut self, change: Change) -> &mut u64 {
+    /// Counts a request.
+    pub(crate) fn record(&mut self, change: Change) {
         match change {
-            Change::NewlyDenied => &mut self.newly_denied,
-            Change::NewlyAdmitted => &mut self.newly_admitted,
+            Change::NewlyDenied => self.newly_denied += 1,
+            Change::NewlyAdmitted => self.newly_admitted += 1,
         }
+    }
+}
+
+impl AddAssign for ChangeCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.newly_denied += other.newly_denied;
+        self.newly_admitted += other.newly_admitted;
     }
 }
 

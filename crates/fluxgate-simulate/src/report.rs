@@ -1,6 +1,5 @@
 //! An HTML page that shows what the rules did to the requests.
 
-mod changed_traffic;
 mod chart;
 mod comparison;
 mod conversion;
@@ -19,12 +18,12 @@ use std::collections::HashMap;
 use fluxgate_core::internals::{RuleNumber, RuleVerdict};
 use fluxgate_core::{Decision, RequestContext, RuleSets, Timestamp};
 
-use crate::changes::{Change, Changes};
+use crate::changes::{Change, ChangeCounts, Changes};
 use crate::summary::Summary;
-use changed_traffic::ChangedTraffic;
 use comparison::Comparison;
 use page::Page;
 pub use page::ReportLabels;
+use timeline::Timeline;
 use traffic::{RuleTraffic, Traffic};
 use usage::Usage;
 
@@ -37,7 +36,8 @@ pub(crate) struct Report {
     traffic: Traffic,
     rules: HashMap<RuleNumber, RuleTraffic>,
     comparison: Comparison,
-    changed: ChangedTraffic,
+    /// The requests that the old rules decide differently, over time.
+    changes: Timeline<ChangeCounts>,
     usage: Usage,
 }
 
@@ -47,7 +47,7 @@ impl Report {
             traffic: Traffic::default(),
             rules: HashMap::new(),
             comparison: Comparison::new(rules),
-            changed: ChangedTraffic::default(),
+            changes: Timeline::default(),
             usage: Usage::default(),
         }
     }
@@ -73,9 +73,9 @@ impl Report {
         self.comparison.decide(rule_set, context, at, allowed);
     }
 
-    /// Counts a request that other rules decide differently.
+    /// Counts a request that the old rules decide differently.
     pub(crate) fn record_change(&mut self, at: Timestamp, change: Change) {
-        self.changed.record(at, change);
+        self.changes.at(at).record(change);
     }
 
     /// Returns the page.
@@ -96,7 +96,7 @@ impl Report {
             rule_traffic: &self.rules,
             usage: &self.usage,
             comparison: &self.comparison,
-            changes: changes.map(|changes| (changes, &self.changed)),
+            changes: changes.map(|changes| (changes, &self.changes)),
         };
         page.to_string()
     }

@@ -78,7 +78,7 @@ pub struct Simulation {
     latest: Timestamp,
     summary: Option<Summary>,
     report: Option<Report>,
-    /// The rules that these replace, if they are compared.
+    /// The old rules, if the rules are compared with any.
     old: Option<OldRules>,
     /// Lines so far, blank ones included.
     lines: u64,
@@ -111,9 +111,9 @@ impl Simulation {
         }
     }
 
-    /// Compares the rules with `old` ones, which they replace. These decide every request
-    /// as well, with state of their own; [`Simulation::changes`] returns what changes.
-    /// The decisions that are written stay those of the new rules.
+    /// Compares the rules with the `old` rules that they replace. The old rules decide every
+    /// request as well, with their own state; [`Simulation::changes`] returns what changes.
+    /// Only the decisions of the new rules are written.
     pub fn against(mut self, old: RuleSets) -> Self {
         self.old = Some(OldRules::new(old, &self.limiter.rules()));
         self
@@ -261,7 +261,7 @@ impl Simulation {
                         report.record_rule(at, &verdict);
                     }
                     if let Some(old) = old {
-                        old.note_new(&verdict);
+                        old.record_new(&verdict);
                     }
                 })
         };
@@ -272,8 +272,8 @@ impl Simulation {
             report.record_decision(rule_set, context, at, &decision);
         }
         if let Some(old) = old {
-            let rule_set = (rule_set, event.rule_set.is_some());
-            let change = old.compare(rule_set, context, at, &decision);
+            let is_named = event.rule_set.is_some();
+            let change = old.compare(rule_set, is_named, context, at, &decision);
             if let (Some(report), Some(change)) = (report, change) {
                 report.record_change(at, change);
             }
@@ -289,7 +289,7 @@ impl Simulation {
     }
 
     /// Returns what changes for all requests so far, if the rules are
-    /// [compared](Simulation::against) with others.
+    /// [compared](Simulation::against) with old ones.
     pub fn changes(&self) -> Option<&Changes> {
         self.old.as_ref().map(OldRules::changes)
     }
@@ -303,16 +303,15 @@ impl Simulation {
     /// exist. Control characters are escaped.
     pub fn warnings(&self) -> Vec<String> {
         let on_missing = self.limiter.rules().on_missing();
-        let names = self.missing.names();
-        let mut warnings: Vec<_> = { names.iter() }
-            .map(|name| warning("there is no rule set", name, on_missing))
-            .collect();
+        let mut warnings = Vec::new();
+        for name in self.missing.names() {
+            warnings.push(warning("there is no rule set", &name, on_missing));
+        }
         if let Some(old) = &self.old {
             let (names, on_missing) = old.missing();
-            let names = names.iter();
-            warnings.extend(
-                names.map(|name| warning("the old rules have no rule set", name, on_missing)),
-            );
+            for name in names {
+                warnings.push(warning("the old rules have no rule set", &name, on_missing));
+            }
         }
         warnings
     }

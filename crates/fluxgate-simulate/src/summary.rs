@@ -6,7 +6,8 @@ use std::fmt;
 use fluxgate_core::internals::{RuleVerdict, describe_identity};
 use fluxgate_core::{Decision, Outcome, RuleSets};
 
-const MOST_DENIED: usize = 10;
+/// The number of identities in a list of those with the most requests.
+const MOST: usize = 10;
 
 /// Counts by rule, and the identities that were denied most. Displayed as a table.
 #[derive(Debug, Default)]
@@ -104,22 +105,31 @@ impl Summary {
 
     /// Returns the ten identities that were denied most, the most denied first.
     pub fn most_denied(&self) -> Vec<DeniedIdentity<'_>> {
-        let mut all: Vec<(u64, &str, &[u8])> = Vec::new();
+        let mut all = Vec::new();
         for (rule, identities) in &self.denied {
             let counted = identities.iter();
-            all.extend(counted.map(|(identity, count)| (*count, rule.as_str(), &**identity)));
+            all.extend(counted.map(|(identity, count)| (*count, rule.as_str(), &**identity, ())));
         }
-        all.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)).then(a.2.cmp(b.2)));
-        all.truncate(MOST_DENIED);
-        let most = all
+        let most = keep_most(all)
             .into_iter()
-            .map(|(denied, rule, identity)| DeniedIdentity {
+            .map(|(denied, rule, identity, ())| DeniedIdentity {
                 rule,
                 identity: describe_identity(identity),
                 denied,
             });
         most.collect()
     }
+}
+
+/// A count by rule and encoded identity, and more about it.
+type Counted<'a, T> = (u64, &'a str, &'a [u8], T);
+
+/// Returns the ten largest counts in descending order. Equal counts are in the order of rule
+/// and identity.
+pub(crate) fn keep_most<T>(mut counts: Vec<Counted<'_, T>>) -> Vec<Counted<'_, T>> {
+    counts.sort_unstable_by(|a, b| b.0.cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
+    counts.truncate(MOST);
+    counts
 }
 
 /// Returns the name of a rule, `SET/RULE`.

@@ -13,8 +13,8 @@ use crate::limit::Algorithm;
 use coverage::{KeyPresence, always_matches_with};
 pub use requests::RequestSource;
 
-/// The most pairs of rules that are compared. In a larger set some rules that never apply
-/// are not found.
+/// The maximum number of pairs of rules that are compared. In a larger set, some rules that
+/// never apply are not found.
 const MAX_PAIRS: usize = 1_000_000;
 
 /// A part of a rule set that is valid, but probably not intended; displayed with its place:
@@ -23,7 +23,7 @@ const MAX_PAIRS: usize = 1_000_000;
 pub struct RuleWarning(pub(super) RuleFault);
 
 impl RuleWarning {
-    /// Returns what is probably not intended.
+    /// Returns the message without its place.
     pub fn message(&self) -> &str {
         self.0.message()
     }
@@ -75,8 +75,8 @@ impl RuleSet {
         })
     }
 
-    /// Returns warnings about logs that a store cannot hold, because a single one may have
-    /// more events than all of them together may have.
+    /// Returns warnings about sliding logs that may need more events than the store holds for
+    /// all logs together.
     #[doc(hidden)]
     pub fn warnings_for_log_events(&self, max_log_events: u64) -> Vec<RuleWarning> {
         self.collect_warnings(|_, rule, warnings| {
@@ -96,7 +96,7 @@ impl RuleSet {
         })
     }
 
-    /// Calls `warn` for each enabled rule, at its place.
+    /// Calls `warn` for each enabled rule, with a collector at its place.
     fn collect_warnings(
         &self,
         mut warn: impl FnMut(usize, &Rule, &mut FaultCollector<'_>),
@@ -134,12 +134,12 @@ impl<'s> Groups<'s> {
     /// Returns an earlier rule of the same group that applies whenever this one matches.
     fn shadowing(&self, index: usize, keys: KeyPresence) -> Option<&'s Rule> {
         let later = &self.set.written[index];
-        let (group, ..) = place(index, later)?;
+        let place = place(index, later)?;
         if is_rolled_out(later) {
             return None;
         }
-        let begin = self.order.partition_point(|(other, ..)| *other < group);
-        let end = self.order.binary_search(&place(index, later)?).ok()?;
+        let begin = self.order.partition_point(|(group, ..)| *group < place.0);
+        let end = self.order.binary_search(&place).ok()?;
         let most = MAX_PAIRS / self.order.len();
         let earlier = self.order[begin..end].iter().take(most);
         let mut earlier = earlier.map(|(_, _, index)| &self.set.written[*index]);
@@ -151,17 +151,18 @@ impl<'s> Groups<'s> {
     }
 }
 
+/// Returns the group, the priority and the index of a rule that is in a group.
 fn place(index: usize, rule: &Rule) -> Option<(&str, i32, usize)> {
     Some((rule.group.as_deref()?, rule.priority, index))
 }
 
-/// Returns whether a rule is enforced for some identities only. Then it may apply next to
-/// another rule of its group.
+/// Returns whether a rule is enforced for some identities only. Such a rule may apply
+/// together with another rule of its group.
 fn is_rolled_out(rule: &Rule) -> bool {
     rule.rollout.is_some() && rule.mode == RuleMode::Enforce
 }
 
-/// `to` says which requests the warning is about, if not about all.
+/// Returns the message about a rule that never applies. `to` names the requests, if not all.
 fn never_applies(rule: &Rule, earlier: &Rule, to: &str) -> String {
     let name = |rule: &Rule| rule.id.clone().unwrap_or_default();
     format!(

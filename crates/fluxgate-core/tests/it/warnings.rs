@@ -218,6 +218,7 @@ fn a_band_that_allows_what_another_allows_is_reported() {
         ("sliding_log", "10/s, 20/1500ms", "bands[1]"),
         ("sliding_log", "10/m, 10/s", "bands[1]"),
         ("sliding_window", "10/m, 11/m", "bands[1]"),
+        ("sliding_window", "10/m, 9/m, 100/h", "bands[0]"),
         (
             "fixed_window",
             "{ capacity: 9, calendar: month }, { capacity: 9, calendar: day }",
@@ -259,7 +260,6 @@ fn a_band_that_may_deny_is_not_reported() {
         ("sliding_log", "10/s, 19/1500ms"),
         ("sliding_log", "10/m, 9/s"),
         ("sliding_window", "10/m, 10/s"),
-        ("sliding_window", "10/m, 9/m, 100/h"),
         (
             "fixed_window",
             "{ capacity: 9, calendar: day }, { capacity: 62, calendar: week }",
@@ -274,13 +274,7 @@ fn a_band_that_may_deny_is_not_reported() {
             "{ capacity: 9, calendar: month }, { capacity: 9, calendar: day, time_zone: Asia/Seoul }",
         ),
     ] {
-        let found = pointless(algorithm, bands);
-        let allowed: &[&str] = if bands == "10/m, 9/m, 100/h" {
-            &["bands[0]"]
-        } else {
-            &[]
-        };
-        assert_eq!(found, allowed, "{algorithm} {bands}");
+        assert_eq!(pointless(algorithm, bands), [""; 0], "{algorithm} {bands}");
     }
 }
 
@@ -339,25 +333,25 @@ fn a_rule_needs_attributes_that_requests_have() {
 fn a_rule_needs_paths_that_requests_have() {
     let rules =
         ["id: r, scope: per_user, match: { path: [/api/v1/x, /api/v2/**] }, bands: [ 1/s ]"];
-    for never in [
-        &["/web/**"][..],
-        &["/api/v3/**", "/"],
-        &["/health", "/api/v1/y"],
-    ] {
+    for never in [&["/web/**"][..], &["/health", "/api/v1/y"]] {
         let found = warnings_of_filter(&rules, &[], never);
         let expected = "api.rules[0].match.path: rule `r` never matches: filter `main` includes \
                         none of its paths";
-        assert_eq!(found.is_empty(), never.contains(&"/"), "{never:?}");
-        assert!(found.iter().all(|it| it == expected), "{found:?}");
+        assert_eq!(found, [expected], "{never:?}");
     }
     for perhaps in [
-        "/**", "/api/**", "/*/v3", "/api", "/api/v2", "/ap%69/x", "/api/v*",
+        &["/**"][..],
+        &["/api/**"],
+        &["/*/v3"],
+        &["/api"],
+        &["/api/v2"],
+        &["/ap%69/x"],
+        &["/api/v*"],
+        // `/` has no segment to compare.
+        &["/api/v3/**", "/"],
     ] {
-        assert_eq!(
-            warnings_of_filter(&rules, &[], &[perhaps]),
-            [""; 0],
-            "{perhaps}"
-        );
+        let found = warnings_of_filter(&rules, &[], perhaps);
+        assert_eq!(found, [""; 0], "{perhaps:?}");
     }
 }
 
@@ -387,7 +381,7 @@ fn a_log_must_fit_into_the_store() {
         found,
         [
             "api.rules[0].bands[1]: a log of band `b1` may have 101 events, but the store holds at \
-          most 100 of all logs together"
+             most 100 of all logs together"
         ]
     );
 }

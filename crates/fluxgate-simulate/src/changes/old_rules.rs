@@ -1,4 +1,4 @@
-//! The old rules, which decide every request once more.
+//! The old rules, which decide every request a second time.
 
 use fluxgate_core::internals::{Retention, RuleVerdict};
 use fluxgate_core::{
@@ -9,7 +9,7 @@ use fluxgate_core::{
 use super::{Change, Changes, Refusals};
 use crate::missing_sets::MissingRuleSets;
 
-/// Rules that others replace, with their own state, and what changes for the requests.
+/// The old rules with their own state, and the requests that they decide differently.
 #[derive(Debug)]
 pub(crate) struct OldRules {
     limiter: Limiter<MemoryStore<ManualClock>>,
@@ -17,8 +17,9 @@ pub(crate) struct OldRules {
     /// The only rule set, if there is only one.
     only_set: Option<String>,
     changes: Changes,
-    /// The refusals of the new rules, for the request that they decided last.
+    /// The new rules that refuse the current request.
     by_new: Refusals,
+    /// The old rules that refuse it.
     by_old: Refusals,
 }
 
@@ -38,23 +39,24 @@ impl OldRules {
         }
     }
 
-    /// Notes how one of the new rules decided the request that is compared next.
-    pub(crate) fn note_new(&mut self, verdict: &RuleVerdict<'_>) {
+    /// Records how one of the new rules decided the request that is compared next.
+    pub(crate) fn record_new(&mut self, verdict: &RuleVerdict<'_>) {
         self.by_new.add(verdict);
     }
 
-    /// Decides a request that the new rules have decided under `rule_set`, and returns
-    /// whether both decide it alike. `is_named` is true if the request names that set.
+    /// Decides a request that the new rules have decided under `rule_set`, and returns the
+    /// change, if there is one. `is_named` is true if the request names that set.
     pub(crate) fn compare(
         &mut self,
-        (rule_set, is_named): (&str, bool),
+        rule_set: &str,
+        is_named: bool,
         context: &RequestContext<'_>,
         at: Timestamp,
         new: &Decision,
     ) -> Option<Change> {
         let mut old_set = rule_set;
         if let Some(only) = self.only_set.as_deref().filter(|_| !is_named) {
-            // Under its other name, if it has been renamed.
+            // The set may have been renamed.
             old_set = only;
         }
         let by_old = &mut self.by_old;
@@ -62,21 +64,14 @@ impl OldRules {
             .limiter
             .check_at_reporting(old_set, context, at, |verdict| by_old.add(&verdict));
         let change = match (old.allowed(), new.allowed()) {
-            (true, false) => {
-                let change = Change::NewlyDenied;
-                self.changes.record(change, rule_set, at, &self.by_new);
-                Some(change)
-            }
-            (false, true) => {
-                let change = Change::NewlyAdmitted;
-                self.changes.record(change, old_set, at, &self.by_old);
-                Some(change)
-            }
-            _ => {
-                self.changes.record_unchanged();
-                None
-            }
+            (true, false) => Some((Change::NewlyDenied, rule_set, &self.by_new)),
+            (false, true) => Some((Change::NewlyAdmitted, old_set, &self.by_old)),
+            _ => None,
         };
+        if let Some((change, set, refusals)) = change {
+            self.changes.record(change, set, at, refusals);
+        }
+        let change = change.map(|(change, ..)| change);
         self.by_new.clear();
         self.by_old.clear();
         change
@@ -86,8 +81,8 @@ impl OldRules {
         &self.changes
     }
 
-    /// Returns the names of rule sets that requests named and that the old rules lack, and
-    /// how those requests were decided.
+    /// Returns the rule sets that requests name and that the old rules lack, and how these
+    /// requests are decided.
     pub(crate) fn missing(&self) -> (Vec<String>, OnMissingRuleSet) {
         (self.missing.names(), self.limiter.rules().on_missing())
     }

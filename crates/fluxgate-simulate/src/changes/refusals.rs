@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use fluxgate_core::internals::RuleVerdict;
 
-/// The enforced rules that refuse one request. Used again for the next request, so that
-/// a run needs no allocation for each denial.
+/// The enforced rules that refuse one request. Reused for the next request, so a denial
+/// needs no allocation.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     /// The ranges of id and identity in `bytes`.
@@ -23,7 +23,7 @@ pub(super) struct Refusal<'a> {
 }
 
 impl Refusals {
-    /// Starts with another request.
+    /// Removes all rules, for the next request.
     pub(super) fn clear(&mut self) {
         self.ranges.clear();
         self.bytes.clear();

@@ -103,8 +103,8 @@ impl Remarks {
             self.add(remark.into(), rule);
         }
         if differences.calendar {
-            let remark = "Only a fixed window follows the calendar: the window is as long as \
-                          one usually is";
+            let remark = "Only a fixed window follows the calendar: a month is 30 days, and a \
+                          year 365";
             self.add(remark.into(), rule);
         }
         if differences.shape {

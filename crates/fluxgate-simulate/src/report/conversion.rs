@@ -1,4 +1,4 @@
-//! Limits, converted from one algorithm to another.
+//! Limits, converted to another algorithm or to another capacity.
 
 use fluxgate_core::{Algorithm, Limit, LimitError};
 
@@ -26,9 +26,7 @@ pub(super) fn convert(
     waits: bool,
 ) -> Result<(Limit, Differences), LimitError> {
     let rate = limit.rate();
-    let was_bucket = limit.algorithm().is_bucket();
-    let own_refill =
-        was_bucket && (rate.refill() != limit.capacity() || rate.period() != limit.window());
+    let own_refill = has_own_refill(limit);
     let window = match own_refill && !algorithm.is_bucket() {
         // The same burst and the same rate in the long run.
         true => std::time::Duration::from_micros(rate.fill().ceil()),
@@ -56,6 +54,35 @@ pub(super) fn convert(
         calendar: calendar.is_some() && kept.is_none(),
     };
     Ok((converted.shape(shape).build()?, differences))
+}
+
+/// Returns the limit with another capacity. Its window stays: a bucket with a refill of its
+/// own refills in proportion, so that it fills in the same time. `None` if no limit can have
+/// such a capacity.
+pub(super) fn with_capacity(limit: &Limit, capacity: u64) -> Option<Limit> {
+    let rate = limit.rate();
+    let window = limit.window().as_duration();
+    let mut other = match limit.windows() {
+        Some(calendar) => Limit::calendar(capacity, *calendar),
+        None => Limit::builder(limit.algorithm(), capacity, window),
+    };
+    if has_own_refill(limit) {
+        let scaled = u128::from(rate.refill()) * u128::from(capacity);
+        let refill = scaled.div_ceil(u128::from(limit.capacity().max(1)));
+        let refill = u64::try_from(refill).ok()?;
+        other = other.refill(refill).period(rate.period().as_duration());
+    }
+    if let Some(max_wait) = rate.max_wait() {
+        other = other.max_wait(max_wait.as_duration());
+    }
+    other.shape(rate.shape()).build().ok()
+}
+
+/// Returns whether a bucket refills at another rate than its capacity in its window.
+pub(super) fn has_own_refill(limit: &Limit) -> bool {
+    let rate = limit.rate();
+    let is_plain = rate.refill() == limit.capacity() && rate.period() == limit.window();
+    limit.algorithm().is_bucket() && !is_plain
 }
 
 /// Returns the name of an algorithm in rules.

@@ -2,9 +2,8 @@
 
 use fluxgate_core::{ActiveRule, Limit};
 
-use super::conversion::algorithm_name;
+use super::conversion::{algorithm_name, has_own_refill};
 use super::humanize::{duration, grouped};
-use super::usage::has_own_refill;
 
 /// Describes a rule: `token_bucket, 10 per 1 s and 100 per 1 min`.
 pub(super) fn rule(rule: &ActiveRule) -> String {

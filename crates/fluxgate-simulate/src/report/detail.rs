@@ -1,4 +1,4 @@
-//! The stretch in which most was refused, in columns that show single windows.
+//! The stretch with the most refusals, in columns that show single windows.
 
 use std::mem;
 
@@ -7,24 +7,23 @@ use fluxgate_core::Timestamp;
 use super::outcome_counts::OutcomeCounts;
 use super::timeline::Width;
 
-/// How many columns a stretch has.
+/// The number of columns in a stretch.
 const COLUMNS: u64 = 120;
 
-/// The columns of a window, at least.
+/// The minimum number of columns in a window.
 const COLUMNS_PER_WINDOW: u64 = 4;
 
-/// The stretch in which a rule refused most requests, in fine columns.
+/// The stretch in which a rule refused the most requests, in narrow columns.
 ///
-/// Time is divided into stretches of equal length, twice, so that the second ones start in
-/// the middle of the first ones: what is shorter than half a stretch lies in one of them
-/// as a whole.
+/// Two grids divide time into stretches of equal length. The second grid is shifted by half
+/// a stretch, so a burst that is shorter than that lies within a single stretch of one grid.
 #[derive(Clone, Debug)]
 pub(super) struct Detail {
     width: Width,
     grids: [Grid; 2],
 }
 
-/// One division into stretches, of which two are kept.
+/// One division of time into stretches. Keeps the current one and the best of those before.
 #[derive(Clone, Debug, Default)]
 struct Grid {
     current: Stretch,
@@ -35,14 +34,15 @@ struct Grid {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Stretch {
     number: u64,
-    /// The columns up to the last that is not empty.
+    /// The columns up to the last one with requests.
     columns: Vec<OutcomeCounts>,
     refused: u64,
     requests: u64,
 }
 
 impl Detail {
-    /// Creates a detail in which a window of this many microseconds can be seen.
+    /// Creates an empty detail whose columns are narrow enough for a window of this many
+    /// microseconds.
     pub(super) fn of_window(window: u64) -> Self {
         Self {
             width: Width::at_most(window / COLUMNS_PER_WINDOW),
@@ -62,15 +62,15 @@ impl Detail {
         }
     }
 
-    /// Returns the stretch in which most was refused, or if nothing was, in which most was
-    /// asked; the number of its first column that is not empty; and the columns from there.
+    /// Returns the stretch with the most refusals, or without refusals the one with the most
+    /// requests: the number of its first column with requests, and the columns from there.
     pub(super) fn best(&self) -> Option<(u64, &[OutcomeCounts])> {
         let stretches = self
             .grids
             .iter()
             .zip([0, COLUMNS / 2])
             .flat_map(|(grid, shift)| [(&grid.best, shift), (&grid.current, shift)]);
-        // Of equals the first, in time and in its grid.
+        // The earliest of equal ones.
         let stretches = stretches.filter(|(stretch, _)| stretch.requests > 0);
         let (best, shift) = stretches.min_by_key(|(stretch, shift)| {
             let start = stretch.number * COLUMNS;
@@ -91,7 +91,7 @@ impl Detail {
 
 impl Grid {
     fn record(&mut self, number: u64, index: usize, counts: OutcomeCounts) {
-        // Lines may be out of order.
+        // Requests may be out of order.
         if self.best.requests > 0 && self.best.number == number {
             self.best.record(index, counts);
             return;

@@ -1,4 +1,4 @@
-//! Text of any content, made safe for a page.
+//! Texts of any content, made safe for a page, and long tables.
 
 use std::fmt::{self, Write};
 
@@ -30,6 +30,18 @@ impl fmt::Display for Escaped<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// A table has at most this many rows.
+pub(super) const MAX_ROWS: usize = 200;
+
+/// Ends a table that has up to [`MAX_ROWS`] of `rows` rows, and counts the others below it.
+pub(super) fn end_table(f: &mut fmt::Formatter<'_>, rows: usize) -> fmt::Result {
+    writeln!(f, "</table></div>")?;
+    match rows.saturating_sub(MAX_ROWS) as u64 {
+        0 => Ok(()),
+        more => writeln!(f, "<p>And {} more.</p>", grouped(more)),
     }
 }
 

@@ -11,14 +11,14 @@ use std::fmt;
 use fluxgate_core::RuleSets;
 use fluxgate_core::internals::RuleNumber;
 
-use super::changed_traffic::ChangedTraffic;
 use super::chart::{self, Chart, Size, TimeAxis, traffic_series};
 use super::comparison::Comparison;
 use super::html::Escaped;
 use super::humanize::{date, duration, grouped, percent, time_of_day};
+use super::timeline::Timeline;
 use super::traffic::{RuleTraffic, Traffic};
 use super::usage::Usage;
-use crate::changes::Changes;
+use crate::changes::{ChangeCounts, Changes};
 use crate::summary::Summary;
 use crate::time::DAY;
 use algorithms::AlgorithmsSection;
@@ -36,7 +36,7 @@ pub struct ReportLabels<'a> {
     pub rules: &'a str,
     /// The name of the input.
     pub input: &'a str,
-    /// The name of the old rules, if these are compared with others.
+    /// The name of the old rules, if there are any.
     pub old_rules: &'a str,
     /// Why the run ended early, if it did.
     pub early_end: Option<&'a str>,
@@ -52,8 +52,8 @@ pub(super) struct Page<'a> {
     pub(super) rule_traffic: &'a HashMap<RuleNumber, RuleTraffic>,
     pub(super) usage: &'a Usage,
     pub(super) comparison: &'a Comparison,
-    /// What changes against other rules, if they are compared.
-    pub(super) changes: Option<(&'a Changes, &'a ChangedTraffic)>,
+    /// What changes against the old rules, in total and over time, if there are any.
+    pub(super) changes: Option<(&'a Changes, &'a Timeline<ChangeCounts>)>,
 }
 
 impl Page<'_> {

@@ -105,35 +105,6 @@ impl Percentiles {
     }
 }
 
-/// Returns the limit with another capacity. Its window stays: a bucket with a refill of its
-/// own refills in proportion, so that it fills in the same time. `None` if no limit can have
-/// such a capacity.
-pub(super) fn with_capacity(limit: &Limit, capacity: u64) -> Option<Limit> {
-    let rate = limit.rate();
-    let window = limit.window().as_duration();
-    let mut other = match limit.windows() {
-        Some(calendar) => Limit::calendar(capacity, *calendar),
-        None => Limit::builder(limit.algorithm(), capacity, window),
-    };
-    if has_own_refill(limit) {
-        let scaled = u128::from(rate.refill()) * u128::from(capacity);
-        let refill = scaled.div_ceil(u128::from(limit.capacity().max(1)));
-        let refill = u64::try_from(refill).ok()?;
-        other = other.refill(refill).period(rate.period().as_duration());
-    }
-    if let Some(max_wait) = rate.max_wait() {
-        other = other.max_wait(max_wait.as_duration());
-    }
-    other.shape(rate.shape()).build().ok()
-}
-
-/// Returns whether a bucket refills at another rate than its capacity in its window.
-pub(super) fn has_own_refill(limit: &Limit) -> bool {
-    let rate = limit.rate();
-    let is_plain = rate.refill() == limit.capacity() && rate.period() == limit.window();
-    limit.algorithm().is_bucket() && !is_plain
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

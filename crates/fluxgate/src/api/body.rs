@@ -16,7 +16,7 @@ const MAX_BYTES: usize = 64 * 1024;
 /// How long a client may take to send a body.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Reads the whole body, which must be declared as JSON or not at all.
+/// Reads the whole body. A `Content-Type` must allow JSON; it may be missing.
 pub(super) async fn read<B>(headers: &HeaderMap, body: B) -> Result<Bytes, Problem>
 where
     B: Body<Data = Bytes>,
@@ -61,7 +61,7 @@ where
     })
 }
 
-/// Refuses a body that is declared as something else than JSON.
+/// Refuses a body that is declared as something other than JSON.
 pub(super) fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     match types.find(|value| !may_be_json(value.as_bytes())) {
@@ -76,10 +76,10 @@ pub(super) fn check_type(headers: &HeaderMap) -> Result<(), Problem> {
     }
 }
 
-/// Returns whether a body of this content type is read. Besides JSON, that is the type that
-/// `curl -d` declares unless told otherwise. HTML forms can declare it as well, but encode
-/// quotes and braces, so that their body is never JSON. A form of `text/plain`, which can
-/// be JSON, is refused.
+/// Returns whether a body of this content type is read as JSON. Besides JSON types, these are
+/// an empty type and `application/x-www-form-urlencoded`, the default of `curl -d`. An HTML
+/// form can declare the latter, but percent-encodes quotes and braces, so that its body is
+/// never JSON. `text/plain` is refused, because the body of such a form can be JSON.
 pub(super) fn may_be_json(content_type: &[u8]) -> bool {
     let kind = content_type.split(|byte| *byte == b';').next();
     let kind = kind.unwrap_or_default().trim_ascii();

@@ -38,7 +38,7 @@ pub(super) async fn explain(
 }
 
 /// Explains the decision about the request in a body, on an empty store in memory.
-/// `rule_set` is for a request that names none.
+/// `rule_set` is the rule set of a request that names none.
 pub(crate) fn explain_offline(
     rules: RuleSets,
     body: &[u8],
@@ -60,7 +60,7 @@ pub(crate) fn explanation_json(explanation: &Explanation) -> Vec<u8> {
     write_decision(&mut json, &explanation.decision, Form::Preview);
     json.extend_from_slice(b",\"rules\":");
     let rules: Vec<_> = explanation.rules.iter().map(RuleJson::from).collect();
-    // Texts and numbers have a form in JSON, and writing to memory does not fail.
+    // Texts and numbers can always be written as JSON, and writing to memory does not fail.
     let _ = serde_json::to_writer(&mut json, &rules);
     json.push(b'}');
     json

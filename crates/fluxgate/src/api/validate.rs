@@ -21,7 +21,7 @@ struct Fields<'a> {
     rules: Option<Text<'a>>,
 }
 
-/// Validates a rule file as it would be used by this service.
+/// Validates a rule file for the filters and the store of this service.
 pub(super) async fn validate(
     State(api): State<Arc<Api>>,
     request: Request,

@@ -13,7 +13,7 @@ use crate::api::explain::{explain_offline, explanation_json, mode_name};
 use crate::config::{Deployment, RawConfig, Rules};
 use crate::reload::rules_in;
 
-/// The most that is read of a request.
+/// The maximum size of a request in a file or on standard input.
 const MAX_REQUEST_BYTES: u64 = 1024 * 1024;
 
 /// The arguments of `fluxgate explain`.
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Prints the decision and the part of each rule in it.
+/// Prints the decision and how each rule contributes to it.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     let rules = load(&arguments.rules)?;
     let request = read_request(&arguments.request)?;
@@ -79,11 +79,9 @@ fn load(path: &Path) -> Result<RuleSets, Failure> {
 }
 
 fn read_request(argument: &str) -> Result<Vec<u8>, Failure> {
-    let read = |mut from: Box<dyn Read>| {
+    let read = |from: Box<dyn Read>| {
         let mut text = Vec::new();
-        from.by_ref()
-            .take(MAX_REQUEST_BYTES)
-            .read_to_end(&mut text)?;
+        from.take(MAX_REQUEST_BYTES + 1).read_to_end(&mut text)?;
         Ok(text)
     };
     let (name, text) = match argument.strip_prefix('@') {
@@ -94,10 +92,18 @@ fn read_request(argument: &str) -> Result<Vec<u8>, Failure> {
         None if argument == "-" => ("-", read(Box::new(io::stdin()))),
         None => return Ok(argument.into()),
     };
-    text.map_err(|error| Failure::new(Exit::NoInput, format!("{name}: {error}")))
+    let text =
+        text.map_err(|error: io::Error| Failure::new(Exit::NoInput, format!("{name}: {error}")))?;
+    match text.len() as u64 > MAX_REQUEST_BYTES {
+        true => Err(Failure::new(
+            Exit::Data,
+            format!("--request: {name} is larger than {MAX_REQUEST_BYTES} bytes"),
+        )),
+        false => Ok(text),
+    }
 }
 
-/// An explanation for people: the decision, and a block for each rule.
+/// An explanation as text: the decision, and a block for each rule.
 struct ExplanationText<'a>(&'a Explanation);
 
 impl fmt::Display for ExplanationText<'_> {

@@ -20,8 +20,8 @@ pub(crate) struct Arguments {
     /// The rule file
     #[arg(long, value_name = "FILE")]
     rules: PathBuf,
-    /// Compare with these old rules: who is newly denied or newly admitted, on standard
-    /// error and in the report
+    /// Compare with these old rules: print the requests that are newly denied or newly
+    /// admitted to standard error, and add them to the report
     #[arg(long, value_name = "FILE")]
     against: Option<PathBuf>,
     /// The recorded requests; `-` is standard input

@@ -1,14 +1,14 @@
-//! What a reload changes, in logs and in JSON.
+//! Changes of rules and warnings about them, in logs and in JSON.
 
 use fluxgate_core::{FieldChange, RuleChange, RuleChangeKind};
 use serde::Serialize;
 
-/// The most changes and warnings of one reload that are logged.
+/// The maximum number of changes, and of warnings, that are logged for one reload.
 const MAX_LINES: usize = 20;
 /// The field that holds identities.
 const OVERRIDES: &str = "overrides";
 
-/// Logs what has changed.
+/// Logs what has changed. Without `names_identities`, values that hold identities are left out.
 pub(super) fn log_changes(changes: &[RuleChange], names_identities: bool) {
     for change in changes.iter().take(MAX_LINES) {
         let (kind, fields) = parts(&change.kind);

@@ -59,9 +59,9 @@ pub(crate) struct RuleReloader {
     refused: Option<Refused>,
     /// Deletes the state of replaced rules; started when first needed.
     cleaner: Option<StaleStateCleaner>,
-    /// The filters that the rules apply to.
+    /// The filters that use the rules.
     filters: Vec<Filter>,
-    /// The warnings about them that were logged.
+    /// The warnings about sources of the filters that have been logged. Each is logged once.
     warned: BTreeSet<String>,
 }
 

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fluxgate_core::internals::RuleOptions;
-use fluxgate_core::internals::yaml::{Fault, Faults, Node, Position, Value};
+use fluxgate_core::internals::yaml::{Faults, Node, Position, Value};
 use fluxgate_core::{RuleSets, RulesError};
 
-use super::snapshot::{Compiled, ReloadError, Snapshot, invalid};
+use super::snapshot::{Compiled, ReloadError, Snapshot, invalid, warning_lines};
 use crate::config::{Deployment, rule_file};
 use crate::watch::regular_file::{self, MAX_BYTES};
 
@@ -134,7 +134,7 @@ fn settled<T: PartialEq>(mut read: impl FnMut() -> T) -> Option<T> {
     None
 }
 
-/// The rules and faults found so far.
+/// The rules, faults and warnings found so far.
 struct Reading<'a> {
     rules: RuleSets,
     options: RuleOptions,
@@ -162,13 +162,9 @@ impl<'a> Reading<'a> {
                 self.claim(path, sets, &mut faults);
                 let rules = RuleSets::read(sets, self.options, &mut faults);
                 if faults.count() == 0 {
-                    let path = path.display();
-                    let lines = self.deployment.warnings(&rules, sets).into_iter();
-                    self.warnings
-                        .extend(lines.map(|Fault { position, message }| {
-                            let Position { line, column } = position;
-                            format!("{path}:{line}:{column}: warning: {message}")
-                        }));
+                    let warnings = self.deployment.warnings(&rules, sets);
+                    let warnings = warning_lines(path.display(), warnings);
+                    self.warnings.extend(warnings);
                 }
                 self.rules.extend(rules);
             }

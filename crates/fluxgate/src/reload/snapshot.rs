@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use fluxgate_core::RuleSets;
+use fluxgate_core::internals::yaml::{Fault, Position};
 use fluxgate_redis::StoredRules;
 
 use crate::config::{RawConfig, Rules};
@@ -22,7 +23,7 @@ pub(super) enum Snapshot {
 #[derive(Debug)]
 pub(crate) struct Compiled {
     pub(crate) rules: RuleSets,
-    /// Lines about rules that are probably not as intended, with their places.
+    /// Lines about rules that are probably not intended, with their places.
     pub(crate) warnings: Vec<String>,
 }
 
@@ -62,6 +63,15 @@ impl From<ReloadError> for Failure {
         };
         Self::new(exit, error)
     }
+}
+
+/// Returns the lines for warnings about the rules of one file or set: `a.yaml:3:7: warning: …`.
+pub(super) fn warning_lines(source: impl fmt::Display, warnings: Vec<Fault>) -> Vec<String> {
+    let lines = warnings.into_iter().map(|Fault { position, message }| {
+        let Position { line, column } = position;
+        format!("{source}:{line}:{column}: warning: {message}")
+    });
+    lines.collect()
 }
 
 /// Returns the rules in a config that holds them itself.

@@ -10,7 +10,7 @@ use fluxgate_redis::{BackOff, RuleChanges, RuleStore, StoredRules};
 use tokio::sync::Notify;
 
 use super::json::parse_node;
-use super::snapshot::{Compiled, ReloadError, Snapshot};
+use super::snapshot::{Compiled, ReloadError, Snapshot, warning_lines};
 use crate::config::Deployment;
 
 /// The rules in the store's Redis.
@@ -78,11 +78,8 @@ impl RedisRules {
             });
             match read {
                 Ok((set, node)) => {
-                    let lines = self.deployment.warnings(&set, &node).into_iter();
-                    warnings.extend(lines.map(|Fault { position, message }| {
-                        let Position { line, column } = position;
-                        format!("rule set {name:?}:{line}:{column}: warning: {message}")
-                    }));
+                    let found = self.deployment.warnings(&set, &node);
+                    warnings.extend(warning_lines(format_args!("rule set {name:?}"), found));
                     rules.extend(set);
                 }
                 Err(faults) => {

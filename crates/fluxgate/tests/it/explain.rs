@@ -95,7 +95,7 @@ fn the_json_is_that_of_the_api() {
     let run = from("@request.json");
     let explained: Value = serde_json::from_str(run.lines()[0]).unwrap();
     assert_eq!(explained["decision"]["rule"], "others");
-    let full =
+    let state =
         |remaining: u64, reset: u64| json!({ "remaining": remaining, "reset_after_ms": reset });
     assert_eq!(
         explained["rules"][1],
@@ -104,8 +104,8 @@ fn the_json_is_that_of_the_api() {
             "applies": true, "mode": "enforce", "rollout": null,
             "group": { "name": "plan", "place": 2, "instead": null },
             "bands": [
-                { "band": "burst", "limit": 10, "before": full(10, 0), "after": full(9, 100), "denies": false },
-                { "band": "daily", "limit": 1000, "before": full(1000, 0), "after": full(999, 86_400), "denies": false },
+                { "band": "burst", "limit": 10, "before": state(10, 0), "after": state(9, 100), "denies": false },
+                { "band": "daily", "limit": 1000, "before": state(1000, 0), "after": state(999, 86_400), "denies": false },
             ],
         })
     );
@@ -201,6 +201,12 @@ fn invalid_requests_and_rules_have_their_exit_codes() {
         );
     }
     assert_eq!(explain("rules.yaml", "@missing.json").0, Some(66));
+    dir.write("large.json", format!("{{}}{}", " ".repeat(1024 * 1024)));
+    let too_large = "--request: large.json is larger than 1048576 bytes\n";
+    assert_eq!(
+        explain("rules.yaml", "@large.json"),
+        (Some(65), too_large.into())
+    );
     assert_eq!(explain("missing.yaml", "{}").0, Some(66));
     let (code, stderr) = explain("bad.yaml", "{}");
     assert_eq!(code, Some(78));

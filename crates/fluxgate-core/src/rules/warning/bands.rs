@@ -2,8 +2,8 @@
 //!
 //! All bands of a rule are charged with the same units at the same times, and refunded
 //! together. So a band is pointless if, after the same charges and refunds, it allows every
-//! request that another one allows. Two cases are left out: a clock that goes back, and state
-//! from before a rule changed. Both pass.
+//! request that another one allows. This ignores two temporary cases: a clock that goes back,
+//! and state from before a rule changed.
 
 use crate::band::Band;
 use crate::calendar::{Calendar, CalendarUnit};
@@ -41,8 +41,8 @@ fn makes_pointless(a: &Limit, b: &Limit) -> bool {
     match a.algorithm() {
         Algorithm::TokenBucket | Algorithm::LeakyBucket => bucket(a, b),
         // An interval of `a`'s length holds at most `a`'s capacity: when its last unit was
-        // admitted, the others were in the window that ended there. `b`'s window is covered
-        // by so many of them. A refund removes the newest units of both logs: what `a` loses,
+        // admitted, the others were in the window that ended there. That many of them cover
+        // `b`'s window. A refund removes the newest units of both logs: what `a` loses,
         // `b` loses, too.
         Algorithm::SlidingLog => times(b.window().get().div_ceil(a.window().get())),
         Algorithm::FixedWindow => windows_within(a, b).is_some_and(times),
@@ -64,8 +64,8 @@ fn bucket(a: &Limit, b: &Limit) -> bool {
     refills_no_slower && b.capacity() >= a.capacity()
 }
 
-/// Returns how many of `a`'s windows one of `b`'s windows meets at most, if that is known.
-/// Each holds at most `a`'s capacity, so `b`'s holds at most so many times that. A refund that
+/// Returns the maximum number of `a`'s windows that one of `b`'s windows overlaps, if it is
+/// known. Each holds at most `a`'s capacity, so `b`'s holds at most that many times as much. A refund that
 /// `a` cannot take in full, because its window has just begun, takes more from `b`.
 fn windows_within(a: &Limit, b: &Limit) -> Option<u64> {
     match (a.windows(), b.windows()) {

@@ -5,7 +5,7 @@ use crate::matcher::{ValueMatch, Values};
 use crate::network::IpNetwork;
 use crate::rules::rule::{Key, Rule, ValueMatches};
 
-/// Which parts of their keys requests may lack.
+/// What is known about requests that lack parts of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyPresence {
     /// Rules may be limited to requests with whole keys, as Envoy's descriptors do.
@@ -55,7 +55,7 @@ fn texts_cover(
     earlier.is_empty() || (!later.is_empty() && later.iter().all(|text| is_covered(text)))
 }
 
-/// `/api/**` matches everything that a pattern matches which is the same up to there.
+/// `/api/**` matches everything that a pattern with the same start, such as `/api/*/x`, matches.
 fn pattern_covers(earlier: &str, later: &str) -> bool {
     let is_below = |start: &str| {
         let rest = later.strip_prefix(start);

@@ -15,7 +15,7 @@ pub struct RequestSource<'a> {
     pub name: &'a str,
     /// The attributes that its requests may have.
     pub attributes: &'a [String],
-    /// The patterns of its paths.
+    /// The patterns of its paths; empty if it has all paths.
     pub include: &'a [String],
 }
 
@@ -59,7 +59,7 @@ fn missing_attributes(rule: &Rule, source: &RequestSource<'_>, warnings: &mut Fa
     let effect = match rule.on_missing_key {
         OnMissingKey::Skip => "never matches",
         OnMissingKey::Deny => "denies every request that it matches",
-        // The rule counts by something else.
+        // The missing part is replaced.
         _ => return,
     };
     for (index, part) in parts.iter().enumerate() {

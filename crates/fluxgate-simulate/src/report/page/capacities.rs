@@ -5,13 +5,11 @@ use std::fmt;
 use fluxgate_core::Band;
 
 use super::rules::Row;
+use crate::report::conversion::with_capacity;
 use crate::report::describe;
-use crate::report::html::Escaped;
+use crate::report::html::{Escaped, MAX_ROWS, end_table};
 use crate::report::humanize::{grouped, percent};
-use crate::report::usage::{Percentiles, Usage, with_capacity};
-
-/// The table has at most this many bands.
-const MAX_ROWS: usize = 200;
+use crate::report::usage::{Percentiles, Usage};
 
 /// A table of all bands, with the percentiles of their identities.
 pub(super) struct CapacitiesSection<'a> {
@@ -88,11 +86,7 @@ impl fmt::Display for CapacitiesSection<'_> {
         for (name, band, used) in bands.iter().take(MAX_ROWS) {
             row(f, name, band, used)?;
         }
-        writeln!(f, "</table></div>")?;
-        match bands.len().saturating_sub(MAX_ROWS) {
-            0 => {}
-            more => writeln!(f, "<p>And {} more.</p>", grouped(more as u64))?,
-        }
+        end_table(f, bands.len())?;
         writeln!(f, "</section>")
     }
 }

@@ -1,38 +1,35 @@
-//! The section on what changes against other rules.
+//! The section on what changes against the old rules.
 
 use std::cmp::Reverse;
 use std::fmt;
 
-use crate::changes::{Change, Changes, Presence, RuleChange};
-use crate::report::changed_traffic::ChangedTraffic;
+use crate::changes::{Change, ChangeCounts, Changes, Presence, RuleChange};
 use crate::report::chart::{Chart, Kind, Series, Size, TimeAxis};
-use crate::report::html::Escaped;
+use crate::report::html::{Escaped, MAX_ROWS, end_table};
 use crate::report::humanize::grouped;
+use crate::report::timeline::Timeline;
 use crate::time::format_rfc3339;
 
-/// The table has at most this many rules.
-const MAX_ROWS: usize = 200;
-
-/// Who is newly denied and newly admitted, by rule, over time and by identity.
+/// The requests that are newly denied or newly admitted, by rule, over time and by identity.
 pub(super) struct ChangesSection<'a> {
     pub(super) old_rules: &'a str,
     pub(super) changes: &'a Changes,
-    pub(super) traffic: &'a ChangedTraffic,
+    pub(super) traffic: &'a Timeline<ChangeCounts>,
     pub(super) axis: &'a TimeAxis,
 }
 
 impl ChangesSection<'_> {
     fn chart(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns = self.axis.fit(&self.traffic.0);
-        let columns = || columns.iter();
+        let columns = self.axis.fit(self.traffic);
+        let numbers = |number: fn(&ChangeCounts) -> u64| columns.iter().map(number);
         let chart = Chart {
             id: "changes",
             label: "requests that are newly denied or newly admitted, over time",
             size: Size::Wide,
             axis: self.axis,
             bars: vec![
-                Series::new(Kind::NewlyDenied, columns().map(|column| column.denied)),
-                Series::new(Kind::NewlyAdmitted, columns().map(|column| column.admitted)),
+                Series::new(Kind::NewlyDenied, numbers(|counts| counts.newly_denied)),
+                Series::new(Kind::NewlyAdmitted, numbers(|counts| counts.newly_admitted)),
             ],
             lines: Vec::new(),
             min_scale: 0,
@@ -49,15 +46,10 @@ impl ChangesSection<'_> {
         )?;
         let mut rules: Vec<_> = self.changes.rules().collect();
         rules.sort_by_key(|rule| (Reverse(rule.newly_denied + rule.newly_admitted), rule.rule));
-        let more = rules.len().saturating_sub(MAX_ROWS);
-        for rule in rules.into_iter().take(MAX_ROWS) {
-            row(f, &rule)?;
+        for rule in rules.iter().take(MAX_ROWS) {
+            row(f, rule)?;
         }
-        writeln!(f, "</table></div>")?;
-        match more {
-            0 => Ok(()),
-            more => writeln!(f, "<p>And {} more.</p>", grouped(more as u64)),
-        }
+        end_table(f, rules.len())
     }
 
     fn identities(&self, f: &mut fmt::Formatter<'_>, change: Change) -> fmt::Result {

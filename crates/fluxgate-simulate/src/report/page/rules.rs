@@ -9,14 +9,12 @@ use fluxgate_core::{ActiveRule, RuleSets};
 
 use crate::report::chart::{Chart, Kind, Series, Size, TimeAxis};
 use crate::report::describe;
-use crate::report::html::{Escaped, name_list};
+use crate::report::html::{Escaped, MAX_ROWS, end_table, name_list};
 use crate::report::humanize::{duration, grouped};
 use crate::report::outcome_counts::OutcomeCounts;
 use crate::report::traffic::RuleTraffic;
 use crate::summary::{Summary, rule_name};
 
-/// The table has at most this many rules.
-const MAX_ROWS: usize = 200;
 /// At most this many rules have a chart.
 const MAX_CHARTS: usize = 12;
 /// At most this many rules that no request matched are named.
@@ -87,11 +85,7 @@ impl RulesSection<'_> {
             }
             writeln!(f, "</tr>")?;
         }
-        writeln!(f, "</table></div>")?;
-        match rows.len().saturating_sub(MAX_ROWS) {
-            0 => Ok(()),
-            more => writeln!(f, "<p>And {} more.</p>", grouped(more as u64)),
-        }
+        end_table(f, rows.len())
     }
 
     fn charts(

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use fluxgate_core::{Algorithm, Limit, Timestamp};
 
-/// A sliding window is counted in this many steps, and the last one.
+/// A sliding window is as long as this many steps, so at most one more is partly in it.
 const STEPS: u64 = 16;
 
 /// The most units that one identity asks for in a window of a band: the least capacity
@@ -14,7 +14,7 @@ const STEPS: u64 = 16;
 #[derive(Debug)]
 pub(super) struct BusiestWindow {
     most: u64,
-    /// The latest request. As the limiter does, time stands still where it goes back.
+    /// The time of the latest request. As in the limiter, an earlier time counts as this one.
     latest: Timestamp,
     counted: Counted,
 }
@@ -23,7 +23,8 @@ pub(super) struct BusiestWindow {
 enum Counted {
     /// The units in the aligned or calendar window that starts at `start`.
     Aligned { start: u64, units: u64 },
-    /// The units in two aligned windows, of which the older is weighted.
+    /// The units in the current and the previous aligned window. The previous one is weighted
+    /// by the part of it that the sliding window still covers.
     Weighted {
         number: u64,
         previous: u64,
@@ -128,7 +129,7 @@ impl BusiestWindow {
     }
 }
 
-/// Returns the length of a sliding window: for a bucket, the time in which it fills.
+/// Returns the length of a sliding window. For a bucket, this is the time in which it fills.
 fn span(limit: &Limit) -> u64 {
     match limit.algorithm().is_bucket() {
         true => limit.rate().fill().ceil().max(1),
@@ -139,7 +140,7 @@ fn span(limit: &Limit) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::usage::with_capacity;
+    use crate::report::conversion::with_capacity;
     use fluxgate_core::internals::Retention;
     use fluxgate_core::{
         Band, Calendar, CalendarUnit, Limiter, ManualClock, MemoryStore, Quota, RequestContext,

@@ -39,6 +39,16 @@ pub(super) struct Edited {
     pub(super) changes: Vec<RuleChange>,
 }
 
+/// The texts that an edit produces.
+struct NewTexts {
+    /// The whole set, or `None` to delete it.
+    set: Option<String>,
+    /// The body of the response.
+    body: Option<String>,
+    /// Whether the edit creates the set or the rule.
+    created: bool,
+}
+
 impl Edit {
     /// Returns whether the rule is enabled or disabled already, so that nothing needs to be
     /// written.
@@ -55,7 +65,7 @@ impl Edit {
         condition: &Condition,
         options: RuleOptions,
     ) -> Result<Edited, Problem> {
-        let mut edited = self.edit(set, rule, stored, condition, options)?;
+        let new = self.edit(set, rule, stored, condition, options)?;
         // A stored set that is invalid counts as none: it has never been active.
         let compile = |text: Option<&str>| {
             let parsed = text.and_then(|text| parse_node(text).ok());
@@ -63,8 +73,12 @@ impl Edit {
             rules.unwrap_or_default()
         };
         let before = compile(stored.map(|stored| stored.text.as_str()));
-        edited.changes = compile(edited.set.as_deref()).changes_since(&before);
-        Ok(edited)
+        Ok(Edited {
+            changes: compile(new.set.as_deref()).changes_since(&before),
+            set: new.set,
+            body: new.body,
+            created: new.created,
+        })
     }
 
     fn edit(
@@ -74,16 +88,15 @@ impl Edit {
         stored: Option<&StoredSet>,
         condition: &Condition,
         options: RuleOptions,
-    ) -> Result<Edited, Problem> {
+    ) -> Result<NewTexts, Problem> {
         let rule = match (self, rule) {
             (Self::Replace(new), _) => {
                 condition.check(stored.map(|it| it.etag.as_str()))?;
                 let text = check_size(new.to_string())?;
-                return Ok(Edited {
+                return Ok(NewTexts {
                     set: Some(text.clone()),
                     body: Some(text),
                     created: stored.is_none(),
-                    changes: Vec::new(),
                 });
             }
             (Self::Delete, _) | (_, None) => {
@@ -92,11 +105,10 @@ impl Edit {
                 if stored.is_none() && *condition != Condition::Any {
                     return Err(no_such_set(set));
                 }
-                return Ok(Edited {
+                return Ok(NewTexts {
                     set: None,
                     body: None,
                     created: false,
-                    changes: Vec::new(),
                 });
             }
             (_, Some(rule)) => rule,
@@ -114,11 +126,10 @@ impl Edit {
         };
         let text = rules.0.to_string();
         validate_edited(set, &text, options)?;
-        Ok(Edited {
+        Ok(NewTexts {
             set: Some(check_size(text)?),
             body,
             created: now.is_none(),
-            changes: Vec::new(),
         })
     }
 }

@@ -257,42 +257,15 @@ rule_sets:
         DESKTOP,
         &format!("{TABLE} return cells('capacities');"),
     );
-    let row = |name: &str| {
+    for expected in [
+        "api/r/hour | 100 | 50 | 89 | 98 | 99 | 20.0 % | 98 per 1 h",
+        "api/r/day | 100 | 50 | 90 | 99 | 100 | 100.0 % | 99 per 1 d",
+        // Fills in 5 s, and no two users come within 5 s of each other.
+        "api/bucket/b0 | 1 | 101 | 101 | 101 | 101 | 0.0 % | 101 at once, 21 per 1 s",
+    ] {
+        let expected: Vec<_> = expected.split(" | ").collect();
         let mut rows = cells.as_array().unwrap().iter();
-        rows.find(|row| row[0] == name).unwrap().clone()
-    };
-    let hour = json!([
-        "api/r/hour",
-        "100",
-        "50",
-        "89",
-        "98",
-        "99",
-        "20.0 %",
-        "98 per 1 h"
-    ]);
-    assert_eq!(row("api/r/hour"), hour);
-    let day = json!([
-        "api/r/day",
-        "100",
-        "50",
-        "90",
-        "99",
-        "100",
-        "100.0 %",
-        "99 per 1 d"
-    ]);
-    assert_eq!(row("api/r/day"), day);
-    // Fills in 5 s, and no two users come within 5 s of each other.
-    let bucket = json!([
-        "api/bucket/b0",
-        "1",
-        "101",
-        "101",
-        "101",
-        "101",
-        "0.0 %",
-        "101 at once, 21 per 1 s"
-    ]);
-    assert_eq!(row("api/bucket/b0"), bucket);
+        let row = rows.find(|row| row[0] == expected[0]);
+        assert_eq!(row, Some(&json!(expected)));
+    }
 }
