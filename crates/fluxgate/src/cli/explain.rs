@@ -195,7 +195,38 @@ fn write_band(f: &mut fmt::Formatter<'_>, band: &BandExplanation) -> fmt::Result
     }
 }
 
-/// Writes a duration as the standard library does: `1.5s`.
+/// Writes a duration of up to an hour exactly, as `1.5s`, and a longer one by its two largest
+/// units, as `13d 19h`, rounded up.
 fn span(span: Duration) -> String {
-    format!("{span:?}")
+    const HOUR: u64 = 60;
+    const DAY: u64 = 24 * HOUR;
+    if span <= Duration::from_secs(3600) {
+        return format!("{span:?}");
+    }
+    let minutes = span.as_micros().div_ceil(60_000_000);
+    match u64::try_from(minutes).unwrap_or(u64::MAX) {
+        minutes if minutes < DAY => format!("{}h {}m", minutes / HOUR, minutes % HOUR),
+        minutes => {
+            let hours = minutes.div_ceil(HOUR);
+            format!("{}d {}h", hours / 24, hours % 24)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_spans_are_rounded_up_to_their_two_largest_units() {
+        for (micros, text) in [
+            (1_500_000, "1.5s"),
+            (3_600_000_000, "3600s"),
+            (3_600_000_001, "1h 1m"),
+            (86_399_000_001, "1d 0h"),
+            (1_192_734_563_182, "13d 20h"),
+        ] {
+            assert_eq!(span(Duration::from_micros(micros)), text);
+        }
+    }
 }
