@@ -13,13 +13,28 @@ const MAX_DEPTH: usize = 64;
 impl Node {
     /// Parses a text that holds one document. An empty text is a null.
     pub fn parse(text: &str) -> Result<Self, Fault> {
-        Reader {
-            parser: Parser::new_from_str(text),
-            end: end_of(text),
-            anchors: HashMap::new(),
-            nodes: 0,
+        let mut reader = Reader::new(text);
+        let Some((event, span)) = reader.next_document()? else {
+            return Ok(Self {
+                value: Value::Plain(String::new()),
+                position: Position { line: 1, column: 1 },
+            });
+        };
+        let document = reader.node(event, span, 0)?;
+        match reader.next_document()? {
+            None => Ok(document),
+            Some((_, span)) => Err(reader.fault(&span.start, "only one document is allowed")),
         }
-        .document()
+    }
+
+    /// Parses a text that holds any number of documents.
+    pub fn parse_all(text: &str) -> Result<Vec<Self>, Fault> {
+        let mut reader = Reader::new(text);
+        let mut documents = Vec::new();
+        while let Some((event, span)) = reader.next_document()? {
+            documents.push(reader.node(event, span, 0)?);
+        }
+        Ok(documents)
     }
 
     /// Returns the number of levels below this one.
@@ -52,23 +67,27 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn document(mut self) -> Result<Node, Fault> {
-        let mut document = None;
+    fn new(text: &'a str) -> Self {
+        Self {
+            parser: Parser::new_from_str(text),
+            end: end_of(text),
+            anchors: HashMap::new(),
+            nodes: 0,
+        }
+    }
+
+    /// Returns the first event of the next document.
+    fn next_document(&mut self) -> Result<Option<(Event<'a>, Span)>, Fault> {
         loop {
             let (event, span) = self.next()?;
             match event {
-                Event::StreamEnd => break,
-                Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd => {}
-                _ if document.is_some() => {
-                    return Err(self.fault(&span.start, "only one document is allowed"));
-                }
-                event => document = Some(self.node(event, span, 0)?),
+                Event::StreamEnd => return Ok(None),
+                // An alias cannot refer to another document.
+                Event::DocumentStart(_) => self.anchors.clear(),
+                Event::StreamStart | Event::DocumentEnd => {}
+                event => return Ok(Some((event, span))),
             }
         }
-        Ok(document.unwrap_or(Node {
-            value: Value::Plain(String::new()),
-            position: Position { line: 1, column: 1 },
-        }))
     }
 
     fn next(&mut self) -> Result<(Event<'a>, Span), Fault> {
