@@ -163,10 +163,14 @@ impl Parser<'_> {
 
     /// Parses a group after its opening bracket.
     fn group(&mut self, depth: usize) -> Option<Sequences> {
-        if self.chars.peek() == Some(&'?') {
-            self.chars.next();
-            // Other groups look ahead or have names.
-            (self.chars.next()? == ':').then_some(())?;
+        if self.chars.next_if_eq(&'?').is_some() {
+            match self.chars.next()? {
+                ':' => {}
+                '<' => self.group_name()?,
+                'P' if self.chars.next()? == '<' => self.group_name()?,
+                // Other groups look ahead or set options.
+                _ => return None,
+            }
         }
         let mut sequences = self.alternatives(depth + 1)?;
         (self.chars.next()? == ')').then_some(())?;
@@ -178,6 +182,18 @@ impl Parser<'_> {
             }
             Some('*' | '+' | '{') => None,
             _ => Some(sequences),
+        }
+    }
+
+    /// Parses the name of a group and the bracket after it. A group that looks behind has none.
+    fn group_name(&mut self) -> Option<()> {
+        let mut length = 0;
+        loop {
+            match self.chars.next()? {
+                '>' => return (length > 0).then_some(()),
+                char if char.is_ascii_alphanumeric() || char == '_' => length += 1,
+                _ => return None,
+            }
         }
     }
 
@@ -366,6 +382,8 @@ mod tests {
             ("^/api/v1$", "/api/v1"),
             ("^(/hello).*", "/hello*/**"),
             ("/(a|b)/x", "/a/x /b/x"),
+            ("/(?<kind>a|b)/x", "/a/x /b/x"),
+            ("/(?P<kind_2>a|b)/x", "/a/x /b/x"),
             ("/api(/.*)?", "/api/*/** /api"),
             ("/api/?", "/api/ /api"),
             ("/users/[^/]+/orders", "/users/?*/orders"),
@@ -423,6 +441,12 @@ mod tests {
             "/a*",
             "/a{2}",
             "(?!x).*",
+            "/(?<=x)y",
+            "/(?<!x)y",
+            "/(?<>x)",
+            "/(?<n",
+            "/(?P=n)",
+            "/(?P<n>x",
             "/\\bx",
             "/(a",
             "/a)",
