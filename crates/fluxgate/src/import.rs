@@ -13,6 +13,7 @@ mod names;
 mod nginx;
 mod openfluxgate;
 mod path_patterns;
+mod source;
 mod write;
 
 use fluxgate_core::internals::yaml::{Fault, Faults};

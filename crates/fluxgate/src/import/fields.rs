@@ -2,12 +2,23 @@
 
 use fluxgate_core::internals::yaml::{Faults, Node, Position, Value};
 
+use super::draft::Remark;
+
 /// The fields of a mapping, by their names.
 #[derive(Clone, Debug)]
 pub(super) struct Fields<'n> {
     pub(super) position: Position,
-    /// Name, position of the name, value.
-    pairs: Vec<(String, Position, &'n Node)>,
+    fields: Vec<Field<'n>>,
+}
+
+#[derive(Clone, Debug)]
+struct Field<'n> {
+    /// In the spelling of the reader.
+    name: String,
+    /// As it is in the text.
+    written: &'n str,
+    line: usize,
+    value: &'n Node,
 }
 
 impl<'n> Fields<'n> {
@@ -25,28 +36,57 @@ impl<'n> Fields<'n> {
     ) -> Self {
         let pairs = node.map(what, faults).into_iter();
         let pairs = pairs.filter(|(_, _, value)| !value.is_null());
-        let pairs = pairs.map(|(name, key, value)| (spelling(name), key.position, value));
+        let fields = pairs.map(|(written, key, value)| Field {
+            name: spelling(written),
+            written,
+            line: key.position.line,
+            value,
+        });
         Self {
             position: node.position,
-            pairs: pairs.collect(),
+            fields: fields.collect(),
         }
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&'n Node> {
-        let found = self.pairs.iter().find(|(known, _, _)| known == name);
-        found.map(|(_, _, node)| *node)
+        self.find(name).map(|field| field.value)
     }
 
     /// Returns the line of a field's name.
     pub(super) fn line(&self, name: &str) -> usize {
-        let found = self.pairs.iter().find(|(known, _, _)| known == name);
-        found.map_or(self.position.line, |(_, position, _)| position.line)
+        self.find(name)
+            .map_or(self.position.line, |field| field.line)
+    }
+
+    fn find(&self, name: &str) -> Option<&Field<'n>> {
+        self.fields.iter().find(|field| field.name == name)
     }
 
     /// Returns all names with their lines.
     pub(super) fn names(&self) -> impl Iterator<Item = (&str, usize)> {
-        let pairs = self.pairs.iter();
-        pairs.map(|(name, position, _)| (name.as_str(), position.line))
+        let fields = self.fields.iter();
+        fields.map(|field| (field.name.as_str(), field.line))
+    }
+
+    /// Returns a remark for each field that is neither read nor irrelevant to limits, so that
+    /// none is ignored unnoticed. An empty list or mapping says nothing.
+    pub(super) fn unread(&self, what: &str, read: &[&str], irrelevant: &[&str]) -> Vec<Remark> {
+        let is_known = |field: &&Field<'_>| {
+            let name = field.name.as_str();
+            read.contains(&name) || irrelevant.contains(&name)
+        };
+        let is_empty = |field: &&Field<'_>| match &field.value.value {
+            Value::List(items) => items.is_empty(),
+            Value::Map(pairs) => pairs.is_empty(),
+            Value::Plain(_) | Value::Quoted(_) => false,
+        };
+        let unread = self.fields.iter();
+        let unread = unread.filter(|field| !is_known(field) && !is_empty(field));
+        let remark = |field: &Field<'_>| {
+            let text = format!("`{}` in {what}", field.written);
+            Remark::lost(field.line, text)
+        };
+        unread.map(remark).collect()
     }
 
     pub(super) fn text(&self, name: &str, faults: &mut Faults) -> Option<&'n str> {
@@ -54,8 +94,14 @@ impl<'n> Fields<'n> {
     }
 
     pub(super) fn boolean(&self, name: &str, default: bool, faults: &mut Faults) -> bool {
-        let node = self.get(name);
-        let value = node.and_then(|node| node.boolean(&format!("`{name}`"), faults));
+        let Some(node) = self.get(name) else {
+            return default;
+        };
+        let value = node.boolean(name, &mut Faults::default());
+        if value.is_none() {
+            let text = format!("`{name}` must be true or false, not {}", given(node));
+            faults.add(node.position, text);
+        }
         value.unwrap_or(default)
     }
 
@@ -99,13 +145,21 @@ pub(super) fn whole(
     let number = digits.parse().ok().filter(|_| is_whole);
     let number = number.filter(|number| (least..=most).contains(number));
     if number.is_none() {
-        let given = node
-            .as_text()
-            .map_or(node.kind().to_owned(), |text| format!("`{text}`"));
+        let range = match most {
+            u64::MAX => format!("of at least {least}"),
+            _ => format!("from {least} to {most}"),
+        };
+        let given = given(node);
         faults.add(
             node.position,
-            format!("{what} must be a whole number from {least} to {most}, not {given}"),
+            format!("{what} must be a whole number {range}, not {given}"),
         );
     }
     number
+}
+
+/// Returns a value for error messages.
+fn given(node: &Node) -> String {
+    let text = node.as_text().map(|text| format!("`{text}`"));
+    text.unwrap_or_else(|| node.kind().to_owned())
 }

@@ -11,7 +11,7 @@ mod routes;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use fluxgate_core::internals::yaml::{Faults, Node};
+use fluxgate_core::internals::yaml::Faults;
 
 use super::draft::{Draft, Match, Remark, Rule, Set, Test};
 use super::names::Ids;
@@ -25,7 +25,7 @@ const CONSUMER: &str = "consumer";
 
 /// Reads a configuration.
 pub(super) fn read(text: &str, faults: &mut Faults) -> Draft {
-    let node = match Node::parse(text) {
+    let node = match super::source::document(text) {
         Ok(node) => node,
         Err(fault) => return super::unreadable(fault, faults),
     };

@@ -1,8 +1,10 @@
 //! Foreign names and texts in a form that a rule file can hold.
 
 use std::collections::HashSet;
+use std::net::IpAddr;
 
 use fluxgate_core::Band;
+use ipnet::IpNet;
 
 /// The longest identifier that is made from a name; a number may follow.
 const MAX_ID: usize = 180;
@@ -81,6 +83,26 @@ pub(super) fn band_id(label: &str) -> Option<String> {
     is_valid.then_some(id)
 }
 
+/// Returns the network of an address or of a range such as `10.0.0.0/8`. A rule file does not
+/// allow bits beyond the prefix.
+pub(super) fn network(text: &str) -> Option<IpNet> {
+    let (address, _) = text.split_once('/').unwrap_or((text, ""));
+    // `IpNet` alone accepts leading zeros, which some programs read as octal numbers.
+    let address: IpAddr = address.parse().ok()?;
+    match text.contains('/') {
+        true => text.parse().ok().map(|network: IpNet| network.trunc()),
+        false => Some(address.into()),
+    }
+}
+
+/// Returns a network as text, or its only address.
+pub(super) fn network_text(network: &IpNet) -> String {
+    match network.prefix_len() == network.max_prefix_len() {
+        true => network.addr().to_string(),
+        false => network.to_string(),
+    }
+}
+
 /// Returns a text without line breaks and other control characters, which would end a comment
 /// or make it unreadable.
 pub(super) fn on_one_line(text: &str) -> String {
@@ -129,6 +151,23 @@ mod tests {
         assert_eq!(band_id("100 per minute").unwrap(), "100-per-minute");
         for label in ["", "-x", "missing_key", "b0", &"x".repeat(201)] {
             assert_eq!(band_id(label), None, "{label}");
+        }
+    }
+
+    #[test]
+    fn networks_have_no_bits_beyond_their_prefix() {
+        for (text, expected) in [
+            ("192.0.2.1", Some("192.0.2.1")),
+            ("10.1.2.3/8", Some("10.0.0.0/8")),
+            ("2001:db8::1/32", Some("2001:db8::/32")),
+            ("::1/128", Some("::1")),
+            ("10.00.0.0/8", None),
+            ("10.0.0.0/33", None),
+            ("10.0.0.0/", None),
+            ("here", None),
+        ] {
+            let found = network(text).map(|network| network_text(&network));
+            assert_eq!(found.as_deref(), expected, "{text}");
         }
     }
 

@@ -5,27 +5,64 @@
 mod bands;
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 
 use fluxgate_core::internals::values;
 use fluxgate_core::internals::yaml::{Faults, Node, Value};
-use ipnet::IpNet;
 
 use super::draft::{Algorithm, Draft, Match, Remark, Rule, Set, Test};
 use super::fields::{Fields, items};
-use super::names::{Ids, set_name, slug};
+use super::names::{Ids, network, network_text, set_name, slug};
 use super::path_patterns;
+
+/// The fields of a rule, except for its conditions.
+const READ: [&str; 15] = [
+    "id",
+    "name",
+    "enabled",
+    "scope",
+    "keyStrategyId",
+    "onLimitExceedPolicy",
+    "ruleSetId",
+    "ruleSetIdOrNull",
+    "bands",
+    "attributes",
+    "allowedIps",
+    "deniedIps",
+    "allowedKeys",
+    "deniedKeys",
+    "priority",
+];
+
+/// The conditions, which are fields of a rule or of its `matcher`.
+const CONDITIONS: [&str; 5] = [
+    "methods",
+    "pathPatterns",
+    "excludePathPatterns",
+    "headerEquals",
+    "headerPresent",
+];
+
+/// What MongoDB and the REST API add, and texts for people.
+const IRRELEVANT: [&str; 6] = [
+    "_id",
+    "_class",
+    "__v",
+    "createdAt",
+    "updatedAt",
+    "description",
+];
 
 /// Reads rule documents.
 pub(super) fn read(text: &str, faults: &mut Faults) -> Draft {
-    let node = match Node::parse(text) {
+    let node = match super::source::document(text) {
         Ok(node) => node,
         Err(fault) => return super::unreadable(fault, faults),
     };
-    let (documents, default_set) = documents(&node, faults);
+    let mut remarks = Vec::new();
+    let (documents, default_set) = documents(&node, &mut remarks, faults);
     let mut reader = Reader {
         faults,
-        remarks: Vec::new(),
+        remarks,
         sets: Vec::new(),
         ids: HashMap::new(),
     };
@@ -43,7 +80,11 @@ pub(super) fn read(text: &str, faults: &mut Faults) -> Draft {
 }
 
 /// Returns the documents, and the rule set of those that name none.
-fn documents<'n>(node: &'n Node, faults: &mut Faults) -> (&'n [Node], &'n str) {
+fn documents<'n>(
+    node: &'n Node,
+    remarks: &mut Vec<Remark>,
+    faults: &mut Faults,
+) -> (&'n [Node], &'n str) {
     let Value::Map(_) = &node.value else {
         return (items(node, "the rules", faults), "default");
     };
@@ -53,6 +94,8 @@ fn documents<'n>(node: &'n Node, faults: &mut Faults) -> (&'n [Node], &'n str) {
             let names = ["ruleSetId", "id"].into_iter();
             let mut names = names.filter_map(|name| fields.text(name, faults));
             let name = names.next().unwrap_or("default");
+            let read = ["rules", "ruleSetId", "id", "name"];
+            remarks.extend(fields.unread("a rule set", &read, &IRRELEVANT));
             (items(rules, "`rules`", faults), name)
         }
         None => (std::slice::from_ref(node), "default"),
@@ -142,6 +185,16 @@ impl Reader<'_> {
         rule.max_wait_ms = policy.flatten();
         let nested = fields.get("matcher");
         let nested = nested.map(|node| Fields::read(node, "`matcher`", self.faults));
+        let read = match &nested {
+            Some(nested) => {
+                let unread = nested.unread("`matcher`", &CONDITIONS, &[]);
+                rule.remarks.extend(unread);
+                [&READ[..], &["matcher"]].concat()
+            }
+            None => [&READ[..], &CONDITIONS].concat(),
+        };
+        let unread = fields.unread("a rule", &read, &IRRELEVANT);
+        rule.remarks.extend(unread);
         let has_match = self.matches(nested.as_ref().unwrap_or(&fields), &mut rule, id);
         self.attributes(&fields, &mut rule);
         for name in ["allowedKeys", "deniedKeys"] {
@@ -300,9 +353,9 @@ impl Reader<'_> {
             let Some(text) = node.text(&format!("an item of `{name}`"), self.faults) else {
                 continue;
             };
-            match is_address(text) {
-                true => addresses.push(text.to_owned()),
-                false => {
+            match network(text) {
+                Some(network) => addresses.push(network_text(&network)),
+                None => {
                     let text = format!("`{text}` is not an address or a range such as 10.0.0.0/8");
                     self.faults.add(node.position, text);
                 }
@@ -310,8 +363,4 @@ impl Reader<'_> {
         }
         addresses
     }
-}
-
-fn is_address(text: &str) -> bool {
-    text.parse::<IpAddr>().is_ok() || text.parse::<IpNet>().is_ok()
 }

@@ -1,6 +1,6 @@
 //! Bandwidths.
 
-use fluxgate_core::internals::yaml::{Faults, Node, Value};
+use fluxgate_core::internals::yaml::Faults;
 
 use crate::import::draft::{Algorithm, Band, MAX_UNITS, MAX_WINDOW_MS, Remark, largest_capacity};
 use crate::import::fields::{Fields, whole};
@@ -26,6 +26,18 @@ const UNITS: [(&str, u64); 7] = [
     ("weeks", 7 * 86_400_000),
 ];
 
+/// The fields of a bandwidth.
+const READ: [&str; 8] = [
+    "id",
+    "capacity",
+    "time",
+    "unit",
+    "refillcapacity",
+    "initialcapacity",
+    "refillspeed",
+    "fixedrefillinterval",
+];
+
 impl Bandwidth {
     pub(super) fn read(
         fields: &Fields<'_>,
@@ -33,10 +45,10 @@ impl Bandwidth {
         faults: &mut Faults,
     ) -> Option<Self> {
         let line = fields.position.line;
-        let mut number = |name: &str, shown: &str, faults: &mut Faults| {
-            let (node, remark) = placeholder(fields.get(name)?);
-            remarks.extend(remark);
-            let number = whole(&node, &format!("`{shown}`"), (1, u64::MAX), faults);
+        remarks.extend(fields.unread("a bandwidth", &READ, &[]));
+        let number = |name: &str, shown: &str, faults: &mut Faults| {
+            let node = fields.get(name)?;
+            let number = whole(node, &format!("`{shown}`"), (1, u64::MAX), faults);
             Some((number, node.position.line))
         };
         let capacity = number("capacity", "capacity", faults);
@@ -44,8 +56,6 @@ impl Bandwidth {
         let refill = number("refillcapacity", "refill-capacity", faults);
         let initial = number("initialcapacity", "initial-capacity", faults);
         let unit = fields.get("unit").map(|unit| {
-            let (unit, remark) = placeholder(unit);
-            remarks.extend(remark);
             let given = unit.as_text().unwrap_or_default();
             let given = given.to_ascii_lowercase().replace('-', "_");
             let found = UNITS.iter().find(|(name, _)| *name == given);
@@ -121,19 +131,4 @@ fn is_interval(fields: &Fields<'_>, faults: &mut Faults) -> bool {
     let interval = fields.get("fixedrefillinterval");
     let has_interval = interval.is_some_and(|node| node.as_text() != Some("0"));
     speed.unwrap_or(has_interval)
-}
-
-/// Replaces a placeholder such as `${CAPACITY:10}` by its default.
-pub(super) fn placeholder(node: &Node) -> (Node, Option<Remark>) {
-    let inside = node.as_text().and_then(|text| text.strip_prefix("${"));
-    let inside = inside.and_then(|text| text.strip_suffix('}'));
-    let Some((name, default)) = inside.and_then(|text| text.split_once(':')) else {
-        return (node.clone(), None);
-    };
-    let text = format!("`${{{name}}}` is its default, {default}");
-    let replaced = Node {
-        value: Value::Plain(default.to_owned()),
-        position: node.position,
-    };
-    (replaced, Some(Remark::changed(node.position.line, text)))
 }

@@ -43,6 +43,8 @@ pub(super) struct Plugin<'n> {
     pub(super) service: Option<usize>,
     pub(super) route: Option<usize>,
     pub(super) consumer: Option<String>,
+    /// Remarks on its fields, other than those of the config.
+    pub(super) remarks: Vec<Remark>,
 }
 
 impl Plugin<'_> {
@@ -225,6 +227,7 @@ impl<'n> Entities<'n> {
                 .route
                 .or_else(|| self.reference(&fields, "route", faults)),
             consumer: place.consumer.or(consumer.map(str::to_owned)),
+            remarks: unread(&fields, faults),
         };
         self.plugins.push(plugin);
     }
@@ -292,6 +295,28 @@ impl<'n> Entities<'n> {
         }
         words.join("-")
     }
+}
+
+/// Returns remarks on the fields of a plugin that are not read.
+fn unread(fields: &Fields<'_>, faults: &mut Faults) -> Vec<Remark> {
+    let read = [
+        "name",
+        "instance_name",
+        "enabled",
+        "config",
+        "_config",
+        "service",
+        "route",
+        "consumer",
+    ];
+    let mut irrelevant = vec!["id", "created_at", "updated_at", "tags", "partials"];
+    let protocols = fields.texts("protocols", faults);
+    let has = |name: &str| protocols.iter().any(|(protocol, _)| *protocol == name);
+    // The default has both.
+    if has("http") && has("https") {
+        irrelevant.push("protocols");
+    }
+    fields.unread("a plugin", &read, &irrelevant)
 }
 
 /// Returns the names by which others refer to an entity.

@@ -8,6 +8,60 @@ use crate::import::draft::{Algorithm, Band, MAX_UNITS, MAX_WINDOW_MS, Remark, Ru
 use crate::import::fields::{Fields, whole};
 use crate::import::path_patterns;
 
+/// The fields of `rate-limiting` that are read.
+const BASIC: [&str; 13] = [
+    "second",
+    "minute",
+    "hour",
+    "day",
+    "month",
+    "year",
+    "limit_by",
+    "header_name",
+    "path",
+    "fault_tolerant",
+    "error_code",
+    "error_message",
+    "hide_client_headers",
+];
+
+/// The fields of `rate-limiting-advanced` that are read.
+const ADVANCED: [&str; 14] = [
+    "limit",
+    "window_size",
+    "window_type",
+    "identifier",
+    "header_name",
+    "path",
+    "namespace",
+    "disable_penalty",
+    "error_code",
+    "error_message",
+    "hide_client_headers",
+    "enforce_consumer_groups",
+    "throttling",
+    "retry_after_jitter_max",
+];
+
+/// The fields that say where and how counters are stored.
+const IRRELEVANT: [&str; 15] = [
+    "policy",
+    "strategy",
+    "sync_rate",
+    "dictionary_name",
+    "lock_dictionary_name",
+    "redis",
+    "redis_database",
+    "redis_host",
+    "redis_password",
+    "redis_port",
+    "redis_server_name",
+    "redis_ssl",
+    "redis_ssl_verify",
+    "redis_timeout",
+    "redis_username",
+];
+
 /// The settings of a plugin, as far as a rule can have them.
 #[derive(Debug)]
 pub(super) struct Settings {
@@ -50,6 +104,7 @@ impl Settings {
         } else {
             "limit_by"
         };
+        let known = if is_advanced { &ADVANCED[..] } else { &BASIC };
         let identifier = identifier(&fields, limit_by, plugin, remarks, faults)?;
         let mut own = Vec::new();
         let (algorithm, bands) = match is_advanced {
@@ -59,6 +114,7 @@ impl Settings {
         if bands.is_empty() {
             if faults.count() == 0 {
                 remarks.extend(own);
+                remarks.extend(fields.unread("`config`", known, &IRRELEVANT));
                 let text = format!("the plugin `{}`: it has no limit", plugin.kind);
                 remarks.push(Remark::lost(plugin.line, text));
             }
@@ -71,6 +127,7 @@ impl Settings {
             own.push(Remark::changed(plugin.line, text));
         }
         answers(&fields, &mut own, faults);
+        own.extend(fields.unread("`config`", known, &IRRELEVANT));
         let fault_tolerant = fields.get("fault_tolerant").and_then(|node| {
             let tolerant = node.boolean("`fault_tolerant`", faults)?;
             Some((tolerant, fields.line("fault_tolerant")))
@@ -90,7 +147,8 @@ impl Settings {
     pub(super) fn rule(&self, plugin: &Plugin<'_>) -> Rule {
         let mut rule = Rule::new(String::new(), self.algorithm);
         rule.bands.clone_from(&self.bands);
-        rule.remarks.clone_from(&self.remarks);
+        rule.remarks.clone_from(&plugin.remarks);
+        rule.remarks.extend(self.remarks.iter().cloned());
         rule.enabled = plugin.enabled;
         rule.group = Some(plugin.kind.to_owned());
         rule
@@ -213,7 +271,7 @@ fn advanced_bands(
     let mut bands = Vec::new();
     for (number, size) in limits.iter().zip(sizes) {
         let capacity = limit(number, "limit", remarks, faults);
-        let seconds = whole(size, "`window_size`", (1, u64::MAX / 1_000), faults);
+        let seconds = whole(size, "`window_size`", (1, u64::MAX), faults);
         let (Some(capacity), Some(seconds)) = (capacity, seconds) else {
             continue;
         };

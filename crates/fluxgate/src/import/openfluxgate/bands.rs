@@ -6,6 +6,17 @@ use crate::import::draft::{Algorithm, Band, MAX_UNITS, MAX_WINDOW_MS, Remark};
 use crate::import::fields::{Fields, whole};
 use crate::import::names::band_id;
 
+/// The fields of a band.
+const READ: [&str; 7] = [
+    "windowSeconds",
+    "window",
+    "capacity",
+    "label",
+    "algorithm",
+    "quotaPeriod",
+    "zoneId",
+];
+
 /// Bands with one algorithm. A rule of FluxGate has only one, so a document with several
 /// becomes several rules, which apply together.
 #[derive(Debug)]
@@ -31,7 +42,7 @@ pub(super) fn read(nodes: &[Node], lost: &mut Vec<Remark>, faults: &mut Faults) 
     let mut parts: Vec<Part> = Vec::new();
     for node in nodes {
         let fields = Fields::read(node, "a band", faults);
-        let mut remarks = Vec::new();
+        let mut remarks = fields.unread("a band", &READ, &[]);
         let Some((algorithm, band)) = band(&fields, &mut remarks, faults) else {
             lost.append(&mut remarks);
             continue;

@@ -49,6 +49,7 @@ fn filters_become_groups_of_rules() {
         &rules,
         &[
             "# not carried over: the rate limit with `execute-condition: @security.isInternal()` (line 19)",
+            "# changed: `${DAILY}` is its default, 100 (line 30)",
             "# not carried over: the filter for `(?!/public).*`: no path pattern matches the same paths (line 31)",
             "# not carried over: a rate limit by `@geo.country()`: a rule cannot count by it (line 35)",
             "# not carried over: `methods`: rules apply to requests, not to methods (line 37)",
@@ -69,7 +70,6 @@ fn filters_become_groups_of_rules() {
             "group: filter-2",
             "- { capacity: 4, window: 1s }",
             "# changed: `@security.username()` is the user of the request, see `identity` of the filter (line 25)",
-            "# changed: `${DAILY}` is its default, 100 (line 30)",
             "- id: filter-2-3",
             "headers: { X-Internal: { present: false } }",
             "scope: per_user",
@@ -142,4 +142,160 @@ bucket4j:
         ],
     );
     assert!(!rules.contains("group"), "{rules}");
+}
+
+#[test]
+fn placeholders_become_their_defaults_in_every_text() {
+    let rules = rules(
+        "bucket4j",
+        "
+bucket4j:
+  enabled: ${RL:false}
+  filters:
+    - id: ${ID:login}
+      url: '/${BASE:${ROOT:api}}/login'
+      strategy: ${STRATEGY:all}
+      rate-limits:
+        - cache-key: \"getHeader('${HEADER:X-Key}')\"
+          execute-condition: \"getHeader('X-Plan') == '${PLAN}'\"
+          num-tokens: ${TOKENS:2}
+          bandwidths: [ { capacity: '${CAPACITY:10}', time: 1, unit: '${UNIT:hours}' } ]
+",
+    );
+    assert_lines(
+        &rules,
+        &[
+            "# changed: `${RL}` is its default, false (line 3)",
+            "# changed: `enabled: false`, so the rules are disabled (line 3)",
+            "# changed: `${BASE}` is its default, api (line 6)",
+            "# not carried over: `${PLAN}` has no default: write its value in its place (line 10)",
+            "- id: login",
+            "enabled: false",
+            "path: [\"/api/login\"]",
+            "headers: { X-Plan: \"${PLAN}\" }",
+            "key: [\"header:X-Key\"]",
+            "- { capacity: 10, window: 1h }",
+            "cost: 2",
+        ],
+    );
+}
+
+#[test]
+fn documents_become_rule_sets() {
+    let limit = |capacity: u32| {
+        format!(
+            "bucket4j: {{ filters: [ {{ rate-limits: [ {{ bandwidths: [ {{ capacity: {capacity}, time: 1, unit: days }} ] }} ] }} ] }}\n"
+        )
+    };
+    let (first, second) = (limit(1), limit(2));
+    let prod = "spring: { config: { activate: { on-profile: prod } } }\n";
+    let one = rules(
+        "bucket4j",
+        &format!("server: {{ port: 80 }}\n---\n{prod}{first}"),
+    );
+    assert_lines(
+        &one,
+        &[
+            "# changed: these rules are for the profile `prod` only (line 3)",
+            "bucket4j:",
+            "- { capacity: 1, window: 1d }",
+        ],
+    );
+    let off = "spring.config.activate.on-profile: dev\nbucket4j: { enabled: false }\n";
+    let all = rules("bucket4j", &format!("{first}---\n{prod}{second}---\n{off}"));
+    assert_lines(
+        &all,
+        &[
+            "# not carried over: this document: it has no limits of its own (line 6)",
+            "bucket4j:",
+            "- { capacity: 1, window: 1d }",
+            "# changed: these rules are for the profile `prod` only (line 3)",
+            "# changed: Spring replaces the limits of earlier documents by these; use one of the sets (line 3)",
+            "bucket4j-prod:",
+            "- { capacity: 2, window: 1d }",
+        ],
+    );
+}
+
+#[test]
+fn a_path_predicate_and_a_url_both_hold() {
+    let with = |url: &str, strategy: &str, predicate: &str| {
+        let band = "bandwidths: [ { capacity: 1, time: 1, unit: days } ]";
+        format!(
+            "bucket4j:\n  filters:\n  - url: {url}\n    strategy: {strategy}\n    rate-limits:\n    \
+             - {{ execute-predicates: [ '{predicate}' ], {band} }}\n    - {{ {band} }}\n"
+        )
+    };
+    for (url, path) in [
+        ("/api/users/me", "/api/users/me"),
+        ("/api/.*", "/api/users/**"),
+        (".*", "/api/users/**"),
+    ] {
+        let rules = rules("bucket4j", &with(url, "first", "PATH=/api/users/**"));
+        let path = format!("path: [\"{path}\"]");
+        assert_lines(&rules, &["- id: filter-1-1", &path, "- id: filter-1-2"]);
+        assert!(!rules.contains("# changed"), "{rules}");
+    }
+    let wider = rules("bucket4j", &with("/(a|b)/.*", "all", "PATH=/a/**"));
+    assert_lines(
+        &wider,
+        &[
+            "# changed: `PATH: /a/**` is left out: the limit applies to all paths of `url` (line 6)",
+            "- id: filter-1-1",
+            "path: [\"/a/*/**\", \"/b/*/**\"]",
+        ],
+    );
+    let grouped = rules("bucket4j", &with("/(a|b)/.*", "first", "PATH=/a/**"));
+    assert_lines(
+        &grouped,
+        &[
+            "# not carried over: the rate limit with the predicate `PATH: /a/**` together with `url` (line 6)",
+        ],
+    );
+    let twice = rules("bucket4j", &with("/x", "all", "METHOD=GET', 'METHOD=POST"));
+    assert_lines(
+        &twice,
+        &[
+            "# not carried over: the rate limit with the predicate `METHOD: POST` together with another condition of its kind (line 6)",
+        ],
+    );
+}
+
+#[test]
+fn fields_that_are_not_read_are_reported() {
+    let rules = rules(
+        "bucket4j",
+        "
+bucket4j:
+  cache-to-use: redis
+  filter-config-caching-enabled: true
+  filters-order: 1
+  filters:
+    - cache-name: buckets
+      filter-method: servlet
+      filterOrder: -10
+      metrics: { tags: [] }
+      urls: [/x]
+      rate-limits:
+        - cache-key: getRemoteAddr()
+          post-execute-predicates: [ 'METHOD=GET' ]
+          tokens-inheritance-strategy: RESET
+          bandwidths:
+            - &day { capacity: 1, time: 1, unit: days }
+            - { <<: *day, capacity: 2, refill-capicity: 1 }
+",
+    );
+    assert_lines(
+        &rules,
+        &[
+            "# not carried over: `filters-order` in `bucket4j` (line 5)",
+            "# not carried over: `urls` in a filter (line 11)",
+            "# not carried over: `post-execute-predicates` in a rate limit (line 14)",
+            "# not carried over: `refill-capicity` in a bandwidth (line 18)",
+            "- id: filter-1",
+            "- { capacity: 1, window: 1d }",
+            "- { capacity: 2, window: 1d }",
+        ],
+    );
+    assert_eq!(rules.matches("# not carried over").count(), 4, "{rules}");
 }

@@ -231,3 +231,97 @@ plugins: [ { name: rate-limiting, config: { day: 1, limit_by: service } } ]
     let (a, b) = (request("/a", ""), request("/b/x", ""));
     assert_eq!(at_once(&rules, &[&a, &a, &b, &b]), "adad");
 }
+
+#[test]
+fn fields_that_are_not_read_are_reported() {
+    let rules = rules(
+        "kong",
+        r#"
+_format_version: "3.0"
+plugins:
+  - name: rate-limiting
+    id: 6b8d1d6e-0000-4000-8000-000000000000
+    created_at: 1700000000
+    tags: [edge]
+    protocols: [grpc, grpcs, http, https]
+    ordering: { before: { access: [key-auth] } }
+    config:
+      day: 5
+      seconds: 1
+      limit_by: ip
+      policy: redis
+      redis: { host: redis.internal }
+      redis_host: redis.internal
+      sync_rate: -1
+      header_name: null
+  - name: rate-limiting-advanced
+    protocols: [https]
+    config:
+      limit: [5]
+      window_size: [30]
+      window_type: fixed
+      identifier: ip
+      compound_identifier: [consumer, ip]
+      consumer_groups: [gold]
+      dictionary_name: counters
+      foo: []
+  - name: rate-limiting
+    service: null
+    instance_name: no-limit
+    config: { seconds: 1 }
+"#,
+    );
+    assert_lines(
+        &rules,
+        &[
+            "# not carried over: the plugin `rate-limiting`: it has no limit (line 30)",
+            "# not carried over: `seconds` in `config` (line 33)",
+            "# not carried over: `ordering` in a plugin (line 9)",
+            "# not carried over: `seconds` in `config` (line 12)",
+            "- id: global",
+            "# not carried over: `protocols` in a plugin (line 20)",
+            "# not carried over: `compound_identifier` in `config` (line 26)",
+            "# not carried over: `consumer_groups` in `config` (line 27)",
+            "- id: global-advanced",
+        ],
+    );
+    assert_eq!(rules.matches("# not carried over").count(), 7, "{rules}");
+}
+
+#[test]
+fn merge_keys_are_resolved() {
+    let rules = rules(
+        "kong",
+        r#"
+_format_version: "3.0"
+x-limits:
+  - &ip { limit_by: ip, hour: 9 }
+  - &slow { second: 1, hour: 5 }
+services:
+  - name: a
+    url: http://a
+    routes: [ { name: ra, paths: [/a] } ]
+    plugins: [ { name: rate-limiting, config: { <<: [*ip, *slow], hour: 2 } } ]
+plugins:
+  - name: rate-limiting
+    config:
+      <<: *ip
+      minute: 3
+"#,
+    );
+    assert_lines(
+        &rules,
+        &[
+            "- id: a",
+            "scope: per_ip",
+            "- { id: second, capacity: 1, window: 1s }",
+            "- { id: hour, capacity: 2, window: 1h }",
+            "- id: global",
+            "scope: per_ip",
+            "- { id: minute, capacity: 3, window: 1m }",
+            "- { id: hour, capacity: 9, window: 1h }",
+        ],
+    );
+    let (a, other) = (request("/a", ""), request("/b", ""));
+    assert_eq!(at_once(&rules, &[&a, &a, &other, &other]), "adaa");
+}

@@ -16,7 +16,7 @@ const EXPORT: &str = r#"[
     "methods": ["get"], "pathPatterns": ["/api/**"], "excludePathPatterns": ["/api/health"],
     "headerEquals": { "X-Plan": "free" }, "headerPresent": ["X-Client"],
     "attributes": { "tier": "free", "owners": ["a", "b"] },
-    "allowedIps": ["10.0.0.0/8"], "deniedIps": ["198.51.100.7"],
+    "allowedIps": ["10.0.0.9/8"], "deniedIps": ["198.51.100.7"],
     "priority": 10
   },
   {
@@ -107,4 +107,34 @@ fn a_set_or_one_rule_is_enough() {
         &rules("openfluxgate", set),
         &["edge:", "- id: r", "scope: per_api_key"],
     );
+}
+
+#[test]
+fn fields_that_are_not_read_are_reported() {
+    let rules = rules(
+        "openfluxgate",
+        "
+ruleSetId: edge
+owner: team-a
+rules:
+  - id: a
+    _class: org.example.Rule
+    burst: 5
+    bands: [ { windowSeconds: 1, capacity: 1, refill: 2 } ]
+    matcher: { methods: [GET], hosts: [a.example.com] }
+    pathPatterns: [/x]
+",
+    );
+    assert_lines(
+        &rules,
+        &[
+            "# not carried over: `owner` in a rule set (line 3)",
+            "# not carried over: `hosts` in `matcher` (line 9)",
+            "# not carried over: `burst` in a rule (line 7)",
+            "# not carried over: `pathPatterns` in a rule (line 10)",
+            "# not carried over: `refill` in a band (line 8)",
+            "- id: a",
+        ],
+    );
+    assert_eq!(rules.matches("# not carried over").count(), 5, "{rules}");
 }

@@ -1,0 +1,347 @@
+//! The filters of a configuration and their rate limits.
+
+use fluxgate_core::internals::yaml::{Faults, Node};
+
+use super::bandwidths::Bandwidth;
+use super::conditions::Added;
+use super::expressions::{self, Key};
+use crate::import::draft::{Algorithm, MAX_UNITS, Match, Remark, Rule};
+use crate::import::fields::{Fields, whole};
+use crate::import::names::{Ids, slug};
+use crate::import::path_patterns;
+
+/// The fields of a rate limit.
+const LIMIT: [&str; 10] = [
+    "cachekey",
+    "expression",
+    "executecondition",
+    "postexecutecondition",
+    "skipcondition",
+    "executepredicates",
+    "skippredicates",
+    "numtokens",
+    "bandwidths",
+    "tokensinheritancestrategy",
+];
+
+/// The settings of filters that are about caches, metrics and the order of filters.
+const IRRELEVANT: [&str; 7] = [
+    "cachename",
+    "filtermethod",
+    "filterorder",
+    "httpcontenttype",
+    "metrics",
+    "majorversion",
+    "minorversion",
+];
+
+/// Reads a mapping whose names may be written in any of the styles that Spring accepts.
+pub(super) fn fields<'n>(node: &'n Node, what: &str, faults: &mut Faults) -> Fields<'n> {
+    let spelling = |name: &str| {
+        let letters = name.chars().filter(|char| !matches!(char, '-' | '_'));
+        letters.collect::<String>().to_ascii_lowercase()
+    };
+    Fields::with_names(node, what, spelling, faults)
+}
+
+/// Reads filters.
+pub(super) struct Reader<'r> {
+    pub(super) faults: &'r mut Faults,
+    /// Remarks that belong to no rule.
+    pub(super) remarks: &'r mut Vec<Remark>,
+    pub(super) ids: Ids,
+    pub(super) rules: Vec<Rule>,
+}
+
+impl Reader<'_> {
+    /// Adds the rules of a filter.
+    pub(super) fn filter(&mut self, node: &Node, index: usize) {
+        let fields = fields(node, "a filter", self.faults);
+        let mut matches = Match::default();
+        let read = [
+            "id",
+            "url",
+            "strategy",
+            "ratelimits",
+            "httpresponsebody",
+            "httpresponseheaders",
+            "hidehttpresponseheaders",
+            "httpstatuscode",
+        ];
+        let mut remarks = fields.unread("a filter", &read, &IRRELEVANT);
+        let url = fields.text("url", self.faults).unwrap_or(".*");
+        let line = fields.line("url");
+        match path_patterns::regex(url, (true, true)) {
+            None => {
+                let text =
+                    format!("the filter for `{url}`: no path pattern matches the same paths");
+                self.remarks.push(Remark::lost(line, text));
+                return;
+            }
+            Some(found) => {
+                if !found.is_exact {
+                    let text = format!("the path patterns only resemble `{url}`");
+                    remarks.push(Remark::changed(line, text));
+                }
+                if found.patterns != ["/**"] {
+                    matches.path = found.patterns;
+                }
+            }
+        }
+        for (name, text) in [
+            (
+                "httpresponsebody",
+                "`http-response-body`: a denial is problem+json",
+            ),
+            ("httpresponseheaders", "`http-response-headers`"),
+            (
+                "hidehttpresponseheaders",
+                "`hide-http-response-headers`: see `headers` of the filter",
+            ),
+        ] {
+            if fields
+                .get(name)
+                .is_some_and(|it| it.as_text() != Some("false"))
+            {
+                remarks.push(Remark::lost(fields.line(name), text));
+            }
+        }
+        if let Some(code) = fields.text("httpstatuscode", self.faults)
+            && !matches!(code, "429" | "TOO_MANY_REQUESTS" | "too_many_requests")
+        {
+            let text = format!("`http-status-code: {code}`: a denied request is answered with 429");
+            remarks.push(Remark::lost(fields.line("httpstatuscode"), text));
+        }
+        let strategies = [
+            ("first", true),
+            ("all", false),
+            ("FIRST", true),
+            ("ALL", false),
+        ];
+        let strategy = fields.get("strategy");
+        let strategy = strategy.and_then(|it| it.one_of("`strategy`", &strategies, self.faults));
+        let limits = fields.list("ratelimits", self.faults);
+        let id = fields.text("id", self.faults);
+        let name = id.map_or_else(|| format!("filter-{}", index + 1), str::to_owned);
+        let is_group = strategy.unwrap_or(true) && limits.len() > 1;
+        let filter = Filter {
+            group: is_group.then(|| slug(&name)),
+            name,
+            matches,
+            remarks,
+        };
+        for (number, limit) in limits.iter().enumerate() {
+            let name = match limits.len() {
+                1 => filter.name.clone(),
+                _ => format!("{}-{}", filter.name, number + 1),
+            };
+            self.limit(limit, &filter, &name);
+        }
+    }
+
+    fn limit(&mut self, node: &Node, filter: &Filter, name: &str) {
+        let fields = fields(node, "a rate limit", self.faults);
+        let line = node.position.line;
+        let mut rule = Rule::new(String::new(), Algorithm::TokenBucket);
+        rule.matches = filter.matches.clone();
+        rule.remarks.clone_from(&filter.remarks);
+        rule.group.clone_from(&filter.group);
+        rule.remarks
+            .extend(fields.unread("a rate limit", &LIMIT, &[]));
+        if !self.key(&fields, &mut rule, line)
+            || !self.condition(&fields, "executecondition", false, &mut rule)
+            || !self.condition(&fields, "skipcondition", true, &mut rule)
+            || !self.predicates(&fields, &mut rule)
+        {
+            return;
+        }
+        for (name, text) in [
+            (
+                "postexecutecondition",
+                "`post-execute-condition`: every request counts",
+            ),
+            (
+                "skippredicates",
+                "`skip-predicates`: the limit applies to what they skip",
+            ),
+        ] {
+            if fields.get(name).is_some_and(|it| it.as_text() != Some("")) {
+                rule.remarks.push(Remark::lost(fields.line(name), text));
+            }
+        }
+        if let Some(tokens) = fields.get("numtokens") {
+            let most = (1, MAX_UNITS);
+            let tokens = whole(tokens, "`num-tokens`", most, self.faults);
+            rule.cost = tokens.unwrap_or(1);
+        }
+        let bandwidths = fields.list("bandwidths", self.faults);
+        if bandwidths.is_empty() {
+            self.faults
+                .add(node.position, "a rate limit needs `bandwidths`");
+        }
+        let mut read = Vec::new();
+        for bandwidth in bandwidths {
+            let bandwidth = self::fields(bandwidth, "a bandwidth", self.faults);
+            read.extend(Bandwidth::read(&bandwidth, &mut rule.remarks, self.faults));
+        }
+        self.finish(rule, read, name);
+    }
+
+    /// Adds the rule of a rate limit. Bandwidths of two kinds need two rules.
+    fn finish(&mut self, rule: Rule, bandwidths: Vec<Bandwidth>, name: &str) {
+        let (windows, buckets): (Vec<_>, Vec<_>) = bandwidths
+            .into_iter()
+            .partition(|bandwidth| bandwidth.is_window);
+        let is_split = !windows.is_empty() && !buckets.is_empty() && rule.group.is_none();
+        let mut parts = Vec::new();
+        if is_split {
+            parts.push((Algorithm::TokenBucket, buckets, ""));
+            parts.push((Algorithm::FixedWindow, windows, "-interval"));
+        } else if buckets.is_empty() {
+            parts.push((Algorithm::FixedWindow, windows, ""));
+        } else {
+            // A group applies one rule only, so all bands have one algorithm.
+            let all = buckets.into_iter().chain(windows).collect();
+            parts.push((Algorithm::TokenBucket, all, ""));
+        }
+        for (index, (algorithm, bandwidths, more)) in parts.into_iter().enumerate() {
+            if bandwidths.is_empty() {
+                continue;
+            }
+            let mut part = rule.clone();
+            if index > 0 {
+                part.remarks.clear();
+            }
+            part.id = self.ids.unique(&format!("{name}{more}"));
+            part.algorithm = algorithm;
+            for bandwidth in bandwidths {
+                part.remarks.extend(bandwidth.remark(algorithm));
+                part.bands.push(bandwidth.band);
+            }
+            self.rules.push(part);
+        }
+    }
+
+    /// Reads the key. Returns whether a rule can count by it.
+    fn key(&mut self, fields: &Fields<'_>, rule: &mut Rule, line: usize) -> bool {
+        let name = if fields.get("cachekey").is_some() {
+            "cachekey"
+        } else {
+            "expression"
+        };
+        let Some(text) = fields.text(name, self.faults) else {
+            return true;
+        };
+        match expressions::key(text) {
+            Some(Key {
+                parts,
+                on_missing_key,
+                user,
+            }) => {
+                rule.key = parts;
+                rule.on_missing_key = on_missing_key;
+                if let Some(user) = user {
+                    let text = format!(
+                        "`{user}` is the user of the request, see `identity` of the filter"
+                    );
+                    rule.remarks.push(Remark::changed(fields.line(name), text));
+                }
+                true
+            }
+            None => {
+                let text = format!("a rate limit by `{text}`: a rule cannot count by it");
+                self.remarks.push(Remark::lost(line, text));
+                false
+            }
+        }
+    }
+
+    /// Reads a condition. Returns whether a rule can have it.
+    fn condition(
+        &mut self,
+        fields: &Fields<'_>,
+        name: &str,
+        negate: bool,
+        rule: &mut Rule,
+    ) -> bool {
+        let Some(text) = fields
+            .text(name, self.faults)
+            .filter(|text| !text.is_empty())
+        else {
+            return true;
+        };
+        let shown = if negate {
+            "skip-condition"
+        } else {
+            "execute-condition"
+        };
+        let condition = expressions::condition(text, negate);
+        let added = condition.map(|it| it.add_to(&mut rule.matches));
+        match added == Some(Added::Both) {
+            true => true,
+            // Without the condition, the limit applies to more requests.
+            _ if negate => {
+                let text = format!("`{shown}: {text}`: the limit applies to all requests");
+                rule.remarks.push(Remark::lost(fields.line(name), text));
+                true
+            }
+            _ => {
+                let text = format!("the rate limit with `{shown}: {text}`");
+                self.remarks.push(Remark::lost(fields.line(name), text));
+                false
+            }
+        }
+    }
+
+    /// Reads the predicates, each a mapping from a name to its argument.
+    fn predicates(&mut self, fields: &Fields<'_>, rule: &mut Rule) -> bool {
+        for item in fields.list("executepredicates", self.faults) {
+            // `PATH=/api/**` is short for a mapping.
+            let pairs = match item.as_text().and_then(|text| text.split_once('=')) {
+                Some((name, argument)) => vec![(name.to_owned(), argument.to_owned())],
+                None => {
+                    let pairs = item.map("a predicate", self.faults).into_iter();
+                    let pairs = pairs.map(|(name, _, value)| {
+                        (
+                            name.to_owned(),
+                            value.as_text().unwrap_or_default().to_owned(),
+                        )
+                    });
+                    pairs.collect()
+                }
+            };
+            let line = item.position.line;
+            for (name, argument) in pairs {
+                let condition = expressions::predicate(&name, &argument);
+                let added = condition.map(|it| it.add_to(&mut rule.matches));
+                let together = match added {
+                    Some(Added::Both) => continue,
+                    // In a group, the rule would apply in place of those after it.
+                    Some(Added::OtherPath) if rule.group.is_none() => {
+                        let text = format!(
+                            "`{name}: {argument}` is left out: the limit applies to all paths of `url`"
+                        );
+                        rule.remarks.push(Remark::changed(line, text));
+                        continue;
+                    }
+                    Some(Added::OtherPath) => " together with `url`",
+                    Some(Added::Conflict) => " together with another condition of its kind",
+                    None => "",
+                };
+                let text =
+                    format!("the rate limit with the predicate `{name}: {argument}`{together}");
+                self.remarks.push(Remark::lost(line, text));
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// What all rate limits of a filter have in common.
+struct Filter {
+    name: String,
+    group: Option<String>,
+    matches: Match,
+    remarks: Vec<Remark>,
+}
