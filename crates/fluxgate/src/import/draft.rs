@@ -117,8 +117,20 @@ pub(super) struct Set {
     pub(super) rules: Vec<Rule>,
 }
 
+impl Set {
+    /// Returns whether the other set has the same rules, whatever the remarks on them.
+    pub(super) fn decides_like(&self, other: &Self) -> bool {
+        let plain = |rule: &Rule| Rule {
+            remarks: Vec::new(),
+            ..rule.clone()
+        };
+        let (own, others) = (self.rules.iter(), other.rules.iter());
+        self.on_error == other.on_error && own.map(plain).eq(others.map(plain))
+    }
+}
+
 /// A rule. Fields with their default value are not written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rule {
     pub(super) id: String,
     pub(super) remarks: Vec<Remark>,
@@ -182,7 +194,7 @@ pub(super) enum Algorithm {
 }
 
 /// The conditions of a rule.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Match {
     pub(super) path: Vec<String>,
     pub(super) not_path: Vec<String>,
@@ -204,7 +216,7 @@ pub(super) enum Test {
 }
 
 /// A band of a rule.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Band {
     pub(super) id: Option<String>,
     pub(super) capacity: u64,

@@ -5,9 +5,11 @@
 //! a rule set, because rules do not match hosts.
 
 mod areas;
+mod exemptions;
 mod key;
 mod limits;
 mod parse;
+mod servers;
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,8 +18,10 @@ use fluxgate_core::internals::yaml::Faults;
 use super::draft::{Draft, Remark, Rule, Set};
 use super::names::{Ids, set_name};
 use areas::{Area, Kind};
+use exemptions::{ExemptingKey, Exemptions};
 use limits::{Limit, Zone};
 use parse::Directive;
+use servers::{Server, ServerSets};
 
 /// The most servers and locations of a configuration.
 const MAX_AREAS: usize = 2_000;
@@ -32,6 +36,7 @@ pub(super) fn read(text: &str, faults: &mut Faults) -> Draft {
         faults,
         remarks: Vec::new(),
         zones: HashMap::new(),
+        exemptions: Exemptions::default(),
         areas: 0,
         uses: HashMap::new(),
         has_include: false,
@@ -39,19 +44,14 @@ pub(super) fn read(text: &str, faults: &mut Faults) -> Draft {
     reader.zones(&directives);
     let mut servers = Vec::new();
     reader.block(&directives, &Inherited::default(), &mut servers);
-    let mut sets = Vec::new();
-    let mut names = HashSet::new();
+    let mut sets = ServerSets::default();
     for server in &servers {
-        let mut set = reader.set(server);
-        let base = set.name.clone();
-        let mut number = 2;
-        while !set.rules.is_empty() && !names.insert(set.name.clone()) {
-            set.name = format!("{base}-{number}");
-            number += 1;
+        let set = reader.set(server);
+        if let Some(set) = sets.add(server, set) {
+            reader.record_uses(set);
         }
-        reader.record_uses(&set);
-        sets.push(set);
     }
+    let mut sets = sets.all;
     reader.shared_zones(&mut sets);
     Draft {
         remarks: reader.remarks,
@@ -77,16 +77,11 @@ impl Inherited {
     }
 }
 
-#[derive(Debug)]
-struct Server {
-    name: String,
-    areas: Vec<Area>,
-}
-
 struct Reader<'r> {
     faults: &'r mut Faults,
     remarks: Vec<Remark>,
     zones: HashMap<String, Zone>,
+    exemptions: Exemptions,
     areas: usize,
     /// The rules of each zone, by the names of set and rule.
     uses: HashMap<String, Vec<(String, String)>>,
@@ -94,11 +89,15 @@ struct Reader<'r> {
 }
 
 impl Reader<'_> {
-    /// Reads the zones, which may be defined after their use.
+    /// Reads the zones and the variables of their keys, which may be defined after their use.
     fn zones(&mut self, directives: &[Directive]) {
         for directive in directives {
             if directive.name == "include" {
                 self.has_include = true;
+            }
+            if matches!(directive.name.as_str(), "geo" | "map") {
+                self.exemptions.add(directive);
+                continue;
             }
             if directive.name == "limit_req_zone"
                 && let Some(zone) = limits::zone(directive, self.faults)
@@ -139,6 +138,7 @@ impl Reader<'_> {
             self.locations(directives, &own, false, &mut areas);
             servers.push(Server {
                 name: "nginx".into(),
+                aliases: Vec::new(),
                 areas,
             });
         }
@@ -149,10 +149,12 @@ impl Reader<'_> {
         let mut areas = vec![Area::server(directive.line(), own.effective())];
         self.locations(&directive.block, &own, false, &mut areas);
         let names = directive.block.iter().filter(|it| it.name == "server_name");
-        let mut names = names.flat_map(|it| &it.arguments);
-        let name = names.find(|word| !matches!(word.text.as_str(), "_" | ""));
+        let names = names.flat_map(|it| &it.arguments);
+        let mut names = names.filter(|word| !matches!(word.text.as_str(), "_" | ""));
+        let name = names.next();
         Server {
             name: name.map_or("nginx".into(), |word| set_name(&word.text)),
+            aliases: names.map(|word| format!("`{}`", word.text)).collect(),
             areas,
         }
     }
@@ -306,7 +308,12 @@ impl Reader<'_> {
 
     fn rule(&mut self, server: &Server, limit: &Limit, ids: &mut Ids) -> Option<Rule> {
         let zone = self.zones.get(&limit.zone)?;
-        let key = match key::convert(&zone.key, zone.line) {
+        let exempting = self.exemptions.resolve(&zone.key);
+        let ExemptingKey { key, addresses } = exempting.unwrap_or_else(|| ExemptingKey {
+            key: zone.key.clone(),
+            addresses: Vec::new(),
+        });
+        let key = match key::convert(&key, zone.line) {
             Ok(key) => key,
             Err(variable) => {
                 let text = format!("zone `{}`: rules cannot count by {variable}", zone.name);
@@ -339,6 +346,7 @@ impl Reader<'_> {
         }
         rule.matches.path = coverage.path;
         rule.matches.not_path = coverage.not_path;
+        rule.matches.not_ip = addresses;
         rule.key = key.parts;
         rule.on_missing_key = key.on_missing_key;
         Some(rule)

@@ -216,3 +216,70 @@ fn bursts_have_a_bound() {
         ],
     );
 }
+
+/// The blocks of HTTP and HTTPS count together in nginx, because they use one zone.
+#[test]
+fn servers_with_one_name_and_the_same_limits_are_one_set() {
+    let blocks = |second: &str| {
+        format!(
+            "limit_req_zone $binary_remote_addr zone=one:10m rate=10r/s;\n\
+             server {{ listen 80; server_name e.com www.e.com; limit_req zone=one burst=1 nodelay; }}\n\
+             server {{ listen 443 ssl; server_name e.com www.e.com; {second} }}\n"
+        )
+    };
+    let same = rules("nginx", &blocks("limit_req zone=one burst=1 nodelay;"));
+    assert_lines(
+        &same,
+        &[
+            "# changed: the server is also named `www.e.com`: use this set for all its names (line 2)",
+            "\"e.com\":",
+            "- id: one",
+        ],
+    );
+    assert_eq!(same.matches("changed").count(), 1, "{same}");
+    assert_eq!(same.matches("- id:").count(), 1, "{same}");
+    let other = rules("nginx", &blocks("limit_req zone=one burst=7 nodelay;"));
+    assert_lines(
+        &other,
+        &[
+            "\"e.com\":",
+            "# changed: zone `one` is one counter in nginx; e.com-2/one and this rule have their own (line 1)",
+            "# changed: another server has the same name and other limits, see `e.com` (line 3)",
+            "\"e.com-2\":",
+            "- { capacity: 8, window: 1s, refill: 10, period: 1s }",
+        ],
+    );
+}
+
+#[test]
+fn addresses_that_geo_exempts_are_not_limited() {
+    let rules = rules(
+        "nginx",
+        "
+http {
+    geo $limited { default 1; 10.0.0.0/8 0; 192.0.2.7 0; }
+    map $limited $limit_key { 0 \"\"; 1 $binary_remote_addr; }
+    limit_req_zone $limit_key zone=one:10m rate=10r/s;
+    server { server_name e.com; limit_req zone=one; }
+}
+",
+    );
+    assert_lines(
+        &rules,
+        &[
+            "- id: one",
+            "not_ip: [\"10.0.0.0/8\", \"192.0.2.7\"]",
+            "scope: per_ip",
+        ],
+    );
+    for (ip, expected) in [("10.1.2.3", "aa"), ("192.0.2.7", "aa"), ("192.0.2.8", "ad")] {
+        let request = format!("\"ip\":\"{ip}\",\"path\":\"/\"");
+        assert_eq!(at_once(&rules, &[&request, &request]), expected, "{ip}");
+    }
+}
+
+#[test]
+fn a_named_group_is_a_group() {
+    let text = server("location ~ ^/users/(?<id>\\d+)/orders$ { limit_req zone=one; }");
+    assert_lines(&rules("nginx", &text), &["path: [\"/users/?*/orders\"]"]);
+}
