@@ -9,7 +9,7 @@ mod descriptors;
 
 use std::collections::{BTreeSet, HashMap};
 
-use fluxgate_core::internals::yaml::{Faults, Node};
+use fluxgate_core::internals::yaml::Faults;
 
 use super::draft::{Algorithm, Band, Draft, MAX_UNITS, MAX_WINDOW_MS, Remark, Rule, Set, Test};
 use super::names::{Ids, set_name};
@@ -17,7 +17,7 @@ use descriptors::{Descriptor, Limit};
 
 /// Reads a configuration.
 pub(super) fn read(text: &str, faults: &mut Faults) -> Draft {
-    let node = match Node::parse(text) {
+    let node = match super::source::document(text) {
         Ok(node) => node,
         Err(fault) => return super::unreadable(fault, faults),
     };
@@ -56,12 +56,6 @@ struct Step<'d> {
 enum Expected<'d> {
     Value(&'d str),
     AnyExcept(Vec<&'d str>),
-}
-
-impl Step<'_> {
-    fn has_exceptions(&self) -> bool {
-        matches!(&self.value, Expected::AnyExcept(values) if !values.is_empty())
-    }
 }
 
 struct Builder<'d> {
@@ -150,25 +144,16 @@ impl<'d> Builder<'d> {
         });
         let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
         let id = self.ids.unique(&words.join("-"));
-        // A rule that denies without a key must test that the attributes are present, and a
-        // condition that excludes values cannot.
-        let denies = requests == 0 && !path.iter().any(Step::has_exceptions);
-        let mut rule = match requests {
-            0 if denies => Rule::denying(id),
-            0 => {
-                let mut rule = Rule::new(id, Algorithm::FixedWindow);
-                rule.bands.push(Band::new(1, MAX_WINDOW_MS));
-                rule.cost = MAX_UNITS;
-                let text = "a request with a cost of its own of 1 passes once in 366 days";
-                rule.remarks.push(Remark::changed(descriptor.line, text));
-                rule
-            }
-            _ => {
-                let mut rule = Rule::new(id, Algorithm::FixedWindow);
-                rule.bands.push(Band::new(requests.min(MAX_UNITS), window));
-                rule
-            }
-        };
+        let denies = requests == 0;
+        let mut rule = Rule::new(id, Algorithm::FixedWindow);
+        if denies {
+            // The cost is above the capacity. A key that no request has would not do: over
+            // gRPC, a rule without all parts of its key does not match.
+            rule.bands.push(Band::new(1, MAX_WINDOW_MS));
+            rule.cost = MAX_UNITS;
+        } else {
+            rule.bands.push(Band::new(requests.min(MAX_UNITS), window));
+        }
         rule.remarks.extend(descriptor.remarks.iter().cloned());
         if requests > MAX_UNITS {
             let text =
@@ -180,7 +165,10 @@ impl<'d> Builder<'d> {
         for step in path {
             let test = match &step.value {
                 Expected::Value(value) => Some(Test::Is(vec![(*value).to_owned()])),
-                Expected::AnyExcept(_) if denies => Some(Test::Present(true)),
+                // One counter for all values, so that one call passes and not one for each.
+                Expected::AnyExcept(values) if denies && values.is_empty() => {
+                    Some(Test::Present(true))
+                }
                 Expected::AnyExcept(values) => {
                     rule.key.push(format!("attr:{}", step.key));
                     let values = values.iter().map(|value| (*value).to_owned());
@@ -191,7 +179,14 @@ impl<'d> Builder<'d> {
             let named = test.map(|test| (step.key.to_owned(), test));
             rule.matches.attributes.extend(named);
         }
-        if !rule.key.is_empty() && !denies {
+        if denies {
+            let text = match rule.key.is_empty() {
+                true => "a call with a `hits_addend` of 1 passes once in 366 days",
+                false => "a call with a `hits_addend` of 1 passes once in 366 days for each value",
+            };
+            rule.remarks.push(Remark::changed(descriptor.line, text));
+        }
+        if !rule.key.is_empty() {
             rule.on_missing_key = "skip";
         }
         let keys: BTreeSet<_> = path.iter().map(|step| step.key).collect();

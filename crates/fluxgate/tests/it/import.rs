@@ -18,7 +18,7 @@ fn import(format: &str, text: &str) -> Run {
 
 /// Returns the rules for a text, which must be valid, and the same each time.
 #[track_caller]
-fn rules(format: &str, text: &str) -> String {
+pub(crate) fn rules(format: &str, text: &str) -> String {
     let run = import(format, text);
     assert_eq!(run.code, Some(0), "{}", run.stderr);
     assert_eq!(import(format, text), run);

@@ -65,9 +65,20 @@ fn a_limit_of_zero_denies() {
         descriptors(&rules, &["\"blocked\":\"x\"", "\"x\":\"y\""]),
         "da"
     );
-    // Neither does a cost of the request's own make it pass.
-    let request = format!("{},\"cost\":1", with("\"blocked\":\"x\""));
-    assert_eq!(at_once(&rules, &[&request]), "d");
+    assert_lines(
+        &rules,
+        &[
+            "# changed: a call with a `hits_addend` of 1 passes once in 366 days (line 11)",
+            "- id: blocked",
+            "attributes: { blocked: { present: true } }",
+            "scope: global",
+            "- { capacity: 1, window: 366d }",
+            "cost: 1000000000",
+        ],
+    );
+    // All values have one counter, so only one request passes by a cost of its own.
+    let request = |value: &str| format!("{},\"cost\":1", with(&format!("\"blocked\":\"{value}\"")));
+    assert_eq!(at_once(&rules, &[&request("x"), &request("y")]), "ad");
 }
 
 #[test]
@@ -87,7 +98,7 @@ descriptors:
     assert_lines(
         &rules,
         &[
-            "# changed: a request with a cost of its own of 1 passes once in 366 days (line 4)",
+            "# changed: a call with a `hits_addend` of 1 passes once in 366 days for each value (line 4)",
             "attributes: { plan: { not: internal } }",
             "cost: 1000000000",
         ],
@@ -224,6 +235,30 @@ descriptors:
             "# not carried over: `replaces`: both limits apply (line 13)",
             "# changed: 4000000000 requests per unit are reduced to 1000000000, the maximum (line 7)",
             "# not carried over: the order of entries, so descriptors ordered as a, b count here too (line 22)",
+        ],
+    );
+}
+
+#[test]
+fn merge_keys_are_resolved() {
+    let rules = rules(
+        "envoy-ratelimit",
+        "
+domain: api
+descriptors:
+  - key: a
+    rate_limit: &hourly { unit: hour, requests_per_unit: 7 }
+  - key: b
+    rate_limit: { <<: *hourly, requests_per_unit: 9 }
+",
+    );
+    assert_lines(
+        &rules,
+        &[
+            "- id: a",
+            "- { capacity: 7, window: 1h }",
+            "- id: b",
+            "- { capacity: 9, window: 1h }",
         ],
     );
 }

@@ -5,6 +5,7 @@ mod decisions;
 mod envoy;
 mod errors;
 mod health;
+mod imported;
 mod random_bytes;
 mod store_outage;
 
