@@ -1,12 +1,14 @@
 //! Decisions over HTTP, in JSON.
 
 mod admin;
+mod blocking;
 mod body;
 mod check;
 mod consume;
 mod decision_json;
 pub(crate) mod explain;
 pub(crate) mod fast_path;
+mod fault_json;
 mod forward_auth;
 mod health;
 mod identity;
@@ -31,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::Admin;
 use crate::engine::{Engine, EngineError, Filters};
+use blocking::BlockingWork;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
@@ -53,6 +56,8 @@ pub(crate) struct Api {
     /// The filters of `/v1/forward_auth`.
     filters: Filters,
     headers: HeaderFamilies,
+    /// Validates rules.
+    validation: BlockingWork,
     /// Cancelled when the service shuts down.
     closing: CancellationToken,
 }
@@ -69,6 +74,7 @@ impl Api {
             admin,
             filters: filters.trusting_their_peers(),
             headers: HeaderFamilies::default(),
+            validation: BlockingWork::default(),
             closing,
         })
     }

@@ -13,8 +13,8 @@ use crate::limit::Algorithm;
 use coverage::{KeyPresence, always_matches_with};
 pub use requests::RequestSource;
 
-/// The maximum number of pairs of rules that are compared. In a larger set, some rules that
-/// never apply are not found.
+/// The maximum number of pairs of rules, and of bands, that are compared. In a larger set, some
+/// rules that never apply, and some bands without effect, are not found.
 const MAX_PAIRS: usize = 1_000_000;
 
 /// A part of a rule set that is valid, but probably not intended; displayed with its place:
@@ -58,15 +58,17 @@ impl RuleSet {
     pub fn warnings(&self) -> Vec<RuleWarning> {
         let groups = Groups::of(self);
         self.collect_warnings(|index, rule, warnings| {
+        let max_others = MAX_PAIRS / self.band_count().max(1);
             if rule.rollout.is_some() && rule.mode == RuleMode::Shadow {
                 warnings.field("rollout", |warnings| {
                     warnings.add("`rollout` has no effect on a rule with `mode: shadow`");
                 });
             }
-            bands::warn(&rule.bands, warnings);
+            methods::warn(&rule.methods, warnings);
+            bands::warn(&rule.bands, max_others, warnings);
             for (index, own) in rule.overrides.iter().enumerate() {
                 warnings.enter([Step::Field("overrides"), Step::Index(index)]);
-                bands::warn(&own.bands, warnings);
+                bands::warn(&own.bands, max_others, warnings);
                 warnings.leave(2);
             }
             if let Some(earlier) = groups.shadowing(index, KeyPresence::Unknown) {
@@ -97,6 +99,16 @@ impl RuleSet {
     }
 
     /// Calls `warn` for each enabled rule, with a collector at its place.
+    /// Returns the number of bands of all rules, including those of overrides.
+    fn band_count(&self) -> usize {
+        let rules = self.written.iter();
+        let counts = rules.map(|rule| {
+            let overrides = rule.overrides.iter().map(|own| own.bands.len());
+            rule.bands.len() + overrides.sum::<usize>()
+        });
+        counts.sum()
+    }
+
     fn collect_warnings(
         &self,
         mut warn: impl FnMut(usize, &Rule, &mut FaultCollector<'_>),

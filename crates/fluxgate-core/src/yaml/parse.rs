@@ -1,6 +1,7 @@
 //! From text to a tree.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, Span};
 
@@ -8,12 +9,27 @@ use super::{Fault, Node, Position, Value};
 
 /// The most values of a tree, with aliases expanded.
 const MAX_NODES: usize = 1_000_000;
+/// A copy of a text counts as one more value for each of this many bytes.
+const BYTES_PER_NODE: usize = 64;
+/// Every text from a request may have this many values.
+const MIN_REQUEST_NODES: usize = 1_000;
 const MAX_DEPTH: usize = 64;
 
 impl Node {
     /// Parses a text that holds one document. An empty text is a null.
     pub fn parse(text: &str) -> Result<Self, Fault> {
-        let mut reader = Reader::new(text);
+Self::parse_up_to(MAX_NODES, text)
+    }
+
+    /// Parses a text from a request. Aliases must not expand it to more values than it has
+    /// bytes, so that a small text costs little.
+    pub fn parse_request(text: &str) -> Result<Self, Fault> {
+        let max_nodes = text.len().clamp(MIN_REQUEST_NODES, MAX_NODES);
+        Self::parse_up_to(max_nodes, text)
+    }
+
+    fn parse_up_to(max_nodes: usize, text: &str) -> Result<Self, Fault> {
+        let mut reader = Reader::new(text, max_nodes);
         let Some((event, span)) = reader.next_document()? else {
             return Ok(Self {
                 value: Value::Plain(String::new()),
@@ -29,7 +45,7 @@ impl Node {
 
     /// Parses a text that holds any number of documents.
     pub fn parse_all(text: &str) -> Result<Vec<Self>, Fault> {
-        let mut reader = Reader::new(text);
+        let mut reader = Reader::new(text, MAX_NODES);
         let mut documents = Vec::new();
         while let Some((event, span)) = reader.next_document()? {
             documents.push(reader.node(event, span, 0)?);
@@ -49,9 +65,10 @@ impl Node {
         }
     }
 
+    /// Returns the number of values that a copy counts as. A long text counts as several.
     fn size(&self) -> usize {
         1 + match &self.value {
-            Value::Plain(_) | Value::Quoted(_) => 0,
+            Value::Plain(text) | Value::Quoted(text) => text.len() / BYTES_PER_NODE,
             Value::List(items) => items.iter().map(Node::size).sum(),
             Value::Map(pairs) => pairs.iter().map(|(k, v)| k.size() + v.size()).sum(),
         }
@@ -62,17 +79,20 @@ struct Reader<'a> {
     parser: Parser<'a, saphyr_parser::StrInput<'a>>,
     /// The end of the text. The parser reports faults at the end one line further.
     end: Position,
-    anchors: HashMap<usize, Node>,
+    anchors: HashMap<usize, Rc<Node>>,
+    /// The number of values so far, including the copies that are kept for aliases.
     nodes: usize,
+    max_nodes: usize,
 }
 
 impl<'a> Reader<'a> {
-    fn new(text: &'a str) -> Self {
+    fn new(text: &'a str, max_nodes: usize) -> Self {
         Self {
             parser: Parser::new_from_str(text),
             end: end_of(text),
             anchors: HashMap::new(),
             nodes: 0,
+            max_nodes,
         }
     }
 
@@ -100,22 +120,16 @@ impl<'a> Reader<'a> {
 
     fn node(&mut self, event: Event<'a>, span: Span, depth: usize) -> Result<Node, Fault> {
         const TOO_DEEP: &str = "nested too deeply: over 64 levels";
-        self.nodes += 1;
-        if self.nodes > MAX_NODES {
-            return Err(self.fault(&span.start, "too large: over a million values"));
-        }
+        self.count(1, &span.start)?;
         if depth > MAX_DEPTH {
             return Err(self.fault(&span.start, TOO_DEEP));
         }
         let (value, anchor) = match event {
             Event::Alias(anchor) => {
-                let Some(node) = self.anchors.get(&anchor) else {
+                let Some(node) = self.anchors.get(&anchor).map(Rc::clone) else {
                     return Err(self.fault(&span.start, "an alias inside of its own anchor"));
                 };
-                self.nodes += node.size();
-                if self.nodes > MAX_NODES {
-                    return Err(self.fault(&span.start, "too large: over a million values"));
-                }
+                self.count(node.size(), &span.start)?;
                 if depth + node.depth() > MAX_DEPTH {
                     return Err(self.fault(&span.start, TOO_DEEP));
                 }
@@ -164,9 +178,22 @@ impl<'a> Reader<'a> {
             position: self.position(&span.start),
         };
         if anchor > 0 {
-            self.anchors.insert(anchor, node.clone());
+            self.count(node.size(), &span.start)?;
+            self.anchors.insert(anchor, Rc::new(node.clone()));
         }
         Ok(node)
+    }
+
+    /// Adds to the number of values, which is bounded.
+    fn count(&mut self, nodes: usize, marker: &Marker) -> Result<(), Fault> {
+        self.nodes += nodes;
+        match self.nodes > self.max_nodes {
+            true => {
+                let message = format!("too large: over {} values", self.max_nodes);
+                Err(self.fault(marker, &message))
+            }
+            false => Ok(()),
+        }
     }
 
     fn position(&self, marker: &Marker) -> Position {

@@ -260,6 +260,24 @@ fn a_band_that_may_deny_is_not_reported() {
         ("sliding_log", "10/s, 19/1500ms"),
         ("sliding_log", "10/m, 9/s"),
         ("sliding_window", "10/m, 10/s"),
+/// Of 4,000 bands, each is compared with the first 250.
+#[test]
+fn the_number_of_compared_bands_is_bounded() {
+    // Each is larger than the one before it, and slower.
+    let mut bands: Vec<_> = (1..4000)
+        .map(|index| format!("{}/{index}s", 1000 + index))
+        .collect();
+    bands.extend(["1003/3s".into(), "1300/300s".into()]);
+    let rule = format!("id: r, scope: global, bands: [ {} ]", bands.join(", "));
+    assert_eq!(
+        warnings(&[&rule]),
+        [
+            "api.rules[0].bands[3999]: band `b3999` has no effect: it allows everything that band \
+             `b2` allows"
+        ]
+    );
+}
+
         (
             "fixed_window",
             "{ capacity: 9, calendar: day }, { capacity: 62, calendar: week }",

@@ -10,6 +10,7 @@ use fluxgate_core::{RuleSets, RulesError};
 use fluxgate_http::Problem;
 use serde::{Deserialize, Serialize};
 
+use super::fault_json::{FaultJson, fault_list};
 use super::{Api, body, json_response};
 use crate::admin::Role;
 use crate::config::Deployment;
@@ -29,42 +30,38 @@ pub(super) async fn validate(
     let (head, body) = request.into_parts();
     api.admin.authorize(&head, Role::Viewer)?;
     let body = body::read(&head.headers, body).await?;
-    let Fields { rules } = body::parse(&body)?;
-    let Text(text) = rules.ok_or_else(|| body::missing("rules"))?;
-    let report = report(&text, &api.admin.deployment);
-    // Texts and numbers have a form in JSON.
-    Ok(json_response(
-        serde_json::to_vec(&report).unwrap_or_default(),
-    ))
+    let validated = Arc::clone(&api);
+    let work = move || {
+        let Fields { rules } = body::parse(&body)?;
+        let Text(text) = rules.ok_or_else(|| body::missing("rules"))?;
+        Ok(report(&text, &validated.admin.deployment))
+    };
+    Ok(json_response(api.validation.run(work).await?))
 }
 
 #[derive(Serialize)]
-struct Report {
-    faults: Vec<FaultJson>,
-    warnings: Vec<FaultJson>,
+struct Report<'a> {
+    faults: Vec<FaultJson<'a>>,
+    warnings: Vec<FaultJson<'a>>,
 }
 
-#[derive(Serialize)]
-struct FaultJson {
-    line: usize,
-    column: usize,
-    message: String,
-}
-
-fn report(text: &str, deployment: &Deployment) -> Report {
+/// Returns the faults and warnings as JSON.
+fn report(text: &str, deployment: &Deployment) -> Vec<u8> {
     let (faults, warnings) = match read(text, deployment) {
         Ok(warnings) => (Vec::new(), warnings),
         Err(RulesError(faults)) => (faults, Vec::new()),
     };
-    Report {
-        faults: list(&faults),
-        warnings: list(&warnings),
-    }
+    let report = Report {
+        faults: fault_list(&faults),
+        warnings: fault_list(&warnings),
+    };
+    // Texts and numbers have a form in JSON.
+    serde_json::to_vec(&report).unwrap_or_default()
 }
 
 /// Returns the warnings of a valid file.
 fn read(text: &str, deployment: &Deployment) -> Result<Vec<Fault>, RulesError> {
-    let root = Node::parse(text).map_err(|fault| RulesError(vec![fault]))?;
+    let root = Node::parse_request(text).map_err(|fault| RulesError(vec![fault]))?;
     let rules = RuleSets::from_node(&root)?;
     // Without faults, the field is there.
     let [rule_sets, _, _] = root.fields(
@@ -73,13 +70,4 @@ fn read(text: &str, deployment: &Deployment) -> Result<Vec<Fault>, RulesError> {
         &mut Faults::default(),
     );
     Ok(rule_sets.map_or_else(Vec::new, |node| deployment.warnings(&rules, node)))
-}
-
-fn list(faults: &[Fault]) -> Vec<FaultJson> {
-    let faults = faults.iter().map(|Fault { position, message }| FaultJson {
-        line: position.line,
-        column: position.column,
-        message: message.clone(),
-    });
-    faults.collect()
 }

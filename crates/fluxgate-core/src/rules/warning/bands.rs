@@ -10,10 +10,12 @@ use crate::calendar::{Calendar, CalendarUnit};
 use crate::limit::{Algorithm, Limit};
 use crate::rules::fault::{FaultCollector, Step};
 
-pub(super) fn warn(bands: &[Band], warnings: &mut FaultCollector<'_>) {
+/// Warns of the bands without effect. Each band is compared with the first `max_others`.
+pub(super) fn warn(bands: &[Band], max_others: usize, warnings: &mut FaultCollector<'_>) {
     for (index, band) in bands.iter().enumerate() {
         let limit = band.limit();
-        let stricter = bands.iter().enumerate().find(|(other, stricter)| {
+        let mut others = bands.iter().enumerate().take(max_others);
+        let stricter = others.find(|(other, stricter)| {
             let is_equal = || makes_pointless(limit, stricter.limit());
             // Of two equal bands the later one is reported.
             *other != index

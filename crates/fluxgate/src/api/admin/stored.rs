@@ -58,8 +58,9 @@ pub(super) async fn put_set(
     let caller = api.admin.authorize(&head, Role::Admin)?;
     store_of(&api)?;
     let body = body::read(&head.headers, body).await?;
-    let new = edit::parse_set(&set, &body, api.admin.options)?;
-    let edit = Edit::Replace(new);
+    let (name, options) = (set.clone(), api.admin.options);
+    let parse = move || edit::parse_set(&name, &body, options);
+    let edit = Edit::Replace(api.validation.run(parse).await?);
     let update = Update::new(&head, caller, "put rule set", (set, None), edit)?;
     update.run(api).await
 }
@@ -73,7 +74,9 @@ pub(super) async fn put_rule(
     let caller = api.admin.authorize(&head, Role::Admin)?;
     store_of(&api)?;
     let body = body::read(&head.headers, body).await?;
-    let new = edit::parse_rule(&set, &rule, &body, api.admin.options)?;
+    let (names, options) = ((set.clone(), rule.clone()), api.admin.options);
+    let parse = move || edit::parse_rule(&names.0, &names.1, &body, options);
+    let new = api.validation.run(parse).await?;
     let about = (set, Some(rule));
     let update = Update::new(&head, caller, "put rule", about, Edit::PutRule(new))?;
     update.run(api).await

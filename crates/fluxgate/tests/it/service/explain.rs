@@ -181,6 +181,40 @@ fn a_viewer_may_explain_and_validate() {
     }
 }
 
+/// Aliases that expand a small text: lists of lists, a long text, and nested anchors.
+#[test]
+fn the_values_of_a_text_are_bounded_by_its_size() {
+    let service = Service::start(&[], RULES);
+    let mut http = service.http();
+    let mut lists = String::from("a0: &a0 [x]\n");
+    for level in 1..10 {
+        let aliases = vec![format!("*a{}", level - 1); 10].join(", ");
+        lists += &format!("a{level}: &a{level} [{aliases}]\n");
+    }
+    assert!(lists.len() < 1000);
+    let text = format!(
+        "a: &a {}\nb: [{}]\n",
+        "x".repeat(20_000),
+        "*a, ".repeat(10_000)
+    );
+    let (open, close): (Vec<_>, Vec<_>) = (0..60).map(|at| (format!("&a{at} ["), "]")).unzip();
+    let anchors = format!(
+        "a: {}{}{}\n",
+        open.concat(),
+        "x, ".repeat(15_000),
+        close.concat()
+    );
+    for rules in [lists, text, anchors] {
+        let body = json!({ "rules": rules }).to_string();
+        let answer = http.post("/v1/validate", &body);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let report: Value = serde_json::from_str(&answer.body).unwrap();
+        let values = rules.len().max(1000);
+        let message = format!("too large: over {values} values");
+        assert_eq!(report["faults"][0]["message"], message, "{report}");
+    }
+}
+
 #[test]
 fn faults_and_warnings_of_a_rule_file_have_positions() {
     let filter = "filters: { main: { rule_set: api } }\n";
