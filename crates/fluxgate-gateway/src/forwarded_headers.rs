@@ -25,6 +25,8 @@ const PROTO: &str = "x-forwarded-proto";
 const HOST: &str = "x-forwarded-host";
 const PORT: &str = "x-forwarded-port";
 const FORWARDED: &str = "forwarded";
+/// Some frameworks serve the path in these headers instead of the one that was counted.
+const OTHER_TARGETS: [&str; 2] = ["x-original-url", "x-rewrite-url"];
 
 impl ForwardedHeaders<'_> {
     /// Passes each header to `write`: its name, in lower case, and its value. `text` is
@@ -121,8 +123,8 @@ fn push_address(text: &mut Vec<u8>, address: IpAddr) {
     }
 }
 
-/// Returns whether a header reports the origin of a request and is not forwarded as it is.
-/// Those of an untrusted peer are all removed; those of a trusted one are kept unless they
+/// Returns whether a header reports the origin of a request, or replaces its target, and is not
+/// forwarded as it is. Those of an untrusted peer are all removed; those of a trusted one are kept unless they
 /// are written anew.
 pub(crate) fn is_forwarding_header(name: &str, is_trusted: bool) -> bool {
     const WRITTEN: [&str; 5] = [FOR, PROTO, HOST, PORT, FORWARDED];
@@ -132,7 +134,8 @@ pub(crate) fn is_forwarding_header(name: &str, is_trusted: bool) -> bool {
         let start = name.get(..PREFIX.len());
         start.is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
     };
-    WRITTEN.iter().any(|known| is(known)) || (!is_trusted && (begins() || is("x-real-ip")))
+    let is_claim = || begins() || is("x-real-ip") || OTHER_TARGETS.iter().any(|known| is(known));
+    WRITTEN.iter().any(|known| is(known)) || (!is_trusted && is_claim())
 }
 
 #[cfg(test)]
@@ -202,6 +205,9 @@ mod tests {
             ("forwarded", true, true),
             ("x-forwarded-prefix", true, false),
             ("X-Real-IP", true, false),
+            ("X-Original-URL", true, false),
+            ("x-rewrite-url", true, false),
+            ("x-original-urls", false, false),
             ("x-forwarded", false, false),
             ("host", false, false),
         ] {

@@ -102,6 +102,12 @@ pub enum BadRequest {
     /// A header, query parameter or cookie that requests are counted by is repeated with
     /// different values.
     ConflictingValues,
+    /// A `;` is next to a query parameter that requests are counted by: some servers separate
+    /// parameters there.
+    Semicolon,
+    /// A cookie that requests are counted by is in quotes and contains `\\`, which some servers
+    /// read as an escape.
+    EscapedCookie,
     /// The name of a header differs only by `_` for `-` from one that requests are counted by,
     /// and the header cannot be removed before the request is served.
     UnderscoreVariant,
@@ -115,6 +121,13 @@ impl BadRequest {
             Self::ConflictingValues => {
                 "a header, query parameter or cookie that requests are counted by is repeated \
                  with different values"
+            }
+            Self::Semicolon => {
+                "a `;` in the query is next to a parameter that requests are counted by; write \
+                 `%3B` in a value"
+            }
+            Self::EscapedCookie => {
+                "a cookie that requests are counted by is in quotes and contains a backslash"
             }
             Self::UnderscoreVariant => {
                 "a header name differs only by `_` for `-` from one that requests are counted by"

@@ -189,7 +189,7 @@ fn both_forward_the_same_request_and_the_same_response() {
                 client.send(format!(
                     "{method} {path}?q=%20 HTTP/1.1\r\nHost: a.example:80\r\nX-User-Id: {method}-{transport}\r\n\
                      X-Forwarded-For: 6.6.6.6\r\nForwarded: for=6.6.6.6\r\nX-Real-IP: 6.6.6.6\r\n\
-                     Accept: */*\r\nX-Twice: 1\r\n{length}X-Twice: 2\r\n\r\n{body}"
+                     X-Original-URL: /evil\r\nX-Rewrite-URL: /evil\r\nAccept: */*\r\nX-Twice: 1\r\n{length}X-Twice: 2\r\n\r\n{body}"
                 ));
                 let response = client.read_answer_to(method);
                 let response =
@@ -214,6 +214,8 @@ fn both_forward_the_same_request_and_the_same_response() {
                         && it.headers.contains(&("x-user-id".into(), user.clone()))
                 });
                 let mut request = normalize_request(requests.pop().unwrap());
+                let values = request.headers.iter().map(|(_, value)| value);
+                assert_eq!(values.filter(|value| *value == "/evil").count(), 0);
                 for (name, value) in &mut request.headers {
                     if name == "x-user-id" {
                         value.clear();
