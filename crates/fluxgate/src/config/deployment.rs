@@ -3,7 +3,7 @@
 
 use fluxgate_core::internals::RequestSource;
 use fluxgate_core::internals::yaml::{Fault, Faults, Node};
-use fluxgate_core::{RuleSet, RuleSets, RuleWarning};
+use fluxgate_core::{OnMissingRuleSet, RuleSet, RuleSets, RuleWarning};
 
 use super::{Config, Filter, Store};
 
@@ -63,6 +63,23 @@ impl Deployment {
         warnings.into_sorted()
     }
 
+    /// Returns warnings about filters whose rule set is not among these, which are all.
+    pub fn missing_rule_sets(&self, rules: &RuleSets) -> Vec<String> {
+        let filters = self.filters.iter();
+        let missing = filters.filter(|filter| rules.get(&filter.rule_set).is_none());
+        let effect = match rules.on_missing() {
+            OnMissingRuleSet::Allow => "not limited",
+            OnMissingRuleSet::Deny => "denied",
+        };
+        let warnings = missing.map(|FilterRequests { name, rule_set, .. }| {
+            let known = known_sets(rules);
+            format!(
+                "{name}: there is no rule set `{rule_set}` ({known}); its requests are {effect}"
+            )
+        });
+        warnings.collect()
+    }
+
     fn warnings_of(&self, set: &RuleSet) -> Vec<RuleWarning> {
         let mut warnings = set.warnings();
         if let Some(max) = self.max_log_events {
@@ -77,5 +94,20 @@ impl Deployment {
             }));
         }
         warnings
+    }
+}
+
+/// Returns the names of the rule sets, for a warning.
+fn known_sets(rules: &RuleSets) -> String {
+    const MAX_NAMES: usize = 5;
+    let mut names: Vec<_> = rules.iter().map(|set| set.name()).collect();
+    names.sort_unstable();
+    let more = names.len().saturating_sub(MAX_NAMES);
+    names.truncate(MAX_NAMES);
+    match (&names[..], more) {
+        ([], _) => "there are none".into(),
+        ([name], 0) => format!("there is: {name}"),
+        (names, 0) => format!("there are: {}", names.join(", ")),
+        (names, more) => format!("there are: {} and {more} more", names.join(", ")),
     }
 }

@@ -9,15 +9,12 @@ use fluxgate_core::internals::RuleOptions;
 use fluxgate_core::internals::yaml::{Faults, Node, Position, Value};
 use fluxgate_core::{RuleSets, RulesError};
 
-use super::snapshot::{Compiled, ReloadError, Snapshot, invalid, warning_lines};
+use super::snapshot::{Compiled, DirectoryFiles, ReloadError, Snapshot, invalid, warning_lines};
 use crate::config::{Deployment, rule_file};
 use crate::watch::regular_file::{self, MAX_BYTES};
 
 /// How often a directory is read until two passes agree.
 const MAX_PASSES: usize = 5;
-
-/// Files with their bytes.
-type Files = Vec<(PathBuf, Vec<u8>)>;
 
 /// Reads and compiles the rules of all files in a directory, all or none.
 pub(crate) fn rules_in(
@@ -57,18 +54,18 @@ impl RuleDir {
     pub(super) fn snapshot(&self, active: Option<&Snapshot>) -> Result<Snapshot, ReloadError> {
         let files = self.settled()?;
         // An unmounted volume looks like this, too, and must not lift all limits.
-        let had_some = matches!(active, Some(Snapshot::Files(files)) if !files.is_empty());
-        if files.is_empty() && had_some {
+        let had_some = matches!(active, Some(Snapshot::Directory(it)) if !it.files.is_empty());
+        if files.files.is_empty() && had_some {
             let path = self.path.display();
             return Err(ReloadError::Unreadable(format!(
                 "{path}: there is no *.yaml any more; for no rules at all, say `rule_sets: {{}}`"
             )));
         }
-        Ok(Snapshot::Files(files))
+        Ok(Snapshot::Directory(files))
     }
 
     /// Reads the files until two passes agree.
-    fn settled(&self) -> Result<Files, ReloadError> {
+    fn settled(&self) -> Result<DirectoryFiles, ReloadError> {
         settled(|| self.read()).unwrap_or_else(|| {
             let path = self.path.display();
             Err(ReloadError::Unreadable(format!(
@@ -79,7 +76,7 @@ impl RuleDir {
 
     /// Reads the files in one pass, which may mix old and new ones while files are
     /// being replaced.
-    fn read(&self) -> Result<Files, ReloadError> {
+    fn read(&self) -> Result<DirectoryFiles, ReloadError> {
         let unreadable = |path: &Path, error: std::io::Error| {
             ReloadError::Unreadable(format!("{}: {error}", path.display()))
         };
@@ -87,19 +84,22 @@ impl RuleDir {
         let paths = entries.map(|entry| entry.map(|entry| entry.path()));
         let paths = paths.collect::<Result<Vec<_>, _>>();
         let mut paths = paths.map_err(|error| unreadable(&self.path, error))?;
-        paths.retain(|path| is_rule_file(path));
+        paths.retain(|path| is_yaml_file(path));
         // Sorted, so that errors come in a stable order.
         paths.sort();
+        let (paths, ignored): (Vec<_>, Vec<_>) =
+            paths.into_iter().partition(|path| is_rule_file(path));
         let files = paths.into_iter().map(|path| {
             let bytes = regular_file::read(&path, MAX_BYTES);
             let bytes = bytes.map_err(|error| unreadable(&path, error))?;
             Ok((path, bytes))
         });
-        files.collect()
+        let files = files.collect::<Result<_, _>>()?;
+        Ok(DirectoryFiles { files, ignored })
     }
 
     /// Compiles the rules of all files, all or none.
-    pub(super) fn compile(&self, files: &[(PathBuf, Vec<u8>)]) -> Result<Compiled, ReloadError> {
+    pub(super) fn compile(&self, read: &DirectoryFiles) -> Result<Compiled, ReloadError> {
         let mut reading = Reading {
             rules: RuleSets::read(&nothing(), self.options, &mut Faults::default()),
             options: self.options,
@@ -108,9 +108,14 @@ impl RuleDir {
             wrong: Vec::new(),
             warnings: Vec::new(),
         };
-        for (path, bytes) in files {
+        for (path, bytes) in &read.files {
             reading.file(path, bytes);
         }
+        let about_dir = ignored_files(read).into_iter();
+        let about_dir = about_dir.chain(self.deployment.missing_rule_sets(&reading.rules));
+        let path = self.path.display();
+        let about_dir = about_dir.map(|message| format!("{path}: warning: {message}"));
+        reading.warnings.extend(about_dir);
         match reading.wrong.is_empty() {
             true => Ok(Compiled {
                 rules: reading.rules,
@@ -118,6 +123,23 @@ impl RuleDir {
             }),
             false => Err(ReloadError::Invalid(reading.wrong)),
         }
+    }
+}
+
+/// Returns a warning if there are no rule files, or files whose names prevent that they are
+/// read.
+fn ignored_files(DirectoryFiles { files, ignored }: &DirectoryFiles) -> Option<String> {
+    let names = ignored.iter().filter_map(|path| path.file_name());
+    let names: Vec<_> = names.map(|name| name.to_string_lossy()).collect();
+    let verb = if names.len() == 1 { "is" } else { "are" };
+    let names = names.join(", ");
+    match (files.is_empty(), ignored.is_empty()) {
+        (true, true) => Some("there is no *.yaml file, so there are no rules".into()),
+        (true, false) => Some(format!("there is no *.yaml file; {names} {verb} ignored")),
+        (false, false) => Some(format!(
+            "{names} {verb} ignored; only *.yaml files are read"
+        )),
+        (false, true) => None,
     }
 }
 
@@ -205,13 +227,22 @@ impl<'a> Reading<'a> {
     }
 }
 
-/// Returns whether a path is a `*.yaml` file that is not hidden.
+/// Returns whether the name of a file ends in `.yaml`, exactly.
 fn is_rule_file(path: &Path) -> bool {
+    path.extension().is_some_and(|it| it == "yaml")
+}
+
+/// Returns whether a path is a file that is not hidden and ends in `.yaml` or `.yml`, in any
+/// case.
+fn is_yaml_file(path: &Path) -> bool {
     let hidden = path
         .file_name()
         .is_none_or(|name| name.as_encoded_bytes().starts_with(b"."));
+    let is_yaml = path.extension().is_some_and(|extension| {
+        extension.eq_ignore_ascii_case("yaml") || extension.eq_ignore_ascii_case("yml")
+    });
     // `is_dir` follows links: Kubernetes mounts volumes as links.
-    !hidden && path.extension().is_some_and(|it| it == "yaml") && !path.is_dir()
+    !hidden && is_yaml && !path.is_dir()
 }
 
 fn nothing() -> Node {

@@ -15,8 +15,19 @@ use crate::failure::{Exit, Failure};
 pub(super) enum Snapshot {
     /// Files with their bytes.
     Files(Vec<(PathBuf, Vec<u8>)>),
+    /// The files of a directory.
+    Directory(DirectoryFiles),
     /// Rule sets in Redis.
     Stored(StoredRules),
+}
+
+/// The files of a directory at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct DirectoryFiles {
+    /// The rule files, with their bytes.
+    pub(super) files: Vec<(PathBuf, Vec<u8>)>,
+    /// Files that look like rule files, but are not read because of their names.
+    pub(super) ignored: Vec<PathBuf>,
 }
 
 /// Rules from a valid source.

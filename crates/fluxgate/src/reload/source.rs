@@ -137,7 +137,7 @@ impl RuleSource {
     pub(super) fn compile(&self, snapshot: &Snapshot) -> Result<Compiled, ReloadError> {
         match (self, snapshot) {
             (Self::File(file), Snapshot::Files(files)) => file.compile(files),
-            (Self::Dir(dir), Snapshot::Files(files)) => dir.compile(files),
+            (Self::Dir(dir), Snapshot::Directory(files)) => dir.compile(files),
             (Self::Redis(stored), Snapshot::Stored(rules)) => stored.compile(rules),
             (Self::Fixed(raw), _) => rules_of(raw),
             // A source makes snapshots of its own kind only.

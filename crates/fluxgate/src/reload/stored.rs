@@ -88,6 +88,8 @@ impl RedisRules {
                 }
             }
         }
+        let missing = self.deployment.missing_rule_sets(&rules).into_iter();
+        warnings.extend(missing.map(|message| format!("the stored rules: warning: {message}")));
         match wrong.is_empty() {
             true => Ok(Compiled { rules, warnings }),
             false => Err(ReloadError::Invalid(wrong)),
@@ -177,6 +179,6 @@ pub(crate) fn check_set(
 fn version_of(snapshot: &Snapshot) -> Option<&str> {
     match snapshot {
         Snapshot::Stored(rules) => rules.version.as_deref(),
-        Snapshot::Files(_) => None,
+        Snapshot::Files(_) | Snapshot::Directory(_) => None,
     }
 }

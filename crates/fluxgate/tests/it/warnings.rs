@@ -166,3 +166,83 @@ fn warnings_are_logged_at_the_start_and_at_a_reload() {
         .write("fluxgate.yaml", config.replace("100/s", "200/s"));
     fluxgate_testkit::wait_until("the warnings are logged again", || lines().len() == 8);
 }
+
+/// Writes files into `rules.d` and a config that reads it; returns what `validate` warns of.
+fn warnings_of_directory(dir: &Dir, files: &[&str], config: &str) -> Vec<String> {
+    std::fs::create_dir(dir.path("rules.d")).unwrap();
+    for file in files {
+        dir.write(&format!("rules.d/{file}"), crate::support::TWO_A_SECOND);
+    }
+    let listen = "rules_from: { dir: rules.d, poll: 20ms }\nlisten: { api: '127.0.0.1:0' }\n";
+    dir.write("fluxgate.yaml", format!("{listen}{config}"));
+    let run = dir.run(&["validate", "fluxgate.yaml"]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let strict = dir.run(&["validate", "--strict", "fluxgate.yaml"]);
+    let expected = if run.stderr.is_empty() { 0 } else { 78 };
+    assert_eq!(strict.code, Some(expected), "{strict:?}");
+    run.stderr.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn files_of_a_directory_that_are_not_read_are_reported() {
+    for (files, warning) in [
+        (
+            &[][..],
+            "rules.d: warning: there is no *.yaml file, so there are no rules",
+        ),
+        (
+            &["r.yml"],
+            "rules.d: warning: there is no *.yaml file; r.yml is ignored",
+        ),
+        (
+            &["a.yaml", "r.yml", "S.YAML"],
+            "rules.d: warning: S.YAML, r.yml are ignored; only *.yaml files are read",
+        ),
+        (&["a.yaml", ".r.yml", "notes.txt"], ""),
+    ] {
+        let dir = Dir::new();
+        let warnings = warnings_of_directory(&dir, files, "");
+        let expected: Vec<_> = [warning].into_iter().filter(|it| !it.is_empty()).collect();
+        assert_eq!(warnings, expected, "{files:?}");
+    }
+}
+
+#[test]
+fn a_filter_whose_rule_set_is_not_in_the_directory_is_reported() {
+    let filter = "filters: { main: { rule_set: aip } }\n";
+    let warning = |of: &str, effect: &str| {
+        format!(
+            "rules.d: warning: filter `main`: there is no rule set `aip` ({of}); its requests are \
+             {effect}"
+        )
+    };
+    let dir = Dir::new();
+    let warnings = warnings_of_directory(&dir, &["a.yaml"], filter);
+    assert_eq!(warnings, [warning("there is: api", "not limited")]);
+    let deny = format!("on_missing_rule_set: deny\n{filter}");
+    let warnings = warnings_of_directory(&Dir::new(), &["a.yaml"], &deny);
+    assert_eq!(warnings, [warning("there is: api", "denied")]);
+    let found = warnings_of_directory(&Dir::new(), &["a.yaml"], &filter.replace("aip", "api"));
+    assert_eq!(found, [""; 0]);
+}
+
+#[test]
+fn a_directory_without_the_rules_of_a_filter_is_logged_at_the_start_and_at_a_reload() {
+    let dir = Dir::new();
+    std::fs::create_dir(dir.path("rules.d")).unwrap();
+    let config = "filters: { main: { rule_set: api } }\nrules_from: { dir: rules.d, poll: 20ms }\n";
+    let service = Service::start_in(dir, &[], config);
+    let logged = |what: &str| {
+        let lines = service.program.lines();
+        lines.iter().filter(|line| line.contains(what)).count()
+    };
+    let missing = "filter `main`: there is no rule set `api` (there are none)";
+    assert_eq!(logged("there is no *.yaml file, so there are no rules"), 1);
+    assert_eq!(logged(missing), 1);
+    service
+        .dir
+        .write("rules.d/r.yml", crate::support::TWO_A_SECOND);
+    fluxgate_testkit::wait_until("the new file is reported", || {
+        logged("there is no *.yaml file; r.yml is ignored") == 1 && logged(missing) == 2
+    });
+}
