@@ -58,6 +58,9 @@ impl TokenReader {
             return Ok(Some(Claims::default()));
         };
         let verified = self.verify(token.as_bytes(), now);
+        if let Err(invalid) = &verified {
+            tracing::debug!(why = %invalid, "a token is invalid");
+        }
         Ok(match (verified, self.jwt.on_invalid) {
             (Ok(claims), _) => Some(claims),
             (Err(_), OnInvalid::Anonymous) => Some(Claims::default()),
@@ -69,7 +72,7 @@ impl TokenReader {
         let Jwt { keys, policy, .. } = &self.jwt;
         keys.watch();
         if token.len() > MAX_BYTES {
-            return Err(Invalid::Refused);
+            return Err(Invalid::TooLarge);
         }
         let current = keys.current();
         let generation = current.generation;
@@ -79,7 +82,8 @@ impl TokenReader {
         }
         let verified = policy.verify(token, &current.keys, &self.names, now);
         // Without any keys, the task that renews them is already fetching.
-        if verified.as_ref().err() == Some(&Invalid::UnknownKey) && generation > 0 {
+        let invalid = verified.as_ref().err();
+        if invalid.is_some_and(|invalid| invalid.may_need_newer_keys()) && generation > 0 {
             keys.want_newer();
         }
         let verified = verified?;
@@ -159,6 +163,47 @@ mod tests {
             let expected = is_valid.then(|| "ann".to_owned());
             let found = subject(&reader, &token, seconds * SECOND);
             assert_eq!(found, expected, "at {seconds} s");
+        }
+    }
+
+    #[test]
+    fn the_log_says_why_a_token_is_invalid() {
+        let (key, reader) = reader();
+        let jwt = reader.jwt().clone().issuer("us").audience("web");
+        let reader = TokenReader::new(jwt, ["sub"].into_iter());
+        let good = r#"{"iss":"us","aud":"web","exp":1000,"nbf":900}"#;
+        let other = TokenKey::of_secret("HS256", "k", &[8; 32]);
+        let elliptic = TokenKey::new("ES256", "k");
+        let header = |fields: &str| key.token_with_header(&format!("{{{fields}}}"), good);
+        assert!(reader.verify(key.token(good).as_bytes(), 900_000).is_ok());
+        for (token, seconds, expected) in [
+            ("x".repeat(MAX_BYTES + 1), 900, Invalid::TooLarge),
+            ("x.y".into(), 900, Invalid::Malformed),
+            ("x.y.z".into(), 900, Invalid::Malformed),
+            (key.token(r#"{"exp":"soon"}"#), 900, Invalid::Malformed),
+            (header(r#""alg":"none""#), 900, Invalid::Algorithm),
+            (
+                header(r#""alg":"HS256","crit":["b64"]"#),
+                900,
+                Invalid::CriticalExtension,
+            ),
+            (key.token(good), 1030, Invalid::Expired),
+            (key.token(good), 869, Invalid::NotYetValid),
+            (
+                key.token(r#"{"iss":"them","aud":"web"}"#),
+                900,
+                Invalid::Issuer,
+            ),
+            (
+                key.token(r#"{"iss":"us","aud":["app"]}"#),
+                900,
+                Invalid::Audience,
+            ),
+            (elliptic.token(good), 900, Invalid::UnknownKey),
+            (other.token(good), 900, Invalid::NoKeyVerifies),
+        ] {
+            let invalid = reader.verify(token.as_bytes(), seconds * SECOND);
+            assert_eq!(invalid.err(), Some(expected), "{token}");
         }
     }
 

@@ -40,18 +40,44 @@ pub(super) struct Verified {
     pub(super) valid_until: Millis,
 }
 
-/// Why a token is invalid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Why a token is invalid. Displayed for the log; the client does not learn it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Invalid {
-    /// No known key fits the token, so newer keys may verify it.
+    #[error("it is larger than {MAX_BYTES} bytes")]
+    TooLarge,
+    #[error("it is malformed")]
+    Malformed,
+    #[error("its `alg` is not accepted")]
+    Algorithm,
+    #[error("it has a critical extension (`crit`)")]
+    CriticalExtension,
+    #[error("it has expired")]
+    Expired,
+    #[error("it is not valid yet")]
+    NotYetValid,
+    #[error("its issuer (`iss`) is not allowed")]
+    Issuer,
+    #[error("its audience (`aud`) is not allowed")]
+    Audience,
+    #[error("no key has its `kid` and is for its `alg`")]
     UnknownKey,
-    /// Newer keys cannot help.
-    Refused,
+    /// The keys are tried because they, or the token, have no `kid`.
+    #[error("no key verifies its signature")]
+    NoKeyVerifies,
+    #[error("the key with its `kid` does not verify its signature")]
+    Signature,
+}
+
+impl Invalid {
+    /// Returns whether newer keys may verify the token.
+    pub(super) fn may_need_newer_keys(self) -> bool {
+        matches!(self, Self::UnknownKey | Self::NoKeyVerifies)
+    }
 }
 
 impl From<Malformed> for Invalid {
     fn from(_: Malformed) -> Self {
-        Self::Refused
+        Self::Malformed
     }
 }
 
@@ -83,10 +109,10 @@ impl Policy {
         let (message, signature) = split_at_last_dot(token)?;
         let (header, payload) = split_at_last_dot(message)?;
         let header: Header =
-            serde_json::from_slice(&decoded(header)?).map_err(|_| Invalid::Refused)?;
-        let algorithm = Algorithm::parse(&header.alg).ok_or(Invalid::Refused)?;
+            serde_json::from_slice(&decoded(header)?).map_err(|_| Invalid::Malformed)?;
+        let algorithm = Algorithm::parse(&header.alg).ok_or(Invalid::Algorithm)?;
         if header.has_extensions {
-            return Err(Invalid::Refused);
+            return Err(Invalid::CriticalExtension);
         }
         let payload = decoded(payload)?;
         let claims = ClaimSet::parse(&payload)?;
@@ -112,12 +138,19 @@ impl Policy {
         let expires = claims.expires()?;
         let valid_until = expires.map_or(Millis::MAX, |at| at.saturating_add(self.leeway));
         let not_before = claims.not_before()?.unwrap_or(Millis::MIN);
-        let is_current = not_before.saturating_sub(self.leeway) <= now && now < valid_until;
-        let has_issuer = self.issuers.is_empty() || claims.is_one_of("iss", &self.issuers);
-        let has_audience = self.audiences.is_empty() || claims.has_one_of("aud", &self.audiences);
-        match is_current && has_issuer && has_audience {
-            true => Ok(valid_until),
-            false => Err(Invalid::Refused),
+        let has_issuer = || self.issuers.is_empty() || claims.is_one_of("iss", &self.issuers);
+        let has_audience =
+            || self.audiences.is_empty() || claims.has_one_of("aud", &self.audiences);
+        if now >= valid_until {
+            Err(Invalid::Expired)
+        } else if now < not_before.saturating_sub(self.leeway) {
+            Err(Invalid::NotYetValid)
+        } else if !has_issuer() {
+            Err(Invalid::Issuer)
+        } else if !has_audience() {
+            Err(Invalid::Audience)
+        } else {
+            Ok(valid_until)
         }
     }
 }
@@ -137,27 +170,28 @@ fn verify_signature(
     };
     let candidates = keys.iter().filter(may_match);
     let candidates = candidates.filter(|key| key.fits(algorithm));
-    let mut is_named = false;
+    let mut invalid = Invalid::UnknownKey;
     for key in candidates.take(MAX_TRIES) {
         if key.verifies(algorithm, message, signature) {
             return Ok(());
         }
-        is_named |= id.is_some() && key.id.is_some();
+        let is_named = id.is_some() && key.id.is_some();
+        invalid = match is_named || invalid == Invalid::Signature {
+            true => Invalid::Signature,
+            false => Invalid::NoKeyVerifies,
+        };
     }
-    match is_named {
-        true => Err(Invalid::Refused),
-        false => Err(Invalid::UnknownKey),
-    }
+    Err(invalid)
 }
 
 fn split_at_last_dot(token: &[u8]) -> Result<(&[u8], &[u8]), Invalid> {
     let dot = token.iter().rposition(|byte| *byte == b'.');
-    let dot = dot.ok_or(Invalid::Refused)?;
+    let dot = dot.ok_or(Invalid::Malformed)?;
     Ok((&token[..dot], &token[dot + 1..]))
 }
 
 /// Decodes base64url without padding. A dot in the header, left over from a token with more
 /// than three parts, is refused here.
 fn decoded(text: &[u8]) -> Result<Vec<u8>, Invalid> {
-    URL_SAFE_NO_PAD.decode(text).map_err(|_| Invalid::Refused)
+    URL_SAFE_NO_PAD.decode(text).map_err(|_| Invalid::Malformed)
 }

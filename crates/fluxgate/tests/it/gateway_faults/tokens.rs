@@ -112,6 +112,39 @@ fn hostile_tokens_never_yield_an_identity_in_the_gateway() {
 }
 
 #[test]
+fn the_log_says_why_a_token_is_invalid_and_the_client_does_not_learn_it() {
+    let upstream = ok_upstream();
+    let key = TokenKey::new("RS256", "a");
+    let dir = Dir::new();
+    dir.write("jwks.json", jwks([&key]));
+    let config = gateway_config(&upstream, "jwks_file: jwks.json");
+    let config = format!("telemetry: {{ level: debug }}\n{config}");
+    let service = Service::start_in(dir, &["gateway"], &config);
+    let now = unix_now();
+    let expired = key.token(&claims_of("ann", now - 1_000_000));
+    let forged = TokenKey::other("RS256", "a").token(&claims_of("ann", now));
+    let unknown = TokenKey::other("RS256", "b").token(&claims_of("ann", now));
+    for (token, why) in [
+        (expired, "it has expired"),
+        (
+            forged,
+            "the key with its `kid` does not verify its signature",
+        ),
+        (unknown, "no key has its `kid` and is for its `alg`"),
+        ("x.y.z".into(), "it is malformed"),
+    ] {
+        let answer = get(&service, "/strict", &bearer(&token));
+        assert!(!answer.text().contains(why), "{}", answer.text());
+        let field = format!("\"why\":\"{why}\"");
+        let is_logged = |line: &str| line.contains(&field).then_some(());
+        service.program.wait_for_line(why, is_logged);
+        assert_eq!(get(&service, "/lenient", &bearer(&token)).status, 200);
+        let lines = service.program.lines();
+        assert!(!lines.iter().any(|line| line.contains(&token)));
+    }
+}
+
+#[test]
 fn hostile_tokens_never_yield_an_identity_in_forward_auth() {
     let upstream = ok_upstream();
     let key = TokenKey::new("RS256", "a");
