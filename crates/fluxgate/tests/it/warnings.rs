@@ -246,3 +246,20 @@ fn a_directory_without_the_rules_of_a_filter_is_logged_at_the_start_and_at_a_rel
         logged("there is no *.yaml file; r.yml is ignored") == 1 && logged(missing) == 2
     });
 }
+
+#[test]
+fn the_recipes_for_lists_of_networks_have_no_warnings() {
+    let recipes = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/recipes.md");
+    let recipes = std::fs::read_to_string(recipes).unwrap();
+    let blocks = recipes.split("```yaml\n").skip(1);
+    let blocks = blocks.map(|block| block.split("```").next().unwrap());
+    let lists: Vec<_> = blocks.filter(|block| block.contains("ip: [")).collect();
+    assert_eq!(lists.len(), 2);
+    for rules in lists {
+        let dir = Dir::new();
+        let filter = "listen: { api: '127.0.0.1:0' }\nfilters: { main: { rule_set: site } }\n";
+        dir.write("fluxgate.yaml", format!("{filter}{rules}"));
+        let run = dir.run(&["validate", "--strict", "fluxgate.yaml"]);
+        assert_eq!((run.code, &*run.stderr), (Some(0), ""));
+    }
+}
