@@ -196,6 +196,18 @@ pub(crate) fn encode_identity(
     Identity::Known
 }
 
+/// Returns the parts of a key that a context lacks.
+pub(crate) fn missing_parts<'k>(
+    key: &'k [KeyPart],
+    context: &RequestContext<'_>,
+) -> impl Iterator<Item = &'k KeyPart> {
+    key.iter().filter(move |part| {
+        let part = std::slice::from_ref(*part);
+        let (on_missing, mut unused) = (OnMissingKey::Deny, SubjectBytes::new());
+        encode_identity(part, on_missing, context, 128, &mut unused) == Identity::Deny
+    })
+}
+
 /// Appends the identity of exactly these values, one for each part.
 pub(crate) fn encode_values(
     key: &[KeyPart],

@@ -2,6 +2,7 @@
 
 mod explain;
 mod import;
+mod rules;
 mod simulate;
 mod validate;
 

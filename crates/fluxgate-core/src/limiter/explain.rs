@@ -4,7 +4,7 @@ use super::{BandState, Limiter, LimiterError};
 use crate::algorithm::{Mode, Verdict};
 use crate::context::RequestContext;
 use crate::decision::Decision;
-use crate::key::describe_identity;
+use crate::key::{KeyPart, OnMissingKey, describe_identity, missing_parts};
 use crate::plan::Plan;
 use crate::rules::{ActiveRule, Rollout, RuleMode, RuleSet};
 use crate::store::Store;
@@ -32,6 +32,10 @@ pub struct RuleExplanation {
     /// The identity that it counts, if it matches and no part of the key is missing.
     /// Of API keys only the ends are shown.
     pub identity: Option<String>,
+    /// The parts of its key that the request lacks, if its `match` holds.
+    pub missing: Vec<KeyPart>,
+    /// What it does about missing parts.
+    pub on_missing_key: OnMissingKey,
     /// Whether it takes part in the decision. A rule that matches does, unless an earlier
     /// one of its group does.
     pub applies: bool,
@@ -145,6 +149,8 @@ fn explain_rules(
         rule: rule.into(),
         failed: Some("enabled".into()),
         identity: None,
+        missing: Vec::new(),
+        on_missing_key: OnMissingKey::default(),
         applies: false,
         mode: RuleMode::default(),
         group: None,
@@ -162,6 +168,10 @@ fn explain_rule(
 ) -> RuleExplanation {
     let encoded = Plan::identity_of(set, rule, context);
     let failed = rule.conditions().first_failed(context);
+    let missing = match failed {
+        None => missing_parts(rule.key(), context).cloned().collect(),
+        Some(_) => Vec::new(),
+    };
     let is_skipped = failed.is_none() && encoded.is_none();
     let failed = failed.or(is_skipped.then(|| "key".into()));
     let identity = encoded.flatten().filter(|_| failed.is_none());
@@ -178,6 +188,8 @@ fn explain_rule(
         failed,
         mode: rule.mode_for(identity.as_deref().unwrap_or_default()),
         identity: identity.map(|identity| describe_identity(&identity)),
+        missing,
+        on_missing_key: rule.on_missing_key(),
         applies: false,
         group,
         rollout: rule.rollout(),

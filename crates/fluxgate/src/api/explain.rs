@@ -88,6 +88,7 @@ struct RuleJson<'a> {
     matched: bool,
     failed: Option<&'a str>,
     identity: Option<&'a str>,
+    missing: Vec<String>,
     applies: bool,
     mode: &'static str,
     group: Option<GroupJson<'a>>,
@@ -124,6 +125,7 @@ impl<'a> From<&'a RuleExplanation> for RuleJson<'a> {
             matched: rule.failed.is_none(),
             failed: rule.failed.as_deref(),
             identity: rule.identity.as_deref(),
+            missing: rule.missing.iter().map(ToString::to_string).collect(),
             applies: rule.applies,
             mode: mode_name(rule.mode),
             group: rule.group.as_ref().map(|group| GroupJson {

@@ -2,16 +2,15 @@
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use fluxgate_core::internals::RuleOptions;
-use fluxgate_core::{BandExplanation, Decision, Explanation, RuleExplanation, RuleMode, RuleSets};
+use fluxgate_core::{
+    BandExplanation, Decision, Explanation, OnMissingKey, RuleExplanation, RuleMode,
+};
 
-use super::{Exit, Failure, print};
+use super::{Exit, Failure, print, rules};
 use crate::api::explain::{explain_offline, explanation_json, mode_name};
-use crate::config::{Deployment, RawConfig, Rules};
-use crate::reload::rules_in;
 
 /// The maximum size of a request in a file or on standard input.
 const MAX_REQUEST_BYTES: u64 = 1024 * 1024;
@@ -35,7 +34,8 @@ pub(crate) struct Arguments {
 
 /// Prints the decision and how each rule contributes to it.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let rules = load(&arguments.rules)?;
+    let instead = "ask the running service: POST /v1/explain";
+    let rules = rules::load(&arguments.rules, instead)?;
     let request = read_request(&arguments.request)?;
     let explanation = explain_offline(rules, &request, arguments.rule_set.as_deref());
     let explanation = explanation
@@ -48,34 +48,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         text.push(b'\n');
     }
     print(&text)
-}
-
-/// Reads the rules of a rule file, a config or a directory.
-fn load(path: &Path) -> Result<RuleSets, Failure> {
-    let in_directory = |path: &Path, options: RuleOptions| {
-        let compiled = rules_in(path, options, Deployment::default())?;
-        Ok(compiled.rules)
-    };
-    if path.is_dir() {
-        return in_directory(path, RuleOptions::default());
-    }
-    let raw = RawConfig::read(path)?;
-    if raw.is_rule_file() {
-        return Ok(raw.check_rules()?);
-    }
-    let config = raw.check()?;
-    let options = config.rule_options();
-    match config.rules {
-        Rules::Inline(rules) => Ok(rules),
-        Rules::Directory { path, .. } => in_directory(&path, options),
-        Rules::Redis { .. } => Err(Failure::new(
-            Exit::Config,
-            format!(
-                "{}: the rules are in Redis; ask the running service: POST /v1/explain",
-                path.display()
-            ),
-        )),
-    }
 }
 
 fn read_request(argument: &str) -> Result<Vec<u8>, Failure> {
@@ -134,7 +106,10 @@ fn decision_line(decision: &Decision) -> String {
     if !decision.allowed() {
         let _ = match decision.retry_after() {
             Some(wait) => write!(line, ", retry after {}", span(wait)),
-            None => write!(line, ", never passes"),
+            None => {
+                let separator = if decision.band().is_some() { ";" } else { ":" };
+                write!(line, "{separator} denied, and waiting does not help")
+            }
         };
     }
     if !decision.delay().is_zero() {
@@ -172,6 +147,15 @@ fn write_rule(f: &mut fmt::Formatter<'_>, rule: &RuleExplanation) -> fmt::Result
     } else if rule.mode == RuleMode::Shadow {
         writeln!(f, "  mode: shadow")?;
     }
+    if !rule.missing.is_empty() {
+        let parts: Vec<_> = rule.missing.iter().map(ToString::to_string).collect();
+        let verb = if parts.len() == 1 { "is" } else { "are" };
+        let (parts, effect) = (parts.join(", "), on_missing_name(rule.on_missing_key));
+        writeln!(
+            f,
+            "  key: {parts} {verb} missing (on_missing_key: {effect})"
+        )?;
+    }
     if let Some(identity) = &rule.identity {
         writeln!(f, "  identity: {identity}")?;
     }
@@ -179,6 +163,16 @@ fn write_rule(f: &mut fmt::Formatter<'_>, rule: &RuleExplanation) -> fmt::Result
         write_band(f, band)?;
     }
     Ok(())
+}
+
+/// Returns the name in rules.
+fn on_missing_name(on_missing: OnMissingKey) -> &'static str {
+    match on_missing {
+        OnMissingKey::Ip => "ip",
+        OnMissingKey::Anonymous => "anonymous",
+        OnMissingKey::Skip => "skip",
+        OnMissingKey::Deny => "deny",
+    }
 }
 
 fn write_band(f: &mut fmt::Formatter<'_>, band: &BandExplanation) -> fmt::Result {

@@ -9,15 +9,14 @@ use std::path::{Path, PathBuf};
 
 use fluxgate_simulate::{Format, Options, ReportLabels, Simulation, SimulationError};
 
-use crate::cli::{Exit, Failure};
-use crate::config::rule_file;
+use crate::cli::{Exit, Failure, rules};
 use files::{create_output, create_report, failure, is_standard, open_input};
 use progress::ProgressBar;
 
 /// The arguments of `fluxgate simulate`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
-    /// The rule file
+    /// The rules: a rule file, a config or a directory of rule files
     #[arg(long, value_name = "FILE")]
     rules: PathBuf,
     /// Compare with these old rules: print the requests that are newly denied or newly
@@ -58,12 +57,12 @@ enum FormatArgument {
 
 /// Replays the input, and writes decisions, summary and report.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let rules = rule_file::load(&arguments.rules)?;
-    let old_rules = arguments
-        .against
-        .as_deref()
-        .map(rule_file::load)
-        .transpose()?;
+    let load = |path: &Path| {
+        let instead = "write them to a file: GET /v1/rule_sets/NAME of the running service";
+        rules::load(path, instead)
+    };
+    let rules = load(&arguments.rules)?;
+    let old_rules = arguments.against.as_deref().map(load).transpose()?;
     let input = open_input(&arguments.input)?;
     let mut progress = show_progress(input.size, arguments);
     let mut sources = vec![arguments.input.as_path(), arguments.rules.as_path()];

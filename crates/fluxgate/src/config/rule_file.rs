@@ -3,8 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use fluxgate_core::RulesError;
 use fluxgate_core::internals::yaml::{Fault, Position};
-use fluxgate_core::{RuleSets, RulesError};
 
 use crate::watch::regular_file::{self, MAX_BYTES};
 
@@ -28,12 +28,6 @@ pub enum RuleFileError {
         /// All faults.
         faults: RulesError,
     },
-}
-
-/// Reads and checks a rule file.
-pub fn load(path: &Path) -> Result<RuleSets, RuleFileError> {
-    let text = read_text(path)?;
-    RuleSets::from_yaml(&text).map_err(|faults| invalid(path, faults))
 }
 
 /// Reads a file, which must be UTF-8.

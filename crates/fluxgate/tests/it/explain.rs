@@ -49,6 +49,7 @@ others: matches, but does not apply
   identity: user=ann
 
 tenants: does not match: its key is missing
+  key: attr:tenant is missing (on_missing_key: skip)
 
 trial: applies
   mode: shadow
@@ -69,7 +70,10 @@ fn a_denial_names_what_denies() {
     let request = r#"{"user":"ann","cost":11}"#;
     let run = dir.run(&["explain", "--rules", "rules.yaml", "--request", request]);
     let lines = run.lines();
-    assert_eq!(lines[0], "never: others/burst, 10 of 10 left, never passes");
+    assert_eq!(
+        lines[0],
+        "never: others/burst, 10 of 10 left; denied, and waiting does not help"
+    );
     assert_eq!(lines[1], "violated: others/burst");
     assert!(
         lines.contains(&"pro: does not match: match.attributes.plan"),
@@ -87,6 +91,42 @@ fn a_denial_names_what_denies() {
 }
 
 #[test]
+fn a_missing_part_of_a_key_is_named_with_its_effect() {
+    let rules = "rule_sets:\n  api:\n    rules:\n      \
+                 - { id: key, key: [user, 'attr:nobody'], on_missing_key: deny, bands: [ 1/s ] }\n      \
+                 - { id: pair, key: [user, 'header:X-A'], bands: [ 1/s ] }\n      \
+                 - { id: web, match: { path: [/web] }, key: [user], bands: [ 1/s ] }\n";
+    let dir = Dir::with_rules(rules);
+    let request = r#"{"ip":"10.0.0.1","user":""}"#;
+    let arguments = ["explain", "--rules", "rules.yaml", "--request", request];
+    let expected = "\
+never: denied, and waiting does not help
+violated: key/missing_key
+
+key: applies
+  key: user, attr:nobody are missing (on_missing_key: deny)
+
+pair: applies
+  key: user, header:x-a are missing (on_missing_key: ip)
+  identity: ip=10.0.0.1 ip=10.0.0.1
+  band b0: 1 of 1 left, 1 after it
+
+web: does not match: match.path
+";
+    assert_eq!(dir.run(&arguments).stdout, expected);
+    let run = dir.run(&[&arguments[..], &["--json"]].concat());
+    let explained: Value = serde_json::from_str(run.lines()[0]).unwrap();
+    let rules = explained["rules"].as_array().unwrap();
+    let missing: Vec<_> = rules.iter().map(|rule| &rule["missing"]).collect();
+    let expected = [
+        &json!(["user", "attr:nobody"]),
+        &json!(["user", "header:x-a"]),
+        &json!([]),
+    ];
+    assert_eq!(missing, expected);
+}
+
+#[test]
 fn the_json_is_that_of_the_api() {
     let dir = Dir::with_rules(TIERS);
     dir.write("request.json", r#"{"user":"ann"}"#);
@@ -100,7 +140,7 @@ fn the_json_is_that_of_the_api() {
     assert_eq!(
         explained["rules"][1],
         json!({
-            "rule": "others", "matched": true, "failed": null, "identity": "user=ann",
+            "rule": "others", "matched": true, "failed": null, "identity": "user=ann", "missing": [],
             "applies": true, "mode": "enforce", "rollout": null,
             "group": { "name": "plan", "place": 2, "instead": null },
             "bands": [
@@ -130,10 +170,26 @@ fn rules_may_be_in_a_config_or_a_directory() {
     for rules in ["rules.d", "dir.yaml", "inline.yaml"] {
         let run = dir.run(&["explain", "--rules", rules, "--request", r#"{"user":"u"}"#]);
         assert_eq!(run.lines()[0], "allowed: r/b0, 1 of 2 left", "{rules}");
+        dir.write("input.ndjson", r#"{"t":0,"user":"u"}"#);
+        let simulate = ["simulate", "--rules", rules, "--against", rules];
+        let run = dir.run(&[&simulate[..], &["--input", "input.ndjson"]].concat());
+        assert!(run.stdout.contains(r#""rule":"r""#), "{rules}: {run:?}");
     }
     let redis = "store: { redis: { url: 'redis://127.0.0.1:1' } }\nrules_from: { redis: {} }\n";
     dir.write("redis.yaml", redis);
     let run = dir.run(&["explain", "--rules", "redis.yaml", "--request", "{}"]);
+    assert_eq!(run.code, Some(78), "{run:?}");
+    assert!(
+        run.stderr.starts_with("redis.yaml: the rules are in Redis"),
+        "{run:?}"
+    );
+    let run = dir.run(&[
+        "simulate",
+        "--rules",
+        "redis.yaml",
+        "--input",
+        "input.ndjson",
+    ]);
     assert_eq!(run.code, Some(78), "{run:?}");
     assert!(
         run.stderr.starts_with("redis.yaml: the rules are in Redis"),
