@@ -50,7 +50,7 @@ pub fn write_denial(
     out: &mut Vec<u8>,
 ) -> StatusCode {
     let status = failed_closed.status_for(report.outcome());
-    write_denial_start(status, out);
+    write_denial_start(report, status, out);
     out.extend_from_slice(b"\"violated-policies\":[");
     let mut separator = "";
     // Ids hold no characters that JSON escapes.
@@ -76,15 +76,26 @@ pub fn write_denial(
 }
 
 /// Appends the start of the body for a denied request: the members `type`, `title` and
-/// `status`, and a comma.
-pub fn write_denial_start(status: StatusCode, out: &mut Vec<u8>) {
-    let (kind, title) = match status {
-        StatusCode::SERVICE_UNAVAILABLE => {
+/// `status`, a `detail` if waiting does not help, and a comma.
+pub fn write_denial_start(report: &impl Report, status: StatusCode, out: &mut Vec<u8>) {
+    let (kind, title) = match (status, report.outcome()) {
+        (StatusCode::SERVICE_UNAVAILABLE, _) => {
             (REDUCED_CAPACITY, "Requests cannot be counted at the moment")
         }
+        (_, Outcome::Never) => (QUOTA_EXCEEDED, "This request can never pass the limit"),
         _ => (QUOTA_EXCEEDED, "The quota for these requests is used up"),
     };
     write_start(kind, title, status, out);
+    if report.outcome() == Outcome::Never {
+        // Only a missing key is reported without a band.
+        let detail = match report.limit() {
+            Some(_) => "its cost is above the capacity of the limit",
+            None => "it lacks a part of the key that the rule counts by",
+        };
+        for text in ["\"detail\":\"", detail, "\","] {
+            out.extend_from_slice(text.as_bytes());
+        }
+    }
 }
 
 /// An error response other than a denial.

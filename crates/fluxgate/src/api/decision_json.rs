@@ -19,7 +19,7 @@ pub(super) enum Form {
 /// Appends the JSON object to `out`.
 pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Form) {
     if let Form::Problem(status) = form {
-        write_denial_start(status, out);
+        write_denial_start(decision, status, out);
     }
     let mut out = JsonWriter(out);
     match form {

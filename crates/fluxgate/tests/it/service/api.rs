@@ -101,6 +101,13 @@ fn the_status_reports_denials_on_request() {
     assert_eq!((never.status, never.header("retry-after")), (429, None));
     assert_eq!(json_of(&never)["retry_after_ms"], Value::Null);
     assert_eq!(json_of(&never)["violated"], json!(["known/missing_key"]));
+    assert_eq!(
+        (&json_of(&never)["title"], &json_of(&never)["detail"]),
+        (
+            &json!("This request can never pass the limit"),
+            &json!("it lacks a part of the key that the rule counts by")
+        )
+    );
 }
 
 #[test]
