@@ -16,6 +16,7 @@ use fluxgate_http::Problem;
 use http::StatusCode;
 use tokio::task::JoinHandle;
 
+use super::fault_json::fault_list;
 use super::{Api, body, json_response};
 
 /// Returns the routes of all admin endpoints.

@@ -155,7 +155,7 @@ fn warn_once(
 }
 
 /// Returns a mapping with this rule set only.
-fn under_name(name: &str, set: Node) -> Node {
+pub(crate) fn under_name(name: &str, set: Node) -> Node {
     let position = set.position;
     let key = Node {
         value: Value::Quoted(name.into()),

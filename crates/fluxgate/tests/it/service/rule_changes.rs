@@ -94,6 +94,55 @@ fn many_changes_are_counted_and_identities_are_not_logged() {
     assert_eq!(changed[0]["fields"], "overrides changed");
 }
 
+#[test]
+fn a_write_reports_warnings_about_the_whole_set() {
+    let server = RedisServer::start();
+    let filter = "filters: { main: { rule_set: api } }\n";
+    let service = Service::start(&[], &format!("{filter}{}", config(&server.url(), "1h")));
+    let mut http = service.http();
+    let mut write = |method: &str, path: &str, body: &str| -> (Value, String) {
+        let mut headers = vec![("Prefer", "return=representation")];
+        headers.extend((!body.is_empty()).then_some(("Content-Type", "application/json")));
+        let answer = http.request(method, &format!("/v1/rule_sets/{path}"), &headers, body);
+        let mut answer: Value = serde_json::from_str(&answer.body).unwrap();
+        (
+            answer["warnings"].take(),
+            http.get("/v1/rule_sets/api").body,
+        )
+    };
+    let (warnings, _) = write("PUT", "api", &set(1));
+    assert_eq!(warnings, json!([]));
+    let rule = r#"{"key":["attr:tenant"],"on_missing_key":"skip","bands":["10/s","600/m"]}"#;
+    let (warnings, stored) = write("PUT", "api/rules/more", rule);
+    let messages = [
+        (
+            "\"attr:tenant\"",
+            "rule `more` never matches: requests of filter `main` have no attribute `tenant`",
+        ),
+        (
+            "\"600/m\"",
+            "band `b1` has no effect: it allows everything that band `b0` allows",
+        ),
+    ];
+    let expected = messages.map(|(at, message)| {
+        let column = stored.find(at).unwrap() + 1;
+        json!({ "line": 1, "column": column, "message": message })
+    });
+    assert_eq!(warnings, json!(expected));
+    // Another rule changes, and the warnings stay.
+    let (warnings, _) = write("POST", "api/rules/r/disable", "");
+    assert_eq!(
+        warnings,
+        json!(expected.map(|mut it| {
+            it["column"] =
+                json!(it["column"].as_u64().unwrap() + ",\"enabled\":false".len() as u64);
+            it
+        }))
+    );
+    let (warnings, _) = write("DELETE", "api/rules/r", "");
+    assert_eq!(warnings.as_array().unwrap().len(), 2);
+}
+
 /// Writes something, and returns the changes in the answer.
 fn changes(http: &mut Http, method: &str, path: &str, body: &str) -> Vec<Value> {
     let mut headers = vec![("Prefer", "return=representation")];

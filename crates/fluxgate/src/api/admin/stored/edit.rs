@@ -9,7 +9,8 @@ use http::StatusCode;
 
 use super::super::conditions::Condition;
 use super::access::{no_such_rule, no_such_set};
-use crate::reload::{Json, check_set, parse_node};
+use crate::config::Deployment;
+use crate::reload::{Json, check_set, parse_node, under_name};
 
 /// An edit. New content has been validated.
 #[derive(Debug)]
@@ -37,6 +38,8 @@ pub(super) struct Edited {
     pub(super) created: bool,
     /// What it changes.
     pub(super) changes: Vec<RuleChange>,
+    /// Warnings about the edited set.
+    pub(super) warnings: Vec<Fault>,
 }
 
 /// The texts that an edit produces.
@@ -63,18 +66,24 @@ impl Edit {
         rule: Option<&str>,
         stored: Option<&StoredSet>,
         condition: &Condition,
-        options: RuleOptions,
+        (options, deployment): (RuleOptions, &Deployment),
     ) -> Result<Edited, Problem> {
         let new = self.edit(set, rule, stored, condition, options)?;
         // A stored set that is invalid counts as none: it has never been active.
         let compile = |text: Option<&str>| {
-            let parsed = text.and_then(|text| parse_node(text).ok());
-            let rules = parsed.and_then(|(_, node)| check_set(set, node, options).ok());
-            rules.unwrap_or_default()
+            let (_, node) = parse_node(text?).ok()?;
+            let rules = check_set(set, node.clone(), options).ok()?;
+            Some((rules, under_name(set, node)))
         };
         let before = compile(stored.map(|stored| stored.text.as_str()));
+        let before = before.map(|(rules, _)| rules).unwrap_or_default();
+        let after = compile(new.set.as_deref());
+        let warnings = after.as_ref();
+        let warnings = warnings.map(|(rules, node)| deployment.warnings(rules, node));
+        let after = after.map(|(rules, _)| rules).unwrap_or_default();
         Ok(Edited {
-            changes: compile(new.set.as_deref()).changes_since(&before),
+            changes: after.changes_since(&before),
+            warnings: warnings.unwrap_or_default(),
             set: new.set,
             body: new.body,
             created: new.created,

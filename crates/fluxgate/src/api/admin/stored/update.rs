@@ -5,14 +5,13 @@ use std::time::Duration;
 
 use axum::response::{IntoResponse, Response};
 use fluxgate_core::StoreError;
-use fluxgate_core::internals::RuleOptions;
 use fluxgate_http::Problem;
 use fluxgate_redis::{BackOff, Precondition, RuleStore, StoredSet, WriteOutcome, etag_of};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 
 use super::super::conditions::Condition;
-use super::super::{Api, join, json_response, run_to_completion};
+use super::super::{Api, fault_list, join, json_response, run_to_completion};
 use super::access::{no_such_set, read, set_etag, store_failed, store_of};
 use super::edit::{Edit, Edited};
 use crate::admin::{Caller, Change, may_have_been_applied};
@@ -95,7 +94,11 @@ impl Update {
         is_whole && self.condition == Condition::Any
     }
 
-    async fn write(self: &Arc<Self>, api: &Api, place: AuditPlace) -> Result<Outcome, Problem> {
+    async fn write(
+        self: &Arc<Self>,
+        api: &Arc<Api>,
+        place: AuditPlace,
+    ) -> Result<Outcome, Problem> {
         let store = store_of(api)?;
         let _lock = api.admin.write_lock.lock().await;
         let mut back_off = BackOff::up_to(LONGEST_WAIT);
@@ -109,7 +112,7 @@ impl Update {
                 }
             }
             let seen = stored.as_ref().map(|stored| stored.etag.clone());
-            let edited = self.edited(stored, api.admin.options).await?;
+            let edited = self.edited(stored, api).await?;
             let written = match self.try_write(store, &edited, seen.as_deref()).await {
                 Ok(written) => written,
                 Err(error) => {
@@ -153,9 +156,9 @@ impl Update {
     async fn edited(
         self: &Arc<Self>,
         stored: Option<StoredSet>,
-        options: RuleOptions,
+        api: &Arc<Api>,
     ) -> Result<Edited, Problem> {
-        let update = Arc::clone(self);
+        let (update, api) = (Arc::clone(self), Arc::clone(api));
         let work = move || {
             let Self {
                 set,
@@ -164,7 +167,8 @@ impl Update {
                 condition,
                 ..
             } = &*update;
-            edit.apply(set, rule.as_deref(), stored.as_ref(), condition, options)
+            let rules = (api.admin.options, &api.admin.deployment);
+            edit.apply(set, rule.as_deref(), stored.as_ref(), condition, rules)
         };
         join(tokio::task::spawn_blocking(work)).await
     }
@@ -210,18 +214,21 @@ impl Update {
         api.admin.audit(place, &self.caller, &self.headers, &change);
     }
 
-    /// Returns the new set or rule with an additional field, `changes`.
+    /// Returns the new set or rule with two additional fields, `changes` and `warnings`.
     fn response(&self, edited: &Edited) -> Response {
         let changes = changes_json(&edited.changes);
+        // Texts and numbers have a form in JSON.
+        let warnings = serde_json::to_string(&fault_list(&edited.warnings)).unwrap_or_default();
+        let added = format!("\"changes\":{changes},\"warnings\":{warnings}}}");
         let Some(text) = &edited.body else {
             return match prefers_body(&self.headers) {
-                true => json_response(format!("{{\"changes\":{changes}}}")),
+                true => json_response(format!("{{{added}")),
                 false => StatusCode::NO_CONTENT.into_response(),
             };
         };
-        // A valid set or rule is an object that has fields, but not this one.
+        // A valid set or rule is an object that has fields, but not these.
         let fields = text.strip_suffix('}').unwrap_or(text);
-        let mut response = json_response(format!("{fields},\"changes\":{changes}}}"));
+        let mut response = json_response(format!("{fields},{added}"));
         if edited.created {
             *response.status_mut() = StatusCode::CREATED;
         }
