@@ -1,5 +1,6 @@
 //! `fluxgate validate`: validates a config, a rule file or a directory of rule files.
 
+use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -7,7 +8,7 @@ use fluxgate_core::RuleSets;
 use fluxgate_core::internals::RuleOptions;
 
 use super::{Exit, Failure};
-use crate::config::{Config, Deployment, RawConfig, Rules};
+use crate::config::{Config, Deployment, JwtKeys, RawConfig, Rules};
 use crate::reload::rules_in;
 
 /// Validates a file or a directory. With `strict`, warnings are faults.
@@ -59,6 +60,26 @@ fn validate_config(path: &Path, raw: &RawConfig, config: &Config) -> Result<Vali
         .into_iter()
         .map(|warning| format!("{shown}: warning: {warning}"))
         .collect();
+    let located = |field: &str, message: String| {
+        let location = raw.location(field).map(|location| location.to_string());
+        let location = location.unwrap_or_else(|| shown.to_string());
+        format!("{location}: warning: {message}")
+    };
+    for filter in &config.filters {
+        let (name, path) = match filter.jwt.as_ref().map(|jwt| &jwt.keys) {
+            Some(JwtKeys::JwksFile(path)) => ("jwks_file", path),
+            Some(JwtKeys::SecretFile(path)) => ("secret_file", path),
+            Some(JwtKeys::JwksUrl(_)) | None => continue,
+        };
+        let problem = match fs::metadata(path) {
+            Err(_) => "does not exist on this machine",
+            Ok(file) if file.is_file() && file.len() == 0 => "is empty",
+            Ok(_) => continue,
+        };
+        let field = format!("filters.{}.jwt.{name}", filter.name);
+        let message = format!("`{name}`: the file {} {problem}", path.display());
+        warnings.push(located(&field, message));
+    }
     let rules = match &config.rules {
         Rules::Inline(rules) => {
             warnings.extend(raw.rule_warnings(rules, &config.deployment()));
@@ -71,12 +92,8 @@ fn validate_config(path: &Path, raw: &RawConfig, config: &Config) -> Result<Vali
         }
         Rules::Directory { path, .. } => {
             let (path, field) = (path.display(), "rules_from.dir");
-            // The field is in the file: without it the rules would be inline.
-            let location = raw.location(field).map(|location| location.to_string());
-            let location = location.unwrap_or_else(|| shown.to_string());
-            warnings.push(format!(
-                "{location}: warning: `{field}`: the directory {path} does not exist on this machine"
-            ));
+            let message = format!("`{field}`: the directory {path} does not exist on this machine");
+            warnings.push(located(field, message));
             format!("rules from {path}")
         }
         Rules::Redis { .. } => "rules from Redis".into(),

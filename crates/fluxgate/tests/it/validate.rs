@@ -278,6 +278,33 @@ const REJECTED: &[(&str, &str)] = &[
 ];
 
 #[test]
+fn files_with_keys_that_are_missing_or_empty_are_reported() {
+    let dir = Dir::new();
+    dir.write(
+        "fluxgate.yaml",
+        "listen: { api: '127.0.0.1:0' }
+filters:
+  a: { rule_set: api, identity: { user: 'jwt:sub' }, jwt: { secret_file: missing } }
+  b: { rule_set: api, identity: { user: 'jwt:sub' }, jwt: { jwks_file: empty } }
+  c: { rule_set: api, identity: { user: 'jwt:sub' }, jwt: { jwks_file: jwks } }
+rule_sets: { api: { rules: [ { id: r, scope: per_user, bands: [ 1/s ] } ] } }
+",
+    );
+    dir.write("empty", "");
+    dir.write("jwks", "{}");
+    let run = dir.run(&["validate", "fluxgate.yaml"]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    assert_eq!(
+        run.stderr,
+        "fluxgate.yaml:3:74: warning: `secret_file`: the file missing does not exist on this \
+         machine\n\
+         fluxgate.yaml:4:72: warning: `jwks_file`: the file empty is empty\n"
+    );
+    let strict = dir.run(&["validate", "--strict", "fluxgate.yaml"]);
+    assert_eq!(strict.code, Some(78), "{strict:?}");
+}
+
+#[test]
 fn values_outside_the_domain_are_rejected_and_explained() {
     for (rule, what) in REJECTED {
         let dir = Dir::with_rules(&one_rule(rule));
