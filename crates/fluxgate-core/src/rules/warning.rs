@@ -2,6 +2,7 @@
 
 mod bands;
 mod coverage;
+mod methods;
 mod requests;
 
 use std::fmt;
@@ -37,7 +38,7 @@ impl fmt::Display for RuleWarning {
 
 impl RuleSet {
     /// Returns warnings: rules of a group that never apply, bands that never deny what another
-    /// band allows, and settings without effect.
+    /// band allows, methods in the wrong case, and settings without effect.
     ///
     /// ```
     /// use fluxgate_core::{Quota, Rule, RuleSet};
@@ -57,8 +58,8 @@ impl RuleSet {
     /// ```
     pub fn warnings(&self) -> Vec<RuleWarning> {
         let groups = Groups::of(self);
-        self.collect_warnings(|index, rule, warnings| {
         let max_others = MAX_PAIRS / self.band_count().max(1);
+        self.collect_warnings(|index, rule, warnings| {
             if rule.rollout.is_some() && rule.mode == RuleMode::Shadow {
                 warnings.field("rollout", |warnings| {
                     warnings.add("`rollout` has no effect on a rule with `mode: shadow`");
@@ -98,7 +99,6 @@ impl RuleSet {
         })
     }
 
-    /// Calls `warn` for each enabled rule, with a collector at its place.
     /// Returns the number of bands of all rules, including those of overrides.
     fn band_count(&self) -> usize {
         let rules = self.written.iter();
@@ -109,6 +109,7 @@ impl RuleSet {
         counts.sum()
     }
 
+    /// Calls `warn` for each enabled rule, with a collector at its place.
     fn collect_warnings(
         &self,
         mut warn: impl FnMut(usize, &Rule, &mut FaultCollector<'_>),
