@@ -3,6 +3,7 @@
 
 mod parse;
 mod read;
+mod suggestion;
 
 use std::fmt;
 

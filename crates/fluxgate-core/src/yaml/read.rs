@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 
+use super::suggestion::suggestion;
 use super::{Faults, Node, Value};
 
 impl Node {
@@ -39,6 +40,10 @@ impl Node {
         for (key, value) in pairs {
             match key.as_text() {
                 None => faults.add(key.position, format!("a name in {what} must be a text")),
+                Some("<<") if matches!(key.value, Value::Plain(_)) => faults.add(
+                    key.position,
+                    "merge keys (`<<`) are not supported; write the fields out",
+                ),
                 Some(name) if !names.insert(name) => {
                     faults.add(key.position, format!("`{name}` appears twice in {what}"));
                 }
@@ -61,10 +66,12 @@ impl Node {
                 Some(index) if !value.is_null() => fields[index] = Some(value),
                 Some(_) => {}
                 None => {
-                    let known = known.join(", ");
+                    let meant = suggestion(name, &known);
+                    let meant = meant.map(|known| format!("did you mean `{known}`? "));
+                    let (meant, known) = (meant.unwrap_or_default(), known.join(", "));
                     faults.add(
                         key.position,
-                        format!("unknown field `{name}` in {what}; allowed are {known}"),
+                        format!("unknown field `{name}` in {what}; {meant}allowed are {known}"),
                     );
                 }
             }

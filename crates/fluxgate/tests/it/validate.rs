@@ -318,6 +318,37 @@ fn values_outside_the_domain_are_rejected_and_explained() {
 }
 
 #[test]
+fn a_misspelled_field_is_reported_with_the_one_that_was_meant() {
+    let rules = one_rule("scope: global, atributes: { a: b }, bands: [ 1/s ]");
+    let run = Dir::with_rules(&rules).run(&["validate", "rules.yaml"]);
+    let message = "unknown field `atributes` in a rule; did you mean `attributes`? allowed are ";
+    assert!(run.stderr.contains(message), "{run:?}");
+    let dir = Dir::new();
+    dir.write("fluxgate.yaml", "lisen: { api: '127.0.0.1:0' }\n");
+    let run = dir.run(&["validate", "fluxgate.yaml"]);
+    let message = "unknown field `lisen` in a config; did you mean `listen`? allowed are ";
+    assert!(run.stderr.contains(message), "{run:?}");
+    let rules = one_rule("scope: global, colour: red, bands: [ 1/s ]");
+    let run = Dir::with_rules(&rules).run(&["validate", "rules.yaml"]);
+    let message = "unknown field `colour` in a rule; allowed are ";
+    assert!(run.stderr.contains(message), "{run:?}");
+}
+
+#[test]
+fn a_merge_key_is_reported() {
+    let rules = "rule_sets:
+  api:
+    rules:
+      - &all { id: all, scope: per_user, bands: [ 1/s ] }
+      - { <<: *all, id: other }
+";
+    let run = Dir::with_rules(rules).run(&["validate", "rules.yaml"]);
+    assert_eq!(run.code, Some(78), "{run:?}");
+    let message = "rules.yaml:5:11: merge keys (`<<`) are not supported; write the fields out\n";
+    assert!(run.stderr.contains(message), "{run:?}");
+}
+
+#[test]
 fn a_file_that_is_not_yaml_or_not_a_rule_file_is_reported_with_its_position() {
     let cases = [
         ("rule_sets: [", "rules.yaml:1:13: not valid YAML: "),
