@@ -18,7 +18,7 @@ const MAX_DEPTH: usize = 64;
 impl Node {
     /// Parses a text that holds one document. An empty text is a null.
     pub fn parse(text: &str) -> Result<Self, Fault> {
-Self::parse_up_to(MAX_NODES, text)
+        Self::parse_up_to(MAX_NODES, text)
     }
 
     /// Parses a text from a request. Aliases must not expand it to more values than it has
