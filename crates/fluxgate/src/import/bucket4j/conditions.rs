@@ -115,8 +115,10 @@ mod tests {
             ("/a /b", "/a/**", "/a /b", Added::OtherPath),
             ("/a", "/b", "/a", Added::OtherPath),
         ] {
-            let mut matches = Match::default();
-            matches.path = paths.split_whitespace().map(str::to_owned).collect();
+            let mut matches = Match {
+                path: paths.split_whitespace().map(str::to_owned).collect(),
+                ..Match::default()
+            };
             let found = Condition::Path(pattern.into()).add_to(&mut matches);
             assert_eq!(
                 (matches.path.join(" ").as_str(), found),
