@@ -48,7 +48,7 @@ const REJECTED: &[(&str, &str, &str)] = &[
     (
         "envoy-ratelimit",
         "domain: d\ndescriptors: [ { key: k, rate_limits: {} } ]",
-        "2:26: unknown field `rate_limits` in a descriptor; allowed are …",
+        "2:26: unknown field `rate_limits` in a descriptor; did you mean `rate_limit`? allowed are …",
     ),
     ("nginx", "http {", "1:1: the block of `http` is not closed"),
     ("nginx", "http { }\n}", "2:1: `}` closes no block"),
