@@ -2,17 +2,21 @@
 //!
 //! Each file holds one: `settle` brings stored state to the present and repairs the
 //! effects of a clock that went back, `assess` decides a request on it, `refund`
-//! returns units, and `cancel` undoes one charge. The Lua of the Redis store uses the
+//! returns units, `cancel` undoes one charge, and `adjust` changes one to its real cost. The Lua of the Redis store uses the
 //! same names in the same order.
 
+mod adjust;
 mod bucket;
+mod concurrency;
 mod fixed_window;
 mod sliding_log;
 mod sliding_window;
 mod verdict;
 mod window;
 
+pub use adjust::{Adjusted, Adjustment};
 pub use bucket::{Bucket, Overhang};
+pub use concurrency::{Slots, SlotsAssessment};
 pub use sliding_log::{Log, LogAssessment, LogSummary};
 pub use verdict::{Charged, Mode, ParseChargedError, Verdict};
 pub use window::Counts;
@@ -21,7 +25,8 @@ pub(crate) use window::end_of;
 use crate::limit::{Algorithm, FracMicros, Limit};
 use crate::time::Timestamp;
 
-/// The state of a band that fits into a few numbers: of all algorithms but the log.
+/// The state of a band that fits into a few numbers: of all algorithms but the log
+/// and concurrency.
 ///
 /// The two buckets share a state, whatever their numbers. Counts belong to one
 /// algorithm and window: a store keeps those of another one under another key.
@@ -55,7 +60,7 @@ impl Assessment {
 
 impl Cell {
     /// Assesses a request of `cost` units on `stored` at `now`. Not for a sliding log,
-    /// whose state is a [`Log`].
+    /// whose state is a [`Log`], nor for concurrency, whose state is [`Slots`].
     pub fn assess(
         limit: &Limit,
         stored: Option<Self>,

@@ -84,13 +84,15 @@ impl From<Quota> for Band {
 
 /// The bucket of a band is one counter, whatever its numbers. Counts of another
 /// algorithm or window are another counter: instances that still use the old rule
-/// continue with theirs.
+/// continue with theirs. Slots are one counter, however long they are held.
 fn tag(id: &str, limit: &Limit) -> u64 {
     let mut name = id.as_bytes().to_vec();
     if !limit.algorithm().is_bucket() {
         // No id has such a byte.
         name.push(0xf0 + limit.algorithm() as u8);
-        name.extend_from_slice(&limit.window().get().to_le_bytes());
+        if limit.algorithm() != Algorithm::Concurrency {
+            name.extend_from_slice(&limit.window().get().to_le_bytes());
+        }
         if let Some(calendar) = limit.windows() {
             name.extend_from_slice(calendar.unit().name().as_bytes());
             name.extend_from_slice(calendar.time_zone().name().as_bytes());

@@ -2,8 +2,10 @@
 
 use std::borrow::Cow;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use crate::request_path::RequestPath;
+use crate::time::Micros;
 
 /// A name and a value, which need not be text.
 type BytePair<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
@@ -38,6 +40,7 @@ pub struct RequestContext<'a> {
     /// Nearly always text, but a descriptor of Envoy may hold any bytes.
     pub(crate) attributes: Vec<BytePair<'a>>,
     pub(crate) cost: Option<u64>,
+    pub(crate) hold: Option<Micros>,
     pub(crate) whole_keys: bool,
 }
 
@@ -89,6 +92,11 @@ impl<'a> RequestContext<'a> {
     /// Returns the cost that the request itself names.
     pub fn cost(&self) -> Option<u64> {
         self.cost
+    }
+
+    /// Returns how long the charge of the request is asked to be held.
+    pub fn hold(&self) -> Option<Duration> {
+        self.hold.map(Duration::from)
     }
 
     /// Returns the first header of this name, in any case.
@@ -154,6 +162,7 @@ impl RequestContext<'_> {
             headers: own_all(self.headers),
             attributes: attributes.collect(),
             cost: self.cost,
+            hold: self.hold,
             whole_keys: self.whole_keys,
         }
     }
@@ -243,6 +252,13 @@ impl<'a> RequestContextBuilder<'a> {
     /// Sets the cost, which replaces that of every rule.
     pub fn cost(mut self, cost: u64) -> Self {
         self.0.cost = Some(cost);
+        self
+    }
+
+    /// Holds the charge: [`Decision::hold`](crate::Decision::hold) has an id, by which it can
+    /// be settled with the real cost for this long.
+    pub fn hold(mut self, span: Duration) -> Self {
+        self.0.hold = Some(Micros::from_duration(span));
         self
     }
 

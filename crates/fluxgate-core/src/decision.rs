@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use crate::algorithm::Charged;
 use crate::band::Band;
+use crate::hold::HoldId;
 use crate::rules::{ActiveRule, ActiveRuleSet, RuleSet};
 use crate::time::{Micros, Retry, Timestamp};
 pub use charge::Charge;
@@ -62,6 +63,7 @@ pub struct Decision {
     reservations: Vec<BandReservation>,
     rules: SmallVec<[DecidedRule; 4]>,
     violated: SmallVec<[BandRef; 2]>,
+    hold: Option<HoldId>,
 }
 
 #[derive(Clone, Debug)]
@@ -159,6 +161,12 @@ impl Decision {
         self.delay.into()
     }
 
+    /// Returns the hold of the charge, if the request asked for one or took slots, and
+    /// something was charged.
+    pub fn hold(&self) -> Option<HoldId> {
+        self.hold
+    }
+
     /// Returns the bands that deny, in the order of evaluation. If the request is
     /// allowed, they belong to shadow rules.
     pub fn violated(&self) -> impl Iterator<Item = Violation<'_>> {
@@ -254,6 +262,7 @@ impl Decision {
             reservations: Vec::new(),
             rules: SmallVec::new(),
             violated: SmallVec::new(),
+            hold: None,
         }
     }
 

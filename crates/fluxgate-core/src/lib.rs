@@ -77,6 +77,7 @@ mod decision;
 mod fingerprint;
 #[cfg(any(doc, doctest))]
 pub mod guide;
+mod hold;
 #[cfg(feature = "json")]
 mod json;
 mod key;
@@ -108,6 +109,7 @@ pub use calendar::{Calendar, CalendarUnit, TimeZone, UnknownTimeZone};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use context::{RequestContext, RequestContextBuilder};
 pub use decision::{Decision, Outcome, Violation};
+pub use hold::{HoldId, ParseHoldIdError, Settled, Settlement};
 pub use key::{IdentityError, KeyPart, KeyPartError, OnMissingKey};
 pub use keyed::{Denied, DirectLimiter, KeyedLimiter, Permit};
 pub use limit::{Algorithm, Limit, LimitBuilder, LimitError, LimitField};
@@ -116,8 +118,8 @@ pub use limiter::RuleFileError;
 #[cfg(feature = "tokio")]
 pub use limiter::RuleWatch;
 pub use limiter::{
-    BandExplanation, BandState, Explanation, GroupPlace, Limiter, LimiterBuilder, LimiterError,
-    RuleExplanation,
+    BandExplanation, BandState, Explanation, GroupPlace, Hold, Limiter, LimiterBuilder,
+    LimiterError, RuleExplanation,
 };
 pub use matcher::{PatternError, ValueMatch};
 pub use memory::MemoryStore;
@@ -131,7 +133,7 @@ pub use reservation::Reservation;
 pub use rules::{
     ActiveRule, Cost, FieldChange, InvalidRules, OnError, OnMissingRuleSet, Rollout, RolloutError,
     Rule, RuleChange, RuleChangeKind, RuleFault, RuleMode, RuleSet, RuleSetBuilder, RuleSets,
-    RuleWarning,
+    RuleWarning, Tokens,
 };
 pub use shared_keyed::SharedKeyedLimiter;
 pub use store::{DynStore, LocalStore, Store, StoreError};
@@ -159,6 +161,7 @@ pub mod internals {
     pub mod json {
         pub use crate::json::*;
     }
+    pub use crate::hold::{DEFAULT_HOLD, MAX_HOLD, MIN_HOLD};
     pub use crate::key::{IdentityPart, RuleNumber, SubjectParts, describe_identity};
     pub mod limit {
         pub use crate::limit::*;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::calendar::{Calendar, Window};
+use crate::hold::{DEFAULT_HOLD, MAX_HOLD, MIN_HOLD};
 pub use crate::rate::{FracMicros, Horizon, MAX_FILL, MAX_UNITS, Rate};
 use crate::time::{Micros, Timestamp};
 
@@ -14,7 +15,7 @@ pub const MIN_SPAN: Micros = Micros::new(1_000);
 /// The longest window, period and `max_wait`: 366 days.
 pub const MAX_SPAN: Micros = Micros::new(366 * 86_400_000_000);
 
-/// The five algorithms. A store must support all of them, so the list is exhaustive.
+/// The algorithms. A store must support all of them, so the list is exhaustive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// Tokens that refill at a steady rate, up to the capacity.
@@ -27,17 +28,20 @@ pub enum Algorithm {
     SlidingLog,
     /// Two counts, the older weighted by how much of it the window still covers.
     SlidingWindow,
+    /// Slots that are held until they are given back or expire.
+    Concurrency,
 }
 
 impl Algorithm {
     /// Every name that a rule may use, with its algorithm.
     #[doc(hidden)]
-    pub const NAMES: [(&'static str, Self); 6] = [
+    pub const NAMES: [(&'static str, Self); 7] = [
         ("token_bucket", Self::TokenBucket),
         ("leaky_bucket", Self::LeakyBucket),
         ("fixed_window", Self::FixedWindow),
         ("sliding_log", Self::SlidingLog),
         ("sliding_window", Self::SlidingWindow),
+        ("concurrency", Self::Concurrency),
         ("gcra", Self::TokenBucket),
     ];
 
@@ -106,6 +110,13 @@ impl Limit {
         }
     }
 
+    /// Starts a limit on the slots that are held at the same time. A slot that is not given
+    /// back expires after a minute, or after [`LimitBuilder::hold`].
+    pub const fn concurrency(capacity: u64) -> LimitBuilder {
+        let hold = DEFAULT_HOLD.as_duration();
+        Self::builder(Algorithm::Concurrency, capacity, hold)
+    }
+
     /// Returns the same limit, which lets requests reserve up to `max_wait` ahead, in whole
     /// milliseconds. Windows, logs and shaping queues do not change.
     pub(crate) fn reserving(&self, max_wait: Duration) -> Self {
@@ -152,7 +163,8 @@ impl Limit {
         self.capacity as u64
     }
 
-    /// Returns W: the window, or the usual length of a calendar window.
+    /// Returns W: the window, the usual length of a calendar window, or how long a slot is
+    /// held at most.
     #[doc(hidden)]
     pub const fn window(&self) -> Micros {
         self.window
@@ -237,6 +249,12 @@ pub struct LimitBuilder {
 }
 
 impl LimitBuilder {
+    /// Sets how long a slot is held at most if it is neither given back nor renewed.
+    pub const fn hold(mut self, hold: Duration) -> Self {
+        self.window = saturating_micros(hold);
+        self
+    }
+
     /// Sets the units that return each period.
     pub const fn refill(mut self, units: u64) -> Self {
         self.refill = Some(units);
@@ -277,7 +295,14 @@ impl LimitBuilder {
         if let Err(error) = check_units(LimitField::Capacity, capacity, algorithm.max_capacity()) {
             return Err(error);
         }
-        if let Err(error) = check_span(LimitField::Window, window) {
+        if matches!(algorithm, Algorithm::Concurrency) {
+            if window.get() < MIN_HOLD.get() || window.get() > MAX_HOLD.get() {
+                return Err(LimitError::Hold);
+            }
+            if max_wait.is_some() {
+                return Err(LimitError::WaitForSlots);
+            }
+        } else if let Err(error) = check_span(LimitField::Window, window) {
             return Err(error);
         }
         if !algorithm.is_bucket() && refill.is_some() {
@@ -442,6 +467,12 @@ pub enum LimitError {
     /// Only a fixed window can follow the calendar.
     #[error("`calendar` belongs to fixed_window only")]
     CalendarOnOther,
+    /// A hold is outside its domain.
+    #[error("`hold` must be from 1s to 24h")]
+    Hold,
+    /// A request cannot reserve a slot that others hold.
+    #[error("`on_exceed: wait` cannot be combined with `algorithm: concurrency`")]
+    WaitForSlots,
     /// Shaping and waiting exclude each other.
     #[error("`shape: true` cannot be combined with `on_exceed: wait`")]
     ShapeAndWait,

@@ -2,6 +2,7 @@
 
 mod ad_hoc;
 mod explain;
+mod holds;
 mod planned;
 mod state;
 pub(crate) mod virtual_time;
@@ -29,6 +30,7 @@ use crate::store::{Checks, LocalStore, Reason, Store, StoreError, Verdicts};
 use crate::time::Retry;
 pub(crate) use ad_hoc::AdHocVerdicts;
 pub use explain::{BandExplanation, Explanation, GroupPlace, RuleExplanation};
+pub use holds::Hold;
 pub use planned::PendingDecision;
 #[cfg(all(feature = "tokio", feature = "yaml"))]
 pub use watch::RuleFileError;

@@ -7,8 +7,11 @@
 mod evict;
 mod fast;
 mod handle;
+mod holds;
 mod line;
+mod list;
 mod locked;
+mod locked_lists;
 mod overflow;
 mod shard;
 mod shares;
@@ -22,10 +25,12 @@ use smallvec::{SmallVec, smallvec};
 use crate::algorithm::{Charged, Mode, Verdict};
 use crate::band::Band;
 use crate::clock::{Clock, SystemClock};
+use crate::hold::{HoldId, Settled, Settlement};
 use crate::key::{RuleNumber, Subject};
 use crate::store::{Check, Checks, Group, LocalStore, Store, StoreError, Verdicts};
-use crate::time::{Retry, Timestamp};
+use crate::time::{Micros, Retry, Timestamp};
 pub(crate) use handle::KeyHandle;
+use holds::Holds;
 use locked::{KeyAssessment, LockedKeys};
 pub use table::{DEFAULT_MAX_KEYS, DEFAULT_MAX_LOG_EVENTS, Retention};
 use table::{Key, Table};
@@ -49,6 +54,7 @@ use table::{Key, Table};
 pub struct MemoryStore<C = SystemClock> {
     clock: C,
     table: Table,
+    holds: Holds,
 }
 
 impl Default for MemoryStore {
@@ -98,24 +104,26 @@ impl<C: Clock> MemoryStore<C> {
         Self {
             clock,
             table: Table::new(max_keys, retention),
+            holds: Holds::new(),
         }
     }
 
-    /// Sets the bound on the events of all sliding logs together.
+    /// Sets the bound on the events of all sliding logs and the holds that have slots
+    /// together.
     ///
     /// At the bound a log merges the events of each eighth of its window into one, so that
     /// it has at most nine: its units then return up to an eighth of the window late, never
-    /// early.
+    /// early. Slots are merged in the same way, and are then free when the last of them ends.
     #[must_use]
     pub fn max_log_events(mut self, max_log_events: usize) -> Self {
         self.table.max_log_events = max_log_events;
         self
     }
 
-    /// Returns the number of events of all sliding logs.
+    /// Returns the number of events of all sliding logs and of holds that have slots.
     #[doc(hidden)]
     pub fn log_events(&self) -> usize {
-        self.table.events.total()
+        self.table.entries.total()
     }
 
     /// Returns the number of counters, including those whose quota is full again.
@@ -190,6 +198,35 @@ impl<C: Clock> MemoryStore<C> {
         (0..keys.len()).map(|at| u64::from(locked.remove(at))).sum()
     }
 
+    /// Settles a hold at the instant `now`.
+    #[doc(hidden)]
+    pub fn settle_at(
+        &self,
+        hold: HoldId,
+        settlement: Settlement<'_>,
+        now: Timestamp,
+    ) -> Option<Settled> {
+        self.holds.settle(&self.table, hold, settlement, now)
+    }
+
+    /// Returns whether a hold has not ended at the instant `now`.
+    #[doc(hidden)]
+    pub fn is_held_at(&self, hold: HoldId, now: Timestamp) -> bool {
+        self.holds.is_held(&self.table, hold, now)
+    }
+
+    /// Forgets a hold: its charges are final, and its slots are free when they end.
+    #[doc(hidden)]
+    pub fn forget_hold(&self, hold: HoldId) {
+        self.holds.forget(hold);
+    }
+
+    /// Returns the number of holds, including those that have expired and are not forgotten
+    /// yet.
+    pub fn holds(&self) -> usize {
+        self.holds.len()
+    }
+
     /// Decides checks at the instant `now`.
     #[doc(hidden)]
     pub fn decide_at(&self, checks: &Checks<'_>, now: Timestamp) -> Verdicts {
@@ -200,7 +237,7 @@ impl<C: Clock> MemoryStore<C> {
 
     fn decide_into(&self, checks: &Checks<'_>, now: Timestamp, verdicts: &mut Verdicts) {
         let list = checks.list();
-        if let ([check], Mode::Take) = (list, checks.mode()) {
+        if let ([check], Mode::Take, None) = (list, checks.mode(), checks.hold()) {
             let Subject { rule, bytes } = check.subject;
             let key = self.table.key(self.table.hash(bytes), rule, check.band);
             verdicts.push(self.table.take(&key, check.band, now, check.cost));
@@ -212,11 +249,24 @@ impl<C: Clock> MemoryStore<C> {
             let mode = checks.mode();
             let decided = self.table.decide_in_lines(&keys, list, now, mode, verdicts);
             if decided.is_some() {
+                self.holds.record(&self.table, &keys, checks, verdicts, now);
                 return;
             }
             verdicts.clear();
         }
-        let mut locked = LockedKeys::new(&self.table, &keys);
+        self.decide_locked(checks, &keys, now, verdicts);
+        self.holds.record(&self.table, &keys, checks, verdicts, now);
+    }
+
+    fn decide_locked(
+        &self,
+        checks: &Checks<'_>,
+        keys: &[Key],
+        now: Timestamp,
+        verdicts: &mut Verdicts,
+    ) {
+        let list = checks.list();
+        let mut locked = LockedKeys::new(&self.table, keys).for_hold(checks.hold());
         let mut start = 0;
         while start < list.len() {
             let group = list[start].group;
@@ -224,7 +274,7 @@ impl<C: Clock> MemoryStore<C> {
             let end = start + rest.take_while(|check| check.group == group).count();
             let passes = decide_group(
                 &mut locked,
-                &keys,
+                keys,
                 list,
                 start..end,
                 now,
@@ -345,6 +395,22 @@ impl<C: Clock> Store for MemoryStore<C> {
     ) -> Result<(), StoreError> {
         self.cancel_now(subject, bands, units, charged);
         Ok(())
+    }
+
+    async fn settle(
+        &self,
+        hold: HoldId,
+        settlement: Settlement<'_>,
+    ) -> Result<Option<Settled>, StoreError> {
+        Ok(self.settle_at(hold, settlement, self.clock.now()))
+    }
+
+    async fn renew(&self, holds: &[(HoldId, Micros)]) -> Result<Vec<bool>, StoreError> {
+        let now = self.clock.now();
+        let renew = |(hold, span): &(HoldId, Micros)| {
+            self.holds.renew(&self.table, *hold, *span, now)
+        };
+        Ok(holds.iter().map(renew).collect())
     }
 
     async fn reset(&self, subject: Subject<'_>, bands: &[Band]) -> Result<u64, StoreError> {

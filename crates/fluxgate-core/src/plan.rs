@@ -1,16 +1,19 @@
 //! From a request and a rule set to the checks that a store decides.
 
+use std::iter;
 use std::ops::Range;
 
 use smallvec::SmallVec;
 
 use crate::algorithm::Mode;
 use crate::context::RequestContext;
+use crate::hold::HoldId;
 use crate::key::{self, Identity, IdentityError, OnMissingKey, Subject, SubjectBytes};
 use crate::matcher::Matches;
 use crate::request_path::RequestPath;
 use crate::rules::{ActiveRule, RuleMode, RuleSet};
-use crate::store::{Checks, Group};
+use crate::store::{Checks, Group, HoldRequest};
+use crate::time::Micros;
 
 /// A rule that applies to a request.
 #[derive(Clone, Debug)]
@@ -52,6 +55,10 @@ pub(crate) struct Plan {
     bytes: SubjectBytes,
     /// Whether an enforced rule denies because a part of its key is missing.
     lacks_key: bool,
+    /// Whether a rule takes slots, which are always held.
+    takes_slots: bool,
+    /// The id of the hold, if there is to be one, and how long it is asked to live.
+    hold: Option<(HoldId, Option<Micros>)>,
 }
 
 impl Plan {
@@ -63,6 +70,8 @@ impl Plan {
             mode,
             bytes: SubjectBytes::new(),
             lacks_key: false,
+            takes_slots: false,
+            hold: None,
         }
     }
 
@@ -76,6 +85,7 @@ impl Plan {
         } else if has_shadow {
             self.add_shadow(set, context, &matches);
         }
+        self.assign_hold(context.hold);
     }
 
     /// Adds the rules of `set` that apply to several requests, which are charged together
@@ -105,6 +115,7 @@ impl Plan {
             }
             shadow.push(self.applied.len());
         }
+        self.assign_hold(contexts.iter().filter_map(|context| context.hold).max());
         (enforced, shadow)
     }
 
@@ -132,7 +143,23 @@ impl Plan {
             },
             subject: start..self.bytes.len(),
         });
+        self.takes_slots = rule.takes_slots();
+        self.assign_hold(None);
         Ok(())
+    }
+
+    /// Gives the request a hold if it asks for one or takes slots.
+    #[inline]
+    fn assign_hold(&mut self, span: Option<Micros>) {
+        if self.takes_slots || span.is_some() {
+            let holds = self.mode.takes() && !self.applied.is_empty();
+            self.hold = holds.then(|| (HoldId::random(), span));
+        }
+    }
+
+    /// Returns the id of the hold that the store creates if the request is charged.
+    pub(crate) fn hold(&self) -> Option<HoldId> {
+        self.hold.map(|(id, _)| id)
     }
 
     /// Returns the checks of the bands.
@@ -144,6 +171,17 @@ impl Plan {
             let bands = rule.bands_in(&applied.bands);
             let subject = self.subject(applied, rule);
             checks.push(subject, bands, applied.cost, applied.group);
+        }
+        if let Some((id, span)) = self.hold {
+            let attributes = self.applied.iter().flat_map(|applied| {
+                let rule = &set.rules()[applied.rule as usize];
+                iter::repeat_n(rule.cost().attribute(), applied.bands.len())
+            });
+            checks.set_hold(HoldRequest {
+                id,
+                span,
+                attributes: attributes.collect(),
+            });
         }
         checks
     }
@@ -268,6 +306,7 @@ impl Plan {
             _ => rule.bands_for(&bytes[identity_start..]),
         };
         groups.extend(rule.group());
+        self.takes_slots |= rule.takes_slots();
         self.applied.push(AppliedRule {
             rule: index,
             bands,

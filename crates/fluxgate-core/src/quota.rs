@@ -203,6 +203,8 @@ impl LimitError {
             Self::FillTooLong => "a burst must return within 3,660 days",
             Self::NotABucket { .. } => "only a token or leaky bucket has a burst",
             Self::CalendarOnOther => "only a fixed window can follow the calendar",
+            Self::Hold => "slots must be held for 1 second to 24 hours",
+            Self::WaitForSlots => "a request cannot wait for slots",
             Self::ShapeOnOther => "only a leaky bucket can shape",
             Self::ShapeAndWait => "a quota that shapes cannot have a longest wait",
         }

@@ -228,6 +228,13 @@ impl Rate {
         }
     }
 
+    /// Returns the units that refill in `span`, rounded down: floor((whole·R + part) / P).
+    pub fn whole_units_in(&self, span: FracMicros) -> u64 {
+        let product = u128::from(span.whole) * u128::from(self.refill);
+        let units = (product + u128::from(span.part)) / u128::from(self.period.get());
+        u64::try_from(units).unwrap_or(u64::MAX)
+    }
+
     #[cold]
     fn many_units_in(&self, span: FracMicros) -> u64 {
         let product = u128::from(span.whole) * u128::from(self.refill);

@@ -24,6 +24,6 @@ pub use fault::{InvalidRules, RuleFault};
 #[cfg(feature = "yaml")]
 pub use read::RulesError;
 pub use rollout::{Rollout, RolloutError};
-pub use rule::{Cost, OnError, Rule, RuleMode};
+pub use rule::{Cost, OnError, Rule, RuleMode, Tokens};
 pub use set::{OnMissingRuleSet, RuleOptions, RuleSet, RuleSets};
 pub use warning::{RequestSource, RuleWarning};

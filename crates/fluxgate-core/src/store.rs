@@ -14,8 +14,11 @@ use std::time::Duration;
 use smallvec::SmallVec;
 
 use crate::band::Band;
+use crate::hold::DEFAULT_HOLD;
+use crate::limit::Limit;
 
 pub use crate::algorithm::{Charged, Mode, ParseChargedError, Verdict};
+pub use crate::hold::{HoldId, Settled, Settlement};
 pub use crate::key::Subject;
 pub use crate::time::{Micros, Retry};
 pub use dyn_store::DynStore;
@@ -57,6 +60,32 @@ pub struct Check<'a> {
 pub struct Checks<'a> {
     mode: Mode,
     list: SmallVec<[Check<'a>; 4]>,
+    /// Boxed, because few requests are held.
+    hold: Option<Box<HoldRequest<'a>>>,
+}
+
+/// The hold that a store creates if it charges a request.
+#[derive(Clone, Debug)]
+pub struct HoldRequest<'a> {
+    /// Its id, which no other hold has.
+    pub id: HoldId,
+    /// How long it is asked to live. Slots live no longer than their limit allows, and as
+    /// long as that if nothing is asked. A hold with slots ends with the last of them.
+    pub span: Option<Micros>,
+    /// The attribute that the rule of each check counts, if it counts one.
+    pub attributes: SmallVec<[Option<&'a str>; 4]>,
+}
+
+impl HoldRequest<'_> {
+    /// Returns how long a hold without slots lives.
+    pub fn span_without_slots(&self) -> Micros {
+        self.span.unwrap_or(DEFAULT_HOLD)
+    }
+
+    /// Returns how long slots of a limit live.
+    pub fn span_of_slots(&self, limit: &Limit) -> Micros {
+        self.span.map_or(limit.window(), |span| span.min(limit.window()))
+    }
 }
 
 impl<'a> Checks<'a> {
@@ -65,7 +94,19 @@ impl<'a> Checks<'a> {
         Self {
             mode,
             list: SmallVec::new(),
+            hold: None,
         }
+    }
+
+    /// Creates a hold if the checks are charged.
+    pub fn set_hold(&mut self, hold: HoldRequest<'a>) {
+        debug_assert_eq!(hold.attributes.len(), self.list.len());
+        self.hold = Some(Box::new(hold));
+    }
+
+    /// Returns the hold to create if the checks are charged. Checks for slots always have one.
+    pub fn hold(&self) -> Option<&HoldRequest<'a>> {
+        self.hold.as_deref()
     }
 
     /// Adds all bands of one subject. Groups must come in ascending order.
@@ -92,6 +133,7 @@ impl<'a> Checks<'a> {
         Self {
             mode,
             list: self.list.clone(),
+            hold: self.hold.clone(),
         }
     }
 
@@ -120,6 +162,9 @@ pub trait Store: Send + Sync {
     /// add up. If they pass, each shadow group is decided by itself in the same way; if
     /// not, the verdicts end with those of the enforced checks. Nothing is charged in
     /// [`Mode::Peek`].
+    ///
+    /// If the checks have a [hold](Checks::hold) and something is charged, the store keeps
+    /// what [`Store::settle`] needs, for as long as the hold lives.
     fn decide(
         &self,
         checks: &Checks<'_>,
@@ -176,6 +221,22 @@ pub trait Store: Send + Sync {
         units: u64,
         charged: &[Charged],
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Ends a hold: gives its slots back, and changes its charges to the real cost. Returns
+    /// `None`, and changes nothing, if there is no such hold: it was never created, has been
+    /// settled, or has expired.
+    fn settle(
+        &self,
+        hold: HoldId,
+        settlement: Settlement<'_>,
+    ) -> impl Future<Output = Result<Option<Settled>, StoreError>> + Send;
+
+    /// Lets holds live for a time from now on; slots no longer than their limit allows.
+    /// Returns for each whether it is still held. One that has ended is not revived.
+    fn renew(
+        &self,
+        holds: &[(HoldId, Micros)],
+    ) -> impl Future<Output = Result<Vec<bool>, StoreError>> + Send;
 
     /// Deletes the bands of a subject. Returns how many had state.
     fn reset(

@@ -255,7 +255,7 @@ fn remaining(limit: &Limit, owed: FracMicros) -> u32 {
 /// Returns the time until the bucket is full, and whether it had to be shortened
 /// because it was beyond the horizon: the clock went back.
 #[inline(always)]
-fn settle(rate: &Rate, stored: Option<Bucket>, now: Timestamp) -> (FracMicros, bool) {
+pub(super) fn settle(rate: &Rate, stored: Option<Bucket>, now: Timestamp) -> (FracMicros, bool) {
     let Some(Bucket {
         full_at,
         refill,
@@ -356,6 +356,33 @@ pub(super) fn refund(rate: &Rate, stored: Bucket, now: Timestamp, units: u64) ->
         return None;
     }
     Some(stored.moved_back(rate, owed, rate.time_of(units), now))
+}
+
+/// Gives units back like [`refund`], but the bucket is full from now on, and not before, if
+/// that fills it.
+pub(super) fn give_back(rate: &Rate, stored: Bucket, now: Timestamp, units: u64) -> Bucket {
+    let (owed, _) = settle(rate, Some(stored), now);
+    stored.moved_back(rate, owed, rate.time_of(units).min(owed), now)
+}
+
+/// Charges units to a bucket that is `owed` away from full, whether or not it has them.
+/// Returns `None` if it is full and stays so.
+pub(super) fn charge(
+    rate: &Rate,
+    stored: Option<Bucket>,
+    now: Timestamp,
+    owed: FracMicros,
+    units: u64,
+) -> Option<Bucket> {
+    let time = rate.time_of(units);
+    let after = rate.add(owed, time);
+    (after != FracMicros::default()).then(|| Bucket {
+        full_at: instant(now, after),
+        // At most MAX_UNITS.
+        refill: rate.refill() as u32,
+        horizon: rate.horizon(),
+        overhang: stored.map_or(Overhang::NONE, |stored| stored.overhang.after(time)),
+    })
 }
 
 /// Cancels a reservation of `units` that got the instant `mark`, as far as units may

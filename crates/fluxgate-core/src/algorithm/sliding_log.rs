@@ -166,14 +166,18 @@ impl Log {
 
     /// Adds the units, after [`Log::correct`].
     pub fn charge(&mut self, limit: &Limit, assessment: &LogAssessment) {
+        self.add(limit, assessment.at, assessment.cost);
+    }
+
+    /// Adds an event that is not before any other.
+    pub(super) fn add(&mut self, limit: &Limit, at: i64, cost: u64) {
         self.window = limit.window();
-        let LogAssessment { at, cost, .. } = *assessment;
         let oldest = at - limit.window().get() as i64;
         while let Some(gone) = self.events.pop_front_if(|event| event.at <= oldest) {
             self.units -= u64::from(gone.units);
         }
         self.units += cost;
-        // A cost that passes is at most the capacity.
+        // At most twice a capacity.
         let units = cost as u32;
         match self.events.back_mut() {
             Some(newest) if newest.at == at => newest.units += units,
@@ -244,6 +248,12 @@ impl Log {
         if event.units == 0 {
             self.events.remove(index);
         }
+    }
+
+    /// Returns the units that count at the instant of an assessment, after [`Log::correct`].
+    pub(super) fn counted_at(&self, limit: &Limit, assessment: &LogAssessment) -> u64 {
+        let (_, units) = self.live(assessment.at - limit.window().get() as i64);
+        units
     }
 
     /// Returns whether no event counts at `now` or later.

@@ -147,6 +147,8 @@ impl Charged {
             }
             Algorithm::SlidingLog => end.saturating_sub(width),
             Algorithm::SlidingWindow => end.saturating_sub(2 * width),
+            // Slots are known by their hold.
+            Algorithm::Concurrency => end,
         };
         FracMicros { whole, part: 0 }
     }

@@ -28,6 +28,7 @@ impl Decision {
             decision.add_shadow(applied, &mut verdicts);
         }
         decision.add_reservations(all);
+        decision.add_hold(plan, &plan.applied);
         decision
     }
 
@@ -48,6 +49,7 @@ impl Decision {
                 decision.add_enforced(applied, &mut verdicts);
             }
             decision.add_reservations(of_this);
+            decision.add_hold(plan, &plan.applied[start..end]);
             start = end;
             decisions.push(decision);
         }
@@ -58,8 +60,14 @@ impl Decision {
             if decision.rules.is_empty() && shadow.is_empty() {
                 decision.outcome = Outcome::NoRule;
             }
-            for applied in shadow.iter().filter(|_| all_allowed) {
-                decision.add_shadow(applied, &mut verdicts);
+            match all_allowed {
+                true => {
+                    for applied in shadow {
+                        decision.add_shadow(applied, &mut verdicts);
+                    }
+                    decision.add_hold(plan, shadow);
+                }
+                false => decision.hold = None,
             }
         }
         decisions
@@ -87,6 +95,22 @@ impl Decision {
             charged: Charged::by(verdict),
         });
         self.reservations = reservations.collect();
+    }
+
+    /// Adds the hold of the plan, if some of these rules have charged the request.
+    fn add_hold(&mut self, plan: &Plan, rules: &[AppliedRule]) {
+        let Some(hold) = plan.hold().filter(|_| self.allowed) else {
+            return;
+        };
+        let denies = |rule: u32| {
+            let mut decided = self.rules.iter();
+            decided.any(|decided| decided.rule == rule && decided.denies)
+        };
+        let is_charged =
+            |applied: &AppliedRule| applied.cost() > 0 && !denies(applied.rule);
+        if rules.iter().any(is_charged) {
+            self.hold = Some(hold);
+        }
     }
 
     fn add_enforced(&mut self, applied: &AppliedRule, verdicts: &mut slice::Iter<'_, Verdict>) {

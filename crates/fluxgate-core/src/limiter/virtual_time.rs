@@ -5,6 +5,7 @@ use crate::algorithm::Mode;
 use crate::clock::Clock;
 use crate::context::RequestContext;
 use crate::decision::Decision;
+use crate::hold::{HoldId, Settled, Settlement};
 use crate::memory::MemoryStore;
 use crate::plan::Plan;
 use crate::rules::{ActiveRule, ActiveRuleSet};
@@ -12,6 +13,16 @@ use crate::time::{Micros, Timestamp};
 
 #[doc(hidden)]
 impl<C: Clock> Limiter<MemoryStore<C>> {
+    /// Settles a hold at the instant `now`, whatever the store's clock shows.
+    pub fn settle_at(
+        &self,
+        hold: HoldId,
+        settlement: Settlement<'_>,
+        now: Timestamp,
+    ) -> Option<Settled> {
+        self.0.store.settle_at(hold, settlement, now)
+    }
+
     /// Decides a request at the instant `now`, whatever the store's clock shows.
     pub fn check_at(
         &self,

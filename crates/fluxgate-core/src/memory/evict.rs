@@ -90,7 +90,7 @@ impl<'t> LockedKeys<'t, '_> {
             Spot::OwnOverflow => {
                 let shard = self.keys[at].shard;
                 self.locked_overflow(shard)
-                    .remove(fingerprint, &table.events);
+                    .remove(fingerprint, &table.entries);
                 return;
             }
             Spot::Line(shard, mut line, index) => {
@@ -98,19 +98,19 @@ impl<'t> LockedKeys<'t, '_> {
                 shard as u32
             }
             Spot::Overflow(mut overflow) => {
-                overflow.remove(fingerprint, &table.events);
+                overflow.remove(fingerprint, &table.entries);
                 return;
             }
         };
-        if !slot.state.is_log() {
+        if !slot.state.is_list() {
             return;
         }
-        // A log is deleted with its stand-in. If the overflow is locked, it is deleted after
+        // A list is deleted with its stand-in. If the overflow is locked, it is deleted after
         // it has expired.
         if let Some(overflow) = self.overflow(shard) {
-            overflow.remove_log(fingerprint, &table.events);
+            overflow.remove_list(fingerprint, &table.entries);
         } else if let Some(mut overflow) = table.shards[shard as usize].overflow.try_lock() {
-            overflow.remove_log(fingerprint, &table.events);
+            overflow.remove_list(fingerprint, &table.entries);
         }
     }
 }

@@ -152,7 +152,7 @@ impl Table {
     /// and if it was denied, the line is only read.
     #[inline(always)]
     fn take_in_line(&self, key: &Key, band: &Band, now: Timestamp, cost: u64) -> Option<Verdict> {
-        if key.is_log {
+        if key.is_list {
             return None;
         }
         let request = BandRequest {
@@ -194,7 +194,7 @@ impl Table {
         now: Timestamp,
         cost: u64,
     ) -> Option<Verdict> {
-        if key.is_log {
+        if key.is_list {
             return None;
         }
         let mut overflow = self.shards[key.shard as usize].overflow.lock();
@@ -223,7 +223,7 @@ impl Table {
         let mut snapshots: SmallVec<[Snapshot<'_>; MAX_CHECKS]> = SmallVec::new();
         let mut passes = true;
         for (index, (key, check)) in keys.iter().zip(checks).enumerate() {
-            if key.is_log || keys[..index].contains(key) {
+            if key.is_list || keys[..index].contains(key) {
                 return None;
             }
             let request = BandRequest {

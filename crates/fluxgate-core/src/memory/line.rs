@@ -304,7 +304,7 @@ mod loom_tests {
 
     fn slot(number: u64) -> Slot {
         // Any three words with an algorithm in the second one.
-        let state = State([number, number | 1 << 60, number]);
+        let state = State([number, number | 1 << 61, number]);
         Slot {
             tag: Fingerprint::of(0).tag(),
             state,
@@ -352,7 +352,7 @@ mod loom_tests {
         let Some(mut line) = line.lock_unchanged(version) else {
             return false;
         };
-        line.set_first([number + 1, number + 1 | 1 << 60]);
+        line.set_first([number + 1, number + 1 | 1 << 61]);
         true
     }
 

@@ -9,20 +9,25 @@ use std::sync::MutexGuard;
 use smallvec::SmallVec;
 
 use super::line::{Line, LineGuard};
-use super::overflow::{Overflow, recount};
+use super::overflow::Overflow;
 use super::shard::Shard;
 use super::slot::{LimitBits, Slot, State};
-use super::table::{Key, Retention, Table};
-use crate::algorithm::{Assessment, Cell, Log, LogAssessment, Mode, Verdict};
+use super::table::{Key, Table};
+use crate::algorithm::{
+    Adjusted, Adjustment, Assessment, Cell, LogAssessment, Mode, SlotsAssessment, Verdict,
+};
 use crate::band::Band;
+use crate::hold::HoldId;
 use crate::limit::FracMicros;
-use crate::time::Timestamp;
+use crate::store::HoldRequest;
+use crate::time::{Micros, Timestamp};
 
 /// The assessment of a request on a key.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum KeyAssessment {
     Cell(Assessment),
     Log(LogAssessment),
+    Slots(SlotsAssessment),
 }
 
 impl KeyAssessment {
@@ -30,6 +35,7 @@ impl KeyAssessment {
         match self {
             Self::Cell(assessment) => &assessment.verdict,
             Self::Log(assessment) => &assessment.verdict,
+            Self::Slots(assessment) => &assessment.verdict,
         }
     }
 }
@@ -42,6 +48,8 @@ pub(super) struct LockedKeys<'t, 'k> {
     /// The index of each key's line.
     homes: SmallVec<[u16; 8]>,
     overflows: SmallVec<[(u32, MutexGuard<'t, Overflow>); 1]>,
+    /// The hold that takes slots, and how long it asks to keep them.
+    pub(super) hold: Option<(HoldId, Option<Micros>)>,
     /// Shards that should grow.
     crowded: SmallVec<[(u32, Timestamp); 1]>,
 }
@@ -78,6 +86,7 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
             lines: SmallVec::new(),
             homes: SmallVec::new(),
             overflows: SmallVec::new(),
+            hold: None,
             crowded: SmallVec::new(),
         };
         locked.lock_lines()?;
@@ -124,7 +133,7 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
                 line.find(key.fingerprint).is_none()
                     && (line.is_spilled() || line.find_empty().is_none() || self.has_company(key))
             };
-            if key.is_log || may_be_elsewhere() {
+            if key.is_list || may_be_elsewhere() {
                 wanted.push(key.shard);
             }
         }
@@ -145,6 +154,12 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
         others.any(|other| other.shard == key.shard)
     }
 
+    /// Takes slots for this hold, for as long as it asks.
+    pub(super) fn for_hold(mut self, hold: Option<&HoldRequest<'_>>) -> Self {
+        self.hold = hold.map(|hold| (hold.id, hold.span));
+        self
+    }
+
     /// Assesses a request on a key.
     pub(super) fn assess(
         &mut self,
@@ -154,9 +169,8 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
         cost: u64,
         mode: Mode,
     ) -> KeyAssessment {
-        if self.keys[at].is_log {
-            let log = self.log(at).map(|log| &*log);
-            return KeyAssessment::Log(Log::assess(band.limit(), log, now, cost, mode));
+        if self.keys[at].is_list {
+            return self.assess_list(at, band, now, cost, mode);
         }
         let cell = self.cell(at, band);
         KeyAssessment::Cell(Cell::assess(band.limit(), cell, now, cost, mode))
@@ -164,20 +178,11 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
 
     /// Writes the correction of an assessment that is not charged.
     pub(super) fn correct(&mut self, at: usize, band: &Band, assessment: &KeyAssessment) {
-        let key = self.keys[at];
-        match assessment {
-            KeyAssessment::Cell(assessment) => {
-                if let Some(cell) = &assessment.corrected {
-                    self.replace(at, key.slot(band, cell));
-                }
-            }
-            KeyAssessment::Log(assessment) => {
-                if let Some(log) = self.log(at) {
-                    log.correct(assessment);
-                    let slot = key.slot_of_log(band, log);
-                    self.replace(at, slot);
-                }
-            }
+        let KeyAssessment::Cell(Assessment { corrected, .. }) = assessment else {
+            return self.correct_list(at, band, assessment);
+        };
+        if let Some(cell) = corrected {
+            self.replace(at, self.keys[at].slot(band, cell));
         }
     }
 
@@ -189,78 +194,26 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
         now: Timestamp,
         assessment: &KeyAssessment,
     ) {
-        let key = self.keys[at];
-        match assessment {
-            KeyAssessment::Cell(assessment) => {
-                if let Some(cell) = assessment.to_write() {
-                    let slot = key.slot(band, cell);
-                    if !self.replace(at, slot) {
-                        self.insert(at, slot, now);
-                    }
-                }
-            }
-            KeyAssessment::Log(log) if log.charges => {
-                self.charge_log(at, band, now, log);
-            }
-            KeyAssessment::Log(_) => self.correct(at, band, assessment),
-        }
-    }
-
-    fn charge_log(&mut self, at: usize, band: &Band, now: Timestamp, assessment: &LogAssessment) {
-        let (key, table) = (self.keys[at], self.table);
-        let rule = key.rule.get();
-        let is_known = self.log(at).is_some();
-        let overflow = self.locked_overflow(key.shard);
-        let expires = table.retention == Retention::UntilFull;
-        let log = if is_known {
-            overflow.log(key.fingerprint)
-        } else {
-            let is_expired = |log: &Log| expires && log.is_expired(now);
-            Some(overflow.new_log(key.fingerprint, rule, &table.events, is_expired))
+        let KeyAssessment::Cell(assessment) = assessment else {
+            return self.charge_list(at, band, now, assessment);
         };
-        let log = log.expect("the log exists or was created");
-        let before = log.events();
-        log.correct(assessment);
-        log.charge(band.limit(), assessment);
-        recount(&table.events, rule, before, log.events());
-        let is_crowded = log.events() > Log::MOST_COARSE_EVENTS && !table.has_room_for_events(rule);
-        if is_crowded {
-            let before = log.events();
-            log.coarsen();
-            recount(&table.events, rule, before, log.events());
-        }
-        let slot = key.slot_of_log(band, log);
-        if is_crowded {
-            self.sweep_logs(key.shard, now);
-        }
-        if !self.replace(at, slot) {
-            self.insert(at, slot, now);
+        if let Some(cell) = assessment.to_write() {
+            self.write(at, self.keys[at].slot(band, cell), now);
         }
     }
 
-    /// Deletes the expired logs of the next shard in turn, unless another was swept just
-    /// before.
-    fn sweep_logs(&mut self, own: u32, now: Timestamp) {
-        let table = self.table;
-        let Some(shard) = table.next_to_sweep(now) else {
-            return;
-        };
-        if shard == own {
-            let overflow = self.locked_overflow(own);
-            overflow.retain_logs(&table.events, |_, log| !log.is_expired(now));
-        } else if let Some(mut overflow) = table.shards[shard as usize].overflow.try_lock() {
-            overflow.retain_logs(&table.events, |_, log| !log.is_expired(now));
-        }
-    }
-
-    /// Refunds units.
+    /// Refunds units. Slots are given back by their holds only.
     pub(super) fn refund(&mut self, at: usize, band: &Band, now: Timestamp, units: u64) {
-        self.change(
-            at,
-            band,
-            |log| log.refund(band.limit(), now, units),
-            |cell| Cell::refund(band.limit(), cell, now, units),
-        );
+        let limit = band.limit();
+        if self.keys[at].is_list {
+            self.change_list(at, band, |list| {
+                if let Some(log) = list.as_log() {
+                    log.refund(limit, now, units);
+                }
+            });
+        } else if let Some(cell) = self.cell(at, band) {
+            self.set_cell(at, band, now, Cell::refund(limit, cell, now, units));
+        }
     }
 
     /// Cancels a charge that went to `mark`.
@@ -272,43 +225,40 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
         units: u64,
         mark: FracMicros,
     ) {
-        self.change(
-            at,
-            band,
-            |log| log.cancel(mark.whole, units),
-            |cell| Cell::cancel(band.limit(), cell, now, units, mark),
-        );
+        if self.keys[at].is_list {
+            self.change_list(at, band, |list| {
+                if let Some(log) = list.as_log() {
+                    log.cancel(mark.whole, units);
+                }
+            });
+        } else if let Some(cell) = self.cell(at, band) {
+            let cancelled = Cell::cancel(band.limit(), cell, now, units, mark);
+            self.set_cell(at, band, now, cancelled);
+        }
     }
 
-    fn change(
+    /// Changes a charge to its real cost. Returns the units that did not fit.
+    pub(super) fn adjust(
         &mut self,
         at: usize,
         band: &Band,
-        change_log: impl FnOnce(&mut Log),
-        change_cell: impl FnOnce(Cell) -> Option<Cell>,
-    ) {
-        let key = self.keys[at];
-        if key.is_log {
-            let table = self.table;
-            let Some(log) = self.log(at) else { return };
-            let before = log.events();
-            change_log(log);
-            recount(&table.events, key.rule.get(), before, log.events());
-            if log.units() == 0 {
-                self.remove(at);
-            } else {
-                let slot = key.slot_of_log(band, log);
-                self.replace(at, slot);
-            }
-            return;
+        now: Timestamp,
+        adjustment: &Adjustment,
+    ) -> u64 {
+        if self.keys[at].is_list {
+            return self.adjust_log(at, band, now, adjustment);
         }
-        let Some(cell) = self.cell(at, band) else {
-            return;
-        };
-        match change_cell(cell) {
-            Some(cell) => {
-                self.replace(at, key.slot(band, &cell));
-            }
+        let cell = self.cell(at, band);
+        let Adjusted { state, uncharged } = Cell::adjust(band.limit(), cell, now, adjustment);
+        if state.is_some() {
+            self.set_cell(at, band, now, state);
+        }
+        uncharged
+    }
+
+    fn set_cell(&mut self, at: usize, band: &Band, now: Timestamp, cell: Option<Cell>) {
+        match cell {
+            Some(cell) => self.write(at, self.keys[at].slot(band, &cell), now),
             None => {
                 self.remove(at);
             }
@@ -325,7 +275,7 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
         let table = self.table;
         let overflow = self.overflow(key.shard);
         let in_overflow =
-            overflow.is_some_and(|overflow| overflow.remove(key.fingerprint, &table.events));
+            overflow.is_some_and(|overflow| overflow.remove(key.fingerprint, &table.entries));
         let existed = in_line.is_some() || in_overflow;
         table.release(key.rule.get(), usize::from(existed));
         existed
@@ -335,7 +285,7 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
         self.state(at)?.cell(LimitBits::of(band.limit()))
     }
 
-    fn state(&mut self, at: usize) -> Option<State> {
+    pub(super) fn state(&mut self, at: usize) -> Option<State> {
         let key = &self.keys[at];
         let line = self.line(at);
         match line.find(key.fingerprint) {
@@ -344,8 +294,15 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
         }
     }
 
+    /// Writes the state of a key, which need not exist.
+    pub(super) fn write(&mut self, at: usize, slot: Slot, now: Timestamp) {
+        if !self.replace(at, slot) {
+            self.insert(at, slot, now);
+        }
+    }
+
     /// Writes the state of a key if it exists. Returns whether it does.
-    fn replace(&mut self, at: usize, slot: Slot) -> bool {
+    pub(super) fn replace(&mut self, at: usize, slot: Slot) -> bool {
         let key = &self.keys[at];
         let fingerprint = key.fingerprint;
         let line = self.line_mut(at);
@@ -437,12 +394,6 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
         overflow.expect("every key that may need an overflow has locked it")
     }
 
-    /// Returns the log of a key, if there is a stand-in for it.
-    fn log(&mut self, at: usize) -> Option<&mut Log> {
-        self.state(at).filter(|state| state.is_log())?;
-        let key = &self.keys[at];
-        self.locked_overflow(key.shard).log(key.fingerprint)
-    }
 }
 
 impl Drop for LockedKeys<'_, '_> {

@@ -1,12 +1,12 @@
-//! The keys of a shard that have no room in its lines, and all its logs.
+//! The keys of a shard that have no room in its lines, and all its lists.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use foldhash::HashMap;
 
+use super::list::List;
 use super::shares::Tally;
 use super::slot::{Fingerprint, Slot, State};
-use crate::algorithm::Log;
 
 /// An overflow and its lock, in a cache line of their own.
 #[derive(Debug, Default)]
@@ -27,21 +27,21 @@ impl OverflowLock {
 }
 
 /// Keys whose line is full, sorted by their fingerprints. They are few, so shifting them
-/// costs less than the free room of a hash table. And the logs: a line or this list holds
-/// only a stand-in, and a log without one no longer counts.
+/// costs less than the free room of a hash table. And the lists: a line or the overflow
+/// holds only a stand-in, and a list without one no longer counts.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Overflow {
     fingerprints: Vec<u64>,
     states: Vec<State>,
-    logs: HashMap<u64, RuleLog>,
+    lists: HashMap<u64, RuleList>,
 }
 
-/// A log and its rule.
+/// A list and its rule.
 #[derive(Debug)]
-struct RuleLog {
+struct RuleList {
     rule: u32,
-    log: Log,
+    list: List,
 }
 
 impl Overflow {
@@ -90,51 +90,51 @@ impl Overflow {
         }
     }
 
-    /// Returns the log of a key.
-    pub(super) fn log(&mut self, fingerprint: Fingerprint) -> Option<&mut Log> {
-        let known = self.logs.get_mut(&fingerprint.bits())?;
-        Some(&mut known.log)
+    /// Returns the list of a key.
+    pub(super) fn list(&mut self, fingerprint: Fingerprint) -> Option<&mut List> {
+        let known = self.lists.get_mut(&fingerprint.bits())?;
+        Some(&mut known.list)
     }
 
-    /// Creates an empty log for a key, in place of an earlier one. Before the map grows,
-    /// expired logs are deleted.
-    pub(super) fn new_log(
+    /// Creates a list for a key, in place of an earlier one. Before the map grows, expired
+    /// lists are deleted.
+    pub(super) fn new_list(
         &mut self,
         fingerprint: Fingerprint,
         rule: u32,
-        events: &Tally,
-        is_expired: impl Fn(&Log) -> bool,
-    ) -> &mut Log {
-        self.remove_log(fingerprint, events);
-        if self.logs.len() == self.logs.capacity() {
-            self.retain_logs(events, |_, log| !is_expired(log));
+        list: List,
+        entries: &Tally,
+        is_expired: impl Fn(&List) -> bool,
+    ) -> &mut List {
+        self.remove_list(fingerprint, entries);
+        if self.lists.len() == self.lists.capacity() {
+            self.retain_lists(entries, |_, list| !is_expired(list));
         }
-        let log = Log::default();
-        let entry = self.logs.entry(fingerprint.bits());
-        &mut entry.insert_entry(RuleLog { rule, log }).into_mut().log
+        let entry = self.lists.entry(fingerprint.bits());
+        &mut entry.insert_entry(RuleList { rule, list }).into_mut().list
     }
 
-    /// Deletes the log of a key, if there is one.
-    pub(super) fn remove_log(&mut self, fingerprint: Fingerprint, events: &Tally) {
-        if let Some(RuleLog { rule, log }) = self.logs.remove(&fingerprint.bits()) {
-            recount(events, rule, log.events(), 0);
+    /// Deletes the list of a key, if there is one.
+    pub(super) fn remove_list(&mut self, fingerprint: Fingerprint, entries: &Tally) {
+        if let Some(RuleList { rule, list }) = self.lists.remove(&fingerprint.bits()) {
+            recount(entries, rule, list.entries(), 0);
         }
     }
 
-    /// Deletes every log for which `keep` returns false.
-    pub(super) fn retain_logs(&mut self, events: &Tally, keep: impl Fn(u32, &Log) -> bool) {
-        self.logs.retain(|_, RuleLog { rule, log }| {
-            let keeps = keep(*rule, log);
+    /// Deletes every list for which `keep` returns false.
+    pub(super) fn retain_lists(&mut self, entries: &Tally, keep: impl Fn(u32, &List) -> bool) {
+        self.lists.retain(|_, RuleList { rule, list }| {
+            let keeps = keep(*rule, list);
             if !keeps {
-                recount(events, *rule, log.events(), 0);
+                recount(entries, *rule, list.entries(), 0);
             }
             keeps
         });
     }
 
     /// Deletes a key. Returns whether it was in the list.
-    pub(super) fn remove(&mut self, fingerprint: Fingerprint, events: &Tally) -> bool {
-        self.remove_log(fingerprint, events);
+    pub(super) fn remove(&mut self, fingerprint: Fingerprint, entries: &Tally) -> bool {
+        self.remove_list(fingerprint, entries);
         let found = self.search(fingerprint);
         if let Ok(index) = found {
             self.fingerprints.remove(index);
@@ -167,7 +167,7 @@ impl Overflow {
         }
     }
 
-    /// Removes all keys, but not the logs.
+    /// Removes all keys, but not the lists.
     pub(super) fn take(&mut self) -> impl Iterator<Item = Slot> + use<> {
         let fingerprints = std::mem::take(&mut self.fingerprints).into_iter();
         let states = std::mem::take(&mut self.states);
@@ -178,13 +178,13 @@ impl Overflow {
     }
 }
 
-/// Updates the tally after the events of a rule's log changed from `before` to `after`.
-pub(super) fn recount(events: &Tally, rule: u32, before: usize, after: usize) {
+/// Updates the tally after the entries of a rule's list changed from `before` to `after`.
+pub(super) fn recount(entries: &Tally, rule: u32, before: usize, after: usize) {
     if after > before {
-        events.reserve(after - before);
-        events.add(rule, after - before);
+        entries.reserve(after - before);
+        entries.add(rule, after - before);
     } else {
-        events.release(before - after);
-        events.subtract(rule, before - after);
+        entries.release(before - after);
+        entries.subtract(rule, before - after);
     }
 }

@@ -1,6 +1,7 @@
 //! A key and its state in 30 bytes.
 
-use crate::algorithm::{Bucket, Cell, Counts, Log, Overhang, end_of};
+use super::list::List;
+use crate::algorithm::{Bucket, Cell, Counts, Overhang, end_of};
 use crate::key::RuleNumber;
 use crate::limit::{Algorithm, FracMicros, Horizon, Limit, Scale};
 use crate::time::Timestamp;
@@ -10,7 +11,7 @@ use crate::time::Timestamp;
 /// | word | from bit 0 up |
 /// |---|---|
 /// | 0 | instant or window start, 58; fingerprint, 6 |
-/// | 1 | fraction or previous count, 30; refill or current count, 30; algorithm, 3 |
+/// | 1 | fraction or previous count, 30; refill or current count, 31; kind, 3 |
 /// | 2 | window in ms, or horizon, 6, and overhang, 29; rule, 20; scale, 9 |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State(pub(super) [u64; 3]);
@@ -25,19 +26,25 @@ pub(super) struct Slot {
 
 const TAG_BITS: u32 = 48;
 const INSTANT_BITS: u32 = 58;
+/// The bits of a capacity. A count may be twice as large: one more bit of the current one
+/// follows, and that of the previous one is in the kind.
 const COUNT_BITS: u32 = 30;
 const WINDOW_BITS: u32 = HORIZON_BITS + Overhang::BITS;
 const HORIZON_BITS: u32 = 6;
-const ALGORITHM_SHIFT: u32 = 2 * COUNT_BITS;
+const KIND_SHIFT: u32 = 2 * COUNT_BITS + 1;
 pub(super) const INSTANT_MASK: u64 = (1 << INSTANT_BITS) - 1;
 pub(super) const COUNT_MASK: u64 = (1 << COUNT_BITS) - 1;
+const CURRENT_MASK: u64 = (1 << (COUNT_BITS + 1)) - 1;
+const TOP_BIT: u32 = 63;
 const WINDOW_MASK: u64 = (1 << WINDOW_BITS) - 1;
 const SCALE_SHIFT: u32 = WINDOW_BITS + RuleNumber::BITS;
 
 const BUCKET: u64 = 1;
 const FIXED: u64 = 2;
+/// The third bit of this kind is the uppermost one of the previous count.
 const SLIDING: u64 = 3;
-const LOG: u64 = 4;
+const LIST: u64 = 4;
+const CELL_KINDS: u64 = 3;
 
 /// The part of a fingerprint that a line stores: 54 bits, besides those that lead to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,8 +128,8 @@ impl Loss {
 /// The bits that all states of a limit share, at their positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LimitBits {
-    /// The algorithm.
-    algorithm: u64,
+    /// The kind of state that the algorithm has.
+    kind: u64,
     /// The scale and, except for a bucket, the window.
     frame: u64,
 }
@@ -143,14 +150,16 @@ impl LimitBits {
 
     #[inline]
     fn with_window(limit: &Limit, millis: u64) -> Self {
-        let (algorithm, window) = match limit.algorithm() {
+        let (kind, window) = match limit.algorithm() {
             Algorithm::TokenBucket | Algorithm::LeakyBucket => (BUCKET, 0),
             Algorithm::FixedWindow => (FIXED, millis),
             Algorithm::SlidingWindow => (SLIDING, millis),
-            Algorithm::SlidingLog => (LOG, millis),
+            Algorithm::SlidingLog => (LIST, millis),
+            // Slots have an end of their own.
+            Algorithm::Concurrency => (LIST, 0),
         };
         Self {
-            algorithm: algorithm << ALGORITHM_SHIFT,
+            kind: kind << KIND_SHIFT,
             frame: window | u64::from(limit.scale().bits()) << SCALE_SHIFT,
         }
     }
@@ -213,31 +222,34 @@ impl State {
         bits: LimitBits,
         (instant, first, second): (u64, u32, u32),
     ) -> Self {
+        let first = u64::from(first);
+        // Only a previous count has the bit.
+        let first = first & COUNT_MASK | first >> COUNT_BITS << TOP_BIT;
         Self([
             instant | fingerprint.rest,
-            u64::from(first) | u64::from(second) << COUNT_BITS | bits.algorithm,
+            first | u64::from(second) << COUNT_BITS | bits.kind,
             bits.frame | u64::from(rule.get()) << WINDOW_BITS,
         ])
     }
 
-    /// Creates the stand-in for a log: the time of its newest event, and its units.
-    pub(super) fn of_log(
+    /// Creates the stand-in for a list: the time of its newest event or the end of its last
+    /// slot, and its units.
+    pub(super) fn of_list(
         fingerprint: Fingerprint,
         rule: RuleNumber,
         bits: LimitBits,
-        log: &Log,
+        list: &List,
     ) -> Self {
         let counts = Counts {
-            start: log.newest(),
+            start: list.latest(),
             previous: 0,
-            // A log has at most MAX_LOG_UNITS.
-            current: log.units() as u32,
+            current: list.units().min(CURRENT_MASK) as u32,
         };
         Self::of_counts(fingerprint, rule, bits, counts)
     }
 
     pub(super) fn is_empty(self) -> bool {
-        self.0[1] >> ALGORITHM_SHIFT == 0
+        self.0[1] >> KIND_SHIFT == 0
     }
 
     /// Returns whether this is the state of a key with this fingerprint, except for the tag.
@@ -258,7 +270,7 @@ impl State {
     /// Returns whether this is the state of a bucket, or counts of this algorithm.
     #[inline]
     pub(super) fn is_of(self, bits: LimitBits) -> bool {
-        (self.0[1] ^ bits.algorithm) >> ALGORITHM_SHIFT == 0
+        (self.0[1] ^ bits.kind) >> KIND_SHIFT & CELL_KINDS == 0
     }
 
     fn numbers(self) -> Cell {
@@ -277,32 +289,33 @@ impl State {
                 whole: self.0[0] & INSTANT_MASK,
                 part: (self.0[1] & COUNT_MASK) as u32,
             },
-            refill: (self.0[1] >> COUNT_BITS & COUNT_MASK) as u32,
+            refill: (self.0[1] >> COUNT_BITS & CURRENT_MASK) as u32,
             horizon: Horizon::from_low_bits(self.0[2]),
             overhang: Overhang::from_low_bits(self.0[2] >> HORIZON_BITS),
         }
     }
 
-    /// Returns the numbers as those of a counting window, or of the stand-in for a log.
+    /// Returns the numbers as those of a counting window, or of the stand-in for a list.
     pub(super) fn counts(self) -> Counts {
+        let uppermost = u64::from(self.is_sliding()) & self.0[1] >> TOP_BIT;
         Counts {
             start: self.0[0] & INSTANT_MASK,
-            previous: (self.0[1] & COUNT_MASK) as u32,
-            current: (self.0[1] >> COUNT_BITS & COUNT_MASK) as u32,
+            previous: (self.0[1] & COUNT_MASK | uppermost << COUNT_BITS) as u32,
+            current: (self.0[1] >> COUNT_BITS & CURRENT_MASK) as u32,
         }
     }
 
     fn is_bucket(self) -> bool {
-        self.0[1] >> ALGORITHM_SHIFT == BUCKET
+        self.0[1] >> KIND_SHIFT == BUCKET
     }
 
     fn is_sliding(self) -> bool {
-        self.0[1] >> ALGORITHM_SHIFT == SLIDING
+        self.0[1] >> KIND_SHIFT & CELL_KINDS == SLIDING
     }
 
-    /// Returns whether this is the stand-in for a log, which is stored elsewhere.
-    pub(super) fn is_log(self) -> bool {
-        self.0[1] >> ALGORITHM_SHIFT == LOG
+    /// Returns whether this is the stand-in for a list, which is stored elsewhere.
+    pub(super) fn is_list(self) -> bool {
+        self.0[1] >> KIND_SHIFT == LIST
     }
 
     fn window(self) -> u64 {
@@ -348,6 +361,10 @@ impl State {
     /// Returns the units that count at `now`, rounded down.
     fn used_of_window(self, now: Timestamp) -> u64 {
         let (counts, width) = (self.counts(), self.window());
+        if width == 0 {
+            // The slots of a limit.
+            return counts.current.into();
+        }
         let elapsed = now.micros().saturating_sub(counts.start);
         // The count that fades, and how much of its window is still covered.
         let (whole, fading, covered) = match elapsed / width {
@@ -387,14 +404,19 @@ mod tests {
         });
         let counts = Cell::Counts(Counts {
             start: Timestamp::MAX.micros(),
-            previous: most,
-            current: most,
+            previous: 0,
+            current: 2 * most,
+        });
+        let sliding = Cell::Counts(Counts {
+            start: Timestamp::MAX.micros(),
+            previous: 2 * most,
+            current: 2 * most,
         });
         for (algorithm, cell) in [
             (Algorithm::TokenBucket, bucket),
             (Algorithm::LeakyBucket, bucket),
             (Algorithm::FixedWindow, counts),
-            (Algorithm::SlidingWindow, counts),
+            (Algorithm::SlidingWindow, sliding),
         ] {
             let bits = LimitBits::of(&limit(algorithm));
             let state = State::new(fingerprint, RuleNumber::NONE, bits, &cell);

@@ -2,10 +2,11 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use super::list::List;
 use super::shard::{Shard, Sizes};
 use super::shares::{Claim, Tally};
 use super::slot::{Fingerprint, LimitBits, Slot, State};
-use crate::algorithm::{Cell, Log};
+use crate::algorithm::Cell;
 use crate::band::Band;
 use crate::fingerprint::Fingerprinter;
 use crate::key::RuleNumber;
@@ -15,14 +16,14 @@ use crate::time::Timestamp;
 /// The default bound on keys.
 pub const DEFAULT_MAX_KEYS: usize = 1_000_000;
 
-/// The default bound on the events of sliding logs. They take as much memory as
+/// The default bound on the events of sliding logs and the holds that have slots. They take as much memory as
 /// [`DEFAULT_MAX_KEYS`], and up to twice as much.
 pub const DEFAULT_MAX_LOG_EVENTS: usize = 4_000_000;
 
 /// The approximate number of keys in a shard when the table is full.
 const KEYS_PER_SHARD: usize = 2048;
 const MOST_SHARDS: usize = 512;
-/// The time between two sweeps for expired logs, in microseconds.
+/// The time between two sweeps for expired lists, in microseconds.
 const SWEEP_PAUSE: u64 = 1000;
 
 /// When a key may be deleted.
@@ -46,10 +47,10 @@ pub(super) struct Table {
     /// The keys of each rule.
     pub(super) keys: Tally,
     max_keys: usize,
-    /// The log events of each rule.
-    pub(super) events: Tally,
+    /// The entries of the lists of each rule: events of logs, and holds that have slots.
+    pub(super) entries: Tally,
     pub(super) max_log_events: usize,
-    /// The number of sweeps for expired logs, and the time of the last one.
+    /// The number of sweeps for expired lists, and the time of the last one.
     sweeps: AtomicUsize,
     swept_at: AtomicU64,
     pub(super) retention: Retention,
@@ -61,7 +62,7 @@ pub(super) struct Table {
 pub(super) struct Key {
     pub(super) fingerprint: Fingerprint,
     pub(super) shard: u32,
-    pub(super) is_log: bool,
+    pub(super) is_list: bool,
     pub(super) rule: RuleNumber,
 }
 
@@ -75,10 +76,10 @@ impl Key {
         self.with(State::new(self.fingerprint, self.rule, bits, cell))
     }
 
-    /// Returns the key with the stand-in for its log.
-    pub(super) fn slot_of_log(&self, band: &Band, log: &Log) -> Slot {
+    /// Returns the key with the stand-in for its list.
+    pub(super) fn slot_of_list(&self, band: &Band, list: &List) -> Slot {
         let bits = LimitBits::of(band.limit());
-        self.with(State::of_log(self.fingerprint, self.rule, bits, log))
+        self.with(State::of_list(self.fingerprint, self.rule, bits, list))
     }
 
     fn with(&self, state: State) -> Slot {
@@ -105,7 +106,7 @@ impl Table {
             shards: (0..shards).map(|_| Shard::default()).collect(),
             keys: Tally::new(),
             max_keys: max_keys.max(1),
-            events: Tally::new(),
+            entries: Tally::new(),
             max_log_events: DEFAULT_MAX_LOG_EVENTS,
             sweeps: AtomicUsize::new(0),
             swept_at: AtomicU64::new(0),
@@ -131,7 +132,10 @@ impl Table {
         Key {
             fingerprint: Fingerprint::of(hash),
             shard: shard as u32,
-            is_log: band.limit().algorithm() == Algorithm::SlidingLog,
+            is_list: matches!(
+                band.limit().algorithm(),
+                Algorithm::SlidingLog | Algorithm::Concurrency
+            ),
             rule,
         }
     }
@@ -170,7 +174,7 @@ impl Table {
             }
             let mut overflow = shard.overflow.lock();
             let here = overflow.retain(|state| state.rule() != rule.get());
-            overflow.retain_logs(&self.events, |of, _| of != rule.get());
+            overflow.retain_lists(&self.entries, |of, _| of != rule.get());
             self.release(rule.get(), here);
             return deleted + here;
         }
@@ -224,18 +228,18 @@ impl Table {
         claim.take(&self.keys, state.rule())
     }
 
-    /// Returns whether a rule may have as many log events as it has. The last quarter is
+    /// Returns whether a rule may have as many list entries as it has. The last quarter is
     /// reserved for rules within their share.
-    pub(super) fn has_room_for_events(&self, rule: u32) -> bool {
+    pub(super) fn has_room_for_entries(&self, rule: u32) -> bool {
         if self.retention == Retention::Forever {
             return true;
         }
-        let (total, most) = (self.events.total(), self.max_log_events);
-        let is_within_share = || self.events.of(rule) <= self.events.share(most, rule);
+        let (total, most) = (self.entries.total(), self.max_log_events);
+        let is_within_share = || self.entries.of(rule) <= self.entries.share(most, rule);
         total <= most && (total <= most - most / 4 || is_within_share())
     }
 
-    /// Returns the shard to sweep for expired logs, unless one has just been swept.
+    /// Returns the shard to sweep for expired lists, unless one has just been swept.
     pub(super) fn next_to_sweep(&self, now: Timestamp) -> Option<u32> {
         let last = self.swept_at.load(Ordering::Relaxed);
         if now.micros().abs_diff(last) < SWEEP_PAUSE {

@@ -5,10 +5,10 @@ use std::ops::Range;
 use foldhash::HashMap;
 
 use super::rollout::Rollout;
-use super::rule::{Cost, RuleMode};
+use super::rule::{Cost, RuleMode, Tokens};
 use crate::band::Band;
 use crate::key::{self, IdentityError, KeyPart, OnMissingKey, RuleNumber, Subject, SubjectBytes};
-use crate::limit::Limit;
+use crate::limit::{Algorithm, Limit};
 use crate::matcher::Conditions;
 use crate::time::Micros;
 
@@ -30,6 +30,7 @@ pub struct ActiveRule {
     pub(super) rollout: Option<(Rollout, Box<[u8]>)>,
     pub(super) on_missing_key: OnMissingKey,
     pub(super) cost: Cost,
+    pub(super) clamp: bool,
     /// How long a request that it denies may wait; `None` if it may not.
     pub(super) max_wait: Option<Micros>,
     /// Its own bands, followed by those of its overrides.
@@ -82,6 +83,27 @@ impl ActiveRule {
     #[doc(hidden)]
     pub fn max_wait(&self) -> Option<Micros> {
         self.max_wait
+    }
+
+    /// Returns whether requests take slots.
+    pub(crate) fn takes_slots(&self) -> bool {
+        let first = self.bands.first();
+        first.is_some_and(|band| band.algorithm() == Algorithm::Concurrency)
+    }
+
+    /// Returns whether the gateway lowers the tokens that a request may use to what is left.
+    #[doc(hidden)]
+    pub fn clamps(&self) -> bool {
+        self.clamp
+    }
+
+    /// Returns the tokens of a request to a language model that it counts, if it does.
+    #[doc(hidden)]
+    pub fn tokens(&self) -> Option<Tokens> {
+        match self.cost {
+            Cost::Tokens(tokens) => Some(tokens),
+            _ => None,
+        }
     }
 
     /// Returns the parts of its key; none for a global rule.

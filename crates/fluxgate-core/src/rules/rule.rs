@@ -51,6 +51,39 @@ pub enum Cost {
     Header(Box<str>),
     /// The number in an attribute. Anything but a whole number from 1 counts as 1.
     Attribute(Box<str>),
+    /// The tokens of a request to a language model, as the gateway reads them. Elsewhere they
+    /// are the attribute of this name, such as `llm:total_tokens`.
+    Tokens(Tokens),
+}
+
+/// The tokens of a request to a language model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tokens {
+    /// Those of the prompt and of the completion.
+    Total,
+    /// Those of the prompt.
+    Prompt,
+    /// Those of the completion.
+    Completion,
+}
+
+impl Tokens {
+    /// All of them, by the attribute that holds their number.
+    #[doc(hidden)]
+    pub const NAMES: [(&str, Self); 3] = [
+        ("llm:total_tokens", Self::Total),
+        ("llm:prompt_tokens", Self::Prompt),
+        ("llm:completion_tokens", Self::Completion),
+    ];
+
+    /// Returns the name of the attribute that holds their number.
+    pub const fn attribute(self) -> &'static str {
+        match self {
+            Self::Total => "llm:total_tokens",
+            Self::Prompt => "llm:prompt_tokens",
+            Self::Completion => "llm:completion_tokens",
+        }
+    }
 }
 
 impl Default for Cost {
@@ -68,7 +101,19 @@ impl From<u64> for Cost {
 impl Cost {
     /// The message about a cost that is not one.
     pub(super) fn expected() -> String {
-        format!("`cost` must be a whole number from 1 to {MAX_UNITS}, header:NAME or attr:NAME")
+        format!(
+            "`cost` must be a whole number from 1 to {MAX_UNITS}, header:NAME, attr:NAME, \
+             llm:total_tokens, llm:prompt_tokens or llm:completion_tokens"
+        )
+    }
+
+    /// Returns the attribute that it is the number in, if it is.
+    pub(crate) fn attribute(&self) -> Option<&str> {
+        match self {
+            Self::Attribute(name) => Some(name),
+            Self::Tokens(tokens) => Some(tokens.attribute()),
+            Self::Fixed(_) | Self::Header(_) => None,
+        }
     }
 
     /// Returns the cost of `context`: the one it names itself, or that of this source.
@@ -80,6 +125,7 @@ impl Cost {
             Self::Fixed(cost) => return *cost,
             Self::Header(name) => context.header(name),
             Self::Attribute(name) => context.attribute(name),
+            Self::Tokens(tokens) => context.attribute(tokens.attribute()),
         };
         text.and_then(whole_number).map_or(1, |cost| cost.max(1))
     }
@@ -132,6 +178,8 @@ pub struct Rule {
     pub(super) on_missing_key: OnMissingKey,
     pub(super) bands: Vec<Band>,
     pub(super) cost: Cost,
+    /// Whether the gateway lowers the tokens that a request may use to what is left.
+    pub(super) clamp: bool,
     /// How long a request that it denies may wait; `None` if it may not.
     pub(super) max_wait: Option<Duration>,
     pub(super) overrides: Vec<Override>,
@@ -195,6 +243,7 @@ impl Rule {
             on_missing_key: OnMissingKey::default(),
             bands: Vec::new(),
             cost: Cost::default(),
+            clamp: false,
             max_wait: None,
             overrides: Vec::new(),
             reset_on_change: false,
@@ -378,6 +427,13 @@ impl Rule {
     /// ```
     pub fn cost(mut self, cost: impl Into<Cost>) -> Self {
         self.cost = cost.into();
+        self
+    }
+
+    /// Lets the gateway lower the completion of a request to a language model to what is left
+    /// of this rule, instead of denying it. The cost must be [`Cost::Tokens`].
+    pub fn clamp(mut self) -> Self {
+        self.clamp = true;
         self
     }
 

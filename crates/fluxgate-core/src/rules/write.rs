@@ -7,6 +7,7 @@ use super::rule::{Cost, DEFAULT_PRIORITY, Key, OnError, Pairs, Rule, RuleMode, V
 use super::set::{OnMissingRuleSet, RuleOptions, RuleSet, RuleSets};
 use crate::band::Band;
 use crate::calendar::TimeZone;
+use crate::hold::DEFAULT_HOLD;
 use crate::key::{KeyPart, OnMissingKey};
 use crate::limit::Algorithm;
 use crate::matcher::Values;
@@ -169,6 +170,9 @@ impl WrittenFields {
             if limit.rate().shape() {
                 fields.scalar("shape", "true".into());
             }
+            if limit.algorithm() == Algorithm::Concurrency && limit.window() != DEFAULT_HOLD {
+                fields.scalar("hold", duration(limit.window().as_duration()));
+            }
         }
         fields
             .0
@@ -178,6 +182,10 @@ impl WrittenFields {
             Cost::Fixed(units) => fields.scalar("cost", units.to_string()),
             Cost::Header(name) => fields.scalar("cost", scalar(&format!("header:{name}"))),
             Cost::Attribute(name) => fields.scalar("cost", scalar(&format!("attr:{name}"))),
+            Cost::Tokens(tokens) => fields.scalar("cost", scalar(tokens.attribute())),
+        }
+        if rule.clamp {
+            fields.scalar("clamp", "true".into());
         }
         if let Some(max_wait) = rule.max_wait {
             fields.scalar("on_exceed", "wait".into());
@@ -254,6 +262,9 @@ fn bands(bands: &[Band]) -> impl Iterator<Item = String> {
             if zone != TimeZone::UTC {
                 fields.push(("time_zone".into(), scalar(zone.name())));
             }
+            return flow_map(fields);
+        }
+        if limit.algorithm() == Algorithm::Concurrency {
             return flow_map(fields);
         }
         fields.push(("window".into(), duration(limit.window().as_duration())));

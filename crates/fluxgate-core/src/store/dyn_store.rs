@@ -8,7 +8,9 @@ use std::time::Duration;
 use super::{Checks, LocalStore, Store, StoreError, Verdicts, WaitPermit};
 use crate::algorithm::Charged;
 use crate::band::Band;
+use crate::hold::{HoldId, Settled, Settlement};
 use crate::key::Subject;
+use crate::time::Micros;
 
 /// A store whose type is chosen at run time. Clones share it.
 ///
@@ -71,6 +73,12 @@ trait ErasedStore: Send + Sync {
         units: u64,
         charged: &'a [Charged],
     ) -> BoxFuture<'a, ()>;
+    fn settle<'a>(
+        &'a self,
+        hold: HoldId,
+        settlement: Settlement<'a>,
+    ) -> BoxFuture<'a, Option<Settled>>;
+    fn renew<'a>(&'a self, holds: &'a [(HoldId, Micros)]) -> BoxFuture<'a, Vec<bool>>;
     fn reset<'a>(&'a self, subject: Subject<'a>, bands: &'a [Band]) -> BoxFuture<'a, u64>;
     fn reset_rule<'a>(&'a self, rule: Subject<'a>) -> BoxFuture<'a, u64>;
 }
@@ -116,6 +124,18 @@ impl<S: Store> ErasedStore for S {
         charged: &'a [Charged],
     ) -> BoxFuture<'a, ()> {
         Box::pin(Store::cancel(self, subject, bands, units, charged))
+    }
+
+    fn settle<'a>(
+        &'a self,
+        hold: HoldId,
+        settlement: Settlement<'a>,
+    ) -> BoxFuture<'a, Option<Settled>> {
+        Box::pin(Store::settle(self, hold, settlement))
+    }
+
+    fn renew<'a>(&'a self, holds: &'a [(HoldId, Micros)]) -> BoxFuture<'a, Vec<bool>> {
+        Box::pin(Store::renew(self, holds))
     }
 
     fn reset<'a>(&'a self, subject: Subject<'a>, bands: &'a [Band]) -> BoxFuture<'a, u64> {
@@ -174,6 +194,18 @@ macro_rules! forward {
                 charged: &[Charged],
             ) -> Result<(), StoreError> {
                 self.inner().cancel(subject, bands, units, charged).await
+            }
+
+            async fn settle(
+                &self,
+                hold: HoldId,
+                settlement: Settlement<'_>,
+            ) -> Result<Option<Settled>, StoreError> {
+                self.inner().settle(hold, settlement).await
+            }
+
+            async fn renew(&self, holds: &[(HoldId, Micros)]) -> Result<Vec<bool>, StoreError> {
+                self.inner().renew(holds).await
             }
 
             async fn reset(

@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fluxgate_core::internals::ready;
-use fluxgate_core::store::{Charged, Checks, Micros, Mode, Reason, Subject, Verdicts};
+use fluxgate_core::store::{
+    Charged, Checks, HoldId, Micros, Mode, Reason, Settled, Settlement, Subject, Verdicts,
+};
 use fluxgate_core::{Band, Decision, Limiter, Outcome, RequestContext, Store, StoreError};
 use fluxgate_core::{ManualClock, MemoryStore};
 use proptest::prelude::*;
@@ -433,6 +435,14 @@ impl Store for Broken {
         _: &[Charged],
     ) -> Result<(), StoreError> {
         self.cancelled.store(true, Ordering::Relaxed);
+        broken()
+    }
+
+    async fn settle(&self, _: HoldId, _: Settlement<'_>) -> Result<Option<Settled>, StoreError> {
+        broken()
+    }
+
+    async fn renew(&self, _: &[(HoldId, Micros)]) -> Result<Vec<bool>, StoreError> {
         broken()
     }
 

@@ -15,6 +15,7 @@ mod decisions;
 mod examples;
 mod explain;
 mod groups;
+mod holds;
 mod invariants;
 mod keyed;
 mod keys;

@@ -44,7 +44,11 @@ enum Id {
     Fixed(u64),
     Sliding(u64),
     Log(u64),
+    Slots,
 }
+
+/// Where a charge went: the start of a window, or the time of an event.
+pub(crate) type Mark = i128;
 
 #[derive(Clone, Debug)]
 enum Kind {
@@ -55,6 +59,8 @@ enum Kind {
     Counts(i128, u64, u64),
     /// The times and numbers of admitted units, oldest first.
     Log(Vec<(i128, u64)>),
+    /// The end, the number and the hold of slots.
+    Slots(Vec<(i128, u64, u64)>),
 }
 
 /// Decides `cost` units on all bands together: all are charged, or none is.
@@ -106,6 +112,11 @@ impl Counter {
                     for event in events {
                         event.0 -= newest - now;
                     }
+                }
+            }
+            Some(Kind::Slots(slots)) => {
+                for slot in slots {
+                    slot.0 = slot.0.min(now + width);
                 }
             }
         }
@@ -183,6 +194,10 @@ impl Counter {
                 let live = events.iter().filter(|(time, _)| *time > at - width);
                 units(live.map(|event| event.1).sum())
             }
+            Some(Kind::Slots(slots)) => {
+                let held = slots.iter().filter(|slot| slot.0 > at);
+                units(held.map(|slot| slot.1).sum())
+            }
             _ => BigRational::zero(),
         }
     }
@@ -224,8 +239,127 @@ impl Counter {
                 events.push((at, cost));
                 Kind::Log(events)
             }
+            Algorithm::Concurrency => unreachable!("slots are taken by a hold"),
         };
         self.write(limit, Some(kind));
+    }
+
+    /// Charges a hold, whose slots are asked for so long. Returns where the units went.
+    pub(crate) fn charge_hold(
+        &mut self,
+        limit: &Limit,
+        now: u64,
+        cost: u64,
+        hold: u64,
+        span: Option<u64>,
+    ) -> Mark {
+        if limit.algorithm == Algorithm::Concurrency {
+            let span = span.map_or(limit.window, |span| span.min(limit.window));
+            let end = i128::from(now) + i128::from(span);
+            let mut slots = self.slots(limit);
+            slots.push((end, cost, hold));
+            self.write(limit, Some(Kind::Slots(slots)));
+            return 0;
+        }
+        self.charge(limit, now, cost);
+        let at = self.standing(limit, now);
+        match self.kind(limit) {
+            Some(Kind::Counts(..)) => at - at % i128::from(limit.window),
+            _ => at,
+        }
+    }
+
+    /// Returns when the slots of a hold end, if it has any.
+    pub(crate) fn end_of(&self, limit: &Limit, hold: u64) -> Option<i128> {
+        let slots = self.slots(limit);
+        slots.iter().find(|slot| slot.2 == hold).map(|slot| slot.0)
+    }
+
+    /// Lets the slots of a hold end so long after `now`.
+    pub(crate) fn renew(&mut self, limit: &Limit, now: u64, hold: u64, span: u64) {
+        let mut slots = self.slots(limit);
+        for slot in slots.iter_mut().filter(|slot| slot.2 == hold) {
+            slot.0 = i128::from(now) + i128::from(span.min(limit.window));
+        }
+        self.write(limit, Some(Kind::Slots(slots)));
+    }
+
+    /// Settles a hold that reserved units at `mark`. Returns what did not fit.
+    pub(crate) fn settle_hold(
+        &mut self,
+        limit: &Limit,
+        now: u64,
+        (hold, reserved, mark): (u64, u64, Mark),
+        cost: u64,
+    ) -> u64 {
+        if limit.algorithm == Algorithm::Concurrency {
+            let mut slots = self.slots(limit);
+            slots.retain(|slot| slot.2 != hold);
+            self.write(limit, Some(Kind::Slots(slots)));
+            return 0;
+        }
+        if cost == reserved {
+            return 0;
+        }
+        self.settle(limit, now);
+        let at = self.standing(limit, now);
+        let width = i128::from(limit.window);
+        let (back, more) = (reserved.saturating_sub(cost), cost.saturating_sub(reserved));
+        let most = 2 * limit.capacity;
+        let (kind, taken) = match limit.algorithm {
+            Algorithm::TokenBucket | Algorithm::LeakyBucket => {
+                let level = (self.level(limit, now) - units(back)).max(BigRational::zero());
+                let room = (units(most) - &level).floor().to_integer().to_u64();
+                let taken = more.min(room.unwrap_or(0));
+                let full_at = integer(now.into()) + (level + units(taken)) * limit.unit_time();
+                let horizon = match self.kind(limit) {
+                    Some(Kind::FullAt(_, horizon)) if more == 0 => horizon.clone(),
+                    _ => limit.horizon(),
+                };
+                (Kind::FullAt(full_at, horizon), taken)
+            }
+            Algorithm::FixedWindow | Algorithm::SlidingWindow => {
+                let (mut previous, mut current) = self.counts(limit, at);
+                let start = at - at % width;
+                if start == mark {
+                    current = current.saturating_sub(back);
+                } else if start == mark + width && limit.algorithm == Algorithm::SlidingWindow {
+                    previous = previous.saturating_sub(back);
+                }
+                let taken = more.min(most.saturating_sub(current));
+                (Kind::Counts(start, previous, current + taken), taken)
+            }
+            Algorithm::SlidingLog => {
+                let mut events = self.events(limit);
+                let mut back = back;
+                for event in events.iter_mut().filter(|event| event.0 == mark) {
+                    let taken = back.min(event.1);
+                    event.1 -= taken;
+                    back -= taken;
+                }
+                events.retain(|event| event.1 > 0);
+                let live = events.iter().filter(|event| event.0 > at - width);
+                let counted: u64 = live.map(|event| event.1).sum();
+                let taken = more.min(most.saturating_sub(counted));
+                if taken > 0 {
+                    events.retain(|event| event.0 > at - width);
+                    events.push((at, taken));
+                }
+                (Kind::Log(events), taken)
+            }
+            Algorithm::Concurrency => unreachable!("handled above"),
+        };
+        if self.kind(limit).is_some() || more > 0 {
+            self.write(limit, Some(kind));
+        }
+        more - taken
+    }
+
+    fn slots(&self, limit: &Limit) -> Vec<(i128, u64, u64)> {
+        match self.kind(limit) {
+            Some(Kind::Slots(slots)) => slots.clone(),
+            _ => Vec::new(),
+        }
     }
 
     /// Refunds units. A quota that is full again leaves no state.
@@ -279,6 +413,7 @@ impl Counter {
                 events.retain(|event| event.1 > 0);
                 Some(Kind::Log(events))
             }
+            Algorithm::Concurrency => self.kind(limit).cloned(),
         };
         self.write(limit, kind);
     }
@@ -317,6 +452,11 @@ impl Counter {
                 let until_free = (newest + i128::from(width) - at).max(0) as u64;
                 let free = capacity - self.used(limit, at);
                 (free, self.seen_from(limit, now, until_free))
+            }
+            Algorithm::Concurrency => {
+                let last = self.slots(limit).iter().map(|slot| slot.0).max();
+                let until_free = last.map_or(0, |last| (last - at).max(0) as u64);
+                (capacity - self.used(limit, at), until_free)
             }
         };
         (free.floor().to_integer().to_u64().unwrap_or(0), reset)
@@ -384,6 +524,7 @@ impl Limit {
             Algorithm::FixedWindow => Id::Fixed(self.window),
             Algorithm::SlidingWindow => Id::Sliding(self.window),
             Algorithm::SlidingLog => Id::Log(self.window),
+            Algorithm::Concurrency => Id::Slots,
         }
     }
 

@@ -220,7 +220,8 @@ fn faults_have_the_messages_of_a_rule_file() {
         rule().cost(0),
         ".cost",
         &with("cost: 0"),
-        "`cost` must be a whole number from 1 to 1000000000, header:NAME or attr:NAME",
+        "`cost` must be a whole number from 1 to 1000000000, header:NAME, attr:NAME, \
+         llm:total_tokens, llm:prompt_tokens or llm:completion_tokens",
     );
     same_fault(
         Rule::new("r")
@@ -307,6 +308,10 @@ fn quotas(algorithm: Algorithm) -> impl Strategy<Value = Vec<Quota>> {
     let span = 1..=31_622_400_000_u64;
     let numbers = (1..=100_000_u32, span, any::<bool>(), 1..=1_000_000_u32);
     let quota = numbers.prop_map(move |(units, millis, has_rate, burst)| {
+        if algorithm == Algorithm::Concurrency {
+            let limit = Limit::concurrency(units.into()).hold(Duration::from_secs(90));
+            return limit.build().unwrap().into();
+        }
         let quota = Quota::per(units, Duration::from_millis(millis)).algorithm(algorithm);
         // A burst of up to ten times as much returns in time.
         let burst = burst.min(units * 10);
@@ -378,8 +383,9 @@ fn rules() -> impl Strategy<Value = Rule> {
                 true => rule.global(),
                 false => rule.key(key).override_for(identity, other_bands),
             };
+            let algorithm = Limit::from(bands[0]).algorithm();
             rule = bands.into_iter().fold(rule, Rule::band);
-            match max_wait {
+            match max_wait.filter(|_| algorithm != Algorithm::Concurrency) {
                 Some(millis) => rule.wait_up_to(Duration::from_millis(millis)),
                 None => rule,
             }

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use fluxgate_core::internals::{AdHocKey, Retention, ready};
-use fluxgate_core::store::{Charged, Checks, Reason, Retry, Subject, Verdicts};
+use fluxgate_core::store::{
+    Charged, Checks, HoldId, Micros, Reason, Retry, Settled, Settlement, Subject, Verdicts,
+};
 use fluxgate_core::{
     Algorithm, Band, Limit, Limiter, LimiterBuilder, LimiterError, Observer, OnError,
     RequestContext, Store, StoreError,
@@ -62,6 +64,18 @@ impl Store for Fragile {
         charged: &[Charged],
     ) -> Result<(), StoreError> {
         self.working()?.cancel(subject, bands, units, charged).await
+    }
+
+    async fn settle(
+        &self,
+        hold: HoldId,
+        settlement: Settlement<'_>,
+    ) -> Result<Option<Settled>, StoreError> {
+        self.working()?.settle(hold, settlement).await
+    }
+
+    async fn renew(&self, holds: &[(HoldId, Micros)]) -> Result<Vec<bool>, StoreError> {
+        self.working()?.renew(holds).await
     }
 
     async fn reset(&self, subject: Subject<'_>, bands: &[Band]) -> Result<u64, StoreError> {

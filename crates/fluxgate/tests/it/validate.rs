@@ -132,7 +132,8 @@ rule_sets:
         "15:16: `bands` must not be an empty list",
         "16:13: rule set `api` already has a rule `twice`",
         "18:9: unknown field `colour` in a rule; allowed are id, name, enabled, mode, priority, match, scope, key, group, rollout, on_missing_key, algorithm, shape, bands, cost, on_exceed, max_wait, overrides, reset_on_change, attributes",
-        "19:15: `cost` must be a whole number from 1 to 1000000000, header:NAME or attr:NAME",
+        "19:15: `cost` must be a whole number from 1 to 1000000000, header:NAME, attr:NAME, \
+         llm:total_tokens, llm:prompt_tokens or llm:completion_tokens",
         "20:49: `window` must be a whole number with a unit (ms, s, m, h or d) from 1ms to 366d, such as 500ms or 5m",
         "20:55: this rule already has a band `b1` (without an `id`, a band is b0, b1, … by its position)",
     ];

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::conditions::{self, header_name};
 use crate::band::Band;
 use crate::key::{self, KeyPart, KeyPartError, RuleNumber, SubjectBytes};
-use crate::limit::{LimitError, LimitField, MAX_UNITS, check_span, saturating_micros};
+use crate::limit::{Algorithm, LimitError, LimitField, MAX_UNITS, check_span, saturating_micros};
 use crate::rules::active_rule::{ActiveRule, Overrides};
 use crate::rules::fault::{FaultCollector, Step};
 use crate::rules::names::{MAX_NAME, is_band_id, is_rule_id, is_set_name};
@@ -57,6 +57,7 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
         let mut bands = self.bands("a rule needs `bands`", &rule.bands, max_wait);
         let own = bands.len() as u32;
         let cost = self.cost();
+        self.clamp();
         let overrides = self.overrides(key.as_deref(), max_wait, &mut bands);
         let attributes = unique("attributes", &rule.attributes, self.faults);
 
@@ -83,6 +84,7 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
             rollout: rollout.map(|(share, subject)| (share, subject.to_vec().into())),
             on_missing_key: rule.on_missing_key,
             cost,
+            clamp: rule.clamp,
             max_wait: max_wait.map(Micros::from_duration),
             bands,
             own,
@@ -168,11 +170,19 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
             Cost::Fixed(1..=MAX_UNITS) => cost.clone(),
             Cost::Header(name) => Cost::Header(header_name(name, faults).unwrap_or_default()),
             Cost::Attribute(name) if !name.is_empty() => cost.clone(),
+            Cost::Tokens(_) => cost.clone(),
             Cost::Fixed(_) | Cost::Attribute(_) => {
                 faults.add(Cost::expected());
                 Cost::default()
             }
         })
+    }
+
+    fn clamp(&mut self) {
+        if self.rule.clamp && !matches!(self.rule.cost, Cost::Tokens(_)) {
+            let message = "`clamp` belongs to a cost in tokens, such as llm:total_tokens";
+            self.faults.field("clamp", |faults| faults.add(message));
+        }
     }
 
     /// Returns the longest wait, if it is valid.
@@ -184,6 +194,11 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
         if bands.any(|band| band.limit().rate().shape()) {
             let message = LimitError::ShapeAndWait.to_string();
             self.faults.field("shape", |faults| faults.add(message));
+            return None;
+        }
+        if { self.rule.bands.iter() }.any(|band| band.algorithm() == Algorithm::Concurrency) {
+            let message = LimitError::WaitForSlots.to_string();
+            self.faults.field("on_exceed", |faults| faults.add(message));
             return None;
         }
         match check_span(LimitField::MaxWait, saturating_micros(max_wait)) {
@@ -269,7 +284,11 @@ fn band_id<'b>(id: &'b str, ids: &mut HashSet<&'b str>, faults: &mut FaultCollec
 
 /// Returns whether two bands can belong to one rule.
 fn same_style(a: &Band, b: &Band) -> bool {
-    let style = |band: &Band| (band.limit().algorithm(), band.limit().rate().shape());
+    let style = |band: &Band| {
+        let limit = band.limit();
+        let hold = (limit.algorithm() == Algorithm::Concurrency).then(|| limit.window());
+        (limit.algorithm(), limit.rate().shape(), hold)
+    };
     style(a) == style(b)
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::rule::{BandStyle, RuleReader};
 use crate::band::Band;
 use crate::calendar::{Calendar, CalendarUnit, TimeZone};
-use crate::limit::{Limit, LimitBuilder, LimitError, MAX_UNITS};
+use crate::limit::{Algorithm, Limit, LimitBuilder, LimitError, MAX_UNITS};
 use crate::rules::rule::push_band;
 use crate::rules::values;
 use crate::yaml::{Node, Value};
@@ -25,6 +25,11 @@ impl RuleReader<'_> {
     }
 
     fn band(&mut self, node: &Node, style: &BandStyle) -> Band {
+        if style.algorithm == Algorithm::Concurrency && !node.is_map() {
+            let message = "a band of concurrency is { capacity: N }, without a window";
+            self.faults.add(node.position, message);
+            return Band::new("", stand_in(style));
+        }
         if node.as_text().is_some() && !node.is_null() {
             let short = BandNodes {
                 band: node,
@@ -60,6 +65,9 @@ impl RuleReader<'_> {
     /// Reads the numbers of a band, which come in one of three forms: with a window, a rate
     /// or a calendar.
     fn band_limit(&mut self, nodes: &BandNodes<'_>, style: &BandStyle) -> Option<Limit> {
+        if style.algorithm == Algorithm::Concurrency {
+            return self.slots(nodes, style);
+        }
         let (form, needed, others) = match (nodes.get("rate"), nodes.get("calendar")) {
             (Some(_), _) => (
                 "a `rate`",
@@ -111,6 +119,26 @@ impl RuleReader<'_> {
         // What has a fault leaves nothing to check.
         let limit = limit.filter(|_| self.faults.count() == before)?;
         self.limit(limit.shape(style.shape), style, nodes)
+    }
+
+    /// Reads the number of slots, which is all that a band of concurrency has.
+    fn slots(&mut self, nodes: &BandNodes<'_>, style: &BandStyle) -> Option<Limit> {
+        let before = self.faults.count();
+        for field in FIELDS.iter().skip(2) {
+            if let Some(node) = nodes.get(field) {
+                let message = format!("a band of concurrency has no `{field}`");
+                self.faults.add(node.position, message);
+            }
+        }
+        let Some(node) = nodes.get("capacity") else {
+            self.faults
+                .add(nodes.band.position, "a band needs a `capacity`");
+            return None;
+        };
+        let capacity = self.units(node, "`capacity`")?;
+        let limit = Limit::concurrency(capacity).hold(style.hold);
+        let is_valid = self.faults.count() == before;
+        is_valid.then(|| self.limit(limit.shape(style.shape), style, nodes))?
     }
 
     fn window_limit(&mut self, nodes: &BandNodes<'_>, style: &BandStyle) -> Option<LimitBuilder> {
@@ -213,11 +241,12 @@ impl RuleReader<'_> {
         };
         let at = match &error {
             LimitError::ShapeOnOther | LimitError::ShapeAndWait => Some(style.shape_at),
+            LimitError::Hold => Some(style.hold_at),
             LimitError::CalendarOnOther => nodes.get("calendar").map(|node| node.position),
             LimitError::Units { field, .. }
             | LimitError::Span { field }
             | LimitError::NotABucket { field } => nodes.get(field.name()).map(|node| node.position),
-            LimitError::FillTooLong => None,
+            LimitError::FillTooLong | LimitError::WaitForSlots => None,
         };
         let at = at.unwrap_or(nodes.band.position);
         self.faults.add(at, error.to_string());
@@ -243,7 +272,7 @@ impl RuleReader<'_> {
 fn stand_in(style: &BandStyle) -> Limit {
     let limit = Limit::builder(style.algorithm, 1, Duration::from_secs(1));
     let shaped = limit.clone().shape(style.shape).build();
-    // One unit a second is a limit of every algorithm.
+    // One unit, for a second, is a limit of every algorithm.
     shaped.or_else(|_| limit.build()).expect("a valid limit")
 }
 

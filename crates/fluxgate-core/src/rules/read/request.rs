@@ -3,7 +3,7 @@
 use super::rule::RuleReader;
 use crate::key::KeyPart;
 use crate::matcher::{ValueMatch, Values};
-use crate::rules::rule::{Cost, Key, Pairs, Rule, ValueMatches};
+use crate::rules::rule::{Cost, Key, Pairs, Rule, Tokens, ValueMatches};
 use crate::yaml::{Node, Value};
 
 impl RuleReader<'_> {
@@ -152,6 +152,9 @@ impl RuleReader<'_> {
             }
             if let Some(name) = text.strip_prefix("attr:") {
                 return Some(Cost::Attribute(name.into()));
+            }
+            if let Some((_, tokens)) = Tokens::NAMES.iter().find(|(name, _)| *name == text) {
+                return Some(Cost::Tokens(*tokens));
             }
         }
         if let Value::Plain(text) = &node.value

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::hold::DEFAULT_HOLD;
 use crate::key::OnMissingKey;
 use crate::limit::Algorithm;
 use crate::rules::rollout::Rollout;
@@ -23,6 +24,9 @@ pub(super) struct BandStyle {
     pub(super) is_known: bool,
     pub(super) shape: bool,
     pub(super) shape_at: Position,
+    /// How long slots are held at most.
+    pub(super) hold: Duration,
+    pub(super) hold_at: Position,
 }
 
 impl RuleReader<'_> {
@@ -41,8 +45,10 @@ impl RuleReader<'_> {
             on_missing_key,
             algorithm,
             shape,
+            hold,
             bands,
             cost,
+            clamp,
             on_exceed,
             max_wait,
             overrides,
@@ -64,8 +70,10 @@ impl RuleReader<'_> {
                 "on_missing_key",
                 "algorithm",
                 "shape",
+                "hold",
                 "bands",
                 "cost",
+                "clamp",
                 "on_exceed",
                 "max_wait",
                 "overrides",
@@ -109,10 +117,13 @@ impl RuleReader<'_> {
             is_known: algorithm.is_some(),
             shape: self.boolean(shape, "`shape`", false),
             shape_at: shape.map_or(node.position, |node| node.position),
+            hold: self.hold(hold, algorithm),
+            hold_at: hold.map_or(node.position, |node| node.position),
         };
         rule.bands = bands.map_or(Vec::new(), |node| self.bands(node, &style));
         let cost = cost.and_then(|node| self.cost(node));
         rule.cost = cost.unwrap_or_default();
+        rule.clamp = self.boolean(clamp, "`clamp`", false);
         let waits = on_exceed
             .and_then(|node| {
                 let names = [("reject", false), ("wait", true)];
@@ -129,6 +140,18 @@ impl RuleReader<'_> {
         let attributes = attributes.map(|node| self.texts(node, "`attributes`"));
         rule.attributes = attributes.unwrap_or_default();
         rule
+    }
+
+    /// Returns how long slots are held at most.
+    fn hold(&mut self, node: Option<&Node>, algorithm: Option<Algorithm>) -> Duration {
+        let default = DEFAULT_HOLD.as_duration();
+        let Some(node) = node else { return default };
+        if algorithm.is_some_and(|algorithm| algorithm != Algorithm::Concurrency) {
+            self.faults
+                .add(node.position, "`hold` belongs to algorithm: concurrency");
+            return default;
+        }
+        values::duration(node, "`hold`", self.faults).unwrap_or(default)
     }
 
     fn override_of(&mut self, node: &Node, style: &BandStyle) -> Override {

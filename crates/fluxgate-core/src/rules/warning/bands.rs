@@ -50,6 +50,7 @@ fn makes_pointless(a: &Limit, b: &Limit) -> bool {
         Algorithm::FixedWindow => windows_within(a, b).is_some_and(times),
         // With the same windows the counts are the same. With others they are not after a
         // refund, which reduces the current count only.
+        Algorithm::Concurrency => times(1),
         Algorithm::SlidingWindow => a.window() == b.window() && times(1),
     }
 }

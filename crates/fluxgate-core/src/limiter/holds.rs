@@ -1,0 +1,188 @@
+//! Charges that are settled later.
+
+use std::time::Duration;
+
+use super::Limiter;
+use crate::background;
+use crate::context::RequestContext;
+use crate::decision::Decision;
+use crate::hold::{HoldId, Settled, Settlement};
+use crate::store::{Store, StoreError};
+use crate::time::Micros;
+
+impl<S: Store> Limiter<S> {
+    /// Settles a hold with the real cost, and gives its slots back. Returns `None`, and changes
+    /// nothing, if there is no such hold, or it has been settled or has expired.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use fluxgate_core::{Cost, Limiter, MemoryStore, Quota, RequestContext, Rule, RuleSet};
+    /// use fluxgate_core::Settlement;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let tokens = Rule::new("tokens").per_user().band(Quota::per_hour(10_000));
+    /// let rules = RuleSet::builder("llm").rule(tokens).build()?;
+    /// let limiter = Limiter::new(rules, MemoryStore::default());
+    /// let prompt = RequestContext::builder()
+    ///     .user("ann")
+    ///     .cost(4_000)
+    ///     .hold(Duration::from_secs(60))
+    ///     .build();
+    /// let decision = limiter.check("llm", &prompt).await;
+    /// assert_eq!(decision.remaining(), Some(6_000));
+    /// let hold = decision.hold().unwrap();
+    /// let settled = limiter.settle(hold, Settlement::Cost(1_234)).await?.unwrap();
+    /// assert_eq!(settled.charged, 1_234);
+    /// assert_eq!(limiter.peek("llm", &prompt).await.remaining(), Some(8_766));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn settle(
+        &self,
+        hold: HoldId,
+        settlement: Settlement<'_>,
+    ) -> Result<Option<Settled>, StoreError> {
+        // The fallback knows only what it charged itself while the store failed.
+        if let Some(fallback) = self.0.fallback.get()
+            && let Some(settled) = fallback.settle(hold, settlement).await?
+        {
+            return Ok(Some(settled));
+        }
+        self.0.store.settle(hold, settlement).await
+    }
+
+    /// Lets a hold live for a time from now on; slots no longer than their rule allows.
+    /// Returns whether it is still held.
+    pub async fn renew(&self, hold: HoldId, span: Duration) -> Result<bool, StoreError> {
+        let holds = [(hold, Micros::from_duration(span))];
+        let renewed = self.renew_all(&holds).await?;
+        Ok(renewed.first() == Some(&true))
+    }
+
+    /// Renews several holds like [`Limiter::renew`], in one call of the store.
+    #[doc(hidden)]
+    pub async fn renew_all(&self, holds: &[(HoldId, Micros)]) -> Result<Vec<bool>, StoreError> {
+        let Some(fallback) = self.0.fallback.get() else {
+            return self.0.store.renew(holds).await;
+        };
+        let mut renewed = fallback.renew(holds).await?;
+        let others: Vec<_> = { holds.iter().zip(&renewed) }
+            .filter(|(_, renewed)| !**renewed)
+            .map(|(hold, _)| *hold)
+            .collect();
+        if !others.is_empty() {
+            let of_store = self.0.store.renew(&others).await?;
+            let waiting = renewed.iter_mut().filter(|renewed| !**renewed);
+            for (renewed, of_store) in waiting.zip(of_store) {
+                *renewed = of_store;
+            }
+        }
+        Ok(renewed)
+    }
+}
+
+impl<S: Store + 'static> Limiter<S> {
+    /// Decides a request, charges it if it passes, and holds the charge: for the time that
+    /// the context asks for, or else for a minute. Returns the decision as an error if the
+    /// request is denied.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use fluxgate_core::{Limit, Limiter, MemoryStore, RequestContext, Rule, RuleSet};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let exports = Rule::new("exports").per_user().band(Limit::concurrency(1).build()?);
+    /// let rules = RuleSet::builder("api").rule(exports).build()?;
+    /// let limiter = Limiter::new(rules, MemoryStore::default());
+    /// let ann = RequestContext::builder().user("ann").build();
+    /// let export = limiter.hold("api", &ann).await.unwrap();
+    /// assert!(limiter.hold("api", &ann).await.is_err());
+    /// drop(export);
+    /// assert!(limiter.hold("api", &ann).await.is_ok());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn hold(
+        &self,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+    ) -> Result<Hold<S>, Decision> {
+        let mut context = context.clone();
+        context.hold.get_or_insert(crate::hold::DEFAULT_HOLD);
+        let decision = self.check(rule_set, &context).await;
+        match decision.allowed() {
+            true => Ok(Hold {
+                id: decision.hold(),
+                decision,
+                limiter: self.clone(),
+            }),
+            false => Err(decision),
+        }
+    }
+}
+
+/// A charge that is not final. If it is dropped before it is settled, it is released: the
+/// slots are free and the units return.
+///
+/// On a store that must be awaited it is released in the background, which needs the feature
+/// `tokio` and a runtime. A process that dies releases nothing: the hold expires.
+#[derive(Debug)]
+#[must_use = "a hold that is dropped is released"]
+pub struct Hold<S: Store + 'static> {
+    /// `None` if nothing was charged, or the hold is settled.
+    id: Option<HoldId>,
+    decision: Decision,
+    limiter: Limiter<S>,
+}
+
+impl<S: Store + 'static> Hold<S> {
+    /// Returns the id, by which other processes can settle it. `None` if nothing was charged.
+    pub fn id(&self) -> Option<HoldId> {
+        self.id
+    }
+
+    /// Returns the decision.
+    pub fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    /// Settles with the real cost. Returns `None` if the hold has expired.
+    pub async fn settle(mut self, settlement: Settlement<'_>) -> Result<Option<Settled>, StoreError> {
+        let Some(id) = self.id else {
+            return Ok(Some(Settled::default()));
+        };
+        let settled = self.limiter.settle(id, settlement).await?;
+        self.id = None;
+        Ok(settled)
+    }
+
+    /// Lets it live for a time from now on. Returns whether it is still held.
+    pub async fn renew(&self, span: Duration) -> Result<bool, StoreError> {
+        match self.id {
+            Some(id) => self.limiter.renew(id, span).await,
+            None => Ok(true),
+        }
+    }
+
+    /// Leaves it to others, who know its id, or to expire.
+    pub fn leave(mut self) -> Option<HoldId> {
+        self.id.take()
+    }
+}
+
+impl<S: Store + 'static> Drop for Hold<S> {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        let limiter = self.limiter.clone();
+        let at_once = limiter.0.store.answers_at_once();
+        let release = async move {
+            // If it fails, the hold expires.
+            let _ = limiter.settle(id, Settlement::RELEASE).await;
+        };
+        background::run(release, at_once);
+    }
+}

@@ -1,0 +1,221 @@
+//! The holds of the embedded store.
+//!
+//! Each has a record of what it charged. A record is removed before its charges are changed,
+//! so a hold is settled once, whoever asks.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use foldhash::HashMap;
+use smallvec::SmallVec;
+
+use super::locked::LockedKeys;
+use super::table::{Key, Retention, Table};
+use crate::algorithm::{Adjustment, Charged, Verdict};
+use crate::band::Band;
+use crate::hold::{HoldId, Settled, Settlement};
+use crate::limit::Algorithm;
+use crate::store::{Checks, Group};
+use crate::time::{Micros, Timestamp};
+
+/// The bound on holds. At the bound a new one takes the place of one that ends soon: what it
+/// reserved stays charged, and its slots are free when they end.
+const MAX_HOLDS: usize = 1_000_000;
+/// A power of two.
+const SHARDS: usize = 64;
+/// How many holds are compared for the one that ends first.
+const CANDIDATES: usize = 8;
+
+/// The holds of a store.
+#[derive(Debug)]
+pub(super) struct Holds {
+    shards: Box<[Mutex<HashMap<HoldId, Record>>]>,
+}
+
+/// What a hold charged.
+#[derive(Debug)]
+struct Record {
+    /// When it ends, or ended at the last look if it has slots.
+    end: u64,
+    parts: Box<[Part]>,
+}
+
+/// What a hold charged to one counter.
+#[derive(Debug)]
+struct Part {
+    key: Key,
+    band: Band,
+    units: u64,
+    charged: Charged,
+    /// The attribute that the rule counts, if it counts one.
+    attribute: Option<Box<str>>,
+}
+
+impl Part {
+    fn has_slots(&self) -> bool {
+        self.band.algorithm() == Algorithm::Concurrency
+    }
+}
+
+impl Holds {
+    pub(super) fn new() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+        }
+    }
+
+    /// Records what checks have charged, if they charged anything.
+    pub(super) fn record(
+        &self,
+        table: &Table,
+        keys: &[Key],
+        checks: &Checks<'_>,
+        verdicts: &[Verdict],
+        now: Timestamp,
+    ) {
+        let Some(hold) = checks.hold().filter(|_| checks.mode().takes()) else {
+            return;
+        };
+        let list = checks.list();
+        let passes = |group: Group| {
+            let mut of_group = list.iter().zip(verdicts);
+            of_group.all(|(check, verdict)| check.group != group || verdict.passes())
+        };
+        if verdicts.len() < list.len() && !passes(Group::ENFORCED) {
+            return;
+        }
+        let parts = list.iter().enumerate().zip(verdicts);
+        let parts = parts.filter(|((_, check), _)| check.cost > 0 && passes(check.group));
+        let parts = parts.map(|((index, check), verdict)| Part {
+            key: keys[index],
+            band: check.band.clone(),
+            units: check.cost,
+            charged: Charged::by(verdict),
+            attribute: hold.attributes[index].map(Into::into),
+        });
+        let parts: Box<[Part]> = parts.collect();
+        if parts.is_empty() || !passes(Group::ENFORCED) {
+            return;
+        }
+        let slots = parts.iter().filter(|part| part.has_slots());
+        let span = slots.map(|part| hold.span_of_slots(part.band.limit())).max();
+        let span = span.unwrap_or_else(|| hold.span_without_slots());
+        let end = now.micros() + span.get();
+        let mut shard = self.shard(hold.id);
+        if table.retention == Retention::UntilFull && shard.len() >= MAX_HOLDS / SHARDS {
+            make_room(&mut shard, now);
+        }
+        shard.insert(hold.id, Record { end, parts });
+    }
+
+    /// Settles a hold, unless it has ended.
+    pub(super) fn settle(
+        &self,
+        table: &Table,
+        hold: HoldId,
+        settlement: Settlement<'_>,
+        now: Timestamp,
+    ) -> Option<Settled> {
+        let record = self.shard(hold).remove(&hold)?;
+        let keys: SmallVec<[Key; 4]> = record.parts.iter().map(|part| part.key).collect();
+        let mut locked = LockedKeys::new(table, &keys);
+        if record.end_in(&mut locked, hold) <= now.micros() {
+            drop(locked);
+            if table.retention == Retention::Forever {
+                // The clock may go back.
+                self.shard(hold).insert(hold, record);
+            }
+            return None;
+        }
+        let cost_of = |part: &Part| settlement.cost_of(part.units, part.attribute.as_deref());
+        let mut uncharged = 0;
+        for (at, part) in record.parts.iter().enumerate() {
+            if part.has_slots() {
+                locked.release(at, &part.band, hold);
+                continue;
+            }
+            let adjustment = Adjustment {
+                reserved: part.units,
+                cost: cost_of(part),
+                mark: part.charged.mark(part.band.limit()),
+            };
+            if adjustment.is_needed() {
+                uncharged = uncharged.max(locked.adjust(at, &part.band, now, &adjustment));
+            }
+        }
+        let cost = record.parts.iter().map(cost_of).max().unwrap_or(0);
+        Some(Settled {
+            charged: cost.saturating_sub(uncharged),
+            uncharged,
+        })
+    }
+
+    /// Lets a hold live for a time from `now` on. Returns whether it is still held.
+    pub(super) fn renew(&self, table: &Table, hold: HoldId, span: Micros, now: Timestamp) -> bool {
+        // Settling waits meanwhile, and no lock of a key is held when it locks the shard.
+        let mut shard = self.shard(hold);
+        let Some(record) = shard.get_mut(&hold) else {
+            return false;
+        };
+        let keys: SmallVec<[Key; 4]> = record.parts.iter().map(|part| part.key).collect();
+        let mut locked = LockedKeys::new(table, &keys);
+        if record.end_in(&mut locked, hold) <= now.micros() {
+            return false;
+        }
+        let slots = record.parts.iter().enumerate();
+        let slots = slots.filter(|(_, part)| part.has_slots());
+        let ends = slots.filter_map(|(at, part)| locked.renew(at, &part.band, hold, now, span));
+        record.end = ends.max().unwrap_or(now.micros() + span.get());
+        true
+    }
+
+    /// Returns whether a hold has not ended.
+    pub(super) fn is_held(&self, table: &Table, hold: HoldId, now: Timestamp) -> bool {
+        let shard = self.shard(hold);
+        shard.get(&hold).is_some_and(|record| {
+            let keys: SmallVec<[Key; 4]> = record.parts.iter().map(|part| part.key).collect();
+            record.end_in(&mut LockedKeys::new(table, &keys), hold) > now.micros()
+        })
+    }
+
+    /// Forgets a hold: its charges are final, and its slots are free when they end.
+    pub(super) fn forget(&self, hold: HoldId) {
+        self.shard(hold).remove(&hold);
+    }
+
+    /// Returns the number of records, including those of holds that have expired.
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
+    fn shard(&self, hold: HoldId) -> MutexGuard<'_, HashMap<HoldId, Record>> {
+        lock(&self.shards[hold.bits() as usize % SHARDS])
+    }
+}
+
+impl Record {
+    /// Returns when the hold ends: with the last of its slots, if it has any.
+    fn end_in(&self, locked: &mut LockedKeys<'_, '_>, hold: HoldId) -> u64 {
+        let slots = self.parts.iter().enumerate();
+        let slots = slots.filter(|(_, part)| part.has_slots());
+        let end = slots.filter_map(|(at, _)| locked.end_of_slots(at, hold)).max();
+        end.unwrap_or(self.end)
+    }
+}
+
+/// Removes holds that have expired or, if there are none, one that ends soon.
+fn make_room(shard: &mut HashMap<HoldId, Record>, now: Timestamp) {
+    shard.retain(|_, record| record.end > now.micros());
+    if shard.len() >= MAX_HOLDS / SHARDS {
+        let some = shard.iter().take(CANDIDATES);
+        let first = some.min_by_key(|(_, record)| record.end);
+        if let Some(id) = first.map(|(id, _)| *id) {
+            shard.remove(&id);
+        }
+    }
+}
+
+/// Waits for the lock. A panic in another thread leaves nothing half-written, because each
+/// write is one insertion or removal.
+fn lock<T>(shard: &Mutex<T>) -> MutexGuard<'_, T> {
+    shard.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,201 @@
+//! The lists of the locked keys of one request.
+
+use super::list::List;
+use super::locked::{KeyAssessment, LockedKeys};
+use super::overflow::recount;
+use super::table::Retention;
+use crate::algorithm::{Adjustment, Log, Mode, Slots};
+use crate::band::Band;
+use crate::hold::HoldId;
+use crate::limit::Algorithm;
+use crate::time::{Micros, Timestamp};
+
+impl LockedKeys<'_, '_> {
+    /// Assesses a request on a key whose state is a list.
+    pub(super) fn assess_list(
+        &mut self,
+        at: usize,
+        band: &Band,
+        now: Timestamp,
+        cost: u64,
+        mode: Mode,
+    ) -> KeyAssessment {
+        let (limit, hold) = (band.limit(), self.hold);
+        let list = self.list(at);
+        if limit.algorithm() == Algorithm::Concurrency {
+            let slots = list.and_then(List::as_slots).map(|slots| &*slots);
+            let span = hold.and_then(|(_, span)| span);
+            let assessment = Slots::assess(limit, slots, now, cost, mode, span);
+            return KeyAssessment::Slots(assessment);
+        }
+        let log = list.and_then(List::as_log).map(|log| &*log);
+        KeyAssessment::Log(Log::assess(limit, log, now, cost, mode))
+    }
+
+    /// Writes the correction of an assessment that is not charged.
+    pub(super) fn correct_list(&mut self, at: usize, band: &Band, assessment: &KeyAssessment) {
+        self.change_list(at, band, |list| correct(list, assessment));
+    }
+
+    /// Writes the charge of an assessment that passes.
+    pub(super) fn charge_list(
+        &mut self,
+        at: usize,
+        band: &Band,
+        now: Timestamp,
+        assessment: &KeyAssessment,
+    ) {
+        let (limit, hold) = (band.limit(), self.hold);
+        let keep_ended = self.table.retention == Retention::Forever;
+        match assessment {
+            KeyAssessment::Log(log) if log.charges => self.grow_list(at, band, now, |list| {
+                correct(list, assessment);
+                if let Some(events) = list.as_log() {
+                    events.charge(limit, log);
+                }
+            }),
+            KeyAssessment::Slots(slots) if slots.charges => self.grow_list(at, band, now, |list| {
+                correct(list, assessment);
+                if let Some(held) = list.as_slots() {
+                    held.charge(limit, slots, hold.map(|(id, _)| id), keep_ended);
+                }
+            }),
+            _ => self.correct_list(at, band, assessment),
+        }
+    }
+
+    /// Changes a charge of a log to its real cost. Returns the units that did not fit.
+    pub(super) fn adjust_log(
+        &mut self,
+        at: usize,
+        band: &Band,
+        now: Timestamp,
+        adjustment: &Adjustment,
+    ) -> u64 {
+        let mut uncharged = 0;
+        let adjust = |list: &mut List| {
+            if let Some(log) = list.as_log() {
+                uncharged = log.adjust(band.limit(), now, adjustment);
+            }
+        };
+        match adjustment.cost > adjustment.reserved {
+            true => self.grow_list(at, band, now, adjust),
+            false => self.change_list(at, band, adjust),
+        }
+        uncharged
+    }
+
+    /// Gives the slots of a hold back.
+    pub(super) fn release(&mut self, at: usize, band: &Band, hold: HoldId) {
+        self.change_list(at, band, |list| {
+            if let Some(slots) = list.as_slots() {
+                slots.release(hold);
+            }
+        });
+    }
+
+    /// Lets the slots of a hold live for a time from `now` on. Returns when they end, unless
+    /// they have ended.
+    pub(super) fn renew(
+        &mut self,
+        at: usize,
+        band: &Band,
+        hold: HoldId,
+        now: Timestamp,
+        span: Micros,
+    ) -> Option<u64> {
+        let mut end = None;
+        self.change_list(at, band, |list| {
+            end = list.as_slots().and_then(|slots| slots.renew(hold, now, span));
+        });
+        end
+    }
+
+    /// Returns when the slots of a hold end, if it has any.
+    pub(super) fn end_of_slots(&mut self, at: usize, hold: HoldId) -> Option<u64> {
+        self.list(at)?.as_slots()?.end_of(hold)
+    }
+
+    /// Adds to a list, which need not exist.
+    fn grow_list(
+        &mut self,
+        at: usize,
+        band: &Band,
+        now: Timestamp,
+        change: impl FnOnce(&mut List),
+    ) {
+        let (key, table) = (self.keys[at], self.table);
+        let rule = key.rule.get();
+        let is_known = self.list(at).is_some();
+        let overflow = self.locked_overflow(key.shard);
+        let expires = table.retention == Retention::UntilFull;
+        let list = if is_known {
+            overflow.list(key.fingerprint)
+        } else {
+            let is_expired = |list: &List| expires && list.is_expired(now);
+            let list = List::new(band.limit());
+            Some(overflow.new_list(key.fingerprint, rule, list, &table.entries, is_expired))
+        };
+        let list = list.expect("the list exists or was created");
+        let before = list.entries();
+        change(list);
+        recount(&table.entries, rule, before, list.entries());
+        let is_crowded =
+            list.entries() > List::MOST_COARSE_ENTRIES && !table.has_room_for_entries(rule);
+        if is_crowded {
+            let before = list.entries();
+            list.coarsen();
+            recount(&table.entries, rule, before, list.entries());
+        }
+        let slot = key.slot_of_list(band, list);
+        if is_crowded {
+            self.sweep_lists(key.shard, now);
+        }
+        self.write(at, slot, now);
+    }
+
+    /// Changes a list, if it exists, and deletes it if nothing is left.
+    pub(super) fn change_list(&mut self, at: usize, band: &Band, change: impl FnOnce(&mut List)) {
+        let (key, table) = (self.keys[at], self.table);
+        let Some(list) = self.list(at) else { return };
+        let before = list.entries();
+        change(list);
+        recount(&table.entries, key.rule.get(), before, list.entries());
+        if list.units() == 0 {
+            self.remove(at);
+        } else {
+            let slot = key.slot_of_list(band, list);
+            self.replace(at, slot);
+        }
+    }
+
+    /// Deletes the expired lists of the next shard in turn, unless another was swept just
+    /// before.
+    fn sweep_lists(&mut self, own: u32, now: Timestamp) {
+        let table = self.table;
+        let Some(shard) = table.next_to_sweep(now) else {
+            return;
+        };
+        if shard == own {
+            let overflow = self.locked_overflow(own);
+            overflow.retain_lists(&table.entries, |_, list| !list.is_expired(now));
+        } else if let Some(mut overflow) = table.shards[shard as usize].overflow.try_lock() {
+            overflow.retain_lists(&table.entries, |_, list| !list.is_expired(now));
+        }
+    }
+
+    /// Returns the list of a key, if there is a stand-in for it.
+    fn list(&mut self, at: usize) -> Option<&mut List> {
+        self.state(at).filter(|state| state.is_list())?;
+        let key = &self.keys[at];
+        self.locked_overflow(key.shard).list(key.fingerprint)
+    }
+}
+
+fn correct(list: &mut List, assessment: &KeyAssessment) {
+    match (list, assessment) {
+        (List::Log(log), KeyAssessment::Log(assessment)) => log.correct(assessment),
+        (List::Slots(slots), KeyAssessment::Slots(assessment)) => slots.correct(assessment),
+        _ => {}
+    }
+}

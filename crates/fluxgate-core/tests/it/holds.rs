@@ -1,0 +1,251 @@
+//! Holds: random sequences of charges that are settled, renewed or left to expire, against the
+//! model, and the cases that documents name.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use fluxgate_core::internals::algorithm::Mode;
+use fluxgate_core::internals::limit::MAX_UNITS;
+use fluxgate_core::internals::{RuleNumber, Retention, ready};
+use fluxgate_core::store::{Checks, Group, HoldRequest, Micros, Subject};
+use fluxgate_core::{
+    Algorithm, Band, HoldId, Limit as RealLimit, ManualClock, MemoryStore, Settlement, Store,
+    Timestamp,
+};
+use proptest::prelude::*;
+
+use crate::model::{Counter, Limit, Mark};
+use crate::support::{SECOND, cases};
+
+const SUBJECT: Subject<'_> = Subject {
+    rule: RuleNumber::NONE,
+    bytes: b"ann",
+};
+
+#[derive(Clone, Debug)]
+enum Step {
+    Advance(u64),
+    Back(u64),
+    /// A cost, and how long it asks to be held, if it asks to be held.
+    Check(u64, Option<u64>),
+    /// The index of a hold, and the cost if it is not as reserved.
+    Settle(usize, Option<u64>),
+    Renew(usize, u64),
+}
+
+struct Held {
+    id: HoldId,
+    reserved: u64,
+    marks: Vec<Mark>,
+    /// When it ends, if it has no slots.
+    end: i128,
+}
+
+struct Run {
+    clock: ManualClock,
+    store: MemoryStore<ManualClock>,
+    bands: Vec<Band>,
+    model: Vec<(Limit, Counter)>,
+    now: u64,
+    holds: BTreeMap<u64, Held>,
+    next: u64,
+}
+
+impl Run {
+    fn new(limits: Vec<Limit>) -> Self {
+        let bands = limits.iter().enumerate().map(|(index, limit)| {
+            let window = Duration::from_micros(limit.window);
+            let mut real = RealLimit::builder(limit.algorithm, limit.capacity, window);
+            if limit.algorithm.is_bucket() {
+                real = real.refill(limit.refill).period(Duration::from_micros(limit.period));
+            }
+            Band::new(format!("b{index}"), real.build().unwrap())
+        });
+        let clock = ManualClock::default();
+        Self {
+            store: MemoryStore::new(clock.clone(), usize::MAX, Retention::Forever),
+            clock,
+            bands: bands.collect(),
+            model: limits.into_iter().map(|limit| (limit, Counter::default())).collect(),
+            now: 20_000 * 86_400 * SECOND,
+            holds: BTreeMap::new(),
+            next: 0,
+        }
+    }
+
+    fn at(&self) -> Timestamp {
+        Timestamp::from_micros(self.now).unwrap()
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), TestCaseError> {
+        match *step {
+            Step::Advance(span) => self.now += span,
+            Step::Back(span) => self.now -= span,
+            Step::Check(cost, span) => return self.check(cost, span),
+            Step::Settle(index, cost) => return self.settle(index, cost),
+            Step::Renew(index, span) => return self.renew(index, span),
+        }
+        Ok(())
+    }
+
+    fn check(&mut self, cost: u64, span: Option<u64>) -> Result<(), TestCaseError> {
+        self.next += 1;
+        let id = HoldId::from_bits(self.next.into());
+        let mut checks = Checks::new(Mode::Take);
+        checks.push(SUBJECT, &self.bands, cost, Group::ENFORCED);
+        let has_slots = self.model.iter().any(|(limit, _)| is_slots(limit));
+        if span.is_some() || has_slots {
+            checks.set_hold(HoldRequest {
+                id,
+                span: span.map(Micros::new),
+                attributes: self.bands.iter().map(|_| None).collect(),
+            });
+        }
+        let verdicts = self.store.decide_at(&checks, self.at());
+        let answers = crate::model::decide(&mut self.model, self.now, cost, false);
+        let passes = answers.iter().all(|answer| answer.passes);
+        if passes && cost > 0 {
+            let now = self.now;
+            let model = self.model.iter_mut();
+            let marks = model.map(|(limit, counter)| {
+                counter.charge_hold(limit, now, cost, self.next, span)
+            });
+            let held = Held {
+                id,
+                reserved: cost,
+                marks: marks.collect(),
+                end: i128::from(now + span.unwrap_or(60 * SECOND)),
+            };
+            if span.is_some() || has_slots {
+                self.holds.insert(self.next, held);
+            }
+        }
+        for ((verdict, answer), (limit, counter)) in
+            verdicts.iter().zip(&answers).zip(&self.model)
+        {
+            let (remaining, reset) = counter.left(limit, self.now);
+            let expected = (answer.retry, remaining, reset);
+            let retry = verdict.retry_after.after().map(|retry| retry.get());
+            let found = (retry, verdict.remaining.into(), verdict.reset_after.get());
+            prop_assert_eq!(found, expected, "{:?} at {}", limit, self.now);
+        }
+        Ok(())
+    }
+
+    fn nth(&self, index: usize) -> Option<u64> {
+        let holds = self.holds.len();
+        self.holds.keys().nth(index.checked_rem(holds)?).copied()
+    }
+
+    /// Returns whether a hold has not ended.
+    fn is_held(&self, number: u64) -> bool {
+        let ends = self.model.iter();
+        let ends = ends.filter_map(|(limit, counter)| counter.end_of(limit, number));
+        let end = ends.max().unwrap_or(self.holds[&number].end);
+        end > i128::from(self.now)
+    }
+
+    fn settle(&mut self, index: usize, cost: Option<u64>) -> Result<(), TestCaseError> {
+        let Some(number) = self.nth(index) else { return Ok(()) };
+        let settlement = cost.map_or(Settlement::AsReserved, Settlement::Cost);
+        let is_held = self.is_held(number);
+        let settled = self.store.settle_at(self.holds[&number].id, settlement, self.at());
+        prop_assert_eq!(settled.is_some(), is_held);
+        let Some(settled) = settled else { return Ok(()) };
+        let held = self.holds.remove(&number).unwrap();
+        let cost = cost.unwrap_or(held.reserved);
+        let now = self.now;
+        let bands = self.model.iter_mut().zip(&held.marks);
+        let uncharged = bands.map(|((limit, counter), mark)| {
+            counter.settle_hold(limit, now, (number, held.reserved, *mark), cost)
+        });
+        let uncharged = uncharged.max().unwrap();
+        prop_assert_eq!((settled.charged, settled.uncharged), (cost - uncharged, uncharged));
+        let again = self.store.settle_at(held.id, settlement, self.at());
+        prop_assert_eq!(again, None, "a hold is settled once");
+        Ok(())
+    }
+
+    fn renew(&mut self, index: usize, span: u64) -> Result<(), TestCaseError> {
+        let Some(number) = self.nth(index) else { return Ok(()) };
+        let is_held = self.is_held(number);
+        self.clock.set(self.at());
+        let renewed = ready(self.store.renew(&[(self.holds[&number].id, Micros::new(span))]));
+        prop_assert_eq!(renewed.unwrap(), [is_held]);
+        if is_held {
+            let now = self.now;
+            for (limit, counter) in self.model.iter_mut().filter(|(limit, _)| is_slots(limit)) {
+                // A slot that has ended is not revived.
+                if counter.end_of(limit, number).is_some_and(|end| end > i128::from(now)) {
+                    counter.renew(limit, now, number, span);
+                }
+            }
+            self.holds.get_mut(&number).unwrap().end = i128::from(now + span);
+        }
+        Ok(())
+    }
+}
+
+fn is_slots(limit: &Limit) -> bool {
+    limit.algorithm == Algorithm::Concurrency
+}
+
+fn limit() -> impl Strategy<Value = Limit> {
+    let algorithms = [
+        Algorithm::TokenBucket,
+        Algorithm::LeakyBucket,
+        Algorithm::FixedWindow,
+        Algorithm::SlidingLog,
+        Algorithm::SlidingWindow,
+        Algorithm::Concurrency,
+    ];
+    let capacity = prop_oneof![5 => 1..=12_u64, 1 => 1..=1_000_u64, 1 => Just(MAX_UNITS)];
+    let refill = prop_oneof![Just(None), (1..=7_u64).prop_map(Some)];
+    (prop::sample::select(algorithms.to_vec()), capacity, 1..=20_u64, refill).prop_map(
+        |(algorithm, capacity, seconds, refill)| {
+            let capacity = match algorithm {
+                Algorithm::SlidingLog => capacity.min(100_000),
+                _ => capacity,
+            };
+            let refill = refill.filter(|_| algorithm.is_bucket() && capacity < 10_000);
+            Limit {
+                algorithm,
+                capacity,
+                window: seconds * SECOND,
+                refill: refill.unwrap_or(capacity),
+                period: seconds * SECOND,
+                max_wait: None,
+                shape: false,
+            }
+        },
+    )
+}
+
+fn span() -> impl Strategy<Value = u64> {
+    prop_oneof![0..=3_u64, 0..30 * SECOND, (0..=20_u64).prop_map(|seconds| seconds * SECOND)]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let cost = || prop_oneof![6 => 0..=4_u64, 2 => 0..=30_u64, 1 => Just(2 * MAX_UNITS)];
+    let hold = prop_oneof![1 => Just(None), 3 => (1..30 * SECOND).prop_map(Some)];
+    prop_oneof![
+        5 => (cost(), hold).prop_map(|(cost, span)| Step::Check(cost, span)),
+        4 => (any::<usize>(), prop::option::weighted(0.8, cost()))
+            .prop_map(|(index, cost)| Step::Settle(index, cost)),
+        1 => (any::<usize>(), 1..30 * SECOND).prop_map(|(index, span)| Step::Renew(index, span)),
+        3 => span().prop_map(Step::Advance),
+        1 => span().prop_map(Step::Back),
+    ]
+}
+
+#[test]
+fn holds_agree_with_the_model() {
+    let limits = prop::collection::vec(limit(), 1..=3);
+    let steps = prop::collection::vec(step(), 1..50);
+    proptest!(cases(2000), |(limits in limits, steps in steps)| {
+        let mut run = Run::new(limits);
+        for step in &steps {
+            run.step(step)?;
+        }
+    });
+}
