@@ -82,6 +82,12 @@ impl From<Quota> for Band {
     }
 }
 
+impl From<Limit> for Band {
+    fn from(limit: Limit) -> Self {
+        Self::new("", limit)
+    }
+}
+
 /// The bucket of a band is one counter, whatever its numbers. Counts of another
 /// algorithm or window are another counter: instances that still use the old rule
 /// continue with theirs. Slots are one counter, however long they are held.

@@ -40,7 +40,10 @@ pub struct RequestContext<'a> {
     /// Nearly always text, but a descriptor of Envoy may hold any bytes.
     pub(crate) attributes: Vec<BytePair<'a>>,
     pub(crate) cost: Option<u64>,
-    pub(crate) hold: Option<Micros>,
+    /// Whether the charge is held.
+    pub(crate) holds: bool,
+    /// How long it is asked to be held; slots even if the charge is not.
+    pub(crate) hold_for: Option<Micros>,
     pub(crate) whole_keys: bool,
 }
 
@@ -94,9 +97,9 @@ impl<'a> RequestContext<'a> {
         self.cost
     }
 
-    /// Returns how long the charge of the request is asked to be held.
-    pub fn hold(&self) -> Option<Duration> {
-        self.hold.map(Duration::from)
+    /// Returns how long the charge of the request is asked to be held, if it says so.
+    pub fn hold_for(&self) -> Option<Duration> {
+        self.hold_for.map(Duration::from)
     }
 
     /// Returns the first header of this name, in any case.
@@ -162,7 +165,8 @@ impl RequestContext<'_> {
             headers: own_all(self.headers),
             attributes: attributes.collect(),
             cost: self.cost,
-            hold: self.hold,
+            holds: self.holds,
+            hold_for: self.hold_for,
             whole_keys: self.whole_keys,
         }
     }
@@ -257,8 +261,21 @@ impl<'a> RequestContextBuilder<'a> {
 
     /// Holds the charge: [`Decision::hold`](crate::Decision::hold) has an id, by which it can
     /// be settled with the real cost for this long.
-    pub fn hold(mut self, span: Duration) -> Self {
-        self.0.hold = Some(Micros::from_duration(span));
+    pub fn hold(self, span: Duration) -> Self {
+        self.hold_for(Micros::from_duration(span)).held()
+    }
+
+    /// Holds the charge for as long as its slots may be held, or for a minute without slots.
+    #[doc(hidden)]
+    pub fn held(mut self) -> Self {
+        self.0.holds = true;
+        self
+    }
+
+    /// Sets how long the charge is held, if it is, and slots in any case.
+    #[doc(hidden)]
+    pub fn hold_for(mut self, span: Micros) -> Self {
+        self.0.hold_for = Some(span);
         self
     }
 
@@ -291,6 +308,12 @@ pub struct RequestFields<'a> {
     pub path: Option<Cow<'a, str>>,
     /// The cost, which replaces that of every rule.
     pub cost: Option<u64>,
+}
+
+impl<'a> From<RequestContext<'a>> for RequestContextBuilder<'a> {
+    fn from(context: RequestContext<'a>) -> Self {
+        Self(context)
+    }
 }
 
 impl<'a> From<RequestFields<'a>> for RequestContextBuilder<'a> {

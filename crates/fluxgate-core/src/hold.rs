@@ -135,7 +135,8 @@ impl Settlement<'_> {
             Self::AsReserved => reserved,
             Self::Cost(cost) => cost,
             Self::Attributes(costs) => {
-                let cost = attribute.and_then(|name| costs.iter().find(|(known, _)| *known == name));
+                let cost =
+                    attribute.and_then(|name| costs.iter().find(|(known, _)| *known == name));
                 cost.map_or(reserved, |(_, cost)| *cost)
             }
         }

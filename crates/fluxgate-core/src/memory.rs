@@ -407,9 +407,8 @@ impl<C: Clock> Store for MemoryStore<C> {
 
     async fn renew(&self, holds: &[(HoldId, Micros)]) -> Result<Vec<bool>, StoreError> {
         let now = self.clock.now();
-        let renew = |(hold, span): &(HoldId, Micros)| {
-            self.holds.renew(&self.table, *hold, *span, now)
-        };
+        let renew =
+            |(hold, span): &(HoldId, Micros)| self.holds.renew(&self.table, *hold, *span, now);
         Ok(holds.iter().map(renew).collect())
     }
 

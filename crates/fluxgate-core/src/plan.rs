@@ -85,7 +85,7 @@ impl Plan {
         } else if has_shadow {
             self.add_shadow(set, context, &matches);
         }
-        self.assign_hold(context.hold);
+        self.assign_hold(context.holds, context.hold_for);
     }
 
     /// Adds the rules of `set` that apply to several requests, which are charged together
@@ -115,7 +115,8 @@ impl Plan {
             }
             shadow.push(self.applied.len());
         }
-        self.assign_hold(contexts.iter().filter_map(|context| context.hold).max());
+        let holds = contexts.iter().any(|context| context.holds);
+        self.assign_hold(holds, contexts.iter().filter_map(|it| it.hold_for).max());
         (enforced, shadow)
     }
 
@@ -144,16 +145,15 @@ impl Plan {
             subject: start..self.bytes.len(),
         });
         self.takes_slots = rule.takes_slots();
-        self.assign_hold(None);
+        self.assign_hold(false, None);
         Ok(())
     }
 
     /// Gives the request a hold if it asks for one or takes slots.
     #[inline]
-    fn assign_hold(&mut self, span: Option<Micros>) {
-        if self.takes_slots || span.is_some() {
-            let holds = self.mode.takes() && !self.applied.is_empty();
-            self.hold = holds.then(|| (HoldId::random(), span));
+    fn assign_hold(&mut self, holds: bool, span: Option<Micros>) {
+        if (holds || self.takes_slots) && self.mode.takes() && !self.applied.is_empty() {
+            self.hold = Some((HoldId::random(), span));
         }
     }
 

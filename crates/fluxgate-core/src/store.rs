@@ -84,7 +84,8 @@ impl HoldRequest<'_> {
 
     /// Returns how long slots of a limit live.
     pub fn span_of_slots(&self, limit: &Limit) -> Micros {
-        self.span.map_or(limit.window(), |span| span.min(limit.window()))
+        self.span
+            .map_or(limit.window(), |span| span.min(limit.window()))
     }
 }
 

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use fluxgate_core::RequestContext;
 
-use crate::event::Event;
+use crate::event::{Event, EventKind, Request};
 use crate::time;
 
 pub(crate) fn parse(line: &[u8]) -> Result<Event<'_>, String> {
@@ -55,11 +55,12 @@ pub(crate) fn parse(line: &[u8]) -> Result<Event<'_>, String> {
             context = context.header(name, value);
         }
     }
-    Ok(Event {
-        at,
+    let kind = EventKind::Request(Request {
         rule_set: None,
         context: context.build(),
-    })
+        hold: None,
+    });
+    Ok(Event { at, kind })
 }
 
 fn present(text: Cow<'_, str>) -> Option<Cow<'_, str>> {
@@ -159,7 +160,7 @@ mod tests {
     use super::*;
 
     fn context(line: &str) -> RequestContext<'_> {
-        parse(line.as_bytes()).unwrap().context
+        parse(line.as_bytes()).unwrap().into_context()
     }
 
     #[test]
@@ -167,7 +168,7 @@ mod tests {
         let line = r#"2001:db8::1 - ann lee [10/Oct/2000:13:55:36 -0700] "GET /a/b?c=d HTTP/1.1" 200 2326 "http://x/" "Mozilla \"5\" (\x41)""#;
         let event = parse(line.as_bytes()).unwrap();
         assert_eq!(event.at.micros(), 971_211_336_000_000);
-        let context = event.context;
+        let context = event.into_context();
         assert_eq!(context.ip(), "2001:db8::1".parse().ok());
         assert_eq!(context.user(), Some("ann lee"));
         assert_eq!(context.method(), Some("GET"));

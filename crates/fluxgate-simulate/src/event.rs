@@ -1,4 +1,4 @@
-//! A recorded request, and its form in JSON.
+//! A recorded request or settlement, and its form in JSON.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,18 +6,51 @@ use std::fmt;
 use fluxgate_core::internals::json::{
     ContextFields, Text, read_once, whole_number, without_position,
 };
-use fluxgate_core::{RequestContext, Timestamp};
+use fluxgate_core::store::Micros;
+use fluxgate_core::{RequestContext, RequestContextBuilder, Timestamp};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use crate::time;
 
-/// A recorded request.
+/// A longer hold does not end before the last instant either.
+const MAX_HOLD_US: u64 = 1 << 62;
+
+/// What was recorded at an instant.
 #[derive(Debug)]
 pub(crate) struct Event<'a> {
     pub(crate) at: Timestamp,
+    pub(crate) kind: EventKind<'a>,
+}
+
+/// What was recorded.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "almost all are requests, one at a time"
+)]
+pub(crate) enum EventKind<'a> {
+    Request(Request<'a>),
+    Settle(Settle<'a>),
+}
+
+/// A recorded request.
+#[derive(Debug)]
+pub(crate) struct Request<'a> {
     pub(crate) rule_set: Option<Cow<'a, str>>,
     pub(crate) context: RequestContext<'a>,
+    /// The name by which its hold is settled.
+    pub(crate) hold: Option<Cow<'a, str>>,
+}
+
+/// A recorded settlement.
+#[derive(Debug)]
+pub(crate) struct Settle<'a> {
+    /// The name of the hold.
+    pub(crate) hold: Cow<'a, str>,
+    pub(crate) cost: Option<u64>,
+    /// The real costs of rules that count attributes.
+    pub(crate) attributes: Vec<(Box<str>, u64)>,
 }
 
 impl<'a> Event<'a> {
@@ -31,7 +64,7 @@ impl<'a> Event<'a> {
             // The line is always the first.
             format!("{} (column {})", without_position(&error), error.column())
         })?;
-        let at = match (fields.t.flatten(), fields.time.flatten()) {
+        let at = match (fields.t.take().flatten(), fields.time.take().flatten()) {
             (Some(t), None) => whole_number(t.get())
                 .and_then(Timestamp::from_micros)
                 .ok_or_else(|| {
@@ -43,17 +76,79 @@ impl<'a> Event<'a> {
             (Some(_), Some(_)) => return Err("expected `t` or `time`, found both".into()),
             (None, None) => return Err("expected `t` or `time`, found neither".into()),
         };
-        Ok(Self {
-            at,
-            rule_set: fields.context.rule_set.take(),
-            context: fields.context.into_context()?,
+        if let Some(hold) = fields.settle.take().flatten() {
+            let kind = EventKind::Settle(fields.into_settle(hold.0)?);
+            return Ok(Self { at, kind });
+        }
+        let hold = fields.hold.take().flatten();
+        let hold_us = fields.hold_us.take().flatten().map(|span| {
+            let span = whole_number(span.get()).filter(|span| *span > 0);
+            span.ok_or("`hold_us` must be a whole number of microseconds from 1")
+        });
+        let mut context = fields.context;
+        let rule_set = context.rule_set.take();
+        let mut context = RequestContextBuilder::from(context.into_context()?);
+        if let Some(span) = hold_us.transpose()? {
+            context = context.hold_for(Micros::new(span.min(MAX_HOLD_US)));
+        }
+        if hold.is_some() {
+            context = context.held();
+        }
+        let kind = EventKind::Request(Request {
+            rule_set,
+            context: context.build(),
+            hold: hold.map(|hold| hold.0),
+        });
+        Ok(Self { at, kind })
+    }
+}
+
+#[cfg(test)]
+impl<'a> Event<'a> {
+    /// Returns the context of a request.
+    pub(crate) fn into_context(self) -> RequestContext<'a> {
+        match self.kind {
+            EventKind::Request(request) => request.context,
+            EventKind::Settle(settle) => panic!("{settle:?} is not a request"),
+        }
+    }
+}
+
+impl<'a> Fields<'a> {
+    fn into_settle(self, hold: Cow<'a, str>) -> Result<Settle<'a>, String> {
+        let of_request = ["hold", "hold_us"].into_iter();
+        let of_request = of_request.zip([self.hold.is_some(), self.hold_us.is_some()]);
+        let of_request = of_request.filter_map(|(name, is_given)| is_given.then_some(name));
+        let mut others = of_request.chain(self.context.seen());
+        if let Some(name) = others.find(|name| !matches!(*name, "cost" | "attributes")) {
+            return Err(format!("`{name}` does not belong to a line with `settle`"));
+        }
+        drop(others);
+        let context = self.context.into_context()?;
+        let mut attributes = Vec::new();
+        for (name, value) in context.attributes() {
+            let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+            let units = value.parse().ok().filter(|_| is_number).ok_or_else(|| {
+                format!("attribute `{name}` must be a whole number from 0 to settle with")
+            })?;
+            attributes.push((name.into(), units));
+        }
+        if context.cost().is_some() && !attributes.is_empty() {
+            return Err("expected `cost` or `attributes`, found both".into());
+        }
+        Ok(Settle {
+            hold,
+            cost: context.cost(),
+            attributes,
         })
     }
 }
 
-const FIELD_NAMES: [&str; 11] = {
+const FIELD_NAMES: [&str; 14] = {
     let [a, b, c, d, e, f, g, h, i] = ContextFields::NAMES;
-    ["t", "time", a, b, c, d, e, f, g, h, i]
+    [
+        "t", "time", a, b, c, d, e, f, g, h, i, "hold", "hold_us", "settle",
+    ]
 };
 
 /// The fields as they stand. The inner `None` is a `null`, which counts as absent.
@@ -61,6 +156,9 @@ const FIELD_NAMES: [&str; 11] = {
 struct Fields<'a> {
     t: Option<Option<&'a RawValue>>,
     time: Option<Option<Text<'a>>>,
+    hold: Option<Option<Text<'a>>>,
+    hold_us: Option<Option<&'a RawValue>>,
+    settle: Option<Option<Text<'a>>>,
     context: ContextFields<'a>,
 }
 
@@ -81,6 +179,9 @@ impl<'de: 'a, 'a> Deserialize<'de> for Fields<'a> {
                     match &*name {
                         "t" => read_once("t", &mut fields.t, &mut map)?,
                         "time" => read_once("time", &mut fields.time, &mut map)?,
+                        "hold" => read_once("hold", &mut fields.hold, &mut map)?,
+                        "hold_us" => read_once("hold_us", &mut fields.hold_us, &mut map)?,
+                        "settle" => read_once("settle", &mut fields.settle, &mut map)?,
                         name if fields.context.read(name, &mut map)? => {}
                         name => return Err(de::Error::unknown_field(name, &FIELD_NAMES)),
                     }

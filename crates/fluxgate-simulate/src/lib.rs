@@ -40,6 +40,7 @@ mod event;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod holds;
 mod input;
 mod missing_sets;
 mod report;

@@ -1,16 +1,18 @@
 //! Decides recorded requests, each at the time that it states.
 
+use std::borrow::Cow;
 use std::io::{self, BufWriter, Read, Write};
 use std::sync::mpsc;
 
 use fluxgate_core::internals::Retention;
 use fluxgate_core::internals::json::JsonWriter;
 use fluxgate_core::{
-    Decision, Limiter, ManualClock, MemoryStore, OnMissingRuleSet, RuleSets, Timestamp,
+    Decision, Limiter, ManualClock, MemoryStore, OnMissingRuleSet, RuleSets, Settled, Timestamp,
 };
 
 use crate::changes::{Changes, OldRules};
-use crate::event::Event;
+use crate::event::{Event, EventKind, Request, Settle};
+use crate::holds::Holds;
 use crate::input::{self, Block, Blocks, Format};
 use crate::missing_sets::MissingRuleSets;
 use crate::report::{Report, ReportLabels};
@@ -80,6 +82,7 @@ pub struct Simulation {
     report: Option<Report>,
     /// The old rules, if the rules are compared with any.
     old: Option<OldRules>,
+    holds: Holds,
     /// Lines so far, blank ones included.
     lines: u64,
     skipped: u64,
@@ -101,6 +104,7 @@ impl Simulation {
             summary: (options.summary || options.report).then(|| Summary::new(&rules)),
             report: options.report.then(|| Report::new(&rules)),
             old: None,
+            holds: Holds::default(),
             lines: 0,
             skipped: 0,
             line: Vec::with_capacity(512),
@@ -218,8 +222,8 @@ impl Simulation {
         output: &mut impl Write,
     ) -> Result<(), SimulationError> {
         let decided = match event {
-            Ok(event) => self.decide(event),
-            Err(reason) => Err(reason.as_str()),
+            Ok(event) => self.run_event(event),
+            Err(reason) => Err(Cow::Borrowed(reason.as_str())),
         };
         match decided {
             Ok(()) => output
@@ -231,23 +235,46 @@ impl Simulation {
             }
             Err(reason) => Err(SimulationError::BadLine {
                 line: self.lines,
-                reason: printable(reason),
+                reason: printable(&reason),
             }),
         }
     }
 
-    /// Decides one recorded request. The decision is left in `self.line`.
-    fn decide(&mut self, event: &Event<'_>) -> Result<(), &'static str> {
+    /// Decides a recorded request or settles a hold. The answer is left in `self.line`.
+    fn run_event(&mut self, event: &Event<'_>) -> Result<(), Cow<'static, str>> {
         let mut at = event.at;
         if self.format == Format::Combined {
             // A line is logged when its request ends, so lines are out of order.
             self.latest = self.latest.max(at);
             at = self.latest;
         }
-        let rule_set = event.rule_set.as_deref().or(self.default_set.as_deref());
+        match &event.kind {
+            EventKind::Request(request) => self.decide(request, at),
+            EventKind::Settle(settle) => {
+                self.settle(settle, at);
+                Ok(())
+            }
+        }
+    }
+
+    fn settle(&mut self, settle: &Settle<'_>, at: Timestamp) {
+        let settled = self.holds.settle(&self.limiter, settle, at);
+        if let Some(old) = &self.old {
+            old.settle(settle, at);
+        }
+        self.line.clear();
+        write_settled(&mut self.line, at, settled);
+    }
+
+    fn decide(&mut self, request: &Request<'_>, at: Timestamp) -> Result<(), Cow<'static, str>> {
+        let hold = request.hold.as_deref();
+        if let Some(name) = hold.filter(|name| self.holds.is_held(&self.limiter, name, at)) {
+            return Err(format!("there is a hold `{name}` that has not ended").into());
+        }
+        let rule_set = request.rule_set.as_deref().or(self.default_set.as_deref());
         let rule_set =
             rule_set.ok_or("`rule_set` is missing, and the rules do not have exactly one")?;
-        let context = &event.context;
+        let context = &request.context;
         let (summary, report, old) = (&mut self.summary, &mut self.report, &mut self.old);
         let decision = if summary.is_none() && old.is_none() {
             self.limiter.check_at(rule_set, context, at)
@@ -272,12 +299,12 @@ impl Simulation {
             report.record_decision(rule_set, context, at, &decision);
         }
         if let Some(old) = old {
-            let is_named = event.rule_set.is_some();
-            let change = old.compare(rule_set, is_named, context, at, &decision);
+            let change = old.compare(rule_set, request, at, &decision);
             if let (Some(report), Some(change)) = (report, change) {
                 report.record_change(at, change);
             }
         }
+        self.holds.record(&self.limiter, hold, &decision);
         self.line.clear();
         write_decision(&mut self.line, at, &decision);
         Ok(())
@@ -368,6 +395,23 @@ fn write_decision(line: &mut Vec<u8>, at: Timestamp, decision: &Decision) {
     out.number(decision.delay_micros().get());
     out.text(",\"violated\":");
     out.violated(decision);
+    out.text("}\n");
+}
+
+/// Appends the answer to a settlement as a line of JSON.
+fn write_settled(line: &mut Vec<u8>, at: Timestamp, settled: Option<Settled>) {
+    let mut out = JsonWriter(line);
+    out.text("{\"t\":");
+    out.number(at.micros());
+    out.text(if settled.is_some() {
+        ",\"settled\":true,\"charged\":"
+    } else {
+        ",\"settled\":false,\"charged\":"
+    });
+    let Settled { charged, uncharged } = settled.unwrap_or_default();
+    out.number(charged);
+    out.text(",\"uncharged\":");
+    out.number(uncharged);
     out.text("}\n");
 }
 

@@ -184,7 +184,8 @@ impl Slots {
     pub fn end_of(&self, hold: HoldId) -> Option<u64> {
         // The last ones are still held.
         let mut held = self.held.iter().rev();
-        held.find(|held| held.hold == Some(hold)).map(|held| held.end)
+        held.find(|held| held.hold == Some(hold))
+            .map(|held| held.end)
     }
 
     /// Gives the slots of a hold back.
@@ -298,12 +299,18 @@ mod tests {
         let first = take(&mut slots, &limit, 100, 2, 1);
         assert_eq!((first.remaining, first.reset_after.get()), (1, 10 * SECOND));
         let second = take(&mut slots, &limit, 104, 1, 2);
-        assert_eq!((second.remaining, second.reset_after.get()), (0, 10 * SECOND));
+        assert_eq!(
+            (second.remaining, second.reset_after.get()),
+            (0, 10 * SECOND)
+        );
         let denied = take(&mut slots, &limit, 105, 1, 3);
         assert_eq!(denied.retry_after, Retry::After(Micros::new(5 * SECOND)));
         let denied = take(&mut slots, &limit, 105, 3, 3);
         assert_eq!(denied.retry_after, Retry::After(Micros::new(9 * SECOND)));
-        assert_eq!(take(&mut slots, &limit, 105, 4, 3).retry_after, Retry::Never);
+        assert_eq!(
+            take(&mut slots, &limit, 105, 4, 3).retry_after,
+            Retry::Never
+        );
         slots.release(HoldId::from_bits(2));
         assert!(take(&mut slots, &limit, 105, 1, 3).passes());
         // The two slots of the first hold end at this instant.

@@ -106,8 +106,7 @@ impl Decision {
             let mut decided = self.rules.iter();
             decided.any(|decided| decided.rule == rule && decided.denies)
         };
-        let is_charged =
-            |applied: &AppliedRule| applied.cost() > 0 && !denies(applied.rule);
+        let is_charged = |applied: &AppliedRule| applied.cost() > 0 && !denies(applied.rule);
         if rules.iter().any(is_charged) {
             self.hold = Some(hold);
         }

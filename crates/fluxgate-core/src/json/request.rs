@@ -67,6 +67,13 @@ impl<'a> ContextFields<'a> {
         Ok(true)
     }
 
+    /// Returns the names of the fields that were read.
+    pub fn seen(&self) -> impl Iterator<Item = &'static str> {
+        let names = Self::NAMES.into_iter().enumerate();
+        let seen = self.seen;
+        names.filter_map(move |(index, name)| (seen & 1 << index != 0).then_some(name))
+    }
+
     /// Returns the request that the fields describe.
     ///
     /// # Errors

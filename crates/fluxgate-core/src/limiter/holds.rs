@@ -85,7 +85,8 @@ impl<S: Store> Limiter<S> {
 
 impl<S: Store + 'static> Limiter<S> {
     /// Decides a request, charges it if it passes, and holds the charge: for the time that
-    /// the context asks for, or else for a minute. Returns the decision as an error if the
+    /// the context asks for, or else for as long as slots may be held, or for a minute without
+    /// slots. Returns the decision as an error if the
     /// request is denied.
     ///
     /// ```
@@ -112,7 +113,7 @@ impl<S: Store + 'static> Limiter<S> {
         context: &RequestContext<'_>,
     ) -> Result<Hold<S>, Decision> {
         let mut context = context.clone();
-        context.hold.get_or_insert(crate::hold::DEFAULT_HOLD);
+        context.holds = true;
         let decision = self.check(rule_set, &context).await;
         match decision.allowed() {
             true => Ok(Hold {
@@ -151,7 +152,10 @@ impl<S: Store + 'static> Hold<S> {
     }
 
     /// Settles with the real cost. Returns `None` if the hold has expired.
-    pub async fn settle(mut self, settlement: Settlement<'_>) -> Result<Option<Settled>, StoreError> {
+    pub async fn settle(
+        mut self,
+        settlement: Settlement<'_>,
+    ) -> Result<Option<Settled>, StoreError> {
         let Some(id) = self.id else {
             return Ok(Some(Settled::default()));
         };

@@ -97,7 +97,9 @@ impl Holds {
             return;
         }
         let slots = parts.iter().filter(|part| part.has_slots());
-        let span = slots.map(|part| hold.span_of_slots(part.band.limit())).max();
+        let span = slots
+            .map(|part| hold.span_of_slots(part.band.limit()))
+            .max();
         let span = span.unwrap_or_else(|| hold.span_without_slots());
         let end = now.micros() + span.get();
         let mut shard = self.shard(hold.id);
@@ -197,7 +199,9 @@ impl Record {
     fn end_in(&self, locked: &mut LockedKeys<'_, '_>, hold: HoldId) -> u64 {
         let slots = self.parts.iter().enumerate();
         let slots = slots.filter(|(_, part)| part.has_slots());
-        let end = slots.filter_map(|(at, _)| locked.end_of_slots(at, hold)).max();
+        let end = slots
+            .filter_map(|(at, _)| locked.end_of_slots(at, hold))
+            .max();
         end.unwrap_or(self.end)
     }
 }

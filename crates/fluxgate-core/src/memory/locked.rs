@@ -393,7 +393,6 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
         let overflow = self.overflow(shard);
         overflow.expect("every key that may need an overflow has locked it")
     }
-
 }
 
 impl Drop for LockedKeys<'_, '_> {

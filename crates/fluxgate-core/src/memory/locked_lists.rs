@@ -106,7 +106,9 @@ impl LockedKeys<'_, '_> {
     ) -> Option<u64> {
         let mut end = None;
         self.change_list(at, band, |list| {
-            end = list.as_slots().and_then(|slots| slots.renew(hold, now, span));
+            end = list
+                .as_slots()
+                .and_then(|slots| slots.renew(hold, now, span));
         });
         end
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fluxgate_core::internals::algorithm::Mode;
 use fluxgate_core::internals::limit::MAX_UNITS;
-use fluxgate_core::internals::{RuleNumber, Retention, ready};
+use fluxgate_core::internals::{Retention, RuleNumber, ready};
 use fluxgate_core::store::{Checks, Group, HoldRequest, Micros, Subject};
 use fluxgate_core::{
     Algorithm, Band, HoldId, Limit as RealLimit, ManualClock, MemoryStore, Settlement, Store,
@@ -57,7 +57,9 @@ impl Run {
             let window = Duration::from_micros(limit.window);
             let mut real = RealLimit::builder(limit.algorithm, limit.capacity, window);
             if limit.algorithm.is_bucket() {
-                real = real.refill(limit.refill).period(Duration::from_micros(limit.period));
+                real = real
+                    .refill(limit.refill)
+                    .period(Duration::from_micros(limit.period));
             }
             Band::new(format!("b{index}"), real.build().unwrap())
         });
@@ -66,7 +68,10 @@ impl Run {
             store: MemoryStore::new(clock.clone(), usize::MAX, Retention::Forever),
             clock,
             bands: bands.collect(),
-            model: limits.into_iter().map(|limit| (limit, Counter::default())).collect(),
+            model: limits
+                .into_iter()
+                .map(|limit| (limit, Counter::default()))
+                .collect(),
             now: 20_000 * 86_400 * SECOND,
             holds: BTreeMap::new(),
             next: 0,
@@ -107,9 +112,8 @@ impl Run {
         if passes && cost > 0 {
             let now = self.now;
             let model = self.model.iter_mut();
-            let marks = model.map(|(limit, counter)| {
-                counter.charge_hold(limit, now, cost, self.next, span)
-            });
+            let marks = model
+                .map(|(limit, counter)| counter.charge_hold(limit, now, cost, self.next, span));
             let held = Held {
                 id,
                 reserved: cost,
@@ -120,8 +124,7 @@ impl Run {
                 self.holds.insert(self.next, held);
             }
         }
-        for ((verdict, answer), (limit, counter)) in
-            verdicts.iter().zip(&answers).zip(&self.model)
+        for ((verdict, answer), (limit, counter)) in verdicts.iter().zip(&answers).zip(&self.model)
         {
             let (remaining, reset) = counter.left(limit, self.now);
             let expected = (answer.retry, remaining, reset);
@@ -146,12 +149,18 @@ impl Run {
     }
 
     fn settle(&mut self, index: usize, cost: Option<u64>) -> Result<(), TestCaseError> {
-        let Some(number) = self.nth(index) else { return Ok(()) };
+        let Some(number) = self.nth(index) else {
+            return Ok(());
+        };
         let settlement = cost.map_or(Settlement::AsReserved, Settlement::Cost);
         let is_held = self.is_held(number);
-        let settled = self.store.settle_at(self.holds[&number].id, settlement, self.at());
+        let settled = self
+            .store
+            .settle_at(self.holds[&number].id, settlement, self.at());
         prop_assert_eq!(settled.is_some(), is_held);
-        let Some(settled) = settled else { return Ok(()) };
+        let Some(settled) = settled else {
+            return Ok(());
+        };
         let held = self.holds.remove(&number).unwrap();
         let cost = cost.unwrap_or(held.reserved);
         let now = self.now;
@@ -160,23 +169,34 @@ impl Run {
             counter.settle_hold(limit, now, (number, held.reserved, *mark), cost)
         });
         let uncharged = uncharged.max().unwrap();
-        prop_assert_eq!((settled.charged, settled.uncharged), (cost - uncharged, uncharged));
+        prop_assert_eq!(
+            (settled.charged, settled.uncharged),
+            (cost - uncharged, uncharged)
+        );
         let again = self.store.settle_at(held.id, settlement, self.at());
         prop_assert_eq!(again, None, "a hold is settled once");
         Ok(())
     }
 
     fn renew(&mut self, index: usize, span: u64) -> Result<(), TestCaseError> {
-        let Some(number) = self.nth(index) else { return Ok(()) };
+        let Some(number) = self.nth(index) else {
+            return Ok(());
+        };
         let is_held = self.is_held(number);
         self.clock.set(self.at());
-        let renewed = ready(self.store.renew(&[(self.holds[&number].id, Micros::new(span))]));
+        let renewed = ready(
+            self.store
+                .renew(&[(self.holds[&number].id, Micros::new(span))]),
+        );
         prop_assert_eq!(renewed.unwrap(), [is_held]);
         if is_held {
             let now = self.now;
             for (limit, counter) in self.model.iter_mut().filter(|(limit, _)| is_slots(limit)) {
                 // A slot that has ended is not revived.
-                if counter.end_of(limit, number).is_some_and(|end| end > i128::from(now)) {
+                if counter
+                    .end_of(limit, number)
+                    .is_some_and(|end| end > i128::from(now))
+                {
                     counter.renew(limit, now, number, span);
                 }
             }
@@ -201,8 +221,13 @@ fn limit() -> impl Strategy<Value = Limit> {
     ];
     let capacity = prop_oneof![5 => 1..=12_u64, 1 => 1..=1_000_u64, 1 => Just(MAX_UNITS)];
     let refill = prop_oneof![Just(None), (1..=7_u64).prop_map(Some)];
-    (prop::sample::select(algorithms.to_vec()), capacity, 1..=20_u64, refill).prop_map(
-        |(algorithm, capacity, seconds, refill)| {
+    (
+        prop::sample::select(algorithms.to_vec()),
+        capacity,
+        1..=20_u64,
+        refill,
+    )
+        .prop_map(|(algorithm, capacity, seconds, refill)| {
             let capacity = match algorithm {
                 Algorithm::SlidingLog => capacity.min(100_000),
                 _ => capacity,
@@ -217,12 +242,15 @@ fn limit() -> impl Strategy<Value = Limit> {
                 max_wait: None,
                 shape: false,
             }
-        },
-    )
+        })
 }
 
 fn span() -> impl Strategy<Value = u64> {
-    prop_oneof![0..=3_u64, 0..30 * SECOND, (0..=20_u64).prop_map(|seconds| seconds * SECOND)]
+    prop_oneof![
+        0..=3_u64,
+        0..30 * SECOND,
+        (0..=20_u64).prop_map(|seconds| seconds * SECOND)
+    ]
 }
 
 fn step() -> impl Strategy<Value = Step> {

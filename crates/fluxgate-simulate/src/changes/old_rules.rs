@@ -2,11 +2,12 @@
 
 use fluxgate_core::internals::{Retention, RuleVerdict};
 use fluxgate_core::{
-    Decision, Limiter, ManualClock, MemoryStore, OnMissingRuleSet, RequestContext, RuleSets,
-    Timestamp,
+    Decision, Limiter, ManualClock, MemoryStore, OnMissingRuleSet, RuleSets, Timestamp,
 };
 
 use super::{Change, Changes, Refusals};
+use crate::event::{Request, Settle};
+use crate::holds::Holds;
 use crate::missing_sets::MissingRuleSets;
 
 /// The old rules with their own state, and the requests that they decide differently.
@@ -14,6 +15,7 @@ use crate::missing_sets::MissingRuleSets;
 pub(crate) struct OldRules {
     limiter: Limiter<MemoryStore<ManualClock>>,
     missing: MissingRuleSets,
+    holds: Holds,
     /// The only rule set, if there is only one.
     only_set: Option<String>,
     changes: Changes,
@@ -36,6 +38,7 @@ impl OldRules {
                 .failure_observer(missing.clone())
                 .build(),
             missing,
+            holds: Holds::default(),
         }
     }
 
@@ -45,16 +48,16 @@ impl OldRules {
     }
 
     /// Decides a request that the new rules have decided under `rule_set`, and returns the
-    /// change, if there is one. `is_named` is true if the request names that set.
+    /// change, if there is one.
     pub(crate) fn compare(
         &mut self,
         rule_set: &str,
-        is_named: bool,
-        context: &RequestContext<'_>,
+        request: &Request<'_>,
         at: Timestamp,
         new: &Decision,
     ) -> Option<Change> {
         let mut old_set = rule_set;
+        let is_named = request.rule_set.is_some();
         if let Some(only) = self.only_set.as_deref().filter(|_| !is_named) {
             // The set may have been renamed.
             old_set = only;
@@ -62,7 +65,11 @@ impl OldRules {
         let by_old = &mut self.by_old;
         let old = self
             .limiter
-            .check_at_reporting(old_set, context, at, |verdict| by_old.add(&verdict));
+            .check_at_reporting(old_set, &request.context, at, |verdict| {
+                by_old.add(&verdict);
+            });
+        let name = request.hold.as_deref();
+        self.holds.record(&self.limiter, name, &old);
         let change = match (old.allowed(), new.allowed()) {
             (true, false) => Some((Change::NewlyDenied, rule_set, &self.by_new)),
             (false, true) => Some((Change::NewlyAdmitted, old_set, &self.by_old)),
@@ -75,6 +82,11 @@ impl OldRules {
         self.by_new.clear();
         self.by_old.clear();
         change
+    }
+
+    /// Settles a hold, if the old rules have one of this name.
+    pub(crate) fn settle(&self, settle: &Settle<'_>, at: Timestamp) {
+        self.holds.settle(&self.limiter, settle, at);
     }
 
     pub(crate) fn changes(&self) -> &Changes {

@@ -25,6 +25,10 @@ pub(super) fn convert(
     limit: &Limit,
     waits: bool,
 ) -> Result<(Limit, Differences), LimitError> {
+    if limit.algorithm() == Algorithm::Concurrency {
+        // Slots are not a rate.
+        return Ok((*limit, Differences::default()));
+    }
     let rate = limit.rate();
     let own_refill = has_own_refill(limit);
     let window = match own_refill && !algorithm.is_bucket() {
@@ -110,8 +114,12 @@ mod tests {
 
     #[test]
     fn a_plain_limit_keeps_its_numbers_under_every_algorithm() {
-        for (_, from) in Algorithm::NAMES {
-            for (_, to) in Algorithm::NAMES {
+        let rates = || {
+            let names = Algorithm::NAMES.into_iter();
+            names.filter(|(_, algorithm)| *algorithm != Algorithm::Concurrency)
+        };
+        for (_, from) in rates() {
+            for (_, to) in rates() {
                 let expected = match to {
                     Algorithm::LeakyBucket => shaped(),
                     other => plain(other),

@@ -1,6 +1,6 @@
 //! Rules and limits in a few words.
 
-use fluxgate_core::{ActiveRule, Limit};
+use fluxgate_core::{ActiveRule, Algorithm, Limit};
 
 use super::conversion::{algorithm_name, has_own_refill};
 use super::humanize::{duration, grouped};
@@ -22,6 +22,9 @@ pub(super) fn rule(rule: &ActiveRule) -> String {
 /// `10,000 a month (Asia/Seoul)`.
 pub(super) fn limit(limit: &Limit) -> String {
     let (capacity, rate) = (grouped(limit.capacity()), limit.rate());
+    if limit.algorithm() == Algorithm::Concurrency {
+        return format!("{capacity} at the same time");
+    }
     if has_own_refill(limit) {
         let (refill, period) = (grouped(rate.refill()), duration(rate.period().get()));
         return format!("{capacity} at once, {refill} per {period}");
@@ -37,7 +40,7 @@ pub(super) fn limit(limit: &Limit) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fluxgate_core::{Algorithm, Calendar, CalendarUnit};
+    use fluxgate_core::{Calendar, CalendarUnit};
     use std::time::Duration;
 
     #[test]
@@ -53,6 +56,8 @@ mod tests {
                 .unwrap()
         };
         assert_eq!(limit(&of(CalendarUnit::Month)), "10,000 a month (UTC)");
+        let slots = Limit::concurrency(10).build().unwrap();
+        assert_eq!(limit(&slots), "10 at the same time");
         assert_eq!(limit(&of(CalendarUnit::Hour)), "10,000 an hour (UTC)");
     }
 }

@@ -5,7 +5,7 @@ mod busiest_window;
 use std::collections::HashMap;
 
 use fluxgate_core::internals::{RuleNumber, RuleVerdict};
-use fluxgate_core::{Limit, Timestamp};
+use fluxgate_core::{Algorithm, Limit, Timestamp};
 
 use busiest_window::BusiestWindow;
 
@@ -54,6 +54,10 @@ impl Usage {
             return;
         }
         let bands = verdict.rule.bands();
+        // How many slots an identity needs depends on how long it holds them.
+        if { bands.iter() }.any(|band| band.algorithm() == Algorithm::Concurrency) {
+            return;
+        }
         let rule = self.rules.entry(verdict.rule.number()).or_default();
         if !rule.identities.contains_key(identity) {
             if self.identities == MAX_IDENTITIES {

@@ -52,12 +52,13 @@ impl BusiestWindow {
                 previous: 0,
                 current: 0,
             },
-            Algorithm::TokenBucket | Algorithm::LeakyBucket | Algorithm::SlidingLog => {
-                Counted::Sliding {
-                    steps: VecDeque::new(),
-                    units: 0,
-                }
-            }
+            Algorithm::TokenBucket
+            | Algorithm::LeakyBucket
+            | Algorithm::SlidingLog
+            | Algorithm::Concurrency => Counted::Sliding {
+                steps: VecDeque::new(),
+                units: 0,
+            },
         };
         Self {
             most: 0,
