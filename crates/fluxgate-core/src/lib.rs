@@ -166,6 +166,8 @@ pub mod internals {
     pub mod limit {
         pub use crate::limit::*;
     }
+    #[cfg(feature = "tokio")]
+    pub use crate::limiter::KeptHold;
     pub use crate::limiter::PendingDecision;
     pub use crate::limiter::virtual_time::RuleVerdict;
     pub use crate::lossless::lossless_text;

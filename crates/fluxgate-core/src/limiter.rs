@@ -2,7 +2,11 @@
 
 mod ad_hoc;
 mod explain;
+mod fallback;
 mod holds;
+#[cfg(feature = "tokio")]
+mod kept_holds;
+mod missing_sets;
 mod planned;
 mod state;
 pub(crate) mod virtual_time;
@@ -19,18 +23,19 @@ use arc_swap::ArcSwap;
 use crate::algorithm::Mode;
 use crate::band::Band;
 use crate::context::RequestContext;
-use crate::decision::{Decision, Outcome};
+use crate::decision::Decision;
 use crate::key::IdentityError;
 use crate::memory::MemoryStore;
 use crate::observer::{Observer, Stopwatch};
 use crate::plan::Plan;
-use crate::rules::{ActiveRuleSet, OnError, OnMissingRuleSet, RuleSet, RuleSets};
-use crate::sip::Sip13;
+use crate::rules::{ActiveRuleSet, OnError, RuleSet, RuleSets};
 use crate::store::{Checks, LocalStore, Reason, Store, StoreError, Verdicts};
-use crate::time::Retry;
 pub(crate) use ad_hoc::AdHocVerdicts;
 pub use explain::{BandExplanation, Explanation, GroupPlace, RuleExplanation};
+use fallback::Fallback;
 pub use holds::Hold;
+#[cfg(feature = "tokio")]
+pub use kept_holds::KeptHold;
 pub use planned::PendingDecision;
 #[cfg(all(feature = "tokio", feature = "yaml"))]
 pub use watch::RuleFileError;
@@ -69,6 +74,9 @@ struct Shared<S> {
     observers: Vec<Box<dyn Observer>>,
     /// Whether the observers receive decisions.
     observes_decisions: bool,
+    /// The holds of requests that are still running.
+    #[cfg(feature = "tokio")]
+    kept: kept_holds::KeptHolds,
     /// Hashes of missing rule sets that were reported. The names come from clients, so
     /// they are not kept themselves.
     missing: Mutex<HashSet<u64>>,
@@ -163,6 +171,8 @@ impl<S: Store> Limiter<S> {
             call_limits: OnError::default(),
             observers: Vec::new(),
             observes_decisions: false,
+            #[cfg(feature = "tokio")]
+            kept: kept_holds::KeptHolds::default(),
             missing: Mutex::default(),
         })
     }
@@ -355,6 +365,13 @@ impl<S: Store> Limiter<S> {
         }
     }
 
+    #[cfg(feature = "tokio")]
+    fn each_observer(&self, observe: impl Fn(&dyn Observer)) {
+        for observer in &self.0.observers {
+            observe(&**observer);
+        }
+    }
+
     fn start_timing(&self) -> Option<Stopwatch> {
         self.0.observes_decisions.then(Stopwatch::start)
     }
@@ -373,69 +390,6 @@ impl<S: Store> Limiter<S> {
             return Ok(verdicts);
         }
         self.0.store.decide(checks).await
-    }
-
-    fn without_rule_set(&self, name: &str, on_missing: OnMissingRuleSet) -> Decision {
-        const MAX_NAMES: usize = 1_000;
-        // If another thread holds the lock, the next request reports the name.
-        if !self.0.observers.is_empty()
-            && let Ok(mut reported) = self.0.missing.try_lock()
-        {
-            let hash = Sip13::PUBLIC.hash(name.as_bytes()) as u64;
-            if !reported.contains(&hash) && self.report_missing(name) {
-                // Reporting a name twice is better than growing without bound.
-                if reported.len() >= MAX_NAMES {
-                    reported.clear();
-                }
-                reported.insert(hash);
-            }
-        }
-        match on_missing {
-            OnMissingRuleSet::Allow => Decision::no_rule(),
-            OnMissingRuleSet::Deny => Decision::without_rule(false, Outcome::Denied, Retry::Never),
-        }
-    }
-
-    /// Returns whether an observer has reported a missing rule set.
-    fn report_missing(&self, name: &str) -> bool {
-        let mut is_reported = false;
-        for observer in &self.0.observers {
-            is_reported |= observer.rule_set_missing(name);
-        }
-        is_reported
-    }
-
-    /// Makes the decision from the store's answer, or without it if the store failed.
-    fn conclude(
-        &self,
-        set: &RuleSet,
-        plan: &Plan,
-        checks: &Checks<'_>,
-        verdicts: Result<Verdicts, StoreError>,
-    ) -> Decision {
-        match verdicts {
-            Ok(verdicts) => Decision::combine(plan, &verdicts),
-            Err(error) => match self.fall_back(set.on_error(), checks, &error) {
-                Fallback::Fixed(decision) => decision,
-                Fallback::Local(verdicts) => Decision::combine(plan, &verdicts).into_fallback(),
-            },
-        }
-    }
-
-    /// Decides after the store failed.
-    fn fall_back(&self, on_error: OnError, checks: &Checks<'_>, error: &StoreError) -> Fallback {
-        let decides = checks.mode().takes().then_some(on_error);
-        for observer in &self.0.observers {
-            observer.store_failed(error, decides);
-        }
-        match on_error {
-            OnError::Allow => Fallback::Fixed(Decision::failed_open()),
-            OnError::Deny => Fallback::Fixed(Decision::failed_closed()),
-            OnError::Local => {
-                let fallback = self.0.fallback.get_or_init(MemoryStore::default);
-                Fallback::Local(fallback.decide_now(checks))
-            }
-        }
     }
 
     fn known_set(&self, name: &str) -> Result<ActiveRuleSet, LimiterError> {
@@ -470,14 +424,6 @@ impl<S: LocalStore> Limiter<S> {
         }
         decision
     }
-}
-
-/// The decision after the store failed.
-enum Fallback {
-    /// The same for every request.
-    Fixed(Decision),
-    /// The verdicts of the fallback store.
-    Local(Verdicts),
 }
 
 fn unknown_rule(set: &RuleSet, id: &str) -> LimiterError {

@@ -55,6 +55,15 @@ pub trait Observer: Send + Sync + std::fmt::Debug {
         let _ = (error, on_error);
     }
 
+    /// Called when holds of running requests have ended, because they could not be renewed in
+    /// time.
+    fn holds_expired(&self, holds: usize) {
+        let _ = holds;
+    }
+
+    /// Called when a request ends after its hold has expired.
+    fn settled_late(&self) {}
+
     /// Called when rules that are watched have changed: with `Ok` once they are active, or
     /// with the reason why the old ones stay.
     fn rules_changed(&self, loaded: Result<(), &(dyn std::error::Error + 'static)>) {

@@ -277,3 +277,70 @@ fn holds_agree_with_the_model() {
         }
     });
 }
+
+fn limiter(rule: &str) -> (fluxgate_core::Limiter<MemoryStore<ManualClock>>, ManualClock) {
+    let clock = ManualClock::new(Timestamp::from_micros(1_000 * SECOND).unwrap());
+    let rules = crate::support::parse(&crate::support::set_of(rule));
+    let store = MemoryStore::with_clock(clock.clone());
+    (fluxgate_core::Limiter::new(rules, store), clock)
+}
+
+const SLOTS: &str =
+    "{ id: r, scope: global, algorithm: concurrency, hold: 30s, bands: [ { capacity: 1 } ] }";
+
+#[test]
+fn a_hold_that_is_dropped_is_released() {
+    let (limiter, _) = limiter(SLOTS);
+    let context = fluxgate_core::RequestContext::default();
+    let hold = ready(limiter.hold("s", &context)).unwrap();
+    assert_eq!(hold.decision().remaining(), Some(0));
+    assert!(!ready(limiter.hold("s", &context)).unwrap_err().allowed());
+    drop(hold);
+    assert_eq!(limiter.store().holds(), 0);
+    let hold = ready(limiter.hold("s", &context)).unwrap();
+    let id = hold.leave().unwrap();
+    assert!(ready(limiter.hold("s", &context)).is_err());
+    let settled = ready(limiter.settle(id, Settlement::RELEASE)).unwrap();
+    assert!(settled.is_some());
+    assert_eq!(ready(limiter.settle(id, Settlement::RELEASE)).unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kept_hold_is_renewed_until_it_is_dropped() {
+    let (limiter, clock) = limiter(SLOTS);
+    let context = fluxgate_core::RequestContext::default();
+    let check = || limiter.check_sync("s", &context);
+    let decision = check();
+    let kept = limiter.keep_hold(&decision).unwrap();
+    for _ in 0..12 {
+        clock.advance(Duration::from_secs(10));
+        tokio::time::sleep(Duration::from_millis(10_001)).await;
+        assert!(!check().allowed(), "the slot is still held");
+    }
+    assert_eq!(limiter.kept_holds(), 1);
+    drop(kept);
+    assert_eq!(limiter.kept_holds(), 0);
+    let decision = check();
+    assert!(decision.allowed(), "the slot is free");
+    // Nobody keeps this one.
+    clock.advance(Duration::from_secs(30));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(check().allowed(), "the slot has expired");
+}
+
+#[test]
+fn attributes_settle_only_the_rules_that_count_them() {
+    let rules = "{ id: requests, scope: global, bands: [ 10/h ] }, \
+                 { id: tokens, scope: global, cost: attr:tokens, bands: [ 1000/h ] }";
+    let (limiter, _) = limiter(rules);
+    let request = fluxgate_core::RequestContext::builder()
+        .attribute("tokens", "400")
+        .hold(Duration::from_secs(60))
+        .build();
+    let hold = limiter.check_sync("s", &request).hold().unwrap();
+    let costs = [("tokens", 150)];
+    let settled = ready(limiter.settle(hold, Settlement::Attributes(&costs))).unwrap();
+    assert_eq!(settled.map(|settled| settled.charged), Some(150));
+    let left = |rule| ready(limiter.state("s", rule, &[])).unwrap()[0].remaining;
+    assert_eq!((left("requests"), left("tokens")), (9, 850));
+}
