@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use fluxgate_core::Decision;
 use fluxgate_core::internals::RequestPath;
 use fluxgate_http::Origin;
-use fluxgate_tower::internals::{Filter, FilterOutcome, LimitHeaders, RequestHead, write_denial};
+use fluxgate_tower::internals::{
+    Filter, FilterOutcome, HeldUntilDropped, LimitHeaders, RequestHead, write_denial,
+};
 use fluxgate_tower::{FailedClosedStatus, Handler, HeaderNames};
 use http::StatusCode;
 use tracing::field::display;
@@ -44,6 +46,8 @@ pub(crate) struct ConnectionInfo {
 pub(crate) struct Admitted<'g> {
     pub(crate) route: &'g Route,
     pub(crate) limit_headers: LimitHeaders<Decision>,
+    /// The slots of the request, until its response has ended.
+    pub(crate) held: HeldUntilDropped,
     /// Whether a header that identifies the sender is repeated.
     pub(crate) repeats_identity: bool,
 }
@@ -80,13 +84,19 @@ impl<E: Engine> Gateway<E> {
             return Err(reject(GatewayError::NotReady, Some(route)));
         }
         let mut limit_headers = LimitHeaders::default();
+        let mut held = HeldUntilDropped::default();
         for filter in &route.filters {
             let handler = self.engine.handler(origin);
             let peer = Some(request.client.peer.ip());
             let outcome = filter.evaluate(&handler, request.head, request.path, peer);
             match outcome.await {
                 FilterOutcome::Skipped => {}
-                FilterOutcome::Allowed(decision) => limit_headers.push(filter.families(), decision),
+                FilterOutcome::Allowed(decision) => {
+                    if let Some(hold) = handler.hold(&decision) {
+                        held.push(hold);
+                    }
+                    limit_headers.push(filter.families(), decision);
+                }
                 FilterOutcome::Denied(decision) => {
                     limit_headers.push(filter.families(), decision);
                     let cause = Cause::Denied(filter.failed_closed());
@@ -107,6 +117,7 @@ impl<E: Engine> Gateway<E> {
         Ok(Admitted {
             route,
             limit_headers,
+            held,
             repeats_identity,
         })
     }

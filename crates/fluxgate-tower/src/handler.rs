@@ -9,6 +9,7 @@ use fluxgate_core::RequestContext;
 use fluxgate_core::store::{Mode, WaitPermit};
 
 use crate::report::Report;
+use crate::request_hold::RequestHold;
 
 /// The names of the headers that rules read.
 #[derive(Clone, Copy, Debug)]
@@ -157,6 +158,13 @@ pub trait Handler: Send + Sync {
     fn begin_wait(&self, longest: Duration) -> impl Future<Output = Option<WaitPermit>> + Send {
         let _ = longest;
         std::future::ready(Some(WaitPermit::unbounded()))
+    }
+
+    /// Returns the hold of a request that proceeds, if it has one. It is kept until it is
+    /// dropped.
+    fn hold(&self, report: &Self::Report) -> Option<RequestHold> {
+        let _ = report;
+        None
     }
 
     /// Records the final report on a request. It is called once for each.

@@ -63,6 +63,7 @@ mod rate_limit_fields;
 mod remote;
 mod report;
 mod request_head;
+mod request_hold;
 mod source;
 
 pub use client_ip::{ClientIpSource, NetworkError, PeerAddr};
@@ -79,6 +80,7 @@ pub use rate_limit::{
 #[cfg(feature = "remote")]
 pub use remote::{RemoteError, RemoteHandler};
 pub use report::Report;
+pub use request_hold::RequestHold;
 pub use source::{Source, SourceError};
 
 /// The parts that the other crates of FluxGate are built from. They may change in any
@@ -97,6 +99,7 @@ pub mod internals {
     #[cfg(feature = "remote")]
     pub use crate::remote::{handler::RemoteCharge, report::RemoteReport};
     pub use crate::request_head::{BadRequest, RequestHead};
+    pub use crate::request_hold::HeldUntilDropped;
 }
 
 /// Compiles and runs the Rust code of the documents as doctests. This crate has all the

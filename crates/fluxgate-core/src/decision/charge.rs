@@ -6,6 +6,7 @@ use super::outcome::Outcome;
 use crate::algorithm::{Charged, Mode};
 use crate::band::Band;
 use crate::context::RequestContext;
+use crate::hold::HoldId;
 use crate::key::{self, Identity, Subject, SubjectBytes};
 use crate::plan::Plan;
 use crate::rules::ActiveRuleSet;
@@ -16,6 +17,8 @@ pub struct Charge {
     set: ActiveRuleSet,
     /// Whether the fallback store charged them, because the store failed.
     by_fallback: bool,
+    /// The hold of the request, whose slots are given back.
+    hold: Option<HoldId>,
     rules: Vec<ChargedRule>,
 }
 
@@ -67,6 +70,7 @@ impl Charge {
         Self {
             set,
             by_fallback: outcome == Outcome::Fallback,
+            hold: None,
             rules: Vec::new(),
         }
     }
@@ -82,6 +86,10 @@ impl Charge {
         let Some(rule) = self.set.rules().get(index as usize) else {
             return;
         };
+        if rule.takes_slots() {
+            // They are given back by the hold.
+            return;
+        }
         let units = rule.cost().cost_of(context);
         let mut subject = SubjectBytes::from_slice(rule.subject().bytes);
         let (parts, on_missing) = (rule.key(), rule.on_missing_key());
@@ -96,6 +104,16 @@ impl Charge {
                 charged,
             });
         }
+    }
+
+    /// Sets the hold of the request.
+    pub(crate) fn set_hold(&mut self, hold: Option<HoldId>) {
+        self.hold = hold;
+    }
+
+    /// Returns the hold of the request.
+    pub(crate) fn hold(&self) -> Option<HoldId> {
+        self.hold
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -8,6 +8,7 @@ use super::Limiter;
 use crate::algorithm::Mode;
 use crate::context::RequestContext;
 use crate::decision::{Charge, Decision};
+use crate::hold::Settlement;
 use crate::observer::Stopwatch;
 use crate::plan::Plan;
 use crate::rules::{ActiveRuleSet, OnError, RuleSets};
@@ -159,6 +160,11 @@ impl<S: Store> Limiter<S> {
                 false => self.0.store.cancel(subject, bands, units, charged).await,
             };
             first = first.and(cancelled);
+        }
+        if let Some(hold) = charge.hold() {
+            // The rates have been cancelled. Only the slots are left.
+            let settled = self.settle(hold, Settlement::AsReserved).await;
+            first = first.and(settled.map(drop));
         }
         first
     }

@@ -278,7 +278,12 @@ fn holds_agree_with_the_model() {
     });
 }
 
-fn limiter(rule: &str) -> (fluxgate_core::Limiter<MemoryStore<ManualClock>>, ManualClock) {
+fn limiter(
+    rule: &str,
+) -> (
+    fluxgate_core::Limiter<MemoryStore<ManualClock>>,
+    ManualClock,
+) {
     let clock = ManualClock::new(Timestamp::from_micros(1_000 * SECOND).unwrap());
     let rules = crate::support::parse(&crate::support::set_of(rule));
     let store = MemoryStore::with_clock(clock.clone());
@@ -302,7 +307,10 @@ fn a_hold_that_is_dropped_is_released() {
     assert!(ready(limiter.hold("s", &context)).is_err());
     let settled = ready(limiter.settle(id, Settlement::RELEASE)).unwrap();
     assert!(settled.is_some());
-    assert_eq!(ready(limiter.settle(id, Settlement::RELEASE)).unwrap(), None);
+    assert_eq!(
+        ready(limiter.settle(id, Settlement::RELEASE)).unwrap(),
+        None
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use fluxgate_tower::internals::HeldUntilDropped;
 use http_body::{Body, Frame, SizeHint};
 
 use crate::exchange::{BodyReader, ResponseError};
@@ -22,6 +23,8 @@ pub(super) struct ResponseBody {
     split: Option<(Arc<Progress>, Bytes)>,
     /// Until the body has ended, the request is in flight.
     _in_flight: Option<InFlight>,
+    /// The slots of the request, which are given back when the body has ended.
+    _held: HeldUntilDropped,
 }
 
 #[derive(Debug)]
@@ -47,6 +50,7 @@ impl ResponseBody {
             kind,
             split: None,
             _in_flight: None,
+            _held: HeldUntilDropped::default(),
         }
     }
 
@@ -59,6 +63,12 @@ impl ResponseBody {
     /// Counts the request as in flight until the body has ended.
     pub(super) fn holding(mut self, in_flight: InFlight) -> Self {
         self._in_flight = Some(in_flight);
+        self
+    }
+
+    /// Keeps the slots of the request until the body has ended.
+    pub(super) fn keeping(mut self, held: HeldUntilDropped) -> Self {
+        self._held = held;
         self
     }
 

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use fluxgate_http::{Buffers, Listener, Origin, PROBLEM_JSON, PrefixedStream, REQUEST_ID};
-use fluxgate_tower::internals::{INVALID_TOKEN_CHALLENGE, LimitHeaders, RequestHead as _};
+use fluxgate_tower::internals::{
+    HeldUntilDropped, INVALID_TOKEN_CHALLENGE, LimitHeaders, RequestHead as _,
+};
 use http::header::{CONNECTION, CONTENT_TYPE, UPGRADE, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
@@ -113,7 +115,11 @@ impl<E: Engine> Gateway<E> {
         match forwarded {
             Ok(mut response) => {
                 admitted.limit_headers.write(response.headers_mut());
-                response
+                if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                    client.tunnel.keep(admitted.held);
+                    return response;
+                }
+                response.map(|body| body.keeping(admitted.held))
             }
             Err(error) => rejection(&Rejected::new(error, admitted.limit_headers)),
         }
@@ -195,6 +201,7 @@ impl<E: Engine> Gateway<E> {
                 upstream: PrefixedStream::new(unread, exchange.stream),
                 assignment,
                 in_flight: None,
+                held: HeldUntilDropped::default(),
             });
             ResponseBody::whole("")
         } else {

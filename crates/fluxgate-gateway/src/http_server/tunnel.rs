@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use fluxgate_http::PrefixedStream;
+use fluxgate_tower::internals::HeldUntilDropped;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::sync::CancellationToken;
 
@@ -24,6 +25,8 @@ pub(super) struct Tunnel {
     /// Counts the request as outstanding.
     pub(super) assignment: Assignment,
     pub(super) in_flight: Option<InFlight>,
+    /// The slots of the request, which are given back when the tunnel ends.
+    pub(super) held: HeldUntilDropped,
 }
 
 /// Where a request leaves the tunnel that its connection becomes.
@@ -43,6 +46,14 @@ impl TunnelSlot {
         }
     }
 
+    /// Keeps the slots of the request until the tunnel ends.
+    pub(super) fn keep(&self, held: HeldUntilDropped) {
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tunnel) = &mut *slot {
+            tunnel.held = held;
+        }
+    }
+
     pub(super) fn take(&self) -> Option<Tunnel> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -59,6 +70,7 @@ impl Tunnel {
             upstream,
             assignment,
             in_flight,
+            held,
         } = self;
         let read = AtomicU64::new(0);
         let mut client = CountedStream::new(client, &read);
@@ -74,7 +86,7 @@ impl Tunnel {
                 until_quiet(&read, QUIET.min(idle)).await;
             } => {}
         }
-        drop((assignment, in_flight));
+        drop((assignment, in_flight, held));
     }
 }
 

@@ -7,6 +7,7 @@ use fluxgate_core::store::{Mode, WaitPermit};
 use fluxgate_core::{Decision, Limiter, RequestContext, Store};
 
 use super::{Handler, HeaderNames};
+use crate::request_hold::RequestHold;
 
 impl<S: Store + 'static> Handler for Limiter<S> {
     type Report = Decision;
@@ -65,6 +66,10 @@ impl<S: Store + 'static> Handler for Limiter<S> {
                 tracing::warn!(%error, "cannot cancel the reservation of an abandoned request");
             }
         });
+    }
+
+    fn hold(&self, decision: &Decision) -> Option<RequestHold> {
+        self.keep_hold(decision).map(RequestHold::new)
     }
 
     async fn begin_wait(&self, longest: Duration) -> Option<WaitPermit> {

@@ -7,13 +7,16 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use pin_project_lite::pin_project;
 
+use crate::request_hold::HeldUntilDropped;
+
 /// Makes the bodies of responses, where those of the inner service are of type `B`.
 pub trait MakeBody<B> {
     /// The body of a response.
     type Body;
 
-    /// Makes a body from that of the inner service.
-    fn from_inner(body: B) -> Self::Body;
+    /// Makes a body from that of the inner service. The holds end with it, if it can keep
+    /// them.
+    fn from_inner(body: B, held: HeldUntilDropped) -> Self::Body;
 
     /// Makes the body of a rejection.
     fn from_bytes(bytes: Bytes) -> Self::Body;
@@ -26,9 +29,10 @@ pub struct WrapBody;
 impl<B> MakeBody<B> for WrapBody {
     type Body = ResponseBody<B>;
 
-    fn from_inner(body: B) -> ResponseBody<B> {
+    fn from_inner(body: B, held: HeldUntilDropped) -> ResponseBody<B> {
         ResponseBody {
             kind: Kind::Inner { body },
+            held,
         }
     }
 
@@ -36,18 +40,20 @@ impl<B> MakeBody<B> for WrapBody {
         let bytes = (!bytes.is_empty()).then_some(bytes);
         ResponseBody {
             kind: Kind::Rejection { bytes },
+            held: HeldUntilDropped::default(),
         }
     }
 }
 
-/// Keeps the type of the inner service's bodies.
+/// Keeps the type of the inner service's bodies. They cannot keep a hold, so slots are given
+/// back when the inner service has responded, and not when the body has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct SameBody;
 
 impl<B: From<Bytes>> MakeBody<B> for SameBody {
     type Body = B;
 
-    fn from_inner(body: B) -> B {
+    fn from_inner(body: B, _: HeldUntilDropped) -> B {
         body
     }
 
@@ -62,6 +68,8 @@ pin_project! {
     pub struct ResponseBody<B> {
         #[pin]
         kind: Kind<B>,
+        // The holds of the request, which end with the body.
+        held: HeldUntilDropped,
     }
 }
 
@@ -86,8 +94,15 @@ where
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        match self.project().kind.project() {
-            KindProjected::Inner { body } => body.poll_frame(cx),
+        let this = self.project();
+        match this.kind.project() {
+            KindProjected::Inner { body } => {
+                let frame = body.poll_frame(cx);
+                if matches!(frame, Poll::Ready(None | Some(Err(_)))) {
+                    this.held.end();
+                }
+                frame
+            }
             KindProjected::Rejection { bytes } => {
                 let frame = bytes.take().map(|bytes| Ok(Frame::data(bytes.into())));
                 Poll::Ready(frame)

@@ -2,11 +2,12 @@
 
 use std::future::Future;
 use std::marker::PhantomData;
+use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use pin_project_lite::pin_project;
 use tower_service::Service;
 
@@ -15,9 +16,11 @@ use super::rejection::{Rejection, RejectionFormat};
 use crate::filter::evaluate::FilterOutcome;
 use crate::headers::HeaderValues;
 use crate::report::Report;
+use crate::request_hold::{HeldUntilDropped, RequestHold};
 
 /// An evaluation that must be awaited.
-pub(super) type Evaluation<R> = Pin<Box<dyn Future<Output = FilterOutcome<R>> + Send>>;
+pub(super) type Evaluation<R> =
+    Pin<Box<dyn Future<Output = (FilterOutcome<R>, Option<RequestHold>)> + Send>>;
 
 pin_project! {
     /// The response of a [`RateLimit`](crate::RateLimit).
@@ -40,8 +43,17 @@ pin_project! {
             call: Option<Box<Call<S, B>>>,
         },
         // The inner service must be ready before it is called.
-        Allowed { call: Option<Box<Call<S, B>>>, headers: Option<HeaderValues> },
-        Calling { #[pin] response: F, headers: Option<HeaderValues> },
+        Allowed {
+            call: Option<Box<Call<S, B>>>,
+            headers: Option<HeaderValues>,
+            held: HeldUntilDropped,
+        },
+        Calling {
+            #[pin]
+            response: F,
+            headers: Option<HeaderValues>,
+            held: HeldUntilDropped,
+        },
         Rejected { response: Option<Box<Response<Bytes>>> },
     }
 }
@@ -79,9 +91,18 @@ where
         Self::new(State::Evaluating { evaluation, call })
     }
 
-    /// Awaits the response of the inner service and adds these headers.
-    pub(super) fn calling(response: S::Future, headers: Option<HeaderValues>) -> Self {
-        Self::new(State::Calling { response, headers })
+    /// Awaits the response of the inner service and adds these headers. The holds end with
+    /// the response.
+    pub(super) fn calling(
+        response: S::Future,
+        headers: Option<HeaderValues>,
+        held: HeldUntilDropped,
+    ) -> Self {
+        Self::new(State::Calling {
+            response,
+            headers,
+            held,
+        })
     }
 
     /// Returns this response.
@@ -115,18 +136,24 @@ where
         loop {
             let next = match this.state.as_mut().project() {
                 StateProjected::Evaluating { evaluation, call } => {
-                    let outcome = ready!(evaluation.as_mut().poll(cx));
-                    let Some(call) = call.take() else {
+                    let (outcome, hold) = ready!(evaluation.as_mut().poll(cx));
+                    let Some(mut call) = call.take() else {
                         return Poll::Pending;
                     };
+                    if let Some(hold) = &hold {
+                        call.request.extensions_mut().insert(hold.clone());
+                    }
+                    let held = HeldUntilDropped::from(hold);
                     match outcome {
                         FilterOutcome::Skipped => State::Allowed {
                             call: Some(call),
                             headers: None,
+                            held,
                         },
                         FilterOutcome::Allowed(report) => State::Allowed {
                             headers: Some(call.format.families.values(&report)),
                             call: Some(call),
+                            held,
                         },
                         FilterOutcome::Denied(report) => call.reject(&Rejection::Denied(report)),
                         FilterOutcome::BadRequest(bad) => {
@@ -135,7 +162,11 @@ where
                         FilterOutcome::InvalidToken => call.reject(&Rejection::<R>::InvalidToken),
                     }
                 }
-                StateProjected::Allowed { call, headers } => {
+                StateProjected::Allowed {
+                    call,
+                    headers,
+                    held,
+                } => {
                     if let Some(call) = call {
                         ready!(call.inner.poll_ready(cx))?;
                     }
@@ -148,10 +179,21 @@ where
                     State::Calling {
                         response: inner.call(request),
                         headers: headers.take(),
+                        held: mem::take(held),
                     }
                 }
-                StateProjected::Calling { response, headers } => {
-                    let mut response = ready!(response.poll(cx))?.map(K::from_inner);
+                StateProjected::Calling {
+                    response,
+                    headers,
+                    held,
+                } => {
+                    let response = ready!(response.poll(cx))?;
+                    let mut held = mem::take(held);
+                    if response.status() == StatusCode::SWITCHING_PROTOCOLS {
+                        // The connection goes on, and the inner service knows until when.
+                        held.leave();
+                    }
+                    let mut response = response.map(|body| K::from_inner(body, held));
                     if let Some(headers) = headers.take() {
                         headers.merge_into(&mut response);
                     }

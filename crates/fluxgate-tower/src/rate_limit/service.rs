@@ -20,10 +20,12 @@ use super::rejection::{Rejection, RejectionFormat};
 use crate::client_ip::PeerSource;
 use crate::context::ContextError;
 use crate::filter::Filter;
+use crate::filter::evaluate::FilterOutcome;
 use crate::filter::waiting::{NextStep, Undecided, Waiter, must_wait};
 use crate::handler::{Handler, HeaderNames};
 use crate::headers::HeaderValues;
 use crate::report::Report;
+use crate::request_hold::RequestHold;
 
 /// Limits the requests to an inner service. Created by a
 /// [`RateLimitLayer`](crate::RateLimitLayer).
@@ -110,12 +112,15 @@ where
         let settings = &self.settings;
         let (mut head, body) = request.into_parts();
         match evaluate(settings, &head) {
-            Evaluated::Allowed(headers) => {
+            Evaluated::Allowed(headers, hold) => {
                 if headers.is_some() {
                     sanitize(settings, &mut head);
                 }
+                if let Some(hold) = &hold {
+                    head.extensions.insert(hold.clone());
+                }
                 let response = self.inner.call(Request::from_parts(head, body));
-                ResponseFuture::calling(response, headers)
+                ResponseFuture::calling(response, headers, hold.into())
             }
             Evaluated::Rejected(rejection) => {
                 if settings.on_denied.is_some() {
@@ -141,7 +146,7 @@ where
 /// The evaluation of a request, as far as it is known at once.
 enum Evaluated<R> {
     /// The request is forwarded. A filter that applies adds these headers to its response.
-    Allowed(Option<HeaderValues>),
+    Allowed(Option<HeaderValues>, Option<RequestHold>),
     Rejected(Rejection<R>),
     Pending(Evaluation<R>),
 }
@@ -163,11 +168,11 @@ where
     let path = match RequestPath::read(head.uri.path()) {
         Ok(path) => path,
         // Without a rule set there is no limit to evade.
-        Err(_) if filter.rule_set_name().is_none() => return Evaluated::Allowed(None),
+        Err(_) if filter.rule_set_name().is_none() => return Evaluated::Allowed(None, None),
         Err(error) => return Evaluated::Rejected(Rejection::BadRequest(error.into())),
     };
     let Some(rule_set) = filter.rule_set_for(&path) else {
-        return Evaluated::Allowed(None);
+        return Evaluated::Allowed(None, None);
     };
     let rules = handler.rules(rule_set);
     let peer = peer.peer_ip(head);
@@ -187,7 +192,8 @@ where
     {
         handler.record(&context, report);
         if report.allowed() {
-            return Evaluated::Allowed(Some(filter.families().values(report)));
+            let headers = filter.families().values(report);
+            return Evaluated::Allowed(Some(headers), handler.hold(report));
         }
     }
     let next = match decided {
@@ -214,7 +220,12 @@ where
         let Settings {
             handler, filter, ..
         } = &*settings;
-        filter.finish(handler, &rules, &context, next).await
+        let outcome = filter.finish(handler, &rules, &context, next).await;
+        let hold = match &outcome {
+            FilterOutcome::Allowed(report) => handler.hold(report),
+            _ => None,
+        };
+        (outcome, hold)
     }))
 }
 

@@ -1,7 +1,9 @@
 //! The layer: its responses, the headers it reads, and its calls to the inner service.
 
 use bytes::Bytes;
-use fluxgate_core::store::{Charged, Checks, Reason, Subject, Verdicts};
+use fluxgate_core::store::{
+    Charged, Checks, HoldId, Micros, Reason, Settled, Settlement, Subject, Verdicts,
+};
 use fluxgate_core::{Band, Limiter, PatternError, RuleSets, Store, StoreError};
 use fluxgate_tower::{
     FailedClosedStatus, HeaderFamilies, Identity, NetworkError, RateLimit, RateLimitLayer,
@@ -226,6 +228,14 @@ impl Store for Broken {
         _: u64,
         _: &[Charged],
     ) -> Result<(), StoreError> {
+        broken()
+    }
+
+    async fn settle(&self, _: HoldId, _: Settlement<'_>) -> Result<Option<Settled>, StoreError> {
+        broken()
+    }
+
+    async fn renew(&self, _: &[(HoldId, Micros)]) -> Result<Vec<bool>, StoreError> {
         broken()
     }
 

@@ -8,7 +8,7 @@ use fluxgate_core::internals::{ActiveRuleSet, Charge, PendingDecision, poll_once
 use fluxgate_core::store::{Mode, WaitPermit};
 use fluxgate_core::{Decision, RequestContext};
 use fluxgate_http::Origin;
-use fluxgate_tower::{Handler, HeaderNames};
+use fluxgate_tower::{Handler, HeaderNames, RequestHold};
 
 use super::Engine;
 use crate::telemetry;
@@ -109,6 +109,13 @@ impl Handler for EngineHandler<'_> {
                 engine.telemetry.store_failed(&error, None);
             }
         });
+    }
+
+    fn hold(&self, decision: &Decision) -> Option<RequestHold> {
+        self.engine
+            .limiter
+            .keep_hold(decision)
+            .map(RequestHold::new)
     }
 
     async fn begin_wait(&self, longest: Duration) -> Option<WaitPermit> {

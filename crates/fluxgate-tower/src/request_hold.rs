@@ -1,0 +1,115 @@
+//! The hold of a request: slots until the response ends, and charges to be settled.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fluxgate_core::internals::KeptHold;
+use fluxgate_core::{Settled, Settlement, Store, StoreError};
+
+/// The hold of a request whose rules take slots or whose charge is held.
+///
+/// The layer adds it to the extensions of the request, so that the inner service can settle it
+/// with the real cost. If it does not, the charges stay as reserved. The slots are given back
+/// when the response body has ended or is dropped.
+///
+/// ```
+/// use fluxgate_core::Settlement;
+/// use fluxgate_tower::RequestHold;
+///
+/// async fn answer(request: http::Request<String>) -> http::Response<String> {
+///     let tokens = request.body().len() as u64;
+///     if let Some(hold) = request.extensions().get::<RequestHold>() {
+///         // The answer need not wait for the store if it fails.
+///         let _ = hold.settle(Settlement::Cost(tokens)).await;
+///     }
+///     http::Response::new("done".into())
+/// }
+/// ```
+#[derive(Clone)]
+pub struct RequestHold(Arc<Mutex<Option<Box<dyn ErasedHold>>>>);
+
+impl RequestHold {
+    /// Creates the hold of a request from one that a limiter keeps.
+    #[doc(hidden)]
+    pub fn new<S: Store + 'static>(kept: KeptHold<S>) -> Self {
+        Self(Arc::new(Mutex::new(Some(Box::new(kept)))))
+    }
+
+    /// Settles with the real cost and gives the slots back. Returns `None` if the hold has
+    /// ended: it was settled before, the response has ended, or it could not be renewed.
+    ///
+    /// # Errors
+    /// If the store fails. The hold expires by itself then.
+    pub async fn settle(&self, settlement: Settlement<'_>) -> Result<Option<Settled>, StoreError> {
+        let Some(hold) = self.take() else {
+            return Ok(None);
+        };
+        hold.settle(settlement).await
+    }
+
+    /// Gives the slots back, unless the hold has ended.
+    pub(crate) fn end(&self) {
+        drop(self.take());
+    }
+
+    fn take(&self) -> Option<Box<dyn ErasedHold>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl fmt::Debug for RequestHold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestHold").finish_non_exhaustive()
+    }
+}
+
+type SettleFuture<'a> =
+    Pin<Box<dyn Future<Output = Result<Option<Settled>, StoreError>> + Send + 'a>>;
+
+/// A hold on a store of any type.
+trait ErasedHold: Send {
+    fn settle<'a>(self: Box<Self>, settlement: Settlement<'a>) -> SettleFuture<'a>;
+}
+
+impl<S: Store + 'static> ErasedHold for KeptHold<S> {
+    fn settle<'a>(self: Box<Self>, settlement: Settlement<'a>) -> SettleFuture<'a> {
+        Box::pin(KeptHold::settle(*self, settlement))
+    }
+}
+
+/// Ends holds when it is dropped, even if the inner service has kept clones of them.
+#[derive(Debug, Default)]
+pub struct HeldUntilDropped(Vec<RequestHold>);
+
+impl HeldUntilDropped {
+    /// Adds a hold.
+    pub fn push(&mut self, hold: RequestHold) {
+        self.0.push(hold);
+    }
+
+    /// Ends the holds now.
+    pub fn end(&mut self) {
+        for hold in self.0.drain(..) {
+            hold.end();
+        }
+    }
+
+    /// Leaves the holds to their clones: they end with the last of them.
+    pub(crate) fn leave(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl From<Option<RequestHold>> for HeldUntilDropped {
+    fn from(hold: Option<RequestHold>) -> Self {
+        Self(hold.into_iter().collect())
+    }
+}
+
+impl Drop for HeldUntilDropped {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
