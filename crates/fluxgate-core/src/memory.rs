@@ -249,13 +249,15 @@ impl<C: Clock> MemoryStore<C> {
             let mode = checks.mode();
             let decided = self.table.decide_in_lines(&keys, list, now, mode, verdicts);
             if decided.is_some() {
-                self.holds.record(&self.table, &keys, checks, verdicts, now);
+                self.holds
+                    .record(&self.table, (&keys, &[]), checks, verdicts, now);
                 return;
             }
             verdicts.clear();
         }
-        self.decide_locked(checks, &keys, now, verdicts);
-        self.holds.record(&self.table, &keys, checks, verdicts, now);
+        let log_marks = self.decide_locked(checks, &keys, now, verdicts);
+        self.holds
+            .record(&self.table, (&keys, &log_marks), checks, verdicts, now);
     }
 
     fn decide_locked(
@@ -264,7 +266,7 @@ impl<C: Clock> MemoryStore<C> {
         keys: &[Key],
         now: Timestamp,
         verdicts: &mut Verdicts,
-    ) {
+    ) -> SmallVec<[(usize, u64); 1]> {
         let list = checks.list();
         let mut locked = LockedKeys::new(&self.table, keys).for_hold(checks.hold());
         let mut start = 0;
@@ -286,6 +288,7 @@ impl<C: Clock> MemoryStore<C> {
             }
             start = end;
         }
+        std::mem::take(&mut locked.log_marks)
     }
 
     /// Adds the keys of all checks. A subject is hashed once for all its bands.

@@ -117,9 +117,13 @@ impl<'a> Event<'a> {
 impl<'a> Fields<'a> {
     fn into_settle(self, hold: Cow<'a, str>) -> Result<Settle<'a>, String> {
         let of_request = ["hold", "hold_us"].into_iter();
-        let of_request = of_request.zip([self.hold.is_some(), self.hold_us.is_some()]);
+        let is_given = [
+            self.hold.as_ref().is_some_and(Option::is_some),
+            self.hold_us.is_some_and(|span| span.is_some()),
+        ];
+        let of_request = of_request.zip(is_given);
         let of_request = of_request.filter_map(|(name, is_given)| is_given.then_some(name));
-        let mut others = of_request.chain(self.context.seen());
+        let mut others = of_request.chain(self.context.given());
         if let Some(name) = others.find(|name| !matches!(*name, "cost" | "attributes")) {
             return Err(format!("`{name}` does not belong to a line with `settle`"));
         }

@@ -25,7 +25,8 @@ pub struct Adjustment {
     pub reserved: u64,
     /// The units to charge instead.
     pub cost: u64,
-    /// Where the units went: see [`Charged::mark`](super::Charged::mark).
+    /// Where the units went: see [`Charged::mark`](super::Charged::mark). In a log that was
+    /// moved back before the charge, the time of the event as if it had not been.
     pub mark: FracMicros,
 }
 
@@ -71,9 +72,11 @@ impl Cell {
             return Adjusted { state, uncharged };
         }
         let stored = stored.and_then(Self::counts);
-        let (state, uncharged) = adjust_counts(limit, stored, now, adjustment);
-        let state = state.map(Self::Counts);
-        Adjusted { state, uncharged }
+        let adjusted = adjust_counts(limit, stored, now, adjustment);
+        Adjusted {
+            state: adjusted.map(|(counts, _)| Self::Counts(counts)),
+            uncharged: adjusted.map_or(0, |(_, uncharged)| uncharged),
+        }
     }
 }
 
@@ -103,29 +106,39 @@ fn adjust_counts(
     stored: Option<Counts>,
     now: Timestamp,
     adjustment: &Adjustment,
-) -> (Option<Counts>, u64) {
-    let excess = adjustment.excess();
-    if stored.is_none() && excess == 0 {
-        return (None, 0);
-    }
-    let mut counts = window::settle(limit, stored, now).counts;
+) -> Option<(Counts, u64)> {
+    let settled = window::settle(limit, stored, now);
     let is_sliding = limit.algorithm() == Algorithm::SlidingWindow;
+    let excess = adjustment.excess();
+    if excess == 0 {
+        let width = limit.window().get();
+        let start = adjustment.mark.whole;
+        let counts_still =
+            settled.counts.start == start || is_sliding && settled.counts.start == start + width;
+        // The state stays that of its own window. If it became that of the present, a clock
+        // that goes back would find the counts erased.
+        let mut counts = match settled.moved_back {
+            true => settled.counts,
+            false => stored?,
+        };
+        let returned = u32::try_from(adjustment.returned()).unwrap_or(u32::MAX);
+        if counts_still && counts.start == start {
+            counts.current = counts.current.saturating_sub(returned);
+        } else if counts_still && counts.start == start + width {
+            counts.previous = counts.previous.saturating_sub(returned);
+        }
+        return Some((counts, 0));
+    }
+    let mut counts = settled.counts;
     if !is_sliding {
         // A fixed window ignores the one before.
         counts.previous = 0;
     }
-    // Both are at most twice a capacity, which fits.
-    let returned = u32::try_from(adjustment.returned()).unwrap_or(u32::MAX);
     let room = (2 * limit.capacity()).saturating_sub(counts.current.into());
     let charged = excess.min(room);
-    if excess > 0 {
-        counts.current += charged as u32;
-    } else if counts.start == adjustment.mark.whole {
-        counts.current = counts.current.saturating_sub(returned);
-    } else if is_sliding && counts.start == adjustment.mark.whole + limit.window().get() {
-        counts.previous = counts.previous.saturating_sub(returned);
-    }
-    (Some(counts), excess - charged)
+    // At most twice a capacity, which fits.
+    counts.current += charged as u32;
+    Some((counts, excess - charged))
 }
 
 impl Log {
@@ -135,7 +148,7 @@ impl Log {
         self.correct(&assessment);
         let excess = adjustment.excess();
         if excess == 0 {
-            self.cancel(adjustment.mark.whole, adjustment.returned());
+            self.give_back(adjustment.mark, adjustment.returned());
             return 0;
         }
         let room = (2 * limit.capacity()).saturating_sub(self.counted_at(limit, &assessment));
@@ -198,7 +211,8 @@ mod tests {
 
     #[test]
     fn nothing_returns_to_a_window_that_no_longer_counts() {
-        assert_eq!(adjusted(Algorithm::FixedWindow, 2, 110), (10, 0));
+        // The state is still that of the old window.
+        assert_eq!(adjusted(Algorithm::FixedWindow, 2, 110), (4, 0));
         assert_eq!(adjusted(Algorithm::FixedWindow, 8, 110), (8, 0));
         assert_eq!(adjusted(Algorithm::TokenBucket, 2, 104), (10, 0));
     }

@@ -5,9 +5,10 @@
 //! no decision is made before the newest event. It is dropped when that is written.
 
 use std::collections::VecDeque;
+use std::collections::vec_deque::Iter;
 
 use super::verdict::{EffectiveTime, Mode, Verdict};
-use crate::limit::Limit;
+use crate::limit::{FracMicros, Limit};
 use crate::time::{Micros, Retry, Timestamp};
 
 /// The number of parts of its window into which a coarse log merges its events.
@@ -20,6 +21,9 @@ pub struct Log {
     /// The sum over all events, so that a decision need not compute it.
     units: u64,
     window: Micros,
+    /// How far it was moved back in total. An event keeps its identity: its time, plus this.
+    moved: i64,
+    keeps_gone: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +165,14 @@ impl Log {
             for event in &mut self.events {
                 event.at -= back as i64;
             }
+            self.moved += back as i64;
         }
+    }
+
+    /// Keeps events that have left the window from now on. They count again if newer ones are
+    /// given back and the clock goes back, too.
+    pub fn keep_gone(&mut self) {
+        self.keeps_gone = true;
     }
 
     /// Adds the units, after [`Log::correct`].
@@ -172,7 +183,10 @@ impl Log {
     /// Adds an event that is not before any other.
     pub(super) fn add(&mut self, limit: &Limit, at: i64, cost: u64) {
         self.window = limit.window();
-        let oldest = at - limit.window().get() as i64;
+        let oldest = match self.keeps_gone {
+            true => i64::MIN,
+            false => at - limit.window().get() as i64,
+        };
         while let Some(gone) = self.events.pop_front_if(|event| event.at <= oldest) {
             self.units -= u64::from(gone.units);
         }
@@ -235,10 +249,11 @@ impl Log {
     /// Takes units off the event at `at`, and off no other. The newest units, which a
     /// refund takes, may belong to another request.
     pub fn cancel(&mut self, at: u64, units: u64) {
-        let Ok(index) = self
-            .events
-            .binary_search_by_key(&(at as i64), |event| event.at)
-        else {
+        self.take_off(at as i64, units);
+    }
+
+    fn take_off(&mut self, at: i64, units: u64) {
+        let Ok(index) = self.events.binary_search_by_key(&at, |event| event.at) else {
             return;
         };
         let event = &mut self.events[index];
@@ -254,6 +269,19 @@ impl Log {
     pub(super) fn counted_at(&self, limit: &Limit, assessment: &LogAssessment) -> u64 {
         let (_, units) = self.live(assessment.at - limit.window().get() as i64);
         units
+    }
+
+    /// Returns the identity of the event of a charge that was assessed like this: its time as
+    /// if the log had never been moved back.
+    pub fn mark_of(&self, assessment: &LogAssessment) -> u64 {
+        (assessment.at + self.moved) as u64
+    }
+
+    /// Gives units of the event with this identity back.
+    pub(super) fn give_back(&mut self, mark: FracMicros, units: u64) {
+        if let Some(at) = (mark.whole as i64).checked_sub(self.moved) {
+            self.take_off(at, units);
+        }
     }
 
     /// Returns whether no event counts at `now` or later.
@@ -281,10 +309,12 @@ impl Log {
     /// Returns the events later than `after`, and their units.
     fn live(&self, after: i64) -> (impl Iterator<Item = &Event>, u64) {
         let first = self.events.partition_point(|event| event.at <= after);
-        let gone = self
-            .events
-            .range(..first)
-            .map(|event| u64::from(event.units));
-        (self.events.range(first..), self.units - gone.sum::<u64>())
+        let sum = |events: Iter<'_, Event>| events.map(|event| u64::from(event.units)).sum::<u64>();
+        // The shorter part is summed up.
+        let units = match first < self.events.len() - first {
+            true => self.units - sum(self.events.range(..first)),
+            false => sum(self.events.range(first..)),
+        };
+        (self.events.range(first..), units)
     }
 }

@@ -67,11 +67,21 @@ impl<'a> ContextFields<'a> {
         Ok(true)
     }
 
-    /// Returns the names of the fields that were read.
-    pub fn seen(&self) -> impl Iterator<Item = &'static str> {
-        let names = Self::NAMES.into_iter().enumerate();
-        let seen = self.seen;
-        names.filter_map(move |(index, name)| (seen & 1 << index != 0).then_some(name))
+    /// Returns the names of the fields that have a value.
+    pub fn given(&self) -> impl Iterator<Item = &'static str> {
+        let is_given = [
+            self.rule_set.is_some(),
+            self.ip.is_some(),
+            self.user.is_some(),
+            self.api_key.is_some(),
+            self.method.is_some(),
+            self.path.is_some(),
+            self.headers.is_some(),
+            self.attributes.is_some(),
+            self.cost.is_some(),
+        ];
+        let names = Self::NAMES.into_iter().zip(is_given);
+        names.filter_map(|(name, is_given)| is_given.then_some(name))
     }
 
     /// Returns the request that the fields describe.

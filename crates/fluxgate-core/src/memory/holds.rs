@@ -13,7 +13,7 @@ use super::table::{Key, Retention, Table};
 use crate::algorithm::{Adjustment, Charged, Verdict};
 use crate::band::Band;
 use crate::hold::{HoldId, Settled, Settlement};
-use crate::limit::Algorithm;
+use crate::limit::{Algorithm, FracMicros};
 use crate::store::{Checks, Group};
 use crate::time::{Micros, Timestamp};
 
@@ -45,7 +45,8 @@ struct Part {
     key: Key,
     band: Band,
     units: u64,
-    charged: Charged,
+    /// Where the units went.
+    mark: FracMicros,
     /// The attribute that the rule counts, if it counts one.
     attribute: Option<Box<str>>,
 }
@@ -67,7 +68,7 @@ impl Holds {
     pub(super) fn record(
         &self,
         table: &Table,
-        keys: &[Key],
+        (keys, log_marks): (&[Key], &[(usize, u64)]),
         checks: &Checks<'_>,
         verdicts: &[Verdict],
         now: Timestamp,
@@ -85,11 +86,22 @@ impl Holds {
         }
         let parts = list.iter().enumerate().zip(verdicts);
         let parts = parts.filter(|((_, check), _)| check.cost > 0 && passes(check.group));
+        // The last check of a counter charges it for those before.
+        let mark_of = |index: usize| {
+            let mut marks = log_marks.iter();
+            marks.find(|(charged, _)| keys[*charged] == keys[index])
+        };
         let parts = parts.map(|((index, check), verdict)| Part {
             key: keys[index],
             band: check.band.clone(),
             units: check.cost,
-            charged: Charged::by(verdict),
+            mark: match mark_of(index) {
+                Some((_, whole)) => FracMicros {
+                    whole: *whole,
+                    part: 0,
+                },
+                None => Charged::by(verdict).mark(check.band.limit()),
+            },
             attribute: hold.attributes[index].map(Into::into),
         });
         let parts: Box<[Part]> = parts.collect();
@@ -138,7 +150,7 @@ impl Holds {
             let adjustment = Adjustment {
                 reserved: part.units,
                 cost: cost_of(part),
-                mark: part.charged.mark(part.band.limit()),
+                mark: part.mark,
             };
             if adjustment.is_needed() {
                 uncharged = uncharged.max(locked.adjust(at, &part.band, now, &adjustment));

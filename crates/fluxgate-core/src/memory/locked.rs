@@ -50,6 +50,8 @@ pub(super) struct LockedKeys<'t, 'k> {
     overflows: SmallVec<[(u32, MutexGuard<'t, Overflow>); 1]>,
     /// The hold that takes slots, and how long it asks to keep them.
     pub(super) hold: Option<(HoldId, Option<Micros>)>,
+    /// The events that the hold was charged by logs, by the index of the key.
+    pub(super) log_marks: SmallVec<[(usize, u64); 1]>,
     /// Shards that should grow.
     crowded: SmallVec<[(u32, Timestamp); 1]>,
 }
@@ -87,6 +89,7 @@ impl<'t, 'k> LockedKeys<'t, 'k> {
             homes: SmallVec::new(),
             overflows: SmallVec::new(),
             hold: None,
+            log_marks: SmallVec::new(),
             crowded: SmallVec::new(),
         };
         locked.lock_lines()?;

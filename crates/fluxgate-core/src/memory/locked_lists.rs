@@ -48,12 +48,22 @@ impl LockedKeys<'_, '_> {
         let (limit, hold) = (band.limit(), self.hold);
         let keep_ended = self.table.retention == Retention::Forever;
         match assessment {
-            KeyAssessment::Log(log) if log.charges => self.grow_list(at, band, now, |list| {
-                correct(list, assessment);
-                if let Some(events) = list.as_log() {
-                    events.charge(limit, log);
+            KeyAssessment::Log(log) if log.charges => {
+                let mut mark = 0;
+                self.grow_list(at, band, now, |list| {
+                    correct(list, assessment);
+                    if let Some(events) = list.as_log() {
+                        if keep_ended && hold.is_some() {
+                            events.keep_gone();
+                        }
+                        events.charge(limit, log);
+                        mark = events.mark_of(log);
+                    }
+                });
+                if hold.is_some() {
+                    self.log_marks.push((at, mark));
                 }
-            }),
+            }
             KeyAssessment::Slots(slots) if slots.charges => self.grow_list(at, band, now, |list| {
                 correct(list, assessment);
                 if let Some(held) = list.as_slots() {
@@ -163,7 +173,7 @@ impl LockedKeys<'_, '_> {
         let before = list.entries();
         change(list);
         recount(&table.entries, key.rule.get(), before, list.entries());
-        if list.units() == 0 {
+        if list.units() == 0 && list.entries() == 0 {
             self.remove(at);
         } else {
             let slot = key.slot_of_list(band, list);

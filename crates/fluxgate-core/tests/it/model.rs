@@ -57,8 +57,9 @@ enum Kind {
     /// The start of an aligned window, and the units admitted in the one before it and
     /// in it.
     Counts(i128, u64, u64),
-    /// The times and numbers of admitted units, oldest first.
-    Log(Vec<(i128, u64)>),
+    /// The times, the numbers and the holds of admitted units, oldest first. Units without a
+    /// hold have the hold 0.
+    Log(Vec<(i128, u64, u64)>),
     /// The end, the number and the hold of slots.
     Slots(Vec<(i128, u64, u64)>),
 }
@@ -191,7 +192,7 @@ impl Counter {
                 units(previous) * weight + units(current)
             }
             Some(Kind::Log(events)) => {
-                let live = events.iter().filter(|(time, _)| *time > at - width);
+                let live = events.iter().filter(|event| event.0 > at - width);
                 units(live.map(|event| event.1).sum())
             }
             Some(Kind::Slots(slots)) => {
@@ -236,7 +237,7 @@ impl Counter {
                 let mut events = self.events(limit);
                 // Units that a newer one has pushed out never count again.
                 events.retain(|event| event.0 > at - width);
-                events.push((at, cost));
+                events.push((at, cost, 0));
                 Kind::Log(events)
             }
             Algorithm::Concurrency => unreachable!("slots are taken by a hold"),
@@ -261,8 +262,14 @@ impl Counter {
             self.write(limit, Some(Kind::Slots(slots)));
             return 0;
         }
+        let gone = self.events(limit);
         self.charge(limit, now, cost);
         let at = self.standing(limit, now);
+        if let Some(Kind::Log(events)) = self.0.get_mut(&limit.id()) {
+            // If the newest units are given back, those that they pushed out count again.
+            *events = gone;
+            events.push((at, cost, hold));
+        }
         match self.kind(limit) {
             Some(Kind::Counts(..)) => at - at % i128::from(limit.window),
             _ => at,
@@ -319,31 +326,33 @@ impl Counter {
                 (Kind::FullAt(full_at, horizon), taken)
             }
             Algorithm::FixedWindow | Algorithm::SlidingWindow => {
-                let (mut previous, mut current) = self.counts(limit, at);
-                let start = at - at % width;
-                if start == mark {
-                    current = current.saturating_sub(back);
-                } else if start == mark + width && limit.algorithm == Algorithm::SlidingWindow {
-                    previous = previous.saturating_sub(back);
-                }
+                let (previous, current) = self.counts(limit, at);
+                let (start, is_sliding) =
+                    (at - at % width, limit.algorithm == Algorithm::SlidingWindow);
                 let taken = more.min(most.saturating_sub(current));
-                (Kind::Counts(start, previous, current + taken), taken)
+                match self.kind(limit) {
+                    // The window that the state belongs to stays.
+                    Some(Kind::Counts(own, previous, current)) if more == 0 => {
+                        let counts = start == mark || is_sliding && start == mark + width;
+                        let back = |from: i128| if counts && from == mark { back } else { 0 };
+                        let previous = previous.saturating_sub(back(own - width));
+                        let current = current.saturating_sub(back(*own));
+                        (Kind::Counts(*own, previous, current), 0)
+                    }
+                    _ => (Kind::Counts(start, previous, current + taken), taken),
+                }
             }
             Algorithm::SlidingLog => {
                 let mut events = self.events(limit);
-                let mut back = back;
-                for event in events.iter_mut().filter(|event| event.0 == mark) {
-                    let taken = back.min(event.1);
-                    event.1 -= taken;
-                    back -= taken;
+                for event in events.iter_mut().filter(|event| event.2 == hold) {
+                    event.1 -= back.min(event.1);
                 }
                 events.retain(|event| event.1 > 0);
                 let live = events.iter().filter(|event| event.0 > at - width);
                 let counted: u64 = live.map(|event| event.1).sum();
                 let taken = more.min(most.saturating_sub(counted));
                 if taken > 0 {
-                    events.retain(|event| event.0 > at - width);
-                    events.push((at, taken));
+                    events.push((at, taken, 0));
                 }
                 (Kind::Log(events), taken)
             }
@@ -497,7 +506,7 @@ impl Counter {
         self.0.get(&limit.id())
     }
 
-    fn events(&self, limit: &Limit) -> Vec<(i128, u64)> {
+    fn events(&self, limit: &Limit) -> Vec<(i128, u64, u64)> {
         match self.kind(limit) {
             Some(Kind::Log(events)) => events.clone(),
             _ => Vec::new(),
