@@ -8,5 +8,5 @@ mod text;
 mod writer;
 
 pub use request::{ContextFields, read_once, read_value};
-pub use text::{FieldError, Names, Pairs, Text, unique, whole_number, without_position};
+pub use text::{FieldError, Names, Pairs, Text, Texts, unique, whole_number, without_position};
 pub use writer::{JsonWriter, quoted};

@@ -11,6 +11,7 @@ pub(crate) mod fast_path;
 mod fault_json;
 mod forward_auth;
 mod health;
+mod holds;
 mod identity;
 mod query;
 mod simple_check;
@@ -92,6 +93,9 @@ impl Api {
             .route("/v1/check/batch", post(check::batch))
             .route("/v1/forward_auth", get(forward_auth::forward_auth))
             .route("/v1/consume", post(consume::consume))
+            .route("/v1/settle", post(holds::settle))
+            .route("/v1/renew", post(holds::renew))
+            .route("/v1/release", post(holds::release))
             .route("/v1/explain", post(explain::explain))
             .route("/v1/validate", post(validate::validate))
             .route(

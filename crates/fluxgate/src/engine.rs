@@ -7,12 +7,13 @@ mod handler;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use fluxgate_core::internals::{AdHocDecision, AdHocKey, Charge};
 use fluxgate_core::store::Mode;
 use fluxgate_core::{
-    Band, BandState, Decision, DynStore, Explanation, Limiter, LimiterError, Observer, OnError,
-    Outcome, RequestContext, RuleSets, StoreError,
+    Band, BandState, Decision, DynStore, Explanation, HoldId, Limiter, LimiterError, Observer,
+    OnError, Outcome, RequestContext, RuleSets, Settled, Settlement, StoreError,
 };
 use fluxgate_http::Origin;
 
@@ -163,6 +164,22 @@ impl Engine {
         let decision = limiter.check_in_mode(rule_set, context, mode).await;
         self.telemetry.decided(context, &decision, started, origin);
         Ok(decision)
+    }
+
+    /// Settles a hold. Returns `None` if it has ended, or never existed.
+    pub(crate) async fn settle(
+        &self,
+        hold: HoldId,
+        settlement: Settlement<'_>,
+    ) -> Result<Option<Settled>, EngineError> {
+        let settled = self.limiter.settle(hold, settlement).await;
+        self.recording(settled.map_err(LimiterError::from))
+    }
+
+    /// Lets a hold live for a time from now on. Returns whether it is still held.
+    pub(crate) async fn renew(&self, hold: HoldId, span: Duration) -> Result<bool, EngineError> {
+        let renewed = self.limiter.renew(hold, span).await;
+        self.recording(renewed.map_err(LimiterError::from))
     }
 
     /// Decides a request without charging or recording it.

@@ -10,6 +10,7 @@ mod failure;
 #[doc(hidden)]
 pub mod fuzzing;
 mod grpc;
+mod hold_span;
 mod import;
 mod reload;
 mod resp;

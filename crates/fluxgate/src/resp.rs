@@ -7,6 +7,7 @@ mod command;
 mod command_info;
 mod connection;
 mod hello;
+mod hold;
 mod info;
 mod pipeline;
 mod reply;

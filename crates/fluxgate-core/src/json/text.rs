@@ -46,7 +46,7 @@ pub struct Text<'a>(#[serde(borrow)] pub Cow<'a, str>);
 /// Headers or attributes. Numbers and booleans count as their JSON text, null
 /// as absent.
 #[derive(Debug)]
-pub(super) struct Texts<'a>(pub(super) Pairs<'a>);
+pub struct Texts<'a>(pub Pairs<'a>);
 
 /// Names and values, in the order of the input.
 pub type Pairs<'a> = Vec<(Cow<'a, str>, Cow<'a, str>)>;

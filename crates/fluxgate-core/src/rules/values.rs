@@ -27,7 +27,7 @@ pub fn duration(node: &Node, what: &str, faults: &mut Faults) -> Option<Duration
     parsed
 }
 
-fn parse_duration(text: &str) -> Option<Duration> {
+pub fn parse_duration(text: &str) -> Option<Duration> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let unit_millis = match unit {

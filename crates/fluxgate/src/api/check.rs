@@ -7,7 +7,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use fluxgate_core::internals::json::{ContextFields, Text, read_once};
-use fluxgate_core::{Decision, RequestContext};
+use fluxgate_core::{Decision, RequestContext, RequestContextBuilder};
 use fluxgate_http::{Listener, Origin, PROBLEM_JSON, Problem};
 use fluxgate_tower::FailedClosedStatus;
 use http::StatusCode;
@@ -17,6 +17,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use super::decision_json::{Form, write_decision};
 use super::{Api, JSON, body, json_response};
 use crate::engine::EngineError;
+use crate::hold_span::parse_hold_span;
 
 /// How many checks a batch may hold.
 const MAX_CHECKS: usize = 1_000;
@@ -25,9 +26,23 @@ const MAX_CHECKS: usize = 1_000;
 pub(super) const NORMAL_PATH: &str = "normal_path";
 
 /// The names of the fields of a check.
-const FIELDS: [&str; 12] = {
+const FIELDS: [&str; 13] = {
     let [a, b, c, d, e, f, g, h, i] = ContextFields::NAMES;
-    [a, b, c, d, e, f, g, h, i, NORMAL_PATH, "peek", "wait"]
+    [
+        a,
+        b,
+        c,
+        d,
+        e,
+        f,
+        g,
+        h,
+        i,
+        NORMAL_PATH,
+        "peek",
+        "wait",
+        "hold",
+    ]
 };
 
 /// Decides one request. Simple checks take the [fast path](super::fast_path) instead.
@@ -145,6 +160,8 @@ struct Batch<'a> {
 pub(super) struct CheckRequest<'a> {
     context: ContextFields<'a>,
     normal_path: Option<Text<'a>>,
+    /// How long to hold the charge.
+    hold: Option<Text<'a>>,
     peek: bool,
     may_wait: bool,
 }
@@ -186,6 +203,10 @@ impl<'a> CheckRequest<'a> {
         if let Some(Text(normal)) = self.normal_path {
             context = context.with_normal_path(normal);
         }
+        if let Some(Text(hold)) = self.hold {
+            let span = parse_hold_span("hold", &hold).map_err(Problem::bad_request)?;
+            context = RequestContextBuilder::from(context).hold(span).build();
+        }
         Ok((rule_set, context))
     }
 }
@@ -225,12 +246,15 @@ impl<'de: 'a, 'a> Deserialize<'de> for CheckRequest<'a> {
 
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
                 let mut context = ContextFields::default();
-                let (mut peek, mut wait, mut normal_path) = (None, None, None);
+                let (mut peek, mut wait) = (None, None);
+                let (mut normal_path, mut hold) = (None, None);
                 while let Some(Text(name)) = map.next_key()? {
                     if name == "peek" {
                         read_once("peek", &mut peek, &mut map)?;
                     } else if name == "wait" {
                         read_once("wait", &mut wait, &mut map)?;
+                    } else if name == "hold" {
+                        read_once("hold", &mut hold, &mut map)?;
                     } else if name == NORMAL_PATH {
                         read_once(NORMAL_PATH, &mut normal_path, &mut map)?;
                     } else if !context.read(&name, &mut map)? {
@@ -241,6 +265,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for CheckRequest<'a> {
                 Ok(CheckRequest {
                     context,
                     normal_path: normal_path.flatten(),
+                    hold: hold.flatten(),
                     peek: peek.unwrap_or(false),
                     may_wait: wait.unwrap_or(true),
                 })

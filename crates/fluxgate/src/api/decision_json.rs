@@ -39,6 +39,11 @@ pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Form)
     out.number(decision.delay_micros().ceil_millis());
     out.text(",\"violated\":");
     out.violated(decision);
+    if let Some(hold) = decision.hold() {
+        out.text(",\"hold\":\"");
+        out.text(&hold.to_string());
+        out.text("\"");
+    }
     if let Some(reservation) = decision.reservation()
         && form != Form::Preview
     {

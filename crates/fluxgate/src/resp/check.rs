@@ -1,6 +1,7 @@
 //! `FG.CHECK rule_set field value …`: a decision by the rules.
 
 use std::str;
+use std::time::Duration;
 
 use fluxgate_core::internals::RequestFields;
 use fluxgate_core::internals::json::{Names, Pairs, unique, whole_number};
@@ -9,6 +10,7 @@ use fluxgate_http::{Listener, Origin};
 
 use super::reply::{CommandError, Replies};
 use crate::engine::{Engine, EngineError};
+use crate::hold_span::parse_hold_span;
 
 /// A parsed command.
 #[derive(Debug, Default)]
@@ -19,6 +21,11 @@ pub(super) struct Check<'a> {
 }
 
 impl<'a> Check<'a> {
+    /// Returns whether the client asks to hold the charge.
+    pub(super) fn asks_to_hold(&self) -> bool {
+        self.context.hold_for().is_some()
+    }
+
     /// Parses the arguments, of which the first is the command's name.
     pub(super) fn parse(arguments: &[&'a [u8]]) -> Result<Self, CommandError> {
         let [_, rule_set, pairs @ ..] = arguments else {
@@ -52,9 +59,11 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Writes a decision. Times are in milliseconds, and -1 means never.
-pub(super) fn write(decision: &Decision, replies: &mut Replies<'_>) {
-    replies.array(9);
+/// Writes a decision. Times are in milliseconds, and -1 means never. The id of the hold follows
+/// if there is one or the client has asked for one.
+pub(super) fn write(decision: &Decision, asks_to_hold: bool, replies: &mut Replies<'_>) {
+    let has_hold = asks_to_hold || decision.hold().is_some();
+    replies.array(9 + usize::from(has_hold));
     replies.integer(u8::from(decision.allowed()));
     replies.integer_or_null(decision.limit());
     replies.integer_or_null(decision.remaining());
@@ -67,6 +76,9 @@ pub(super) fn write(decision: &Decision, replies: &mut Replies<'_>) {
     replies.bulk_or_null(decision.rule().map(ActiveRule::id));
     replies.bulk_or_null(decision.band().map(Band::id));
     replies.bulk(decision.outcome().name());
+    if has_hold {
+        replies.bulk_or_null(decision.hold().map(|hold| hold.to_string()).as_deref());
+    }
 }
 
 /// The fields parsed so far.
@@ -74,6 +86,7 @@ pub(super) fn write(decision: &Decision, replies: &mut Replies<'_>) {
 struct CheckFields<'a> {
     fields: RequestFields<'a>,
     peek: Option<bool>,
+    hold: Option<Duration>,
     headers: Pairs<'a>,
     attributes: Pairs<'a>,
 }
@@ -104,12 +117,17 @@ impl<'a> CheckFields<'a> {
                 };
                 set(name, &mut self.peek, peek)
             }
+            "hold" => {
+                let span = parse_hold_span(name, value);
+                let span = span.map_err(|fault| CommandError::new(format!("ERR {fault}")))?;
+                set(name, &mut self.hold, span)
+            }
             _ => match name.split_once(':') {
                 Some(("header", header)) => add(name, &mut self.headers, header, value),
                 Some(("attr", attribute)) => add(name, &mut self.attributes, attribute, value),
                 _ => Err(CommandError::new(format!(
                     "ERR unknown field `{name}`; known fields: ip, user, api_key, method, \
-                     path, cost, peek, header:NAME, attr:NAME"
+                     path, cost, peek, hold, header:NAME, attr:NAME"
                 ))),
             },
         }
@@ -124,6 +142,9 @@ impl<'a> CheckFields<'a> {
         if !self.attributes.is_empty() {
             let attributes = unique(self.attributes, Names::Attributes);
             context = context.attributes(attributes.map_err(duplicate)?);
+        }
+        if let Some(span) = self.hold {
+            context = context.hold(span);
         }
         Ok(context.build())
     }
@@ -224,7 +245,7 @@ mod tests {
             (
                 &["s", "User", "a"],
                 "ERR unknown field `User`; known fields: ip, user, api_key, method, path, cost, \
-                 peek, header:NAME, attr:NAME",
+                 peek, hold, header:NAME, attr:NAME",
             ),
         ] {
             let arguments: Vec<_> = arguments.iter().map(|text| text.as_bytes()).collect();

@@ -7,6 +7,12 @@ pub(super) enum Command {
     Throttle,
     /// Decides by the rules.
     Check,
+    /// Settles a hold.
+    Settle,
+    /// Lets a hold live on.
+    Renew,
+    /// Releases a hold.
+    Release,
     Ping,
     Echo,
     Hello,
@@ -168,6 +174,33 @@ pub(super) const ALL: &[CommandSpec] = &[
         ..DECISION
     },
     CommandSpec {
+        command: Command::Settle,
+        name: "fg.settle",
+        summary: "Settles a hold with the real cost.",
+        arguments: &[
+            required("hold", Kind::Text),
+            optional("cost", Kind::Integer),
+        ],
+        ..DECISION
+    },
+    CommandSpec {
+        command: Command::Renew,
+        name: "fg.renew",
+        summary: "Lets a hold live for a time from now on.",
+        arguments: &[
+            required("hold", Kind::Text),
+            required("hold_for", Kind::Text),
+        ],
+        ..DECISION
+    },
+    CommandSpec {
+        command: Command::Release,
+        name: "fg.release",
+        summary: "Releases a hold: its slots are free, and its units return.",
+        arguments: &[required("hold", Kind::Text)],
+        ..DECISION
+    },
+    CommandSpec {
         command: Command::Ping,
         name: "ping",
         summary: "Returns PONG, or the message.",
@@ -302,6 +335,9 @@ mod tests {
         for (name, arity) in [
             ("cl.throttle", -5),
             ("fg.check", -2),
+            ("fg.settle", -2),
+            ("fg.renew", 3),
+            ("fg.release", 2),
             ("ping", -1),
             ("echo", 2),
             ("auth", -2),

@@ -14,7 +14,7 @@ use super::reply::{CommandError, Replies, Version};
 use super::request::{self, Arguments, Form, Parsed, parse_integer};
 use super::throttle::{LimitCache, Throttle};
 use super::transaction::{Queued, Transaction};
-use super::{command_info, hello, info};
+use super::{command_info, hello, hold, info};
 use crate::engine::{Engine, EngineError};
 
 /// Replies of this length are sent before the next command runs.
@@ -196,9 +196,13 @@ impl Session {
                 throttle.decide(&self.engine).await.write(replies);
             }
             (Command::Check, _) => {
-                let decided = Check::parse(arguments)?.decide(&self.engine).await;
-                check::write(&decided.map_err(decision_error)?, replies);
+                let check = Check::parse(arguments)?;
+                let decided = check.decide(&self.engine).await.map_err(decision_error)?;
+                check::write(&decided, check.asks_to_hold(), replies);
             }
+            (Command::Settle, more) => hold::settle(&self.engine, more, replies).await?,
+            (Command::Renew, more) => hold::renew(&self.engine, more, replies).await?,
+            (Command::Release, more) => hold::release(&self.engine, more, replies).await?,
             (Command::Ping, []) => replies.simple("PONG"),
             (Command::Ping | Command::Echo, [message]) => replies.bulk(message),
             (Command::Ping | Command::Echo, _) => return too_many(),
@@ -255,7 +259,7 @@ impl Session {
     }
 }
 
-fn decision_error(error: EngineError) -> CommandError {
+pub(super) fn decision_error(error: EngineError) -> CommandError {
     CommandError::new(match error {
         EngineError::NotReady => format!("LOADING {error}"),
         EngineError::Call(_) => format!("ERR {error}"),

@@ -1,0 +1,141 @@
+//! `POST /v1/settle`, `/v1/renew` and `/v1/release`: holds of earlier checks.
+//!
+//! No token is needed: whoever knows the id of a hold may end it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use fluxgate_core::internals::json::{JsonWriter, Text, Texts, whole_number};
+use fluxgate_core::{HoldId, Settled, Settlement};
+use fluxgate_http::Problem;
+use http::StatusCode;
+use serde_json::value::RawValue;
+
+use super::body::missing;
+use super::{Api, body, json_response};
+use crate::hold_span::parse_hold_span;
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SettleRequest<'a> {
+    #[serde(borrow)]
+    hold: Option<Text<'a>>,
+    #[serde(borrow)]
+    cost: Option<&'a RawValue>,
+    #[serde(borrow)]
+    attributes: Option<Texts<'a>>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RenewRequest<'a> {
+    #[serde(borrow)]
+    hold: Option<Text<'a>>,
+    #[serde(borrow)]
+    hold_for: Option<Text<'a>>,
+}
+
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReleaseRequest<'a> {
+    #[serde(borrow)]
+    hold: Option<Text<'a>>,
+}
+
+/// Settles a hold with the real cost.
+pub(super) async fn settle(
+    State(api): State<Arc<Api>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    let body = body::read(&head.headers, body).await?;
+    let call: SettleRequest<'_> = body::parse(&body)?;
+    let hold = id(call.hold)?;
+    let cost = call.cost.map(|cost| {
+        let error = || Problem::bad_request("`cost` must be a whole number from 0");
+        whole_number(cost.get()).ok_or_else(error)
+    });
+    let attributes = call.attributes.map(costs).transpose()?;
+    let attributes = attributes.as_ref().map(|costs| {
+        let costs = costs.iter().map(|(name, cost)| (&**name, *cost));
+        costs.collect::<Vec<_>>()
+    });
+    let settlement = match (cost.transpose()?, &attributes) {
+        (Some(_), Some(_)) => {
+            let detail = "expected `cost` or `attributes`, found both";
+            return Err(Problem::bad_request(detail));
+        }
+        (Some(cost), None) => Settlement::Cost(cost),
+        (None, Some(costs)) => Settlement::Attributes(costs),
+        (None, None) => Settlement::AsReserved,
+    };
+    settled(api.engine.settle(hold, settlement).await?)
+}
+
+/// Releases a hold: its slots are free, and its units return.
+pub(super) async fn release(
+    State(api): State<Arc<Api>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    let body = body::read(&head.headers, body).await?;
+    let call: ReleaseRequest<'_> = body::parse(&body)?;
+    let hold = id(call.hold)?;
+    settled(api.engine.settle(hold, Settlement::RELEASE).await?)
+}
+
+/// Lets a hold live on.
+pub(super) async fn renew(
+    State(api): State<Arc<Api>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    let body = body::read(&head.headers, body).await?;
+    let call: RenewRequest<'_> = body::parse(&body)?;
+    let hold = id(call.hold)?;
+    let span = call.hold_for.ok_or_else(|| missing("hold_for"))?;
+    let span = parse_hold_span("hold_for", &span.0).map_err(Problem::bad_request)?;
+    match api.engine.renew(hold, span).await? {
+        true => Ok(json_response("{\"renewed\":true}")),
+        false => Err(no_hold()),
+    }
+}
+
+fn settled(settled: Option<Settled>) -> Result<Response, Problem> {
+    let Settled { charged, uncharged } = settled.ok_or_else(no_hold)?;
+    let mut json = Vec::with_capacity(64);
+    let mut out = JsonWriter(&mut json);
+    out.text("{\"settled\":true,\"charged\":");
+    out.number(charged);
+    out.text(",\"uncharged\":");
+    out.number(uncharged);
+    out.text("}");
+    Ok(json_response(json))
+}
+
+/// Reads the id of a hold. No hold has a text that is not an id.
+fn id(text: Option<Text<'_>>) -> Result<HoldId, Problem> {
+    let text = text.ok_or_else(|| missing("hold"))?;
+    text.0.parse().map_err(|_| no_hold())
+}
+
+fn no_hold() -> Problem {
+    let detail = "there is no such hold: it was settled, has expired or never existed";
+    Problem::new(StatusCode::NOT_FOUND, detail)
+}
+
+/// Reads the costs of attributes.
+fn costs(Texts(attributes): Texts<'_>) -> Result<Vec<(Cow<'_, str>, u64)>, Problem> {
+    let costs = attributes.into_iter().map(|(name, value)| {
+        let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+        match value.parse().ok().filter(|_| is_number) {
+            Some(cost) => Ok((name, cost)),
+            None => Err(Problem::bad_request(format!(
+                "attribute {name:?} must be a whole number from 0 to settle with"
+            ))),
+        }
+    });
+    costs.collect()
+}
