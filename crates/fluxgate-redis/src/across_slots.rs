@@ -1,4 +1,8 @@
 //! Decides a request whose checks are in several slots of a cluster.
+//!
+//! A hold has a record in each slot, written by the call that charges there and deleted if
+//! the charge is undone. The list of them is written once all enforced checks have passed,
+//! before anybody learns the id.
 
 mod charges;
 mod parts;
@@ -12,10 +16,11 @@ use tokio::time::Instant;
 
 use crate::decider::Decider;
 use crate::error::error;
+use crate::holds;
 use crate::near_cache::Wanted;
 use charges::PendingCharges;
 pub(crate) use parts::RecentDenials;
-use parts::{Part, parts_by_slot};
+use parts::{Part, held, life_of, parts_by_slot};
 
 /// Decides the enforced checks slot by slot and undoes their charges if a later
 /// slot denies; then decides each shadow rule.
@@ -54,7 +59,10 @@ pub(crate) async fn decide(
         } else {
             (asks, Wanted::Denial)
         };
-        let decided = match decider.ask(&asks, part.slot, None, wanted, deadline).await {
+        let decided = match decider
+            .ask(&asks, part.place(), None, wanted, deadline)
+            .await
+        {
             Ok(decided) => decided,
             // The request is denied whatever this part would have answered.
             Err(_) if denied => {
@@ -87,24 +95,54 @@ pub(crate) async fn decide(
             charges.undo(deadline).await;
         }
     }
+    let hold = held(checks).filter(|_| !denied);
+    if let Some(hold) = hold {
+        // Whoever learns the id of the hold finds its parts. The shadow rules among them
+        // may come to nothing.
+        let list = parts.iter();
+        let list = list.filter_map(|part| part.recorded(checks, &decider.naming));
+        let (list, life): (Vec<_>, _) = (list.collect(), life_of(checks, hold));
+        if let Err(cause) = holds::write_list(decider, hold.id, &list, life, deadline).await {
+            charges.undo(deadline).await;
+            return Err(cause);
+        }
+    }
     charges.keep();
     if !denied {
         for part in parts.iter().filter(|part| !is_enforced(part)) {
             let asks = part.checks(checks, mode);
             // The request has passed. A shadow rule whose node is gone counts as
             // one that would have let it pass.
-            let decided = decider.ask(&asks, part.slot, None, Wanted::Denial, deadline);
+            let decided = decider.ask(&asks, part.place(), None, Wanted::Denial, deadline);
             match decided.await {
                 Ok(decided) => part.scatter(&decided.verdicts, &mut verdicts),
                 Err(_) => part.scatter(&as_if_unused(&asks), &mut verdicts),
             }
         }
     }
+    if let Some(hold) = hold
+        && !is_any_charged(checks, &verdicts)
+    {
+        holds::delete_list(decider, hold.id, deadline).await;
+    }
     let list = checks.list();
     let is_decided = |check: &&Check<'_>| !denied || check.group == Group::ENFORCED;
     let decided = list.iter().filter(is_decided).count();
     let verdicts: Option<Verdicts> = verdicts.into_iter().take(decided).collect();
     verdicts.ok_or_else(|| error(Reason::BAD_RESPONSE, "not every check was answered"))
+}
+
+/// Returns whether a request that passed charged anything: with enforced checks of any cost
+/// it did, and else if a shadow rule passed.
+fn is_any_charged(checks: &Checks<'_>, verdicts: &[Option<Verdict>]) -> bool {
+    let costs = checks.list().iter().enumerate();
+    let mut costs = costs.filter(|(_, check)| check.cost > 0);
+    costs.any(|(_, check)| {
+        let mut group = checks.list().iter().zip(verdicts);
+        group.all(|(other, verdict)| {
+            other.group != check.group || verdict.is_none_or(|verdict| verdict.passes())
+        })
+    })
 }
 
 /// Returns the verdicts of bands whose node does not answer: those of bands that

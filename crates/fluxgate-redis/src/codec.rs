@@ -1,12 +1,18 @@
 //! Encodes calls of the script and decodes its replies.
 //!
-//! A [`Request`] is one decision, refund, undo or cancellation. A [`Call`] sends
+//! A [`Request`] is one decision, refund, undo, cancellation, settlement or renewal. A [`Call`] sends
 //! several of them at once and splits the reply into one [`Answer`] each.
 
 mod answer;
+mod hold;
+mod operations;
+mod record;
 mod reply;
 mod request;
+mod settlement;
+mod slots;
 mod state;
+mod subject_keys;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,10 +20,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use fluxgate_core::StoreError;
 
 use crate::error::bad_response;
-pub(crate) use answer::Answer;
+pub(crate) use answer::{Answer, HoldOutcome};
+use hold::NO_KEY;
+pub(crate) use hold::{HoldPart, has_slots};
+pub(crate) use operations::WantedPermit;
+pub(crate) use record::{
+    RecordedCharge, RecordedPart, charges_of, read_parts, read_record, write_parts,
+};
 pub(crate) use reply::parse_reply;
 use request::KeyKind;
-pub(crate) use request::{Request, WantedPermit};
+pub(crate) use request::Request;
+pub(crate) use settlement::Tally;
 
 /// One call of the script, for several requests.
 ///
@@ -54,7 +67,9 @@ impl<'r> Call<'r> {
         }
         let cell_count = lists[KeyKind::Cell as usize].len() as u32;
         let state_count = cell_count + lists[KeyKind::Log as usize].len() as u32;
-        let sizes = requests.iter().map(|it| it.checks.len() + it.permit.len());
+        let sizes = requests
+            .iter()
+            .map(|it| it.checks.len() + it.trailers.len());
         let mut argument = Vec::with_capacity(12 + sizes.sum::<usize>());
         argument.extend_from_slice(&next_number());
         argument.extend_from_slice(&cell_count.to_le_bytes());
@@ -64,12 +79,16 @@ impl<'r> Call<'r> {
             let set_key = |number: &mut [u8]| {
                 let mut local = [0; 4];
                 local.copy_from_slice(number);
+                let local = u32::from_le_bytes(local);
+                if local == NO_KEY {
+                    return number.fill(0);
+                }
                 // Lua counts from one.
-                let (kind, position) = positions[u32::from_le_bytes(local) as usize];
+                let (kind, position) = positions[local as usize];
                 let before = match kind {
                     KeyKind::Cell => 0,
                     KeyKind::Log => cell_count,
-                    KeyKind::Permits => state_count,
+                    KeyKind::Other => state_count,
                 };
                 number.copy_from_slice(&(before + position).to_le_bytes());
             };
@@ -81,9 +100,9 @@ impl<'r> Call<'r> {
                 }
             }
             let start = argument.len();
-            argument.extend_from_slice(&request.permit);
-            if let Some(number) = argument[start..].get_mut(..4) {
-                set_key(number);
+            argument.extend_from_slice(&request.trailers);
+            for at in request.trailers_at() {
+                set_key(&mut argument[start..][at]);
             }
             positions = &positions[request.keys().count()..];
         }

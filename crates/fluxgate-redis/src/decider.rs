@@ -7,7 +7,7 @@ use fluxgate_core::StoreError;
 use fluxgate_core::store::{Checks, Group, Verdict, Verdicts};
 use tokio::time::Instant;
 
-use crate::codec::{Answer, Request, WantedPermit};
+use crate::codec::{Answer, HoldPart, Request, WantedPermit, has_slots};
 use crate::keys::KeyNaming;
 use crate::near_cache::{Charge, NearCache, Wanted};
 use crate::servers::Servers;
@@ -17,6 +17,14 @@ pub(crate) struct Decider {
     pub(crate) servers: Arc<Servers>,
     pub(crate) naming: KeyNaming,
     near_cache: Option<NearCache>,
+}
+
+/// Where checks are decided. The default is a single server.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Place<'p> {
+    pub(crate) slot: u16,
+    /// Where the record of their hold goes, if they are not known to be all of it.
+    pub(crate) part: Option<&'p HoldPart>,
 }
 
 /// The verdicts on some checks.
@@ -57,7 +65,10 @@ impl Decider {
         permit: Option<WantedPermit<'_>>,
         deadline: Instant,
     ) -> Result<Decided, StoreError> {
-        let decided = self.ask(checks, 0, permit, Wanted::Denial, deadline).await;
+        let place = Place::default();
+        let decided = self
+            .ask(checks, place, permit, Wanted::Denial, deadline)
+            .await;
         match &decided {
             Ok(decided) if decided.enforced_pass(checks) => self.record_charge(&decided.charge),
             Ok(_) => {}
@@ -71,12 +82,12 @@ impl Decider {
     pub(crate) async fn ask(
         &self,
         checks: &Checks<'_>,
-        slot: u16,
+        place: Place<'_>,
         permit: Option<WantedPermit<'_>>,
         wanted: Wanted,
         deadline: Instant,
     ) -> Result<Decided, StoreError> {
-        let question = match &self.near_cache {
+        let question = match self.near_cache_for(checks) {
             Some(near_cache) => {
                 // When the request came: a moment too early is on the safe side.
                 let asked = deadline - self.servers.timeout();
@@ -94,15 +105,17 @@ impl Decider {
         };
         let request = match permit {
             Some(permit) => Request::decide_with_permit(checks, &self.naming, permit),
-            None => Request::decide(checks, &self.naming),
+            None => Request::decide(checks, &self.naming, place.part),
         };
-        let answer = self.servers.send(request, slot, deadline).await?;
+        let answer = self.servers.send(request, place.slot, deadline).await?;
         let verdicts = answer.verdicts(checks)?;
-        let mut charge = Charge::default();
-        if let Some((near_cache, question)) = &question {
-            near_cache.keep(question, checks, &answer, &verdicts, wanted);
-            charge = question.charge(checks);
-        }
+        let charge = match &question {
+            Some((near_cache, question)) => {
+                near_cache.keep(question, checks, &answer, &verdicts, wanted);
+                question.charge(checks)
+            }
+            None => self.charge_of(checks),
+        };
         Ok(Decided {
             verdicts,
             answer: Some(answer),
@@ -112,13 +125,19 @@ impl Decider {
 
     /// Returns the denial of these checks, if the near cache knows one.
     pub(crate) fn known_denial(&self, checks: &Checks<'_>, deadline: Instant) -> Option<Verdicts> {
-        let near_cache = self.near_cache.as_ref()?;
+        let near_cache = self.near_cache_for(checks)?;
         let asked = deadline - self.servers.timeout();
         if near_cache.has_expired(asked) {
             return None;
         }
         let question = near_cache.question(checks, asked);
         near_cache.answer(&question, checks, Wanted::Denial)
+    }
+
+    /// Returns the near cache, unless a denial may end early: slots are given back at any
+    /// time.
+    fn near_cache_for(&self, checks: &Checks<'_>) -> Option<&NearCache> {
+        self.near_cache.as_ref().filter(|_| !has_slots(checks))
     }
 
     /// Returns what a request is charged, for [`Decider::record_charge`].

@@ -98,6 +98,8 @@ fn limits() -> Vec<Limit> {
         of(Algorithm::SlidingWindow, MAX_UNITS, 366 * 86_400),
         of(Algorithm::SlidingLog, MAX_LOG_UNITS, 366 * 86_400),
         of(Algorithm::SlidingLog, 3, 1),
+        of(Algorithm::Concurrency, MAX_UNITS, 86_400),
+        of(Algorithm::Concurrency, 3, 1),
     ]
 }
 
@@ -156,7 +158,14 @@ mod tests {
             let numbers = [newest, counted, leaves].map(f64::to_le_bytes);
             [&b"l"[..], &numbers.concat()].concat()
         });
-        let of_any_kind = prop_oneof![Just(b"n".to_vec()), bucket, counts, digits, log];
+        let slots = (small(), numbers(), numbers()).prop_map(|(held, last, enough)| {
+            let mut bytes = vec![b'h'];
+            bytes.extend_from_slice(&u64::from(held).to_le_bytes()[..5]);
+            bytes.extend_from_slice(&last.to_le_bytes()[..7]);
+            bytes.extend_from_slice(&enough.to_le_bytes()[..7]);
+            bytes
+        });
+        let of_any_kind = prop_oneof![Just(b"n".to_vec()), bucket, counts, digits, log, slots];
         (of_any_kind, any::<bool>()).prop_map(|(mut entry, passes)| {
             if !passes {
                 entry[0] = entry[0].to_ascii_uppercase();

@@ -4,12 +4,19 @@
 //! Not for production. It sends one call after the other, without deadlines or
 //! reconnections, and with a set time no key expires.
 
-use fluxgate_core::store::{Charged, Checks, Subject, Verdicts};
-use fluxgate_core::{Band, Clock, Store, StoreError, SystemClock, Timestamp};
+use std::sync::LazyLock;
 
-use crate::codec::{Answer, Call, Request};
+use fluxgate_core::store::{Charged, Checks, Micros, Subject, Verdicts};
+use fluxgate_core::{
+    Band, Clock, HoldId, Settled, Settlement, Store, StoreError, SystemClock, Timestamp,
+};
+
+use crate::codec::{Answer, Call, HoldOutcome, RecordedCharge, Request, Tally, read_record};
 use crate::keys::KeyNaming;
 use crate::script::{SCRIPT, Script, TEST_SCRIPT};
+
+static READ_RECORD: LazyLock<Script> =
+    LazyLock::new(|| Script::new("return redis.call('GET', KEYS[1]) or ''"));
 
 /// A connection to a server.
 pub trait Server: Send + Sync {
@@ -81,7 +88,7 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
         let requests: Vec<_> = batch
             .iter()
             .map(|checks| {
-                let mut request = Request::decide(checks, &self.naming);
+                let mut request = Request::decide(checks, &self.naming, None);
                 request.set_time(self.clock.as_ref().map_or(self.estimate, Clock::now));
                 request
             })
@@ -94,13 +101,13 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
 
     /// Decides checks whose charges may be undone.
     pub fn decide_undoable(&self, checks: &Checks<'_>) -> Result<(Verdicts, Undoable), StoreError> {
-        let answer = self.one(&Request::decide(checks, &self.naming))?;
+        let answer = self.one(&Request::decide(checks, &self.naming, None))?;
         Ok((answer.verdicts(checks)?, Undoable(answer)))
     }
 
     /// Undoes what was charged for `checks`.
     pub fn undo(&self, checks: &Checks<'_>, charged: &Undoable) -> Result<(), StoreError> {
-        if let Some(undo) = Request::undo(checks, &charged.0, &self.naming)? {
+        if let Some(undo) = Request::undo(checks, &charged.0, &self.naming, None)? {
             self.one(&undo)?;
         }
         Ok(())
@@ -109,6 +116,17 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
     /// Returns the keys of a subject.
     pub fn keys(&self, subject: Subject<'_>, bands: &[Band]) -> Vec<Vec<u8>> {
         self.naming.keys(subject, bands)
+    }
+
+    /// Reads the record of a hold.
+    fn record(&self, hold: HoldId) -> Result<Option<Vec<RecordedCharge>>, StoreError> {
+        let script = &READ_RECORD;
+        let key = self.naming.hold(hold);
+        let record = self.server.eval(script.text, &script.sha1, &[&key], &[])?;
+        match &record[..] {
+            [] => Ok(None),
+            record => read_record(record).map(Some),
+        }
     }
 
     fn one(&self, request: &Request) -> Result<Answer, StoreError> {
@@ -140,7 +158,7 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
 
 impl<S: Server, C: Clock> Store for ScriptStore<S, C> {
     async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
-        self.one(&Request::decide(checks, &self.naming))?
+        self.one(&Request::decide(checks, &self.naming, None))?
             .verdicts(checks)
     }
 
@@ -163,6 +181,36 @@ impl<S: Server, C: Clock> Store for ScriptStore<S, C> {
     ) -> Result<(), StoreError> {
         let request = Request::cancel(subject, bands, units, charged, &self.naming);
         self.one(&request).map(drop)
+    }
+
+    async fn settle(
+        &self,
+        hold: HoldId,
+        settlement: Settlement<'_>,
+    ) -> Result<Option<Settled>, StoreError> {
+        let Some(charges) = self.record(hold)? else {
+            return Ok(None);
+        };
+        let key = self.naming.hold(hold);
+        let answer = self.one(&Request::settle(&key, hold, &charges, &settlement))?;
+        let HoldOutcome::Settled(charged) = answer.hold()? else {
+            return Ok(None);
+        };
+        let mut tally = Tally::default();
+        tally.add(&charges, &settlement, &charged);
+        Ok(Some(tally.settled()))
+    }
+
+    async fn renew(&self, holds: &[(HoldId, Micros)]) -> Result<Vec<bool>, StoreError> {
+        let renew = |(hold, span): &(HoldId, Micros)| {
+            let Some(charges) = self.record(*hold)? else {
+                return Ok(false);
+            };
+            let key = self.naming.hold(*hold);
+            let answer = self.one(&Request::renew(&key, *hold, &charges, *span, *span))?;
+            Ok(answer.hold()? == HoldOutcome::Renewed)
+        };
+        holds.iter().map(renew).collect()
     }
 
     async fn reset(&self, subject: Subject<'_>, bands: &[Band]) -> Result<u64, StoreError> {

@@ -19,14 +19,20 @@
 //! `burst:f60000`, since a different one is a different counter: `f` is a fixed
 //! window, `s` a sliding one and `l` a log, in milliseconds.
 //!
+//! Slots have `:h` after the band, whatever the longest hold.
+//!
 //! `<prefix>:2:undo:{...}<band>` is a note on such a key that a charge was undone,
 //! kept for seconds; see `lua/bucket_refund.lua`.
+//!
+//! `<prefix>:2:hold:{<id>}` is the record of a hold, or on a cluster the list of its
+//! parts, whose records are `<prefix>:2:hold:{...}<id>:<part>`, each in the slot of its
+//! keys.
 
 use std::io::Write;
 
 use fluxgate_core::internals::{IdentityPart, SubjectParts};
 use fluxgate_core::store::Subject;
-use fluxgate_core::{Algorithm, Band};
+use fluxgate_core::{Algorithm, Band, HoldId};
 
 use crate::identity_hash::{HashKeys, HashSecret, IdentityHash};
 
@@ -101,11 +107,28 @@ impl KeyNaming {
     /// Appends the same for notes that a charge was undone: in the same slot, but
     /// not matched by [`KeyNaming::pattern`].
     pub(crate) fn write_note_subject(&self, subject: Subject<'_>, out: &mut Vec<u8>) {
+        self.write_other_subject("undo", subject, out);
+    }
+
+    fn write_other_subject(&self, kind: &str, subject: Subject<'_>, out: &mut Vec<u8>) {
         let (prefix, tag) = self.head.split_at(self.prefix.len());
         out.extend_from_slice(prefix);
-        out.extend_from_slice(format!(":{VERSION}:undo").as_bytes());
+        out.extend_from_slice(format!(":{VERSION}:{kind}").as_bytes());
         out.extend_from_slice(tag);
         self.write_tag(subject, out);
+    }
+
+    /// Returns the key of the record of a hold, or of the list of its parts.
+    pub(crate) fn hold(&self, id: HoldId) -> Vec<u8> {
+        format!("{}:{VERSION}:hold:{{{id}}}", self.prefix).into_bytes()
+    }
+
+    /// Returns the key of the record of a part of a hold, in the slot of a subject.
+    pub(crate) fn part_of_hold(&self, id: HoldId, subject: Subject<'_>, part: usize) -> Vec<u8> {
+        let mut name = Vec::new();
+        self.write_other_subject("hold", subject, &mut name);
+        name.extend_from_slice(format!("{id}:{part}").as_bytes());
+        name
     }
 
     fn write_tag(&self, subject: Subject<'_>, out: &mut Vec<u8>) {
@@ -130,6 +153,7 @@ impl KeyNaming {
             Algorithm::FixedWindow => 'f',
             Algorithm::SlidingWindow => 's',
             Algorithm::SlidingLog => 'l',
+            Algorithm::Concurrency => return out.extend_from_slice(b":h"),
         };
         // Writing to a vector cannot fail.
         let _ = match limit.windows() {
@@ -285,6 +309,7 @@ mod tests {
             (Algorithm::FixedWindow, ":f60000"),
             (Algorithm::SlidingWindow, ":s60000"),
             (Algorithm::SlidingLog, ":l60000"),
+            (Algorithm::Concurrency, ":h"),
         ] {
             assert_eq!(of(algorithm, 60), format!("{start}{end}"));
         }

@@ -75,6 +75,7 @@ mod events;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod holds;
 mod identity_hash;
 #[cfg(feature = "injected-time")]
 pub mod injected_time;

@@ -98,6 +98,11 @@ impl Servers {
         Instant::now() + self.timeout
     }
 
+    /// Returns whether a test sets the time.
+    pub(crate) fn has_set_time(&self) -> bool {
+        self.time.set_time().is_some()
+    }
+
     pub(crate) fn events(&self) -> &Events {
         &self.events
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::store::{
-    Charged, Checks, Group, Micros, Mode, Subject, Verdict, Verdicts, WaitPermit,
+    Charged, Checks, Group, HoldId, Micros, Mode, Settled, Settlement, Subject, Verdict, Verdicts,
+    WaitPermit,
 };
 use fluxgate_core::{Band, Store, StoreError};
 use tokio::time::Instant;
@@ -14,6 +15,7 @@ use crate::breaker::BreakerState;
 use crate::cluster::slot_of;
 use crate::codec::Request;
 use crate::decider::Decider;
+use crate::holds;
 use crate::rule_store::RuleStore;
 use crate::servers::Servers;
 use crate::wait_permits::WaitPermits;
@@ -160,6 +162,18 @@ impl Store for RedisStore {
         // A denial from before may not hold any more, even one on its way.
         self.0.decider.clear_near_cache();
         answer.map(drop)
+    }
+
+    async fn settle(
+        &self,
+        hold: HoldId,
+        settlement: Settlement<'_>,
+    ) -> Result<Option<Settled>, StoreError> {
+        holds::settle(&self.0.decider, hold, settlement).await
+    }
+
+    async fn renew(&self, holds: &[(HoldId, Micros)]) -> Result<Vec<bool>, StoreError> {
+        holds::renew(&self.0.decider, holds).await
     }
 
     async fn reset(&self, subject: Subject<'_>, bands: &[Band]) -> Result<u64, StoreError> {

@@ -27,6 +27,7 @@ pub fn duration(node: &Node, what: &str, faults: &mut Faults) -> Option<Duration
     parsed
 }
 
+/// Reads a whole number with a unit, such as `500ms` or `5m`; `None` if it is not one.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);

@@ -56,7 +56,7 @@ impl<'p, 'r> PendingCharges<'p, 'r> {
     fn start_undo(&mut self) -> Option<JoinHandle<()>> {
         let decider = self.decider;
         let undos = self.parts.drain(..).filter_map(|(part, checks, answer)| {
-            let undo = Request::undo(&checks, &answer, &decider.naming);
+            let undo = Request::undo(&checks, &answer, &decider.naming, part.hold.as_ref());
             let charge = decider.charge_of(&checks);
             Some((part.slot, undo.ok().flatten()?, charge))
         });

@@ -3,9 +3,12 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fluxgate_core::store::{Checks, Group, Mode, Verdict};
+use fluxgate_core::Algorithm;
+use fluxgate_core::store::{Check, Checks, Group, HoldRequest, Micros, Mode, Verdict};
 
 use crate::cluster::slot_of;
+use crate::codec::{HoldPart, RecordedPart, charges_of};
+use crate::decider::Place;
 use crate::keys::KeyNaming;
 
 /// The checks of one group in one slot. One call decides them.
@@ -13,6 +16,8 @@ use crate::keys::KeyNaming;
 pub(super) struct Part {
     pub(super) slot: u16,
     pub(super) group: Group,
+    /// Where its record goes, if the request has a hold.
+    pub(super) hold: Option<HoldPart>,
     /// Which of the request's checks.
     indices: Vec<usize>,
 }
@@ -33,14 +38,61 @@ pub(super) fn parts_by_slot(checks: &Checks<'_>, naming: &KeyNaming) -> Vec<Part
             None => parts.push(Part {
                 slot,
                 group,
+                hold: None,
                 indices: vec![index],
             }),
+        }
+    }
+    if let Some(hold) = checks.hold().filter(|_| checks.mode().takes()) {
+        let is_whole = parts.len() == 1;
+        let life = match is_whole {
+            true => hold.span_without_slots(),
+            false => life_of(checks, hold),
+        };
+        for (number, part) in parts.iter_mut().enumerate() {
+            let subject = checks.list()[part.indices[0]].subject;
+            part.hold = Some(HoldPart {
+                key: naming.part_of_hold(hold.id, subject, number),
+                life,
+                is_whole,
+            });
         }
     }
     parts
 }
 
+/// Returns the hold of a request, if it may charge something.
+pub(super) fn held<'c, 'r>(checks: &'c Checks<'r>) -> Option<&'c HoldRequest<'r>> {
+    let charges = checks.mode().takes() && checks.list().iter().any(|check| check.cost > 0);
+    checks.hold().filter(|_| charges)
+}
+
+/// Returns how long the hold of a request lives at most. Not all of its slots may be taken:
+/// which shadow rules pass is not known yet.
+pub(super) fn life_of(checks: &Checks<'_>, hold: &HoldRequest<'_>) -> Micros {
+    let takes_slots = |check: &&Check<'_>| {
+        check.cost > 0 && check.band.limit().algorithm() == Algorithm::Concurrency
+    };
+    let slots = checks.list().iter().filter(takes_slots);
+    let has_enforced = slots.clone().any(|check| check.group == Group::ENFORCED);
+    let longest = slots
+        .map(|check| hold.span_of_slots(check.band.limit()))
+        .max();
+    let without = hold.span_without_slots();
+    match longest {
+        Some(longest) if has_enforced => longest,
+        longest => longest.map_or(without, |longest| longest.max(without)),
+    }
+}
+
 impl Part {
+    pub(super) fn place(&self) -> Place<'_> {
+        Place {
+            slot: self.slot,
+            part: self.hold.as_ref(),
+        }
+    }
+
     /// Returns its checks, to be decided in this mode.
     pub(super) fn checks<'r>(&self, all: &Checks<'r>, mode: Mode) -> Checks<'r> {
         let mut checks = Checks::new(mode);
@@ -48,7 +100,24 @@ impl Part {
             let band = std::slice::from_ref(check.band);
             checks.push(check.subject, band, check.cost, check.group);
         }
+        if let Some(hold) = all.hold() {
+            let attributes = self.indices.iter().map(|index| hold.attributes[*index]);
+            checks.set_hold(HoldRequest {
+                id: hold.id,
+                span: hold.span,
+                attributes: attributes.collect(),
+            });
+        }
         checks
+    }
+
+    /// Returns what it may charge, for the list of the parts of a hold.
+    pub(super) fn recorded(&self, all: &Checks<'_>, naming: &KeyNaming) -> Option<RecordedPart> {
+        let checks = self.checks(all, all.mode());
+        Some(RecordedPart {
+            key: self.hold.as_ref()?.key.clone(),
+            charges: charges_of(&checks, checks.hold()?, naming),
+        })
     }
 
     /// Copies its verdicts to their positions among those of the whole request.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use fluxgate_core::internals::algorithm::{Cell, Overhang};
 use fluxgate_core::internals::limit::FracMicros;
-use fluxgate_core::store::{Check, Checks, Group, Mode, Verdict, Verdicts};
+use fluxgate_core::store::{Check, Checks, Group, Micros, Mode, Verdict, Verdicts};
 use fluxgate_core::{Algorithm, Band, Limit, StoreError, Timestamp};
 use smallvec::SmallVec;
 
@@ -26,6 +26,19 @@ pub(crate) struct Answer {
     /// Whether the request was not decided, because its calendar windows do not
     /// contain the time.
     is_misdated: bool,
+    /// What became of a hold. Boxed, because few requests settle or renew one.
+    hold: Option<Box<HoldOutcome>>,
+}
+
+/// The script's answer to a settlement or a renewal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum HoldOutcome {
+    /// There is no such hold.
+    Gone,
+    Renewed,
+    /// The units that were charged on top of each charge; `None` where nothing was charged
+    /// in the first place.
+    Settled(Vec<Option<u32>>),
 }
 
 /// The script's answer to one check.
@@ -59,6 +72,7 @@ impl Answer {
             entries: SmallVec::new(),
             permit: None,
             is_misdated: false,
+            hold: None,
         }
     }
 
@@ -79,6 +93,16 @@ impl Answer {
     /// not contain the time.
     pub(crate) fn is_misdated(&self) -> bool {
         self.is_misdated
+    }
+
+    pub(super) fn set_hold(&mut self, outcome: HoldOutcome) {
+        self.hold = Some(Box::new(outcome));
+    }
+
+    /// Returns what became of the hold that was settled or renewed.
+    pub(crate) fn hold(self) -> Result<HoldOutcome, StoreError> {
+        let outcome = self.hold.map(|outcome| *outcome);
+        outcome.ok_or_else(|| bad_response("the reply does not say what became of the hold"))
     }
 
     pub(super) fn set_permit(&mut self, has_permit: bool) {
@@ -112,6 +136,7 @@ impl Answer {
             entries: self.entries.clone(),
             permit: self.permit,
             is_misdated: false,
+            hold: None,
         })
     }
 
@@ -130,7 +155,7 @@ impl Answer {
             return Err(bad_response("the reply does not have one state per band"));
         }
         let states = bands.zip(&self.entries).map(|(band, entry)| {
-            let (verdict, _) = evaluate(band.limit(), entry.stored, self.now, 0, Mode::Peek)?;
+            let (verdict, _) = evaluate(band.limit(), entry.stored, self.now, 0, Mode::Peek, None)?;
             Ok(verdict)
         });
         states.collect()
@@ -175,13 +200,14 @@ impl Answer {
         outcomes: &mut SmallVec<[CheckOutcome; 4]>,
     ) -> Result<bool, StoreError> {
         let mode = self.mode(checks.mode());
+        let span = checks.hold().and_then(|hold| hold.span);
         let mut passes = true;
         for (at, check) in checks.list()[start..end].iter().enumerate() {
             let at = start + at;
             let entry = self.entry(at)?;
             let (cost, is_last) = combined_cost(checks, at);
             let limit = check.band.limit();
-            let (verdict, mark) = evaluate(limit, entry.stored, self.now, cost, mode)?;
+            let (verdict, mark) = evaluate(limit, entry.stored, self.now, cost, mode, span)?;
             if verdict.passes() != entry.passes {
                 return Err(bad_response("the script and the core decided differently"));
             }
@@ -203,7 +229,8 @@ impl Answer {
                 // Not charged after all: report what is left without the charge.
                 let Check { band, cost, .. } = checks.list()[start + at];
                 let stored = self.entry(start + at)?.stored;
-                (outcome.verdict, _) = evaluate(band.limit(), stored, self.now, cost, Mode::Peek)?;
+                let mode = Mode::Peek;
+                (outcome.verdict, _) = evaluate(band.limit(), stored, self.now, cost, mode, span)?;
             }
         }
         Ok(passes)
@@ -237,15 +264,22 @@ struct CheckOutcome {
     charge: Option<UndoableCharge>,
 }
 
-/// Decides one check by the core's algorithms. Returns the verdict and, if there
-/// is something to charge, where the charge goes.
+/// Decides one check by the core's algorithms; slots are asked for so long. Returns the
+/// verdict and, if there is something to charge, where the charge goes.
 fn evaluate(
     limit: &Limit,
     stored: Stored,
     now: Timestamp,
     cost: u64,
     mode: Mode,
+    span: Option<Micros>,
 ) -> Result<(Verdict, Option<FracMicros>), StoreError> {
+    if limit.algorithm() == Algorithm::Concurrency {
+        let slots = stored.slots(limit, now, cost)?;
+        let (verdict, charges) = slots.assess(limit, now, cost, mode, span);
+        // Slots are known by their hold.
+        return Ok((verdict, charges.then_some(whole(0))));
+    }
     if limit.algorithm() == Algorithm::SlidingLog {
         let summary = stored.log(limit, now, cost)?;
         let assessed = summary.assess(limit, now, cost, mode);

@@ -3,22 +3,27 @@
 //! A reply is a version byte and the time; then, for each request, one entry per
 //! check and a semicolon. An entry begins with a letter, in lower case if the script
 //! let the check pass: `n` nothing was stored, `i` the digits of a bucket, `b` a
-//! bucket, `o` a bucket with an overhang, `c` counts, `l` the summary of a log. `p`
-//! after the entries: the request has a permit to wait; `P`: it has to wait but
-//! found no permit, so it was decided without one. Instead of the entries, `E`: a key
+//! bucket, `o` a bucket with an overhang, `c` counts, `l` the summary of a log, `h` that
+//! of slots. `p` after the entries: the request has a permit to wait; `P`: it has to wait
+//! but found no permit, so it was decided without one. Instead of the entries, `E`: a key
 //! holds a foreign value; `T`: the calendar windows of the request do not contain the
-//! time, so it was not decided.
+//! time, so it was not decided. A settlement or a renewal has one of these letters: `G`
+//! there is no such hold; `R` it is renewed; `S` it is settled, with what was charged on
+//! top of each charge.
 
 use fluxgate_core::internals::algorithm::{Bucket, Counts, LogSummary, Overhang};
 use fluxgate_core::internals::limit::{FracMicros, Horizon, MAX_LOG_UNITS, MAX_UNITS};
 use fluxgate_core::{StoreError, Timestamp};
 
-use super::answer::{Answer, Entry};
+use super::answer::{Answer, Entry, HoldOutcome};
+use super::slots::SlotsSummary;
 use super::state::{BUCKET_TAG, Stored};
 use crate::error::bad_response;
 use crate::reason;
 
 const VERSION: u8 = 2;
+/// Stands for a charge that was not made.
+const NOT_CHARGED: u32 = u32::MAX;
 const WINDOWS: std::ops::RangeInclusive<u8> = 243..=244;
 
 /// Returns one answer for each of `count` requests, or an error for a request
@@ -51,26 +56,27 @@ impl Reader<'_> {
             let stored = match letter.to_ascii_lowercase() {
                 b';' => return Ok(Ok(answer)),
                 b'e' if letter == b'E' && answer.is_empty() => {
-                    return match self.byte()? {
-                        b';' => Ok(Err(foreign_value())),
-                        _ => Err(bad_response("the reply has bytes after an error")),
-                    };
+                    self.end()?;
+                    return Ok(Err(foreign_value()));
                 }
                 b't' if letter == b'T' && answer.is_empty() => {
                     answer.set_misdated();
-                    return match self.byte()? {
-                        b';' => Ok(Ok(answer)),
-                        _ => Err(bad_response("the reply has bytes after a time")),
-                    };
+                    self.end()?;
+                    return Ok(Ok(answer));
+                }
+                b'g' | b'r' | b's' if letter.is_ascii_uppercase() && answer.is_empty() => {
+                    answer.set_hold(match letter {
+                        b'G' => HoldOutcome::Gone,
+                        b'R' => HoldOutcome::Renewed,
+                        _ => HoldOutcome::Settled(self.settled()?),
+                    });
+                    self.end()?;
+                    return Ok(Ok(answer));
                 }
                 b'p' => {
                     answer.set_permit(letter == b'p');
-                    return match self.byte()? {
-                        b';' => Ok(Ok(answer)),
-                        _ => Err(bad_response(
-                            "the reply has bytes after the end of an answer",
-                        )),
-                    };
+                    self.end()?;
+                    return Ok(Ok(answer));
                 }
                 b'n' => Stored::Nothing,
                 b'i' => self.digits()?,
@@ -78,12 +84,45 @@ impl Reader<'_> {
                 b'o' => self.bucket(true)?,
                 b'c' => self.counts()?,
                 b'l' => self.log()?,
+                b'h' => self.slots()?,
                 _ => return Err(bad_response("the reply has an entry of unknown kind")),
             };
             answer.push(Entry {
                 passes: letter.is_ascii_lowercase(),
                 stored,
             });
+        }
+    }
+
+    /// Reads the end of an answer.
+    fn end(&mut self) -> Result<(), StoreError> {
+        match self.byte()? {
+            b';' => Ok(()),
+            _ => Err(bad_response(
+                "the reply has bytes after the end of an answer",
+            )),
+        }
+    }
+
+    /// Reads what was charged on top of each charge of a hold.
+    fn settled(&mut self) -> Result<Vec<Option<u32>>, StoreError> {
+        let count = u16::from_le_bytes(self.take()?);
+        let charged = (0..count).map(|_| {
+            let charged = u32::from_le_bytes(self.take()?);
+            Ok(Some(charged).filter(|charged| *charged != NOT_CHARGED))
+        });
+        charged.collect()
+    }
+
+    fn slots(&mut self) -> Result<Stored, StoreError> {
+        let slots = SlotsSummary {
+            held: self.number::<5>()?,
+            last: self.number::<7>()?,
+            enough: self.number::<7>()?,
+        };
+        match slots.held <= MAX_UNITS && slots.last <= Timestamp::MAX.micros() {
+            true => Ok(Stored::Slots(slots)),
+            false => Err(bad_response("the reply has impossible slots")),
         }
     }
 
@@ -143,7 +182,8 @@ impl Reader<'_> {
             previous: u32::from_le_bytes(self.take()?),
             current: u32::from_le_bytes(self.take()?),
         };
-        let fits = |number: u32| u64::from(number) <= MAX_UNITS;
+        // A settlement may charge as much again as a limit allows.
+        let fits = |number: u32| u64::from(number) <= 2 * MAX_UNITS;
         match WINDOWS.contains(&tag) && fits(counts.previous) && fits(counts.current) {
             true => Ok(Stored::Counts(tag, counts)),
             false => Err(bad_response("the reply has impossible counts")),
@@ -154,7 +194,7 @@ impl Reader<'_> {
         let newest = self.whole()?;
         let counted = u64::try_from(self.whole()?).unwrap_or(u64::MAX);
         let leaves = self.whole()?;
-        if counted > MAX_LOG_UNITS {
+        if counted > 2 * MAX_LOG_UNITS {
             return Err(bad_response("the reply has a log with too many units"));
         }
         Ok(Stored::Log(LogSummary {

@@ -1,14 +1,12 @@
-//! Encodes one decision, refund, undo or cancellation for the script.
+//! The parts that a request to the script is made of.
 
 use std::ops::Range;
 
-use fluxgate_core::internals::algorithm::{Mode, Overhang};
+use fluxgate_core::internals::algorithm::Overhang;
 use fluxgate_core::internals::limit::{FracMicros, Horizon};
-use fluxgate_core::store::{Charged, Check, Checks, Group, Subject};
-use fluxgate_core::{Algorithm, Band, Calendar, Limit, StoreError, Timestamp};
+use fluxgate_core::{Algorithm, Band, Calendar, Limit, Timestamp};
 use smallvec::SmallVec;
 
-use super::answer::{Answer, combined_cost};
 use super::state::{tag_of, window_ms};
 use crate::keys::KeyNaming;
 
@@ -16,8 +14,12 @@ use crate::keys::KeyNaming;
 const CHECK_SIZE: usize = 44;
 /// The bytes that an undo or a cancellation has after each check.
 const MARK_SIZE: usize = 26;
+/// The bytes of a wanted permit.
+pub(super) const PERMIT_SIZE: usize = 24;
 /// Where a check has the number of its key.
 const KEY_AT: Range<usize> = 7..11;
+/// Where a check has what ends with it.
+const ENDS_AT: usize = 2;
 /// Where the check of a calendar has the length of the window in ms, its start, and the
 /// end of the next one.
 const WINDOW_AT: Range<usize> = 13..18;
@@ -26,9 +28,14 @@ const NEXT_END_AT: Range<usize> = 37..44;
 /// Where a mark has the number of the key for a note.
 const NOTE_AT: Range<usize> = CHECK_SIZE + 18..CHECK_SIZE + 22;
 
+/// Where the check of slots has its place among the checks of its request.
+const NUMBER_AT: Range<usize> = 26..30;
+/// Added to the operation of a request with a hold.
+const WITH_HOLD: u8 = 8;
+
 /// What to do with the checks of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Op {
+pub(super) enum Op {
     Take = 1,
     Peek = 2,
     Refund = 3,
@@ -37,6 +44,9 @@ enum Op {
     /// Like `Take`, but a request that has to wait takes one of a bounded number
     /// of permits.
     TakePermit = 6,
+    /// The first check has the key of a hold's record, and the others its charges.
+    Settle = 16,
+    Renew = 17,
 }
 
 impl Op {
@@ -46,19 +56,8 @@ impl Op {
     }
 }
 
-/// A permit to wait, taken if the request has to wait.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct WantedPermit<'a> {
-    /// The key of the set of permits.
-    pub(crate) key: &'a [u8],
-    /// How many there are.
-    pub(crate) max: u32,
-    /// Identifies this one.
-    pub(crate) id: &'a [u8; 16],
-}
-
 /// Room for the name of most keys, so that it is written without growing.
-const USUAL_NAME: usize = 96;
+pub(super) const USUAL_NAME: usize = 96;
 
 /// One decision, refund, undo or cancellation, ready to be sent.
 #[derive(Clone, Debug)]
@@ -71,10 +70,12 @@ pub(crate) struct Request {
     keys: SmallVec<[Key; 4]>,
     /// The checks, with the keys numbered from 0.
     pub(super) checks: Vec<u8>,
-    /// Follows the checks if a permit is wanted. Begins with the number of its key.
-    pub(super) permit: Vec<u8>,
+    /// What follows the checks: a permit that is wanted, and then a hold. Each begins with
+    /// the number of its key.
+    pub(super) trailers: Vec<u8>,
     /// The calendars that checks follow, and where those begin.
-    calendars: SmallVec<[(usize, Calendar); 1]>,
+    pub(super) calendars: SmallVec<[(usize, Calendar); 1]>,
+    pub(super) has_hold: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -87,136 +88,14 @@ struct Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KeyKind {
     Cell,
+    /// A log, or slots.
     Log,
-    Permits,
+    /// Permits, or the record of a hold.
+    Other,
 }
 
 impl Request {
-    /// Decides these checks. There must be at least one.
-    pub(crate) fn decide(checks: &Checks<'_>, naming: &KeyNaming) -> Self {
-        let op = match checks.mode() {
-            Mode::Take | Mode::TakeNow => Op::Take,
-            Mode::Peek | Mode::PeekNow | Mode::Preview => Op::Peek,
-        };
-        Self::decide_as(op, checks, naming)
-    }
-
-    /// Decides these checks and, if the request has to wait, takes a permit first.
-    /// Without a free permit it is decided as if no rule let it wait.
-    pub(crate) fn decide_with_permit(
-        checks: &Checks<'_>,
-        naming: &KeyNaming,
-        permit: WantedPermit<'_>,
-    ) -> Self {
-        let mut request = Self::decide_as(Op::TakePermit, checks, naming);
-        let key = request.add_key(KeyKind::Permits, |names| {
-            names.extend_from_slice(permit.key);
-        });
-        put(&mut request.permit, key as u64, 4);
-        put(&mut request.permit, permit.max.into(), 4);
-        request.permit.extend_from_slice(permit.id);
-        request
-    }
-
-    fn decide_as(op: Op, checks: &Checks<'_>, naming: &KeyNaming) -> Self {
-        let at_once = !checks.mode().waits();
-        let list = checks.list();
-        let mut request = Self::new(op, list.len());
-        let mut keys = SubjectKeys::new(naming);
-        for (at, check) in list.iter().enumerate() {
-            let (cost, is_last) = combined_cost(checks, at);
-            let ends = match list.get(at + 1) {
-                Some(next) if next.group == check.group => Ends::Nothing,
-                _ if check.group == Group::ENFORCED => Ends::Enforced,
-                _ => Ends::Shadow,
-            };
-            let key = keys.key_of(&mut request, check);
-            request.push(check.band.limit(), cost, at_once, key, is_last, ends);
-        }
-        request
-    }
-
-    /// Refunds units to every band of a subject. There must be at least one.
-    pub(crate) fn refund(
-        subject: Subject<'_>,
-        bands: &[Band],
-        units: u64,
-        naming: &KeyNaming,
-    ) -> Self {
-        Self::refund_or_cancel(Op::Refund, subject, bands, units, &[], naming)
-    }
-
-    /// Cancels a charge of `units` to every band of a subject. There must be at
-    /// least one.
-    pub(crate) fn cancel(
-        subject: Subject<'_>,
-        bands: &[Band],
-        units: u64,
-        charged: &[Charged],
-        naming: &KeyNaming,
-    ) -> Self {
-        let bands = &bands[..bands.len().min(charged.len())];
-        Self::refund_or_cancel(Op::Cancel, subject, bands, units, charged, naming)
-    }
-
-    fn refund_or_cancel(
-        op: Op,
-        subject: Subject<'_>,
-        bands: &[Band],
-        units: u64,
-        charged: &[Charged],
-        naming: &KeyNaming,
-    ) -> Self {
-        let mut request = Self::new(op, bands.len());
-        let mut head = Vec::new();
-        naming.write_subject(subject, &mut head);
-        for (at, band) in bands.iter().enumerate() {
-            let key = request.add_band(&head, band);
-            request.push(band.limit(), units, false, key, true, Ends::Nothing);
-            if let Some(charged) = charged.get(at) {
-                let mark = charged.mark(band.limit());
-                request.push_mark(mark, Timestamp::default(), key, Overhang::NONE);
-            }
-        }
-        request
-    }
-
-    /// Undoes what `answer` says was charged for `checks`; `None` if that is
-    /// nothing.
-    ///
-    /// An undo is not a refund. A refund changes what an identity has left now; an
-    /// undo removes one recent charge as if it had never been made. It takes units
-    /// only from where the charge put them: from its window, from its event, and
-    /// from a bucket all but what may have refilled since only because of it. If
-    /// no other charge came in between, nothing of it stays; in doubt, too much
-    /// stays charged and never too little.
-    pub(crate) fn undo(
-        checks: &Checks<'_>,
-        answer: &Answer,
-        naming: &KeyNaming,
-    ) -> Result<Option<Self>, StoreError> {
-        let charges = answer.charges(checks)?;
-        if charges.is_empty() {
-            return Ok(None);
-        }
-        let mut request = Self::new(Op::Undo, charges.len());
-        let mut keys = SubjectKeys::new(naming);
-        for charge in &charges {
-            let check = &checks.list()[charge.check];
-            let key = keys.key_of(&mut request, check);
-            let note = if check.band.limit().algorithm().is_bucket() {
-                keys.note_of(&mut request, check)
-            } else {
-                key
-            };
-            let limit = check.band.limit();
-            request.push(limit, charge.cost, false, key, true, Ends::Nothing);
-            request.push_mark(charge.mark, answer.now(), note, charge.overhang);
-        }
-        Ok(Some(request))
-    }
-
-    fn push_mark(
+    pub(super) fn push_mark(
         &mut self,
         mark: FracMicros,
         charged_at: Timestamp,
@@ -253,22 +132,32 @@ impl Request {
         }
     }
 
-    fn new(op: Op, checks: usize) -> Self {
+    /// Returns where the trailers have the numbers of keys.
+    pub(super) fn trailers_at(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let has_permit = self.op == Op::TakePermit;
+        let hold_at = if has_permit { PERMIT_SIZE } else { 0 };
+        let permit = has_permit.then_some(0);
+        let hold = self.has_hold.then_some(hold_at);
+        permit.into_iter().chain(hold).map(|at| at..at + 4)
+    }
+
+    pub(super) fn new(op: Op, checks: usize) -> Self {
         Self {
             op,
             left: checks,
             names: Vec::with_capacity(USUAL_NAME),
             keys: SmallVec::new(),
             checks: Vec::with_capacity(checks * (CHECK_SIZE + MARK_SIZE)),
-            permit: Vec::new(),
+            trailers: Vec::new(),
             calendars: SmallVec::new(),
+            has_hold: false,
         }
     }
 
     /// Returns the number of a band's key, which is added if it is new.
-    fn add_band(&mut self, head: &[u8], band: &Band) -> usize {
+    pub(super) fn add_band(&mut self, head: &[u8], band: &Band) -> usize {
         let kind = match band.limit().algorithm() {
-            Algorithm::SlidingLog => KeyKind::Log,
+            Algorithm::SlidingLog | Algorithm::Concurrency => KeyKind::Log,
             _ => KeyKind::Cell,
         };
         self.add_key(kind, |names| {
@@ -277,7 +166,7 @@ impl Request {
         })
     }
 
-    fn add_key(&mut self, kind: KeyKind, write: impl FnOnce(&mut Vec<u8>)) -> usize {
+    pub(super) fn add_key(&mut self, kind: KeyKind, write: impl FnOnce(&mut Vec<u8>)) -> usize {
         let start = self.names.len();
         write(&mut self.names);
         let mut earlier = self.keys();
@@ -295,7 +184,7 @@ impl Request {
     }
 
     /// Adds a check.
-    fn push(
+    pub(super) fn push(
         &mut self,
         limit: &Limit,
         cost: u64,
@@ -304,14 +193,12 @@ impl Request {
         is_last: bool,
         ends: Ends,
     ) {
-        self.left -= 1;
-        let (op, left, out) = (self.op, self.left, &mut self.checks);
-        let start = out.len();
-        out.extend_from_slice(&[op as u8, is_last.into(), ends as u8]);
-        put(out, left as u64, 4);
-        put(out, key as u64, 4);
+        let op = self.op;
+        let start = self.checks.len();
+        self.push_head(is_last, key, tag_of(limit));
+        // The head has no group.
+        self.checks[start + ENDS_AT] = ends as u8;
         let capacity = limit.capacity();
-        out.push(tag_of(limit));
         if limit.algorithm().is_bucket() {
             let rate = limit.rate();
             let time = rate.time_of(cost);
@@ -332,31 +219,63 @@ impl Request {
                 _ => time,
             };
             let far = if cost > capacity { rate.fill() } else { far };
-            out.push(rate.horizon().exponent());
-            put(out, window_ms(limit), 5);
-            put(out, rate.refill(), 4);
-            put(out, time.part.into(), 4);
-            put(out, far.part.into(), 4);
-            put(out, time.whole, 7);
-            put(out, far.whole, 7);
-        } else {
-            // No count is above the largest capacity, so a greater refund makes no
-            // difference; and more than the capacity never passes.
-            let max = if op == Op::Refund {
-                u32::MAX.into()
-            } else {
-                capacity + 1
-            };
-            out.push(0);
-            put(out, window_ms(limit), 5);
-            put(out, capacity, 4);
-            put(out, cost.min(max), 4);
-            put(out, 0, 4);
-            put(out, 0, 7);
-            put(out, 0, 7);
-            if let Some(calendar) = limit.windows() {
-                self.calendars.push((start, *calendar));
-            }
+            let numbers = [
+                rate.refill(),
+                time.part.into(),
+                far.part.into(),
+                time.whole,
+                far.whole,
+            ];
+            self.push_numbers(rate.horizon().exponent(), window_ms(limit), numbers);
+            return;
+        }
+        // No count is above twice the largest capacity, so a greater refund makes no
+        // difference; and more than the capacity never passes.
+        let max = match op {
+            Op::Refund => u32::MAX.into(),
+            _ => capacity + 1,
+        };
+        let longest = match limit.algorithm() {
+            Algorithm::Concurrency => limit.window().get(),
+            _ => 0,
+        };
+        self.push_numbers(
+            0,
+            window_ms(limit),
+            [capacity, cost.min(max), 0, longest, 0],
+        );
+        if let Some(calendar) = limit.windows() {
+            self.calendars.push((start, *calendar));
+        }
+    }
+
+    /// Adds the start of a check.
+    pub(super) fn push_head(&mut self, flag: bool, key: usize, tag: u8) {
+        self.left -= 1;
+        let hold = if self.has_hold { WITH_HOLD } else { 0 };
+        self.checks
+            .extend_from_slice(&[self.op as u8 + hold, flag.into(), 0]);
+        put(&mut self.checks, self.left as u64, 4);
+        put(&mut self.checks, key as u64, 4);
+        self.checks.push(tag);
+    }
+
+    /// Adds the rest of a check.
+    pub(super) fn push_numbers(&mut self, horizon: u8, window_ms: u64, numbers: [u64; 5]) {
+        let out = &mut self.checks;
+        out.push(horizon);
+        put(out, window_ms, 5);
+        for (number, bytes) in numbers.into_iter().zip([4, 4, 4, 7, 7]) {
+            put(out, number, bytes);
+        }
+    }
+
+    /// Numbers the check that was added last, if it is one of slots.
+    pub(super) fn number_slots(&mut self, limit: &Limit, number: usize) {
+        if limit.algorithm() == Algorithm::Concurrency {
+            let check = self.checks.len() - CHECK_SIZE;
+            let number = (number as u32).to_le_bytes();
+            self.checks[check..][NUMBER_AT].copy_from_slice(&number);
         }
     }
 
@@ -390,50 +309,14 @@ const ANY_DEBT: FracMicros = FracMicros {
 
 /// What ends with a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ends {
+pub(super) enum Ends {
     Nothing = 0,
     Shadow = 1,
     Enforced = 2,
 }
 
-/// Adds the keys of checks to a request; encodes a subject once for all its bands.
-struct SubjectKeys<'c> {
-    naming: &'c KeyNaming,
-    subject: Option<Subject<'c>>,
-    head: Vec<u8>,
-}
-
-impl<'c> SubjectKeys<'c> {
-    fn new(naming: &'c KeyNaming) -> Self {
-        Self {
-            naming,
-            subject: None,
-            head: Vec::with_capacity(USUAL_NAME),
-        }
-    }
-
-    fn key_of(&mut self, request: &mut Request, check: &Check<'c>) -> usize {
-        let subject = check.subject;
-        if self.subject != Some(subject) {
-            self.head.clear();
-            self.naming.write_subject(subject, &mut self.head);
-            self.subject = Some(subject);
-        }
-        request.add_band(&self.head, check.band)
-    }
-
-    /// Returns the key for the note that a charge of a check was undone.
-    fn note_of(&self, request: &mut Request, check: &Check<'_>) -> usize {
-        request.add_key(KeyKind::Cell, |names| {
-            let subject = check.subject;
-            self.naming.write_note_subject(subject, names);
-            KeyNaming::write_band(check.band, names);
-        })
-    }
-}
-
 /// Appends the lowest bytes of a number that fits into them.
-fn put(out: &mut Vec<u8>, number: u64, bytes: usize) {
+pub(super) fn put(out: &mut Vec<u8>, number: u64, bytes: usize) {
     debug_assert!(bytes == 8 || number >> (8 * bytes) == 0);
     out.extend_from_slice(&number.to_le_bytes()[..bytes]);
 }

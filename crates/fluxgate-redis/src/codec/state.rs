@@ -3,15 +3,21 @@
 use fluxgate_core::internals::algorithm::{Bucket, Cell, Counts, LogSummary, Overhang};
 use fluxgate_core::{Algorithm, Limit, StoreError, Timestamp};
 
+use super::slots::SlotsSummary;
 use crate::error::bad_response;
 
 /// The tag of a bucket's state.
 pub(super) const BUCKET_TAG: u8 = 241;
 
+/// The tag of a calendar window in a check.
+pub(super) const CALENDAR_TAG: u8 = 246;
+/// The tag of slots in a check.
+pub(super) const SLOTS_TAG: u8 = 247;
+
 /// Returns the tag of a limit's algorithm in a check.
 pub(super) fn tag_of(limit: &Limit) -> u8 {
     match limit.windows() {
-        Some(_) => 246,
+        Some(_) => CALENDAR_TAG,
         None => state_tag_of(limit),
     }
 }
@@ -24,6 +30,7 @@ fn state_tag_of(limit: &Limit) -> u8 {
         Algorithm::FixedWindow => 243,
         Algorithm::SlidingWindow => 244,
         Algorithm::SlidingLog => 245,
+        Algorithm::Concurrency => SLOTS_TAG,
     }
 }
 
@@ -44,6 +51,7 @@ pub(super) enum Stored {
     /// Counts, with the tag of their algorithm.
     Counts(u8, Counts),
     Log(LogSummary),
+    Slots(SlotsSummary),
 }
 
 impl Stored {
@@ -92,6 +100,20 @@ impl Stored {
             return Err(bad_response("the reply has an impossible log"));
         }
         Ok(summary)
+    }
+
+    /// Returns the slots that a request of this cost was decided by.
+    pub(super) fn slots(
+        self,
+        limit: &Limit,
+        now: Timestamp,
+        cost: u64,
+    ) -> Result<SlotsSummary, StoreError> {
+        match self {
+            Self::Nothing => Ok(SlotsSummary::default()),
+            Self::Slots(summary) => summary.of_request(limit, now, cost),
+            _ => Err(bad_response("the reply has the state of another limit")),
+        }
     }
 }
 

@@ -27,6 +27,8 @@ local BUCKET, BUCKET_TAG = '<BBI7I4I4', 241
 local BUCKET_SIZE, LONG_BUCKET, LONG_BUCKET_SIZE = 17, '<BBI7I4I4I4', 21
 -- Counts: the tag of their algorithm, start, previous and current count.
 local COUNTS_SIZE = 16
+-- What is reported of slots.
+local SLOTS_SIZE = 19
 -- The shorter state of a bucket without a fraction: 16 digits for the instant and
 -- 2 for the horizon. The server stores that as an integer, without a string.
 local DIGITS_SIZE = 18

@@ -1,12 +1,7 @@
 -- Requests that are not a single decision on a bucket.
 
-local log
-
--- Returns a function of the sliding log.
-local function log_function(name)
-  log = log or sliding_log()
-  return log[name]
-end
+-- The functions of holds, once there is one.
+local holds
 
 local function assess_of(tag)
   if tag <= SHAPING_BUCKET then
@@ -17,6 +12,8 @@ local function assess_of(tag)
     return sliding_window_assess
   elseif tag == CALENDAR_WINDOW then
     return calendar_assess
+  elseif tag == SLOTS then
+    return slots_function('assess')
   end
   return log_function('assess')
 end
@@ -31,12 +28,15 @@ local function inspect(k)
   local key = KEYS[k]
   local first = try('ZRANGE', key, 0, 0, 'WITHSCORES')
   if not first.err then
-    if first[1] then
+    if first[2] == '-inf' and string.find(first[1], 'held1:', 1, true) == 1 then
+      slots = slots or {}
+      slots[k] = slots_function('header_of')(first[1])
+    elseif first[1] then
       logs = logs or {}
-      logs[k] = log_function('window_of')(first)
-      if not logs[k] then
-        mark_foreign(k)
-      end
+      logs[k] = log_function('window_of')(k, first)
+    end
+    if first[1] and not (logs and logs[k] or slots and slots[k]) then
+      mark_foreign(k)
     end
     return
   end
@@ -53,14 +53,19 @@ local function inspect(k)
   end
 end
 
--- Writes the outcome of a check. A log has no `ends`: its own functions write it at
--- once.
-local function write(k, takes, charged, ends, corrected, corrected_ends)
+-- Writes the outcome of a check. Logs and slots have no `ends`: their own functions
+-- write them at once, and slots are corrected when they are assessed.
+local function write(k, takes, charged, ends, corrected, corrected_ends, hold)
   if not (takes and charged) then
     charged, ends = corrected, corrected_ends
   end
   if ends then
     set_cell(k, charged, ends)
+  elseif charged and charged.slots then
+    local slots_end = slots_function('charge')(charged, hold)
+    if slots_end and not (hold.ends and hold.ends > slots_end) then
+      hold.ends = slots_end
+    end
   elseif charged then
     log_function(takes and 'charge' or 'correct')(charged)
   end
@@ -123,8 +128,9 @@ end
 
 -- Decides checks in groups, each group by itself, all or nothing; if the enforced
 -- group denies, the answer ends with it. `at_once` denies what would have to wait.
-local function decide(from, to, at_once)
+local function decide(from, to, at_once, hold)
   local group, size, passes = {}, 0, true
+  local marks = hold and {}
   while from < to do
     local op, last, ends_group, _, k, tag, horizon, window, a, b, c, d, e
     op, last, ends_group, _, k, tag, horizon, window, a, b, c, d, e, from = unpack(CHECK, blob, from)
@@ -135,6 +141,9 @@ local function decide(from, to, at_once)
       assess_of(tag)(k, tag, horizon, window, a, b, c, d, e)
     add_entry(passed, stored)
     passes = passes and passed
+    if marks then
+      marks[#marks + 1] = holds.mark_of(tag, b, passed and charged)
+    end
     if last == 1 then
       size = size + 1
       group[size] = { k, charged, ends, corrected, corrected_ends }
@@ -142,7 +151,11 @@ local function decide(from, to, at_once)
     if ends_group > 0 then
       for i = 1, size do
         local of = group[i]
-        write(of[1], passes and (op == TAKE or op == TAKE_PERMIT), of[2], of[3], of[4], of[5])
+        write(of[1], passes and op ~= PEEK, of[2], of[3], of[4], of[5], hold)
+      end
+      if marks then
+        holds.add_marks(hold, marks, passes)
+        marks = {}
       end
       if ends_group == 2 and not passes then
         return
@@ -153,7 +166,7 @@ local function decide(from, to, at_once)
 end
 
 -- Refunds, undoes or cancels. Only a refund reports the state after it.
-local function refund_or_undo(from, to)
+local function refund_or_undo(from, to, hold)
   while from < to do
     local op, _, _, _, k, tag, horizon, window, a, b, c, d, e
     op, _, _, _, k, tag, horizon, window, a, b, c, d, e, from = unpack(CHECK, blob, from)
@@ -162,22 +175,28 @@ local function refund_or_undo(from, to)
       back = tag <= SHAPING_BUCKET and bucket_refund
         or tag < SLIDING_LOG and window_refund
         or tag == CALENDAR_WINDOW and calendar_refund
-        or log_function('refund')
+        or tag == SLIDING_LOG and log_function('refund')
     else
       mark, mark_part, charged_at, note, overhang, from = unpack(MARK, blob, from)
       local bucket_back = op == CANCEL and bucket_cancel or bucket_undo
       back = tag <= SHAPING_BUCKET and bucket_back
         or tag < SLIDING_LOG and window_undo
         or tag == CALENDAR_WINDOW and calendar_undo
-        or log_function('undo')
+        or tag == SLIDING_LOG and log_function('undo')
     end
-    local stored, left, ends =
-      back(k, tag, horizon, window, a, b, c, d, e, mark, mark_part, charged_at, note, overhang)
+    local stored, left, ends
+    if back then
+      stored, left, ends =
+        back(k, tag, horizon, window, a, b, c, d, e, mark, mark_part, charged_at, note, overhang)
+    elseif hold then
+      -- Slots are given back by their hold only.
+      slots_function('release')(k, slots_function('member_of')(hold.id, c, b, d))
+    end
     if stored then
       set_cell(k, left, ends or 0)
     end
-    if op == REFUND and tag == SLIDING_LOG then
-      add_entry(log_function('assess')(k, tag, horizon, window, a, 0))
+    if op == REFUND and (tag == SLIDING_LOG or tag == SLOTS) then
+      add_entry(assess_of(tag)(k, tag, horizon, window, a, 0, c, d))
     elseif op == REFUND then
       add_entry(true, left)
     end
@@ -207,9 +226,16 @@ end
 
 -- Runs one request; returns where the next one begins.
 local function request(from, op, left)
+  local has_hold = op >= WITH_HOLD and op < SETTLE
+  op = has_hold and op - WITH_HOLD or op
   local size = (op == UNDO or op == CANCEL) and CHECK_SIZE + MARK_SIZE or CHECK_SIZE
   local to = from + (left + 1) * size
   local next = op == TAKE_PERMIT and to + PERMIT_SIZE or to
+  local hold
+  if has_hold then
+    holds = holds or load_holds()
+    hold, next = holds.read(next)
+  end
   if foreign and has_foreign_key(from, to, size) then
     n = n + 1
     out[n] = 'E'
@@ -219,15 +245,25 @@ local function request(from, op, left)
   elseif op == TAKE_PERMIT then
     local wait = wait_of(from, to)
     local has_permit = wait > 0 and take_permit(to, wait)
-    decide(from, to, wait > 0 and not has_permit)
+    decide(from, to, wait > 0 and not has_permit, hold)
     if wait > 0 then
       n = n + 1
       out[n] = has_permit and 'p' or 'P'
     end
+  elseif op == SETTLE or op == RENEW then
+    holds = holds or load_holds()
+    n = n + 1
+    out[n] = (op == SETTLE and holds.settle or holds.renew)(from, to)
   elseif op >= REFUND then
-    refund_or_undo(from, to)
+    refund_or_undo(from, to, hold)
+    if hold and hold.k > 0 then
+      call('UNLINK', KEYS[hold.k])
+    end
   else
-    decide(from, to)
+    decide(from, to, false, hold)
+  end
+  if hold then
+    holds.write(hold)
   end
   return next
 end

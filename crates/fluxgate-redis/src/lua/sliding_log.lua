@@ -1,5 +1,6 @@
--- Sliding log: a sorted set. Its first member, at minus infinity, has the format and
--- the window. Every other member is an event at its instant, `<total>:<units>`, where
+-- Sliding log: a sorted set. Its first member, at minus infinity, has the format, the
+-- window and, once the log was moved back, how far in total: an event keeps its identity,
+-- its instant plus that. Every other member is an event at its instant, `<total>:<units>`, where
 -- the total counts the units of all events up to it. So the units between two events
 -- are a subtraction, and the event that must leave is found by binary search: no
 -- decision reads the whole log.
@@ -11,9 +12,18 @@ local function sliding_log()
   -- The most events that one command writes.
   local CHUNK = 1000
 
+  -- By the number of a key, how far its log was moved back.
+  local moved = {}
+
   -- Returns the window of a log, by its first member; nothing if that is foreign.
-  local function window_of(first)
-    return first[2] == '-inf' and tonumber(match(first[1], '^log1:(%d+)$')) or nil
+  local function window_of(k, first)
+    local window, back = match(first[1], '^log1:(%d+):?(%d*)$')
+    moved[k] = tonumber(back or '') or 0
+    return first[2] == '-inf' and tonumber(window or '') or nil
+  end
+
+  local function header_of(window, back)
+    return format(back > 0 and 'log1:%.0f:%.0f' or 'log1:%.0f', window, back)
   end
 
   local function parse(member)
@@ -72,7 +82,7 @@ local function sliding_log()
       return nil
     end
     local key, width = KEYS[k], window * 1000
-    local log = { key = key, width = width }
+    local log = { k = k, key = key, width = width }
     log.total, log.units, log.newest, log.member = event(key, -1)
     if not log.total then
       -- All events had expired, and so did the key.
@@ -126,6 +136,10 @@ local function sliding_log()
     if log.back and log.back > 0 then
       rewrite_events(log.key, 1, log.back, 0)
       log.newest, log.at = log.newest - log.back, log.at - log.back
+      local window, before = log.width / 1000, moved[log.k]
+      moved[log.k] = before + log.back
+      call('ZREM', log.key, header_of(window, before))
+      call('ZADD', log.key, '-inf', header_of(window, moved[log.k]))
       log.back = 0
       expire_at(log.key, log.newest + log.width)
     end
@@ -137,7 +151,8 @@ local function sliding_log()
     call('UNLINK', key)
     logs = logs or {}
     cells[k], dirty[k], logs[k] = nil, nil, window
-    call('ZADD', key, '-inf', format('log1:%.0f', window))
+    moved[k] = 0
+    call('ZADD', key, '-inf', header_of(window, 0))
     add(key, now, cost, cost)
     expire_at(key, now + window * 1000)
   end
@@ -227,7 +242,36 @@ local function sliding_log()
     expire_with_newest(k, window * 1000)
   end
 
+  -- Changes a charge to its real cost: takes units off the event at `mark`, or adds as
+  -- many as the log may owe. Returns how many it has added.
+  local function adjust(k, owes, window, capacity, units, mark)
+    local log = settle(k, window)
+    if not log then
+      if not owes then
+        return 0
+      end
+      units = math.min(units, 2 * capacity)
+      begin(k, window, units)
+      return units
+    end
+    correct(log)
+    if not owes then
+      undo(k, nil, nil, window, nil, units, nil, nil, nil, mark - moved[k])
+      return 0
+    end
+    log.cost = math.max(0, math.min(units, 2 * capacity - log.counted))
+    charge(log)
+    return log.cost
+  end
+
+  -- Returns the identity of the event of a charge.
+  local function mark_of(log)
+    return log.key and log.at + moved[log.k] or now
+  end
+
   return {
+    mark_of = mark_of,
+    adjust = adjust,
     window_of = window_of,
     assess = assess,
     correct = correct,

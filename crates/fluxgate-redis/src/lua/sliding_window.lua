@@ -1,14 +1,19 @@
 -- Sliding window: the previous count, weighted by how much of that window the
 -- sliding one still covers, plus the current count.
 
--- Returns whether count*span <= room*width, for counts up to 1e9 and spans up to 366
--- days. A span is split at 2^22: its high limb is below 2^22.9, its low one below
--- 2^22. So the four products are below 1e9 * 2^22.9 < 2^53, as are their
--- differences; and multiplying a double by 2^22 changes its exponent only.
+-- Returns whether count*span <= room*width, for counts up to 2e9, room up to 1e9 and
+-- spans up to 366 days. A span is split at 2^22: its high limb is below 2^22.9, its low
+-- one below 2^22; and a count above 1e9 is split there. So the products are below
+-- 1e9 * 2^22.9 < 2^53, as are the differences of two; and multiplying a double by 2^22
+-- changes its exponent only. On the left a sum of three may be above 2^53 and so
+-- rounded: then it is greater than the right side, which is below 2^53, all the same.
 local function weighs_at_most(count, span, room, width)
+  local more = count > 1000000000 and count - 1000000000 or 0
+  count = count - more
   local span_low, width_low = span % 4194304, width % 4194304
   local span_high, width_high = (span - span_low) / 4194304, (width - width_low) / 4194304
-  return (count * span_high - room * width_high) * 4194304 <= room * width_low - count * span_low
+  return (count * span_high - room * width_high + more * span_high) * 4194304
+    <= room * width_low - count * span_low - more * span_low
 end
 
 local function sliding_window_assess(k, tag, _, window, capacity, cost)

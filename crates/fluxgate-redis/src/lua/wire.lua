@@ -32,6 +32,8 @@ local function add_entry(passes, stored)
     out[n + 1] = passes and 'c' or 'C'
   elseif size == LONG_BUCKET_SIZE then
     out[n + 1] = passes and 'o' or 'O'
+  elseif size == SLOTS_SIZE then
+    out[n + 1] = passes and 'h' or 'H'
   else
     out[n + 1] = passes and 'l' or 'L'
   end

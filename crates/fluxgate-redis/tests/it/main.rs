@@ -14,6 +14,7 @@ mod edge_cases;
 mod expiry;
 mod faults;
 mod foreign;
+mod holds;
 mod keys;
 mod library;
 mod load;

@@ -89,6 +89,11 @@ impl Numbers {
         let is_log = self.algorithm == Algorithm::SlidingLog;
         let most = if is_log { MAX_LOG_UNITS } else { MAX_UNITS };
         let capacity = self.capacity.min(most);
+        if self.algorithm == Algorithm::Concurrency {
+            let hold = self.window_ms.clamp(1_000, 86_400_000);
+            let limit = Limit::concurrency(capacity).hold(Duration::from_millis(hold));
+            return limit.build().unwrap();
+        }
         let window = Duration::from_millis(self.window_ms);
         let mut limit = Limit::builder(self.algorithm, capacity, window);
         if let (Some(calendar), Algorithm::FixedWindow) = (self.calendar, self.algorithm) {
@@ -125,6 +130,23 @@ const ALGORITHMS: [Algorithm; 5] = [
 pub(crate) fn all_numbers() -> BoxedStrategy<Numbers> {
     let algorithms = prop::sample::select(&ALGORITHMS[..]);
     numbers(algorithms.boxed(), units().boxed(), span_ms().boxed())
+}
+
+/// As many slots as rates, of the whole domain or with few numbers, and calendars.
+pub(crate) fn numbers_with_slots() -> BoxedStrategy<Numbers> {
+    let numbers = prop_oneof![
+        all_numbers(),
+        few_numbers(),
+        wide_numbers(),
+        calendar_numbers()
+    ];
+    let numbers = (numbers, prop::bool::weighted(0.4)).prop_map(|(mut numbers, is_slots)| {
+        if is_slots {
+            numbers.algorithm = Algorithm::Concurrency;
+        }
+        numbers
+    });
+    numbers.boxed()
 }
 
 /// A few small ones, so that a change often comes back to what was before.
@@ -222,7 +244,7 @@ fn span_ms() -> impl Strategy<Value = u64> {
     ]
 }
 
-fn cost() -> impl Strategy<Value = Cost> {
+pub(crate) fn cost() -> impl Strategy<Value = Cost> {
     prop_oneof![
         4 => (0..=3_u64).prop_map(Cost::Units),
         4 => (0..=1_001_u64).prop_map(Cost::PartOfCapacity),
@@ -231,7 +253,7 @@ fn cost() -> impl Strategy<Value = Cost> {
     ]
 }
 
-fn span() -> impl Strategy<Value = Span> {
+pub(crate) fn span() -> impl Strategy<Value = Span> {
     prop_oneof![
         2 => (0..=3_u64).prop_map(Span::Micros),
         4 => (0..=2_500_u64).prop_map(Span::PartOfWindow),
@@ -256,7 +278,7 @@ fn request() -> impl Strategy<Value = Request> {
     })
 }
 
-fn mode() -> impl Strategy<Value = Mode> {
+pub(crate) fn mode() -> impl Strategy<Value = Mode> {
     prop_oneof![
         7 => Just(Mode::Take),
         1 => Just(Mode::TakeNow),

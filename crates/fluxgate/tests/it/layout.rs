@@ -23,7 +23,7 @@ const LAYERS: [(&str, &str); 7] = [
     (
         "fluxgate-redis",
         "reason back_off error events identity_hash keys script breaker endpoint subscription \
-         codec sentinel per_runtime deadlines node cluster batch servers near_cache decider across_slots rule_store \
+         codec sentinel per_runtime deadlines node cluster batch servers near_cache decider holds across_slots rule_store \
          wait_permits store builder injected_time fuzzing",
     ),
     (

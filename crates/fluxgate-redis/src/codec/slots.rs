@@ -1,0 +1,78 @@
+//! Slots, as the script reports them: what the core's algorithm would find in them.
+
+use fluxgate_core::internals::algorithm::{Mode, Verdict};
+use fluxgate_core::store::{Micros, Retry};
+use fluxgate_core::{Limit, StoreError, Timestamp};
+
+use crate::error::bad_response;
+
+/// The parts of the slots of a key that an assessment needs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SlotsSummary {
+    /// The slots that are held.
+    pub(super) held: u64,
+    /// When the last of them end; the epoch if none is held.
+    pub(super) last: u64,
+    /// When enough have ended for the request; the epoch if it passes or never can.
+    pub(super) enough: u64,
+}
+
+impl SlotsSummary {
+    /// Returns what a request of this cost was decided by, if it is possible.
+    pub(super) fn of_request(
+        mut self,
+        limit: &Limit,
+        now: Timestamp,
+        cost: u64,
+    ) -> Result<Self, StoreError> {
+        let is_held = |end: u64| end > now.micros() && end <= self.last;
+        let capacity = limit.capacity();
+        let too_many = self.held.saturating_add(cost) > capacity && cost <= capacity;
+        if !too_many {
+            self.enough = 0;
+        }
+        let is_possible =
+            is_held(self.last) == (self.held > 0) && (!too_many || is_held(self.enough));
+        match is_possible {
+            true => Ok(self),
+            false => Err(bad_response("the reply has impossible slots")),
+        }
+    }
+
+    /// Returns the verdict of `fluxgate_core::internals::algorithm::Slots::assess`, and
+    /// whether a charge would take slots.
+    pub(super) fn assess(
+        &self,
+        limit: &Limit,
+        now: Timestamp,
+        cost: u64,
+        mode: Mode,
+        span: Option<Micros>,
+    ) -> (Verdict, bool) {
+        let capacity = limit.capacity();
+        let retry_after = match cost > capacity {
+            true => Retry::Never,
+            false => Retry::After(Micros::new(self.enough.saturating_sub(now.micros()))),
+        };
+        let charges = retry_after == Retry::NOW && cost > 0;
+        let last = Micros::new(self.last.saturating_sub(now.micros()));
+        let (held, last) = match charges && mode.reports_charge() {
+            true => {
+                let longest = limit.window();
+                let span = span.map_or(longest, |span| span.min(longest));
+                (self.held + cost, last.max(span))
+            }
+            false => (self.held, last),
+        };
+        let verdict = Verdict {
+            at: now,
+            // At most a capacity.
+            remaining: capacity.saturating_sub(held) as u32,
+            part: 0,
+            retry_after,
+            reset_after: last,
+            delay: Micros::ZERO,
+        };
+        (verdict, charges)
+    }
+}

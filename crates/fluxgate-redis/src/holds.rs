@@ -1,0 +1,274 @@
+//! Settles and renews holds, by their records.
+//!
+//! The record of a hold says what it charged. On a single server the first round trip
+//! reads it and the second one changes the charges and deletes it, unless another process
+//! has done so in between. On a cluster a list says where the parts are; each part is
+//! settled once, whoever asks and however often.
+
+use std::sync::Arc;
+
+use fluxgate_core::StoreError;
+use fluxgate_core::store::{HoldId, Micros, Settled, Settlement};
+use redis::{Cmd, Value};
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::cluster::slot_of;
+use crate::codec::{
+    Answer, HoldOutcome, RecordedPart, Request, Tally, read_parts, read_record, write_parts,
+};
+use crate::decider::Decider;
+use crate::error::unexpected;
+use crate::node::Work;
+
+/// How much longer than its parts a list lives, so that it is there as long as they are.
+const MARGIN_MS: u64 = 1000;
+/// How many holds are renewed within one deadline.
+const RENEWED_TOGETHER: usize = 128;
+
+/// Settles a hold. Returns `None` if there is no such hold.
+pub(crate) async fn settle(
+    decider: &Arc<Decider>,
+    id: HoldId,
+    settlement: Settlement<'_>,
+) -> Result<Option<Settled>, StoreError> {
+    let deadline = decider.servers.deadline();
+    let key = decider.naming.hold(id);
+    let record = read(decider, &key, deadline).await?;
+    let Some(parts) = parts_of(decider, &key, record, deadline).await? else {
+        return Ok(None);
+    };
+    let requests = parts.iter().map(|part| {
+        let request = Request::settle(&part.key, id, &part.charges, &settlement);
+        (request, slot_of(&part.key))
+    });
+    let outcomes = send_all(decider, requests.collect(), deadline).await;
+    let mut tally = Tally::default();
+    let mut is_held = false;
+    let mut failed = Ok(());
+    for (part, outcome) in parts.iter().zip(outcomes) {
+        match outcome {
+            Ok(HoldOutcome::Settled(charged)) => {
+                is_held = true;
+                tally.add(&part.charges, &settlement, &charged);
+            }
+            Ok(_) => {}
+            Err(cause) => failed = Err(cause),
+        }
+    }
+    if tally.has_returned || failed.is_err() {
+        // A denial from before may not hold any more.
+        decider.clear_near_cache();
+    }
+    // The list stays until all parts are settled.
+    failed?;
+    if decider.servers.is_cluster(deadline).await? {
+        delete_list(decider, id, deadline).await;
+    }
+    Ok(is_held.then(|| tally.settled()))
+}
+
+/// Lets holds live for a time from now on. Returns for each whether it is still held.
+pub(crate) async fn renew(
+    decider: &Arc<Decider>,
+    holds: &[(HoldId, Micros)],
+) -> Result<Vec<bool>, StoreError> {
+    let mut renewed = Vec::with_capacity(holds.len());
+    let mut failed = Ok(());
+    for holds in holds.chunks(RENEWED_TOGETHER) {
+        let deadline = decider.servers.deadline();
+        let some = match decider.servers.is_cluster(deadline).await? {
+            true => renew_on_cluster(decider, holds, deadline).await,
+            false => renew_on_server(decider, holds, deadline).await,
+        };
+        match some {
+            Ok(some) => renewed.extend(some),
+            // The others are renewed all the same.
+            Err(cause) => failed = Err(cause),
+        }
+    }
+    failed.map(|()| renewed)
+}
+
+async fn renew_on_server(
+    decider: &Arc<Decider>,
+    holds: &[(HoldId, Micros)],
+    deadline: Instant,
+) -> Result<Vec<bool>, StoreError> {
+    let keys: Vec<_> = holds
+        .iter()
+        .map(|(id, _)| decider.naming.hold(*id))
+        .collect();
+    let Some(first) = keys.first() else {
+        return Ok(Vec::new());
+    };
+    let mut get = redis::cmd("MGET");
+    get.arg(&keys);
+    let work = Work::Command(&get);
+    let records = decider.servers.perform(&work, first, deadline).await?;
+    let records: Vec<Option<Vec<u8>>> =
+        redis::from_redis_value(records).map_err(|_| unexpected("MGET"))?;
+    if records.len() != keys.len() {
+        return Err(unexpected("MGET"));
+    }
+    let mut requests = Vec::new();
+    for ((key, record), (id, span)) in keys.iter().zip(&records).zip(holds) {
+        if let Some(record) = record {
+            let charges = read_record(record)?;
+            requests.push((Request::renew(key, *id, &charges, *span, *span), 0));
+        }
+    }
+    let mut outcomes = send_all(decider, requests, deadline).await.into_iter();
+    let renewed = records.iter().map(|record| match record {
+        Some(_) => Ok(outcomes.next().transpose()? == Some(HoldOutcome::Renewed)),
+        None => Ok(false),
+    });
+    renewed.collect()
+}
+
+async fn renew_on_cluster(
+    decider: &Arc<Decider>,
+    holds: &[(HoldId, Micros)],
+    deadline: Instant,
+) -> Result<Vec<bool>, StoreError> {
+    let mut tasks = JoinSet::new();
+    for (at, (id, span)) in holds.iter().copied().enumerate() {
+        let decider = Arc::clone(decider);
+        tasks.spawn(async move { (at, renew_parts(&decider, id, span, deadline).await) });
+    }
+    let mut renewed = vec![Ok(false); holds.len()];
+    while let Some(task) = tasks.join_next().await {
+        let (at, outcome) = task.map_err(|_| unexpected("a renewal"))?;
+        renewed[at] = outcome;
+    }
+    renewed.into_iter().collect()
+}
+
+/// Renews all parts of a hold; it is held as long as one of them is.
+async fn renew_parts(
+    decider: &Arc<Decider>,
+    id: HoldId,
+    span: Micros,
+    deadline: Instant,
+) -> Result<bool, StoreError> {
+    let key = decider.naming.hold(id);
+    let record = read(decider, &key, deadline).await?;
+    let Some(parts) = parts_of(decider, &key, record, deadline).await? else {
+        return Ok(false);
+    };
+    let charges = parts.iter().flat_map(|part| &part.charges);
+    let charges = charges.filter(|charge| charge.units > 0);
+    let slots = charges.filter_map(|charge| charge.longest());
+    let life = slots.map(|longest| Micros::new(longest).min(span)).max();
+    let life = life.unwrap_or(span);
+    // Before the parts, so that it is there as long as they are.
+    let mut expire = redis::cmd("PEXPIRE");
+    expire.arg(&key).arg(list_millis(decider, life));
+    let work = Work::Command(&expire);
+    decider.servers.perform(&work, &key, deadline).await?;
+    let requests = parts.iter().map(|part| {
+        let request = Request::renew(&part.key, id, &part.charges, span, life);
+        (request, slot_of(&part.key))
+    });
+    let mut is_held = false;
+    for outcome in send_all(decider, requests.collect(), deadline).await {
+        is_held |= outcome? == HoldOutcome::Renewed;
+    }
+    Ok(is_held)
+}
+
+/// Writes the list of the parts of a hold, which lives as long as they do.
+pub(crate) async fn write_list(
+    decider: &Decider,
+    id: HoldId,
+    parts: &[RecordedPart],
+    life: Micros,
+    deadline: Instant,
+) -> Result<(), StoreError> {
+    let key = decider.naming.hold(id);
+    let mut set = redis::cmd("SET");
+    set.arg(&key).arg(write_parts(parts)).arg("PX");
+    set.arg(list_millis(decider, life));
+    let work = Work::Command(&set);
+    decider
+        .servers
+        .perform(&work, &key, deadline)
+        .await
+        .map(drop)
+}
+
+/// Deletes the list of the parts of a hold. If that fails, it expires.
+pub(crate) async fn delete_list(decider: &Decider, id: HoldId, deadline: Instant) {
+    let _ = decider
+        .servers
+        .unlink(&[decider.naming.hold(id)], deadline)
+        .await;
+}
+
+fn list_millis(decider: &Decider, life: Micros) -> u64 {
+    match decider.servers.has_set_time() {
+        // The server's clock does not follow that of a test.
+        true => 100_000_000_000,
+        false => life.ceil_millis() + MARGIN_MS,
+    }
+}
+
+async fn read(
+    decider: &Decider,
+    key: &[u8],
+    deadline: Instant,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let get = Cmd::get(key);
+    let work = Work::Command(&get);
+    match decider.servers.perform(&work, key, deadline).await? {
+        Value::Nil => Ok(None),
+        Value::BulkString(record) => Ok(Some(record)),
+        _ => Err(unexpected("GET")),
+    }
+}
+
+/// Returns the parts of a hold that has this record: on a single server the only one.
+async fn parts_of(
+    decider: &Decider,
+    key: &[u8],
+    record: Option<Vec<u8>>,
+    deadline: Instant,
+) -> Result<Option<Vec<RecordedPart>>, StoreError> {
+    let Some(record) = record else {
+        return Ok(None);
+    };
+    if decider.servers.is_cluster(deadline).await? {
+        return read_parts(&record).map(Some);
+    }
+    Ok(Some(vec![RecordedPart {
+        key: key.to_vec(),
+        charges: read_record(&record)?,
+    }]))
+}
+
+/// Sends requests, all at once, and returns what became of each.
+async fn send_all(
+    decider: &Arc<Decider>,
+    mut requests: Vec<(Request, u16)>,
+    deadline: Instant,
+) -> Vec<Result<HoldOutcome, StoreError>> {
+    let servers = &decider.servers;
+    if requests.len() == 1
+        && let Some((request, slot)) = requests.pop()
+    {
+        let answer = servers.send(request, slot, deadline).await;
+        return vec![answer.and_then(Answer::hold)];
+    }
+    let mut outcomes = vec![Err(unexpected("the script")); requests.len()];
+    let mut tasks = JoinSet::new();
+    for (at, (request, slot)) in requests.into_iter().enumerate() {
+        let servers = Arc::clone(servers);
+        tasks.spawn(async move { (at, servers.send(request, slot, deadline).await) });
+    }
+    while let Some(task) = tasks.join_next().await {
+        if let Ok((at, answer)) = task {
+            outcomes[at] = answer.and_then(Answer::hold);
+        }
+    }
+    outcomes
+}

@@ -1,0 +1,203 @@
+-- Concurrency: a sorted set of slots by the instant at which they end. Its first
+-- member, at minus infinity, is `held1:<slots>:<shortest>`: the slots of all other
+-- members, and the least of their longest holds. Every other member is the slots that
+-- one check of a hold took: the id of the hold, the number of the check, how many they
+-- are, and how far from the present they may end, in us.
+local function concurrency()
+  local HELD, SLOTS_AT = '<c16I2I4I5', 19
+  -- The most members that one command reads.
+  local CHUNK = 100
+
+  -- Returns the slots of a member, and how far from the present they may end.
+  local function slots_of(member)
+    return unpack('<I4I5', member, SLOTS_AT)
+  end
+
+  -- Returns the first member as a state; nothing if it is foreign.
+  local function header_of(first)
+    local total, shortest = string.match(first, '^held1:(%d+):(%d+)$')
+    return total and { member = first, total = tonumber(total), shortest = tonumber(shortest) }
+  end
+
+  local function write_header(key, state)
+    local member = format('held1:%.0f:%.0f', state.total, state.shortest)
+    if member ~= state.member then
+      if state.member then
+        call('ZREM', key, state.member)
+      end
+      call('ZADD', key, '-inf', member)
+      state.member = member
+    end
+  end
+
+  -- Returns when the last slots end.
+  local function last_end(key)
+    return tonumber(call('ZRANGE', key, -1, -1, 'WITHSCORES')[2])
+  end
+
+  local function expire_with_last(key)
+    call('PEXPIRE', key, until_after_now(last_end(key)))
+  end
+
+  -- Ends slots that would end too late at the latest instant that their rule allows:
+  -- the clock went back.
+  local function correct(key, state)
+    local first = call('ZCOUNT', key, '-inf', now + state.shortest)
+    local late = call('ZRANGE', key, first, -1, 'WITHSCORES')
+    local corrected = false
+    for i = 1, #late, 2 do
+      local _, longest = slots_of(late[i])
+      if late[i + 1] - now > longest then
+        call('ZADD', key, now + longest, late[i])
+        corrected = true
+      end
+    end
+    if corrected then
+      expire_with_last(key)
+    end
+  end
+
+  -- Returns how many slots the members of a range of ranks have. If all have one, which
+  -- is usual, they need not be read.
+  local function sum(key, state, first, last)
+    if state.total == call('ZCARD', key) - 1 then
+      return last - first + 1
+    end
+    local total = 0
+    for from = first, last, CHUNK do
+      local some = call('ZRANGE', key, from, math.min(from + CHUNK - 1, last))
+      for i = 1, #some do
+        total = total + slots_of(some[i])
+      end
+    end
+    return total
+  end
+
+  -- Returns when so many slots have ended, counted from a rank on.
+  local function end_of_many(key, state, rank, needed)
+    if state.total == call('ZCARD', key) - 1 then
+      rank, needed = rank + needed - 1, 0
+    end
+    while needed > 0 do
+      local some = call('ZRANGE', key, rank, rank + CHUNK - 1)
+      if #some == 0 then
+        return 0
+      end
+      for i = 1, #some do
+        needed = needed - slots_of(some[i])
+        if needed <= 0 then
+          rank = rank + i - 1
+          break
+        end
+      end
+      if needed > 0 then
+        rank = rank + CHUNK
+      end
+    end
+    return tonumber(call('ZRANGE', key, rank, rank, 'WITHSCORES')[2] or 0)
+  end
+
+  -- Reports the slots that are held, when the last of them end, and when enough have
+  -- ended for the request. Corrections are written at once: they are due whatever the
+  -- decision.
+  local function assess(k, _, _, _, capacity, cost, number, longest)
+    local key, state = KEYS[k], slots and slots[k]
+    local taking = { k = k, number = number, slots = cost, longest = longest, ended = 0, ended_slots = 0 }
+    if not state then
+      return cost <= capacity, nil, taking
+    end
+    local last = last_end(key)
+    if last - now > state.shortest then
+      correct(key, state)
+      last = last_end(key)
+    end
+    taking.last, taking.ended = last, call('ZCOUNT', key, 0, now)
+    if taking.ended > 0 then
+      taking.ended_slots = sum(key, state, 1, taking.ended)
+    end
+    local held = state.total - taking.ended_slots
+    local too_many, enough = held + cost - capacity, 0
+    if too_many > 0 and cost <= capacity then
+      enough = end_of_many(key, state, taking.ended + 1, too_many)
+    end
+    local stored = pack('<I5I7I7', held, last > now and last or 0, enough)
+    return too_many <= 0, stored, taking
+  end
+
+  -- Returns the member for the slots of a check.
+  local function member_of(id, number, cost, longest)
+    return pack(HELD, id, number, cost, longest)
+  end
+
+  -- Takes the slots that were assessed, for a hold. Returns when they end.
+  local function charge(taking, hold)
+    local k, cost, longest = taking.k, taking.slots, taking.longest
+    if cost == 0 then
+      return nil
+    end
+    local key = KEYS[k]
+    slots = slots or {}
+    local state = slots[k]
+    if not state then
+      call('UNLINK', key)
+      cells[k], dirty[k] = nil, nil
+      state = { total = 0, shortest = longest }
+      slots[k] = state
+    elseif taking.ended > 0 then
+      call('ZREMRANGEBYRANK', key, 1, taking.ended)
+    end
+    state.total = state.total - taking.ended_slots + cost
+    state.shortest = longest < state.shortest and longest or state.shortest
+    write_header(key, state)
+    local ends = now + (hold.span < longest and hold.span or longest)
+    call('ZADD', key, ends, member_of(hold.id, taking.number, cost, longest))
+    local last = taking.last
+    call('PEXPIRE', key, until_after_now(last and last > ends and last or ends))
+    return ends
+  end
+
+  -- Returns when the slots of a member end, if there are any.
+  local function end_of(k, member)
+    return slots and slots[k] and tonumber(call('ZSCORE', KEYS[k], member) or '')
+  end
+
+  -- Gives the slots of a member back.
+  local function release(k, member)
+    local key, state = KEYS[k], slots and slots[k]
+    if not state or call('ZREM', key, member) == 0 then
+      return
+    end
+    if call('ZCARD', key) == 1 then
+      call('UNLINK', key)
+      slots[k] = nil
+      return
+    end
+    state.total = state.total - slots_of(member)
+    write_header(key, state)
+    expire_with_last(key)
+  end
+
+  -- Lets the slots of a member be held for a span from now on, unless they have ended.
+  -- Returns when they end.
+  local function renew(k, member, span)
+    local ends = end_of(k, member)
+    if not ends or ends <= now then
+      return nil
+    end
+    local _, longest = slots_of(member)
+    ends = now + (span < longest and span or longest)
+    call('ZADD', KEYS[k], ends, member)
+    expire_with_last(KEYS[k])
+    return ends
+  end
+
+  return {
+    header_of = header_of,
+    assess = assess,
+    charge = charge,
+    member_of = member_of,
+    end_of = end_of,
+    release = release,
+    renew = renew,
+  }
+end

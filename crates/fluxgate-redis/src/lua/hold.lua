@@ -1,0 +1,87 @@
+-- Holds: a record for each, with what a settlement needs. It is written by the call
+-- that charges the hold, and expires with it. One function defines this and what
+-- follows, up to settle.lua; see the prelude.
+
+-- A record: whether all slots of the hold are in this call; when the hold ends, unless
+-- its slots say otherwise; what the client wrote; and for each check the window or the
+-- event that its charge went to, or `NOT_CHARGED`.
+local RECORD, RECORD_SIZE = '<BI7', 8
+local RECORD_MARK, RECORD_MARK_SIZE = '<I7', 7
+local NOT_CHARGED = 9007199254740992
+-- What follows the checks of a request with a hold: the key of the record, the id, how
+-- long the hold is asked to live, how long it lives without slots, whether all its slots
+-- are in this call, and what the client writes into the record, after its length. A
+-- length of 0 and no key: there is no record.
+local HOLD, HOLD_SIZE = '<I4c16I7I7BI4', 39
+-- Where the check that begins a settlement or a renewal has the id, and for a renewal
+-- the time to live.
+local ID_AT = 22
+
+-- Reads the hold of a request; returns it and where the next request begins.
+local function read_hold(at)
+  local k, id, span, life, whole, size = unpack(HOLD, blob, at)
+  local hold = {
+    k = k,
+    id = id,
+    span = span,
+    life = life,
+    whole = whole,
+    written = string.sub(blob, at + HOLD_SIZE, at + HOLD_SIZE + size - 1),
+    marks = {},
+  }
+  return hold, at + HOLD_SIZE + size
+end
+
+-- Returns where a check would charge its units, or that it would not.
+local function mark_of(tag, cost, charged)
+  if not charged then
+    return NOT_CHARGED
+  elseif tag <= SHAPING_BUCKET then
+    return 0
+  elseif cost == 0 then
+    return NOT_CHARGED
+  elseif tag == SLOTS then
+    return 0
+  elseif tag == SLIDING_LOG then
+    return log_function('mark_of')(charged)
+  end
+  local _, start = unpack(COUNTS, charged)
+  return start
+end
+
+-- Adds where the charges of a group went, if it was charged.
+local function add_marks(hold, marks, is_charged)
+  for i = 1, #marks do
+    local mark = is_charged and marks[i] or NOT_CHARGED
+    hold.is_charged = hold.is_charged or mark ~= NOT_CHARGED
+    hold.marks[#hold.marks + 1] = pack(RECORD_MARK, mark)
+  end
+end
+
+-- Writes the record of a hold, if anything was charged.
+local function write_record(hold)
+  if not hold.is_charged or hold.k == 0 then
+    return
+  end
+  local ends = hold.ends
+  if hold.whole == 0 or not ends then
+    local life = now + hold.life
+    ends = ends and ends > life and ends or life
+  end
+  local record = pack(RECORD, hold.whole, ends) .. hold.written .. table.concat(hold.marks)
+  call('PSETEX', KEYS[hold.k], until_after_now(ends), record)
+end
+
+-- Returns the record at a key; nothing if there is none, and an error reply if it is
+-- foreign.
+local function read_record(k, count)
+  local value = try('GET', KEYS[k])
+  if not value then
+    return nil
+  elseif type(value) == 'string' and #value >= RECORD_SIZE + count * RECORD_MARK_SIZE then
+    return value
+  elseif type(value) == 'table' and not string.find(value.err, 'WRONGTYPE', 1, true) then
+    call('GET', KEYS[k])
+  end
+  return false
+end

@@ -1,0 +1,100 @@
+-- Settlement and renewal of holds. Each begins with a check whose key is that of the
+-- record; one check for each charge of the hold follows.
+
+-- Returns when the hold of a record ends: with the last of its slots, if it has any.
+-- Slots in other calls do not count, so the record says it if there are any.
+local function end_of_hold(value, from, to, id)
+  local whole, ends = unpack(RECORD, value)
+  local latest
+  for check = from, to - 1, CHECK_SIZE do
+    local _, _, _, _, k, tag, _, _, _, b, c, d = unpack(CHECK, blob, check)
+    if tag == SLOTS and whole == 1 then
+      local of = slots_function('end_of')(k, slots_function('member_of')(id, c, b, d))
+      latest = of and (not latest or of > latest) and of or latest
+    end
+  end
+  return latest or ends, whole
+end
+
+-- Changes one charge. Returns the units that were charged on top.
+local function adjust(adjusts, check, id, mark)
+  local _, owes, _, _, k, tag, horizon, window, a, b, c, d, e = unpack(CHECK, blob, check)
+  if tag == SLOTS then
+    slots_function('release')(k, slots_function('member_of')(id, c, b, d))
+    return 0
+  elseif b == 0 then
+    return 0
+  end
+  local change = tag <= SHAPING_BUCKET and adjusts.bucket
+    or tag < SLIDING_LOG and adjusts.window
+    or tag == CALENDAR_WINDOW and adjusts.calendar
+    or adjusts.sliding_log
+  return change(k, owes == 1, tag, horizon, window, a, b, c, d, e, mark)
+end
+
+-- Settles a hold: changes its charges, and deletes the record. Reports for each check
+-- the units that were charged on top, or that it was not charged.
+local function settle(from, to)
+  local k, id = unpack('<I4', blob, from + KEY_AT), unpack('<c16', blob, from + ID_AT)
+  local first = from + CHECK_SIZE
+  local count = (to - first) / CHECK_SIZE
+  local value = read_record(k, count)
+  if not value then
+    return value == false and 'E' or 'G'
+  end
+  if end_of_hold(value, first, to, id) <= now then
+    call('UNLINK', KEYS[k])
+    return 'G'
+  end
+  local adjusts = adjustments()
+  local report = { pack('<I2', count) }
+  local marks = #value - count * RECORD_MARK_SIZE
+  for i = 1, count do
+    local mark = unpack(RECORD_MARK, value, marks + (i - 1) * RECORD_MARK_SIZE + 1)
+    local charged = 4294967295
+    if mark ~= NOT_CHARGED then
+      charged = adjust(adjusts, first + (i - 1) * CHECK_SIZE, id, mark)
+    end
+    report[i + 1] = pack('<I4', charged)
+  end
+  call('UNLINK', KEYS[k])
+  return 'S' .. table.concat(report)
+end
+
+-- Lets a hold live for a time from now on, unless it has ended. Only slots follow the
+-- first check.
+local function renew(from, to)
+  local k, id, span = unpack('<I4', blob, from + KEY_AT), unpack('<c16I6', blob, from + ID_AT)
+  local _, _, _, _, _, _, _, life = unpack(CHECK, blob, from)
+  local first = from + CHECK_SIZE
+  local value = read_record(k, 0)
+  if not value then
+    return value == false and 'E' or 'G'
+  end
+  local ends, whole = end_of_hold(value, first, to, id)
+  if ends <= now then
+    return 'G'
+  end
+  local latest
+  for check = first, to - 1, CHECK_SIZE do
+    local _, _, _, _, of_slots, _, _, _, _, b, c, d = unpack(CHECK, blob, check)
+    local of = slots_function('renew')(of_slots, slots_function('member_of')(id, c, b, d), span)
+    latest = of and (not latest or of > latest) and of or latest
+  end
+  ends = latest or now + (whole == 1 and span or life)
+  if whole == 0 and now + life > ends then
+    ends = now + life
+  end
+  local record = pack(RECORD, whole, ends) .. string.sub(value, RECORD_SIZE + 1)
+  call('PSETEX', KEYS[k], until_after_now(ends), record)
+  return 'R'
+end
+
+return {
+  read = read_hold,
+  mark_of = mark_of,
+  add_marks = add_marks,
+  write = write_record,
+  settle = settle,
+  renew = renew,
+}
