@@ -1,0 +1,59 @@
+//! Answers that are no streams.
+
+use crate::api::Api;
+use crate::observed::Observed;
+use crate::usage_finder::UsageFinder;
+
+/// The text of a larger answer is counted by all its bytes if it reports no usage.
+pub(crate) const MAX_BODY: usize = 4 * 1024 * 1024;
+
+/// Reads a JSON answer while it passes, unchanged.
+///
+/// The usage is found in an answer of any size: that of a batch of embeddings has many
+/// megabytes and ends with it. The rest is kept, up to a bound, to count its text in case
+/// there is no usage.
+#[derive(Debug)]
+pub(crate) struct BodyScanner {
+    api: Api,
+    finder: UsageFinder,
+    kept: Vec<u8>,
+    size: u64,
+    pub(crate) observed: Observed,
+}
+
+impl BodyScanner {
+    pub(crate) fn new(api: Api) -> Self {
+        Self {
+            api,
+            finder: UsageFinder::default(),
+            kept: Vec::new(),
+            size: 0,
+            observed: Observed::new(api),
+        }
+    }
+
+    pub(crate) fn feed(&mut self, chunk: &[u8]) {
+        self.size += chunk.len() as u64;
+        self.finder.feed(self.api, chunk);
+        // Embeddings have no text.
+        if self.size > MAX_BODY as u64 || self.api == Api::Embeddings {
+            self.kept = Vec::new();
+        } else {
+            self.kept.extend_from_slice(chunk);
+        }
+    }
+
+    /// Takes the end of the answer, or the place where it was cut off.
+    pub(crate) fn finish(&mut self) {
+        self.observed.add_usage(self.finder.found());
+        let kept = std::mem::take(&mut self.kept);
+        let size = std::mem::take(&mut self.size);
+        if self.observed.is_final() {
+            return;
+        }
+        match kept.is_empty() {
+            true => self.observed.add_unread(size),
+            false => self.observed.add_body(&kept),
+        }
+    }
+}

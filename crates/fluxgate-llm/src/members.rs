@@ -1,0 +1,130 @@
+//! The members of a request that count.
+
+use crate::error::RequestError;
+use crate::text::JsonStr;
+
+/// What a member is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// A list of messages.
+    Messages,
+    /// A message, prompt or input, or a list of them.
+    Items,
+    /// Other text that the model reads.
+    Text,
+    /// A bound of the completion.
+    MaxTokens,
+    /// A number of completions.
+    Choices,
+    Stream,
+    StreamOptions,
+    Background,
+}
+
+const MEMBERS: [(&str, Role); 23] = [
+    ("messages", Role::Messages),
+    ("prompt", Role::Items),
+    ("input", Role::Items),
+    ("instructions", Role::Items),
+    ("system", Role::Items),
+    ("suffix", Role::Text),
+    ("tools", Role::Text),
+    ("functions", Role::Text),
+    ("response_format", Role::Text),
+    ("text", Role::Text),
+    ("prediction", Role::Text),
+    ("documents", Role::Text),
+    ("output_config", Role::Text),
+    ("output_format", Role::Text),
+    ("mcp_servers", Role::Text),
+    ("max_tokens", Role::MaxTokens),
+    ("max_completion_tokens", Role::MaxTokens),
+    ("max_output_tokens", Role::MaxTokens),
+    ("n", Role::Choices),
+    ("best_of", Role::Choices),
+    ("stream", Role::Stream),
+    ("stream_options", Role::StreamOptions),
+    ("background", Role::Background),
+];
+
+/// No known member has a longer name.
+const LONGEST: usize = 32;
+
+/// The known members of an object that have occurred.
+#[derive(Debug, Default)]
+pub(crate) struct Occurred(u32);
+
+impl Occurred {
+    /// Returns the known member of a request that has this name, if any.
+    pub(crate) fn request_member(
+        &mut self,
+        name: JsonStr<'_>,
+    ) -> Result<Option<(&'static str, Role)>, RequestError> {
+        let index = self.find(name, &MEMBERS.map(|(name, _)| name))?;
+        Ok(index.map(|index| MEMBERS[index]))
+    }
+
+    /// Returns which of the known members, given by their paths, has this name, if any.
+    ///
+    /// # Errors
+    ///
+    /// The member occurs for the second time, or a server that ignores case would take it
+    /// for a known one.
+    pub(crate) fn find(
+        &mut self,
+        name: JsonStr<'_>,
+        known: &[&'static str],
+    ) -> Result<Option<usize>, RequestError> {
+        if name.len() > LONGEST as u64 {
+            return Ok(None);
+        }
+        let found = name.decode();
+        let exact = known
+            .iter()
+            .position(|path| last(path).as_bytes() == &*found);
+        if let Some(index) = exact {
+            if self.0 & 1 << index != 0 {
+                let member = known[index];
+                return Err(RequestError::Duplicate { member });
+            }
+            self.0 |= 1 << index;
+            return Ok(exact);
+        }
+        let found = String::from_utf8_lossy(&found);
+        let mut known = known.iter();
+        let member = known.find(|path| found.chars().map(fold).eq(last(path).chars()));
+        match member {
+            Some(member) => Err(RequestError::Spelling {
+                found: found.into_owned(),
+                member,
+            }),
+            None => Ok(None),
+        }
+    }
+}
+
+/// Returns the name of the member that a path leads to.
+fn last(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+/// Returns the letter that servers which ignore case may read: Go's decoder also takes two
+/// letters outside of ASCII for `s` and `k`.
+fn fold(letter: char) -> char {
+    match letter {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        other => other.to_ascii_lowercase(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_name_fits() {
+        assert!(MEMBERS.iter().all(|(name, _)| name.len() <= LONGEST));
+        assert!(MEMBERS.len() <= 32);
+    }
+}

@@ -1,0 +1,137 @@
+//! The meter of an answer.
+
+use crate::body::BodyScanner;
+use crate::observed::TokenUsage;
+use crate::request::Request;
+use crate::stream::StreamScanner;
+
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerFormat {
+    /// A stream of server-sent events.
+    Events,
+    /// One JSON text.
+    Json,
+    /// Something that cannot be read, such as a compressed answer.
+    Unreadable,
+}
+
+/// What to pass on for a chunk of an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Passed {
+    /// The chunk as it is.
+    Unchanged,
+    /// These bytes instead, if any.
+    Instead(Vec<u8>),
+}
+
+/// Reads an answer while it passes, and counts its tokens.
+///
+/// Feed it with chunks as they come, cut anywhere, and pass on what it returns. Call
+/// [`finish`](Self::finish) at the end, or where the answer is cut off by either side, and
+/// then charge [`tokens`](Self::tokens).
+///
+/// An upstream that reports usage is believed: its numbers count as they are. Where it
+/// reports none, the prompt counts by its bound, and the completion by what was seen: the
+/// number of events with text or the bytes of the text divided by `prompt_bytes_per_token`,
+/// whichever is more, for all choices together and with reasoning and the arguments of tools.
+/// Where more text follows the last report, because the stream is cut off, the larger of both
+/// counts. What cannot be read counts by its bytes: events larger than 1 MiB or that are no
+/// JSON, and JSON answers without usage that are larger than 4 MiB or cut off. An answer in an
+/// unreadable format uses all that was reserved for it, and so does one without usage to a
+/// request in the background.
+#[derive(Debug)]
+pub struct Meter {
+    request: Request,
+    scanner: Scanner,
+}
+
+#[derive(Debug)]
+enum Scanner {
+    Stream(StreamScanner),
+    Body(BodyScanner),
+    Unreadable,
+}
+
+impl AnswerFormat {
+    /// Returns the format that the headers `Content-Type` and `Content-Encoding` state.
+    ///
+    /// What is not a stream of events is read as JSON, because servers often leave its type
+    /// out.
+    pub fn of_headers(content_type: Option<&[u8]>, content_encoding: Option<&[u8]>) -> Self {
+        let encoding = content_encoding.unwrap_or_default().trim_ascii();
+        if !encoding.is_empty() && !encoding.eq_ignore_ascii_case(b"identity") {
+            return Self::Unreadable;
+        }
+        let media_type = content_type.unwrap_or_default();
+        let media_type = media_type.split(|byte| *byte == b';').next();
+        let media_type = media_type.unwrap_or_default().trim_ascii();
+        match media_type.eq_ignore_ascii_case(b"text/event-stream") {
+            true => Self::Events,
+            false => Self::Json,
+        }
+    }
+}
+
+impl Meter {
+    /// Returns a meter of the answer to a request whose body was sent as
+    /// [`rewrite`](Request::rewrite) returned it.
+    pub fn new(request: Request, format: AnswerFormat) -> Self {
+        let api = request.api();
+        let scanner = match format {
+            AnswerFormat::Events => {
+                Scanner::Stream(StreamScanner::new(api, request.needs_usage_option()))
+            }
+            AnswerFormat::Json => Scanner::Body(BodyScanner::new(api)),
+            AnswerFormat::Unreadable => Scanner::Unreadable,
+        };
+        Self { request, scanner }
+    }
+
+    /// Takes a chunk of the answer. Returns what to pass on now.
+    pub fn feed(&mut self, chunk: &[u8]) -> Passed {
+        match &mut self.scanner {
+            Scanner::Stream(stream) => match stream.feed(chunk) {
+                Some(bytes) => Passed::Instead(bytes),
+                None => Passed::Unchanged,
+            },
+            Scanner::Body(body) => {
+                body.feed(chunk);
+                Passed::Unchanged
+            }
+            Scanner::Unreadable => Passed::Unchanged,
+        }
+    }
+
+    /// Takes the end of the answer, or the place where it was cut off. Returns the bytes that
+    /// are left to pass on.
+    pub fn finish(&mut self) -> Vec<u8> {
+        match &mut self.scanner {
+            Scanner::Stream(stream) => stream.finish(),
+            Scanner::Body(body) => {
+                body.finish();
+                Vec::new()
+            }
+            Scanner::Unreadable => Vec::new(),
+        }
+    }
+
+    /// Returns what the call used.
+    pub fn tokens(&self) -> TokenUsage {
+        match &self.scanner {
+            Scanner::Stream(stream) => stream.observed.tokens(&self.request),
+            Scanner::Body(body) => body.observed.tokens(&self.request),
+            Scanner::Unreadable => TokenUsage {
+                prompt_tokens: self.request.prompt_tokens(),
+                completion_tokens: self.request.completion_tokens(),
+                total_tokens: self.request.total_tokens(),
+                is_reported: false,
+            },
+        }
+    }
+
+    /// Returns the request.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+}

@@ -1,0 +1,371 @@
+//! A reader of JSON texts that goes forward over them and keeps nothing.
+//!
+//! It accepts the grammar of RFC 8259 and nothing else, nested up to a bound: callers may
+//! recurse. It does not check that strings are UTF-8.
+
+use crate::text::JsonStr;
+
+/// How deep a text may be nested.
+pub(crate) const MAX_DEPTH: usize = 128;
+
+/// Why a text could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum JsonFault {
+    /// Something else stands where `expected` should.
+    Syntax { at: usize, expected: &'static str },
+    /// The text is nested deeper than [`MAX_DEPTH`].
+    TooDeep { at: usize },
+}
+
+/// The kind of a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Object,
+    Array,
+    String,
+    Number,
+    Boolean,
+    Null,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Reader<'a> {
+    text: &'a [u8],
+    at: usize,
+    depth: usize,
+}
+
+/// The members of an object that is being read.
+pub(crate) struct Members {
+    first: bool,
+}
+
+/// The elements of an array that is being read.
+pub(crate) struct Elements {
+    first: bool,
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(text: &'a [u8]) -> Self {
+        Self {
+            text,
+            at: 0,
+            depth: 0,
+        }
+    }
+
+    /// Returns where the next value starts, or where the last one ended if there is no
+    /// white space between them.
+    pub(crate) fn position(&self) -> usize {
+        self.at
+    }
+
+    /// Returns the kind of the next value, and stops where it starts.
+    pub(crate) fn kind(&mut self) -> Result<Kind, JsonFault> {
+        Ok(match self.peek() {
+            Some(b'{') => Kind::Object,
+            Some(b'[') => Kind::Array,
+            Some(b'"') => Kind::String,
+            Some(b'-' | b'0'..=b'9') => Kind::Number,
+            Some(b't' | b'f') => Kind::Boolean,
+            Some(b'n') => Kind::Null,
+            _ => return Err(self.expected("a value")),
+        })
+    }
+
+    /// Enters an object.
+    pub(crate) fn members(&mut self) -> Result<Members, JsonFault> {
+        self.enter(b'{', "an object")?;
+        Ok(Members { first: true })
+    }
+
+    /// Enters an object, or skips a value of another kind.
+    pub(crate) fn members_if_object(&mut self) -> Result<Option<Members>, JsonFault> {
+        match self.kind()? {
+            Kind::Object => self.members().map(Some),
+            _ => self.skip().map(|()| None),
+        }
+    }
+
+    /// Enters an array.
+    pub(crate) fn elements(&mut self) -> Result<Elements, JsonFault> {
+        self.enter(b'[', "an array")?;
+        Ok(Elements { first: true })
+    }
+
+    /// Enters an array, or skips a value of another kind.
+    pub(crate) fn elements_if_array(&mut self) -> Result<Option<Elements>, JsonFault> {
+        match self.kind()? {
+            Kind::Array => self.elements().map(Some),
+            _ => self.skip().map(|()| None),
+        }
+    }
+
+    /// Reads a string.
+    pub(crate) fn string(&mut self) -> Result<JsonStr<'a>, JsonFault> {
+        if self.peek() != Some(b'"') {
+            return Err(self.expected("a string"));
+        }
+        let read = JsonStr::read(self.text, self.at + 1);
+        let (string, end) = read.map_err(|(at, expected)| JsonFault::Syntax { at, expected })?;
+        self.at = end;
+        Ok(string)
+    }
+
+    /// Reads a string, or skips a value of another kind.
+    pub(crate) fn if_string(&mut self) -> Result<Option<JsonStr<'a>>, JsonFault> {
+        match self.kind()? {
+            Kind::String => self.string().map(Some),
+            _ => self.skip().map(|()| None),
+        }
+    }
+
+    /// Reads a number and returns it as it is written.
+    pub(crate) fn number(&mut self) -> Result<&'a [u8], JsonFault> {
+        self.peek();
+        let start = self.at;
+        self.accept(b'-');
+        if !self.accept(b'0') {
+            self.digits()?;
+        }
+        if self.accept(b'.') {
+            self.digits()?;
+        }
+        if self.accept(b'e') || self.accept(b'E') {
+            let _signed = self.accept(b'+') || self.accept(b'-');
+            self.digits()?;
+        }
+        Ok(&self.text[start..self.at])
+    }
+
+    pub(crate) fn boolean(&mut self) -> Result<bool, JsonFault> {
+        match self.peek() {
+            Some(b't') => self.literal("true").map(|()| true),
+            _ => self.literal("false").map(|()| false),
+        }
+    }
+
+    pub(crate) fn null(&mut self) -> Result<(), JsonFault> {
+        self.peek();
+        self.literal("null")
+    }
+
+    /// Reads a value of any kind.
+    pub(crate) fn skip(&mut self) -> Result<(), JsonFault> {
+        match self.kind()? {
+            Kind::Object => {
+                let mut members = self.members()?;
+                while members.next(self)?.is_some() {
+                    self.skip()?;
+                }
+                Ok(())
+            }
+            Kind::Array => {
+                let mut elements = self.elements()?;
+                while elements.next(self)? {
+                    self.skip()?;
+                }
+                Ok(())
+            }
+            Kind::String => self.string().map(|_| ()),
+            Kind::Number => self.number().map(|_| ()),
+            Kind::Boolean => self.boolean().map(|_| ()),
+            Kind::Null => self.null(),
+        }
+    }
+
+    /// Reads a value of any kind and returns it as it is written.
+    pub(crate) fn raw(&mut self) -> Result<&'a [u8], JsonFault> {
+        self.peek();
+        let start = self.at;
+        self.skip()?;
+        Ok(&self.text[start..self.at])
+    }
+
+    /// Refuses anything but white space after the last value.
+    pub(crate) fn end(&mut self) -> Result<(), JsonFault> {
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => Err(self.expected("the end")),
+        }
+    }
+
+    /// Skips white space and returns the next byte.
+    fn peek(&mut self) -> Option<u8> {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.text.get(self.at) {
+            self.at += 1;
+        }
+        self.text.get(self.at).copied()
+    }
+
+    fn accept(&mut self, byte: u8) -> bool {
+        let is_next = self.text.get(self.at) == Some(&byte);
+        self.at += usize::from(is_next);
+        is_next
+    }
+
+    fn enter(&mut self, bracket: u8, expected: &'static str) -> Result<(), JsonFault> {
+        if self.peek() != Some(bracket) {
+            return Err(self.expected(expected));
+        }
+        if self.depth == MAX_DEPTH {
+            return Err(JsonFault::TooDeep { at: self.at });
+        }
+        self.depth += 1;
+        self.at += 1;
+        Ok(())
+    }
+
+    /// Goes on to the next item of an object or array, or leaves it.
+    fn next_item(&mut self, first: &mut bool, close: u8) -> Result<bool, JsonFault> {
+        self.peek();
+        let was_first = std::mem::replace(first, false);
+        if self.accept(close) {
+            self.depth -= 1;
+            return Ok(false);
+        }
+        if !was_first && !self.accept(b',') {
+            return Err(self.expected("a comma or the closing bracket"));
+        }
+        Ok(true)
+    }
+
+    fn digits(&mut self) -> Result<(), JsonFault> {
+        let start = self.at;
+        while let Some(b'0'..=b'9') = self.text.get(self.at) {
+            self.at += 1;
+        }
+        match self.at > start {
+            true => Ok(()),
+            false => Err(self.expected("a digit")),
+        }
+    }
+
+    fn literal(&mut self, literal: &'static str) -> Result<(), JsonFault> {
+        if !self.text[self.at..].starts_with(literal.as_bytes()) {
+            return Err(self.expected("a value"));
+        }
+        self.at += literal.len();
+        Ok(())
+    }
+
+    fn expected(&self, expected: &'static str) -> JsonFault {
+        JsonFault::Syntax {
+            at: self.at,
+            expected,
+        }
+    }
+}
+
+impl Members {
+    /// Reads the name of the next member; its value comes next. Leaves the object after
+    /// the last one.
+    pub(crate) fn next<'a>(
+        &mut self,
+        reader: &mut Reader<'a>,
+    ) -> Result<Option<JsonStr<'a>>, JsonFault> {
+        if !reader.next_item(&mut self.first, b'}')? {
+            return Ok(None);
+        }
+        let name = reader.string()?;
+        reader.peek();
+        match reader.accept(b':') {
+            true => Ok(Some(name)),
+            false => Err(reader.expected("a colon")),
+        }
+    }
+}
+
+impl Elements {
+    /// Returns whether there is another element, which comes next. Leaves the array after
+    /// the last one.
+    pub(crate) fn next(&mut self, reader: &mut Reader<'_>) -> Result<bool, JsonFault> {
+        reader.next_item(&mut self.first, b']')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn is_json(text: &[u8]) -> bool {
+        let mut reader = Reader::new(text);
+        reader.skip().and_then(|()| reader.end()).is_ok()
+    }
+
+    #[test]
+    fn only_the_grammar_of_json_is_accepted() {
+        for text in [
+            "{}",
+            "[]",
+            " [ 1 , -0.5e+3 , 1E9,true,false,null ] ",
+            "\"\"",
+            "0",
+            "-0",
+            r#"{"a":{"b":[]},"a":1}"#,
+            "\t\r\n1\n",
+        ] {
+            assert!(is_json(text.as_bytes()), "{text}");
+        }
+        for text in [
+            "",
+            " ",
+            "{",
+            "}",
+            "[1,]",
+            "[,1]",
+            "{,}",
+            r#"{"a":1,}"#,
+            r#"{"a"}"#,
+            r#"{"a":}"#,
+            "{a:1}",
+            "01",
+            "1.",
+            ".5",
+            "+1",
+            "1e",
+            "-",
+            "NaN",
+            "Infinity",
+            "tru",
+            "nul",
+            "[1 2]",
+            "1 2",
+            "'a'",
+            "[1",
+            r#"{"a":1"#,
+            "\u{feff}{}",
+            "[1]]",
+            "/**/1",
+            "truefalse",
+        ] {
+            assert!(!is_json(text.as_bytes()), "{text}");
+        }
+    }
+
+    #[test]
+    fn nesting_is_bounded() {
+        for (open, close) in [("[", "]"), (r#"{"a":"#, "}")] {
+            let nested = |depth: usize| format!("{}1{}", open.repeat(depth), close.repeat(depth));
+            assert!(is_json(nested(MAX_DEPTH).as_bytes()));
+            let text = nested(1_000_000);
+            let fault = Reader::new(text.as_bytes()).skip().unwrap_err();
+            let at = open.len() * MAX_DEPTH;
+            assert_eq!(fault, JsonFault::TooDeep { at });
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Texts of the characters that matter, where serde_json agrees. (It refuses half
+        /// surrogates and numbers beyond doubles; none can be spelled here.)
+        #[test]
+        fn accepts_what_serde_json_accepts(text in r#"([\[\]{},:"0-9eE.+\-\\nu ]|true|null|"a"|"b":){0,12}"#) {
+            let accepted = serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok();
+            prop_assert_eq!(is_json(text.as_bytes()), accepted);
+        }
+    }
+}

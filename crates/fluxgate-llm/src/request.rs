@@ -1,0 +1,317 @@
+//! Requests: what they may use, and the changes that they need.
+
+use std::ops::Range;
+
+use crate::api::Api;
+use crate::error::RequestError;
+use crate::members::{Occurred, Role};
+use crate::prompt::{self, Tally};
+use crate::reader::{Kind, Reader};
+use crate::reserve::Reserve;
+use crate::rewrite::{Edit, apply};
+use crate::values::{MAX_NUMBER, boolean, unexpected, whole_number};
+
+const USAGE_OPTION: &str = "stream_options.include_usage";
+
+/// A request to a language model, as far as it counts.
+///
+/// What cannot be read cannot be counted: a body that is not a JSON object, that has a known
+/// member twice or spelled in another case, or whose known members have values of the wrong
+/// type is an error, and the request should be answered with 400. Members that only the
+/// upstream reads are left to it.
+#[derive(Clone, Debug)]
+pub struct Request {
+    api: Api,
+    reserve: Reserve,
+    prompt: Tally,
+    /// How many prompts the body has; each gets completions of its own.
+    prompts: u64,
+    /// How many completions each prompt gets.
+    choices: u64,
+    /// The members that bound a completion, with their places; `None` for null.
+    max_tokens: Vec<(Range<usize>, Option<u64>)>,
+    /// The number of tokens that `max_tokens` is lowered to.
+    clamp: Option<u64>,
+    streams: bool,
+    stream_options: StreamOptions,
+    background: bool,
+    body: ObjectEnd,
+}
+
+/// Where members can be added to an object.
+#[derive(Clone, Copy, Debug, Default)]
+struct ObjectEnd {
+    /// The position of the closing bracket.
+    at: usize,
+    is_empty: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+enum StreamOptions {
+    #[default]
+    Absent,
+    Null(Range<usize>),
+    Object {
+        end: ObjectEnd,
+        /// The place of `include_usage`, and whether it is true.
+        include_usage: Option<(Range<usize>, bool)>,
+    },
+}
+
+impl Request {
+    /// Reads the body of a request.
+    pub fn read(api: Api, body: &[u8], reserve: Reserve) -> Result<Self, RequestError> {
+        if let Err(error) = std::str::from_utf8(body) {
+            let at = error.valid_up_to();
+            return Err(RequestError::NotUtf8 { at });
+        }
+        let mut request = Self {
+            api,
+            reserve,
+            prompt: Tally::default(),
+            prompts: 1,
+            choices: 1,
+            max_tokens: Vec::new(),
+            clamp: None,
+            streams: false,
+            stream_options: StreamOptions::Absent,
+            background: false,
+            body: ObjectEnd::default(),
+        };
+        let mut reader = Reader::new(body);
+        if reader.kind()? != Kind::Object {
+            reader.skip()?;
+            reader.end()?;
+            return Err(RequestError::NotAnObject);
+        }
+        request.read_members(&mut reader)?;
+        reader.end()?;
+        Ok(request)
+    }
+
+    /// Returns the API that the request was sent to.
+    pub fn api(&self) -> Api {
+        self.api
+    }
+
+    /// Returns whether the answer is to be a stream of events.
+    pub fn streams(&self) -> bool {
+        self.streams
+    }
+
+    /// Returns whether the client itself asked for the usage of a stream.
+    pub fn asks_for_usage(&self) -> bool {
+        let StreamOptions::Object { include_usage, .. } = &self.stream_options else {
+            return false;
+        };
+        matches!(include_usage, Some((_, true)))
+    }
+
+    /// Returns whether [`rewrite`](Self::rewrite) asks for the usage of the stream in place of
+    /// the client, which then must not see it.
+    pub fn needs_usage_option(&self) -> bool {
+        self.api.has_stream_options() && self.streams && !self.asks_for_usage()
+    }
+
+    /// Returns whether the answer may come before the completion. Then its usage may never be
+    /// seen.
+    pub fn runs_in_background(&self) -> bool {
+        self.background
+    }
+
+    /// Returns how bytes and missing numbers count.
+    pub fn reserve(&self) -> &Reserve {
+        &self.reserve
+    }
+
+    /// Returns the bound of the prompt's tokens.
+    pub fn prompt_tokens(&self) -> u64 {
+        self.prompt.tokens(&self.reserve)
+    }
+
+    /// Returns the bound of the completion's tokens, all completions together.
+    pub fn completion_tokens(&self) -> u64 {
+        if self.api.max_members().is_empty() {
+            return 0;
+        }
+        let stated = self.max_tokens.iter().filter_map(|(_, stated)| *stated);
+        let one = match (stated.max(), self.clamp) {
+            (Some(stated), Some(clamp)) => stated.min(clamp),
+            (Some(stated), None) => stated,
+            (None, Some(clamp)) => clamp,
+            (None, None) => self.reserve.default_max_tokens,
+        };
+        one.saturating_mul(self.completions())
+    }
+
+    /// Returns the bound of all tokens.
+    pub fn total_tokens(&self) -> u64 {
+        let completion = self.completion_tokens();
+        self.prompt_tokens().saturating_add(completion)
+    }
+
+    /// Returns how many completions the request asks for: choices of every prompt.
+    pub fn completions(&self) -> u64 {
+        self.prompts.saturating_mul(self.choices)
+    }
+
+    /// Lowers the bound of the completions so that all together have at most so many tokens.
+    /// [`rewrite`](Self::rewrite) then writes the bound, also where the client stated none.
+    ///
+    /// Returns whether there is at least one token for each completion; if not, nothing
+    /// changes. Embeddings have no completion and always fit.
+    #[must_use]
+    pub fn clamp(&mut self, completion_tokens: u64) -> bool {
+        if self.api.max_members().is_empty() {
+            return true;
+        }
+        let each = completion_tokens / self.completions();
+        if each > 0 {
+            self.clamp = Some(each.min(MAX_NUMBER));
+        }
+        each > 0
+    }
+
+    /// Returns the body for the upstream, if it must differ from `body`, the one that was
+    /// read: with a lower bound of the completion, and with usage in streams. All other bytes
+    /// stay as they are.
+    pub fn rewrite(&self, body: &[u8]) -> Option<Vec<u8>> {
+        let mut edits = self.max_tokens_edits();
+        edits.extend(self.usage_edit());
+        match edits.is_empty() {
+            true => None,
+            false => Some(apply(body, edits)),
+        }
+    }
+
+    fn max_tokens_edits(&self) -> Vec<Edit> {
+        let Some(clamp) = self.clamp else {
+            return Vec::new();
+        };
+        let stated = || {
+            self.max_tokens
+                .iter()
+                .filter(|(_, stated)| stated.is_some())
+        };
+        if stated().next().is_some() {
+            let high = stated().filter(|(_, stated)| *stated > Some(clamp));
+            return high.map(|(at, _)| Edit::replace(at, clamp)).collect();
+        }
+        match (self.max_tokens.first(), self.api.max_members().first()) {
+            (Some((null, _)), _) => vec![Edit::replace(null, clamp)],
+            (None, Some(name)) => vec![self.body.insert(name, clamp)],
+            (None, None) => Vec::new(),
+        }
+    }
+
+    fn usage_edit(&self) -> Option<Edit> {
+        if !self.needs_usage_option() {
+            return None;
+        }
+        let options = r#"{"include_usage":true}"#;
+        Some(match &self.stream_options {
+            StreamOptions::Absent => self.body.insert("stream_options", options),
+            StreamOptions::Null(at) => Edit::replace(at, options),
+            StreamOptions::Object { include_usage, end } => match include_usage {
+                Some((at, _)) => Edit::replace(at, true),
+                None => end.insert("include_usage", true),
+            },
+        })
+    }
+
+    fn read_members(&mut self, reader: &mut Reader<'_>) -> Result<(), RequestError> {
+        let mut occurred = Occurred::default();
+        let mut members = reader.members()?;
+        let mut is_empty = true;
+        while let Some(name) = members.next(reader)? {
+            is_empty = false;
+            match occurred.request_member(name)? {
+                Some((name, role)) => self.read_member(name, role, reader)?,
+                None => reader.skip()?,
+            }
+        }
+        let at = reader.position() - 1;
+        self.body = ObjectEnd { at, is_empty };
+        Ok(())
+    }
+
+    fn read_member(
+        &mut self,
+        name: &'static str,
+        role: Role,
+        reader: &mut Reader<'_>,
+    ) -> Result<(), RequestError> {
+        match role {
+            Role::Messages | Role::Items => {
+                if role == Role::Messages && !matches!(reader.kind()?, Kind::Array | Kind::Null) {
+                    return Err(unexpected(name, "a list", reader)?);
+                }
+                let (tally, items) = prompt::items(reader)?;
+                self.prompt.add(tally);
+                if name == "prompt" && self.api == Api::Completions {
+                    self.prompts = items;
+                }
+            }
+            Role::Text => self.prompt.add(prompt::value(reader)?),
+            Role::MaxTokens if self.api.max_members().contains(&name) => {
+                let (at, number) = whole_number(name, 0, reader)?;
+                self.max_tokens.push((at, number));
+            }
+            Role::Choices if self.api.choice_members().contains(&name) => {
+                let (_, number) = whole_number(name, 1, reader)?;
+                self.choices = self.choices.max(number.unwrap_or(1));
+            }
+            Role::Stream => self.streams = boolean(name, reader)?.1,
+            Role::StreamOptions if self.api.has_stream_options() => {
+                self.stream_options = stream_options(name, reader)?;
+            }
+            Role::Background if self.api == Api::Responses => {
+                self.background = boolean(name, reader)?.1;
+            }
+            Role::MaxTokens | Role::Choices | Role::StreamOptions | Role::Background => {
+                reader.skip()?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ObjectEnd {
+    fn insert(&self, name: &str, value: impl ToString) -> Edit {
+        let comma = if self.is_empty { "" } else { "," };
+        let text = format!("{comma}\"{name}\":{}", value.to_string());
+        Edit {
+            at: self.at..self.at,
+            text,
+        }
+    }
+}
+
+fn stream_options(
+    member: &'static str,
+    reader: &mut Reader<'_>,
+) -> Result<StreamOptions, RequestError> {
+    match reader.kind()? {
+        Kind::Null => {
+            let start = reader.position();
+            reader.null()?;
+            return Ok(StreamOptions::Null(start..reader.position()));
+        }
+        Kind::Object => (),
+        _ => return Err(unexpected(member, "an object", reader)?),
+    }
+    let mut include_usage = None;
+    let mut is_empty = true;
+    let mut occurred = Occurred::default();
+    let mut members = reader.members()?;
+    while let Some(name) = members.next(reader)? {
+        is_empty = false;
+        match occurred.find(name, &[USAGE_OPTION])? {
+            Some(_) => include_usage = Some(boolean(USAGE_OPTION, reader)?),
+            None => reader.skip()?,
+        }
+    }
+    let at = reader.position() - 1;
+    let end = ObjectEnd { at, is_empty };
+    Ok(StreamOptions::Object { end, include_usage })
+}

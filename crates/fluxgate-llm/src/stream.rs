@@ -1,0 +1,159 @@
+//! Streamed answers.
+
+use memchr::memmem;
+
+use crate::api::Api;
+use crate::events::{EventData, EventSplitter};
+use crate::observed::Observed;
+
+/// An event that is held longer than this is no usage.
+const MAX_HELD: usize = 64 * 1024;
+
+/// Starts of a choice: an event with one of them is not the usage alone.
+const CHOICES: [&[u8]; 2] = [br#""choices":[{"#, br#""choices": [{"#];
+
+/// Reads a stream of events while it passes.
+///
+/// Bytes are passed on at once, with one exception: where the event with the usage is to be
+/// removed, the start of an event is held until it is known not to be that event, at the
+/// latest until it ends. Servers write events as a whole, so that is rare.
+///
+/// Only the event that `include_usage` adds at the end is removed. The `"usage":null` that it
+/// adds to the others stays: clients ignore it, and events stay as the upstream wrote them.
+#[derive(Debug)]
+pub(crate) struct StreamScanner {
+    splitter: EventSplitter,
+    pub(crate) observed: Observed,
+    removes_usage: bool,
+    /// The start of the current event, as far as it came in earlier chunks and waits.
+    held: Vec<u8>,
+    /// Whether the start of the current event was passed on.
+    is_released: bool,
+    /// Whether the last event that ended was removed.
+    was_removed: bool,
+}
+
+impl StreamScanner {
+    pub(crate) fn new(api: Api, removes_usage: bool) -> Self {
+        Self {
+            splitter: EventSplitter::default(),
+            observed: Observed::new(api),
+            removes_usage,
+            held: Vec::new(),
+            is_released: false,
+            was_removed: false,
+        }
+    }
+
+    /// Takes a chunk. Returns the bytes to pass on instead of it, if they differ.
+    pub(crate) fn feed(&mut self, chunk: &[u8]) -> Option<Vec<u8>> {
+        let mut output = Output::of(chunk);
+        let line_feed = self.splitter.rest_of_line_end(chunk);
+        // Where the current event starts, or goes on from the chunk before.
+        let mut start = 0;
+        if self.splitter.is_between_events() && line_feed > 0 {
+            start = line_feed;
+            if self.was_removed {
+                output.remove(0, start);
+            }
+        }
+        let mut from = line_feed;
+        while let Some(end) = self.splitter.next(chunk, from) {
+            let is_usage_only = observe(&mut self.observed, self.splitter.data());
+            self.was_removed = is_usage_only && self.removes_usage && !self.is_released;
+            match self.was_removed {
+                true => {
+                    self.held.clear();
+                    output.remove(start, end);
+                }
+                false => output.put_before(std::mem::take(&mut self.held)),
+            }
+            self.is_released = false;
+            (start, from) = (end, end);
+        }
+        if self.removes_usage && !self.is_released && start < chunk.len() {
+            self.hold(start, &mut output);
+        }
+        output.finish()
+    }
+
+    /// Takes the end of the stream, or the place where it was cut off. Returns the bytes that
+    /// are left to pass on.
+    pub(crate) fn finish(&mut self) -> Vec<u8> {
+        let held = std::mem::take(&mut self.held);
+        match observe(&mut self.observed, self.splitter.finish()) {
+            true => Vec::new(),
+            false => held,
+        }
+    }
+
+    /// Holds the chunk from `start` on, unless that cannot be the start of the usage.
+    fn hold(&mut self, start: usize, output: &mut Output<'_>) {
+        let searched = self.held.len().saturating_sub(CHOICES[1].len());
+        self.held.extend_from_slice(&output.chunk[start..]);
+        output.remove(start, output.chunk.len());
+        let new = &self.held[searched..];
+        let has_choice = || CHOICES.iter().any(|it| memmem::find(new, it).is_some());
+        if self.held.len() > MAX_HELD || has_choice() {
+            output.append(&self.held);
+            self.held.clear();
+            self.is_released = true;
+        }
+    }
+}
+
+/// Returns whether the event is the one that only `include_usage` brings.
+fn observe(observed: &mut Observed, data: EventData<'_>) -> bool {
+    match data {
+        EventData::None => false,
+        EventData::Whole(data) => observed.add_event(data),
+        EventData::TooLarge(size) => {
+            observed.add_unread(size);
+            false
+        }
+    }
+}
+
+/// The bytes to pass on for a chunk: copied only if they differ from it.
+struct Output<'a> {
+    chunk: &'a [u8],
+    /// What takes the place of the first `done` bytes, once something differs.
+    changed: Option<Vec<u8>>,
+    done: usize,
+}
+
+impl<'a> Output<'a> {
+    fn of(chunk: &'a [u8]) -> Self {
+        Self {
+            chunk,
+            changed: None,
+            done: 0,
+        }
+    }
+
+    /// Adds bytes of earlier chunks, before all of this one.
+    fn put_before(&mut self, held: Vec<u8>) {
+        if !held.is_empty() {
+            self.changed = Some(held);
+        }
+    }
+
+    fn remove(&mut self, start: usize, end: usize) {
+        let changed = self.changed.get_or_insert_default();
+        changed.extend_from_slice(&self.chunk[self.done..start]);
+        self.done = end;
+    }
+
+    /// Adds bytes after those that are done.
+    fn append(&mut self, bytes: &[u8]) {
+        self.changed
+            .get_or_insert_default()
+            .extend_from_slice(bytes);
+    }
+
+    fn finish(self) -> Option<Vec<u8>> {
+        let mut changed = self.changed?;
+        changed.extend_from_slice(&self.chunk[self.done..]);
+        Some(changed)
+    }
+}

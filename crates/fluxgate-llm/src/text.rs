@@ -1,0 +1,201 @@
+//! Strings of a JSON text, read without decoding them.
+
+use std::borrow::Cow;
+
+use memchr::memchr2;
+
+/// A string as it is written between its quotes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct JsonStr<'a> {
+    raw: &'a [u8],
+    /// Bytes after decoding. Every escape is shorter than its spelling, so the length
+    /// differs from that of `raw` exactly if there are escapes.
+    len: usize,
+}
+
+/// What a string lacks, and where.
+pub(crate) type Fault = (usize, &'static str);
+
+impl<'a> JsonStr<'a> {
+    /// Reads the string whose opening quote stands before `start`. Returns it and the
+    /// position after its closing quote.
+    ///
+    /// Half of a surrogate pair is accepted, as the grammar of JSON has it, and counts as
+    /// the replacement character.
+    pub(crate) fn read(text: &'a [u8], start: usize) -> Result<(Self, usize), Fault> {
+        let mut at = start;
+        let mut saved = 0;
+        loop {
+            let Some(plain) = memchr2(b'"', b'\\', &text[at..]) else {
+                return Err((text.len(), "the end of a string"));
+            };
+            check_plain(text, at, at + plain)?;
+            at += plain;
+            if text[at] == b'"' {
+                let raw = &text[start..at];
+                let len = raw.len() - saved;
+                return Ok((Self { raw, len }, at + 1));
+            }
+            let (_, spelled, decoded) = escape(text, at)?;
+            at += spelled;
+            saved += spelled - decoded;
+        }
+    }
+
+    /// Returns the number of bytes of the decoded string.
+    pub(crate) fn len(&self) -> u64 {
+        self.len as u64
+    }
+
+    /// Returns whether the decoded string equals `text`.
+    pub(crate) fn is(&self, text: &str) -> bool {
+        self.len == text.len() && *self.decode() == *text.as_bytes()
+    }
+
+    /// Returns whether the decoded string starts with `prefix`.
+    pub(crate) fn starts_with(&self, prefix: &str) -> bool {
+        if self.raw.len() == self.len {
+            return self.raw.starts_with(prefix.as_bytes());
+        }
+        // An escape spells at least one byte with at most six, so a few bytes suffice.
+        let mut start = Vec::with_capacity(prefix.len() + 4);
+        decode_into(&mut start, self.raw, prefix.len());
+        start.starts_with(prefix.as_bytes())
+    }
+
+    /// Returns the decoded string.
+    pub(crate) fn decode(&self) -> Cow<'a, [u8]> {
+        if self.raw.len() == self.len {
+            return Cow::Borrowed(self.raw);
+        }
+        let mut decoded = Vec::with_capacity(self.len);
+        decode_into(&mut decoded, self.raw, usize::MAX);
+        Cow::Owned(decoded)
+    }
+}
+
+/// Appends the decoded bytes of `raw`, which has been read before, until there are
+/// `enough` of them.
+fn decode_into(decoded: &mut Vec<u8>, raw: &[u8], enough: usize) {
+    let mut at = 0;
+    while at < raw.len() && decoded.len() < enough {
+        if raw[at] == b'\\'
+            && let Ok((character, spelled, _)) = escape(raw, at)
+        {
+            let mut utf8 = [0; 4];
+            decoded.extend_from_slice(character.encode_utf8(&mut utf8).as_bytes());
+            at += spelled;
+        } else {
+            decoded.push(raw[at]);
+            at += 1;
+        }
+    }
+}
+
+/// Refuses control characters in the part of a string that has no escapes.
+fn check_plain(text: &[u8], start: usize, end: usize) -> Result<(), Fault> {
+    // Without a branch per byte, the compiler checks many bytes at once.
+    let plain = &text[start..end];
+    if plain
+        .iter()
+        .fold(false, |found, byte| found | (*byte < 0x20))
+    {
+        let at = plain.iter().position(|byte| *byte < 0x20).unwrap_or(0);
+        return Err((start + at, "an escape instead of a control character"));
+    }
+    Ok(())
+}
+
+/// Returns the character of the escape at `at`, how many bytes spell it, and its length
+/// in UTF-8.
+fn escape(text: &[u8], at: usize) -> Result<(char, usize, usize), Fault> {
+    let character = match text.get(at + 1) {
+        Some(b'"') => '"',
+        Some(b'\\') => '\\',
+        Some(b'/') => '/',
+        Some(b'b') => '\u{8}',
+        Some(b'f') => '\u{c}',
+        Some(b'n') => '\n',
+        Some(b'r') => '\r',
+        Some(b't') => '\t',
+        Some(b'u') => return unicode_escape(text, at),
+        _ => return Err((at, "a valid escape")),
+    };
+    Ok((character, 2, 1))
+}
+
+fn unicode_escape(text: &[u8], at: usize) -> Result<(char, usize, usize), Fault> {
+    let unit = hex4(text, at + 2).ok_or((at, "four hexadecimal digits after \\u"))?;
+    if let 0xD800..=0xDBFF = unit
+        && text.get(at + 6..at + 8) == Some(b"\\u")
+        && let Some(low @ 0xDC00..=0xDFFF) = hex4(text, at + 8)
+        && let Some(character) = char::from_u32(0x1_0000 + ((unit - 0xD800) << 10) + low - 0xDC00)
+    {
+        return Ok((character, 12, 4));
+    }
+    let character = char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER);
+    Ok((character, 6, character.len_utf8()))
+}
+
+fn hex4(text: &[u8], at: usize) -> Option<u32> {
+    let digits = text.get(at..at + 4)?;
+    digits.iter().try_fold(0, |value, digit| {
+        Some(value << 4 | char::from(*digit).to_digit(16)?)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<(JsonStr<'_>, usize), Fault> {
+        JsonStr::read(text.as_bytes(), 1)
+    }
+
+    #[test]
+    fn lengths_are_those_of_decoded_strings() {
+        for text in [
+            r#""""#,
+            r#""plain""#,
+            r#""\"\\\/\b\f\n\r\t""#,
+            r#""\u0041\u00e9\u20AC\ud83d\ude00 x""#,
+            r#""日本語\u0000é""#,
+        ] {
+            let expected: String = serde_json::from_str(text).unwrap();
+            let (string, end) = read(text).unwrap();
+            assert_eq!(end, text.len());
+            assert_eq!(string.len(), expected.len() as u64, "{text}");
+            assert_eq!(*string.decode(), *expected.as_bytes(), "{text}");
+            assert!(string.is(&expected) && string.starts_with(&expected));
+            assert!(
+                string.starts_with(&expected[..expected.chars().next().map_or(0, char::len_utf8)])
+            );
+            assert!(!string.is("other") && !string.starts_with("other"));
+        }
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_is_the_replacement_character() {
+        for text in [r#""\ud83d""#, r#""\ude00""#] {
+            let (string, _) = read(text).unwrap();
+            assert!(string.is("\u{FFFD}"), "{text}");
+        }
+        assert!(read(r#""\ud83d\ud83d\ude00""#).unwrap().0.is("\u{FFFD}😀"));
+        assert!(read(r#""\ud83d\n""#).unwrap().0.is("\u{FFFD}\n"));
+    }
+
+    #[test]
+    fn faults_have_positions() {
+        for (text, at) in [
+            (r#""open"#, 5),
+            (r#""a\x""#, 2),
+            (r#""a\u12"#, 2),
+            (r#""a\u12G4""#, 2),
+            (r#""\"#, 1),
+            ("\"a\nb\"", 2),
+            (r#""\u+123""#, 1),
+        ] {
+            assert_eq!(read(text).unwrap_err().0, at, "{text}");
+        }
+    }
+}
