@@ -59,6 +59,9 @@ impl EventSplitter {
     /// Reads `chunk` from `from` to the end of an event. Returns where that is, or `None` if
     /// the event goes on in the next chunk.
     pub(crate) fn next(&mut self, chunk: &[u8], from: usize) -> Option<usize> {
+        if from == chunk.len() {
+            return None;
+        }
         if std::mem::replace(&mut self.ended, false) {
             self.clear_event();
         }

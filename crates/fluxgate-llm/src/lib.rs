@@ -42,6 +42,9 @@ mod body;
 mod error;
 mod events;
 mod facts;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod members;
 mod meter;
 mod observed;

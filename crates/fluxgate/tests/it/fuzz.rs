@@ -10,7 +10,12 @@ use fluxgate_testkit::fuzz::targets_of;
 use crate::support::project_file;
 
 fn targets() -> BTreeSet<String> {
-    let crates = ["fluxgate", "fluxgate-redis", "fluxgate-simulate"];
+    let crates = [
+        "fluxgate",
+        "fluxgate-llm",
+        "fluxgate-redis",
+        "fluxgate-simulate",
+    ];
     crates.iter().flat_map(|name| targets_of(name)).collect()
 }
 

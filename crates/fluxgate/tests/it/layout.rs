@@ -13,7 +13,7 @@ use imports::{Import, Modules, top_level};
 
 /// The crates and their modules, lowest first. A crate may depend only on crates earlier in
 /// this list, and a module may import only modules earlier in its line.
-const LAYERS: [(&str, &str); 7] = [
+const LAYERS: [(&str, &str); 8] = [
     (
         "fluxgate-core",
         "time clock lossless request_path context sip fingerprint rate calendar limit quota algorithm key band \
@@ -33,6 +33,11 @@ const LAYERS: [(&str, &str); 7] = [
     (
         "fluxgate-simulate",
         "time event combined input summary missing_sets changes report simulation fuzzing",
+    ),
+    (
+        "fluxgate-llm",
+        "text reader api error reserve members values prompt rewrite request usage seen facts answer \
+         observed events stream usage_finder body meter fuzzing",
     ),
     (
         "fluxgate-http",
