@@ -106,10 +106,13 @@ impl<'a> Reader<'a> {
         if self.peek() != Some(b'"') {
             return Err(self.expected("a string"));
         }
-        let read = JsonStr::read(self.text, self.at + 1);
-        let (string, end) = read.map_err(|(at, expected)| JsonFault::Syntax { at, expected })?;
-        self.at = end;
-        Ok(string)
+        match JsonStr::read(self.text, self.at + 1) {
+            Ok((string, end)) => {
+                self.at = end;
+                Ok(string)
+            }
+            Err((at, expected)) => Err(JsonFault::Syntax { at, expected }),
+        }
     }
 
     /// Reads a string, or skips a value of another kind.
@@ -191,6 +194,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Skips white space and returns the next byte.
+    #[inline]
     fn peek(&mut self) -> Option<u8> {
         while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.text.get(self.at) {
             self.at += 1;

@@ -2,8 +2,6 @@
 
 use std::borrow::Cow;
 
-use memchr::memchr2;
-
 /// A string as it is written between its quotes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JsonStr<'a> {
@@ -22,24 +20,38 @@ impl<'a> JsonStr<'a> {
     ///
     /// Half of a surrogate pair is accepted, as the grammar of JSON has it, and counts as
     /// the replacement character.
+    #[inline]
     pub(crate) fn read(text: &'a [u8], start: usize) -> Result<(Self, usize), Fault> {
+        let len = plain_len(&text[start..]);
+        let end = start + len;
+        match text.get(end) {
+            Some(b'"') => {
+                let raw = &text[start..end];
+                Ok((Self { raw, len }, end + 1))
+            }
+            _ => Self::read_escaped(text, start),
+        }
+    }
+
+    #[cold]
+    fn read_escaped(text: &'a [u8], start: usize) -> Result<(Self, usize), Fault> {
         let mut at = start;
         let mut saved = 0;
         loop {
-            let Some(plain) = memchr2(b'"', b'\\', &text[at..]) else {
-                return Err((text.len(), "the end of a string"));
-            };
-            check_plain(text, at, at + plain)?;
-            at += plain;
-            if text[at] == b'"' {
-                let raw = &text[start..at];
-                let len = raw.len() - saved;
-                return Ok((Self { raw, len }, at + 1));
+            at += plain_len(&text[at..]);
+            match text.get(at) {
+                Some(b'"') => break,
+                Some(b'\\') => (),
+                Some(_) => return Err((at, "an escape instead of a control character")),
+                None => return Err((at, "the end of a string")),
             }
             let (_, spelled, decoded) = escape(text, at)?;
             at += spelled;
             saved += spelled - decoded;
         }
+        let raw = &text[start..at];
+        let len = raw.len() - saved;
+        Ok((Self { raw, len }, at + 1))
     }
 
     /// Returns the number of bytes of the decoded string.
@@ -92,18 +104,30 @@ fn decode_into(decoded: &mut Vec<u8>, raw: &[u8], enough: usize) {
     }
 }
 
-/// Refuses control characters in the part of a string that has no escapes.
-fn check_plain(text: &[u8], start: usize, end: usize) -> Result<(), Fault> {
-    // Without a branch per byte, the compiler checks many bytes at once.
-    let plain = &text[start..end];
-    if plain
-        .iter()
-        .fold(false, |found, byte| found | (*byte < 0x20))
-    {
-        let at = plain.iter().position(|byte| *byte < 0x20).unwrap_or(0);
-        return Err((start + at, "an escape instead of a control character"));
+/// Returns how many bytes precede the first quote, backslash or control character.
+///
+/// It looks at eight bytes at a time: most strings of an event are too short for a search that
+/// has to be set up.
+#[inline]
+fn plain_len(text: &[u8]) -> usize {
+    const ONES: u64 = u64::MAX / 255;
+    // Sets the highest bit of the first byte below `limit`, and maybe of later ones.
+    let below = |bytes: u64, limit: u8| {
+        let limits = ONES * u64::from(limit);
+        bytes.wrapping_sub(limits) & !bytes & (ONES << 7)
+    };
+    let equal = |bytes: u64, byte: u8| below(bytes ^ (ONES * u64::from(byte)), 1);
+    let (words, rest) = text.as_chunks();
+    for (index, word) in words.iter().enumerate() {
+        let bytes = u64::from_le_bytes(*word);
+        let special = equal(bytes, b'"') | equal(bytes, b'\\') | below(bytes, 0x20);
+        if special != 0 {
+            return index * 8 + special.trailing_zeros() as usize / 8;
+        }
     }
-    Ok(())
+    let is_special = |byte: &u8| matches!(byte, b'"' | b'\\' | ..0x20);
+    let plain = rest.iter().position(is_special).unwrap_or(rest.len());
+    words.len() * 8 + plain
 }
 
 /// Returns the character of the escape at `at`, how many bytes spell it, and its length
@@ -171,6 +195,22 @@ mod tests {
                 string.starts_with(&expected[..expected.chars().next().map_or(0, char::len_utf8)])
             );
             assert!(!string.is("other") && !string.starts_with("other"));
+        }
+    }
+
+    #[test]
+    fn special_bytes_are_found_wherever_they_are() {
+        for special in (0..0x20).chain([b'"', b'\\']) {
+            for others in [0x20, 0x21, 0x23, 0x5b, 0x5d, 0x7f, 0x80, 0xa2, 0xdc, 0xff] {
+                for at in 0..20 {
+                    let mut text = [others; 20];
+                    assert_eq!(plain_len(&text), 20);
+                    text[at] = special;
+                    assert_eq!(plain_len(&text), at, "{special} in {others}");
+                    text[at..].fill(special);
+                    assert_eq!(plain_len(&text), at, "{special} after {others}");
+                }
+            }
         }
     }
 

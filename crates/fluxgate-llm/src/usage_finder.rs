@@ -42,6 +42,11 @@ impl UsageFinder {
         while at < chunk.len() {
             if self.in_string && !self.is_escape && self.matched.is_none() {
                 at += self.skip_text(&chunk[at..]);
+            } else if !self.in_string && self.depth > 1 && self.state == State::Searching {
+                // Deeper down, only strings and brackets matter: embeddings are numbers.
+                let matters = |byte: &u8| matches!(byte, b'"' | b'{' | b'}' | b'[' | b']');
+                let rest = &chunk[at..];
+                at += rest.iter().position(matters).unwrap_or(rest.len());
             }
             if let Some(byte) = chunk.get(at) {
                 self.take(api, *byte);
