@@ -97,6 +97,11 @@ impl<'a> RequestContext<'a> {
         self.cost
     }
 
+    /// Returns whether the charge of the request is to be held.
+    pub fn is_held(&self) -> bool {
+        self.holds
+    }
+
     /// Returns how long the charge of the request is asked to be held, if it says so.
     pub fn hold_for(&self) -> Option<Duration> {
         self.hold_for.map(Duration::from)

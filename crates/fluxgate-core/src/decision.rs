@@ -13,7 +13,8 @@ use smallvec::SmallVec;
 
 use crate::algorithm::Charged;
 use crate::band::Band;
-use crate::hold::HoldId;
+use crate::hold::{DEFAULT_HOLD, HoldId};
+use crate::limit::Algorithm;
 use crate::rules::{ActiveRule, ActiveRuleSet, RuleSet};
 use crate::time::{Micros, Retry, Timestamp};
 pub use charge::Charge;
@@ -63,7 +64,7 @@ pub struct Decision {
     reservations: Vec<BandReservation>,
     rules: SmallVec<[DecidedRule; 4]>,
     violated: SmallVec<[BandRef; 2]>,
-    hold: Option<HoldId>,
+    hold: Option<DecisionHold>,
 }
 
 #[derive(Clone, Debug)]
@@ -71,6 +72,14 @@ struct DecidedRule {
     rule: u32,
     bands: Range<u32>,
     denies: bool,
+}
+
+/// The hold of a charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct DecisionHold {
+    id: HoldId,
+    /// How long it is asked to live.
+    asked: Option<Micros>,
 }
 
 /// What a band reserved for a request that has to wait.
@@ -164,7 +173,32 @@ impl Decision {
     /// Returns the hold of the charge, if the request asked for one or took slots, and
     /// something was charged.
     pub fn hold(&self) -> Option<HoldId> {
-        self.hold
+        self.hold.map(|hold| hold.id)
+    }
+
+    /// Returns how long its hold lives if it is not renewed.
+    #[doc(hidden)]
+    pub fn hold_span(&self) -> Micros {
+        self.slot_spans().max().unwrap_or_else(|| self.asked_span())
+    }
+
+    /// Returns how soon its hold must be renewed, so that none of its slots expires.
+    #[doc(hidden)]
+    pub fn renew_within(&self) -> Micros {
+        self.slot_spans().min().unwrap_or_else(|| self.asked_span())
+    }
+
+    /// Returns how long the slots of each band live.
+    fn slot_spans(&self) -> impl Iterator<Item = Micros> {
+        let limits = self.bands().map(|(_, band)| band.limit());
+        let slots = limits.filter(|limit| limit.algorithm() == Algorithm::Concurrency);
+        let asked = self.hold.and_then(|hold| hold.asked);
+        slots.map(move |limit| asked.map_or(limit.window(), |asked| asked.min(limit.window())))
+    }
+
+    fn asked_span(&self) -> Micros {
+        let asked = self.hold.and_then(|hold| hold.asked);
+        asked.unwrap_or(DEFAULT_HOLD)
     }
 
     /// Returns the bands that deny, in the order of evaluation. If the request is

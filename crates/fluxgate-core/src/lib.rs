@@ -80,6 +80,8 @@ pub mod guide;
 mod hold;
 #[cfg(feature = "json")]
 mod json;
+#[cfg(feature = "tokio")]
+mod kept_holds;
 mod key;
 mod keyed;
 mod limit;
@@ -162,12 +164,12 @@ pub mod internals {
         pub use crate::json::*;
     }
     pub use crate::hold::{DEFAULT_HOLD, MAX_HOLD, MIN_HOLD};
+    #[cfg(feature = "tokio")]
+    pub use crate::kept_holds::{HoldKeeper, KeptHold, KeptHolds};
     pub use crate::key::{IdentityPart, RuleNumber, SubjectParts, describe_identity};
     pub mod limit {
         pub use crate::limit::*;
     }
-    #[cfg(feature = "tokio")]
-    pub use crate::limiter::KeptHold;
     pub use crate::limiter::PendingDecision;
     pub use crate::limiter::virtual_time::RuleVerdict;
     pub use crate::lossless::lossless_text;

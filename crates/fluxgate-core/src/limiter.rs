@@ -4,8 +4,6 @@ mod ad_hoc;
 mod explain;
 mod fallback;
 mod holds;
-#[cfg(feature = "tokio")]
-mod kept_holds;
 mod missing_sets;
 mod planned;
 mod state;
@@ -24,6 +22,8 @@ use crate::algorithm::Mode;
 use crate::band::Band;
 use crate::context::RequestContext;
 use crate::decision::Decision;
+#[cfg(feature = "tokio")]
+use crate::kept_holds::KeptHolds;
 use crate::key::IdentityError;
 use crate::memory::MemoryStore;
 use crate::observer::{Observer, Stopwatch};
@@ -34,8 +34,6 @@ pub(crate) use ad_hoc::AdHocVerdicts;
 pub use explain::{BandExplanation, Explanation, GroupPlace, RuleExplanation};
 use fallback::Fallback;
 pub use holds::Hold;
-#[cfg(feature = "tokio")]
-pub use kept_holds::KeptHold;
 pub use planned::PendingDecision;
 #[cfg(all(feature = "tokio", feature = "yaml"))]
 pub use watch::RuleFileError;
@@ -76,7 +74,7 @@ struct Shared<S> {
     observes_decisions: bool,
     /// The holds of requests that are still running.
     #[cfg(feature = "tokio")]
-    kept: kept_holds::KeptHolds,
+    kept: KeptHolds,
     /// Hashes of missing rule sets that were reported. The names come from clients, so
     /// they are not kept themselves.
     missing: Mutex<HashSet<u64>>,
@@ -172,7 +170,7 @@ impl<S: Store> Limiter<S> {
             observers: Vec::new(),
             observes_decisions: false,
             #[cfg(feature = "tokio")]
-            kept: kept_holds::KeptHolds::default(),
+            kept: KeptHolds::default(),
             missing: Mutex::default(),
         })
     }
@@ -365,7 +363,6 @@ impl<S: Store> Limiter<S> {
         }
     }
 
-    #[cfg(feature = "tokio")]
     fn each_observer(&self, observe: impl Fn(&dyn Observer)) {
         for observer in &self.0.observers {
             observe(&**observer);

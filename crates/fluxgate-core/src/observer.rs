@@ -8,6 +8,7 @@ mod tracing;
 use std::time::{Duration, Instant};
 
 use crate::decision::Decision;
+use crate::hold::{HoldId, Settled};
 use crate::rules::OnError;
 use crate::store::StoreError;
 #[cfg(feature = "metrics")]
@@ -55,14 +56,22 @@ pub trait Observer: Send + Sync + std::fmt::Debug {
         let _ = (error, on_error);
     }
 
-    /// Called when holds of running requests have ended, because they could not be renewed in
-    /// time.
-    fn holds_expired(&self, holds: usize) {
-        let _ = holds;
+    /// Called when a hold is settled or released: with `None` if it had ended before, so that
+    /// nothing has changed.
+    fn hold_settled(&self, hold: HoldId, settled: Option<Settled>) {
+        let _ = (hold, settled);
     }
 
-    /// Called when a request ends after its hold has expired.
-    fn settled_late(&self) {}
+    /// Called when a hold was renewed, with how long it lives from now on.
+    fn hold_renewed(&self, hold: HoldId, span: Duration) {
+        let _ = (hold, span);
+    }
+
+    /// Called when the hold of a running request has ended, because it could not be renewed in
+    /// time.
+    fn hold_expired(&self, hold: HoldId) {
+        let _ = hold;
+    }
 
     /// Called when rules that are watched have changed: with `Ok` once they are active, or
     /// with the reason why the old ones stay.

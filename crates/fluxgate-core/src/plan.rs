@@ -157,9 +157,10 @@ impl Plan {
         }
     }
 
-    /// Returns the id of the hold that the store creates if the request is charged.
-    pub(crate) fn hold(&self) -> Option<HoldId> {
-        self.hold.map(|(id, _)| id)
+    /// Returns the id of the hold that the store creates if the request is charged, and how
+    /// long it is asked to live.
+    pub(crate) fn hold(&self) -> Option<(HoldId, Option<Micros>)> {
+        self.hold
     }
 
     /// Returns the checks of the bands.

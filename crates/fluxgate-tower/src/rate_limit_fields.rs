@@ -1,10 +1,11 @@
 //! The members of the fields `RateLimit-Policy` and `RateLimit`.
 
 use fluxgate_core::store::Micros;
-use fluxgate_core::{ActiveRule, Band, Decision, RuleMode};
+use fluxgate_core::{ActiveRule, Algorithm, Band, Decision, RuleMode};
 
 /// Appends `"per-user/burst";q=10;w=1,"per-user/sustained";q=100;w=60`: every band that can
-/// deny, which excludes those of shadow rules.
+/// deny, which excludes those of shadow rules. Slots have a unit and no window:
+/// `"exports/b0";q=10;qu="concurrent-requests"`.
 pub(crate) fn write_policies(decision: &Decision, text: &mut Vec<u8>) {
     let start = text.len();
     for (rule, band) in decision.bands() {
@@ -16,7 +17,10 @@ pub(crate) fn write_policies(decision: &Decision, text: &mut Vec<u8>) {
         }
         write_name(rule, band, text);
         write_parameter(b";q=", band.limit().capacity(), text);
-        write_seconds(b";w=", band.limit().window(), text);
+        match band.algorithm() {
+            Algorithm::Concurrency => text.extend_from_slice(b";qu=\"concurrent-requests\""),
+            _ => write_seconds(b";w=", band.limit().window(), text),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! A remote FluxGate service as a handler.
 
 pub(crate) mod handler;
+mod holds;
 mod pool;
 pub(crate) mod report;
 mod request;
@@ -11,6 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use fluxgate_core::Limiter;
+use fluxgate_core::internals::KeptHolds;
 use http::{HeaderValue, Uri};
 
 use pool::ConnectionPool;
@@ -32,11 +34,14 @@ const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
 /// Connections are pooled. A call whose response is lost is not repeated, as the service may
 /// have charged it. If the service does not respond in time, requests pass by default. Windows
 /// and logs, which cannot reserve, deny at once: the service's response does not say how long
-/// their rules let a request wait.
+/// their rules let a request wait. Slots are held until the response ends, as by a
+/// limiter in the process; one call renews all of them.
 #[derive(Clone, Debug)]
 pub struct RemoteHandler {
     settings: Arc<Settings>,
     pool: Arc<ConnectionPool>,
+    /// The holds of requests that are still running.
+    kept: Arc<KeptHolds>,
     /// Whether the last call failed.
     is_failing: Arc<AtomicBool>,
 }
@@ -78,6 +83,7 @@ impl RemoteHandler {
         let uri: Uri = address.parse().map_err(|_| bad())?;
         Ok(Self {
             pool: Arc::new(ConnectionPool::new(&uri).ok_or_else(bad)?),
+            kept: Arc::default(),
             is_failing: Arc::default(),
             settings: Arc::new(Settings {
                 deadline: DEFAULT_DEADLINE,

@@ -5,8 +5,8 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fluxgate_core::internals::KeptHold;
-use fluxgate_core::{Settled, Settlement, Store, StoreError};
+use fluxgate_core::internals::{HoldKeeper, KeptHold};
+use fluxgate_core::{Settled, Settlement, StoreError};
 
 /// The hold of a request whose rules take slots or whose charge is held.
 ///
@@ -31,9 +31,9 @@ use fluxgate_core::{Settled, Settlement, Store, StoreError};
 pub struct RequestHold(Arc<Mutex<Option<Box<dyn ErasedHold>>>>);
 
 impl RequestHold {
-    /// Creates the hold of a request from one that a limiter keeps.
+    /// Creates the hold of a request from one that is kept.
     #[doc(hidden)]
-    pub fn new<S: Store + 'static>(kept: KeptHold<S>) -> Self {
+    pub fn new<K: HoldKeeper>(kept: KeptHold<K>) -> Self {
         Self(Arc::new(Mutex::new(Some(Box::new(kept)))))
     }
 
@@ -73,7 +73,7 @@ trait ErasedHold: Send {
     fn settle<'a>(self: Box<Self>, settlement: Settlement<'a>) -> SettleFuture<'a>;
 }
 
-impl<S: Store + 'static> ErasedHold for KeptHold<S> {
+impl<K: HoldKeeper> ErasedHold for KeptHold<K> {
     fn settle<'a>(self: Box<Self>, settlement: Settlement<'a>) -> SettleFuture<'a> {
         Box::pin(KeptHold::settle(*self, settlement))
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use fluxgate_core::internals::{AdHocDecision, AdHocKey, Charge};
-use fluxgate_core::store::Mode;
+use fluxgate_core::store::{Micros, Mode};
 use fluxgate_core::{
     Band, BandState, Decision, DynStore, Explanation, HoldId, Limiter, LimiterError, Observer,
     OnError, Outcome, RequestContext, RuleSets, Settled, Settlement, StoreError,
@@ -57,6 +57,18 @@ struct LimiterEvents(Arc<Telemetry>);
 impl Observer for LimiterEvents {
     fn store_failed(&self, error: &StoreError, on_error: Option<OnError>) {
         self.0.store_failed(error, on_error);
+    }
+
+    fn hold_settled(&self, hold: HoldId, settled: Option<Settled>) {
+        self.0.hold_settled(hold, settled.is_some());
+    }
+
+    fn hold_renewed(&self, hold: HoldId, span: Duration) {
+        self.0.hold_renewed(hold, span);
+    }
+
+    fn hold_expired(&self, hold: HoldId) {
+        self.0.hold_expired(hold);
     }
 
     fn rule_set_missing(&self, name: &str) -> bool {
@@ -176,9 +188,15 @@ impl Engine {
         self.recording(settled.map_err(LimiterError::from))
     }
 
-    /// Lets a hold live for a time from now on. Returns whether it is still held.
-    pub(crate) async fn renew(&self, hold: HoldId, span: Duration) -> Result<bool, EngineError> {
-        let renewed = self.limiter.renew(hold, span).await;
+    /// Lets holds live for a time from now on. Returns for each whether it is still held.
+    pub(crate) async fn renew(
+        &self,
+        holds: &[HoldId],
+        span: Duration,
+    ) -> Result<Vec<bool>, EngineError> {
+        let span = Micros::from_duration(span);
+        let holds: Vec<_> = holds.iter().map(|hold| (*hold, span)).collect();
+        let renewed = self.limiter.renew_all(&holds).await;
         self.recording(renewed.map_err(LimiterError::from))
     }
 
@@ -244,7 +262,7 @@ impl Engine {
         let limiter = self.ready()?;
         let decision = limiter.consume(rule_set, rule, identity, cost).await?;
         self.telemetry
-            .consumed(identity, &decision, started, origin);
+            .consumed((identity, cost), &decision, started, origin);
         Ok(decision)
     }
 

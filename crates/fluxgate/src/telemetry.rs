@@ -4,6 +4,7 @@ mod clock;
 mod denials;
 pub(crate) mod log;
 mod metrics;
+mod open_holds;
 mod otlp;
 mod sampler;
 mod store_outage;
@@ -14,7 +15,7 @@ use std::time::Duration;
 
 use fluxgate_core::internals::AdHocDecision;
 use fluxgate_core::{
-    ActiveRule, Band, Decision, OnError, Outcome, RequestContext, RuleSet, StoreError,
+    ActiveRule, Band, Decision, HoldId, OnError, Outcome, RequestContext, RuleSet, StoreError,
 };
 use fluxgate_http::{Listener, Origin};
 use quanta::Instant;
@@ -30,6 +31,7 @@ pub(crate) use trace_context::fuzz_traceparent;
 use crate::config;
 use denials::{Denial, DenialLog};
 use metrics::{Metrics, reported_rule};
+use open_holds::OpenHolds;
 use otlp::Spans;
 use sampler::Sampler;
 use store_outage::{StoreOutage, comes_from_store};
@@ -43,6 +45,7 @@ pub(crate) struct Telemetry {
     /// Whether logs may name identities.
     names_identities: bool,
     denials: DenialLog,
+    holds: OpenHolds,
     store_outage: StoreOutage,
     /// Sampled because clients choose the names.
     missing_rule_sets: Sampler,
@@ -76,6 +79,7 @@ impl Telemetry {
             started: now(),
             names_identities: config.identities,
             denials: DenialLog::new(),
+            holds: OpenHolds::default(),
             store_outage: StoreOutage::default(),
             missing_rule_sets: Sampler::new(10, 1),
             unforwarded: Sampler::new(10, 10),
@@ -108,6 +112,7 @@ impl Telemetry {
     ) {
         let identity = IdentitySource::Request(context);
         self.count(identity, decision, (ended, took), origin);
+        self.add_hold(context, None, decision, ended);
         if let Some(spans) = &self.spans {
             spans.add_check(decision, took, origin);
         }
@@ -132,6 +137,7 @@ impl Telemetry {
         let when = (self.since_start(now), took);
         for (context, decision) in contexts.iter().zip(decisions) {
             self.count(IdentitySource::Request(context), decision, when, origin);
+            self.add_hold(context, None, decision, when.0);
         }
         if let Some(spans) = &self.spans {
             let denied = decisions.iter().find(|decision| !decision.allowed());
@@ -144,7 +150,7 @@ impl Telemetry {
     /// Records that one rule charged an identity.
     pub(crate) fn consumed(
         &self,
-        identity: &[&str],
+        (identity, cost): (&[&str], Option<u64>),
         decision: &Decision,
         started: Instant,
         origin: &Origin<'_>,
@@ -153,6 +159,7 @@ impl Telemetry {
         let took = now.saturating_duration_since(started);
         let when = (self.since_start(now), took);
         self.count(IdentitySource::Values(identity), decision, when, origin);
+        self.add_hold(&RequestContext::default(), cost, decision, when.0);
         if let Some(spans) = &self.spans {
             spans.add_consume(Some(decision), decision.outcome(), took, origin);
         }
@@ -217,6 +224,36 @@ impl Telemetry {
                     .and_then(|(set, rule)| self.describe_identity(identity, set, rule)),
             });
         }
+    }
+
+    /// Counts the hold of a decision, if it has one. `cost` replaces that of its rules.
+    fn add_hold(
+        &self,
+        context: &RequestContext<'_>,
+        cost: Option<u64>,
+        decision: &Decision,
+        now: Duration,
+    ) {
+        if let Some(hold) = decision.hold() {
+            let slots = |rule: &ActiveRule| rule.slots_of(context, cost);
+            let span = decision.hold_span().as_duration();
+            self.holds.add(hold, decision, slots, now + span, now);
+        }
+    }
+
+    /// Records that a hold was settled, and whether it was still held.
+    pub(crate) fn hold_settled(&self, hold: HoldId, was_held: bool) {
+        self.holds.settled(hold, was_held);
+    }
+
+    /// Records that a hold lives for a time from now on.
+    pub(crate) fn hold_renewed(&self, hold: HoldId, span: Duration) {
+        self.holds.renewed(hold, self.started.elapsed() + span);
+    }
+
+    /// Records that the hold of a running request has expired.
+    pub(crate) fn hold_expired(&self, hold: HoldId) {
+        self.holds.expired(hold);
     }
 
     fn log_denial<'a>(
@@ -313,6 +350,9 @@ impl Telemetry {
 
     /// Renders all metrics for Prometheus.
     pub(crate) fn render(&self, store: &StoreGauges) -> String {
-        self.metrics.render(store)
+        // The memory store is this process's own.
+        let is_shared = store.memory_keys.is_none();
+        let holds = self.holds.count(is_shared, self.started.elapsed());
+        self.metrics.render(store, &holds)
     }
 }

@@ -3,7 +3,7 @@
 use std::slice;
 
 use super::outcome::Outcome;
-use super::{BandRef, BandReservation, DecidedRule, Decision};
+use super::{BandRef, BandReservation, DecidedRule, Decision, DecisionHold};
 use crate::algorithm::{Charged, Verdict};
 use crate::plan::{AppliedRule, Ends, Plan};
 use crate::time::{Micros, Retry};
@@ -99,7 +99,7 @@ impl Decision {
 
     /// Adds the hold of the plan, if some of these rules have charged the request.
     fn add_hold(&mut self, plan: &Plan, rules: &[AppliedRule]) {
-        let Some(hold) = plan.hold().filter(|_| self.allowed) else {
+        let Some((id, asked)) = plan.hold().filter(|_| self.allowed) else {
             return;
         };
         let denies = |rule: u32| {
@@ -108,7 +108,7 @@ impl Decision {
         };
         let is_charged = |applied: &AppliedRule| applied.cost() > 0 && !denies(applied.rule);
         if rules.iter().any(is_charged) {
-            self.hold = Some(hold);
+            self.hold = Some(DecisionHold { id, asked });
         }
     }
 

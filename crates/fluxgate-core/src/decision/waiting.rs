@@ -116,7 +116,7 @@ impl Decision {
             let charged = reservations.map(|it| it.charged).collect();
             charge.add(decided.rule, decided.bands.clone(), context, charged);
         }
-        charge.set_hold(self.hold);
+        charge.set_hold(self.hold());
         (!charge.is_empty()).then_some(charge)
     }
 

@@ -7,6 +7,8 @@ use crate::background;
 use crate::context::RequestContext;
 use crate::decision::Decision;
 use crate::hold::{HoldId, Settled, Settlement};
+#[cfg(feature = "tokio")]
+use crate::kept_holds::{HoldKeeper, KeptHold, KeptHolds};
 use crate::store::{Store, StoreError};
 use crate::time::Micros;
 
@@ -45,12 +47,16 @@ impl<S: Store> Limiter<S> {
         settlement: Settlement<'_>,
     ) -> Result<Option<Settled>, StoreError> {
         // The fallback knows only what it charged itself while the store failed.
-        if let Some(fallback) = self.0.fallback.get()
-            && let Some(settled) = fallback.settle(hold, settlement).await?
-        {
-            return Ok(Some(settled));
-        }
-        self.0.store.settle(hold, settlement).await
+        let of_fallback = match self.0.fallback.get() {
+            Some(fallback) => fallback.settle(hold, settlement).await?,
+            None => None,
+        };
+        let settled = match of_fallback {
+            Some(settled) => Some(settled),
+            None => self.0.store.settle(hold, settlement).await?,
+        };
+        self.each_observer(|observer| observer.hold_settled(hold, settled));
+        Ok(settled)
     }
 
     /// Lets a hold live for a time from now on; slots no longer than their rule allows.
@@ -64,10 +70,10 @@ impl<S: Store> Limiter<S> {
     /// Renews several holds like [`Limiter::renew`], in one call of the store.
     #[doc(hidden)]
     pub async fn renew_all(&self, holds: &[(HoldId, Micros)]) -> Result<Vec<bool>, StoreError> {
-        let Some(fallback) = self.0.fallback.get() else {
-            return self.0.store.renew(holds).await;
+        let mut renewed = match self.0.fallback.get() {
+            Some(fallback) => fallback.renew(holds).await?,
+            None => vec![false; holds.len()],
         };
-        let mut renewed = fallback.renew(holds).await?;
         let others: Vec<_> = { holds.iter().zip(&renewed) }
             .filter(|(_, renewed)| !**renewed)
             .map(|(hold, _)| *hold)
@@ -79,15 +85,60 @@ impl<S: Store> Limiter<S> {
                 *renewed = of_store;
             }
         }
+        for ((hold, span), _) in holds.iter().zip(&renewed).filter(|(_, renewed)| **renewed) {
+            self.each_observer(|observer| observer.hold_renewed(*hold, span.as_duration()));
+        }
         Ok(renewed)
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl<S: Store + 'static> Limiter<S> {
+    /// Keeps the hold of a decision until it is dropped: it is renewed as long as the request
+    /// runs. Returns `None` if there is no hold.
+    #[doc(hidden)]
+    pub fn keep_hold(&self, decision: &Decision) -> Option<KeptHold<Self>> {
+        Some(self.keep(decision.hold()?, decision.renew_within()))
+    }
+
+    /// Returns the number of holds that are kept.
+    #[doc(hidden)]
+    pub fn kept_holds(&self) -> usize {
+        self.0.kept.count()
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl<S: Store + 'static> HoldKeeper for Limiter<S> {
+    fn kept(&self) -> &KeptHolds {
+        &self.0.kept
+    }
+
+    async fn settle(
+        &self,
+        hold: HoldId,
+        settlement: Settlement<'_>,
+    ) -> Result<Option<Settled>, StoreError> {
+        Limiter::settle(self, hold, settlement).await
+    }
+
+    async fn renew_all(&self, holds: &[(HoldId, Micros)]) -> Result<Vec<bool>, StoreError> {
+        Limiter::renew_all(self, holds).await
+    }
+
+    fn hold_expired(&self, hold: HoldId) {
+        self.each_observer(|observer| observer.hold_expired(hold));
+    }
+
+    fn answers_at_once(&self) -> bool {
+        self.0.store.answers_at_once()
     }
 }
 
 impl<S: Store + 'static> Limiter<S> {
     /// Decides a request, charges it if it passes, and holds the charge: for the time that
     /// the context asks for, or else for as long as slots may be held, or for a minute without
-    /// slots. Returns the decision as an error if the
-    /// request is denied.
+    /// slots. Returns the decision as an error if the request is denied.
     ///
     /// ```
     /// use std::time::Duration;

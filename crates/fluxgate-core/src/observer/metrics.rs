@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Observer;
 use crate::decision::Decision;
+use crate::hold::{HoldId, Settled};
 use crate::rules::OnError;
 use crate::store::StoreError;
 
@@ -14,6 +15,8 @@ use crate::store::StoreError;
 /// | `fluxgate_decisions_total` | `rule_set`, `rule` (the reported one), `outcome` |
 /// | `fluxgate_decision_duration_seconds` | |
 /// | `fluxgate_store_errors_total` | `reason` |
+/// | `fluxgate_holds_expired_total` | |
+/// | `fluxgate_late_settles_total` | |
 /// | `fluxgate_config_last_reload_successful` | (a gauge: 1 or 0) |
 /// | `fluxgate_missing_rule_sets_total` | |
 ///
@@ -46,6 +49,16 @@ impl Observer for MetricsObserver {
     fn store_failed(&self, error: &StoreError, _: Option<OnError>) {
         let reason = error.reason.name();
         metrics::counter!("fluxgate_store_errors_total", "reason" => reason).increment(1);
+    }
+
+    fn hold_expired(&self, _: HoldId) {
+        metrics::counter!("fluxgate_holds_expired_total").increment(1);
+    }
+
+    fn hold_settled(&self, _: HoldId, settled: Option<Settled>) {
+        if settled.is_none() {
+            metrics::counter!("fluxgate_late_settles_total").increment(1);
+        }
     }
 
     fn rules_changed(&self, loaded: Result<(), &(dyn std::error::Error + 'static)>) {

@@ -7,6 +7,7 @@ use foldhash::HashMap;
 use super::rollout::Rollout;
 use super::rule::{Cost, RuleMode, Tokens};
 use crate::band::Band;
+use crate::context::RequestContext;
 use crate::key::{self, IdentityError, KeyPart, OnMissingKey, RuleNumber, Subject, SubjectBytes};
 use crate::limit::{Algorithm, Limit};
 use crate::matcher::Conditions;
@@ -83,6 +84,14 @@ impl ActiveRule {
     #[doc(hidden)]
     pub fn max_wait(&self) -> Option<Micros> {
         self.max_wait
+    }
+
+    /// Returns how many slots a request takes; `None` if the rule has none. `cost` replaces
+    /// the rule's own.
+    #[doc(hidden)]
+    pub fn slots_of(&self, context: &RequestContext<'_>, cost: Option<u64>) -> Option<u64> {
+        let cost = || cost.unwrap_or_else(|| self.cost.cost_of(context));
+        self.takes_slots().then(cost)
     }
 
     /// Returns whether requests take slots.

@@ -3,9 +3,9 @@
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
-use fluxgate_core::internals::{ActiveRuleSet, Charge, poll_once_or_spawn};
+use fluxgate_core::internals::{ActiveRuleSet, Charge, HoldKeeper, poll_once_or_spawn};
 use fluxgate_core::store::{Mode, WaitPermit};
-use fluxgate_core::{Decision, RequestContext};
+use fluxgate_core::{Decision, HoldId, RequestContext, Settlement};
 
 use super::pool::CallError;
 use super::report::{DecidedBy, RemoteReport};
@@ -13,6 +13,7 @@ use super::request::CheckRequest;
 use super::response::CheckResponse;
 use super::{OnError, RemoteHandler};
 use crate::handler::{Handler, HeaderNames};
+use crate::request_hold::RequestHold;
 
 const CHECK: &str = "/v1/check";
 const GIVE_BACK: &str = "/v1/give_back";
@@ -68,8 +69,13 @@ pub struct RemoteCharge(Charged);
 
 #[derive(Debug)]
 enum Charged {
-    /// Charged by the service. Holds the body of the call that cancels it.
-    Service(Bytes),
+    /// Charged by the service.
+    Service {
+        /// The body of the call that cancels it.
+        cancellation: Bytes,
+        /// The hold with its slots.
+        hold: Option<HoldId>,
+    },
     /// Charged by the limiter that decided in its place.
     Local(Charge),
 }
@@ -149,18 +155,21 @@ impl Handler for RemoteHandler {
             DecidedBy::Local(decision) => Charged::Local(decision.charge(context)?),
             DecidedBy::Service(response) => {
                 let request = self.request(rule_set, context)?.cancelling(response)?;
-                Charged::Service(request.body()?)
+                Charged::Service {
+                    cancellation: request.body()?,
+                    hold: response.hold.map(|(hold, _)| hold),
+                }
             }
         }))
     }
 
     fn cancel(&self, RemoteCharge(charged): RemoteCharge) {
-        let body = match (charged, &self.settings.on_error) {
+        let (body, hold) = match (charged, &self.settings.on_error) {
             (Charged::Local(charge), OnError::Local(limiter)) => {
                 return Handler::cancel(limiter, charge);
             }
             (Charged::Local(_), OnError::Allow | OnError::Deny) => return,
-            (Charged::Service(body), _) => body,
+            (Charged::Service { cancellation, hold }, _) => (cancellation, hold),
         };
         let handler = self.clone();
         poll_once_or_spawn(async move {
@@ -168,6 +177,23 @@ impl Handler for RemoteHandler {
             if let Err(error) = handler.pool.post(GIVE_BACK, token, body, deadline).await {
                 tracing::warn!(%error, "cannot cancel the reservation of an abandoned request");
             }
+            if let Some(hold) = hold {
+                // Otherwise its slots expire.
+                let _ = handler.settle(hold, Settlement::AsReserved).await;
+            }
         });
+    }
+
+    fn hold(&self, report: &RemoteReport) -> Option<RequestHold> {
+        match (&report.0, &self.settings.on_error) {
+            (DecidedBy::Service(response), _) => {
+                let (hold, span) = response.hold?;
+                Some(RequestHold::new(self.keep(hold, span)))
+            }
+            (DecidedBy::Local(decision), OnError::Local(limiter)) => {
+                Handler::hold(limiter, decision)
+            }
+            (DecidedBy::Local(_), OnError::Allow | OnError::Deny) => None,
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use fluxgate_core::RequestContext;
-use fluxgate_core::internals::RequestPath;
+use fluxgate_core::internals::{DEFAULT_HOLD, MAX_HOLD, MIN_HOLD, RequestPath};
 use fluxgate_core::store::Mode;
 use serde::{Serialize, Serializer};
 
@@ -52,6 +52,9 @@ pub(super) struct CheckRequest<'a> {
     attributes: Vec<(&'a str, &'a str)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cost: Option<u64>,
+    /// How long to hold the charge.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hold: Option<String>,
     /// False if the request cannot wait.
     #[serde(skip_serializing_if = "Option::is_none")]
     wait: Option<bool>,
@@ -80,6 +83,7 @@ impl<'a> CheckRequest<'a> {
             headers: headers_of(context, headers)?,
             attributes: attributes_of(context),
             cost: context.cost(),
+            hold: hold_of(context),
             wait: None,
             outcome: None,
             reservation: None,
@@ -94,6 +98,7 @@ impl<'a> CheckRequest<'a> {
 
     /// Turns the check into a cancellation. Returns `None` if nothing was reserved.
     pub(super) fn cancelling(mut self, response: &'a CheckResponse) -> Option<Self> {
+        self.hold = None;
         self.outcome = Some(response.outcome.name());
         self.reservation = Some(response.reservation.as_deref()?);
         Some(self)
@@ -104,6 +109,14 @@ impl<'a> CheckRequest<'a> {
         let body = serde_json::to_vec(self).ok()?;
         (body.len() <= MAX_BYTES).then(|| Bytes::from(body))
     }
+}
+
+/// Returns how long the charge is to be held, if it is.
+fn hold_of(context: &RequestContext<'_>) -> Option<String> {
+    let span = context.is_held().then(|| context.hold_for())?;
+    let span = span.unwrap_or(DEFAULT_HOLD.as_duration());
+    let span = span.clamp(MIN_HOLD.as_duration(), MAX_HOLD.as_duration());
+    Some(format!("{}ms", span.as_millis()))
 }
 
 /// Returns the first line of each header to send, or `None` if they are too large.

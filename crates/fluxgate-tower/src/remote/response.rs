@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use fluxgate_core::store::{Micros, Retry};
-use fluxgate_core::{Outcome, Timestamp};
+use fluxgate_core::{HoldId, Outcome, Timestamp};
 use http::{HeaderMap, Response};
 use serde::Deserialize;
 
@@ -30,13 +30,15 @@ pub(super) struct CheckResponse {
     pub(super) violated: Vec<String>,
     /// Identifies the reservation, to cancel it.
     pub(super) reservation: Option<String>,
+    /// The hold of the charge, and how soon it must be renewed.
+    pub(super) hold: Option<(HoldId, Micros)>,
     /// The value of `RateLimit-Policy`.
     pub(super) policies: Vec<u8>,
     /// The value of `RateLimit`.
     pub(super) rate_limit: Vec<u8>,
 }
 
-/// The body of the response. All fields but the last are required.
+/// The body of the response.
 #[derive(Deserialize)]
 struct Body {
     allowed: bool,
@@ -56,6 +58,9 @@ struct Body {
     violated: Vec<String>,
     /// Present only if there is a delay.
     reservation: Option<String>,
+    /// Present only if the charge is held.
+    hold: Option<String>,
+    hold_ms: Option<u64>,
 }
 
 /// Requires a field that may be null. By default serde treats an absent field as null.
@@ -96,6 +101,10 @@ impl CheckResponse {
             None => Retry::Never,
         };
         let reset_after = Micros::from_millis(body.reset_after_ms)?;
+        let hold = match (body.hold, body.hold_ms) {
+            (Some(id), Some(millis)) => Some((id.parse().ok()?, Micros::from_millis(millis)?)),
+            _ => None,
+        };
         Some(Self {
             allowed: body.allowed,
             outcome,
@@ -108,6 +117,7 @@ impl CheckResponse {
             reported,
             violated: body.violated,
             reservation: body.reservation,
+            hold,
             policies: join_lines(headers, POLICY),
             rate_limit: join_lines(headers, RATE_LIMIT),
         })

@@ -42,7 +42,8 @@ pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Form)
     if let Some(hold) = decision.hold() {
         out.text(",\"hold\":\"");
         out.text(&hold.to_string());
-        out.text("\"");
+        out.text("\",\"hold_ms\":");
+        out.number(decision.renew_within().get() / 1_000);
     }
     if let Some(reservation) = decision.reservation()
         && form != Form::Preview

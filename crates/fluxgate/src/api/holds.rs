@@ -17,6 +17,9 @@ use super::body::missing;
 use super::{Api, body, json_response};
 use crate::hold_span::parse_hold_span;
 
+/// How many holds one call may renew.
+const MAX_HOLDS: usize = 1_000;
+
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct SettleRequest<'a> {
@@ -33,6 +36,9 @@ struct SettleRequest<'a> {
 struct RenewRequest<'a> {
     #[serde(borrow)]
     hold: Option<Text<'a>>,
+    /// Several, in place of one.
+    #[serde(borrow)]
+    holds: Option<Vec<Text<'a>>>,
     #[serde(borrow)]
     hold_for: Option<Text<'a>>,
 }
@@ -86,7 +92,7 @@ pub(super) async fn release(
     settled(api.engine.settle(hold, Settlement::RELEASE).await?)
 }
 
-/// Lets a hold live on.
+/// Lets holds live on.
 pub(super) async fn renew(
     State(api): State<Arc<Api>>,
     request: Request,
@@ -94,13 +100,37 @@ pub(super) async fn renew(
     let (head, body) = request.into_parts();
     let body = body::read(&head.headers, body).await?;
     let call: RenewRequest<'_> = body::parse(&body)?;
-    let hold = id(call.hold)?;
     let span = call.hold_for.ok_or_else(|| missing("hold_for"))?;
     let span = parse_hold_span("hold_for", &span.0).map_err(Problem::bad_request)?;
-    match api.engine.renew(hold, span).await? {
-        true => Ok(json_response("{\"renewed\":true}")),
-        false => Err(no_hold()),
-    }
+    let ids = match (call.hold, call.holds) {
+        (hold, None) => {
+            let renewed = api.engine.renew(&[id(hold)?], span).await?;
+            return match renewed.first() {
+                Some(true) => Ok(json_response("{\"renewed\":true}")),
+                _ => Err(no_hold()),
+            };
+        }
+        (Some(_), Some(_)) => {
+            let detail = "expected `hold` or `holds`, found both";
+            return Err(Problem::bad_request(detail));
+        }
+        (None, Some(holds)) if holds.len() > MAX_HOLDS => {
+            let detail = format!("`holds` has more than {MAX_HOLDS} items");
+            return Err(Problem::bad_request(detail));
+        }
+        (None, Some(holds)) => holds,
+    };
+    // No hold has a text that is not an id.
+    let ids: Vec<Option<HoldId>> = ids.iter().map(|text| text.0.parse().ok()).collect();
+    let known: Vec<_> = ids.iter().copied().flatten().collect();
+    let mut renewed = api.engine.renew(&known, span).await?.into_iter();
+    let each = ids
+        .iter()
+        .map(|id| id.is_some() && renewed.next() == Some(true));
+    let each: Vec<_> = each.collect();
+    Ok(json_response(
+        format!("{{\"renewed\":{each:?}}}").replace(' ', ""),
+    ))
 }
 
 fn settled(settled: Option<Settled>) -> Result<Response, Problem> {

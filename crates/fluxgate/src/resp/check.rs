@@ -23,7 +23,7 @@ pub(super) struct Check<'a> {
 impl<'a> Check<'a> {
     /// Returns whether the client asks to hold the charge.
     pub(super) fn asks_to_hold(&self) -> bool {
-        self.context.hold_for().is_some()
+        self.context.is_held()
     }
 
     /// Parses the arguments, of which the first is the command's name.

@@ -59,9 +59,10 @@ pub(super) async fn renew(
     };
     let span = parse_hold_span("hold_for", &String::from_utf8_lossy(span));
     let span = span.map_err(|fault| CommandError::new(format!("ERR {fault}")))?;
-    match engine.renew(id(hold)?, span).await.map_err(error)? {
-        true => replies.ok(),
-        false => return Err(no_hold()),
+    let renewed = engine.renew(&[id(hold)?], span).await.map_err(error)?;
+    match renewed.first() {
+        Some(true) => replies.ok(),
+        _ => return Err(no_hold()),
     }
     Ok(())
 }

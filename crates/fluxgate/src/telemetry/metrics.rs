@@ -151,6 +151,7 @@ pub(super) fn reported_rule(decision: &Decision) -> (Option<&ActiveRule>, Option
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::telemetry::open_holds::HoldCounts;
     use fluxgate_core::RuleSets;
 
     fn rules(capacity: u32) -> RuleSets {
@@ -181,7 +182,7 @@ mod tests {
         count(&after, 5);
         count(&before, 2);
         metrics.count_decision("", None, Outcome::NoRule, Duration::ZERO);
-        let text = metrics.render(&StoreGauges::default());
+        let text = metrics.render(&StoreGauges::default(), &HoldCounts::default());
         let decisions = text
             .lines()
             .filter(|line| line.starts_with("fluxgate_decisions_total{"));
@@ -209,7 +210,7 @@ mod tests {
         let metrics = Metrics::new(Duration::ZERO);
         metrics.reloaded(true, Duration::from_secs(7));
         metrics.reloaded(false, Duration::from_secs(9));
-        let text = metrics.render(&StoreGauges::default());
+        let text = metrics.render(&StoreGauges::default(), &HoldCounts::default());
         for line in [
             "fluxgate_config_last_reload_successful 0",
             "fluxgate_config_last_reload_success_timestamp_seconds 7",

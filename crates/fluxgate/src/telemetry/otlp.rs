@@ -254,7 +254,7 @@ mod tests {
         let spans = spans_of(|telemetry, limiter, origin| {
             let decision = ready(limiter.consume("s", "r", &["a"], None)).unwrap();
             assert_eq!(decision.band().map(Band::id), Some("b0"));
-            telemetry.consumed(&["a"], &decision, now(), origin);
+            telemetry.consumed((&["a"], None), &decision, now(), origin);
             let ad_hoc = AdHocDecision {
                 outcome: Outcome::Never,
                 allowed: false,

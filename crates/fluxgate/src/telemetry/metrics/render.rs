@@ -13,13 +13,14 @@ use super::exposition::{Exposition, Kind};
 use super::process;
 use super::shard::{Decisions, STATUS_CLASSES, Shard};
 use super::{Metrics, StoreGauges};
+use crate::telemetry::open_holds::HoldCounts;
 use crate::telemetry::{clock, log};
 
 const STATUS_CLASS_NAMES: [&str; STATUS_CLASSES] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 impl Metrics {
     /// Renders all metrics, including those of the store.
-    pub(in crate::telemetry) fn render(&self, store: &StoreGauges) -> String {
+    pub(in crate::telemetry) fn render(&self, store: &StoreGauges, holds: &HoldCounts) -> String {
         let shards = self.shards.all();
         let mut out = Exposition::default();
         render_decisions(&mut out, &shards);
@@ -34,6 +35,7 @@ impl Metrics {
         render_by_reason(&mut out, (name, help), &shards, |shard| &shard.store_errors);
         let help = "Requests that are waiting for units.";
         out.one("fluxgate_waiting", Kind::Gauge, help, get(&self.waiting));
+        render_holds(&mut out, holds);
         render_store(&mut out, store);
         self.render_reload(&mut out);
         render_responses(&mut out, &shards);
@@ -140,6 +142,22 @@ fn render_by_reason(
         let sum = shards.iter().map(|shard| counts(shard)[index].get()).sum();
         family.sample(&[("reason", reason.name())], sum);
     }
+}
+
+fn render_holds(out: &mut Exposition, counts: &HoldCounts) {
+    let help = "Holds taken through this process that have not ended.";
+    out.one("fluxgate_holds", Kind::Gauge, help, counts.holds);
+    let help = "Slots that these holds have of concurrency rules.";
+    let mut family = out.family("fluxgate_slots_held", Kind::Gauge, help);
+    for ((rule_set, rule), held) in &counts.slots {
+        family.sample(&[("rule_set", rule_set), ("rule", rule)], *held);
+    }
+    let help = "Holds that expired before they were settled.";
+    let name = "fluxgate_holds_expired_total";
+    out.one(name, Kind::Counter, help, counts.expired);
+    let help = "Settlements that changed nothing, because the hold had ended.";
+    let name = "fluxgate_late_settles_total";
+    out.one(name, Kind::Counter, help, counts.settled_late);
 }
 
 fn render_store(out: &mut Exposition, store: &StoreGauges) {
