@@ -9,14 +9,16 @@ mod adjust;
 mod bucket;
 mod concurrency;
 mod fixed_window;
+mod overhang;
 mod sliding_log;
 mod sliding_window;
 mod verdict;
 mod window;
 
 pub use adjust::{Adjusted, Adjustment};
-pub use bucket::{Bucket, Overhang};
+pub use bucket::Bucket;
 pub use concurrency::{Slots, SlotsAssessment};
+pub use overhang::Overhang;
 pub use sliding_log::{Log, LogAssessment, LogSummary};
 pub use verdict::{Charged, Mode, ParseChargedError, Verdict};
 pub use window::Counts;

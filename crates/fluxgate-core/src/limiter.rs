@@ -32,7 +32,6 @@ use crate::rules::{ActiveRuleSet, OnError, RuleSet, RuleSets};
 use crate::store::{Checks, LocalStore, Reason, Store, StoreError, Verdicts};
 pub(crate) use ad_hoc::AdHocVerdicts;
 pub use explain::{BandExplanation, Explanation, GroupPlace, RuleExplanation};
-use fallback::Fallback;
 pub use holds::Hold;
 pub use planned::PendingDecision;
 #[cfg(all(feature = "tokio", feature = "yaml"))]
@@ -291,16 +290,8 @@ impl<S: Store> Limiter<S> {
         let mut plan = Plan::new(Mode::Take);
         let ends = plan.fill_all(set, contexts);
         let checks = plan.checks(set);
-        let mut decisions = match self.verdicts(&checks).await {
-            Ok(verdicts) => Decision::combine_all(&plan, &ends, &verdicts),
-            Err(error) => match self.fall_back(set.on_error(), &checks, &error) {
-                Fallback::Fixed(decision) => vec![decision; contexts.len()],
-                Fallback::Local(verdicts) => Decision::combine_all(&plan, &ends, &verdicts)
-                    .into_iter()
-                    .map(Decision::into_fallback)
-                    .collect(),
-            },
-        };
+        let verdicts = self.verdicts(&checks).await;
+        let mut decisions = self.conclude_all(set, (&plan, &ends), &checks, verdicts);
         for decision in &mut decisions {
             decision.set_rule_set(ActiveRuleSet::of(set));
             self.observe(decision, started);

@@ -110,6 +110,8 @@ mod documents {
     struct CrateReadme;
     #[doc = include_str!("../../../README.md")]
     struct Readme;
+    #[doc = include_str!("../../../docs/concurrency.md")]
+    struct Concurrency;
     #[doc = include_str!("../../../docs/library.md")]
     struct Library;
     #[doc = include_str!("../../../docs/middleware.md")]

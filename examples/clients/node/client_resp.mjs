@@ -74,6 +74,17 @@ function send(...words) {
   });
 }
 
+/** Gives the slots of a job back, if its rules have slots; its charge stays. */
+async function settle(hold) {
+  // A job that takes longer than the hold must renew it: FG.RENEW.
+  if (hold === undefined) return;
+  try {
+    await send("FG.SETTLE", hold);
+  } catch (error) {
+    console.log(`the slots expire by themselves: ${error}`);
+  }
+}
+
 for (let job = 1; job <= Number(jobs); job++) {
   for (;;) {
     let decision;
@@ -84,10 +95,11 @@ for (let job = 1; job <= Number(jobs); job++) {
       console.log(`job ${job}: done, FluxGate unavailable: ${error}`);
       break;
     }
-    const [allowed, , remaining, wait, , delay] = decision;
+    const [allowed, , remaining, wait, , delay, , , , hold] = decision;
     if (allowed) {
       await sleep(Math.min(delay, MAX_DELAY));
       console.log(`job ${job}: done, ${remaining} left`);
+      await settle(hold);
       break;
     }
     if (wait < 0) throw new Error(`job ${job}: denied permanently`);

@@ -10,21 +10,29 @@ import time
 import urllib.request
 
 
-def check(url, user):
-    """Return the decision for one job of a user, which is charged if it is allowed."""
-    body = json.dumps({"rule_set": "jobs", "user": user}).encode()
-    request = urllib.request.Request(
-        url + "/v1/check", body, {"Content-Type": "application/json"}
-    )
+def post(url, body):
+    """Post JSON and return the JSON of the response."""
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
     with urllib.request.urlopen(request, timeout=1) as response:
         return json.load(response)
+
+
+def settle(url, decision):
+    """Give the slots of a job back, if its rules have slots; its charge stays."""
+    # A job that takes longer than `hold_ms` must renew its hold: POST /v1/renew.
+    if "hold" in decision:
+        try:
+            post(url + "/v1/settle", {"hold": decision["hold"]})
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            print(f"the slots expire by themselves: {error}", flush=True)
 
 
 def main(url="http://127.0.0.1:8081", user="ann", jobs="5"):
     for job in range(1, int(jobs) + 1):
         while True:
             try:
-                decision = check(url, user)
+                decision = post(url + "/v1/check", {"rule_set": "jobs", "user": user})
             except (OSError, http.client.HTTPException, ValueError) as error:
                 # Fails open: the work matters more than the limit.
                 print(f"job {job}: done, FluxGate unavailable: {error}", flush=True)
@@ -32,6 +40,7 @@ def main(url="http://127.0.0.1:8081", user="ann", jobs="5"):
             if decision["allowed"]:
                 time.sleep(decision["delay_ms"] / 1000)
                 print(f"job {job}: done, {decision['remaining']} left", flush=True)
+                settle(url, decision)
                 break
             wait = decision["retry_after_ms"]
             if wait is None:

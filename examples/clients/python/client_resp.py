@@ -10,6 +10,16 @@ import time
 import redis
 
 
+def settle(fluxgate, decision):
+    """Give the slots of a job back, if its rules have slots; its charge stays."""
+    # A job that takes longer than the hold must renew it: FG.RENEW.
+    if len(decision) > 9:
+        try:
+            fluxgate.execute_command("FG.SETTLE", decision[9])
+        except redis.RedisError as error:
+            print(f"the slots expire by themselves: {error}", flush=True)
+
+
 def main(url="redis://127.0.0.1:8083", user="ann", jobs="5"):
     fluxgate = redis.Redis.from_url(url, socket_timeout=1)
     for job in range(1, int(jobs) + 1):
@@ -24,6 +34,7 @@ def main(url="redis://127.0.0.1:8083", user="ann", jobs="5"):
             if allowed:
                 time.sleep(delay / 1000)
                 print(f"job {job}: done, {remaining} left", flush=True)
+                settle(fluxgate, decision)
                 break
             if wait < 0:
                 sys.exit(f"job {job}: denied permanently")

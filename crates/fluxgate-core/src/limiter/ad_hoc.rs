@@ -2,7 +2,8 @@
 
 use std::slice;
 
-use super::{BandState, Fallback, Limiter, no_verdict};
+use super::fallback::Fallback;
+use super::{BandState, Limiter, no_verdict};
 use crate::ad_hoc::{AdHocDecision, AdHocKey};
 use crate::algorithm::Mode;
 use crate::band::Band;

@@ -3,7 +3,7 @@
 use super::Limiter;
 use crate::decision::Decision;
 use crate::memory::MemoryStore;
-use crate::plan::Plan;
+use crate::plan::{Ends, Plan};
 use crate::rules::{OnError, RuleSet};
 use crate::store::{Checks, LocalStore, Store, StoreError, Verdicts};
 
@@ -29,6 +29,26 @@ impl<S: Store> Limiter<S> {
             Err(error) => match self.fall_back(set.on_error(), checks, &error) {
                 Fallback::Fixed(decision) => decision,
                 Fallback::Local(verdicts) => Decision::combine(plan, &verdicts).into_fallback(),
+            },
+        }
+    }
+
+    /// Makes the decisions on several requests, like [`Limiter::conclude`].
+    pub(super) fn conclude_all(
+        &self,
+        set: &RuleSet,
+        (plan, ends): (&Plan, &(Ends, Ends)),
+        checks: &Checks<'_>,
+        verdicts: Result<Verdicts, StoreError>,
+    ) -> Vec<Decision> {
+        match verdicts {
+            Ok(verdicts) => Decision::combine_all(plan, ends, &verdicts),
+            Err(error) => match self.fall_back(set.on_error(), checks, &error) {
+                Fallback::Fixed(decision) => vec![decision; ends.0.len()],
+                Fallback::Local(verdicts) => Decision::combine_all(plan, ends, &verdicts)
+                    .into_iter()
+                    .map(Decision::into_fallback)
+                    .collect(),
             },
         }
     }

@@ -95,7 +95,8 @@ impl ActiveRule {
     }
 
     /// Returns whether requests take slots.
-    pub(crate) fn takes_slots(&self) -> bool {
+    #[doc(hidden)]
+    pub fn takes_slots(&self) -> bool {
         let first = self.bands.first();
         first.is_some_and(|band| band.algorithm() == Algorithm::Concurrency)
     }

@@ -15,6 +15,7 @@ mod examples;
 mod filter;
 mod grpc;
 mod header_syntax;
+mod holds;
 mod jwt;
 mod layer;
 mod on_denied;

@@ -6,12 +6,13 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use fluxgate_core::internals::json::{JsonWriter, Text, whole_number};
 use fluxgate_core::internals::{AdHocDecision, AdHocKey};
-use fluxgate_core::store::Retry;
-use fluxgate_core::{Band, Decision, Outcome};
+use fluxgate_core::store::{Micros, Retry};
+use fluxgate_core::{Band, Decision, HoldId, Outcome};
 use fluxgate_http::{Listener, Origin, Problem};
 use serde_json::value::RawValue;
 
 use super::body::missing;
+use super::decision_json::write_hold;
 use super::identity::Identity;
 use super::{Api, body, json_response};
 
@@ -66,6 +67,8 @@ struct Consumed {
     /// `None` if the store failed or the rule is in shadow mode.
     remaining: Option<u64>,
     outcome: Outcome,
+    /// The hold of slots, and how soon it must be renewed.
+    hold: Option<(HoldId, Micros)>,
 }
 
 /// Charges a bucket.
@@ -124,6 +127,9 @@ impl Consumed {
             json.text(self.outcome.name());
             json.text("\"");
         }
+        if let Some((hold, renew_within)) = self.hold {
+            write_hold(&mut json, hold, renew_within);
+        }
         json.text("}");
     }
 }
@@ -135,6 +141,7 @@ impl From<AdHocDecision> for Consumed {
             retry_after: decision.retry_after,
             remaining: decision.remaining,
             outcome: decision.outcome,
+            hold: None,
         }
     }
 }
@@ -146,6 +153,7 @@ impl From<Decision> for Consumed {
             retry_after: decision.retry(),
             remaining: decision.remaining(),
             outcome: decision.outcome(),
+            hold: decision.hold().map(|hold| (hold, decision.renew_within())),
         }
     }
 }

@@ -1,7 +1,8 @@
 //! A decision as JSON, in milliseconds.
 
-use fluxgate_core::Decision;
 use fluxgate_core::internals::json::JsonWriter;
+use fluxgate_core::store::Micros;
+use fluxgate_core::{Decision, HoldId};
 use fluxgate_tower::internals::write_denial_start;
 use http::StatusCode;
 
@@ -40,10 +41,7 @@ pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Form)
     out.text(",\"violated\":");
     out.violated(decision);
     if let Some(hold) = decision.hold() {
-        out.text(",\"hold\":\"");
-        out.text(&hold.to_string());
-        out.text("\",\"hold_ms\":");
-        out.number(decision.renew_within().get() / 1_000);
+        write_hold(&mut out, hold, decision.renew_within());
     }
     if let Some(reservation) = decision.reservation()
         && form != Form::Preview
@@ -53,4 +51,12 @@ pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Form)
         out.text("\"");
     }
     out.text("}");
+}
+
+/// Appends the id of a hold, and how soon it must be renewed.
+pub(super) fn write_hold(out: &mut JsonWriter<'_>, hold: HoldId, renew_within: Micros) {
+    out.text(",\"hold\":\"");
+    out.text(&hold.to_string());
+    out.text("\",\"hold_ms\":");
+    out.number(renew_within.get() / 1_000);
 }

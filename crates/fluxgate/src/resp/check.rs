@@ -60,9 +60,9 @@ impl<'a> Check<'a> {
 }
 
 /// Writes a decision. Times are in milliseconds, and -1 means never. The id of the hold follows
-/// if there is one or the client has asked for one.
+/// if the client has asked for one or a rule takes slots.
 pub(super) fn write(decision: &Decision, asks_to_hold: bool, replies: &mut Replies<'_>) {
-    let has_hold = asks_to_hold || decision.hold().is_some();
+    let has_hold = asks_to_hold || decision.rules().any(|(rule, _)| rule.takes_slots());
     replies.array(9 + usize::from(has_hold));
     replies.integer(u8::from(decision.allowed()));
     replies.integer_or_null(decision.limit());

@@ -8,6 +8,7 @@ mod forwarding;
 mod http2;
 mod limits;
 mod routing;
+mod slots;
 mod streaming;
 mod tls;
 mod transports;

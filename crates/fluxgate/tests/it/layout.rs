@@ -16,9 +16,9 @@ use imports::{Import, Modules, top_level};
 const LAYERS: [(&str, &str); 8] = [
     (
         "fluxgate-core",
-        "time clock lossless request_path context sip fingerprint rate calendar limit quota algorithm key band \
+        "time clock lossless request_path context sip fingerprint rate calendar limit quota hold algorithm key band \
          yaml network matcher rules background store reservation plan decision observer json memory keyed ad_hoc \
-         limiter shared_keyed serde_impls guide conformance",
+         kept_holds limiter shared_keyed serde_impls guide conformance",
     ),
     (
         "fluxgate-redis",
@@ -28,11 +28,11 @@ const LAYERS: [(&str, &str); 8] = [
     ),
     (
         "fluxgate-tower",
-        "request_head rate_limit_fields report headers problem client_ip claims source jwt handler context filter remote rate_limit",
+        "request_head rate_limit_fields report headers problem client_ip claims source jwt request_hold handler context filter remote rate_limit",
     ),
     (
         "fluxgate-simulate",
-        "time event combined input summary missing_sets changes report simulation fuzzing",
+        "time event holds combined input summary missing_sets changes report simulation fuzzing",
     ),
     (
         "fluxgate-llm",
@@ -51,7 +51,7 @@ const LAYERS: [(&str, &str); 8] = [
     ),
     (
         "fluxgate",
-        "watch config failure import telemetry engine reload serve admin api grpc resp server \
+        "watch hold_span config failure import telemetry engine reload serve admin api grpc resp server \
          cli fuzzing",
     ),
 ];

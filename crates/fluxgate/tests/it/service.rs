@@ -21,7 +21,7 @@ mod resp;
 mod rule_changes;
 mod store_outage;
 mod stored_rules;
-mod telemetry;
+pub(crate) mod telemetry;
 
 /// A running service and its directory.
 pub(crate) struct Service {

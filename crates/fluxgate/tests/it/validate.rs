@@ -125,7 +125,7 @@ rule_sets:
         "4:15: `on_error` must be one of allow, deny, local; `panic` is not",
         "6:13: `Bad Id` is not a rule id; allowed is [a-z0-9][a-z0-9_-]* up to 200 characters",
         "8:14: a rule has either a `scope` or a `key`, not both",
-        "9:20: `algorithm` must be one of token_bucket, leaky_bucket, fixed_window, sliding_log, sliding_window, gcra; `magic` is not",
+        "9:20: `algorithm` must be one of token_bucket, leaky_bucket, fixed_window, sliding_log, sliding_window, concurrency, gcra; `magic` is not",
         "11:25: `capacity` must be a whole number from 1 to 1000000000, not `0`",
         "12:13: a band needs a `window`",
         "14:16: `scope` must be one of global, per_ip, per_user, per_api_key; `everyone` is not",

@@ -101,7 +101,7 @@ fn connection_commands_are_answered_like_redis_does() {
             "CLIENT ID 1",
             "-ERR wrong number of arguments for 'client|id' command\r\n",
         ),
-        ("COMMAND COUNT", ":17\r\n"),
+        ("COMMAND COUNT", ":20\r\n"),
         ("RESET", "+RESET\r\n"),
         ("QUIT", "+OK\r\n"),
         (

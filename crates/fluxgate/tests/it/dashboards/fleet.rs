@@ -16,6 +16,7 @@ rule_sets:
     rules:
       - { id: users, scope: per_user, bands: [ { capacity: 1000000, window: 1h } ] }
       - { id: strict, match: { path: [/strict] }, scope: global, bands: [ { capacity: 1, window: 1d } ] }
+      - { id: exports, match: { path: [/exports] }, scope: global, algorithm: concurrency, hold: 1s, bands: [ { capacity: 5 } ] }
       - { id: planned, match: { path: [/planned] }, mode: shadow, scope: global, bands: [ { capacity: 1, window: 1d } ] }
 ";
 
@@ -99,7 +100,13 @@ impl Fleet {
     /// Sends some requests of each kind.
     pub(super) fn traffic(&self) {
         let mut http = self.memory.http();
-        for (user, path) in [("a", "/"), ("b", "/"), ("c", "/planned"), ("d", "/strict")] {
+        for (user, path) in [
+            ("a", "/"),
+            ("b", "/"),
+            ("c", "/planned"),
+            ("d", "/strict"),
+            ("e", "/exports"),
+        ] {
             check(
                 &mut http,
                 &format!(r#"{{"user":"{user}","path":"{path}"}}"#),

@@ -8,6 +8,7 @@ use fluxgate_testkit::{ports, timed};
 
 use super::{example, service};
 use crate::service::Service;
+use crate::service::telemetry::Metrics;
 use crate::support::python;
 
 /// The time in which the rule set `jobs` refills one unit.
@@ -124,6 +125,30 @@ fn clients_wait_for_the_delay_of_a_decision() {
             });
         }
     });
+}
+
+#[test]
+fn clients_give_their_slots_back() {
+    let rules = "rule_sets: { jobs: { rules: [ { id: at-once, scope: per_user, \
+                 algorithm: concurrency, hold: 1h, bands: [ { capacity: 1 } ] } ] } }\n";
+    let service = Service::start(&["resp"], rules);
+    std::thread::scope(|scope| {
+        for client in &CLIENTS {
+            let address = service.address(client.listener);
+            scope.spawn(move || {
+                let lines = client.run(address, client.file, "3");
+                let done = [
+                    "job 1: done, 0 left",
+                    "job 2: done, 0 left",
+                    "job 3: done, 0 left",
+                ];
+                assert_eq!(lines, done);
+            });
+        }
+    });
+    let metrics = Metrics::of(&service);
+    let held = "fluxgate_slots_held{rule_set=\"jobs\",rule=\"at-once\"}";
+    assert_eq!(metrics.get(held), 0);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod forward_auth;
+mod holds;
 mod large_heads;
 mod openapi;
 mod slow;

@@ -1,6 +1,7 @@
 //! The tower layer with a service that decides.
 
 mod failures;
+mod holds;
 mod reservations;
 
 use std::convert::Infallible;

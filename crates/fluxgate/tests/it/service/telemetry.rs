@@ -15,10 +15,10 @@ mod store_outage;
 mod traces;
 
 /// The metrics of a service, by name with labels.
-pub(super) struct Metrics(BTreeMap<String, String>);
+pub(crate) struct Metrics(BTreeMap<String, String>);
 
 impl Metrics {
-    pub(super) fn of(service: &Service) -> Self {
+    pub(crate) fn of(service: &Service) -> Self {
         let answer = service.http().get("/metrics");
         assert_eq!(answer.status, 200);
         let samples = answer.body.lines().filter(|line| !line.starts_with('#'));
@@ -31,7 +31,7 @@ impl Metrics {
 
     /// Returns the value of a sample that must exist.
     #[track_caller]
-    fn get(&self, sample: &str) -> u64 {
+    pub(crate) fn get(&self, sample: &str) -> u64 {
         let value = self.0.get(sample);
         let value = value.unwrap_or_else(|| panic!("no {sample} in {:#?}", self.0));
         value.parse().unwrap_or_else(|_| panic!("{sample} {value}"))

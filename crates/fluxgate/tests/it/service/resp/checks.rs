@@ -158,3 +158,60 @@ fn invalid_utf8_in_resp_arguments_is_refused_and_charges_nothing() {
 }
 
 const TWO_A_DAY: &str = "rule_sets: { api: { rules: [ { id: r, scope: per_ip, bands: [ { capacity: 2, window: 1d } ] } ] } }\n";
+
+#[test]
+fn a_charge_is_held_and_settled() {
+    let rules = "
+rule_sets:
+  slots: { rules: [ { id: s, scope: global, algorithm: concurrency, bands: [ { id: b, capacity: 1 } ] } ] }
+  rate: { rules: [ { id: r, scope: global, algorithm: fixed_window, bands: [ { id: b, capacity: 10, window: 1d } ] } ] }
+";
+    let (_service, mut cli) = start(rules);
+    let mut send = |line: &str| run(&mut cli, line);
+    let slot = send("FG.CHECK slots");
+    assert_eq!(slot.array().len(), 10, "slots are always held");
+    let denied = joined(&send("FG.CHECK slots"));
+    assert!(
+        denied.starts_with("0 1 0 ") && denied.ends_with(" s b denied nil"),
+        "{denied}"
+    );
+    let id = slot.array()[9].text();
+    assert_eq!(send(&format!("FG.RENEW {id} 30s")).text(), "OK");
+    assert_eq!(send(&format!("FG.RELEASE {id}")).text(), "OK");
+    for line in [
+        "RENEW ID 30s",
+        "RELEASE ID",
+        "SETTLE ID",
+        "SETTLE nonsense 1",
+    ] {
+        let reply = send(&format!("FG.{}", line.replace("ID", &id)));
+        let error = reply.error().unwrap_or_default();
+        assert!(error.starts_with("NOHOLD "), "{line}: {reply:?}");
+    }
+    assert_eq!(
+        send("FG.CHECK rate").array().len(),
+        9,
+        "no hold was asked for"
+    );
+    let held = send("FG.CHECK rate cost 5 hold 60s");
+    let id = held.array()[9].text();
+    assert_eq!(
+        joined(&send("FG.CHECK rate cost 99 hold 60s"))
+            .split(' ')
+            .next_back(),
+        Some("nil")
+    );
+    assert_eq!(joined(&send(&format!("FG.SETTLE {id} 30"))), "19 11");
+    for line in [
+        "FG.CHECK rate hold 60",
+        "FG.SETTLE",
+        "FG.SETTLE x -1",
+        "FG.RENEW x",
+        "FG.RENEW x 25h",
+        "FG.RELEASE x y",
+    ] {
+        let reply = send(line);
+        let error = reply.error().unwrap_or_default();
+        assert!(error.starts_with("ERR "), "{line}: {reply:?}");
+    }
+}

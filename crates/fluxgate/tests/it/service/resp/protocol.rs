@@ -65,7 +65,7 @@ fn a_client_that_does_not_read_is_not_read_from_and_does_not_block_others() {
     silent.set_nonblocking(false).unwrap();
     let mut some = vec![0; 1 << 20];
     silent.read_exact(&mut some).unwrap();
-    assert!(some.starts_with(b"*34\r\n$11\r\ncl.throttle\r\n"));
+    assert!(some.starts_with(b"*40\r\n$11\r\ncl.throttle\r\n"));
 }
 
 fn service_memory(service: &super::Service) -> u64 {
