@@ -65,6 +65,8 @@ pub struct Decision {
     rules: SmallVec<[DecidedRule; 4]>,
     violated: SmallVec<[BandRef; 2]>,
     hold: Option<DecisionHold>,
+    /// What is left in each enforced band, if the request asked for a hold.
+    levels: Vec<(BandRef, u64, Micros)>,
 }
 
 #[derive(Clone, Debug)]
@@ -97,6 +99,20 @@ struct BandReservation {
 struct BandRef {
     rule: u32,
     band: Option<u32>,
+}
+
+/// What is left in a band after a decision.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct BandLevel<'d> {
+    /// The rule.
+    pub rule: &'d ActiveRule,
+    /// The band.
+    pub band: &'d Band,
+    /// Whole units left.
+    pub remaining: u64,
+    /// The time until it is full again.
+    pub reset_after: Micros,
 }
 
 /// A band that denies a request, displayed as `rule/band`.
@@ -227,6 +243,20 @@ impl Decision {
         })
     }
 
+    /// Returns what is left in each enforced band, if the request asked for a hold.
+    #[doc(hidden)]
+    pub fn levels(&self) -> impl Iterator<Item = BandLevel<'_>> {
+        self.levels.iter().filter_map(|(band, remaining, reset)| {
+            let Violation { rule, band } = self.resolve(*band)?;
+            Some(BandLevel {
+                rule,
+                band: band?,
+                remaining: *remaining,
+                reset_after: *reset,
+            })
+        })
+    }
+
     /// Returns the rule set, if it exists.
     pub fn rule_set(&self) -> Option<&RuleSet> {
         self.set.as_deref()
@@ -297,6 +327,7 @@ impl Decision {
             rules: SmallVec::new(),
             violated: SmallVec::new(),
             hold: None,
+            levels: Vec::new(),
         }
     }
 

@@ -153,15 +153,19 @@ pub struct KeptHold<K: HoldKeeper> {
 
 impl<K: HoldKeeper> KeptHold<K> {
     /// Settles with the real cost. Returns `None` if the hold has expired.
+    ///
+    /// If that fails, it can be tried again: a hold is settled once. It is no longer renewed.
     pub async fn settle(
-        mut self,
+        &mut self,
         settlement: Settlement<'_>,
     ) -> Result<Option<Settled>, StoreError> {
-        let Some(id) = self.id.take() else {
+        let Some(id) = self.id else {
             return Ok(None);
         };
         self.keeper.kept().remove(id);
-        self.keeper.settle(id, settlement).await
+        let settled = self.keeper.settle(id, settlement).await?;
+        self.id = None;
+        Ok(settled)
     }
 }
 

@@ -158,7 +158,7 @@ pub mod internals {
     pub use crate::background::poll_once_or_spawn;
     pub use crate::background::ready;
     pub use crate::context::RequestFields;
-    pub use crate::decision::Charge;
+    pub use crate::decision::{BandLevel, Charge};
     #[cfg(feature = "json")]
     pub mod json {
         pub use crate::json::*;

@@ -59,6 +59,8 @@ pub(crate) struct Plan {
     takes_slots: bool,
     /// The id of the hold, if there is to be one, and how long it is asked to live.
     hold: Option<(HoldId, Option<Micros>)>,
+    /// Whether the decision is to tell the level of every band.
+    tells_levels: bool,
 }
 
 impl Plan {
@@ -72,6 +74,7 @@ impl Plan {
             lacks_key: false,
             takes_slots: false,
             hold: None,
+            tells_levels: false,
         }
     }
 
@@ -86,6 +89,7 @@ impl Plan {
             self.add_shadow(set, context, &matches);
         }
         self.assign_hold(context.holds, context.hold_for);
+        self.tells_levels = context.holds;
     }
 
     /// Adds the rules of `set` that apply to several requests, which are charged together
@@ -161,6 +165,11 @@ impl Plan {
     /// long it is asked to live.
     pub(crate) fn hold(&self) -> Option<(HoldId, Option<Micros>)> {
         self.hold
+    }
+
+    /// Returns whether the decision is to tell the level of every band.
+    pub(crate) fn tells_levels(&self) -> bool {
+        self.tells_levels
     }
 
     /// Returns the checks of the bands.

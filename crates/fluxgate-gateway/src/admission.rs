@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use bytes::Bytes;
 use fluxgate_core::Decision;
 use fluxgate_core::internals::RequestPath;
 use fluxgate_http::Origin;
@@ -12,8 +13,10 @@ use fluxgate_tower::{FailedClosedStatus, Handler, HeaderNames};
 use http::StatusCode;
 use tracing::field::display;
 
+use crate::config::LlmConfig;
 use crate::error::GatewayError;
 use crate::gateway::{Engine, Gateway};
+use crate::llm::{MeteredCall, ReadBody, ReservedCall, api_of, llm_limit_headers};
 use crate::routes::{Route, TwoRoutes, host_name};
 use crate::upstream::Assignment;
 
@@ -50,7 +53,15 @@ pub(crate) struct Admitted<'g> {
     pub(crate) held: HeldUntilDropped,
     /// Whether a header that identifies the sender is repeated.
     pub(crate) repeats_identity: bool,
+    /// The body to send, if it was read.
+    pub(crate) body: Option<Bytes>,
+    /// The call to a language model whose tokens are reserved.
+    pub(crate) call: Option<Box<MeteredCall>>,
 }
+
+/// The largest body of a call to a language model, which is read as a whole, if there is no
+/// other limit.
+const MAX_CALL_BODY: u64 = 32 * 1024 * 1024;
 
 /// A request that the gateway answers itself.
 #[derive(Debug)]
@@ -70,6 +81,7 @@ impl<E: Engine> Gateway<E> {
     pub(crate) async fn admit<H: RequestHead + Sync>(
         &self,
         request: &ReceivedRequest<'_, H>,
+        body: &mut impl ReadBody,
         origin: &Origin<'_>,
     ) -> Result<Admitted<'_>, Rejected> {
         let reject = |error, route| {
@@ -85,20 +97,53 @@ impl<E: Engine> Gateway<E> {
         }
         let mut limit_headers = LimitHeaders::default();
         let mut held = HeldUntilDropped::default();
-        for filter in &route.filters {
+        let (mut read_body, mut metered) = (None, None);
+        for (index, filter) in route.filters.iter().enumerate() {
             let handler = self.engine.handler(origin);
-            let peer = Some(request.client.peer.ip());
-            let outcome = filter.evaluate(&handler, request.head, request.path, peer);
-            match outcome.await {
+            let peer = request.client.peer.ip();
+            let llm = route.llm.filter(|llm| llm.filter == index);
+            let mut call = match llm {
+                // The future is large, and most routes have no calls.
+                Some(llm) => Box::pin(self.read_call(llm, filter, request, body))
+                    .await
+                    .map_err(|error| reject(error, Some(route)))?,
+                None => None,
+            };
+            let outcome = match &mut call {
+                Some(call) => {
+                    let evaluation =
+                        call.evaluate(filter, &handler, request.head, request.path, peer);
+                    Box::pin(evaluation).await
+                }
+                None => {
+                    let evaluation =
+                        filter.evaluate(&handler, request.head, request.path, Some(peer));
+                    evaluation.await
+                }
+            };
+            match outcome {
                 FilterOutcome::Skipped => {}
                 FilterOutcome::Allowed(decision) => {
-                    if let Some(hold) = handler.hold(&decision) {
+                    let mut hold = handler.hold(&decision);
+                    if let Some(call) = call {
+                        let (sent, reserved) = call.into_metered(&decision, hold);
+                        read_body = Some(sent);
+                        hold = match reserved {
+                            Ok(call) => {
+                                metered = Some(Box::new(call));
+                                None
+                            }
+                            Err(hold) => hold,
+                        };
+                    }
+                    if let Some(hold) = hold {
                         held.push(hold);
                     }
                     limit_headers.push(filter.families(), decision);
                 }
                 FilterOutcome::Denied(decision) => {
                     limit_headers.push(filter.families(), decision);
+                    limit_headers.set_others(llm_limit_headers(&limit_headers));
                     let cause = Cause::Denied(filter.failed_closed());
                     return Err(Rejected {
                         limit_headers,
@@ -114,12 +159,37 @@ impl<E: Engine> Gateway<E> {
                 }
             }
         }
+        if read_body.is_some() {
+            limit_headers.set_others(llm_limit_headers(&limit_headers));
+        }
         Ok(Admitted {
             route,
             limit_headers,
             held,
             repeats_identity,
+            body: read_body,
+            call: metered,
         })
+    }
+
+    /// Reads the call to a language model that a request makes, if it makes one and the filter
+    /// applies to it.
+    async fn read_call<H: RequestHead>(
+        &self,
+        llm: LlmConfig,
+        filter: &Filter,
+        request: &ReceivedRequest<'_, H>,
+        body: &mut impl ReadBody,
+    ) -> Result<Option<ReservedCall>, GatewayError> {
+        let Some(api) = api_of(request.head, request.path)? else {
+            return Ok(None);
+        };
+        if filter.rule_set_for(request.path).is_none() {
+            return Ok(None);
+        }
+        let max = self.limits.body_bytes.map_or(MAX_CALL_BODY, u64::from);
+        let body = body.read(max).await?;
+        ReservedCall::read(api, body, llm.reserve).map(Some)
     }
 
     /// Returns the route of a request, and whether the request repeats an identity.
@@ -253,6 +323,11 @@ impl Rejected {
     /// Returns whether the connection must close: the client may disagree on where a bad
     /// request ends.
     pub(crate) fn closes_connection(&self) -> bool {
-        matches!(&self.cause, Cause::Error(error) if error.status() == StatusCode::BAD_REQUEST)
+        let Cause::Error(error) = &self.cause else {
+            return false;
+        };
+        // A call that cannot be counted was read to its end.
+        error.status() == StatusCode::BAD_REQUEST
+            && !matches!(error, GatewayError::UncountableCall(_))
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fluxgate_core::internals::PathSet;
+use fluxgate_llm::Reserve;
 use fluxgate_tower::internals::Filter;
 
 /// What the gateway forwards, and within which bounds.
@@ -30,6 +31,17 @@ pub struct RouteConfig {
     pub upstreams: Vec<UpstreamTarget>,
     /// The filters, in the order in which they evaluate a request.
     pub filters: Vec<Arc<Filter>>,
+    /// How calls to language models are counted, if they are.
+    pub llm: Option<LlmConfig>,
+}
+
+/// How the calls of a route to language models are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LlmConfig {
+    /// The index of the filter of the route that counts their tokens.
+    pub filter: usize,
+    /// How tokens are bounded before they are known.
+    pub reserve: Reserve,
 }
 
 /// The requests that a route is for: all conditions must hold.

@@ -3,6 +3,7 @@
 use std::io;
 
 use fluxgate_http::Problem;
+use fluxgate_llm::RequestError;
 use http::StatusCode;
 
 /// Why the gateway answers with an error of its own.
@@ -41,6 +42,12 @@ pub(crate) enum GatewayError {
     /// The body exceeds its limit.
     #[error("the body is larger than {0} bytes")]
     BodyTooLarge(u64),
+    /// The tokens of a call to a language model cannot be counted.
+    #[error("{0}")]
+    UncountableCall(RequestError),
+    /// The body of a call to a language model is encoded.
+    #[error("the body of a call to a language model must have no content encoding")]
+    EncodedCall,
     /// The client stopped sending the body.
     #[error("the body was not received in time")]
     BodyTimeout,
@@ -68,7 +75,11 @@ impl GatewayError {
     /// Returns the status of the response.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
-            Self::Ambiguous(_) | Self::Unreadable | Self::BodyAborted => StatusCode::BAD_REQUEST,
+            Self::Ambiguous(_)
+            | Self::Unreadable
+            | Self::BodyAborted
+            | Self::UncountableCall(_) => StatusCode::BAD_REQUEST,
+            Self::EncodedCall => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Self::TargetTooLong => StatusCode::URI_TOO_LONG,
             Self::Connect => StatusCode::METHOD_NOT_ALLOWED,

@@ -6,6 +6,7 @@
 //! copies bytes; the policy is the same on both paths.
 
 mod client;
+mod metered;
 mod request;
 mod response;
 
@@ -13,6 +14,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use fluxgate_core::Decision;
 use fluxgate_http::{
     Buffers, INPUT, Listener, Origin, close_gracefully, request_id, wall_clock, write_date,
@@ -23,9 +25,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admission::{ConnectionInfo, ReceivedRequest, Rejected};
 use crate::echo;
+use crate::error::GatewayError;
 use crate::exchange::{OutgoingRequest, Wanted};
 use crate::forward::{Forwarded, UpstreamResponse};
 use crate::gateway::{Engine, Gateway};
+use crate::llm::{MeteredCall, ReadBody};
 use crate::upstream::pool;
 use crate::upstream_request::{RequestOptions, write_header};
 use client::Client;
@@ -131,8 +135,9 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
             body_length: Some(request.body.len() as u64),
             client: self.info,
         };
-        let admission = gateway.admit(&received, &origin);
-        let admitted = match self.client.unless_gone(admission).await {
+        let mut arrived = ArrivedBody(request.body);
+        let admission = gateway.admit(&received, &mut arrived, &origin);
+        let mut admitted = match self.client.unless_gone(admission).await {
             Some(Ok(admitted)) => admitted,
             Some(Err(rejected)) => {
                 return self.reject(request, &rejected, &origin, out, scratch).await;
@@ -142,11 +147,16 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
         out.clear();
         let options = RequestOptions {
             target: request.target,
+            replaced_body: admitted.body.as_ref().map(Bytes::len),
             ..RequestOptions::default()
         };
         gateway.write_request((out, scratch), &received, &admitted, &origin, options);
         let head = out.len();
-        out.extend_from_slice(request.body);
+        out.extend_from_slice(admitted.body.as_deref().unwrap_or(request.body));
+        let mut call = admitted.call.take();
+        if let Some(call) = &mut call {
+            call.sent();
+        }
         let outgoing = OutgoingRequest {
             bytes: out,
             body: None,
@@ -161,7 +171,13 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
             .forwarder
             .forward(admitted.route, outgoing, |head, out| {
                 is_last |= closing.is_cancelled();
-                response::write_head(out, head, limit_headers);
+                let mut is_resized = false;
+                if let Some(call) = &mut call {
+                    let headers = head.headers.iter().copied();
+                    call.answered(head.status, headers);
+                    is_resized = call.removes_events();
+                }
+                response::write_head(out, head, is_resized, limit_headers);
                 write_end_of_head(out, limit_headers, &origin, is_last);
             });
         match self.client.unless_gone(forwarding).await {
@@ -169,19 +185,21 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
             Some(Ok(Forwarded::Response(response))) => {
                 let status = response.exchange.status;
                 gateway.engine.record_response(status, &origin);
-                match self.copy_body(response).await {
+                match self.copy_body(response, call).await {
                     BodyEnd::Early => Served::Ended,
                     _ if is_last => Served::Last,
                     _ => Served::Next,
                 }
             }
             Some(Ok(Forwarded::Echo(_))) => {
+                MeteredCall::fail(call);
                 let body = echo::describe(&out[..head], request.body.len() as u64);
                 let answer = (StatusCode::OK, &b"application/json"[..], body.as_bytes());
                 self.answer(request, answer, limit_headers, &origin, out)
                     .await
             }
             Some(Err((error, assignment))) => {
+                MeteredCall::fail(call);
                 gateway.log(&error, &origin, Some(admitted.route), assignment.as_ref());
                 let rejected = Rejected::new(error, admitted.limit_headers);
                 self.reject(request, &rejected, &origin, out, scratch).await
@@ -191,7 +209,11 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
 
     /// Copies the body of a response to the client, after its head. Keeps the connection to
     /// the upstream if it can be reused.
-    async fn copy_body(&mut self, response: UpstreamResponse<()>) -> BodyEnd {
+    async fn copy_body(
+        &mut self,
+        response: UpstreamResponse<()>,
+        call: Option<Box<MeteredCall>>,
+    ) -> BodyEnd {
         let (mut exchange, gateway) = (response.exchange, self.gateway);
         let mut copy = BodyCopy {
             stream: &mut exchange.stream,
@@ -199,9 +221,14 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
             idle: gateway.timeouts.idle,
         };
         let Buffers { input, output, .. } = &mut exchange.buffers;
-        let end = copy
-            .run(exchange.framing, output, input, exchange.unread)
-            .await;
+        let (framing, unread) = (exchange.framing, exchange.unread);
+        let end = match call {
+            None => copy.run(framing, output, input, unread).await,
+            Some(call) => {
+                // The future is large, and most requests are no calls.
+                Box::pin(copy.run_metered(framing, call, output, input, unread)).await
+            }
+        };
         if exchange.keeps_alive && end == BodyEnd::Complete {
             let upstream = response.assignment.upstream().number;
             pool::put(upstream, exchange.stream, &gateway.forwarder.connections);
@@ -260,6 +287,18 @@ impl<E: Engine, S: ClientStream> Connection<'_, E, S> {
             true if is_last => Served::Last,
             true => Served::Next,
             false => Served::Ended,
+        }
+    }
+}
+
+/// The body of a request that has arrived as a whole.
+struct ArrivedBody<'a>(&'a [u8]);
+
+impl ReadBody for ArrivedBody<'_> {
+    async fn read(&mut self, max: u64) -> Result<Bytes, GatewayError> {
+        match self.0.len() as u64 > max {
+            true => Err(GatewayError::BodyTooLarge(max)),
+            false => Ok(Bytes::copy_from_slice(self.0)),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use fluxgate_core::Decision;
+use fluxgate_core::internals::ActiveRuleSet;
 use fluxgate_http::{DescriptorShare, Origin};
 use fluxgate_tower::internals::client_config;
 use fluxgate_tower::{Handler, TrustError};
@@ -16,7 +17,7 @@ use crate::upstream::{ConnectionLimit, pool};
 /// Decides requests and records responses.
 pub trait Engine: Send + Sync + 'static {
     /// Decides the requests of one filter.
-    type Handler<'a>: Handler<Report = Decision>;
+    type Handler<'a>: Handler<Report = Decision, Rules = Option<ActiveRuleSet>>;
 
     /// Returns the handler for a request of this origin.
     fn handler<'a>(self: &'a Arc<Self>, origin: &'a Origin<'a>) -> Self::Handler<'a>;

@@ -21,6 +21,7 @@ mod gateway;
 mod hop_by_hop;
 mod http_builders;
 mod http_server;
+mod llm;
 mod request_body;
 mod request_checks;
 mod routes;
@@ -28,6 +29,9 @@ mod timeouts;
 mod upstream;
 mod upstream_request;
 
-pub use config::{Config, HostPattern, Limits, RouteConfig, RouteMatch, Timeouts, UpstreamTarget};
+pub use config::{
+    Config, HostPattern, Limits, LlmConfig, RouteConfig, RouteMatch, Timeouts, UpstreamTarget,
+};
+pub use fluxgate_llm::Reserve;
 pub use fluxgate_tower::TrustError;
 pub use gateway::{Engine, Gateway};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
 
@@ -17,7 +17,7 @@ use crate::upstream::OpenBodyPermit;
 /// A body that is forwarded as it arrives.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
-    incoming: Incoming,
+    source: Source,
     length: Option<u64>,
     /// The largest size, and how much of it is left.
     limit: Option<(u64, u64)>,
@@ -32,6 +32,35 @@ pub(crate) struct RequestBody {
     has_ended: bool,
 }
 
+/// Where the parts of a body come from.
+#[derive(Debug)]
+enum Source {
+    /// The client, which is still sending.
+    Client(Incoming),
+    /// A body that has been read.
+    Whole(Bytes),
+}
+
+impl Source {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Polled> {
+        match self {
+            Self::Client(incoming) => Pin::new(incoming).poll_frame(cx),
+            Self::Whole(content) if content.is_empty() => Poll::Ready(None),
+            Self::Whole(content) => {
+                let content = std::mem::take(content);
+                Poll::Ready(Some(Ok(Frame::data(content))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Client(incoming) => incoming.is_end_stream(),
+            Self::Whole(content) => content.is_empty(),
+        }
+    }
+}
+
 type Polled = Option<Result<Frame<Bytes>, hyper::Error>>;
 
 impl RequestBody {
@@ -44,7 +73,7 @@ impl RequestBody {
     ) -> Option<Box<Self>> {
         let body = (!incoming.is_end_stream()).then(|| Self {
             length: incoming.size_hint().exact(),
-            incoming,
+            source: Source::Client(incoming),
             limit: max.map(|max| (max, max)),
             connection: Arc::clone(connection),
             first: None,
@@ -53,6 +82,20 @@ impl RequestBody {
             has_ended: false,
         });
         body.map(Box::new)
+    }
+
+    /// Forwards a body that has been read.
+    pub(crate) fn whole(content: Bytes, connection: &Arc<ConnectionState>) -> Box<Self> {
+        Box::new(Self {
+            source: Source::Whole(content.clone()),
+            length: u64::try_from(content.len()).ok(),
+            limit: None,
+            connection: Arc::clone(connection),
+            first: None,
+            awaits_continue: false,
+            permit: None,
+            has_ended: false,
+        })
     }
 
     /// Returns the length of the body, if the client has declared it.
@@ -80,8 +123,52 @@ impl RequestBody {
 
     /// Reads and discards the body; returns its length.
     pub(crate) async fn discard(&mut self, idle: Duration) -> Result<u64, GatewayError> {
-        let mut deadline = Deadline::default();
         let mut length = 0;
+        let count = |data: Bytes| {
+            length += u64::try_from(data.len()).unwrap_or(u64::MAX);
+            Ok(())
+        };
+        self.for_each(idle, count).await?;
+        Ok(length)
+    }
+
+    /// Reads the whole body, which may have `max` bytes.
+    pub(crate) async fn collect(
+        &mut self,
+        max: u64,
+        idle: Duration,
+    ) -> Result<Bytes, GatewayError> {
+        let too_large = |length: u64| length > max;
+        if self.length.is_some_and(too_large) {
+            return Err(GatewayError::BodyTooLarge(max));
+        }
+        let mut first = Bytes::new();
+        let mut whole = BytesMut::new();
+        let append = |data: Bytes| {
+            let length = first.len() + whole.len() + data.len();
+            if u64::try_from(length).is_ok_and(too_large) {
+                return Err(GatewayError::BodyTooLarge(max));
+            }
+            // Most bodies arrive in one part, which need not be copied.
+            if first.is_empty() && whole.is_empty() {
+                first = data;
+                return Ok(());
+            }
+            whole.extend_from_slice(&std::mem::take(&mut first));
+            whole.extend_from_slice(&data);
+            Ok(())
+        };
+        self.for_each(idle, append).await?;
+        Ok(if whole.is_empty() { first } else { whole.freeze() })
+    }
+
+    /// Reads all parts of the body, each within `idle`.
+    async fn for_each(
+        &mut self,
+        idle: Duration,
+        mut take: impl FnMut(Bytes) -> Result<(), GatewayError>,
+    ) -> Result<(), GatewayError> {
+        let mut deadline = Deadline::default();
         loop {
             deadline.set_after(idle);
             let data = poll_fn(|cx| match self.poll_data(cx) {
@@ -92,8 +179,8 @@ impl RequestBody {
                 Poll::Ready(data) => Poll::Ready(data.transpose()),
             });
             match data.await? {
-                Some(data) => length += u64::try_from(data.len()).unwrap_or(u64::MAX),
-                None => return Ok(length),
+                Some(data) => take(data)?,
+                None => return Ok(()),
             }
         }
     }
@@ -103,13 +190,13 @@ impl RequestBody {
         // Polling makes hyper send `100 Continue`.
         if self.first.is_none()
             && !self.awaits_continue
-            && let Poll::Ready(frame) = Pin::new(&mut self.incoming).poll_frame(cx)
+            && let Poll::Ready(frame) = self.source.poll_frame(cx)
         {
             self.first = Some(frame);
         }
         match &self.first {
             None => true,
-            Some(Some(Ok(frame))) => frame.is_data() && !self.incoming.is_end_stream(),
+            Some(Some(Ok(frame))) => frame.is_data() && !self.source.is_end_stream(),
             Some(Some(Err(_)) | None) => false,
         }
     }
@@ -124,7 +211,7 @@ impl RequestBody {
         }
         let frame = match self.first.take() {
             Some(first) => first,
-            None => ready!(Pin::new(&mut self.incoming).poll_frame(cx)),
+            None => ready!(self.source.poll_frame(cx)),
         };
         // Trailers are not forwarded: a server could take them for headers, which no rule
         // has seen.
@@ -140,7 +227,7 @@ impl RequestBody {
                 None => return Poll::Ready(Some(Err(GatewayError::BodyTooLarge(*max)))),
             }
         }
-        if data.is_none() || self.incoming.is_end_stream() {
+        if data.is_none() || self.source.is_end_stream() {
             self.has_ended = true;
             self.permit = None;
         }
@@ -150,7 +237,7 @@ impl RequestBody {
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
-        if !self.has_ended {
+        if !self.has_ended && matches!(self.source, Source::Client(_)) {
             self.connection.leave_unread();
         }
     }

@@ -4,9 +4,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use fluxgate_core::internals::RequestPath;
+use fluxgate_llm::Api;
 use fluxgate_tower::internals::{BadRequest, Filter, RequestHead};
 
-use crate::config::{RouteConfig, RouteMatch, UpstreamTarget};
+use crate::config::{LlmConfig, RouteConfig, RouteMatch, UpstreamTarget};
 use crate::upstream::{Balancer, Upstream};
 
 /// The routes. The first that matches a request applies.
@@ -21,6 +22,8 @@ pub(crate) struct Route {
     /// The host of requests that name none.
     pub(crate) default_host: String,
     pub(crate) filters: Vec<Arc<Filter>>,
+    /// How calls to language models are counted, if they are.
+    pub(crate) llm: Option<LlmConfig>,
     matches: RouteMatch,
 }
 
@@ -48,6 +51,7 @@ impl Routes {
                 id: route.id.into(),
                 upstreams: Balancer::new(servers.collect()),
                 filters: route.filters,
+                llm: route.llm,
                 matches: route.matches,
             }
         });
@@ -106,6 +110,12 @@ impl Route {
                 let mut lines = head.header_lines(name);
                 lines.next() == Some(value.as_bytes()) && lines.next().is_none()
             })
+    }
+
+    /// Returns whether calls to a language model at this path are counted.
+    pub(crate) fn counts_calls(&self, path: &RequestPath<'_>) -> bool {
+        let is_api = |path: &str| Api::of_path(path).is_some();
+        self.llm.is_some() && (is_api(path.raw()) || path.other().is_some_and(is_api))
     }
 
     /// Returns whether the peer is a trusted proxy.
@@ -168,6 +178,7 @@ mod tests {
             matches,
             upstreams: vec![UpstreamTarget::Echo],
             filters: Vec::new(),
+            llm: None,
         }
     }
 

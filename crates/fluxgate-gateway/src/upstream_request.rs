@@ -17,6 +17,9 @@ pub(crate) struct RequestOptions<'a> {
     pub(crate) target: &'a str,
     /// Whether the length of the body is unknown.
     pub(crate) is_chunked: bool,
+    /// The length of the body, if it replaces that of the client. Then the response is asked
+    /// to be unencoded too, so that it can be read.
+    pub(crate) replaced_body: Option<usize>,
     /// Whether the client accepts trailers.
     pub(crate) trailers: bool,
     /// The protocol that the client asks to switch to.
@@ -91,9 +94,13 @@ pub(crate) fn write_request<H: RequestHead>(
     let mut once = SmallVec::<[&str; 2]>::new();
     for (name, value) in head.all_headers() {
         match HeaderKind::of(name) {
-            HeaderKind::ContentLength if !options.is_chunked => {}
+            HeaderKind::ContentLength if !options.is_chunked && options.replaced_body.is_none() => {
+            }
             HeaderKind::EndToEnd if !is_named(name) => {}
             _ => continue,
+        }
+        if options.replaced_body.is_some() && name.eq_ignore_ascii_case("accept-encoding") {
+            continue;
         }
         let is_spoofed =
             || options.underscores && name.contains('_') && spoofs_header(name, &is_variant);
@@ -126,7 +133,11 @@ pub(crate) fn write_request<H: RequestHead>(
         (None, true) => write_header(out, "connection", b"te"),
         (None, false) => {}
     }
-    if options.is_chunked {
+    if let Some(length) = options.replaced_body {
+        write_header(out, "accept-encoding", b"identity");
+        let mut digits = itoa::Buffer::new();
+        write_header(out, "content-length", digits.format(length).as_bytes());
+    } else if options.is_chunked {
         write_header(out, "transfer-encoding", b"chunked");
     }
     out.extend_from_slice(b"\r\n");

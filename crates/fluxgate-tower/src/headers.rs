@@ -10,7 +10,7 @@ mod sink;
 mod values;
 
 use http::header::RETRY_AFTER;
-use http::{HeaderMap, HeaderName};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use smallvec::SmallVec;
 
 use crate::report::Report;
@@ -25,28 +25,45 @@ pub(crate) use values::HeaderValues;
 /// those of the filter with the least remaining, or of the one that denied. `Retry-After` is
 /// the longest.
 #[derive(Clone, Debug)]
-pub struct LimitHeaders<R>(SmallVec<[(HeaderFamilies, R); 1]>);
+pub struct LimitHeaders<R> {
+    reports: SmallVec<[(HeaderFamilies, R); 1]>,
+    /// Headers in addition to the families.
+    others: Vec<(HeaderName, HeaderValue)>,
+}
 
 impl<R> Default for LimitHeaders<R> {
     fn default() -> Self {
-        Self(SmallVec::new())
+        Self {
+            reports: SmallVec::new(),
+            others: Vec::new(),
+        }
     }
 }
 
 impl<R: Report> LimitHeaders<R> {
     /// Adds the report of the next filter.
     pub fn push(&mut self, families: HeaderFamilies, report: R) {
-        self.0.push((families, report));
+        self.reports.push((families, report));
+    }
+
+    /// Sets the headers in addition to those of the families.
+    pub fn set_others(&mut self, headers: Vec<(HeaderName, HeaderValue)>) {
+        self.others = headers;
     }
 
     /// Returns whether no filter has added a report.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.reports.is_empty()
     }
 
     /// Returns the report of the last filter.
     pub fn last(&self) -> Option<&R> {
-        self.0.last().map(|(_, report)| report)
+        self.reports.last().map(|(_, report)| report)
+    }
+
+    /// Returns the reports of all filters, with the families that are written.
+    pub fn reports(&self) -> impl Iterator<Item = &(HeaderFamilies, R)> {
+        self.reports.iter()
     }
 
     /// Sets the headers of a response, replacing those of the same names.
@@ -54,11 +71,20 @@ impl<R: Report> LimitHeaders<R> {
         if !self.is_empty() {
             HeaderValues::collect(|sink| self.write_to(sink)).insert_into(headers);
         }
+        for (name, value) in &self.others {
+            headers.insert(name, value.clone());
+        }
     }
 
     /// Appends the headers as text, each with its line end.
     pub fn write_text(&self, out: &mut Vec<u8>) {
         self.write_to(&mut TextSink(out));
+        for (name, value) in &self.others {
+            out.extend_from_slice(name.as_str().as_bytes());
+            out.extend_from_slice(b": ");
+            out.extend_from_slice(value.as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
     }
 
     /// Returns whether a header of this name, in any case, is written and so replaces the one
@@ -71,13 +97,15 @@ impl<R: Report> LimitHeaders<R> {
             self.has_members(R::write_policies)
         } else if is(&RATE_LIMIT) {
             self.has_members(R::write_rate_limit)
+        } else if is(&RETRY_AFTER) {
+            self.retry_after().is_some()
         } else {
-            is(&RETRY_AFTER) && self.retry_after().is_some()
+            self.others.iter().any(|(known, _)| is(known))
         }
     }
 
     fn write_to(&self, sink: &mut impl HeaderSink) {
-        if let [(families, report)] = &self.0[..] {
+        if let [(families, report)] = &self.reports[..] {
             return families.write_to(report, sink);
         }
         if let Some((families, report)) = self.strictest() {
@@ -94,14 +122,14 @@ impl<R: Report> LimitHeaders<R> {
 
     /// Returns the report for the legacy headers; the first among equals.
     fn strictest(&self) -> Option<&(HeaderFamilies, R)> {
-        let reports = self.0.iter().filter(|(families, report)| {
+        let reports = self.reports.iter().filter(|(families, report)| {
             families.legacy && report.limit().is_some() && report.remaining().is_some()
         });
         reports.min_by_key(|(_, report)| (report.allowed(), report.remaining()))
     }
 
     fn retry_after(&self) -> Option<u64> {
-        let reports = self.0.iter().filter(|(families, _)| families.retry_after);
+        let reports = self.reports.iter().filter(|(families, _)| families.retry_after);
         reports
             .filter_map(|(_, report)| retry_after_secs(report))
             .max()
@@ -110,7 +138,7 @@ impl<R: Report> LimitHeaders<R> {
     /// Appends the members that `write` appends for each report, separated by commas.
     fn join(&self, write: impl Fn(&R, &mut Vec<u8>), text: &mut Vec<u8>) {
         let start = text.len();
-        for (_, report) in self.0.iter().filter(|(families, _)| families.ietf) {
+        for (_, report) in self.reports.iter().filter(|(families, _)| families.ietf) {
             let before = text.len();
             if before > start {
                 text.push(b',');

@@ -4,9 +4,18 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use fluxgate_core::internals::{HoldKeeper, KeptHold};
+use fluxgate_core::internals::{HoldKeeper, KeptHold, poll_once_or_spawn};
 use fluxgate_core::{Settled, Settlement, StoreError};
+
+/// How long to wait before each further try of a settlement in the background. A hold that is
+/// no longer renewed lives for at least two thirds of its time.
+const RETRIES: [Duration; 3] = [
+    Duration::from_millis(100),
+    Duration::from_secs(1),
+    Duration::from_secs(5),
+];
 
 /// The hold of a request whose rules take slots or whose charge is held.
 ///
@@ -43,10 +52,33 @@ impl RequestHold {
     /// # Errors
     /// If the store fails. The hold expires by itself then.
     pub async fn settle(&self, settlement: Settlement<'_>) -> Result<Option<Settled>, StoreError> {
-        let Some(hold) = self.take() else {
+        let Some(mut hold) = self.take() else {
             return Ok(None);
         };
         hold.settle(settlement).await
+    }
+
+    /// Settles the rules that count these attributes and gives the slots back, without
+    /// waiting for the store. If it fails, it is tried again: a hold is settled only once.
+    #[doc(hidden)]
+    pub fn settle_in_background<const N: usize>(&self, costs: [(&'static str, u64); N]) {
+        let Some(mut hold) = self.take() else {
+            return;
+        };
+        poll_once_or_spawn(async move {
+            let settlement = Settlement::Attributes(&costs);
+            let mut settled = hold.settle(settlement).await;
+            for pause in RETRIES {
+                if settled.is_ok() {
+                    return;
+                }
+                tokio::time::sleep(pause).await;
+                settled = hold.settle(settlement).await;
+            }
+            if let Err(error) = settled {
+                tracing::warn!(%error, "cannot settle a request: it is charged as reserved");
+            }
+        });
     }
 
     /// Gives the slots back, unless the hold has ended.
@@ -70,12 +102,12 @@ type SettleFuture<'a> =
 
 /// A hold on a store of any type.
 trait ErasedHold: Send {
-    fn settle<'a>(self: Box<Self>, settlement: Settlement<'a>) -> SettleFuture<'a>;
+    fn settle<'a>(&'a mut self, settlement: Settlement<'a>) -> SettleFuture<'a>;
 }
 
 impl<K: HoldKeeper> ErasedHold for KeptHold<K> {
-    fn settle<'a>(self: Box<Self>, settlement: Settlement<'a>) -> SettleFuture<'a> {
-        Box::pin(KeptHold::settle(*self, settlement))
+    fn settle<'a>(&'a mut self, settlement: Settlement<'a>) -> SettleFuture<'a> {
+        Box::pin(KeptHold::settle(self, settlement))
     }
 }
 

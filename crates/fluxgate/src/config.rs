@@ -33,7 +33,7 @@ use fluxgate_core::{OnError, OnMissingRuleSet};
 pub use admin::Admin;
 pub use deployment::Deployment;
 pub use filters::Filter;
-pub use gateway::{Gateway, Route, Tls};
+pub use gateway::{Gateway, Llm, Route, Tls};
 pub use jwt::{Jwt, JwtKeys};
 pub use keys::{HashKeys, Keys};
 pub use listen::Listen;

@@ -21,6 +21,9 @@ impl Decision {
         for applied in plan.applied.iter().filter(|applied| !applied.is_shadow()) {
             decision.add_enforced(applied, &mut verdicts);
         }
+        if plan.tells_levels() {
+            decision.add_levels(all);
+        }
         if !decision.allowed {
             return decision;
         }
@@ -95,6 +98,19 @@ impl Decision {
             charged: Charged::by(verdict),
         });
         self.reservations = reservations.collect();
+    }
+
+    /// Keeps what the enforced bands have left. Their verdicts come first.
+    fn add_levels(&mut self, verdicts: &[Verdict]) {
+        let bands = self.rules.iter().flat_map(|decided| {
+            let rule = decided.rule;
+            let bands = decided.bands.clone().map(Some);
+            bands.map(move |band| BandRef { rule, band })
+        });
+        let levels = bands.zip(verdicts);
+        let levels = levels
+            .map(|(band, verdict)| (band, u64::from(verdict.remaining), verdict.reset_after));
+        self.levels = levels.collect();
     }
 
     /// Adds the hold of the plan, if some of these rules have charged the request.

@@ -43,6 +43,9 @@ impl Decision {
         self.at = Timestamp::saturating_from_micros(at);
         let left = self.reset_after.get().saturating_sub(waited.get());
         self.reset_after = Micros::new(left);
+        for (_, _, reset_after) in &mut self.levels {
+            *reset_after = Micros::new(reset_after.get().saturating_sub(waited.get()));
+        }
         self
     }
 

@@ -116,6 +116,12 @@ impl ActiveRule {
         }
     }
 
+    /// Returns whether it counts requests: each costs the same, and takes no slots.
+    #[doc(hidden)]
+    pub fn counts_requests(&self) -> bool {
+        matches!(self.cost, Cost::Fixed(_)) && !self.takes_slots()
+    }
+
     /// Returns the parts of its key; none for a global rule.
     pub fn key(&self) -> &[KeyPart] {
         &self.key

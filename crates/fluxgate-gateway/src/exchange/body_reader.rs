@@ -110,6 +110,11 @@ impl BodyReader {
         matches!(self.framing, Decoder::Ended) && self.trailers.is_none()
     }
 
+    /// Returns whether all data has been returned. Trailers may follow.
+    pub(crate) fn is_read(&self) -> bool {
+        matches!(self.framing, Decoder::Ended)
+    }
+
     /// Returns how much of the body is left.
     pub(crate) fn size_hint(&self) -> SizeHint {
         match self.framing {

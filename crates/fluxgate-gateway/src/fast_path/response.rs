@@ -16,15 +16,17 @@ use crate::upstream::UpstreamStream;
 use crate::upstream_request::write_header;
 
 /// The size of a read of a long body.
-const LONG_READ: usize = 64 * 1024;
+pub(super) const LONG_READ: usize = 64 * 1024;
 /// A shorter body is read into the buffer that is there.
-const LONG: u64 = 32 * 1024;
+pub(super) const LONG: u64 = 32 * 1024;
 
 /// Appends the status line and the headers of an upstream's response, without those that the
-/// gateway sets and without the end of the head.
+/// gateway sets and without the end of the head. `is_resized` says that the length of the body
+/// changes.
 pub(crate) fn write_head(
     out: &mut Vec<u8>,
     head: &ResponseHead<'_>,
+    is_resized: bool,
     limit_headers: &LimitHeaders<Decision>,
 ) {
     out.extend_from_slice(b"HTTP/1.1 ");
@@ -33,7 +35,8 @@ pub(crate) fn write_head(
     out.extend_from_slice(head.reason.as_bytes());
     out.extend_from_slice(b"\r\n");
     for (name, value) in &head.headers {
-        if !is_replaced(name, limit_headers) {
+        let is_wrong = is_resized && name.eq_ignore_ascii_case("content-length");
+        if !is_wrong && !is_replaced(name, limit_headers) {
             write_header(out, name, value);
         }
     }
@@ -41,6 +44,7 @@ pub(crate) fn write_head(
         write_date(wall_clock(), out);
     }
     match head.framing {
+        Framing::Length(_) if is_resized => write_header(out, "transfer-encoding", b"chunked"),
         // A length is among the headers.
         Framing::None | Framing::Length(_) => {}
         Framing::Chunked | Framing::UntilClose => {
@@ -187,7 +191,7 @@ impl<S: ClientStream> BodyCopy<'_, '_, S> {
 
     /// Reads from the upstream; `None` if that fails, takes too long, or the client
     /// disconnects.
-    async fn read(&mut self, buffer: &mut [u8]) -> Option<usize> {
+    pub(super) async fn read(&mut self, buffer: &mut [u8]) -> Option<usize> {
         let stream = &mut *self.stream;
         stream.deadline.set_after(self.idle);
         let read = poll_fn(|cx| match stream.poll_fill(cx, buffer) {
@@ -199,7 +203,7 @@ impl<S: ClientStream> BodyCopy<'_, '_, S> {
 }
 
 /// Appends a chunk, unless it is empty: that would be the last one.
-fn write_chunk(content: &[u8], out: &mut Vec<u8>) {
+pub(super) fn write_chunk(content: &[u8], out: &mut Vec<u8>) {
     if !content.is_empty() {
         // Writing to memory does not fail.
         let _ = write!(out, "{:x}\r\n", content.len());

@@ -32,7 +32,7 @@ pub fn response(bytes: &[u8]) {
 
 fn check_written(head: &ResponseHead<'_>, head_only: bool) {
     let mut written = Vec::new();
-    write_response_head(&mut written, head, &LimitHeaders::default());
+    write_response_head(&mut written, head, false, &LimitHeaders::default());
     written.extend_from_slice(b"\r\n");
     let mut headers = [httparse::EMPTY_HEADER; 128];
     let mut response = httparse::Response::new(&mut headers);

@@ -8,7 +8,9 @@ use bytes::Bytes;
 use fluxgate_tower::internals::HeldUntilDropped;
 use http_body::{Body, Frame, SizeHint};
 
+use super::metered_body::MeteredBody;
 use crate::exchange::{BodyReader, ResponseError};
+use crate::llm::MeteredCall;
 use crate::timeouts::{InFlight, Progress};
 
 /// The largest frame on HTTP/2: small enough to see how much the client accepts.
@@ -31,6 +33,7 @@ pub(super) struct ResponseBody {
 enum Kind {
     Whole(Option<Bytes>),
     Upstream(Box<BodyReader>),
+    Metered(Box<MeteredBody>),
 }
 
 impl ResponseBody {
@@ -43,6 +46,12 @@ impl ResponseBody {
             true => Self::whole(Bytes::new()),
             false => Self::new(Kind::Upstream(Box::new(reader))),
         }
+    }
+
+    /// The answer to a call, which is counted as it passes.
+    pub(super) fn metered(reader: BodyReader, call: Box<MeteredCall>) -> Self {
+        let body = MeteredBody::new(reader, call);
+        Self::new(Kind::Metered(Box::new(body)))
     }
 
     fn new(kind: Kind) -> Self {
@@ -82,6 +91,7 @@ impl ResponseBody {
                 Poll::Ready(bytes.map(|bytes| Ok(Frame::data(bytes))))
             }
             Kind::Upstream(reader) => reader.poll_frame(cx),
+            Kind::Metered(body) => body.poll_frame(cx),
         }
     }
 
@@ -124,6 +134,7 @@ impl Body for ResponseBody {
         let is_over = match &self.kind {
             Kind::Whole(bytes) => bytes.as_ref().is_none_or(Bytes::is_empty),
             Kind::Upstream(reader) => reader.has_ended(),
+            Kind::Metered(body) => body.has_ended(),
         };
         is_over && self.rest() == 0
     }
@@ -135,6 +146,7 @@ impl Body for ResponseBody {
                 SizeHint::with_exact(u64::try_from(length).unwrap_or(u64::MAX))
             }
             Kind::Upstream(reader) => reader.size_hint(),
+            Kind::Metered(body) => body.size_hint(),
         };
         let mut whole = SizeHint::new();
         whole.set_lower(hint.lower().saturating_add(self.rest()));

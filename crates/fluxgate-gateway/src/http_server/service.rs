@@ -2,13 +2,14 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use fluxgate_http::{Buffers, Listener, Origin, PROBLEM_JSON, PrefixedStream, REQUEST_ID};
 use fluxgate_tower::internals::{
     HeldUntilDropped, INVALID_TOKEN_CHALLENGE, LimitHeaders, RequestHead as _,
 };
-use http::header::{CONNECTION, CONTENT_TYPE, UPGRADE, WWW_AUTHENTICATE};
+use http::header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, UPGRADE, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Uri, Version};
@@ -24,6 +25,7 @@ use crate::error::GatewayError;
 use crate::exchange::{BodyReader, OutgoingRequest, ResponseHead, Wanted};
 use crate::forward::{Forwarded, UpstreamResponse};
 use crate::gateway::{Engine, Gateway};
+use crate::llm::{MeteredCall, ReadBody};
 use crate::request_body::RequestBody;
 use crate::request_checks::{self, CheckedHead};
 use crate::timeouts::{ConnectionState, watch_response};
@@ -105,12 +107,16 @@ impl<E: Engine> Gateway<E> {
             body_length,
             client: client.info,
         };
-        let admitted = match self.admit(&request, origin).await {
+        let mut body = IncomingBody {
+            body,
+            idle: self.timeouts.idle,
+        };
+        let mut admitted = match self.admit(&request, &mut body, origin).await {
             Ok(admitted) => admitted,
             Err(rejected) => return rejection(&rejected),
         };
         let forwarded = self
-            .forward_admitted(&request, &checked, body, &admitted, origin, client)
+            .forward_admitted(&request, &checked, body.body, &mut admitted, origin, client)
             .await;
         match forwarded {
             Ok(mut response) => {
@@ -130,13 +136,14 @@ impl<E: Engine> Gateway<E> {
         request: &ReceivedRequest<'_, Parts>,
         checked: &CheckedHead<'_>,
         body: Option<Box<RequestBody>>,
-        admitted: &Admitted<'_>,
+        admitted: &mut Admitted<'_>,
         origin: &Origin<'_>,
         client: &Client,
     ) -> Result<Response<ResponseBody>, GatewayError> {
         let parts = request.head;
         // hyper knows whether the connection can be upgraded.
-        let can_upgrade = parts.extensions.get::<OnUpgrade>().is_some();
+        let can_upgrade = parts.extensions.get::<OnUpgrade>().is_some()
+            && !admitted.route.counts_calls(request.path);
         let upgrade = checked.upgrade.filter(|_| can_upgrade);
         let wanted = Wanted {
             head_only: parts.method() == "HEAD",
@@ -147,6 +154,7 @@ impl<E: Engine> Gateway<E> {
         let options = RequestOptions {
             target: &target,
             is_chunked: body.as_ref().is_some_and(|body| body.length().is_none()),
+            replaced_body: admitted.body.as_ref().map(Bytes::len),
             trailers: wanted.trailers,
             upgrade: upgrade.map(HeaderValue::as_bytes),
             underscores: true,
@@ -154,6 +162,14 @@ impl<E: Engine> Gateway<E> {
         let mut buffers = Buffers::take();
         let (out, scratch) = (&mut buffers.output, &mut buffers.json);
         self.write_request((out, scratch), request, admitted, origin, options);
+        let whole = admitted.body.take();
+        let body = whole.map_or(body, |whole| {
+            Some(RequestBody::whole(whole, &client.state))
+        });
+        let mut call = admitted.call.take();
+        if let Some(call) = &mut call {
+            call.sent();
+        }
         let outgoing = OutgoingRequest {
             bytes: out,
             body,
@@ -163,8 +179,9 @@ impl<E: Engine> Gateway<E> {
             .forwarder
             .forward(admitted.route, outgoing, |head, _| response_head(head));
         let response = match forwarded.await {
-            Ok(Forwarded::Response(response)) => Ok(self.pass_on(response, wanted, client)),
+            Ok(Forwarded::Response(response)) => Ok(self.pass_on(response, wanted, call, client)),
             Ok(Forwarded::Echo(body)) => {
+                MeteredCall::fail(call);
                 let length = match body {
                     Some(mut body) => body.discard(self.timeouts.idle).await,
                     None => Ok(0),
@@ -173,7 +190,10 @@ impl<E: Engine> Gateway<E> {
                     .map(|length| own_response(StatusCode::OK, JSON, echo::describe(out, length)))
                     .map_err(|error| (error, None))
             }
-            Err(failed) => Err(failed),
+            Err(failed) => {
+                MeteredCall::fail(call);
+                Err(failed)
+            }
         };
         buffers.release();
         response.map_err(|(error, assignment)| {
@@ -187,11 +207,12 @@ impl<E: Engine> Gateway<E> {
         &self,
         response: UpstreamResponse<Response<()>>,
         wanted: Wanted,
+        call: Option<Box<MeteredCall>>,
         client: &Client,
     ) -> Response<ResponseBody> {
         let UpstreamResponse {
             exchange,
-            head,
+            mut head,
             assignment,
         } = response;
         let body = if head.status() == StatusCode::SWITCHING_PROTOCOLS {
@@ -207,9 +228,37 @@ impl<E: Engine> Gateway<E> {
         } else {
             let (limit, idle) = (&self.forwarder.connections, self.timeouts.idle);
             let reader = BodyReader::new(exchange, assignment, limit, idle, wanted.trailers);
-            ResponseBody::upstream(reader)
+            match call {
+                Some(mut call) => {
+                    let headers = head.headers().iter();
+                    let headers = headers.map(|(name, value)| (name.as_str(), value.as_bytes()));
+                    call.answered(head.status().as_u16(), headers);
+                    if call.removes_events() {
+                        head.headers_mut().remove(CONTENT_LENGTH);
+                    }
+                    ResponseBody::metered(reader, call)
+                }
+                None => ResponseBody::upstream(reader),
+            }
         };
         head.map(|()| body)
+    }
+}
+
+/// The body of a request that hyper receives.
+struct IncomingBody {
+    /// `None` if there is no body, or it was read.
+    body: Option<Box<RequestBody>>,
+    /// The time within which each part must arrive.
+    idle: Duration,
+}
+
+impl ReadBody for IncomingBody {
+    async fn read(&mut self, max: u64) -> Result<Bytes, GatewayError> {
+        let Some(mut body) = self.body.take() else {
+            return Ok(Bytes::new());
+        };
+        body.collect(max, self.idle).await
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
 use fluxgate_core::internals::RequestPath;
-use fluxgate_core::store::WaitPermit;
+use fluxgate_core::store::{Mode, WaitPermit};
 use fluxgate_core::{RequestContext, RequestContextBuilder};
 use tokio::time::Instant;
 
@@ -91,8 +91,63 @@ impl Filter {
         path: &'a RequestPath<'_>,
         peer: Option<IpAddr>,
     ) -> Result<FilterOutcome<H::Report>, PendingEvaluation<'a, H>> {
+        self.try_evaluate_with(handler, rules, (head, path), peer, |context| context)
+    }
+
+    /// Evaluates a request like [`Filter::evaluate`], by these rules. `customize` may change
+    /// its context.
+    pub async fn evaluate_with<'a, H: Handler>(
+        &'a self,
+        handler: &'a H,
+        rules: &'a H::Rules,
+        request: (&'a (impl RequestHead + Sync), &'a RequestPath<'_>),
+        peer: Option<IpAddr>,
+        customize: impl FnOnce(RequestContextBuilder<'a>) -> RequestContextBuilder<'a>,
+    ) -> FilterOutcome<H::Report> {
+        match self.try_evaluate_with(handler, rules, request, peer, customize) {
+            Ok(outcome) => outcome,
+            Err(pending) => Box::pin(self.evaluate_pending(handler, pending)).await,
+        }
+    }
+
+    /// Returns the report that a request would get now, without charging or recording it.
+    /// `customize` may change its context. Returns `None` if the filter rejects it anyway.
+    pub async fn peek<'a, H: Handler>(
+        &'a self,
+        handler: &'a H,
+        rules: &'a H::Rules,
+        request: (&'a (impl RequestHead + Sync), &'a RequestPath<'_>),
+        peer: Option<IpAddr>,
+        customize: impl FnOnce(RequestContextBuilder<'a>) -> RequestContextBuilder<'a>,
+    ) -> Option<H::Report> {
         let rule_set = self.rule_set.as_deref().unwrap_or_default();
-        let context = match self.context(handler, rules, (head, path), peer, |context, _| context) {
+        let customize = |context, _: &_| customize(context);
+        let context = self.context(handler, rules, request, peer, customize);
+        let context = context.ok()?;
+        match handler.try_decide(rule_set, rules, &context, Mode::Peek) {
+            Ok(report) => Some(report),
+            Err(pending) => {
+                let decided = handler.decide(rule_set, rules, &context, pending).await;
+                Some(decided.0)
+            }
+        }
+    }
+
+    #[expect(
+        clippy::result_large_err,
+        reason = "it is moved once, into the future that continues"
+    )]
+    fn try_evaluate_with<'a, H: Handler>(
+        &'a self,
+        handler: &'a H,
+        rules: &'a H::Rules,
+        (head, path): (&'a impl RequestHead, &'a RequestPath<'_>),
+        peer: Option<IpAddr>,
+        customize: impl FnOnce(RequestContextBuilder<'a>) -> RequestContextBuilder<'a>,
+    ) -> Result<FilterOutcome<H::Report>, PendingEvaluation<'a, H>> {
+        let rule_set = self.rule_set.as_deref().unwrap_or_default();
+        let customize = |context, _: &_| customize(context);
+        let context = match self.context(handler, rules, (head, path), peer, customize) {
             Ok(context) => context,
             Err(ContextError::BadRequest(bad)) => return Ok(FilterOutcome::BadRequest(bad)),
             Err(ContextError::InvalidToken) => return Ok(FilterOutcome::InvalidToken),

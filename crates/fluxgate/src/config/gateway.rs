@@ -1,5 +1,6 @@
 //! The section `gateway`: routes, timeouts, limits and the certificate.
 
+mod llm;
 mod route;
 
 use std::num::NonZeroU64;
@@ -10,6 +11,7 @@ use fluxgate_gateway::{Limits, Timeouts};
 
 use super::filters::Filter;
 use super::{read, tree};
+pub use llm::Llm;
 pub use route::Route;
 
 /// The configuration of the gateway.

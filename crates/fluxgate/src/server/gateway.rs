@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use fluxgate_gateway::{Gateway, RouteConfig};
+use fluxgate_gateway::{Gateway, LlmConfig, RouteConfig};
 use fluxgate_http::{DescriptorShare, Listener, Origin};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
@@ -77,6 +77,13 @@ impl GatewayListener {
 
 fn route_config(route: &config::Route, filters: &Filters) -> RouteConfig {
     let named = route.filters.iter();
+    let llm = route.llm.as_ref().and_then(|llm| {
+        let filter = route.filters.iter().position(|name| *name == llm.rules)?;
+        Some(LlmConfig {
+            filter,
+            reserve: llm.reserve,
+        })
+    });
     RouteConfig {
         id: route.id.clone(),
         matches: route.matches.clone(),
@@ -85,6 +92,7 @@ fn route_config(route: &config::Route, filters: &Filters) -> RouteConfig {
             .filter_map(|name| filters.get(name))
             .cloned()
             .collect(),
+        llm,
     }
 }
 

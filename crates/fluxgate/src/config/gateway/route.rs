@@ -7,6 +7,7 @@ use fluxgate_core::internals::values;
 use fluxgate_core::internals::yaml::{Faults, Node};
 use fluxgate_gateway::{HostPattern, RouteMatch, UpstreamTarget};
 
+use super::llm::Llm;
 use crate::config::filters::Filter;
 use crate::config::paths::PathPatterns;
 use crate::config::url::parse_upstream;
@@ -25,6 +26,8 @@ pub struct Route {
     pub upstreams: Vec<UpstreamTarget>,
     /// The names of existing filters, in the order in which they evaluate a request.
     pub filters: Vec<String>,
+    /// How calls to language models are counted, if they are.
+    pub llm: Option<Llm>,
 }
 
 /// Reads the list under `routes`.
@@ -45,8 +48,9 @@ impl Route {
         faults: &mut Faults,
     ) -> Self {
         let before = faults.count();
-        let [id, matches, route_upstreams, route_filters] =
-            node.fields("a route", ["id", "match", "upstreams", "filters"], faults);
+        let names = ["id", "match", "upstreams", "filters", "llm"];
+        let [id, matches, route_upstreams, route_filters, llm] =
+            node.fields("a route", names, faults);
         // If it is not a mapping, that has been reported.
         if faults.count() == before {
             for (name, field) in [("id", id), ("upstreams", route_upstreams)] {
@@ -86,7 +90,8 @@ impl Route {
             }
             Some(name.to_owned())
         });
-        let filters = named.collect();
+        let filters: Vec<_> = named.collect();
+        let llm = llm.and_then(|node| Llm::read(node, &filters, faults));
         let (matches, paths) =
             matches.map_or_else(Default::default, |node| read_match(node, faults));
         Self {
@@ -95,6 +100,7 @@ impl Route {
             paths,
             upstreams,
             filters,
+            llm,
         }
     }
 
@@ -109,6 +115,7 @@ impl Route {
                 "filters",
                 Some(tree::list(self.filters.iter().map(tree::text))),
             ),
+            ("llm", self.llm.as_ref().map(Llm::node)),
         ])
     }
 }

@@ -1,0 +1,106 @@
+//! The answer to a call to a language model, counted as it passes.
+
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use fluxgate_llm::Passed;
+use http_body::{Frame, SizeHint};
+
+use crate::exchange::{BodyReader, ResponseError};
+use crate::llm::MeteredCall;
+
+/// A body whose tokens are counted. The call is settled with the last frame, or when the body
+/// is dropped.
+#[derive(Debug)]
+pub(super) struct MeteredBody {
+    reader: BodyReader,
+    /// `None` once it is settled.
+    call: Option<Box<MeteredCall>>,
+    removes_events: bool,
+    /// Trailers that follow the last data.
+    trailers: Option<Frame<Bytes>>,
+}
+
+impl MeteredBody {
+    pub(super) fn new(reader: BodyReader, call: Box<MeteredCall>) -> Self {
+        let mut body = Self {
+            removes_events: call.removes_events(),
+            reader,
+            call: Some(call),
+            trailers: None,
+        };
+        if body.reader.has_ended() {
+            body.finish();
+        }
+        body
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.reader.has_ended() && self.call.is_none() && self.trailers.is_none()
+    }
+
+    pub(super) fn size_hint(&self) -> SizeHint {
+        match self.removes_events {
+            true => SizeHint::default(),
+            false => self.reader.size_hint(),
+        }
+    }
+
+    pub(super) fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ResponseError>>> {
+        loop {
+            if let Some(trailers) = self.trailers.take() {
+                return Poll::Ready(Some(Ok(trailers)));
+            }
+            let data = match ready!(self.reader.poll_frame(cx)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.pass(data),
+                    Err(trailers) => {
+                        self.trailers = Some(trailers);
+                        self.finish().into()
+                    }
+                },
+                Some(Err(error)) => {
+                    self.finish();
+                    return Poll::Ready(Some(Err(error)));
+                }
+                None => match self.finish() {
+                    rest if rest.is_empty() => return Poll::Ready(None),
+                    rest => rest.into(),
+                },
+            };
+            if !data.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(data))));
+            }
+        }
+    }
+
+    /// Counts a part of the answer; returns what the client gets.
+    fn pass(&mut self, data: Bytes) -> Bytes {
+        let Some(call) = &mut self.call else {
+            return data;
+        };
+        let passed = match call.feed(&data) {
+            Passed::Unchanged => data,
+            Passed::Instead(bytes) => bytes.into(),
+        };
+        if !self.reader.is_read() {
+            return passed;
+        }
+        let rest = self.finish();
+        if rest.is_empty() {
+            return passed;
+        }
+        let mut both = BytesMut::from(passed);
+        both.extend_from_slice(&rest);
+        both.freeze()
+    }
+
+    /// Settles the call; returns what is left to pass on.
+    fn finish(&mut self) -> Vec<u8> {
+        let call = self.call.take();
+        call.map_or_else(Vec::new, |mut call| call.finish())
+    }
+}

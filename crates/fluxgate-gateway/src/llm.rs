@@ -1,0 +1,12 @@
+//! Calls to language models: their tokens are reserved, counted as the answer passes, and
+//! settled.
+
+mod call;
+mod limit_headers;
+mod metered_call;
+mod reserved_call;
+
+pub(crate) use call::{ReadBody, api_of};
+pub(crate) use limit_headers::llm_limit_headers;
+pub(crate) use metered_call::MeteredCall;
+pub(crate) use reserved_call::ReservedCall;

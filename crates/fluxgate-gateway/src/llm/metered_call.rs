@@ -1,0 +1,127 @@
+//! A call on its way: its answer is counted as it passes, and its tokens are settled.
+
+use fluxgate_core::Tokens;
+use fluxgate_llm::{AnswerFormat, Meter, Passed, Request, TokenUsage};
+use fluxgate_tower::RequestHold;
+
+/// A call that was allowed. It is settled once: by [`MeteredCall::finish`] at the end of the
+/// answer, or when it is dropped, by what was seen until then.
+#[derive(Debug)]
+pub(crate) struct MeteredCall {
+    meter: Meter,
+    hold: RequestHold,
+    progress: Progress,
+    /// Whether events may be removed from the answer.
+    removes_events: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// Nothing was used: the call was not sent, or got no answer.
+    Unused,
+    /// The upstream may have read the prompt.
+    Sent,
+    /// The answer passes.
+    Answered,
+    Settled,
+}
+
+impl MeteredCall {
+    pub(super) fn new(request: Request, hold: RequestHold) -> Self {
+        Self {
+            // Without an answer, the prompt counts.
+            meter: Meter::new(request, AnswerFormat::Events),
+            hold,
+            progress: Progress::Unused,
+            removes_events: false,
+        }
+    }
+
+    /// Records that the call is sent: if the client does not wait for the answer, the prompt
+    /// counts.
+    pub(crate) fn sent(&mut self) {
+        self.progress = Progress::Sent;
+    }
+
+    /// Settles a call that gets no answer: no tokens count.
+    pub(crate) fn fail(call: Option<Box<Self>>) {
+        if let Some(mut call) = call {
+            call.progress = Progress::Unused;
+        }
+    }
+
+    /// Takes the head of the response. An error is no answer.
+    pub(crate) fn answered<'h>(
+        &mut self,
+        status: u16,
+        headers: impl Iterator<Item = (&'h str, &'h [u8])>,
+    ) {
+        if !(200..300).contains(&status) {
+            self.progress = Progress::Unused;
+            return;
+        }
+        let (mut content_type, mut encoding) = (None, None);
+        for (name, value) in headers {
+            if name.eq_ignore_ascii_case("content-type") {
+                content_type = Some(value);
+            } else if name.eq_ignore_ascii_case("content-encoding")
+                && !value.eq_ignore_ascii_case(b"identity")
+            {
+                encoding = Some(value);
+            }
+        }
+        let request = self.meter.request().clone();
+        let format = AnswerFormat::of_headers(content_type, encoding);
+        self.removes_events = format == AnswerFormat::Events && request.needs_usage_option();
+        self.meter = Meter::new(request, format);
+        self.progress = Progress::Answered;
+    }
+
+    /// Returns whether events may be removed from the answer, so that its length is unknown.
+    pub(crate) fn removes_events(&self) -> bool {
+        self.removes_events
+    }
+
+    /// Takes a part of the answer. Returns what to pass on.
+    pub(crate) fn feed(&mut self, part: &[u8]) -> Passed {
+        match self.progress {
+            Progress::Answered => self.meter.feed(part),
+            _ => Passed::Unchanged,
+        }
+    }
+
+    /// Takes the end of the answer and settles the call. Returns what is left to pass on.
+    pub(crate) fn finish(&mut self) -> Vec<u8> {
+        let rest = match self.progress {
+            Progress::Answered => self.meter.finish(),
+            _ => Vec::new(),
+        };
+        self.settle();
+        rest
+    }
+
+    fn settle(&mut self) {
+        let used = match self.progress {
+            Progress::Settled => return,
+            Progress::Unused => TokenUsage {
+                prompt_tokens: 0,
+                completion_tokens: 0,
+                total_tokens: 0,
+                is_reported: false,
+            },
+            Progress::Sent | Progress::Answered => self.meter.tokens(),
+        };
+        self.progress = Progress::Settled;
+        self.hold.settle_in_background([
+            (Tokens::Total.attribute(), used.total_tokens),
+            (Tokens::Prompt.attribute(), used.prompt_tokens),
+            (Tokens::Completion.attribute(), used.completion_tokens),
+        ]);
+    }
+}
+
+impl Drop for MeteredCall {
+    fn drop(&mut self) {
+        let _ = self.finish();
+    }
+}

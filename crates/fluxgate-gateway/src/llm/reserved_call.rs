@@ -1,0 +1,126 @@
+//! A call that reserves its tokens.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use fluxgate_core::internals::{ActiveRuleSet, BandLevel, RequestPath};
+use fluxgate_core::{Decision, RequestContextBuilder, Tokens};
+use fluxgate_llm::{Api, Request, Reserve};
+use fluxgate_tower::internals::{Filter, FilterOutcome, RequestHead};
+use fluxgate_tower::{Handler, RequestHold};
+
+use super::metered_call::MeteredCall;
+use crate::error::GatewayError;
+
+/// A call whose body has been read.
+#[derive(Debug)]
+pub(crate) struct ReservedCall {
+    request: Request,
+    body: Bytes,
+}
+
+impl ReservedCall {
+    /// Reads the body of a call.
+    pub(crate) fn read(api: Api, body: Bytes, reserve: Reserve) -> Result<Self, GatewayError> {
+        let request = Request::read(api, &body, reserve).map_err(GatewayError::UncountableCall)?;
+        Ok(Self { request, body })
+    }
+
+    /// Evaluates the call with its tokens, which are held until it is settled.
+    pub(crate) async fn evaluate<H>(
+        &mut self,
+        filter: &Filter,
+        handler: &H,
+        head: &(impl RequestHead + Sync),
+        path: &RequestPath<'_>,
+        peer: IpAddr,
+    ) -> FilterOutcome<Decision>
+    where
+        H: Handler<Report = Decision, Rules = Option<ActiveRuleSet>>,
+    {
+        let Some(rules) = filter.rules_for(handler, path) else {
+            return FilterOutcome::Skipped;
+        };
+        let (request, peer) = ((head, path), Some(peer));
+        if rules.as_ref().is_some_and(clamps) {
+            let reserved = self.attributes();
+            let peek = filter.peek(handler, &rules, request, peer, |it| hold(it, reserved));
+            // The future is large, and few rules clamp.
+            if let Some(decision) = Box::pin(peek).await {
+                self.clamp(decision.levels());
+            }
+        }
+        let reserved = self.attributes();
+        let evaluation =
+            filter.evaluate_with(handler, &rules, request, peer, |it| hold(it, reserved));
+        evaluation.await
+    }
+
+    /// Returns the call that was allowed, and what to send. If the decision counts no tokens,
+    /// the call passes as it is and there is nothing to meter.
+    pub(crate) fn into_metered(
+        self,
+        decision: &Decision,
+        hold: Option<RequestHold>,
+    ) -> (Bytes, Result<MeteredCall, Option<RequestHold>>) {
+        let counts_tokens = decision.rules().any(|(rule, _)| rule.tokens().is_some());
+        match hold {
+            Some(hold) if counts_tokens => {
+                let body = self.request.rewrite(&self.body);
+                let body = body.map_or(self.body, Bytes::from);
+                (body, Ok(MeteredCall::new(self.request, hold)))
+            }
+            hold => (self.body, Err(hold)),
+        }
+    }
+
+    /// Lowers the tokens of the completion to what is left for it.
+    ///
+    /// The bound is sent also if the client stated none, so that the call cannot use more than
+    /// it reserved. If nothing is left, the bound is what the rules ever allow: the call is
+    /// denied, or waits, as if it had asked for no more.
+    fn clamp<'d>(&mut self, levels: impl Iterator<Item = BandLevel<'d>>) {
+        let prompt = self.request.prompt_tokens();
+        let (mut left, mut most) = (None::<u64>, u64::MAX);
+        for level in levels.filter(|level| level.rule.clamps()) {
+            let used = match level.rule.tokens() {
+                Some(Tokens::Total) => prompt,
+                Some(Tokens::Completion) => 0,
+                Some(Tokens::Prompt) | None => continue,
+            };
+            let here = level.remaining.saturating_sub(used);
+            left = Some(left.map_or(here, |left| left.min(here)));
+            let capacity = level.band.limit().capacity();
+            most = most.min(capacity.saturating_sub(used));
+        }
+        let Some(left) = left else { return };
+        let wanted = self.request.completion_tokens();
+        let _ = self.request.clamp(wanted.min(left)) || self.request.clamp(wanted.min(most));
+    }
+
+    /// Returns the attributes that rules count.
+    fn attributes(&self) -> [(Tokens, u64); 3] {
+        let request = &self.request;
+        [
+            (Tokens::Total, request.total_tokens()),
+            (Tokens::Prompt, request.prompt_tokens()),
+            (Tokens::Completion, request.completion_tokens()),
+        ]
+    }
+}
+
+/// Returns whether a rule of the set lowers the tokens of calls.
+fn clamps(rules: &ActiveRuleSet) -> bool {
+    rules.rules().iter().any(|rule| rule.clamps())
+}
+
+/// Adds the tokens to the context of a request, and holds the charge.
+fn hold<'a>(
+    mut context: RequestContextBuilder<'a>,
+    reserved: [(Tokens, u64); 3],
+) -> RequestContextBuilder<'a> {
+    for (tokens, number) in reserved {
+        context = context.attribute(tokens.attribute(), number.to_string());
+    }
+    context.held()
+}
