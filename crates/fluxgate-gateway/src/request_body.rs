@@ -159,7 +159,11 @@ impl RequestBody {
             Ok(())
         };
         self.for_each(idle, append).await?;
-        Ok(if whole.is_empty() { first } else { whole.freeze() })
+        Ok(if whole.is_empty() {
+            first
+        } else {
+            whole.freeze()
+        })
     }
 
     /// Reads all parts of the body, each within `idle`.

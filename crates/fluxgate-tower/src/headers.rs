@@ -129,7 +129,10 @@ impl<R: Report> LimitHeaders<R> {
     }
 
     fn retry_after(&self) -> Option<u64> {
-        let reports = self.reports.iter().filter(|(families, _)| families.retry_after);
+        let reports = self
+            .reports
+            .iter()
+            .filter(|(families, _)| families.retry_after);
         reports
             .filter_map(|(_, report)| retry_after_secs(report))
             .max()

@@ -108,8 +108,8 @@ impl Decision {
             bands.map(move |band| BandRef { rule, band })
         });
         let levels = bands.zip(verdicts);
-        let levels = levels
-            .map(|(band, verdict)| (band, u64::from(verdict.remaining), verdict.reset_after));
+        let levels =
+            levels.map(|(band, verdict)| (band, u64::from(verdict.remaining), verdict.reset_after));
         self.levels = levels.collect();
     }
 

@@ -163,9 +163,7 @@ impl<E: Engine> Gateway<E> {
         let (out, scratch) = (&mut buffers.output, &mut buffers.json);
         self.write_request((out, scratch), request, admitted, origin, options);
         let whole = admitted.body.take();
-        let body = whole.map_or(body, |whole| {
-            Some(RequestBody::whole(whole, &client.state))
-        });
+        let body = whole.map_or(body, |whole| Some(RequestBody::whole(whole, &client.state)));
         let mut call = admitted.call.take();
         if let Some(call) = &mut call {
             call.sent();

@@ -15,6 +15,7 @@ mod gateway;
 mod gateway_faults;
 mod import;
 mod layout;
+mod llm;
 mod operations;
 mod service;
 mod simulate;

@@ -1,0 +1,110 @@
+//! Budgets of tokens at the gateway, in front of a server with known answers.
+
+mod aborted;
+mod apis;
+mod clamp;
+mod config;
+mod headers;
+mod openai_client;
+mod refused;
+mod settled;
+
+use fluxgate_testkit::{Answer, Http, ModelServer};
+use serde_json::{Value, json};
+
+use crate::service::Service;
+
+/// What a rule that counts tokens allows.
+const CAPACITY: u64 = 100_000;
+/// What the rule that counts requests allows.
+const REQUESTS: u64 = 100;
+/// The tokens of the model's answer and its prompt.
+const TOTAL: u64 = ModelServer::PROMPT_TOKENS + ModelServer::COMPLETION_TOKENS;
+const CHAT: &str = "/v1/chat/completions";
+
+/// A rule for each number of a call. Windows are long, so that nothing returns by itself.
+const RULES: &str = r#"
+rule_sets:
+  s:
+    rules:
+      - { id: total, scope: per_api_key, cost: "llm:total_tokens", bands: [ { capacity: 100000, window: 30d, algorithm: fixed_window } ] }
+      - { id: prompt, scope: per_api_key, cost: "llm:prompt_tokens", bands: [ { capacity: 100000, window: 30d, algorithm: fixed_window } ] }
+      - { id: completion, scope: per_api_key, cost: "llm:completion_tokens", bands: [ { capacity: 100000, window: 30d, algorithm: fixed_window } ] }
+      - { id: requests, scope: per_api_key, bands: [ { capacity: 100, window: 30d, algorithm: fixed_window } ] }
+"#;
+
+/// Starts a gateway in front of a model, with these rules, which are named `s`.
+fn start_with(model: &ModelServer, rules: &str) -> Service {
+    let url = model.url();
+    let config = format!(
+        "filters: {{ main: {{ rule_set: s }} }}\n\
+         gateway:\n  routes:\n    - {{ id: llm, upstreams: [\"{url}\"], filters: [main], \
+         llm: {{ rules: main }} }}\n{rules}"
+    );
+    Service::start(&["gateway"], &config)
+}
+
+/// The same, with a rule for each number of a call.
+fn start(model: &ModelServer) -> Service {
+    start_with(model, RULES)
+}
+
+/// Calls the model through the gateway.
+fn call(service: &Service, path: &str, body: &Value) -> Answer {
+    Http::new(service.address("gateway")).request(
+        "POST",
+        path,
+        &[
+            ("Content-Type", "application/json"),
+            ("X-API-Key", "k"),
+            ("Authorization", "Bearer k"),
+            ("Accept-Encoding", "gzip"),
+        ],
+        &body.to_string(),
+    )
+}
+
+/// A chat with this model. Its prompt is bounded by 11 tokens: 4 of the message, and 2 of
+/// `user` and 5 of the text, which have three bytes each.
+fn chat(model: &str) -> Value {
+    json!({ "model": model, "max_tokens": 50,
+        "messages": [{ "role": "user", "content": "Say hello, pls" }] })
+}
+
+/// The bound of the prompt of [`chat`].
+const PROMPT_BOUND: u64 = 11;
+
+/// The same, streamed.
+fn streamed_chat(model: &str) -> Value {
+    let mut chat = chat(model);
+    chat["stream"] = json!(true);
+    chat
+}
+
+/// Returns what a rule has charged.
+fn charged_by(service: &Service, rule: &str) -> u64 {
+    let path = format!("/v1/state?rule_set=s&rule={rule}&identity=k");
+    let state = service.http().get(&path);
+    let state: Value = serde_json::from_str(&state.body).unwrap();
+    let band = &state["bands"][0];
+    let number = |name: &str| {
+        band[name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{name} of {band}"))
+    };
+    number("limit") - number("remaining")
+}
+
+/// Returns what the rules have charged: all tokens, those of the prompt and of the
+/// completion, and requests.
+fn charged(service: &Service) -> [u64; 4] {
+    ["total", "prompt", "completion", "requests"].map(|rule| charged_by(service, rule))
+}
+
+/// What is charged for a call whose usage is known.
+const REPORTED: [u64; 4] = [
+    TOTAL,
+    ModelServer::PROMPT_TOKENS,
+    ModelServer::COMPLETION_TOKENS,
+    1,
+];

@@ -1,0 +1,96 @@
+//! Calls that end early are settled with what was seen.
+
+use std::io::Read as _;
+
+use fluxgate_testkit::{RawClient, wait_until};
+
+use super::*;
+
+/// Sends a call and reads until the answer contains `text`.
+fn read_until(service: &Service, chat: &Value, is_fast: bool, text: &str) -> std::net::TcpStream {
+    let chat = chat.to_string();
+    let mut client = RawClient::connect(service.address("gateway"));
+    // Hyper reads requests with a header that concerns the connection.
+    let more = if is_fast {
+        ""
+    } else {
+        "TE: trailers\r\nConnection: TE\r\n"
+    };
+    client.send(format!(
+        "POST {CHAT} HTTP/1.1\r\nHost: a\r\nX-API-Key: k\r\n{more}Content-Length: {}\r\n\r\n{chat}",
+        chat.len()
+    ));
+    let (mut read, mut stream) = client.into_stream();
+    while !String::from_utf8_lossy(&read).contains(text) {
+        let mut buffer = [0; 1024];
+        let count = stream.read(&mut buffer).unwrap();
+        assert!(count > 0, "{}", String::from_utf8_lossy(&read));
+        read.extend_from_slice(&buffer[..count]);
+    }
+    stream
+}
+
+/// The bound of the prompt, and one token for each of two events, which have six bytes.
+const SEEN: [u64; 4] = [PROMPT_BOUND + 2, PROMPT_BOUND, 2, 1];
+
+#[test]
+fn a_client_that_disconnects_pays_for_what_it_has_seen() {
+    for is_fast in [true, false] {
+        let model = ModelServer::start();
+        let service = start(&model);
+        let stream = read_until(&service, &streamed_chat("hold=2"), is_fast, "üß");
+        drop(stream);
+        wait_until("the call is settled", || charged(&service) == SEEN);
+    }
+}
+
+#[test]
+fn a_client_that_does_not_wait_pays_for_the_prompt() {
+    for is_fast in [true, false] {
+        let model = ModelServer::start();
+        let service = start(&model);
+        let stream = read_until(&service, &chat("silent"), is_fast, "");
+        wait_until("the call is forwarded", || model.requests().len() == 1);
+        drop(stream);
+        let prompt = [PROMPT_BOUND, PROMPT_BOUND, 0, 1];
+        wait_until("the call is settled", || charged(&service) == prompt);
+    }
+}
+
+#[test]
+fn an_answer_that_the_upstream_cuts_off_counts_as_far_as_it_was_seen() {
+    for end in ["cut=2", "break=2", "cut=2 sized"] {
+        let model = ModelServer::start();
+        let service = start(&model);
+        let body = streamed_chat(end).to_string();
+        let mut client = Http::new(service.address("gateway"));
+        let answer = client.try_request("POST", CHAT, &[("X-API-Key", "k")], &body);
+        assert!(answer.is_err(), "{answer:?}");
+        // A reset may overtake what was sent before.
+        wait_until("the call is settled", || {
+            let now = charged(&service);
+            now == SEEN || (end == "break=2" && now[0] <= SEEN[0])
+        });
+    }
+}
+
+#[test]
+fn errors_cost_no_tokens() {
+    for (status, is_streamed) in [(400, false), (429, true), (503, true)] {
+        let model = ModelServer::start();
+        let service = start(&model);
+        let mut chat = chat(&format!("status={status}"));
+        chat["stream"] = json!(is_streamed);
+        assert_eq!(call(&service, CHAT, &chat).status, status);
+        assert_eq!(charged(&service), [0, 0, 0, 1]);
+    }
+}
+
+#[test]
+fn an_upstream_that_is_down_costs_no_tokens() {
+    let model = ModelServer::start();
+    let service = start(&model);
+    drop(model);
+    assert_eq!(call(&service, CHAT, &chat("m")).status, 502);
+    assert_eq!(charged(&service), [0, 0, 0, 1]);
+}
