@@ -174,9 +174,10 @@ fn whole_answer(path: &str, behaviour: &Behaviour<'_>, usage: bool) -> Value {
                     "function": { "name": "greet", "arguments": text } }] }),
             false => json!({ "role": "assistant", "content": text }),
         };
-        let choice = |index: u64| {
-            json!({ "index": index, "message": message, "text": text,
-                "finish_reason": "stop" })
+        let is_chat = path.ends_with("/chat/completions");
+        let choice = |index: u64| match is_chat {
+            true => json!({ "index": index, "message": message, "finish_reason": "stop" }),
+            false => json!({ "index": index, "text": text, "finish_reason": "stop" }),
         };
         let choices: Vec<_> = (0..choices).map(choice).collect();
         json!({ "id": "x", "object": "chat.completion", "created": 1, "model": "m",
@@ -241,9 +242,11 @@ fn events(path: &str, behaviour: &Behaviour<'_>, usage: bool) -> Vec<String> {
             false => json!({ "content": word }),
         };
         for index in 0..choices {
-            events.push(data(chunk(
-                json!([{ "index": index, "delta": delta, "text": word }]),
-            )));
+            let choice = match path.ends_with("/chat/completions") {
+                true => json!([{ "index": index, "delta": delta }]),
+                false => json!([{ "index": index, "text": word }]),
+            };
+            events.push(data(chunk(choice)));
         }
     }
     if usage {

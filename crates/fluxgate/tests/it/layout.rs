@@ -46,7 +46,7 @@ const LAYERS: [(&str, &str); 8] = [
     (
         "fluxgate-gateway",
         "config error hop_by_hop timeouts upstream request_body exchange routes forward \
-         http_builders gateway admission forwarded_headers upstream_request request_checks echo fast_path \
+         http_builders gateway llm admission forwarded_headers upstream_request request_checks echo fast_path \
          http_server fuzz",
     ),
     (

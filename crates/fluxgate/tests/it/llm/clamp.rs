@@ -5,8 +5,8 @@ use super::*;
 fn clamped(model: &ModelServer, capacity: u64) -> Service {
     let rules = format!(
         "rule_sets:\n  s:\n    rules:\n      - {{ id: total, scope: per_api_key, \
-         cost: \"llm:total_tokens\", clamp: true, \
-         bands: [ {{ capacity: {capacity}, window: 30d, algorithm: fixed_window }} ] }}\n"
+         algorithm: fixed_window, cost: \"llm:total_tokens\", clamp: true, \
+         bands: [ {{ capacity: {capacity}, window: 30d }} ] }}\n"
     );
     start_with(model, &rules)
 }

@@ -76,7 +76,7 @@ fn without_usage_the_bound_of_the_prompt_and_the_seen_text_count() {
         chat["stream"] = json!(is_streamed);
         let answer = call(&service, CHAT, &chat);
         assert_eq!(answer.status, 200, "{answer:?}");
-        // The text has 18 bytes.
+        // The text has 17 bytes.
         let seen = ModelServer::WORDS.concat().len().div_ceil(3) as u64;
         let expected = [PROMPT_BOUND + seen, PROMPT_BOUND, seen, 1];
         assert_eq!(charged(&service), expected, "streamed: {is_streamed}");
@@ -106,7 +106,7 @@ fn a_prompt_of_a_megabyte_is_counted() {
     let model = ModelServer::start();
     let service = start_with(
         &model,
-        &RULES.replace("capacity: 100000", "capacity: 1000000"),
+        &RULES.replace("capacity: 100000", "capacity: 10000000"),
     );
     for path in [CHAT, "/v1/completions"] {
         let mut chat = chat("mute");
