@@ -17,6 +17,7 @@ mod haproxy;
 mod http;
 mod keyed;
 mod layer;
+mod llm;
 mod load;
 mod matching;
 mod memory;
@@ -34,7 +35,7 @@ use report::Report;
 
 type Bench = (&'static str, fn(&mut Report));
 
-const BENCHES: [Bench; 19] = [
+const BENCHES: [Bench; 20] = [
     ("keyed-1k", keyed::thousand),
     ("keyed-1m", keyed::million),
     ("direct-1-thread", direct::one_thread),
@@ -51,6 +52,7 @@ const BENCHES: [Bench; 19] = [
     ("grpc", grpc::run),
     ("gateway", gateway::run),
     ("gateway-jwt", gateway::jwt),
+    ("gateway-llm", llm::run),
     ("gateway-tls-h1", gateway::tls_h1),
     ("gateway-tls-h2", gateway::tls_h2),
     ("layer", layer::run),

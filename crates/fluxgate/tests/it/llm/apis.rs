@@ -54,6 +54,20 @@ fn other_requests_pass_and_count_as_one() {
 }
 
 #[test]
+fn a_path_of_an_api_is_not_upgraded() {
+    let model = ModelServer::start();
+    let service = start(&model);
+    let mut http = Http::new(service.address("gateway"));
+    let upgrade = [("Connection", "upgrade"), ("Upgrade", "websocket")];
+    for (path, upgraded) in [("/v1/responses", &[][..]), ("/v1/realtime", &["websocket"])] {
+        assert_eq!(http.request("GET", path, &upgrade, "").status, 200);
+        let requests = model.requests();
+        let request = requests.iter().find(|request| request.target == path);
+        assert_eq!(request.unwrap().values("upgrade"), upgraded, "{path}");
+    }
+}
+
+#[test]
 fn a_path_in_another_spelling_is_counted() {
     let model = ModelServer::start();
     let service = start(&model);

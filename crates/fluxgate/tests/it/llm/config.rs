@@ -56,6 +56,22 @@ fn faults_are_reported_with_their_places() {
 }
 
 #[test]
+fn a_route_without_rules_in_tokens_is_a_warning() {
+    let dir = Dir::new();
+    dir.write(
+        "fluxgate.yaml",
+        "listen: { gateway: \"127.0.0.1:0\" }\nfilters: { main: { rule_set: s } }\n\
+         gateway: { routes: [ { id: r, upstreams: [echo], filters: [main], \
+         llm: { rules: main } } ] }\n\
+         rule_sets: { s: { rules: [ { id: t, scope: per_ip, bands: [1/m] } ] } }\n",
+    );
+    let run = dir.run(&["validate", "fluxgate.yaml"]);
+    assert_eq!(run.code, Some(0), "{run:?}");
+    let expected = "route `r` has `llm`, but no rule of filter `main` counts tokens";
+    assert!(run.stderr.contains(expected), "{run:?}");
+}
+
+#[test]
 fn the_reserve_is_optional() {
     for llm in [
         "{ rules: main }",
