@@ -73,7 +73,10 @@ impl<'r> Call<'r> {
         let mut argument = Vec::with_capacity(12 + sizes.sum::<usize>());
         argument.extend_from_slice(&next_number());
         argument.extend_from_slice(&cell_count.to_le_bytes());
-        argument.extend_from_slice(&state_count.to_le_bytes());
+        let has_holds = requests.iter().any(|request| request.has_holds());
+        // As many keys fit into no call.
+        argument.extend_from_slice(&state_count.to_le_bytes()[..3]);
+        argument.push(has_holds.into());
         let mut positions = &positions[..];
         for request in requests {
             let set_key = |number: &mut [u8]| {

@@ -7,7 +7,7 @@ use fluxgate_core::internals::limit::{FracMicros, Horizon};
 use fluxgate_core::{Algorithm, Band, Calendar, Limit, Timestamp};
 use smallvec::SmallVec;
 
-use super::state::{tag_of, window_ms};
+use super::state::{SLOTS_TAG, tag_of, window_ms};
 use crate::keys::KeyNaming;
 
 /// The bytes of a check; `wire.lua` has the format.
@@ -76,6 +76,7 @@ pub(crate) struct Request {
     /// The calendars that checks follow, and where those begin.
     pub(super) calendars: SmallVec<[(usize, Calendar); 1]>,
     pub(super) has_hold: bool,
+    has_slots: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -151,7 +152,13 @@ impl Request {
             trailers: Vec::new(),
             calendars: SmallVec::new(),
             has_hold: false,
+            has_slots: false,
         }
+    }
+
+    /// Returns whether it has slots or a hold, or settles or renews one.
+    pub(super) fn has_holds(&self) -> bool {
+        self.has_hold || self.has_slots
     }
 
     /// Returns the number of a band's key, which is added if it is new.
@@ -252,6 +259,7 @@ impl Request {
     /// Adds the start of a check.
     pub(super) fn push_head(&mut self, flag: bool, key: usize, tag: u8) {
         self.left -= 1;
+        self.has_slots |= tag == SLOTS_TAG;
         let hold = if self.has_hold { WITH_HOLD } else { 0 };
         self.checks
             .extend_from_slice(&[self.op as u8 + hold, flag.into(), 0]);

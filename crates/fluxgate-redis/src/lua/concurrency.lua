@@ -1,3 +1,12 @@
+local SLOTS = 247
+-- By the number of a key, if there are any: the state of slots.
+local slots
+
+-- Returns the milliseconds until an instant, and at least one.
+local function until_after_now(ends)
+  return until_end(ends > now and ends or now + 1)
+end
+
 -- Concurrency: a sorted set of slots by the instant at which they end. Its first
 -- member, at minus infinity, is `held1:<slots>:<shortest>`: the slots of all other
 -- members, and the least of their longest holds. Every other member is the slots that
@@ -200,4 +209,34 @@ local function concurrency()
     release = release,
     renew = renew,
   }
+end
+
+local slot
+
+-- Returns a function of slots, defined when they are needed.
+local function slots_function(name)
+  slot = slot or concurrency()
+  return slot[name]
+end
+
+-- Reads the first member of a sorted set, if it is one of slots.
+local function inspect_slots(k, first)
+  if first[2] == '-inf' then
+    slots = slots or {}
+    slots[k] = slots_function('header_of')(first[1])
+  end
+  return slots and slots[k]
+end
+
+-- Takes the slots that were assessed, for a hold.
+local function charge_slots(taking, hold)
+  local ends = slots_function('charge')(taking, hold)
+  if ends and not (hold.ends and hold.ends > ends) then
+    hold.ends = ends
+  end
+end
+
+-- Gives the slots of a check back; they are known by their hold.
+local function undo_slots(hold, k, cost, number, longest)
+  slots_function('release')(k, slots_function('member_of')(hold.id, number, cost, longest))
 end

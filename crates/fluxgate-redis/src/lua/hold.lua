@@ -1,6 +1,5 @@
 -- Holds: a record for each, with what a settlement needs. It is written by the call
--- that charges the hold, and expires with it. One function defines this and what
--- follows, up to settle.lua; see the prelude.
+-- that charges the hold, and expires with it.
 
 -- A record: whether all slots of the hold are in this call; when the hold ends, unless
 -- its slots say otherwise; what the client wrote; and for each check the window or the
@@ -13,9 +12,20 @@ local NOT_CHARGED = 9007199254740992
 -- are in this call, and what the client writes into the record, after its length. A
 -- length of 0 and no key: there is no record.
 local HOLD, HOLD_SIZE = '<I4c16I7I7BI4', 39
+-- Added to the operation of a request with a hold.
+local WITH_HOLD = 8
+local SETTLE, RENEW = 16, 17
 -- Where the check that begins a settlement or a renewal has the id, and for a renewal
 -- the time to live.
 local ID_AT = 22
+
+-- Returns the operation of a request by itself, and whether it has a hold.
+local function operation_of(op)
+  if op >= WITH_HOLD and op < SETTLE then
+    return op - WITH_HOLD, true
+  end
+  return op, false
+end
 
 -- Reads the hold of a request; returns it and where the next request begins.
 local function read_hold(at)

@@ -1,5 +1,5 @@
--- The functions of states that are sorted sets, defined when they are needed.
-local log, slot
+-- The functions of the sliding log, defined when they are needed.
+local log
 
 -- Returns a function of the sliding log.
 local function log_function(name)
@@ -7,8 +7,7 @@ local function log_function(name)
   return log[name]
 end
 
--- Returns a function of slots.
-local function slots_function(name)
-  slot = slot or concurrency()
-  return slot[name]
-end
+-- The functions of slots and holds, if a request of the call has any. What follows, up to
+-- settle.lua, defines them: every local that a function refers to has its price, so other
+-- calls refer to nothing but this one.
+local holds

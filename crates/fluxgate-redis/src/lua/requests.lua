@@ -1,8 +1,5 @@
 -- Requests that are not a single decision on a bucket.
 
--- The functions of holds, once there is one.
-local holds
-
 local function assess_of(tag)
   if tag <= SHAPING_BUCKET then
     return bucket_assess
@@ -12,8 +9,8 @@ local function assess_of(tag)
     return sliding_window_assess
   elseif tag == CALENDAR_WINDOW then
     return calendar_assess
-  elseif tag == SLOTS then
-    return slots_function('assess')
+  elseif tag > CALENDAR_WINDOW then
+    return holds.slots_function('assess')
   end
   return log_function('assess')
 end
@@ -28,15 +25,12 @@ local function inspect(k)
   local key = KEYS[k]
   local first = try('ZRANGE', key, 0, 0, 'WITHSCORES')
   if not first.err then
-    if first[2] == '-inf' and string.find(first[1], 'held1:', 1, true) == 1 then
-      slots = slots or {}
-      slots[k] = slots_function('header_of')(first[1])
-    elseif first[1] then
+    if first[1] and not (holds and holds.inspect_slots(k, first)) then
       logs = logs or {}
       logs[k] = log_function('window_of')(k, first)
-    end
-    if first[1] and not (logs and logs[k] or slots and slots[k]) then
-      mark_foreign(k)
+      if not logs[k] then
+        mark_foreign(k)
+      end
     end
     return
   end
@@ -62,10 +56,7 @@ local function write(k, takes, charged, ends, corrected, corrected_ends, hold)
   if ends then
     set_cell(k, charged, ends)
   elseif charged and charged.slots then
-    local slots_end = slots_function('charge')(charged, hold)
-    if slots_end and not (hold.ends and hold.ends > slots_end) then
-      hold.ends = slots_end
-    end
+    holds.charge_slots(charged, hold)
   elseif charged then
     log_function(takes and 'charge' or 'correct')(charged)
   end
@@ -189,13 +180,12 @@ local function refund_or_undo(from, to, hold)
       stored, left, ends =
         back(k, tag, horizon, window, a, b, c, d, e, mark, mark_part, charged_at, note, overhang)
     elseif hold then
-      -- Slots are given back by their hold only.
-      slots_function('release')(k, slots_function('member_of')(hold.id, c, b, d))
+      holds.undo_slots(hold, k, b, c, d)
     end
     if stored then
       set_cell(k, left, ends or 0)
     end
-    if op == REFUND and (tag == SLIDING_LOG or tag == SLOTS) then
+    if op == REFUND and (tag == SLIDING_LOG or tag > CALENDAR_WINDOW) then
       add_entry(assess_of(tag)(k, tag, horizon, window, a, 0, c, d))
     elseif op == REFUND then
       add_entry(true, left)
@@ -226,14 +216,15 @@ end
 
 -- Runs one request; returns where the next one begins.
 local function request(from, op, left)
-  local has_hold = op >= WITH_HOLD and op < SETTLE
-  op = has_hold and op - WITH_HOLD or op
+  local has_hold = false
+  if holds then
+    op, has_hold = holds.operation_of(op)
+  end
   local size = (op == UNDO or op == CANCEL) and CHECK_SIZE + MARK_SIZE or CHECK_SIZE
   local to = from + (left + 1) * size
   local next = op == TAKE_PERMIT and to + PERMIT_SIZE or to
   local hold
   if has_hold then
-    holds = holds or load_holds()
     hold, next = holds.read(next)
   end
   if foreign and has_foreign_key(from, to, size) then
@@ -250,10 +241,9 @@ local function request(from, op, left)
       n = n + 1
       out[n] = has_permit and 'p' or 'P'
     end
-  elseif op == SETTLE or op == RENEW then
-    holds = holds or load_holds()
+  elseif op > TAKE_PERMIT then
     n = n + 1
-    out[n] = (op == SETTLE and holds.settle or holds.renew)(from, to)
+    out[n] = holds.settle_or_renew(op, from, to)
   elseif op >= REFUND then
     refund_or_undo(from, to, hold)
     if hold and hold.k > 0 then

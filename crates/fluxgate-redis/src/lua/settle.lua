@@ -90,11 +90,20 @@ local function renew(from, to)
   return 'R'
 end
 
-return {
+-- Settles or renews a hold.
+local function settle_or_renew(op, from, to)
+  return (op == SETTLE and settle or renew)(from, to)
+end
+
+holds = {
+  inspect_slots = inspect_slots,
+  slots_function = slots_function,
+  charge_slots = charge_slots,
+  undo_slots = undo_slots,
+  operation_of = operation_of,
   read = read_hold,
   mark_of = mark_of,
   add_marks = add_marks,
   write = write_record,
-  settle = settle,
-  renew = renew,
+  settle_or_renew = settle_or_renew,
 }

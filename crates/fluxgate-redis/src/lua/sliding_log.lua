@@ -1,9 +1,9 @@
 -- Sliding log: a sorted set. Its first member, at minus infinity, has the format, the
 -- window and, once the log was moved back, how far in total: an event keeps its identity,
--- its instant plus that. Every other member is an event at its instant, `<total>:<units>`, where
--- the total counts the units of all events up to it. So the units between two events
--- are a subtraction, and the event that must leave is found by binary search: no
--- decision reads the whole log.
+-- its instant plus that. Every other member is an event at its instant,
+-- `<total>:<units>`, where the total counts the units of all events up to it. So the
+-- units between two events are a subtraction, and the event that must leave is found by
+-- binary search: no decision reads the whole log.
 local function sliding_log()
   local match = string.match
   -- Totals start again before they become too large. They grow by at most C = 1e5 in
@@ -242,31 +242,34 @@ local function sliding_log()
     expire_with_newest(k, window * 1000)
   end
 
-  -- Changes a charge to its real cost: takes units off the event at `mark`, or adds as
-  -- many as the log may owe. Returns how many it has added.
-  local function adjust(k, owes, window, capacity, units, mark)
-    local log = settle(k, window)
-    if not log then
+  local adjust, mark_of
+  if has_holds == 1 then
+    -- Changes a charge to its real cost: takes units off the event at `mark`, or adds as
+    -- many as the log may owe. Returns how many it has added.
+    function adjust(k, owes, window, capacity, units, mark)
+      local log = settle(k, window)
+      if not log then
+        if not owes then
+          return 0
+        end
+        units = math.min(units, 2 * capacity)
+        begin(k, window, units)
+        return units
+      end
+      correct(log)
       if not owes then
+        undo(k, nil, nil, window, nil, units, nil, nil, nil, mark - moved[k])
         return 0
       end
-      units = math.min(units, 2 * capacity)
-      begin(k, window, units)
-      return units
+      log.cost = math.max(0, math.min(units, 2 * capacity - log.counted))
+      charge(log)
+      return log.cost
     end
-    correct(log)
-    if not owes then
-      undo(k, nil, nil, window, nil, units, nil, nil, nil, mark - moved[k])
-      return 0
-    end
-    log.cost = math.max(0, math.min(units, 2 * capacity - log.counted))
-    charge(log)
-    return log.cost
-  end
 
-  -- Returns the identity of the event of a charge.
-  local function mark_of(log)
-    return log.key and log.at + moved[log.k] or now
+    -- Returns the identity of the event of a charge.
+    function mark_of(log)
+      return log.key and log.at + moved[log.k] or now
+    end
   end
 
   return {

@@ -4,7 +4,7 @@ local pack, unpack = struct.pack, struct.unpack
 local byte, format = string.byte, string.format
 
 local SHAPING_BUCKET, FIXED_WINDOW, SLIDING_WINDOW, SLIDING_LOG = 242, 243, 244, 245
-local CALENDAR_WINDOW, SLOTS = 246, 247
+local CALENDAR_WINDOW = 246
 local COUNTS = '<BI7I4I4'
 -- The offsets of the key and of the algorithm in a check.
 local KEY_AT, TAG_AT = 7, 11
@@ -13,16 +13,6 @@ local KEY_AT, TAG_AT = 7, 11
 -- overhang before the charge.
 local MARK, MARK_SIZE = '<I7I4I7I4I4', 26
 local PEEK, REFUND, UNDO, CANCEL, TAKE_PERMIT = 2, 3, 4, 5, 6
--- Added to the operation of a request with a hold.
-local WITH_HOLD = 8
-local SETTLE, RENEW = 16, 17
 -- What follows the checks of a request that may wait in one of a bounded number of
 -- permits: the key of the permits, how many there are, and the id of the new one.
 local PERMIT, PERMIT_SIZE = '<I4I4c16', 24
--- By the number of a key, if there are any: the state of slots.
-local slots
-
--- Returns the milliseconds until an instant, and at least one.
-local function until_after_now(ends)
-  return until_end(ends > now and ends or now + 1)
-end

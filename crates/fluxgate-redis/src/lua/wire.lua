@@ -11,8 +11,9 @@ local TAKE, REFUND = 1, 3
 
 local blob = ARGV[1]
 -- The number of the call is returned, so that the client detects a reply to another
--- call. The keys of cells come first, then those of logs, then others.
-local number, cell_count, state_count, pos = unpack('<I4I4I4', blob)
+-- call. The keys of cells come first, then those of logs, then others. The last number
+-- says whether any request has slots or a hold.
+local number, cell_count, state_count, has_holds, pos = unpack('<I4I4I3B', blob)
 local out, n = { pack('<I4Bd', number, 2, now), '', '', '' }, 1
 
 -- Adds an entry to the reply: a letter, in lower case if the check passes, and the
