@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::AbortHandle;
+use tokio::time::Instant;
 
 use crate::background;
 use crate::hold::{HoldId, Settled, Settlement};
@@ -121,11 +122,18 @@ impl KeptHolds {
 
 /// Renews the kept holds until there are none.
 async fn renew_kept<K: HoldKeeper>(keeper: K) {
+    // Once set it only comes sooner: a short hold that comes and goes must not put off the
+    // renewal of the others.
+    let mut due: Option<Instant> = None;
     while let Some(pause) = keeper.kept().pause() {
+        let after_pause = Instant::now() + pause;
+        let next = due.map_or(after_pause, |due| due.min(after_pause));
+        due = Some(next);
         let sooner = keeper.kept().sooner.notified();
-        if tokio::time::timeout(pause, sooner).await.is_ok() {
+        if tokio::time::timeout_at(next, sooner).await.is_ok() {
             continue;
         }
+        due = None;
         let holds = keeper.kept().list();
         // If it fails, the next try may be in time: there are three in a hold.
         let Ok(renewed) = keeper.renew_all(&holds).await else {

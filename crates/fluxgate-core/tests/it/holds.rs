@@ -336,6 +336,29 @@ async fn a_kept_hold_is_renewed_until_it_is_dropped() {
     assert!(check().allowed(), "the slot has expired");
 }
 
+/// Holds of other rules must not put off a renewal: each time one of them comes, the next
+/// renewal is due sooner, and not later.
+#[tokio::test(start_paused = true)]
+async fn short_holds_that_come_and_go_do_not_put_off_renewals() {
+    let rules = "{ id: short, match: { path: [/short] }, scope: global, \
+                 algorithm: concurrency, hold: 3s, bands: [ { capacity: 1 } ] }, \
+                 { id: long, match: { path: [/long] }, scope: global, \
+                 algorithm: concurrency, hold: 30s, bands: [ { capacity: 1 } ] }";
+    let (limiter, clock) = limiter(rules);
+    let check = |path| {
+        let request = fluxgate_core::RequestContext::builder().path(path).build();
+        limiter.check_sync("s", &request)
+    };
+    let _long = limiter.keep_hold(&check("/long")).unwrap();
+    for _ in 0..200 {
+        let short = limiter.keep_hold(&check("/short")).unwrap();
+        clock.advance(Duration::from_millis(500));
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        drop(short);
+        assert!(!check("/long").allowed(), "the slot is still held");
+    }
+}
+
 #[test]
 fn attributes_settle_only_the_rules_that_count_them() {
     let rules = "{ id: requests, scope: global, bands: [ 10/h ] }, \
