@@ -169,6 +169,7 @@ impl<S: Store + 'static> Limiter<S> {
         match decision.allowed() {
             true => Ok(Hold {
                 id: decision.hold(),
+                on_drop: Settlement::RELEASE,
                 decision,
                 limiter: self.clone(),
             }),
@@ -187,6 +188,7 @@ impl<S: Store + 'static> Limiter<S> {
 pub struct Hold<S: Store + 'static> {
     /// `None` if nothing was charged, or the hold is settled.
     id: Option<HoldId>,
+    on_drop: Settlement<'static>,
     decision: Decision,
     limiter: Limiter<S>,
 }
@@ -202,7 +204,8 @@ impl<S: Store + 'static> Hold<S> {
         &self.decision
     }
 
-    /// Settles with the real cost. Returns `None` if the hold has expired.
+    /// Settles with the real cost. Returns `None` if the hold has expired. If the store fails,
+    /// or the future is dropped, the slots are given back and the charge stays as reserved.
     pub async fn settle(
         mut self,
         settlement: Settlement<'_>,
@@ -210,6 +213,8 @@ impl<S: Store + 'static> Hold<S> {
         let Some(id) = self.id else {
             return Ok(Some(Settled::default()));
         };
+        // What was used must not return because the settlement failed.
+        self.on_drop = Settlement::AsReserved;
         let settled = self.limiter.settle(id, settlement).await?;
         self.id = None;
         Ok(settled)
@@ -234,9 +239,10 @@ impl<S: Store + 'static> Drop for Hold<S> {
         let Some(id) = self.id.take() else { return };
         let limiter = self.limiter.clone();
         let at_once = limiter.0.store.answers_at_once();
+        let settlement = self.on_drop;
         let release = async move {
             // If it fails, the hold expires.
-            let _ = limiter.settle(id, Settlement::RELEASE).await;
+            let _ = limiter.settle(id, settlement).await;
         };
         background::run(release, at_once);
     }

@@ -71,7 +71,10 @@ impl Store for Fragile {
         hold: HoldId,
         settlement: Settlement<'_>,
     ) -> Result<Option<Settled>, StoreError> {
-        self.working()?.settle(hold, settlement).await
+        let working = self.working();
+        // The next may succeed.
+        self.broken.store(false, Ordering::Relaxed);
+        working?.settle(hold, settlement).await
     }
 
     async fn renew(&self, holds: &[(HoldId, Micros)]) -> Result<Vec<bool>, StoreError> {
@@ -201,6 +204,56 @@ fn on_error_local_decides_by_the_same_rules() {
         broken.store(false, Ordering::Relaxed);
         assert_eq!(check(&limiter).outcome, "allowed");
     }
+}
+
+const MINUTE: std::time::Duration = std::time::Duration::from_secs(60);
+
+fn held() -> RequestContext<'static> {
+    RequestContext::builder().hold(MINUTE).build()
+}
+
+/// Returns what the store has left of the two units.
+fn left(limiter: &Limiter<Fragile>) -> u64 {
+    ready(limiter.state("s", "r", &[])).unwrap()[0].remaining
+}
+
+#[tokio::test]
+async fn a_settlement_that_fails_leaves_the_charge_as_reserved() {
+    let (limiter, broken, _) = limiter("");
+    let hold = limiter.hold("s", &held()).await.unwrap();
+    broken.store(true, Ordering::Relaxed);
+    assert!(hold.settle(Settlement::Cost(1)).await.is_err());
+    // The hold has ended nevertheless, and its unit stays charged.
+    assert_eq!((limiter.store().store.holds(), left(&limiter)), (0, 1));
+    drop(limiter.hold("s", &held()).await.unwrap());
+    assert_eq!((limiter.store().store.holds(), left(&limiter)), (0, 1));
+}
+
+#[test]
+fn a_hold_of_the_fallback_is_renewed_and_settled_there() {
+    let (limiter, broken, _) = limiter("");
+    let of_store = ready(limiter.check("s", &held())).hold().unwrap();
+    broken.store(true, Ordering::Relaxed);
+    let decisions: Vec<_> = (0..3).map(|_| ready(limiter.check("s", &held()))).collect();
+    let local: Vec<_> = decisions.iter().filter_map(|it| it.hold()).collect();
+    assert_eq!(local.len(), 2);
+    assert_eq!(ready(limiter.renew(local[0], MINUTE)), Ok(true));
+    assert!(ready(limiter.renew(of_store, MINUTE)).is_err());
+    assert!(ready(limiter.settle(of_store, Settlement::RELEASE)).is_err());
+    broken.store(true, Ordering::Relaxed);
+    let settle = |id| ready(limiter.settle(id, Settlement::RELEASE));
+    assert!(settle(local[0]).unwrap().is_some());
+    assert!(ready(limiter.check("s", &held())).allowed());
+    broken.store(false, Ordering::Relaxed);
+    // The store is back: both are found, each where it is, and charged once.
+    assert_eq!(left(&limiter), 1);
+    assert!(settle(local[1]).unwrap().is_some());
+    assert_eq!(left(&limiter), 1);
+    assert_eq!(ready(limiter.renew(of_store, MINUTE)), Ok(true));
+    assert!(settle(of_store).unwrap().is_some());
+    assert_eq!(left(&limiter), 2);
+    assert_eq!(settle(of_store), Ok(None));
+    assert_eq!(settle(local[0]), Ok(None));
 }
 
 /// A bucket of two an hour, whose numbers come with the call.
