@@ -126,7 +126,8 @@ impl<E: Engine> Gateway<E> {
                 FilterOutcome::Allowed(decision) => {
                     let mut hold = handler.hold(&decision);
                     if let Some(call) = call {
-                        let (sent, reserved) = call.into_metered(&decision, hold);
+                        let observer = self.engine.call_observer();
+                        let (sent, reserved) = call.into_metered(&decision, hold, observer);
                         read_body = Some(sent);
                         hold = match reserved {
                             Ok(call) => {

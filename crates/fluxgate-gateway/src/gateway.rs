@@ -11,6 +11,7 @@ use fluxgate_tower::{Handler, TrustError};
 use crate::config::{Config, Limits, Timeouts, UpstreamTarget};
 use crate::forward::Forwarder;
 use crate::http_builders::HttpBuilders;
+use crate::llm::CallObserver;
 use crate::routes::Routes;
 use crate::upstream::{ConnectionLimit, pool};
 
@@ -27,6 +28,9 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Records a response.
     fn record_response(&self, status: u16, origin: &Origin<'_>);
+
+    /// Returns what records calls to language models.
+    fn call_observer(self: &Arc<Self>) -> Arc<dyn CallObserver>;
 
     /// Returns whether to log a request that was not forwarded. A flood of them must not
     /// become a flood of lines.

@@ -35,3 +35,4 @@ pub use config::{
 pub use fluxgate_llm::Reserve;
 pub use fluxgate_tower::TrustError;
 pub use gateway::{Engine, Gateway};
+pub use llm::{CallEnd, CallObserver};

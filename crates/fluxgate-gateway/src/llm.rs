@@ -2,11 +2,13 @@
 //! settled.
 
 mod call;
+mod call_observer;
 mod limit_headers;
 mod metered_call;
 mod reserved_call;
 
 pub(crate) use call::{ReadBody, api_of};
+pub use call_observer::{CallEnd, CallObserver};
 pub(crate) use limit_headers::llm_limit_headers;
 pub(crate) use metered_call::MeteredCall;
 pub(crate) use reserved_call::ReservedCall;

@@ -17,6 +17,7 @@ use fluxgate_core::internals::AdHocDecision;
 use fluxgate_core::{
     ActiveRule, Band, Decision, HoldId, OnError, Outcome, RequestContext, RuleSet, StoreError,
 };
+use fluxgate_gateway::CallEnd;
 use fluxgate_http::{Listener, Origin};
 use quanta::Instant;
 use tracing::field;
@@ -326,6 +327,11 @@ impl Telemetry {
                 "answered"
             );
         }
+    }
+
+    /// Records a call to a language model with the tokens that it is charged.
+    pub(crate) fn llm_call_settled(&self, end: CallEnd, prompt: u64, completion: u64) {
+        self.metrics.llm.count(end, prompt, completion);
     }
 
     /// Returns whether to log that a request could not be forwarded.

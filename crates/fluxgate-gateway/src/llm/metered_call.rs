@@ -1,8 +1,12 @@
 //! A call on its way: its answer is counted as it passes, and its tokens are settled.
 
+use std::sync::Arc;
+
 use fluxgate_core::Tokens;
 use fluxgate_llm::{AnswerFormat, Meter, Passed, Request, TokenUsage};
 use fluxgate_tower::RequestHold;
+
+use super::call_observer::{CallEnd, CallObserver};
 
 /// A call that was allowed. It is settled once: by [`MeteredCall::finish`] at the end of the
 /// answer, or when it is dropped, by what was seen until then.
@@ -10,10 +14,18 @@ use fluxgate_tower::RequestHold;
 pub(crate) struct MeteredCall {
     meter: Meter,
     hold: RequestHold,
+    observer: Arc<dyn CallObserver>,
     progress: Progress,
     /// Whether events may be removed from the answer.
     removes_events: bool,
 }
+
+const UNUSED: TokenUsage = TokenUsage {
+    prompt_tokens: 0,
+    completion_tokens: 0,
+    total_tokens: 0,
+    is_reported: false,
+};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
@@ -27,11 +39,16 @@ enum Progress {
 }
 
 impl MeteredCall {
-    pub(super) fn new(request: Request, hold: RequestHold) -> Self {
+    pub(super) fn new(
+        request: Request,
+        hold: RequestHold,
+        observer: Arc<dyn CallObserver>,
+    ) -> Self {
         Self {
             // Without an answer, the prompt counts.
             meter: Meter::new(request, AnswerFormat::Events),
             hold,
+            observer,
             progress: Progress::Unused,
             removes_events: false,
         }
@@ -101,17 +118,21 @@ impl MeteredCall {
     }
 
     fn settle(&mut self) {
-        let used = match self.progress {
+        let (end, used) = match self.progress {
             Progress::Settled => return,
-            Progress::Unused => TokenUsage {
-                prompt_tokens: 0,
-                completion_tokens: 0,
-                total_tokens: 0,
-                is_reported: false,
-            },
-            Progress::Sent | Progress::Answered => self.meter.tokens(),
+            Progress::Unused => (CallEnd::Failed, UNUSED),
+            Progress::Sent | Progress::Answered => {
+                let used = self.meter.tokens();
+                let end = match used.is_reported {
+                    true => CallEnd::Reported,
+                    false => CallEnd::Estimated,
+                };
+                (end, used)
+            }
         };
         self.progress = Progress::Settled;
+        let (prompt, completion) = (used.prompt_tokens, used.completion_tokens);
+        self.observer.call_settled(end, prompt, completion);
         self.hold.settle_in_background([
             (Tokens::Total.attribute(), used.total_tokens),
             (Tokens::Prompt.attribute(), used.prompt_tokens),

@@ -1,6 +1,7 @@
 //! A call that reserves its tokens.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use fluxgate_core::internals::{ActiveRuleSet, BandLevel, RequestPath};
@@ -9,6 +10,7 @@ use fluxgate_llm::{Api, Request, Reserve};
 use fluxgate_tower::internals::{Filter, FilterOutcome, RequestHead};
 use fluxgate_tower::{Handler, RequestHold};
 
+use super::call_observer::CallObserver;
 use super::metered_call::MeteredCall;
 use crate::error::GatewayError;
 
@@ -62,13 +64,14 @@ impl ReservedCall {
         self,
         decision: &Decision,
         hold: Option<RequestHold>,
+        observer: Arc<dyn CallObserver>,
     ) -> (Bytes, Result<MeteredCall, Option<RequestHold>>) {
         let counts_tokens = decision.rules().any(|(rule, _)| rule.tokens().is_some());
         match hold {
             Some(hold) if counts_tokens => {
                 let body = self.request.rewrite(&self.body);
                 let body = body.map_or(self.body, Bytes::from);
-                (body, Ok(MeteredCall::new(self.request, hold)))
+                (body, Ok(MeteredCall::new(self.request, hold, observer)))
             }
             hold => (self.body, Err(hold)),
         }

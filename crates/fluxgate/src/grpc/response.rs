@@ -1,7 +1,7 @@
 //! The response to Envoy.
 
 use fluxgate_core::store::Micros;
-use fluxgate_core::{CalendarUnit, Decision, Limit};
+use fluxgate_core::{Algorithm, CalendarUnit, Decision, Limit};
 use fluxgate_tower::HeaderFamilies;
 
 use super::headers;
@@ -88,6 +88,9 @@ fn unit_of(limit: &Limit) -> Unit {
             // Envoy has no weeks.
             _ => Unit::Unknown,
         };
+    }
+    if limit.algorithm() == Algorithm::Concurrency {
+        return Unit::Unknown;
     }
     match limit.window().get() {
         SECOND => Unit::Second,

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use fluxgate_gateway::{Gateway, LlmConfig, RouteConfig};
+use fluxgate_gateway::{CallEnd, CallObserver, Gateway, LlmConfig, RouteConfig};
 use fluxgate_http::{DescriptorShare, Listener, Origin};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
@@ -12,6 +12,7 @@ use super::certificate::Certificate;
 use crate::config::{self, Config};
 use crate::engine::{Engine, EngineHandler, Filters};
 use crate::failure::{Exit, Failure};
+use crate::telemetry::Telemetry;
 
 /// The gateway and the certificate of its listener.
 #[derive(Clone, Debug)]
@@ -112,7 +113,17 @@ impl fluxgate_gateway::Engine for Engine {
         telemetry.record_response(Listener::Gateway, status, || origin);
     }
 
+    fn call_observer(self: &Arc<Self>) -> Arc<dyn CallObserver> {
+        Arc::<Telemetry>::clone(self.telemetry())
+    }
+
     fn should_log(&self) -> bool {
         self.telemetry().should_log_unforwarded()
+    }
+}
+
+impl CallObserver for Telemetry {
+    fn call_settled(&self, end: CallEnd, prompt_tokens: u64, completion_tokens: u64) {
+        self.llm_call_settled(end, prompt_tokens, completion_tokens);
     }
 }

@@ -5,6 +5,7 @@
 
 mod durations;
 mod exposition;
+mod llm;
 mod process;
 mod render;
 mod shard;
@@ -17,6 +18,7 @@ use fluxgate_core::{ActiveRule, Band, Decision, OnError, Outcome};
 use fluxgate_redis::reason;
 
 use fluxgate_http::Listener;
+use llm::LlmCounts;
 use shard::{STATUS_CLASSES, Shards};
 
 /// All metrics of the service.
@@ -29,6 +31,7 @@ pub(super) struct Metrics {
     /// How many requests are waiting.
     waiting: AtomicU64,
     pub(super) spans: SpanCounts,
+    pub(super) llm: LlmCounts,
 }
 
 /// The results of loading the rules.
@@ -69,6 +72,7 @@ impl Metrics {
             reload: Reload::default(),
             waiting: AtomicU64::new(0),
             spans: SpanCounts::default(),
+            llm: LlmCounts::default(),
         }
     }
 

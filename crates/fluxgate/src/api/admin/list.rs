@@ -63,6 +63,8 @@ fn band_json(band: &Band) -> Value {
     if let Some(calendar) = limit.windows() {
         json["calendar"] = calendar.unit().name().into();
         json["time_zone"] = calendar.time_zone().name().into();
+    } else if limit.algorithm() == Algorithm::Concurrency {
+        json["hold_ms"] = limit.window().ceil_millis().into();
     } else {
         json["window_ms"] = limit.window().ceil_millis().into();
     }

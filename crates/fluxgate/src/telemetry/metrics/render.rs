@@ -36,6 +36,7 @@ impl Metrics {
         let help = "Requests that are waiting for units.";
         out.one("fluxgate_waiting", Kind::Gauge, help, get(&self.waiting));
         render_holds(&mut out, holds);
+        self.llm.render(&mut out);
         render_store(&mut out, store);
         self.render_reload(&mut out);
         render_responses(&mut out, &shards);

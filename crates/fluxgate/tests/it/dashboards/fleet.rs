@@ -22,12 +22,18 @@ rule_sets:
 
 /// Allows one request per hour. Others wait.
 const WAITING: &str = "
-filters: { main: { rule_set: slow } }
-gateway: { routes: [ { id: all, upstreams: [echo], filters: [main] } ] }
+filters: { main: { rule_set: slow }, models: { rule_set: models } }
+gateway:
+  routes:
+    - { id: models, match: { path: [\"/v1/**\"] }, upstreams: [echo], filters: [models], llm: { rules: models } }
+    - { id: all, upstreams: [echo], filters: [main] }
 rule_sets:
   slow:
     rules:
       - { id: r, scope: global, on_exceed: wait, max_wait: 30d, bands: [ { capacity: 1, window: 1h } ] }
+  models:
+    rules:
+      - { id: tokens, scope: global, cost: \"llm:total_tokens\", bands: [ { capacity: 1000000000, window: 1h } ] }
 ";
 
 /// Services that each fail in their own way.
@@ -118,6 +124,9 @@ impl Fleet {
             }
         }
         self.check_shared();
+        let call = r#"{"model":"m","messages":[{"role":"user","content":"hello"}]}"#;
+        let answer = Http::new(self.gateway.address("gateway")).post("/v1/chat/completions", call);
+        assert_eq!(answer.status, 200, "{answer:?}");
         if let Some(unready) = &self.unready {
             let answer = unready.http().post("/v1/check", "{}");
             assert_eq!(answer.status, 503, "{answer:?}");

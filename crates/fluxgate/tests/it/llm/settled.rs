@@ -1,6 +1,7 @@
 //! Calls are settled with the usage of their answers.
 
 use super::*;
+use crate::service::telemetry::Metrics;
 use fluxgate_testkit::wait_until;
 
 #[test]
@@ -11,6 +12,15 @@ fn a_json_answer_is_settled_with_its_usage() {
     assert_eq!(answer.status, 200, "{answer:?}");
     assert!(answer.body.contains("Grüße 👋🏽!"), "{answer:?}");
     assert_eq!(charged(&service), REPORTED);
+    let metrics = Metrics::of(&service);
+    assert_eq!(metrics.get("fluxgate_llm_calls_total{end=\"reported\"}"), 1);
+    for (kind, tokens) in [
+        ("prompt", ModelServer::PROMPT_TOKENS),
+        ("completion", ModelServer::COMPLETION_TOKENS),
+    ] {
+        let sample = format!("fluxgate_llm_tokens_total{{kind=\"{kind}\"}}");
+        assert_eq!(metrics.get(&sample), tokens);
+    }
     let request = &model.requests()[0];
     assert_eq!(request.values("authorization"), ["Bearer k"]);
     assert_eq!(request.values("accept-encoding"), ["identity"]);

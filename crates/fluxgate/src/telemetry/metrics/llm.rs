@@ -1,0 +1,42 @@
+//! Calls to language models and their tokens.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fluxgate_gateway::CallEnd;
+
+use super::exposition::{Exposition, Kind};
+
+/// Counted by all threads together: a call takes far longer than a count.
+#[derive(Debug, Default)]
+pub(in crate::telemetry) struct LlmCounts {
+    calls: [AtomicU64; CallEnd::ALL.len()],
+    prompt_tokens: AtomicU64,
+    completion_tokens: AtomicU64,
+}
+
+impl LlmCounts {
+    pub(in crate::telemetry) fn count(&self, end: CallEnd, prompt: u64, completion: u64) {
+        self.calls[end as usize].fetch_add(1, Ordering::Relaxed);
+        self.prompt_tokens.fetch_add(prompt, Ordering::Relaxed);
+        self.completion_tokens
+            .fetch_add(completion, Ordering::Relaxed);
+    }
+
+    /// Renders nothing before the first call: most services have none.
+    pub(super) fn render(&self, out: &mut Exposition) {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        if self.calls.iter().all(|count| get(count) == 0) {
+            return;
+        }
+        let help = "Calls to language models by how their tokens became known.";
+        let mut family = out.family("fluxgate_llm_calls_total", Kind::Counter, help);
+        for end in CallEnd::ALL {
+            let calls = get(&self.calls[end as usize]);
+            family.sample(&[("end", end.name())], calls);
+        }
+        let help = "Tokens charged to calls to language models.";
+        let mut family = out.family("fluxgate_llm_tokens_total", Kind::Counter, help);
+        family.sample(&[("kind", "prompt")], get(&self.prompt_tokens));
+        family.sample(&[("kind", "completion")], get(&self.completion_tokens));
+    }
+}
