@@ -19,6 +19,7 @@ mod reload;
 mod remote;
 mod resp;
 mod rule_changes;
+mod slots;
 mod store_outage;
 mod stored_rules;
 pub(crate) mod telemetry;
