@@ -8,10 +8,10 @@ local function until_after_now(ends)
 end
 
 -- Concurrency: a sorted set of slots by the instant at which they end. Its first
--- member, at minus infinity, is `held1:<slots>:<shortest>`: the slots of all other
--- members, and the least of their longest holds. Every other member is the slots that
--- one check of a hold took: the id of the hold, the number of the check, how many they
--- are, and how far from the present they may end, in us.
+-- member, at minus infinity, is `held1:<extra>:<shortest>`: how many more slots than
+-- members there are, and the least of their longest holds. Every other member is the
+-- slots that one check of a hold took: the id of the hold, the number of the check, how
+-- many they are, and how far from the present they may end, in us.
 local function concurrency()
   local HELD, SLOTS_AT = '<c16I2I4I5', 19
   -- The most members that one command reads.
@@ -24,17 +24,18 @@ local function concurrency()
 
   -- Returns the first member as a state; nothing if it is foreign.
   local function header_of(first)
-    local total, shortest = string.match(first, '^held1:(%d+):(%d+)$')
-    return total and { member = first, total = tonumber(total), shortest = tonumber(shortest) }
+    local extra, shortest = string.match(first, '^held1:(%d+):(%d+)$')
+    return extra and { member = first, extra = tonumber(extra), shortest = tonumber(shortest) }
   end
 
+  -- If the server is out of memory, the first command fails: the old one must be there.
   local function write_header(key, state)
-    local member = format('held1:%.0f:%.0f', state.total, state.shortest)
+    local member = format('held1:%.0f:%.0f', state.extra, state.shortest)
     if member ~= state.member then
+      call('ZADD', key, '-inf', member)
       if state.member then
         call('ZREM', key, state.member)
       end
-      call('ZADD', key, '-inf', member)
       state.member = member
     end
   end
@@ -69,7 +70,7 @@ local function concurrency()
   -- Returns how many slots the members of a range of ranks have. If all have one, which
   -- is usual, they need not be read.
   local function sum(key, state, first, last)
-    if state.total == call('ZCARD', key) - 1 then
+    if state.extra == 0 then
       return last - first + 1
     end
     local total = 0
@@ -84,7 +85,7 @@ local function concurrency()
 
   -- Returns when so many slots have ended, counted from a rank on.
   local function end_of_many(key, state, rank, needed)
-    if state.total == call('ZCARD', key) - 1 then
+    if state.extra == 0 then
       rank, needed = rank + needed - 1, 0
     end
     while needed > 0 do
@@ -124,7 +125,7 @@ local function concurrency()
     if taking.ended > 0 then
       taking.ended_slots = sum(key, state, 1, taking.ended)
     end
-    local held = state.total - taking.ended_slots
+    local held = call('ZCARD', key) - 1 + state.extra - taking.ended_slots
     local too_many, enough = held + cost - capacity, 0
     if too_many > 0 and cost <= capacity then
       enough = end_of_many(key, state, taking.ended + 1, too_many)
@@ -150,12 +151,12 @@ local function concurrency()
     if not state then
       call('UNLINK', key)
       cells[k], dirty[k] = nil, nil
-      state = { total = 0, shortest = longest }
+      state = { extra = 0, shortest = longest }
       slots[k] = state
     elseif taking.ended > 0 then
       call('ZREMRANGEBYRANK', key, 1, taking.ended)
     end
-    state.total = state.total - taking.ended_slots + cost
+    state.extra = state.extra - (taking.ended_slots - taking.ended) + cost - 1
     state.shortest = longest < state.shortest and longest or state.shortest
     write_header(key, state)
     local ends = now + (hold.span < longest and hold.span or longest)
@@ -173,16 +174,17 @@ local function concurrency()
   -- Gives the slots of a member back.
   local function release(k, member)
     local key, state = KEYS[k], slots and slots[k]
-    if not state or call('ZREM', key, member) == 0 then
+    if not state or not call('ZSCORE', key, member) then
       return
     end
-    if call('ZCARD', key) == 1 then
+    if call('ZCARD', key) == 2 then
       call('UNLINK', key)
       slots[k] = nil
       return
     end
-    state.total = state.total - slots_of(member)
+    state.extra = state.extra - slots_of(member) + 1
     write_header(key, state)
+    call('ZREM', key, member)
     expire_with_last(key)
   end
 

@@ -32,6 +32,17 @@ local function adjust(adjusts, check, id, mark)
   return change(k, owes == 1, tag, horizon, window, a, b, c, d, e, mark)
 end
 
+-- Returns whether any charge but slots changes.
+local function changes_rates(from, to)
+  for check = from, to - 1, CHECK_SIZE do
+    local _, _, _, _, _, tag, _, _, _, units = unpack(CHECK, blob, check)
+    if tag ~= SLOTS and units > 0 then
+      return true
+    end
+  end
+  return false
+end
+
 -- Settles a hold: changes its charges, and deletes the record. Reports for each check
 -- the units that were charged on top, or that it was not charged.
 local function settle(from, to)
@@ -42,9 +53,15 @@ local function settle(from, to)
   if not value then
     return value == false and 'E' or 'G'
   end
-  if end_of_hold(value, first, to, id) <= now then
+  local ends = end_of_hold(value, first, to, id)
+  if ends <= now then
     call('UNLINK', KEYS[k])
     return 'G'
+  end
+  if changes_rates(first, to) then
+    -- The same again. It fails if the server is out of memory: a settlement is made as a
+    -- whole or not at all. Slots are given back all the same.
+    call('PSETEX', KEYS[k], until_after_now(ends), value)
   end
   local adjusts = adjustments()
   local report = { pack('<I2', count) }

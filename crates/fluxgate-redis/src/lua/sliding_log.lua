@@ -138,8 +138,8 @@ local function sliding_log()
       log.newest, log.at = log.newest - log.back, log.at - log.back
       local window, before = log.width / 1000, moved[log.k]
       moved[log.k] = before + log.back
-      call('ZREM', log.key, header_of(window, before))
       call('ZADD', log.key, '-inf', header_of(window, moved[log.k]))
+      call('ZREM', log.key, header_of(window, before))
       log.back = 0
       expire_at(log.key, log.newest + log.width)
     end
