@@ -56,8 +56,8 @@ pub(crate) async fn settle(
             Err(cause) => failed = Err(cause),
         }
     }
-    if tally.has_returned || failed.is_err() {
-        // A denial from before may not hold any more.
+    if tally.has_changed || failed.is_err() {
+        // A denial from before may not hold any more, or has other numbers.
         decider.clear_near_cache();
     }
     // The list stays until all parts are settled.

@@ -139,8 +139,8 @@ impl Request {
 pub(crate) struct Tally {
     cost: u64,
     uncharged: u64,
-    /// Whether units were given back to a rate.
-    pub(crate) has_returned: bool,
+    /// Whether a rate has other units now.
+    pub(crate) has_changed: bool,
 }
 
 impl Tally {
@@ -164,7 +164,7 @@ impl Tally {
                 let uncharged = units.saturating_sub(charged.into());
                 self.uncharged = self.uncharged.max(uncharged);
             }
-            self.has_returned |= !owes && units > 0;
+            self.has_changed |= units > 0;
         }
     }
 
