@@ -1,8 +1,10 @@
 //! Holds on real servers.
 
+mod budgets;
 mod cluster;
 mod differential;
 mod faults;
+mod outages;
 mod sequences;
 mod server;
 

@@ -13,7 +13,7 @@ use fluxgate_testkit::RedisServer;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use crate::support::{rules, store_at};
+use crate::support::{is_long, rules, store_at};
 
 const INSTANCES: usize = 3;
 const SECOND: u64 = 1_000_000;
@@ -250,11 +250,6 @@ async fn while_waiting_requests_are_cancelled() {
         let most = Bound::Bucket(CAPACITY, REFILL).most(from, to + 1);
         assert!(units * SECOND <= most, "{units} in {} µs", to - from);
     });
-}
-
-/// Returns whether long runs are wanted: `scripts/test --long`.
-fn is_long() -> bool {
-    std::env::var_os("FLUXGATE_LONG").is_some()
 }
 
 fn in_order(passed: &Passed) -> Vec<(u64, u64)> {

@@ -48,6 +48,11 @@ pub(crate) fn patient(urls: impl IntoIterator<Item = String>) -> RedisStoreBuild
     RedisStore::builder(urls).deadline(GENEROUS)
 }
 
+/// Returns whether long runs are wanted: `scripts/test --long`.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("FLUXGATE_LONG").is_some()
+}
+
 pub(crate) fn rules(yaml: &str) -> RuleSets {
     RuleSets::from_yaml(yaml).unwrap()
 }

@@ -19,7 +19,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::sequences::{RealCost, Request, Sequence, Step, sequence};
 use crate::differential::subject_of;
 use crate::sequences::{BANDS, Cost, LATEST, Numbers, SECOND, SUBJECTS, Span};
-use crate::support::patient;
+use crate::support::{is_long, patient};
 use crate::wire::Wire;
 
 const NAMES: [&str; BANDS] = ["burst", "b1"];
@@ -330,6 +330,11 @@ fn has_slots(bands: &[Band]) -> bool {
     bands.any(|band| band.limit().algorithm() == Algorithm::Concurrency)
 }
 
+/// Returns how many sequences to run of what is usual.
+fn cases(usual: u32) -> u32 {
+    if is_long() { 15 * usual } else { usual }
+}
+
 fn run(seed: u64, cases: u32, run: impl Fn(Sequence) -> Result<(), TestCaseError>) {
     let config = Config {
         cases,
@@ -342,9 +347,9 @@ fn run(seed: u64, cases: u32, run: impl Fn(Sequence) -> Result<(), TestCaseError
     result.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
-fn run_script(seed: u64, cases: u32, server: &RedisServer) {
+fn run_script(seed: u64, usual: u32, server: &RedisServer) {
     let wire = Wire::to(server);
-    let seen = Seen::default();
+    let (seen, cases) = (Seen::default(), cases(usual));
     run(seed, cases, |(start, rules, sequence)| {
         wire.clear();
         let clock = ManualClock::new(Timestamp::from_micros(start).unwrap());
@@ -369,14 +374,14 @@ fn the_script_on_valkey_holds_as_the_memory_store_does() {
     run_script(34, 300, &RedisServer::builder().binary(binary).start());
 }
 
-fn run_on<const HAS_PARTS: bool>(seed: u64, cases: u32, urls: Vec<String>, clear: impl Fn()) {
+fn run_on<const HAS_PARTS: bool>(seed: u64, usual: u32, urls: Vec<String>, clear: impl Fn()) {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let clock = ManualClock::new(Timestamp::from_micros(0).unwrap());
     let store = patient(urls)
         .near_cache(false)
         .injected_clock(clock.clone());
     let store = runtime.block_on(store.connect()).unwrap();
-    let seen = Seen::default();
+    let (seen, cases) = (Seen::default(), cases(usual));
     run(seed, cases, |(start, rules, sequence)| {
         clear();
         let (runtime, store) = (&runtime, &store);

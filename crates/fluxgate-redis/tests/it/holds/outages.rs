@@ -1,0 +1,167 @@
+//! Holds whose server is lost, full, or reached too late.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use fluxgate_core::{Limiter, Observer, Outcome, Settlement};
+use fluxgate_redis::reason;
+use fluxgate_testkit::{FaultProxy, Mode, RedisServer, Skew};
+
+use super::{MINUTE, held, left, reserve, slots_and_tokens};
+use crate::support::{ALGORITHMS, Bench, RECOVERY, store_at, until, until_async};
+
+const DEADLINE: Duration = Duration::from_millis(300);
+
+fn bench(url: String) -> Bench {
+    let store = store_at(url).deadline(DEADLINE).near_cache(false);
+    Bench::new(slots_and_tokens(2, "1s", "fixed_window"), store)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slots_are_free_after_a_hold_if_the_server_is_lost_before_they_are_released() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.addr());
+    let bench = bench(proxy.url("redis"));
+    let ids = [
+        held(&bench.limiter, "ann", "400").await,
+        held(&bench.limiter, "ann", "400").await,
+    ];
+    for mode in [Mode::BlackHole, Mode::Refuse] {
+        proxy.set_mode(mode);
+        proxy.close_connections();
+        let settled = bench.limiter.settle(ids[0], Settlement::RELEASE).await;
+        assert!(settled.is_err());
+        let renewed = bench.limiter.renew(ids[1], MINUTE).await;
+        assert!(renewed.is_err());
+    }
+    until("the holds have ended", || {
+        server.cli().keys("*:h").is_empty() && server.cli().keys("*:hold:*").is_empty()
+    })
+    .await;
+    proxy.heal();
+    let recovery = until_async("it recovers", async || {
+        bench.store().ping().await.is_ok()
+            && reserve(&bench.limiter, "bob", "1").await.outcome() == Outcome::Allowed
+    });
+    assert!(recovery.await < RECOVERY);
+    assert_eq!(left(&bench.limiter, "r", "ann").await, 2);
+    // Neither is revived, and what they reserved stays charged.
+    for id in ids {
+        assert_eq!(
+            bench.limiter.settle(id, Settlement::RELEASE).await,
+            Ok(None)
+        );
+        assert_eq!(bench.limiter.renew(id, MINUTE).await, Ok(false));
+    }
+    assert_eq!(left(&bench.limiter, "t", "ann").await, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_lost_its_data_knows_no_hold_and_holds_again() {
+    let server = RedisServer::start();
+    let bench = bench(server.url());
+    let id = held(&bench.limiter, "ann", "400").await;
+    server.restart();
+    bench.recovery("bob").await;
+    assert_eq!(
+        bench.limiter.settle(id, Settlement::Cost(9)).await,
+        Ok(None)
+    );
+    let id = held(&bench.limiter, "ann", "400").await;
+    let settled = bench.limiter.settle(id, Settlement::Cost(9)).await.unwrap();
+    assert_eq!(settled.map(|settled| settled.charged), Some(9));
+    assert_eq!(left(&bench.limiter, "t", "ann").await, 991);
+}
+
+/// Counts what the limiter reports of holds.
+#[derive(Clone, Debug, Default)]
+struct Late(Arc<[AtomicUsize; 2]>);
+
+impl Late {
+    fn counts(&self) -> [usize; 2] {
+        [0, 1].map(|index: usize| self.0[index].load(Ordering::Relaxed))
+    }
+}
+
+impl Observer for Late {
+    fn holds_expired(&self, holds: usize) {
+        self.0[0].fetch_add(holds, Ordering::Relaxed);
+    }
+
+    fn settled_late(&self) {
+        self.0[1].fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewal_that_is_late_revives_nothing_and_is_reported() {
+    let server = RedisServer::builder().clock_offset(Skew::NONE).start();
+    let proxy = FaultProxy::start(server.addr());
+    let late = Late::default();
+    let store = store_at(proxy.url("redis")).deadline(DEADLINE);
+    let rules = slots_and_tokens(2, "1s", "fixed_window");
+    let limiter = Limiter::builder(rules, store.connect().await.unwrap());
+    let limiter = limiter.observer(late.clone()).build();
+    let decision = reserve(&limiter, "ann", "1").await;
+    let kept = limiter.keep_hold(&decision).unwrap();
+    proxy.set_mode(Mode::BlackHole);
+    until("the hold has ended", || server.cli().keys("*:h").is_empty()).await;
+    proxy.heal();
+    proxy.close_connections();
+    until("it is reported", || late.counts() == [1, 0]).await;
+    assert_eq!(limiter.kept_holds(), 0);
+    assert!(server.cli().keys("*:h").is_empty(), "it is not revived");
+    drop(kept);
+    // Settled instead, before it would have been renewed.
+    until_async("it is connected", async || {
+        reserve(&limiter, "bob", "1").await.outcome() == Outcome::Allowed
+    })
+    .await;
+    let decision = reserve(&limiter, "eve", "1").await;
+    let kept = limiter.keep_hold(&decision).unwrap();
+    server.set_clock_offset(Skew::Ahead(Duration::from_secs(2)));
+    assert_eq!(kept.settle(Settlement::Cost(5)).await, Ok(None));
+    let [expired, settled_late] = late.counts();
+    assert_eq!(expired + settled_late, 2, "a renewal may have been first");
+    assert_eq!(left(&limiter, "t", "eve").await, 999);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_memory_a_settlement_changes_nothing_and_slots_are_released() {
+    let server = RedisServer::start();
+    let mut cli = server.cli();
+    let mut limit_memory = |bytes| {
+        cli.command(&["CONFIG", "SET", "maxmemory", bytes])
+            .expect_ok();
+    };
+    for algorithm in ALGORITHMS {
+        server.cli().command(&["FLUSHALL"]).expect_ok();
+        let store = store_at(server.url()).near_cache(false);
+        let bench = Bench::new(slots_and_tokens(3, "1m", algorithm), store);
+        let limiter = &bench.limiter;
+        let mut ids = Vec::new();
+        for _ in 0..3 {
+            ids.push(held(limiter, "ann", "200").await);
+        }
+        let (kept, released) = (ids[0], ids[1]);
+        limit_memory("1");
+        for cost in [900, 50] {
+            let settled = limiter.settle(kept, Settlement::Cost(cost)).await;
+            assert_eq!(settled.unwrap_err().reason, reason::OOM, "{algorithm}");
+        }
+        let settled = limiter.settle(released, Settlement::AsReserved).await;
+        assert!(settled.unwrap().is_some(), "{algorithm}");
+        assert_eq!(
+            reserve(limiter, "ann", "1").await.outcome(),
+            Outcome::FailedClosed
+        );
+        limit_memory("0");
+        assert_eq!(left(limiter, "r", "ann").await, 1, "{algorithm}");
+        assert_eq!(left(limiter, "t", "ann").await, 400, "{algorithm}");
+        let settled = limiter.settle(kept, Settlement::Cost(50)).await.unwrap();
+        assert_eq!(settled.map(|settled| settled.charged), Some(50));
+        assert_eq!(left(limiter, "r", "ann").await, 2, "{algorithm}");
+        assert_eq!(left(limiter, "t", "ann").await, 550, "{algorithm}");
+    }
+}
