@@ -15,7 +15,7 @@ const LIMIT: u64 = 1_000;
 const CLIENTS: u64 = 32;
 const STEPS: u64 = 50;
 /// The time in which a bucket refills one unit. None does so during a test.
-const SECONDS_PER_UNIT: f64 = 300.0 * 86_400.0 / LIMIT as f64;
+const SECONDS_PER_UNIT: u64 = 300 * 86_400 / LIMIT;
 
 /// One budget for each user and one for each address: in different slots of a cluster.
 fn budgets(algorithm: &str, limit: u64) -> RuleSets {
@@ -43,7 +43,7 @@ async fn used<S: Store>(limiter: &Limiter<S>, algorithm: &str) -> [u64; 2] {
     for (used, (rule, identity)) in used.iter_mut().zip([("user", "ann"), ("ip", "10.0.0.1")]) {
         let state = limiter.state("api", rule, &[identity]).await.unwrap();
         *used = match is_bucket {
-            true => (state[0].reset_after.as_secs_f64() / SECONDS_PER_UNIT).ceil() as u64,
+            true => state[0].reset_after.as_secs().div_ceil(SECONDS_PER_UNIT),
             false => 10 * LIMIT - state[0].remaining,
         };
     }
