@@ -22,12 +22,8 @@ impl LlmCounts {
             .fetch_add(completion, Ordering::Relaxed);
     }
 
-    /// Renders nothing before the first call: most services have none.
     pub(super) fn render(&self, out: &mut Exposition) {
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        if self.calls.iter().all(|count| get(count) == 0) {
-            return;
-        }
         let help = "Calls to language models by how their tokens became known.";
         let mut family = out.family("fluxgate_llm_calls_total", Kind::Counter, help);
         for end in CallEnd::ALL {
