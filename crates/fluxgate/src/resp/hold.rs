@@ -6,7 +6,7 @@ use fluxgate_core::internals::json::whole_number;
 use fluxgate_core::{HoldId, Settled, Settlement};
 
 use super::reply::{CommandError, Replies};
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
 use crate::hold_span::parse_hold_span;
 
 /// Settles a hold: replies with the units that are charged, and those that did not fit.
@@ -26,7 +26,7 @@ pub(super) async fn settle(
         _ => return Err(CommandError::arguments("fg.settle")),
     };
     let settled = engine.settle(id(hold)?, settlement).await;
-    let Settled { charged, uncharged } = settled.map_err(error)?.ok_or_else(no_hold)?;
+    let Settled { charged, uncharged } = settled?.ok_or_else(no_hold)?;
     replies.array(2);
     replies.integer_or_null(Some(charged));
     replies.integer_or_null(Some(uncharged));
@@ -43,7 +43,7 @@ pub(super) async fn release(
         return Err(CommandError::arguments("fg.release"));
     };
     let settled = engine.settle(id(hold)?, Settlement::RELEASE).await;
-    settled.map_err(error)?.ok_or_else(no_hold)?;
+    settled?.ok_or_else(no_hold)?;
     replies.ok();
     Ok(())
 }
@@ -59,7 +59,7 @@ pub(super) async fn renew(
     };
     let span = parse_hold_span("hold_for", &String::from_utf8_lossy(span));
     let span = span.map_err(|fault| CommandError::new(format!("ERR {fault}")))?;
-    let renewed = engine.renew(&[id(hold)?], span).await.map_err(error)?;
+    let renewed = engine.renew(&[id(hold)?], span).await?;
     match renewed.first() {
         Some(true) => replies.ok(),
         _ => return Err(no_hold()),
@@ -75,8 +75,4 @@ fn id(text: &[u8]) -> Result<HoldId, CommandError> {
 
 fn no_hold() -> CommandError {
     CommandError::new("NOHOLD there is no such hold: it was settled, has expired or never existed")
-}
-
-fn error(error: EngineError) -> CommandError {
-    super::session::decision_error(error)
 }

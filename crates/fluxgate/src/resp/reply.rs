@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use crate::engine::EngineError;
+
 /// The version of the protocol that a client has chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Version {
@@ -41,6 +43,15 @@ impl CommandError {
         Self::new(format!(
             "ERR wrong number of arguments for '{command}' command"
         ))
+    }
+}
+
+impl From<EngineError> for CommandError {
+    fn from(error: EngineError) -> Self {
+        Self::new(match error {
+            EngineError::NotReady => format!("LOADING {error}"),
+            EngineError::Call(_) => format!("ERR {error}"),
+        })
     }
 }
 

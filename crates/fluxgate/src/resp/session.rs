@@ -15,7 +15,7 @@ use super::request::{self, Arguments, Form, Parsed, parse_integer};
 use super::throttle::{LimitCache, Throttle};
 use super::transaction::{Queued, Transaction};
 use super::{command_info, hello, hold, info};
-use crate::engine::{Engine, EngineError};
+use crate::engine::Engine;
 
 /// Replies of this length are sent before the next command runs.
 const MAX_UNSENT: usize = 64 * 1024;
@@ -197,7 +197,7 @@ impl Session {
             }
             (Command::Check, _) => {
                 let check = Check::parse(arguments)?;
-                let decided = check.decide(&self.engine).await.map_err(decision_error)?;
+                let decided = check.decide(&self.engine).await?;
                 check::write(&decided, check.asks_to_hold(), replies);
             }
             (Command::Settle, more) => hold::settle(&self.engine, more, replies).await?,
@@ -257,13 +257,6 @@ impl Session {
         }
         Ok(())
     }
-}
-
-pub(super) fn decision_error(error: EngineError) -> CommandError {
-    CommandError::new(match error {
-        EngineError::NotReady => format!("LOADING {error}"),
-        EngineError::Call(_) => format!("ERR {error}"),
-    })
 }
 
 /// Returns Redis' error for an unknown command.

@@ -16,7 +16,7 @@ use imports::{Import, Modules, top_level};
 const LAYERS: [(&str, &str); 8] = [
     (
         "fluxgate-core",
-        "time clock lossless request_path context sip fingerprint rate calendar limit quota hold algorithm key band \
+        "time clock lossless request_path context sip fingerprint rate calendar hold limit quota algorithm key band \
          yaml network matcher rules background store reservation plan decision observer json memory keyed ad_hoc \
          kept_holds limiter shared_keyed serde_impls guide conformance",
     ),
@@ -46,7 +46,7 @@ const LAYERS: [(&str, &str); 8] = [
     (
         "fluxgate-gateway",
         "config error hop_by_hop timeouts upstream request_body exchange routes forward \
-         http_builders gateway llm admission forwarded_headers upstream_request request_checks echo fast_path \
+         http_builders llm gateway admission forwarded_headers upstream_request request_checks echo fast_path \
          http_server fuzz",
     ),
     (

@@ -143,7 +143,7 @@ fn charges_are_settled_by_cost_and_by_attributes() {
         settled,
         (200, json!({"settled": true, "charged": 10, "uncharged": 0}))
     );
-    assert_eq!(left(), [88, 840], "one cost for every rule");
+    assert_eq!(left(), [88, 440], "one cost for every rule");
     let id = id_of(&reserve(Some("24h")));
     let settled = post(&service, "/v1/settle", &json!({"hold": id}));
     assert_eq!(
@@ -153,7 +153,7 @@ fn charges_are_settled_by_cost_and_by_attributes() {
             json!({"settled": true, "charged": 400, "uncharged": 0})
         )
     );
-    assert_eq!(left(), [87, 440]);
+    assert_eq!(left(), [87, 40]);
 }
 
 #[test]
