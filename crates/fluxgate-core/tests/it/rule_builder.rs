@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fluxgate_core::{
     Algorithm, Band, Calendar, CalendarUnit, Cost, KeyPart, Limit, OnError, OnMissingKey,
-    OnMissingRuleSet, Quota, Rollout, Rule, RuleSet, RuleSets, ValueMatch,
+    OnMissingRuleSet, Quota, Rollout, Rule, RuleSet, RuleSets, Tokens, ValueMatch,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -18,6 +18,12 @@ fn set(rules: impl IntoIterator<Item = Rule>) -> RuleSets {
 
 /// Every field of a rule file.
 const EVERY_FIELD: &str = include_str!("../../../../spec/rules/every_field.yaml");
+
+/// Slots that are held for 90 seconds.
+fn slots(capacity: u64) -> Quota {
+    let limit = Limit::concurrency(capacity).hold(Duration::from_secs(90));
+    Quota::from(limit.build().unwrap())
+}
 
 fn every_field() -> RuleSets {
     let leaky = Algorithm::LeakyBucket;
@@ -82,6 +88,19 @@ fn every_field() -> RuleSets {
                 .per_user()
                 .band(Quota::per_calendar(100, Calendar::new(CalendarUnit::Day)))
                 .band(Band::new("monthly", Quota::per_calendar(1_000, seoul))),
+        )
+        .rule(
+            Rule::new("slots")
+                .per_user()
+                .band(slots(3))
+                .band(Band::new("more", slots(5))),
+        )
+        .rule(
+            Rule::new("tokens")
+                .per_api_key()
+                .band(Quota::per_minute(1_000))
+                .cost(Cost::Tokens(Tokens::Total))
+                .clamp(),
         );
     RuleSets::from(set.build().unwrap()).with_on_missing(OnMissingRuleSet::Deny)
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
 
-use fluxgate_testkit::{FaultProxy, Http, Mode, RedisServer, wait_until};
+use fluxgate_testkit::{FaultProxy, Http, Mode, ModelServer, RedisServer, wait_until};
 
 use crate::service::Service;
 use crate::support::Dir;
@@ -25,7 +25,7 @@ const WAITING: &str = "
 filters: { main: { rule_set: slow }, models: { rule_set: models } }
 gateway:
   routes:
-    - { id: models, match: { path: [\"/v1/**\"] }, upstreams: [echo], filters: [models], llm: { rules: models } }
+    - { id: models, match: { path: [\"/v1/**\"] }, upstreams: [\"MODEL\"], filters: [models], llm: { rules: models } }
     - { id: all, upstreams: [echo], filters: [main] }
 rule_sets:
   slow:
@@ -52,6 +52,7 @@ pub(super) struct Fleet {
     killed: Service,
     /// A gateway whose clients wait for hours.
     gateway: Service,
+    _model: ModelServer,
     waiting: Vec<Http>,
     /// Started later, without rules.
     unready: Option<Service>,
@@ -65,6 +66,7 @@ impl Fleet {
         dir.write("rules.d/rules.yaml", RULES);
         let redis = RedisServer::start();
         let proxy = FaultProxy::start(redis.addr());
+        let model = ModelServer::start();
         let mut fleet = Self {
             memory: Service::start_in(dir, &[], "rules_from: { dir: rules.d }\n"),
             shared: Service::start(&[], &shared_config(&proxy)),
@@ -73,7 +75,8 @@ impl Fleet {
             few_descriptors: Service::start(&[], RULES),
             idle: Vec::new(),
             killed: Service::start(&[], RULES),
-            gateway: Service::start(&["gateway"], WAITING),
+            gateway: Service::start(&["gateway"], &WAITING.replace("MODEL", &model.url())),
+            _model: model,
             waiting: Vec::new(),
             unready: None,
             is_flooded: false,
