@@ -220,7 +220,12 @@ mod tests {
         let refill = proptest::option::of((1..20_u64, 1..3_000_u64));
         (algorithms, 1..20_u64, 1..3_000_u64, refill).prop_map(
             |(algorithm, capacity, millis, refill)| {
-                let window = Duration::from_millis(millis);
+                // Slots are held for a second or more.
+                let shortest = match algorithm {
+                    Algorithm::Concurrency => 1_000,
+                    _ => 0,
+                };
+                let window = Duration::from_millis(shortest + millis);
                 let mut limit = Limit::builder(algorithm, capacity, window);
                 if let Some((refill, millis)) = refill.filter(|_| algorithm.is_bucket()) {
                     limit = limit.refill(refill).period(Duration::from_millis(millis));
