@@ -14,7 +14,7 @@ mod health;
 mod holds;
 mod identity;
 mod query;
-mod simple_check;
+mod simple_request;
 mod validate;
 
 use std::sync::{Arc, LazyLock};

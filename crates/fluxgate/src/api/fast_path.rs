@@ -1,9 +1,9 @@
-//! The fast path of the API: simple checks are answered without hyper, which would take
+//! The fast path of the API: simple requests are answered without hyper, which would take
 //! longer than the decisions do.
 //!
-//! A simple check is a `POST /v1/check` over HTTP/1.1 that has arrived as a whole, or
-//! whose body follows at once, with a content length and no header that would change how
-//! it is read. At the first request that is anything else, hyper takes over the
+//! A simple request is a `POST /v1/check` or `/v1/release` over HTTP/1.1 that has arrived as
+//! a whole, or whose body follows at once, with a content length and no header that would
+//! change how it is read. At the first request that is anything else, hyper takes over the
 //! connection together with the bytes that have been read.
 
 use std::future::poll_fn;
@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::simple_check::SimpleCheck;
+use super::simple_request::{Operation, SimpleRequest};
 use super::{Api, body};
 use crate::serve::HEADER_TIMEOUT;
 
@@ -23,7 +23,7 @@ use crate::serve::HEADER_TIMEOUT;
 const MAX_HEADERS: usize = 24;
 
 impl Api {
-    /// Answers simple checks. Returns the bytes read of the first other request, or `None`
+    /// Answers simple requests. Returns the bytes read of the first other request, or `None`
     /// if the connection has ended.
     pub(crate) async fn serve_fast_path(
         &self,
@@ -79,7 +79,7 @@ fn postpone(idle: std::pin::Pin<&mut Sleep>) {
     idle.reset(Instant::now() + HEADER_TIMEOUT);
 }
 
-/// Answers the simple checks that the input starts with; returns where they end, and how
+/// Answers the simple requests that the input starts with; returns where they end, and how
 /// much has been read. The service may start to shut down while a body is awaited.
 async fn answer(
     api: &Api,
@@ -91,7 +91,7 @@ async fn answer(
     let mut start = 0;
     while start < read {
         let input = &buffers.input[start..read];
-        let Some((check, length)) = simple_check(input) else {
+        let Some((request, length)) = simple_request(input) else {
             let end = simple_head(input).map(|(_, body)| start + body.end);
             let Some(end) = end.filter(|end| *end <= INPUT) else {
                 break;
@@ -104,7 +104,7 @@ async fn answer(
             continue;
         };
         let (output, json) = (&mut buffers.output, &mut buffers.json);
-        api.answer_simple_check(&check, *is_last, output, json)
+        api.answer_simple_request(&request, *is_last, output, json)
             .await;
         start += length;
         // The response has announced the end of the connection.
@@ -115,26 +115,41 @@ async fn answer(
     (start, read)
 }
 
-/// Returns the simple check that the bytes start with, and its length.
-fn simple_check(bytes: &[u8]) -> Option<(SimpleCheck<'_>, usize)> {
-    let (mut check, body) = simple_head(bytes)?;
+/// Returns the simple request that the bytes start with, and its length.
+fn simple_request(bytes: &[u8]) -> Option<(SimpleRequest<'_>, usize)> {
+    let (mut request, body) = simple_head(bytes)?;
     let end = body.end;
-    check.body = bytes.get(body)?;
-    Some((check, end))
+    request.body = bytes.get(body)?;
+    Some((request, end))
 }
 
-/// Returns the check without its body, and the range of the body, which may not have
+/// Returns what the request line asks for, if it is simple, and its length.
+fn simple_operation(bytes: &[u8]) -> Option<(Operation, usize)> {
+    const LINES: [(&[u8], Operation); 2] = [
+        (b"POST /v1/check HTTP/1.1\r\n", Operation::Check),
+        (b"POST /v1/release HTTP/1.1\r\n", Operation::Release),
+    ];
+    let line = LINES.iter().find(|(line, _)| bytes.starts_with(line));
+    line.map(|(line, operation)| (*operation, line.len()))
+}
+
+/// Returns the request without its body, and the range of the body, which may not have
 /// arrived yet.
-fn simple_head(bytes: &[u8]) -> Option<(SimpleCheck<'_>, Range<usize>)> {
-    const START: &[u8] = b"POST /v1/check HTTP/1.1\r\n";
-    let rest = bytes.strip_prefix(START)?;
+fn simple_head(bytes: &[u8]) -> Option<(SimpleRequest<'_>, Range<usize>)> {
+    let (operation, line) = simple_operation(bytes)?;
+    let rest = &bytes[line..];
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let parsed = httparse::parse_headers(rest, &mut headers).ok()?;
     let httparse::Status::Complete((head, headers)) = parsed else {
         return None;
     };
     let mut length = None;
-    let mut check = SimpleCheck::default();
+    let mut request = SimpleRequest {
+        operation,
+        body: &[],
+        request_id: None,
+        traceparent: None,
+    };
     for header in headers {
         let name = header.name;
         if name.eq_ignore_ascii_case("content-length") {
@@ -143,9 +158,9 @@ fn simple_head(bytes: &[u8]) -> Option<(SimpleCheck<'_>, Range<usize>)> {
                 return None;
             }
         } else if name.eq_ignore_ascii_case("x-request-id") {
-            check.request_id = Some(std::str::from_utf8(header.value).ok()?);
+            request.request_id = Some(std::str::from_utf8(header.value).ok()?);
         } else if name.eq_ignore_ascii_case("traceparent") {
-            check.traceparent = std::str::from_utf8(header.value).ok();
+            request.traceparent = std::str::from_utf8(header.value).ok();
         } else if name.eq_ignore_ascii_case("content-type") {
             // The router refuses other types.
             if !body::may_be_json(header.value) {
@@ -155,8 +170,8 @@ fn simple_head(bytes: &[u8]) -> Option<(SimpleCheck<'_>, Range<usize>)> {
             return None;
         }
     }
-    let start = START.len() + head;
-    Some((check, start..start.checked_add(length?)?))
+    let start = line + head;
+    Some((request, start..start.checked_add(length?)?))
 }
 
 /// Returns whether a header changes how the request or the connection is read.
@@ -185,37 +200,40 @@ fn keeps_alive(header: &httparse::Header<'_>) -> bool {
     is_keep_alive && header.name.eq_ignore_ascii_case("connection")
 }
 
-const _: () = assert!(INPUT >= 4096, "a simple check fits");
+const _: () = assert!(INPUT >= 4096, "a simple request fits");
 
-/// Checks that a simple check in arbitrary bytes is recognized from exactly its own bytes.
+/// Checks that a simple request in arbitrary bytes is recognized from exactly its own bytes.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) fn fuzz(bytes: &[u8]) {
-    let Some((check, length)) = simple_check(bytes) else {
+    let Some((request, length)) = simple_request(bytes) else {
         return;
     };
     let own = &bytes[..length];
-    assert!(own.ends_with(check.body));
-    let (again, again_length) = simple_check(own).expect("the check is complete");
-    assert_eq!((again.body, again_length), (check.body, length));
-    assert_eq!(again.request_id, check.request_id);
-    assert_eq!(again.traceparent, check.traceparent);
+    assert!(own.ends_with(request.body));
+    let (again, again_length) = simple_request(own).expect("the request is complete");
+    assert_eq!((again.body, again_length), (request.body, length));
+    assert_eq!(again.request_id, request.request_id);
+    assert_eq!(again.traceparent, request.traceparent);
     for end in (0..length).rev().step_by(1 + length / 64) {
-        assert!(simple_check(&own[..end]).is_none(), "at {end} of {length}");
+        assert!(
+            simple_request(&own[..end]).is_none(),
+            "at {end} of {length}"
+        );
     }
-    let head = &own[..length - check.body.len()];
+    let head = &own[..length - request.body.len()];
     let mut headers = [httparse::EMPTY_HEADER; 64];
-    let mut request = httparse::Request::new(&mut headers);
-    let parsed = request.parse(head);
+    let mut parsed_head = httparse::Request::new(&mut headers);
+    let parsed = parsed_head.parse(head);
     assert_eq!(parsed, Ok(httparse::Status::Complete(head.len())));
     let values = |name: &str| {
-        let headers = request.headers.iter();
+        let headers = parsed_head.headers.iter();
         let named = headers.filter(|header| header.name.eq_ignore_ascii_case(name));
         named.map(|header| header.value).collect::<Vec<_>>()
     };
     let lengths = values("content-length");
     assert_eq!(lengths.len(), 1);
     let length = std::str::from_utf8(lengths[0]).map(str::parse::<usize>);
-    assert_eq!(length, Ok(Ok(check.body.len())));
+    assert_eq!(length, Ok(Ok(request.body.len())));
     assert!(values("transfer-encoding").is_empty());
 }
 
@@ -228,19 +246,24 @@ mod tests {
     }
 
     #[test]
-    fn a_simple_check_is_recognized() {
+    fn a_simple_request_is_recognized() {
         let head = "Content-Length: 2\r\nX-Request-Id: r1\r\nConnection: Keep-Alive\r\n";
         let bytes = request(head, "{}POST /");
-        let (check, length) = simple_check(bytes.as_bytes()).unwrap();
+        let (check, length) = simple_request(bytes.as_bytes()).unwrap();
         assert_eq!((check.body, check.request_id), (&b"{}"[..], Some("r1")));
         assert_eq!(&bytes[length..], "POST /");
+        let release = bytes.replacen("check", "release", 1);
+        let (release, _) = simple_request(release.as_bytes()).unwrap();
+        let is_as_before = release.body == check.body && release.request_id == check.request_id;
+        assert!(is_as_before && check.operation == Operation::Check);
+        assert_eq!(release.operation, Operation::Release);
     }
 
     #[test]
     fn anything_else_is_left_to_hyper() {
         let simple = request("Content-Length: 2\r\n", "{}");
         for end in 0..simple.len() {
-            assert!(simple_check(&simple.as_bytes()[..end]).is_none(), "{end}");
+            assert!(simple_request(&simple.as_bytes()[..end]).is_none(), "{end}");
         }
         for (head, body) in [
             ("", "{}"),
@@ -262,19 +285,21 @@ mod tests {
             ("Content-Length: 2\r\n X: folded\r\n", "{}"),
         ] {
             assert!(
-                simple_check(request(head, body).as_bytes()).is_none(),
+                simple_request(request(head, body).as_bytes()).is_none(),
                 "{head}"
             );
         }
         for other in [
             "GET /v1/check",
             "POST /v1/checks",
+            "POST /v1/releases",
+            "POST /v1/settle",
             "POST /v1/check?status=true",
         ] {
             let bytes = simple.replacen("POST /v1/check", other, 1);
-            assert!(simple_check(bytes.as_bytes()).is_none(), "{other}");
+            assert!(simple_request(bytes.as_bytes()).is_none(), "{other}");
         }
         let old = simple.replacen("HTTP/1.1", "HTTP/1.0", 1);
-        assert!(simple_check(old.as_bytes()).is_none());
+        assert!(simple_request(old.as_bytes()).is_none());
     }
 }

@@ -77,19 +77,32 @@ pub(super) async fn settle(
         (None, Some(costs)) => Settlement::Attributes(costs),
         (None, None) => Settlement::AsReserved,
     };
-    settled(api.engine.settle(hold, settlement).await?)
+    let mut json = Vec::with_capacity(64);
+    write_settled(api.engine.settle(hold, settlement).await?, &mut json)?;
+    Ok(json_response(json))
 }
 
-/// Releases a hold: its slots are free, and its units return.
+/// Releases a hold: its slots are free, and its units return. Simple requests take the
+/// [fast path](super::fast_path) instead.
 pub(super) async fn release(
     State(api): State<Arc<Api>>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
     let body = body::read(&head.headers, body).await?;
-    let call: ReleaseRequest<'_> = body::parse(&body)?;
-    let hold = id(call.hold)?;
-    settled(api.engine.settle(hold, Settlement::RELEASE).await?)
+    let mut json = Vec::with_capacity(64);
+    api.release(&body, &mut json).await?;
+    Ok(json_response(json))
+}
+
+impl Api {
+    /// Releases the hold that a body names, and appends the answer.
+    pub(super) async fn release(&self, body: &[u8], json: &mut Vec<u8>) -> Result<(), Problem> {
+        let call: ReleaseRequest<'_> = body::parse(body)?;
+        let hold = id(call.hold)?;
+        let settled = self.engine.settle(hold, Settlement::RELEASE).await?;
+        write_settled(settled, json)
+    }
 }
 
 /// Lets holds live on.
@@ -133,16 +146,15 @@ pub(super) async fn renew(
     ))
 }
 
-fn settled(settled: Option<Settled>) -> Result<Response, Problem> {
+fn write_settled(settled: Option<Settled>, json: &mut Vec<u8>) -> Result<(), Problem> {
     let Settled { charged, uncharged } = settled.ok_or_else(no_hold)?;
-    let mut json = Vec::with_capacity(64);
-    let mut out = JsonWriter(&mut json);
+    let mut out = JsonWriter(json);
     out.text("{\"settled\":true,\"charged\":");
     out.number(charged);
     out.text(",\"uncharged\":");
     out.number(uncharged);
     out.text("}");
-    Ok(json_response(json))
+    Ok(())
 }
 
 /// Reads the id of a hold. No hold has a text that is not an id.

@@ -15,6 +15,7 @@ mod explain;
 mod grpc;
 mod irregular_files;
 mod lifecycle;
+mod release;
 mod reload;
 mod remote;
 mod resp;

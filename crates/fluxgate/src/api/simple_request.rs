@@ -1,4 +1,4 @@
-//! Answers a check on the fast path, from bytes to bytes.
+//! Answers checks and releases on the fast path, from bytes to bytes.
 
 use fluxgate_core::Decision;
 use fluxgate_core::internals::json::JsonWriter;
@@ -8,9 +8,19 @@ use super::check::CheckRequest;
 use super::decision_json::{Form, write_decision};
 use super::{Api, body};
 
-/// The body and the ids of a check request.
-#[derive(Debug, Default)]
-pub(crate) struct SimpleCheck<'a> {
+/// What a simple request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// `POST /v1/check`.
+    Check,
+    /// `POST /v1/release`.
+    Release,
+}
+
+/// The body and the ids of a request.
+#[derive(Debug)]
+pub(crate) struct SimpleRequest<'a> {
+    pub(crate) operation: Operation,
     /// The JSON.
     pub(crate) body: &'a [u8],
     /// `X-Request-Id`.
@@ -20,27 +30,34 @@ pub(crate) struct SimpleCheck<'a> {
 }
 
 impl Api {
-    /// Answers a check: appends head and body of the response to `out`. `is_last` announces
+    /// Answers a request: appends head and body of the response to `out`. `is_last` announces
     /// the end of the connection; `json` is scratch space.
-    pub(crate) async fn answer_simple_check(
+    pub(crate) async fn answer_simple_request(
         &self,
-        check: &SimpleCheck<'_>,
+        request: &SimpleRequest<'_>,
         is_last: bool,
         out: &mut Vec<u8>,
         json: &mut Vec<u8>,
     ) {
-        let origin = Origin::with_ids(Listener::Api, check.request_id, check.traceparent);
+        let origin = Origin::with_ids(Listener::Api, request.request_id, request.traceparent);
         json.clear();
-        let status = match self.decide_simple_check(check.body, &origin).await {
+        let answered = match request.operation {
+            Operation::Check => self.decide_simply(request.body, &origin).await.map(Some),
+            Operation::Release => self.release_simply(request.body, json).await.map(|()| None),
+        };
+        let status = match answered {
             Ok(decision) => {
-                write_decision(json, &decision, Form::Decision);
                 let now = wall_clock();
                 out.extend_from_slice(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n");
-                self.headers.write_text(&decision, out);
+                if let Some(decision) = decision {
+                    write_decision(json, &decision, Form::Decision);
+                    self.headers.write_text(&decision, out);
+                }
                 write_date(now, out);
                 200
             }
             Err(problem) => {
+                json.clear();
                 origin.request_id();
                 problem.write(json);
                 let status = problem.status();
@@ -72,11 +89,12 @@ impl Api {
         out.extend_from_slice(json);
     }
 
-    async fn decide_simple_check(
-        &self,
-        json: &[u8],
-        origin: &Origin<'_>,
-    ) -> Result<Decision, Problem> {
+    async fn release_simply(&self, body: &[u8], json: &mut Vec<u8>) -> Result<(), Problem> {
+        body::check_size(body.len())?;
+        self.release(body, json).await
+    }
+
+    async fn decide_simply(&self, json: &[u8], origin: &Origin<'_>) -> Result<Decision, Problem> {
         body::check_size(json.len())?;
         let check: CheckRequest<'_> = body::parse(json)?;
         check.decide(self, origin).await
