@@ -15,6 +15,7 @@ mod grpc;
 mod h2load;
 mod haproxy;
 mod http;
+mod http_hold;
 mod keyed;
 mod layer;
 mod llm;
@@ -35,7 +36,7 @@ use report::Report;
 
 type Bench = (&'static str, fn(&mut Report));
 
-const BENCHES: [Bench; 20] = [
+const BENCHES: [Bench; 22] = [
     ("keyed-1k", keyed::thousand),
     ("keyed-1m", keyed::million),
     ("direct-1-thread", direct::one_thread),
@@ -48,6 +49,8 @@ const BENCHES: [Bench; 20] = [
     ("redis", redis::run),
     ("start", start::run),
     ("http", http::run),
+    ("http-hold", http_hold::run),
+    ("http-hold-redis", http_hold::on_redis),
     ("resp", resp::run),
     ("grpc", grpc::run),
     ("gateway", gateway::run),
