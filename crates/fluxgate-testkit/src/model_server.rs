@@ -1,6 +1,6 @@
 //! A server with the APIs of language models, whose answers are known.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 
@@ -18,6 +18,7 @@ use crate::wire::WireRequest;
 #[derive(Debug)]
 pub struct ModelServer {
     upstream: RawUpstream,
+    received: Arc<Mutex<Vec<WireRequest>>>,
     gate: Arc<Gate>,
 }
 
@@ -37,18 +38,24 @@ impl ModelServer {
 
     /// Starts a server.
     pub fn start() -> Self {
+        let received = Arc::<Mutex<Vec<_>>>::default();
         let gate = Arc::new(Gate::default());
         let upstream = {
-            let gate = Arc::clone(&gate);
+            let (received, gate) = (Arc::clone(&received), Arc::clone(&gate));
             RawUpstream::start(move |connection| {
                 while let Some(request) = connection.read_request() {
+                    lock(&received).push(request.clone());
                     if !answer(connection, &request, &gate) {
                         return;
                     }
                 }
             })
         };
-        Self { upstream, gate }
+        Self {
+            upstream,
+            received,
+            gate,
+        }
     }
 
     /// Returns its URL.
@@ -56,9 +63,9 @@ impl ModelServer {
         format!("http://{}", self.upstream.address())
     }
 
-    /// Returns the requests received so far.
+    /// Returns the requests received so far, on all connections, in the order of their arrival.
     pub fn requests(&self) -> Vec<WireRequest> {
-        self.upstream.requests()
+        lock(&self.received).clone()
     }
 
     /// Returns the body of the last request.
@@ -84,8 +91,8 @@ impl Drop for ModelServer {
     }
 }
 
-fn lock(is_open: &Mutex<bool>) -> std::sync::MutexGuard<'_, bool> {
-    is_open.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What the name of a model asks for.
