@@ -1,9 +1,10 @@
 //! The suite that every store must pass.
 //!
-//! The vectors of `spec/vectors` are decisions computed by hand or by an independent exact
-//! model. [`run`] replays all of them on a store, which fails if it differs in a unit or a
-//! microsecond.
+//! The vectors of `spec/vectors` are decisions and settlements computed by hand or by an
+//! independent exact model. [`run`] replays all of them on a store, which fails if it differs
+//! in a unit or a microsecond.
 
+mod action;
 mod vector;
 
 use std::path::{Path, PathBuf};

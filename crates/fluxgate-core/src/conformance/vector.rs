@@ -1,17 +1,12 @@
 //! One case of a vector file: rules, and steps with their expected results.
 
-use crate::band::Band;
+use super::action::{Action, Holds, RealCost, Target, flat, rules_of};
 use crate::clock::ManualClock;
 use crate::context::RequestContext;
-use crate::decision::Decision;
-use crate::limiter::{BandState, Limiter};
-use crate::rules::{ActiveRule, RuleSets};
+use crate::limiter::Limiter;
 use crate::store::Store;
 use crate::time::{Micros, Timestamp};
-use crate::yaml::{Fault, Faults, Node, Value};
-
-/// The rule set of every vector.
-const SET: &str = "s";
+use crate::yaml::{Fault, Faults, Node};
 
 /// A case of a vector file.
 pub(super) struct Vector<'n> {
@@ -25,21 +20,6 @@ struct Step<'n> {
     action: Action<'n>,
     /// `None` if the step has no result.
     expect: Option<&'n Node>,
-}
-
-enum Action<'n> {
-    Check(RequestContext<'n>),
-    Peek(RequestContext<'n>),
-    Refund(Target<'n>, u64),
-    Reset(Target<'n>),
-    State(Target<'n>),
-    Replace(&'n Node),
-}
-
-/// A rule and, unless the action is on the whole rule, an identity.
-struct Target<'n> {
-    rule: &'n str,
-    identity: Option<Vec<&'n str>>,
 }
 
 impl<'n> Vector<'n> {
@@ -75,9 +55,10 @@ impl<'n> Vector<'n> {
         clock: &ManualClock,
     ) -> Result<usize, String> {
         let limiter = Limiter::new(rules_of(self.rules)?, store);
+        let mut holds = Holds::default();
         for (index, step) in self.steps.iter().enumerate() {
             clock.set(step.at);
-            let actual = step.action.run(&limiter).await?;
+            let actual = step.action.run(&limiter, &mut holds).await?;
             let expected = step.expect.map_or_else(String::new, flat);
             if actual != expected {
                 return Err(format!(
@@ -86,97 +67,6 @@ impl<'n> Vector<'n> {
             }
         }
         Ok(self.steps.len())
-    }
-}
-
-impl Action<'_> {
-    /// Runs the action. Returns its result in the form of [`flat`].
-    async fn run<S: Store>(&self, limiter: &Limiter<S>) -> Result<String, String> {
-        let failed = |error: &dyn std::fmt::Display| error.to_string();
-        match self {
-            Self::Check(context) => Ok(show(&limiter.check(SET, context).await)),
-            Self::Peek(context) => Ok(show(&limiter.peek(SET, context).await)),
-            Self::Refund(target, units) => {
-                let identity = target.identity.as_deref().unwrap_or_default();
-                let left = limiter.refund(SET, target.rule, identity, *units).await;
-                let left = left.map_err(|error| failed(&error))?;
-                Ok(format!("{{remaining:{left}}}"))
-            }
-            Self::Reset(target) => {
-                let reset = match &target.identity {
-                    Some(identity) => limiter.reset(SET, target.rule, identity).await,
-                    None => limiter.reset_rule(SET, target.rule).await,
-                };
-                let reset = reset.map_err(|error| failed(&error))?;
-                Ok(format!("{{reset:{reset}}}"))
-            }
-            Self::State(target) => {
-                let identity = target.identity.as_deref().unwrap_or_default();
-                let state = limiter.state(SET, target.rule, identity).await;
-                let state = state.map_err(|error| failed(&error))?;
-                let bands: Vec<_> = state.iter().map(show_band).collect();
-                Ok(format!("{{bands:[{}]}}", bands.join(",")))
-            }
-            Self::Replace(rules) => {
-                let replaced = limiter.replace_rules(rules_of(rules)?).await;
-                replaced.map_err(|error| failed(&error))?;
-                Ok(String::new())
-            }
-        }
-    }
-}
-
-fn rules_of(node: &Node) -> Result<RuleSets, String> {
-    RuleSets::from_node(node).map_err(|error| error.to_string())
-}
-
-fn show(decision: &Decision) -> String {
-    let violated: Vec<_> = decision.violated().map(|band| band.to_string()).collect();
-    format!(
-        "{{allowed:{},outcome:{},rule:{},band:{},limit:{},remaining:{},retry_after_us:{},\
-         reset_after_us:{},delay_us:{},violated:[{}]}}",
-        decision.allowed(),
-        decision.outcome(),
-        or_null(decision.rule().map(ActiveRule::id)),
-        or_null(decision.band().map(Band::id)),
-        or_null(decision.limit()),
-        or_null(decision.remaining()),
-        or_null(decision.retry().after().map(Micros::get)),
-        decision.reset_micros().get(),
-        decision.delay_micros().get(),
-        violated.join(","),
-    )
-}
-
-fn show_band(state: &BandState) -> String {
-    format!(
-        "{{band:{},limit:{},remaining:{},reset_after_us:{}}}",
-        state.band.id(),
-        state.band.limit().capacity(),
-        state.remaining,
-        state.reset_after.as_micros(),
-    )
-}
-
-fn or_null(value: Option<impl ToString>) -> String {
-    value.map_or_else(|| "null".into(), |value| value.to_string())
-}
-
-/// Formats a tree without blanks and quotes, to compare it.
-fn flat(node: &Node) -> String {
-    match &node.value {
-        Value::Plain(text) | Value::Quoted(text) => text.clone(),
-        Value::List(items) => {
-            let items: Vec<_> = items.iter().map(flat).collect();
-            format!("[{}]", items.join(","))
-        }
-        Value::Map(pairs) => {
-            let pairs = pairs.iter();
-            let pairs: Vec<_> = pairs
-                .map(|(key, value)| format!("{}:{}", flat(key), flat(value)))
-                .collect();
-            format!("{{{}}}", pairs.join(","))
-        }
     }
 }
 
@@ -192,40 +82,52 @@ impl Reader {
     }
 
     fn step<'n>(&mut self, node: &'n Node) -> Option<Step<'n>> {
-        let [at, check, peek, refund, reset, state, replace, expect] = node.fields(
-            "a step",
-            [
-                "at", "check", "peek", "refund", "reset", "state", "replace", "expect",
-            ],
-            &mut self.0,
-        );
+        const NAMES: [&str; 11] = [
+            "at", "expect", "check", "peek", "settle", "renew", "release", "refund", "reset",
+            "state", "replace",
+        ];
+        let fields = node.fields("a step", NAMES, &mut self.0);
+        let [at, expect, ..] = fields;
         let at = self.required(node, at)?;
-        let at = at.whole("`at`", 0, i64::MAX, &mut self.0)?;
-        let action = match (check, peek, refund, reset, state, replace) {
-            (Some(check), ..) => Action::Check(self.context(check)),
-            (_, Some(peek), ..) => Action::Peek(self.context(peek)),
-            (_, _, Some(refund), ..) => {
-                let (target, units) = self.target(refund)?;
-                Action::Refund(target, units)
-            }
-            (.., Some(reset), _, _) => Action::Reset(self.target(reset)?.0),
-            (.., Some(state), _) => Action::State(self.target(state)?.0),
-            (.., Some(replace)) => Action::Replace(replace),
-            _ => {
-                self.0.add(node.position, "a step must do something");
-                return None;
-            }
+        let at = self.number("`at`", Some(at))?;
+        let mut actions = NAMES.into_iter().zip(fields).skip(2);
+        let action = actions.find_map(|(name, action)| Some((name, action?)));
+        let Some((name, what)) = action else {
+            self.0.add(node.position, "a step must do something");
+            return None;
         };
         Some(Step {
-            at: Timestamp::saturating_from_micros(at as u64),
-            action,
+            at: Timestamp::saturating_from_micros(at),
+            action: self.action(name, what)?,
             expect,
         })
     }
 
-    fn context<'n>(&mut self, node: &'n Node) -> RequestContext<'n> {
-        let [user, api_key, cost] =
-            node.fields("a check", ["user", "api_key", "cost"], &mut self.0);
+    fn action<'n>(&mut self, name: &str, what: &'n Node) -> Option<Action<'n>> {
+        Some(match name {
+            "check" => {
+                let (context, hold) = self.check(what);
+                Action::Check(context, hold)
+            }
+            "peek" => Action::Peek(self.check(what).0),
+            "settle" => self.settle(what)?,
+            "renew" => self.renew(what)?,
+            "release" => Action::Release(what.text("`release`", &mut self.0)?),
+            "refund" => {
+                let (target, units) = self.target(what)?;
+                Action::Refund(target, units)
+            }
+            "reset" => Action::Reset(self.target(what)?.0),
+            "state" => Action::State(self.target(what)?.0),
+            _ => Action::Replace(what),
+        })
+    }
+
+    /// Reads a request, and the name of its hold if it has one.
+    fn check<'n>(&mut self, node: &'n Node) -> (RequestContext<'n>, Option<&'n str>) {
+        let names = ["user", "api_key", "cost", "attributes", "hold", "hold_us"];
+        let [user, api_key, cost, attributes, hold, hold_us] =
+            node.fields("a check", names, &mut self.0);
         let mut context = RequestContext::builder();
         if let Some(user) = user.and_then(Node::as_text) {
             context = context.user(user);
@@ -233,10 +135,55 @@ impl Reader {
         if let Some(api_key) = api_key.and_then(Node::as_text) {
             context = context.api_key(api_key);
         }
-        if let Some(cost) = cost.and_then(|cost| cost.whole("`cost`", 0, i64::MAX, &mut self.0)) {
-            context = context.cost(cost as u64);
+        if let Some(cost) = self.number("`cost`", cost) {
+            context = context.cost(cost);
         }
-        context.build()
+        for (name, units) in self.attributes(attributes).unwrap_or_default() {
+            context = context.attribute(name, units.to_string());
+        }
+        let hold = hold.and_then(|hold| hold.text("`hold`", &mut self.0));
+        if hold.is_some() {
+            context = context.held();
+        }
+        if let Some(span) = self.number("`hold_us`", hold_us) {
+            context = context.hold_for(Micros::new(span));
+        }
+        (context.build(), hold)
+    }
+
+    fn settle<'n>(&mut self, node: &'n Node) -> Option<Action<'n>> {
+        let names = ["hold", "cost", "attributes"];
+        let [hold, cost, attributes] = node.fields("a settlement", names, &mut self.0);
+        let hold = self.required(node, hold)?.text("`hold`", &mut self.0)?;
+        let cost = match (self.number("`cost`", cost), self.attributes(attributes)) {
+            (Some(cost), _) => RealCost::Cost(cost),
+            (None, Some(costs)) => RealCost::Attributes(costs),
+            (None, None) => RealCost::AsReserved,
+        };
+        Some(Action::Settle(hold, cost))
+    }
+
+    fn renew<'n>(&mut self, node: &'n Node) -> Option<Action<'n>> {
+        let [hold, span] = node.fields("a renewal", ["hold", "hold_us"], &mut self.0);
+        let hold = self.required(node, hold)?.text("`hold`", &mut self.0)?;
+        let span = self.required(node, span);
+        let span = self.number("`hold_us`", span)?;
+        Some(Action::Renew(hold, Micros::new(span)))
+    }
+
+    /// Reads whole numbers by their names.
+    fn attributes<'n>(&mut self, node: Option<&'n Node>) -> Option<Vec<(&'n str, u64)>> {
+        let attributes = node?.map("`attributes`", &mut self.0).into_iter();
+        let numbers = attributes.filter_map(|(name, _, units)| {
+            let units = self.number("an attribute", Some(units))?;
+            Some((name, units))
+        });
+        Some(numbers.collect())
+    }
+
+    fn number(&mut self, what: &str, node: Option<&Node>) -> Option<u64> {
+        let number = node?.whole(what, 0, i64::MAX, &mut self.0)?;
+        Some(number as u64)
     }
 
     fn target<'n>(&mut self, node: &'n Node) -> Option<(Target<'n>, u64)> {
@@ -247,11 +194,11 @@ impl Reader {
             let values = identity.list("`identity`", &mut self.0).iter();
             values.filter_map(Node::as_text).collect()
         });
-        let units = units.and_then(|units| units.whole("`units`", 0, i64::MAX, &mut self.0));
+        let units = self.number("`units`", units);
         let target = Target {
             rule: rule.text("`rule`", &mut self.0)?,
             identity,
         };
-        Some((target, units.unwrap_or(0) as u64))
+        Some((target, units.unwrap_or(0)))
     }
 }
