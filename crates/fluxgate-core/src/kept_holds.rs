@@ -175,6 +175,13 @@ impl<K: HoldKeeper> KeptHold<K> {
         self.id = None;
         Ok(settled)
     }
+
+    /// Stops renewing it, and leaves it as it is.
+    pub fn leave(mut self) {
+        if let Some(id) = self.id.take() {
+            self.keeper.kept().remove(id);
+        }
+    }
 }
 
 impl<K: HoldKeeper> Drop for KeptHold<K> {

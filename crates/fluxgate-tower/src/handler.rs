@@ -160,8 +160,8 @@ pub trait Handler: Send + Sync {
         std::future::ready(Some(WaitPermit::unbounded()))
     }
 
-    /// Returns the hold of a request that proceeds, if it has one. It is kept until it is
-    /// dropped.
+    /// Returns the hold of a request that proceeds, or that waits until it can, if it has one.
+    /// It is kept until it is dropped.
     fn hold(&self, report: &Self::Report) -> Option<RequestHold> {
         let _ = report;
         None

@@ -103,11 +103,37 @@ type SettleFuture<'a> =
 /// A hold on a store of any type.
 trait ErasedHold: Send {
     fn settle<'a>(&'a mut self, settlement: Settlement<'a>) -> SettleFuture<'a>;
+
+    /// Stops renewing the hold, and leaves it as it is.
+    fn leave(self: Box<Self>);
 }
 
 impl<K: HoldKeeper> ErasedHold for KeptHold<K> {
     fn settle<'a>(&'a mut self, settlement: Settlement<'a>) -> SettleFuture<'a> {
         Box::pin(KeptHold::settle(self, settlement))
+    }
+
+    fn leave(self: Box<Self>) {
+        KeptHold::leave(*self);
+    }
+}
+
+/// Renews the hold of a request while it waits, so that neither its slots nor its charge expire
+/// before it proceeds. When it is dropped, the hold is as it was.
+#[derive(Debug)]
+pub(crate) struct HeldWhileWaiting(Option<RequestHold>);
+
+impl HeldWhileWaiting {
+    pub(crate) fn new(hold: Option<RequestHold>) -> Self {
+        Self(hold)
+    }
+}
+
+impl Drop for HeldWhileWaiting {
+    fn drop(&mut self) {
+        if let Some(hold) = self.0.take().and_then(|hold| hold.take()) {
+            hold.leave();
+        }
     }
 }
 

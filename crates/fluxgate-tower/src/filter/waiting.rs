@@ -10,6 +10,7 @@ use super::Filter;
 use super::wait_permits::{LocalPermit, Reservation, WaitGuard};
 use crate::handler::{Handler, HeaderNames};
 use crate::report::Report;
+use crate::request_hold::HeldWhileWaiting;
 
 /// The next step of an evaluation.
 pub(crate) enum NextStep<P>
@@ -152,6 +153,7 @@ impl Filter {
             };
         };
         let _guard = WaitGuard::new(handler);
+        let _held = HeldWhileWaiting::new(handler.hold(&report));
         sleep_until(began + wait.as_duration()).await;
         if retry.is_none() {
             return report.after(reservation.keep());
@@ -175,6 +177,7 @@ impl Filter {
             drop(second.reservation);
             return second.report.into_denied();
         }
+        let _held = HeldWhileWaiting::new(handler.hold(&second.report));
         sleep_until(until).await;
         second.report.after(second.reservation.keep())
     }

@@ -163,3 +163,42 @@ async fn an_upgraded_connection_keeps_the_slot_with_its_hold() {
     drop(kept.recv().await);
     assert_eq!(free(&limiter), 1);
 }
+
+/// Units are charged before a request waits for them, so the wait is part of its hold.
+#[tokio::test(start_paused = true)]
+async fn a_hold_is_renewed_while_its_request_waits() {
+    const PACED: &str = "{ id: paced, scope: global, on_exceed: wait, max_wait: 5m, bands: [ { capacity: 1, window: 3m } ] }";
+    let slots = SLOT.replace("capacity: 1", "capacity: 2");
+    for rules in [PACED.to_owned(), format!("{slots}, {PACED}")] {
+        let limiter = limiter(&rules);
+        let layer = RateLimitLayer::new(limiter.clone()).rule_set("s");
+        let layer = layer.customize(|context, _| context.hold(Duration::from_secs(60)));
+        let inner = service_fn(async |request: Request<Full<Bytes>>| {
+            let hold = request.extensions().get::<RequestHold>().unwrap();
+            let settled = hold.settle(Settlement::AsReserved).await.unwrap();
+            assert!(settled.is_some(), "the hold has expired");
+            Ok::<_, Infallible>(Response::new(Full::<Bytes>::default()))
+        });
+        let service = layer.layer(inner);
+        service.clone().oneshot(get("/")).await.unwrap();
+        let waiting = tokio::spawn(service.clone().oneshot(get("/")));
+        let has_slots = rules != PACED;
+        for _ in 0..17 {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            assert_eq!(limiter.kept_holds(), 1);
+            assert!(!has_slots || free(&limiter) == 1, "the slot has expired");
+        }
+        let response = waiting.await.unwrap().unwrap();
+        assert_eq!(response.status(), StatusCode::OK);
+        drop(response);
+        assert_eq!(limiter.kept_holds(), 0);
+        assert!(!has_slots || free(&limiter) == 2);
+
+        let waiting = tokio::spawn(service.oneshot(get("/")));
+        tokio::time::sleep(Duration::from_secs(90)).await;
+        waiting.abort();
+        assert!(waiting.await.unwrap_err().is_cancelled());
+        assert_eq!((limiter.kept_holds(), limiter.store().holds()), (0, 0));
+        assert!(!has_slots || free(&limiter) == 2);
+    }
+}
