@@ -21,6 +21,7 @@ mod layer;
 mod on_denied;
 mod order;
 mod reservations;
+mod settlements;
 mod sources;
 mod stacked;
 mod support;

@@ -19,6 +19,12 @@ use tower::{Service, ServiceExt};
 #[derive(Clone, Debug)]
 pub(crate) struct TokioClock(Instant);
 
+impl TokioClock {
+    pub(crate) fn new() -> Self {
+        Self(Instant::now())
+    }
+}
+
 impl Clock for TokioClock {
     fn now(&self) -> Timestamp {
         const DAY: u64 = 20_000 * 86_400_000_000;
@@ -31,7 +37,7 @@ pub(crate) type TestLimiter = Limiter<MemoryStore<TokioClock>>;
 
 /// Creates a limiter with a rule set `s` of these rules in flow style.
 pub(crate) fn limiter(rules: &str) -> TestLimiter {
-    let store = MemoryStore::new(TokioClock(Instant::now()), 1_000, Retention::Forever);
+    let store = MemoryStore::new(TokioClock::new(), 1_000, Retention::Forever);
     Limiter::new(set_of(rules), store)
 }
 
