@@ -24,7 +24,7 @@ fn tokens(api: Api, answer: &str) -> (u64, u64, u64, bool) {
 #[test]
 fn reported_usage_counts_as_it_is() {
     let chat = r#"{"id":"c","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant",
-        "content":"Hello \"usage\" \u00e9","refusal":null},"logprobs":null,"finish_reason":"stop"}],
+        "content":"Hello \"usage\" \u00e9 Grüße 👋🏽","refusal":null},"logprobs":null,"finish_reason":"stop"}],
         "usage":{"prompt_tokens":19,"completion_tokens":10,"total_tokens":29,
         "prompt_tokens_details":{"cached_tokens":0}},"system_fingerprint":"f"}"#;
     let embeddings = r#"{"object":"list","data":[{"object":"embedding","embedding":[0.1,-2e-3],"index":0}],

@@ -53,6 +53,8 @@ fn usage_is_passed_on_only_to_clients_that_asked_for_it() {
         let counts = (9, 12, 21, true);
         assert_eq!(stream(api, ASKED, &text), (text.clone(), counts));
         let removed = format!("{CHAT_TEXT}{DONE}");
+        assert_eq!(stream(api, NOT_ASKED, &text), (removed.clone(), counts));
+        let [text, removed] = [&text, &removed].map(|text| text.replace('\n', "\r\n"));
         assert_eq!(stream(api, NOT_ASKED, &text), (removed, counts));
     }
 }
