@@ -4,10 +4,14 @@ mod aborted;
 mod apis;
 mod clamp;
 mod config;
+mod echo;
 mod headers;
+mod identity;
 mod openai_client;
+mod redis;
 mod refused;
 mod settled;
+mod waiting;
 
 use fluxgate_testkit::{Answer, Http, ModelServer};
 use serde_json::{Value, json};

@@ -1,0 +1,37 @@
+//! Calls that wait for their tokens.
+
+use std::time::Duration;
+
+use fluxgate_testkit::{now, wait_until};
+
+use super::*;
+
+#[test]
+fn a_call_waits_for_its_tokens_and_is_settled() {
+    let model = ModelServer::start();
+    // A call reserves 64 tokens. After the first, the second lacks 28, which take 560 ms.
+    let paced = r#"      - { id: paced, scope: per_api_key, cost: "llm:total_tokens", on_exceed: wait, max_wait: 5s, bands: [ { capacity: 100, window: 2s } ] }"#;
+    let service = start_with(&model, &format!("{RULES}{paced}\n"));
+    let began = now();
+    let body = streamed_chat("wait=1").to_string();
+    let mut first = Http::new(service.address("gateway"));
+    let head = format!(
+        "POST {CHAT} HTTP/1.1\r\nHost: a\r\nX-API-Key: k\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    first.send_raw((head + &body).as_bytes()).unwrap();
+    wait_until("the first call is forwarded", || {
+        model.requests().len() == 1
+    });
+
+    let answer = call(&service, CHAT, &chat("m"));
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(began.elapsed() >= Duration::from_millis(560), "no wait");
+    let reserved = [PROMPT_BOUND + 50, PROMPT_BOUND, 50, 1];
+    let expected = std::array::from_fn(|index| REPORTED[index] + reserved[index]);
+    assert_eq!(charged(&service), expected);
+
+    model.release();
+    assert_eq!(first.read_answer(false).unwrap().status, 200);
+    assert_eq!(charged(&service), REPORTED.map(|number| number * 2));
+}
