@@ -471,7 +471,9 @@ pub enum LimitError {
     #[error("`hold` must be from 1s to 24h")]
     Hold,
     /// A request cannot reserve a slot that others hold.
-    #[error("`on_exceed: wait` cannot be combined with `algorithm: concurrency`")]
+    #[error(
+        "`on_exceed: wait` cannot be combined with `algorithm: concurrency`: slots cannot be reserved ahead"
+    )]
     WaitForSlots,
     /// Shaping and waiting exclude each other.
     #[error("`shape: true` cannot be combined with `on_exceed: wait`")]

@@ -133,7 +133,7 @@ impl<'a> Fields<'a> {
         for (name, value) in context.attributes() {
             let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
             let units = value.parse().ok().filter(|_| is_number).ok_or_else(|| {
-                format!("attribute `{name}` must be a whole number from 0 to settle with")
+                format!("attribute `{name}` must be a whole number from 0, not {value:?}")
             })?;
             attributes.push((name.into(), units));
         }

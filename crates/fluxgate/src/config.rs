@@ -9,6 +9,7 @@ mod gateway;
 mod jwt;
 mod keys;
 mod listen;
+mod llm_warnings;
 mod origins;
 mod overrides;
 mod paths;
@@ -154,15 +155,7 @@ impl Config {
                     .into(),
             );
         }
-        for route in &self.gateway.routes {
-            if let Some(filter) = self.filter_without_tokens(route) {
-                warn(format!(
-                    "route `{}` has `llm`, but no rule of filter `{filter}` counts tokens, as \
-                     with `cost: \"llm:total_tokens\"`",
-                    route.id
-                ));
-            }
-        }
+        self.warn_about_tokens(&mut warn);
         for filter in &self.filters {
             let name = &filter.name;
             match (&filter.rule_set, &self.rules) {
@@ -181,19 +174,6 @@ impl Config {
             warn("`gateway.routes` has no effect: `listen.gateway` is missing".into());
         }
         warnings
-    }
-
-    /// Returns the filter that a route counts tokens by, if its rules are known and none of them
-    /// counts any.
-    fn filter_without_tokens<'c>(&'c self, route: &'c Route) -> Option<&'c str> {
-        let name = &route.llm.as_ref()?.rules;
-        let filter = self.filters.iter().find(|filter| filter.name == *name)?;
-        let Rules::Inline(sets) = &self.rules else {
-            return None;
-        };
-        let set = sets.get(filter.rule_set.as_ref()?)?;
-        let counts_tokens = set.rules().iter().any(|rule| rule.tokens().is_some());
-        (!counts_tokens).then_some(name)
     }
 
     /// Returns whether identities are hashed without a secret in a store that others may

@@ -1,15 +1,46 @@
 //! How long a hold is asked to live, in the API and in commands.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
-use fluxgate_core::internals::values::parse_duration;
-use fluxgate_core::internals::{MAX_HOLD, MIN_HOLD};
+use fluxgate_core::internals::values::parse_hold;
+use serde::de::{self, Deserialize, Deserializer, Visitor};
 
-/// Reads a duration from 1s to 24h. The error names the field.
+/// Parses a duration from 1s to 24h. The error names the field.
 pub(crate) fn parse_hold_span(field: &str, text: &str) -> Result<Duration, String> {
-    let allowed = MIN_HOLD.as_duration()..=MAX_HOLD.as_duration();
-    let span = parse_duration(text).filter(|span| allowed.contains(span));
-    span.ok_or_else(|| format!("`{field}` must be a duration from 1s to 24h, such as 60s"))
+    let error =
+        || format!("`{field}` must be a duration from 1s to 24h, such as 60s, not {text:?}");
+    parse_hold(text).ok_or_else(error)
+}
+
+/// The text of a duration in JSON, for [`parse_hold_span`]. The error of another type says what
+/// to write.
+#[derive(Debug)]
+pub(crate) struct HoldText<'a>(pub(crate) Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for HoldText<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct HoldVisitor;
+
+        impl<'de> Visitor<'de> for HoldVisitor {
+            type Value = HoldText<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a duration from 1s to 24h, such as \"60s\"")
+            }
+
+            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(HoldText(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(HoldText(Cow::Owned(text.to_owned())))
+            }
+        }
+
+        deserializer.deserialize_str(HoldVisitor)
+    }
 }
 
 #[cfg(test)]

@@ -431,7 +431,8 @@ impl Rule {
     }
 
     /// Lets the gateway lower the completion of a request to a language model to what is left
-    /// of this rule, instead of denying it. The cost must be [`Cost::Tokens`].
+    /// of this rule, instead of denying it. The cost must be [`Tokens::Total`] or
+    /// [`Tokens::Completion`].
     pub fn clamp(mut self) -> Self {
         self.clamp = true;
         self

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::names::lower_header_name;
 use super::rule::OnError;
 use super::set::OnMissingRuleSet;
+use crate::hold::{MAX_HOLD, MIN_HOLD};
 use crate::limit::{MAX_SPAN, MAX_UNITS, MIN_SPAN};
 use crate::matcher::Pattern;
 use crate::yaml::{Faults, Node, Position};
@@ -44,6 +45,23 @@ pub fn parse_duration(text: &str) -> Option<Duration> {
     (MIN_SPAN.as_duration()..=MAX_SPAN.as_duration())
         .contains(&span)
         .then_some(span)
+}
+
+/// Reads how long slots are held: a duration from 1s to 24h.
+pub(super) fn hold(node: &Node, faults: &mut Faults) -> Option<Duration> {
+    let parsed = node.as_text().and_then(parse_hold);
+    if parsed.is_none() {
+        let given = node.as_text().unwrap_or(node.kind());
+        let message = format!("`hold` must be a duration from 1s to 24h, such as 60s, not {given}");
+        faults.add(node.position, message);
+    }
+    parsed
+}
+
+/// Parses how long a charge is held: a duration from 1s to 24h.
+pub fn parse_hold(text: &str) -> Option<Duration> {
+    let allowed = MIN_HOLD.as_duration()..=MAX_HOLD.as_duration();
+    parse_duration(text).filter(|span| allowed.contains(span))
 }
 
 /// Parses a rate, units and a window: `10/s 100/m 5/15m`.

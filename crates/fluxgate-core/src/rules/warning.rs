@@ -1,6 +1,7 @@
 //! Warnings about rules that are valid, but probably not intended.
 
 mod bands;
+mod costs;
 mod coverage;
 mod methods;
 mod requests;
@@ -38,7 +39,8 @@ impl fmt::Display for RuleWarning {
 
 impl RuleSet {
     /// Returns warnings: rules of a group that never apply, bands that never deny what another
-    /// band allows, methods in the wrong case, and settings without effect.
+    /// band allows, costs that no request can pay, methods in the wrong case, and settings
+    /// without effect.
     ///
     /// ```
     /// use fluxgate_core::{Quota, Rule, RuleSet};
@@ -66,6 +68,7 @@ impl RuleSet {
                 });
             }
             methods::warn(&rule.methods, warnings);
+            costs::warn(rule, warnings);
             bands::warn(&rule.bands, max_others, warnings);
             for (index, own) in rule.overrides.iter().enumerate() {
                 warnings.enter([Step::Field("overrides"), Step::Index(index)]);

@@ -43,6 +43,26 @@ fn is_shadowed(first: &str, second: &str) -> bool {
 }
 
 #[test]
+fn slots_that_no_request_can_take_are_reported() {
+    let slots = "id: r, scope: per_user, algorithm: concurrency, bands: [ { capacity: 2 } ]";
+    assert_eq!(
+        warnings(&[&format!("{slots}, cost: 3")]),
+        [
+            "api.rules[0].cost: the cost 3 is above the capacity 2 of band `b0`: every request is \
+             denied"
+        ]
+    );
+    for rule in [
+        &format!("{slots}, cost: 2"),
+        &format!("{slots}, cost: 3, mode: shadow"),
+        // Denies all requests that it matches, as recipes do.
+        "id: r, scope: global, cost: 2, bands: [ 1/s ]",
+    ] {
+        assert_eq!(warnings(&[rule]), [""; 0], "{rule}");
+    }
+}
+
+#[test]
 fn a_rule_after_a_wider_one_of_its_group_never_applies() {
     for (first, second) in [
         ("", ""),

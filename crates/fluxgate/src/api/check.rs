@@ -17,7 +17,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use super::decision_json::{Form, write_decision};
 use super::{Api, JSON, body, json_response};
 use crate::engine::EngineError;
-use crate::hold_span::parse_hold_span;
+use crate::hold_span::{HoldText, parse_hold_span};
 
 /// How many checks a batch may hold.
 const MAX_CHECKS: usize = 1_000;
@@ -161,7 +161,7 @@ pub(super) struct CheckRequest<'a> {
     context: ContextFields<'a>,
     normal_path: Option<Text<'a>>,
     /// How long to hold the charge.
-    hold: Option<Text<'a>>,
+    hold: Option<HoldText<'a>>,
     peek: bool,
     may_wait: bool,
 }
@@ -203,7 +203,7 @@ impl<'a> CheckRequest<'a> {
         if let Some(Text(normal)) = self.normal_path {
             context = context.with_normal_path(normal);
         }
-        if let Some(Text(hold)) = self.hold {
+        if let Some(HoldText(hold)) = self.hold {
             let span = parse_hold_span("hold", &hold).map_err(Problem::bad_request)?;
             context = RequestContextBuilder::from(context).hold(span).build();
         }

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 use super::body::missing;
 use super::{Api, body, json_response};
-use crate::hold_span::parse_hold_span;
+use crate::hold_span::{HoldText, parse_hold_span};
 
 /// How many holds one call may renew.
 const MAX_HOLDS: usize = 1_000;
@@ -40,7 +40,7 @@ struct RenewRequest<'a> {
     #[serde(borrow)]
     holds: Option<Vec<Text<'a>>>,
     #[serde(borrow)]
-    hold_for: Option<Text<'a>>,
+    hold_for: Option<HoldText<'a>>,
 }
 
 #[derive(serde::Deserialize)]
@@ -116,6 +116,7 @@ pub(super) async fn renew(
     let span = call.hold_for.ok_or_else(|| missing("hold_for"))?;
     let span = parse_hold_span("hold_for", &span.0).map_err(Problem::bad_request)?;
     let ids = match (call.hold, call.holds) {
+        (None, None) => return Err(Problem::bad_request("`hold` or `holds` is missing")),
         (hold, None) => {
             let renewed = api.engine.renew(&[id(hold)?], span).await?;
             return match renewed.first() {
@@ -175,7 +176,7 @@ fn costs(Texts(attributes): Texts<'_>) -> Result<Vec<(Cow<'_, str>, u64)>, Probl
         match value.parse().ok().filter(|_| is_number) {
             Some(cost) => Ok((name, cost)),
             None => Err(Problem::bad_request(format!(
-                "attribute {name:?} must be a whole number from 0 to settle with"
+                "attribute `{name}` must be a whole number from 0, not {value:?}"
             ))),
         }
     });

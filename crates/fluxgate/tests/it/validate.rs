@@ -205,6 +205,34 @@ const REJECTED: &[(&str, &str)] = &[
         "`shape: true` cannot be combined with `on_exceed: wait`",
     ),
     (
+        "scope: global, hold: 5s, bands: [1/s]",
+        "`hold` is only for `algorithm: concurrency`; to hold a rate, send `hold` with the check",
+    ),
+    (
+        "scope: global, algorithm: concurrency, hold: 60, bands: [ { capacity: 1 } ]",
+        "`hold` must be a duration from 1s to 24h, such as 60s, not 60",
+    ),
+    (
+        "scope: global, algorithm: concurrency, hold: 500ms, bands: [ { capacity: 1 } ]",
+        "`hold` must be a duration from 1s to 24h, such as 60s, not 500ms",
+    ),
+    (
+        "scope: global, algorithm: concurrency, bands: [10/s]",
+        "a band of concurrency must be { capacity: N }, without a window",
+    ),
+    (
+        "scope: global, algorithm: concurrency, on_exceed: wait, bands: [ { capacity: 1 } ]",
+        "with `algorithm: concurrency`: slots cannot be reserved ahead",
+    ),
+    (
+        "scope: global, cost: 'llm:prompt_tokens', clamp: true, bands: [1/s]",
+        "`clamp` needs a cost of llm:total_tokens or llm:completion_tokens",
+    ),
+    (
+        "scope: global, clamp: true, bands: [1/s]",
+        "`clamp` needs a cost of llm:total_tokens or llm:completion_tokens",
+    ),
+    (
         "scope: global, on_exceed: wait, max_wait: 0s, bands: [ { capacity: 1, window: 1s } ]",
         "`max_wait` must be",
     ),

@@ -10,7 +10,7 @@ use crate::limit::{Algorithm, LimitError, LimitField, MAX_UNITS, check_span, sat
 use crate::rules::active_rule::{ActiveRule, Overrides};
 use crate::rules::fault::{FaultCollector, Step};
 use crate::rules::names::{MAX_NAME, is_band_id, is_rule_id, is_set_name};
-use crate::rules::rule::{Cost, Key, Pairs, Rule};
+use crate::rules::rule::{Cost, Key, Pairs, Rule, Tokens};
 use crate::rules::write::write_rule;
 use crate::sip::Sip13;
 use crate::time::Micros;
@@ -179,8 +179,12 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
     }
 
     fn clamp(&mut self) {
-        if self.rule.clamp && !matches!(self.rule.cost, Cost::Tokens(_)) {
-            let message = "`clamp` belongs to a cost in tokens, such as llm:total_tokens";
+        let has_completion = matches!(
+            self.rule.cost,
+            Cost::Tokens(Tokens::Total | Tokens::Completion)
+        );
+        if self.rule.clamp && !has_completion {
+            let message = "`clamp` needs a cost of llm:total_tokens or llm:completion_tokens";
             self.faults.field("clamp", |faults| faults.add(message));
         }
     }

@@ -26,7 +26,7 @@ impl RuleReader<'_> {
 
     fn band(&mut self, node: &Node, style: &BandStyle) -> Band {
         if style.algorithm == Algorithm::Concurrency && !node.is_map() {
-            let message = "a band of concurrency is { capacity: N }, without a window";
+            let message = "a band of concurrency must be { capacity: N }, without a window";
             self.faults.add(node.position, message);
             return Band::new("", stand_in(style));
         }
@@ -241,12 +241,11 @@ impl RuleReader<'_> {
         };
         let at = match &error {
             LimitError::ShapeOnOther | LimitError::ShapeAndWait => Some(style.shape_at),
-            LimitError::Hold => Some(style.hold_at),
             LimitError::CalendarOnOther => nodes.get("calendar").map(|node| node.position),
             LimitError::Units { field, .. }
             | LimitError::Span { field }
             | LimitError::NotABucket { field } => nodes.get(field.name()).map(|node| node.position),
-            LimitError::FillTooLong | LimitError::WaitForSlots => None,
+            LimitError::FillTooLong | LimitError::Hold | LimitError::WaitForSlots => None,
         };
         let at = at.unwrap_or(nodes.band.position);
         self.faults.add(at, error.to_string());

@@ -26,7 +26,6 @@ pub(super) struct BandStyle {
     pub(super) shape_at: Position,
     /// How long slots are held at most.
     pub(super) hold: Duration,
-    pub(super) hold_at: Position,
 }
 
 impl RuleReader<'_> {
@@ -118,7 +117,6 @@ impl RuleReader<'_> {
             shape: self.boolean(shape, "`shape`", false),
             shape_at: shape.map_or(node.position, |node| node.position),
             hold: self.hold(hold, algorithm),
-            hold_at: hold.map_or(node.position, |node| node.position),
         };
         rule.bands = bands.map_or(Vec::new(), |node| self.bands(node, &style));
         let cost = cost.and_then(|node| self.cost(node));
@@ -147,11 +145,12 @@ impl RuleReader<'_> {
         let default = DEFAULT_HOLD.as_duration();
         let Some(node) = node else { return default };
         if algorithm.is_some_and(|algorithm| algorithm != Algorithm::Concurrency) {
-            self.faults
-                .add(node.position, "`hold` belongs to algorithm: concurrency");
+            let message = "`hold` is only for `algorithm: concurrency`; to hold a rate, send \
+                           `hold` with the check";
+            self.faults.add(node.position, message);
             return default;
         }
-        values::duration(node, "`hold`", self.faults).unwrap_or(default)
+        values::hold(node, self.faults).unwrap_or(default)
     }
 
     fn override_of(&mut self, node: &Node, style: &BandStyle) -> Override {

@@ -72,6 +72,43 @@ fn a_route_without_rules_in_tokens_is_a_warning() {
 }
 
 #[test]
+fn tokens_that_no_route_counts_are_a_warning() {
+    let warnings = |filter: &str, routes: &str| {
+        let dir = Dir::new();
+        dir.write(
+            "fluxgate.yaml",
+            format!(
+                "listen: {{ gateway: \"127.0.0.1:0\" }}\nfilters: {{ main: {{ rule_set: s{filter} }} }}\n\
+                 gateway: {{ routes: [ {routes} ] }}\n\
+                 rule_sets: {{ s: {{ rules: [ {{ id: t, scope: global, \
+                 cost: \"llm:total_tokens\", bands: [9999/m] }} ] }} }}\n"
+            ),
+        );
+        dir.run(&["validate", "fluxgate.yaml"]).stderr
+    };
+    let without = "{ id: r, upstreams: [echo], filters: [main] }";
+    let with = "{ id: m, upstreams: [echo], filters: [main], llm: { rules: main } }";
+    let expected = "route `r` has no `llm`, so rule `t` of filter `main` counts each request as 1";
+    let found = warnings("", without);
+    assert!(found.contains(expected), "{found}");
+    // The rule may be meant for the other route, or the caller may state the tokens.
+    assert_eq!(warnings("", &format!("{with}, {without}")), "");
+    let stated = ", attributes: { \"llm:total_tokens\": \"header:X-Tokens\" }, \
+                  trusted_proxies: [\"10.0.0.0/8\"]";
+    assert!(!warnings(stated, without).contains("has no `llm`"));
+}
+
+#[test]
+fn a_capacity_below_the_default_reservation_is_a_warning() {
+    let (_, stderr) = validate("{ rules: main }");
+    let expected = "route `r`: calls without `max_tokens` are always denied: they reserve 4096 \
+                    tokens (`default_max_tokens`), but band `b0` of rule `t` has a capacity of 9";
+    assert!(stderr.contains(expected), "{stderr}");
+    let (_, stderr) = validate("{ rules: main, reserve: { default_max_tokens: 9 } }");
+    assert!(!stderr.contains("always denied"), "{stderr}");
+}
+
+#[test]
 fn the_reserve_is_optional() {
     for llm in [
         "{ rules: main }",

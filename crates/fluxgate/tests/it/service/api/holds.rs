@@ -183,9 +183,9 @@ fn bad_calls_name_the_field_and_change_nothing() {
         ),
         (
             "/v1/settle",
-            json!({"hold": id, "attributes": {"tokens": "x"}}),
+            json!({"hold": id, "attributes": {"tokens": "abc"}}),
             400,
-            "\"tokens\"",
+            "attribute `tokens` must be a whole number from 0, not \"abc\"",
         ),
         (
             "/v1/settle",
@@ -207,6 +207,24 @@ fn bad_calls_name_the_field_and_change_nothing() {
             "no such hold",
         ),
         ("/v1/renew", json!({"hold": id}), 400, "hold_for"),
+        (
+            "/v1/renew",
+            json!({"hold_for": "1h"}),
+            400,
+            "`hold` or `holds` is missing",
+        ),
+        (
+            "/v1/renew",
+            json!({"hold": id, "hold_for": 60}),
+            400,
+            "expected a duration from 1s to 24h, such as \"60s\"",
+        ),
+        (
+            "/v1/check",
+            json!({"rule_set": "budget", "hold": 60}),
+            400,
+            "expected a duration from 1s to 24h, such as \"60s\"",
+        ),
         (
             "/v1/renew",
             json!({"hold": id, "hold_for": "25h"}),

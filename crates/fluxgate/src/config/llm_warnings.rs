@@ -1,0 +1,91 @@
+//! Warnings about routes and rules that count the tokens of language models.
+
+use std::sync::Arc;
+
+use fluxgate_core::{ActiveRule, Band, RuleMode, RuleSet, Tokens};
+
+use super::{Config, Filter, Llm, Route, Rules};
+
+impl Config {
+    /// Warns of routes that count no tokens, or that deny calls without a bound. Rules from
+    /// elsewhere are not known yet, and not checked.
+    pub(super) fn warn_about_tokens(&self, warn: &mut impl FnMut(String)) {
+        for route in &self.gateway.routes {
+            match &route.llm {
+                Some(llm) => self.warn_about_calls(route, llm, warn),
+                None => self.warn_about_uncounted(route, warn),
+            }
+        }
+    }
+
+    fn warn_about_calls(&self, route: &Route, llm: &Llm, warn: &mut impl FnMut(String)) {
+        let (id, name) = (&route.id, &llm.rules);
+        let Some(set) = self.filter(name).and_then(|filter| self.rules_of(filter)) else {
+            return;
+        };
+        if !set.rules().iter().any(|rule| rule.tokens().is_some()) {
+            warn(format!(
+                "route `{id}` has `llm`, but no rule of filter `{name}` counts tokens, as with \
+                 `cost: \"llm:total_tokens\"`"
+            ));
+        }
+        let reserved = llm.reserve.default_max_tokens;
+        for rule in set.rules() {
+            if let Some(band) = band_below(reserved, rule) {
+                warn(format!(
+                    "route `{id}`: calls without `max_tokens` are always denied: they reserve \
+                     {reserved} tokens (`default_max_tokens`), but band `{}` of rule `{}` has a \
+                     capacity of {}",
+                    band.id(),
+                    rule.id(),
+                    band.capacity()
+                ));
+            }
+        }
+    }
+
+    /// Warns of filters with rules that count tokens, but for which no route does.
+    fn warn_about_uncounted(&self, route: &Route, warn: &mut impl FnMut(String)) {
+        let is_counted = |name: &str| {
+            let mut calls = self.gateway.routes.iter().filter_map(|it| it.llm.as_ref());
+            calls.any(|llm| llm.rules == name)
+        };
+        for name in route.filters.iter().filter(|name| !is_counted(name)) {
+            let rule = self.filter(name).and_then(|filter| {
+                let mut rules = self.rules_of(filter)?.rules().iter();
+                rules.find(|rule| rule.tokens().is_some_and(|it| !sets_tokens(filter, it)))
+            });
+            if let Some(rule) = rule {
+                warn(format!(
+                    "route `{}` has no `llm`, so rule `{}` of filter `{name}` counts each request \
+                     as 1, and not its tokens",
+                    route.id,
+                    rule.id()
+                ));
+            }
+        }
+    }
+
+    /// Returns the rules of a filter, if they are part of the config.
+    fn rules_of(&self, filter: &Filter) -> Option<&RuleSet> {
+        match &self.rules {
+            Rules::Inline(sets) => sets.get(filter.rule_set.as_ref()?).map(Arc::as_ref),
+            _ => None,
+        }
+    }
+}
+
+/// Returns whether a filter sets the number of tokens itself.
+fn sets_tokens(filter: &Filter, tokens: Tokens) -> bool {
+    let mut attributes = filter.sources.attributes();
+    attributes.any(|(name, _)| name == tokens.attribute())
+}
+
+/// Returns a band that always denies a completion of so many tokens, if there is one.
+fn band_below(reserved: u64, rule: &ActiveRule) -> Option<&Band> {
+    let counts_completion = matches!(rule.tokens(), Some(Tokens::Total | Tokens::Completion));
+    if !counts_completion || rule.clamps() || rule.mode() != RuleMode::Enforce {
+        return None;
+    }
+    rule.bands().iter().find(|band| band.capacity() < reserved)
+}
