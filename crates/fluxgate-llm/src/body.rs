@@ -43,17 +43,19 @@ impl BodyScanner {
         }
     }
 
-    /// Takes the end of the answer, or the place where it was cut off.
+    /// Takes the end of the answer, or the place where it was cut off. Its usage is that of
+    /// the whole answer in either case. If it has no completion, the text is counted.
     pub(crate) fn finish(&mut self) {
-        self.observed.add_usage(self.finder.found());
+        let usage = self.finder.found();
         let kept = std::mem::take(&mut self.kept);
         let size = std::mem::take(&mut self.size);
-        if self.observed.is_final() {
-            return;
+        self.observed.add_usage(usage);
+        if usage.completion().unwrap_or(0) == 0 {
+            match kept.is_empty() {
+                true => self.observed.add_unread(size),
+                false => self.observed.add_body(&kept),
+            }
         }
-        match kept.is_empty() {
-            true => self.observed.add_unread(size),
-            false => self.observed.add_body(&kept),
-        }
+        self.observed.end();
     }
 }

@@ -15,6 +15,8 @@ pub(crate) struct Facts {
     /// Whether this is the event that only `include_usage` brings: usage, and a list of
     /// choices without any.
     pub(crate) is_usage_only: bool,
+    /// Whether this is the event that ends a stream, with its usage.
+    pub(crate) is_last: bool,
 }
 
 /// Returns the length of a text, which some servers send as an object instead: its JSON is

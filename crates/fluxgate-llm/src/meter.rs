@@ -28,15 +28,15 @@ pub enum Passed {
 /// Reads an answer while it passes, and counts its tokens.
 ///
 /// Feed it with chunks as they come, cut anywhere, and pass on what it returns. Call
-/// [`finish`](Self::finish) at the end, or where the answer is cut off by either side, and
-/// then charge [`tokens`](Self::tokens).
+/// [`finish`](Self::finish) at the end, or [`cut_off`](Self::cut_off) where either side cuts
+/// the answer off, and then charge [`tokens`](Self::tokens).
 ///
 /// An upstream that reports usage is believed: its numbers count as they are. Where it
 /// reports none, the prompt counts by its bound, and the completion by what was seen: the
 /// number of events with text or the bytes of the text divided by `prompt_bytes_per_token`,
 /// whichever is more, for all choices together and with reasoning and the arguments of tools.
-/// Where more text follows the last report, because the stream is cut off, the larger of both
-/// counts. What cannot be read counts by its bytes: events larger than 1 MiB or that are no
+/// Where a stream is cut off, or more text follows the last report, the larger of both counts.
+/// A report of 0 tokens is none if there was a prompt or text. What cannot be read counts by its bytes: events larger than 1 MiB or that are no
 /// JSON, and JSON answers without usage that are larger than 4 MiB or cut off. An answer in an
 /// unreadable format uses all that was reserved for it, and so does one without usage to a
 /// request in the background.
@@ -103,9 +103,18 @@ impl Meter {
         }
     }
 
-    /// Takes the end of the answer, or the place where it was cut off. Returns the bytes that
-    /// are left to pass on.
+    /// Takes the end of the answer. Returns the bytes that are left to pass on.
     pub fn finish(&mut self) -> Vec<u8> {
+        let rest = self.cut_off();
+        if let Scanner::Stream(stream) = &mut self.scanner {
+            stream.observed.end();
+        }
+        rest
+    }
+
+    /// Takes the place where the answer was cut off. Returns the bytes that are left to pass
+    /// on.
+    pub fn cut_off(&mut self) -> Vec<u8> {
         match &mut self.scanner {
             Scanner::Stream(stream) => stream.finish(),
             Scanner::Body(body) => {

@@ -14,7 +14,7 @@ pub struct TokenUsage {
     pub prompt_tokens: u64,
     /// Tokens of the completion.
     pub completion_tokens: u64,
-    /// All tokens, as the upstream adds them up.
+    /// All tokens, as the upstream adds them up, and at least the sum of both.
     pub total_tokens: u64,
     /// Whether the upstream reported the numbers. If not, they are what was seen and, for the
     /// prompt, its bound.
@@ -30,6 +30,8 @@ pub(crate) struct Observed {
     repeated: Seen,
     /// Whether text has come after the last usage, which then is not the final one.
     text_follows: bool,
+    /// Whether the answer has ended; if not, it may have been cut off.
+    has_ended: bool,
 }
 
 impl Observed {
@@ -40,15 +42,23 @@ impl Observed {
             seen: Seen::default(),
             repeated: Seen::default(),
             text_follows: false,
+            has_ended: false,
         }
+    }
+
+    /// Takes the end of the answer, which was not cut off.
+    pub(crate) fn end(&mut self) {
+        self.has_ended = true;
     }
 
     /// Adds an event. Returns whether it is the one that only `include_usage` brings.
     ///
     /// Data that is no JSON counts by its bytes: what it says is not known.
     pub(crate) fn add_event(&mut self, data: &[u8]) -> bool {
-        // The end of the stream says nothing, also if it is cut off.
+        let data = data.trim_ascii();
+        // The end of the stream says nothing else, also if it is cut off.
         if b"[DONE]".starts_with(data) {
+            self.has_ended |= data == b"[DONE]";
             return false;
         }
         match read_event(self.api, data) {
@@ -57,7 +67,12 @@ impl Observed {
                 facts.is_usage_only
             }
             Err(_) => {
-                self.add_unread(data.len() as u64);
+                let size = data.len() as u64;
+                match data.starts_with(b"{") {
+                    true => self.add_unread(size),
+                    // No event of these APIs, so it does not make usage incomplete.
+                    false => self.seen.add_piece(size),
+                }
                 false
             }
         }
@@ -82,41 +97,37 @@ impl Observed {
     /// Adds so many bytes that could not be read.
     pub(crate) fn add_unread(&mut self, bytes: u64) {
         let mut facts = Facts::default();
-        facts.seen.add_piece(bytes);
+        if self.api != Api::Embeddings {
+            facts.seen.add_piece(bytes);
+        }
         self.add(facts);
     }
 
-    /// Returns whether the usage was reported and no text has followed.
-    pub(crate) fn is_final(&self) -> bool {
-        self.usage.is_some && !self.text_follows
-    }
-
-    /// Returns what the call used, as far as it is known.
+    /// Returns what the call used, as far as it is known: never less than what was seen,
+    /// unless the answer ended after its usage. A report of 0 tokens says nothing about a
+    /// prompt, nor about a completion that was seen: servers that do not count report it.
     pub(crate) fn tokens(&self, request: &Request) -> TokenUsage {
-        let (prompt, completion) = (self.usage.prompt(), self.usage.completion());
-        let is_reported = self.is_final() && prompt.is_some() && completion.is_some();
+        let seen = self.seen_tokens(request);
+        let is_final = self.has_ended && !self.text_follows;
+        let prompt = self.usage.prompt().filter(|tokens| *tokens > 0);
+        let completion = self.usage.completion();
+        let completion = completion.filter(|tokens| *tokens > 0 || seen == 0);
+        let is_reported = is_final && prompt.is_some() && completion.is_some();
         let prompt = prompt.unwrap_or_else(|| request.prompt_tokens());
         let completion = match completion {
-            Some(completion) if self.is_final() => completion,
-            reported => reported.unwrap_or(0).max(self.seen_tokens(request)),
+            Some(completion) if is_final => completion,
+            reported => reported.unwrap_or(0).max(seen),
         };
         let sum = prompt.saturating_add(completion);
-        let total = match self.usage.total() {
-            Some(total) if self.is_final() => total,
-            total => total.unwrap_or(0).max(sum),
-        };
         TokenUsage {
             prompt_tokens: prompt,
             completion_tokens: completion,
-            total_tokens: total,
+            total_tokens: self.usage.total().unwrap_or(0).max(sum),
             is_reported,
         }
     }
 
     fn seen_tokens(&self, request: &Request) -> u64 {
-        if self.api == Api::Embeddings {
-            return 0;
-        }
         let seen = self.seen.max(self.repeated).tokens(request.reserve());
         match request.runs_in_background() {
             true => seen.max(request.completion_tokens()),
@@ -125,13 +136,13 @@ impl Observed {
     }
 
     fn add(&mut self, facts: Facts) {
+        self.usage.merge(facts.usage);
+        let has_text = !facts.seen.is_empty();
+        if facts.usage.is_some || has_text {
+            self.text_follows = !facts.usage.is_some;
+        }
+        self.has_ended = !has_text && (self.has_ended || facts.is_last);
         self.seen.add(facts.seen);
         self.repeated = self.repeated.max(facts.repeated);
-        if facts.usage.is_some {
-            self.usage.merge(facts.usage);
-            self.text_follows = false;
-        } else if !facts.seen.is_empty() {
-            self.text_follows = true;
-        }
     }
 }

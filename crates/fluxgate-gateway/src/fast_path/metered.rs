@@ -55,12 +55,7 @@ impl<S: ClientStream> BodyCopy<'_, '_, S> {
         };
         let mut scratch = Vec::new();
         let mut is_closed = false;
-        loop {
-            let Some(decoded) = decoder.read(&input[unread], is_closed, &mut scratch) else {
-                // Without the last chunk, the client sees that the body is incomplete.
-                let _ = self.client.send(out).await;
-                return BodyEnd::Early;
-            };
+        while let Some(decoded) = decoder.read(&input[unread], is_closed, &mut scratch) {
             if !decoded.content.is_empty() {
                 match call.feed(decoded.content) {
                     Passed::Unchanged => write(decoded.content, out),
@@ -98,9 +93,13 @@ impl<S: ClientStream> BodyCopy<'_, '_, S> {
                     is_closed = true;
                     unread = 0..0;
                 }
-                _ => return BodyEnd::Early,
+                _ => break,
             }
         }
+        // Without the last chunk, the client sees that the body is incomplete.
+        write(&call.cut_off(), out);
+        let _ = self.client.send(out).await;
+        BodyEnd::Early
     }
 }
 

@@ -17,8 +17,8 @@ pub(super) struct MeteredBody {
     /// `None` once it is settled.
     call: Option<Box<MeteredCall>>,
     removes_events: bool,
-    /// Trailers that follow the last data.
-    trailers: Option<Frame<Bytes>>,
+    /// Trailers or the error that follow the last data.
+    last: Option<Result<Frame<Bytes>, ResponseError>>,
 }
 
 impl MeteredBody {
@@ -27,7 +27,7 @@ impl MeteredBody {
             removes_events: call.removes_events(),
             reader,
             call: Some(call),
-            trailers: None,
+            last: None,
         };
         if body.reader.has_ended() {
             body.finish();
@@ -36,7 +36,7 @@ impl MeteredBody {
     }
 
     pub(super) fn has_ended(&self) -> bool {
-        self.reader.has_ended() && self.call.is_none() && self.trailers.is_none()
+        self.reader.has_ended() && self.call.is_none() && self.last.is_none()
     }
 
     pub(super) fn size_hint(&self) -> SizeHint {
@@ -51,20 +51,21 @@ impl MeteredBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, ResponseError>>> {
         loop {
-            if let Some(trailers) = self.trailers.take() {
-                return Poll::Ready(Some(Ok(trailers)));
+            if let Some(last) = self.last.take() {
+                return Poll::Ready(Some(last));
             }
             let data = match ready!(self.reader.poll_frame(cx)) {
                 Some(Ok(frame)) => match frame.into_data() {
                     Ok(data) => self.pass(data),
                     Err(trailers) => {
-                        self.trailers = Some(trailers);
+                        self.last = Some(Ok(trailers));
                         self.finish().into()
                     }
                 },
                 Some(Err(error)) => {
-                    self.finish();
-                    return Poll::Ready(Some(Err(error)));
+                    self.last = Some(Err(error));
+                    let call = self.call.take();
+                    call.map_or_else(Vec::new, |mut call| call.cut_off()).into()
                 }
                 None => match self.finish() {
                     rest if rest.is_empty() => return Poll::Ready(None),

@@ -9,7 +9,8 @@ use fluxgate_tower::RequestHold;
 use super::call_observer::{CallEnd, CallObserver};
 
 /// A call that was allowed. It is settled once: by [`MeteredCall::finish`] at the end of the
-/// answer, or when it is dropped, by what was seen until then.
+/// answer, or by [`MeteredCall::cut_off`], also when it is dropped, by what was seen until
+/// then.
 #[derive(Debug)]
 pub(crate) struct MeteredCall {
     meter: Meter,
@@ -109,8 +110,17 @@ impl MeteredCall {
 
     /// Takes the end of the answer and settles the call. Returns what is left to pass on.
     pub(crate) fn finish(&mut self) -> Vec<u8> {
+        self.end(Meter::finish)
+    }
+
+    /// Settles a call whose answer is cut off here. Returns what is left to pass on.
+    pub(crate) fn cut_off(&mut self) -> Vec<u8> {
+        self.end(Meter::cut_off)
+    }
+
+    fn end(&mut self, end: impl FnOnce(&mut Meter) -> Vec<u8>) -> Vec<u8> {
         let rest = match self.progress {
-            Progress::Answered => self.meter.finish(),
+            Progress::Answered => end(&mut self.meter),
             _ => Vec::new(),
         };
         self.settle();
@@ -143,6 +153,6 @@ impl MeteredCall {
 
 impl Drop for MeteredCall {
     fn drop(&mut self) {
-        let _ = self.finish();
+        let _ = self.cut_off();
     }
 }

@@ -29,6 +29,7 @@ pub(super) fn read(api: Api, source: Source, reader: &mut Reader<'_>) -> Result<
         }
     }
     facts.is_usage_only = choices == Some(0) && facts.usage.is_some;
+    facts.is_last = facts.is_usage_only;
     Ok(facts)
 }
 

@@ -20,7 +20,10 @@ pub(super) fn read(api: Api, reader: &mut Reader<'_>) -> Result<Facts, JsonFault
     };
     while let Some(name) = members.next(reader)? {
         match &*name.decode() {
-            b"usage" => facts.usage.merge(ReportedUsage::read(api, reader)?),
+            b"usage" => {
+                facts.usage.merge(ReportedUsage::read(api, reader)?);
+                facts.is_last = facts.usage.is_some;
+            }
             b"content" => read_blocks(&mut facts, reader)?,
             b"content_block" => facts.seen.add_piece(members_len(reader, &BLOCK)?),
             b"delta" => facts.seen.add_piece(members_len(reader, &DELTA)?),

@@ -26,6 +26,7 @@ pub(super) fn read_event(api: Api, reader: &mut Reader<'_>) -> Result<Facts, Jso
                 let response = read_body(api, reader)?;
                 facts.usage.merge(response.usage);
                 facts.repeated = response.seen;
+                facts.is_last = facts.usage.is_some;
             }
             _ => reader.skip()?,
         }

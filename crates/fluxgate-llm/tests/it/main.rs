@@ -5,6 +5,7 @@
 )]
 
 mod answers;
+mod believed;
 mod errors;
 mod hostile;
 mod prompt_model;

@@ -64,10 +64,12 @@ fn model(events: &[Event]) -> (u64, u64) {
     let bytes = texts().sum::<usize>() as u64;
     let seen = bytes.div_ceil(3).max(texts().count() as u64);
     let usages = || events.iter().filter_map(|event| event.usage);
-    let Some(prompt) = usages().map(|usage| usage.0).max() else {
-        return (5, seen);
-    };
-    let reported = usages().map(|usage| usage.1).max().unwrap();
+    let prompt = usages().map(|usage| usage.0).max().unwrap_or(0);
+    let prompt = if prompt == 0 { 5 } else { prompt };
+    let reported = usages().map(|usage| usage.1).max().unwrap_or(0);
+    if reported == 0 {
+        return (prompt, seen);
+    }
     let last = events
         .iter()
         .rposition(|event| event.usage.is_some())
