@@ -47,6 +47,28 @@ const MEMBERS: [(&str, Role); 23] = [
     ("background", Role::Background),
 ];
 
+/// Texts, lists and objects that no model reads.
+const PARAMETERS: [&str; 18] = [
+    "model",
+    "user",
+    "metadata",
+    "stop",
+    "stop_sequences",
+    "logit_bias",
+    "tool_choice",
+    "function_call",
+    "modalities",
+    "audio",
+    "service_tier",
+    "encoding_format",
+    "include",
+    "truncation",
+    "safety_identifier",
+    "prompt_cache_key",
+    "previous_response_id",
+    "conversation",
+];
+
 /// No known member has a longer name.
 const LONGEST: usize = 32;
 
@@ -101,6 +123,11 @@ impl Occurred {
             None => Ok(None),
         }
     }
+}
+
+/// Returns whether a member that does not count is known not to be part of the prompt.
+pub(crate) fn is_parameter(name: JsonStr<'_>) -> bool {
+    PARAMETERS.iter().any(|parameter| name.is(parameter))
 }
 
 /// Returns the name of the member that a path leads to.

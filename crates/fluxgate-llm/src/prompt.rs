@@ -1,16 +1,17 @@
 //! The bound of a prompt.
 //!
-//! Text counts by its bytes: everything below a member that carries the prompt, decoded, with
-//! the names of members (those of a tool's schema are text that the model reads) and with
-//! numbers, `true`, `false` and `null` as they are written. Brackets and commas do not count.
+//! Text counts by its bytes. That of messages, and of the parts of their content, is decoded
+//! and counted with the names of members. Everything else, such as the schemas of tools and
+//! the arguments of their calls, is JSON that the model reads, and counts as it is written.
 //! These count otherwise:
 //!
 //! - a message, prompt or input: [`MESSAGE_TOKENS`] more, for what the model's format adds;
+//! - a part of a content: a byte more;
 //! - an integer in a list of tokens: one token;
-//! - an image (an object with `type` `image_url`, `input_image`, `image` or
-//!   `computer_screenshot`): [`IMAGE_TOKENS`], and nothing for its data;
-//! - audio (`type` `input_audio`): a token for every [`AUDIO_BYTES_PER_TOKEN`] of its base64
-//!   data, which bounds ten tokens a second at 20 kbit/s and more.
+//! - an image (a part with `type` `image_url`, `input_image`, `image` or
+//!   `computer_screenshot`): [`IMAGE_TOKENS`], and nothing for the member that holds it;
+//! - audio (a part with `type` `input_audio`): a token for every [`AUDIO_BYTES_PER_TOKEN`] of
+//!   that member, which bounds ten tokens a second at 20 kbit/s and more.
 //!
 //! Files count by their base64 text: a few kilobytes of PDF hold thousands of tokens.
 //!
@@ -34,9 +35,7 @@ pub const AUDIO_BYTES_PER_TOKEN: u64 = 256;
 pub(crate) struct Tally {
     /// Bytes of text.
     text: u64,
-    /// Bytes that are not text if an enclosing object says what they are.
-    data: u64,
-    /// Tokens that do not depend on bytes.
+    /// Tokens that do not depend on bytes of text.
     tokens: u64,
 }
 
@@ -49,29 +48,19 @@ enum Media {
 impl Tally {
     pub(crate) fn add(&mut self, other: Self) {
         self.text += other.text;
-        self.data += other.data;
         self.tokens += other.tokens;
     }
 
     pub(crate) fn tokens(&self, reserve: &Reserve) -> u64 {
-        reserve.tokens_of(self.text + self.data) + self.tokens
+        reserve.tokens_of(self.text) + self.tokens
     }
 
     fn text(bytes: u64) -> Self {
-        let (data, tokens) = (0, 0);
+        let tokens = 0;
         Self {
             text: bytes,
-            data,
             tokens,
         }
-    }
-
-    fn settle_data(&mut self, media: Media) {
-        self.tokens += match media {
-            Media::Image => IMAGE_TOKENS,
-            Media::Audio => self.data.div_ceil(AUDIO_BYTES_PER_TOKEN),
-        };
-        self.data = 0;
     }
 }
 
@@ -92,73 +81,102 @@ pub(crate) fn items(reader: &mut Reader<'_>) -> Result<(Tally, u64), JsonFault> 
                     }
                     _ => {
                         items += 1;
-                        tally.add(value(reader)?);
+                        tally.add(item(reader)?);
                     }
                 }
             }
         }
-        _ => tally.add(value(reader)?),
+        _ => tally.add(item(reader)?),
     }
     let items = items.max(1);
     tally.tokens += items * MESSAGE_TOKENS;
     Ok((tally, items))
 }
 
-/// Counts a value that belongs to the prompt.
-///
-/// It recurses, at most as deep as the reader allows.
-pub(crate) fn value(reader: &mut Reader<'_>) -> Result<Tally, JsonFault> {
+/// Counts a member that is not known, because servers put some of them into the prompt:
+/// arguments of templates, for one. A number or a flag is no text.
+pub(crate) fn unknown(reader: &mut Reader<'_>) -> Result<Tally, JsonFault> {
     match reader.kind()? {
-        Kind::Object => object(reader),
-        Kind::Array => {
-            let mut tally = Tally::default();
-            let mut elements = reader.elements()?;
-            while elements.next(reader)? {
-                tally.add(value(reader)?);
-            }
-            Ok(tally)
-        }
-        Kind::String => {
-            let string = reader.string()?;
-            Ok(match string.starts_with("data:") {
-                true => Tally {
-                    data: string.len(),
-                    ..Tally::default()
-                },
-                false => Tally::text(string.len()),
-            })
-        }
-        Kind::Number | Kind::Boolean | Kind::Null => Ok(Tally::text(reader.raw()?.len() as u64)),
+        Kind::Number | Kind::Boolean | Kind::Null => reader.skip().map(|()| Tally::default()),
+        Kind::String | Kind::Array | Kind::Object => value(reader),
     }
 }
 
-fn object(reader: &mut Reader<'_>) -> Result<Tally, JsonFault> {
+/// Counts a text, or JSON as it is written.
+pub(crate) fn value(reader: &mut Reader<'_>) -> Result<Tally, JsonFault> {
+    let bytes = match reader.kind()? {
+        Kind::String => reader.string()?.len(),
+        _ => reader.raw()?.len() as u64,
+    };
+    Ok(Tally::text(bytes))
+}
+
+/// Counts a message, or a part of its content.
+///
+/// It recurses, because parts have contents too: at most as deep as the reader allows.
+fn item(reader: &mut Reader<'_>) -> Result<Tally, JsonFault> {
+    if reader.kind()? != Kind::Object {
+        return value(reader);
+    }
     let mut tally = Tally::default();
+    // What the member with media counts for if that is what the object holds.
+    let mut media_text = Tally::default();
     let mut media = None;
+    let mut types = 0;
     let mut members = reader.members()?;
     while let Some(name) = members.next(reader)? {
         tally.text += name.len();
-        let is_string = reader.kind()? == Kind::String;
-        if is_string && name.is("type") {
-            let of = reader.string()?;
-            tally.text += of.len();
-            media = match &*of.decode() {
-                b"image_url" | b"input_image" | b"image" | b"computer_screenshot" => {
-                    Some(Media::Image)
-                }
-                b"input_audio" => Some(Media::Audio),
-                _ => None,
-            };
-        } else if is_string && (name.is("data") || name.is("file_data")) {
-            tally.data += reader.string()?.len();
-        } else {
-            tally.add(value(reader)?);
+        match &*name.decode() {
+            b"type" if reader.kind()? == Kind::String => {
+                let of = reader.string()?;
+                tally.text += of.len();
+                media = Media::of_type(&of.decode());
+                types += 1;
+            }
+            b"image_url" | b"source" | b"input_audio" => media_text.add(value(reader)?),
+            b"content" | b"output" => tally.add(content(reader)?),
+            _ => tally.add(value(reader)?),
         }
     }
-    if let Some(media) = media {
-        tally.settle_data(media);
+    match media {
+        // With two types, servers differ in which one they take.
+        Some(media) if types == 1 => tally.tokens += media.tokens(media_text.text),
+        _ => tally.add(media_text),
     }
     Ok(tally)
+}
+
+/// Counts the content of a message or the output of a tool: a text, a part or a list of parts.
+fn content(reader: &mut Reader<'_>) -> Result<Tally, JsonFault> {
+    if reader.kind()? != Kind::Array {
+        return item(reader);
+    }
+    let mut tally = Tally::default();
+    let mut parts = reader.elements()?;
+    while parts.next(reader)? {
+        // Even an empty part is not free.
+        tally.text += 1;
+        tally.add(item(reader)?);
+    }
+    Ok(tally)
+}
+
+impl Media {
+    fn of_type(name: &[u8]) -> Option<Self> {
+        match name {
+            b"image_url" | b"input_image" | b"image" | b"computer_screenshot" => Some(Self::Image),
+            b"input_audio" => Some(Self::Audio),
+            _ => None,
+        }
+    }
+
+    /// Returns the tokens of media whose JSON has so many bytes.
+    fn tokens(self, bytes: u64) -> u64 {
+        match self {
+            Self::Image => IMAGE_TOKENS,
+            Self::Audio => bytes.div_ceil(AUDIO_BYTES_PER_TOKEN),
+        }
+    }
 }
 
 /// Counts a list of tokens.

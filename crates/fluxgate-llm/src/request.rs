@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::api::Api;
 use crate::error::RequestError;
-use crate::members::{Occurred, Role};
+use crate::members::{Occurred, Role, is_parameter};
 use crate::prompt::{self, Tally};
 use crate::reader::{Kind, Reader};
 use crate::reserve::Reserve;
@@ -227,7 +227,8 @@ impl Request {
             is_empty = false;
             match occurred.request_member(name)? {
                 Some((name, role)) => self.read_member(name, role, reader)?,
-                None => reader.skip()?,
+                None if is_parameter(name) => reader.skip()?,
+                None => self.prompt.add(prompt::unknown(reader)?),
             }
         }
         let at = reader.position() - 1;
@@ -269,7 +270,7 @@ impl Request {
                 self.background = boolean(name, reader)?.1;
             }
             Role::MaxTokens | Role::Choices | Role::StreamOptions | Role::Background => {
-                reader.skip()?;
+                self.prompt.add(prompt::unknown(reader)?);
             }
         }
         Ok(())

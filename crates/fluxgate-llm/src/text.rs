@@ -64,33 +64,21 @@ impl<'a> JsonStr<'a> {
         self.len == text.len() && *self.decode() == *text.as_bytes()
     }
 
-    /// Returns whether the decoded string starts with `prefix`.
-    pub(crate) fn starts_with(&self, prefix: &str) -> bool {
-        if self.raw.len() == self.len {
-            return self.raw.starts_with(prefix.as_bytes());
-        }
-        // An escape spells at least one byte with at most six, so a few bytes suffice.
-        let mut start = Vec::with_capacity(prefix.len() + 4);
-        decode_into(&mut start, self.raw, prefix.len());
-        start.starts_with(prefix.as_bytes())
-    }
-
     /// Returns the decoded string.
     pub(crate) fn decode(&self) -> Cow<'a, [u8]> {
         if self.raw.len() == self.len {
             return Cow::Borrowed(self.raw);
         }
         let mut decoded = Vec::with_capacity(self.len);
-        decode_into(&mut decoded, self.raw, usize::MAX);
+        decode_into(&mut decoded, self.raw);
         Cow::Owned(decoded)
     }
 }
 
-/// Appends the decoded bytes of `raw`, which has been read before, until there are
-/// `enough` of them.
-fn decode_into(decoded: &mut Vec<u8>, raw: &[u8], enough: usize) {
+/// Appends the decoded bytes of `raw`, which has been read before.
+fn decode_into(decoded: &mut Vec<u8>, raw: &[u8]) {
     let mut at = 0;
-    while at < raw.len() && decoded.len() < enough {
+    while at < raw.len() {
         if raw[at] == b'\\'
             && let Ok((character, spelled, _)) = escape(raw, at)
         {
@@ -190,11 +178,7 @@ mod tests {
             assert_eq!(end, text.len());
             assert_eq!(string.len(), expected.len() as u64, "{text}");
             assert_eq!(*string.decode(), *expected.as_bytes(), "{text}");
-            assert!(string.is(&expected) && string.starts_with(&expected));
-            assert!(
-                string.starts_with(&expected[..expected.chars().next().map_or(0, char::len_utf8)])
-            );
-            assert!(!string.is("other") && !string.starts_with("other"));
+            assert!(string.is(&expected) && !string.is("other"));
         }
     }
 
