@@ -255,11 +255,11 @@ impl Request {
             }
             Role::Text => self.prompt.add(prompt::value(reader)?),
             Role::MaxTokens if self.api.max_members().contains(&name) => {
-                let (at, number) = whole_number(name, 0, reader)?;
+                let (at, number) = whole_number(name, reader)?;
                 self.max_tokens.push((at, number));
             }
             Role::Choices if self.api.choice_members().contains(&name) => {
-                let (_, number) = whole_number(name, 1, reader)?;
+                let (_, number) = whole_number(name, reader)?;
                 self.choices = self.choices.max(number.unwrap_or(1));
             }
             Role::Stream => self.streams = boolean(name, reader)?.1,

@@ -26,13 +26,10 @@ pub(crate) fn boolean(
 /// Reads a number and its place; null means that there is none.
 pub(crate) fn whole_number(
     member: &'static str,
-    least: u64,
     reader: &mut Reader<'_>,
 ) -> Result<(Range<usize>, Option<u64>), RequestError> {
-    let expected = match least {
-        0 => "a whole number from 0 to 1000000000",
-        _ => "a whole number from 1 to 1000000000",
-    };
+    // 0 completions are none to count, and some servers take 0 tokens for no bound.
+    let expected = "a whole number from 1 to 1000000000";
     let kind = reader.kind()?;
     let start = reader.position();
     let number = match kind {
@@ -43,7 +40,7 @@ pub(crate) fn whole_number(
             let number = std::str::from_utf8(written).ok();
             let number = number.filter(|it| it.bytes().all(|byte| byte.is_ascii_digit()));
             let number: Option<u64> = number.and_then(|digits| digits.parse().ok());
-            let number = number.filter(|number| (least..=MAX_NUMBER).contains(number));
+            let number = number.filter(|number| (1..=MAX_NUMBER).contains(number));
             if number.is_none() {
                 return Err(RequestError::Value {
                     member,

@@ -8,7 +8,7 @@ const CHAT: Api = Api::ChatCompletions;
 
 #[test]
 fn errors_name_the_member_or_the_place() {
-    let number = "a whole number from 0 to 1000000000";
+    let number = "a whole number from 1 to 1000000000";
     for (body, message) in [
         ("", "the body is not JSON: expected a value at byte 0".to_owned()),
         ("hello", "the body is not JSON: expected a value at byte 0".to_owned()),
@@ -24,6 +24,8 @@ fn errors_name_the_member_or_the_place() {
         (r#"{"max_to\u212Aen\u017f":1}"#, "the member \"max_to\u{212a}en\u{17f}\" must be written `max_tokens`".to_owned()),
         (r#"{"N":2}"#, r#"the member "N" must be written `n`"#.to_owned()),
         (r#"{"max_tokens":-1}"#, format!("the member `max_tokens` must be {number}, not -1")),
+        (r#"{"max_tokens":0}"#, format!("the member `max_tokens` must be {number}, not 0")),
+        (r#"{"max_completion_tokens":0}"#, format!("the member `max_completion_tokens` must be {number}, not 0")),
         (r#"{"max_tokens":-0}"#, format!("the member `max_tokens` must be {number}, not -0")),
         (r#"{"max_tokens":1.5}"#, format!("the member `max_tokens` must be {number}, not 1.5")),
         (r#"{"max_tokens":1e3}"#, format!("the member `max_tokens` must be {number}, not 1e3")),

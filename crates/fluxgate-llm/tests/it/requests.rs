@@ -15,7 +15,7 @@ fn the_completion_is_bounded_by_what_the_request_states() {
         (CHAT, r#"{"max_completion_tokens":9,"max_tokens":null}"#, 9),
         (CHAT, r#"{"max_completion_tokens":9,"max_tokens":12}"#, 12),
         (CHAT, r#"{"max_tokens":7,"n":3}"#, 21),
-        (CHAT, r#"{"n":null,"max_tokens":0}"#, 0),
+        (CHAT, r#"{"n":null,"max_tokens":1}"#, 1),
         (CHAT, r#"{"max\u005ftokens":8}"#, 8),
         (CHAT, r#"{"max_output_tokens":"ignored","best_of":5}"#, 100),
         (
