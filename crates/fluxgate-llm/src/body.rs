@@ -52,7 +52,7 @@ impl BodyScanner {
         self.observed.add_usage(usage);
         if usage.completion().unwrap_or(0) == 0 {
             match kept.is_empty() {
-                true => self.observed.add_unread(size),
+                true => self.observed.add_unread(size, usage),
                 false => self.observed.add_body(&kept),
             }
         }

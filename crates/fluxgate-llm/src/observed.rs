@@ -6,6 +6,7 @@ use crate::facts::Facts;
 use crate::request::Request;
 use crate::seen::Seen;
 use crate::usage::ReportedUsage;
+use crate::usage_finder::UsageFinder;
 
 /// The tokens that a call used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,13 +67,15 @@ impl Observed {
                 self.add(facts);
                 facts.is_usage_only
             }
+            Err(_) if data.starts_with(b"{") => {
+                let mut finder = UsageFinder::default();
+                finder.feed(self.api, data);
+                self.add_unread(data.len() as u64, finder.found());
+                false
+            }
+            // No event of these APIs, so it does not make usage incomplete.
             Err(_) => {
-                let size = data.len() as u64;
-                match data.starts_with(b"{") {
-                    true => self.add_unread(size),
-                    // No event of these APIs, so it does not make usage incomplete.
-                    false => self.seen.add_piece(size),
-                }
+                self.seen.add_piece(data.len() as u64);
                 false
             }
         }
@@ -82,7 +85,7 @@ impl Observed {
     pub(crate) fn add_body(&mut self, body: &[u8]) {
         match read_body(self.api, body) {
             Ok(facts) => self.add(facts),
-            Err(_) => self.add_unread(body.len() as u64),
+            Err(_) => self.add_unread(body.len() as u64, ReportedUsage::default()),
         }
     }
 
@@ -90,13 +93,25 @@ impl Observed {
     pub(crate) fn add_usage(&mut self, usage: ReportedUsage) {
         self.add(Facts {
             usage,
+            is_last: usage.is_some,
             ..Facts::default()
         });
     }
 
-    /// Adds so many bytes that could not be read.
-    pub(crate) fn add_unread(&mut self, bytes: u64) {
-        let mut facts = Facts::default();
+    /// Adds an event that was too large to keep. Those of responses repeat the request.
+    pub(crate) fn add_large_event(&mut self, bytes: u64, usage: ReportedUsage) {
+        match self.api {
+            Api::Responses => self.add_usage(usage),
+            _ => self.add_unread(bytes, usage),
+        }
+    }
+
+    /// Adds so many bytes that could not be read, and the usage that was found in them.
+    pub(crate) fn add_unread(&mut self, bytes: u64, usage: ReportedUsage) {
+        let mut facts = Facts {
+            usage,
+            ..Facts::default()
+        };
         if self.api != Api::Embeddings {
             facts.seen.add_piece(bytes);
         }

@@ -9,8 +9,8 @@ use crate::observed::Observed;
 /// An event that is held longer than this is no usage.
 const MAX_HELD: usize = 64 * 1024;
 
-/// Starts of a choice: an event with one of them is not the usage alone.
-const CHOICES: [&[u8]; 2] = [br#""choices":[{"#, br#""choices": [{"#];
+/// The start of a choice, without white space, is searched for within so many bytes.
+const MAX_CHOICE: usize = 32;
 
 /// Reads a stream of events while it passes.
 ///
@@ -36,7 +36,7 @@ pub(crate) struct StreamScanner {
 impl StreamScanner {
     pub(crate) fn new(api: Api, removes_usage: bool) -> Self {
         Self {
-            splitter: EventSplitter::default(),
+            splitter: EventSplitter::new(api),
             observed: Observed::new(api),
             removes_usage,
             held: Vec::new(),
@@ -89,12 +89,10 @@ impl StreamScanner {
 
     /// Holds the chunk from `start` on, unless that cannot be the start of the usage.
     fn hold(&mut self, start: usize, output: &mut Output<'_>) {
-        let searched = self.held.len().saturating_sub(CHOICES[1].len());
+        let searched = self.held.len().saturating_sub(MAX_CHOICE);
         self.held.extend_from_slice(&output.chunk[start..]);
         output.remove(start, output.chunk.len());
-        let new = &self.held[searched..];
-        let has_choice = || CHOICES.iter().any(|it| memmem::find(new, it).is_some());
-        if self.held.len() > MAX_HELD || has_choice() {
+        if self.held.len() > MAX_HELD || has_choice(&self.held[searched..]) {
             output.append(&self.held);
             self.held.clear();
             self.is_released = true;
@@ -102,13 +100,24 @@ impl StreamScanner {
     }
 }
 
+/// Returns whether an event has the start of a choice: then it is not the usage alone.
+fn has_choice(event: &[u8]) -> bool {
+    let name = br#""choices""#;
+    let mut found = memmem::find_iter(event, name);
+    found.any(|at| {
+        let after = event[at + name.len()..].iter();
+        let mut after = after.filter(|byte| !byte.is_ascii_whitespace());
+        [b':', b'[', b'{'].iter().eq(after.by_ref().take(3))
+    })
+}
+
 /// Returns whether the event is the one that only `include_usage` brings.
 fn observe(observed: &mut Observed, data: EventData<'_>) -> bool {
     match data {
         EventData::None => false,
         EventData::Whole(data) => observed.add_event(data),
-        EventData::TooLarge(size) => {
-            observed.add_unread(size);
+        EventData::TooLarge(size, usage) => {
+            observed.add_large_event(size, usage);
             false
         }
     }

@@ -7,11 +7,15 @@ use crate::usage::ReportedUsage;
 /// A larger usage is not read.
 const MAX_USAGE: usize = 64 * 1024;
 
-const NAME: &[u8] = b"usage";
+const USAGE: &[u8] = b"usage";
 
-/// Finds the member `usage` of an object that comes in chunks. It knows only as much of JSON
-/// as it takes to tell the members of the object from what is in them.
-#[derive(Debug, Default)]
+/// The member of OpenAI's events that holds the response with its usage.
+const RESPONSE: &[u8] = b"response";
+
+/// Finds the member `usage` of an object that comes in chunks, or of its member `response`.
+/// It knows only as much of JSON as it takes to tell the members of the object from what is in
+/// them.
+#[derive(Debug)]
 pub(crate) struct UsageFinder {
     depth: u64,
     in_string: bool,
@@ -19,8 +23,10 @@ pub(crate) struct UsageFinder {
     is_escape: bool,
     /// Whether a string at this place would be a name of the object itself.
     expects_name: bool,
-    /// How many bytes of such a name have matched; `None` after one that did not.
-    matched: Option<usize>,
+    /// Such a name so far, unless it has escapes or is longer than those that are searched.
+    name: Option<ShortName>,
+    /// How deep the objects are whose members are searched.
+    level: u64,
     state: State,
     /// The value of `usage` so far.
     value: Vec<u8>,
@@ -31,18 +37,43 @@ pub(crate) struct UsageFinder {
 enum State {
     #[default]
     Searching,
-    /// The name has come, but no colon.
+    /// The name `usage` has come, but no colon.
     Named,
     InValue,
+    /// The name `response` has come, but no value.
+    Entering,
+}
+
+/// The start of a name.
+#[derive(Clone, Copy, Debug, Default)]
+struct ShortName {
+    bytes: [u8; RESPONSE.len()],
+    len: usize,
+}
+
+impl Default for UsageFinder {
+    fn default() -> Self {
+        Self {
+            depth: 0,
+            in_string: false,
+            is_escape: false,
+            expects_name: false,
+            name: None,
+            level: 1,
+            state: State::Searching,
+            value: Vec::new(),
+            found: ReportedUsage::default(),
+        }
+    }
 }
 
 impl UsageFinder {
     pub(crate) fn feed(&mut self, api: Api, chunk: &[u8]) {
         let mut at = 0;
         while at < chunk.len() {
-            if self.in_string && !self.is_escape && self.matched.is_none() {
+            if self.in_string && !self.is_escape && self.name.is_none() {
                 at += self.skip_text(&chunk[at..]);
-            } else if !self.in_string && self.depth > 1 && self.state == State::Searching {
+            } else if !self.in_string && self.depth > self.level && self.state == State::Searching {
                 // Deeper down, only strings and brackets matter: embeddings are numbers.
                 let matters = |byte: &u8| matches!(byte, b'"' | b'{' | b'}' | b'[' | b']');
                 let rest = &chunk[at..];
@@ -79,21 +110,28 @@ impl UsageFinder {
             return self.take_text(byte);
         }
         // Only these end a value of the object itself.
-        if self.state == State::InValue && self.depth == 1 && matches!(byte, b',' | b'}') {
+        let is_end = self.depth == self.level && matches!(byte, b',' | b'}');
+        if self.state == State::InValue && is_end {
             self.read_value(api);
         }
         self.keep(&[byte]);
-        if self.state == State::Named && !byte.is_ascii_whitespace() {
-            self.state = match byte {
-                b':' => State::InValue,
+        if !byte.is_ascii_whitespace() {
+            self.state = match (self.state, byte) {
+                (State::Named, b':') => State::InValue,
+                (State::Entering, b':') => State::Entering,
+                (State::Entering, b'{') => {
+                    self.level = 2;
+                    State::Searching
+                }
+                (State::InValue, _) => State::InValue,
                 _ => State::Searching,
             };
         }
         match byte {
             b'"' => {
                 self.in_string = true;
-                let is_name = self.depth == 1 && self.expects_name;
-                self.matched = is_name.then_some(0);
+                let is_name = self.depth == self.level && self.expects_name;
+                self.name = is_name.then(ShortName::default);
             }
             b'{' | b'[' => {
                 self.depth += 1;
@@ -101,6 +139,7 @@ impl UsageFinder {
             }
             b'}' | b']' => {
                 self.depth = self.depth.saturating_sub(1);
+                self.level = self.level.min(self.depth).max(1);
                 self.expects_name = false;
             }
             b',' => self.expects_name = true,
@@ -113,22 +152,20 @@ impl UsageFinder {
         if std::mem::replace(&mut self.is_escape, false) {
             return;
         }
-        match (byte, self.matched) {
-            (b'"', matched) => {
+        match byte {
+            b'"' => {
                 self.in_string = false;
-                if matched == Some(NAME.len()) {
-                    self.state = State::Named;
+                match self.name.take().as_ref().map(ShortName::bytes) {
+                    Some(USAGE) => self.state = State::Named,
+                    Some(RESPONSE) if self.level == 1 => self.state = State::Entering,
+                    _ => (),
                 }
             }
-            (b'\\', _) => {
+            b'\\' => {
                 self.is_escape = true;
-                self.matched = None;
+                self.name = None;
             }
-            (byte, Some(matched)) => {
-                let is_same = NAME.get(matched) == Some(&byte);
-                self.matched = is_same.then_some(matched + 1);
-            }
-            (_, None) => (),
+            byte => self.name = self.name.and_then(|name| name.with(byte)),
         }
     }
 
@@ -140,6 +177,19 @@ impl UsageFinder {
         {
             self.found.merge(usage);
         }
+    }
+}
+
+impl ShortName {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    /// Returns the name with a byte more, unless it is too long.
+    fn with(mut self, byte: u8) -> Option<Self> {
+        *self.bytes.get_mut(self.len)? = byte;
+        self.len += 1;
+        Some(self)
     }
 }
 
@@ -169,6 +219,21 @@ mod tests {
                 Some(8),
             ),
             (r#"{"a":{"usage":{"total_tokens":1}}}"#, None),
+            (
+                r#"{"type":"response.completed","response" : {"tools":[{"usage":1}],"usage":{"total_tokens":3}},"b":{"usage":{"total_tokens":4}}}"#,
+                Some(3),
+            ),
+            (r#"{"response":"x","usage":{"total_tokens":5}}"#, Some(5)),
+            (r#"{"response":{"a":{"usage":{"total_tokens":1}}}}"#, None),
+            (r#"{"a":{"response":{"usage":{"total_tokens":1}}}}"#, None),
+            (
+                r#"{"response":{"response":{"usage":{"total_tokens":1}}}}"#,
+                None,
+            ),
+            (
+                r#"{"response":{},"response":[{"usage":{"total_tokens":1}}]}"#,
+                None,
+            ),
             (
                 r#"{"a":["usage",{"total_tokens":1}],"usages":{"total_tokens":1},"usag":1}"#,
                 None,

@@ -38,6 +38,42 @@ fn events_beyond_the_bound_count_by_their_bytes() {
 }
 
 #[test]
+fn usage_is_found_in_events_beyond_the_bound() {
+    let request = read(Api::Responses, STREAM);
+    let text = "x \\\"usage\\\" ".repeat(100_000);
+    let event = |name: &str, usage: &str| {
+        let response = format!("{{\"id\":\"r\",\"instructions\":\"{text}\",\"usage\":{usage}}}");
+        format!("data: {{\"type\":\"response.{name}\",\"response\":{response}}}\n\n")
+    };
+    let delta = "data: {\"type\":\"response.output_text.delta\",\"delta\":\"abcdefghi\"}\n\n";
+    let usage = r#"{"input_tokens":250000,"output_tokens":13,"total_tokens":250013}"#;
+    // These events repeat the request, which is no text of the answer.
+    let started = event("created", "null") + &event("in_progress", "null") + delta;
+    let ended = started.clone() + &event("completed", usage);
+    for size in [4_096, usize::MAX] {
+        let chunks = started.as_bytes().chunks(size);
+        assert_eq!(
+            run(&request, AnswerFormat::Events, chunks).1,
+            (5, 3, 8, false)
+        );
+        let chunks = ended.as_bytes().chunks(size);
+        let counts = (250_000, 13, 250_013, true);
+        assert_eq!(run(&request, AnswerFormat::Events, chunks).1, counts);
+    }
+
+    let request = read(Api::ChatCompletions, STREAM);
+    let usage = r#"{"prompt_tokens":9,"completion_tokens":80}"#;
+    let large = format!("data: {{\"choices\":[{{\"text\":\"{text}\"}}],\"usage\":{usage}}}\n\n");
+    // Not JSON, but the usage in it is.
+    let nan = format!("data: {{\"choices\":[{{\"logprobs\":NaN}}],\"usage\":{usage}}}\n\n");
+    for stream in [large, nan] {
+        let chunks = stream.as_bytes().chunks(9_999);
+        let (_, counts) = run(&request, AnswerFormat::Events, chunks);
+        assert_eq!(counts, (9, 80, 89, true));
+    }
+}
+
+#[test]
 fn events_just_within_the_bound_are_read() {
     let request = read(Api::ChatCompletions, STREAM);
     let frame = r#"{"choices":[{"text":""}]}"#.len();

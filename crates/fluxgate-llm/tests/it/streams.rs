@@ -135,7 +135,7 @@ fn every_form_of_events_is_read() {
         ("\r\n", two_lines.replace('\n', "\r\n")),
         (
             "\n",
-            format!(": comment\nevent: x\nid: 1\n{usage}\nretry: 5\ndatax: y\ndata"),
+            format!("event: x\n: comment\nid: 1\n{usage}\nretry: 5\ndatax: y\ndata"),
         ),
     ] {
         let before = format!("\u{feff}: hello{line_end}{line_end}data: {{}}{line_end}{line_end}");
@@ -257,7 +257,17 @@ fn bytes_are_passed_on_at_once_unless_they_may_be_the_usage() {
     // A whole event and the start of the next one.
     assert_eq!(meter.feed(b": ping\n\ndata: {"), instead(": ping\n\n"));
     assert_eq!(meter.feed(b"}\n\n"), instead("data: {}\n\n"));
-    // One that is too long to be the usage.
+    // Lines of comments, also before the usage, and choices with white space.
+    assert_eq!(meter.feed(b": keepalive\n"), Passed::Unchanged);
+    assert_eq!(meter.feed(b":"), instead(""));
+    assert_eq!(meter.feed(b"\n"), instead(":\n"));
+    assert_eq!(meter.feed(b":\r"), Passed::Unchanged);
+    let usage = format!("\n{CHAT_USAGE}: x\n");
+    assert_eq!(meter.feed(usage.as_bytes()), instead("\n: x\n"));
+    let start = b"data: { \"choices\" : [ {\"delta\"";
+    assert_eq!(meter.feed(start), instead(&String::from_utf8_lossy(start)));
+    assert_eq!(meter.feed(b":{}}]}\n\n"), Passed::Unchanged);
+    // An event that is too long to be the usage.
     assert_eq!(
         meter.feed(&b"x".repeat(70_000)),
         instead(&"x".repeat(70_000))

@@ -37,7 +37,7 @@ const LAYERS: [(&str, &str); 8] = [
     (
         "fluxgate-llm",
         "text reader api error reserve members values prompt rewrite request usage seen facts answer \
-         observed events stream usage_finder body meter fuzzing",
+         usage_finder observed events stream body meter fuzzing",
     ),
     (
         "fluxgate-http",
