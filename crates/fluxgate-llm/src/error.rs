@@ -28,6 +28,12 @@ pub enum RequestError {
         /// How many bytes precede the fault.
         at: usize,
     },
+    /// The body or its member `stream_options` has too many members.
+    #[error("the body or its member `stream_options` has more than {most} members")]
+    TooManyMembers {
+        /// How many there may be.
+        most: u32,
+    },
     /// The body is JSON, but not an object.
     #[error("the body must be a JSON object")]
     NotAnObject,

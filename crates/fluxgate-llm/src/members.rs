@@ -72,9 +72,18 @@ const PARAMETERS: [&str; 18] = [
 /// No known member has a longer name.
 const LONGEST: usize = 32;
 
+/// How many members an object may have that is searched for known ones, because the search
+/// takes a while for each.
+const MAX_MEMBERS: u32 = 1_000;
+
 /// The known members of an object that have occurred.
 #[derive(Debug, Default)]
-pub(crate) struct Occurred(u32);
+pub(crate) struct Occurred {
+    /// A bit for each known member.
+    known: u32,
+    /// The number of all members.
+    count: u32,
+}
 
 impl Occurred {
     /// Returns the known member of a request that has this name, if any.
@@ -90,13 +99,18 @@ impl Occurred {
     ///
     /// # Errors
     ///
-    /// The member occurs for the second time, or a server that ignores case would take it
-    /// for a known one.
+    /// The member occurs for the second time, a server that ignores case would take it for a
+    /// known one, or there are too many.
     pub(crate) fn find(
         &mut self,
         name: JsonStr<'_>,
         known: &[&'static str],
     ) -> Result<Option<usize>, RequestError> {
+        self.count += 1;
+        if self.count > MAX_MEMBERS {
+            let most = MAX_MEMBERS;
+            return Err(RequestError::TooManyMembers { most });
+        }
         if name.len() > LONGEST as u64 {
             return Ok(None);
         }
@@ -105,11 +119,11 @@ impl Occurred {
             .iter()
             .position(|path| last(path).as_bytes() == &*found);
         if let Some(index) = exact {
-            if self.0 & 1 << index != 0 {
+            if self.known & 1 << index != 0 {
                 let member = known[index];
                 return Err(RequestError::Duplicate { member });
             }
-            self.0 |= 1 << index;
+            self.known |= 1 << index;
             return Ok(exact);
         }
         let found = String::from_utf8_lossy(&found);

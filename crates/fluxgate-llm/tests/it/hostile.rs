@@ -74,6 +74,28 @@ fn usage_is_found_in_events_beyond_the_bound() {
 }
 
 #[test]
+fn a_request_with_many_members_is_refused_soon() {
+    let many = |count: usize| {
+        let members: String = (0..count).map(|name| format!("\"{name}\":0,")).collect();
+        format!("{members}\"n\":1")
+    };
+    for (count, is_read) in [(999, true), (1_000, false), (1_000_000, false)] {
+        let members = many(count);
+        let nested = format!("{{\"stream_options\":{{{members}}}}}");
+        for body in [format!("{{{members}}}"), nested] {
+            let read = try_read(Api::ChatCompletions, &body);
+            assert_eq!(read.is_ok(), is_read, "{count}");
+            if let Err(error) = read {
+                assert!(error.to_string().ends_with("has more than 1000 members"));
+            }
+        }
+    }
+    // Elsewhere, their number does not matter.
+    let elsewhere = format!("{{\"metadata\":{{{}}}}}", many(100_000));
+    assert!(try_read(Api::ChatCompletions, &elsewhere).is_ok());
+}
+
+#[test]
 fn events_just_within_the_bound_are_read() {
     let request = read(Api::ChatCompletions, STREAM);
     let frame = r#"{"choices":[{"text":""}]}"#.len();
