@@ -6,32 +6,41 @@ mod output_items;
 
 use crate::api::Api;
 use crate::facts::Facts;
-use crate::reader::{JsonFault, Reader};
+use crate::reader::{JsonFault, Kind, Reader};
 
 /// Reads the data of an event.
 pub(crate) fn read_event(api: Api, data: &[u8]) -> Result<Facts, JsonFault> {
-    let mut reader = Reader::new(data);
-    let facts = match api {
-        Api::ChatCompletions | Api::Completions | Api::Embeddings => {
-            choices::read(api, choices::Source::Event, &mut reader)
-        }
-        Api::Responses => output_items::read_event(api, &mut reader),
-        Api::Messages => content_blocks::read(api, &mut reader),
-    }?;
-    reader.end()?;
-    Ok(facts)
+    read(data, |reader| match api {
+        Api::ChatCompletions | Api::Completions | Api::Embeddings => choices::read(api, reader),
+        Api::Responses => output_items::read_event(api, reader),
+        Api::Messages => content_blocks::read(api, reader),
+    })
 }
 
 /// Reads an answer that is no stream.
 pub(crate) fn read_body(api: Api, body: &[u8]) -> Result<Facts, JsonFault> {
-    let mut reader = Reader::new(body);
-    let facts = match api {
-        Api::ChatCompletions | Api::Completions | Api::Embeddings => {
-            choices::read(api, choices::Source::Body, &mut reader)
+    read(body, |reader| match api {
+        Api::ChatCompletions | Api::Completions | Api::Embeddings => choices::read(api, reader),
+        Api::Responses => output_items::read_body(api, reader),
+        Api::Messages => content_blocks::read(api, reader),
+    })
+}
+
+/// Reads a text of one object, or of a list that some servers put it into.
+fn read(
+    text: &[u8],
+    read_one: impl Fn(&mut Reader<'_>) -> Result<Facts, JsonFault>,
+) -> Result<Facts, JsonFault> {
+    let mut reader = Reader::new(text);
+    let mut facts = Facts::default();
+    if reader.kind()? == Kind::Array {
+        let mut elements = reader.elements()?;
+        while elements.next(&mut reader)? {
+            facts.add(read_one(&mut reader)?);
         }
-        Api::Responses => output_items::read_body(api, &mut reader),
-        Api::Messages => content_blocks::read(api, &mut reader),
-    }?;
+    } else {
+        facts = read_one(&mut reader)?;
+    }
     reader.end()?;
     Ok(facts)
 }

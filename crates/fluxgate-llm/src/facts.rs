@@ -10,8 +10,10 @@ pub(crate) struct Facts {
     pub(crate) usage: ReportedUsage,
     /// New text.
     pub(crate) seen: Seen,
-    /// Text that repeats that of earlier events.
+    /// All text so far, which repeats that of earlier events.
     pub(crate) repeated: Seen,
+    /// A part of the text that is complete, and repeats that of earlier events.
+    pub(crate) done: Seen,
     /// Whether this is the event that only `include_usage` brings: usage, and a list of
     /// choices without any.
     pub(crate) is_usage_only: bool,
@@ -19,30 +21,40 @@ pub(crate) struct Facts {
     pub(crate) is_last: bool,
 }
 
-/// Returns the length of a text, which some servers send as an object instead: its JSON is
-/// what the model wrote. Null and an empty object have none.
-pub(crate) fn text_len(reader: &mut Reader<'_>) -> Result<u64, JsonFault> {
-    Ok(match reader.kind()? {
-        Kind::String => reader.string()?.len(),
-        Kind::Object => match reader.raw()? {
-            b"{}" => 0,
-            raw => raw.len() as u64,
-        },
-        _ => reader.skip().map(|()| 0)?,
-    })
+impl Facts {
+    /// Adds those of another object.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.usage.merge(other.usage);
+        self.seen.add(other.seen);
+        self.repeated.add(other.repeated);
+        self.done.add(other.done);
+        self.is_last |= other.is_last;
+    }
 }
 
-/// Returns the length of the texts in the parts of a list, or of a plain string.
-pub(crate) fn parts_len(reader: &mut Reader<'_>) -> Result<u64, JsonFault> {
-    if reader.kind()? == Kind::String {
-        return Ok(reader.string()?.len());
-    }
+/// What the model wrote into a part.
+const PART: [&str; 5] = ["text", "refusal", "transcript", "thinking", "summary"];
+
+/// Returns the length of a text. Some servers send it as a list of parts, or as an object
+/// whose JSON is what the model wrote. Null and an empty object have none.
+pub(crate) fn text_len(reader: &mut Reader<'_>) -> Result<u64, JsonFault> {
     let mut len = 0;
-    let Some(mut parts) = reader.elements_if_array()? else {
-        return Ok(0);
-    };
-    while parts.next(reader)? {
-        len += members_len(reader, &["text", "refusal", "transcript"])?;
+    match reader.kind()? {
+        Kind::String => len = reader.string()?.len(),
+        Kind::Object => match reader.raw()? {
+            b"{}" => (),
+            raw => len = raw.len() as u64,
+        },
+        Kind::Array => {
+            let mut parts = reader.elements()?;
+            while parts.next(reader)? {
+                len += match reader.kind()? {
+                    Kind::String => reader.string()?.len(),
+                    _ => members_len(reader, &PART)?,
+                };
+            }
+        }
+        Kind::Number | Kind::Boolean | Kind::Null => reader.skip()?,
     }
     Ok(len)
 }

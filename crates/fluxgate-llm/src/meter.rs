@@ -44,6 +44,7 @@ pub enum Passed {
 pub struct Meter {
     request: Request,
     scanner: Scanner,
+    has_begun: bool,
 }
 
 #[derive(Debug)]
@@ -85,11 +86,22 @@ impl Meter {
             AnswerFormat::Json => Scanner::Body(BodyScanner::new(api)),
             AnswerFormat::Unreadable => Scanner::Unreadable,
         };
-        Self { request, scanner }
+        Self {
+            request,
+            scanner,
+            has_begun: false,
+        }
     }
 
     /// Takes a chunk of the answer. Returns what to pass on now.
     pub fn feed(&mut self, chunk: &[u8]) -> Passed {
+        if !self.has_begun && !chunk.is_empty() {
+            self.has_begun = true;
+            // No event begins so: servers that do not stream may state the type of a stream.
+            if matches!(self.scanner, Scanner::Stream(_)) && chunk[0] == b'{' {
+                self.scanner = Scanner::Body(BodyScanner::new(self.request.api()));
+            }
+        }
         match &mut self.scanner {
             Scanner::Stream(stream) => match stream.feed(chunk) {
                 Some(bytes) => Passed::Instead(bytes),

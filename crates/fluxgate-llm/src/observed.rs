@@ -29,6 +29,7 @@ pub(crate) struct Observed {
     usage: ReportedUsage,
     seen: Seen,
     repeated: Seen,
+    done: Seen,
     /// Whether text has come after the last usage, which then is not the final one.
     text_follows: bool,
     /// Whether the answer has ended; if not, it may have been cut off.
@@ -42,6 +43,7 @@ impl Observed {
             usage: ReportedUsage::default(),
             seen: Seen::default(),
             repeated: Seen::default(),
+            done: Seen::default(),
             text_follows: false,
             has_ended: false,
         }
@@ -143,7 +145,8 @@ impl Observed {
     }
 
     fn seen_tokens(&self, request: &Request) -> u64 {
-        let seen = self.seen.max(self.repeated).tokens(request.reserve());
+        let seen = self.seen.max(self.repeated).max(self.done);
+        let seen = seen.tokens(request.reserve());
         match request.runs_in_background() {
             true => seen.max(request.completion_tokens()),
             false => seen,
@@ -159,5 +162,6 @@ impl Observed {
         self.has_ended = !has_text && (self.has_ended || facts.is_last);
         self.seen.add(facts.seen);
         self.repeated = self.repeated.max(facts.repeated);
+        self.done.add(facts.done);
     }
 }

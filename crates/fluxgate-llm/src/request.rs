@@ -269,7 +269,8 @@ impl Request {
             Role::Background if self.api == Api::Responses => {
                 self.background = boolean(name, reader)?.1;
             }
-            Role::MaxTokens | Role::Choices | Role::StreamOptions | Role::Background => {
+            Role::StreamOptions => reader.skip()?,
+            Role::MaxTokens | Role::Choices | Role::Background => {
                 self.prompt.add(prompt::unknown(reader)?);
             }
         }

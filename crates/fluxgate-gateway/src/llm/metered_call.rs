@@ -83,6 +83,7 @@ impl MeteredCall {
             if name.eq_ignore_ascii_case("content-type") {
                 content_type = Some(value);
             } else if name.eq_ignore_ascii_case("content-encoding")
+                && !value.is_empty()
                 && !value.eq_ignore_ascii_case(b"identity")
             {
                 encoding = Some(value);

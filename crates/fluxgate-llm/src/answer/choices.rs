@@ -1,19 +1,13 @@
 //! The choices of chat completions and completions.
 
 use crate::api::Api;
-use crate::facts::{Facts, members_len, parts_len, text_len};
+use crate::facts::{Facts, members_len, text_len};
 use crate::reader::{JsonFault, Reader};
 use crate::usage::ReportedUsage;
 
-/// Where choices stand. Some servers send `delta` and, as far as it has grown, `message`
-/// side by side.
-#[derive(Clone, Copy)]
-pub(super) enum Source {
-    Event,
-    Body,
-}
-
-pub(super) fn read(api: Api, source: Source, reader: &mut Reader<'_>) -> Result<Facts, JsonFault> {
+/// Reads an answer or an event. Some servers send `delta` and, as far as it has grown,
+/// `message` side by side.
+pub(super) fn read(api: Api, reader: &mut Reader<'_>) -> Result<Facts, JsonFault> {
     let mut facts = Facts::default();
     let mut choices = None;
     let Some(mut members) = reader.members_if_object()? else {
@@ -21,7 +15,7 @@ pub(super) fn read(api: Api, source: Source, reader: &mut Reader<'_>) -> Result<
     };
     while let Some(name) = members.next(reader)? {
         if name.is("choices") {
-            choices = read_choices(source, &mut facts, reader)?;
+            choices = read_choices(&mut facts, reader)?;
         } else if name.is("usage") {
             facts.usage.merge(ReportedUsage::read(api, reader)?);
         } else {
@@ -34,55 +28,49 @@ pub(super) fn read(api: Api, source: Source, reader: &mut Reader<'_>) -> Result<
 }
 
 /// Returns how many choices there are, if there is a list of them.
-fn read_choices(
-    source: Source,
-    facts: &mut Facts,
-    reader: &mut Reader<'_>,
-) -> Result<Option<u64>, JsonFault> {
+fn read_choices(facts: &mut Facts, reader: &mut Reader<'_>) -> Result<Option<u64>, JsonFault> {
     let mut choices = 0;
     let Some(mut elements) = reader.elements_if_array()? else {
         return Ok(None);
     };
     while elements.next(reader)? {
         choices += 1;
-        facts.seen.add_piece(choice_len(source, reader)?);
+        read_choice(facts, reader)?;
     }
     Ok(Some(choices))
 }
 
-fn choice_len(source: Source, reader: &mut Reader<'_>) -> Result<u64, JsonFault> {
-    let message = match source {
-        Source::Event => "delta",
-        Source::Body => "message",
-    };
-    let mut len = 0;
+fn read_choice(facts: &mut Facts, reader: &mut Reader<'_>) -> Result<(), JsonFault> {
+    let (mut new, mut whole) = (0, 0);
     let Some(mut members) = reader.members_if_object()? else {
-        return Ok(0);
+        return Ok(());
     };
     while let Some(name) = members.next(reader)? {
-        if name.is(message) {
-            len += message_len(reader)?;
-        } else if name.is("text") {
-            len += text_len(reader)?;
-        } else {
-            reader.skip()?;
+        match &*name.decode() {
+            b"delta" => new += message_len(reader)?,
+            b"text" => new += text_len(reader)?,
+            b"message" => whole += message_len(reader)?,
+            _ => reader.skip()?,
         }
     }
-    Ok(len)
+    facts.seen.add_piece(new);
+    facts.repeated.add_piece(whole);
+    Ok(())
 }
 
 fn message_len(reader: &mut Reader<'_>) -> Result<u64, JsonFault> {
     let mut len = 0;
-    // Some servers send the same reasoning under both of its names.
+    // Some servers send the same reasoning under several of its names.
     let mut reasoning = 0;
     let Some(mut members) = reader.members_if_object()? else {
         return Ok(0);
     };
     while let Some(name) = members.next(reader)? {
         match &*name.decode() {
-            b"content" => len += parts_len(reader)?,
-            b"refusal" => len += text_len(reader)?,
-            b"reasoning" | b"reasoning_content" => reasoning = text_len(reader)?.max(reasoning),
+            b"content" | b"refusal" => len += text_len(reader)?,
+            b"reasoning" | b"reasoning_content" | b"reasoning_details" => {
+                reasoning = text_len(reader)?.max(reasoning);
+            }
             b"tool_calls" => len += tool_calls_len(reader)?,
             b"function_call" => len += members_len(reader, &["name", "arguments"])?,
             b"audio" => len += members_len(reader, &["transcript"])?,

@@ -1,17 +1,18 @@
 //! The output items of OpenAI's responses.
 
 use crate::api::Api;
-use crate::facts::{Facts, parts_len, text_len};
+use crate::facts::{Facts, text_len};
 use crate::reader::{JsonFault, Reader};
 use crate::seen::Seen;
 use crate::usage::ReportedUsage;
 
-/// Reads an event. Those whose type ends with `.delta` have new text; what ends with `.done`
-/// repeats it, and so does the whole response at the end.
+/// Reads an event. Those whose type ends with `.delta` have new text; those that end with
+/// `.done` repeat it, with an item when that is complete, and so does the whole response at
+/// the end.
 pub(super) fn read_event(api: Api, reader: &mut Reader<'_>) -> Result<Facts, JsonFault> {
     let mut facts = Facts::default();
-    let mut is_delta = false;
-    let mut delta = 0;
+    let (mut is_delta, mut is_done) = (false, false);
+    let (mut delta, mut item) = (0, 0);
     let Some(mut members) = reader.members_if_object()? else {
         return Ok(facts);
     };
@@ -19,9 +20,12 @@ pub(super) fn read_event(api: Api, reader: &mut Reader<'_>) -> Result<Facts, Jso
         match &*name.decode() {
             b"type" => {
                 let kind = reader.if_string()?;
-                is_delta = kind.is_some_and(|kind| kind.decode().ends_with(b".delta"));
+                let kind = kind.map(|kind| kind.decode()).unwrap_or_default();
+                is_delta = kind.ends_with(b".delta");
+                is_done = kind.ends_with(b".done");
             }
             b"delta" => delta = text_len(reader)?,
+            b"item" => item = item_len(reader)?,
             b"response" => {
                 let response = read_body(api, reader)?;
                 facts.usage.merge(response.usage);
@@ -33,6 +37,9 @@ pub(super) fn read_event(api: Api, reader: &mut Reader<'_>) -> Result<Facts, Jso
     }
     if is_delta {
         facts.seen.add_piece(delta);
+    }
+    if is_done {
+        facts.done.add_piece(item);
     }
     Ok(facts)
 }
@@ -72,8 +79,9 @@ fn item_len(reader: &mut Reader<'_>) -> Result<u64, JsonFault> {
     };
     while let Some(name) = members.next(reader)? {
         match &*name.decode() {
-            b"content" | b"summary" => len += parts_len(reader)?,
-            b"name" | b"arguments" | b"input" | b"code" => len += text_len(reader)?,
+            b"content" | b"summary" | b"name" | b"arguments" | b"input" | b"code" => {
+                len += text_len(reader)?;
+            }
             _ => reader.skip()?,
         }
     }

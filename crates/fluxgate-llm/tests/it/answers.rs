@@ -72,6 +72,19 @@ fn without_usage_the_text_counts() {
             messages,
             (3 + 1 + 2 + 15 + 1_u64).div_ceil(3),
         ),
+        // Other forms of the same text, and an answer within a list.
+        (
+            CHAT,
+            r#"{"choices":[{"message":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"abc"}]},"d"]}},
+            {"message":{"content":{"a":1},"reasoning":"abc","reasoning_details":[{"type":"reasoning.text","text":"abc"},
+            {"type":"reasoning.encrypted","data":"xxxxxxxx"}]}}]}"#,
+            (4 + 7 + 3_u64).div_ceil(3),
+        ),
+        (
+            CHAT,
+            r#"[{"choices":[{"message":{"content":"abcdef"}}]}]"#,
+            2,
+        ),
         (CHAT, r#"{"error":{"message":"overloaded"}}"#, 0),
         (CHAT, "[]", 0),
         (CHAT, "", 0),
@@ -110,6 +123,8 @@ fn what_is_no_json_counts_by_its_bytes() {
             "{answer}"
         );
     }
+    let list = r#"[{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4}}]"#;
+    assert_eq!(tokens(CHAT, list), (3, 4, 7, true));
     // Usage that came before the cut is enough.
     let cut = r#"{"usage":{"prompt_tokens":3,"completion_tokens":4},"choices":[{"mess"#;
     assert_eq!(tokens(CHAT, cut), (3, 4, 7, true));
@@ -135,6 +150,19 @@ fn usage_is_found_behind_many_megabytes() {
     );
     let completion = (text.len() as u64).div_ceil(3);
     assert_eq!(counts, (5, completion, 5 + completion, false));
+}
+
+#[test]
+fn an_object_is_no_stream_whatever_its_type_says() {
+    let answer = r#"{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4}}"#;
+    let request = read(CHAT, r#"{"prompt":"abc","stream":true}"#);
+    for chunks in [
+        vec![answer.as_bytes()],
+        answer.as_bytes().chunks(1).collect(),
+    ] {
+        let (passed, counts) = run(&request, AnswerFormat::Events, chunks);
+        assert_eq!((&passed[..], counts), (answer.as_bytes(), (3, 4, 7, true)));
+    }
 }
 
 #[test]

@@ -123,6 +123,40 @@ fn usage_in_other_events_stays_and_counts() {
 }
 
 #[test]
+fn every_form_of_text_is_seen() {
+    for (api, event, completion) in [
+        // `message` is what has come so far.
+        (CHAT, r#"{"choices":[{"message":{"content":"abcdef"}}]}"#, 2),
+        (
+            CHAT,
+            r#"{"choices":[{"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"abc"}]}]}}]}"#,
+            2,
+        ),
+        (
+            CHAT,
+            r#"{"choices":[{"delta":{"content":"","reasoning_details":[{"type":"reasoning.text","text":"abc"}]}}]}"#,
+            2,
+        ),
+        (CHAT, r#"{"choices":[{"delta":{"content":{"a":1}}}]}"#, 5),
+        (CHAT, r#"[{"choices":[{"delta":{"content":"abc"}}]}]"#, 2),
+        (
+            Api::Responses,
+            r#"{"type":"response.output_item.done","item":{"content":[{"type":"output_text","text":"abc"}]}}"#,
+            2,
+        ),
+        (
+            Api::Responses,
+            r#"{"type":"response.output_item.added","item":{"type":"function_call","name":"abcdefghi"}}"#,
+            0,
+        ),
+    ] {
+        let twice = format!("data: {event}\n\n").repeat(2);
+        let (_, counts) = stream(api, ASKED, &twice);
+        assert_eq!(counts, (5, completion, 5 + completion, false), "{event}");
+    }
+}
+
+#[test]
 fn every_form_of_events_is_read() {
     let usage = CHAT_USAGE.trim_end();
     let (start, end) = usage.split_at(usage.find(",\"usage\"").unwrap());
