@@ -36,10 +36,12 @@ pub enum Passed {
 /// number of events with text or the bytes of the text divided by `prompt_bytes_per_token`,
 /// whichever is more, for all choices together and with reasoning and the arguments of tools.
 /// Where a stream is cut off, or more text follows the last report, the larger of both counts.
-/// A report of 0 tokens is none if there was a prompt or text. What cannot be read counts by its bytes: events larger than 1 MiB or that are no
-/// JSON, and JSON answers without usage that are larger than 4 MiB or cut off. An answer in an
-/// unreadable format uses all that was reserved for it, and so does one without usage to a
-/// request in the background.
+/// A report of 0 tokens is none if there was a prompt or text.
+///
+/// What cannot be read counts by its bytes: events that are no JSON or larger than 1 MiB (but
+/// not those of responses, which repeat the request), and JSON answers without usage that are
+/// larger than 4 MiB or cut off. An answer in an unreadable format uses all that was reserved
+/// for it, and so does one without usage to a request in the background.
 #[derive(Debug)]
 pub struct Meter {
     request: Request,

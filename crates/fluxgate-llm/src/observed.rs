@@ -114,9 +114,7 @@ impl Observed {
             usage,
             ..Facts::default()
         };
-        if self.api != Api::Embeddings {
-            facts.seen.add_piece(bytes);
-        }
+        facts.seen.add_piece(bytes);
         self.add(facts);
     }
 
@@ -145,6 +143,9 @@ impl Observed {
     }
 
     fn seen_tokens(&self, request: &Request) -> u64 {
+        if self.api == Api::Embeddings {
+            return 0;
+        }
         let seen = self.seen.max(self.repeated).max(self.done);
         let seen = seen.tokens(request.reserve());
         match request.runs_in_background() {
