@@ -4,6 +4,7 @@ mod aborted;
 mod apis;
 mod clamp;
 mod config;
+mod cut_off;
 mod echo;
 mod headers;
 mod identity;
