@@ -14,7 +14,7 @@ mod refused;
 mod settled;
 mod waiting;
 
-use fluxgate_testkit::{Answer, Http, ModelServer};
+use fluxgate_testkit::{Answer, Http, ModelServer, RawClient};
 use serde_json::{Value, json};
 
 use crate::service::Service;
@@ -40,7 +40,11 @@ rule_sets:
 
 /// Starts a gateway in front of a model, with these rules, which are named `s`.
 fn start_with(model: &ModelServer, rules: &str) -> Service {
-    let url = model.url();
+    start_at(&model.url(), rules)
+}
+
+/// The same, in front of any server.
+fn start_at(url: &str, rules: &str) -> Service {
     let config = format!(
         "filters: {{ main: {{ rule_set: s }} }}\n\
          gateway:\n  routes:\n    - {{ id: llm, upstreams: [\"{url}\"], filters: [main], \
@@ -67,6 +71,42 @@ fn call(service: &Service, path: &str, body: &Value) -> Answer {
         ],
         &body.to_string(),
     )
+}
+
+/// Sends a call without reading its answer.
+fn send(service: &Service, chat: &Value) -> Http {
+    let chat = chat.to_string();
+    let head = format!(
+        "POST {CHAT} HTTP/1.1\r\nHost: a\r\nX-API-Key: k\r\nContent-Length: {}\r\n\r\n",
+        chat.len()
+    );
+    let mut client = Http::new(service.address("gateway"));
+    client.send_raw((head + &chat).as_bytes()).unwrap();
+    client
+}
+
+/// Sends a call and reads until the answer contains `text`.
+fn read_until(service: &Service, chat: &Value, is_fast: bool, text: &str) -> std::net::TcpStream {
+    let chat = chat.to_string();
+    let mut client = RawClient::connect(service.address("gateway"));
+    // Hyper reads requests with a header that concerns the connection.
+    let more = if is_fast {
+        ""
+    } else {
+        "TE: trailers\r\nConnection: TE\r\n"
+    };
+    client.send(format!(
+        "POST {CHAT} HTTP/1.1\r\nHost: a\r\nX-API-Key: k\r\n{more}Content-Length: {}\r\n\r\n{chat}",
+        chat.len()
+    ));
+    let (mut read, mut stream) = client.into_stream();
+    while !String::from_utf8_lossy(&read).contains(text) {
+        let mut buffer = [0; 1024];
+        let count = std::io::Read::read(&mut stream, &mut buffer).unwrap();
+        assert!(count > 0, "{}", String::from_utf8_lossy(&read));
+        read.extend_from_slice(&buffer[..count]);
+    }
+    stream
 }
 
 /// A chat with this model. Its prompt is bounded by 14 tokens: 4 of the message, and 10 of 29

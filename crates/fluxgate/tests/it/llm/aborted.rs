@@ -1,34 +1,8 @@
 //! Calls that end early are settled with what was seen.
 
-use std::io::Read as _;
-
-use fluxgate_testkit::{RawClient, wait_until};
+use fluxgate_testkit::wait_until;
 
 use super::*;
-
-/// Sends a call and reads until the answer contains `text`.
-fn read_until(service: &Service, chat: &Value, is_fast: bool, text: &str) -> std::net::TcpStream {
-    let chat = chat.to_string();
-    let mut client = RawClient::connect(service.address("gateway"));
-    // Hyper reads requests with a header that concerns the connection.
-    let more = if is_fast {
-        ""
-    } else {
-        "TE: trailers\r\nConnection: TE\r\n"
-    };
-    client.send(format!(
-        "POST {CHAT} HTTP/1.1\r\nHost: a\r\nX-API-Key: k\r\n{more}Content-Length: {}\r\n\r\n{chat}",
-        chat.len()
-    ));
-    let (mut read, mut stream) = client.into_stream();
-    while !String::from_utf8_lossy(&read).contains(text) {
-        let mut buffer = [0; 1024];
-        let count = stream.read(&mut buffer).unwrap();
-        assert!(count > 0, "{}", String::from_utf8_lossy(&read));
-        read.extend_from_slice(&buffer[..count]);
-    }
-    stream
-}
 
 /// The bound of the prompt, and one token for each of two events, which have six bytes.
 const SEEN: [u64; 4] = [PROMPT_BOUND + 2, PROMPT_BOUND, 2, 1];

@@ -1,6 +1,6 @@
 //! Streams that end before their usage is known, from a server that reports 0 until then.
 
-use fluxgate_testkit::{RawClient, RawUpstream, wait_until};
+use fluxgate_testkit::{RawUpstream, wait_until};
 
 use super::*;
 
@@ -15,37 +15,7 @@ fn events() -> String {
 }
 
 fn start_raw(upstream: &RawUpstream) -> Service {
-    let url = upstream.address();
-    let config = format!(
-        "filters: {{ main: {{ rule_set: s }} }}\n\
-         gateway:\n  routes:\n    - {{ id: llm, upstreams: [\"http://{url}\"], filters: [main], \
-         llm: {{ rules: main }} }}\n{RULES}"
-    );
-    Service::start(&["gateway"], &config)
-}
-
-/// Sends a call and reads until the answer contains `text`.
-fn read_until(service: &Service, is_fast: bool, text: &str) -> std::net::TcpStream {
-    let chat = streamed_chat("m").to_string();
-    let mut client = RawClient::connect(service.address("gateway"));
-    // Hyper reads requests with a header that concerns the connection.
-    let more = if is_fast {
-        ""
-    } else {
-        "TE: trailers\r\nConnection: TE\r\n"
-    };
-    client.send(format!(
-        "POST {CHAT} HTTP/1.1\r\nHost: a\r\nX-API-Key: k\r\n{more}Content-Length: {}\r\n\r\n{chat}",
-        chat.len()
-    ));
-    let (mut read, mut stream) = client.into_stream();
-    while !String::from_utf8_lossy(&read).contains(text) {
-        let mut buffer = [0; 1024];
-        let count = std::io::Read::read(&mut stream, &mut buffer).unwrap();
-        assert!(count > 0, "{}", String::from_utf8_lossy(&read));
-        read.extend_from_slice(&buffer[..count]);
-    }
-    stream
+    start_at(&format!("http://{}", upstream.address()), RULES)
 }
 
 /// Returns the answer with these events, without its last chunk.
@@ -74,7 +44,7 @@ fn a_client_that_disconnects_pays_for_what_it_has_seen() {
     });
     for is_fast in [true, false] {
         let service = start_raw(&upstream);
-        drop(read_until(&service, is_fast, "xx\""));
+        drop(read_until(&service, &streamed_chat("m"), is_fast, "xx\""));
         wait_until_charged(&service, 60);
     }
 }
@@ -88,7 +58,7 @@ fn what_may_be_the_usage_is_passed_on_where_the_upstream_ends() {
         }
     });
     let service = start_raw(&upstream);
-    let _client = read_until(&service, true, start);
+    let _client = read_until(&service, &streamed_chat("m"), true, start);
     // What is left of an event counts by its bytes.
     wait_until_charged(&service, 60 + start.len() - "data: ".len());
 }

@@ -16,13 +16,7 @@ fn a_settlement_that_fails_on_redis_is_tried_again() {
     for request in ["GET", "EVALSHA"] {
         let model = ModelServer::start();
         let service = start_with(&model, &format!("{store}{RULES}"));
-        let body = streamed_chat("wait=1").to_string();
-        let mut client = Http::new(service.address("gateway"));
-        let head = format!(
-            "POST {CHAT} HTTP/1.1\r\nHost: a\r\nX-API-Key: k\r\nContent-Length: {}\r\n\r\n",
-            body.len()
-        );
-        client.send_raw((head + &body).as_bytes()).unwrap();
+        let mut client = send(&service, &streamed_chat("wait=1"));
         wait_until("the call is forwarded", || model.requests().len() == 1);
         assert_eq!(charged(&service), [PROMPT_BOUND + 50, PROMPT_BOUND, 50, 1]);
 

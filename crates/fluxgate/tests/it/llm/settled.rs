@@ -97,13 +97,7 @@ fn without_usage_the_bound_of_the_prompt_and_the_seen_text_count() {
 fn while_a_call_runs_its_bound_is_reserved() {
     let model = ModelServer::start();
     let service = start(&model);
-    let chat = streamed_chat("wait=1").to_string();
-    let mut client = Http::new(service.address("gateway"));
-    let head = format!(
-        "POST {CHAT} HTTP/1.1\r\nHost: a\r\nX-API-Key: k\r\nContent-Length: {}\r\n\r\n",
-        chat.len()
-    );
-    client.send_raw((head + &chat).as_bytes()).unwrap();
+    let mut client = send(&service, &streamed_chat("wait=1"));
     wait_until("the call is forwarded", || model.requests().len() == 1);
     assert_eq!(charged(&service), [PROMPT_BOUND + 50, PROMPT_BOUND, 50, 1]);
     model.release();
