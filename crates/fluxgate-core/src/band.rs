@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::lease::BandLease;
 use crate::limit::{Algorithm, Limit};
 use crate::quota::Quota;
 use crate::sip::Sip13;
@@ -25,6 +26,8 @@ pub struct Band {
     id: Box<str>,
     tag: u64,
     limit: Limit,
+    /// Boxed, because few bands have one.
+    lease: Option<Box<BandLease>>,
 }
 
 impl Band {
@@ -40,7 +43,13 @@ impl Band {
             tag: tag(&id, &limit),
             id,
             limit,
+            lease: None,
         }
+    }
+
+    /// Lets instances take units of this band in advance.
+    pub(crate) fn set_lease(&mut self, lease: BandLease) {
+        self.lease = Some(Box::new(lease));
     }
 
     /// Returns its id in its rule.
@@ -70,8 +79,21 @@ impl Band {
         &self.limit
     }
 
+    /// Returns its lease, if instances may take units of it in advance.
+    #[doc(hidden)]
+    pub fn lease(&self) -> Option<&BandLease> {
+        self.lease.as_deref()
+    }
+
+    /// Returns the limit that a shared store counts by: that of its lease, or its own.
+    #[doc(hidden)]
+    pub fn shared_limit(&self) -> &Limit {
+        self.lease().map_or(&self.limit, BandLease::shared)
+    }
+
     /// Returns a hash that keeps the counters of one subject apart.
-    pub(crate) fn tag(&self) -> u64 {
+    #[doc(hidden)]
+    pub fn tag(&self) -> u64 {
         self.tag
     }
 }
@@ -90,7 +112,8 @@ impl From<Limit> for Band {
 
 /// The bucket of a band is one counter, whatever its numbers. Counts of another
 /// algorithm or window are another counter: instances that still use the old rule
-/// continue with theirs. Slots are one counter, however long they are held.
+/// continue with theirs. Slots are one counter, however long they are held. A lease does not
+/// matter: a rule keeps its counters when it gets or loses one.
 fn tag(id: &str, limit: &Limit) -> u64 {
     let mut name = id.as_bytes().to_vec();
     if !limit.algorithm().is_bucket() {

@@ -27,14 +27,15 @@ const WORDS: usize = 16;
 
 /// The random numbers of a process.
 #[derive(Clone, Debug)]
-pub(crate) struct Fingerprinter {
+pub struct Fingerprinter {
     start: u128,
     factors: [u128; WORDS],
     longer: Sip13,
 }
 
 impl Fingerprinter {
-    pub(crate) fn random() -> Self {
+    /// Draws new numbers.
+    pub fn random() -> Self {
         Self::from_words(|| RandomState::new().hash_one(0))
     }
 
@@ -49,7 +50,7 @@ impl Fingerprinter {
 
     /// Returns the fingerprint of a text.
     #[inline]
-    pub(crate) fn of(&self, text: &[u8]) -> u64 {
+    pub fn of(&self, text: &[u8]) -> u64 {
         let (words, tail) = text.as_chunks::<8>();
         let factors = self.factors.get(..=words.len());
         let Some((last, factors)) = factors.and_then(<[_]>::split_last) else {

@@ -169,6 +169,9 @@
 //! A new limit can start with a share of the customers: [`Rule::rollout`] enforces a rule for
 //! some identities, and only reports what it would deny for the others.
 //!
+//! Instances that share a store can take units in advance and decide by themselves:
+//! [`Rule::lease`](crate::Rule::lease).
+//!
 //! # Waiting
 //!
 //! With the feature `tokio`, `until_ready` waits for a unit and takes it. Callers of one key

@@ -84,6 +84,7 @@ mod json;
 mod kept_holds;
 mod key;
 mod keyed;
+mod lease;
 mod limit;
 mod limiter;
 mod lossless;
@@ -91,6 +92,7 @@ mod matcher;
 mod memory;
 mod network;
 mod observer;
+mod percent;
 mod plan;
 mod quota;
 mod rate;
@@ -114,6 +116,7 @@ pub use decision::{Decision, Outcome, Violation};
 pub use hold::{HoldId, ParseHoldIdError, Settled, Settlement};
 pub use key::{IdentityError, KeyPart, KeyPartError, OnMissingKey};
 pub use keyed::{Denied, DirectLimiter, KeyedLimiter, Permit};
+pub use lease::Lease;
 pub use limit::{Algorithm, Limit, LimitBuilder, LimitError, LimitField};
 #[cfg(all(feature = "tokio", feature = "yaml"))]
 pub use limiter::RuleFileError;
@@ -130,6 +133,7 @@ pub use observer::MetricsObserver;
 pub use observer::Observer;
 #[cfg(feature = "tracing")]
 pub use observer::TracingObserver;
+pub use percent::{Percent, PercentError};
 pub use quota::Quota;
 pub use reservation::Reservation;
 pub use rules::{
@@ -163,10 +167,12 @@ pub mod internals {
     pub mod json {
         pub use crate::json::*;
     }
+    pub use crate::fingerprint::Fingerprinter;
     pub use crate::hold::{DEFAULT_HOLD, MAX_HOLD, MIN_HOLD};
     #[cfg(feature = "tokio")]
     pub use crate::kept_holds::{HoldKeeper, KeptHold, KeptHolds};
     pub use crate::key::{IdentityPart, RuleNumber, SubjectParts, describe_identity};
+    pub use crate::lease::BandLease;
     pub mod limit {
         pub use crate::limit::*;
     }

@@ -29,7 +29,7 @@ use crate::memory::MemoryStore;
 use crate::observer::{Observer, Stopwatch};
 use crate::plan::Plan;
 use crate::rules::{ActiveRuleSet, OnError, RuleSet, RuleSets};
-use crate::store::{Checks, LocalStore, Reason, Store, StoreError, Verdicts};
+use crate::store::{Checks, LocalStore, Reason, Store, StoreError, Verdict, Verdicts};
 pub(crate) use ad_hoc::AdHocVerdicts;
 pub use explain::{BandExplanation, Explanation, GroupPlace, RuleExplanation};
 pub use holds::Hold;
@@ -147,10 +147,24 @@ pub enum LimiterError {
 pub struct BandState {
     /// The band.
     pub band: Band,
-    /// Whole units left.
+    /// Whole units left. Units that are out on lease are not among them.
     pub remaining: u64,
     /// The time until it is full again.
     pub reset_after: Duration,
+    /// Units that are out on lease, to all instances together. 0 if the band has no
+    /// [`Lease`](crate::Lease).
+    pub on_lease: u64,
+}
+
+impl BandState {
+    fn new(band: &Band, verdict: &Verdict, on_lease: u64) -> Self {
+        Self {
+            band: band.clone(),
+            remaining: verdict.remaining.into(),
+            reset_after: verdict.reset_after.into(),
+            on_lease,
+        }
+    }
 }
 
 impl<S: Store> Limiter<S> {

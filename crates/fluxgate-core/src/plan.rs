@@ -207,8 +207,9 @@ impl Plan {
         checks
     }
 
+    /// Returns the subject of a rule that applies.
     #[inline]
-    fn subject(&self, applied: &AppliedRule, rule: &ActiveRule) -> Subject<'_> {
+    pub(crate) fn subject(&self, applied: &AppliedRule, rule: &ActiveRule) -> Subject<'_> {
         Subject {
             rule: rule.number(),
             bytes: &self.bytes[applied.subject.clone()],

@@ -3,6 +3,7 @@
 mod active;
 mod active_rule;
 mod build;
+mod cost;
 mod diff;
 mod fault;
 mod names;
@@ -19,11 +20,12 @@ mod write;
 pub use active::ActiveRuleSet;
 pub use active_rule::ActiveRule;
 pub use build::RuleSetBuilder;
+pub use cost::{Cost, Tokens};
 pub use diff::{FieldChange, RuleChange, RuleChangeKind};
 pub use fault::{InvalidRules, RuleFault};
 #[cfg(feature = "yaml")]
 pub use read::RulesError;
 pub use rollout::{Rollout, RolloutError};
-pub use rule::{Cost, OnError, Rule, RuleMode, Tokens};
+pub use rule::{OnError, Rule, RuleMode};
 pub use set::{OnMissingRuleSet, RuleOptions, RuleSet, RuleSets};
 pub use warning::{RequestSource, RuleWarning};

@@ -246,6 +246,17 @@ pub trait Store: Send + Sync {
         bands: &[Band],
     ) -> impl Future<Output = Result<u64, StoreError>> + Send;
 
+    /// Returns how many units of each band of a subject are out on lease, to all instances
+    /// together. Asks nothing if no band leases its units.
+    fn on_lease(
+        &self,
+        subject: Subject<'_>,
+        bands: &[Band],
+    ) -> impl Future<Output = Result<Vec<u64>, StoreError>> + Send {
+        let _ = subject;
+        std::future::ready(Ok(vec![0; bands.len()]))
+    }
+
     /// Deletes all state of a rule, whose subjects begin with these bytes. Returns how
     /// many counters had state.
     fn reset_rule(&self, rule: Subject<'_>)

@@ -71,11 +71,8 @@ impl<S: Store> Limiter<S> {
         checks.push(key.as_subject(), bands, 0, Group::ENFORCED);
         let verdicts = self.0.store.decide(&checks).await?;
         let verdict = verdicts.first().ok_or_else(no_verdict)?;
-        Ok(BandState {
-            band: band.clone(),
-            remaining: verdict.remaining.into(),
-            reset_after: verdict.reset_after.into(),
-        })
+        // A limit that comes with the call leases nothing.
+        Ok(BandState::new(band, verdict, 0))
     }
 
     /// Refunds units of a limit that comes with the call. Returns what is left.

@@ -5,9 +5,10 @@ use crate::algorithm::{Mode, Verdict};
 use crate::context::RequestContext;
 use crate::decision::Decision;
 use crate::key::{KeyPart, OnMissingKey, describe_identity, missing_parts};
+use crate::lease::Lease;
 use crate::plan::Plan;
 use crate::rules::{ActiveRule, Rollout, RuleMode, RuleSet};
-use crate::store::Store;
+use crate::store::{Store, StoreError};
 
 /// How every rule of a set contributes to a decision.
 #[derive(Clone, Debug)]
@@ -45,6 +46,8 @@ pub struct RuleExplanation {
     pub group: Option<GroupPlace>,
     /// The share of identities that it is enforced for, if not for all.
     pub rollout: Option<Rollout>,
+    /// How instances take units of its bands in advance, if they do.
+    pub lease: Option<Lease>,
     /// Its bands, if it applies.
     pub bands: Vec<BandExplanation>,
 }
@@ -99,19 +102,43 @@ impl<S: Store> Limiter<S> {
         plan.fill(&set, context);
         let before = self.verdicts(&plan.peeks(&set)).await?;
         let after = self.verdicts(&plan.checks(&set)).await?;
+        let on_lease = self.on_lease_by_plan(&set, &plan).await?;
         let mut decision = Decision::combine(&plan, &after);
-        let rules = explain_rules(&set, &plan, context, &before, &after);
+        let verdicts = BandVerdicts {
+            before: &before,
+            after: &after,
+            on_lease: &on_lease,
+        };
+        let rules = explain_rules(&set, &plan, context, &verdicts);
         decision.set_rule_set(set);
         Ok(Explanation { decision, rules })
     }
+
+    /// Returns the units of each checked band that are out on lease.
+    async fn on_lease_by_plan(&self, set: &RuleSet, plan: &Plan) -> Result<Vec<u64>, StoreError> {
+        let mut on_lease = Vec::new();
+        for applied in &plan.applied {
+            let rule = &set.rules()[applied.rule as usize];
+            let bands = rule.bands_in(&applied.bands);
+            on_lease.extend(self.on_lease(plan.subject(applied, rule), bands).await?);
+        }
+        Ok(on_lease)
+    }
+}
+
+/// What the store says about the checked bands, in their order.
+struct BandVerdicts<'v> {
+    before: &'v [Verdict],
+    /// Without those of shadow rules, which are not decided if the enforced ones deny.
+    after: &'v [Verdict],
+    on_lease: &'v [u64],
 }
 
 fn explain_rules(
     set: &RuleSet,
     plan: &Plan,
     context: &RequestContext<'_>,
-    before: &[Verdict],
-    after: &[Verdict],
+    verdicts: &BandVerdicts<'_>,
 ) -> Vec<RuleExplanation> {
     let active = set.rules().iter().enumerate();
     let mut rules: Vec<_> = active
@@ -128,15 +155,11 @@ fn explain_rules(
             false => RuleMode::Enforce,
         };
         for band in rule.bands_in(&applied.bands) {
-            // Shadow rules are not decided if the enforced ones deny.
-            let (before, decided) = (before.get(at), after.get(at));
+            let (before, decided) = (verdicts.before.get(at), verdicts.after.get(at));
+            let on_lease = verdicts.on_lease.get(at).copied().unwrap_or_default();
             at += 1;
             let Some(before) = before else { continue };
-            let state = |verdict: &Verdict| BandState {
-                band: band.clone(),
-                remaining: verdict.remaining.into(),
-                reset_after: verdict.reset_after.into(),
-            };
+            let state = |verdict: &Verdict| BandState::new(band, verdict, on_lease);
             explained.bands.push(BandExplanation {
                 before: state(before),
                 after: state(decided.unwrap_or(before)),
@@ -155,6 +178,7 @@ fn explain_rules(
         mode: RuleMode::default(),
         group: None,
         rollout: None,
+        lease: None,
         bands: Vec::new(),
     }));
     rules
@@ -193,6 +217,7 @@ fn explain_rule(
         applies: false,
         group,
         rollout: rule.rollout(),
+        lease: rule.lease(),
         bands: Vec::new(),
     }
 }

@@ -5,7 +5,7 @@ use crate::algorithm::Mode;
 use crate::band::Band;
 use crate::key::{Subject, SubjectBytes};
 use crate::rules::{ActiveRule, ActiveRuleSet, RuleSet};
-use crate::store::{Checks, Group, Store};
+use crate::store::{Checks, Group, Store, StoreError};
 
 impl<S: Store> Limiter<S> {
     /// Refunds units to an identity, in every band of a rule. Returns what is left in the
@@ -96,13 +96,23 @@ impl<S: Store> Limiter<S> {
         let mut checks = Checks::new(Mode::Peek);
         checks.push(target.subject(), target.bands, 0, Group::ENFORCED);
         let verdicts = self.0.store.decide(&checks).await?;
-        let states = target.bands.iter().zip(&verdicts);
-        let states = states.map(|(band, verdict)| BandState {
-            band: band.clone(),
-            remaining: verdict.remaining.into(),
-            reset_after: verdict.reset_after.into(),
-        });
+        let on_lease = self.on_lease(target.subject(), target.bands).await?;
+        let states = target.bands.iter().zip(&verdicts).zip(on_lease);
+        let states = states.map(|((band, verdict), units)| BandState::new(band, verdict, units));
         Ok(states.collect())
+    }
+
+    /// Returns the units of each band that are out on lease. Asks the store only if a band
+    /// leases its units.
+    pub(super) async fn on_lease(
+        &self,
+        subject: Subject<'_>,
+        bands: &[Band],
+    ) -> Result<Vec<u64>, StoreError> {
+        match bands.iter().any(|band| band.lease().is_some()) {
+            true => self.0.store.on_lease(subject, bands).await,
+            false => Ok(vec![0; bands.len()]),
+        }
     }
 }
 

@@ -4,11 +4,13 @@ use std::ops::Range;
 
 use foldhash::HashMap;
 
+use super::cost::{Cost, Tokens};
 use super::rollout::Rollout;
-use super::rule::{Cost, RuleMode, Tokens};
+use super::rule::RuleMode;
 use crate::band::Band;
 use crate::context::RequestContext;
 use crate::key::{self, IdentityError, KeyPart, OnMissingKey, RuleNumber, Subject, SubjectBytes};
+use crate::lease::{BandLease, Lease};
 use crate::limit::{Algorithm, Limit};
 use crate::matcher::Conditions;
 use crate::time::Micros;
@@ -34,6 +36,8 @@ pub struct ActiveRule {
     pub(super) clamp: bool,
     /// How long a request that it denies may wait; `None` if it may not.
     pub(super) max_wait: Option<Micros>,
+    /// `None` also if the rule is one whose requests are decided call by call.
+    pub(super) lease: Option<Lease>,
     /// Its own bands, followed by those of its overrides.
     pub(super) bands: Vec<Band>,
     /// The number of its own bands.
@@ -122,6 +126,12 @@ impl ActiveRule {
         matches!(self.cost, Cost::Fixed(_)) && !self.takes_slots()
     }
 
+    /// Returns how instances take units of its bands in advance, if they do.
+    pub fn lease(&self) -> Option<Lease> {
+        let is_leased = self.bands.iter().any(|band| band.lease().is_some());
+        self.lease.filter(|_| is_leased)
+    }
+
     /// Returns the parts of its key; none for a global rule.
     pub fn key(&self) -> &[KeyPart] {
         &self.key
@@ -153,6 +163,26 @@ impl ActiveRule {
     pub(super) fn set_limits(&mut self, limits: Vec<Limit>) {
         for (band, limit) in self.bands.iter_mut().zip(limits) {
             *band = Band::new(band.id(), limit);
+        }
+        self.lease_bands();
+    }
+
+    /// Leases its bands, and those of each override: all or none, since a request is only
+    /// decided by leases if all its bands have one.
+    pub(super) fn lease_bands(&mut self) {
+        let Some(lease) = self.lease else { return };
+        let lists = self.overrides.values().cloned();
+        for list in lists.chain(std::iter::once(0..self.own)) {
+            let bands = &mut self.bands[list.start as usize..list.end as usize];
+            let leases = bands
+                .iter()
+                .map(|band| BandLease::new(&lease, band.limit()));
+            let Some(leases) = leases.collect::<Option<Vec<_>>>() else {
+                continue;
+            };
+            for (band, lease) in bands.iter_mut().zip(leases) {
+                band.set_lease(lease);
+            }
         }
     }
 

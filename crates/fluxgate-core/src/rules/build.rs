@@ -6,9 +6,10 @@ mod rule;
 use std::collections::{BTreeSet, HashSet};
 
 use super::active_rule::ActiveRule;
+use super::cost::Cost;
 use super::fault::{FaultCollector, InvalidRules, Step};
 use super::names::{MAX_NAME, is_set_name};
-use super::rule::{Cost, OnError, Rule};
+use super::rule::{OnError, Rule};
 use super::set::{RuleOptions, RuleSet};
 use crate::key::KeyPart;
 use crate::matcher::Matcher;

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::percent::{Percent, PercentError};
 use crate::sip::Sip13;
 
 /// A share of identities, in hundredths of a percent.
@@ -16,15 +17,12 @@ use crate::sip::Sip13;
 /// # Ok::<_, fluxgate_core::RolloutError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Rollout(u16);
+pub struct Rollout(Percent);
 
 /// A text that is not a [`Rollout`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a share from 0% to 100% with up to two decimals, such as 10% or 0.25%")]
-pub struct RolloutError(String);
-
-/// Every identity.
-const ALL: u16 = 10_000;
+#[error(transparent)]
+pub struct RolloutError(PercentError);
 
 impl Rollout {
     /// Creates a share of whole percents.
@@ -32,8 +30,7 @@ impl Rollout {
     /// # Panics
     /// If there are more than 100; in a `const` that is a compile-time error.
     pub const fn percent(percent: u8) -> Self {
-        assert!(percent <= 100, "a rollout has at most 100%");
-        Self(percent as u16 * 100)
+        Self(Percent::new(percent))
     }
 
     /// Returns whether the share includes a subject: a rule and an identity.
@@ -42,8 +39,9 @@ impl Rollout {
     /// So all instances and releases agree, and a larger share includes a smaller one.
     pub(crate) fn includes(self, subject: &[u8]) -> bool {
         let hash = Sip13::PUBLIC.hash(subject) as u64;
-        let place = (u128::from(hash) * u128::from(ALL)) >> u64::BITS;
-        place < u128::from(self.0)
+        let all = Percent::ALL.hundredths();
+        let place = (u128::from(hash) * u128::from(all)) >> u64::BITS;
+        place < u128::from(self.0.hundredths())
     }
 }
 
@@ -51,34 +49,13 @@ impl FromStr for Rollout {
     type Err = RolloutError;
 
     fn from_str(text: &str) -> Result<Self, RolloutError> {
-        parse(text).ok_or_else(|| RolloutError(text.into()))
+        text.parse().map(Self).map_err(RolloutError)
     }
-}
-
-fn parse(text: &str) -> Option<Rollout> {
-    let number = text.strip_suffix('%')?;
-    let (whole, decimals) = number.split_once('.').unwrap_or((number, "0"));
-    let is_number =
-        |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_number(whole) || !is_number(decimals) || whole.len() > 3 || decimals.len() > 2 {
-        return None;
-    }
-    let hundredths = match decimals.len() {
-        1 => decimals.parse::<u16>().ok()? * 10,
-        _ => decimals.parse().ok()?,
-    };
-    let share = whole.parse::<u16>().ok()? * 100 + hundredths;
-    (share <= ALL).then_some(Rollout(share))
 }
 
 impl fmt::Display for Rollout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (whole, hundredths) = (self.0 / 100, self.0 % 100);
-        match (hundredths, hundredths % 10) {
-            (0, _) => write!(f, "{whole}%"),
-            (_, 0) => write!(f, "{whole}.{}%", hundredths / 10),
-            _ => write!(f, "{whole}.{hundredths:02}%"),
-        }
+        self.0.fmt(f)
     }
 }
 
@@ -86,28 +63,8 @@ impl fmt::Display for Rollout {
 mod tests {
     use super::*;
 
-    #[test]
-    fn shares_are_read_and_written() {
-        for (text, hundredths) in [
-            ("0%", 0),
-            ("0.01%", 1),
-            ("0.1%", 10),
-            ("9.99%", 999),
-            ("12.5%", 1250),
-            ("100%", 10_000),
-        ] {
-            let share: Rollout = text.parse().unwrap();
-            assert_eq!(share, Rollout(hundredths));
-            assert_eq!(share.to_string(), text);
-        }
-        assert_eq!("012.50%".parse(), Ok(Rollout(1250)));
-        let bad = [
-            "", "%", "10", "-1%", "+1%", "1.%", ".5%", "0.001%", "100.01%", "101%", "1e1%", "10 %",
-            "70000%", "1.2.3%",
-        ];
-        for text in bad {
-            assert!(text.parse::<Rollout>().is_err(), "{text:?}");
-        }
+    fn rollout(hundredths: u16) -> Rollout {
+        Rollout(Percent::from_hundredths(hundredths).unwrap())
     }
 
     /// The same in every release: identities must not change sides with an update.
@@ -119,7 +76,7 @@ mod tests {
             .map(|share| {
                 let included = subjects.iter();
                 included
-                    .filter(|it| Rollout(share).includes(it.as_bytes()))
+                    .filter(|it| rollout(share).includes(it.as_bytes()))
                     .count()
             })
             .collect();
@@ -135,8 +92,8 @@ mod tests {
         }
         for share in (0..10_000).step_by(7) {
             let subject = subjects[usize::from(share)].as_bytes();
-            let included = Rollout(share).includes(subject);
-            assert!(!included || Rollout(share + 1).includes(subject));
+            let included = rollout(share).includes(subject);
+            assert!(!included || rollout(share + 1).includes(subject));
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
+use super::cost::Cost;
 use super::rollout::Rollout;
 use crate::band::Band;
-use crate::context::RequestContext;
 use crate::key::{KeyPart, OnMissingKey};
-use crate::limit::MAX_UNITS;
+use crate::lease::Lease;
 use crate::matcher::ValueMatch;
 
 /// The decision when the store fails.
@@ -39,104 +39,6 @@ pub enum RuleMode {
     Enforce,
     /// It is evaluated, charged and reported, but never denies.
     Shadow,
-}
-
-/// The units that a request costs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Cost {
-    /// The same for every request.
-    Fixed(u64),
-    /// The number in a header. Anything but a whole number from 1 counts as 1.
-    Header(Box<str>),
-    /// The number in an attribute. Anything but a whole number from 1 counts as 1.
-    Attribute(Box<str>),
-    /// The tokens of a request to a language model, as the gateway reads them. Elsewhere they
-    /// are the attribute of this name, such as `llm:total_tokens`.
-    Tokens(Tokens),
-}
-
-/// The tokens of a request to a language model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tokens {
-    /// Those of the prompt and of the completion.
-    Total,
-    /// Those of the prompt.
-    Prompt,
-    /// Those of the completion.
-    Completion,
-}
-
-impl Tokens {
-    /// All of them, by the attribute that holds their number.
-    #[doc(hidden)]
-    pub const NAMES: [(&str, Self); 3] = [
-        ("llm:total_tokens", Self::Total),
-        ("llm:prompt_tokens", Self::Prompt),
-        ("llm:completion_tokens", Self::Completion),
-    ];
-
-    /// Returns the name of the attribute that holds their number.
-    pub const fn attribute(self) -> &'static str {
-        match self {
-            Self::Total => "llm:total_tokens",
-            Self::Prompt => "llm:prompt_tokens",
-            Self::Completion => "llm:completion_tokens",
-        }
-    }
-}
-
-impl Default for Cost {
-    fn default() -> Self {
-        Self::Fixed(1)
-    }
-}
-
-impl From<u64> for Cost {
-    fn from(units: u64) -> Self {
-        Self::Fixed(units)
-    }
-}
-
-impl Cost {
-    /// The message about a cost that is not one.
-    pub(super) fn expected() -> String {
-        format!(
-            "`cost` must be a whole number from 1 to {MAX_UNITS}, header:NAME, attr:NAME, \
-             llm:total_tokens, llm:prompt_tokens or llm:completion_tokens"
-        )
-    }
-
-    /// Returns the attribute that it is the number in, if it is.
-    pub(crate) fn attribute(&self) -> Option<&str> {
-        match self {
-            Self::Attribute(name) => Some(name),
-            Self::Tokens(tokens) => Some(tokens.attribute()),
-            Self::Fixed(_) | Self::Header(_) => None,
-        }
-    }
-
-    /// Returns the cost of `context`: the one it names itself, or that of this source.
-    pub(crate) fn cost_of(&self, context: &RequestContext<'_>) -> u64 {
-        if let Some(cost) = context.cost {
-            return cost;
-        }
-        let text = match self {
-            Self::Fixed(cost) => return *cost,
-            Self::Header(name) => context.header(name),
-            Self::Attribute(name) => context.attribute(name),
-            Self::Tokens(tokens) => context.attribute(tokens.attribute()),
-        };
-        text.and_then(whole_number).map_or(1, |cost| cost.max(1))
-    }
-}
-
-/// Parses decimal digits. A number that overflows becomes the largest one.
-fn whole_number(text: &str) -> Option<u64> {
-    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    Some(text.parse().unwrap_or(u64::MAX))
 }
 
 /// A limit on the requests that match, for each value of a key.
@@ -182,6 +84,7 @@ pub struct Rule {
     pub(super) clamp: bool,
     /// How long a request that it denies may wait; `None` if it may not.
     pub(super) max_wait: Option<Duration>,
+    pub(super) lease: Option<Lease>,
     pub(super) overrides: Vec<Override>,
     pub(super) reset_on_change: bool,
     pub(super) attributes: Pairs,
@@ -245,6 +148,7 @@ impl Rule {
             cost: Cost::default(),
             clamp: false,
             max_wait: None,
+            lease: None,
             overrides: Vec::new(),
             reset_on_change: false,
             attributes: Vec::new(),
@@ -431,8 +335,9 @@ impl Rule {
     }
 
     /// Lets the gateway lower the completion of a request to a language model to what is left
-    /// of this rule, instead of denying it. The cost must be [`Tokens::Total`] or
-    /// [`Tokens::Completion`].
+    /// of this rule, instead of denying it. The cost must be
+    /// [`Tokens::Total`](crate::Tokens::Total) or
+    /// [`Tokens::Completion`](crate::Tokens::Completion).
     pub fn clamp(mut self) -> Self {
         self.clamp = true;
         self
@@ -441,6 +346,24 @@ impl Rule {
     /// Lets a request wait for up to `max_wait` instead of denying it.
     pub fn wait_up_to(mut self, max_wait: Duration) -> Self {
         self.max_wait = Some(max_wait);
+        self
+    }
+
+    /// Lets instances that share a store take units of the bands in advance, and decide by
+    /// themselves until these are spent. A store in memory ignores it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use fluxgate_core::{Lease, Percent, Quota, Rule};
+    ///
+    /// let rule = Rule::new("per-key")
+    ///     .per_api_key()
+    ///     .band(Quota::per_second(1_000))
+    ///     .lease(Lease::new(Percent::new(20), Duration::from_secs(1)));
+    /// ```
+    pub fn lease(mut self, lease: Lease) -> Self {
+        self.lease = Some(lease);
         self
     }
 

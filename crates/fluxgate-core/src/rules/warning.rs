@@ -3,6 +3,7 @@
 mod bands;
 mod costs;
 mod coverage;
+mod leases;
 mod methods;
 mod requests;
 
@@ -69,6 +70,7 @@ impl RuleSet {
             }
             methods::warn(&rule.methods, warnings);
             costs::warn(rule, warnings);
+            leases::warn(rule, warnings);
             bands::warn(&rule.bands, max_others, warnings);
             for (index, own) in rule.overrides.iter().enumerate() {
                 warnings.enter([Step::Field("overrides"), Step::Index(index)]);

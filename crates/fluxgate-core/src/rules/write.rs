@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::rule::{Cost, DEFAULT_PRIORITY, Key, OnError, Pairs, Rule, RuleMode, ValueMatches};
+use super::cost::Cost;
+use super::rule::{DEFAULT_PRIORITY, Key, OnError, Pairs, Rule, RuleMode, ValueMatches};
 use super::set::{OnMissingRuleSet, RuleOptions, RuleSet, RuleSets};
 use crate::band::Band;
 use crate::calendar::TimeZone;
@@ -190,6 +191,11 @@ impl WrittenFields {
         if let Some(max_wait) = rule.max_wait {
             fields.scalar("on_exceed", "wait".into());
             fields.scalar("max_wait", duration(max_wait));
+        }
+        if let Some(lease) = &rule.lease {
+            let share = ("share".into(), lease.share().to_string());
+            let span = ("for".into(), duration(lease.span()));
+            fields.scalar("lease", flow_map(vec![share, span]));
         }
         if !rule.overrides.is_empty() {
             let overrides = rule.overrides.iter().map(|given| {

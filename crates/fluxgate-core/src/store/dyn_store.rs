@@ -80,6 +80,7 @@ trait ErasedStore: Send + Sync {
     ) -> BoxFuture<'a, Option<Settled>>;
     fn renew<'a>(&'a self, holds: &'a [(HoldId, Micros)]) -> BoxFuture<'a, Vec<bool>>;
     fn reset<'a>(&'a self, subject: Subject<'a>, bands: &'a [Band]) -> BoxFuture<'a, u64>;
+    fn on_lease<'a>(&'a self, subject: Subject<'a>, bands: &'a [Band]) -> BoxFuture<'a, Vec<u64>>;
     fn reset_rule<'a>(&'a self, rule: Subject<'a>) -> BoxFuture<'a, u64>;
 }
 
@@ -140,6 +141,10 @@ impl<S: Store> ErasedStore for S {
 
     fn reset<'a>(&'a self, subject: Subject<'a>, bands: &'a [Band]) -> BoxFuture<'a, u64> {
         Box::pin(Store::reset(self, subject, bands))
+    }
+
+    fn on_lease<'a>(&'a self, subject: Subject<'a>, bands: &'a [Band]) -> BoxFuture<'a, Vec<u64>> {
+        Box::pin(Store::on_lease(self, subject, bands))
     }
 
     fn reset_rule<'a>(&'a self, rule: Subject<'a>) -> BoxFuture<'a, u64> {
@@ -214,6 +219,14 @@ macro_rules! forward {
                 bands: &[Band],
             ) -> Result<u64, StoreError> {
                 self.inner().reset(subject, bands).await
+            }
+
+            async fn on_lease(
+                &self,
+                subject: Subject<'_>,
+                bands: &[Band],
+            ) -> Result<Vec<u64>, StoreError> {
+                self.inner().on_lease(subject, bands).await
             }
 
             async fn reset_rule(&self, rule: Subject<'_>) -> Result<u64, StoreError> {

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use fluxgate_core::{
-    Algorithm, Band, Calendar, CalendarUnit, Cost, KeyPart, Limit, OnError, OnMissingKey,
-    OnMissingRuleSet, Quota, Rollout, Rule, RuleSet, RuleSets, Tokens, ValueMatch,
+    Algorithm, Band, Calendar, CalendarUnit, Cost, KeyPart, Lease, Limit, OnError, OnMissingKey,
+    OnMissingRuleSet, Percent, Quota, Rollout, Rule, RuleSet, RuleSets, Tokens, ValueMatch,
 };
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -101,6 +101,16 @@ fn every_field() -> RuleSets {
                 .band(Quota::per_minute(1_000))
                 .cost(Cost::Tokens(Tokens::Total))
                 .clamp(),
+        )
+        .rule(
+            Rule::new("leased")
+                .per_api_key()
+                .band(Quota::per_second(1_000))
+                .lease(Lease::new(
+                    "12.5%".parse().unwrap(),
+                    Duration::from_millis(500),
+                ))
+                .override_for(["a"], [Quota::per_second(2_000)]),
         );
     RuleSets::from(set.build().unwrap()).with_on_missing(OnMissingRuleSet::Deny)
 }
@@ -235,6 +245,29 @@ fn faults_have_the_messages_of_a_rule_file() {
         "scope: global, rollout: 1%, bands: [ 1/s ]",
         "a global rule has no identities that `rollout` could choose from",
     );
+    let lease = |share, millis| Lease::new(Percent::new(share), Duration::from_millis(millis));
+    for share in [0, 100] {
+        same_fault(
+            rule().lease(lease(share, 1_000)),
+            ".lease.share",
+            &with(&format!("lease: {{ share: {share}%, for: 1s }}")),
+            &format!(
+                "`share` must be more than 0% and less than 100% with up to two decimals, such as \
+                 20% or 12.5%, not {share}%"
+            ),
+        );
+    }
+    for (millis, text) in [(9, "9ms"), (61_000, "61s")] {
+        same_fault(
+            rule().lease(lease(20, millis)),
+            ".lease.for",
+            &with(&format!("lease: {{ share: 20%, for: {text} }}")),
+            &format!(
+                "`for` must be a whole number of milliseconds from 10ms to 1m, such as 500ms or \
+                 1s, not {text}"
+            ),
+        );
+    }
     same_fault(
         rule().cost(0),
         ".cost",
@@ -288,6 +321,7 @@ fn faults_that_yaml_cannot_have_are_reported_too() {
                 .per_ip()
                 .band(second)
                 .wait_up_to(Duration::from_micros(1))
+                .lease(Lease::new(Percent::new(1), Duration::from_micros(10_500)))
                 .attribute("a", "1")
                 .attribute("a", "2"),
         )
@@ -304,6 +338,7 @@ fn faults_that_yaml_cannot_have_are_reported_too() {
             ".rules[0].id: `Bad` is not a rule id; allowed is [a-z0-9][a-z0-9_-]* up to 200 characters",
             ".rules[0].bands[1]: all bands of a rule must use the same algorithm",
             ".rules[1].max_wait: `max_wait` must be a whole number of milliseconds from 1ms to 366d",
+            ".rules[1].lease.for: `for` must be a whole number of milliseconds from 10ms to 1m, such as 500ms or 1s, not 10.5ms",
             ".rules[1].attributes: `a` appears twice in `attributes`",
             ".rules[2].id: rule set `` already has a rule `r`",
         ]
@@ -362,6 +397,7 @@ fn rules() -> impl Strategy<Value = Rule> {
         any::<bool>(),
         any::<i32>(),
         proptest::option::of(1..=31_622_400_000_u64),
+        proptest::option::of((1..=9_999_u64, 10..=60_000_u64)),
     );
     let differ = |parts: &Vec<KeyPart>| {
         let mut names: Vec<_> = { parts.iter() }
@@ -377,7 +413,7 @@ fn rules() -> impl Strategy<Value = Rule> {
     let parts = (keys, 1..=1_000_000_000_u64);
     (bands, parts, request, options).prop_map(
         |((bands, other_bands), (key, cost), (paths, methods, name, value), options)| {
-            let (enabled, priority, max_wait) = options;
+            let (enabled, priority, max_wait, lease) = options;
             let mut rule = Rule::new("r")
                 .enabled(enabled)
                 .priority(priority)
@@ -396,6 +432,11 @@ fn rules() -> impl Strategy<Value = Rule> {
             }
             for method in methods {
                 rule = rule.match_method(method);
+            }
+            if let Some((share, millis)) = lease {
+                let share = format!("{}.{:02}%", share / 100, share % 100);
+                let span = Duration::from_millis(millis);
+                rule = rule.lease(Lease::new(share.parse().unwrap(), span));
             }
             let identity: Vec<_> = key.iter().map(|_| "1.2.3.4").collect();
             rule = match key.is_empty() {

@@ -40,6 +40,25 @@ fn rules_are_added_removed_and_changed_by_field() {
 }
 
 #[test]
+fn a_lease_is_a_change() {
+    let rule = |lease: &str| {
+        api(&format!(
+            "{{ id: a, scope: global, {lease} bands: [10/s] }}"
+        ))
+    };
+    let lease = |share| rule(&format!("lease: {{ share: {share}, for: 1s }},"));
+    assert_eq!(
+        changes(&rule(""), &lease("20%")),
+        ["api/a: lease set to { share: 20%, for: 1s }"]
+    );
+    assert_eq!(
+        changes(&lease("20%"), &lease("30%")),
+        ["api/a: lease changed from { share: 20%, for: 1s } to { share: 30%, for: 1s }"]
+    );
+    assert_eq!(changes(&lease("20%"), &lease("20.0%")), [""; 0]);
+}
+
+#[test]
 fn another_spelling_is_no_change() {
     let short = api("{ id: a, scope: global, bands: [60/m] }");
     let long = api(

@@ -145,6 +145,43 @@ fn values_to_match_have_one_form() {
 }
 
 #[test]
+fn a_lease_has_a_share_and_a_span() {
+    let lease = |lease: &str, piece: &str| {
+        rule_refused(
+            &format!("{{ id: r, scope: global, lease: {lease}, BANDS }}"),
+            piece,
+        );
+    };
+    for share in [
+        "0%", "0.00%", "100%", "20", "12.345%", "-1%", "most", "[20%]",
+    ] {
+        lease(
+            &format!("{{ share: §{share}, for: 1s }}"),
+            "`share` must be more than 0% and less than 100%",
+        );
+    }
+    for span in ["9ms", "0s", "61s", "2m", "1", "1.5s", "long", "{ s: 1 }"] {
+        lease(
+            &format!("{{ share: 20%, for: §{span} }}"),
+            "`for` must be a whole number of milliseconds from 10ms to 1m",
+        );
+    }
+    lease("{ share: 20%, for: §2m }", "such as 500ms or 1s, not 2m");
+    lease("{ share: 20%, for: §[1s] }", "not a list");
+    lease("§{ for: 1s }", "`lease` needs a `share`");
+    lease("§{ share: 20%, for: ~ }", "`lease` needs a `for`");
+    lease("§20%", "`lease` must be a mapping, not a single value");
+    lease(
+        "{ share: 20%, for: 1s, §time: 1s }",
+        "unknown field `time` in `lease`; allowed are share, for",
+    );
+    lease(
+        "{ share: 20%, for: 1s, §shares: 1% }",
+        "unknown field `shares` in `lease`; did you mean `share`?",
+    );
+}
+
+#[test]
 fn a_rollout_is_a_share_of_identities() {
     for share in ["10", "101%", "1.005%", "-1%", "\"\"", "all"] {
         let rule = format!("{{ id: r, scope: per_user, rollout: §{share}, BANDS }}");

@@ -220,6 +220,99 @@ fn a_rollout_of_a_shadow_rule_has_no_effect() {
     );
 }
 
+/// Returns the warnings about a rule that leases 20% of its bands.
+fn lease_warnings(fields: &str) -> Vec<String> {
+    let lease = "lease: { share: 20%, for: 1s }";
+    warnings(&[&format!("id: r, scope: per_user, {lease}, {fields}")])
+}
+
+#[test]
+fn a_lease_of_a_rule_that_is_decided_call_by_call_has_no_effect() {
+    for (fields, setting) in [
+        ("mode: shadow, bands: [ 1000/s ]", "mode: shadow"),
+        ("on_exceed: wait, bands: [ 1000/s ]", "on_exceed: wait"),
+        (
+            "on_exceed: wait, algorithm: fixed_window, bands: [ 1000/s ]",
+            "on_exceed: wait",
+        ),
+        (
+            "algorithm: leaky_bucket, shape: true, bands: [ 1000/s ]",
+            "shape: true",
+        ),
+        (
+            "algorithm: sliding_log, bands: [ 1000/s ]",
+            "algorithm: sliding_log",
+        ),
+        (
+            "algorithm: sliding_window, bands: [ 1000/s, 1/h ]",
+            "algorithm: sliding_window",
+        ),
+        (
+            "algorithm: concurrency, bands: [ { capacity: 1000 } ]",
+            "algorithm: concurrency",
+        ),
+        (
+            "mode: shadow, on_exceed: wait, cost: 900, bands: [ 1/s ]",
+            "mode: shadow",
+        ),
+    ] {
+        assert_eq!(
+            lease_warnings(fields),
+            [format!(
+                "api.rules[0].lease: `lease` has no effect on a rule with `{setting}`"
+            )],
+            "once"
+        );
+    }
+    for algorithm in ["token_bucket", "leaky_bucket", "fixed_window"] {
+        let fields = format!("algorithm: {algorithm}, cost: 2, bands: [ 1000/s ]");
+        assert_eq!(lease_warnings(&fields), [""; 0]);
+    }
+}
+
+#[test]
+fn a_lease_of_fewer_than_two_units_has_no_effect() {
+    assert_eq!(
+        lease_warnings(
+            "bands: [ 9/s, 10/s ], overrides: [ { identity: a, bands: [ { id: few, capacity: 4, \
+             window: 1s } ] } ]"
+        ),
+        [
+            "api.rules[0].bands[0]: `lease` has no effect: 20% of the capacity 9 of band `b0` is 1, \
+             and a lease needs at least 2 units of every band",
+            "api.rules[0].overrides[0].bands[0]: `lease` has no effect: 20% of the capacity 4 of \
+             band `few` is 0, and a lease needs at least 2 units of every band",
+            "api.rules[0].bands[1]: band `b1` has no effect: it allows everything that band `b0` \
+             allows",
+        ]
+    );
+}
+
+#[test]
+fn a_cost_that_a_leased_bucket_never_admits_is_reported() {
+    for algorithm in ["token_bucket", "leaky_bucket"] {
+        let rule = |cost| {
+            lease_warnings(&format!(
+                "algorithm: {algorithm}, cost: {cost}, bands: [ {{ id: burst, capacity: 1000, \
+                 window: 1m }} ], overrides: [ {{ identity: a, bands: [ 1001/s ] }} ]"
+            ))
+        };
+        assert_eq!(rule("800"), [""; 0]);
+        let of_rule = "api.rules[0].bands[0]: the cost 801 never passes band `burst`: with 20% of \
+                       its capacity 1000 for leases, a request may cost at most 800";
+        assert_eq!(rule("801"), [of_rule]);
+        assert_eq!(
+            rule("1000")[1],
+            "api.rules[0].overrides[0].bands[0]: the cost 1000 never passes band `b0`: with 20% of \
+             its capacity 1001 for leases, a request may cost at most 801"
+        );
+        assert_eq!(rule("1002"), [""; 0], "it would not pass without the lease");
+        assert_eq!(rule("\"attr:units\""), [""; 0]);
+    }
+    let window = "algorithm: fixed_window, cost: 1000, bands: [ 1000/s ]";
+    assert_eq!(lease_warnings(window), [""; 0], "nothing is split");
+}
+
 /// Returns the bands that have no effect, by position.
 fn pointless(algorithm: &str, bands: &str) -> Vec<String> {
     let rule = format!("id: r, scope: per_user, algorithm: {algorithm}, bands: [ {bands} ]");

@@ -6,11 +6,13 @@ use std::time::Duration;
 use super::conditions::{self, header_name};
 use crate::band::Band;
 use crate::key::{self, KeyPart, KeyPartError, RuleNumber, SubjectBytes};
+use crate::lease::{self, Lease};
 use crate::limit::{Algorithm, LimitError, LimitField, MAX_UNITS, check_span, saturating_micros};
 use crate::rules::active_rule::{ActiveRule, Overrides};
+use crate::rules::cost::{Cost, Tokens};
 use crate::rules::fault::{FaultCollector, Step};
 use crate::rules::names::{MAX_NAME, is_band_id, is_rule_id, is_set_name};
-use crate::rules::rule::{Cost, Key, Pairs, Rule, Tokens};
+use crate::rules::rule::{Key, Pairs, Rule, RuleMode};
 use crate::rules::write::write_rule;
 use crate::sip::Sip13;
 use crate::time::Micros;
@@ -54,6 +56,7 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
         let group = self.group();
         self.rollout();
         let max_wait = self.max_wait();
+        let lease = self.lease();
         let mut bands = self.bands("a rule needs `bands`", &rule.bands, max_wait);
         let own = bands.len() as u32;
         let cost = self.cost();
@@ -73,7 +76,7 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
                 .add("this process has seen a million different rules; restart it to load more");
             return None;
         };
-        let active = ActiveRule {
+        let mut active = ActiveRule {
             id,
             name: rule.name.clone(),
             mode: rule.mode,
@@ -86,6 +89,7 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
             cost,
             clamp: rule.clamp,
             max_wait: max_wait.map(Micros::from_duration),
+            lease,
             bands,
             own,
             overrides,
@@ -94,6 +98,7 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
             number,
             reset_on_change: rule.reset_on_change,
         };
+        active.lease_bands();
         Some(active)
     }
 
@@ -213,6 +218,24 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
                 None
             }
         }
+    }
+
+    /// Returns the lease, if it has an effect: requests that wait or are only reported are
+    /// decided call by call.
+    fn lease(&mut self) -> Option<Lease> {
+        let lease = self.rule.lease?;
+        self.faults.field("lease", |faults| {
+            if !lease::is_share(lease.share()) {
+                let message = lease::expected_share(&lease.share().to_string());
+                faults.field("share", |faults| faults.add(message));
+            }
+            if !lease::is_span(lease.span()) {
+                let message = lease::expected_span(&format!("{:?}", lease.span()));
+                faults.field("for", |faults| faults.add(message));
+            }
+        });
+        let is_exact = self.rule.mode == RuleMode::Shadow || self.rule.max_wait.is_some();
+        (!is_exact).then_some(lease)
     }
 
     /// Returns the bands of the rule or of an override, with the rule's longest wait.

@@ -3,7 +3,8 @@
 use super::rule::RuleReader;
 use crate::key::KeyPart;
 use crate::matcher::{ValueMatch, Values};
-use crate::rules::rule::{Cost, Key, Pairs, Rule, Tokens, ValueMatches};
+use crate::rules::cost::{Cost, Tokens};
+use crate::rules::rule::{Key, Pairs, Rule, ValueMatches};
 use crate::yaml::{Node, Value};
 
 impl RuleReader<'_> {

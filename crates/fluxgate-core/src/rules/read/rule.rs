@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use crate::hold::DEFAULT_HOLD;
 use crate::key::OnMissingKey;
+use crate::lease::{self, Lease};
 use crate::limit::Algorithm;
+use crate::percent::Percent;
 use crate::rules::rollout::Rollout;
 use crate::rules::rule::{DEFAULT_PRIORITY, Override, Rule, RuleMode};
 use crate::rules::values;
@@ -50,6 +52,7 @@ impl RuleReader<'_> {
             clamp,
             on_exceed,
             max_wait,
+            lease,
             overrides,
             reset_on_change,
             attributes,
@@ -75,6 +78,7 @@ impl RuleReader<'_> {
                 "clamp",
                 "on_exceed",
                 "max_wait",
+                "lease",
                 "overrides",
                 "reset_on_change",
                 "attributes",
@@ -130,6 +134,7 @@ impl RuleReader<'_> {
             .unwrap_or(false);
         let max_wait = max_wait.and_then(|node| values::duration(node, "`max_wait`", self.faults));
         rule.max_wait = waits.then(|| max_wait.unwrap_or(DEFAULT_MAX_WAIT));
+        rule.lease = lease.and_then(|node| self.lease(node));
         if let Some(node) = overrides {
             let nodes = node.list("`overrides`", self.faults).iter();
             rule.overrides = nodes.map(|node| self.override_of(node, &style)).collect();
@@ -151,6 +156,40 @@ impl RuleReader<'_> {
             return default;
         }
         values::hold(node, self.faults).unwrap_or(default)
+    }
+
+    /// Reads a lease, which has a share and a span.
+    fn lease(&mut self, node: &Node) -> Option<Lease> {
+        let [share, span] = node.fields("`lease`", ["share", "for"], self.faults);
+        for (field, value) in [("share", share), ("for", span)] {
+            if value.is_none() && node.is_map() {
+                self.faults
+                    .add(node.position, format!("`lease` needs a `{field}`"));
+            }
+        }
+        let share = share.and_then(|node| self.lease_share(node));
+        let span = span.and_then(|node| self.lease_span(node));
+        Some(Lease::new(share?, span?))
+    }
+
+    fn lease_share(&mut self, node: &Node) -> Option<Percent> {
+        let share = node.as_text().and_then(|text| text.parse().ok());
+        let share = share.filter(|share| lease::is_share(*share));
+        if share.is_none() {
+            let given = node.as_text().unwrap_or(node.kind());
+            self.faults.add(node.position, lease::expected_share(given));
+        }
+        share
+    }
+
+    fn lease_span(&mut self, node: &Node) -> Option<Duration> {
+        let span = node.as_text().and_then(values::parse_duration);
+        let span = span.filter(|span| lease::is_span(*span));
+        if span.is_none() {
+            let given = node.as_text().unwrap_or(node.kind());
+            self.faults.add(node.position, lease::expected_span(given));
+        }
+        span
     }
 
     fn override_of(&mut self, node: &Node, style: &BandStyle) -> Override {

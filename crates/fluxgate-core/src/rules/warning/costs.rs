@@ -1,8 +1,9 @@
 //! Costs that no request can pay.
 
 use crate::limit::Algorithm;
+use crate::rules::cost::Cost;
 use crate::rules::fault::FaultCollector;
-use crate::rules::rule::{Cost, Rule, RuleMode};
+use crate::rules::rule::{Rule, RuleMode};
 
 /// Warns if a request needs more slots than there are.
 ///

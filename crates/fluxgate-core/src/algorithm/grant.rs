@@ -1,0 +1,250 @@
+//! Leases: units of a shared limit that an instance holds and spends by itself.
+//!
+//! A store keeps, beside the state of a band, the units that are out on lease. A grant
+//! charges units to the band like a request and adds them to those that are out. The
+//! holder spends them without asking, and reports in its next question what it has spent
+//! and what it gives back. Units that are out are at most L, the share of the limit that
+//! the rule leases; a bucket counts by the limit that is left, C − L, and a fixed window
+//! by all of C.
+//!
+//! # The limit holds
+//!
+//! The holder counts the life of a grant by its own monotonic clock, from before it asked,
+//! and stops early ([`Grant::usable_for`]); the store counts it from when it granted, and
+//! rounds up. So whatever a holder can still spend is out, and units that are out were
+//! charged, spent at most once, and given back at most once.
+//!
+//! Let an interval begin at a and have the length t. Of the units that are out at a, let s
+//! be spent in the interval and r be given back, so s + r ≤ L. All other units that are
+//! admitted in the interval are charged in it. Units given back refill the bucket like
+//! time does, and never above full, so what is charged in the interval, less what is given
+//! back in it, is at most (C − L) + R·t/P. Units that are both granted and given back in
+//! the interval count on both sides of that difference and are not admitted. So what is
+//! admitted is at most (C − L) + R·t/P + r + s ≤ C + R·t/P.
+//!
+//! For a window, every unit that is granted is counted in the window that it is granted in,
+//! and a lease ends with its window. So the units admitted in a window are at most those
+//! counted in it, at most C.
+//!
+//! A holder that dies, or whose question or answer is lost, keeps what it holds out until
+//! the grant ends. That only takes units from others: a charge was made for them.
+//!
+//! # What it costs
+//!
+//! Units on lease that nobody spends are missed for as long as they are out. One grant is
+//! at most half of what may still go out and half of what is left, so one holder does not
+//! take all of it.
+
+use smallvec::SmallVec;
+
+use super::bucket::{self, Bucket};
+use super::window::{self, Counts};
+use super::{Cell, Verdict};
+use crate::algorithm::Mode;
+use crate::lease::{BandLease, MAX_LEASE};
+use crate::limit::Limit;
+use crate::time::{Micros, Timestamp};
+
+/// Units that are out, by when they end: the parts that the life of a lease is cut into.
+const PARTS: u64 = 8;
+/// The most ends that are kept; no more is granted until one has passed. Leases of one
+/// duration have at most ten.
+pub const MAX_ENDS: usize = 32;
+/// How much of its life a holder does not use: one part in this many. Clocks differ by
+/// less.
+const MARGIN: u64 = 64;
+
+/// The units of a band that are out on lease, by the instant at which they end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outstanding(SmallVec<[(u64, u32); 10]>);
+
+/// What a holder says about a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// When the grant ends, as the store said.
+    pub ends: u64,
+    /// Units spent and not reported before.
+    pub spent: u32,
+    /// Units that the holder gives back.
+    pub returned: u32,
+}
+
+/// A holder's question for units.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ask {
+    /// The most units that it can use.
+    pub want: u32,
+    /// What it says about earlier grants.
+    pub reports: SmallVec<[Report; 2]>,
+}
+
+/// The answer to an [`Ask`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The units granted; may be none.
+    pub units: u32,
+    /// When they end by the store's clock, in microseconds.
+    pub ends: u64,
+    /// How long the window goes on, if the limit is one.
+    pub window_left: Option<Micros>,
+    /// All units that are out, these included.
+    pub outstanding: u32,
+}
+
+impl Outstanding {
+    /// Creates it from what a store has kept.
+    pub fn new(ends: impl IntoIterator<Item = (u64, u32)>) -> Self {
+        Self(ends.into_iter().collect())
+    }
+
+    /// Returns the ends and the units.
+    pub fn ends(&self) -> &[(u64, u32)] {
+        &self.0
+    }
+
+    /// Returns the sum of the units.
+    pub fn units(&self) -> u32 {
+        self.0.iter().map(|(_, units)| units).sum()
+    }
+
+    /// Drops what has ended. Ends that are further away than any lease lasts were made
+    /// before the clock went back.
+    fn settle(&mut self, now: Timestamp) {
+        let furthest = now.micros() + MAX_LEASE.get() + MAX_LEASE.get() / PARTS;
+        self.0.retain(|(ends, _)| *ends > now.micros());
+        let mut late = 0;
+        self.0.retain(|(ends, units)| {
+            let is_late = *ends > furthest;
+            late += if is_late { *units } else { 0 };
+            !is_late
+        });
+        if late > 0 {
+            self.add(furthest, late);
+        }
+    }
+
+    fn add(&mut self, ends: u64, units: u32) {
+        match self.0.iter_mut().find(|(other, _)| *other == ends) {
+            Some((_, known)) => *known += units,
+            None => self.0.push((ends, units)),
+        }
+    }
+
+    /// Takes off what a holder reports. Returns whether that many units were out.
+    fn take(&mut self, report: &Report) -> bool {
+        let known = self.0.iter_mut().find(|(ends, _)| *ends == report.ends);
+        let Some((_, units)) = known else {
+            return false;
+        };
+        let left = report.spent.checked_add(report.returned);
+        let Some(left) = left.and_then(|reported| units.checked_sub(reported)) else {
+            // The store has lost the grant, so the units are others'.
+            return false;
+        };
+        *units = left;
+        self.0.retain(|(_, units)| *units > 0);
+        true
+    }
+}
+
+impl Grant {
+    /// Returns how long a holder may spend the units, from before it asked for them.
+    pub fn usable_for(&self, lease: &BandLease) -> Micros {
+        let whole = self.window_left.unwrap_or(MAX_LEASE).min(lease.span());
+        Micros::new(whole.get() - whole.get() / MARGIN)
+    }
+}
+
+/// Answers a question for units. Returns the grant and the state after it. A question that
+/// grants and reports nothing changes nothing.
+pub fn grant(
+    lease: &BandLease,
+    stored: Option<Cell>,
+    kept: &mut Outstanding,
+    now: Timestamp,
+    ask: &Ask,
+) -> (Grant, Option<Cell>) {
+    let mut outstanding = kept.clone();
+    outstanding.settle(now);
+    let mut cell = stored;
+    let mut is_changed = false;
+    for report in &ask.reports {
+        let was_out = outstanding.take(report);
+        is_changed |= was_out;
+        if let Some(stored) = cell.filter(|_| was_out && report.returned > 0) {
+            cell = Cell::refund(lease.shared(), stored, now, report.returned.into());
+        }
+    }
+    let room = lease.most().saturating_sub(outstanding.units().into());
+    let room = match outstanding.0.len() < MAX_ENDS {
+        true => room.div_ceil(2).min(ask.want.into()),
+        false => 0,
+    };
+    let (units, window_end, after) = take(lease.shared(), cell, now, room);
+    let width = lease.span().get() / PARTS;
+    let ends = now.micros() + lease.span().get();
+    let ends = ends - ends % width + width;
+    let ends = window_end.map_or(ends, |end| ends.min(end));
+    if units > 0 {
+        outstanding.add(ends, units);
+        cell = after;
+        is_changed = true;
+    }
+    let granted = Grant {
+        units,
+        ends,
+        window_left: window_end.map(|end| Micros::new(end - now.micros())),
+        outstanding: outstanding.units(),
+    };
+    if is_changed {
+        *kept = outstanding;
+    }
+    (granted, cell)
+}
+
+/// Takes at most `room` units. Returns how many, when the window ends, and the state after it.
+fn take(
+    limit: &Limit,
+    stored: Option<Cell>,
+    now: Timestamp,
+    room: u64,
+) -> (u32, Option<u64>, Option<Cell>) {
+    if limit.algorithm().is_bucket() {
+        let stored = stored.and_then(Cell::bucket);
+        let (units, after) = take_of_bucket(limit, stored, now, room);
+        return (units, None, after.map(Cell::Bucket));
+    }
+    let window::Settled { counts, end, .. } =
+        window::settle(limit, stored.and_then(Cell::counts), now);
+    let counts = Counts {
+        previous: 0,
+        ..counts
+    };
+    let left = limit.capacity().saturating_sub(counts.current.into());
+    // At most a capacity.
+    let units = left.div_ceil(2).min(room) as u32;
+    (
+        units,
+        Some(end),
+        Some(Cell::Counts(counts.plus(units.into()))),
+    )
+}
+
+fn take_of_bucket(
+    limit: &Limit,
+    stored: Option<Bucket>,
+    now: Timestamp,
+    room: u64,
+) -> (u32, Option<Bucket>) {
+    let rate = limit.rate();
+    let (owed, _) = bucket::settle(rate, stored, now);
+    let left = limit.capacity().saturating_sub(rate.units_in(owed));
+    // At most a capacity.
+    let units = left.div_ceil(2).min(room) as u32;
+    (units, bucket::charge(rate, stored, now, owed, units.into()))
+}
+
+/// Returns what a shared limit has left in this state.
+pub fn rest(limit: &Limit, stored: Option<Cell>, now: Timestamp) -> Verdict {
+    Cell::assess(limit, stored, now, 0, Mode::Peek).verdict
+}
