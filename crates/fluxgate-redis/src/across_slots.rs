@@ -31,6 +31,7 @@ pub(crate) async fn decide(
     deadline: Instant,
 ) -> Result<Verdicts, StoreError> {
     let mode = checks.mode();
+    let is_exact = !decider.leases.can_cover(checks);
     let parts = parts_by_slot(checks, &decider.naming);
     let is_enforced = |part: &&Part| part.group == Group::ENFORCED;
     let mut verdicts = vec![None; checks.list().len()];
@@ -60,7 +61,7 @@ pub(crate) async fn decide(
             (asks, Wanted::Denial)
         };
         let decided = match decider
-            .ask(&asks, part.place(), None, wanted, deadline)
+            .ask(&asks, part.place(is_exact), None, wanted, deadline)
             .await
         {
             Ok(decided) => decided,
@@ -113,7 +114,7 @@ pub(crate) async fn decide(
             let asks = part.checks(checks, mode);
             // The request has passed. A shadow rule whose node is gone counts as
             // one that would have let it pass.
-            let decided = decider.ask(&asks, part.place(), None, Wanted::Denial, deadline);
+            let decided = decider.ask(&asks, part.place(is_exact), None, Wanted::Denial, deadline);
             match decided.await {
                 Ok(decided) => part.scatter(&decided.verdicts, &mut verdicts),
                 Err(_) => part.scatter(&as_if_unused(&asks), &mut verdicts),
@@ -149,7 +150,7 @@ fn is_any_charged(checks: &Checks<'_>, verdicts: &[Option<Verdict>]) -> bool {
 /// nothing was charged to.
 fn as_if_unused(checks: &Checks<'_>) -> Verdicts {
     let verdict = |check: &Check<'_>| {
-        let capacity = check.band.limit().capacity();
+        let capacity = check.band.shared_limit().capacity();
         Verdict {
             at: Timestamp::default(),
             // At most MAX_UNITS.

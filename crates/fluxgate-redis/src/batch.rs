@@ -56,6 +56,10 @@ struct Waiting {
     answer: oneshot::Sender<Result<Answer, StoreError>>,
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a request comes back from where it went at once"
+)]
 enum Joined {
     Queued(oneshot::Receiver<Result<Answer, StoreError>>),
     Alone(Request),
@@ -181,7 +185,7 @@ impl Batcher {
         deadline: Instant,
     ) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
         let call = Call::new(requests, self.time.now());
-        let work = Work::Script(self.time.script(), &call);
+        let work = Work::Script(self.time.script(call.has_asks()), &call);
         let reply = match self.node.perform(&work, false, deadline).await {
             // The server did nothing, and the node finds the new primary.
             Err(CallError::ReadOnly(_)) => self.node.perform(&work, false, deadline).await,

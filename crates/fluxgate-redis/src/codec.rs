@@ -5,6 +5,7 @@
 
 mod answer;
 mod hold;
+mod lease;
 mod operations;
 mod record;
 mod reply;
@@ -23,6 +24,7 @@ use crate::error::bad_response;
 pub(crate) use answer::{Answer, HoldOutcome};
 use hold::NO_KEY;
 pub(crate) use hold::{HoldPart, has_slots};
+pub(crate) use lease::Granted;
 pub(crate) use operations::WantedPermit;
 #[cfg(feature = "injected-time")]
 pub(crate) use record::RecordedCharge;
@@ -36,17 +38,37 @@ pub(crate) use settlement::Tally;
 ///
 /// The script decides the requests in order, each by itself; a later one sees
 /// what an earlier one wrote.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Call<'r> {
     /// Every key once: first those of cells, then those of logs, then others.
     pub(crate) keys: Vec<&'r [u8]>,
     pub(crate) argument: Vec<u8>,
     /// The time, for the script that tests run.
     pub(crate) now: Option<String>,
+    /// How many questions for units go with each request; empty if there are none.
+    pub(crate) asks: Vec<usize>,
+    pub(crate) has_asks: bool,
 }
 
 impl<'r> Call<'r> {
     pub(crate) fn new(requests: &[&'r Request], now: Option<String>) -> Self {
+        let has_asks = requests.iter().any(|request| request.has_asks());
+        if !has_asks {
+            return Self::of(requests, now);
+        }
+        let with_asks = |request: &&'r Request| {
+            let asks = request.asks.iter();
+            std::iter::once(*request).chain(asks).collect::<Vec<_>>()
+        };
+        let all: Vec<_> = requests.iter().flat_map(with_asks).collect();
+        Self {
+            asks: requests.iter().map(|request| request.asks.len()).collect(),
+            has_asks,
+            ..Self::of(&all, now)
+        }
+    }
+
+    fn of(requests: &[&'r Request], now: Option<String>) -> Self {
         // By what the keys hold.
         let mut lists: [Vec<&[u8]>; 3] = Default::default();
         let mut known = HashMap::new();
@@ -113,7 +135,14 @@ impl<'r> Call<'r> {
             keys: lists.concat(),
             argument,
             now,
+            asks: Vec::new(),
+            has_asks: false,
         }
+    }
+
+    /// Returns whether any of its requests asks for units.
+    pub(crate) fn has_asks(&self) -> bool {
+        self.has_asks
     }
 
     /// Returns one answer for each of its `count` requests, if the reply is its own.
@@ -123,9 +152,27 @@ impl<'r> Call<'r> {
         count: usize,
     ) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
         match reply.split_at_checked(NUMBER_SIZE) {
-            Some((number, rest)) if self.argument.starts_with(number) => parse_reply(rest, count),
+            Some((number, rest)) if self.argument.starts_with(number) => match self.has_asks {
+                false => parse_reply(rest, count),
+                true => self.answers_with_asks(rest),
+            },
             _ => Err(bad_response("the reply belongs to another call")),
         }
+    }
+
+    fn answers_with_asks(
+        &self,
+        reply: &[u8],
+    ) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
+        let count = self.asks.iter().map(|asks| asks + 1).sum();
+        let mut answers = parse_reply(reply, count)?.into_iter();
+        let with_asks = |asks: &usize| {
+            let answer = answers.next();
+            let answer = answer.unwrap_or_else(|| Err(bad_response("an answer is missing")));
+            let asks: Vec<_> = answers.by_ref().take(*asks).collect();
+            answer.map(|answer| answer.with_asks(asks))
+        };
+        Ok(self.asks.iter().map(with_asks).collect())
     }
 }
 

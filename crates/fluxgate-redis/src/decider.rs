@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::codec::{Answer, HoldPart, Request, WantedPermit, has_slots};
 use crate::keys::KeyNaming;
+use crate::leases::Leases;
 use crate::near_cache::{Charge, NearCache, Wanted};
 use crate::servers::Servers;
 
@@ -17,6 +18,7 @@ pub(crate) struct Decider {
     pub(crate) servers: Arc<Servers>,
     pub(crate) naming: KeyNaming,
     near_cache: Option<NearCache>,
+    pub(crate) leases: Leases,
 }
 
 /// Where checks are decided. The default is a single server.
@@ -25,6 +27,8 @@ pub(crate) struct Place<'p> {
     pub(crate) slot: u16,
     /// Where the record of their hold goes, if they are not known to be all of it.
     pub(crate) part: Option<&'p HoldPart>,
+    /// Whether units on lease cannot decide the request, so that none are asked for.
+    pub(crate) is_exact: bool,
 }
 
 /// The verdicts on some checks.
@@ -54,6 +58,7 @@ impl Decider {
             servers,
             naming,
             near_cache: near_cache.then(NearCache::default),
+            leases: Leases::default(),
         }
     }
 
@@ -103,12 +108,19 @@ impl Decider {
             }
             None => None,
         };
-        let request = match permit {
+        let mut request = match permit {
             Some(permit) => Request::decide_with_permit(checks, &self.naming, permit),
             None => Request::decide(checks, &self.naming, place.part),
         };
+        let asks = match place.is_exact {
+            true => None,
+            false => self.leases.add_asks(checks, &mut request, &self.naming),
+        };
         let answer = self.servers.send(request, place.slot, deadline).await?;
-        let verdicts = answer.verdicts(checks)?;
+        let mut verdicts = answer.verdicts(checks)?;
+        if let Some(asks) = asks {
+            asks.answered(checks, &answer, &mut verdicts)?;
+        }
         let charge = match &question {
             Some((near_cache, question)) => {
                 near_cache.keep(question, checks, &answer, &verdicts, wanted);
@@ -135,9 +147,10 @@ impl Decider {
     }
 
     /// Returns the near cache, unless a denial may end early: slots are given back at any
-    /// time.
+    /// time, and units may be granted.
     fn near_cache_for(&self, checks: &Checks<'_>) -> Option<&NearCache> {
-        self.near_cache.as_ref().filter(|_| !has_slots(checks))
+        let near_cache = self.near_cache.as_ref();
+        near_cache.filter(|_| !has_slots(checks) && !self.leases.can_cover(checks))
     }
 
     /// Returns what a request is charged, for [`Decider::record_charge`].
@@ -154,10 +167,12 @@ impl Decider {
         }
     }
 
-    /// Empties the near cache: units were given back, so its denials may not hold.
+    /// Empties the near cache, and forgets refusals: units were given back, so denials may
+    /// not hold.
     pub(crate) fn clear_near_cache(&self) {
         if let Some(near_cache) = &self.near_cache {
             near_cache.clear();
         }
+        self.leases.forget_refusals();
     }
 }

@@ -6,14 +6,15 @@
 
 use std::sync::LazyLock;
 
-use fluxgate_core::store::{Charged, Checks, Micros, Subject, Verdicts};
+use fluxgate_core::internals::algorithm::{Ask, Grant};
+use fluxgate_core::store::{Charged, Checks, Micros, Subject, Verdict, Verdicts};
 use fluxgate_core::{
     Band, Clock, HoldId, Settled, Settlement, Store, StoreError, SystemClock, Timestamp,
 };
 
 use crate::codec::{Answer, Call, HoldOutcome, RecordedCharge, Request, Tally, read_record};
 use crate::keys::KeyNaming;
-use crate::script::{SCRIPT, Script, TEST_SCRIPT};
+use crate::script::{LEASE_SCRIPT, LEASE_TEST_SCRIPT, SCRIPT, Script, TEST_SCRIPT};
 
 static READ_RECORD: LazyLock<Script> =
     LazyLock::new(|| Script::new("return redis.call('GET', KEYS[1]) or ''"));
@@ -113,6 +114,19 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
         Ok(())
     }
 
+    /// Asks for units of a leased band. Returns the grant and what the shared limit has left.
+    pub fn ask(
+        &self,
+        subject: Subject<'_>,
+        band: &Band,
+        ask: &Ask,
+    ) -> Result<(Grant, Verdict), StoreError> {
+        let lease = band.lease().expect("the band is leased");
+        let request = Request::ask(subject, band, lease, ask, &self.naming);
+        let granted = self.one(&request)?.granted(lease)?;
+        Ok((granted.grant, granted.rest))
+    }
+
     /// Returns the keys of a subject.
     pub fn keys(&self, subject: Subject<'_>, bands: &[Band]) -> Vec<Vec<u8>> {
         self.naming.keys(subject, bands)
@@ -145,7 +159,12 @@ impl<S: Server, C: Clock> ScriptStore<S, C> {
     fn call(&self, requests: &[&Request]) -> Result<Vec<Result<Answer, StoreError>>, StoreError> {
         let call = Call::new(requests, None);
         let now = self.clock.as_ref().map(|clock| clock.now().micros());
-        let script: &Script = if now.is_some() { &TEST_SCRIPT } else { &SCRIPT };
+        let script: &Script = match (now.is_some(), call.has_asks()) {
+            (true, true) => &LEASE_TEST_SCRIPT,
+            (true, false) => &TEST_SCRIPT,
+            (false, true) => &LEASE_SCRIPT,
+            (false, false) => &SCRIPT,
+        };
         // The script for production ignores it.
         let now = now.unwrap_or(0).to_string();
         let args = [&call.argument[..], now.as_bytes()];

@@ -24,6 +24,9 @@
 //! `<prefix>:2:undo:{...}<band>` is a note on such a key that a charge was undone,
 //! kept for seconds; see `lua/bucket_refund.lua`.
 //!
+//! `<prefix>:2:lease:{...}<band>` has the units of such a key that are out on lease, for as
+//! long as they are.
+//!
 //! `<prefix>:2:hold:{<id>}` is the record of a hold, or on a cluster the list of its
 //! parts, whose records are `<prefix>:2:hold:{...}<id>:<part>`, each in the slot of its
 //! keys.
@@ -108,6 +111,11 @@ impl KeyNaming {
     /// not matched by [`KeyNaming::pattern`].
     pub(crate) fn write_note_subject(&self, subject: Subject<'_>, out: &mut Vec<u8>) {
         self.write_other_subject("undo", subject, out);
+    }
+
+    /// Appends the same for the units that are out on lease.
+    pub(crate) fn write_lease_subject(&self, subject: Subject<'_>, out: &mut Vec<u8>) {
+        self.write_other_subject("lease", subject, out);
     }
 
     fn write_other_subject(&self, kind: &str, subject: Subject<'_>, out: &mut Vec<u8>) {

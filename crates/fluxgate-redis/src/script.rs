@@ -3,6 +3,8 @@
 //! The server identifies a script by its SHA-1, so releases with different scripts
 //! run side by side. The names and values of keys, which they share, have a version
 //! of their own in [`crate::keys`].
+//!
+//! A call about leases runs a script with more in it; others do not pay for that.
 
 use std::sync::LazyLock;
 
@@ -26,13 +28,14 @@ impl Script {
     }
 }
 
-macro_rules! with_clock {
-    ($clock:literal) => {
+macro_rules! script_of {
+    ($clock:literal $(, $ask:literal, $lease:literal, $lease_driver:literal)?) => {
         concat!(
             include_str!("lua/prelude.lua"),
             include_str!($clock),
             include_str!("lua/wire.lua"),
             include_str!("lua/bucket.lua"),
+            $($ask,)?
             // One function defines the rest; see the prelude.
             "function load_slow_path()\n",
             include_str!("lua/slow_path.lua"),
@@ -49,22 +52,44 @@ macro_rules! with_clock {
             include_str!("lua/adjust.lua"),
             include_str!("lua/settle.lua"),
             "end\n",
+            $(include_str!($lease),)?
             include_str!("lua/requests.lua"),
             "end\n",
+            $(include_str!($lease_driver),)?
             include_str!("lua/driver.lua"),
+        )
+    };
+}
+
+macro_rules! lease_script {
+    ($clock:literal) => {
+        script_of!(
+            $clock,
+            "local ask\n",
+            "lua/lease.lua",
+            "lua/lease_driver.lua"
         )
     };
 }
 
 /// The script for production, which reads the server's clock.
 pub(crate) static SCRIPT: LazyLock<Script> =
-    LazyLock::new(|| Script::new(with_clock!("lua/clock.lua")));
+    LazyLock::new(|| Script::new(script_of!("lua/clock.lua")));
+
+/// The same, for calls about leases.
+pub(crate) static LEASE_SCRIPT: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lease_script!("lua/clock.lua")));
 
 /// The script for tests, which takes the time as an argument and lets no key
 /// expire.
 #[cfg(feature = "injected-time")]
 pub(crate) static TEST_SCRIPT: LazyLock<Script> =
-    LazyLock::new(|| Script::new(with_clock!("lua/test_clock.lua")));
+    LazyLock::new(|| Script::new(script_of!("lua/test_clock.lua")));
+
+/// The same, for calls about leases.
+#[cfg(feature = "injected-time")]
+pub(crate) static LEASE_TEST_SCRIPT: LazyLock<Script> =
+    LazyLock::new(|| Script::new(lease_script!("lua/test_clock.lua")));
 
 /// The clock of a store: the server's, except in tests.
 #[derive(Clone, Debug, Default)]
@@ -74,13 +99,18 @@ pub(crate) struct TimeSource {
 }
 
 impl TimeSource {
-    /// Returns the script for this clock.
-    pub(crate) fn script(&self) -> &'static Script {
+    /// Returns the script for this clock and for calls with or without questions for
+    /// leases.
+    pub(crate) fn script(&self, has_asks: bool) -> &'static Script {
         #[cfg(feature = "injected-time")]
         if self.clock.is_some() {
-            return &TEST_SCRIPT;
+            return if has_asks {
+                &LEASE_TEST_SCRIPT
+            } else {
+                &TEST_SCRIPT
+            };
         }
-        &SCRIPT
+        if has_asks { &LEASE_SCRIPT } else { &SCRIPT }
     }
 
     /// Returns the time that a test has set, if it has.
@@ -117,6 +147,15 @@ mod tests {
         );
         assert!(TEST_SCRIPT.text.contains("ARGV[2]"));
         assert_ne!(SCRIPT.sha1, TEST_SCRIPT.sha1);
+    }
+
+    /// Calls without leases run the script that they ran before there were any. Whoever
+    /// changes it for another reason changes the number, too.
+    #[test]
+    fn leases_change_nothing_for_other_calls() {
+        assert_eq!(SCRIPT.sha1, "c80a22c5ce155bd09788ae4b246c064feaa4af2b");
+        assert!(!SCRIPT.text.contains("lease"));
+        assert!(LEASE_SCRIPT.text.len() > SCRIPT.text.len());
     }
 
     #[test]

@@ -16,6 +16,8 @@ use crate::cluster::slot_of;
 use crate::codec::Request;
 use crate::decider::Decider;
 use crate::holds;
+use crate::lease_keeper;
+use crate::leases::LeaseCounts;
 use crate::rule_store::RuleStore;
 use crate::servers::Servers;
 use crate::wait_permits::WaitPermits;
@@ -75,31 +77,47 @@ impl RedisStore {
         self.servers().events().failovers()
     }
 
+    /// Returns what has happened to leases since the store was created.
+    pub fn lease_counts(&self) -> LeaseCounts {
+        self.0.decider.leases.counts()
+    }
+
+    /// Gives back all units on lease, and asks for no more. To be called before the program
+    /// ends: units that are not given back are lost to others until their lease ends.
+    pub async fn return_leases(&self) {
+        lease_keeper::give_back_all(&self.0.decider).await;
+    }
+
     pub(crate) fn servers(&self) -> &Servers {
         &self.0.decider.servers
     }
 }
 
 impl Store for RedisStore {
-    /// Answers denials that the near cache knows.
+    /// Decides by units on lease, and answers denials that the near cache knows.
     fn try_decide(&self, checks: &Checks<'_>, verdicts: &mut Verdicts) -> bool {
         let decider = &self.0.decider;
-        let denial = decider.known_denial(checks, decider.servers.deadline());
-        let is_denied = denial.is_some();
-        if let Some(denial) = denial {
-            *verdicts = denial;
+        let decided = decider.leases.decide(checks);
+        let decided = decided.or_else(|| decider.known_denial(checks, decider.servers.deadline()));
+        let is_decided = decided.is_some();
+        if let Some(decided) = decided {
+            *verdicts = decided;
         }
-        is_denied
+        is_decided
     }
 
     async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
         let decider = &self.0.decider;
         let deadline = decider.servers.deadline();
-        match decider.servers.is_cluster(deadline).await? {
+        let decided = match decider.servers.is_cluster(deadline).await? {
             // Boxed, so that a decision on a single server reserves no space for it.
             true => Box::pin(self.0.decide_across_slots(checks, deadline)).await,
             false => Ok(decider.decide(checks, None, deadline).await?.verdicts),
+        };
+        if decider.leases.needs_keeper() {
+            lease_keeper::start_keeper(decider);
         }
+        decided
     }
 
     async fn decide_with_permit(
@@ -183,6 +201,10 @@ impl Store for RedisStore {
         let deleted = servers.unlink(&keys, servers.deadline()).await;
         self.0.decider.clear_near_cache();
         deleted
+    }
+
+    async fn on_lease(&self, subject: Subject<'_>, bands: &[Band]) -> Result<Vec<u64>, StoreError> {
+        lease_keeper::units_out(&self.0.decider, subject, bands).await
     }
 
     async fn reset_rule(&self, rule: Subject<'_>) -> Result<u64, StoreError> {

@@ -76,7 +76,7 @@ impl WaitPermits {
         let call = Call {
             keys: vec![&self.key],
             argument: [format!("{} {millis} ", self.max).as_bytes(), &permit.id].concat(),
-            now: None,
+            ..Call::default()
         };
         let work = Work::Script(&TAKE_PERMIT, &call);
         let deadline = self.servers.deadline();

@@ -86,10 +86,13 @@ pub(super) fn life_of(checks: &Checks<'_>, hold: &HoldRequest<'_>) -> Micros {
 }
 
 impl Part {
-    pub(super) fn place(&self) -> Place<'_> {
+    /// Returns where it is decided, and whether no units on lease can decide the
+    /// request.
+    pub(super) fn place(&self, is_exact: bool) -> Place<'_> {
         Place {
             slot: self.slot,
             part: self.hold.as_ref(),
+            is_exact,
         }
     }
 

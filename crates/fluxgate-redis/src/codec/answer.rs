@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use fluxgate_core::internals::algorithm::{Cell, Overhang};
+use fluxgate_core::internals::algorithm::{Cell, Grant, Overhang};
 use fluxgate_core::internals::limit::FracMicros;
 use fluxgate_core::store::{Check, Checks, Group, Micros, Mode, Verdict, Verdicts};
 use fluxgate_core::{Algorithm, Band, Limit, StoreError, Timestamp};
@@ -28,6 +28,10 @@ pub(crate) struct Answer {
     is_misdated: bool,
     /// What became of a hold. Boxed, because few requests settle or renew one.
     hold: Option<Box<HoldOutcome>>,
+    /// The grant, if the request is a question for units.
+    grant: Option<Box<Grant>>,
+    /// The answers to the questions that were sent with the request.
+    asks: Vec<Result<Answer, StoreError>>,
 }
 
 /// The script's answer to a settlement or a renewal.
@@ -73,6 +77,8 @@ impl Answer {
             permit: None,
             is_misdated: false,
             hold: None,
+            grant: None,
+            asks: Vec::new(),
         }
     }
 
@@ -103,6 +109,25 @@ impl Answer {
     pub(crate) fn hold(self) -> Result<HoldOutcome, StoreError> {
         let outcome = self.hold.map(|outcome| *outcome);
         outcome.ok_or_else(|| bad_response("the reply does not say what became of the hold"))
+    }
+
+    pub(super) fn with_asks(self, asks: Vec<Result<Self, StoreError>>) -> Self {
+        Self { asks, ..self }
+    }
+
+    /// Returns the answers to the questions that were sent with the request, in their
+    /// order.
+    pub(crate) fn asks(&self) -> &[Result<Self, StoreError>] {
+        &self.asks
+    }
+
+    pub(super) fn set_grant(&mut self, grant: Grant) {
+        self.grant = Some(Box::new(grant));
+    }
+
+    /// Returns the grant, if the request was a question for units.
+    pub(super) fn grant(&self) -> Option<Grant> {
+        self.grant.as_deref().copied()
     }
 
     pub(super) fn set_permit(&mut self, has_permit: bool) {
@@ -137,6 +162,8 @@ impl Answer {
             permit: self.permit,
             is_misdated: false,
             hold: None,
+            grant: None,
+            asks: Vec::new(),
         })
     }
 
@@ -155,7 +182,14 @@ impl Answer {
             return Err(bad_response("the reply does not have one state per band"));
         }
         let states = bands.zip(&self.entries).map(|(band, entry)| {
-            let (verdict, _) = evaluate(band.limit(), entry.stored, self.now, 0, Mode::Peek, None)?;
+            let (verdict, _) = evaluate(
+                band.shared_limit(),
+                entry.stored,
+                self.now,
+                0,
+                Mode::Peek,
+                None,
+            )?;
             Ok(verdict)
         });
         states.collect()
@@ -206,7 +240,7 @@ impl Answer {
             let at = start + at;
             let entry = self.entry(at)?;
             let (cost, is_last) = combined_cost(checks, at);
-            let limit = check.band.limit();
+            let limit = check.band.shared_limit();
             let (verdict, mark) = evaluate(limit, entry.stored, self.now, cost, mode, span)?;
             if verdict.passes() != entry.passes {
                 return Err(bad_response("the script and the core decided differently"));
@@ -230,10 +264,16 @@ impl Answer {
                 let Check { band, cost, .. } = checks.list()[start + at];
                 let stored = self.entry(start + at)?.stored;
                 let mode = Mode::Peek;
-                (outcome.verdict, _) = evaluate(band.limit(), stored, self.now, cost, mode, span)?;
+                let limit = band.shared_limit();
+                (outcome.verdict, _) = evaluate(limit, stored, self.now, cost, mode, span)?;
             }
         }
         Ok(passes)
+    }
+
+    /// Returns the state that a question for units left.
+    pub(super) fn only_state(&self) -> Result<Stored, StoreError> {
+        self.entry(0).map(|entry| entry.stored)
     }
 
     fn entry(&self, at: usize) -> Result<&Entry, StoreError> {

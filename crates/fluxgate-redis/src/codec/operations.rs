@@ -67,8 +67,8 @@ impl Request {
                 _ => Ends::Shadow,
             };
             let key = keys.key_of(&mut request, check);
-            request.push(check.band.limit(), cost, at_once, key, is_last, ends);
-            request.number_slots(check.band.limit(), at);
+            request.push(check.band.shared_limit(), cost, at_once, key, is_last, ends);
+            request.number_slots(check.band.shared_limit(), at);
         }
         if request.has_hold {
             request.push_hold(checks, naming, part);
@@ -112,7 +112,7 @@ impl Request {
         naming.write_subject(subject, &mut head);
         for (at, band) in bands.iter().enumerate() {
             let key = request.add_band(&head, band);
-            request.push(band.limit(), units, false, key, true, Ends::Nothing);
+            request.push(band.shared_limit(), units, false, key, true, Ends::Nothing);
             if let Some(charged) = charged.get(at) {
                 let mark = charged.mark(band.limit());
                 request.push_mark(mark, Timestamp::default(), key, Overhang::NONE);
@@ -146,12 +146,12 @@ impl Request {
         for charge in &charges {
             let check = &checks.list()[charge.check];
             let key = keys.key_of(&mut request, check);
-            let note = if check.band.limit().algorithm().is_bucket() {
+            let note = if check.band.shared_limit().algorithm().is_bucket() {
                 keys.note_of(&mut request, check)
             } else {
                 key
             };
-            let limit = check.band.limit();
+            let limit = check.band.shared_limit();
             request.push(limit, charge.cost, false, key, true, Ends::Nothing);
             request.number_slots(limit, charge.check);
             request.push_mark(charge.mark, answer.now(), note, charge.overhang);

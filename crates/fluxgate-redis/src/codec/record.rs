@@ -81,7 +81,7 @@ pub(crate) fn charges_of(
     let list = checks.list().iter().enumerate();
     let charges = list.map(|(at, check)| {
         let (combined, is_last) = combined_cost(checks, at);
-        let limit = check.band.limit();
+        let limit = check.band.shared_limit();
         RecordedCharge {
             key: keys.name_of(check),
             counter: Counter::of(limit, if is_last { combined } else { 0 }),

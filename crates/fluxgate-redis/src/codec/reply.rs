@@ -9,10 +9,12 @@
 //! holds a foreign value; `T`: the calendar windows of the request do not contain the
 //! time, so it was not decided. A settlement or a renewal has one of these letters: `G`
 //! there is no such hold; `R` it is renewed; `S` it is settled, with what was charged on
-//! top of each charge.
+//! top of each charge. A question for units has the state after it, and `a` with the
+//! grant.
 
-use fluxgate_core::internals::algorithm::{Bucket, Counts, LogSummary, Overhang};
+use fluxgate_core::internals::algorithm::{Bucket, Counts, Grant, LogSummary, Overhang};
 use fluxgate_core::internals::limit::{FracMicros, Horizon, MAX_LOG_UNITS, MAX_UNITS};
+use fluxgate_core::store::Micros;
 use fluxgate_core::{StoreError, Timestamp};
 
 use super::answer::{Answer, Entry, HoldOutcome};
@@ -73,6 +75,11 @@ impl Reader<'_> {
                     self.end()?;
                     return Ok(Ok(answer));
                 }
+                b'a' => {
+                    answer.set_grant(self.grant()?);
+                    self.end()?;
+                    return Ok(Ok(answer));
+                }
                 b'p' => {
                     answer.set_permit(letter == b'p');
                     self.end()?;
@@ -112,6 +119,20 @@ impl Reader<'_> {
             Ok(Some(charged).filter(|charged| *charged != NOT_CHARGED))
         });
         charged.collect()
+    }
+
+    fn grant(&mut self) -> Result<Grant, StoreError> {
+        let grant = Grant {
+            units: u32::from_le_bytes(self.take()?),
+            ends: self.number::<7>()?,
+            window_left: Some(Micros::new(self.number::<7>()?)),
+            outstanding: u32::from_le_bytes(self.take()?),
+        };
+        let fits = |units: u32| u64::from(units) <= MAX_UNITS;
+        match fits(grant.units) && fits(grant.outstanding) {
+            true => Ok(grant),
+            false => Err(bad_response("the reply has an impossible grant")),
+        }
     }
 
     fn slots(&mut self) -> Result<Stored, StoreError> {

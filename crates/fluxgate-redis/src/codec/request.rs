@@ -47,6 +47,8 @@ pub(super) enum Op {
     /// The first check has the key of a hold's record, and the others its charges.
     Settle = 16,
     Renew = 17,
+    /// Asks for units to spend without asking.
+    Ask = 18,
 }
 
 impl Op {
@@ -70,13 +72,15 @@ pub(crate) struct Request {
     keys: SmallVec<[Key; 4]>,
     /// The checks, with the keys numbered from 0.
     pub(super) checks: Vec<u8>,
-    /// What follows the checks: a permit that is wanted, and then a hold. Each begins with
-    /// the number of its key.
+    /// What follows the checks: a permit that is wanted, and then a hold; or the lease that
+    /// is asked for. Each begins with the number of its key.
     pub(super) trailers: Vec<u8>,
     /// The calendars that checks follow, and where those begin.
     pub(super) calendars: SmallVec<[(usize, Calendar); 1]>,
     pub(super) has_hold: bool,
     has_slots: bool,
+    /// Questions for units that go with it, to be answered after it.
+    pub(super) asks: Vec<Request>,
 }
 
 #[derive(Clone, Debug)]
@@ -135,7 +139,7 @@ impl Request {
 
     /// Returns where the trailers have the numbers of keys.
     pub(super) fn trailers_at(&self) -> impl Iterator<Item = Range<usize>> + use<> {
-        let has_permit = self.op == Op::TakePermit;
+        let has_permit = matches!(self.op, Op::TakePermit | Op::Ask);
         let hold_at = if has_permit { PERMIT_SIZE } else { 0 };
         let permit = has_permit.then_some(0);
         let hold = self.has_hold.then_some(hold_at);
@@ -153,6 +157,7 @@ impl Request {
             calendars: SmallVec::new(),
             has_hold: false,
             has_slots: false,
+            asks: Vec::new(),
         }
     }
 
@@ -306,6 +311,14 @@ impl Request {
             set(START_AT, window.start);
             set(NEXT_END_AT, next.end);
         }
+        for ask in &mut self.asks {
+            ask.set_time(at);
+        }
+    }
+
+    /// Returns whether it is a question for units, or has some with it.
+    pub(super) fn has_asks(&self) -> bool {
+        self.op == Op::Ask || !self.asks.is_empty()
     }
 }
 

@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle};
 use fluxgate_testkit::{RedisCluster, slot_of, wait_until};
 
 /// Returns the slot of the keys of an identity, once there are any.
-fn slot_of_keys(cluster: &RedisCluster, identity: &str) -> Option<u16> {
+pub(crate) fn slot_of_keys(cluster: &RedisCluster, identity: &str) -> Option<u16> {
     let pattern = format!("*{identity}*");
     cluster.nodes().iter().find_map(|node| {
         let keys = node.try_cli().ok()?.keys(&pattern);

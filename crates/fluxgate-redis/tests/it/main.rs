@@ -16,6 +16,7 @@ mod faults;
 mod foreign;
 mod holds;
 mod keys;
+mod leases;
 mod library;
 mod load;
 mod near_cache;

@@ -1,0 +1,171 @@
+//! The task that keeps leases: asks for more units before they are spent, renews leases
+//! about to end, and gives back what nobody needs.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use fluxgate_core::internals::algorithm::Ask;
+use fluxgate_core::store::Subject;
+use fluxgate_core::{Band, StoreError};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::cluster::slot_of;
+use crate::codec::{Granted, Request};
+use crate::decider::Decider;
+use crate::leases::{LeaseKey, Owner, PendingAsk};
+
+/// How often it looks for leases that are idle or about to end: as often in each life.
+const ROUNDS: u32 = 8;
+const MIN_ROUND: Duration = Duration::from_millis(2);
+/// Without any lease.
+const MAX_ROUND: Duration = Duration::from_secs(1);
+/// How long a store that ends waits for answers before it looks again.
+const POLL: Duration = Duration::from_millis(1);
+
+/// Starts the keeper in the current runtime, unless it runs.
+pub(crate) fn start_keeper(decider: &Arc<Decider>) {
+    if decider.leases.has_keeper.swap(true, Ordering::AcqRel) {
+        return;
+    }
+    let keeper = Keeper(Arc::downgrade(decider));
+    let wake = Arc::clone(&decider.leases.wake);
+    tokio::spawn(async move {
+        let mut next_round = Instant::now();
+        loop {
+            let is_round = Instant::now() >= next_round;
+            let Some(round) = keeper.run(is_round) else {
+                return;
+            };
+            if is_round {
+                next_round = Instant::now() + round;
+            }
+            // Whether it was woken or it is time makes no difference.
+            let _ = timeout_at(next_round, wake.notified()).await;
+        }
+    });
+}
+
+/// The running keeper. It does not keep the store alive.
+struct Keeper(Weak<Decider>);
+
+impl Keeper {
+    /// Asks what is due. Returns the time until the next round, or `None` if the store is
+    /// gone.
+    fn run(&self, is_round: bool) -> Option<Duration> {
+        let decider = self.0.upgrade()?;
+        let leases = &decider.leases;
+        if !leases.is_closing.load(Ordering::Acquire) {
+            for (owner, pending) in leases.table.due(leases.now(), is_round) {
+                let decider = Arc::clone(&decider);
+                // No question waits for another.
+                tokio::spawn(async move { ask(&decider, owner, pending).await });
+            }
+        }
+        if !is_round {
+            return Some(Duration::ZERO);
+        }
+        let shortest = leases.table.shortest().map(Duration::from_micros);
+        Some(shortest.map_or(MAX_ROUND, |life| (life / ROUNDS).max(MIN_ROUND)))
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        // Its runtime may have ended, and another one go on.
+        if let Some(decider) = self.0.upgrade() {
+            decider.leases.has_keeper.store(false, Ordering::Release);
+        }
+    }
+}
+
+/// Gives all units back, and asks for no more: the program is about to end.
+pub(crate) async fn give_back_all(decider: &Arc<Decider>) {
+    let leases = &decider.leases;
+    leases.is_closing.store(true, Ordering::Release);
+    let deadline = decider.servers.deadline();
+    loop {
+        let mut tasks = tokio::task::JoinSet::new();
+        for (owner, pending) in leases.table.give_back(leases.now()) {
+            let decider = Arc::clone(decider);
+            tasks.spawn(async move { ask(&decider, owner, pending).await });
+        }
+        let is_done = tasks.is_empty() && !leases.table.is_any_asking();
+        tasks.join_all().await;
+        // Units may still be on their way to us.
+        if is_done || Instant::now() >= deadline {
+            return;
+        }
+        sleep(POLL).await;
+    }
+}
+
+/// Asks the store. Without an answer, the lease may ask again.
+async fn ask(decider: &Decider, owner: Owner, pending: PendingAsk) {
+    let table = &decider.leases.table;
+    let unanswered = Unanswered(decider, pending.key);
+    let Some(lease) = owner.band.lease() else {
+        return;
+    };
+    let deadline = decider.servers.deadline();
+    let sent = send(
+        decider,
+        owner.subject(),
+        &owner.band,
+        &pending.ask,
+        deadline,
+    );
+    if let Ok(Some(granted)) = sent.await {
+        table.granted(lease, &pending, &granted, decider.leases.now());
+        std::mem::forget(unanswered);
+    }
+}
+
+/// Returns how many units of each band of a subject are out on lease, to all instances
+/// together.
+pub(crate) async fn units_out(
+    decider: &Decider,
+    subject: Subject<'_>,
+    bands: &[Band],
+) -> Result<Vec<u64>, StoreError> {
+    let deadline = decider.servers.deadline();
+    let mut units = Vec::with_capacity(bands.len());
+    for band in bands {
+        // A question that wants and reports nothing changes nothing.
+        let granted = send(decider, subject, band, &Ask::default(), deadline).await?;
+        units.push(granted.map_or(0, |granted| granted.grant.outstanding.into()));
+    }
+    Ok(units)
+}
+
+/// Sends a question for units of a band to its server. Returns `None` if its units are not
+/// leased.
+async fn send(
+    decider: &Decider,
+    subject: Subject<'_>,
+    band: &Band,
+    ask: &Ask,
+    deadline: Instant,
+) -> Result<Option<Granted>, StoreError> {
+    let Some(lease) = band.lease() else {
+        return Ok(None);
+    };
+    let (servers, naming) = (&decider.servers, &decider.naming);
+    let key = naming
+        .keys(subject, std::slice::from_ref(band))
+        .into_iter()
+        .next();
+    let slot = key.map(|key| slot_of(&key)).unwrap_or_default();
+    let request = Request::ask(subject, band, lease, ask, naming);
+    let answer = servers.send(request, slot, deadline).await?;
+    answer.granted(lease).map(Some)
+}
+
+/// Notes that a question got no answer, also if its task is dropped.
+struct Unanswered<'d>(&'d Decider, LeaseKey);
+
+impl Drop for Unanswered<'_> {
+    fn drop(&mut self) {
+        self.0.leases.table.unanswered(self.1);
+    }
+}

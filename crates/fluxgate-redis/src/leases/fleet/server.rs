@@ -1,0 +1,96 @@
+//! The server: the state that all instances share.
+
+use std::collections::HashMap;
+
+use fluxgate_core::Timestamp;
+use fluxgate_core::internals::BandLease;
+use fluxgate_core::internals::algorithm::{Ask, Cell, Outstanding, grant, rest};
+use fluxgate_core::store::{Checks, Mode, Verdict, Verdicts};
+use smallvec::SmallVec;
+
+use super::clock::Clock;
+use super::oracle::Counter;
+use super::setting::Fault;
+use crate::codec::Granted;
+
+#[derive(Debug)]
+pub(super) struct Server {
+    clock: Clock,
+    fault: Fault,
+    cells: Vec<Option<Cell>>,
+    outstanding: HashMap<usize, Outstanding>,
+}
+
+impl Server {
+    pub(super) fn new(clock: Clock, fault: Fault, counters: usize) -> Self {
+        Self {
+            clock,
+            fault,
+            cells: vec![None; counters],
+            outstanding: HashMap::new(),
+        }
+    }
+
+    /// Returns what its clock shows at a virtual time.
+    pub(super) fn time(&self, now: u64) -> u64 {
+        self.clock.at(now)
+    }
+
+    /// Decides all checks of a request: charges all or none.
+    pub(super) fn decide(
+        &mut self,
+        checks: &Checks<'_>,
+        counters: &[Counter],
+        now: u64,
+    ) -> Verdicts {
+        let time = Timestamp::saturating_from_micros(self.time(now));
+        let assessed = checks.list().iter().zip(counters).map(|(check, counter)| {
+            let limit = match self.fault {
+                Fault::SharesAll => check.band.limit(),
+                Fault::None | Fault::ForgetsOutstanding => check.band.shared_limit(),
+            };
+            Cell::assess(
+                limit,
+                self.cells[counter.index],
+                time,
+                check.cost,
+                Mode::Take,
+            )
+        });
+        let assessed: SmallVec<[_; 4]> = assessed.collect();
+        let verdicts: Verdicts = assessed.iter().map(|assessed| assessed.verdict).collect();
+        let passes = verdicts.iter().all(Verdict::passes);
+        for (assessed, counter) in assessed.iter().zip(counters) {
+            let written = match passes {
+                true => assessed.to_write(),
+                false => assessed.corrected.as_ref(),
+            };
+            if let Some(cell) = written {
+                self.cells[counter.index] = Some(*cell);
+            }
+        }
+        verdicts
+    }
+
+    /// Answers a question for units of a band.
+    pub(super) fn answer(
+        &mut self,
+        lease: &BandLease,
+        counter: Counter,
+        ask: &Ask,
+        now: u64,
+    ) -> Granted {
+        let time = Timestamp::saturating_from_micros(self.time(now));
+        let outstanding = self.outstanding.entry(counter.index).or_default();
+        let stored = self.cells[counter.index];
+        let (grant, cell) = grant(lease, stored, outstanding, time, ask);
+        if self.fault == Fault::ForgetsOutstanding {
+            *outstanding = Outstanding::default();
+        }
+        self.cells[counter.index] = cell;
+        Granted {
+            grant,
+            rest: rest(lease.shared(), cell, time),
+        }
+    }
+}

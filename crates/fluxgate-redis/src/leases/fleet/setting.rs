@@ -1,0 +1,144 @@
+//! What a fleet is like. All times are in microseconds, all chances in 10,000ths.
+
+use fluxgate_core::{Band, InvalidRules, Lease, Limit, Rule, RuleSet};
+
+use super::random::Random;
+
+/// What a simulated fleet is like.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// Equal settings with equal seeds give equal results.
+    pub seed: u64,
+    /// How long it runs, in virtual time.
+    pub duration: u64,
+    /// The number of instances.
+    pub instances: u32,
+    /// The rules, all of which apply to every request.
+    pub rules: Vec<FleetRule>,
+    /// The requests.
+    pub traffic: Traffic,
+    /// The calls.
+    pub network: Network,
+    /// Instances that end.
+    pub churn: Churn,
+    /// How much faster or slower than virtual time a clock runs at most, in millionths.
+    pub drift: u32,
+    /// What the server does wrong.
+    pub fault: Fault,
+}
+
+/// A rule that leases.
+#[derive(Clone, Debug)]
+pub struct FleetRule {
+    /// Its bands.
+    pub bands: Vec<Band>,
+    /// Whether it has one counter for all keys.
+    pub is_global: bool,
+}
+
+impl FleetRule {
+    /// Creates a rule with bands of one algorithm.
+    pub fn new(limits: &[Limit], lease: Lease, is_global: bool) -> Result<Self, InvalidRules> {
+        let rule = Rule::new("leased").per_user().lease(lease);
+        let rule = limits.iter().fold(rule, |rule, limit| rule.band(*limit));
+        let set = RuleSet::builder("fleet").rule(rule).build()?;
+        let bands = set.rule("leased").map(|rule| rule.bands().to_vec());
+        Ok(Self {
+            bands: bands.unwrap_or_default(),
+            is_global,
+        })
+    }
+}
+
+/// The requests that come to a fleet.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    /// The mean time between two requests to the fleet.
+    pub mean_gap: u64,
+    /// How many keys there are.
+    pub keys: u32,
+    /// Whether few keys get most requests, by Zipf's law, instead of all keys as many.
+    pub zipf: bool,
+    /// How many instances get the requests of one key; 0 for all.
+    pub homes: u32,
+    /// Requests cost from 1 to this many units.
+    pub most_cost: u64,
+    /// The chance of a burst of requests with one key at once.
+    pub burst: u32,
+    /// The most requests of a burst.
+    pub most_burst: u64,
+    /// The mean time between two floods of requests with one key, more than all instances and
+    /// the server can admit at once; 0 for none.
+    pub flood: u64,
+    /// The chance of a pause.
+    pub pause: u32,
+    /// The longest pause.
+    pub longest_pause: u64,
+}
+
+/// The network between instances and server.
+#[derive(Clone, Debug)]
+pub struct Network {
+    /// The least latency, each way.
+    pub fastest: u64,
+    /// The most latency, each way, of most calls and replies.
+    pub slowest: u64,
+    /// The chance that a call or a reply is lost.
+    pub lost: u32,
+    /// The chance that a call or a reply is late.
+    pub late: u32,
+    /// The most latency of those.
+    pub latest: u64,
+    /// How long an instance waits for a reply.
+    pub deadline: u64,
+}
+
+/// The way of a call: the latency there and back; `None` if it is lost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trip {
+    pub(super) there: Option<u64>,
+    pub(super) back: Option<u64>,
+}
+
+impl Network {
+    pub(super) fn trip(&self, random: &mut Random) -> Trip {
+        Trip {
+            there: self.latency(random),
+            back: self.latency(random),
+        }
+    }
+
+    fn latency(&self, random: &mut Random) -> Option<u64> {
+        if random.chance(self.lost) {
+            return None;
+        }
+        let slowest = match random.chance(self.late) {
+            true => self.latest,
+            false => self.slowest,
+        };
+        Some(random.between(self.fastest, slowest))
+    }
+}
+
+/// How instances end. Each time is a mean; 0 for never.
+#[derive(Clone, Debug)]
+pub struct Churn {
+    /// The time between two crashes in the fleet.
+    pub crash: u64,
+    /// The time between two instances that end and give back their units.
+    pub shutdown: u64,
+    /// The time until an instance that has ended starts again.
+    pub down: u64,
+}
+
+/// What a server does wrong, to see that it is noticed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fault {
+    /// Nothing.
+    #[default]
+    None,
+    /// It does not know which units are out.
+    ForgetsOutstanding,
+    /// It decides by the whole capacity of a bucket, although units are out.
+    SharesAll,
+}

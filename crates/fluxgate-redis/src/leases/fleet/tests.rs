@@ -1,0 +1,229 @@
+//! Random fleets, and the load that leases are for.
+
+use std::time::Duration;
+
+use fluxgate_core::{Algorithm, Lease, Limit, Percent};
+
+use super::random::Random;
+use super::{Churn, Fault, FleetRule, Network, Outcome, Setting, Traffic, run};
+
+/// Clocks differ from the true time by at most half a percent.
+const DRIFT: u32 = 5_000;
+
+/// Returns whether there is time for more schedules.
+fn has_time() -> bool {
+    std::env::var_os("FLUXGATE_LONG").is_some()
+}
+
+/// How many units of one key are asked for in a second.
+struct Load(u64);
+
+/// Returns a limit that admits from half of the load to eight times as much.
+fn limit(algorithm: Algorithm, load: &Load, random: &mut Random) -> Limit {
+    let capacity = random.between(2, 60);
+    let per_second = (load.0 * random.between(1, 16) / 2).max(1);
+    // Until as many units are admitted as the limit has at once.
+    let window = Duration::from_millis((capacity * 1_000 / per_second).max(1));
+    let limit = Limit::builder(algorithm, capacity, window);
+    let limit = match algorithm {
+        Algorithm::FixedWindow => limit,
+        _ => {
+            let period = random.between(1, 500);
+            let refill = (per_second * period / 1_000).max(1);
+            limit.refill(refill).period(Duration::from_millis(period))
+        }
+    };
+    limit.build().unwrap()
+}
+
+fn rule(life: u64, load: &Load, random: &mut Random) -> FleetRule {
+    // At most 90.
+    let share = Percent::new(random.between(10, 90) as u8);
+    let lease = Lease::new(share, Duration::from_millis(life));
+    let algorithm = match random.below(3) {
+        0 => Algorithm::TokenBucket,
+        1 => Algorithm::LeakyBucket,
+        _ => Algorithm::FixedWindow,
+    };
+    let bands = if random.below(4) == 0 { 2 } else { 1 };
+    let limits: Vec<_> = (0..bands).map(|_| limit(algorithm, load, random)).collect();
+    FleetRule::new(&limits, lease, random.below(4) == 0).unwrap()
+}
+
+/// Returns a fleet in which much goes wrong.
+fn random_setting(seed: u64) -> Setting {
+    let mut random = Random::new(seed);
+    let millis = match random.below(3) {
+        0 => random.between(10, 40),
+        1 => random.between(40, 200),
+        _ => random.between(200, 1_000),
+    };
+    let life = 1_000 * millis;
+    let (instances, keys) = (random.between(1, 5), random.between(1, 3));
+    let most_cost = random.between(1, 5);
+    let gap = (life / random.between(5, 60) / instances / keys).max(1);
+    let load = Load(1_000_000 / gap / keys * (1 + most_cost) / 2);
+    let mut rules = vec![rule(millis, &load, &mut random)];
+    if random.below(4) == 0 {
+        let millis = random.between(10, 1_000);
+        rules.push(rule(millis, &load, &mut random));
+    }
+    let [crash, shutdown] = [(); 2].map(|()| match random.below(2) {
+        0 => 0,
+        _ => random.between(life, 8 * life),
+    });
+    // None, some or many calls fail.
+    let often = random.below(3);
+    Setting {
+        seed,
+        duration: (1_000 * gap).clamp(4 * life, 20 * life),
+        // All these are small.
+        instances: instances as u32,
+        traffic: Traffic {
+            mean_gap: gap,
+            keys: keys as u32,
+            zipf: random.below(2) == 0,
+            homes: 0,
+            most_cost,
+            burst: random.between(0, 100) as u32,
+            most_burst: random.between(1, 40),
+            flood: random.between(life / 4, 4 * life),
+            pause: random.between(0, 50) as u32,
+            longest_pause: random.between(1, 2 * life),
+        },
+        network: Network {
+            fastest: 10,
+            slowest: random.between(20, life / 20),
+            lost: (often * random.below(500)) as u32,
+            late: (often * random.below(500)) as u32,
+            latest: random.between(20, 2 * life),
+            deadline: random.between(life / 10, life),
+        },
+        churn: Churn {
+            crash,
+            shutdown,
+            down: random.between(1, life),
+        },
+        drift: DRIFT,
+        fault: Fault::None,
+        rules,
+    }
+}
+
+#[test]
+fn random_fleets_never_exceed_a_limit() {
+    let schedules = if has_time() { 20_000 } else { 300 };
+    let (mut decisions, mut local) = (0, 0);
+    for seed in 0..schedules {
+        let setting = random_setting(seed);
+        let outcome = run(&setting);
+        assert_eq!(outcome.overshoot, 0, "{setting:#?}\n{outcome:#?}");
+        decisions += outcome.decisions;
+        local += outcome.local;
+    }
+    println!("{local} of {decisions} decisions by leases");
+    // Otherwise there was nothing to exceed a limit by.
+    assert!(local > decisions / 5, "{local} of {decisions}");
+}
+
+/// A schedule can be run again by its seed, although each table hashes its keys in another way.
+#[test]
+fn equal_settings_give_equal_outcomes() {
+    for seed in 0..20 {
+        let setting = random_setting(seed);
+        assert_eq!(run(&setting), run(&setting), "seed {seed}");
+    }
+}
+
+/// The oracle notices a server that breaks what the limit rests on, and clocks that differ
+/// more than a lease allows for.
+#[test]
+fn a_broken_fleet_exceeds_its_limits() {
+    let broken = |fault: Fault, drift: u32, is_bucket: bool| {
+        let exceeds = |seed: &u64| {
+            let setting = Setting {
+                fault,
+                drift,
+                ..random_setting(*seed)
+            };
+            let mut bands = setting.rules.iter().flat_map(|rule| &rule.bands);
+            bands.all(|band| band.algorithm().is_bucket() == is_bucket)
+                && run(&setting).overshoot > 0
+        };
+        (0..150).filter(exceeds).count()
+    };
+    let counts = [
+        broken(Fault::ForgetsOutstanding, DRIFT, true),
+        broken(Fault::SharesAll, DRIFT, true),
+        broken(Fault::None, 500_000, true),
+        broken(Fault::None, 500_000, false),
+    ];
+    println!("{counts:?}");
+    assert!(counts.iter().all(|count| *count >= 2), "{counts:?}");
+}
+
+/// Three instances that get twenty times of what a limit of 1,000 a second admits.
+fn saturated(algorithm: Algorithm, seed: u64) -> Setting {
+    let limit = Limit::builder(algorithm, 1_000, Duration::from_secs(1));
+    let lease = Lease::new(Percent::new(20), Duration::from_secs(1));
+    let rule = FleetRule::new(&[limit.build().unwrap()], lease, false).unwrap();
+    Setting {
+        seed,
+        duration: 20_000_000,
+        instances: 3,
+        rules: vec![rule],
+        traffic: Traffic {
+            mean_gap: 50,
+            keys: 1,
+            zipf: false,
+            homes: 0,
+            most_cost: 1,
+            burst: 0,
+            most_burst: 0,
+            flood: 0,
+            pause: 0,
+            longest_pause: 0,
+        },
+        network: Network {
+            fastest: 50,
+            slowest: 500,
+            lost: 0,
+            late: 0,
+            latest: 0,
+            deadline: 50_000,
+        },
+        churn: Churn {
+            crash: 0,
+            shutdown: 0,
+            down: 1,
+        },
+        drift: DRIFT,
+        fault: Fault::None,
+    }
+}
+
+#[test]
+fn a_saturated_fleet_uses_its_limit_with_a_fiftieth_of_the_calls() {
+    for algorithm in [
+        Algorithm::TokenBucket,
+        Algorithm::LeakyBucket,
+        Algorithm::FixedWindow,
+    ] {
+        let outcome = run(&saturated(algorithm, 1));
+        println!("{algorithm:?} {outcome:?}");
+        let Outcome {
+            decisions,
+            calls,
+            admitted,
+            possible,
+            overshoot,
+            ..
+        } = outcome;
+        assert!(
+            admitted * 100 >= possible * 95,
+            "{algorithm:?}: {outcome:?}"
+        );
+        assert!(calls * 50 <= decisions, "{algorithm:?}: {outcome:?}");
+        assert_eq!(overshoot, 0, "{algorithm:?}");
+    }
+}

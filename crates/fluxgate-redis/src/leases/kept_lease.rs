@@ -1,0 +1,337 @@
+//! The units of one band that are on lease here.
+//!
+//! Everything is a function of the time, in microseconds of this process's monotonic clock.
+
+use fluxgate_core::internals::BandLease;
+use fluxgate_core::internals::algorithm::{Ask, Grant, Report};
+use fluxgate_core::store::{Micros, Retry, Verdict};
+use fluxgate_core::{Limit, Timestamp};
+use smallvec::SmallVec;
+
+/// What the first question for a band asks for.
+const FIRST_WANT: u32 = 8;
+/// The most grants of one band. Usually the last is nearly spent when the next arrives.
+const MAX_GRANTS: usize = 4;
+/// A lease is idle, and one about to end is renewed, after this part of its life.
+const IDLE_PART: u64 = 4;
+/// After a refusal without a grant, a band refuses by itself for this part of a lease.
+const REFUSAL_PART: u64 = 50;
+
+/// The leases of one band.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KeptLease {
+    grants: SmallVec<[Held; 2]>,
+    /// Whether a question is on its way.
+    is_asking: bool,
+    /// The units that the last question asked for.
+    want: u32,
+    /// When it was asked, and the units spent since.
+    asked_at: u64,
+    spent: u64,
+    used_at: u64,
+    /// As many units as this are too few to wait any longer with the next question.
+    low: u32,
+    shared: Option<SharedRest>,
+    refusal: Option<Refusal>,
+}
+
+/// A grant that can be spent.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    /// When it ends by the store's clock, which identifies it.
+    ends: u64,
+    /// Until when it can be spent here.
+    until: u64,
+    left: u32,
+    /// Units spent and not reported yet.
+    spent: u32,
+}
+
+/// What was left of the shared limit when the store answered last.
+#[derive(Clone, Copy, Debug)]
+struct SharedRest {
+    remaining: u32,
+    reset_after: Micros,
+    /// The store's time, and ours.
+    at: Timestamp,
+    known_at: u64,
+}
+
+impl SharedRest {
+    fn new(verdict: &Verdict, now: u64) -> Self {
+        Self {
+            remaining: verdict.remaining,
+            reset_after: verdict.reset_after,
+            at: verdict.at,
+            known_at: now,
+        }
+    }
+}
+
+/// A denial by the store that granted nothing.
+#[derive(Clone, Copy, Debug)]
+struct Refusal {
+    cost: u64,
+    until: u64,
+    /// When the store would allow the request.
+    retry_at: u64,
+    /// The number of refunds and resets before it.
+    generation: u64,
+}
+
+impl KeptLease {
+    /// Creates an empty one, which is about to ask.
+    pub(crate) fn new(now: u64) -> Self {
+        Self {
+            want: FIRST_WANT,
+            asked_at: now,
+            used_at: now,
+            ..Self::default()
+        }
+    }
+
+    /// Returns the units that can be spent. Adds those that have ended to `expired`.
+    pub(crate) fn available(&mut self, now: u64, expired: &mut u64) -> u32 {
+        self.grants.retain(|held| {
+            let is_live = now < held.until;
+            *expired += if is_live { 0 } else { held.left.into() };
+            is_live
+        });
+        self.on_lease()
+    }
+
+    /// Returns the units that are held, whether or not they have ended.
+    pub(crate) fn on_lease(&self) -> u32 {
+        self.grants.iter().map(|held| held.left).sum()
+    }
+
+    /// Spends units that are [available](Self::available), those that end first at first.
+    /// Returns whether it is time to ask for more.
+    pub(crate) fn spend(&mut self, cost: u32, now: u64) -> bool {
+        self.used_at = now;
+        self.spent += u64::from(cost);
+        let mut rest = cost;
+        for held in &mut self.grants {
+            let units = held.left.min(rest);
+            held.left -= units;
+            held.spent += units;
+            rest -= units;
+        }
+        debug_assert_eq!(rest, 0);
+        !self.is_asking && self.grants.len() < MAX_GRANTS && self.on_lease() <= self.low
+    }
+
+    /// Returns how long a request of this cost is refused without asking the store, and after
+    /// which time it may be tried again.
+    pub(crate) fn refusal(&self, cost: u64, generation: u64, now: u64) -> Option<Retry> {
+        let refusal = self.refusal.filter(|refusal| {
+            now < refusal.until && cost >= refusal.cost && generation == refusal.generation
+        })?;
+        let retry_at = refusal.retry_at.max(refusal.until);
+        Some(Retry::After(Micros::new(retry_at - now)))
+    }
+
+    /// Notes that the store denied a request and granted nothing.
+    pub(crate) fn refuse(
+        &mut self,
+        lease: &BandLease,
+        cost: u64,
+        retry: Retry,
+        generation: u64,
+        now: u64,
+    ) {
+        let wait = retry.after().map_or(u64::MAX / 2, Micros::get);
+        let limit = lease.shared();
+        // So short that no more than a quarter of a bucket refills meanwhile.
+        let longest = match limit.algorithm().is_bucket() {
+            true => limit.rate().fill().whole / 4,
+            false => wait,
+        };
+        let span = (lease.span().get() / REFUSAL_PART).min(longest);
+        self.refusal = Some(Refusal {
+            cost,
+            until: now + span,
+            retry_at: now.saturating_add(wait),
+            generation,
+        });
+    }
+
+    /// Returns whether a question is on its way.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.is_asking
+    }
+
+    /// Notes that a question is about to be asked.
+    pub(crate) fn set_asking(&mut self) {
+        self.is_asking = true;
+    }
+
+    /// Returns whether a question is on its way, or there is no room for its answer.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.is_asking || self.grants.len() >= MAX_GRANTS
+    }
+
+    /// Asks for as many units as half a lease needs at the current rate, and reports what was
+    /// spent.
+    pub(crate) fn ask(&mut self, lease: &BandLease, now: u64) -> Ask {
+        // Threads may pass each other between the clock and the lock.
+        let elapsed = now.saturating_sub(self.asked_at).max(1000);
+        let needed = self.spent.saturating_mul(lease.span().get()) / (2 * elapsed);
+        let last = u64::from(self.want);
+        let want = needed.clamp(last / 2, 4 * last).clamp(2, lease.most());
+        // At most a capacity.
+        self.want = want as u32;
+        self.report(self.want, |_| false, now)
+    }
+
+    /// Asks for nothing and gives back all units.
+    pub(crate) fn give_back(&mut self, now: u64) -> Ask {
+        self.report(0, |_| true, now)
+    }
+
+    /// Returns the question that is due without a request, if there is one: units of a lease
+    /// that is idle go back, and those of a lease about to end are renewed.
+    pub(crate) fn due(&mut self, lease: &BandLease, now: u64) -> Option<Ask> {
+        if self.is_busy() || self.grants.is_empty() {
+            return None;
+        }
+        let part = lease.span().get() / IDLE_PART;
+        if now >= self.used_at + part {
+            return Some(self.give_back(now));
+        }
+        let is_old = |held: &Held| held.left > 0 && now + part >= held.until;
+        if !self.grants.iter().any(is_old) {
+            return None;
+        }
+        let ask = self.ask(lease, now);
+        let reports = self.report(ask.want, is_old, now).reports;
+        Some(Ask {
+            want: ask.want,
+            reports: merged(ask.reports, reports),
+        })
+    }
+
+    /// Returns whether nothing is known that is worth keeping.
+    pub(crate) fn is_forgettable(&self, lease: &BandLease, now: u64) -> bool {
+        !self.is_asking && self.grants.is_empty() && now >= self.used_at + 2 * lease.span().get()
+    }
+
+    /// Reports what was spent and what of some grants goes back, each unit once: if the
+    /// question is lost, the units stay out until the grant ends.
+    fn report(&mut self, want: u32, goes_back: impl Fn(&Held) -> bool, now: u64) -> Ask {
+        let mut reports = SmallVec::new();
+        for held in &mut self.grants {
+            let returned = if goes_back(held) { held.left } else { 0 };
+            if held.spent > 0 || returned > 0 {
+                reports.push(Report {
+                    ends: held.ends,
+                    spent: held.spent,
+                    returned,
+                });
+            }
+            held.left -= returned;
+            held.spent = 0;
+        }
+        self.grants.retain(|held| held.left > 0);
+        self.is_asking = true;
+        self.asked_at = now;
+        self.spent = 0;
+        Ask { want, reports }
+    }
+
+    /// Adds what the store granted in answer to a question of this instant.
+    pub(crate) fn granted(
+        &mut self,
+        lease: &BandLease,
+        asked_at: u64,
+        grant: &Grant,
+        rest: &Verdict,
+        now: u64,
+    ) {
+        self.is_asking = false;
+        if self.shared.is_none_or(|shared| shared.at <= rest.at) {
+            self.shared = Some(SharedRest::new(rest, now));
+        }
+        if grant.units > 0 {
+            self.refusal = None;
+            self.grants.push(Held {
+                ends: grant.ends,
+                until: asked_at + grant.usable_for(lease).get(),
+                left: grant.units,
+                spent: 0,
+            });
+        }
+        self.low = self.on_lease() / 4;
+    }
+
+    /// Notes that a question was not answered.
+    pub(crate) fn unanswered(&mut self) {
+        self.is_asking = false;
+        // Not at once again: the next request without units asks.
+        self.low = 0;
+    }
+
+    /// Notes that a request was decided by the store.
+    pub(crate) fn used(&mut self, cost: u64, now: u64) {
+        self.used_at = now;
+        self.spent = self.spent.saturating_add(cost);
+    }
+
+    /// Sets what is left to what the store said last, and what is on lease here. Answers may
+    /// arrive in another order than the store gave them.
+    pub(crate) fn add_rest(&mut self, verdict: &mut Verdict, now: u64) {
+        match &self.shared {
+            Some(shared) if shared.at > verdict.at => verdict.remaining = shared.remaining,
+            Some(shared) if shared.at == verdict.at => {
+                verdict.remaining = verdict.remaining.min(shared.remaining);
+            }
+            _ => self.shared = Some(SharedRest::new(verdict, now)),
+        }
+        verdict.remaining = verdict.remaining.saturating_add(self.on_lease());
+    }
+
+    /// Returns the verdict on a request that is decided here; `retry` says that it is denied.
+    pub(crate) fn verdict(&self, limit: &Limit, retry: Option<Retry>, now: u64) -> Verdict {
+        let elapsed = |known_at: u64| now.saturating_sub(known_at);
+        let shared = self.shared.as_ref();
+        let rest = shared.map_or(0, |shared| shared.remaining);
+        let capacity = limit.capacity() as u32;
+        let remaining = rest.saturating_add(self.on_lease()).min(capacity);
+        let at = shared.map_or(0, |shared| shared.at.micros() + elapsed(shared.known_at));
+        let reset_after = match limit.algorithm().is_bucket() {
+            true => {
+                let missing = limit.rate().time_of((capacity - remaining).into());
+                Micros::new(missing.ceil())
+            }
+            false => shared.map_or(Micros::ZERO, |shared| {
+                let left = shared.reset_after.get();
+                Micros::new(left.saturating_sub(elapsed(shared.known_at)))
+            }),
+        };
+        Verdict {
+            at: Timestamp::saturating_from_micros(at),
+            remaining,
+            part: 0,
+            retry_after: retry.unwrap_or(Retry::NOW),
+            reset_after,
+            delay: Micros::ZERO,
+        }
+    }
+}
+
+/// Joins two lists of reports about the same grants.
+fn merged(
+    mut reports: SmallVec<[Report; 2]>,
+    more: SmallVec<[Report; 2]>,
+) -> SmallVec<[Report; 2]> {
+    for report in more {
+        match reports.iter_mut().find(|known| known.ends == report.ends) {
+            Some(known) => {
+                known.spent += report.spent;
+                known.returned += report.returned;
+            }
+            None => reports.push(report),
+        }
+    }
+    reports
+}

@@ -1,0 +1,457 @@
+//! All leases of this process, by band and identity.
+//!
+//! The table is cut into shards with a lock each. All bands of one rule and identity are in
+//! one shard, so most decisions take one lock. A request with several rules takes the locks
+//! in the order of the shards, and spends nothing before it holds all of them.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use fluxgate_core::Band;
+use fluxgate_core::internals::algorithm::Ask;
+use fluxgate_core::internals::{BandLease, Fingerprinter, RuleNumber};
+use fluxgate_core::store::{Check, Checks, Group, Retry, Subject, Verdict, Verdicts};
+use smallvec::SmallVec;
+
+use super::hot_keys::HotKeys;
+use super::kept_lease::KeptLease;
+use super::lease_counts::{LeaseCounts, UnitCounts};
+use crate::codec::Granted;
+
+const SHARDS: usize = 64;
+/// The most bands with a lease in one shard. Others are decided by the store.
+const MAX_PER_SHARD: usize = 1024;
+
+/// Identifies a band of an identity in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct LeaseKey {
+    subject: u64,
+    band: u64,
+}
+
+impl LeaseKey {
+    fn shard(self) -> usize {
+        self.subject as usize % SHARDS
+    }
+}
+
+/// The parts of a key are hashes.
+#[derive(Debug, Default)]
+struct KeyHasher(u64);
+
+impl Hasher for KeyHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64((*byte).into()));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = self.0.rotate_left(32) ^ number;
+    }
+}
+
+#[derive(Debug)]
+struct Entry {
+    kept: KeptLease,
+    /// What the keeper needs to ask without a request.
+    owner: Box<Owner>,
+}
+
+/// Whose units they are.
+#[derive(Clone, Debug)]
+pub(crate) struct Owner {
+    rule: RuleNumber,
+    subject: Box<[u8]>,
+    pub(crate) band: Band,
+}
+
+impl Owner {
+    pub(crate) fn subject(&self) -> Subject<'_> {
+        Subject {
+            rule: self.rule,
+            bytes: &self.subject,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Shard {
+    entries: HashMap<LeaseKey, Entry, BuildHasherDefault<KeyHasher>>,
+    allowed: u64,
+    denied: u64,
+    expired: u64,
+}
+
+/// A question on its way, which must be answered with [`LeaseTable::granted`] or
+/// [`LeaseTable::unanswered`].
+#[derive(Clone, Debug)]
+pub(crate) struct PendingAsk {
+    pub(crate) key: LeaseKey,
+    pub(crate) ask: Ask,
+    pub(crate) asked_at: u64,
+}
+
+/// All leases of this process.
+#[derive(Debug)]
+pub(crate) struct LeaseTable {
+    shards: Box<[Mutex<Shard>]>,
+    fingerprinter: Fingerprinter,
+    hot_keys: HotKeys,
+    /// Bands that are low on units, for the keeper.
+    low: Mutex<Vec<LeaseKey>>,
+    len: AtomicUsize,
+    /// Raised when units may have been given back, so that refusals do not hold.
+    generation: AtomicU64,
+    units: UnitCounts,
+}
+
+impl Default for LeaseTable {
+    fn default() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            fingerprinter: Fingerprinter::random(),
+            hot_keys: HotKeys::default(),
+            low: Mutex::default(),
+            len: AtomicUsize::new(0),
+            generation: AtomicU64::new(0),
+            units: UnitCounts::default(),
+        }
+    }
+}
+
+/// Returns whether units on lease could decide a request: it is charged at once and without a
+/// hold, and all its rules lease.
+pub(crate) fn can_cover(checks: &Checks<'_>) -> bool {
+    let is_leased = |check: &Check<'_>| {
+        check.group == Group::ENFORCED && check.band.lease().is_some() && check.cost > 0
+    };
+    checks.list().iter().all(is_leased)
+        && !checks.list().is_empty()
+        && checks.mode().takes()
+        && checks.hold().is_none()
+}
+
+impl LeaseTable {
+    /// Decides a request by units on lease, or refuses it as the store did shortly before.
+    /// Returns `None` if only the store can decide it. Sets `is_low` if the keeper has
+    /// something to do.
+    pub(crate) fn decide(
+        &self,
+        checks: &Checks<'_>,
+        now: u64,
+        is_low: &mut bool,
+    ) -> Option<Verdicts> {
+        if self.len.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let keys = self.keys_of(checks)?;
+        let mut shards = self.lock_all(&keys);
+        let generation = self.generation.load(Ordering::Acquire);
+        let mut is_denied = false;
+        let mut refusals = SmallVec::<[Option<Retry>; 4]>::new();
+        for (check, key) in checks.list().iter().zip(&keys) {
+            let shard = shard_of(&mut shards, *key);
+            let entry = shard.entries.get_mut(key)?;
+            if entry.owner.band.lease() != check.band.lease() {
+                return None;
+            }
+            let available = entry.kept.available(now, &mut shard.expired);
+            let refusal = match u64::from(available) >= check.cost {
+                true => None,
+                false => Some(entry.kept.refusal(check.cost, generation, now)?),
+            };
+            is_denied |= refusal.is_some();
+            refusals.push(refusal);
+        }
+        let mut verdicts = Verdicts::new();
+        for ((check, key), refusal) in checks.list().iter().zip(&keys).zip(refusals) {
+            let shard = shard_of(&mut shards, *key);
+            // It was there under the same lock.
+            let entry = shard.entries.get_mut(key)?;
+            // At most the units that are available.
+            if !is_denied && entry.kept.spend(check.cost as u32, now) {
+                entry.kept.set_asking();
+                *is_low = true;
+                self.lock_low().push(*key);
+            }
+            verdicts.push(entry.kept.verdict(check.band.limit(), refusal, now));
+        }
+        if let Some((_, shard)) = shards.first_mut() {
+            match is_denied {
+                true => shard.denied += 1,
+                false => shard.allowed += 1,
+            }
+        }
+        Some(verdicts)
+    }
+
+    /// Returns the questions to send with a request that the store decides, each with the
+    /// index of its check.
+    pub(crate) fn asks(&self, checks: &Checks<'_>, now: u64) -> SmallVec<[(usize, PendingAsk); 2]> {
+        let mut asks = SmallVec::new();
+        let Some(keys) = self.keys_of(checks) else {
+            return asks;
+        };
+        for (at, (check, key)) in checks.list().iter().zip(keys).enumerate() {
+            let Some(lease) = check.band.lease() else {
+                continue;
+            };
+            let mut shard = self.lock(key.shard());
+            let shard = &mut *shard;
+            let ask = match shard.entries.get_mut(&key) {
+                Some(entry) if entry.owner.band.lease() != check.band.lease() => continue,
+                Some(entry) => {
+                    entry.kept.used(check.cost, now);
+                    entry.kept.available(now, &mut shard.expired);
+                    match entry.kept.is_busy() {
+                        true => continue,
+                        false => entry.kept.ask(lease, now),
+                    }
+                }
+                None => {
+                    let lives = now / lease.span().get();
+                    let is_hot = self.hot_keys.count(key.subject ^ key.band, lives);
+                    if !is_hot || shard.entries.len() >= MAX_PER_SHARD {
+                        continue;
+                    }
+                    let mut kept = KeptLease::new(now);
+                    let ask = kept.ask(lease, now);
+                    let owner = Box::new(Owner {
+                        rule: check.subject.rule,
+                        subject: check.subject.bytes.into(),
+                        band: check.band.clone(),
+                    });
+                    shard.entries.insert(key, Entry { kept, owner });
+                    self.len.fetch_add(1, Ordering::Relaxed);
+                    ask
+                }
+            };
+            asks.push((at, self.pending(key, ask, now)));
+        }
+        asks
+    }
+
+    /// Returns the questions that are due without a request, and forgets leases that are not
+    /// used any more. `all` includes those that are not low, idle or about to end.
+    pub(crate) fn due(&self, now: u64, all: bool) -> Vec<(Owner, PendingAsk)> {
+        let mut due = Vec::new();
+        let low = std::mem::take(&mut *self.lock_low());
+        for key in low {
+            let mut shard = self.lock(key.shard());
+            let Some(entry) = shard.entries.get_mut(&key) else {
+                continue;
+            };
+            let Some(lease) = entry.owner.band.lease() else {
+                continue;
+            };
+            let ask = entry.kept.ask(lease, now);
+            due.push((Owner::clone(&entry.owner), self.pending(key, ask, now)));
+        }
+        if !all {
+            return due;
+        }
+        for shard in &self.shards {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let Shard {
+                entries, expired, ..
+            } = &mut *shard;
+            let before = entries.len();
+            entries.retain(|key, Entry { kept, owner }| {
+                let Some(lease) = owner.band.lease() else {
+                    return false;
+                };
+                kept.available(now, expired);
+                if let Some(ask) = kept.due(lease, now) {
+                    due.push((Owner::clone(owner), self.pending(*key, ask, now)));
+                }
+                !kept.is_forgettable(lease, now)
+            });
+            self.len
+                .fetch_sub(before - entries.len(), Ordering::Relaxed);
+        }
+        due
+    }
+
+    /// Returns questions that give all units back. Leases with a question on its way are left
+    /// out.
+    pub(crate) fn give_back(&self, now: u64) -> Vec<(Owner, PendingAsk)> {
+        let mut all = Vec::new();
+        // The keeper asks for no more of them.
+        let low = std::mem::take(&mut *self.lock_low());
+        for key in low {
+            self.unanswered(key);
+        }
+        for shard in &self.shards {
+            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let Shard {
+                entries, expired, ..
+            } = &mut *shard;
+            for (key, Entry { kept, owner }) in entries {
+                if !kept.is_asking() && kept.available(now, expired) > 0 {
+                    let ask = kept.give_back(now);
+                    all.push((Owner::clone(owner), self.pending(*key, ask, now)));
+                }
+            }
+        }
+        all
+    }
+
+    /// Returns whether any lease has a question on its way.
+    pub(crate) fn is_any_asking(&self) -> bool {
+        let mut shards = self.shards.iter();
+        shards.any(|shard| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            shard.entries.values().any(|entry| entry.kept.is_asking())
+        })
+    }
+
+    /// Adds what the store granted.
+    pub(crate) fn granted(
+        &self,
+        lease: &BandLease,
+        pending: &PendingAsk,
+        granted: &Granted,
+        now: u64,
+    ) {
+        let Granted { grant, rest } = granted;
+        self.units.granted(grant.units);
+        let mut shard = self.lock(pending.key.shard());
+        if let Some(entry) = shard.entries.get_mut(&pending.key) {
+            let kept = &mut entry.kept;
+            kept.granted(lease, pending.asked_at, grant, rest, now);
+        }
+    }
+
+    /// Notes that a question got no answer.
+    pub(crate) fn unanswered(&self, key: LeaseKey) {
+        let mut shard = self.lock(key.shard());
+        if let Some(entry) = shard.entries.get_mut(&key) {
+            entry.kept.unanswered();
+        }
+    }
+
+    /// Notes what the store decided. Denials of a band that was granted nothing are repeated
+    /// for a while, and units on lease here are left, too.
+    pub(crate) fn decided(
+        &self,
+        checks: &Checks<'_>,
+        refused: &[LeaseKey],
+        verdicts: &mut [Verdict],
+        now: u64,
+    ) {
+        let Some(keys) = self.keys_of(checks) else {
+            return;
+        };
+        let generation = self.generation.load(Ordering::Acquire);
+        for ((check, key), verdict) in checks.list().iter().zip(keys).zip(verdicts) {
+            let mut shard = self.lock(key.shard());
+            let shard = &mut *shard;
+            let Some(entry) = shard.entries.get_mut(&key) else {
+                continue;
+            };
+            entry.kept.available(now, &mut shard.expired);
+            if let Some(lease) = check.band.lease()
+                && !verdict.passes()
+                && refused.contains(&key)
+            {
+                let retry = verdict.retry_after;
+                entry.kept.refuse(lease, check.cost, retry, generation, now);
+            }
+            entry.kept.add_rest(verdict, now);
+        }
+    }
+
+    /// Lets no refusal hold any more: units may have been given back.
+    pub(crate) fn forget_refusals(&self) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Returns whether there is any lease.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len.load(Ordering::Relaxed) == 0
+    }
+
+    /// Returns the shortest life of a lease, in microseconds.
+    pub(crate) fn shortest(&self) -> Option<u64> {
+        let shortest_of = |shard: &Mutex<Shard>| {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let spans = shard.entries.values();
+            let spans = spans.filter_map(|entry| Some(entry.owner.band.lease()?.span().get()));
+            spans.min()
+        };
+        self.shards.iter().filter_map(shortest_of).min()
+    }
+
+    pub(crate) fn counts(&self) -> LeaseCounts {
+        let mut counts = self.units.counts();
+        for shard in &self.shards {
+            let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            counts.allowed += shard.allowed;
+            counts.denied += shard.denied;
+            counts.expired += shard.expired;
+            for entry in shard.entries.values() {
+                counts.on_lease += u64::from(entry.kept.on_lease());
+            }
+        }
+        counts
+    }
+
+    fn pending(&self, key: LeaseKey, ask: Ask, asked_at: u64) -> PendingAsk {
+        self.units.asked(&ask);
+        PendingAsk { key, ask, asked_at }
+    }
+
+    /// Returns the keys of all checks; `None` if two have the same counter, whose costs the
+    /// store adds up.
+    fn keys_of(&self, checks: &Checks<'_>) -> Option<SmallVec<[LeaseKey; 4]>> {
+        let mut keys = SmallVec::<[LeaseKey; 4]>::new();
+        let mut last: Option<(Subject<'_>, u64)> = None;
+        for check in checks.list() {
+            let subject = match last {
+                Some((subject, fingerprint)) if subject == check.subject => fingerprint,
+                _ => self.fingerprinter.of(check.subject.bytes),
+            };
+            last = Some((check.subject, subject));
+            let key = LeaseKey {
+                subject,
+                band: check.band.tag(),
+            };
+            if keys.contains(&key) {
+                return None;
+            }
+            keys.push(key);
+        }
+        Some(keys)
+    }
+
+    fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
+        // Nothing can panic while it is held.
+        let shard = self.shards[shard].lock();
+        shard.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the shards of all keys, in the order of the shards.
+    fn lock_all(&self, keys: &[LeaseKey]) -> SmallVec<[(usize, MutexGuard<'_, Shard>); 2]> {
+        let mut shards: SmallVec<[usize; 4]> = keys.iter().map(|key| key.shard()).collect();
+        shards.sort_unstable();
+        shards.dedup();
+        let locked = shards.into_iter();
+        locked.map(|shard| (shard, self.lock(shard))).collect()
+    }
+
+    fn lock_low(&self) -> MutexGuard<'_, Vec<LeaseKey>> {
+        self.low.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns the locked shard of a key.
+fn shard_of<'s>(shards: &'s mut [(usize, MutexGuard<'_, Shard>)], key: LeaseKey) -> &'s mut Shard {
+    let at = shards.iter().position(|(shard, _)| *shard == key.shard());
+    // All shards of the keys are locked.
+    &mut shards[at.unwrap_or_default()].1
+}

@@ -1,0 +1,494 @@
+//! Instances with leases under load while the server fails: the limit holds, and they go on
+//! by themselves within two seconds of the fault's end.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use fluxgate_core::{Clock, Outcome, RuleSets, SystemClock};
+use fluxgate_redis::{RedisStoreBuilder, Topology};
+use fluxgate_testkit::{
+    FaultProxy, Mode, RedisCluster, RedisServer, ReplyFault, Sentinels, Skew, valkey, wait_until,
+};
+use tokio::task::{JoinSet, block_in_place};
+use tokio::time::{Instant, sleep};
+
+use super::leased;
+use super::shared::{Admitted, expect_bucket, expect_windows};
+use crate::cluster::slot_of_keys;
+use crate::support::{Bench, RECOVERY, patient, store_at, until};
+
+const CAPACITY: u64 = 300;
+const REFILL: u64 = 1000;
+const DEADLINE: Duration = Duration::from_millis(150);
+/// How long a fault lasts, and how long there is none before it.
+const PHASE: Duration = Duration::from_millis(350);
+
+fn bucket() -> RuleSets {
+    let band = format!("{{ capacity: {CAPACITY}, window: 1s, refill: {REFILL} }}");
+    leased("share: 40%, for: 200ms", "token_bucket", &band)
+}
+
+/// Instances under load, all for one key.
+struct Fleet {
+    benches: Vec<Bench>,
+    admitted: Admitted,
+    stop: Arc<AtomicBool>,
+    callers: JoinSet<()>,
+}
+
+impl Fleet {
+    /// Starts three instances, and waits until they lease.
+    async fn start(rules: &RuleSets, store: impl Fn() -> RedisStoreBuilder) -> Self {
+        let mut fleet = Self {
+            benches: Vec::new(),
+            admitted: Admitted::default(),
+            stop: Arc::default(),
+            callers: JoinSet::new(),
+        };
+        for _ in 0..3 {
+            fleet.add(rules, store().deadline(DEADLINE));
+        }
+        sleep(PHASE).await;
+        let counts = |bench: &Bench| bench.store().lease_counts();
+        let allowed = fleet.benches.iter().map(|bench| counts(bench).allowed);
+        assert!(allowed.sum::<u64>() > 0, "nothing is decided by leases");
+        fleet
+    }
+
+    fn add(&mut self, rules: &RuleSets, store: RedisStoreBuilder) {
+        let bench = Bench::new(rules.clone(), store);
+        for _ in 0..2 {
+            let (bench, stop) = (bench.clone(), Arc::clone(&self.stop));
+            let admitted = Arc::clone(&self.admitted);
+            self.callers.spawn(async move {
+                let clock = SystemClock::default();
+                while !stop.load(Ordering::Relaxed) {
+                    let before = clock.now().micros();
+                    let outcome = bench.check("ann").await.outcome();
+                    match outcome {
+                        Outcome::Allowed => {
+                            let after = clock.now().micros();
+                            admitted.lock().unwrap().push((before, after));
+                        }
+                        Outcome::FailedClosed => sleep(Duration::from_millis(1)).await,
+                        _ => tokio::task::yield_now().await,
+                    }
+                }
+            });
+        }
+        self.benches.push(bench);
+    }
+
+    fn count(&self) -> usize {
+        self.admitted.lock().unwrap().len()
+    }
+
+    /// Waits until all instances have been decided for by the store again, after a fault has
+    /// ended.
+    async fn recovers(&self) {
+        let start = Instant::now();
+        for bench in &self.benches {
+            bench.recovery("bob").await;
+        }
+        let before = self.count();
+        while self.count() == before {
+            sleep(Duration::from_millis(5)).await;
+            assert!(start.elapsed() < RECOVERY, "ann is not admitted any more");
+        }
+        assert!(start.elapsed() < RECOVERY, "{:?}", start.elapsed());
+        // Leases, too.
+        sleep(PHASE).await;
+    }
+
+    /// Stops, and returns what was admitted, in the order of time.
+    async fn stop(mut self) -> Vec<(u64, u64)> {
+        self.stop.store(true, Ordering::Relaxed);
+        while let Some(caller) = self.callers.join_next().await {
+            caller.unwrap();
+        }
+        let mut admitted = std::mem::take(&mut *self.admitted.lock().unwrap());
+        admitted.sort_unstable();
+        admitted
+    }
+
+    fn labels(&self) -> Vec<&'static str> {
+        let labels = self.benches.iter().flat_map(|bench| bench.errors.labels());
+        let mut labels: Vec<_> = labels.collect();
+        labels.sort_unstable();
+        labels.dedup();
+        labels
+    }
+
+    /// Waits for the end of a fault, and checks the limit.
+    async fn keeps_the_limit(self) {
+        self.recovers().await;
+        let admitted = self.stop().await;
+        expect_bucket(&admitted, CAPACITY, REFILL);
+    }
+}
+
+/// Instances behind a proxy.
+async fn behind_proxy() -> (RedisServer, FaultProxy, Fleet) {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.addr());
+    let url = proxy.url("redis");
+    let fleet = Fleet::start(&bucket(), || store_at(&url)).await;
+    (server, proxy, fleet)
+}
+
+/// Instances on a server.
+async fn on(server: &RedisServer) -> Fleet {
+    Fleet::start(&bucket(), || store_at(server.url())).await
+}
+
+fn set(server: &RedisServer, name: &str, value: &str) {
+    server
+        .cli()
+        .command(&["CONFIG", "SET", name, value])
+        .expect_ok();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_killed_and_restarted_with_its_data() {
+    let server = RedisServer::builder()
+        .config("appendonly yes")
+        .config("appendfsync always")
+        .start();
+    let fleet = on(&server).await;
+    for _ in 0..2 {
+        block_in_place(|| server.kill());
+        sleep(PHASE).await;
+        block_in_place(|| server.restart());
+        fleet.recovers().await;
+    }
+    fleet.keeps_the_limit().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_loses_its_data_gives_one_quota_more() {
+    let server = RedisServer::start();
+    let fleet = on(&server).await;
+    server.cli().command(&["FLUSHALL"]).expect_ok();
+    fleet.recovers().await;
+    // All of the shared part is there again, and what was on lease may still be spent.
+    let admitted = fleet.stop().await;
+    expect_bucket(&admitted, 2 * CAPACITY, REFILL);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn instances_killed_and_restarted() {
+    let server = RedisServer::start();
+    let mut fleet = on(&server).await;
+    for _ in 0..5 {
+        // A store that is dropped gives nothing back.
+        drop(fleet.benches.remove(0));
+        fleet.add(&bucket(), store_at(server.url()).deadline(DEADLINE));
+        sleep(PHASE / 2).await;
+    }
+    fleet.keeps_the_limit().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scripts_flushed_in_a_loop() {
+    let server = RedisServer::start();
+    let fleet = on(&server).await;
+    let until = Instant::now() + PHASE;
+    while Instant::now() < until {
+        server.cli().command(&["SCRIPT", "FLUSH"]).expect_ok();
+        sleep(Duration::from_millis(5)).await;
+    }
+    assert!(fleet.labels().is_empty(), "{:?}", fleet.labels());
+    fleet.keeps_the_limit().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_pauses_its_clients() {
+    let server = RedisServer::start();
+    let fleet = on(&server).await;
+    server
+        .cli()
+        .command(&["CLIENT", "PAUSE", "600"])
+        .expect_ok();
+    sleep(Duration::from_millis(650)).await;
+    assert!(fleet.labels().contains(&"timeout"));
+    fleet.keeps_the_limit().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_stands_still() {
+    let server = RedisServer::start();
+    let fleet = on(&server).await;
+    server.pause();
+    sleep(2 * PHASE).await;
+    server.resume();
+    assert!(fleet.labels().contains(&"timeout"));
+    fleet.keeps_the_limit().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_into_a_black_hole() {
+    let (_server, proxy, fleet) = behind_proxy().await;
+    proxy.set_mode(Mode::BlackHole);
+    sleep(2 * PHASE).await;
+    proxy.heal();
+    proxy.close_connections();
+    assert!(fleet.labels().contains(&"timeout"));
+    fleet.keeps_the_limit().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replies_lost_cut_and_malformed() {
+    let (_server, proxy, fleet) = behind_proxy().await;
+    let faults = [
+        ReplyFault::Swallow,
+        ReplyFault::SwallowAndClose,
+        ReplyFault::Cut(3),
+        ReplyFault::Cut(30),
+        ReplyFault::Inject(b"$1\r\nx\r\n".to_vec()),
+        ReplyFault::Replace(b"-ERR no\r\n".to_vec()),
+        ReplyFault::Replace(b"$5\r\nabcde\r\n".to_vec()),
+    ];
+    for fault in faults.iter().cycle().take(28) {
+        proxy.fault_reply_to("EVALSHA", fault.clone());
+        sleep(Duration::from_millis(20)).await;
+    }
+    proxy.heal();
+    fleet.keeps_the_limit().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn connections_reset() {
+    let (_server, proxy, fleet) = behind_proxy().await;
+    for _ in 0..20 {
+        proxy.reset_connections();
+        sleep(Duration::from_millis(15)).await;
+    }
+    fleet.keeps_the_limit().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn errors_of_the_server() {
+    let server = RedisServer::builder()
+        .config("busy-reply-threshold 50")
+        .user("limited on >secret ~fluxgate:* +@all")
+        .start();
+    let url = server.url_as("limited", "secret");
+    let fleet = Fleet::start(&bucket(), || store_at(&url)).await;
+    let mut cli = server.cli();
+
+    set(&server, "maxmemory-policy", "noeviction");
+    set(&server, "maxmemory", "1");
+    sleep(PHASE).await;
+    set(&server, "maxmemory", "0");
+    fleet.recovers().await;
+
+    let in_the_way = server.directory().join("dump.rdb");
+    fs::create_dir(&in_the_way).unwrap();
+    set(&server, "save", "3600 100000");
+    cli.command(&["BGSAVE"]);
+    until("the save has failed", || {
+        cli.info("rdb_last_bgsave_status").as_deref() == Some("err")
+    })
+    .await;
+    sleep(PHASE).await;
+    fs::remove_dir(&in_the_way).unwrap();
+    cli.command(&["SAVE"]).expect_ok();
+    fleet.recovers().await;
+
+    for (forbid, permit) in [
+        (["-evalsha", "-eval"], "+@all"),
+        (["-psetex", "-get"], "+@all"),
+        (["resetkeys", "~fluxgate:{*"], "~fluxgate:*"),
+    ] {
+        let user = ["ACL", "SETUSER", "limited"];
+        cli.command(&[&user[..], &forbid].concat()).expect_ok();
+        sleep(PHASE).await;
+        cli.command(&[&user[..], &[permit]].concat()).expect_ok();
+        fleet.recovers().await;
+    }
+
+    cli.command(&["REPLICAOF", "127.0.0.1", "1"]).expect_ok();
+    sleep(PHASE).await;
+    cli.command(&["REPLICAOF", "NO", "ONE"]).expect_ok();
+    fleet.recovers().await;
+
+    server
+        .cli()
+        .send(&["EVAL", "while true do end", "0"])
+        .unwrap();
+    until("it says that it is busy", || {
+        cli.command(&["PING"]).error().is_some()
+    })
+    .await;
+    sleep(PHASE).await;
+    cli.command(&["SCRIPT", "KILL"]).expect_ok();
+
+    let labels = fleet.labels();
+    for label in ["busy", "misconf", "noperm", "oom", "readonly"] {
+        assert!(labels.contains(&label), "{label} is not in {labels:?}");
+    }
+    fleet.keeps_the_limit().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_password_required_later() {
+    let server = RedisServer::start();
+    let fleet = on(&server).await;
+    let mut cli = server.cli();
+    set(&server, "requirepass", "sesame");
+    cli.command(&["CLIENT", "KILL", "TYPE", "normal"]);
+    sleep(PHASE).await;
+    cli.command(&["CONFIG", "SET", "requirepass", ""])
+        .expect_ok();
+    assert!(fleet.labels().contains(&"noauth"));
+    fleet.keeps_the_limit().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_loads_its_data() {
+    let server = RedisServer::builder()
+        .config("key-load-delay 300")
+        .config("loading-process-events-interval-bytes 1024")
+        .config("appendonly yes")
+        .config("appendfsync always")
+        .start();
+    let mut cli = server.cli();
+    let fill = "for i = 1, 1000 do redis.call('SET', 'other:' .. i, 'x') end";
+    cli.command(&["EVAL", fill, "0"]);
+    cli.command(&["SAVE"]).expect_ok();
+    let fleet = on(&server).await;
+    block_in_place(|| server.restart());
+    fleet.keeps_the_limit().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn foreign_values_at_the_keys() {
+    let server = RedisServer::start();
+    let fleet = on(&server).await;
+    let mut cli = server.cli();
+    let mut found = None;
+    until("units are out", || {
+        found = cli.keys("fluxgate:2:lease:*").pop();
+        found.is_some()
+    })
+    .await;
+    let key = found.unwrap();
+    // A value of another type is an error, and the server grants nothing.
+    for foreign in [&["LPUSH", &key, "x"][..], &["SET", &key, "abc"]] {
+        cli.command(&["DEL", &key]);
+        cli.command(foreign);
+        sleep(PHASE).await;
+        cli.command(&["DEL", &key]);
+    }
+    fleet.recovers().await;
+    // What was out is not known any more.
+    let admitted = fleet.stop().await;
+    expect_bucket(&admitted, CAPACITY + 3 * CAPACITY, REFILL);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_goes_back_and_forward_an_hour() {
+    let server = RedisServer::builder().clock_offset(Skew::NONE).start();
+    let fleet = on(&server).await;
+    let hour = Duration::from_secs(3600);
+    server.set_clock_offset(Skew::Behind(hour));
+    sleep(2 * PHASE).await;
+    // A bucket that is owed an hour recovers when its horizon has passed.
+    server.set_clock_offset(Skew::NONE);
+    sleep(PHASE).await;
+    let before = fleet.count();
+    server.set_clock_offset(Skew::Ahead(hour));
+    sleep(PHASE).await;
+    assert!(fleet.count() > before);
+    let admitted = fleet.stop().await;
+    // Each jump forward fills the bucket, and what was on lease may still be spent.
+    expect_bucket(&admitted, 4 * CAPACITY, REFILL);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failover_of_sentinels() {
+    let sentinels = Sentinels::start();
+    let master = sentinels.master_name().to_owned();
+    let store = || {
+        let topology = Topology::Sentinel {
+            master: master.clone(),
+        };
+        patient(sentinels.sentinel_urls()).topology(topology)
+    };
+    let fleet = Fleet::start(&bucket(), store).await;
+    block_in_place(|| {
+        sentinels.kill_primary();
+        sentinels.wait_for_failover();
+    });
+    fleet.recovers().await;
+    // What was not replicated is given back: at most one quota.
+    let admitted = fleet.stop().await;
+    expect_bucket(&admitted, 2 * CAPACITY, REFILL);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_planned_failover_and_a_primary_cut_off_from_its_sentinels() {
+    let user = "limits on >pw ~* &* +@all";
+    let sentinels = Sentinels::start_with(|server| server.user(user));
+    let master = sentinels.master_name().to_owned();
+    let store = || {
+        let topology = Topology::Sentinel {
+            master: master.clone(),
+        };
+        let store = patient(sentinels.sentinel_urls()).topology(topology);
+        store.username("limits").password("pw")
+    };
+    let fleet = Fleet::start(&bucket(), store).await;
+    block_in_place(|| sentinels.fail_over());
+    fleet.recovers().await;
+    let (old, new) = (sentinels.primary(), sentinels.replica());
+    block_in_place(|| {
+        let mut cli = old.cli();
+        cli.command(&["ACL", "SETUSER", "default", "off"])
+            .expect_ok();
+        cli.command(&["CLIENT", "KILL", "USER", "default"]);
+        wait_until("a sentinel to name the replica", || sentinels.is_named(new));
+    });
+    fleet.recovers().await;
+    let admitted = fleet.stop().await;
+    expect_bucket(&admitted, 3 * CAPACITY, REFILL);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slot_of_a_cluster_that_moves() {
+    let cluster = RedisCluster::start(3);
+    let fleet = Fleet::start(&bucket(), || patient(cluster.urls())).await;
+    let slot = slot_of_keys(&cluster, "ann").unwrap();
+    for _ in 0..3 {
+        block_in_place(|| {
+            let to = (cluster.node_of_slot(slot) + 1) % cluster.len();
+            let moving = cluster.begin_move(slot, to);
+            moving.move_keys(1);
+            std::thread::sleep(PHASE / 4);
+            moving.finish();
+        });
+        sleep(PHASE / 2).await;
+    }
+    let failed = fleet.labels();
+    assert!(failed.is_empty(), "{failed:?}");
+    fleet.keeps_the_limit().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn valkey_and_windows_of_a_calendar() {
+    let server = match valkey() {
+        Some(binary) => RedisServer::builder().binary(binary).start(),
+        None => RedisServer::start(),
+    };
+    let capacity = 3000;
+    let band = format!("{{ capacity: {capacity}, calendar: day }}");
+    let rules = leased("share: 50%, for: 200ms", "fixed_window", &band);
+    let fleet = Fleet::start(&rules, || store_at(server.url())).await;
+    server.cli().command(&["SCRIPT", "FLUSH"]).expect_ok();
+    sleep(2 * PHASE).await;
+    let admitted = fleet.stop().await;
+    expect_windows(&admitted, capacity, 86_400_000_000);
+    assert!(admitted.len() * 100 >= capacity * 95, "{}", admitted.len());
+}

@@ -1,0 +1,319 @@
+//! What one instance does with its leases.
+
+use std::time::Duration;
+
+use fluxgate_core::{Limiter, RuleSets};
+use fluxgate_redis::RedisStore;
+use fluxgate_testkit::{FaultProxy, RedisServer};
+use tokio::time::{Instant, sleep};
+
+use super::{calls, leased};
+use crate::support::{GENEROUS, rules, store_at, user};
+
+/// A window that does not end while a test runs, unless the day does.
+const DAY: &str = "{ capacity: 1000, window: 1d }";
+
+fn instance(server: &RedisServer, rules: &RuleSets) -> Limiter<RedisStore> {
+    Limiter::new(rules.clone(), store_at(server.url()).build().unwrap())
+}
+
+/// Sends so many requests of one user, and returns how many were admitted.
+async fn take(limiter: &Limiter<RedisStore>, times: usize) -> usize {
+    let mut admitted = 0;
+    for _ in 0..times {
+        admitted += usize::from(limiter.check("api", &user("ann")).await.allowed());
+    }
+    admitted
+}
+
+/// Takes until nothing is left, waiting out refusals.
+async fn exhaust(limiter: &Limiter<RedisStore>, wanted: usize) -> usize {
+    let until = Instant::now() + GENEROUS;
+    let mut admitted = 0;
+    while admitted < wanted && Instant::now() < until {
+        match take(limiter, 1).await {
+            0 => sleep(Duration::from_millis(5)).await,
+            _ => admitted += 1,
+        }
+    }
+    admitted
+}
+
+#[tokio::test]
+async fn only_a_key_that_is_asked_for_often_gets_a_lease() {
+    let server = RedisServer::start();
+    let limiter = instance(
+        &server,
+        &leased("share: 20%, for: 10s", "fixed_window", DAY),
+    );
+    assert_eq!(take(&limiter, 2).await, 2);
+    assert_eq!(limiter.store().lease_counts().asks, 0);
+    assert_eq!(take(&limiter, 50).await, 50);
+    let counts = limiter.store().lease_counts();
+    assert!(counts.asks > 0 && counts.allowed > 30, "{counts:?}");
+}
+
+#[tokio::test]
+async fn most_decisions_of_a_hot_key_take_no_call() {
+    let server = RedisServer::start();
+    let band = "{ capacity: 100000, window: 1d }";
+    let limiter = instance(
+        &server,
+        &leased("share: 20%, for: 1s", "fixed_window", band),
+    );
+    assert_eq!(take(&limiter, 20_000).await, 20_000);
+    let counts = limiter.store().lease_counts();
+    let calls = calls(&server);
+    assert!(calls * 50 <= 20_000, "{calls} calls, {counts:?}");
+}
+
+#[tokio::test]
+async fn units_are_given_back_when_a_key_goes_idle() {
+    let server = RedisServer::start();
+    let rules = leased("share: 50%, for: 200ms", "fixed_window", DAY);
+    let (first, second) = (instance(&server, &rules), instance(&server, &rules));
+    let admitted = take(&first, 40).await;
+    assert_eq!(admitted, 40);
+    assert!(first.store().lease_counts().on_lease > 0);
+    // Nobody has spent them, so all are there for the other one.
+    assert_eq!(exhaust(&second, 960).await, 960);
+    assert_eq!(take(&second, 5).await, 0);
+    let counts = first.store().lease_counts();
+    assert_eq!((counts.on_lease, counts.expired), (0, 0), "{counts:?}");
+    assert!(counts.returned > 0);
+}
+
+#[tokio::test]
+async fn units_are_given_back_at_the_end() {
+    let server = RedisServer::start();
+    let rules = leased("share: 50%, for: 1m", "fixed_window", DAY);
+    let (first, second) = (instance(&server, &rules), instance(&server, &rules));
+    assert_eq!(take(&first, 40).await, 40);
+    assert!(first.store().lease_counts().on_lease > 0);
+    first.store().return_leases().await;
+    assert_eq!(first.store().lease_counts().on_lease, 0);
+    // It goes on without leases.
+    assert_eq!(take(&first, 10).await, 10);
+    assert_eq!(first.store().lease_counts().on_lease, 0);
+    second.store().return_leases().await;
+    assert_eq!(take(&second, 1000).await, 950);
+}
+
+#[tokio::test]
+async fn units_of_an_instance_that_is_gone_are_out_until_its_lease_ends() {
+    let server = RedisServer::start();
+    let band = "{ capacity: 100, window: 1s, refill: 1, period: 1d }";
+    let rules = leased("share: 50%, for: 1s", "token_bucket", band);
+    let (first, second) = (instance(&server, &rules), instance(&server, &rules));
+    let admitted = take(&first, 20).await;
+    let held = first.store().lease_counts().on_lease as usize;
+    assert!(admitted == 20 && held > 0);
+    drop(first);
+    // The shared part is 50 units, and those on lease are charged to it.
+    assert_eq!(exhaust(&second, 30 - held).await, 30 - held);
+    assert_eq!(take(&second, 5).await, 0);
+}
+
+#[tokio::test]
+async fn a_request_needs_units_of_all_its_bands() {
+    let server = RedisServer::start();
+    let bands =
+        "{ id: small, capacity: 20, window: 1d }, { id: large, capacity: 1000, window: 1d }";
+    let limiter = instance(
+        &server,
+        &leased("share: 50%, for: 10s", "fixed_window", bands),
+    );
+    assert_eq!(take(&limiter, 100).await, 20);
+    let states = limiter.state("api", "r", &["ann"]).await.unwrap();
+    assert_eq!(states[0].remaining, 0);
+    // All that was not admitted is still there, or on lease here.
+    let on_lease = limiter.store().lease_counts().on_lease;
+    assert_eq!(states[1].remaining + on_lease, 980);
+}
+
+#[tokio::test]
+async fn rules_that_wait_or_shape_or_hold_or_shadow_take_no_lease() {
+    let server = RedisServer::start();
+    let lease = "lease: { share: 50%, for: 10s }";
+    for rule in [
+        "bands: [ { capacity: 100, window: 1s } ], on_exceed: wait, max_wait: 1s",
+        "algorithm: leaky_bucket, shape: true, bands: [ { capacity: 100, window: 1s } ]",
+        "mode: shadow, bands: [ { capacity: 100, window: 1s } ]",
+        "algorithm: sliding_window, bands: [ { capacity: 100, window: 1s } ]",
+        "algorithm: sliding_log, bands: [ { capacity: 100, window: 1s } ]",
+    ] {
+        let rules = rules(&format!(
+            "rule_sets: {{ api: {{ rules: [ {{ id: r, scope: per_user, {rule}, {lease} }} ] }} }}"
+        ));
+        let limiter = instance(&server, &rules);
+        take(&limiter, 30).await;
+        let counts = limiter.store().lease_counts();
+        assert_eq!((counts.asks, counts.allowed), (0, 0), "{rule}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_with_a_rule_that_does_not_lease_is_decided_by_the_store() {
+    let server = RedisServer::start();
+    let rules = rules(
+        "rule_sets: { api: { rules: [ \
+         { id: a, scope: per_user, lease: { share: 50%, for: 10s }, bands: [ { capacity: 100, window: 1d } ] }, \
+         { id: b, scope: per_user, bands: [ { capacity: 50, window: 1d, refill: 1 } ] } ] } }",
+    );
+    let limiter = instance(&server, &rules);
+    assert_eq!(take(&limiter, 100).await, 50);
+    assert_eq!(limiter.store().lease_counts().asks, 0);
+}
+
+#[tokio::test]
+async fn what_remains_is_the_shared_rest_and_what_is_on_lease_here() {
+    let server = RedisServer::start();
+    let limiter = instance(&server, &leased("share: 20%, for: 1m", "fixed_window", DAY));
+    for admitted in 1..=300_u64 {
+        let decision = limiter.check("api", &user("ann")).await;
+        assert!(decision.allowed());
+        assert_eq!(decision.remaining(), Some(1000 - admitted));
+        assert_eq!(decision.limit(), Some(1000));
+    }
+    assert!(limiter.store().lease_counts().allowed > 200);
+}
+
+#[tokio::test]
+async fn a_refund_ends_a_refusal() {
+    let server = RedisServer::start();
+    let limiter = instance(
+        &server,
+        &leased(
+            "share: 50%, for: 1m",
+            "fixed_window",
+            "{ capacity: 20, window: 1d }",
+        ),
+    );
+    assert_eq!(take(&limiter, 60).await, 20);
+    assert!(limiter.store().lease_counts().denied > 10);
+    limiter.refund("api", "r", &["ann"], 5).await.unwrap();
+    assert_eq!(take(&limiter, 20).await, 5);
+    limiter.reset("api", "r", &["ann"]).await.unwrap();
+    assert_eq!(take(&limiter, 60).await, 20);
+}
+
+#[tokio::test]
+async fn after_a_refusal_a_key_is_asked_for_again_soon() {
+    let server = RedisServer::start();
+    let rules = leased(
+        "share: 50%, for: 500ms",
+        "fixed_window",
+        "{ capacity: 20, window: 1d }",
+    );
+    let (first, second) = (instance(&server, &rules), instance(&server, &rules));
+    assert_eq!(take(&first, 60).await, 20);
+    second.refund("api", "r", &["ann"], 5).await.unwrap();
+    // A fiftieth of the lease, which is 10 ms.
+    let start = Instant::now();
+    assert_eq!(exhaust(&first, 5).await, 5);
+    assert!(
+        start.elapsed() < Duration::from_millis(400),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn a_lease_follows_a_change_of_its_rule() {
+    let server = RedisServer::start();
+    let old = leased("share: 50%, for: 100ms", "fixed_window", DAY);
+    let limiter = instance(&server, &old);
+    assert_eq!(take(&limiter, 40).await, 40);
+    let band = "{ capacity: 60, window: 1d }";
+    let rules = leased("share: 10%, for: 100ms", "fixed_window", band);
+    limiter.replace_rules(rules).await.unwrap();
+    assert_eq!(exhaust(&limiter, 20).await, 20);
+    assert_eq!(take(&limiter, 5).await, 0);
+}
+
+#[tokio::test]
+async fn a_cost_above_the_shared_part_of_a_bucket_never_passes() {
+    let server = RedisServer::start();
+    let limiter = instance(
+        &server,
+        &leased(
+            "share: 20%, for: 1s",
+            "token_bucket",
+            "{ capacity: 100, window: 1d }",
+        ),
+    );
+    let consume = |cost| limiter.consume("api", "r", &["ann"], Some(cost));
+    assert!(!consume(81).await.unwrap().allowed());
+    assert!(consume(80).await.unwrap().allowed());
+}
+
+/// Byte for byte, as far as the server can tell.
+#[tokio::test]
+async fn a_rule_without_a_lease_sends_what_it_sent_before() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.addr());
+    let band = "bands: [ { capacity: 1000, window: 1d } ]";
+    let rules = rules(&format!(
+        "rule_sets: {{ api: {{ rules: [ {{ id: r, scope: per_user, {band} }} ] }} }}"
+    ));
+    let store = store_at(proxy.url("redis")).build().unwrap();
+    let limiter = Limiter::new(rules, store);
+    take(&limiter, 3).await;
+    let before = (proxy.bytes_up(), proxy.bytes_down());
+    take(&limiter, 10).await;
+    // EVALSHA with a key of 29 bytes, 12 bytes of a head and 44 of a check; the
+    // reply has 13 bytes of a head, and the letter, the digits of the bucket and a semicolon.
+    assert_eq!(proxy.bytes_up() - before.0, 10 * 170);
+    assert_eq!(proxy.bytes_down() - before.1, 10 * 40);
+    assert!(server.cli().keys("*lease*").is_empty());
+}
+
+/// It is time to ask for more, but the task that asks has not run yet.
+#[tokio::test]
+async fn units_of_a_lease_that_is_low_are_given_back_at_the_end() {
+    let server = RedisServer::start();
+    let limiter = instance(&server, &leased("share: 50%, for: 1m", "fixed_window", DAY));
+    assert_eq!(take(&limiter, 3).await, 3);
+    let on_lease = || limiter.store().lease_counts().on_lease;
+    assert!(on_lease() > 1);
+    while on_lease() > 1 {
+        assert_eq!(take(&limiter, 1).await, 1);
+    }
+    limiter.store().return_leases().await;
+    let counts = limiter.store().lease_counts();
+    assert_eq!((counts.on_lease, counts.returned), (0, 1), "{counts:?}");
+}
+
+#[tokio::test]
+async fn what_is_on_lease_is_known_for_all_instances_and_charges_nothing() {
+    let server = RedisServer::start();
+    let bands = "{ id: few, capacity: 10, window: 1d }, { id: many, capacity: 1000, window: 1d }";
+    let (exact, leased_bands) = (
+        leased("share: 1%, for: 1m", "fixed_window", bands),
+        leased("share: 50%, for: 1m", "fixed_window", bands),
+    );
+    // A call for the state, and one for each band that leases its units.
+    for (rules, expected) in [(exact, 1), (leased_bands, 3)] {
+        let limiter = instance(&server, &rules);
+        let state = || limiter.state("api", "r", &["ann"]);
+        // The first may have to load the script.
+        state().await.unwrap();
+        let before = calls(&server);
+        let states = state().await.unwrap();
+        assert_eq!((states[0].on_lease, states[1].on_lease), (0, 0));
+        assert_eq!(calls(&server) - before, expected);
+    }
+    assert!(server.cli().keys("*").is_empty());
+
+    let rules = leased("share: 50%, for: 1m", "fixed_window", DAY);
+    let (first, second) = (instance(&server, &rules), instance(&server, &rules));
+    assert_eq!(take(&first, 3).await, 3);
+    let here = first.store().lease_counts().on_lease;
+    assert!(here > 0);
+    for _ in 0..3 {
+        let states = second.state("api", "r", &["ann"]).await.unwrap();
+        assert_eq!(states[0].on_lease, here);
+        assert_eq!(states[0].remaining, 1000 - 3 - here);
+    }
+    assert_eq!(second.store().lease_counts().asks, 0);
+}
