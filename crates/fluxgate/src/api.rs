@@ -25,7 +25,7 @@ use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use fluxgate_core::LimiterError;
+use fluxgate_core::{BandState, LimiterError};
 use fluxgate_http::Problem;
 use fluxgate_tower::HeaderFamilies;
 use http::header::CONTENT_TYPE;
@@ -135,6 +135,11 @@ fn json_response(body: impl Into<Body>) -> Response {
     let mut response = Response::new(body.into());
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     response
+}
+
+/// Returns the units of a band that are out on lease; `None` if its units are not leased.
+fn units_on_lease(state: &BandState) -> Option<u64> {
+    state.band.lease().map(|_| state.on_lease)
 }
 
 async fn not_found(uri: Uri) -> Problem {

@@ -49,6 +49,7 @@ pub(crate) use source_warnings::source_warnings;
 pub use sources::{Field, SourceField, Sources};
 pub use store::{Mode, Redis, RedisTls, Store};
 pub use telemetry::{Level, LogFormat, Telemetry};
+pub(crate) use tree::duration_text;
 pub use url::{HttpUrl, RedisUrl};
 
 /// The checked configuration of the service.

@@ -119,6 +119,10 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
             }
         });
         let _ = joined.await;
+        if let Some(store) = engine.store().redis() {
+            // No request needs the units any more; others may.
+            store.return_leases().await;
+        }
         if let Some(traces) = traces {
             traces.end().await;
         }

@@ -17,7 +17,7 @@ use http::StatusCode;
 use tokio::task::JoinHandle;
 
 use super::fault_json::fault_list;
-use super::{Api, body, json_response};
+use super::{Api, body, json_response, units_on_lease};
 
 /// Returns the routes of all admin endpoints.
 pub(super) fn routes() -> Router<Arc<Api>> {

@@ -16,8 +16,9 @@ use serde::Serialize;
 
 use super::check::{CheckRequest, only_rule_set};
 use super::decision_json::{Form, write_decision};
-use super::{Api, body, json_response};
+use super::{Api, body, json_response, units_on_lease};
 use crate::admin::Role;
+use crate::config::duration_text;
 use crate::engine::{EngineError, REDACTED};
 
 /// Explains the decision about a request without charging it.
@@ -93,6 +94,8 @@ struct RuleJson<'a> {
     mode: &'static str,
     group: Option<GroupJson<'a>>,
     rollout: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease: Option<LeaseJson>,
     bands: Vec<BandJson<'a>>,
 }
 
@@ -104,9 +107,19 @@ struct GroupJson<'a> {
 }
 
 #[derive(Serialize)]
+struct LeaseJson {
+    share: String,
+    #[serde(rename = "for")]
+    span: String,
+}
+
+#[derive(Serialize)]
 struct BandJson<'a> {
     band: &'a str,
     limit: u64,
+    /// `None` if its units are not leased.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_lease: Option<u64>,
     before: StateJson,
     after: StateJson,
     denies: bool,
@@ -134,6 +147,10 @@ impl<'a> From<&'a RuleExplanation> for RuleJson<'a> {
                 instead: group.instead.as_deref(),
             }),
             rollout: rule.rollout.as_ref().map(ToString::to_string),
+            lease: rule.lease.map(|lease| LeaseJson {
+                share: lease.share().to_string(),
+                span: duration_text(lease.span()),
+            }),
             bands: rule.bands.iter().map(BandJson::from).collect(),
         }
     }
@@ -144,6 +161,7 @@ impl<'a> From<&'a BandExplanation> for BandJson<'a> {
         Self {
             band: band.before.band.id(),
             limit: band.before.band.capacity(),
+            on_lease: units_on_lease(&band.before),
             before: StateJson::from(&band.before),
             after: StateJson::from(&band.after),
             denies: band.denies,

@@ -11,6 +11,7 @@ use fluxgate_core::{
 
 use super::{Exit, Failure, print, rules};
 use crate::api::explain::{explain_offline, explanation_json, mode_name};
+use crate::config::duration_text;
 
 /// The maximum size of a request in a file or on standard input.
 const MAX_REQUEST_BYTES: u64 = 1024 * 1024;
@@ -146,6 +147,10 @@ fn write_rule(f: &mut fmt::Formatter<'_>, rule: &RuleExplanation) -> fmt::Result
         }
     } else if rule.mode == RuleMode::Shadow {
         writeln!(f, "  mode: shadow")?;
+    }
+    if let Some(lease) = rule.lease {
+        let (share, span) = (lease.share(), duration_text(lease.span()));
+        writeln!(f, "  lease: {share} for {span}")?;
     }
     if !rule.missing.is_empty() {
         let parts: Vec<_> = rule.missing.iter().map(ToString::to_string).collect();

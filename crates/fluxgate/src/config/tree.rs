@@ -35,8 +35,12 @@ pub(super) fn path(path: &Path) -> Node {
     text(path.display().to_string())
 }
 
-/// Returns a duration in the largest unit that divides it.
 pub(super) fn duration(duration: Duration) -> Node {
+    plain(duration_text(duration))
+}
+
+/// Writes a duration as in rules, in the largest unit that divides it.
+pub(crate) fn duration_text(duration: Duration) -> String {
     let millis = duration.as_millis();
     let units = [
         (86_400_000, "d"),
@@ -48,7 +52,7 @@ pub(super) fn duration(duration: Duration) -> Node {
         .into_iter()
         .find(|(unit, _)| millis.is_multiple_of(*unit));
     let (unit, name) = unit.unwrap_or((1, "ms"));
-    plain(format!("{}{name}", millis / unit))
+    format!("{}{name}", millis / unit)
 }
 
 pub(super) fn list(items: impl IntoIterator<Item = Node>) -> Node {

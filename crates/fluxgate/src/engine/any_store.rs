@@ -60,6 +60,7 @@ impl AnyStore {
                 script_reloads: store.script_reloads(),
                 failovers: store.failovers(),
                 memory_keys: None,
+                leases: Some(store.lease_counts()),
             },
         }
     }

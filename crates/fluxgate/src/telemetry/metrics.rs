@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use fluxgate_core::store::Reason;
 use fluxgate_core::{ActiveRule, Band, Decision, OnError, Outcome};
-use fluxgate_redis::reason;
+use fluxgate_redis::{LeaseCounts, reason};
 
 use fluxgate_http::Listener;
 use llm::LlmCounts;
@@ -61,6 +61,8 @@ pub(crate) struct StoreGauges {
     pub(crate) failovers: u64,
     /// The number of counters in a memory store.
     pub(crate) memory_keys: Option<u64>,
+    /// The leases, if the store can have any.
+    pub(crate) leases: Option<LeaseCounts>,
 }
 
 impl Metrics {

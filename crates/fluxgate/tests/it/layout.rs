@@ -16,14 +16,14 @@ use imports::{Import, Modules, top_level};
 const LAYERS: [(&str, &str); 8] = [
     (
         "fluxgate-core",
-        "time clock lossless request_path context sip fingerprint rate calendar hold limit quota algorithm key band \
+        "time clock lossless request_path context sip fingerprint rate calendar hold limit percent lease quota algorithm key band \
          yaml network matcher rules background store reservation plan decision observer json memory keyed ad_hoc \
          kept_holds limiter shared_keyed serde_impls guide conformance",
     ),
     (
         "fluxgate-redis",
         "reason back_off error events identity_hash keys script breaker endpoint subscription \
-         codec sentinel per_runtime deadlines node cluster batch servers near_cache decider holds across_slots rule_store \
+         codec sentinel per_runtime deadlines node cluster batch servers near_cache leases decider lease_keeper holds across_slots rule_store \
          wait_permits store builder injected_time fuzzing",
     ),
     (

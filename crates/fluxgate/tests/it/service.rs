@@ -14,6 +14,7 @@ mod cross_origin;
 mod explain;
 mod grpc;
 mod irregular_files;
+mod leases;
 mod lifecycle;
 mod release;
 mod reload;

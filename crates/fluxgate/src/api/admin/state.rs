@@ -10,7 +10,7 @@ use fluxgate_http::Problem;
 
 use super::body::missing;
 use super::fields::{Fields, Target, WithoutUnits};
-use super::{Api, body, json_response, run_to_completion};
+use super::{Api, body, json_response, run_to_completion, units_on_lease};
 use crate::admin::{Change, Role, may_have_been_applied};
 use crate::engine::EngineError;
 
@@ -184,8 +184,10 @@ pub(super) async fn state(
 /// Returns a band as JSON. Ids need no escaping: they consist of letters, digits, `_`, `-`
 /// and `.`.
 fn band_json(id: &str, state: &BandState) -> String {
+    let on_lease = units_on_lease(state);
+    let on_lease = on_lease.map_or_else(String::new, |units| format!(",\"on_lease\":{units}"));
     format!(
-        "{{\"band\":\"{id}\",\"limit\":{},\"remaining\":{},\"reset_after_ms\":{}}}",
+        "{{\"band\":\"{id}\",\"limit\":{},\"remaining\":{},\"reset_after_ms\":{}{on_lease}}}",
         state.band.limit().capacity(),
         state.remaining,
         Micros::from(state.reset_after).ceil_millis()

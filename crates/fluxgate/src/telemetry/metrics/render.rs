@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use fluxgate_core::Outcome;
 use fluxgate_http::Listener;
-use fluxgate_redis::reason;
+use fluxgate_redis::{LeaseCounts, reason};
 
 use super::durations::{AllDurations, BOUNDS, Tally};
 use super::exposition::{Exposition, Kind};
@@ -173,6 +173,31 @@ fn render_store(out: &mut Exposition, store: &StoreGauges) {
     if let Some(keys) = store.memory_keys {
         let help = "Counters in the memory store.";
         out.one("fluxgate_memory_store_keys", Kind::Gauge, help, keys);
+    }
+    if let Some(leases) = &store.leases {
+        render_leases(out, leases);
+    }
+}
+
+fn render_leases(out: &mut Exposition, leases: &LeaseCounts) {
+    let help = "Decisions made by units on lease, without a call to the store.";
+    let mut family = out.family("fluxgate_lease_decisions_total", Kind::Counter, help);
+    for (outcome, count) in [("allowed", leases.allowed), ("denied", leases.denied)] {
+        family.sample(&[("outcome", outcome)], count);
+    }
+    let help = "Questions to the store for units, or with units that go back.";
+    let name = "fluxgate_lease_asks_total";
+    out.one(name, Kind::Counter, help, leases.asks);
+    let help = "Units on lease here that are not spent.";
+    out.one("fluxgate_lease_units", Kind::Gauge, help, leases.on_lease);
+    let help = "Units granted, returned, and expired before they were spent.";
+    let mut family = out.family("fluxgate_lease_units_total", Kind::Counter, help);
+    for (event, units) in [
+        ("granted", leases.granted),
+        ("returned", leases.returned),
+        ("expired", leases.expired),
+    ] {
+        family.sample(&[("event", event)], units);
     }
 }
 

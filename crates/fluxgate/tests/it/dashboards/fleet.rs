@@ -127,6 +127,7 @@ impl Fleet {
             }
         }
         self.check_shared();
+        self.spend_leases();
         let call = r#"{"model":"m","messages":[{"role":"user","content":"hello"}]}"#;
         let answer = Http::new(self.gateway.address("gateway")).post("/v1/chat/completions", call);
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -142,6 +143,16 @@ impl Fleet {
         let sets = ["allow", "deny", "local"];
         sets.map(|set| check(&mut http, &format!(r#"{{"rule_set":"{set}"}}"#)))
             .to_vec()
+    }
+
+    /// Checks keys so often that the shared service takes units of them in advance.
+    fn spend_leases(&self) {
+        let mut http = self.shared.http();
+        for set in ["kept", "returned"] {
+            for _ in 0..10 {
+                check(&mut http, &format!(r#"{{"rule_set":"{set}"}}"#));
+            }
+        }
     }
 
     /// Makes Redis slow.
@@ -216,7 +227,8 @@ impl Fleet {
     }
 }
 
-/// Returns a config with a rule set for each value of `on_error`.
+/// Returns a config with a rule set for each value of `on_error`, and two that lease: one keeps
+/// its units between two rounds of traffic, the other returns them.
 fn shared_config(proxy: &FaultProxy) -> String {
     let set = |name: &str| {
         format!(
@@ -224,7 +236,14 @@ fn shared_config(proxy: &FaultProxy) -> String {
              - {{ id: r, scope: global, bands: [ {{ capacity: 1000000, window: 1h }} ] }}\n"
         )
     };
-    let sets: String = ["allow", "deny", "local"].map(set).concat();
+    let leased = |name: &str, span: &str| {
+        format!(
+            "  {name}:\n    rules:\n      - {{ id: r, scope: global, lease: {{ share: 20%, for: \
+             {span} }}, bands: [ {{ capacity: 1000000, window: 1h }} ] }}\n"
+        )
+    };
+    let mut sets: String = ["allow", "deny", "local"].map(set).concat();
+    sets += &(leased("kept", "1m") + &leased("returned", "200ms"));
     let url = proxy.url("redis");
     // A long deadline, so that a slow store does not fail.
     format!("store: {{ redis: {{ url: '{url}', deadline: 5s }} }}\nrule_sets:\n{sets}")

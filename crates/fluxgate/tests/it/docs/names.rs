@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use fluxgate_testkit::RedisServer;
+
 use super::{first_of, read};
 use crate::service::Service;
 use crate::support::{Dir, TWO_A_SECOND};
@@ -15,13 +17,18 @@ fn words(text: &str, begins: &[&str]) -> BTreeSet<String> {
 
 #[test]
 fn every_metric_is_in_the_table_and_no_other() {
-    let service = Service::start(&[], TWO_A_SECOND);
-    let exposed = service.http().get("/metrics").body;
-    let types = exposed
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE "));
-    let names = types.map(|line| line.split(' ').next().unwrap().to_owned());
-    let names: BTreeSet<_> = names.collect();
+    let server = RedisServer::start();
+    let redis = format!("store: {{ redis: {{ url: \"{}\" }} }}\n", server.url());
+    let mut names = BTreeSet::new();
+    // Some exist only with one of the stores.
+    for store in ["", &redis] {
+        let service = Service::start(&[], &format!("{store}{TWO_A_SECOND}"));
+        let exposed = service.http().get("/metrics").body;
+        let types = exposed
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE "));
+        names.extend(types.map(|line| line.split(' ').next().unwrap().to_owned()));
+    }
     let text = read("docs/telemetry.md");
     let rows = text.lines().filter(|line| line.starts_with("| `"));
     let rows = rows.collect::<Vec<_>>().join("\n");
@@ -50,8 +57,8 @@ fn every_call_of_the_api_is_described() {
 
 #[test]
 fn every_feature_of_the_library_is_described() {
-    // For other crates and for fuzz targets.
-    const INTERNAL: [&str; 3] = ["default", "fuzzing", "json"];
+    // For other crates, benchmarks and fuzz targets.
+    const INTERNAL: [&str; 4] = ["default", "fleet", "fuzzing", "json"];
     let guide = read("docs/library.md");
     let mut seen = 0;
     for name in ["fluxgate-core", "fluxgate-redis", "fluxgate-tower"] {
