@@ -1,11 +1,12 @@
 //! A fleet of instances with leases on virtual time, and an oracle that knows whether they
 //! exceed a limit.
 //!
-//! The instances use the real [`LeaseTable`](super::lease_table::LeaseTable) and the server
+//! The instances use the real table of leases and the server
 //! the real [`grant`](fluxgate_core::internals::algorithm::grant). Between them is a network
 //! that delays, reorders and loses calls and replies; instances crash and start again, and
 //! no two clocks agree. Time passes from event to event, so a run takes as long as its
-//! decisions, and equal settings give equal results.
+//! decisions, and equal settings give equal results, except where two keys share a place in
+//! a table.
 
 mod arrivals;
 mod calls;

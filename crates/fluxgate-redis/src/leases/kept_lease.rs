@@ -12,10 +12,16 @@ use smallvec::SmallVec;
 const FIRST_WANT: u32 = 8;
 /// The most grants of one band. Usually the last is nearly spent when the next arrives.
 const MAX_GRANTS: usize = 4;
-/// A lease is idle, and one about to end is renewed, after this part of its life.
+/// A lease is idle after this part of its life.
 const IDLE_PART: u64 = 4;
+/// A lease is about to end, and renewed, when this part of its life is left.
+const OLD_PART: u64 = 5;
+/// It is time to ask for more when this part of the units is left.
+const LOW_PART: u32 = 8;
 /// After a refusal without a grant, a band refuses by itself for this part of a lease.
 const REFUSAL_PART: u64 = 50;
+/// After a request was denied, a band is at its limit for this part of a lease.
+const AT_LIMIT_PART: u64 = 8;
 
 /// The leases of one band.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +39,8 @@ pub(crate) struct KeptLease {
     low: u32,
     shared: Option<SharedRest>,
     refusal: Option<Refusal>,
+    /// When a request was denied last, and the number of refunds and resets before it.
+    denied_at: Option<(u64, u64)>,
 }
 
 /// A grant that can be spent.
@@ -42,6 +50,8 @@ struct Held {
     ends: u64,
     /// Until when it can be spent here.
     until: u64,
+    /// Whether a later grant would last longer, because it does not end with the window.
+    is_renewable: bool,
     left: u32,
     /// Units spent and not reported yet.
     spent: u32,
@@ -68,10 +78,12 @@ impl SharedRest {
     }
 }
 
-/// A denial by the store that granted nothing.
+/// A denial by the store that granted nothing, or a short grant soon after one.
 #[derive(Clone, Copy, Debug)]
 struct Refusal {
     cost: u64,
+    /// How long it holds, and until when.
+    span: u64,
     until: u64,
     /// When the store would allow the request.
     retry_at: u64,
@@ -118,17 +130,31 @@ impl KeptLease {
             rest -= units;
         }
         debug_assert_eq!(rest, 0);
-        !self.is_asking && self.grants.len() < MAX_GRANTS && self.on_lease() <= self.low
+        let is_refusing = self.refusal.is_some_and(|refusal| now < refusal.until);
+        !self.is_busy() && !is_refusing && self.on_lease() <= self.low
     }
 
-    /// Returns how long a request of this cost is refused without asking the store, and after
-    /// which time it may be tried again.
-    pub(crate) fn refusal(&self, cost: u64, generation: u64, now: u64) -> Option<Retry> {
+    /// Refuses a request of this cost without asking the store, if one was refused shortly
+    /// before. Returns after which time it may be tried again. The first request after that
+    /// asks, and others are refused until the answer comes, but at most as long once more.
+    pub(crate) fn refusal(&mut self, cost: u64, generation: u64, now: u64) -> Option<Retry> {
         let refusal = self.refusal.filter(|refusal| {
-            now < refusal.until && cost >= refusal.cost && generation == refusal.generation
+            let is_asking = self.is_asking && now < self.asked_at + refusal.span;
+            (now < refusal.until || is_asking)
+                && cost >= refusal.cost
+                && generation == refusal.generation
         })?;
-        let retry_at = refusal.retry_at.max(refusal.until);
+        self.denied_at = Some((now, generation));
+        // Not at once: it would pass then.
+        let retry_at = refusal.retry_at.max(refusal.until).max(now + 1);
         Some(Retry::After(Micros::new(retry_at - now)))
+    }
+
+    /// Returns whether requests were denied shortly before.
+    pub(crate) fn is_at_limit(&self, lease: &BandLease, generation: u64, now: u64) -> bool {
+        let part = lease.span().get() / AT_LIMIT_PART;
+        self.denied_at
+            .is_some_and(|(at, known)| now < at + part && generation == known)
     }
 
     /// Notes that the store denied a request and granted nothing.
@@ -150,10 +176,30 @@ impl KeptLease {
         let span = (lease.span().get() / REFUSAL_PART).min(longest);
         self.refusal = Some(Refusal {
             cost,
+            span,
             until: now + span,
             retry_at: now.saturating_add(wait),
             generation,
         });
+        self.denied_at = Some((now, generation));
+    }
+
+    /// Refuses for a while once the units here are spent. Of a band at its limit, an instance
+    /// would get the last units in ever smaller grants, with many calls.
+    pub(crate) fn pause(&mut self, lease: &BandLease, rest: &Verdict, generation: u64, now: u64) {
+        let denied_at = self.denied_at;
+        self.refuse(lease, 1, Retry::After(rest.reset_after), generation, now);
+        self.denied_at = denied_at;
+        let rate = lease.shared().rate();
+        let owed_at_one = rate.fill().whole - rate.time_of(1).whole;
+        let wait = match lease.shared().algorithm().is_bucket() {
+            _ if rest.remaining > 0 => 0,
+            true => rest.reset_after.get().saturating_sub(owed_at_one),
+            false => rest.reset_after.get(),
+        };
+        if let Some(refusal) = &mut self.refusal {
+            refusal.retry_at = now + wait;
+        }
     }
 
     /// Returns whether a question is on its way.
@@ -171,12 +217,12 @@ impl KeptLease {
         self.is_asking || self.grants.len() >= MAX_GRANTS
     }
 
-    /// Asks for as many units as half a lease needs at the current rate, and reports what was
-    /// spent.
+    /// Asks for as many units as three quarters of a lease need at the current rate, and
+    /// reports what was spent.
     pub(crate) fn ask(&mut self, lease: &BandLease, now: u64) -> Ask {
         // Threads may pass each other between the clock and the lock.
         let elapsed = now.saturating_sub(self.asked_at).max(1000);
-        let needed = self.spent.saturating_mul(lease.span().get()) / (2 * elapsed);
+        let needed = self.spent.saturating_mul(3 * lease.span().get()) / (4 * elapsed);
         let last = u64::from(self.want);
         let want = needed.clamp(last / 2, 4 * last).clamp(2, lease.most());
         // At most a capacity.
@@ -195,11 +241,11 @@ impl KeptLease {
         if self.is_busy() || self.grants.is_empty() {
             return None;
         }
-        let part = lease.span().get() / IDLE_PART;
-        if now >= self.used_at + part {
+        if now >= self.used_at + lease.span().get() / IDLE_PART {
             return Some(self.give_back(now));
         }
-        let is_old = |held: &Held| held.left > 0 && now + part >= held.until;
+        let part = lease.span().get() / OLD_PART;
+        let is_old = |held: &Held| held.is_renewable && held.left > 0 && now + part >= held.until;
         if !self.grants.iter().any(is_old) {
             return None;
         }
@@ -252,16 +298,17 @@ impl KeptLease {
         if self.shared.is_none_or(|shared| shared.at <= rest.at) {
             self.shared = Some(SharedRest::new(rest, now));
         }
+        self.refusal = None;
         if grant.units > 0 {
-            self.refusal = None;
             self.grants.push(Held {
                 ends: grant.ends,
                 until: asked_at + grant.usable_for(lease).get(),
+                is_renewable: grant.window_left.is_none_or(|left| left > lease.span()),
                 left: grant.units,
                 spent: 0,
             });
         }
-        self.low = self.on_lease() / 4;
+        self.low = self.on_lease() / LOW_PART;
     }
 
     /// Notes that a question was not answered.

@@ -323,7 +323,13 @@ impl LeaseTable {
         let mut shard = self.lock(pending.key.shard());
         if let Some(entry) = shard.entries.get_mut(&pending.key) {
             let kept = &mut entry.kept;
+            let generation = self.generation.load(Ordering::Acquire);
+            let is_at_limit = kept.is_at_limit(lease, generation, now);
             kept.granted(lease, pending.asked_at, grant, rest, now);
+            let left = u64::from(grant.units) + u64::from(rest.remaining);
+            if is_at_limit && left < pending.ask.want.into() {
+                kept.pause(lease, rest, generation, now);
+            }
         }
     }
 

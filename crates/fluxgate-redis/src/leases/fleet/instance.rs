@@ -1,4 +1,5 @@
-//! The instances: each has a real table of leases, and a keeper as `keeper.rs` runs one.
+//! The instances: each has a real table of leases, and a keeper that does what the task of a
+//! store does.
 
 use fluxgate_core::store::{Checks, Verdicts};
 

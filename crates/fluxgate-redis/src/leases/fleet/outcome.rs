@@ -19,7 +19,7 @@ pub struct Outcome {
     pub calls: u64,
     /// Calls of keepers.
     pub keeper_calls: u64,
-    /// Units granted, returned, and not spent when their lease ended.
+    /// Units granted.
     pub granted: u64,
     /// Units given back.
     pub returned: u64,

@@ -40,29 +40,71 @@ impl Random {
 }
 
 /// Draws keys by Zipf's law: the n-th key is drawn with a probability in proportion to 1/n.
+///
+/// By the alias method: each key has a place, and all places weigh the same. A key that
+/// weighs less shares its place with one that weighs more.
 #[derive(Debug)]
 pub(super) struct Zipf {
-    /// The sums of the weights up to each key.
-    sums: Vec<u64>,
+    /// What of the place is the key's own, and the key that has the rest.
+    places: Vec<(u64, u32)>,
+    /// The weight of a place.
+    place: u64,
 }
 
 impl Zipf {
     pub(super) fn new(keys: u32) -> Self {
-        const WEIGHT: u64 = 1 << 40;
-        let mut sum = 0;
-        let weights = (1..=u64::from(keys)).map(|rank| WEIGHT / rank);
-        let sums = weights.map(|weight| {
-            sum += weight;
-            sum
-        });
-        Self {
-            sums: sums.collect(),
+        const FIRST: u64 = 1 << 40;
+        let count = u64::from(keys);
+        let place = (1..=count).map(|rank| FIRST / rank).sum();
+        // Times the number of keys, so that a place weighs as much as all keys did.
+        let weights = (1..=count).map(|rank| u128::from(FIRST / rank) * u128::from(count));
+        let mut weights: Vec<u128> = weights.collect();
+        let is_light = |weight: u128| weight < u128::from(place);
+        let (mut light, mut heavy): (Vec<u32>, Vec<u32>) =
+            (0..keys).partition(|key| is_light(weights[*key as usize]));
+        let mut places: Vec<_> = (0..keys).map(|key| (place, key)).collect();
+        while let (Some(small), Some(large)) = (light.pop(), heavy.last().copied()) {
+            let own = weights[small as usize];
+            // Less than a place.
+            places[small as usize] = (own as u64, large);
+            let left = &mut weights[large as usize];
+            *left -= u128::from(place) - own;
+            if is_light(*left) {
+                heavy.pop();
+                light.push(large);
+            }
         }
+        Self { places, place }
     }
 
     pub(super) fn draw(&self, random: &mut Random) -> u32 {
-        let point = random.below(self.sums.last().copied().unwrap_or_default());
-        // There are at most as many keys as a u32 has values.
-        self.sums.partition_point(|sum| *sum <= point) as u32
+        // Below the number of keys.
+        let key = random.below(self.places.len() as u64) as u32;
+        let (own, other) = self.places[key as usize];
+        match random.below(self.place) < own {
+            true => key,
+            false => other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_drawn_by_their_rank() {
+        let mut random = Random::new(1);
+        let zipf = Zipf::new(1_000);
+        let mut counts = vec![0_u64; 1_000];
+        for _ in 0..1_000_000 {
+            counts[zipf.draw(&mut random) as usize] += 1;
+        }
+        // The sum of 1/n up to 1,000 is 7.485.
+        for rank in [1, 2, 3, 10, 50] {
+            let expected = 1_000_000 * 1_000 / 7_485 / rank;
+            let count = counts[rank as usize - 1];
+            assert!(count.abs_diff(expected) * 10 < expected, "{rank}: {count}");
+        }
     }
 }
