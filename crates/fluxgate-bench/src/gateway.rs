@@ -16,7 +16,7 @@ use crate::tls::{self, Tls};
 use crate::{h2load, wrk};
 
 /// What the upstream answers.
-const ANSWER: &str = "hello, world";
+pub(crate) const ANSWER: &str = "hello, world";
 const USER: &str = "x-user-id: user-00000001";
 const BY_NGINX: &str = "nginx, limit_req";
 const BY_HAPROXY: &str = "HAProxy, stick table";
@@ -153,7 +153,7 @@ fn compare_over_tls(
 }
 
 /// A rule that counts users and refuses none.
-fn config(upstream: &Nginx, store: &str, filters: &str, tls: &str) -> String {
+pub(crate) fn config(upstream: &Nginx, store: &str, filters: &str, tls: &str) -> String {
     let upstream = upstream.address();
     format!(
         "store: {store}

@@ -7,7 +7,7 @@ use crate::report::Report;
 use crate::service::TempDir;
 use crate::{service, wrk};
 
-const CONFIG: &str = "
+pub(crate) const CONFIG: &str = "
 rule_sets:
   api-limits:
     rules:
@@ -18,7 +18,7 @@ rule_sets:
 ";
 
 /// The same requests for both.
-const SCRIPT: &str = r#"
+pub(crate) const SCRIPT: &str = r#"
 local users = {}
 init = function()
     local headers = { ["Content-Type"] = "application/json", ["Host"] = wrk.host }

@@ -10,6 +10,7 @@
 
 mod decision;
 mod direct;
+mod fleet;
 mod gateway;
 mod grpc;
 mod h2load;
@@ -18,6 +19,7 @@ mod http;
 mod http_hold;
 mod keyed;
 mod layer;
+mod lease;
 mod llm;
 mod load;
 mod matching;
@@ -36,7 +38,7 @@ use report::Report;
 
 type Bench = (&'static str, fn(&mut Report));
 
-const BENCHES: [Bench; 22] = [
+const BENCHES: [Bench; 27] = [
     ("keyed-1k", keyed::thousand),
     ("keyed-1m", keyed::million),
     ("direct-1-thread", direct::one_thread),
@@ -47,13 +49,18 @@ const BENCHES: [Bench; 22] = [
     ("flood", memory::flood),
     ("simulate", simulate::run),
     ("redis", redis::run),
+    ("redis-lease", lease::run),
+    ("fleet", fleet::run_all),
+    ("cluster-lease", lease::on_clusters),
     ("start", start::run),
     ("http", http::run),
     ("http-hold", http_hold::run),
     ("http-hold-redis", http_hold::on_redis),
+    ("http-lease", lease::http),
     ("resp", resp::run),
     ("grpc", grpc::run),
     ("gateway", gateway::run),
+    ("gateway-lease", lease::gateway),
     ("gateway-jwt", gateway::jwt),
     ("gateway-llm", llm::run),
     ("gateway-tls-h1", gateway::tls_h1),

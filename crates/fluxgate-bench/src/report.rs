@@ -29,6 +29,11 @@ impl Report {
         Self { json }
     }
 
+    /// Returns whether each figure is printed as an object, for programs.
+    pub(crate) fn is_json(&self) -> bool {
+        self.json
+    }
+
     /// Prints two figures in `unit` and their ratio.
     pub(crate) fn line(
         &mut self,

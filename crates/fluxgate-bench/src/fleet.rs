@@ -1,0 +1,135 @@
+//! A thousand instances with leases on virtual time, compared with one call a decision.
+//!
+//! It prints a table, because a fleet has several figures. Virtual time does not depend on
+//! the machine, and neither do the figures.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use fluxgate_core::{Algorithm, Lease, Limit, Percent};
+use fluxgate_redis::fleet::{Churn, Fault, FleetRule, Network, Outcome, Setting, Traffic, run};
+
+use crate::report::{Better, Report};
+
+const INSTANCES: u32 = 1_000;
+const KEYS: u32 = 1_000_000;
+/// Units per second of each key. By Zipf's law, the first key gets more than three times as
+/// many requests.
+const LIMIT: u64 = 10_000;
+/// The time between two requests, in microseconds: each instance gets 500 a second.
+const GAP: u64 = 2;
+const MILLISECOND: u64 = 1_000;
+const SECOND: u64 = 1_000 * MILLISECOND;
+
+/// A share of the limit, the life of a lease in milliseconds, and how many instances get the
+/// requests of one key.
+const SETTINGS: [(u8, u64, u32); 6] = [
+    (20, 100, 4),
+    (20, 1_000, 4),
+    (20, 10_000, 4),
+    (10, 1_000, 4),
+    (50, 1_000, 4),
+    (20, 1_000, INSTANCES),
+];
+
+pub(crate) fn run_all(report: &mut Report) {
+    if !report.is_json() {
+        println!(
+            "share     for  homes  decisions  calls/decision  calls saved  quota unused  \
+             overshoot  virtual time"
+        );
+    }
+    // Those that take the longest first.
+    let mut order: Vec<_> = (0..SETTINGS.len()).collect();
+    order.sort_by_key(|at| SETTINGS[*at].1);
+    let (order, outcomes) = (Mutex::new(order), Mutex::new([Outcome::default(); 6]));
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while let Some(at) = next(&order) {
+                    let outcome = run(&setting(SETTINGS[at]));
+                    if let Ok(mut outcomes) = outcomes.lock() {
+                        outcomes[at] = outcome;
+                    }
+                }
+            });
+        }
+    });
+    for (setting, outcome) in SETTINGS
+        .into_iter()
+        .zip(outcomes.into_inner().into_iter().flatten())
+    {
+        print(report, setting, &outcome);
+    }
+}
+
+fn next(order: &Mutex<Vec<usize>>) -> Option<usize> {
+    order.lock().ok()?.pop()
+}
+
+fn print(report: &mut Report, given: (u8, u64, u32), outcome: &Outcome) {
+    let (share, millis, homes) = given;
+    let seconds = setting(given).duration / SECOND;
+    let Outcome {
+        decisions,
+        overshoot,
+        ..
+    } = *outcome;
+    let calls = outcome.calls as f64 / decisions as f64;
+    let unused = 1.0 - outcome.admitted as f64 / outcome.possible as f64;
+    if report.is_json() {
+        let name = format!("fleet-{share}-percent-{millis}-ms-{homes}-homes");
+        let figures = (1_000.0 * calls, 1_000.0);
+        let yardstick = "one call a decision";
+        report.line(&name, figures, yardstick, "calls/1000", Better::Less);
+    } else {
+        println!(
+            "{share:>4}% {millis:>5}ms {homes:>6} {decisions:>10} {calls:>15.4} {:>11.1}% \
+             {:>12.2}% {overshoot:>10} {seconds:>11} s",
+            100.0 * (1.0 - calls),
+            100.0 * unused,
+        );
+    }
+    assert!(decisions > 0 && overshoot == 0, "{outcome:?}");
+}
+
+#[expect(clippy::unwrap_used, reason = "a benchmark that cannot run has failed")]
+fn setting((share, millis, homes): (u8, u64, u32)) -> Setting {
+    let limit = Limit::builder(Algorithm::TokenBucket, LIMIT, Duration::from_secs(1));
+    let lease = Lease::new(Percent::new(share), Duration::from_millis(millis));
+    let rule = FleetRule::new(&[limit.build().unwrap()], lease, false).unwrap();
+    Setting {
+        seed: 42,
+        // At least two lives.
+        duration: (2 * millis * MILLISECOND).max(4 * SECOND),
+        instances: INSTANCES,
+        rules: vec![rule],
+        traffic: Traffic {
+            mean_gap: GAP,
+            keys: KEYS,
+            zipf: true,
+            homes,
+            most_cost: 1,
+            burst: 0,
+            most_burst: 0,
+            flood: 0,
+            pause: 0,
+            longest_pause: 0,
+        },
+        network: Network {
+            fastest: 100,
+            slowest: MILLISECOND,
+            lost: 1,
+            late: 10,
+            latest: 100 * MILLISECOND,
+            deadline: 50 * MILLISECOND,
+        },
+        churn: Churn {
+            crash: 100 * MILLISECOND,
+            shutdown: 100 * MILLISECOND,
+            down: SECOND,
+        },
+        drift: 5_000,
+        fault: Fault::None,
+    }
+}
