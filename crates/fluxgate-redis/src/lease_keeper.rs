@@ -37,9 +37,11 @@ pub(crate) fn start_keeper(decider: &Arc<Decider>) {
             let Some(round) = keeper.run(is_round) else {
                 return;
             };
-            if is_round {
-                next_round = Instant::now() + round;
-            }
+            let after = Instant::now() + round;
+            next_round = match is_round {
+                true => after,
+                false => next_round.min(after),
+            };
             // Whether it was woken or it is time makes no difference.
             let _ = timeout_at(next_round, wake.notified()).await;
         }
@@ -50,8 +52,8 @@ pub(crate) fn start_keeper(decider: &Arc<Decider>) {
 struct Keeper(Weak<Decider>);
 
 impl Keeper {
-    /// Asks what is due. Returns the time until the next round, or `None` if the store is
-    /// gone.
+    /// Asks what is due. Returns the longest time until the next round, or `None` if the
+    /// store is gone.
     fn run(&self, is_round: bool) -> Option<Duration> {
         let decider = self.0.upgrade()?;
         let leases = &decider.leases;
@@ -62,11 +64,11 @@ impl Keeper {
                 tokio::spawn(async move { ask(&decider, owner, pending).await });
             }
         }
-        if !is_round {
-            return Some(Duration::ZERO);
+        if is_round {
+            leases.table.update_shortest();
         }
-        let shortest = leases.table.shortest().map(Duration::from_micros);
-        Some(shortest.map_or(MAX_ROUND, |life| (life / ROUNDS).max(MIN_ROUND)))
+        let life = Duration::from_micros(leases.table.shortest());
+        Some((life / ROUNDS).clamp(MIN_ROUND, MAX_ROUND))
     }
 }
 

@@ -80,7 +80,12 @@ impl Leases {
         if !can_cover(checks) || self.is_closing.load(Ordering::Acquire) {
             return None;
         }
+        let shortest = self.table.shortest();
         let asks = self.table.asks(checks, self.now());
+        if self.table.shortest() < shortest {
+            // The keeper would come too late.
+            self.wake.notify_one();
+        }
         let mut sent = SentAsks {
             leases: self,
             asks: SmallVec::new(),

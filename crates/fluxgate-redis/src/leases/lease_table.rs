@@ -105,6 +105,8 @@ pub(crate) struct LeaseTable {
     /// Bands that are low on units, for the keeper.
     low: Mutex<Vec<LeaseKey>>,
     len: AtomicUsize,
+    /// The shortest life of a lease, in microseconds.
+    shortest: AtomicU64,
     /// Raised when units may have been given back, so that refusals do not hold.
     generation: AtomicU64,
     units: UnitCounts,
@@ -118,6 +120,7 @@ impl Default for LeaseTable {
             hot_keys: HotKeys::default(),
             low: Mutex::default(),
             len: AtomicUsize::new(0),
+            shortest: AtomicU64::new(u64::MAX),
             generation: AtomicU64::new(0),
             units: UnitCounts::default(),
         }
@@ -228,6 +231,8 @@ impl LeaseTable {
                     });
                     shard.entries.insert(key, Entry { kept, owner });
                     self.len.fetch_add(1, Ordering::Relaxed);
+                    let life = lease.span().get();
+                    self.shortest.fetch_min(life, Ordering::Relaxed);
                     ask
                 }
             };
@@ -382,15 +387,23 @@ impl LeaseTable {
         self.len.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns the shortest life of a lease, in microseconds.
-    pub(crate) fn shortest(&self) -> Option<u64> {
+    /// Returns the shortest life of a lease, in microseconds; the maximum if there is none.
+    pub(crate) fn shortest(&self) -> u64 {
+        self.shortest.load(Ordering::Relaxed)
+    }
+
+    /// Looks for the shortest life of a lease again, when some may have been forgotten. One
+    /// that is created meanwhile may be missed until the next time.
+    pub(crate) fn update_shortest(&self) {
         let shortest_of = |shard: &Mutex<Shard>| {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             let spans = shard.entries.values();
             let spans = spans.filter_map(|entry| Some(entry.owner.band.lease()?.span().get()));
             spans.min()
         };
-        self.shards.iter().filter_map(shortest_of).min()
+        let shortest = self.shards.iter().filter_map(shortest_of).min();
+        let shortest = shortest.unwrap_or(u64::MAX);
+        self.shortest.store(shortest, Ordering::Relaxed);
     }
 
     pub(crate) fn counts(&self) -> LeaseCounts {

@@ -95,7 +95,12 @@ impl Instance {
 
     /// Returns the time until the keeper's next round.
     pub(super) fn round(&self) -> u64 {
-        let shortest = self.table.as_ref().and_then(LeaseTable::shortest);
-        shortest.map_or(MAX_ROUND, |life| (life / ROUNDS).max(MIN_ROUND))
+        let shortest = self.table.as_ref().map(|table| {
+            table.update_shortest();
+            table.shortest()
+        });
+        shortest.map_or(MAX_ROUND, |life| {
+            (life / ROUNDS).clamp(MIN_ROUND, MAX_ROUND)
+        })
     }
 }

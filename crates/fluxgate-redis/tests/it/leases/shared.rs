@@ -110,15 +110,16 @@ fn span() -> Duration {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leased_bucket_is_never_exceeded_and_nearly_all_of_it_is_used() {
     let server = RedisServer::start();
-    let band = "{ capacity: 1000, window: 1s, refill: 5000 }";
-    let rules = leased("share: 20%, for: 1s", "token_bucket", band);
+    // It takes longer to fill than the machine may be busy with others.
+    let band = "{ capacity: 2000, window: 1s, refill: 5000 }";
+    let rules = leased("share: 10%, for: 1s", "token_bucket", band);
     let span = span();
     let Load {
         decisions,
         admitted,
     } = saturate(&server, &rules, span).await;
-    expect_bucket(&admitted, 1000, 5000);
-    let possible = 1000 + 5000 * span.as_secs();
+    expect_bucket(&admitted, 2000, 5000);
+    let possible = 2000 + 5000 * span.as_secs();
     let count = admitted.len() as u64;
     assert!(count * 100 >= possible * 95, "{count} of {possible}");
     let calls = calls(&server);
