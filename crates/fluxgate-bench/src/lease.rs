@@ -138,7 +138,8 @@ pub(crate) fn run(report: &mut Report) {
 
 /// Many callers of clusters of one, two and three nodes.
 pub(crate) fn on_clusters(report: &mut Report) {
-    for nodes in 1..=3 {
+    let names = ["cluster-lease-1", "cluster-lease-2", "cluster-lease-3"];
+    for (nodes, name) in (1..).zip(names) {
         let clusters = [RedisCluster::start(nodes), RedisCluster::start(nodes)];
         let [leased, plain] = [(&clusters[0], LEASE), (&clusters[1], "")]
             .map(|(cluster, lease)| Callers::new(&cluster.urls(), lease, one_thread()));
@@ -148,7 +149,7 @@ pub(crate) fn on_clusters(report: &mut Report) {
             rounds.1.push(plain.round().per_second);
         }
         report.line(
-            &format!("cluster-lease-{nodes}"),
+            name,
             (median(rounds.0), median(rounds.1)),
             "the same cluster without leases",
             "decisions/s",
