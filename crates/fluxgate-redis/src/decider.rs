@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::codec::{Answer, HoldPart, Request, WantedPermit, has_slots};
 use crate::keys::KeyNaming;
-use crate::leases::Leases;
+use crate::leases::{Leases, can_cover};
 use crate::near_cache::{Charge, NearCache, Wanted};
 use crate::servers::Servers;
 
@@ -150,7 +150,7 @@ impl Decider {
     /// time, and units may be granted.
     fn near_cache_for(&self, checks: &Checks<'_>) -> Option<&NearCache> {
         let near_cache = self.near_cache.as_ref();
-        near_cache.filter(|_| !has_slots(checks) && !self.leases.can_cover(checks))
+        near_cache.filter(|_| !has_slots(checks) && !can_cover(checks))
     }
 
     /// Returns what a request is charged, for [`Decider::record_charge`].

@@ -1,5 +1,5 @@
 //! The task that keeps leases: asks for more units before they are spent, renews leases
-//! about to end, and gives back what nobody needs.
+//! about to end, and gives back unused units.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -18,7 +18,7 @@ use crate::leases::{LeaseKey, Owner, PendingAsk};
 /// How often it looks for leases that are idle or about to end: as often in each life.
 const ROUNDS: u32 = 8;
 const MIN_ROUND: Duration = Duration::from_millis(2);
-/// Without any lease.
+/// With long leases, or without any.
 const MAX_ROUND: Duration = Duration::from_secs(1);
 /// How long a store that ends waits for answers before it looks again.
 const POLL: Duration = Duration::from_millis(1);

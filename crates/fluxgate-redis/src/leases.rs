@@ -2,8 +2,8 @@
 //!
 //! A request is decided by them if all its bands have enough; else the store decides it, and
 //! the same call asks for units of the bands that are asked for often. A task, the keeper,
-//! asks for more before they are spent, and gives back those that nobody needs. Why the
-//! limit holds is written in `fluxgate_core::internals::algorithm::grant`.
+//! asks for more before they are spent, and gives back unused ones. The proof that the limit
+//! holds is in `fluxgate_core::internals::algorithm::grant`.
 
 #[cfg(any(test, feature = "fleet"))]
 pub mod fleet;
@@ -24,8 +24,8 @@ use tokio::time::Instant;
 use crate::codec::{Answer, Request};
 use crate::keys::KeyNaming;
 pub use lease_counts::LeaseCounts;
-pub(crate) use lease_table::{LeaseKey, Owner, PendingAsk};
-use lease_table::{LeaseTable, can_cover};
+use lease_table::LeaseTable;
+pub(crate) use lease_table::{LeaseKey, Owner, PendingAsk, can_cover};
 
 /// The leases of a store.
 #[derive(Debug)]
@@ -63,11 +63,6 @@ impl Leases {
             self.wake.notify_one();
         }
         verdicts
-    }
-
-    /// Returns whether a request could be decided by units on lease, if there were enough.
-    pub(crate) fn can_cover(&self, checks: &Checks<'_>) -> bool {
-        can_cover(checks)
     }
 
     /// Adds questions for units to a request that the store decides.

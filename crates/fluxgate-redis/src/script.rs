@@ -149,8 +149,8 @@ mod tests {
         assert_ne!(SCRIPT.sha1, TEST_SCRIPT.sha1);
     }
 
-    /// Calls without leases run the script that they ran before there were any. Whoever
-    /// changes it for another reason changes the number, too.
+    /// Leases must not change the script of other calls. Update the hash when that script
+    /// changes for another reason.
     #[test]
     fn leases_change_nothing_for_other_calls() {
         assert_eq!(SCRIPT.sha1, "c80a22c5ce155bd09788ae4b246c064feaa4af2b");

@@ -31,9 +31,9 @@
 //!
 //! # What it costs
 //!
-//! Units on lease that nobody spends are missed for as long as they are out. One grant is
-//! at most half of what may still go out and half of what is left, so one holder does not
-//! take all of it.
+//! Leased units that are not spent are unavailable to others until they return or end. One
+//! grant is at most half of the units that may still be leased and half of what is left, so
+//! one holder does not take all of it.
 
 use smallvec::SmallVec;
 

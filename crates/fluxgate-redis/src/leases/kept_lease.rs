@@ -168,7 +168,7 @@ impl KeptLease {
     ) {
         let wait = retry.after().map_or(u64::MAX / 2, Micros::get);
         let limit = lease.shared();
-        // So short that no more than a quarter of a bucket refills meanwhile.
+        // A bucket refills by at most a quarter in this time.
         let longest = match limit.algorithm().is_bucket() {
             true => limit.rate().fill().whole / 4,
             false => wait,
@@ -220,6 +220,11 @@ impl KeptLease {
     /// Asks for as many units as three quarters of a lease need at the current rate, and
     /// reports what was spent.
     pub(crate) fn ask(&mut self, lease: &BandLease, now: u64) -> Ask {
+        self.set_want(lease, now);
+        self.report(self.want, |_| false, now)
+    }
+
+    fn set_want(&mut self, lease: &BandLease, now: u64) {
         // Threads may pass each other between the clock and the lock.
         let elapsed = now.saturating_sub(self.asked_at).max(1000);
         let needed = self.spent.saturating_mul(3 * lease.span().get()) / (4 * elapsed);
@@ -227,7 +232,6 @@ impl KeptLease {
         let want = needed.clamp(last / 2, 4 * last).clamp(2, lease.most());
         // At most a capacity.
         self.want = want as u32;
-        self.report(self.want, |_| false, now)
     }
 
     /// Asks for nothing and gives back all units.
@@ -249,12 +253,8 @@ impl KeptLease {
         if !self.grants.iter().any(is_old) {
             return None;
         }
-        let ask = self.ask(lease, now);
-        let reports = self.report(ask.want, is_old, now).reports;
-        Some(Ask {
-            want: ask.want,
-            reports: merged(ask.reports, reports),
-        })
+        self.set_want(lease, now);
+        Some(self.report(self.want, is_old, now))
     }
 
     /// Returns whether nothing is known that is worth keeping.
@@ -364,21 +364,4 @@ impl KeptLease {
             delay: Micros::ZERO,
         }
     }
-}
-
-/// Joins two lists of reports about the same grants.
-fn merged(
-    mut reports: SmallVec<[Report; 2]>,
-    more: SmallVec<[Report; 2]>,
-) -> SmallVec<[Report; 2]> {
-    for report in more {
-        match reports.iter_mut().find(|known| known.ends == report.ends) {
-            Some(known) => {
-                known.spent += report.spent;
-                known.returned += report.returned;
-            }
-            None => reports.push(report),
-        }
-    }
-    reports
 }

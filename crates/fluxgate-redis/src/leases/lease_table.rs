@@ -393,7 +393,7 @@ impl LeaseTable {
     }
 
     /// Looks for the shortest life of a lease again, when some may have been forgotten. One
-    /// that is created meanwhile may be missed until the next time.
+    /// that is created at the same time may be missed until the next round.
     pub(crate) fn update_shortest(&self) {
         let shortest_of = |shard: &Mutex<Shard>| {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,6 +1,7 @@
 //! Leases on real servers.
 
 mod faults;
+mod fleet;
 mod holder;
 mod script;
 mod shared;

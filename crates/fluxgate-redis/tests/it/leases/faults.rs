@@ -2,141 +2,20 @@
 //! by themselves within two seconds of the fault's end.
 
 use std::fs;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fluxgate_core::{Clock, Outcome, RuleSets, SystemClock};
-use fluxgate_redis::{RedisStoreBuilder, Topology};
+use fluxgate_redis::Topology;
 use fluxgate_testkit::{
     FaultProxy, Mode, RedisCluster, RedisServer, ReplyFault, Sentinels, Skew, valkey, wait_until,
 };
-use tokio::task::{JoinSet, block_in_place};
+use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep};
 
+use super::fleet::{CAPACITY, DEADLINE, Fleet, LEASED, PHASE, REFILL, bucket};
 use super::leased;
-use super::shared::{Admitted, expect_bucket, expect_windows};
+use super::shared::{expect_bucket, expect_windows};
 use crate::cluster::slot_of_keys;
-use crate::support::{Bench, RECOVERY, SLACK, patient, store_at, until};
-
-const CAPACITY: u64 = 300;
-const REFILL: u64 = 1000;
-const DEADLINE: Duration = Duration::from_millis(200);
-/// How long a fault lasts, and how long there is none before it.
-const PHASE: Duration = Duration::from_millis(350);
-
-fn bucket() -> RuleSets {
-    let band = format!("{{ capacity: {CAPACITY}, window: 1s, refill: {REFILL} }}");
-    leased("share: 40%, for: 200ms", "token_bucket", &band)
-}
-
-/// Instances under load, all for one key.
-struct Fleet {
-    benches: Vec<Bench>,
-    admitted: Admitted,
-    stop: Arc<AtomicBool>,
-    callers: JoinSet<()>,
-}
-
-impl Fleet {
-    /// Starts three instances, and waits until they lease.
-    async fn start(rules: &RuleSets, store: impl Fn() -> RedisStoreBuilder) -> Self {
-        let mut fleet = Self {
-            benches: Vec::new(),
-            admitted: Admitted::default(),
-            stop: Arc::default(),
-            callers: JoinSet::new(),
-        };
-        for _ in 0..3 {
-            fleet.add(rules, store().deadline(DEADLINE));
-        }
-        sleep(PHASE).await;
-        let counts = |bench: &Bench| bench.store().lease_counts();
-        let allowed = fleet.benches.iter().map(|bench| counts(bench).allowed);
-        assert!(allowed.sum::<u64>() > 0, "nothing is decided by leases");
-        fleet
-    }
-
-    fn add(&mut self, rules: &RuleSets, store: RedisStoreBuilder) {
-        let bench = Bench::new(rules.clone(), store);
-        for _ in 0..2 {
-            let (bench, stop) = (bench.clone(), Arc::clone(&self.stop));
-            let admitted = Arc::clone(&self.admitted);
-            self.callers.spawn(async move {
-                let clock = SystemClock::default();
-                while !stop.load(Ordering::Relaxed) {
-                    let before = clock.now().micros();
-                    let outcome = bench.check("ann").await.outcome();
-                    match outcome {
-                        Outcome::Allowed => {
-                            let after = clock.now().micros();
-                            admitted.lock().unwrap().push((before, after));
-                        }
-                        Outcome::FailedClosed => sleep(Duration::from_millis(1)).await,
-                        _ => tokio::task::yield_now().await,
-                    }
-                }
-            });
-        }
-        self.benches.push(bench);
-    }
-
-    fn count(&self) -> usize {
-        self.admitted.lock().unwrap().len()
-    }
-
-    /// Waits until all instances have been decided for by the store again, after a fault has
-    /// ended.
-    async fn recovers(&self) {
-        let start = Instant::now();
-        for bench in &self.benches {
-            bench.recovery("bob").await;
-        }
-        let before = self.count();
-        while self.count() == before {
-            sleep(Duration::from_millis(5)).await;
-            let took = start.elapsed();
-            assert!(took < RECOVERY + SLACK, "ann is not admitted any more");
-        }
-        let took = start.elapsed();
-        assert!(took < RECOVERY + SLACK, "recovered after {took:?}");
-        // Leases, too.
-        sleep(PHASE).await;
-    }
-
-    /// Stops, and returns what was admitted, in the order of time.
-    async fn stop(mut self) -> Vec<(u64, u64)> {
-        self.stop.store(true, Ordering::Relaxed);
-        while let Some(caller) = self.callers.join_next().await {
-            caller.unwrap();
-        }
-        let mut admitted = std::mem::take(&mut *self.admitted.lock().unwrap());
-        admitted.sort_unstable();
-        admitted
-    }
-
-    fn labels(&self) -> Vec<&'static str> {
-        let labels = self.benches.iter().flat_map(|bench| bench.errors.labels());
-        let mut labels: Vec<_> = labels.collect();
-        labels.sort_unstable();
-        labels.dedup();
-        labels
-    }
-
-    /// Panics if the store failed otherwise than by being late, as on a busy machine.
-    fn expect_only_timeouts(&self) {
-        let labels = self.labels();
-        let is_late = |label: &&str| matches!(*label, "timeout" | "circuit_open");
-        assert!(labels.iter().all(is_late), "{labels:?}");
-    }
-
-    /// Waits for the end of a fault, and checks the limit.
-    async fn keeps_the_limit(self) {
-        self.recovers().await;
-        let admitted = self.stop().await;
-        expect_bucket(&admitted, CAPACITY, REFILL);
-    }
-}
+use crate::support::{patient, store_at, until};
 
 /// Instances behind a proxy.
 async fn behind_proxy() -> (RedisServer, FaultProxy, Fleet) {
@@ -176,14 +55,14 @@ async fn a_server_killed_and_restarted_with_its_data() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_loses_its_data_gives_one_quota_more() {
+async fn a_server_that_loses_its_data_gives_the_shared_part_back() {
     let server = RedisServer::start();
     let fleet = on(&server).await;
     server.cli().command(&["FLUSHALL"]).expect_ok();
     fleet.recovers().await;
-    // All of the shared part is there again, and what was on lease may still be spent.
+    // The shared part is full again. What was on lease was charged before.
     let admitted = fleet.stop().await;
-    expect_bucket(&admitted, 2 * CAPACITY, REFILL);
+    expect_bucket(&admitted, 2 * CAPACITY - LEASED, REFILL);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -412,8 +291,8 @@ async fn a_clock_that_goes_back_and_forward_an_hour() {
     sleep(PHASE).await;
     assert!(fleet.count() > before);
     let admitted = fleet.stop().await;
-    // Each jump forward fills the bucket, and what was on lease may still be spent.
-    expect_bucket(&admitted, 4 * CAPACITY, REFILL);
+    // Each of the two jumps forward fills the shared part.
+    expect_bucket(&admitted, 3 * CAPACITY - 2 * LEASED, REFILL);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -432,9 +311,9 @@ async fn a_failover_of_sentinels() {
         sentinels.wait_for_failover();
     });
     fleet.recovers().await;
-    // What was not replicated is given back: at most one quota.
+    // What was not replicated is given back: at most the shared part.
     let admitted = fleet.stop().await;
-    expect_bucket(&admitted, 2 * CAPACITY, REFILL);
+    expect_bucket(&admitted, 2 * CAPACITY - LEASED, REFILL);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
