@@ -1,5 +1,6 @@
 //! A band: one limit of a rule.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::lease::BandLease;
@@ -26,8 +27,8 @@ pub struct Band {
     id: Box<str>,
     tag: u64,
     limit: Limit,
-    /// Boxed, because few bands have one.
-    lease: Option<Box<BandLease>>,
+    /// Shared by clones, which makes comparing it cheap.
+    lease: Option<Arc<BandLease>>,
 }
 
 impl Band {
@@ -49,7 +50,7 @@ impl Band {
 
     /// Lets instances take units of this band in advance.
     pub(crate) fn set_lease(&mut self, lease: BandLease) {
-        self.lease = Some(Box::new(lease));
+        self.lease = Some(Arc::new(lease));
     }
 
     /// Returns its id in its rule.
@@ -83,6 +84,12 @@ impl Band {
     #[doc(hidden)]
     pub fn lease(&self) -> Option<&BandLease> {
         self.lease.as_deref()
+    }
+
+    /// Returns whether another band is leased like this one.
+    #[doc(hidden)]
+    pub fn has_same_lease(&self, other: &Band) -> bool {
+        self.lease == other.lease
     }
 
     /// Returns the limit that a shared store counts by: that of its lease, or its own.

@@ -20,6 +20,12 @@ const ROUNDS: u32 = 8;
 const MIN_ROUND: Duration = Duration::from_millis(2);
 /// With long leases, or without any.
 const MAX_ROUND: Duration = Duration::from_secs(1);
+/// How long it waits for more to ask for when it is woken, so that one call asks for all:
+/// a part of the shortest life.
+const GATHER_PART: u64 = 256;
+const MAX_GATHER: Duration = Duration::from_millis(4);
+/// Timers are no finer.
+const MIN_GATHER: Duration = Duration::from_millis(1);
 /// How long a store that ends waits for answers before it looks again.
 const POLL: Duration = Duration::from_millis(1);
 
@@ -42,8 +48,9 @@ pub(crate) fn start_keeper(decider: &Arc<Decider>) {
                 true => after,
                 false => next_round.min(after),
             };
-            // Whether it was woken or it is time makes no difference.
-            let _ = timeout_at(next_round, wake.notified()).await;
+            if timeout_at(next_round, wake.notified()).await.is_ok() {
+                keeper.gather().await;
+            }
         }
     });
 }
@@ -52,6 +59,16 @@ pub(crate) fn start_keeper(decider: &Arc<Decider>) {
 struct Keeper(Weak<Decider>);
 
 impl Keeper {
+    /// Waits for more bands to get low, but not as long as units that are low last.
+    async fn gather(&self) {
+        let shortest = self.0.upgrade();
+        let shortest = shortest.map_or(0, |decider| decider.leases.table.shortest());
+        let gather = Duration::from_micros(shortest / GATHER_PART).min(MAX_GATHER);
+        if gather >= MIN_GATHER {
+            sleep(gather).await;
+        }
+    }
+
     /// Asks what is due. Returns the longest time until the next round, or `None` if the
     /// store is gone.
     fn run(&self, is_round: bool) -> Option<Duration> {
@@ -60,7 +77,7 @@ impl Keeper {
         if !leases.is_closing.load(Ordering::Acquire) {
             for (owner, pending) in leases.table.due(leases.now(), is_round) {
                 let decider = Arc::clone(&decider);
-                // No question waits for another.
+                // No ask waits for another.
                 tokio::spawn(async move { ask(&decider, owner, pending).await });
             }
         }
@@ -133,14 +150,14 @@ pub(crate) async fn units_out(
     let deadline = decider.servers.deadline();
     let mut units = Vec::with_capacity(bands.len());
     for band in bands {
-        // A question that wants and reports nothing changes nothing.
+        // An ask that wants and reports nothing changes nothing.
         let granted = send(decider, subject, band, &Ask::default(), deadline).await?;
         units.push(granted.map_or(0, |granted| granted.grant.outstanding.into()));
     }
     Ok(units)
 }
 
-/// Sends a question for units of a band to its server. Returns `None` if its units are not
+/// Sends an ask for units of a band to its server. Returns `None` if its units are not
 /// leased.
 async fn send(
     decider: &Decider,
@@ -163,7 +180,7 @@ async fn send(
     answer.granted(lease).map(Some)
 }
 
-/// Notes that a question got no answer, also if its task is dropped.
+/// Notes that an ask got no answer, also if its task is dropped.
 struct Unanswered<'d>(&'d Decider, LeaseKey);
 
 impl Drop for Unanswered<'_> {

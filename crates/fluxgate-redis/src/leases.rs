@@ -52,20 +52,20 @@ impl Default for Leases {
 }
 
 impl Leases {
-    /// Decides a request by units on lease; `None` if only the store can.
-    pub(crate) fn decide(&self, checks: &Checks<'_>) -> Option<Verdicts> {
+    /// Decides a request by units on lease. Returns false if only the store can.
+    pub(crate) fn decide(&self, checks: &Checks<'_>, verdicts: &mut Verdicts) -> bool {
         if self.table.is_empty() || !can_cover(checks) {
-            return None;
+            return false;
         }
         let mut is_low = false;
-        let verdicts = self.table.decide(checks, self.now(), &mut is_low);
+        let is_decided = self.table.decide(checks, self.now(), verdicts, &mut is_low);
         if is_low {
             self.wake.notify_one();
         }
-        verdicts
+        is_decided
     }
 
-    /// Adds questions for units to a request that the store decides.
+    /// Adds asks for units to a request that the store decides.
     pub(crate) fn add_asks<'l>(
         &'l self,
         checks: &Checks<'_>,
@@ -85,7 +85,7 @@ impl Leases {
             leases: self,
             asks: SmallVec::new(),
         };
-        // The questions are in the order of the checks.
+        // The asks are in the order of the checks.
         for (at, pending) in asks {
             let check = &checks.list()[at];
             if let Some(lease) = check.band.lease() {
@@ -118,7 +118,7 @@ impl Leases {
     }
 }
 
-/// Questions on their way. Those that get no answer may be asked again.
+/// Asks on their way. Those that get no answer may be asked again.
 pub(crate) struct SentAsks<'l> {
     leases: &'l Leases,
     /// With the index of the check.

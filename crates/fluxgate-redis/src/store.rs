@@ -97,13 +97,15 @@ impl Store for RedisStore {
     /// Decides by units on lease, and answers denials that the near cache knows.
     fn try_decide(&self, checks: &Checks<'_>, verdicts: &mut Verdicts) -> bool {
         let decider = &self.0.decider;
-        let decided = decider.leases.decide(checks);
-        let decided = decided.or_else(|| decider.known_denial(checks, decider.servers.deadline()));
-        let is_decided = decided.is_some();
-        if let Some(decided) = decided {
-            *verdicts = decided;
+        if decider.leases.decide(checks, verdicts) {
+            return true;
         }
-        is_decided
+        let denial = decider.known_denial(checks, decider.servers.deadline());
+        let is_denied = denial.is_some();
+        if let Some(denial) = denial {
+            *verdicts = denial;
+        }
+        is_denied
     }
 
     async fn decide(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {

@@ -2,7 +2,7 @@
 //!
 //! A store keeps, beside the state of a band, the units that are out on lease. A grant
 //! charges units to the band like a request and adds them to those that are out. The
-//! holder spends them without asking, and reports in its next question what it has spent
+//! holder spends them without asking, and reports in its next ask what it has spent
 //! and what it gives back. Units that are out are at most L, the share of the limit that
 //! the rule leases; a bucket counts by the limit that is left, C − L, and a fixed window
 //! by all of C.
@@ -26,7 +26,7 @@
 //! and a lease ends with its window. So the units admitted in a window are at most those
 //! counted in it, at most C.
 //!
-//! A holder that dies, or whose question or answer is lost, keeps what it holds out until
+//! A holder that dies, or whose ask or answer is lost, keeps what it holds out until
 //! the grant ends. That only takes units from others: a charge was made for them.
 //!
 //! # What it costs
@@ -69,7 +69,7 @@ pub struct Report {
     pub returned: u32,
 }
 
-/// A holder's question for units.
+/// A holder's ask for units.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ask {
     /// The most units that it can use.
@@ -155,7 +155,7 @@ impl Grant {
     }
 }
 
-/// Answers a question for units. Returns the grant and the state after it. A question that
+/// Answers an ask for units. Returns the grant and the state after it. An ask that
 /// grants and reports nothing changes nothing.
 pub fn grant(
     lease: &BandLease,

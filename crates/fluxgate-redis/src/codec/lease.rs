@@ -1,4 +1,4 @@
-//! Encodes questions for units to spend without asking, and decodes the grants.
+//! Encodes asks for units to spend without asking, and decodes the grants.
 
 use fluxgate_core::internals::BandLease;
 use fluxgate_core::internals::algorithm::{Ask, Grant, rest};
@@ -73,19 +73,19 @@ impl Request {
         request
     }
 
-    /// Drops the questions that go with this request.
+    /// Drops the asks that go with this request.
     pub(crate) fn drop_asks(&mut self) {
         self.asks.clear();
     }
 
-    /// Sends a question for units with this request. It must be about keys of the same slot.
+    /// Sends an ask for units with this request. It must be about keys of the same slot.
     pub(crate) fn push_ask(&mut self, ask: Self) {
         self.asks.push(ask);
     }
 }
 
 impl Answer {
-    /// Returns the grant, if the request was a question for units of a band.
+    /// Returns the grant, if the request was an ask for units of a band.
     pub(crate) fn granted(&self, lease: &BandLease) -> Result<Granted, StoreError> {
         let limit = lease.shared();
         let grant = self.grant();

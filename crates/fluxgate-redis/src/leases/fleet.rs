@@ -44,7 +44,7 @@ pub use setting::{Churn, Fault, FleetRule, Network, Setting, Traffic};
 /// What the server's clock shows when the fleet starts.
 const EPOCH: u64 = 1_700_000_000_000_000;
 /// The most time until a woken keeper runs.
-const WAKE: u64 = 50;
+const WAKE: u64 = 4_000;
 /// How long an instance that ends waits for answers before it looks again.
 const POLL: u64 = 1_000;
 
@@ -318,7 +318,7 @@ impl<'s> Fleet<'s> {
         }
     }
 
-    /// Sends the questions of a keeper. Their order does not depend on how the instance hashes
+    /// Sends the asks of a keeper. Their order does not depend on how the instance hashes
     /// its keys.
     fn send_all(&mut self, instance: usize, asks: Vec<(Owner, PendingAsk)>) {
         let asks = asks.into_iter().filter_map(|(owner, pending)| {

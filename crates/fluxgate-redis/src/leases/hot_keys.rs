@@ -2,20 +2,21 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many counts there are. Keys that share one push each other out.
-const COUNTS: usize = 4096;
+/// A key has its count in one line. If the line is full, it replaces the lowest.
+const LINES: usize = 2048;
+const LINE: usize = 8;
 /// A key is hot after so many requests to the store within one lease.
 const HOT: u64 = 3;
-/// A count has the lowest bits, and above them the key and the time.
+/// A count has the lowest bits, and above them the time and the key.
 const COUNT_BITS: u32 = 8;
 const TIME_BITS: u32 = 24;
 
 #[derive(Debug)]
-pub(crate) struct HotKeys(Box<[AtomicU64]>);
+pub(crate) struct HotKeys(Box<[[AtomicU64; LINE]]>);
 
 impl Default for HotKeys {
     fn default() -> Self {
-        Self((0..COUNTS).map(|_| AtomicU64::default()).collect())
+        Self((0..LINES).map(|_| Default::default()).collect())
     }
 }
 
@@ -24,22 +25,38 @@ impl HotKeys {
     ///
     /// Counts may get lost when several threads count at once, which only delays a lease.
     pub(crate) fn count(&self, key: u64, lives: u64) -> bool {
-        let slot = &self.0[key as usize % COUNTS];
         let time = lives & ((1 << TIME_BITS) - 1);
         let tag = (key >> (COUNT_BITS + TIME_BITS)) << TIME_BITS | time;
-        let last = slot.load(Ordering::Relaxed);
-        let count = match last >> COUNT_BITS == tag {
-            true => (last & ((1 << COUNT_BITS) - 1)) + 1,
-            false => 1,
-        };
-        slot.store(tag << COUNT_BITS | count.min(HOT), Ordering::Relaxed);
-        count >= HOT
+        let line = &self.0[key as usize % LINES];
+        let mut lowest = (u64::MAX, &line[0]);
+        for slot in line {
+            let last = slot.load(Ordering::Relaxed);
+            let count = last & ((1 << COUNT_BITS) - 1);
+            let last_tag = last >> COUNT_BITS;
+            if last_tag == tag {
+                let count = (count + 1).min(HOT);
+                slot.store(tag << COUNT_BITS | count, Ordering::Relaxed);
+                return count >= HOT;
+            }
+            let is_now = last_tag & ((1 << TIME_BITS) - 1) == time;
+            let count = if is_now { count } else { 0 };
+            if count < lowest.0 {
+                lowest = (count, slot);
+            }
+        }
+        lowest.1.store(tag << COUNT_BITS | 1, Ordering::Relaxed);
+        false
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Another key of the same line.
+    fn neighbour(key: u64, number: u64) -> u64 {
+        key ^ number << 60
+    }
 
     #[test]
     fn a_key_is_hot_after_some_requests_in_the_same_time() {
@@ -49,8 +66,32 @@ mod tests {
             [7, 7, 8, 8, 8, 8].map(|time| keys.count(key, time)),
             [false, false, false, false, true, true]
         );
-        // Another key in the same place begins anew.
-        let other = key ^ 1 << 63;
-        assert!(!keys.count(other, 8) && !keys.count(key, 8));
+    }
+
+    #[test]
+    fn keys_of_one_line_get_hot_side_by_side() {
+        let keys = HotKeys::default();
+        let round = || -> Vec<bool> {
+            let line = (0..LINE as u64).map(|number| neighbour(1, number));
+            line.map(|key| keys.count(key, 7)).collect()
+        };
+        assert_eq!(round(), [false; LINE]);
+        assert_eq!(round(), [false; LINE]);
+        assert_eq!(round(), [true; LINE]);
+    }
+
+    #[test]
+    fn a_new_key_replaces_the_lowest_of_a_full_line() {
+        let keys = HotKeys::default();
+        for number in 0..LINE as u64 {
+            keys.count(neighbour(1, number), 7);
+            if number != 3 {
+                keys.count(neighbour(1, number), 7);
+            }
+        }
+        assert!(!keys.count(neighbour(1, 9), 7));
+        assert!(keys.count(neighbour(1, 2), 7), "it was counted on");
+        keys.count(neighbour(1, 9), 7);
+        assert!(keys.count(neighbour(1, 9), 7));
     }
 }

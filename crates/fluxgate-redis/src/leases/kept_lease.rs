@@ -8,7 +8,7 @@ use fluxgate_core::store::{Micros, Retry, Verdict};
 use fluxgate_core::{Limit, Timestamp};
 use smallvec::SmallVec;
 
-/// What the first question for a band asks for.
+/// What the first ask for a band asks for.
 const FIRST_WANT: u32 = 8;
 /// The most grants of one band. Usually the last is nearly spent when the next arrives.
 const MAX_GRANTS: usize = 4;
@@ -27,15 +27,17 @@ const AT_LIMIT_PART: u64 = 8;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KeptLease {
     grants: SmallVec<[Held; 2]>,
-    /// Whether a question is on its way.
+    /// Whether an ask is on its way.
     is_asking: bool,
-    /// The units that the last question asked for.
+    /// Whether the keeper is about to ask, unless a request does so first.
+    is_queued: bool,
+    /// The units that the last ask asked for.
     want: u32,
     /// When it was asked, and the units spent since.
     asked_at: u64,
     spent: u64,
     used_at: u64,
-    /// As many units as this are too few to wait any longer with the next question.
+    /// As many units as this are too few to wait any longer with the next ask.
     low: u32,
     shared: Option<SharedRest>,
     refusal: Option<Refusal>,
@@ -118,7 +120,7 @@ impl KeptLease {
     }
 
     /// Spends units that are [available](Self::available), those that end first at first.
-    /// Returns whether it is time to ask for more.
+    /// Returns whether it is now time for the keeper to ask for more.
     pub(crate) fn spend(&mut self, cost: u32, now: u64) -> bool {
         self.used_at = now;
         self.spent += u64::from(cost);
@@ -131,7 +133,8 @@ impl KeptLease {
         }
         debug_assert_eq!(rest, 0);
         let is_refusing = self.refusal.is_some_and(|refusal| now < refusal.until);
-        !self.is_busy() && !is_refusing && self.on_lease() <= self.low
+        let is_low = !self.is_busy() && !is_refusing && self.on_lease() <= self.low;
+        is_low && !std::mem::replace(&mut self.is_queued, true)
     }
 
     /// Refuses a request of this cost without asking the store, if one was refused shortly
@@ -202,17 +205,17 @@ impl KeptLease {
         }
     }
 
-    /// Returns whether a question is on its way.
+    /// Returns whether an ask is on its way.
     pub(crate) fn is_asking(&self) -> bool {
         self.is_asking
     }
 
-    /// Notes that a question is about to be asked.
-    pub(crate) fn set_asking(&mut self) {
-        self.is_asking = true;
+    /// Returns whether the keeper is still to ask for more, and lets it be.
+    pub(crate) fn take_queued(&mut self) -> bool {
+        std::mem::take(&mut self.is_queued) && !self.is_busy()
     }
 
-    /// Returns whether a question is on its way, or there is no room for its answer.
+    /// Returns whether an ask is on its way, or there is no room for its answer.
     pub(crate) fn is_busy(&self) -> bool {
         self.is_asking || self.grants.len() >= MAX_GRANTS
     }
@@ -229,7 +232,7 @@ impl KeptLease {
         let elapsed = now.saturating_sub(self.asked_at).max(1000);
         let needed = self.spent.saturating_mul(3 * lease.span().get()) / (4 * elapsed);
         let last = u64::from(self.want);
-        let want = needed.clamp(last / 2, 4 * last).clamp(2, lease.most());
+        let want = needed.clamp(last / 2, 8 * last).clamp(2, lease.most());
         // At most a capacity.
         self.want = want as u32;
     }
@@ -239,7 +242,7 @@ impl KeptLease {
         self.report(0, |_| true, now)
     }
 
-    /// Returns the question that is due without a request, if there is one: units of a lease
+    /// Returns the ask that is due without a request, if there is one: units of a lease
     /// that is idle go back, and those of a lease about to end are renewed.
     pub(crate) fn due(&mut self, lease: &BandLease, now: u64) -> Option<Ask> {
         if self.is_busy() || self.grants.is_empty() {
@@ -263,7 +266,7 @@ impl KeptLease {
     }
 
     /// Reports what was spent and what of some grants goes back, each unit once: if the
-    /// question is lost, the units stay out until the grant ends.
+    /// ask is lost, the units stay out until the grant ends.
     fn report(&mut self, want: u32, goes_back: impl Fn(&Held) -> bool, now: u64) -> Ask {
         let mut reports = SmallVec::new();
         for held in &mut self.grants {
@@ -280,12 +283,13 @@ impl KeptLease {
         }
         self.grants.retain(|held| held.left > 0);
         self.is_asking = true;
+        self.is_queued = false;
         self.asked_at = now;
         self.spent = 0;
         Ask { want, reports }
     }
 
-    /// Adds what the store granted in answer to a question of this instant.
+    /// Adds what the store granted in answer to an ask of this instant.
     pub(crate) fn granted(
         &mut self,
         lease: &BandLease,
@@ -295,8 +299,13 @@ impl KeptLease {
         now: u64,
     ) {
         self.is_asking = false;
-        if self.shared.is_none_or(|shared| shared.at <= rest.at) {
-            self.shared = Some(SharedRest::new(rest, now));
+        match &mut self.shared {
+            Some(shared) if shared.at > rest.at => {}
+            // Of two answers of one instant, the one with less left is the later.
+            Some(shared) if shared.at == rest.at => {
+                shared.remaining = shared.remaining.min(rest.remaining);
+            }
+            shared => *shared = Some(SharedRest::new(rest, now)),
         }
         self.refusal = None;
         if grant.units > 0 {
@@ -311,7 +320,7 @@ impl KeptLease {
         self.low = self.on_lease() / LOW_PART;
     }
 
-    /// Notes that a question was not answered.
+    /// Notes that an ask was not answered.
     pub(crate) fn unanswered(&mut self) {
         self.is_asking = false;
         // Not at once again: the next request without units asks.

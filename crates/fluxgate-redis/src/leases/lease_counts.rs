@@ -12,7 +12,7 @@ pub struct LeaseCounts {
     pub allowed: u64,
     /// Requests denied without asking the store, shortly after it denied one.
     pub denied: u64,
-    /// Questions for units, or with units given back, sent to the store.
+    /// Asks for units, or with units given back, sent to the store.
     pub asks: u64,
     /// Units granted.
     pub granted: u64,

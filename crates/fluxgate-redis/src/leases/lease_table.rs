@@ -62,6 +62,42 @@ struct Entry {
     owner: Box<Owner>,
 }
 
+impl Entry {
+    /// Returns whether its units suffice for a check, or the refusal of it; `None` if only the
+    /// store can decide. `now` has the number of refunds and resets, too.
+    fn assess(
+        &mut self,
+        check: &Check<'_>,
+        (now, generation): (u64, u64),
+        expired: &mut u64,
+    ) -> Option<Option<Retry>> {
+        if !self.owner.band.has_same_lease(check.band) {
+            return None;
+        }
+        if u64::from(self.kept.available(now, expired)) >= check.cost {
+            return Some(None);
+        }
+        self.kept.refusal(check.cost, generation, now).map(Some)
+    }
+
+    /// Spends the units of a check that was assessed, unless the request is denied. Calls
+    /// `low` if it is time to ask for more.
+    fn decide(
+        &mut self,
+        check: &Check<'_>,
+        now: u64,
+        refusal: Option<Retry>,
+        is_denied: bool,
+        low: impl FnOnce(),
+    ) -> Verdict {
+        // At most the units that are available.
+        if !is_denied && self.kept.spend(check.cost as u32, now) {
+            low();
+        }
+        self.kept.verdict(check.band.limit(), refusal, now)
+    }
+}
+
 /// Whose units they are.
 #[derive(Clone, Debug)]
 pub(crate) struct Owner {
@@ -87,7 +123,16 @@ struct Shard {
     expired: u64,
 }
 
-/// A question on its way, which must be answered with [`LeaseTable::granted`] or
+impl Shard {
+    fn count(&mut self, is_denied: bool) {
+        match is_denied {
+            true => self.denied += 1,
+            false => self.allowed += 1,
+        }
+    }
+}
+
+/// An ask on its way, which must be answered with [`LeaseTable::granted`] or
 /// [`LeaseTable::unanswered`].
 #[derive(Clone, Debug)]
 pub(crate) struct PendingAsk {
@@ -141,59 +186,84 @@ pub(crate) fn can_cover(checks: &Checks<'_>) -> bool {
 
 impl LeaseTable {
     /// Decides a request by units on lease, or refuses it as the store did shortly before.
-    /// Returns `None` if only the store can decide it. Sets `is_low` if the keeper has
+    /// Returns false if only the store can decide it. Sets `is_low` if the keeper has
     /// something to do.
     pub(crate) fn decide(
         &self,
         checks: &Checks<'_>,
         now: u64,
+        verdicts: &mut Verdicts,
         is_low: &mut bool,
-    ) -> Option<Verdicts> {
-        if self.len.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
+    ) -> bool {
+        let generation = self.generation.load(Ordering::Acquire);
+        let decided = match checks.list() {
+            [check] => self.decide_one(check, (now, generation), verdicts, is_low),
+            _ => self.decide_all(checks, (now, generation), verdicts, is_low),
+        };
+        decided.is_some()
+    }
+
+    /// Decides a request with one band, as most are.
+    fn decide_one(
+        &self,
+        check: &Check<'_>,
+        now: (u64, u64),
+        verdicts: &mut Verdicts,
+        is_low: &mut bool,
+    ) -> Option<()> {
+        let key = LeaseKey {
+            subject: self.fingerprinter.of(check.subject.bytes),
+            band: check.band.tag(),
+        };
+        let mut shard = self.lock(key.shard());
+        let Shard {
+            entries, expired, ..
+        } = &mut *shard;
+        let entry = entries.get_mut(&key)?;
+        let refusal = entry.assess(check, now, expired)?;
+        let is_denied = refusal.is_some();
+        verdicts.push(entry.decide(check, now.0, refusal, is_denied, || {
+            *is_low = true;
+            self.lock_low().push(key);
+        }));
+        shard.count(is_denied);
+        Some(())
+    }
+
+    fn decide_all(
+        &self,
+        checks: &Checks<'_>,
+        now: (u64, u64),
+        verdicts: &mut Verdicts,
+        is_low: &mut bool,
+    ) -> Option<()> {
         let keys = self.keys_of(checks)?;
         let mut shards = self.lock_all(&keys);
-        let generation = self.generation.load(Ordering::Acquire);
         let mut is_denied = false;
         let mut refusals = SmallVec::<[Option<Retry>; 4]>::new();
         for (check, key) in checks.list().iter().zip(&keys) {
-            let shard = shard_of(&mut shards, *key);
-            let entry = shard.entries.get_mut(key)?;
-            if entry.owner.band.lease() != check.band.lease() {
-                return None;
-            }
-            let available = entry.kept.available(now, &mut shard.expired);
-            let refusal = match u64::from(available) >= check.cost {
-                true => None,
-                false => Some(entry.kept.refusal(check.cost, generation, now)?),
-            };
+            let Shard {
+                entries, expired, ..
+            } = shard_of(&mut shards, *key);
+            let refusal = entries.get_mut(key)?.assess(check, now, expired)?;
             is_denied |= refusal.is_some();
             refusals.push(refusal);
         }
-        let mut verdicts = Verdicts::new();
         for ((check, key), refusal) in checks.list().iter().zip(&keys).zip(refusals) {
-            let shard = shard_of(&mut shards, *key);
             // It was there under the same lock.
-            let entry = shard.entries.get_mut(key)?;
-            // At most the units that are available.
-            if !is_denied && entry.kept.spend(check.cost as u32, now) {
-                entry.kept.set_asking();
+            let entry = shard_of(&mut shards, *key).entries.get_mut(key)?;
+            verdicts.push(entry.decide(check, now.0, refusal, is_denied, || {
                 *is_low = true;
                 self.lock_low().push(*key);
-            }
-            verdicts.push(entry.kept.verdict(check.band.limit(), refusal, now));
+            }));
         }
         if let Some((_, shard)) = shards.first_mut() {
-            match is_denied {
-                true => shard.denied += 1,
-                false => shard.allowed += 1,
-            }
+            shard.count(is_denied);
         }
-        Some(verdicts)
+        Some(())
     }
 
-    /// Returns the questions to send with a request that the store decides, each with the
+    /// Returns the asks to send with a request that the store decides, each with the
     /// index of its check.
     pub(crate) fn asks(&self, checks: &Checks<'_>, now: u64) -> SmallVec<[(usize, PendingAsk); 2]> {
         let mut asks = SmallVec::new();
@@ -207,7 +277,7 @@ impl LeaseTable {
             let mut shard = self.lock(key.shard());
             let shard = &mut *shard;
             let ask = match shard.entries.get_mut(&key) {
-                Some(entry) if entry.owner.band.lease() != check.band.lease() => continue,
+                Some(entry) if !entry.owner.band.has_same_lease(check.band) => continue,
                 Some(entry) => {
                     entry.kept.used(check.cost, now);
                     entry.kept.available(now, &mut shard.expired);
@@ -241,7 +311,7 @@ impl LeaseTable {
         asks
     }
 
-    /// Returns the questions that are due without a request, and forgets leases that are not
+    /// Returns the asks that are due without a request, and forgets leases that are not
     /// used any more. `all` includes those that are not low, idle or about to end.
     pub(crate) fn due(&self, now: u64, all: bool) -> Vec<(Owner, PendingAsk)> {
         let mut due = Vec::new();
@@ -254,8 +324,10 @@ impl LeaseTable {
             let Some(lease) = entry.owner.band.lease() else {
                 continue;
             };
-            let ask = entry.kept.ask(lease, now);
-            due.push((Owner::clone(&entry.owner), self.pending(key, ask, now)));
+            if entry.kept.take_queued() {
+                let ask = entry.kept.ask(lease, now);
+                due.push((Owner::clone(&entry.owner), self.pending(key, ask, now)));
+            }
         }
         if !all {
             return due;
@@ -282,15 +354,12 @@ impl LeaseTable {
         due
     }
 
-    /// Returns questions that give all units back. Leases with a question on its way are left
+    /// Returns asks that give all units back. Leases with an ask on its way are left
     /// out.
     pub(crate) fn give_back(&self, now: u64) -> Vec<(Owner, PendingAsk)> {
         let mut all = Vec::new();
-        // The keeper asks for no more of them.
-        let low = std::mem::take(&mut *self.lock_low());
-        for key in low {
-            self.unanswered(key);
-        }
+        // The keeper asks for no more.
+        self.lock_low().clear();
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             let Shard {
@@ -306,7 +375,7 @@ impl LeaseTable {
         all
     }
 
-    /// Returns whether any lease has a question on its way.
+    /// Returns whether any lease has an ask on its way.
     pub(crate) fn is_any_asking(&self) -> bool {
         let mut shards = self.shards.iter();
         shards.any(|shard| {
@@ -338,7 +407,7 @@ impl LeaseTable {
         }
     }
 
-    /// Notes that a question got no answer.
+    /// Notes that an ask got no answer.
     pub(crate) fn unanswered(&self, key: LeaseKey) {
         let mut shard = self.lock(key.shard());
         if let Some(entry) = shard.entries.get_mut(&key) {

@@ -81,10 +81,13 @@ do
     if whole < now then
       whole, part = now, 0
     end
-    -- Returns the most units that fit, and the instant with them.
+    -- Returns the most units that fit, up to `most`, and the instant with them.
     local function fit(most)
       local granted, instant, instant_part, rung = 0, whole, part, at
       for _ = 1, rungs do
+        if granted == most then
+          break
+        end
         local units, time, time_part
         units, time, time_part, rung = unpack(RUNG, blob, rung)
         local after, after_part = instant + time, instant_part + time_part
@@ -98,9 +101,8 @@ do
       end
       return granted, instant, instant_part
     end
-    local left = fit(4294967296)
-    left = (left + left % 2) / 2
-    local granted, instant, instant_part = fit(left < room and left or room)
+    local left = fit(2 * room)
+    local granted, instant, instant_part = fit((left + left % 2) / 2)
     if granted > 0 then
       if overhang ~= 0 then
         overhang = overhang_after(overhang, instant - whole)

@@ -1,4 +1,4 @@
--- Lets the slow path answer questions for units, too.
+-- Lets the slow path answer asks for units, too.
 do
   local ASK = 18
   local load_requests = load_slow_path

@@ -72,10 +72,12 @@ impl Instance {
         if table.is_empty() || !can_cover(checks) {
             return None;
         }
-        table.decide(checks, self.time(now), is_low)
+        let mut verdicts = Verdicts::new();
+        let is_decided = table.decide(checks, self.time(now), &mut verdicts, is_low);
+        is_decided.then_some(verdicts)
     }
 
-    /// Returns the questions that go with a request that the server decides.
+    /// Returns the asks that go with a request that the server decides.
     pub(super) fn asks(&self, checks: &Checks<'_>, now: u64) -> Vec<(usize, PendingAsk)> {
         match &self.table {
             Some(table) if can_cover(checks) && !self.is_closing => {
@@ -85,7 +87,7 @@ impl Instance {
         }
     }
 
-    /// Returns the questions of the keeper.
+    /// Returns the asks of the keeper.
     pub(super) fn due(&self, now: u64, is_round: bool) -> Vec<(Owner, PendingAsk)> {
         match &self.table {
             Some(table) if !self.is_closing => table.due(self.time(now), is_round),

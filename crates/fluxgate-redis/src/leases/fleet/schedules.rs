@@ -102,8 +102,6 @@ struct World {
 #[derive(Clone, Debug)]
 struct Holder {
     kept: KeptLease,
-    /// Whether the keeper was woken.
-    is_low: bool,
     /// How often it has started.
     start: u32,
 }
@@ -124,7 +122,7 @@ struct Call {
 struct Reply {
     /// The verdict on the request.
     verdict: Option<Verdict>,
-    /// The answer to the question, and what is left.
+    /// The answer to the ask, and what is left.
     granted: Option<(Grant, Verdict)>,
 }
 
@@ -154,7 +152,6 @@ impl Game {
     fn start(&self) -> World {
         let holder = Holder {
             kept: KeptLease::new(0),
-            is_low: false,
             start: 0,
         };
         let mut world = World {
@@ -178,8 +175,8 @@ impl Game {
             Step::Request(holder) => self.request(world, holder),
             Step::Keep(holder) => {
                 let local = self.local(holder, world);
-                let Holder { kept, is_low, .. } = &mut world.holders[holder];
-                let ask = match std::mem::take(is_low) {
+                let kept = &mut world.holders[holder].kept;
+                let ask = match kept.take_queued() {
                     true => Some(kept.ask(&self.lease, local)),
                     false => {
                         kept.available(local, &mut 0);
@@ -201,7 +198,6 @@ impl Game {
                 let local = self.local(holder, world);
                 let holder = &mut world.holders[holder];
                 holder.kept = KeptLease::new(local);
-                holder.is_low = false;
                 holder.start += 1;
                 true
             }
@@ -239,12 +235,9 @@ impl Game {
 
     fn request(&self, world: &mut World, at: usize) -> bool {
         let local = self.local(at, world);
-        let Holder { kept, is_low, .. } = &mut world.holders[at];
+        let kept = &mut world.holders[at].kept;
         if kept.available(local, &mut 0) > 0 {
-            if kept.spend(1, local) {
-                kept.set_asking();
-                *is_low = true;
-            }
+            kept.spend(1, local);
             self.admit(world);
             return true;
         }

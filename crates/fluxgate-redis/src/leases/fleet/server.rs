@@ -72,7 +72,7 @@ impl Server {
         verdicts
     }
 
-    /// Answers a question for units of a band.
+    /// Answers an ask for units of a band.
     pub(super) fn answer(
         &mut self,
         lease: &BandLease,

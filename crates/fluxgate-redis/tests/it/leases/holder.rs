@@ -1,5 +1,7 @@
 //! What one instance does with its leases.
 
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use fluxgate_core::{Limiter, RuleSets};
@@ -22,6 +24,15 @@ async fn take(limiter: &Limiter<RedisStore>, times: usize) -> usize {
     let mut admitted = 0;
     for _ in 0..times {
         admitted += usize::from(limiter.check("api", &user("ann")).await.allowed());
+    }
+    admitted
+}
+
+/// Sends requests until units are on lease here. Returns how many were admitted.
+async fn take_until_leased(limiter: &Limiter<RedisStore>) -> usize {
+    let mut admitted = 0;
+    while limiter.store().lease_counts().on_lease == 0 {
+        admitted += take(limiter, 1).await;
     }
     admitted
 }
@@ -54,6 +65,27 @@ async fn only_a_key_that_is_asked_for_often_gets_a_lease() {
 }
 
 #[tokio::test]
+async fn a_local_decision_allocates_nothing() {
+    let server = RedisServer::start();
+    let limiter = instance(
+        &server,
+        &leased("share: 50%, for: 10s", "fixed_window", DAY),
+    );
+    assert_eq!(take(&limiter, 20).await, 20);
+    let before = limiter.store().lease_counts().allowed;
+    let context = user("ann");
+    let allocated = allocation_counter::measure(|| {
+        for _ in 0..10 {
+            let decision = pin!(limiter.check("api", &context));
+            let decision = decision.poll(&mut Context::from_waker(Waker::noop()));
+            assert!(matches!(decision, Poll::Ready(decision) if decision.allowed()));
+        }
+    });
+    assert_eq!(limiter.store().lease_counts().allowed, before + 10);
+    assert_eq!(allocated.count_total, 0);
+}
+
+#[tokio::test]
 async fn most_decisions_of_a_hot_key_take_no_call() {
     let server = RedisServer::start();
     let band = "{ capacity: 100000, window: 1d }";
@@ -72,11 +104,9 @@ async fn units_are_given_back_when_a_key_goes_idle() {
     let server = RedisServer::start();
     let rules = leased("share: 50%, for: 200ms", "fixed_window", DAY);
     let (first, second) = (instance(&server, &rules), instance(&server, &rules));
-    let admitted = take(&first, 40).await;
-    assert_eq!(admitted, 40);
-    assert!(first.store().lease_counts().on_lease > 0);
+    let rest = 1000 - take_until_leased(&first).await;
     // Nobody has spent them, so all are there for the other one.
-    assert_eq!(exhaust(&second, 960).await, 960);
+    assert_eq!(exhaust(&second, rest).await, rest);
     assert_eq!(take(&second, 5).await, 0);
     let counts = first.store().lease_counts();
     assert_eq!((counts.on_lease, counts.expired), (0, 0), "{counts:?}");
@@ -88,15 +118,14 @@ async fn units_are_given_back_at_the_end() {
     let server = RedisServer::start();
     let rules = leased("share: 50%, for: 1m", "fixed_window", DAY);
     let (first, second) = (instance(&server, &rules), instance(&server, &rules));
-    assert_eq!(take(&first, 40).await, 40);
-    assert!(first.store().lease_counts().on_lease > 0);
+    let rest = 1000 - take_until_leased(&first).await;
     first.store().return_leases().await;
     assert_eq!(first.store().lease_counts().on_lease, 0);
     // It goes on without leases.
     assert_eq!(take(&first, 10).await, 10);
     assert_eq!(first.store().lease_counts().on_lease, 0);
     second.store().return_leases().await;
-    assert_eq!(take(&second, 1000).await, 950);
+    assert_eq!(take(&second, 1000).await, rest - 10);
 }
 
 #[tokio::test]

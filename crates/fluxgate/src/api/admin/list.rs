@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use fluxgate_core::store::Micros;
 use fluxgate_core::{ActiveRule, Algorithm, Band, OnError, RuleSet};
 use fluxgate_http::Problem;
 use serde_json::{Value, json};
@@ -40,6 +41,10 @@ fn rule_json(set: &RuleSet, rule: &ActiveRule) -> Value {
     let key: Vec<_> = rule.key().iter().map(ToString::to_string).collect();
     let algorithm = rule.bands().first().map(|band| band.limit().algorithm());
     let bands: Vec<_> = rule.bands().iter().map(band_json).collect();
+    let lease = rule.lease().map(|lease| {
+        let life = Micros::from_duration(lease.span());
+        json!({ "share": lease.share().to_string(), "for_ms": life.ceil_millis() })
+    });
     json!({
         "id": rule.id(),
         "name": rule.name(),
@@ -50,6 +55,7 @@ fn rule_json(set: &RuleSet, rule: &ActiveRule) -> Value {
         "rollout": rule.rollout().map(|share| share.to_string()),
         "algorithm": algorithm.map(|algorithm| name_of(&Algorithm::NAMES, algorithm)),
         "bands": bands,
+        "lease": lease,
         "on_exceed": if rule.waits() { "wait" } else { "reject" },
     })
 }

@@ -72,6 +72,19 @@ fn state(http: &mut Http, rule: &str) -> Value {
 }
 
 #[test]
+fn the_list_of_rules_shows_leases() {
+    let server = RedisServer::start();
+    let service = start(&server);
+    let list = json_of(&mut service.http(), "/v1/rule_sets", "");
+    let rules = &list["rule_sets"][0]["rules"];
+    assert_eq!(
+        rules[0]["lease"],
+        json!({ "share": "50%", "for_ms": 60_000 })
+    );
+    assert_eq!(rules[1]["lease"], Value::Null);
+}
+
+#[test]
 fn metrics_count_what_leases_decide() {
     let server = RedisServer::start();
     let service = start(&server);
