@@ -10,6 +10,7 @@ pub mod fleet;
 mod hot_keys;
 mod kept_lease;
 mod lease_counts;
+mod lease_shard;
 mod lease_table;
 
 use std::sync::Arc;

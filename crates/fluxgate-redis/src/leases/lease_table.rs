@@ -4,133 +4,23 @@
 //! one shard, so most decisions take one lock. A request with several rules takes the locks
 //! in the order of the shards, and spends nothing before it holds all of them.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use fluxgate_core::Band;
 use fluxgate_core::internals::algorithm::Ask;
-use fluxgate_core::internals::{BandLease, Fingerprinter, RuleNumber};
+use fluxgate_core::internals::{BandLease, Fingerprinter};
 use fluxgate_core::store::{Check, Checks, Group, Retry, Subject, Verdict, Verdicts};
 use smallvec::SmallVec;
 
 use super::hot_keys::HotKeys;
 use super::kept_lease::KeptLease;
 use super::lease_counts::{LeaseCounts, UnitCounts};
+use super::lease_shard::{Entry, SHARDS, Shard};
+pub(crate) use super::lease_shard::{LeaseKey, Owner};
 use crate::codec::Granted;
 
-const SHARDS: usize = 64;
 /// The most bands with a lease in one shard. Others are decided by the store.
 const MAX_PER_SHARD: usize = 1024;
-
-/// Identifies a band of an identity in this process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct LeaseKey {
-    subject: u64,
-    band: u64,
-}
-
-impl LeaseKey {
-    fn shard(self) -> usize {
-        self.subject as usize % SHARDS
-    }
-}
-
-/// The parts of a key are hashes.
-#[derive(Debug, Default)]
-struct KeyHasher(u64);
-
-impl Hasher for KeyHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64((*byte).into()));
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = self.0.rotate_left(32) ^ number;
-    }
-}
-
-#[derive(Debug)]
-struct Entry {
-    kept: KeptLease,
-    /// What the keeper needs to ask without a request.
-    owner: Box<Owner>,
-}
-
-impl Entry {
-    /// Returns whether its units suffice for a check, or the refusal of it; `None` if only the
-    /// store can decide. `now` has the number of refunds and resets, too.
-    fn assess(
-        &mut self,
-        check: &Check<'_>,
-        (now, generation): (u64, u64),
-        expired: &mut u64,
-    ) -> Option<Option<Retry>> {
-        if !self.owner.band.has_same_lease(check.band) {
-            return None;
-        }
-        if u64::from(self.kept.available(now, expired)) >= check.cost {
-            return Some(None);
-        }
-        self.kept.refusal(check.cost, generation, now).map(Some)
-    }
-
-    /// Spends the units of a check that was assessed, unless the request is denied. Calls
-    /// `low` if it is time to ask for more.
-    fn decide(
-        &mut self,
-        check: &Check<'_>,
-        now: u64,
-        refusal: Option<Retry>,
-        is_denied: bool,
-        low: impl FnOnce(),
-    ) -> Verdict {
-        // At most the units that are available.
-        if !is_denied && self.kept.spend(check.cost as u32, now) {
-            low();
-        }
-        self.kept.verdict(check.band.limit(), refusal, now)
-    }
-}
-
-/// Whose units they are.
-#[derive(Clone, Debug)]
-pub(crate) struct Owner {
-    rule: RuleNumber,
-    subject: Box<[u8]>,
-    pub(crate) band: Band,
-}
-
-impl Owner {
-    pub(crate) fn subject(&self) -> Subject<'_> {
-        Subject {
-            rule: self.rule,
-            bytes: &self.subject,
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-struct Shard {
-    entries: HashMap<LeaseKey, Entry, BuildHasherDefault<KeyHasher>>,
-    allowed: u64,
-    denied: u64,
-    expired: u64,
-}
-
-impl Shard {
-    fn count(&mut self, is_denied: bool) {
-        match is_denied {
-            true => self.denied += 1,
-            false => self.allowed += 1,
-        }
-    }
-}
 
 /// An ask on its way, which must be answered with [`LeaseTable::granted`] or
 /// [`LeaseTable::unanswered`].
@@ -211,10 +101,8 @@ impl LeaseTable {
         verdicts: &mut Verdicts,
         is_low: &mut bool,
     ) -> Option<()> {
-        let key = LeaseKey {
-            subject: self.fingerprinter.of(check.subject.bytes),
-            band: check.band.tag(),
-        };
+        let subject = self.fingerprinter.of(check.subject.bytes);
+        let key = LeaseKey::new(subject, check.band);
         let mut shard = self.lock(key.shard());
         let Shard {
             entries, expired, ..
@@ -288,17 +176,13 @@ impl LeaseTable {
                 }
                 None => {
                     let lives = now / lease.span().get();
-                    let is_hot = self.hot_keys.count(key.subject ^ key.band, lives);
+                    let is_hot = self.hot_keys.count(key.hash(), lives);
                     if !is_hot || shard.entries.len() >= MAX_PER_SHARD {
                         continue;
                     }
                     let mut kept = KeptLease::new(now);
                     let ask = kept.ask(lease, now);
-                    let owner = Box::new(Owner {
-                        rule: check.subject.rule,
-                        subject: check.subject.bytes.into(),
-                        band: check.band.clone(),
-                    });
+                    let owner = Box::new(Owner::of(check));
                     shard.entries.insert(key, Entry { kept, owner });
                     self.len.fetch_add(1, Ordering::Relaxed);
                     let life = lease.span().get();
@@ -505,10 +389,7 @@ impl LeaseTable {
                 _ => self.fingerprinter.of(check.subject.bytes),
             };
             last = Some((check.subject, subject));
-            let key = LeaseKey {
-                subject,
-                band: check.band.tag(),
-            };
+            let key = LeaseKey::new(subject, check.band);
             if keys.contains(&key) {
                 return None;
             }

@@ -250,11 +250,11 @@ async fn after_a_refusal_a_key_is_asked_for_again_soon() {
 #[tokio::test]
 async fn a_lease_follows_a_change_of_its_rule() {
     let server = RedisServer::start();
-    let old = leased("share: 50%, for: 100ms", "fixed_window", DAY);
+    let old = leased("share: 50%, for: 1s", "fixed_window", DAY);
     let limiter = instance(&server, &old);
     assert_eq!(take(&limiter, 40).await, 40);
     let band = "{ capacity: 60, window: 1d }";
-    let rules = leased("share: 10%, for: 100ms", "fixed_window", band);
+    let rules = leased("share: 10%, for: 1s", "fixed_window", band);
     limiter.replace_rules(rules).await.unwrap();
     assert_eq!(exhaust(&limiter, 20).await, 20);
     assert_eq!(take(&limiter, 5).await, 0);
