@@ -76,6 +76,7 @@ mod events;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod heartbeats;
 mod holds;
 mod identity_hash;
 #[cfg(feature = "injected-time")]
@@ -98,6 +99,7 @@ mod wait_permits;
 pub use back_off::BackOff;
 pub use breaker::BreakerState;
 pub use builder::{ConnectError, DEFAULT_DEADLINE, RedisStoreBuilder, Topology};
+pub use heartbeats::{Heartbeat, Heartbeats};
 pub use identity_hash::{HashKeys, HashSecret};
 pub use keys::{DEFAULT_PREFIX, InvalidPrefix, KeyNaming};
 pub use leases::LeaseCounts;
@@ -105,8 +107,8 @@ pub use leases::LeaseCounts;
 #[doc(hidden)]
 pub use leases::fleet;
 pub use rule_store::{
-    FollowError, MAX_RULE_BYTES, Precondition, RuleChanges, RuleStore, StoredRules, StoredSet,
-    WriteOutcome, etag_of,
+    Author, FollowError, MAX_RULE_BYTES, PastChange, Precondition, RuleChanges, RuleStore,
+    StoredRules, StoredSet, WriteOutcome, etag_of,
 };
 pub use store::RedisStore;
 

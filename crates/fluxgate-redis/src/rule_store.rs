@@ -4,10 +4,12 @@
 //! `<prefix>:1:{rules}:index` has the ETag of each under its name and, under the
 //! empty name, a version that differs after each change. One script changes all of
 //! this together and publishes to the channel `<prefix>:rules`. On a cluster all
-//! keys are in one slot.
+//! keys are in one slot. The list `<prefix>:1:{rules}:history:<name>` has the last changes of
+//! a set.
 
 mod changes;
 mod follow;
+mod history;
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -25,11 +27,15 @@ use crate::servers::Servers;
 
 pub use changes::RuleChanges;
 pub use follow::FollowError;
+use history::change_line;
+pub use history::{Author, PastChange};
 
 /// No decision waits for this.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum size of the text of a stored rule set.
 pub const MAX_RULE_BYTES: usize = 1 << 20;
+/// The changes of a rule set that are kept.
+const MAX_HISTORY: usize = 50;
 /// How often a read is repeated because of concurrent writes.
 const MAX_READS: usize = 16;
 const ETAG_BYTES: usize = 16;
@@ -42,6 +48,8 @@ pub struct RuleStore {
     /// The prefix of the keys of rule sets.
     head: String,
     index: String,
+    /// The prefix of the keys of past changes.
+    history: String,
     channel: String,
 }
 
@@ -104,6 +112,7 @@ impl RuleStore {
             servers,
             head: format!("{prefix}:1:{{rules}}:set:"),
             index: format!("{prefix}:1:{{rules}}:index"),
+            history: format!("{prefix}:1:{{rules}}:history:"),
             channel: format!("{prefix}:rules"),
         }
     }
@@ -167,7 +176,8 @@ impl RuleStore {
         text: &str,
         precondition: Precondition<'_>,
     ) -> Result<WriteOutcome, StoreError> {
-        self.write(name, precondition, &etag_of(text), text).await
+        let change = Author::unnamed("put rule set");
+        self.write(name, Some(text), precondition, change).await
     }
 
     /// Deletes a rule set if the precondition holds.
@@ -176,7 +186,17 @@ impl RuleStore {
         name: &str,
         precondition: Precondition<'_>,
     ) -> Result<WriteOutcome, StoreError> {
-        self.write(name, precondition, "", "").await
+        let change = Author::unnamed("delete rule set");
+        self.write(name, None, precondition, change).await
+    }
+
+    /// Returns the last changes of a rule set, the newest first.
+    pub async fn history(&self, name: &str) -> Result<Vec<PastChange>, StoreError> {
+        let lines: Vec<String> = self
+            .run(&Cmd::lrange(self.history_key(name), 0, -1))
+            .await?;
+        let changes = lines.iter().filter_map(|line| PastChange::read(line));
+        Ok(changes.collect())
     }
 
     /// Subscribes to changes, over a connection of its own.
@@ -187,13 +207,17 @@ impl RuleStore {
         RuleChanges::subscribe(&node, &self.channel).await
     }
 
-    async fn write(
+    /// Stores a rule set, or deletes it if there is no text, if the precondition holds. The
+    /// history says who did it.
+    pub async fn write(
         &self,
         name: &str,
+        text: Option<&str>,
         precondition: Precondition<'_>,
-        etag: &str,
-        text: &str,
+        author: Author<'_>,
     ) -> Result<WriteOutcome, StoreError> {
+        let etag = text.map(etag_of).unwrap_or_default();
+        let text = text.unwrap_or_default();
         let precondition = match precondition {
             Precondition::Any => "any".to_owned(),
             Precondition::Absent => "absent".to_owned(),
@@ -202,9 +226,11 @@ impl RuleStore {
         };
         // Writes are rare, so the text of the script may be sent with each.
         let mut write = redis::cmd("EVAL");
-        write.arg(WRITE).arg(2).arg(&self.index).arg(self.key(name));
+        write.arg(WRITE).arg(3).arg(&self.index).arg(self.key(name));
+        write.arg(self.history_key(name));
         write.arg(name).arg(precondition).arg(etag).arg(text);
         write.arg(random_version()).arg(&self.channel);
+        write.arg(change_line(&author)).arg(MAX_HISTORY);
         let (done, before): (u8, String) = self.run(&write).await?;
         let before = Some(before).filter(|etag| !etag.is_empty());
         match done {
@@ -222,6 +248,10 @@ impl RuleStore {
 
     fn key(&self, name: &str) -> String {
         format!("{}{name}", self.head)
+    }
+
+    fn history_key(&self, name: &str) -> String {
+        format!("{}{name}", self.history)
     }
 }
 

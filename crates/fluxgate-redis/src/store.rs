@@ -15,6 +15,7 @@ use crate::breaker::BreakerState;
 use crate::cluster::slot_of;
 use crate::codec::Request;
 use crate::decider::Decider;
+use crate::heartbeats::Heartbeats;
 use crate::holds;
 use crate::lease_keeper;
 use crate::leases::LeaseCounts;
@@ -57,6 +58,14 @@ impl RedisStore {
             servers, naming, ..
         } = &*self.0.decider;
         RuleStore::new(Arc::clone(servers), naming.prefix())
+    }
+
+    /// Returns the instances that share this store, as far as they write heartbeats.
+    pub fn heartbeats(&self) -> Heartbeats {
+        let Decider {
+            servers, naming, ..
+        } = &*self.0.decider;
+        Heartbeats::new(Arc::clone(servers), naming.prefix())
     }
 
     /// Returns the state of the server's circuit breaker. For a cluster, returns

@@ -98,6 +98,12 @@ impl Summary {
         self.total
     }
 
+    /// Returns the counts of every rule by its name, `SET/RULE`.
+    pub fn rules(&self) -> impl Iterator<Item = (&str, Counts)> {
+        let rules = self.rules.iter();
+        rules.map(|(name, counts)| (name.as_str(), *counts))
+    }
+
     /// Returns the counts of the rule with the name `SET/RULE`.
     pub fn rule(&self, name: &str) -> Counts {
         self.rules.get(name).copied().unwrap_or_default()

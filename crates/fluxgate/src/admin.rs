@@ -41,6 +41,7 @@ pub(crate) struct Admin {
 pub(crate) struct Caller {
     /// The name of the token, or `loopback`.
     pub(crate) name: String,
+    pub(crate) role: Role,
 }
 
 impl Admin {
@@ -102,7 +103,13 @@ impl Admin {
         }
         Ok(Caller {
             name: known.name.clone(),
+            role: known.role,
         })
+    }
+
+    /// Returns whether calls need a token.
+    pub(crate) fn has_tokens(&self) -> bool {
+        self.tokens.is_some()
     }
 
     /// Refuses a call that changes something, including charges, if a browser sends it for a
@@ -122,6 +129,7 @@ impl Admin {
         cross_origin::check(head)?;
         Ok(Caller {
             name: "loopback".into(),
+            role: Role::Admin,
         })
     }
 }

@@ -13,8 +13,15 @@ mod forward_auth;
 mod health;
 mod holds;
 mod identity;
+mod instances;
+mod live;
+mod pseudonyms;
 mod query;
+mod recent;
+mod session;
 mod simple_request;
+mod simulate;
+mod top;
 mod validate;
 
 use std::sync::{Arc, LazyLock};
@@ -33,7 +40,10 @@ use http::{HeaderValue, Method, StatusCode, Uri};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::Admin;
+use crate::console;
 use crate::engine::{Engine, EngineError, Filters};
+use crate::instances::Instances;
+use crate::live::LiveFeed;
 use blocking::BlockingWork;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -59,6 +69,8 @@ pub(crate) struct Api {
     headers: HeaderFamilies,
     /// Validates rules.
     validation: BlockingWork,
+    live: LiveFeed,
+    instances: Instances,
     /// Cancelled when the service shuts down.
     closing: CancellationToken,
 }
@@ -76,6 +88,8 @@ impl Api {
             filters: filters.trusting_their_peers(),
             headers: HeaderFamilies::default(),
             validation: BlockingWork::default(),
+            live: LiveFeed::default(),
+            instances: Instances::default(),
             closing,
         })
     }
@@ -84,6 +98,23 @@ impl Api {
     /// cores.
     pub(crate) async fn keep_tokens_current(&self) {
         self.admin.keep_current().await;
+    }
+
+    /// Publishes what happens second by second, until the service closes.
+    pub(crate) async fn run_live(&self) {
+        self.live.run(&self.engine, &self.closing).await;
+    }
+
+    /// Tells other instances that this one is alive, until the service closes.
+    pub(crate) async fn keep_alive(&self) {
+        let Self {
+            engine,
+            live,
+            instances,
+            closing,
+            ..
+        } = self;
+        instances.keep_alive(engine, live, closing).await;
     }
 
     /// Returns the routes of all endpoints.
@@ -98,6 +129,16 @@ impl Api {
             .route("/v1/release", post(holds::release))
             .route("/v1/explain", post(explain::explain))
             .route("/v1/validate", post(validate::validate))
+            .route("/v1/simulate", post(simulate::simulate))
+            .route("/v1/live", get(live::live))
+            .route("/v1/top", get(top::top))
+            .route("/v1/recent", get(recent::recent))
+            .route("/v1/instances", get(instances::instances))
+            .route("/v1/session", get(session::session))
+            .route("/", get(console::redirect))
+            .route("/console", get(console::redirect))
+            .route("/console/", get(console::serve))
+            .route("/console/{*path}", get(console::serve))
             .route(
                 "/openapi.json",
                 get(async || json_response(OPENAPI.as_str())),

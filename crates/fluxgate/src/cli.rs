@@ -1,7 +1,9 @@
 //! The command line.
 
+mod client;
 mod explain;
 mod import;
+mod request;
 mod rules;
 mod simulate;
 mod validate;
@@ -52,9 +54,23 @@ enum Command {
     },
     /// Explain the decision about a request: which rules match, and what they count
     ///
-    /// Uses an empty store in memory and no server. Exits with 65 if the request is invalid,
-    /// and with 78 if the rules are.
+    /// Uses an empty store in memory and no server, or asks a running service. Exits with 65
+    /// if the request is invalid, and with 78 if the rules are.
     Explain(explain::Arguments),
+    /// Show what a running service decides, as a live table
+    Top(client::TopArguments),
+    /// Ask a running service to decide a request, and charge it
+    ///
+    /// Prints the decision as JSON. Exits with 75 if the request is denied.
+    Check(client::CheckArguments),
+    /// Show what an identity has left, in a running service
+    State(client::StateArguments),
+    /// Refund units to an identity, in a running service
+    Refund(client::RefundArguments),
+    /// Delete the state of an identity or a rule, in a running service
+    Reset(client::ResetArguments),
+    /// List the rules of a running service
+    Rules(client::RulesArguments),
     /// Replay recorded requests against rules, in virtual time and without a server
     ///
     /// Reads one JSON object per line, `{"t": MICROSECONDS, "user": …, "path": …}`, and
@@ -137,6 +153,12 @@ pub fn run() -> ExitCode {
         Some(Command::Run(arguments)) => serve(&arguments.into_options()),
         Some(Command::Validate { file, strict }) => validate::validate(&file, strict),
         Some(Command::Explain(arguments)) => explain::run(&arguments),
+        Some(Command::Top(arguments)) => client::top(&arguments),
+        Some(Command::Check(arguments)) => client::check(&arguments),
+        Some(Command::State(arguments)) => client::state(&arguments),
+        Some(Command::Refund(arguments)) => client::refund(&arguments),
+        Some(Command::Reset(arguments)) => client::reset(&arguments),
+        Some(Command::Rules(arguments)) => client::rules(&arguments),
         Some(Command::Simulate(arguments)) => simulate::run(&arguments),
         Some(Command::Import(arguments)) => import::run(&arguments),
         Some(Command::Config(ConfigCommand::Show(arguments))) => show(&arguments.into_options()),

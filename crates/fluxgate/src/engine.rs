@@ -5,8 +5,8 @@ mod call_limit;
 mod filters;
 mod handler;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use fluxgate_core::internals::{AdHocDecision, AdHocKey, Charge};
@@ -16,6 +16,7 @@ use fluxgate_core::{
     OnError, Outcome, RequestContext, RuleSets, Settled, Settlement, StoreError,
 };
 use fluxgate_http::Origin;
+use sha2::{Digest, Sha256};
 
 pub(crate) use any_store::AnyStore;
 pub(crate) use call_limit::ThrottleNumbers;
@@ -35,6 +36,8 @@ pub(crate) struct Engine {
     telemetry: Arc<Telemetry>,
     /// Whether rules have been loaded. Before that, nothing is decided.
     has_rules: AtomicBool,
+    /// A hash of the active rules.
+    revision: Mutex<String>,
     /// Whether the store has ever responded.
     store_reached: AtomicBool,
 }
@@ -90,6 +93,7 @@ impl Engine {
             store,
             telemetry,
             has_rules: AtomicBool::new(false),
+            revision: Mutex::default(),
             store_reached: AtomicBool::new(false),
         }
     }
@@ -98,7 +102,7 @@ impl Engine {
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn in_memory() -> Self {
         let store = AnyStore::Memory(Arc::default());
-        let (telemetry, _) = Telemetry::new(&crate::config::Telemetry::default());
+        let (telemetry, _) = Telemetry::new(&crate::config::Telemetry::default(), false);
         Self::new(store, OnError::default(), Arc::new(telemetry))
     }
 
@@ -119,9 +123,21 @@ impl Engine {
 
     /// Replaces the active rules; returns the previous ones.
     pub(crate) fn swap_rules(&self, rules: RuleSets) -> Arc<RuleSets> {
+        let revision = revision_of(&rules);
         let replaced = self.limiter.swap_rules(rules);
+        *self.lock_revision() = revision;
         self.has_rules.store(true, Ordering::Release);
         replaced
+    }
+
+    /// Returns a hash of the active rules, which is the same in all instances that have them;
+    /// empty before there are any.
+    pub(crate) fn revision(&self) -> String {
+        self.lock_revision().clone()
+    }
+
+    fn lock_revision(&self) -> MutexGuard<'_, String> {
+        self.revision.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Deletes state that replaced rules must not leave behind.
@@ -407,4 +423,12 @@ impl Engine {
         }
         Ok(result?)
     }
+}
+
+/// Returns the first digits of a hash of the rules.
+fn revision_of(rules: &RuleSets) -> String {
+    const BYTES: usize = 4;
+    let hash = Sha256::digest(rules.to_yaml().as_bytes());
+    let digits = hash.iter().take(BYTES);
+    digits.map(|byte| format!("{byte:02x}")).collect()
 }

@@ -12,12 +12,16 @@ pub(crate) enum Exit {
     Data = 65,
     /// A file that cannot be read.
     NoInput = 66,
-    /// An address that cannot be opened.
+    /// An address that cannot be opened, or a service that does not answer.
     Unavailable = 69,
     /// The system refuses what every process needs.
     System = 71,
     /// An error while writing.
     Io = 74,
+    /// A request that was denied; it may pass later.
+    Denied = 75,
+    /// A token that is missing or not sufficient.
+    NoPermission = 77,
     /// Bad rules or a bad config.
     Config = 78,
 }

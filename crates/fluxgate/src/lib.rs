@@ -4,6 +4,7 @@ mod admin;
 mod api;
 pub mod cli;
 pub mod config;
+mod console;
 mod engine;
 mod failure;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -12,6 +13,8 @@ pub mod fuzzing;
 mod grpc;
 mod hold_span;
 mod import;
+mod instances;
+mod live;
 mod reload;
 mod resp;
 mod serve;

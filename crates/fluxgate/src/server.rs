@@ -52,7 +52,7 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
     let config = raw.check()?;
     let secrets = Secrets::load(&config)?;
     let _flush = log::init(&config.telemetry);
-    let (telemetry, exporter) = Telemetry::new(&config.telemetry);
+    let (telemetry, exporter) = Telemetry::new(&config.telemetry, config.admin.record);
     let telemetry = Arc::new(telemetry);
     let store = AnyStore::new(&config, &secrets);
     let store = store.map_err(|error| Failure::new(Exit::Config, error))?;
@@ -104,6 +104,10 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
         let traces = exporter.map(Exporter::start);
         tokio::spawn(reloader.run(signals.hangup));
         tokio::spawn(ping_store(Arc::clone(&engine)));
+        let live = Arc::clone(&api);
+        tokio::spawn(async move { live.run_live().await });
+        let alive = Arc::clone(&api);
+        let alive = tokio::spawn(async move { alive.keep_alive().await });
         tokio::spawn(async move { api.keep_tokens_current().await });
         if let Some(gateway) = gateway {
             tokio::spawn(async move { gateway.keep_certificate_current().await });
@@ -119,6 +123,8 @@ fn serve_config(raw: &RawConfig, file: Option<ConfigFile>) -> Result<(), Failure
             }
         });
         let _ = joined.await;
+        // It tells the others that this instance is gone.
+        let _ = alive.await;
         if let Some(store) = engine.store().redis() {
             // No request needs the units any more; others may.
             store.return_leases().await;

@@ -2,18 +2,21 @@
 
 mod clock;
 mod denials;
+mod live;
 pub(crate) mod log;
 mod metrics;
 mod open_holds;
 mod otlp;
+mod recent;
 mod sampler;
 mod store_outage;
+mod top;
 mod trace_context;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_core::internals::AdHocDecision;
+use fluxgate_core::internals::{AdHocDecision, Fingerprinter};
 use fluxgate_core::{
     ActiveRule, Band, Decision, HoldId, OnError, Outcome, RequestContext, RuleSet, StoreError,
 };
@@ -22,9 +25,12 @@ use fluxgate_http::{Listener, Origin};
 use quanta::Instant;
 use tracing::field;
 
-pub(crate) use clock::now;
+pub(crate) use clock::{now, unix_time};
+pub(crate) use live::LiveSecond;
 pub(crate) use metrics::StoreGauges;
 pub(crate) use otlp::Exporter;
+pub(crate) use recent::{MAX_RECENT, Part, RecentRequest};
+pub(crate) use top::{MAX_WINDOW, Top, TopBy};
 pub(crate) use trace_context::RequestIds;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use trace_context::fuzz_traceparent;
@@ -36,6 +42,7 @@ use open_holds::OpenHolds;
 use otlp::Spans;
 use sampler::Sampler;
 use store_outage::{StoreOutage, comes_from_store};
+use top::TopSum;
 
 /// Records the metrics, log lines and spans of the service.
 #[derive(Debug)]
@@ -54,6 +61,10 @@ pub(crate) struct Telemetry {
     unforwarded: Sampler,
     /// The queue of spans, if traces are exported.
     spans: Option<Spans>,
+    /// Whether requests are recorded.
+    records: bool,
+    /// Hashes identities to count them.
+    fingerprinter: Fingerprinter,
 }
 
 /// Where the identity that a rule counts comes from.
@@ -66,7 +77,8 @@ pub(crate) enum IdentitySource<'a> {
 
 impl Telemetry {
     /// Creates the telemetry that the config describes. The caller runs the exporter, if any.
-    pub(crate) fn new(config: &config::Telemetry) -> (Self, Option<Exporter>) {
+    /// `records` says whether the last requests are kept.
+    pub(crate) fn new(config: &config::Telemetry, records: bool) -> (Self, Option<Exporter>) {
         let metrics = Arc::new(Metrics::new(clock::unix_time()));
         let (spans, exporter) = match &config.otlp {
             Some(url) => {
@@ -85,6 +97,8 @@ impl Telemetry {
             missing_rule_sets: Sampler::new(10, 1),
             unforwarded: Sampler::new(10, 10),
             spans,
+            records,
+            fingerprinter: Fingerprinter::random(),
         };
         (telemetry, exporter)
     }
@@ -113,6 +127,7 @@ impl Telemetry {
     ) {
         let identity = IdentitySource::Request(context);
         self.count(identity, decision, (ended, took), origin);
+        self.record(context, decision);
         self.add_hold(context, None, decision, ended);
         if let Some(spans) = &self.spans {
             spans.add_check(decision, took, origin);
@@ -138,6 +153,7 @@ impl Telemetry {
         let when = (self.since_start(now), took);
         for (context, decision) in contexts.iter().zip(decisions) {
             self.count(IdentitySource::Request(context), decision, when, origin);
+            self.record(context, decision);
             self.add_hold(context, None, decision, when.0);
         }
         if let Some(spans) = &self.spans {
@@ -176,7 +192,7 @@ impl Telemetry {
         let took = started.elapsed();
         let now = self.since_start(started) + took;
         let outcome = decision.outcome;
-        self.metrics.count_decision("", None, outcome, took);
+        self.metrics.count_decision("", None, outcome, took, None);
         if comes_from_store(outcome) {
             self.store_outage.answered(now);
         }
@@ -208,8 +224,11 @@ impl Telemetry {
         // Clients choose the names of missing rule sets, so those are counted without one.
         let set = decision.rule_set();
         let rule_set = set.map(RuleSet::name);
+        let used = decision.limit().zip(decision.remaining());
+        let used = used.map(|(limit, left)| limit.saturating_sub(left) * 1000 / limit.max(1));
         self.metrics
-            .count_decision(rule_set.unwrap_or_default(), rule, outcome, took);
+            .count_decision(rule_set.unwrap_or_default(), rule, outcome, took, used);
+        self.count_identities(identity, decision, now);
         if comes_from_store(outcome) && set.is_some() {
             self.store_outage.answered(now);
         }
@@ -225,6 +244,61 @@ impl Telemetry {
                     .and_then(|(set, rule)| self.describe_identity(identity, set, rule)),
             });
         }
+    }
+
+    /// Counts a request for the identity that each rule counts.
+    fn count_identities(&self, source: IdentitySource<'_>, decision: &Decision, now: Duration) {
+        let Some(set) = decision.rule_set() else {
+            return;
+        };
+        for (rule, denies) in decision.rules() {
+            // A global rule has no identities.
+            if rule.key().is_empty() {
+                continue;
+            }
+            let identity = match source {
+                IdentitySource::Request(context) => set.identity_of(rule, context),
+                IdentitySource::Values(values) => set.identity_of_values(rule, values),
+            };
+            if let Some(identity) = identity {
+                let hash = self.fingerprinter.of(&identity);
+                let is_denied = denies && !decision.allowed();
+                self.metrics.count_identities(|top| {
+                    top.count(now, rule.number(), (&identity, hash), is_denied);
+                });
+            }
+        }
+    }
+
+    /// Records a request, if requests are recorded.
+    fn record(&self, context: &RequestContext<'_>, decision: &Decision) {
+        if let Some(set) = decision.rule_set().filter(|_| self.records) {
+            let at = unix_time();
+            self.metrics
+                .record(|recent| recent.record(at, set.name(), context));
+        }
+    }
+
+    /// Returns whether requests are recorded.
+    pub(crate) fn records(&self) -> bool {
+        self.records
+    }
+
+    /// Returns the last recorded requests, the oldest first.
+    pub(crate) fn recent(&self, most: usize) -> Vec<RecentRequest> {
+        let mut recent = Vec::new();
+        self.metrics
+            .each_recent(|requests| recent.extend(requests.iter().cloned()));
+        recent.sort_by_key(|request| request.at);
+        recent.drain(..recent.len().saturating_sub(most.min(MAX_RECENT)));
+        recent
+    }
+
+    /// Returns the heaviest identities of the last time, at most a minute.
+    pub(crate) fn top(&self, by: TopBy, window: Duration, most: usize) -> Top {
+        let mut sum = TopSum::new(by, window, self.started.elapsed());
+        self.metrics.each_top(|counts| sum.add(counts));
+        sum.into_top(most)
     }
 
     /// Counts the hold of a decision, if it has one. `cost` replaces that of its rules.

@@ -215,6 +215,33 @@ impl RuleSet {
         self.delays
     }
 
+    /// Returns the identity that a rule of this set counts in a request, encoded; `None` if a
+    /// part of the key is missing and the rule has no substitute for it.
+    #[doc(hidden)]
+    pub fn identity_of(
+        &self,
+        rule: &ActiveRule,
+        context: &RequestContext<'_>,
+    ) -> Option<key::SubjectBytes> {
+        let mut identity = key::SubjectBytes::new();
+        let (parts, on_missing) = (rule.key(), rule.on_missing_key());
+        let built =
+            key::encode_identity(parts, on_missing, context, self.ipv6_prefix, &mut identity);
+        (built == key::Identity::Known).then_some(identity)
+    }
+
+    /// Returns the identity of these values of a rule's key, encoded.
+    #[doc(hidden)]
+    pub fn identity_of_values(
+        &self,
+        rule: &ActiveRule,
+        values: &[&str],
+    ) -> Option<key::SubjectBytes> {
+        let mut identity = key::SubjectBytes::new();
+        key::encode_values(rule.key(), values, self.ipv6_prefix, &mut identity).ok()?;
+        Some(identity)
+    }
+
     /// Formats the identity that a rule of this set counts in a request, for people:
     /// `user=ann`. Of API keys only the ends are shown. Returns `None` if a part of the
     /// key is missing and the rule has no substitute for it.
@@ -224,18 +251,14 @@ impl RuleSet {
         rule: &ActiveRule,
         context: &RequestContext<'_>,
     ) -> Option<String> {
-        let mut identity = key::SubjectBytes::new();
-        let (parts, on_missing) = (rule.key(), rule.on_missing_key());
-        let built =
-            key::encode_identity(parts, on_missing, context, self.ipv6_prefix, &mut identity);
-        (built == key::Identity::Known).then(|| key::describe_identity(&identity))
+        let identity = self.identity_of(rule, context)?;
+        Some(key::describe_identity(&identity))
     }
 
     /// Formats the identity of these values of a rule's key, for people.
     #[doc(hidden)]
     pub fn describe_values(&self, rule: &ActiveRule, values: &[&str]) -> Option<String> {
-        let mut identity = key::SubjectBytes::new();
-        key::encode_values(rule.key(), values, self.ipv6_prefix, &mut identity).ok()?;
+        let identity = self.identity_of_values(rule, values)?;
         Some(key::describe_identity(&identity))
     }
 

@@ -1,6 +1,6 @@
 -- Writes or deletes one stored rule set, if the precondition holds.
-local index, set = KEYS[1], KEYS[2]
-local name, expected, etag, text, version, channel = unpack(ARGV)
+local index, set, history = KEYS[1], KEYS[2], KEYS[3]
+local name, expected, etag, text, version, channel, change, kept = unpack(ARGV)
 local before = redis.call('HGET', index, name) or ''
 if (expected == 'absent' and before ~= '')
   or (expected == 'present' and before == '')
@@ -18,6 +18,11 @@ else
   redis.call('HSET', index, name, etag)
 end
 redis.call('HSET', index, '', version)
+-- The change, with the server's time and the text after it.
+local time = redis.call('TIME')
+local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+redis.call('LPUSH', history, now .. ' ' .. change .. '\n' .. text)
+redis.call('LTRIM', history, 0, kept - 1)
 -- Without the permission to publish, other instances see the change by polling.
 redis.pcall('PUBLISH', channel, version)
 return {1, before}

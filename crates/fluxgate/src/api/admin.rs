@@ -33,7 +33,10 @@ pub(super) fn routes() -> Router<Arc<Api>> {
         .route("/v1/reset", post(state::reset))
         .route("/v1/state", get(state::state))
         .route("/v1/rule_sets", get(list::list))
+        .route("/v1/rules_text", get(list::text))
         .route("/v1/rule_sets/{set}", set)
+        .route("/v1/rule_sets/{set}/text", get(stored::get_text))
+        .route("/v1/rule_sets/{set}/history", get(stored::get_history))
         .route("/v1/rule_sets/{set}/rules/{rule}", rule)
         .route(
             "/v1/rule_sets/{set}/rules/{rule}/enable",

@@ -12,7 +12,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 
 /// The maximum size of a body.
-const MAX_BYTES: usize = 64 * 1024;
+pub(super) const MAX_BYTES: usize = 64 * 1024;
 /// How long a client may take to send a body.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -22,8 +22,37 @@ where
     B: Body<Data = Bytes>,
     B::Error: Into<axum::BoxError>,
 {
+    read_up_to(MAX_BYTES, headers, body).await
+}
+
+/// Returns whether a body is declared as YAML.
+pub(super) fn is_yaml(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).map(|value| value.as_bytes());
+    let kind = kind.and_then(|value| value.split(|byte| *byte == b';').next());
+    kind.is_some_and(|kind| kind.trim_ascii().eq_ignore_ascii_case(b"application/yaml"))
+}
+
+/// Reads the whole body, which is YAML.
+pub(super) async fn read_yaml<B>(body: B) -> Result<Bytes, Problem>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<axum::BoxError>,
+{
+    read_up_to(MAX_BYTES, &HeaderMap::new(), body).await
+}
+
+/// Reads a body like [`read`], up to another size.
+pub(super) async fn read_up_to<B>(
+    max_bytes: usize,
+    headers: &HeaderMap,
+    body: B,
+) -> Result<Bytes, Problem>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<axum::BoxError>,
+{
     check_type(headers)?;
-    match tokio::time::timeout(TIMEOUT, collect(body)).await {
+    match tokio::time::timeout(TIMEOUT, collect(max_bytes, body)).await {
         Ok(read) => read,
         Err(_) => Err(Problem::new(
             StatusCode::REQUEST_TIMEOUT,
@@ -33,7 +62,7 @@ where
 }
 
 /// Collects a body. Nearly every body arrives in one frame, which is returned as it is.
-async fn collect<B>(body: B) -> Result<Bytes, Problem>
+async fn collect<B>(max_bytes: usize, body: B) -> Result<Bytes, Problem>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<axum::BoxError>,
@@ -49,7 +78,7 @@ where
         let Ok(data) = frame.into_data() else {
             continue;
         };
-        check_size(first.len() + rest.len() + data.len())?;
+        check_size(max_bytes, first.len() + rest.len() + data.len())?;
         match first.is_empty() {
             true => first = data,
             false => rest.extend_from_slice(&data),
@@ -100,13 +129,13 @@ pub(super) fn may_be_json(content_type: &[u8]) -> bool {
 }
 
 /// Refuses a body that is too large.
-pub(super) fn check_size(bytes: usize) -> Result<(), Problem> {
-    if bytes <= MAX_BYTES {
+pub(super) fn check_size(max_bytes: usize, bytes: usize) -> Result<(), Problem> {
+    if bytes <= max_bytes {
         return Ok(());
     }
     Err(Problem::new(
         StatusCode::PAYLOAD_TOO_LARGE,
-        format!("the body is larger than {MAX_BYTES} bytes"),
+        format!("the body is larger than {max_bytes} bytes"),
     ))
 }
 

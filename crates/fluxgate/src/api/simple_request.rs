@@ -90,12 +90,12 @@ impl Api {
     }
 
     async fn release_simply(&self, body: &[u8], json: &mut Vec<u8>) -> Result<(), Problem> {
-        body::check_size(body.len())?;
+        body::check_size(body::MAX_BYTES, body.len())?;
         self.release(body, json).await
     }
 
     async fn decide_simply(&self, json: &[u8], origin: &Origin<'_>) -> Result<Decision, Problem> {
-        body::check_size(json.len())?;
+        body::check_size(body::MAX_BYTES, json.len())?;
         let check: CheckRequest<'_> = body::parse(json)?;
         check.decide(self, origin).await
     }

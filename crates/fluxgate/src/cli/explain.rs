@@ -1,7 +1,6 @@
 //! `fluxgate explain`: why a request is decided as it is, on an empty store.
 
 use std::fmt::{self, Write as _};
-use std::io::{self, Read};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,19 +8,20 @@ use fluxgate_core::{
     BandExplanation, Decision, Explanation, OnMissingKey, RuleExplanation, RuleMode,
 };
 
+use super::client::{self, OptionalServer};
+use super::request::read_request;
 use super::{Exit, Failure, print, rules};
 use crate::api::explain::{explain_offline, explanation_json, mode_name};
 use crate::config::duration_text;
-
-/// The maximum size of a request in a file or on standard input.
-const MAX_REQUEST_BYTES: u64 = 1024 * 1024;
 
 /// The arguments of `fluxgate explain`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Arguments {
     /// The rules: a rule file, a config or a directory of rule files
-    #[arg(long, value_name = "FILE")]
-    rules: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "server")]
+    rules: Option<PathBuf>,
+    #[command(flatten)]
+    service: OptionalServer,
     /// The request, as in `POST /v1/check`: JSON, `@FILE`, or `-` for standard input
     #[arg(long, value_name = "JSON")]
     request: String,
@@ -35,9 +35,14 @@ pub(crate) struct Arguments {
 
 /// Prints the decision and how each rule contributes to it.
 pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let instead = "ask the running service: POST /v1/explain";
-    let rules = rules::load(&arguments.rules, instead)?;
     let request = read_request(&arguments.request)?;
+    let Some(rules) = &arguments.rules else {
+        let request = with_rule_set(request, arguments.rule_set.as_deref())?;
+        let explanation = client::explain(&arguments.service.required(), request)?;
+        return print(format!("{explanation}\n").as_bytes());
+    };
+    let instead = "ask the running service with --server";
+    let rules = rules::load(rules, instead)?;
     let explanation = explain_offline(rules, &request, arguments.rule_set.as_deref());
     let explanation = explanation
         .map_err(|problem| Failure::new(Exit::Data, format!("--request: {}", problem.detail())))?;
@@ -51,29 +56,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
     print(&text)
 }
 
-fn read_request(argument: &str) -> Result<Vec<u8>, Failure> {
-    let read = |from: Box<dyn Read>| {
-        let mut text = Vec::new();
-        from.take(MAX_REQUEST_BYTES + 1).read_to_end(&mut text)?;
-        Ok(text)
+/// Adds the rule set to a request that names none.
+fn with_rule_set(request: Vec<u8>, rule_set: Option<&str>) -> Result<Vec<u8>, Failure> {
+    let Some(rule_set) = rule_set else {
+        return Ok(request);
     };
-    let (name, text) = match argument.strip_prefix('@') {
-        Some(path) => (
-            path,
-            std::fs::File::open(path).and_then(|it| read(Box::new(it))),
-        ),
-        None if argument == "-" => ("-", read(Box::new(io::stdin()))),
-        None => return Ok(argument.into()),
-    };
-    let text =
-        text.map_err(|error: io::Error| Failure::new(Exit::NoInput, format!("{name}: {error}")))?;
-    match text.len() as u64 > MAX_REQUEST_BYTES {
-        true => Err(Failure::new(
-            Exit::Data,
-            format!("--request: {name} is larger than {MAX_REQUEST_BYTES} bytes"),
-        )),
-        false => Ok(text),
-    }
+    let invalid = |error| Failure::new(Exit::Data, format!("--request: {error}"));
+    let mut fields: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_slice(&request).map_err(invalid)?;
+    fields.entry("rule_set").or_insert_with(|| rule_set.into());
+    serde_json::to_vec(&fields).map_err(invalid)
 }
 
 /// An explanation as text: the decision, and a block for each rule.

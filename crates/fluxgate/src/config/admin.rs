@@ -14,13 +14,15 @@ pub struct Admin {
     pub tokens_file: Option<PathBuf>,
     /// States that access without tokens is intended. Allowed only on loopback.
     pub open: bool,
+    /// Whether the last requests are kept, to try changed rules on.
+    pub record: bool,
 }
 
 impl Admin {
     pub(super) fn read(node: Option<&Node>, listen: &Listen, faults: &mut Faults) -> Self {
-        let names = ["tokens_file", "open"];
-        let [tokens, open_node] =
-            node.map_or([None; 2], |node| node.fields("`admin`", names, faults));
+        let names = ["tokens_file", "open", "record"];
+        let [tokens, open_node, record] =
+            node.map_or([None; 3], |node| node.fields("`admin`", names, faults));
         let open = read::boolean(open_node, "`open`", false, faults);
         if let (true, Some(node)) = (open, open_node) {
             if tokens.is_some() {
@@ -42,6 +44,7 @@ impl Admin {
         Self {
             tokens_file: read::path(tokens, "`tokens_file`", faults),
             open,
+            record: read::boolean(record, "`record`", false, faults),
         }
     }
 
@@ -50,6 +53,7 @@ impl Admin {
         tree::map([
             ("tokens_file", tokens.map(tree::path)),
             ("open", Some(tree::plain(self.open))),
+            ("record", Some(tree::plain(self.record))),
         ])
     }
 }

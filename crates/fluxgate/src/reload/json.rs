@@ -94,6 +94,25 @@ impl Json {
         }
     }
 
+    /// Returns the value of a YAML tree. A plain scalar that JSON knows as a number, a boolean
+    /// or null is one; any other is a string.
+    pub(crate) fn from_node(node: &Node) -> Self {
+        match &node.value {
+            Value::Plain(text) => match serde_json::from_str::<serde_json::Value>(text) {
+                Ok(serde_json::Value::String(_)) | Err(_) => Self::Text(text.clone()),
+                Ok(_) => Self::Plain(text.clone()),
+            },
+            Value::Quoted(text) => Self::Text(text.clone()),
+            Value::List(items) => Self::List(items.iter().map(Self::from_node).collect()),
+            Value::Map(pairs) => {
+                let pairs = pairs.iter().filter_map(|(name, value)| {
+                    Some((name.as_text()?.to_owned(), Self::from_node(value)))
+                });
+                Self::Map(pairs.collect())
+            }
+        }
+    }
+
     /// Returns the same value as a YAML tree, without positions.
     pub(crate) fn to_node(&self) -> Node {
         let value = match self {

@@ -38,7 +38,8 @@ pub(super) fn print_demo(open: &[(Listener, Vec<TcpListener>)]) {
             Listener::Api => {
                 writeln!(
                     text,
-                    "  API      http://{address}  (/v1/check, /openapi.json, /metrics)"
+                    "  Console  http://{address}/console/  (open it in a browser)\n  \
+                     API      http://{address}  (/v1/check, /openapi.json, /metrics)"
                 )
             }
             Listener::Grpc => {

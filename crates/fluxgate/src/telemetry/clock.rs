@@ -22,7 +22,7 @@ pub(super) fn monotonic() -> Duration {
     clippy::disallowed_methods,
     reason = "only for reports; no decision depends on it"
 )]
-pub(super) fn unix_time() -> Duration {
+pub(crate) fn unix_time() -> Duration {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.unwrap_or_default()
 }

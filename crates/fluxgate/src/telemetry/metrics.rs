@@ -3,6 +3,7 @@
 //! Each thread has its own counters, which are summed when metrics are rendered. So counting
 //! a decision takes no lock and touches no cache line of another core.
 
+mod counted;
 mod durations;
 mod exposition;
 mod llm;
@@ -17,9 +18,12 @@ use fluxgate_core::store::Reason;
 use fluxgate_core::{ActiveRule, Band, Decision, OnError, Outcome};
 use fluxgate_redis::{LeaseCounts, reason};
 
+use crate::telemetry::recent::RecentRequests;
+use crate::telemetry::top::TopCounts;
+pub(super) use counted::Counted;
 use fluxgate_http::Listener;
 use llm::LlmCounts;
-use shard::{STATUS_CLASSES, Shards};
+use shard::{STATUS_CLASSES, Shards, lock};
 
 /// All metrics of the service.
 #[derive(Debug)]
@@ -79,19 +83,54 @@ impl Metrics {
     }
 
     /// Counts a decision. `rule_set` is empty if it does not exist: clients could create
-    /// any number of label values otherwise.
+    /// any number of label values otherwise. `used` is the used share of the reported band, in
+    /// thousandths.
     pub(super) fn count_decision(
         &self,
         rule_set: &str,
         rule: Option<&ActiveRule>,
         outcome: Outcome,
         took: Duration,
+        used: Option<u64>,
     ) {
         self.shards
             .count_decision(rule_set, rule, |shard, decisions| {
                 shard.durations.add(took);
                 decisions.by_outcome[outcome as usize].add(1);
+                let used = used.map_or(0, |used| used + 1);
+                if used > decisions.most_used.load(Ordering::Relaxed) {
+                    decisions.most_used.store(used, Ordering::Relaxed);
+                }
             });
+    }
+
+    /// Counts the identities of a request on this thread.
+    pub(super) fn count_identities(&self, count: impl FnOnce(&mut TopCounts)) {
+        self.shards.count(|shard| count(&mut lock(&shard.top)));
+    }
+
+    /// Records a request on this thread.
+    pub(super) fn record(&self, record: impl FnOnce(&mut RecentRequests)) {
+        self.shards.count(|shard| record(&mut lock(&shard.recent)));
+    }
+
+    /// Reads the heaviest identities of all threads.
+    pub(super) fn each_top(&self, mut read: impl FnMut(&TopCounts)) {
+        for shard in self.shards.all() {
+            read(&lock(&shard.top));
+        }
+    }
+
+    /// Reads the recorded requests of all threads.
+    pub(super) fn each_recent(&self, mut read: impl FnMut(&RecentRequests)) {
+        for shard in self.shards.all() {
+            read(&lock(&shard.recent));
+        }
+    }
+
+    /// Returns how many requests are waiting.
+    pub(super) fn waiting(&self) -> u64 {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// Counts a denial that the sampler left out of the log.
@@ -177,7 +216,7 @@ mod tests {
         let count = |rules: &RuleSets, times: u32| {
             let rule = &rules.get("s").unwrap().rules()[0];
             for _ in 0..times {
-                metrics.count_decision("s", Some(rule), Outcome::Denied, Duration::ZERO);
+                metrics.count_decision("s", Some(rule), Outcome::Denied, Duration::ZERO, None);
             }
         };
         std::thread::scope(|scope| {
@@ -187,7 +226,7 @@ mod tests {
         });
         count(&after, 5);
         count(&before, 2);
-        metrics.count_decision("", None, Outcome::NoRule, Duration::ZERO);
+        metrics.count_decision("", None, Outcome::NoRule, Duration::ZERO, None);
         let text = metrics.render(&StoreGauges::default(), &HoldCounts::default());
         let decisions = text
             .lines()

@@ -223,7 +223,7 @@ mod tests {
             ),
         );
         let (queue, mut sent) = mpsc::channel(10);
-        let (mut telemetry, _) = Telemetry::new(&config::Telemetry::default());
+        let (mut telemetry, _) = Telemetry::new(&config::Telemetry::default(), false);
         telemetry.spans = Some(Spans { queue, metrics });
         record(&telemetry, &limiter, &origin);
         drop(telemetry);

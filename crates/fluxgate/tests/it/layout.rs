@@ -23,7 +23,7 @@ const LAYERS: [(&str, &str); 8] = [
     (
         "fluxgate-redis",
         "reason back_off error events identity_hash keys script breaker endpoint subscription \
-         codec sentinel per_runtime deadlines node cluster batch servers near_cache leases decider lease_keeper holds across_slots rule_store \
+         codec sentinel per_runtime deadlines node cluster batch servers near_cache leases decider lease_keeper holds across_slots rule_store heartbeats \
          wait_permits store builder injected_time fuzzing",
     ),
     (
@@ -51,7 +51,7 @@ const LAYERS: [(&str, &str); 8] = [
     ),
     (
         "fluxgate",
-        "watch hold_span config failure import telemetry engine reload serve admin api grpc resp server \
+        "watch hold_span config failure import telemetry engine reload serve admin console live instances api grpc resp server \
          cli fuzzing",
     ),
 ];

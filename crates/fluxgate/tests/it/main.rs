@@ -4,6 +4,7 @@
     reason = "a test that cannot continue has failed; the helpers are test code too"
 )]
 
+mod client;
 mod config;
 mod dashboards;
 mod deploy;

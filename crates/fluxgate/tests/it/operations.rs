@@ -69,6 +69,8 @@ fn use_every_command(service: &Service, cli: &mut Cli) {
     let put = http.request("PUT", "/v1/rule_sets/s", &json, &set);
     assert_eq!(put.status, 201, "{put:?}");
 
+    assert_eq!(http.get("/v1/rule_sets/s/history").status, 200);
+
     let check = json!({ "rule_set": "s", "user": "ann", "cost": 2 });
     post(&mut http, "/v1/check", check.clone());
     // Only units with the same microsecond are removed from a log and added again as one.

@@ -16,6 +16,7 @@ mod grpc;
 mod irregular_files;
 mod leases;
 mod lifecycle;
+mod live;
 mod release;
 mod reload;
 mod remote;

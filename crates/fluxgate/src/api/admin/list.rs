@@ -4,14 +4,17 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use fluxgate_core::internals::yaml::Node;
 use fluxgate_core::store::Micros;
 use fluxgate_core::{ActiveRule, Algorithm, Band, OnError, RuleSet};
 use fluxgate_http::Problem;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Api, json_response};
+use crate::admin::Role;
 use crate::api::explain::mode_name;
 use crate::engine::EngineError;
+use crate::reload::Json;
 
 /// Returns the rule sets, with their enabled rules in the order of evaluation, and where
 /// they come from.
@@ -24,15 +27,26 @@ pub(super) async fn list(
     let rules = api.engine.rules().ok_or(EngineError::NotReady)?;
     let mut sets: Vec<_> = rules.iter().collect();
     sets.sort_by_key(|set| set.name());
-    let sets: Vec<_> = sets.into_iter().map(|set| set_json(set)).collect();
+    // Conditions may name values that not every reader is to see.
+    let shows_match = api.admin.authorize(&head, Role::Viewer).is_ok();
+    let sets: Vec<_> = sets
+        .into_iter()
+        .map(|set| set_json(set, shows_match))
+        .collect();
     let source = api.admin.reloader.source.name();
     let list = json!({ "source": source, "rule_sets": sets });
     Ok(json_response(list.to_string()))
 }
 
-fn set_json(set: &RuleSet) -> Value {
+fn set_json(set: &RuleSet, shows_match: bool) -> Value {
     let on_error = name_of(&OnError::NAMES, set.on_error());
-    let rules = set.rules().iter().map(|rule| rule_json(set, rule));
+    let rules = set.rules().iter().map(|rule| {
+        let mut json = rule_json(set, rule);
+        if shows_match {
+            json["match"] = match_json(set, rule);
+        }
+        json
+    });
     let rules: Vec<_> = rules.collect();
     json!({ "name": set.name(), "on_error": on_error, "rules": rules })
 }
@@ -58,6 +72,36 @@ fn rule_json(set: &RuleSet, rule: &ActiveRule) -> Value {
         "lease": lease,
         "on_exceed": if rule.waits() { "wait" } else { "reject" },
     })
+}
+
+/// Returns the conditions of a rule as they are written; null if it has none.
+fn match_json(set: &RuleSet, rule: &ActiveRule) -> Value {
+    let mut conditions = Map::new();
+    for (name, text) in set.written_fields(rule.id()) {
+        if let Some(name) = name.strip_prefix("match.") {
+            // What we write as YAML can be read.
+            let value = Node::parse(&text).map(|node| Json::from_node(&node).to_string());
+            let value = value.ok().and_then(|text| serde_json::from_str(&text).ok());
+            conditions.insert(name.to_owned(), value.unwrap_or(Value::Null));
+        }
+    }
+    match conditions.is_empty() {
+        true => Value::Null,
+        false => Value::Object(conditions),
+    }
+}
+
+/// `GET /v1/rules_text`: returns the active rules as the text of a rule file.
+pub(super) async fn text(
+    State(api): State<Arc<Api>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, _) = request.into_parts();
+    api.admin.authorize(&head, Role::Viewer)?;
+    let rules = api.engine.rules().ok_or(EngineError::NotReady)?;
+    Ok(json_response(
+        json!({ "text": rules.to_yaml() }).to_string(),
+    ))
 }
 
 fn band_json(band: &Band) -> Value {

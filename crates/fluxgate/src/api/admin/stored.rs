@@ -13,11 +13,12 @@ use fluxgate_redis::etag_of;
 use http::StatusCode;
 use http::request::Parts;
 use http_body::Body;
+use serde_json::json;
 
 use super::conditions::Condition;
 use super::{Api, body, json_response};
 use crate::admin::Role;
-use access::{no_such_rule, no_such_set, read, set_etag, store_of};
+use access::{no_such_rule, no_such_set, read, set_etag, store_failed, store_of};
 use edit::{Edit, Rules};
 use update::Update;
 
@@ -49,6 +50,46 @@ pub(super) async fn get_rule(
     respond(&head, &etag_of(&text), &text)
 }
 
+/// Returns a stored set as YAML, without the fields that have a default.
+pub(super) async fn get_text(
+    State(api): State<Arc<Api>>,
+    Path(set): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, _) = request.into_parts();
+    api.admin.authorize(&head, Role::Viewer)?;
+    let stored = read(store_of(&api)?, &set).await?;
+    let stored = stored.ok_or_else(|| no_such_set(&set))?;
+    let text = edit::yaml_of(&set, &stored.text, api.admin.options);
+    let etag = format!("\"{}\"", stored.etag);
+    let mut response = json_response(json!({ "text": text, "etag": etag }).to_string());
+    set_etag(&mut response, &stored.etag);
+    Ok(response)
+}
+
+/// Returns the last changes of a stored set, the newest first.
+pub(super) async fn get_history(
+    State(api): State<Arc<Api>>,
+    Path(set): Path<String>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, _) = request.into_parts();
+    api.admin.authorize(&head, Role::Viewer)?;
+    let changes = store_of(&api)?.history(&set).await.map_err(store_failed)?;
+    let changes = changes.into_iter().map(|change| {
+        let text = change.text.as_deref();
+        json!({
+            "at_ms": change.at_ms,
+            "who": change.who,
+            "what": change.what,
+            "etag": text.map(|text| format!("\"{}\"", etag_of(text))),
+            "text": text.map(|text| edit::yaml_of(&set, text, api.admin.options)),
+        })
+    });
+    let changes: Vec<_> = changes.collect();
+    Ok(json_response(json!({ "changes": changes }).to_string()))
+}
+
 pub(super) async fn put_set(
     State(api): State<Arc<Api>>,
     Path(set): Path<String>,
@@ -57,9 +98,16 @@ pub(super) async fn put_set(
     let (head, body) = request.into_parts();
     let caller = api.admin.authorize(&head, Role::Admin)?;
     store_of(&api)?;
-    let body = body::read(&head.headers, body).await?;
+    let is_yaml = body::is_yaml(&head.headers);
+    let body = match is_yaml {
+        true => body::read_yaml(body).await?,
+        false => body::read(&head.headers, body).await?,
+    };
     let (name, options) = (set.clone(), api.admin.options);
-    let parse = move || edit::parse_set(&name, &body, options);
+    let parse = move || match is_yaml {
+        true => edit::parse_yaml_set(&name, &body, options),
+        false => edit::parse_set(&name, &body, options),
+    };
     let edit = Edit::Replace(api.validation.run(parse).await?);
     let update = Update::new(&head, caller, "put rule set", (set, None), edit)?;
     update.run(api).await

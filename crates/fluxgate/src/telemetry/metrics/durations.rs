@@ -54,7 +54,7 @@ pub(super) struct Durations {
 }
 
 /// The sum of the histograms of all threads.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AllDurations {
     /// The number of decisions in each bucket, not cumulative.
     pub(super) buckets: [u64; BOUNDS.len() + 1],

@@ -10,6 +10,8 @@ use fluxgate_http::Listener;
 use fluxgate_redis::reason;
 
 use super::durations::{Durations, Tally};
+use crate::telemetry::recent::RecentRequests;
+use crate::telemetry::top::TopCounts;
 
 /// The number of status classes: 1xx to 5xx.
 pub(super) const STATUS_CLASSES: usize = 5;
@@ -24,6 +26,10 @@ pub(super) struct Shard {
     pub(super) failed_closed: [Tally; reason::ALL.len()],
     /// Denials that were left out of the log.
     pub(super) unlogged: Tally,
+    /// The heaviest identities of this thread. Other threads lock it only to read.
+    pub(super) top: Mutex<TopCounts>,
+    /// The last requests of this thread, if they are recorded.
+    pub(super) recent: Mutex<RecentRequests>,
     /// The counters of every rule. Locked only to add a rule, and to render.
     decisions: Mutex<Vec<Arc<Decisions>>>,
 }
@@ -33,6 +39,9 @@ pub(super) struct Shard {
 #[repr(align(64))]
 pub(super) struct Decisions {
     pub(super) by_outcome: [Tally; Outcome::ALL.len()],
+    /// The highest used share of a reported band since it was read last, in thousandths, plus
+    /// one; 0 if there was none.
+    pub(super) most_used: AtomicU64,
     pub(super) rule_set: Box<str>,
     pub(super) rule: Box<str>,
 }
@@ -142,6 +151,7 @@ impl LocalShard {
     fn add(&mut self, rule_set: &str, rule: Option<&ActiveRule>) -> Arc<Decisions> {
         let decisions = Arc::new(Decisions {
             by_outcome: Default::default(),
+            most_used: AtomicU64::new(0),
             rule_set: rule_set.into(),
             rule: rule.map_or("", ActiveRule::id).into(),
         });
@@ -174,6 +184,6 @@ fn index(rule: &ActiveRule) -> usize {
     rule.number().get() as usize
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

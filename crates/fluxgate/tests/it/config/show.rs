@@ -61,6 +61,7 @@ fn defaults_are_filled_in() {
             "  on_error: local",
             "admin:",
             "  open: false",
+            "  record: false",
             "telemetry:",
             "  log: json",
             "  level: info",

@@ -198,8 +198,10 @@ fn invalid_rules_are_refused_with_positions_and_not_stored() {
     }
     assert_eq!(http.get("/v1/rule_sets/api").body, set(10));
     let mut cli = server.cli();
-    let keys = cli.keys("*");
-    assert_eq!(keys.len(), 2, "{keys:?}");
+    // The index, the set and its history.
+    let mut keys = cli.keys("*");
+    keys.retain(|key| !key.ends_with(":instances"));
+    assert_eq!(keys.len(), 3, "{keys:?}");
 }
 
 #[test]
@@ -246,4 +248,93 @@ fn preconditions_apply_to_sets_and_rules() {
         );
     }
     assert_eq!(limit(&mut http, "api"), Some(9));
+}
+
+#[test]
+fn a_set_is_read_and_written_as_yaml() {
+    let server = RedisServer::start();
+    let service = start_without_polling(&server);
+    let mut http = service.http();
+    let yaml = ("Content-Type", "application/yaml");
+    let text =
+        "on_error: deny\nrules:\n  - id: r # a comment\n    scope: per_user\n    bands: [ 5/m ]\n";
+    let written = http.request("PUT", "/v1/rule_sets/api", &[yaml], text);
+    assert_eq!(written.status, 201, "{written:?}");
+    assert_eq!(
+        http.get("/v1/rule_sets/api").body,
+        r#"{"on_error":"deny","rules":[{"id":"r","scope":"per_user","bands":["5/m"]}]}"#
+    );
+    let read = http.get("/v1/rule_sets/api/text");
+    let answer: Value = serde_json::from_str(&read.body).unwrap();
+    assert_eq!(
+        answer["text"],
+        "on_error: deny\nrules:\n  - id: r\n    scope: per_user\n    bands:\n      - { capacity: 5, window: 1m }\n"
+    );
+    let etag = answer["etag"].as_str().unwrap().to_owned();
+    assert_eq!(read.header("etag"), Some(&*etag));
+    // What is read can be written again, if nobody else has.
+    let text = answer["text"].as_str().unwrap();
+    let again = http.request(
+        "PUT",
+        "/v1/rule_sets/api",
+        &[yaml, ("If-Match", &etag)],
+        text,
+    );
+    assert_eq!(again.status, 200, "{again:?}");
+    let late = http.request(
+        "PUT",
+        "/v1/rule_sets/api",
+        &[yaml, ("If-Match", &etag)],
+        text,
+    );
+    assert_eq!(late.status, 412, "{late:?}");
+    let bad = http.request(
+        "PUT",
+        "/v1/rule_sets/api",
+        &[yaml],
+        "rules:\n  - id: r\n    bnds: 1\n",
+    );
+    let bad: Value = serde_json::from_str(&bad.body).unwrap();
+    assert_eq!(bad["faults"][2]["line"], 3, "{bad}");
+    assert_eq!(http.get("/v1/rule_sets/other/text").status, 404);
+}
+
+#[test]
+fn the_history_says_who_changed_what() {
+    let server = RedisServer::start();
+    let service = start_without_polling(&server);
+    let mut http = service.http();
+    put_ok(&service, "/v1/rule_sets/api", &set(1));
+    put_ok(
+        &service,
+        "/v1/rule_sets/api/rules/r",
+        &rule("r", 2).to_string(),
+    );
+    // Nothing changes, so nothing is added.
+    let condition = ("If-Match", "\"x\"");
+    assert_eq!(
+        put(&mut http, "/v1/rule_sets/api", &set(3), &[condition]).status,
+        412
+    );
+    http.request("DELETE", "/v1/rule_sets/api", &[], "");
+    let history: Value = serde_json::from_str(&http.get("/v1/rule_sets/api/history").body).unwrap();
+    let changes = history["changes"].as_array().unwrap();
+    let what: Vec<_> = changes
+        .iter()
+        .map(|it| it["what"].as_str().unwrap())
+        .collect();
+    assert_eq!(what, ["delete rule set", "put rule r", "put rule set"]);
+    assert!(
+        changes.iter().all(|it| it["who"] == "loopback"),
+        "{changes:?}"
+    );
+    assert_eq!(changes[0]["text"], Value::Null);
+    assert!(changes[1]["text"].as_str().unwrap().contains("capacity: 2"));
+    assert!(changes[2]["text"].as_str().unwrap().contains("capacity: 1"));
+    assert!(changes[0]["at_ms"].as_u64() >= changes[2]["at_ms"].as_u64());
+    for number in 0..60 {
+        put_ok(&service, "/v1/rule_sets/api", &set(10 + number));
+    }
+    let history: Value = serde_json::from_str(&http.get("/v1/rule_sets/api/history").body).unwrap();
+    assert_eq!(history["changes"].as_array().unwrap().len(), 50);
 }

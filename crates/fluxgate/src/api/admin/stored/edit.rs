@@ -208,6 +208,33 @@ pub(super) fn parse_set(set: &str, body: &[u8], options: RuleOptions) -> Result<
     Ok(json)
 }
 
+/// Parses and validates the rule set in a body of YAML.
+pub(super) fn parse_yaml_set(
+    set: &str,
+    body: &[u8],
+    options: RuleOptions,
+) -> Result<Json, Problem> {
+    let text =
+        std::str::from_utf8(body).map_err(|_| Problem::bad_request("the body is not UTF-8"))?;
+    let node = Node::parse_request(text).map_err(|fault| invalid_rules(vec![fault]))?;
+    check_set(set, node.clone(), options).map_err(invalid_rules)?;
+    Ok(Json::from_node(&node))
+}
+
+/// Returns a stored set as YAML. A set that is invalid is JSON, which is YAML as well.
+pub(super) fn yaml_of(set: &str, text: &str, options: RuleOptions) -> String {
+    let rules = parse_node(text).ok();
+    let rules = rules.and_then(|(_, node)| check_set(set, node, options).ok());
+    let Some(rules) = rules else {
+        return text.to_owned();
+    };
+    // The set is indented below its name, in a document with settings of all sets before.
+    let document = rules.to_yaml();
+    let lines = document.lines().skip_while(|line| *line != "rule_sets:");
+    let lines = lines.skip(2).map(|line| line.get(4..).unwrap_or_default());
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
 /// Parses and validates the rule in a body. Its id must be that of the path.
 pub(super) fn parse_rule(
     set: &str,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::response::{IntoResponse, Response};
 use fluxgate_core::StoreError;
 use fluxgate_http::Problem;
-use fluxgate_redis::{BackOff, Precondition, RuleStore, StoredSet, WriteOutcome, etag_of};
+use fluxgate_redis::{Author, BackOff, Precondition, RuleStore, StoredSet, WriteOutcome, etag_of};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 
@@ -188,8 +188,16 @@ impl Update {
             Some(text) if self.edit.has_no_effect(text, seen) => Ok(WriteOutcome::Done {
                 before: seen.map(str::to_owned),
             }),
-            Some(text) => store.put(&self.set, text, expected).await,
-            None => store.delete(&self.set, expected).await,
+            text => {
+                let rule = self.rule.iter().map(|rule| format!(" {rule}"));
+                let what = format!("{}{}", self.action, rule.collect::<String>());
+                let author = Author {
+                    who: &self.caller.name,
+                    what: &what,
+                };
+                let text = text.as_deref();
+                store.write(&self.set, text, expected, author).await
+            }
         }
     }
 

@@ -1,0 +1,102 @@
+//! `GET /v1/recent`: the last requests, in the form that `/v1/simulate` takes.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use fluxgate_core::{RuleSet, RuleSets};
+use fluxgate_http::Problem;
+use serde_json::{Map, Value, json};
+
+use super::pseudonyms::Pseudonyms;
+use super::{Api, json_response, query};
+use crate::admin::Role;
+use crate::telemetry::{MAX_RECENT, Part, RecentRequest};
+
+/// Returns the recorded requests, the oldest first.
+pub(super) async fn recent(
+    State(api): State<Arc<Api>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, _) = request.into_parts();
+    api.admin.authorize(&head, Role::Viewer)?;
+    let most = read_most(head.uri.query().unwrap_or_default())?;
+    let telemetry = Arc::clone(api.engine.telemetry());
+    let rules = api.engine.rules().unwrap_or_default();
+    let is_named = telemetry.names_identities() && !api.admin.hides_identities;
+    let work = move || {
+        let events = telemetry.recent(most);
+        let events = events.iter().map(|it| event(it, &rules, is_named));
+        let events: Vec<_> = events.collect();
+        Ok(json!({ "records": telemetry.records(), "events": events }).to_string())
+    };
+    Ok(json_response(api.validation.run(work).await?))
+}
+
+fn read_most(query: &str) -> Result<usize, Problem> {
+    let mut most = MAX_RECENT;
+    for field in query::fields(query) {
+        let (name, value) = field?;
+        if name != "n" {
+            return Err(Problem::bad_request(format!("unknown field `{name}`")));
+        }
+        let count = value.parse().ok();
+        let count = count.filter(|count| (1..=MAX_RECENT).contains(count));
+        most = count.ok_or_else(|| {
+            Problem::bad_request(format!("`n` must be 1 to {MAX_RECENT}, not {value:?}"))
+        })?;
+    }
+    Ok(most)
+}
+
+/// Returns a request as an event. Without names, what could be an identity has a pseudonym;
+/// an API key always has one.
+fn event(request: &RecentRequest, rules: &RuleSets, is_named: bool) -> Value {
+    let names = Pseudonyms::of_process();
+    let mut event = Map::new();
+    let mut put = |name: &str, value: Option<Value>| {
+        if let Some(value) = value {
+            event.insert(name.into(), value);
+        }
+    };
+    let part = |part| request.part(part);
+    let set = part(Part::RuleSet).and_then(|set| rules.get(set));
+    put("t", Some(json!(request.at.as_micros() as u64)));
+    put("rule_set", part(Part::RuleSet).map(Value::from));
+    let ip = request.ip.map(|ip| match is_named {
+        true => ip,
+        false => names.address(ip),
+    });
+    put("ip", ip.map(|ip| ip.to_string().into()));
+    let user = part(Part::User).map(|user| match is_named {
+        true => user.to_owned(),
+        false => names.name(user.as_bytes()),
+    });
+    put("user", user.map(Value::from));
+    let api_key = part(Part::ApiKey).map(|key| names.name(key.as_bytes()));
+    put("api_key", api_key.map(Value::from));
+    put("method", part(Part::Method).map(Value::from));
+    put("path", part(Part::Path).map(Value::from));
+    put("cost", request.cost.map(Value::from));
+    let pairs = |pairs: Vec<(&str, &str)>, kind: &str| {
+        let pairs = pairs.into_iter().map(|(name, value)| {
+            let is_key = set.is_none_or(|set| counts_by(set, &format!("{kind}:{name}")));
+            let value = match is_named || !is_key {
+                true => value.to_owned(),
+                false => names.name(value.as_bytes()),
+            };
+            (name.to_owned(), Value::from(value))
+        });
+        let pairs: Map<_, _> = pairs.collect();
+        (!pairs.is_empty()).then_some(Value::Object(pairs))
+    };
+    put("headers", pairs(request.headers().collect(), "header"));
+    put("attributes", pairs(request.attributes().collect(), "attr"));
+    Value::Object(event)
+}
+
+/// Returns whether a rule of the set has this part in its key.
+fn counts_by(set: &RuleSet, part: &str) -> bool {
+    let mut parts = set.rules().iter().flat_map(|rule| rule.key());
+    parts.any(|known| known.to_string().eq_ignore_ascii_case(part))
+}

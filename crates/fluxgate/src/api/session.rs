@@ -1,0 +1,35 @@
+//! `GET /v1/session`: who the caller is, and what this instance is.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use fluxgate_http::Problem;
+use serde_json::json;
+
+use super::{Api, json_response};
+use crate::admin::Role;
+use crate::reload::SourceInfo;
+
+/// Returns the caller's role and what the console can offer.
+pub(super) async fn session(
+    State(api): State<Arc<Api>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, _) = request.into_parts();
+    let caller = api.admin.authorize(&head, Role::Viewer)?;
+    let source = &api.admin.reloader.source;
+    let session = json!({
+        "name": caller.name,
+        "role": caller.role.name(),
+        "tokens": api.admin.has_tokens(),
+        "demo": matches!(source, SourceInfo::Fixed),
+        "version": env!("CARGO_PKG_VERSION"),
+        "instance": api.instances.id(),
+        "source": source.name(),
+        "writable": matches!(source, SourceInfo::Redis(_)),
+        "records": api.engine.telemetry().records(),
+        "identities": !api.admin.hides_identities,
+    });
+    Ok(json_response(session.to_string()))
+}

@@ -1,0 +1,163 @@
+//! `POST /v1/simulate`: what rules would decide, without touching the store.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use fluxgate_core::internals::json::Text;
+use fluxgate_core::internals::yaml::Node;
+use fluxgate_core::{RuleSets, RulesError};
+use fluxgate_http::Problem;
+use fluxgate_simulate::{Change, Changes, Options, Simulation, SimulationError, Summary};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::{Api, body, json_response};
+use crate::admin::Role;
+use crate::engine::EngineError;
+
+const MAX_EVENTS: usize = 10_000;
+/// Events with long texts come near it.
+const MAX_BYTES: usize = 8 * 1024 * 1024;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fields<'a> {
+    #[serde(borrow)]
+    rules: Option<Text<'a>>,
+    rule_set: Option<String>,
+    #[serde(borrow)]
+    events: Option<Vec<&'a RawValue>>,
+    #[serde(default)]
+    lenient: bool,
+}
+
+/// Decides events by rules in the body, or by the active ones.
+pub(super) async fn simulate(
+    State(api): State<Arc<Api>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, body) = request.into_parts();
+    api.admin.authorize(&head, Role::Viewer)?;
+    let body = body::read_up_to(MAX_BYTES, &head.headers, body).await?;
+    let active = api.engine.rules().ok_or(EngineError::NotReady)?;
+    let work = move || run(body::parse(&body)?, &active);
+    Ok(json_response(api.validation.run(work).await?))
+}
+
+fn run(fields: Fields<'_>, active: &RuleSets) -> Result<String, Problem> {
+    let events = fields.events.ok_or_else(|| body::missing("events"))?;
+    if events.len() > MAX_EVENTS {
+        let detail = format!(
+            "`events` has {}; at most {MAX_EVENTS} are allowed",
+            events.len()
+        );
+        return Err(Problem::bad_request(detail));
+    }
+    let options = Options {
+        rule_set: fields.rule_set,
+        lenient: fields.lenient,
+        summary: true,
+        ..Options::default()
+    };
+    let mut simulation = match fields.rules {
+        Some(Text(text)) => Simulation::new(read(&text)?, options).against(active.clone()),
+        None => Simulation::new(active.clone(), options),
+    };
+    let mut lines = Vec::new();
+    for event in events {
+        // Each is one line; a string in JSON has no line breaks.
+        let bytes = event.get().bytes();
+        lines.extend(bytes.map(|byte| {
+            if matches!(byte, b'\n' | b'\r') {
+                b' '
+            } else {
+                byte
+            }
+        }));
+        lines.push(b'\n');
+    }
+    let mut decisions = Vec::new();
+    let result = simulation.run(&lines[..], &mut decisions, |_| {});
+    result.map_err(|error| match error {
+        SimulationError::BadLine { line, reason } => {
+            Problem::bad_request(format!("`events[{}]`: {reason}", line - 1))
+        }
+        error => Problem::bad_request(error.to_string()),
+    })?;
+    let mut answer = String::from("{\"decisions\":[");
+    // What it writes is text.
+    let decisions = String::from_utf8(decisions).unwrap_or_default();
+    for (index, decision) in decisions.lines().enumerate() {
+        answer.push_str(if index == 0 { "" } else { "," });
+        answer.push_str(decision);
+    }
+    let summary = simulation.summary().map(summary_json);
+    let changes = simulation.changes().map(changes_json);
+    let (summary, changes) = (json!(summary), json!(changes));
+    let skipped = simulation.skipped();
+    answer.push_str(&format!(
+        "],\"summary\":{summary},\"changes\":{changes},\"skipped\":{skipped}}}"
+    ));
+    Ok(answer)
+}
+
+fn read(text: &str) -> Result<RuleSets, Problem> {
+    let root = Node::parse_request(text).map_err(|fault| RulesError(vec![fault]));
+    let rules = root.and_then(|root| RuleSets::from_node(&root));
+    rules.map_err(|RulesError(faults)| {
+        Problem::bad_request("the rules are invalid").with_faults(faults)
+    })
+}
+
+fn summary_json(summary: &Summary) -> Value {
+    let total = summary.total();
+    let rules = summary.rules().map(|(name, counts)| {
+        let (rule_set, rule) = name.split_once('/').unwrap_or(("", name));
+        json!({
+            "rule_set": rule_set,
+            "rule": rule,
+            "requests": counts.requests,
+            "allowed": counts.allowed(),
+            "denied": counts.denied,
+            "shadow_denied": counts.shadow_denied,
+        })
+    });
+    json!({
+        "total": {
+            "requests": total.requests,
+            "allowed": total.allowed(),
+            "denied": total.denied,
+            "shadow_denied": total.shadow_denied,
+        },
+        "rules": rules.collect::<Vec<_>>(),
+    })
+}
+
+fn changes_json(changes: &Changes) -> Value {
+    let mut identities = Vec::new();
+    for (change, name) in [
+        (Change::NewlyDenied, "newly_denied"),
+        (Change::NewlyAdmitted, "newly_allowed"),
+    ] {
+        for changed in changes.identities(change) {
+            let (rule_set, rule) = changed.rule.split_once('/').unwrap_or(("", changed.rule));
+            let mut identity = json!({
+                "rule_set": rule_set,
+                "rule": rule,
+                "identity": changed.identity,
+                "newly_denied": 0,
+                "newly_allowed": 0,
+            });
+            identity[name] = changed.requests.into();
+            identities.push(identity);
+        }
+    }
+    let total = changes.total();
+    json!({
+        "newly_denied": total.newly_denied,
+        "newly_allowed": total.newly_admitted,
+        "identities": identities,
+    })
+}

@@ -1,0 +1,147 @@
+//! `GET /v1/top`: the heaviest identities of the last minute.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use fluxgate_core::internals::describe_identity;
+use fluxgate_core::internals::values::parse_duration;
+use fluxgate_http::Problem;
+use serde_json::json;
+
+use super::pseudonyms::Pseudonyms;
+use super::{Api, json_response, query};
+use crate::admin::Role;
+use crate::telemetry::{MAX_WINDOW, TopBy};
+
+const DEFAULT_COUNT: usize = 20;
+const MAX_COUNT: usize = 1000;
+
+#[derive(Debug, PartialEq, Eq)]
+struct Question {
+    by: TopBy,
+    window: Duration,
+    count: usize,
+}
+
+impl Question {
+    fn read(query: &str) -> Result<Self, Problem> {
+        let mut question = Self {
+            by: TopBy::Denied,
+            window: MAX_WINDOW,
+            count: DEFAULT_COUNT,
+        };
+        for field in query::fields(query) {
+            let (name, value) = field?;
+            match &*name {
+                "by" => {
+                    question.by = match &*value {
+                        "denied" => TopBy::Denied,
+                        "requests" => TopBy::Requests,
+                        _ => return Err(expected("by", "denied or requests", &value)),
+                    }
+                }
+                "window" => {
+                    let window = parse_duration(&value);
+                    let window = window.filter(|it| (MIN_WINDOW..=MAX_WINDOW).contains(it));
+                    let window = window.ok_or_else(|| expected("window", "1s to 60s", &value));
+                    question.window = window?;
+                }
+                "n" => {
+                    let count = value.parse().ok();
+                    let count = count.filter(|count| (1..=MAX_COUNT).contains(count));
+                    let count = count.ok_or_else(|| expected("n", "1 to 1000", &value));
+                    question.count = count?;
+                }
+                _ => return Err(Problem::bad_request(format!("unknown field `{name}`"))),
+            }
+        }
+        Ok(question)
+    }
+}
+
+const MIN_WINDOW: Duration = Duration::from_secs(1);
+
+fn expected(name: &str, expected: &str, value: &str) -> Problem {
+    Problem::bad_request(format!("`{name}` must be {expected}, not {value:?}"))
+}
+
+/// Returns the identities with the most requests or denials, by rule.
+pub(super) async fn top(
+    State(api): State<Arc<Api>>,
+    request: Request,
+) -> Result<Response, Problem> {
+    let (head, _) = request.into_parts();
+    api.admin.authorize(&head, Role::Viewer)?;
+    let question = Question::read(head.uri.query().unwrap_or_default())?;
+    let Question { by, window, count } = question;
+    let top = api.engine.telemetry().top(by, window, count);
+    let rules = api.engine.rules().unwrap_or_default();
+    let mut names = HashMap::new();
+    for set in rules.iter() {
+        for rule in set.rules() {
+            names.insert(rule.number(), (set.name(), rule.id()));
+        }
+    }
+    let entries = top.entries.iter().filter_map(|entry| {
+        // A rule that is gone has no identities any more.
+        let (rule_set, rule) = names.get(&entry.rule)?;
+        let identity = match api.admin.hides_identities {
+            true => Pseudonyms::of_process().name(&entry.identity),
+            false => describe_identity(&entry.identity),
+        };
+        Some(json!({
+            "rule_set": rule_set,
+            "rule": rule,
+            "identity": identity,
+            "count": entry.count,
+            "error": entry.error,
+        }))
+    });
+    let list = json!({
+        "by": match by {
+            TopBy::Denied => "denied",
+            TopBy::Requests => "requests",
+        },
+        "window_ms": window.as_millis() as u64,
+        "total": top.total,
+        "error": top.error,
+        "entries": entries.collect::<Vec<_>>(),
+    });
+    Ok(json_response(list.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_read_strictly() {
+        let read = |query| Question::read(query).map_err(|problem| problem.detail().to_owned());
+        assert_eq!(
+            read("by=requests&window=10s&n=5"),
+            Ok(Question {
+                by: TopBy::Requests,
+                window: Duration::from_secs(10),
+                count: 5
+            })
+        );
+        assert_eq!(
+            read("").map(|it| (it.by, it.count)),
+            Ok((TopBy::Denied, 20))
+        );
+        for bad in [
+            "by=x",
+            "window=2m",
+            "window=0s",
+            "n=0",
+            "n=1001",
+            "n=x",
+            "m=1",
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! Commands that ask a running service.
+
+mod server;
+mod text;
+mod top;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::{Exit, Failure, print};
+pub(crate) use server::{OptionalServer, ServerArguments};
+use text::{Table, duration_of};
+pub(crate) use top::TopArguments;
+
+/// The arguments of `fluxgate check`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct CheckArguments {
+    #[command(flatten)]
+    server: ServerArguments,
+    /// The request, as in `POST /v1/check`: JSON, `@FILE`, or `-` for standard input
+    #[arg(long, value_name = "JSON")]
+    request: String,
+}
+
+/// The arguments of `fluxgate state`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct StateArguments {
+    #[command(flatten)]
+    target: Target,
+    /// Print the JSON of the service
+    #[arg(long)]
+    json: bool,
+}
+
+/// The arguments of `fluxgate refund`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RefundArguments {
+    #[command(flatten)]
+    target: Target,
+    /// How many units to refund
+    #[arg(long, value_name = "N")]
+    units: u64,
+}
+
+/// The arguments of `fluxgate reset`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ResetArguments {
+    #[command(flatten)]
+    target: Target,
+    /// Reset all identities of the rule
+    #[arg(long, conflicts_with = "identity")]
+    all: bool,
+}
+
+/// The arguments of `fluxgate rules`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct RulesArguments {
+    #[command(flatten)]
+    server: ServerArguments,
+    /// Print the rules as a rule file
+    #[arg(long)]
+    yaml: bool,
+}
+
+/// An identity of a rule.
+#[derive(Debug, clap::Args)]
+struct Target {
+    #[command(flatten)]
+    server: ServerArguments,
+    /// The rule, as `SET/RULE`
+    #[arg(value_name = "SET/RULE")]
+    rule: String,
+    /// The values of the rule's key, in its order; none for a global rule
+    #[arg(value_name = "IDENTITY")]
+    identity: Vec<String>,
+}
+
+impl Target {
+    /// Returns the fields that name it.
+    fn fields(&self) -> Result<Value, Failure> {
+        let (rule_set, rule) = self.rule.split_once('/').ok_or_else(|| {
+            let message = format!("{:?} is not a rule such as api/per-user", self.rule);
+            Failure::new(Exit::Data, message)
+        })?;
+        Ok(json!({ "rule_set": rule_set, "rule": rule, "identity": self.identity }))
+    }
+
+    fn describe(&self) -> String {
+        let identity = self.identity.join(", ");
+        match identity.is_empty() {
+            true => self.rule.clone(),
+            false => format!("{} of {identity}", self.rule),
+        }
+    }
+}
+
+/// Sends a request to the service in `arguments`.
+fn call(
+    arguments: &ServerArguments,
+    method: Method,
+    path: &str,
+    body: Option<&Value>,
+) -> Result<Value, Failure> {
+    let server = arguments.server()?;
+    let body = body.map(|body| body.to_string().into_bytes());
+    run(server.call(method, path, body))
+}
+
+/// Runs a call to its end.
+fn run<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| Failure::new(Exit::System, error))?;
+    runtime.block_on(work)
+}
+
+/// Prints the decision about a request, which is charged. A denial ends with an exit code of
+/// its own.
+pub(crate) fn check(arguments: &CheckArguments) -> Result<(), Failure> {
+    let request = super::request::read_request(&arguments.request)?;
+    let server = arguments.server.server()?;
+    let decision = run(server.call(Method::POST, "/v1/check", Some(request)))?;
+    print(format!("{decision}\n").as_bytes())?;
+    match decision["allowed"] == true {
+        true => Ok(()),
+        false => Err(Failure::new(Exit::Denied, "denied")),
+    }
+}
+
+/// Prints how a service would decide a request.
+pub(crate) fn explain(server: &ServerArguments, request: Vec<u8>) -> Result<Value, Failure> {
+    let server = server.server()?;
+    run(server.call(Method::POST, "/v1/explain", Some(request)))
+}
+
+/// Prints what an identity has left.
+pub(crate) fn state(arguments: &StateArguments) -> Result<(), Failure> {
+    let target = &arguments.target;
+    let fields = target.fields()?;
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    for name in ["rule_set", "rule"] {
+        query.append_pair(name, fields[name].as_str().unwrap_or_default());
+    }
+    for value in &target.identity {
+        query.append_pair("identity", value);
+    }
+    let path = format!("/v1/state?{}", query.finish());
+    let state = call(&target.server, Method::GET, &path, None)?;
+    if arguments.json {
+        return print(format!("{state}\n").as_bytes());
+    }
+    let mut table = Table::new(["BAND", "LIMIT", "LEFT", "FULL IN", "ON LEASE"]);
+    for band in state["bands"].as_array().into_iter().flatten() {
+        let reset = band["reset_after_ms"].as_u64().unwrap_or_default();
+        let text = |name: &str| match &band[name] {
+            Value::Null => "-".to_owned(),
+            Value::String(text) => text.clone(),
+            value => value.to_string(),
+        };
+        table.row([
+            text("band"),
+            text("limit"),
+            text("remaining"),
+            duration_of(reset),
+            text("on_lease"),
+        ]);
+    }
+    print(table.to_string().as_bytes())
+}
+
+/// Refunds units.
+pub(crate) fn refund(arguments: &RefundArguments) -> Result<(), Failure> {
+    let target = &arguments.target;
+    let mut fields = target.fields()?;
+    fields["units"] = arguments.units.into();
+    let answer = call(&target.server, Method::POST, "/v1/refund", Some(&fields))?;
+    let line = format!(
+        "refunded {} to {}: {} left\n",
+        arguments.units,
+        target.describe(),
+        answer["remaining"]
+    );
+    print(line.as_bytes())
+}
+
+/// Deletes the state of an identity or of a rule.
+pub(crate) fn reset(arguments: &ResetArguments) -> Result<(), Failure> {
+    let target = &arguments.target;
+    let mut fields = target.fields()?;
+    if arguments.all
+        && let Some(fields) = fields.as_object_mut()
+    {
+        fields.remove("identity");
+    }
+    let answer = call(&target.server, Method::POST, "/v1/reset", Some(&fields))?;
+    let line = format!(
+        "reset {}: {} counters\n",
+        target.describe(),
+        answer["reset"]
+    );
+    print(line.as_bytes())
+}
+
+/// Prints the active rules.
+pub(crate) fn rules(arguments: &RulesArguments) -> Result<(), Failure> {
+    if arguments.yaml {
+        let answer = call(&arguments.server, Method::GET, "/v1/rules_text", None)?;
+        return print(answer["text"].as_str().unwrap_or_default().as_bytes());
+    }
+    let answer = call(&arguments.server, Method::GET, "/v1/rule_sets", None)?;
+    let mut table = Table::new(["RULE", "MODE", "ALGORITHM", "KEY", "LIMITS"]);
+    for set in answer["rule_sets"].as_array().into_iter().flatten() {
+        for rule in set["rules"].as_array().into_iter().flatten() {
+            table.row(text::rule_row(&set["name"], rule));
+        }
+    }
+    print(table.to_string().as_bytes())
+}
+
+/// Shows what happens, as a live table.
+pub(crate) fn top(arguments: &TopArguments) -> Result<(), Failure> {
+    run(top::run(arguments))
+}

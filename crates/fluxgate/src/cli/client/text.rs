@@ -1,0 +1,113 @@
+//! Text for people: tables and durations.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::config::duration_text;
+
+/// A table with aligned columns.
+#[derive(Debug)]
+pub(super) struct Table<const N: usize> {
+    rows: Vec<[String; N]>,
+}
+
+impl<const N: usize> Table<N> {
+    pub(super) fn new(head: [&str; N]) -> Self {
+        Self {
+            rows: vec![head.map(str::to_owned)],
+        }
+    }
+
+    pub(super) fn row(&mut self, row: [String; N]) {
+        self.rows.push(row.map(|cell| clean(&cell)));
+    }
+}
+
+/// Replaces characters that a terminal would act on: clients choose identities.
+pub(super) fn clean(text: &str) -> String {
+    let shown = |char: char| if char.is_control() { '\u{fffd}' } else { char };
+    text.chars().map(shown).collect()
+}
+
+impl<const N: usize> fmt::Display for Table<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = |column: usize| {
+            let cells = self.rows.iter().map(|row| row[column].chars().count());
+            cells.max().unwrap_or_default()
+        };
+        for row in &self.rows {
+            let mut line = String::new();
+            for (column, cell) in row.iter().enumerate() {
+                line += &format!("{cell:<width$}  ", width = width(column));
+            }
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns milliseconds as a duration that people read.
+pub(super) fn duration_of(millis: u64) -> String {
+    duration_text(Duration::from_millis(millis))
+}
+
+/// Returns a rule in words.
+pub(super) fn rule_row(set: &Value, rule: &Value) -> [String; 5] {
+    let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
+    let parts = rule["key"].as_array().into_iter().flatten();
+    let key: Vec<_> = parts.filter_map(Value::as_str).collect();
+    let bands = rule["bands"].as_array().into_iter().flatten();
+    let limits: Vec<_> = bands.map(limit_of).collect();
+    [
+        format!("{}/{}", text(set), text(&rule["id"])),
+        text(&rule["mode"]),
+        text(&rule["algorithm"]),
+        match key.is_empty() {
+            true => "global".into(),
+            false => key.join(" + "),
+        },
+        limits.join(", "),
+    ]
+}
+
+fn limit_of(band: &Value) -> String {
+    let capacity = &band["capacity"];
+    if let Some(unit) = band["calendar"].as_str() {
+        return format!("{capacity} a {unit}");
+    }
+    match (band["window_ms"].as_u64(), band["hold_ms"].as_u64()) {
+        (Some(window), _) => format!("{capacity} per {}", duration_of(window)),
+        (None, _) => format!("{capacity} at the same time"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned_and_control_characters_are_not_sent_to_the_terminal() {
+        let mut table = Table::new(["A", "B"]);
+        table.row(["long".into(), "x\u{1b}[31m".into()]);
+        assert_eq!(table.to_string(), "A     B\nlong  x\u{fffd}[31m\n");
+    }
+
+    #[test]
+    fn a_rule_is_one_row() {
+        let rule = json!({
+            "id": "r", "mode": "enforce", "algorithm": "token_bucket", "key": ["user", "ip"],
+            "bands": [{ "capacity": 5, "window_ms": 1000 }, { "capacity": 9, "calendar": "day" }],
+        });
+        let row = rule_row(&json!("s"), &rule);
+        assert_eq!(row[0], "s/r");
+        assert_eq!(row[3..], ["user + ip", "5 per 1s, 9 a day"]);
+        assert_eq!(
+            limit_of(&json!({ "capacity": 2, "hold_ms": 5 })),
+            "2 at the same time"
+        );
+    }
+}

@@ -1,0 +1,157 @@
+//! `fluxgate top`: what happens, as a table that is drawn again every second.
+
+use std::io::{self, IsTerminal};
+
+use http::Method;
+use serde_json::Value;
+
+use super::server::{Server, ServerArguments};
+use super::text::{Table, clean};
+use crate::cli::{Failure, print};
+
+/// How many identities are listed.
+const IDENTITIES: usize = 10;
+
+/// The arguments of `fluxgate top`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TopArguments {
+    #[command(flatten)]
+    server: ServerArguments,
+    /// Order identities by all requests instead of those that were denied
+    #[arg(long)]
+    requests: bool,
+    /// Print once and exit; the default if standard output is no terminal
+    #[arg(long)]
+    once: bool,
+}
+
+pub(super) async fn run(arguments: &TopArguments) -> Result<(), Failure> {
+    let server = arguments.server.server()?;
+    let by = match arguments.requests {
+        true => "requests",
+        false => "denied",
+    };
+    let is_once = arguments.once || !io::stdout().is_terminal();
+    let mut events = server.events("/v1/live").await?;
+    // The first event is of the second before.
+    while let Some(event) = events.next().await {
+        let top = heaviest(&server, by).await?;
+        let screen = screen(server.name(), by, &event, &top);
+        if is_once {
+            return print(screen.as_bytes());
+        }
+        // The cursor goes home, and what is below the end is cleared.
+        let lines = screen.replace('\n', "\x1b[K\n");
+        print(format!("\x1b[H{lines}\x1b[J").as_bytes())?;
+    }
+    Ok(())
+}
+
+async fn heaviest(server: &Server, by: &str) -> Result<Value, Failure> {
+    let path = format!("/v1/top?by={by}&n={IDENTITIES}");
+    server.call(Method::GET, &path, None).await
+}
+
+/// Returns what is shown.
+fn screen(server: &str, by: &str, event: &Value, top: &Value) -> String {
+    let count = |name: &str| event["decisions"][name].as_u64().unwrap_or_default();
+    let total: u64 = event["decisions"]
+        .as_object()
+        .map(|counts| counts.values().filter_map(Value::as_u64).sum())
+        .unwrap_or_default();
+    let denied = count("denied") + count("never") + count("failed_closed");
+    let micros = |name: &str| match event["latency_us"][name].as_f64() {
+        Some(micros) => format!("{micros:.1} us"),
+        None => "-".to_owned(),
+    };
+    let mut text = format!(
+        "{}  store {} ({})  rules {}\n{total} decisions/s, {denied} denied, {} shadow-denied  \
+         p50 {}  p99 {}  waiting {}  slots {}\n\n",
+        clean(server),
+        event["store"]["kind"].as_str().unwrap_or("-"),
+        event["store"]["breaker"].as_str().unwrap_or("-"),
+        event["revision"].as_str().unwrap_or("-"),
+        count("shadow_denied"),
+        micros("p50"),
+        micros("p99"),
+        event["waiting"],
+        event["slots"],
+    );
+    let mut rules = Table::new(["RULE", "DECISIONS/S", "DENIED/S", "USED"]);
+    for rule in event["rules"].as_array().into_iter().flatten() {
+        let outcomes = &rule["outcomes"];
+        let of = |name: &str| outcomes[name].as_u64().unwrap_or_default();
+        let all = outcomes.as_object().into_iter().flatten();
+        let all: u64 = all.filter_map(|(_, count)| count.as_u64()).sum();
+        rules.row([
+            name_of(rule),
+            all.to_string(),
+            (of("denied") + of("never") + of("shadow_denied")).to_string(),
+            match rule["used"].as_f64() {
+                Some(used) => percent(used),
+                None => "-".to_owned(),
+            },
+        ]);
+    }
+    text += &rules.to_string();
+    text += &format!("\nIn the last minute, by {by}:\n");
+    let mut identities = Table::new(["IDENTITY", "RULE", "COUNT", "AT LEAST"]);
+    for entry in top["entries"].as_array().into_iter().flatten() {
+        let of = |name: &str| entry[name].as_u64().unwrap_or_default();
+        identities.row([
+            entry["identity"].as_str().unwrap_or_default().to_owned(),
+            name_of(entry),
+            of("count").to_string(),
+            (of("count") - of("error").min(of("count"))).to_string(),
+        ]);
+    }
+    text + &identities.to_string()
+}
+
+#[expect(
+    clippy::float_arithmetic,
+    reason = "only to be looked at; no decision depends on it"
+)]
+fn percent(share: f64) -> String {
+    format!("{:.0}%", share * 100.0)
+}
+
+fn name_of(value: &Value) -> String {
+    let text = |name: &str| value[name].as_str().unwrap_or_default();
+    format!("{}/{}", text("rule_set"), text("rule"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_screen_shows_the_second_and_the_minute() {
+        let event = json!({
+            "decisions": { "allowed": 8, "denied": 2 }, "revision": "abc",
+            "rules": [{
+                "rule_set": "api", "rule": "r", "outcomes": { "allowed": 8, "denied": 2 },
+                "used": 0.934,
+            }],
+            "latency_us": { "p50": 1.25, "p99": null }, "waiting": 1, "slots": 0,
+            "store": { "kind": "memory", "breaker": "closed" },
+        });
+        let top = json!({ "entries": [{
+            "rule_set": "api", "rule": "r", "identity": "user=a\u{7}", "count": 7, "error": 2,
+        }] });
+        let expected = "\
+http://x  store memory (closed)  rules abc
+10 decisions/s, 2 denied, 0 shadow-denied  p50 1.2 us  p99 -  waiting 1  slots 0
+
+RULE   DECISIONS/S  DENIED/S  USED
+api/r  10           2         93%
+
+In the last minute, by denied:
+IDENTITY  RULE   COUNT  AT LEAST
+user=a\u{fffd}   api/r  7      5
+";
+        assert_eq!(screen("http://x", "denied", &event, &top), expected);
+    }
+}

@@ -1,0 +1,146 @@
+//! The live view: what happened in each second, for all who look.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::sync::watch;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::Engine;
+use crate::telemetry::{LiveSecond, StoreGauges};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// The load is the average of about so many seconds.
+const LOAD_SECONDS: f64 = 5.0;
+
+/// Publishes one event a second. All who look share it, and who is slow misses some.
+#[derive(Debug)]
+pub(crate) struct LiveFeed {
+    /// `None` before the first event, and when the service closes.
+    events: watch::Sender<Option<Arc<str>>>,
+    load: Mutex<Load>,
+}
+
+/// How much this process decides, by second.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Load {
+    pub(crate) decisions: f64,
+    pub(crate) denied: f64,
+}
+
+#[derive(Serialize)]
+struct Event<'e> {
+    #[serde(flatten)]
+    second: &'e LiveSecond,
+    revision: String,
+    store: StoreState,
+    leases: Option<LeaseState>,
+}
+
+#[derive(Serialize)]
+struct StoreState {
+    kind: &'static str,
+    breaker: &'static str,
+    keys: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct LeaseState {
+    allowed: u64,
+    denied: u64,
+    units: u64,
+}
+
+impl Default for LiveFeed {
+    fn default() -> Self {
+        Self {
+            events: watch::Sender::new(None),
+            load: Mutex::default(),
+        }
+    }
+}
+
+impl LiveFeed {
+    /// Publishes events until the service closes.
+    pub(crate) async fn run(&self, engine: &Engine, closing: &CancellationToken) {
+        let mut reader = engine.telemetry().live_reader();
+        let mut leases = engine.store().gauges().leases;
+        let mut seconds = tokio::time::interval(SECOND);
+        seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                _ = seconds.tick() => {}
+                () = closing.cancelled() => break,
+            }
+            let gauges = engine.store().gauges();
+            let is_shared = gauges.memory_keys.is_none();
+            let second = engine.telemetry().read_live(&mut reader, is_shared);
+            self.add_load(&second);
+            let last = std::mem::replace(&mut leases, gauges.leases);
+            let event = Event {
+                second: &second,
+                revision: engine.revision(),
+                store: state_of(&gauges),
+                leases: gauges.leases.zip(last).map(|(now, last)| LeaseState {
+                    allowed: now.allowed - last.allowed,
+                    denied: now.denied - last.denied,
+                    units: now.on_lease,
+                }),
+            };
+            // Numbers and texts can always be written as JSON.
+            let event = serde_json::to_string(&event).unwrap_or_default();
+            self.events.send_replace(Some(event.into()));
+        }
+        self.events.send_replace(None);
+    }
+
+    /// Returns the events from the last one on.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Option<Arc<str>>> {
+        self.events.subscribe()
+    }
+
+    /// Returns how much this process decides, in tenths.
+    #[expect(
+        clippy::float_arithmetic,
+        reason = "only to be looked at; no decision depends on it"
+    )]
+    pub(crate) fn load(&self) -> Load {
+        let load = *self.load.lock().unwrap_or_else(PoisonError::into_inner);
+        let rounded = |number: f64| (number * 10.0).round() / 10.0;
+        Load {
+            decisions: rounded(load.decisions),
+            denied: rounded(load.denied),
+        }
+    }
+
+    #[expect(
+        clippy::float_arithmetic,
+        reason = "only to be looked at; no decision depends on it"
+    )]
+    fn add_load(&self, second: &LiveSecond) {
+        let (decisions, denied) = second.load();
+        let mut load = self.load.lock().unwrap_or_else(PoisonError::into_inner);
+        let average = |before: f64, now: u64| before + (now as f64 - before) / LOAD_SECONDS;
+        *load = Load {
+            decisions: average(load.decisions, decisions),
+            denied: average(load.denied, denied),
+        };
+    }
+}
+
+fn state_of(gauges: &StoreGauges) -> StoreState {
+    StoreState {
+        kind: match gauges.memory_keys {
+            Some(_) => "memory",
+            None => "redis",
+        },
+        breaker: match gauges.breaker {
+            0 => "closed",
+            1 => "half_open",
+            _ => "open",
+        },
+        keys: gauges.memory_keys,
+    }
+}

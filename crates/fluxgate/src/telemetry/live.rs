@@ -1,0 +1,109 @@
+//! What happened in the last second, for the live view.
+
+use std::collections::BTreeMap;
+
+use fluxgate_core::Outcome;
+use serde::Serialize;
+
+use super::metrics::Counted;
+use super::{Telemetry, clock};
+
+/// Reads what is counted second by second.
+#[derive(Debug)]
+pub(crate) struct LiveReader(Counted);
+
+/// What happened since the last reading.
+#[derive(Debug, Serialize)]
+pub(crate) struct LiveSecond {
+    pub(crate) at_ms: u64,
+    uptime_s: u64,
+    decisions: BTreeMap<&'static str, u64>,
+    rules: Vec<LiveRule>,
+    latency_us: LiveLatency,
+    waiting: u64,
+    /// Slots that are held through this process.
+    slots: u64,
+}
+
+/// The decisions of one rule.
+#[derive(Debug, Serialize)]
+struct LiveRule {
+    rule_set: Box<str>,
+    rule: Box<str>,
+    outcomes: BTreeMap<&'static str, u64>,
+    /// The highest used share of a band that was reported.
+    used: Option<f64>,
+}
+
+/// How long decisions took.
+#[derive(Debug, Serialize)]
+struct LiveLatency {
+    p50: Option<f64>,
+    p99: Option<f64>,
+}
+
+impl LiveSecond {
+    /// Returns how many requests were decided, and how many of them were denied.
+    pub(crate) fn load(&self) -> (u64, u64) {
+        let denied = [Outcome::Denied, Outcome::Never, Outcome::FailedClosed];
+        let denied = denied
+            .iter()
+            .filter_map(|outcome| self.decisions.get(outcome.name()));
+        (self.decisions.values().sum(), denied.sum())
+    }
+}
+
+impl Telemetry {
+    /// Begins to read from now on.
+    pub(crate) fn live_reader(&self) -> LiveReader {
+        LiveReader(self.metrics.counted())
+    }
+
+    /// Returns what happened since the last reading. `is_shared` says whether other processes
+    /// use the store.
+    pub(crate) fn read_live(&self, reader: &mut LiveReader, is_shared: bool) -> LiveSecond {
+        let counted = self.metrics.counted();
+        let since = counted.clone().since(&reader.0);
+        *reader = LiveReader(counted);
+        let micros = |thousandths| since.quantile(thousandths).map(in_thousandths);
+        let rules = since.rules.iter().filter(|((_, rule), _)| !rule.is_empty());
+        let rules = rules.map(|(name, counts)| LiveRule {
+            rule_set: name.0.clone(),
+            rule: name.1.clone(),
+            outcomes: named(counts),
+            used: since.used.get(name).copied().map(in_thousandths),
+        });
+        let now = self.started.elapsed();
+        let holds = self.holds.count(is_shared, now);
+        LiveSecond {
+            at_ms: clock::micros(clock::unix_time()) / 1000,
+            uptime_s: now.as_secs(),
+            decisions: named(&since.total()),
+            rules: rules.collect(),
+            latency_us: LiveLatency {
+                p50: micros(500),
+                p99: micros(990),
+            },
+            waiting: self.metrics.waiting(),
+            slots: holds.slots.values().sum(),
+        }
+    }
+}
+
+/// Returns a number of thousandths as a decimal.
+#[expect(
+    clippy::float_arithmetic,
+    reason = "only to be looked at; no decision depends on it"
+)]
+fn in_thousandths(number: u64) -> f64 {
+    number as f64 / 1000.0
+}
+
+/// Returns the counts that are not zero, by the name of the outcome.
+fn named(counts: &[u64; Outcome::ALL.len()]) -> BTreeMap<&'static str, u64> {
+    let counts = Outcome::ALL.iter().zip(counts);
+    let counts = counts.filter(|(_, count)| **count > 0);
+    counts
+        .map(|(outcome, count)| (outcome.name(), *count))
+        .collect()
+}

@@ -1,0 +1,355 @@
+//! The heaviest identities of the last minute, by rule.
+//!
+//! Each thread counts in tables of its own, one for every ten seconds. A table has a fixed
+//! number of places, in lines. An identity belongs to one line; if the line is full, it
+//! replaces the lowest of the line and takes over its count, as Space-Saving does. So a count
+//! is never too low, and too high by at most what it took over, its error.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use fluxgate_core::internals::RuleNumber;
+use smallvec::SmallVec;
+
+/// How long a table counts.
+const SLICE: Duration = Duration::from_secs(10);
+/// The tables of the last minute, and the one in use.
+const SLICES: usize = 7;
+const LINES: usize = 128;
+const LINE: usize = 8;
+/// The longest time to look back.
+pub(crate) const MAX_WINDOW: Duration = Duration::from_secs(60);
+
+/// What identities are ordered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TopBy {
+    Denied,
+    Requests,
+}
+
+/// The encoded identity. Most fit without an allocation.
+type Identity = SmallVec<[u8; 40]>;
+
+/// The counts of one thread.
+#[derive(Debug, Default)]
+pub(super) struct TopCounts {
+    requests: Slices,
+    denied: Slices,
+}
+
+impl TopCounts {
+    /// Counts a request of an identity. `hash` is a hash of the identity.
+    pub(super) fn count(
+        &mut self,
+        now: Duration,
+        rule: RuleNumber,
+        (identity, hash): (&[u8], u64),
+        is_denied: bool,
+    ) {
+        self.requests.current(now).count(rule, identity, hash);
+        if is_denied {
+            self.denied.current(now).count(rule, identity, hash);
+        }
+    }
+
+    fn slices(&self, by: TopBy) -> &Slices {
+        match by {
+            TopBy::Denied => &self.denied,
+            TopBy::Requests => &self.requests,
+        }
+    }
+}
+
+/// The tables of the last minute.
+#[derive(Debug, Default)]
+struct Slices([Option<Box<Table>>; SLICES]);
+
+impl Slices {
+    fn current(&mut self, now: Duration) -> &mut Table {
+        let number = now.as_secs() / SLICE.as_secs();
+        let table = self.0[number as usize % SLICES].get_or_insert_default();
+        if table.number != number {
+            **table = Table::default();
+            table.number = number;
+        }
+        table
+    }
+
+    /// Returns the tables that count in this time before `now`.
+    fn within(&self, window: Duration, now: Duration) -> impl Iterator<Item = &Table> {
+        let last = now.as_secs() / SLICE.as_secs();
+        let slices = window.as_secs().div_ceil(SLICE.as_secs()).max(1);
+        let first = (last + 1).saturating_sub(slices);
+        let tables = self.0.iter().flatten().map(|table| &**table);
+        tables.filter(move |table| (first..=last).contains(&table.number))
+    }
+}
+
+#[derive(Debug)]
+struct Table {
+    /// Which ten seconds it counts.
+    number: u64,
+    total: u64,
+    /// The hashes are apart, because a line of them is one line of the cache.
+    hashes: Vec<[u64; LINE]>,
+    places: Vec<[Place; LINE]>,
+}
+
+impl Default for Table {
+    fn default() -> Self {
+        Self {
+            number: u64::MAX,
+            total: 0,
+            hashes: vec![[0; LINE]; LINES],
+            places: std::iter::repeat_with(Default::default)
+                .take(LINES)
+                .collect(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Place {
+    rule: Option<RuleNumber>,
+    identity: Identity,
+    count: u64,
+    error: u64,
+}
+
+impl Table {
+    fn count(&mut self, rule: RuleNumber, identity: &[u8], hash: u64) {
+        self.total += 1;
+        let hash = mixed(hash, rule);
+        let line = hash as usize % LINES;
+        let (hashes, places) = (&mut self.hashes[line], &mut self.places[line]);
+        for (known, place) in hashes.iter().zip(&mut *places) {
+            if *known == hash && place.rule == Some(rule) && *place.identity == *identity {
+                place.count += 1;
+                return;
+            }
+        }
+        let lowest = (0..LINE).min_by_key(|index| places[*index].count);
+        let lowest = lowest.unwrap_or_default();
+        hashes[lowest] = hash;
+        let place = &mut places[lowest];
+        place.rule = Some(rule);
+        place.identity.clear();
+        place.identity.extend_from_slice(identity);
+        place.error = place.count;
+        place.count += 1;
+    }
+
+    /// Returns the most that an identity of a line may have without being there.
+    fn most_missing(&self, line: usize) -> u64 {
+        let counts = self.places[line].iter().map(|place| place.count);
+        counts.min().unwrap_or_default()
+    }
+}
+
+/// Returns a hash of a rule and an identity.
+fn mixed(hash: u64, rule: RuleNumber) -> u64 {
+    let rule = u64::from(rule.get());
+    (hash ^ rule.wrapping_mul(0x9e37_79b9_7f4a_7c15)).rotate_left(29)
+}
+
+/// The heaviest identities.
+#[derive(Debug, Default)]
+pub(crate) struct Top {
+    /// All that was counted.
+    pub(crate) total: u64,
+    /// An identity that is not listed has at most this, if all are listed that are known.
+    pub(crate) error: u64,
+    /// Those with the highest counts, in descending order.
+    pub(crate) entries: Vec<TopEntry>,
+}
+
+/// One of the heaviest identities: it has at least `count - error`, and at most `count`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TopEntry {
+    pub(crate) rule: RuleNumber,
+    /// Encoded.
+    pub(crate) identity: Identity,
+    pub(crate) count: u64,
+    pub(crate) error: u64,
+}
+
+/// Sums up the counts of all threads.
+#[derive(Debug)]
+pub(super) struct TopSum {
+    by: TopBy,
+    window: Duration,
+    now: Duration,
+    total: u64,
+    /// The most that a missing identity may have, by line.
+    missing: Vec<u64>,
+    /// By identity: its line, its count, its error, and what its line may hide in the tables
+    /// that have it.
+    known: HashMap<(RuleNumber, Identity), Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    line: usize,
+    count: u64,
+    error: u64,
+    /// What a missing identity may have in the tables where this one is not missing.
+    covered: u64,
+}
+
+impl TopSum {
+    pub(super) fn new(by: TopBy, window: Duration, now: Duration) -> Self {
+        Self {
+            by,
+            window,
+            now,
+            total: 0,
+            missing: vec![0; LINES],
+            known: HashMap::new(),
+        }
+    }
+
+    /// Adds the counts of a thread.
+    pub(super) fn add(&mut self, counts: &TopCounts) {
+        for table in counts.slices(self.by).within(self.window, self.now) {
+            self.total += table.total;
+            for (line, places) in table.places.iter().enumerate() {
+                let missing = table.most_missing(line);
+                self.missing[line] += missing;
+                for place in places {
+                    let Some(rule) = place.rule else { continue };
+                    let known = self.known.entry((rule, place.identity.clone()));
+                    let known = known.or_default();
+                    known.line = line;
+                    known.count += place.count;
+                    known.error += place.error;
+                    known.covered += missing;
+                }
+            }
+        }
+    }
+
+    /// Returns the identities with the highest counts.
+    pub(super) fn into_top(self, most: usize) -> Top {
+        let entries = self.known.into_iter().map(|((rule, identity), known)| {
+            // It may have been pushed out of the tables that do not have it.
+            let hidden = self.missing[known.line] - known.covered;
+            TopEntry {
+                rule,
+                identity,
+                count: known.count + hidden,
+                error: known.error + hidden,
+            }
+        });
+        let mut entries: Vec<_> = entries.collect();
+        let order = |entry: &TopEntry| (u64::MAX - entry.count, entry.identity.clone());
+        entries.sort_by_cached_key(order);
+        entries.truncate(most);
+        Top {
+            total: self.total,
+            error: self.missing.iter().copied().max().unwrap_or_default(),
+            entries,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fluxgate_core::RuleSets;
+    use fluxgate_core::internals::Fingerprinter;
+
+    use super::*;
+
+    fn rule() -> RuleNumber {
+        let rules = "rule_sets: { s: { rules: [ { id: r, scope: per_user, bands: [ 1/s ] } ] } }";
+        let rules = RuleSets::from_yaml(rules).unwrap();
+        rules.get("s").unwrap().rules()[0].number()
+    }
+
+    fn top(threads: &[TopCounts], by: TopBy, window: u64, now: u64, most: usize) -> Top {
+        let seconds = Duration::from_secs;
+        let mut sum = TopSum::new(by, seconds(window), seconds(now));
+        threads.iter().for_each(|counts| sum.add(counts));
+        sum.into_top(most)
+    }
+
+    #[test]
+    fn few_identities_are_counted_exactly_across_threads() {
+        let (rule, hashes) = (rule(), Fingerprinter::random());
+        let mut threads = [TopCounts::default(), TopCounts::default()];
+        for (thread, counts) in threads.iter_mut().enumerate() {
+            for (identity, times) in [("ann", 5), ("bob", 3)] {
+                let identity = identity.as_bytes();
+                for time in 0..times {
+                    let hash = hashes.of(identity);
+                    let now = Duration::from_secs(time + thread as u64);
+                    counts.count(now, rule, (identity, hash), time >= 3);
+                }
+            }
+        }
+        let requests = top(&threads, TopBy::Requests, 60, 5, 9);
+        let counts = |top: &Top| -> Vec<_> {
+            let entries = top.entries.iter();
+            entries.map(|it| (it.count, it.error)).collect()
+        };
+        assert_eq!((requests.total, requests.error), (16, 0));
+        assert_eq!(counts(&requests), [(10, 0), (6, 0)]);
+        assert_eq!(counts(&top(&threads, TopBy::Denied, 60, 5, 9)), [(4, 0)]);
+        assert_eq!(top(&threads, TopBy::Requests, 60, 5, 1).entries.len(), 1);
+        // After a minute they are forgotten.
+        assert_eq!(top(&threads, TopBy::Requests, 60, 65, 9).total, 0);
+        assert_eq!(top(&threads, TopBy::Requests, 10, 12, 9).total, 0);
+    }
+
+    /// A million identities by Zipf's law: all counts are within their errors, and the true
+    /// twenty heaviest are named.
+    #[test]
+    fn the_heaviest_of_a_million_are_found_within_the_stated_error() {
+        const IDENTITIES: usize = 1_000_000;
+        const REQUESTS: usize = 2_000_000;
+        let (rule, hashes) = (rule(), Fingerprinter::random());
+        let mut shares = Vec::with_capacity(IDENTITIES);
+        let mut sum = 0.0;
+        for rank in 1..=IDENTITIES {
+            sum += 1.0 / rank as f64;
+            shares.push(sum);
+        }
+        let mut random = 88_172_645_463_325_252_u64;
+        let mut truth = vec![0_u64; IDENTITIES];
+        let mut threads = [TopCounts::default(), TopCounts::default()];
+        for request in 0..REQUESTS {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let point = (random >> 11) as f64 / (1_u64 << 53) as f64 * sum;
+            let rank = shares.partition_point(|share| *share < point);
+            truth[rank] += 1;
+            let identity = (rank as u64).to_le_bytes();
+            let now = Duration::from_secs(60 * request as u64 / REQUESTS as u64);
+            let counts = &mut threads[request % 2];
+            counts.count(now, rule, (&identity, hashes.of(&identity)), false);
+        }
+        let found = top(&threads, TopBy::Requests, 60, 59, 100_000);
+        assert_eq!(found.total, REQUESTS as u64);
+        let rank_of = |entry: &TopEntry| {
+            let bytes: [u8; 8] = entry.identity[..].try_into().unwrap();
+            u64::from_le_bytes(bytes) as usize
+        };
+        for entry in &found.entries {
+            let count = truth[rank_of(entry)];
+            let least = entry.count - entry.error;
+            assert!((least..=entry.count).contains(&count), "{entry:?} {count}");
+        }
+        let mut heaviest: Vec<_> = (0..IDENTITIES).collect();
+        heaviest.sort_by_key(|rank| u64::MAX - truth[*rank]);
+        let listed = found.entries.iter().take(40).map(rank_of);
+        let listed: Vec<_> = listed.collect();
+        for rank in &heaviest[..20] {
+            assert!(listed.contains(rank), "{rank} is not listed");
+        }
+        let known: std::collections::HashSet<_> = found.entries.iter().map(rank_of).collect();
+        let missing = heaviest.iter().find(|rank| !known.contains(rank)).unwrap();
+        assert!(truth[*missing] <= found.error);
+        // Less than the twentieth has.
+        assert!(found.error < truth[heaviest[19]], "{}", found.error);
+    }
+}
