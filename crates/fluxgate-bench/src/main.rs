@@ -20,6 +20,7 @@ mod http_hold;
 mod keyed;
 mod layer;
 mod lease;
+mod live;
 mod llm;
 mod load;
 mod matching;
@@ -38,7 +39,7 @@ use report::Report;
 
 type Bench = (&'static str, fn(&mut Report));
 
-const BENCHES: [Bench; 27] = [
+const BENCHES: [Bench; 28] = [
     ("keyed-1k", keyed::thousand),
     ("keyed-1m", keyed::million),
     ("direct-1-thread", direct::one_thread),
@@ -57,6 +58,7 @@ const BENCHES: [Bench; 27] = [
     ("http-hold", http_hold::run),
     ("http-hold-redis", http_hold::on_redis),
     ("http-lease", lease::http),
+    ("http-live", live::run),
     ("resp", resp::run),
     ("grpc", grpc::run),
     ("gateway", gateway::run),

@@ -29,7 +29,7 @@ pub(crate) use clock::{now, unix_time};
 pub(crate) use live::LiveSecond;
 pub(crate) use metrics::StoreGauges;
 pub(crate) use otlp::Exporter;
-pub(crate) use recent::{MAX_RECENT, Part, RecentRequest};
+pub(crate) use recent::{MAX_RECENT, RecentRequest};
 pub(crate) use top::{MAX_WINDOW, Top, TopBy};
 pub(crate) use trace_context::RequestIds;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -288,7 +288,7 @@ impl Telemetry {
     pub(crate) fn recent(&self, most: usize) -> Vec<RecentRequest> {
         let mut recent = Vec::new();
         self.metrics
-            .each_recent(|requests| recent.extend(requests.iter().cloned()));
+            .each_recent(|requests| recent.extend(requests.read()));
         recent.sort_by_key(|request| request.at);
         recent.drain(..recent.len().saturating_sub(most.min(MAX_RECENT)));
         recent

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::pseudonyms::Pseudonyms;
 use super::{Api, json_response, query};
 use crate::admin::Role;
-use crate::telemetry::{MAX_RECENT, Part, RecentRequest};
+use crate::telemetry::{MAX_RECENT, RecentRequest};
 
 /// Returns the recorded requests, the oldest first.
 pub(super) async fn recent(
@@ -59,39 +59,40 @@ fn event(request: &RecentRequest, rules: &RuleSets, is_named: bool) -> Value {
             event.insert(name.into(), value);
         }
     };
-    let part = |part| request.part(part);
-    let set = part(Part::RuleSet).and_then(|set| rules.get(set));
+    let text = |text: &Option<String>| text.clone().map(Value::from);
+    let set = request.rule_set.as_deref().and_then(|set| rules.get(set));
     put("t", Some(json!(request.at.as_micros() as u64)));
-    put("rule_set", part(Part::RuleSet).map(Value::from));
+    put("rule_set", text(&request.rule_set));
     let ip = request.ip.map(|ip| match is_named {
         true => ip,
         false => names.address(ip),
     });
     put("ip", ip.map(|ip| ip.to_string().into()));
-    let user = part(Part::User).map(|user| match is_named {
-        true => user.to_owned(),
+    let user = request.user.as_ref().map(|user| match is_named {
+        true => user.clone(),
         false => names.name(user.as_bytes()),
     });
     put("user", user.map(Value::from));
-    let api_key = part(Part::ApiKey).map(|key| names.name(key.as_bytes()));
+    let api_key = request.api_key.as_ref();
+    let api_key = api_key.map(|key| names.name(key.as_bytes()));
     put("api_key", api_key.map(Value::from));
-    put("method", part(Part::Method).map(Value::from));
-    put("path", part(Part::Path).map(Value::from));
+    put("method", text(&request.method));
+    put("path", text(&request.path));
     put("cost", request.cost.map(Value::from));
-    let pairs = |pairs: Vec<(&str, &str)>, kind: &str| {
-        let pairs = pairs.into_iter().map(|(name, value)| {
+    let pairs = |pairs: &[(String, String)], kind: &str| {
+        let pairs = pairs.iter().map(|(name, value)| {
             let is_key = set.is_none_or(|set| counts_by(set, &format!("{kind}:{name}")));
             let value = match is_named || !is_key {
-                true => value.to_owned(),
+                true => value.clone(),
                 false => names.name(value.as_bytes()),
             };
-            (name.to_owned(), Value::from(value))
+            (name.clone(), Value::from(value))
         });
         let pairs: Map<_, _> = pairs.collect();
         (!pairs.is_empty()).then_some(Value::Object(pairs))
     };
-    put("headers", pairs(request.headers().collect(), "header"));
-    put("attributes", pairs(request.attributes().collect(), "attr"));
+    put("headers", pairs(&request.headers, "header"));
+    put("attributes", pairs(&request.attributes, "attr"));
     Value::Object(event)
 }
 

@@ -1,100 +1,101 @@
-// Calls of the service. All are of the same origin.
+// Calls of the service, all of the same origin, and the shapes of its answers.
+
+/** @typedef {{
+ *   name: string, role: "viewer" | "operator" | "admin", tokens: boolean, demo: boolean,
+ *   version: string, instance: string, source: "file" | "directory" | "redis" | "demo",
+ *   writable: boolean, records: boolean, identities: boolean,
+ * }} Session */
+
+/** @typedef {{
+ *   at_ms: number, revision: string, uptime_s: number, decisions: Record<string, number>,
+ *   rules: {rule_set: string, rule: string, outcomes: Record<string, number>, used: number | null}[],
+ *   latency_us: {p50: number | null, p99: number | null}, waiting: number, slots: number,
+ *   store: {kind: string, breaker: "closed" | "half_open" | "open", keys: number | null},
+ *   leases: {allowed: number, denied: number, units: number} | null,
+ * }} LiveEvent */
+
+/** @typedef {{
+ *   id: string, capacity: number, window_ms?: number, refill?: number, period_ms?: number,
+ *   hold_ms?: number, calendar?: string, time_zone?: string,
+ * }} Band */
+/** @typedef {{
+ *   id: string, name: string | null, mode: string, priority: number, key: string[],
+ *   group: string | null, rollout: string | null, algorithm: string, bands: Band[],
+ *   lease: {share: string, for_ms: number} | null, on_exceed: string,
+ *   max_wait_ms?: number | null, match?: Record<string, any> | null,
+ * }} Rule */
+/** @typedef {{name: string, on_error: string, rules: Rule[]}} RuleSet */
+
+/** @typedef {{rule_set: string, rule: string, identity: string, count: number, error: number}} Top */
+/** @typedef {{line: number, column: number, message: string}} Fault or a warning */
+
+/** @typedef {Record<string, any>} Recorded a request in the format of docs/simulate.md */
 
 const TOKEN = "fluxgate.token";
 
-/** What the service said is wrong, as `application/problem+json` or as text. */
 export class Problem extends Error {
-  /**
-   * @param {number} status 0 if there was no answer
-   * @param {string} detail
-   * @param {{line: number, column: number, message: string}[]} faults
-   */
+  /** @param {number} status 0 if there was no answer @param {string} detail @param {Fault[]} faults */
   constructor(status, detail, faults = []) {
     super(detail);
     this.status = status;
     this.faults = faults;
   }
+
+  toString() {
+    return this.status > 0 ? `${this.status} ${this.message}` : this.message;
+  }
 }
 
-/** The token of this tab, if there is one. It is forgotten when the tab is closed. */
+/** The token of this tab. It is forgotten when the tab is closed. */
 export const token = {
-  get() {
-    return sessionStorage.getItem(TOKEN);
-  },
-  /** @param {string} value */
-  set(value) {
-    sessionStorage.setItem(TOKEN, value);
-  },
-  clear() {
-    sessionStorage.removeItem(TOKEN);
-  },
+  get: () => sessionStorage.getItem(TOKEN),
+  set: (/** @type {string} */ value) => sessionStorage.setItem(TOKEN, value),
+  clear: () => sessionStorage.removeItem(TOKEN),
 };
 
 /**
  * Sends a call. The body is sent as JSON, or as it is if `headers` has a `Content-Type`.
- * @param {string} method
- * @param {string} path
+ * @param {string} method @param {string} path
  * @param {{body?: unknown, headers?: Record<string, string>, signal?: AbortSignal}} [options]
- * @returns {Promise<Response>}
  */
 export async function send(method, path, { body, headers = {}, signal } = {}) {
   const all = new Headers(headers);
   const known = token.get();
   if (known) all.set("Authorization", `Bearer ${known}`);
-  const isJson = body !== undefined && !all.has("Content-Type");
-  if (isJson) all.set("Content-Type", "application/json");
+  if (body !== undefined && !all.has("Content-Type")) {
+    all.set("Content-Type", "application/json");
+    body = JSON.stringify(body);
+  }
+  const text = /** @type {string | undefined} */ (body);
   let response;
   try {
-    const text = isJson ? JSON.stringify(body) : /** @type {string | undefined} */ (body);
     response = await fetch(path, { method, headers: all, body: text, signal, cache: "no-store" });
   } catch (error) {
     if (signal?.aborted) throw error;
     throw new Problem(0, "The service does not answer.");
   }
-  if (!response.ok) throw await problemOf(response);
-  return response;
+  if (response.ok) return response;
+  const problem = problemOf(response, await response.text());
+  if (problem.status === 401) dispatchEvent(new CustomEvent("unauthorized", { detail: problem }));
+  throw problem;
 }
 
-/**
- * @param {Response} response
- * @returns {Promise<Problem>}
- */
-async function problemOf(response) {
-  const text = await response.text();
-  const problem = parseProblem(response, text);
-  if (response.status === 401) dispatchEvent(new CustomEvent("unauthorized", { detail: problem }));
-  return problem;
-}
-
-/**
- * @param {Response} response
- * @param {string} text
- * @returns {Problem}
- */
-function parseProblem(response, text) {
+/** @param {Response} response @param {string} text */
+function problemOf({ status, statusText }, text) {
   try {
     const { detail, title, faults } = JSON.parse(text);
-    return new Problem(response.status, detail ?? title ?? text, faults);
+    return new Problem(status, detail ?? title ?? text, faults);
   } catch {
-    return new Problem(response.status, text || response.statusText);
+    return new Problem(status, text || statusText);
   }
 }
 
-/**
- * @param {string} path
- * @param {AbortSignal} [signal]
- * @returns {Promise<any>}
- */
+/** @param {string} path @param {AbortSignal} [signal] @returns {Promise<any>} */
 export async function get(path, signal) {
   return (await send("GET", path, { signal })).json();
 }
 
-/**
- * @param {string} path
- * @param {unknown} body
- * @param {AbortSignal} [signal]
- * @returns {Promise<any>}
- */
+/** @param {string} path @param {unknown} body @param {AbortSignal} [signal] @returns {Promise<any>} */
 export async function post(path, body, signal) {
   return (await send("POST", path, { body, signal })).json();
 }
@@ -102,45 +103,35 @@ export async function post(path, body, signal) {
 /**
  * Reads server-sent events until `signal` aborts. Connects again after a second if the
  * connection is lost. Unlike `EventSource`, it can send a token.
- * @param {string} path
- * @param {AbortSignal} signal
- * @param {(data: any) => void} onEvent
- * @param {(problem: Problem | null) => void} onState called with `null` when it is connected
+ * @param {string} path @param {AbortSignal} signal @param {(data: any) => void} onEvent
+ * @param {(problem: Problem) => void} onProblem
  */
-export async function listen(path, signal, onEvent, onState) {
+export async function listen(path, signal, onEvent, onProblem) {
   while (!signal.aborted) {
     try {
-      const response = await send("GET", path, { signal });
-      onState(null);
-      await readEvents(response, onEvent);
-      if (!signal.aborted) onState(new Problem(0, "The connection was closed."));
+      await readEvents(await send("GET", path, { signal }), onEvent);
+      throw new Error("end");
     } catch (error) {
       if (signal.aborted) return;
-      onState(error instanceof Problem ? error : new Problem(0, "The connection was closed."));
+      onProblem(error instanceof Problem ? error : new Problem(0, "The connection was closed."));
     }
     await new Promise((done) => setTimeout(done, 1000));
   }
 }
 
-/**
- * @param {Response} response
- * @param {(data: any) => void} onEvent
- */
+/** @param {Response} response @param {(data: any) => void} onEvent */
 async function readEvents(response, onEvent) {
-  const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).getReader();
-  const decoder = new TextDecoder();
+  const reader = /** @type {ReadableStream<BufferSource>} */ (response.body)
+    .pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
-    rest += decoder.decode(value, { stream: true });
-    for (;;) {
-      const end = rest.indexOf("\n\n");
-      if (end < 0) break;
-      const lines = rest.slice(0, end).split("\n");
-      rest = rest.slice(end + 2);
-      const data = lines.filter((line) => line.startsWith("data:"));
-      if (data.length > 0) onEvent(JSON.parse(data.map((line) => line.slice(5)).join("\n")));
+    const blocks = (rest + value).split("\n\n");
+    rest = blocks.pop() ?? "";
+    for (const block of blocks) {
+      const data = block.split("\n").find((line) => line.startsWith("data:"));
+      if (data) onEvent(JSON.parse(data.slice(5)));
     }
   }
 }

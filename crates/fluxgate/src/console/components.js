@@ -1,239 +1,219 @@
 // Pieces that every view uses.
 
-import { h } from "./dom.js";
 import { Problem } from "./api.js";
-import { share } from "./format.js";
+import { h, replace, set } from "./dom.js";
+import { number, share } from "./format.js";
 
-/** @typedef {import("./dom.js").Child} Child */
+/** @import { Child, Part } from "./dom.js" */
 /** @typedef {"good" | "bad" | "warn" | "info" | "quiet"} Kind */
 
 /**
- * @param {string} text
- * @param {(event: MouseEvent) => void} onclick
- * @param {{kind?: "primary" | "danger" | "plain", disabled?: boolean, title?: string}} [options]
- * @returns {HTMLButtonElement}
+ * @param {string} text @param {() => void} onclick
+ * @param {{kind?: "primary" | "danger" | "plain", of?: string}} [options] `of` is read out too
  */
-export function button(text, onclick, { kind = "plain", disabled = false, title } = {}) {
-  return h("button", { type: "button", class: `button ${kind}`, disabled, title, onclick }, text);
+export function button(text, onclick, { kind = "plain", of } = {}) {
+  return h(`button.button.${kind}`, { type: "button", onclick }, text, hidden(of));
 }
 
-/**
- * @param {string} title
- * @param {...(Child | Child[])} children
- * @returns {HTMLElement}
- */
+/** @param {string} text */
+export function submitButton(text) {
+  return h("button.button.primary", { type: "submit" }, text);
+}
+
+/** @param {string | undefined} text */
+export function hidden(text) {
+  return text && h("span.visually-hidden", ` ${text}`);
+}
+
+/** @param {string} title @param {Child[]} text @param {...Child} actions */
+export function pageHead(title, text, ...actions) {
+  return h("div.page-head", h("div", h("h1", title), text.length > 0 && h("p.quiet", text)),
+    h("div.actions", actions));
+}
+
+/** @param {string} title @param {...Part} children */
 export function card(title, ...children) {
-  return h("section", { class: "card" }, h("h2", {}, title), ...children);
+  return h("section.card", h("h2", title), ...children);
 }
 
 /**
- * A control with its label. The hint is part of the label, so that it is read out too.
- * @param {string} label
- * @param {HTMLElement} input
- * @param {string} [hint]
- * @returns {HTMLLabelElement}
+ * The hint is part of the label, so that it is read out too.
+ * @param {string} label @param {HTMLElement} input @param {string} [hint]
  */
 export function field(label, input, hint) {
-  return h(
-    "label",
-    { class: "field" },
-    h("span", { class: "field-label" }, label),
-    input,
-    hint && h("span", { class: "hint" }, hint),
-  );
+  return h("label.field", h("span.field-label", label), input, hint && h("span.hint", hint));
 }
 
-/**
- * @param {string} text
- * @param {Kind} [kind]
- * @returns {HTMLSpanElement}
- */
+/** An input whose text a browser must not correct. @param {Part} attributes */
+export function textInput(attributes) {
+  const plain = { type: "text", autocomplete: "off", autocapitalize: "none", spellcheck: "false" };
+  return h("input", plain, attributes);
+}
+
+/** @param {string} text @param {Kind} [kind] */
 export function badge(text, kind = "quiet") {
-  return h("span", { class: `badge ${kind}` }, text);
+  return h(`span.badge.${kind}`, text);
 }
 
-/**
- * A message in the page. A bad one is read out at once.
- * @param {Kind} kind
- * @param {...(Child | Child[])} children
- * @returns {HTMLDivElement}
- */
+/** A message in the page. A bad one is read out at once. @param {Kind} kind @param {...Part} children */
 export function notice(kind, ...children) {
-  const role = kind === "bad" ? "alert" : "status";
-  return h("div", { class: `notice ${kind}`, role }, ...children);
+  return h(`div.notice.${kind}`, { role: kind === "bad" ? "alert" : "status" }, ...children);
 }
 
-/**
- * What a view shows instead of data, and what to do next.
- * @param {string} title
- * @param {Child} text
- * @param {...Child} actions
- * @returns {HTMLDivElement}
- */
+/** @param {string} title @param {string} text @param {...Child} actions */
 export function empty(title, text, ...actions) {
-  return h(
-    "div",
-    { class: "empty" },
-    h("p", { class: "empty-title" }, title),
-    text && h("p", {}, text),
-    actions.length > 0 && h("div", { class: "actions" }, actions),
-  );
+  return h("div.empty", h("p.empty-title", title), h("p", text), h("div.actions", actions));
 }
 
-/** @typedef {HTMLDivElement & {update: (used: number, limit: number) => void}} Gauge */
-
-/**
- * A bar of `used` out of `limit`. `update` changes it in place.
- * @param {number} used
- * @param {number} limit
- * @param {string} label what is measured, for screen readers
- * @returns {Gauge}
- */
-export function gauge(used, limit, label) {
-  const bar = h("div", { class: "gauge-bar" });
-  const element = h("div", {
-    class: "gauge",
-    role: "meter",
-    "aria-label": label,
-    "aria-valuemin": 0,
-  }, bar);
+/** A bar of `used` out of `limit`, which `update` sets. @param {string} label */
+export function gauge(label) {
+  const bar = h("div.gauge-bar");
+  const element = h("div.gauge", { role: "meter", "aria-label": label, "aria-valuemin": 0 }, bar);
   /** @param {number} used @param {number} limit */
   function update(used, limit) {
     const part = limit > 0 ? Math.min(1, Math.max(0, used / limit)) : 1;
-    element.setAttribute("aria-valuemax", String(limit));
-    element.setAttribute("aria-valuenow", String(Math.min(used, limit)));
-    element.setAttribute("aria-valuetext", `${share(part)} used`);
-    element.dataset.level = part >= 1 ? "full" : part >= 0.8 ? "high" : "low";
+    set(element, {
+      "aria-valuemax": limit,
+      "aria-valuenow": Math.min(used, limit),
+      "aria-valuetext": `${share(part)} used`,
+      "data-level": part >= 1 ? "full" : part >= 0.8 ? "high" : "low",
+    });
     bar.style.setProperty("--part", part.toFixed(4));
   }
-  update(used, limit);
+  update(0, 1);
   return Object.assign(element, { update });
 }
 
 /**
- * Asks before an action that cannot be undone. Escape and Cancel are `false`.
- * @param {string} title
- * @param {Child} text
- * @param {string} action the label of the button that confirms
- * @returns {Promise<boolean>}
+ * Asks before an action. Escape and Cancel are `false`.
+ * @param {string} title @param {string} text @param {string} action @returns {Promise<boolean>}
  */
 export function confirmDialog(title, text, action) {
   return new Promise((resolve) => {
-    const dialog = h("dialog", { class: "dialog", "aria-labelledby": "dialog-title" });
-    dialog.append(
-      h("h2", { id: "dialog-title" }, title),
-      h("p", {}, text),
-      h(
-        "div",
-        { class: "actions end" },
-        button("Cancel", () => dialog.close()),
-        button(action, () => dialog.close("yes"), { kind: "danger" }),
-      ),
-    );
-    dialog.addEventListener("close", () => {
+    const onclose = () => {
       resolve(dialog.returnValue === "yes");
       dialog.remove();
-    });
+    };
+    const dialog = h("dialog.dialog", { "aria-labelledby": "dialog-title", onclose },
+      h("h2", { id: "dialog-title" }, title),
+      h("p", text),
+      h("div.actions",
+        button("Cancel", () => dialog.close()),
+        button(action, () => dialog.close("yes"), { kind: "danger" })));
     document.body.append(dialog);
     dialog.showModal();
   });
 }
 
-/**
- * Shows an error of the API as the API says it.
- * @param {unknown} error
- * @returns {HTMLDivElement}
- */
+/** @param {unknown} error */
 export function problemNotice(error) {
-  if (!(error instanceof Problem)) return notice("bad", h("p", {}, String(error)));
-  const faults = error.faults ?? [];
-  return notice(
-    "bad",
-    h("p", {}, error.status > 0 && h("strong", {}, `${error.status} `), error.message),
-    faults.length > 0 &&
-      h("ul", {}, faults.map(({ line, column, message }) =>
-        h("li", {}, line > 0 && h("span", { class: "mono" }, `${line}:${column} `), message))),
-  );
+  const { faults = [] } = error instanceof Problem ? error : {};
+  return notice("bad", h("p", String(error)),
+    faults.length > 0 && h("ul", faults.map(({ line, column, message }) =>
+      h("li", line > 0 && h("span.mono", `${line}:${column} `), message))));
+}
+
+/** @param {Promise<Child>} content */
+export function loaded(content) {
+  const place = h("div", h("p.quiet", "Loading …"));
+  content.catch(problemNotice).then((child) => replace(place, child));
+  return place;
 }
 
 /**
- * A table in a wrapper that scrolls sideways on narrow screens. The first cell of a row is its
- * header. A row is an array of cells; a header may be `{text, numeric}` to align its column.
- * @param {(string | {text: string, numeric?: boolean})[]} headers
- * @param {(Child | Child[])[][]} rows
- * @param {{caption?: string}} [options] the caption is read out, not shown
- * @returns {HTMLDivElement}
+ * Calls `read` again and again while the page is visible. `problem` shows what goes wrong, unless
+ * the service does not answer, which the header says.
+ * @param {AbortSignal} signal @param {number} pause @param {() => Promise<void>} read
  */
-export function table(headers, rows, { caption } = {}) {
-  const columns = headers.map((header) => (typeof header === "string" ? { text: header } : header));
-  /** @param {number} index */
-  const align = (index) => (columns[index]?.numeric ? "numeric" : null);
-  return h(
-    "div",
-    { class: "table-scroll", tabindex: 0, role: "region", "aria-label": caption ?? "Table" },
-    h(
-      "table",
-      { class: "list" },
-      caption && h("caption", { class: "visually-hidden" }, caption),
-      h("thead", {}, h("tr", {}, columns.map(({ text }, index) =>
-        h("th", { scope: "col", class: align(index) }, text)))),
-      h("tbody", {}, rows.map((row) => tableRow(row, align))),
-    ),
-  );
-}
-
-/**
- * @param {(Child | Child[])[]} cells
- * @param {(index: number) => string | null} align
- */
-function tableRow(cells, align) {
-  return h("tr", {}, cells.map((cell, index) => {
-    const children = Array.isArray(cell) ? cell : [cell];
-    return index === 0
-      ? h("th", { scope: "row" }, children)
-      : h("td", { class: align(index) }, children);
-  }));
-}
-
-/**
- * A choice between a few values, as a row of buttons.
- * @template {string} T
- * @param {string} label
- * @param {readonly (readonly [T, string])[]} choices values and their labels
- * @param {T} value
- * @param {(value: T) => void} onChange
- * @returns {HTMLDivElement}
- */
-export function segmented(label, choices, value, onChange) {
-  const element = h("div", { class: "segmented", role: "group", "aria-label": label });
-  for (const [choice, text] of choices) {
-    const option = h("button", {
-      type: "button",
-      "aria-pressed": String(choice === value),
-      onclick: () => {
-        for (const other of element.children) {
-          other.setAttribute("aria-pressed", String(other === option));
-        }
-        onChange(choice);
-      },
-    }, text);
-    element.append(option);
+export function poll(signal, pause, read) {
+  const problem = h("div");
+  let timer = 0;
+  async function run() {
+    try {
+      await read();
+      replace(problem);
+    } catch (error) {
+      const isSilent = signal.aborted || (error instanceof Problem && error.status === 0);
+      if (!isSilent) replace(problem, problemNotice(error));
+    }
   }
+  async function repeat() {
+    if (!document.hidden) await run();
+    if (!signal.aborted) timer = setTimeout(repeat, pause);
+  }
+  signal.addEventListener("abort", () => clearTimeout(timer));
+  repeat();
+  return { problem, run };
+}
+
+/**
+ * A button that shows and hides `place`, which is filled when it is first shown.
+ * @param {string} text @param {HTMLElement} place @param {() => Part} content @param {string} [of]
+ */
+export function disclosure(text, place, content, of) {
+  const element = button(text, () => show(Boolean(place.hidden)), { of });
+  /** @param {boolean} shown */
+  function show(shown) {
+    place.hidden = !shown;
+    set(element, { "aria-expanded": String(shown) });
+    if (shown && !place.firstChild) replace(place, content());
+  }
+  show(false);
   return element;
 }
 
 /**
- * A line to copy, such as a command.
- * @param {string} text
- * @returns {HTMLDivElement}
+ * A table that scrolls sideways on narrow screens. Columns are numbers from `numericFrom` on.
+ * @param {string} caption @param {string[]} headers @param {Part[][]} rows
+ * @param {number} [numericFrom]
  */
+export function table(caption, headers, rows, numericFrom = Infinity) {
+  const numeric = (/** @type {number} */ column) => ({ class: column >= numericFrom && "numeric" });
+  return h("div.table-scroll", { tabindex: 0, role: "region", "aria-label": caption },
+    h("table.list",
+      h("caption.visually-hidden", caption),
+      h("thead", h("tr", headers.map((text, column) => h("th", { scope: "col" }, numeric(column), text)))),
+      h("tbody", rows.map((row) => h("tr", row.map((content, column) =>
+        h(column === 0 ? "th" : "td", { scope: column === 0 && "row" }, numeric(column),
+          typeof content === "number" ? number(content, 1) : content)))))));
+}
+
+/**
+ * @template {string} T
+ * @param {string} label @param {readonly (readonly [T, string])[]} choices values and their labels
+ * @param {T} value @param {(value: T) => void} onChange
+ */
+export function segmented(label, choices, value, onChange) {
+  const buttons = choices.map(([choice, text]) => h("button", { type: "button", onclick() {
+    select(choice);
+    onChange(choice);
+  } }, text));
+  /** @param {T} chosen */
+  function select(chosen) {
+    buttons.forEach((each, index) => set(each, { "aria-pressed": String(choices[index][0] === chosen) }));
+  }
+  select(value);
+  return Object.assign(h("div.segmented", { role: "group", "aria-label": label }, buttons), { select });
+}
+
+/** @param {string} text @param {import("./main.js").Context["notify"]} notify @param {string} done */
+export async function copyText(text, notify, done) {
+  try {
+    await navigator.clipboard.writeText(text);
+    notify(done);
+  } catch {
+    // There is no clipboard over plain HTTP from another host, or it is not permitted.
+    notify("The browser does not allow copying here.", "bad");
+  }
+}
+
+/** @param {string} text */
 export function codeLine(text) {
   const copy = button("Copy", async () => {
     await navigator.clipboard.writeText(text);
     copy.textContent = "Copied";
     setTimeout(() => (copy.textContent = "Copy"), 2000);
   });
-  const code = h("pre", { class: "code" }, h("code", {}, text));
   // The clipboard needs a secure context, which plain HTTP on another host is not.
-  return h("div", { class: "code-line" }, code, isSecureContext && copy);
+  return h("div.row", h("pre.code.command", h("code", text)), isSecureContext && copy);
 }

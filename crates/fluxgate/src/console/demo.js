@@ -5,105 +5,85 @@ import { button } from "./components.js";
 import { h } from "./dom.js";
 import { count } from "./format.js";
 
+/** @import { RuleSet } from "./api.js" */
+/** @import { Context } from "./main.js" */
+
 const TICK_MS = 100;
 const STOP_AFTER_MS = 120_000;
 /** More calls than this in flight: the service is slow, so this tick sends nothing. */
 const MAX_IN_FLIGHT = 24;
 
-/** Clients and their share of the traffic. The first two go over their limits. */
-const CLIENTS = [
-  { user: "mallory", ip: "198.51.100.66", weight: 5 },
-  { user: "crawler", ip: "198.51.100.7", weight: 3 },
-  ...Array.from({ length: 24 }, (_, i) => ({ user: `user-${i + 1}`, ip: `203.0.113.${i + 1}`, weight: 1 })),
-];
-
-/**
- * A button that starts and stops demo traffic. The traffic goes on in other views, and ends on
- * its own.
- * @param {import("./main.js").Context} context
- * @returns {{element: HTMLElement, dispose: () => void}}
- */
-export function demoTraffic({ notify }) {
-  const text = h("span", { class: "hint" });
-  const toggle = button("", () => (running ? running.stop() : startTraffic(notify)), { kind: "primary" });
-  function show() {
-    toggle.textContent = running ? "Stop demo traffic" : "Send demo traffic";
-    toggle.classList.toggle("primary", !running);
-    const left = running ? Math.ceil((running.until - Date.now()) / 1000) : 0;
-    text.textContent = running ? `${count(running.sent, "request")} sent, stops in ${left} s` : "";
-  }
-  show();
-  const timer = setInterval(show, 1000);
-  addEventListener("demo-traffic", show);
-  return {
-    element: h("div", { class: "actions" }, text, toggle),
-    dispose() {
-      clearInterval(timer);
-      removeEventListener("demo-traffic", show);
-    },
-  };
-}
-
 /** The traffic of this page, if any. @type {{stop: () => void, sent: number, until: number} | null} */
 let running = null;
 
-/** @param {(text: string, kind?: "good" | "bad") => void} notify */
+/** A button for traffic that goes on in other views, and ends on its own. @param {Context} context */
+export function demoTraffic({ notify, signal }) {
+  const text = h("span.hint");
+  const toggle = button("", () => {
+    if (running) running.stop();
+    else startTraffic(notify);
+    show();
+  });
+  function show() {
+    toggle.textContent = running ? "Stop demo traffic" : "Send demo traffic";
+    toggle.classList.toggle("primary", !running);
+    const left = running && Math.ceil((running.until - Date.now()) / 1000);
+    text.textContent = running ? `${count(running.sent, "request")} sent, stops in ${left} s` : "";
+  }
+  show();
+  const timer = setInterval(show, 500);
+  signal.addEventListener("abort", () => clearInterval(timer));
+  return h("div.actions", text, toggle);
+}
+
+/** @param {Context["notify"]} notify */
 async function startTraffic(notify) {
   const stopped = new AbortController();
-  const until = Date.now() + STOP_AFTER_MS;
-  let inFlight = 0;
   const stop = () => {
     stopped.abort();
     clearInterval(timer);
-    if (running === traffic) running = null;
-    dispatchEvent(new Event("demo-traffic"));
+    running = null;
   };
-  const traffic = { stop, sent: 0, until };
   const fail = (/** @type {unknown} */ error) => {
     if (stopped.signal.aborted) return;
     stop();
     notify(`The demo traffic stopped: ${error instanceof Error ? error.message : error}`, "bad");
   };
-  /** @type {(() => unknown)[]} */
-  let kinds = [];
+  const traffic = { stop, sent: 0, until: Date.now() + STOP_AFTER_MS };
+  running = traffic;
+  /** @type {RuleSet[]} */
+  let sets = [];
+  let inFlight = 0;
   const timer = setInterval(() => {
-    if (Date.now() > until) return stop();
+    if (Date.now() > traffic.until) return stop();
     // 20 to 60 requests a second, in slow waves.
-    const requests = 4 + 2 * Math.sin(Date.now() / 5000) + (Math.random() - 0.5);
-    for (let i = 0; i < Math.round(requests) && kinds.length > 0 && inFlight < MAX_IN_FLIGHT; i += 1) {
-      inFlight += 1;
-      post("/v1/check", kinds[Math.floor(Math.random() * kinds.length)](), stopped.signal)
-        .then(() => (traffic.sent += 1), fail)
-        .finally(() => (inFlight -= 1));
+    const requests = Math.round(4 + 2 * Math.sin(Date.now() / 5000));
+    for (let i = 0; i < requests && sets.length > 0 && inFlight < MAX_IN_FLIGHT; i++) {
+      inFlight++;
+      post("/v1/check", requestFor(sets[0]), stopped.signal)
+        .then(() => traffic.sent++, fail)
+        .finally(() => inFlight--);
     }
   }, TICK_MS);
-  running = traffic;
-  dispatchEvent(new Event("demo-traffic"));
   try {
-    kinds = requestsFor(await get("/v1/rule_sets", stopped.signal));
-    if (kinds.length === 0) fail("there is no rule set.");
+    sets = (await get("/v1/rule_sets", stopped.signal)).rule_sets;
+    if (sets.length === 0) fail("there is no rule set.");
   } catch (error) {
     fail(error);
   }
 }
 
 /**
- * Returns makers of requests. The rules of the demo match the path of their name: `fixed`
- * matches `/fixed/**`.
- * @param {{rule_sets: {name: string, rules: {id: string}[]}[]}} active
+ * Returns a request of one of 26 clients, two of which go over their limits. A rule of the demo
+ * matches the path of its name.
+ * @param {RuleSet} set
  */
-function requestsFor({ rule_sets: sets }) {
-  return sets.slice(0, 1).flatMap(({ name, rules }) =>
-    rules.map(({ id }) => () => {
-      const { user, ip } = pickClient();
-      const method = Math.random() < 0.8 ? "GET" : "POST";
-      const path = `/${id}/${1 + Math.floor(Math.random() * 40)}`;
-      return { rule_set: name, user, ip, method, path };
-    }));
-}
-
-function pickClient() {
-  const sum = CLIENTS.reduce((total, { weight }) => total + weight, 0);
-  let rest = Math.random() * sum;
-  return CLIENTS.find(({ weight }) => (rest -= weight) < 0) ?? CLIENTS[0];
+function requestFor({ name, rules }) {
+  const random = (/** @type {number} */ below) => Math.floor(Math.random() * below);
+  const client = random(32);
+  const user = client < 5 ? "mallory" : client < 8 ? "crawler" : `user-${client - 7}`;
+  const ip = client < 5 ? "198.51.100.66" : client < 8 ? "198.51.100.7" : `203.0.113.${client - 7}`;
+  const method = random(5) > 0 ? "GET" : "POST";
+  const path = `/${rules[random(rules.length)].id}/${1 + random(40)}`;
+  return { rule_set: name, user, ip, method, path };
 }

@@ -1,32 +1,23 @@
-// Numbers, shares, durations and times as text.
+// Numbers, shares, durations, times, lists and links as text.
 
 const THIN = "\u202f";
-
-const exact = new Intl.NumberFormat("en-US");
+const numbers = [0, 1].map((digits) =>
+  new Intl.NumberFormat("en-US", { maximumFractionDigits: digits }));
 const clock = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
 const dayAndClock = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 
-/**
- * Returns a number with separators and at most `digits` decimals: `12,345.6`.
- * @param {number} value
- * @param {number} [digits]
- */
+/** Returns `12,345`, or `12,345.6` with a digit. @param {number} value @param {0 | 1} [digits] */
 export function number(value, digits = 0) {
-  if (digits === 0) return exact.format(Math.round(value));
-  return value.toLocaleString("en-US", { maximumFractionDigits: digits });
+  return numbers[digits].format(value);
 }
 
-/**
- * Returns a number in few characters: `987`, `1.2k`, `34k`, `5.6M`.
- * @param {number} value
- */
+/** Returns a number in few characters: `987`, `1.2k`, `34k`, `5.6M`. @param {number} value */
 export function compact(value) {
-  const size = Math.abs(value);
-  if (size < 999.5) return value.toFixed(size < 10 && !Number.isInteger(value) ? 1 : 0);
+  if (value < 999.5) return value.toFixed(value < 10 && !Number.isInteger(value) ? 1 : 0);
   const [divisor, unit] =
-    size < 999_500 ? [1e3, "k"] : size < 999_500_000 ? [1e6, "M"] : [1e9, "G"];
+    value < 999_500 ? [1e3, "k"] : value < 999_500_000 ? [1e6, "M"] : [1e9, "G"];
   const scaled = value / divisor;
-  return Number(scaled.toFixed(Math.abs(scaled) < 9.95 ? 1 : 0)) + unit;
+  return Number(scaled.toFixed(scaled < 9.95 ? 1 : 0)) + unit;
 }
 
 /**
@@ -41,14 +32,17 @@ export function share(value) {
   return `${isPrecise ? Number(percent.toFixed(1)) : Math.round(percent)}%`;
 }
 
-/**
- * Returns a duration in the unit that suits its size: `1.2 µs`, `340 ms`, `12 s`.
- * @param {number} value
- */
+/** Returns a latency in the unit that suits its size: `1.2 µs`, `340 ms`. @param {number} value */
 export function micros(value) {
   const [scaled, unit] =
     value < 1e3 ? [value, "µs"] : value < 1e6 ? [value / 1e3, "ms"] : [value / 1e6, "s"];
-  return `${scaled < 10 ? scaled.toFixed(1) : scaled.toFixed(0)}${THIN}${unit}`;
+  return `${scaled.toFixed(scaled < 10 ? 1 : 0)}${THIN}${unit}`;
+}
+
+/** Returns a short time with its fraction: `500 ms`, `1.5 s`. @param {number} milliseconds */
+export function span(milliseconds) {
+  const [scaled, unit] = milliseconds < 1000 ? [milliseconds, "ms"] : [milliseconds / 1000, "s"];
+  return `${Number(scaled.toPrecision(3))}${THIN}${unit}`;
 }
 
 /**
@@ -70,20 +64,22 @@ export function duration(milliseconds) {
   return shown.map(([count, unit]) => `${count}${THIN}${unit}`).join(" ");
 }
 
+/** Returns a time to wait in whole seconds, never too short. @param {number} milliseconds */
+export function wait(milliseconds) {
+  return duration(Math.max(1, Math.ceil(milliseconds / 1000)) * 1000);
+}
+
 /**
  * Returns the time of day, `14:03:59`, and the date as well if it is another day.
  * @param {number} milliseconds since the Unix epoch
  */
 export function time(milliseconds) {
   const date = new Date(milliseconds);
-  const today = date.toDateString() === new Date().toDateString();
-  return (today ? clock : dayAndClock).format(date);
+  const isToday = date.toDateString() === new Date().toDateString();
+  return (isToday ? clock : dayAndClock).format(date);
 }
 
-/**
- * Returns how long ago something was: `just now`, `5 s ago`.
- * @param {number} milliseconds since the Unix epoch
- */
+/** Returns how long ago a Unix time was: `just now`, `5 s ago`. @param {number} milliseconds */
 export function ago(milliseconds) {
   const passed = Date.now() - milliseconds;
   return passed < 2000 ? "just now" : `${duration(passed)} ago`;
@@ -91,10 +87,24 @@ export function ago(milliseconds) {
 
 /**
  * Returns a count with its noun: `1 rule`, `2 rules`.
- * @param {number} value
- * @param {string} singular
- * @param {string} [plural]
+ * @param {number} value @param {string} singular @param {string} [plural]
  */
 export function count(value, singular, plural = `${singular}s`) {
   return `${number(value)} ${value === 1 ? singular : plural}`;
+}
+
+/** @param {string[]} items @param {"and" | "or"} [last] */
+export function listed(items, last = "and") {
+  if (items.length < 2) return items.join("");
+  return `${items.slice(0, -1).join(", ")} ${last} ${items.at(-1)}`;
+}
+
+/** @param {string} text */
+export function capitalized(text) {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+/** @param {string} route @param {Record<string, string>} params */
+export function link(route, params) {
+  return `#/${route}?${new URLSearchParams(params)}`;
 }

@@ -2,213 +2,186 @@
 // would be decided.
 
 import { get } from "./api.js";
-import { badge, button, card, empty, field, notice, problemNotice } from "./components.js";
-import { h, replace } from "./dom.js";
-import { count } from "./format.js";
+import {
+  badge, button, card, empty, field, loaded, notice, pageHead, poll, problemNotice, submitButton,
+  table, textInput,
+} from "./components.js";
+import { h, replace, setText } from "./dom.js";
+import { capitalized, count, link, time } from "./format.js";
 import { explainCard } from "./identities/explain.js";
-import { describe, entriesOf, labelOf, linkOf, missingOf, partsOf, readValues } from "./identities/parts.js";
-import { recentRequests } from "./identities/recent.js";
+import {
+  describe, entriesOf, hasValues, linkOf, missingOf, nounOf, partsOf, readValues, requestOf,
+} from "./identities/parts.js";
 import { ruleCard } from "./identities/rule_card.js";
 
-/** @typedef {import("./identities/parts.js").Entry} Entry */
-/** @typedef {import("./identities/parts.js").Values} Values */
-/** @typedef {import("./identities/rule_card.js").RuleCard} RuleCard */
+/** @import { Recorded, RuleSet, Top } from "./api.js" */
+/** @import { Entry, Values } from "./identities/parts.js" */
 
-const REFRESH = 2000;
-/** Recent requests are many, so they are read less often than states. */
-const RECENT_EVERY = 5;
-/** How many states are read at the same time. */
-const AT_ONCE = 6;
-
-const PLACEHOLDERS = /** @type {Record<string, string>} */ ({
-  user: "ann", ip: "203.0.113.9", method: "GET", path: "/api/items",
-});
+const SHOWN = 50;
+const OFF = "Recording is off. Set admin: { record: true } in the config, "
+  + "and the service keeps its latest requests.";
 
 /** @param {import("./main.js").Context} context */
 export function view({ session, params, signal }) {
-  const mayChange = session.role !== "viewer";
-  const fields = h("div", { class: "id-fields" });
-  const form = h("form", { class: "id-search", onsubmit: submit }, fields,
-    h("div", { class: "actions" },
-      h("button", { type: "submit", class: "button primary" }, "Look up"),
-      button("Clear", () => search(new Map()))));
-  const problem = h("div", { class: "id-problem" });
-  const results = h("div", { class: "stack" });
-  const explain = explainCard(signal);
+  const fields = h("div.grid.id-fields");
+  const form = h("form.stack-small", { onsubmit: submit }, fields,
+    h("div.actions", submitButton("Look up"), button("Clear", () => search(new Map()))));
+  const results = h("div.stack");
+  const explain = explainCard();
   const recent = recentRequests(explain.explainEvent);
-  const element = h("div", { class: "stack" },
-    h("div", {}, h("h1", {}, "Identities"),
-      h("p", { class: "quiet" }, "Look up a user, an address or another identity under all active rules.")),
-    card("Look up", form), problem, results, recent.element, explain.element);
   recent.element.hidden = true;
 
   /** @type {Entry[]} */
   let entries = [];
-  /** @type {Values} */
-  let values = new Map();
-  /** @type {RuleCard[]} */
-  let cards = [];
   let round = new AbortController();
   signal.addEventListener("abort", () => round.abort());
 
   async function load() {
     try {
-      const { rule_sets } = await get("/v1/rule_sets", signal);
-      entries = entriesOf(rule_sets);
-      explain.showSets(rule_sets.map((/** @type {{name: string}} */ { name }) => name));
-      replace(problem);
-      lookUp(readValues(params, entries));
+      /** @type {{rule_sets: RuleSet[]}} */
+      const { rule_sets: sets } = await get("/v1/rule_sets");
+      entries = entriesOf(sets);
+      explain.showSets(sets.map(({ name }) => name));
+      const values = readValues(params, entries);
+      const inputs = partsOf(entries, values).map((part) =>
+        field(capitalized(nounOf(part)), textInput({ name: part }),
+          part === "api_key" ? "Not part of the link." : undefined));
+      replace(fields, inputs, inputs.length === 0 && h("p.quiet", "No active rule counts by identity."));
+      if (!signal.aborted) lookUp(values);
     } catch (error) {
-      if (signal.aborted) return;
-      const again = button("Try again", load);
-      replace(problem, problemNotice(error), h("div", { class: "actions id-retry" }, again));
+      replace(results, problemNotice(error), h("div.actions", button("Try again", load)));
     }
   }
 
   /** @param {Event} event */
   function submit(event) {
     event.preventDefault();
-    const given = [...fields.querySelectorAll("input")].map(({ name, value }) =>
-      /** @type {[string, string]} */ ([name, value.trim()]));
+    const given = [...new FormData(form)].map(([name, value]) =>
+      /** @type {[string, string]} */ ([name, String(value).trim()]));
     search(new Map(given.filter(([, value]) => value !== "")));
   }
 
-  /** @param {Values} next */
-  function search(next) {
-    history.pushState(null, "", linkOf(next));
+  /** @param {Values} values */
+  function search(values) {
+    history.pushState(null, "", linkOf(values));
     params = new URLSearchParams();
-    lookUp(next);
+    lookUp(values);
   }
 
-  /** @param {Values} next */
-  function lookUp(next) {
-    values = next;
+  /** @param {Values} values */
+  function lookUp(values) {
     round.abort();
     round = new AbortController();
-    showFields();
-    explain.fill(values);
+    for (const input of fields.querySelectorAll("input")) input.value = values.get(input.name) ?? "";
+    explain.fillIdentity(requestOf(values));
     recent.element.hidden = values.size === 0;
     const wanted = params.get("rule");
     const isWanted = (/** @type {Entry} */ { set, rule }) => `${set}/${rule.id}` === wanted;
     const complete = entries.filter(({ rule }) => missingOf(rule, values).length === 0);
-    if (values.size === 0 && !complete.some(isWanted)) {
-      cards = [];
-      showNothing(round.signal);
-      return;
-    }
+    if (values.size === 0 && !complete.some(isWanted)) return showNothing();
     // A link from a list is about one rule, which comes first; what all share comes last.
-    const place = (/** @type {Entry} */ entry) => (isWanted(entry) ? 0 : entry.rule.key.length > 0 ? 1 : 2);
-    complete.sort((a, b) => place(a) - place(b));
-    cards = complete.map((entry) => ruleCard(entry, values, mayChange));
-    showCards();
-    follow(round.signal);
+    const place = (/** @type {Entry} */ entry) =>
+      (isWanted(entry) ? 0 : entry.rule.key.length > 0 ? 1 : 2);
+    showRules(complete.sort((a, b) => place(a) - place(b)), values, round.signal);
   }
 
-  function showFields() {
-    const inputs = partsOf(entries, values).map((part) => {
-      const input = h("input", {
-        type: "text", name: part, value: values.get(part) ?? "", placeholder: PLACEHOLDERS[part],
-        autocomplete: "off", autocapitalize: "none", spellcheck: "false",
-      });
-      return field(labelOf(part), input, part === "api_key" ? "Not part of the link." : undefined);
+  /** @param {Entry[]} complete @param {Values} values @param {AbortSignal} current */
+  function showRules(complete, values, current) {
+    const mayChange = session.role !== "viewer";
+    const cards = complete.map((entry) => ruleCard(entry, values, mayChange));
+    const status = h("p.hint", { role: "status" });
+    const states = poll(current, 2000, async () => {
+      await Promise.all(cards.map((each) => each.refresh(current)));
+      const known = cards.map((each) => each.isUsed()).filter((each) => each !== null);
+      const used = known.filter(Boolean).length;
+      setText(status, known.length === 0 ? ""
+        : used === 0 ? "Nothing is used: all its bands are full."
+        : `Has used units of ${used} of ${count(known.length, "rule")}.`);
     });
-    const none = h("p", { class: "quiet" }, "No active rule counts by identity.");
-    const focused = [...fields.querySelectorAll("input")].find((input) => input.matches(":focus"));
-    replace(fields, inputs.length > 0 ? inputs : none);
-    [...fields.querySelectorAll("input")].find(({ name }) => name === focused?.name)?.focus();
-  }
-
-  function showCards() {
+    // Recent requests are many, so they are read less often than states.
+    const requests = values.size > 0
+      && poll(current, 10_000, () => recent.refresh(values, current));
     const incomplete = entries.filter(({ rule }) => missingOf(rule, values).length > 0);
     replace(results,
-      h("div", { class: "id-results-head" }, h("h2", {}, values.size > 0 ? describe(values) : "Everyone"),
-        h("p", { class: "hint", role: "status" }, status)),
+      h("div.row.id-results-head", h("h2", values.size > 0 ? describe(values) : "Everyone"), status),
+      states.problem, requests && requests.problem,
       cards.length > 0
-        ? h("div", { class: "id-cards" }, cards.map((each) => each.element))
+        ? h("div.grid", cards.map((each) => each.element))
         : notice("quiet", "No rule can be looked up with these values alone."),
-      !mayChange && h("p", { class: "hint" },
+      !mayChange && h("p.hint",
         `Refunds and resets need the role operator. You have the role ${session.role}.`),
       incomplete.length > 0 && card("Rules that need more",
-        h("ul", { class: "id-missing" }, incomplete.map(({ set, rule }) => h("li", {},
-          h("span", {}, h("span", { class: "quiet" }, `${set} / `), rule.id),
-          missingOf(rule, values).map((part) => badge(`needs ${part}`, "quiet")))))));
+        h("ul.id-missing", incomplete.map(({ set, rule }) => h("li.row",
+          h("span", h("span.quiet", `${set} / `), rule.id),
+          missingOf(rule, values).map((part) => badge(`needs ${part}`)))))));
   }
 
-  const status = h("span", {});
-
-  /**
-   * Reads the states again and again while the page is visible.
-   * @param {AbortSignal} current
-   */
-  async function follow(current) {
-    status.textContent = "";
-    for (let turn = 0; !current.aborted; turn++) {
-      if (!document.hidden) {
-        if (turn % RECENT_EVERY === 0 && values.size > 0) recent.refresh(values, current).then(explain.suggest);
-        await readStates(current);
-      }
-      await new Promise((done) => setTimeout(done, REFRESH));
-    }
-  }
-
-  /** @param {AbortSignal} current */
-  async function readStates(current) {
-    try {
-      for (let start = 0; start < cards.length && !current.aborted; start += AT_ONCE) {
-        await Promise.all(cards.slice(start, start + AT_ONCE).map((each) => each.refresh(current)));
-      }
-      if (current.aborted) return;
-      replace(problem);
-      showStatus();
-    } catch (error) {
-      if (current.aborted) return;
-      if (!problem.firstChild) replace(problem, problemNotice(error));
-    }
-  }
-
-  function showStatus() {
-    const known = cards.map((each) => each.isUsed()).filter((each) => each !== null);
-    const used = known.filter(Boolean).length;
-    const next = known.length === 0 ? ""
-      : used === 0 ? "Nothing is used: all its bands are full."
-      : `Has used units of ${used} of ${count(known.length, "rule")}.`;
-    if (status.textContent !== next) status.textContent = next;
-  }
-
-  /** @param {AbortSignal} current */
-  async function showNothing(current) {
-    const list = h("div", {});
+  function showNothing() {
     const identity = params.get("identity");
+    const top = get("/v1/top?by=denied&window=60s&n=10");
     replace(results, card("Most denied in the last minute",
-      identity !== null && notice("warn", `The identity “${identity}” cannot be looked up: `
-        + "it is shared, hidden or not an identity."),
-      list));
-    try {
-      const { entries: top } = await get("/v1/top?by=denied&window=60s&n=10", current);
-      if (!current.aborted) replace(list, topList(top));
-    } catch (error) {
-      if (!current.aborted) replace(list, problemNotice(error));
-    }
+      identity !== null && notice("warn",
+        `The identity “${identity}” cannot be looked up: it is shared, hidden or not an identity.`),
+      loaded(top.then(({ entries }) => topList(entries)))));
   }
 
-  const ticking = setInterval(() => cards.forEach((each) => each.tick()), 1000);
-  signal.addEventListener("abort", () => clearInterval(ticking));
   load();
-  return { element };
+  return {
+    element: h("div.stack",
+      pageHead("Identities", ["Look up a user, an address or another identity under all active rules."]),
+      card("Look up", form), results, recent.element, explain.element),
+  };
 }
 
-/** @param {{rule_set: string, rule: string, identity: string, count: number}[]} top */
+/** @param {Top[]} top */
 function topList(top) {
   if (top.length === 0) {
     return empty("No identity was denied",
       "Type a value above to see what an identity has left under each rule.");
   }
-  return h("div", {},
-    h("p", { class: "quiet" }, "Type a value above, or choose one of these."),
-    h("ul", { class: "id-top" }, top.map(({ rule_set, rule, identity, count: denied }) => {
-      const query = new URLSearchParams({ identity, rule: `${rule_set}/${rule}` });
-      return h("li", {}, h("a", { href: `#/identities?${query}` },
-        h("span", { class: "mono" }, identity),
-        h("span", { class: "hint" }, `${rule_set} / ${rule}, denied ${count(denied, "time")}`)));
-    })));
+  return h("div.stack-small",
+    h("p.quiet", "Type a value above, or choose one of these."),
+    h("ul.grid.id-top", top.map(({ rule_set: set, rule, identity, count: denied }) =>
+      h("li", h("a", { href: link("identities", { identity, rule: `${set}/${rule}` }) },
+        h("span.mono", identity),
+        h("span.hint", `${set} / ${rule}, denied ${count(denied, "time")}`))))));
+}
+
+/** @param {(event: Recorded) => void} onExplain */
+function recentRequests(onExplain) {
+  const body = h("div");
+  let shown = "";
+
+  /** @param {Values} values @param {AbortSignal} signal */
+  async function refresh(values, signal) {
+    /** @type {{records: boolean, events: Recorded[]}} */
+    const { records, events } = await get("/v1/recent?n=10000", signal);
+    const own = events.filter((event) => event.settle === undefined && hasValues(event, values));
+    // The table stays as it is, with its focus, if there is nothing new.
+    const next = JSON.stringify([records, own.length, own.at(-1), [...values]]);
+    if (next !== shown) show(records, own, values);
+    shown = next;
+  }
+
+  /** @param {boolean} records @param {Recorded[]} own @param {Values} values */
+  function show(records, own, values) {
+    if (own.length === 0) {
+      return replace(body, h("p.quiet", records ? `No recorded request has ${describe(values)}.` : OFF));
+    }
+    const rows = own.slice(-SHOWN).reverse().map((event) => [
+      time(event.t === undefined ? Date.parse(event.time ?? "") : event.t / 1000),
+      event.method ?? "–",
+      h("span.mono.id-path", event.path ?? "–"),
+      event.rule_set ?? "–",
+      event.ip ?? "–",
+      button("Explain", () => onExplain(event), { of: `${event.method ?? ""} ${event.path ?? ""}` }),
+    ]);
+    const list = table("Recent requests, newest first",
+      ["Time", "Method", "Path", "Rule set", "IP address", "Decision now"], rows);
+    list.classList.add("scroll-box");
+    replace(body, h("p.hint", own.length > SHOWN && `The latest ${SHOWN} of `,
+      `${count(own.length, "recorded request")}.`), list);
+  }
+
+  return { element: card("Recent requests", body), refresh };
 }

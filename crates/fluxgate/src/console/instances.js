@@ -1,12 +1,12 @@
 // The instances that share the rules and the store.
 
-import { get, Problem } from "./api.js";
-import { badge, card, empty, problemNotice, table } from "./components.js";
-import { h, replace } from "./dom.js";
-import { ago, count, duration, number } from "./format.js";
+import { get } from "./api.js";
+import { badge, card, empty, pageHead, poll, table } from "./components.js";
+import { h, replace, setText } from "./dom.js";
+import { ago, count, duration } from "./format.js";
 
-const POLL_MS = 3000;
 const LATE_MS = 10_000;
+const COLUMNS = ["Instance", "Version", "Rules", "Uptime", "Last seen", "Decisions/s", "Denied/s"];
 
 /** @typedef {{
  *   id: string, version: string, revision: string, started_ms: number, seen_ms: number,
@@ -15,54 +15,30 @@ const LATE_MS = 10_000;
 
 /** @param {import("./main.js").Context} context */
 export function view({ signal, live }) {
-  const body = h("div", {}, h("p", { class: "hint" }, "Loading the instances."));
-  const problem = h("div");
-  const text = h("p", { class: "quiet" });
-
-  async function poll(always = false) {
-    if (document.hidden && !always) return;
-    try {
-      const { instances } = await get("/v1/instances", signal);
-      show(instances);
-      replace(problem);
-    } catch (error) {
-      const silent = signal.aborted || (error instanceof Problem && error.status === 0);
-      if (!silent) replace(problem, problemNotice(error));
-    }
-  }
+  const body = h("div", h("p.hint", "Loading the instances."));
+  const text = h("span");
 
   /** @param {Instance[]} instances */
   function show(instances) {
-    text.textContent = live.latest?.store.kind === "memory" && instances.length < 2
-      ? "The store is in memory, so this instance is the only one. " +
-        "Instances that share a Redis store are listed here."
-      : `${count(instances.length, "instance uses", "instances share")} the store. ` +
-        "The list is read every 3 seconds.";
-    if (instances.length === 0) {
-      replace(body, empty("No instances", "Each instance reports itself within a few seconds of its start."));
-      return;
-    }
-    const usual = usualRevision(instances);
-    const late = instances.filter(isLate).length;
-    const scroll = body.querySelector(".table-scroll")?.scrollLeft ?? 0;
-    const columns = [
-      "Instance", "Version", "Rules", "Uptime", "Last seen",
-      { text: "Decisions/s", numeric: true }, { text: "Denied/s", numeric: true },
-    ];
-    const made = table(columns, instances.map((instance) => row(instance, usual)), { caption: "Instances" });
-    const differ = instances.filter(({ revision }) => revision !== usual).length;
+    setText(text, live.latest?.store.kind === "memory" && instances.length < 2
+      ? "The store is in memory, so this instance is the only one. "
+        + "Instances that share a Redis store are listed here."
+      : `${count(instances.length, "instance uses", "instances share")} the store.`);
+    const own = instances.find((each) => each.is_self)?.revision;
+    const rows = instances.map((each) => row(each, own));
+    const made = rows.length > 0 ? table("Instances", COLUMNS, rows, 5)
+      : empty("No instances", "Each instance reports itself within a few seconds of its start.");
+    const scroll = body.firstElementChild?.scrollLeft ?? 0;
     const hadFocus = body.contains(document.activeElement);
-    replace(body, made, summary(differ, late));
+    replace(body, made, summary(instances, own));
     made.scrollLeft = scroll;
     if (hadFocus) made.focus({ preventScroll: true });
   }
 
-  poll(true);
-  const timer = setInterval(poll, POLL_MS);
-  signal.addEventListener("abort", () => clearInterval(timer));
+  const { problem } = poll(signal, 3000, async () =>
+    show((await get("/v1/instances", signal)).instances));
   return {
-    element: h("div", { class: "stack" },
-      h("div", {}, h("h1", {}, "Instances"), text), problem, card("All instances", body)),
+    element: h("div.stack", pageHead("Instances", [text]), problem, card("All instances", body)),
   };
 }
 
@@ -71,53 +47,30 @@ function isLate({ seen_ms: seen }) {
   return Date.now() - seen > LATE_MS;
 }
 
-/**
- * Returns the revision that most instances have; this instance decides a tie.
- * @param {Instance[]} instances
- */
-function usualRevision(instances) {
-  /** @type {Map<string, number>} */
-  const votes = new Map();
-  for (const { revision, is_self: isSelf } of instances) {
-    votes.set(revision, (votes.get(revision) ?? 0) + (isSelf ? 1.5 : 1));
-  }
-  return [...votes].reduce((best, vote) => (vote[1] > best[1] ? vote : best))[0];
-}
-
-/**
- * @param {Instance} instance
- * @param {string} usual
- */
-function row(instance, usual) {
+/** @param {Instance} instance @param {string | undefined} own the revision of this instance */
+function row(instance, own) {
   const { id, hostname, version, revision, started_ms: started, seen_ms: seen } = instance;
   return [
     [
-      h("div", { class: "row tight" }, hostname || id, instance.is_self && badge("this instance", "info")),
-      hostname && h("div", { class: "hint mono" }, id),
+      h("div.tight", hostname || id, instance.is_self && badge("this instance", "info")),
+      hostname && h("div.hint.mono", id),
     ],
     version,
-    h("div", { class: "row tight" }, h("code", {}, revision.slice(0, 8)),
-      revision !== usual && badge("other rules", "warn")),
+    h("div.tight", h("code", revision.slice(0, 8)), revision !== own && badge("other rules", "warn")),
     duration(Date.now() - started),
-    h("div", { class: "row tight" }, ago(seen), isLate(instance) && badge("late", "bad")),
-    number(instance.decisions_per_second, 1),
-    number(instance.denied_per_second, 1),
+    h("div.tight", ago(seen), isLate(instance) && badge("late", "bad")),
+    instance.decisions_per_second,
+    instance.denied_per_second,
   ];
 }
 
-/**
- * @param {number} differ
- * @param {number} late
- */
-function summary(differ, late) {
-  const parts = [];
-  if (differ > 0) {
-    parts.push(`${count(differ, "instance has", "instances have")} other rules than the rest. ` +
-      "A change reaches all within seconds. If the difference stays, read the log of that instance.");
-  }
-  if (late > 0) {
-    parts.push(`${count(late, "instance was", "instances were")} not seen for 10 seconds: ` +
-      "stopped, or cut off from the store.");
-  }
-  return h("div", { class: "card-foot" }, parts.map((part) => h("p", { class: "hint" }, part)));
+/** @param {Instance[]} instances @param {string | undefined} own */
+function summary(instances, own) {
+  const differ = instances.filter(({ revision }) => revision !== own).length;
+  const late = instances.filter(isLate).length;
+  return h("div.card-foot.hint",
+    differ > 0 && h("p", `${count(differ, "instance has", "instances have")} other rules than the `
+      + "rest. A change reaches all within seconds."),
+    late > 0 && h("p", `${count(late, "instance was", "instances were")} not seen for 10 seconds: `
+      + "stopped, or cut off from the store."));
 }

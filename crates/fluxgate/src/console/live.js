@@ -2,29 +2,15 @@
 
 import { listen, Problem } from "./api.js";
 
-/** The sums of one second. @typedef {{
- *   at: number, allowed: number, denied: number, shadow: number, unavailable: number,
- *   p50: number | null, p99: number | null,
- * }} Sample */
-
-/** @typedef {{
- *   at_ms: number, revision: string, uptime_s: number, decisions: Record<string, number>,
- *   rules: {rule_set: string, rule: string, outcomes: Record<string, number>, used: number | null}[],
- *   latency_us: {p50: number | null, p99: number | null}, waiting: number, slots: number,
- *   store: {kind: string, breaker: "closed" | "half_open" | "open", keys: number | null},
- *   leases: {allowed: number, denied: number, units: number} | null,
- * }} LiveEvent */
-
-/** `null` when connected, `undefined` before the first answer. @typedef {Problem | null | undefined} State */
+/** @import { LiveEvent } from "./api.js" */
+/** @typedef {ReturnType<typeof liveFeed>} LiveFeed */
+/** @typedef {ReturnType<typeof totals> & {at: number} & LiveEvent["latency_us"]} Sample */
 
 export const HISTORY_SECONDS = 300;
 /** The service sends an event a second. */
 const STALLED_MS = 6000;
 
-/**
- * Sums the outcomes by what happened to the request.
- * @param {Record<string, number>} outcomes
- */
+/** @param {Record<string, number>} outcomes */
 export function totals(outcomes) {
   const of = (/** @type {string} */ name) => outcomes[name] ?? 0;
   return {
@@ -35,88 +21,65 @@ export function totals(outcomes) {
   };
 }
 
-/** Reads the stream until it is closed. A hidden page records it, but does not draw. */
-export class LiveFeed {
-  /** @type {LiveEvent | null} */
-  latest = null;
-  /** The last five minutes, oldest first. @type {Sample[]} */
-  history = [];
-  /** Whether there was a decision since the page was opened. */
-  decided = false;
-  /** @type {State} */
-  state = undefined;
-  #onState;
-  #subscribers = /** @type {Set<(event: LiveEvent) => void>} */ (new Set());
-  #closed = new AbortController();
-  #attempt = new AbortController();
-  #heard = Date.now();
+/**
+ * Reads the stream until `signal` aborts. A hidden page records it, but does not draw.
+ * @param {AbortSignal} signal @param {(problem: Problem | null) => void} onState `null`: events arrive
+ */
+export function liveFeed(signal, onState) {
+  /** @type {Set<(event: LiveEvent) => void>} */
+  const subscribers = new Set();
+  let attempt = new AbortController();
+  let heard = 0;
+  const feed = {
+    latest: /** @type {LiveEvent | null} */ (null),
+    /** Oldest first. */
+    history: /** @type {Sample[]} */ ([]),
+    /** Whether there was a decision since the page was opened. */
+    decided: false,
+    /** @param {AbortSignal} left @param {(event: LiveEvent) => void} subscriber */
+    subscribe(left, subscriber) {
+      subscribers.add(subscriber);
+      left.addEventListener("abort", () => subscribers.delete(subscriber));
+      if (feed.latest) subscriber(feed.latest);
+    },
+  };
 
-  /** @param {(state: State) => void} onState */
-  constructor(onState) {
-    this.#onState = onState;
-    this.#connect();
-    const watch = setInterval(() => this.#watch(), 1000);
-    const onVisible = () => this.#publish();
-    document.addEventListener("visibilitychange", onVisible, { signal: this.#closed.signal });
-    this.#closed.signal.addEventListener("abort", () => {
-      clearInterval(watch);
-      this.#attempt.abort();
-    });
-  }
-
-  /**
-   * Calls `subscriber` with each event.
-   * @param {(event: LiveEvent) => void} subscriber
-   * @returns {() => void} ends it
-   */
-  subscribe(subscriber) {
-    this.#subscribers.add(subscriber);
-    return () => this.#subscribers.delete(subscriber);
-  }
-
-  close() {
-    this.#closed.abort();
-    this.#subscribers.clear();
-  }
-
-  #connect() {
-    this.#attempt = new AbortController();
-    this.#heard = Date.now();
-    // Connected is what delivers events, not what answers.
-    listen("/v1/live", this.#attempt.signal, (event) => this.#receive(event), (state) => {
-      if (state) this.#setState(state);
-    });
-  }
-
-  /** A connection can be lost without an error, as when the computer slept. */
-  #watch() {
-    if (Date.now() - this.#heard < STALLED_MS) return;
-    this.#attempt.abort();
-    this.#setState(new Problem(0, "The service does not answer."));
-    this.#connect();
-  }
-
-  /** @param {State} state */
-  #setState(state) {
-    this.state = state;
-    if (!this.#closed.signal.aborted) this.#onState(state);
+  function connect() {
+    attempt = new AbortController();
+    heard = Date.now();
+    listen("/v1/live", attempt.signal, receive, onState);
   }
 
   /** @param {LiveEvent} event */
-  #receive(event) {
-    this.#heard = Date.now();
-    if (this.state !== null) this.#setState(null);
-    this.latest = event;
-    this.decided ||= Object.values(event.decisions).some((count) => count > 0);
-    this.history.push({ at: event.at_ms, ...totals(event.decisions), ...event.latency_us });
-    while (this.history[0].at <= event.at_ms - HISTORY_SECONDS * 1000) this.history.shift();
-    // The clock of the service may have been set back.
-    while (this.history.length > HISTORY_SECONDS + 10) this.history.shift();
-    this.#publish();
+  function receive(event) {
+    heard = Date.now();
+    onState(null);
+    feed.latest = event;
+    feed.decided ||= Object.values(event.decisions).some((count) => count > 0);
+    feed.history.push({ at: event.at_ms, ...totals(event.decisions), ...event.latency_us });
+    const start = event.at_ms - HISTORY_SECONDS * 1000;
+    // The clock of the service may have been set back, so the length has a bound as well.
+    feed.history = feed.history.filter(({ at }) => at > start).slice(-HISTORY_SECONDS);
+    publish();
   }
 
-  #publish() {
-    if (document.hidden || !this.latest) return;
-    for (const subscriber of this.#subscribers) subscriber(this.latest);
+  function publish() {
+    if (document.hidden || !feed.latest) return;
+    for (const subscriber of subscribers) subscriber(feed.latest);
   }
+
+  // A connection can be lost without an error, as when the computer slept.
+  const watch = setInterval(() => {
+    if (Date.now() - heard < STALLED_MS) return;
+    attempt.abort();
+    onState(new Problem(0, "The service does not answer."));
+    connect();
+  }, 1000);
+  document.addEventListener("visibilitychange", publish, { signal });
+  signal.addEventListener("abort", () => {
+    clearInterval(watch);
+    attempt.abort();
+  });
+  connect();
+  return feed;
 }

@@ -1,61 +1,59 @@
 // The frame around the views: session, navigation, theme, and the state of the connection.
 
 import { get, Problem, token } from "./api.js";
-import { badge, button, empty, notice, problemNotice } from "./components.js";
-import { h, replace } from "./dom.js";
-import { time } from "./format.js";
-import { icon } from "./icons.js";
-import { LiveFeed } from "./live.js";
-import { login } from "./login.js";
+import {
+  badge, button, empty, field, notice, problemNotice, submitButton, textInput,
+} from "./components.js";
+import { h, replace, svg } from "./dom.js";
+import { capitalized, time } from "./format.js";
+import { liveFeed } from "./live.js";
 
-/** @typedef {{
- *   name: string, role: "viewer" | "operator" | "admin", tokens: boolean, demo: boolean,
- *   version: string, instance: string, source: "file" | "directory" | "redis" | "demo",
- *   writable: boolean, records: boolean, identities: boolean,
- * }} Session */
+/** @import { Session } from "./api.js" */
+/** @import { LiveFeed } from "./live.js" */
 
-/**
- * What a view gets. `signal` aborts when the view is left.
- * @typedef {{
+/** What a view gets. `signal` aborts when the view is left. @typedef {{
  *   session: Session, params: URLSearchParams, signal: AbortSignal, live: LiveFeed,
- *   navigate: (hash: string) => void, notify: (text: string, kind?: "good" | "bad") => void,
- * }} Context
- */
+ *   notify: (text: string, kind?: "good" | "bad") => void,
+ * }} Context */
 
-/** @typedef {{element: HTMLElement, dispose?: () => void}} View */
-/** @typedef {(context: Context) => View} MakeView */
-
-/** @type {{route: string, label: string, load: () => Promise<{view: MakeView}>}[]} */
-const VIEWS = [
-  { route: "overview", label: "Overview", load: () => import("./overview.js") },
-  { route: "rules", label: "Rules", load: () => import("./rules.js") },
-  { route: "identities", label: "Identities", load: () => import("./identities.js") },
-  { route: "lab", label: "Lab", load: () => import("./lab.js") },
-  { route: "instances", label: "Instances", load: () => import("./instances.js") },
-];
-
+/** @type {Record<string, () => Promise<{view: (context: Context) => {element: HTMLElement}}>>} */
+const VIEWS = {
+  overview: () => import("./overview.js"),
+  rules: () => import("./rules.js"),
+  identities: () => import("./identities.js"),
+  lab: () => import("./lab.js"),
+  instances: () => import("./instances.js"),
+};
+/** Icons as strokes on a grid of 24. @type {Record<string, string>} */
+const ICONS = {
+  overview: "M3 20h18M5 16l5-6 4 3 5-8",
+  rules: "M5 6h14M5 12h14M5 18h8",
+  identities: "M12 12a4 4 0 1 0 0-8 4 4 0 0 0 0 8M4.5 20c.8-3.6 3.8-5 7.5-5s6.7 1.4 7.5 5",
+  lab: "M9 4h6M10 4v6l-5 8.5A1 1 0 0 0 6 20h12a1 1 0 0 0 1-1.5L14 10V4M7.5 15h9",
+  instances: "M4 5h16v5H4zM4 14h16v5H4zM7.5 7.5h.01M7.5 16.5h.01",
+  system: "M4 5h16v11H4zM9 20h6M12 16v4",
+  light: "M12 16a4 4 0 1 0 0-8 4 4 0 0 0 0 8M12 2v2M12 20v2M2 12h2M20 12h2" +
+    "M5 5l1.4 1.4M17.6 17.6 19 19M5 19l1.4-1.4M17.6 6.4 19 5",
+  dark: "M20 14.5A8.5 8.5 0 0 1 9.5 4a8.5 8.5 0 1 0 10.5 10.5z",
+  logout: "M10 4H5v16h5M15 8l4 4-4 4M19 12H9",
+  close: "M6 6l12 12M18 6 6 18",
+};
 const THEMES = ["system", "light", "dark"];
 
 const app = /** @type {HTMLElement} */ (document.getElementById("app"));
-const toasts = h("div", {
-  class: "toasts", role: "region", "aria-label": "Messages", "aria-live": "polite",
-});
+const toasts = h("div.toasts", { role: "region", "aria-label": "Messages", "aria-live": "polite" });
 document.body.append(toasts);
 
-/** Ends what the current session shows. */
 let leave = () => {};
 
-/** Asks who we are, and shows the console, the login form or what is wrong. */
 async function start() {
   leave();
-  let session;
   try {
-    session = await get("/v1/session");
+    showConsole(await get("/v1/session"));
   } catch (error) {
-    if (error instanceof Problem && error.status === 401) return showLogin(token.get() && error);
-    return showUnreachable(error);
+    if (error instanceof Problem && error.status === 401) showLogin(token.get() && error);
+    else showUnreachable(error);
   }
-  showConsole(session);
 }
 
 /** @param {unknown} problem */
@@ -73,83 +71,75 @@ function showUnreachable(error) {
   const retry = setTimeout(start, 2000);
   leave = () => clearTimeout(retry);
   if (app.querySelector(".unreachable")) return;
-  replace(app, h("main", { class: "login" }, h(
-    "div", { class: "card unreachable" },
-    h("h1", { class: "brand" }, h("img", { src: "icon.svg", alt: "", width: 28, height: 28 }),
-      "FluxGate console"),
+  replace(app, h("main.login", h("div.card.unreachable", brand(),
     empty("The console could not start", "It tries again every two seconds.",
       button("Try now", start, { kind: "primary" })),
-    problemNotice(error),
-  )));
+    problemNotice(error))));
 }
 
 /** @param {Session} session */
 function showConsole(session) {
   const closed = new AbortController();
-  const connection = h("span", { class: "connection", "data-state": "connecting" }, "Connecting");
-  const lost = h("div", { class: "lost", role: "alert", hidden: true });
+  const connection = h("span.connection", { "data-state": "connecting" }, "Connecting");
+  const lost = h("div.lost", { role: "alert", hidden: true });
   const main = h("main", { id: "view", tabindex: -1 });
-  const links = VIEWS.map(({ route, label }) =>
-    h("a", { href: `#/${route}`, "data-route": route }, icon(route), label));
+  const links = Object.keys(VIEWS).map((route) =>
+    h("a", { href: `#/${route}` }, icon(route), capitalized(route)));
 
-  const live = new LiveFeed((state) => {
-    const name = state === null ? "live" : "lost";
-    if (connection.dataset.state === name) return;
-    connection.dataset.state = name;
-    connection.textContent = state === null ? "Live" : "Offline";
-    lost.hidden = state === null;
-    if (!state) return;
-    const since = live.latest ? ` The page shows the state of ${time(live.latest.at_ms)}.` : "";
-    const why = state.status > 0 ? `${state.status} ${state.message} ` : "";
-    replace(lost, h("p", {}, h("strong", {}, "Connection lost. "), why,
-      `The console tries to connect every second.${since}`));
+  const live = liveFeed(closed.signal, (problem) => {
+    const state = problem ? "lost" : "live";
+    if (connection.dataset.state === state) return;
+    connection.dataset.state = state;
+    connection.textContent = problem ? "Offline" : "Live";
+    lost.hidden = !problem;
+    const since = live.latest && ` The page shows the state of ${time(live.latest.at_ms)}.`;
+    replace(lost, h("p", h("strong", "Connection lost. "), problem && `${problem} `,
+      "The console tries to connect every second.", since));
   });
 
-  const frame = [
-    h("a", { class: "skip", href: "#view", onclick: skipTo(main) }, "Skip to content"),
-    h("header", { class: "top" },
-      h("div", { class: "top-inner" },
-        h("a", { class: "brand", href: "#/overview" },
-          h("img", { src: "icon.svg", alt: "", width: 26, height: 26 }), h("span", {}, "FluxGate")),
-        h("nav", { class: "nav", "aria-label": "Main" }, links),
-        h("div", { class: "who" },
+  /** The hash is the route, so the skip link moves the focus itself. @param {Event} event */
+  const skip = (event) => {
+    event.preventDefault();
+    main.focus();
+  };
+  replace(app,
+    h("a.skip", { href: "#view", onclick: skip }, "Skip to content"),
+    h("header.top",
+      h("div.top-inner",
+        h("a.brand", { href: "#/overview" }, logo(), h("span", "FluxGate")),
+        h("nav.nav", { "aria-label": "Main" }, links),
+        h("div.who",
           connection,
-          h("span", { class: "who-name", title: session.name }, session.name),
-          badge(session.role, "quiet"),
+          h("span.who-name", { title: session.name }, session.name),
+          badge(session.role),
           themeSwitch(),
-          token.get() && logOut()),
-      ),
+          token.get() && iconButton("logout", "Log out", () => {
+            token.clear();
+            start();
+          }))),
       lost),
-    main,
-  ];
-  replace(app, ...frame);
+    main);
 
-  let stopView = () => {};
+  let left = new AbortController();
   const showView = async () => {
-    stopView();
-    const left = new AbortController();
-    stopView = () => left.abort();
-    const [route, query = ""] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/s);
-    const found = VIEWS.find((entry) => entry.route === route) ?? VIEWS[0];
-    for (const link of links) {
-      if (link.dataset.route === found.route) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
-    }
-    document.title = `${found.label} · FluxGate`;
+    left.abort();
+    const { signal } = (left = new AbortController());
+    const [asked, query] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/s);
+    const route = asked in VIEWS ? asked : "overview";
+    for (const each of links) each.ariaCurrent = each.hash === `#/${route}` ? "page" : null;
+    const title = capitalized(route);
+    document.title = `${title} · FluxGate`;
     let element;
     try {
-      const { view } = await found.load();
-      if (left.signal.aborted) return;
+      const { view } = await VIEWS[route]();
+      if (signal.aborted) return;
       const params = new URLSearchParams(query);
-      const made = view({ session, params, signal: left.signal, live, navigate, notify });
-      left.signal.addEventListener("abort", () => made.dispose?.());
-      element = made.element;
+      ({ element } = view({ session, params, signal, live, notify }));
     } catch (error) {
-      if (left.signal.aborted) return;
+      if (signal.aborted) return;
       console.error(error);
-      element = h("div", { class: "stack" }, h("h1", {}, found.label),
-        notice("bad", `This view could not be shown: ${error}`),
-        h("div", { class: "actions" }, button("Reload the page", () => location.reload())));
+      element = h("div.stack", h("h1", title), notice("bad", `This view could not be shown: ${error}`),
+        h("div.actions", button("Reload the page", () => location.reload())));
     }
     const isFirst = main.childElementCount === 0;
     replace(main, element);
@@ -160,78 +150,89 @@ function showConsole(session) {
     scrollTo(0, 0);
     heading?.focus({ preventScroll: true });
   };
-  addEventListener("hashchange", showView, { signal: closed.signal });
-  addEventListener("unauthorized", (event) => {
-    showLogin(/** @type {CustomEvent} */ (event).detail);
-  }, { signal: closed.signal });
+  const options = { signal: closed.signal };
+  addEventListener("hashchange", showView, options);
+  addEventListener("unauthorized", (event) => showLogin(/** @type {CustomEvent} */ (event).detail), options);
   leave = () => {
     closed.abort();
-    stopView();
-    live.close();
+    left.abort();
   };
   showView();
 }
 
-/**
- * The hash is the route, so the skip link moves the focus itself.
- * @param {HTMLElement} target
- */
-function skipTo(target) {
-  return (/** @type {Event} */ event) => {
-    event.preventDefault();
-    target.focus();
-  };
-}
-
-/** @param {string} hash */
-function navigate(hash) {
-  location.hash = hash;
-}
-
-function logOut() {
-  const onclick = () => {
-    token.clear();
-    start();
-  };
-  return h("button", {
-    type: "button", class: "icon-button log-out", title: "Log out", "aria-label": "Log out", onclick,
-  }, icon("logout"));
+/** @param {string} name @param {string} label @param {() => void} onclick */
+function iconButton(name, label, onclick) {
+  return h("button.icon-button", { type: "button", title: label, "aria-label": label, onclick },
+    icon(name));
 }
 
 function themeSwitch() {
   const root = document.documentElement;
-  const element = h("button", { type: "button", class: "icon-button", onclick: () => show(next()) });
-  const next = () => THEMES[(THEMES.indexOf(root.dataset.theme ?? "system") + 1) % THEMES.length];
-  /** @param {string} theme */
-  function show(theme) {
-    root.dataset.theme = theme;
+  const theme = root.dataset.theme ?? "system";
+  const next = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
+  const element = iconButton(theme, `Theme: ${theme}. Switch to ${next}.`, () => {
+    root.dataset.theme = next;
     try {
-      localStorage.setItem("fluxgate.theme", theme);
+      localStorage.setItem("fluxgate.theme", next);
     } catch {
       // Without storage, the choice lasts until the page is reloaded.
     }
-    const text = `Theme: ${theme}. Switch to ${next()}.`;
-    element.title = text;
-    element.setAttribute("aria-label", text);
-    replace(element, icon(theme));
-  }
-  show(root.dataset.theme ?? "system");
+    const changed = themeSwitch();
+    element.replaceWith(changed);
+    changed.focus();
+  });
   return element;
 }
 
-/**
- * Shows a message for some seconds.
- * @param {string} text
- * @param {"good" | "bad"} [kind]
- */
+/** @param {string} text @param {"good" | "bad"} [kind] */
 function notify(text, kind = "good") {
-  const onclick = () => toast.remove();
-  const toast = notice(kind, h("div", {}, text), h("button", {
-    type: "button", class: "icon-button", "aria-label": "Close the message", onclick,
-  }, icon("close")));
+  const toast = notice(kind, h("div", text),
+    iconButton("close", "Close the message", () => toast.remove()));
   toasts.append(toast);
   while (toasts.childElementCount > 3) toasts.firstElementChild?.remove();
   setTimeout(() => toast.remove(), kind === "bad" ? 12_000 : 6000);
+}
+
+/** @param {unknown} problem of the token in use, if there was one @param {() => void} onLogin */
+function login(problem, onLogin) {
+  const input = textInput({ type: "password", name: "token", required: true });
+  const message = h("div", problem ? problemNotice(problem) : null);
+  const submit = submitButton("Log in");
+
+  /** @param {SubmitEvent} event */
+  async function onsubmit(event) {
+    event.preventDefault();
+    submit.disabled = true;
+    token.set(input.value.trim());
+    try {
+      await get("/v1/session");
+      onLogin();
+    } catch (error) {
+      token.clear();
+      replace(message, problemNotice(error));
+      input.select();
+    } finally {
+      submit.disabled = false;
+    }
+  }
+
+  return h("main.login", h("form.card", { onsubmit }, brand(), message,
+    field("Token", input, "One of the tokens in admin.tokens_file. It is kept until this tab is closed."),
+    submit));
+}
+
+function brand() {
+  return h("h1.brand", logo(), "FluxGate console");
+}
+
+function logo() {
+  return h("img", { src: "icon.svg", alt: "", width: 26, height: 26 });
+}
+
+/** @param {string} name */
+function icon(name) {
+  return svg("svg", { class: "icon", viewBox: "0 0 24 24", width: 20, height: 20, "aria-hidden": "true" },
+    svg("path", { d: ICONS[name] ?? "" }));
 }
 
 start();

@@ -1,20 +1,23 @@
 // The Rules view: the active rules in words, the editor, and the history of a set.
 
 import { get } from "./api.js";
-import { problemNotice } from "./components.js";
+import {
+  badge, button, card, disclosure, empty, loaded, pageHead, problemNotice,
+} from "./components.js";
 import { h, replace } from "./dom.js";
-import { ALL, draftOf, NEW } from "./rules/drafts.js";
-import { history } from "./rules/history.js";
+import { ago, link, time } from "./format.js";
+import { codeBlock, diffBlock } from "./rules/code.js";
 import { keyOf, ruleList } from "./rules/list.js";
-import { titleOf, workbench } from "./rules/workbench.js";
+import { ALL, drafts, NEW, pathOf, readText } from "./rules/store.js";
+import { workbench } from "./rules/workbench.js";
 
-/** @typedef {import("./main.js").Context} Context */
-/** @typedef {import("./rules/list.js").RuleSet} RuleSet */
+/** @import { RuleSet, LiveEvent } from "./api.js" */
+/** @import { Context } from "./main.js" */
 
-/** @type {Record<string, string>} */
+const SAVED = "Change them there: the service reads them again when";
 const SOURCES = {
-  file: "Rules come from the config file. Change them there: the service takes a new version as soon as the file is saved.",
-  directory: "Rules come from a directory of files. Change them there: the service takes a new version as soon as a file is saved.",
+  file: `Rules come from the config file. ${SAVED} the file is saved.`,
+  directory: `Rules come from a directory of files. ${SAVED} a file is saved.`,
   redis: "Rules are stored in Redis, and all instances share them.",
   demo: "These are the built-in rules of the demo.",
 };
@@ -25,102 +28,111 @@ export function view(context) {
   const page = params.get("view");
   const set = params.get("set");
   if (page === "edit" || page === "new") {
-    return subpage(context, titleOf(nameOf(context)), async () =>
-      workbench(context, nameOf(context), (await readSets(context)).map(({ name }) => name)));
+    const name = !session.writable ? ALL : page === "new" || !set ? NEW : set;
+    const title = name === NEW ? "New rule set" : name === ALL ? "Rules as text" : `Rule set ${name}`;
+    const text = session.writable ? [] : [SOURCES[session.source],
+      " Here you can change a copy, check it and try it, and then copy or download it."];
+    const open = async () => workbench(context, name, (await readSets()).map((each) => each.name));
+    const past = name !== ALL && name !== NEW
+      && h("a.button", { href: link("rules", { view: "history", set: name }) }, "History");
+    return subpage(title, text, past, loaded(open()));
   }
   if (page === "history" && set && session.writable) {
-    return subpage(context, `History of ${set}`, () => history(context, set));
+    const edit = h("a.button", { href: link("rules", { view: "edit", set }) }, "Open the editor");
+    return subpage(`History of ${set}`, [], edit, loaded(history(context, set)));
   }
   return listPage(context);
 }
 
-/** Returns the name of the draft that the address asks for. @param {Context} context */
-function nameOf({ session, params }) {
-  if (!session.writable) return ALL;
-  return params.get("view") === "new" ? NEW : (params.get("set") ?? NEW);
+/** @param {string} title @param {string[]} text @param {HTMLElement | false} action @param {HTMLElement} body */
+function subpage(title, text, action, body) {
+  const head = pageHead(title, text, action);
+  head.querySelector("h1")?.before(h("a", { href: "#/rules" }, "← All rules"));
+  return { element: h("div.stack", head, body) };
 }
 
 /** @param {Context} context */
 function listPage(context) {
   const { session, params, live, signal } = context;
-  const place = h("div", {}, h("p", { class: "quiet" }, "Loading …"));
-  let update = (/** @type {import("./live.js").LiveEvent} */ _event) => {};
+  const place = h("div", h("p.quiet", "Loading …"));
+  let update = (/** @type {LiveEvent | null} */ _event) => {};
 
-  /** @param {string | null} focus the rule to move to */
+  /** @param {string | null | undefined} focus the rule to move to */
   async function load(focus) {
     try {
-      const list = ruleList(context, await readSets(context), () => load(focused()));
+      const list = ruleList(context, await readSets(), () =>
+        load(document.activeElement?.closest("[data-rule]")?.getAttribute("data-rule")));
       replace(place, list.element);
       update = list.update;
-      if (live.latest) update(live.latest);
-      if (focus) moveTo(place, focus);
+      update(live.latest);
+      if (!focus) return;
+      const [set] = JSON.parse(focus);
+      /** @type {HTMLElement | null} */
+      const rule = place.querySelector(`[data-rule=${CSS.escape(focus)}]`);
+      (rule ?? place.querySelector(`[data-set=${CSS.escape(set)}]`))?.scrollIntoView();
+      rule?.focus({ preventScroll: true });
     } catch (error) {
-      if (!signal.aborted) replace(place, problemNotice(error));
+      replace(place, problemNotice(error));
     }
   }
-  const focused = () => document.activeElement?.closest("[data-rule]")?.getAttribute("data-rule") ?? null;
 
-  const stop = live.subscribe((event) => update(event));
+  live.subscribe(signal, (event) => update(event));
   const set = params.get("set");
   load(set && keyOf(set, params.get("rule") ?? ""));
-  const canWrite = session.writable && session.role === "admin";
-  const element = h("div", { class: "stack" },
-    h("div", { class: "page-head" },
-      h("div", {}, h("h1", {}, "Rules"),
-        h("p", { class: "quiet" }, SOURCES[session.source], !session.writable && " You can edit and try a copy here.")),
-      h("div", { class: "actions" },
-        canWrite && h("a", { class: "button primary", href: "#/rules?view=new" }, "New rule set"),
-        !session.writable && h("a", { class: "button primary", href: "#/rules?view=edit" },
-          draftOf(ALL) ? "Continue editing" : "Edit and try"))),
-    place);
-  return { element, dispose: stop };
+  /** @param {string} view @param {string} text */
+  const action = (view, text) => h("a.button.primary", { href: `#/rules?view=${view}` }, text);
+  return { element: h("div.stack",
+    pageHead("Rules",
+      [SOURCES[session.source], !session.writable && " You can edit and try a copy here."],
+      session.writable && session.role === "admin" && action("new", "New rule set"),
+      !session.writable && action("edit", drafts.has(ALL) ? "Continue editing" : "Edit and try")),
+    place) };
 }
 
-/**
- * A page below the list, whose content is loaded.
- * @param {Context} context
- * @param {string} title
- * @param {() => Promise<HTMLElement>} load
- */
-function subpage({ session, params, signal }, title, load) {
-  const place = h("div", {}, h("p", { class: "quiet" }, "Loading …"));
-  load().then((content) => replace(place, content), (error) => {
-    if (!signal.aborted) replace(place, problemNotice(error));
-  });
-  const isEditor = params.get("view") !== "history";
-  const query = new URLSearchParams({ set: params.get("set") ?? "" });
-  const element = h("div", { class: "stack" },
-    h("div", { class: "page-head" },
-      h("div", {},
-        h("a", { href: "#/rules" }, "← All rules"),
-        h("h1", {}, title),
-        isEditor && !session.writable && h("p", { class: "quiet" }, SOURCES[session.source],
-          " Here you can change a copy, check it and try it, and then copy or download it.")),
-      session.writable && params.get("view") !== "new" && h("div", { class: "actions" },
-        h("a", { class: "button plain", href: `#/rules?view=${isEditor ? "history" : "edit"}&${query}` },
-          isEditor ? "History" : "Open the editor"))),
-    place);
-  return { element };
+/** @returns {Promise<RuleSet[]>} */
+async function readSets() {
+  return (await get("/v1/rule_sets")).rule_sets;
 }
 
-/**
- * @param {Context} context
- * @returns {Promise<RuleSet[]>}
- */
-async function readSets({ signal }) {
-  return (await get("/v1/rule_sets", signal)).rule_sets;
-}
+/** @typedef {{at_ms: number, who: string, what: string, etag: string, text: string | null}} Change */
 
-/**
- * Moves to a rule, or to its set.
- * @param {HTMLElement} place
- * @param {string} key
- */
-function moveTo(place, key) {
-  const [set] = JSON.parse(key);
-  const rule = place.querySelector(`[data-rule=${CSS.escape(key)}]`);
-  const target = rule ?? place.querySelector(`[data-set=${CSS.escape(set)}]`);
-  if (!(target instanceof HTMLElement)) return;
-  target.scrollIntoView({ block: "start" });
-  if (rule) target.focus({ preventScroll: true });
+/** @param {Context} context @param {string} set */
+async function history(context, set) {
+  /** @type {{changes: Change[]}} */
+  const { changes } = await get(`${pathOf(set)}/history`);
+  if (changes.length === 0) {
+    return h("div.card", empty("No history yet",
+      "The next change of this rule set is the first to be listed."));
+  }
+
+  /** @param {string} text */
+  async function restore(text) {
+    try {
+      const stored = await readText(set);
+      drafts.set(set, { text, base: stored.text, etag: stored.etag });
+      location.hash = link("rules", { view: "edit", set });
+    } catch (error) {
+      context.notify(String(error), "bad");
+    }
+  }
+
+  /** @param {Change} change @param {number} index */
+  function item({ at_ms: at, who, what, text }, index) {
+    const place = h("div");
+    const before = changes[index + 1];
+    // The oldest has nothing to compare with.
+    const diff = before && diffBlock(before.text ?? "", text ?? "", "Changed lines");
+    const canRestore = context.session.role === "admin" && text !== null && index > 0;
+    return h("li.change",
+      h("div.row",
+        h("h3", h("time", { datetime: new Date(at).toISOString() }, time(at))),
+        h("span.quiet", ago(at)), index === 0 && badge("active", "good")),
+      h("p", h("strong", who), ` · ${what}`, diff && ` · ${diff.words}`),
+      h("div.actions",
+        disclosure(diff ? "See the change" : "See the text", place, () =>
+          diff ? diff.element : codeBlock(text ?? "", "Text after the change")),
+        canRestore && button("Restore in the editor", () => restore(text))),
+      place);
+  }
+  return card("Changes, newest first", h("ol", changes.map(item)));
 }

@@ -1,9 +1,11 @@
 //! The last requests, for trying changed rules on.
 //!
-//! Each thread keeps its own. A request is copied as it is, which takes less than writing it
-//! as JSON; what it reveals is decided when it is read.
+//! Each thread keeps its own, one behind the other in one buffer: that is written through in
+//! order, so a request touches no memory that has left the cache. A request is copied as it
+//! is, and what it reveals is decided when it is read.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use fluxgate_core::RequestContext;
@@ -12,128 +14,159 @@ use fluxgate_core::RequestContext;
 pub(crate) const MAX_RECENT: usize = 10_000;
 /// A larger request is not kept.
 const MAX_BYTES: usize = 4096;
+/// The texts of a request without headers and attributes.
+const PARTS: usize = 5;
+/// Stands for a part that is missing; no text is as long.
+const MISSING: u16 = u16::MAX;
 
 /// The last requests of one thread, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct RecentRequests(VecDeque<RecentRequest>);
+pub(super) struct RecentRequests {
+    bytes: VecDeque<u8>,
+    /// The size of each.
+    sizes: VecDeque<u32>,
+    /// The request that is being written.
+    buffer: Vec<u8>,
+}
 
 /// A recorded request.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RecentRequest {
     /// When it was decided, since 1970.
     pub(crate) at: Duration,
     pub(crate) cost: Option<u64>,
-    pub(crate) ip: Option<std::net::IpAddr>,
-    text: Vec<u8>,
-    /// Where each text ends, in the order of [`Part`], then names and values of headers, then
-    /// of attributes.
-    ends: Vec<u16>,
-    /// Which of the parts there are.
-    present: u8,
-    headers: u16,
+    pub(crate) ip: Option<IpAddr>,
+    pub(crate) rule_set: Option<String>,
+    pub(crate) user: Option<String>,
+    pub(crate) api_key: Option<String>,
+    pub(crate) method: Option<String>,
+    pub(crate) path: Option<String>,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) attributes: Vec<(String, String)>,
 }
 
-/// A part of a request that has one text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Part {
-    RuleSet,
-    User,
-    ApiKey,
-    Method,
-    Path,
-}
+impl RecentRequests {
+    /// Records a request in place of the oldest, if there are as many as are kept.
+    pub(super) fn record(&mut self, at: Duration, rule_set: &str, context: &RequestContext<'_>) {
+        self.buffer.clear();
+        self.write(at, rule_set, context);
+        if self.buffer.len() > MAX_BYTES {
+            return;
+        }
+        if self.sizes.len() >= MAX_RECENT {
+            let oldest = self.sizes.pop_front().unwrap_or_default();
+            self.bytes.drain(..oldest as usize);
+        }
+        self.bytes.extend(&self.buffer);
+        // At most `MAX_BYTES`.
+        self.sizes.push_back(self.buffer.len() as u32);
+    }
 
-const PARTS: usize = 5;
-
-impl RecentRequest {
-    fn set(&mut self, at: Duration, rule_set: &str, context: &RequestContext<'_>) {
-        (self.at, self.cost, self.ip) = (at, context.cost(), context.ip());
-        self.text.clear();
-        self.ends.clear();
-        self.present = 0;
-        let parts = [
+    fn write(&mut self, at: Duration, rule_set: &str, context: &RequestContext<'_>) {
+        let buffer = &mut self.buffer;
+        buffer.extend_from_slice(&(at.as_micros() as u64).to_le_bytes());
+        buffer.push(context.cost().is_some().into());
+        buffer.extend_from_slice(&context.cost().unwrap_or_default().to_le_bytes());
+        match context.ip() {
+            None => buffer.push(0),
+            Some(IpAddr::V4(ip)) => {
+                buffer.push(4);
+                buffer.extend_from_slice(&ip.octets());
+            }
+            Some(IpAddr::V6(ip)) => {
+                buffer.push(16);
+                buffer.extend_from_slice(&ip.octets());
+            }
+        }
+        let mut put = |text: Option<&str>| {
+            let text = text.map(str::as_bytes);
+            // Too long a text makes the request too large.
+            let size = text.map_or(MISSING, |text| text.len().min(MAX_BYTES + 1) as u16);
+            buffer.extend_from_slice(&size.to_le_bytes());
+            let text = text.unwrap_or_default();
+            buffer.extend_from_slice(&text[..text.len().min(MAX_BYTES + 1)]);
+        };
+        let parts: [_; PARTS] = [
             Some(rule_set),
             context.user(),
             context.api_key(),
             context.method(),
             context.path(),
         ];
-        for (index, part) in parts.into_iter().enumerate() {
-            self.present |= u8::from(part.is_some()) << index;
-            self.push(part.unwrap_or_default());
-        }
-        self.headers = 0;
+        parts.into_iter().for_each(&mut put);
         for (name, value) in context.headers() {
-            self.push(name);
-            self.push(value);
-            self.headers += 1;
+            put(Some(name));
+            put(Some(value));
         }
+        // Between the headers and the attributes.
+        put(None);
         for (name, value) in context.attributes() {
-            self.push(name);
-            self.push(value);
+            put(Some(name));
+            put(Some(value));
         }
-    }
-
-    fn push(&mut self, text: &str) {
-        self.text.extend_from_slice(text.as_bytes());
-        // At most `MAX_BYTES`.
-        self.ends.push(self.text.len() as u16);
-    }
-
-    fn text(&self, index: usize) -> &str {
-        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
-        let text = &self.text[usize::from(start)..usize::from(self.ends[index])];
-        // It was text when it was copied.
-        std::str::from_utf8(text).unwrap_or_default()
-    }
-
-    /// Returns a part.
-    pub(crate) fn part(&self, part: Part) -> Option<&str> {
-        let index = part as usize;
-        (self.present & 1 << index != 0).then(|| self.text(index))
-    }
-
-    /// Returns the names and values of the headers.
-    pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
-        let count = usize::from(self.headers);
-        (0..count).map(|pair| (self.text(PARTS + 2 * pair), self.text(PARTS + 2 * pair + 1)))
-    }
-
-    /// Returns the names and values of the attributes.
-    pub(crate) fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
-        let first = PARTS + 2 * usize::from(self.headers);
-        let pairs = (first..self.ends.len()).step_by(2);
-        pairs.map(|index| (self.text(index), self.text(index + 1)))
-    }
-}
-
-impl RecentRequests {
-    /// Records a request in place of the oldest, if there are as many as are kept.
-    pub(super) fn record(&mut self, at: Duration, rule_set: &str, context: &RequestContext<'_>) {
-        let pairs = context.headers().chain(context.attributes());
-        let pairs: usize = pairs.map(|(name, value)| name.len() + value.len()).sum();
-        let parts = [
-            context.user(),
-            context.api_key(),
-            context.method(),
-            context.path(),
-        ];
-        let parts = parts.iter().flatten().map(|part| part.len()).sum::<usize>();
-        if rule_set.len() + parts + pairs > MAX_BYTES {
-            return;
-        }
-        let mut request = match self.0.len() < MAX_RECENT {
-            true => RecentRequest::default(),
-            // Its buffers are used again.
-            false => self.0.pop_front().unwrap_or_default(),
-        };
-        request.set(at, rule_set, context);
-        self.0.push_back(request);
     }
 
     /// Returns the recorded requests.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &RecentRequest> {
-        self.0.iter()
+    pub(super) fn read(&self) -> Vec<RecentRequest> {
+        let (first, second) = self.bytes.as_slices();
+        let bytes = [first, second].concat();
+        let mut rest = &bytes[..];
+        let requests = self.sizes.iter().filter_map(|size| {
+            let (request, behind) = rest.split_at_checked(*size as usize)?;
+            rest = behind;
+            Reader(request).request()
+        });
+        requests.collect()
+    }
+}
+
+/// Reads a request.
+struct Reader<'r>(&'r [u8]);
+
+impl<'r> Reader<'r> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (bytes, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*bytes)
+    }
+
+    /// Returns the next text; `None` if it is missing, or at the end.
+    fn text(&mut self) -> Option<String> {
+        let size = u16::from_le_bytes(self.take()?);
+        if size == MISSING {
+            return None;
+        }
+        let (text, rest) = self.0.split_at_checked(size.into())?;
+        self.0 = rest;
+        String::from_utf8(text.to_vec()).ok()
+    }
+
+    fn pairs(&mut self) -> Vec<(String, String)> {
+        let pair = || Some((self.text()?, self.text()?));
+        std::iter::from_fn(pair).collect()
+    }
+
+    fn request(mut self) -> Option<RecentRequest> {
+        let at = Duration::from_micros(u64::from_le_bytes(self.take()?));
+        let [has_cost] = self.take()?;
+        let cost = u64::from_le_bytes(self.take()?);
+        let ip = match self.take()? {
+            [4] => Some(IpAddr::from(self.take::<4>()?)),
+            [16] => Some(IpAddr::from(self.take::<16>()?)),
+            _ => None,
+        };
+        Some(RecentRequest {
+            at,
+            cost: (has_cost == 1).then_some(cost),
+            ip,
+            rule_set: self.text(),
+            user: self.text(),
+            api_key: self.text(),
+            method: self.text(),
+            path: self.text(),
+            headers: self.pairs(),
+            attributes: self.pairs(),
+        })
     }
 }
 
@@ -154,24 +187,25 @@ mod tests {
             .build();
         let mut recent = RecentRequests::default();
         recent.record(Duration::from_secs(7), "api", &context);
-        let request = recent.iter().next().unwrap();
-        assert_eq!(
-            (request.at, request.cost),
-            (Duration::from_secs(7), Some(3))
-        );
-        assert_eq!(request.ip, context.ip());
-        let parts = [
-            Part::RuleSet,
-            Part::User,
-            Part::ApiKey,
-            Part::Method,
-            Part::Path,
-        ];
-        let parts = parts.map(|part| request.part(part));
-        assert_eq!(parts, [Some("api"), Some("ann"), None, None, Some("/a")]);
-        let headers: Vec<_> = request.headers().collect();
-        assert_eq!(headers, [("x-client", "app"), ("x-empty", "")]);
-        assert_eq!(request.attributes().collect::<Vec<_>>(), [("plan", "free")]);
+        recent.record(Duration::from_secs(8), "api", &RequestContext::default());
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let expected = RecentRequest {
+            at: Duration::from_secs(7),
+            cost: Some(3),
+            ip: context.ip(),
+            rule_set: Some("api".into()),
+            user: Some("ann".into()),
+            path: Some("/a".into()),
+            headers: vec![pair("x-client", "app"), pair("x-empty", "")],
+            attributes: vec![pair("plan", "free")],
+            ..RecentRequest::default()
+        };
+        let bare = RecentRequest {
+            at: Duration::from_secs(8),
+            rule_set: Some("api".into()),
+            ..RecentRequest::default()
+        };
+        assert_eq!(recent.read(), [expected, bare]);
     }
 
     #[test]
@@ -181,11 +215,12 @@ mod tests {
             let context = RequestContext::builder().cost(number).build();
             recent.record(Duration::ZERO, "s", &context);
         }
-        let costs: Vec<_> = recent.iter().filter_map(|request| request.cost).collect();
+        for size in [MAX_BYTES, 100_000] {
+            let large = "x".repeat(size);
+            let context = RequestContext::builder().user(&large).build();
+            recent.record(Duration::ZERO, "s", &context);
+        }
+        let costs: Vec<_> = recent.read().iter().filter_map(|it| it.cost).collect();
         assert_eq!((costs.len(), costs[0]), (MAX_RECENT, 5));
-        let large = "x".repeat(MAX_BYTES);
-        let context = RequestContext::builder().user(&large).build();
-        recent.record(Duration::ZERO, "s", &context);
-        assert_eq!(recent.iter().last().unwrap().part(Part::User), None);
     }
 }

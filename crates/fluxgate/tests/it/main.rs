@@ -6,6 +6,7 @@
 
 mod client;
 mod config;
+mod console;
 mod dashboards;
 mod deploy;
 mod docs;

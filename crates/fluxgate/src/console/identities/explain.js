@@ -1,90 +1,60 @@
 // "Explain a request": how a request would be decided now, and why.
 
 import { post } from "../api.js";
-import { badge, card, field, notice, problemNotice } from "../components.js";
+import { badge, card, field, hidden, notice, problemNotice, submitButton, textInput } from "../components.js";
 import { h, replace } from "../dom.js";
-import { count, number } from "../format.js";
-import { decisionWords, wait } from "./words.js";
+import { count, duration, listed, number, wait } from "../format.js";
 
-/** @typedef {import("./parts.js").Values} Values */
-/** @typedef {import("./recent.js").Recorded} Recorded */
+/** @import { Recorded } from "../api.js" */
+/** @typedef {Record<string, any>} Decision of `POST /v1/explain`, docs/api.md */
+/** @typedef {Record<string, any>} Explained a rule of its answer */
 
-/**
- * @typedef {object} Decision
- * @property {boolean} allowed
- * @property {string} outcome
- * @property {string | null} rule
- * @property {string | null} band
- * @property {number | null} limit
- * @property {number | null} remaining
- * @property {number | null} retry_after_ms
- * @property {number} delay_ms
- * @property {string[]} violated
- */
+const LINES = "One per line, as name: value";
 
-/** @typedef {{remaining: number, reset_after_ms: number}} Level */
-/** @typedef {{
- *   band: string, limit: number, on_lease?: number, before: Level, after: Level, denies: boolean,
- * }} ExplainedBand */
+export function explainCard() {
+  const set = h("select", { name: "rule_set" });
+  const result = h("div.stack-small", { "aria-live": "polite" },
+    h("p.quiet", "Describe a request and see how it would be decided. Nothing is charged."));
+  /** @param {string} name @param {string} placeholder */
+  const lines = (name, placeholder) =>
+    h("textarea.mono", { name, placeholder, rows: 2, spellcheck: "false" });
+  const form = h("form.id-explain-form", { onsubmit: explain },
+    field("Rule set", set), field("Method", textInput({ name: "method", value: "GET" })),
+    field("Path", textInput({ name: "path", value: "/" })),
+    field("User", textInput({ name: "user" })), field("IP address", textInput({ name: "ip" })),
+    field("API key", textInput({ name: "api_key" })),
+    field("Cost", h("input", { name: "cost", type: "number", min: 0, placeholder: "as the rules say" })),
+    field("Headers", lines("headers", "X-Plan: free"), LINES),
+    field("Attributes", lines("attributes", "tenant: t1"), LINES),
+    h("div.actions", submitButton("Explain")));
+  const element = card("Explain a request", h("div.halves", form, result));
 
-/**
- * @typedef {object} Explained
- * @property {string} rule
- * @property {boolean} matched
- * @property {string | null} failed
- * @property {string | null} identity
- * @property {string[]} missing
- * @property {boolean} applies
- * @property {string} mode
- * @property {{name: string, place: number, instead: string | null} | null} group
- * @property {string | null} rollout
- * @property {{share: string, for: string}} [lease]
- * @property {ExplainedBand[]} bands
- */
-
-const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
-
-/** @param {AbortSignal} signal */
-export function explainCard(signal) {
-  const set = h("select", {});
-  const user = text();
-  const ip = text();
-  const key = text();
-  const method = text({ list: "id-methods", value: "GET" });
-  const path = text({ value: "/" });
-  const headers = h("textarea", { rows: 2, class: "mono", spellcheck: "false", placeholder: "X-Plan: free" });
-  const attributes = h("textarea", { rows: 2, class: "mono", spellcheck: "false", placeholder: "tenant: t1" });
-  const cost = h("input", { type: "number", min: 0, step: 1, placeholder: "as the rules say" });
-  const result = h("div", { class: "id-explanation", "aria-live": "polite" },
-    h("p", { class: "quiet" }, "Describe a request and see how it would be decided. Nothing is charged."));
-  const form = h("form", { class: "id-explain-form", onsubmit: explain },
-    h("datalist", { id: "id-methods" }, METHODS.map((name) => h("option", { value: name }))),
-    field("Rule set", set), field("Method", method), wide(field("Path", path)),
-    field("User", user), field("IP address", ip), field("API key", key), field("Cost", cost),
-    wide(field("Headers", headers, "One per line, as name: value")),
-    wide(field("Attributes", attributes, "One per line, as name: value")),
-    wide(h("div", { class: "actions" }, h("button", { type: "submit", class: "button primary" }, "Explain"))));
-  const element = card("Explain a request", h("div", { class: "id-explain" }, form, result));
+  /** Returns what is typed in. @returns {Recorded} */
+  function request() {
+    return Object.fromEntries([...new FormData(form)].filter(([, value]) => value !== ""));
+  }
 
   /** @param {Event} [event] */
   async function explain(event) {
     event?.preventDefault();
-    /** @type {Record<string, unknown>} */
-    const body = { rule_set: set.value };
-    const plain = { user, ip, api_key: key, method, path };
-    for (const [name, input] of Object.entries(plain)) {
-      if (input.value !== "") body[name] = input.value;
-    }
-    if (cost.value !== "") body.cost = Number(cost.value);
-    const pairs = { headers: readPairs(headers.value), attributes: readPairs(attributes.value) };
-    for (const [name, value] of Object.entries(pairs)) {
-      if (Object.keys(value).length > 0) body[name] = value;
-    }
+    const { cost, headers = "", attributes = "", ...body } = request();
     try {
-      const { decision, rules } = await post("/v1/explain", body, signal);
-      replace(result, decisionNotice(decision), h("ol", { class: "id-rules" }, rules.map(explainedRule)));
+      const { decision, rules } = await post("/v1/explain", {
+        ...body, cost: cost && Number(cost), headers: readPairs(headers), attributes: readPairs(attributes),
+      });
+      replace(result, decisionNotice(decision), h("ol.id-rules", rules.map(explainedRule)));
     } catch (error) {
-      if (!signal.aborted) replace(result, problemNotice(error));
+      replace(result, problemNotice(error));
+    }
+  }
+
+  /** Fills in a request. What it does not have is empty. @param {Recorded} filled */
+  function fill(filled) {
+    /** @type {NodeListOf<HTMLInputElement>} */
+    const inputs = form.querySelectorAll("[name]");
+    for (const input of inputs) {
+      const value = filled[input.name] ?? "";
+      input.value = typeof value === "object" ? writePairs(value) : value;
     }
   }
 
@@ -92,40 +62,16 @@ export function explainCard(signal) {
     element,
     /** @param {string[]} names of the active rule sets */
     showSets(names) {
-      const chosen = set.value;
-      replace(set, names.map((name) => h("option", { value: name, selected: name === chosen }, name)));
+      replace(set, names.map((name) => h("option", { value: name }, name)));
     },
-    /** @param {Values} values */
-    fill(values) {
-      user.value = values.get("user") ?? "";
-      ip.value = values.get("ip") ?? "";
-      key.value = values.get("api_key") ?? "";
-      method.value = values.get("method") ?? method.value;
-      path.value = values.get("path") ?? path.value;
-      headers.value = writePairs(named(values, "header:"));
-      attributes.value = writePairs(named(values, "attr:"));
-    },
-    /**
-     * Fills in what the identity asked for last, unless a path is given already.
-     * @param {Recorded | undefined} event
-     */
-    suggest(event) {
-      if (!event || path.value !== "/") return;
-      path.value = event.path ?? "/";
-      method.value = event.method ?? "";
-      if (event.rule_set) set.value = event.rule_set;
+    /** @param {Recorded} identity */
+    fillIdentity(identity) {
+      const { rule_set, method, path } = request();
+      fill({ rule_set, method, path, ...identity });
     },
     /** @param {Recorded} event */
     explainEvent(event) {
-      if (event.rule_set) set.value = event.rule_set;
-      user.value = event.user ?? "";
-      ip.value = event.ip ?? "";
-      key.value = event.api_key ?? "";
-      method.value = event.method ?? "";
-      path.value = event.path ?? "";
-      headers.value = writePairs(event.headers ?? {});
-      attributes.value = writePairs(event.attributes ?? {});
-      cost.value = event.cost === undefined ? "" : String(event.cost);
+      fill(event);
       element.scrollIntoView({ block: "nearest" });
       form.querySelector("button")?.focus({ preventScroll: true });
       explain();
@@ -133,24 +79,11 @@ export function explainCard(signal) {
   };
 }
 
-/** @param {Record<string, unknown>} [attributes] */
-function text(attributes = {}) {
-  const plain = { autocomplete: "off", autocapitalize: "none", spellcheck: "false" };
-  return h("input", { type: "text", ...plain, ...attributes });
-}
-
-/** @param {HTMLElement} element */
-function wide(element) {
-  element.classList.add("id-wide");
-  return element;
-}
-
-/** @param {string} lines */
-function readPairs(lines) {
-  const pairs = lines.split("\n").map((line) => line.split(/:(.*)/s));
-  return Object.fromEntries(pairs
-    .map(([name, value]) => [name.trim(), (value ?? "").trim()])
-    .filter(([name]) => name !== ""));
+/** @param {string} text */
+function readPairs(text) {
+  return Object.fromEntries(text.split("\n").filter((line) => line.trim() !== "")
+    .map((line) => line.split(/:(.*)/s))
+    .map(([name, value = ""]) => [name.trim(), value.trim()]));
 }
 
 /** @param {Record<string, unknown>} pairs */
@@ -158,68 +91,72 @@ function writePairs(pairs) {
   return Object.entries(pairs).map(([name, value]) => `${name}: ${value}`).join("\n");
 }
 
-/**
- * @param {Values} values
- * @param {string} start
- */
-function named(values, start) {
-  const own = [...values].filter(([part]) => part.startsWith(start));
-  return Object.fromEntries(own.map(([part, value]) => [part.slice(start.length), value]));
-}
-
 /** @param {Decision} decision */
 function decisionNotice(decision) {
-  const { title, text, kind } = decisionWords(decision);
-  const shown = notice(kind, h("strong", {}, `${title}. `), text);
+  const { allowed, outcome } = decision;
+  const isDoubtful = outcome === "no_rule" || outcome === "shadow_denied";
+  const shown = notice(!allowed ? "bad" : isDoubtful ? "warn" : "good",
+    h("strong", allowed ? "Allowed. " : "Denied. "), decisionWords(decision));
   // The region around it is read out already.
   shown.removeAttribute("role");
   return shown;
 }
 
+/** @param {Decision} decision */
+function decisionWords(decision) {
+  const { allowed, outcome, rule, band, limit, remaining, retry_after_ms: retry, violated } = decision;
+  const place = band === null ? rule : `${rule}/${band}`;
+  const by = listed(violated) || place;
+  if (outcome === "no_rule") return "No rule applies to it.";
+  if (allowed) {
+    const delay = decision.delay_ms > 0 ? `It has to wait for ${duration(decision.delay_ms)}. ` : "";
+    return (outcome === "shadow_denied" ? `In shadow mode only, ${by} would deny it. ` : delay)
+      + (limit === null ? "No rule that may deny applies to it."
+        : `${number(remaining)} of ${number(limit)} left in ${place} afterwards.`);
+  }
+  if (by.endsWith("/missing_key")) return `The request lacks a part of the key: ${by}.`;
+  if (retry === null) return `It costs more than ${by} can ever give, so it never passes.`;
+  return `By ${by}. It would pass in ${wait(retry)}.`;
+}
+
 /** @param {Explained} explained */
 function explainedRule(explained) {
   const { rule, matched, applies, mode, bands } = explained;
-  const denies = bands.some((band) => band.denies);
-  const state = !matched ? badge("does not match", "quiet")
-    : !applies ? badge("matches, does not apply", "quiet")
-    : denies ? badge(mode === "shadow" ? "would deny" : "denies", mode === "shadow" ? "warn" : "bad")
-    : badge("passes", "good");
-  return h("li", { class: applies ? "" : "id-aside" },
-    h("div", { class: "row" }, h("strong", { class: "mono" }, rule), state,
-      mode === "shadow" && badge("shadow", "info")),
-    h("ul", { class: "id-reasons" }, reasonsOf(explained).map((reason) => h("li", {}, reason))),
-    bands.length > 0 && h("ul", { class: "id-changes" }, bands.map(explainedBand)));
+  const isShadow = mode === "shadow";
+  const state = !matched ? badge("does not match")
+    : !applies ? badge("matches, does not apply")
+    : !bands.some((/** @type {Explained} */ { denies }) => denies) ? badge("passes", "good")
+    : isShadow ? badge("would deny", "warn") : badge("denies", "bad");
+  return h(applies ? "li" : "li.quiet",
+    h("div.row", h("strong.mono", rule), state, isShadow && badge("shadow", "info")),
+    h("ul.hint", reasonsOf(explained).map((reason) => h("li", reason))),
+    h("ul", bands.map(explainedBand)));
 }
 
 /** @param {Explained} explained */
 function reasonsOf({ failed, identity, missing, applies, mode, group, rollout, lease }) {
-  const reasons = [];
-  if (failed === "enabled") reasons.push("It is disabled.");
-  else if (failed === "key") reasons.push("The request lacks a part of its key, and on_missing_key is skip.");
-  else if (failed !== null) reasons.push(`Its match fails at ${failed}.`);
-  if (identity === "(everyone)") reasons.push("Counts everyone together.");
-  else if (identity !== null) reasons.push(`Counts ${identity}.`);
-  if (missing.length > 0) reasons.push(`The request has no ${missing.join(", no ")}.`);
-  if (group) {
-    const instead = group.instead === null ? "" : `; ${group.instead} applies instead`;
-    reasons.push(`Place ${group.place} in the group ${group.name}${instead}.`);
-  }
-  if (rollout !== null) {
-    const here = applies ? (mode === "enforce" ? " This one is." : " This one is not.") : "";
-    reasons.push(`Enforced for ${rollout} of identities.${here}`);
-  }
-  if (lease) reasons.push(`Leases up to ${lease.share} for ${lease.for}.`);
-  return reasons;
+  const isHere = mode === "enforce" ? " This one is." : " This one is not.";
+  return [
+    failed === "enabled" ? "It is disabled."
+      : failed === "key" ? "The request lacks a part of its key, and on_missing_key is skip."
+      : failed && `Its match fails at ${failed}.`,
+    identity && (identity === "(everyone)" ? "Counts everyone together." : `Counts ${identity}.`),
+    missing.length > 0 && `The request has no ${missing.join(", no ")}.`,
+    group && `Place ${group.place} in the group ${group.name}`
+      + (group.instead === null ? "." : `; ${group.instead} applies instead.`),
+    rollout && `Enforced for ${rollout} of identities.${applies ? isHere : ""}`,
+    lease && `Leases up to ${lease.share} for ${lease.for}.`,
+  ].filter(Boolean);
 }
 
-/** @param {ExplainedBand} band */
-function explainedBand({ band, limit, on_lease, before, after, denies }) {
+/** @param {Record<string, any>} band */
+function explainedBand({ band, limit, on_lease: leased, before, after, denies }) {
   const reset = after.reset_after_ms > 0 ? `, full in ${wait(after.reset_after_ms)}` : "";
-  const lease = on_lease === undefined ? "" : `, ${number(on_lease)} on lease`;
-  return h("li", {},
-    h("span", { class: "mono" }, band), " ",
-    h("strong", {}, number(before.remaining), h("span", { "aria-hidden": "true" }, " → "),
-      h("span", { class: "visually-hidden" }, " left before, after it "), number(after.remaining)),
+  const lease = leased === undefined ? "" : `, ${number(leased)} on lease`;
+  return h("li",
+    h("span.mono", band), " ",
+    h("strong", number(before.remaining), h("span", { "aria-hidden": "true" }, " → "),
+      hidden("left before, after it "), number(after.remaining)),
     ` of ${count(limit, "unit")} left${reset}${lease} `,
     denies && badge("denies", "bad"));
 }

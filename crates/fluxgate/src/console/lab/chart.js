@@ -1,134 +1,111 @@
 // The result of one algorithm: what it admits and denies in each slot, and how that compares with
 // the limit.
 
+import { line, plot, stripes, WIDTH } from "../charts.js";
 import { badge } from "../components.js";
-import { h, replace, svg } from "../dom.js";
-import { count, number } from "../format.js";
-import { axis, edgePath, line, WIDTH } from "./axis.js";
-import { SLOTS } from "./settings.js";
-import { sentence, span, times } from "./words.js";
+import { h, replace, set, svg } from "../dom.js";
+import { count, number, span } from "../format.js";
+import { edgesOf, SLOTS } from "./settings.js";
+import { sentence, times } from "./simulation.js";
 
-/** @typedef {import("./settings.js").Settings} Settings */
-/** @typedef {import("./results.js").Result} Result */
+/** @import { Settings } from "./settings.js" */
+/** @import { Result } from "./simulation.js" */
 
-const COLUMN = WIDTH / SLOTS;
+export const COLUMN = WIDTH / SLOTS;
 /** The levels are drawn above, the requests of each slot below. */
 const LEVELS = 90;
 const GAP = 14;
 const BARS = 76;
 const HEIGHT = LEVELS + GAP + BARS;
 
-/**
- * @param {string} id
- * @param {string} name
- */
+/** @param {Settings} settings @param {number} height */
+export function edgePath(settings, height) {
+  return edgesOf(settings).map((edge) => `M${(edge / settings.duration) * WIDTH} 0V${height}`).join("");
+}
+
+/** @param {Settings} settings */
+export function timesOf({ duration }) {
+  return [0, 0.25, 0.5, 0.75, 1].map((part) => (part === 0 ? "0" : span(part * duration)));
+}
+
+/** @param {string} id @param {string} name */
 export function chart(id, name) {
   const hatch = `lab-hatch-${id}`;
   const paths = {
-    over: line("lab-over"),
-    limit: line("lab-limit"),
-    level: line("lab-level"),
+    edges: line("lab-edge"),
+    base: line("lab-base", `M0 ${LEVELS}H${WIDTH}M0 ${HEIGHT}H${WIDTH}`),
     admitted: line("lab-admitted"),
     denied: line("lab-denied"),
-    edges: line("lab-edge"),
-    base: line("lab-base"),
+    limit: line("lab-limit"),
+    level: line("lab-level"),
   };
-  paths.denied.setAttribute("fill", `url(#${hatch})`);
-  paths.base.setAttribute("d", `M0 ${LEVELS}H${WIDTH}M0 ${HEIGHT}H${WIDTH}`);
-  const picture = svg("svg", {
-    class: "lab-picture",
-    viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
-    preserveAspectRatio: "none",
-    role: "img",
-  }, svg("defs", {}, hatchPattern(hatch)), paths.edges, paths.base, paths.over, paths.admitted,
-    paths.denied, paths.limit, paths.level);
-  const limit = h("span", { class: "lab-limit-label", "aria-hidden": "true" });
-  const axisLabels = axis();
-  const verdict = h("span", {});
-  const title = h("h3", { id: `lab-${id}` }, name);
-  const admitted = h("dd", {});
-  const denied = h("dd", {});
-  const worst = h("dd", {});
-  const worstLabel = h("dt", {});
-  const words = h("p", { class: "lab-words" });
-  const element = h("section", { class: "card lab-result", "aria-labelledby": `lab-${id}` },
-    h("div", { class: "card-head" }, title, verdict),
-    h("dl", { class: "lab-totals" },
-      h("div", {}, h("dt", {}, "Admitted"), admitted),
-      h("div", {}, h("dt", {}, "Denied"), denied),
-      h("div", {}, worstLabel, worst)),
-    h("div", { class: "lab-plot" }, h("div", { class: "lab-frame" }, picture, limit), axisLabels.element),
+  set(paths.denied, { fill: `url(#${hatch})` });
+  const picture = svg("svg.lab-picture", {
+    viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img",
+  }, svg("defs", stripes(hatch, "denied")), Object.values(paths));
+  const limit = h("span.lab-limit-label", { "aria-hidden": "true" });
+  const { element: plotted, label } = plot(picture);
+  const verdict = h("span");
+  const admitted = h("dd");
+  const denied = h("dd");
+  const worst = h("dd");
+  const worstLabel = h("dt");
+  const words = h("p.quiet");
+  const element = h("section.card.stack-small", { "aria-labelledby": `lab-${id}` },
+    h("div.card-head", h("h3", { id: `lab-${id}` }, name), verdict),
+    h("dl.row.spread.lab-totals",
+      h("div", h("dt", "Admitted"), admitted),
+      h("div", h("dt", "Denied"), denied),
+      h("div", worstLabel, worst)),
+    h("div.lab-frame", plotted, limit),
     words);
 
   /**
-   * @param {Result} result
-   * @param {Result} log
-   * @param {Settings} settings
+   * @param {Result} result @param {Result} log @param {Settings} settings
    * @param {{level: number, bar: number}} tops the highest values of all charts, so that they compare
    */
   function update(result, log, settings, tops) {
-    const { capacity, window } = settings;
+    const { capacity } = settings;
+    const window = span(settings.window);
     const unit = (LEVELS - 2) / Math.max(tops.level, capacity * 1.1, 1);
     const bar = BARS / Math.max(tops.bar, 1);
     const y = (/** @type {number} */ level) => LEVELS - level * unit;
-    paths.edges.setAttribute("d", edgePath(settings, HEIGHT));
-    paths.limit.setAttribute("d", `M0 ${y(capacity).toFixed(2)}H${WIDTH}`);
-    paths.level.setAttribute("d", steps(result.level.map(y)));
-    paths.over.setAttribute("d", columns(result.level.map((level) =>
-      [y(capacity), Math.max(0, level - capacity) * unit]), 0));
-    paths.admitted.setAttribute("d", columns(result.admitted.map((value) =>
-      [HEIGHT, value * bar]), 1));
-    paths.denied.setAttribute("d", columns(result.denied.map((value, slot) =>
-      [HEIGHT - result.admitted[slot] * bar, value * bar]), 1));
-    limit.style.setProperty("--at", (y(capacity) / HEIGHT).toFixed(4));
+    set(paths.edges, { d: edgePath(settings, HEIGHT) });
+    set(paths.limit, { d: `M0 ${y(capacity)}H${WIDTH}` });
+    set(paths.level, { d: steps(result.level.map(y)) });
+    set(paths.admitted, { d: columns(result.admitted, (value) => [HEIGHT, value * bar]) });
+    set(paths.denied, { d: columns(result.denied, (value, slot) =>
+      [HEIGHT - result.admitted[slot] * bar, value * bar]) });
+    limit.style.setProperty("--at", String(y(capacity) / HEIGHT));
     limit.textContent = result.id === "concurrency" ? `${capacity} running` : `limit ${capacity}`;
-    axisLabels.update(settings);
+    label([], timesOf(settings));
     admitted.textContent = number(result.allowed);
     denied.textContent = number(result.refused);
     worst.textContent = number(result.worst);
-    const doing = result.delay > 0 ? "proceed" : "admitted";
-    worstLabel.textContent = `Most ${doing} in any ${span(window)}`;
+    worstLabel.textContent = `Most ${result.delay > 0 ? "proceed" : "admitted"} in any ${window}`;
     words.textContent = sentence(result, log, settings);
-    showVerdict(result, capacity);
-    picture.setAttribute("aria-label", `${name}: ${number(result.allowed)} admitted, `
-      + `${number(result.refused)} denied, at most ${result.worst} in any ${span(window)}.`);
+    replace(verdict, result.id === "concurrency" ? badge(`${count(result.peak, "slot")} used`)
+      : result.worst > capacity ? badge(`${times(result.worst, capacity)} the limit`, "warn")
+      : badge("within the limit", "good"));
+    set(picture, { "aria-label": `${name}: ${admitted.textContent} admitted, `
+      + `${denied.textContent} denied, at most ${worst.textContent} in any ${window}.` });
   }
-
-  /**
-   * @param {Result} result
-   * @param {number} capacity
-   */
-  function showVerdict({ id, worst, peak }, capacity) {
-    if (id === "concurrency") replace(verdict, badge(`${count(peak, "slot")} used`, "quiet"));
-    else if (worst > capacity) replace(verdict, badge(`${times(worst, capacity)} the limit`, "warn"));
-    else replace(verdict, badge("within the limit", "good"));
-  }
-
   return { element, update };
 }
 
-/** @param {string} id */
-export function hatchPattern(id) {
-  const stripes = { patternUnits: "userSpaceOnUse", patternTransform: "rotate(45)" };
-  return svg("pattern", { id, width: 5, height: 5, ...stripes },
-    svg("rect", { class: "lab-hatch-ground", width: 5, height: 5 }),
-    svg("rect", { class: "lab-hatch-stroke", width: 2, height: 5 }));
-}
-
 /**
- * Returns rectangles that stand on a line, one for each slot with a height.
- * @param {number[][]} values the bottom and the height of each
- * @param {number} inset
+ * @param {number[]} values
+ * @param {(value: number, slot: number) => [number, number]} place the bottom and the height of each
  */
-function columns(values, inset) {
-  return values.map(([bottom, height], slot) => {
+function columns(values, place) {
+  return values.map((value, slot) => {
+    const [bottom, height] = place(value, slot);
     if (height === 0) return "";
-    const up = height.toFixed(2);
-    return `M${slot * COLUMN + inset} ${bottom.toFixed(2)}v-${up}h${COLUMN - 2 * inset}v${up}z`;
+    return `M${slot * COLUMN + 1} ${bottom}v${-height}h${COLUMN - 2}v${height}z`;
   }).join("");
 }
 
 /** @param {number[]} heights */
 function steps(heights) {
-  return `M0 ${LEVELS}${heights.map((y, slot) => `V${y.toFixed(2)}H${(slot + 1) * COLUMN}`).join("")}`;
+  return `M0 ${LEVELS}${heights.map((y, slot) => `V${y}H${(slot + 1) * COLUMN}`).join("")}`;
 }

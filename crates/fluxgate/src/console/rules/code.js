@@ -1,81 +1,59 @@
 // YAML as elements: coloured lines, and differences.
 
 import { h } from "../dom.js";
+import { count } from "../format.js";
 import { countChanges, diffLines, hunksOf } from "./diff.js";
-import { highlight } from "./yaml.js";
-
-/** @typedef {import("./yaml.js").Token} Token */
 
 /** A difference is drawn as one types, so a long one is cut. */
 const MOST_SHOWN = 500;
 const SIGNS = { same: " ", added: "+", removed: "-" };
+const TAGS = /** @type {const} */ ({ same: "div.diff-line", added: "ins.diff-line", removed: "del.diff-line" });
 
-/**
- * Returns the elements of the tokens of one line.
- * @param {Token[]} tokens
- * @returns {Node[]}
- */
-export function spans(tokens) {
-  return tokens.map(({ kind, text }) =>
-    kind === "" || kind === "mark" ? document.createTextNode(text) : h("span", { class: `y-${kind}` }, text));
+// What it does not know is plain text. The bound keeps the search for a key short.
+const TOKENS = new RegExp([
+  /(?<comment>(?<=^|\s)#.*)/,
+  /(?<key>(?:"[^"]{0,80}"|'[^']{0,80}'|[\w.-][^\s:#,[\]{}]{0,80})(?=\s*:(?:\s|$)))/,
+  /(?<string>"(?:[^"\\]|\\.)*"|'(?:[^']|'')*')/,
+  /(?<number>(?<![\w./-])[-+]?\d[\d_.]*(?:%|(?:\/\d*)?(?:ms|s|m|h|d))?(?![\w./-]))/,
+  /(?<word>(?<![\w./-])(?:true|false|null)(?![\w./-]))/,
+].map(({ source }) => source).join("|"), "g");
+
+/** @param {string} line */
+export function colours(line) {
+  /** @type {(string | Node)[]} */
+  const nodes = [];
+  let end = 0;
+  for (const match of line.matchAll(TOKENS)) {
+    const [kind] = Object.entries(match.groups ?? {}).find(([, text]) => text !== undefined) ?? [];
+    nodes.push(line.slice(end, match.index), h(`span.y-${kind}`, match[0]));
+    end = match.index + match[0].length;
+  }
+  return [...nodes, line.slice(end)];
 }
 
-/**
- * Returns coloured YAML to read.
- * @param {string} text
- * @param {string} label
- */
+/** @param {string} text @param {string} label */
 export function codeBlock(text, label) {
-  let state = "";
-  const lines = text.split("\n").flatMap((line) => {
-    const coloured = highlight(line, state);
-    state = coloured.state;
-    return [...spans(coloured.tokens), "\n"];
-  });
-  return h("pre", { class: "code", tabindex: 0, role: "region", "aria-label": label }, lines);
+  return h("pre.code", { tabindex: 0, role: "region", "aria-label": label },
+    text.split("\n").flatMap((line) => [...colours(line), "\n"]));
 }
 
-/**
- * Returns the difference of two texts, with what it amounts to in words.
- * @param {string} before
- * @param {string} after
- * @param {string} label
- */
+/** @param {string} before @param {string} after @param {string} label */
 export function diffBlock(before, after, label) {
   const lines = diffLines(before, after);
-  const { added, removed } = countChanges(lines);
-  const words = changeWords(added, removed);
-  if (added + removed === 0) return { element: h("p", { class: "quiet" }, words), words, changed: false };
-  const element = h("div", { class: "diff", tabindex: 0, role: "region", "aria-label": label });
-  for (const hunk of hunksOf(lines)) {
-    if (element.childElementCount > MOST_SHOWN) {
-      element.append(h("div", { class: "diff-at" }, "The rest is not shown."));
-      break;
-    }
+  const words = Object.entries(countChanges(lines)).filter(([, size]) => size > 0)
+    .map(([kind, size]) => `${count(size, "line")} ${kind}`).join(", ");
+  if (!words) return { element: h("p.quiet", "No changes."), words: "No changes." };
+  const rows = hunksOf(lines).flatMap((hunk) => {
     let { before: old, after: now } = hunk;
-    element.append(h("div", { class: "diff-at" }, `Line ${now}`));
-    for (const { kind, text } of hunk.lines) {
+    return [h("div.diff-at", `Line ${now}`), ...hunk.lines.map(({ kind, text }) => {
       const number = kind === "removed" ? old : now;
       if (kind !== "added") old++;
       if (kind !== "removed") now++;
-      const tag = kind === "added" ? "ins" : kind === "removed" ? "del" : "div";
-      element.append(h(tag, { class: "diff-line" },
-        h("span", { class: "diff-number", "aria-hidden": "true" }, number),
-        h("span", { class: "diff-sign" }, SIGNS[kind]),
-        h("span", {}, text)));
-    }
-  }
-  return { element, words, changed: true };
-}
-
-/**
- * @param {number} added
- * @param {number} removed
- */
-function changeWords(added, removed) {
-  if (added + removed === 0) return "No changes.";
-  /** @param {number} count */
-  const lines = (count) => `${count} ${count === 1 ? "line" : "lines"}`;
-  if (removed === 0) return `${lines(added)} added.`;
-  return added === 0 ? `${lines(removed)} removed.` : `${lines(added)} added, ${lines(removed)} removed.`;
+      return h(TAGS[kind], h("span.diff-number", { "aria-hidden": "true" }, number),
+        h("span.diff-sign", SIGNS[kind]), h("span", text));
+    })];
+  });
+  const rest = rows.length > MOST_SHOWN && h("div.diff-at", "The rest is not shown.");
+  return { words: `${words}.`, element: h("div.diff", { tabindex: 0, role: "region", "aria-label": label },
+    rows.slice(0, MOST_SHOWN), rest) };
 }

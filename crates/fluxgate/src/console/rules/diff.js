@@ -1,18 +1,11 @@
-// The difference of two texts by lines (Myers, "An O(ND) Difference Algorithm"). Pure.
+// The difference of two texts by lines: their longest common subsequence stays. Pure.
 
-/** @typedef {"same" | "removed" | "added"} Change */
-/** @typedef {{kind: Change, text: string}} Line */
-/** @typedef {{lines: Line[], before: number, after: number}} Hunk its lines, and the numbers of the first in both texts */
+/** @typedef {{kind: "same" | "removed" | "added", text: string}} Line */
 
-/** Beyond this many edits the middle is shown as replaced: the search takes quadratic memory. */
-const MOST_EDITS = 1000;
+/** Beyond this the middle is shown as replaced: the search takes quadratic time and memory. */
+const MOST_CELLS = 4_000_000;
 
-/**
- * Returns the lines of both texts in order.
- * @param {string} before
- * @param {string} after
- * @returns {Line[]}
- */
+/** @param {string} before @param {string} after */
 export function diffLines(before, after) {
   const a = linesOf(before);
   const b = linesOf(after);
@@ -28,116 +21,71 @@ export function diffLines(before, after) {
   ];
 }
 
-/**
- * Returns the numbers of added and removed lines.
- * @param {Line[]} lines
- */
+/** @param {Line[]} lines */
 export function countChanges(lines) {
-  const added = lines.filter(({ kind }) => kind === "added").length;
-  const removed = lines.filter(({ kind }) => kind === "removed").length;
-  return { added, removed };
+  const count = (/** @type {string} */ wanted) => lines.filter(({ kind }) => kind === wanted).length;
+  return { added: count("added"), removed: count("removed") };
 }
 
 /**
- * Returns the parts that changed, each with up to `context` unchanged lines around it.
- * @param {Line[]} lines
- * @param {number} [context]
- * @returns {Hunk[]}
+ * Returns the parts that changed, each with some unchanged lines around it, and the numbers of its
+ * first line in both texts.
+ * @param {Line[]} lines @param {number} [around]
  */
-export function hunksOf(lines, context = 3) {
-  const shown = new Uint8Array(lines.length);
-  lines.forEach(({ kind }, index) => {
-    if (kind !== "same") shown.fill(1, Math.max(0, index - context), index + context + 1);
-  });
-  /** @type {Hunk[]} */
+export function hunksOf(lines, around = 3) {
+  /** @type {{lines: Line[], before: number, after: number}[]} */
   const hunks = [];
   let before = 1;
   let after = 1;
+  let wasShown = false;
   lines.forEach((line, index) => {
-    if (shown[index]) {
-      if (!shown[index - 1]) hunks.push({ lines: [], before, after });
-      hunks[hunks.length - 1].lines.push(line);
-    }
+    const near = lines.slice(Math.max(0, index - around), index + around + 1);
+    const isShown = near.some(({ kind }) => kind !== "same");
+    if (isShown && !wasShown) hunks.push({ lines: [], before, after });
+    if (isShown) hunks[hunks.length - 1].lines.push(line);
+    wasShown = isShown;
     if (line.kind !== "added") before++;
     if (line.kind !== "removed") after++;
   });
   return hunks;
 }
 
-/**
- * @param {string[]} a
- * @param {string[]} b
- * @returns {Line[]}
- */
+/** @param {string[]} a @param {string[]} b @returns {Line[]} */
 function middle(a, b) {
-  const trace = a.length > 0 && b.length > 0 ? search(a, b) : null;
-  if (!trace) return [...marked("removed", a), ...marked("added", b)];
+  if (a.length * b.length > MOST_CELLS) return [...marked("removed", a), ...marked("added", b)];
+  // `common[i * width + j]` is how many lines `a` from i and `b` from j have in common.
+  const width = b.length + 1;
+  const common = new Uint16Array((a.length + 1) * width);
+  for (let i = a.length - 1; i >= 0; i--) {
+    for (let j = b.length - 1; j >= 0; j--) {
+      const at = i * width + j;
+      common[at] = a[i] === b[j]
+        ? common[at + width + 1] + 1
+        : Math.max(common[at + width], common[at + 1]);
+    }
+  }
   /** @type {Line[]} */
   const lines = [];
-  let x = a.length;
-  let y = b.length;
-  for (let edits = trace.length - 1; edits >= 0; edits--) {
-    const reach = trace[edits];
-    const k = x - y;
-    const down = k === -edits || (k !== edits && at(reach, k - 1) < at(reach, k + 1));
-    const fromK = down ? k + 1 : k - 1;
-    const fromX = edits === 0 ? 0 : at(reach, fromK);
-    const fromY = edits === 0 ? 0 : fromX - fromK;
-    while (x > fromX && y > fromY) {
-      lines.push({ kind: "same", text: a[--x] });
-      y--;
-    }
-    if (edits === 0) break;
-    if (down) lines.push({ kind: "added", text: b[--y] });
-    else lines.push({ kind: "removed", text: a[--x] });
+  let i = 0;
+  let j = 0;
+  while (i < a.length || j < b.length) {
+    const at = i * width + j;
+    if (i < a.length && j < b.length && a[i] === b[j]) {
+      lines.push({ kind: "same", text: a[i++] });
+      j++;
+    } else if (j === b.length || (i < a.length && common[at + width] >= common[at + 1])) {
+      lines.push({ kind: "removed", text: a[i++] });
+    } else lines.push({ kind: "added", text: b[j++] });
   }
-  return lines.reverse();
+  return lines;
 }
 
-/**
- * Returns, for each number of edits, how far each diagonal reached before it; null if there are
- * too many edits.
- * @param {string[]} a
- * @param {string[]} b
- */
-function search(a, b) {
-  const most = Math.min(a.length + b.length, MOST_EDITS);
-  const trace = [];
-  let reach = new Int32Array(3);
-  for (let edits = 0; edits <= most; edits++) {
-    trace.push(reach);
-    const next = new Int32Array(2 * edits + 5);
-    for (let k = -edits; k <= edits; k += 2) {
-      const down = k === -edits || (k !== edits && at(reach, k - 1) < at(reach, k + 1));
-      let x = edits === 0 ? 0 : down ? at(reach, k + 1) : at(reach, k - 1) + 1;
-      while (x < a.length && x - k < b.length && a[x] === b[x - k]) x++;
-      next[k + (next.length >> 1)] = x;
-      if (x >= a.length && x - k >= b.length) return trace;
-    }
-    reach = next;
-  }
-  return null;
-}
-
-/**
- * @param {Int32Array} reach centred on diagonal 0
- * @param {number} k
- */
-function at(reach, k) {
-  return reach[k + (reach.length >> 1)];
-}
-
-/**
- * @param {Change} kind
- * @param {string[]} lines
- * @returns {Line[]}
- */
+/** @param {Line["kind"]} kind @param {string[]} lines @returns {Line[]} */
 function marked(kind, lines) {
   return lines.map((text) => ({ kind, text }));
 }
 
 /** @param {string} text */
 function linesOf(text) {
-  if (text === "") return [];
-  return (text.endsWith("\n") ? text.slice(0, -1) : text).split("\n");
+  return text === "" ? [] : text.replace(/\n$/, "").split("\n");
 }

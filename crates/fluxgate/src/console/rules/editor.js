@@ -1,274 +1,193 @@
-// An editor for YAML: a textarea exactly over coloured lines. Only lines that change are drawn
-// again, so that long texts stay fluid.
+// An editor for YAML: a textarea exactly over coloured lines, and the list of its problems.
 
-import { h, replace } from "../dom.js";
-import { spans } from "./code.js";
-import { highlight, indentOf } from "./yaml.js";
+import { post } from "../api.js";
+import { h, replace, set, setText } from "../dom.js";
+import { count } from "../format.js";
+import { colours } from "./code.js";
+import { indentOf } from "./document.js";
 
-/** @typedef {import("./yaml.js").Token} Token */
-/** @typedef {{kind: "fault" | "warning", line: number, column: number, message: string}} Mark */
+/** @import { Fault } from "../api.js" */
+/** @typedef {Fault & {kind: "fault" | "warning"}} Mark */
 
-/**
- * @typedef {{node: HTMLElement, text: string, before: string, after: string}} Line with the
- *   state of the highlighter before and after it
- */
+const PAUSE_MS = 300;
+const MOST_SHOWN = 100;
 
-export class Editor {
-  #lines = /** @type {Line[]} */ ([]);
-  #marked = /** @type {Set<HTMLElement>} */ (new Set());
-  #gutter = h("div", { class: "editor-gutter", "aria-hidden": "true" });
-  #colours = h("pre", { class: "editor-colours", "aria-hidden": "true" });
-  #onInput;
-  #leaves = false;
+/** @param {string} label @param {string} describedBy ids @param {() => void} onInput */
+export function editor(label, describedBy, onInput) {
+  const gutter = h("div.editor-gutter", { "aria-hidden": "true" });
+  const pre = h("pre.editor-colours", { "aria-hidden": "true" });
+  const input = h("textarea.editor-input", {
+    "aria-label": label, "aria-describedby": describedBy, spellcheck: "false", wrap: "off",
+    autocapitalize: "off", autocomplete: "off", autocorrect: "off",
+    oninput: changed, onkeydown: press, onkeyup: reveal, onblur: () => (leaves = false),
+  });
+  const element = h("div.editor", h("div.editor-inner", gutter, h("div.editor-code", pre, input)));
+  /** @type {{key: string, row: Node, node: HTMLElement}[]} */
+  let lines = [];
+  let leaves = false;
 
-  /**
-   * @param {string} label
-   * @param {string} describedBy ids of elements
-   * @param {(text: string) => void} onInput
-   */
-  constructor(label, describedBy, onInput) {
-    this.#onInput = onInput;
-    this.input = h("textarea", {
-      class: "editor-input",
-      "aria-label": label,
-      "aria-describedby": describedBy,
-      spellcheck: "false",
-      autocapitalize: "off",
-      autocomplete: "off",
-      autocorrect: "off",
-      wrap: "off",
-      oninput: () => this.#changed(),
-      onkeydown: (/** @type {KeyboardEvent} */ event) => this.#key(event),
-      onkeyup: () => this.#reveal(),
-      onblur: () => (this.#leaves = false),
+  function changed() {
+    draw([]);
+    reveal();
+    onInput();
+  }
+
+  /** @param {Mark[]} marks */
+  function draw(marks) {
+    const texts = input.value.split("\n");
+    lines = texts.map((text, index) => {
+      const isLast = index === texts.length - 1;
+      const here = marks.filter(({ line }) => line === index + 1 || (isLast && line > index));
+      // A line that does not change keeps its element, which is the least work for the browser.
+      const key = JSON.stringify([text, here]);
+      if (lines[index]?.key === key) return lines[index];
+      const mark = here.find(({ kind }) => kind === "fault") ?? here[0];
+      const row = h("div", { "data-mark": mark?.kind }, index + 1);
+      return { key, row, node: lineOf(text, mark, here.length) };
     });
-    const code = h("div", { class: "editor-code" }, this.#colours, this.input);
-    this.element = h("div", { class: "editor" },
-      h("div", { class: "editor-inner" }, this.#gutter, code));
-  }
-
-  get text() {
-    return this.input.value;
-  }
-
-  /** Sets the text as if it had been loaded: `onInput` is not called. */
-  set text(text) {
-    this.input.value = text;
-    this.#draw();
-  }
-
-  /**
-   * Shows faults and warnings at their places, instead of those before.
-   * @param {Mark[]} marks
-   */
-  mark(marks) {
-    const old = this.#marked;
-    this.#marked = new Set();
-    for (const line of this.#lines) if (old.has(line.node)) this.#paint(line, []);
-    /** @type {Map<number, Mark[]>} */
-    const byLine = new Map();
-    for (const mark of marks) {
-      const index = Math.min(mark.line, this.#lines.length) - 1;
-      byLine.set(index, [...(byLine.get(index) ?? []), mark]);
-    }
-    for (const [index, here] of byLine) {
-      this.#paint(this.#lines[index], here);
-      this.#marked.add(this.#lines[index].node);
-    }
-    this.#markGutter();
-    this.input.setAttribute("aria-invalid", String(marks.some(({ kind }) => kind === "fault")));
-  }
-
-  /**
-   * Moves the caret, and the view with it.
-   * @param {number} line
-   * @param {number} column in characters, from 1
-   */
-  moveTo(line, column) {
-    const before = this.#lines.slice(0, line - 1).reduce((sum, { text }) => sum + text.length + 1, 0);
-    const offset = before + offsetOf(this.#lines[line - 1]?.text ?? "", column);
-    this.input.focus({ preventScroll: true });
-    this.input.setSelectionRange(offset, offset);
-    this.element.scrollIntoView({ block: "nearest" });
-    this.#reveal();
-  }
-
-  #changed() {
-    this.#draw();
-    this.#reveal();
-    this.#onInput(this.input.value);
-  }
-
-  /** Draws the lines that differ from those drawn last. */
-  #draw() {
-    const texts = this.input.value.split("\n");
-    const old = this.#lines;
-    const most = Math.min(old.length, texts.length);
-    let start = 0;
-    while (start < most && old[start].text === texts[start]) start++;
-    let end = 0;
-    while (end < most - start && old[old.length - 1 - end].text === texts[texts.length - 1 - end]) end++;
-    const removed = old.slice(start, old.length - end);
-    // A line that is typed in keeps its element, which is the least work for the browser.
-    const added = texts.slice(start, texts.length - end).map((text, index) =>
-      ({ node: removed[index]?.node ?? h("div", { class: "editor-line" }), text, before: "", after: "" }));
-    for (const { node } of removed) this.#marked.delete(node);
-    for (const { node } of removed.slice(added.length)) node.remove();
-    const fresh = document.createDocumentFragment();
-    fresh.append(...added.slice(removed.length).map(({ node }) => node));
-    this.#colours.insertBefore(fresh, old[old.length - end]?.node ?? null);
-    this.#lines = [...old.slice(0, start), ...added, ...old.slice(old.length - end)];
-    // What a line means can change with the lines before it, as after an opened quote.
-    for (let index = start; index < this.#lines.length; index++) {
-      const before = this.#lines[index - 1]?.after ?? "";
-      if (index >= start + added.length && this.#lines[index].before === before) break;
-      this.#lines[index].before = before;
-      this.#paint(this.#lines[index], []);
-    }
-    if (texts.length !== old.length) this.#countGutter(texts.length);
-    this.#markGutter();
-  }
-
-  /**
-   * @param {Line} line
-   * @param {Mark[]} marks
-   */
-  #paint(line, marks) {
-    const { tokens, state } = highlight(line.text, line.before);
-    line.after = state;
-    replace(line.node, marks.length > 0 ? squiggled(line.text, tokens, marks[0]) : spans(tokens));
-    const [first] = marks;
-    if (first) {
-      const more = marks.length > 1 ? ` (and ${marks.length - 1} more)` : "";
-      line.node.dataset.message = first.message + more;
-      line.node.dataset.mark = worst(marks);
-    } else {
-      delete line.node.dataset.message;
-      delete line.node.dataset.mark;
-    }
-  }
-
-  /** @param {number} count */
-  #countGutter(count) {
-    const rows = [...this.#gutter.children];
-    for (const row of rows.slice(count)) row.remove();
-    for (let row = rows.length; row < count; row++) this.#gutter.append(h("div", {}, row + 1));
-  }
-
-  #markGutter() {
-    for (const row of this.#gutter.querySelectorAll("[data-mark]")) row.removeAttribute("data-mark");
-    if (this.#marked.size === 0) return;
-    this.#lines.forEach(({ node }, index) => {
-      if (!this.#marked.has(node) || !node.dataset.mark) return;
-      this.#gutter.children[index].setAttribute("data-mark", node.dataset.mark);
-    });
+    pre.replaceChildren(...lines.map(({ node }) => node));
+    gutter.replaceChildren(...lines.map(({ row }) => row));
   }
 
   /** @param {KeyboardEvent} event */
-  #key(event) {
+  function press(event) {
     if (event.isComposing || event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "Escape") {
-      this.#leaves = true;
-      return;
-    }
-    if (event.key === "Tab" && !this.#leaves) {
+    if (event.key === "Tab" && !leaves) {
       event.preventDefault();
-      this.#indent(event.shiftKey);
+      indent(event.shiftKey);
     } else if (event.key === "Enter" && !event.shiftKey) {
       event.preventDefault();
-      const { value, selectionStart } = this.input;
-      const start = value.lastIndexOf("\n", selectionStart - 1) + 1;
-      const line = value.slice(start, selectionStart);
-      this.#insert(`\n${" ".repeat(indentOf(line.replace(/\S.*/, "x")))}`);
+      const line = input.value.slice(lineStart(), input.selectionStart);
+      insert(`\n${" ".repeat(indentOf(`${line}x`))}`);
     }
-    if (event.key !== "Shift") this.#leaves = false;
+    if (event.key !== "Shift") leaves = event.key === "Escape";
   }
 
-  /**
-   * Indents the selected lines, or inserts two spaces if nothing is selected.
-   * @param {boolean} back
-   */
-  #indent(back) {
-    const { value, selectionStart, selectionEnd } = this.input;
-    if (!back && selectionStart === selectionEnd) return this.#insert("  ");
-    const start = value.lastIndexOf("\n", selectionStart - 1) + 1;
-    const last = selectionEnd > selectionStart && value[selectionEnd - 1] === "\n" ? selectionEnd - 1 : selectionEnd;
-    const found = value.indexOf("\n", last);
-    const end = found < 0 ? value.length : found;
-    const lines = value.slice(start, end).split("\n");
-    const moved = lines.map((line) => (back ? line.replace(/^ {1,2}/, "") : line && `  ${line}`)).join("\n");
-    if (moved === value.slice(start, end)) return;
-    const caret = selectionStart === selectionEnd;
-    this.input.setSelectionRange(start, end);
-    this.#insert(moved);
-    if (caret) {
-      const offset = Math.max(start, selectionStart + moved.length - (end - start));
-      this.input.setSelectionRange(offset, offset);
-    } else this.input.setSelectionRange(start, start + moved.length);
+  function lineStart() {
+    return input.value.lastIndexOf("\n", input.selectionStart - 1) + 1;
+  }
+
+  /** Indents the selected lines, or inserts two spaces if nothing is selected. @param {boolean} back */
+  function indent(back) {
+    const { value, selectionStart, selectionEnd } = input;
+    if (!back && selectionStart === selectionEnd) return insert("  ");
+    const start = lineStart();
+    const end = `${value}\n`.indexOf("\n", Math.max(selectionStart, selectionEnd - 1));
+    const moved = value.slice(start, end).replace(back ? /^ {1,2}/gm : /^(?=.)/gm, back ? "" : "  ");
+    input.setSelectionRange(start, end);
+    insert(moved);
+    const caret = Math.max(start, selectionStart + moved.length - (end - start));
+    if (selectionStart === selectionEnd) input.setSelectionRange(caret, caret);
+    else input.setSelectionRange(start, start + moved.length);
   }
 
   /** @param {string} text */
-  #insert(text) {
+  function insert(text) {
     // Deprecated, but the only way that keeps what the browser can undo.
-    if (document.execCommand(text === "" ? "delete" : "insertText", false, text)) return;
-    this.input.setRangeText(text, this.input.selectionStart, this.input.selectionEnd, "end");
-    this.#changed();
+    document.execCommand(text === "" ? "delete" : "insertText", false, text);
   }
 
   /** Scrolls to the caret: the textarea itself never scrolls, the element around it does. */
-  #reveal() {
-    const { value, selectionEnd } = this.input;
-    const before = value.slice(0, selectionEnd);
-    const line = before.split("\n").length - 1;
-    const node = this.#lines[line]?.node;
-    if (!node) return;
-    const box = this.element;
-    const height = node.offsetHeight;
-    const top = node.offsetTop;
-    if (top < box.scrollTop + height) box.scrollTop = top - height;
-    else if (top + 2 * height > box.scrollTop + box.clientHeight) {
-      box.scrollTop = top + 2 * height - box.clientHeight;
-    }
-    const column = selectionEnd - before.lastIndexOf("\n") - 1;
-    if (column === 0) box.scrollLeft = 0;
+  function reveal() {
+    const before = input.value.slice(0, input.selectionEnd).split("\n");
+    const { offsetTop: top, offsetHeight: height } = lines[before.length - 1].node;
+    const lowest = top + 2 * height - element.clientHeight;
+    element.scrollTop = Math.min(top - height, Math.max(lowest, element.scrollTop));
+    if (before.at(-1) === "") element.scrollLeft = 0;
   }
+
+  return {
+    element,
+    input,
+    get text() {
+      return input.value;
+    },
+    /** Sets the text as if it had been loaded: `onInput` is not called. */
+    set text(text) {
+      input.value = text;
+      draw([]);
+    },
+    /** @param {Mark[]} marks */
+    mark(marks) {
+      draw(marks);
+      set(input, { "aria-invalid": String(marks.some(({ kind }) => kind === "fault")) });
+    },
+    /** @param {number} line @param {number} column */
+    moveTo(line, column) {
+      const texts = input.value.split("\n");
+      const before = texts.slice(0, line - 1).reduce((sum, text) => sum + text.length + 1, 0);
+      const offset = before + offsetOf(texts[line - 1] ?? "", column);
+      input.focus({ preventScroll: true });
+      input.setSelectionRange(offset, offset);
+      element.scrollIntoView({ block: "nearest" });
+      reveal();
+    },
+  };
 }
 
-/**
- * Returns the offset of a column, which counts characters and not units of UTF-16.
- * @param {string} text
- * @param {number} column
- */
+/** @param {string} text @param {Mark | undefined} mark @param {number} marks */
+function lineOf(text, mark, marks) {
+  if (!mark) return h("div.editor-line", colours(text));
+  const start = Math.min(offsetOf(text, mark.column), Math.max(0, text.trimEnd().length - 1));
+  const [word = ""] = /^[^\s,:[\]{}]+|^./.exec(text.slice(start)) ?? [];
+  const message = mark.message + (marks > 1 ? ` (and ${marks - 1} more)` : "");
+  return h("div.editor-line", { "data-mark": mark.kind, "data-message": message },
+    colours(text.slice(0, start)), h(`span.squiggle.${mark.kind}`, word),
+    colours(text.slice(start + word.length)));
+}
+
+/** A column counts characters, not units of UTF-16. @param {string} text @param {number} column from 1 */
 function offsetOf(text, column) {
   return [...text].slice(0, column - 1).join("").length;
 }
 
-/** @param {Mark[]} marks */
-function worst(marks) {
-  return marks.some(({ kind }) => kind === "fault") ? "fault" : "warning";
-}
-
 /**
- * Returns the elements of a line, underlined from a mark to the end of its token.
- * @param {string} text
- * @param {Token[]} tokens
- * @param {Mark} mark
- * @returns {Node[]}
+ * @param {() => string} rules @param {(fault: Fault) => Fault} unwrap @param {(marks: Mark[]) => void} onMarks
+ * @param {(line: number, column: number) => void} moveTo
  */
-function squiggled(text, tokens, mark) {
-  const at = Math.min(offsetOf(text, mark.column), Math.max(0, text.trimEnd().length - 1));
-  /** @type {Node[]} */
-  const nodes = [];
-  let start = 0;
-  for (const token of tokens) {
-    const end = start + token.text.length;
-    if (at < start || at >= end) nodes.push(...spans([token]));
-    else {
-      const cut = at - start;
-      nodes.push(...spans([{ ...token, text: token.text.slice(0, cut) }]));
-      nodes.push(h("span", { class: `squiggle ${mark.kind}` }, spans([{ ...token, text: token.text.slice(cut) }])));
-    }
-    start = end;
+export function problems(rules, unwrap, onMarks, moveTo) {
+  const status = h("p.editor-status", { id: "editor-status", role: "status" });
+  const list = h("ul.problems");
+  let timer = 0;
+
+  /** @param {string} text @param {string} state @param {Mark[]} marks */
+  function show(text, state, marks) {
+    status.dataset.state = state;
+    setText(status, text);
+    replace(list, marks.slice(0, MOST_SHOWN).map(({ kind, line, column, message }) =>
+      h("li.row", { "data-mark": kind },
+        h("span.problem-kind", kind === "fault" ? "Fault" : "Warning"),
+        h("button.link", { type: "button", onclick: () => moveTo(line, column) }, `Line ${line}:${column}`),
+        h("span", message))));
+    onMarks(marks);
   }
-  return nodes;
+
+  /** @param {Fault[]} faults @param {Fault[]} warnings */
+  function showFaults(faults, warnings) {
+    const marks = Object.entries({ fault: faults, warning: warnings }).flatMap(([kind, all]) =>
+      all.map((fault) => ({ ...unwrap(fault), kind: /** @type {Mark["kind"]} */ (kind) })));
+    const words = [faults.length > 0 && count(faults.length, "fault"),
+      warnings.length > 0 && count(warnings.length, "warning")].filter(Boolean).join(", ");
+    show(words || "No faults", marks[0]?.kind ?? "good", marks);
+  }
+
+  async function ask() {
+    const asked = rules();
+    try {
+      const { faults, warnings } = await post("/v1/validate", { rules: asked });
+      if (rules() === asked) showFaults(faults, warnings);
+    } catch (error) {
+      show(`Not checked. ${/** @type {Error} */ (error).message}`, "warning", []);
+    }
+  }
+
+  return {
+    element: h("div.stack-small", status, list),
+    showFaults,
+    isFaulty: () => status.dataset.state === "fault",
+    check(pause = PAUSE_MS) {
+      clearTimeout(timer);
+      timer = setTimeout(ask, pause);
+    },
+  };
 }

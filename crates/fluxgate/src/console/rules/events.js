@@ -1,114 +1,85 @@
 // Recorded requests out of a log that somebody uploads. Pure.
 
-/** @typedef {Record<string, unknown>} Event a line of docs/simulate.md */
-/** @typedef {{events: Event[], bad: number, cut: boolean}} Log `bad` lines were left out; `cut` if there were more */
+/** @import { Recorded } from "../api.js" */
 
 export const MOST_EVENTS = 10_000;
 
 const COMBINED =
   /^(\S+) \S+ (.+?) \[([^\]]+)\] "((?:[^"\\]|\\.)*)" \S+ \S+(?: "((?:[^"\\]|\\.)*)" "((?:[^"\\]|\\.)*)")?/;
-const TIME = /^(\d\d)\/(\w{3})\/(\d{4}):(\d\d:\d\d:\d\d) ([+-]\d\d)(\d\d)$/;
-const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /**
- * Reads `ndjson`, or the combined format of Apache and nginx, whichever the first line is.
+ * Reads `ndjson`, or the combined format of Apache and nginx, whichever the first line is. `bad`
+ * lines are left out, and so are those beyond the limit if it is `cut`.
  * @param {string} text
- * @returns {Log}
  */
 export function parseLog(text) {
-  const isJson = text.trimStart().startsWith("{");
-  /** @type {Log} */
-  const log = { events: [], bad: 0, cut: false };
+  const read = text.trimStart().startsWith("{") ? jsonEvent : combinedEvent;
+  const lines = text.split("\n").filter((line) => line.trim() !== "");
+  /** @type {Recorded[]} */
+  const events = [];
+  let bad = 0;
   let latest = 0;
-  let start = 0;
-  while (start < text.length) {
-    const found = text.indexOf("\n", start);
-    const end = found < 0 ? text.length : found;
-    const line = text.slice(start, end).trim();
-    start = end + 1;
-    if (line === "") continue;
-    if (log.events.length === MOST_EVENTS) return { ...log, cut: true };
-    const event = isJson ? jsonEvent(line) : combinedEvent(line);
-    if (!event) {
-      log.bad++;
-      continue;
-    }
-    if (!isJson) {
+  let next = 0;
+  for (; next < lines.length && events.length < MOST_EVENTS; next++) {
+    const event = read(lines[next].trim());
+    if (!event) bad++;
+    else if (read === jsonEvent) events.push(event);
+    else {
       // A server logs a request when it ends: where time would go back, it stands still.
-      latest = Math.max(latest, Number(event.t));
-      event.t = latest;
+      latest = Math.max(latest, event.t ?? 0);
+      events.push({ ...event, t: latest });
     }
-    log.events.push(event);
   }
-  return log;
+  return { events, bad, cut: next < lines.length };
 }
 
 /**
  * Returns the events of one set; those that name no set become its own.
- * @param {Event[]} events
- * @param {string} set
+ * @param {Recorded[]} events @param {string} set
  */
 export function eventsOfSet(events, set) {
   const holds = new Set();
   return events.flatMap((event) => {
-    if ("settle" in event) return holds.has(event.settle) ? [event] : [];
+    if (event.settle !== undefined) return holds.has(event.settle) ? [event] : [];
     if ((event.rule_set ?? set) !== set) return [];
     if (event.hold) holds.add(event.hold);
     return [{ ...event, rule_set: set }];
   });
 }
 
-/**
- * @param {string} line
- * @returns {Event | null}
- */
+/** @param {string} line @returns {Recorded | null} */
 function jsonEvent(line) {
   try {
     const event = JSON.parse(line);
-    const isEvent = typeof event === "object" && event !== null && !Array.isArray(event);
-    return isEvent && ("t" in event || "time" in event) ? event : null;
+    return event.t !== undefined || event.time !== undefined ? event : null;
   } catch {
     return null;
   }
 }
 
-/**
- * @param {string} line
- * @returns {Event | null}
- */
+/** @param {string} line @returns {Recorded | null} */
 function combinedEvent(line) {
-  const [, ip, user, time, request, referer, agent] = COMBINED.exec(line) ?? [];
-  const t = time === undefined ? NaN : timeOf(time);
-  if (!Number.isFinite(t)) return null;
-  /** @type {Event} */
-  const event = { t: t * 1000 };
-  // Servers can be set to log names in place of addresses.
-  if (/^[\d.]+$|:/.test(ip)) event.ip = ip;
-  if (user !== "-") event.user = unescape(user);
-  const [, method, target] = /^(\S+) (\S+)(?: HTTP\/[\d.]+)?$/.exec(unescape(request)) ?? [];
-  if (method) {
-    event.method = method;
-    event.path = pathOf(target);
-  }
-  /** @type {Record<string, string>} */
-  const headers = {};
-  if (referer && referer !== "-") headers.referer = unescape(referer);
-  if (agent && agent !== "-") headers["user-agent"] = unescape(agent);
-  if (Object.keys(headers).length > 0) event.headers = headers;
-  return event;
-}
-
-/** @param {string} text */
-function timeOf(text) {
-  const [, day, name, year, clock, hours, minutes] = TIME.exec(text) ?? [];
-  const month = String(MONTHS.indexOf(name) + 1).padStart(2, "0");
-  return Date.parse(`${year}-${month}-${day}T${clock}${hours}:${minutes}`);
+  const [, ip, user, time = "", request = "", referer = "-", agent = "-"] = COMBINED.exec(line) ?? [];
+  // 01/Jan/2026:09:10:00 +0100
+  const t = Date.parse(time.replace(/^(\d+)\/(\w+)\/(\d+):/, "$1 $2 $3 ")) * 1000;
+  if (Number.isNaN(t)) return null;
+  const [, method, target = ""] = /^(\S+) (\S+)/.exec(unescape(request)) ?? [];
+  const headers = Object.entries({ referer, "user-agent": agent }).filter(([, value]) => value !== "-");
+  return {
+    t,
+    // Servers can be set to log names in place of addresses.
+    ...(/^[\d.]+$|:/.test(ip) && { ip }),
+    ...(user !== "-" && { user: unescape(user) }),
+    ...(method && { method, path: pathOf(target) }),
+    ...(headers.length > 0 && {
+      headers: Object.fromEntries(headers.map(([name, value]) => [name, unescape(value)])),
+    }),
+  };
 }
 
 /** @param {string} target */
 function pathOf(target) {
-  const path = target.replace(/^https?:\/\/[^/?#]*/i, "").replace(/[?#].*$/, "");
-  return path === "" ? "/" : path;
+  return target.replace(/^https?:\/\/[^/?#]*/i, "").replace(/[?#].*$/, "") || "/";
 }
 
 /** @param {string} text */

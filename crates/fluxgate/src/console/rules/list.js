@@ -1,236 +1,171 @@
-// The active rules in words, with their live pressure.
+// The active rules in words, with their live pressure and their switches.
 
-import { get } from "../api.js";
-import { badge, button, empty, gauge, problemNotice } from "../components.js";
-import { h, replace } from "../dom.js";
-import { count, number, share } from "../format.js";
+import { get, Problem } from "../api.js";
+import {
+  badge, button, confirmDialog, disclosure, empty, field, gauge, hidden, loaded,
+} from "../components.js";
+import { h, setText } from "../dom.js";
+import { capitalized, count, link, number, share } from "../format.js";
 import { codeBlock } from "./code.js";
 import { ruleText } from "./document.js";
-import { draftOf } from "./drafts.js";
-import { pathOf, readText } from "./store.js";
-import { enableButton, switches } from "./switches.js";
+import { changeRule, changeWords, drafts, pathOf, readText, switchRule } from "./store.js";
 import { algorithmWords, details, sentence } from "./words.js";
 
-/** @typedef {import("../main.js").Context} Context */
-/** @typedef {import("../live.js").LiveEvent} LiveEvent */
-/** @typedef {import("./words.js").Rule} Rule */
-/** @typedef {{name: string, on_error: string, rules: Rule[]}} RuleSet */
-/** @typedef {LiveEvent["rules"][number]} LiveRule */
+/** @import { LiveEvent, Rule, RuleSet } from "../api.js" */
 
 /** @type {Record<string, string>} */
 const ON_ERROR = {
-  local: "If the store fails, this instance decides by itself.",
-  allow: "If the store fails, requests are allowed.",
-  deny: "If the store fails, requests are denied.",
+  local: "this instance decides by itself", allow: "requests are allowed", deny: "requests are denied",
 };
 
 /**
- * @param {Context} context
- * @param {RuleSet[]} sets
+ * @param {import("../main.js").Context} context @param {RuleSet[]} sets
  * @param {() => void} onChange called when a switch has changed the rules
- * @returns {{element: HTMLElement, update: (event: LiveEvent) => void}}
  */
-export function ruleList(context, sets, onChange) {
-  /** @type {Map<string, (live: LiveRule | undefined) => void>} */
+export function ruleList({ session, notify }, sets, onChange) {
+  /** @type {Map<string, (live: LiveEvent["rules"][number] | undefined) => void>} */
   const rows = new Map();
-  const texts = textCache(context);
-  const element = h("div", { class: "stack" });
-  if (sets.length === 0) {
-    const { session } = context;
-    const canCreate = session.writable && session.role === "admin";
-    element.append(empty("There are no rules",
-      canCreate ? "Requests are not limited until there is a rule set." : "Requests are not limited. Rules come from the config.",
-      canCreate && h("a", { class: "button primary", href: "#/rules?view=new" }, "New rule set")));
+  const { writable } = session;
+  const isAdmin = session.role === "admin";
+  const maySwitch = writable && session.role !== "viewer";
+
+  /** @param {RuleSet} set */
+  function setCard({ name, rules, on_error: onError }) {
+    const items = h("ol", rules.map((rule) => activeItem(name, rule)));
+    if (writable) addDisabled(name, items);
+    /** @param {string} text @param {string} view */
+    const action = (text, view) =>
+      h("a.button", { href: link("rules", { view, set: name }) }, text, hidden(`of ${name}`));
+    return h("section.card", { "data-set": name },
+      h("div.card-head",
+        h("div", h("h2", name), h("p.hint",
+          `${count(rules.length, "active rule")}. If the store fails, ${ON_ERROR[onError]}.`)),
+        writable && h("div.actions",
+          drafts.has(name) && badge("unsaved edits", "warn"),
+          action("History", "history"),
+          action(isAdmin ? "Edit" : "Text", "edit"))),
+      items);
   }
-  for (const set of sets) element.append(setCard(context, set, { texts, rows, onChange }));
-  return {
-    element,
-    update(event) {
-      const live = new Map(event.rules.map((rule) => [keyOf(rule.rule_set, rule.rule), rule]));
-      for (const [key, update] of rows) update(live.get(key));
-    },
-  };
-}
 
-/**
- * Returns the id of the element of a rule.
- * @param {string} set
- * @param {string} rule
- */
-export function keyOf(set, rule) {
-  return JSON.stringify([set, rule]);
-}
-
-/** @typedef {{texts: (set: string) => Promise<string>, rows: Map<string, (live: LiveRule | undefined) => void>, onChange: () => void}} Shared */
-
-/**
- * @param {Context} context
- * @param {RuleSet} set
- * @param {Shared} shared
- */
-function setCard(context, set, shared) {
-  const { session } = context;
-  const canWrite = session.writable && session.role === "admin";
-  const query = new URLSearchParams({ set: set.name });
-  const items = h("ol", { class: "rules" }, set.rules.map((rule) => item(context, set.name, rule, shared)));
-  if (session.writable) addDisabled(context, set, items, shared);
-  return h("section", { class: "card", "data-set": set.name },
-    h("div", { class: "card-head" },
-      h("div", { class: "set-title" }, h("h2", {}, set.name),
-        h("p", { class: "hint" }, `${count(set.rules.length, "active rule")}. ${ON_ERROR[set.on_error] ?? ""}`)),
-      session.writable && h("div", { class: "actions" },
-        draftOf(set.name) && badge("unsaved edits", "warn"),
-        h("a", { class: "button plain", href: `#/rules?view=history&${query}` }, "History",
-          h("span", { class: "visually-hidden" }, ` of ${set.name}`)),
-        h("a", { class: "button plain", href: `#/rules?view=edit&${query}` }, canWrite ? "Edit" : "Text",
-          h("span", { class: "visually-hidden" }, ` of ${set.name}`)))),
-    items);
-}
-
-/**
- * @param {Context} context
- * @param {string} set
- * @param {Rule} rule
- * @param {Shared} shared
- */
-function item(context, set, rule, { texts, rows, onChange }) {
-  const { element: pressure, update } = pressureOf(rule);
-  rows.set(keyOf(set, rule.id), update);
-  const { session } = context;
-  const canSwitch = session.writable && session.role !== "viewer";
-  const more = h("div", { class: "rule-more" });
-  return h("li", { class: "rule", tabindex: -1, "data-rule": keyOf(set, rule.id) },
-    h("div", { class: "rule-head" },
-      h("h3", {}, rule.name ?? rule.id),
-      rule.name && h("span", { class: "mono quiet" }, rule.id),
+  /** @param {string} set @param {Rule} rule */
+  function activeItem(set, rule) {
+    const bar = gauge(`Highest used share of ${rule.id}`);
+    const used = h("span");
+    const denied = h("span.denied");
+    rows.set(keyOf(set, rule.id), (live) => {
+      const part = live?.used ?? 0;
+      bar.update(part, 1);
+      const { denied: no = 0, never = 0, shadow_denied: shadow = 0 } = live?.outcomes ?? {};
+      setText(used, live ? `${share(part)} used` : "No requests in the last second");
+      setText(denied, (no + never > 0 ? ` · ${number(no + never)}/s denied` : "")
+        + (shadow > 0 ? ` · ${number(shadow)}/s denied in shadow` : ""));
+      denied.dataset.any = String(no + never > 0);
+    });
+    const place = h("div");
+    return item(set, rule, [
       rule.mode === "shadow" ? badge("shadow", "info") : badge("enforced", "good"),
       badge(algorithmWords(rule.algorithm)),
       rule.group && badge(`group ${rule.group}`),
-      rule.rollout && badge(`rollout ${rule.rollout}`, "info")),
-    h("div", { class: "rule-body" },
-      h("p", { class: "rule-words" }, upperFirst(sentence(rule)), "."),
-      h("ul", { class: "rule-details" }, details(rule).map((text) => h("li", {}, text)))),
-    pressure,
-    h("div", { class: "actions" },
-      toggle("YAML", `${set}/${rule.id}`, more, () => yaml(texts, set, rule.id, session.writable)),
-      canSwitch && toggle("Switches", `${set}/${rule.id}`, more, () => switches(rule, { context, set, onChange }))),
-    more);
-}
-
-/**
- * A button that shows something below the rule.
- * @param {string} text
- * @param {string} of
- * @param {HTMLElement} place
- * @param {() => Node} content
- */
-function toggle(text, of, place, content) {
-  const slot = h("div", { hidden: true });
-  place.append(slot);
-  const element = button(text, () => {
-    slot.hidden = !slot.hidden;
-    element.setAttribute("aria-expanded", String(!slot.hidden));
-    if (!slot.hidden && slot.childElementCount === 0) replace(slot, content());
-  });
-  element.append(h("span", { class: "visually-hidden" }, ` of ${of}`));
-  element.setAttribute("aria-expanded", "false");
-  return element;
-}
-
-/**
- * @param {Shared["texts"]} texts
- * @param {string} set
- * @param {string} rule
- * @param {boolean} isStored
- */
-function yaml(texts, set, rule, isStored) {
-  const place = h("div", {}, h("p", { class: "quiet" }, "Loading …"));
-  texts(set).then((text) => {
-    const found = ruleText(text, isStored ? null : set, rule);
-    // A text in flow style cannot be taken apart by lines.
-    replace(place, codeBlock(found ?? text, `${set}/${rule} in YAML`));
-  }, (error) => replace(place, problemNotice(error)));
-  return place;
-}
-
-/**
- * Each text is read once, when it is first shown.
- * @param {Context} context
- * @returns {(set: string) => Promise<string>}
- */
-function textCache({ session, signal }) {
-  /** @type {Map<string, Promise<string>>} */
-  const texts = new Map();
-  return (set) => {
-    const key = session.writable ? set : "";
-    const known = texts.get(key) ?? (session.writable
-      ? readText(set, signal).then(({ text }) => text)
-      : get("/v1/rules_text", signal).then(({ text }) => text));
-    texts.set(key, known);
-    known.catch(() => texts.delete(key));
-    return known;
-  };
-}
-
-/**
- * Adds the disabled rules of a stored set, which are not among the active ones.
- * @param {Context} context
- * @param {RuleSet} set
- * @param {HTMLElement} items
- * @param {Shared} shared
- */
-async function addDisabled(context, set, items, { texts, onChange }) {
-  let stored;
-  try {
-    stored = await get(pathOf(set.name), context.signal);
-  } catch {
-    return; // The active rules are shown all the same.
+      rule.rollout && badge(`rollout ${rule.rollout}`, "info"),
+    ], [
+      h("div.rule-body", h("p.rule-words", capitalized(sentence(rule)), "."),
+        h("ul.hint", details(rule).map((text) => h("li", text)))),
+      h("div.pressure", bar, h("p.hint", used, denied)),
+    ], maySwitch && disclosure("Switches", place, () => switches(set, rule), `of ${set}/${rule.id}`), place);
   }
-  for (const { id, name, enabled } of stored.rules) {
-    if (enabled !== false) continue;
-    const more = h("div", { class: "rule-more" });
-    items.append(h("li", { class: "rule", tabindex: -1, "data-rule": keyOf(set.name, id) },
-      h("div", { class: "rule-head" }, h("h3", {}, name ?? id), name && h("span", { class: "mono quiet" }, id),
-        badge("disabled", "warn")),
-      h("p", { class: "rule-body quiet" }, "Stored, but ignored."),
-      h("div", { class: "actions" },
-        toggle("YAML", `${set.name}/${id}`, more, () => yaml(texts, set.name, id, true)),
-        context.session.role !== "viewer" && enableButton(id, { context, set: set.name, onChange })),
-      more));
-  }
-}
 
-/** @param {Rule} rule */
-function pressureOf(rule) {
-  const bar = gauge(0, 1, `Highest used share of ${rule.id}`);
-  const used = h("span", {});
-  const denied = h("span", { class: "denied" });
-  const element = h("div", { class: "pressure" }, bar, h("p", { class: "hint" }, used, denied));
-  /** @param {LiveRule | undefined} live */
-  function update(live) {
-    const share_ = live?.used ?? 0;
-    bar.update(share_, 1);
-    const { denied: no = 0, never = 0, shadow_denied: shadow = 0 } = live?.outcomes ?? {};
-    setText(used, live ? `${share(share_)} used` : "No requests in the last second");
-    const words = [];
-    if (no + never > 0) words.push(`${number(no + never)}/s denied`);
-    if (shadow > 0) words.push(`${number(shadow)}/s denied in shadow`);
-    setText(denied, words.map((text) => ` · ${text}`).join(""));
-    denied.dataset.any = String(no + never > 0);
+  /** Disabled rules are stored, but not among the active ones. @param {string} set @param {HTMLElement} items */
+  async function addDisabled(set, items) {
+    /** @type {{rules: {id: string, name: string | null, enabled?: boolean}[]}} */
+    const { rules } = await get(pathOf(set)).catch(() => ({ rules: [] }));
+    for (const rule of rules.filter(({ enabled }) => enabled === false)) {
+      const name = `${set}/${rule.id}`;
+      const enable = () => ask(`Enable ${name}?`,
+        "From then on, the rule applies to the requests that it matches.", "Enable",
+        () => switchRule(set, rule.id, "enable"), `${name} is enabled.`);
+      items.append(item(set, rule, [badge("disabled", "warn")],
+        [h("p.rule-body.quiet", "Stored, but ignored.")],
+        maySwitch && button("Enable …", enable, { of: name }), null));
+    }
   }
-  update(undefined);
+
+  /**
+   * @param {string} set @param {{id: string, name: string | null}} rule
+   * @param {(Node | null | false | "")[]} badges @param {Node[]} body
+   * @param {Node | false} action @param {Node | null} more what the action shows
+   */
+  function item(set, { id, name }, badges, body, action, more) {
+    const place = h("div");
+    const read = async () => {
+      const { text } = writable ? await readText(set) : await get("/v1/rules_text");
+      return codeBlock(ruleText(text, writable ? null : set, id) ?? text, `${set}/${id} in YAML`);
+    };
+    return h("li.rule", { tabindex: -1, "data-rule": keyOf(set, id) },
+      h("div.row", h("h3", name ?? id), name && h("span.mono.quiet", id), badges),
+      body,
+      h("div.actions", disclosure("YAML", place, () => loaded(read()), `of ${set}/${id}`), action),
+      h("div.rule-more", place, more));
+  }
+
+  /** @param {string} set @param {Rule} rule */
+  function switches(set, { id, mode, key, rollout }) {
+    const name = `${set}/${id}`;
+    const isShadow = mode === "shadow";
+    const percent = h("input", {
+      type: "number", min: 0, max: 100, step: 0.01, required: true, value: parseFloat(rollout ?? "100"),
+    });
+    const hint = isShadow ? "The rollout has no effect while the rule is in shadow." : undefined;
+    return h("div.switches.stack-small",
+      h("div.row",
+        isAdmin && (isShadow
+          ? button("Enforce …", () => ask(`Enforce ${name}?`,
+            "From then on, the rule denies requests that exceed it.", "Enforce",
+            () => changeRule(set, id, { mode: "enforce" })))
+          : button("Switch to shadow …", () => ask(`Shadow ${name}?`,
+            "From then on, the rule counts and reports, but denies nothing.", "Switch to shadow",
+            () => changeRule(set, id, { mode: "shadow" })))),
+        button("Disable …", () => ask(`Disable ${name}?`, "From then on, the rule is ignored.",
+          "Disable", () => switchRule(set, id, "disable")))),
+      isAdmin && key.length > 0 && h("div.row.bottom",
+        field("Rollout, % of identities", percent, hint),
+        button("Change …", () => {
+          const next = `${Number(percent.value)}%`;
+          if (percent.reportValidity()) ask(`Enforce ${name} for ${next}?`,
+            "It is decided by the identity alone; the others have the rule in shadow.", "Change",
+            () => changeRule(set, id, { rollout: next === "100%" ? undefined : next }));
+        })));
+  }
+
+  /**
+   * @param {string} title @param {string} text @param {string} action
+   * @param {() => Promise<import("./store.js").Written>} write @param {string} [done]
+   */
+  async function ask(title, text, action, write, done) {
+    if (!(await confirmDialog(title, text, action))) return;
+    try {
+      const { changes, delayed } = await write();
+      const words = changes.map(changeWords).join(" ") || "Nothing has changed.";
+      notify(delayed ?? done ?? words, delayed ? "bad" : "good");
+      onChange();
+    } catch (error) {
+      const isRace = error instanceof Problem && error.status === 412;
+      notify(isRace
+        ? "412 Somebody else changed this rule at the same moment. Nothing was changed. Try again."
+        : String(error), "bad");
+    }
+  }
+
+  const element = h("div.stack", sets.map(setCard),
+    sets.length === 0 && empty("There are no rules", "Requests are not limited."));
+  /** @param {LiveEvent | null} event */
+  function update(event) {
+    const live = new Map(event?.rules.map((rule) => [keyOf(rule.rule_set, rule.rule), rule]));
+    for (const [key, show] of rows) show(live.get(key));
+  }
   return { element, update };
 }
 
-/**
- * @param {HTMLElement} element
- * @param {string} text
- */
-function setText(element, text) {
-  if (element.textContent !== text) element.textContent = text;
-}
-
-/** @param {string} text */
-function upperFirst(text) {
-  return text.charAt(0).toUpperCase() + text.slice(1);
+/** @param {string} set @param {string} rule */
+export function keyOf(set, rule) {
+  return JSON.stringify([set, rule]);
 }

@@ -1,86 +1,83 @@
-// Calls for stored rules, which have versions (ETags).
+// Stored rules, which have versions (ETags), and drafts of their texts.
 
 import { get, Problem, send } from "../api.js";
 
+/** @import { Fault } from "../api.js" */
 /** @typedef {{text: string, etag: string | null}} Stored `etag` is null if nothing is stored */
-/** @typedef {{rule_set: string, rule: string | null, change: string, fields: {field: string, before: string | null, after: string | null}[]}} Change */
-/** @typedef {{changes: Change[], warnings: import("./document.js").Position[], delayed: string | null, etag: string | null}} Written */
+/** @typedef {Record<string, any>} Change of a rule or a set, as docs/admin.md has it */
+/** @typedef {{changes: Change[], warnings: Fault[], delayed: string | null, etag: string | null}} Written */
+/** `base` is the active text. @typedef {Stored & {base: string, set?: string}} Draft */
 
-/** @param {string} set */
-export function pathOf(set) {
-  return `/v1/rule_sets/${encodeURIComponent(set)}`;
+/** No name of a set begins with a control character. */
+export const ALL = "\u0001all";
+export const NEW = "\u0001new";
+
+/** @type {Map<string, Draft>} */
+export const drafts = new Map();
+
+addEventListener("beforeunload", (event) => {
+  if (drafts.size > 0) event.preventDefault();
+});
+
+/** @param {string} set @param {string} [rule] */
+export function pathOf(set, rule) {
+  const path = `/v1/rule_sets/${encodeURIComponent(set)}`;
+  return rule === undefined ? path : `${path}/rules/${encodeURIComponent(rule)}`;
 }
 
 /**
  * Returns the stored text of a set; of one that does not exist, an empty text.
- * @param {string} set
- * @param {AbortSignal} signal
- * @returns {Promise<Stored>}
+ * @param {string} set @returns {Promise<Stored>}
  */
-export async function readText(set, signal) {
+export async function readText(set) {
   try {
-    const { text, etag } = await get(`${pathOf(set)}/text`, signal);
-    return { text, etag };
+    return await get(`${pathOf(set)}/text`);
   } catch (error) {
     if (error instanceof Problem && error.status === 404) return { text: "", etag: null };
     throw error;
   }
 }
 
-/**
- * Writes the text of a set, if the stored one still has this version.
- * @param {string} set
- * @param {string} text
- * @param {string | null} etag
- * @returns {Promise<Written>}
- */
+/** @param {string} set @param {string} text @param {string | null} etag */
 export async function writeText(set, text, etag) {
   const headers = { "Content-Type": "application/yaml", ...condition(etag) };
   return written(await send("PUT", pathOf(set), { body: text, headers }));
 }
 
 /**
- * Changes fields of one stored rule, if nobody else changes it meanwhile. A field that is
- * undefined is removed.
- * @param {string} set
- * @param {string} rule
- * @param {Record<string, unknown>} fields
- * @returns {Promise<Written>}
+ * Changes fields of one stored rule; removes those that are undefined.
+ * @param {string} set @param {string} rule @param {Record<string, unknown>} fields
  */
 export async function changeRule(set, rule, fields) {
-  const path = `${pathOf(set)}/rules/${encodeURIComponent(rule)}`;
+  const path = pathOf(set, rule);
   const response = await send("GET", path);
   const body = { ...(await response.json()), ...fields };
-  const headers = condition(response.headers.get("ETag"));
-  return written(await send("PUT", path, { body, headers }));
+  return written(await send("PUT", path, { body, headers: condition(response.headers.get("ETag")) }));
 }
 
-/**
- * @param {string} set
- * @param {string} rule
- * @param {boolean} enabled
- * @returns {Promise<Written>}
- */
-export async function enableRule(set, rule, enabled) {
-  const path = `${pathOf(set)}/rules/${encodeURIComponent(rule)}/${enabled ? "enable" : "disable"}`;
-  return written(await send("POST", path));
+/** @param {string} set @param {string} rule @param {"enable" | "disable"} action */
+export async function switchRule(set, rule, action) {
+  return written(await send("POST", `${pathOf(set, rule)}/${action}`));
 }
 
-/**
- * @param {string | null} etag
- * @returns {Record<string, string>}
- */
+/** @param {string | null} etag @returns {Record<string, string>} */
 function condition(etag) {
   return etag === null ? { "If-None-Match": "*" } : { "If-Match": etag };
 }
 
-/**
- * @param {Response} response
- * @returns {Promise<Written>}
- */
+/** @param {Response} response @returns {Promise<Written>} */
 async function written(response) {
   const { changes = [], warnings = [], detail } = await response.json();
   // 202: stored, but something prevents that it becomes active here.
   const delayed = response.status === 202 ? detail : null;
   return { changes, warnings, delayed, etag: response.headers.get("ETag") };
+}
+
+/** Returns a change in words: `Rule per-user: bands from … to …`. @param {Change} change */
+export function changeWords({ rule_set: set, rule, change, fields }) {
+  const what = rule === null ? `Rule set ${set}` : `Rule ${rule}`;
+  if (fields.length === 0) return `${what} ${change}.`;
+  const values = fields.map((/** @type {Change} */ { field, before, after }) =>
+    `${field} from ${before ?? "the default"} to ${after ?? "the default"}`);
+  return `${what}: ${values.join("; ")}.`;
 }

@@ -6,210 +6,168 @@ import { h, replace } from "../dom.js";
 import { count, number } from "../format.js";
 import { eventsOfSet, MOST_EVENTS, parseLog } from "./events.js";
 
-/** @typedef {import("./events.js").Event} Event */
-/** @typedef {{requests: number, allowed: number, denied: number, shadow_denied: number, delayed: number}} Totals */
-/** @typedef {{rule_set: string, rule: string, requests: number, allowed: number, denied: number}} RuleTotals */
-/** @typedef {{total: Totals, rules: RuleTotals[]}} Summary */
-/** @typedef {{newly_denied: number, newly_allowed: number, identities: {rule_set: string, rule: string, identity: string, newly_denied: number, newly_allowed: number}[]}} Changes */
+/** @import { Fault, Recorded } from "../api.js" */
+/** @typedef {{rule_set: string, rule: string, requests: number, denied: number}} RuleTotals */
+/** @typedef {{total: Record<string, number>, rules: RuleTotals[]}} Summary */
 
 /** No log of 10,000 lines is longer; the rest of a file need not be read. */
 const MOST_BYTES = 16 << 20;
-const MOST_IDENTITIES = 50;
+const TOTALS = {
+  requests: "Requests", allowed: "Allowed", denied: "Denied", shadow_denied: "Denied in shadow",
+  delayed: "Delayed",
+};
 
 /**
- * @typedef {{rules: () => string, unwrap: (position: import("./document.js").Position) =>
- *   import("./document.js").Position, set: () => string | null, sets: string[], records: boolean,
- *   signal: AbortSignal}} Options `rules` is the rule file to try, and `set` the only set in it,
- *   if it is the text of one; `sets` are those to choose from
+ * @param {() => string} rules the rule file to try @param {(fault: Fault) => Fault} unwrap
+ * @param {() => string | null} set the only set in it, if it is the text of one
+ * @param {string[]} sets those to choose from @param {boolean} records
  */
-
-export class Trial {
-  #options;
-  #source = "recent";
-  #file = h("input", { type: "file", accept: ".log,.ndjson,.jsonl,.json,.txt" });
-  #set;
-  #status = h("p", { role: "status", class: "visually-hidden" });
-  #answer = h("div", { class: "stack-small" });
-  #stale = notice("warn", "The text has changed since. Try it again.");
-  #run = button("Try it", () => this.#try(), { kind: "primary" });
+export function trial(rules, unwrap, set, sets, records) {
+  let isFile = false;
   /** The text and what came of it, in words. @type {{rules: string, words: string} | null} */
-  #tried = null;
+  let tried = null;
+  const file = h("input", { type: "file", accept: ".log,.ndjson,.jsonl,.json,.txt" });
+  const setChoice = h("select", sets.map((name) => h("option", { value: name }, name)));
+  const status = h("p.visually-hidden", { role: "status" });
+  const answer = h("div.stack-small");
+  const stale = notice("warn", "The text has changed since. Try it again.");
+  stale.hidden = true;
+  const run = button("Try it", tryIt, { kind: "primary" });
+  const upload = h("div.stack-small", { hidden: true },
+    field("Log file", file, "Lines of JSON as for fluxgate simulate, or an access log in the combined "
+      + `format; the first ${number(MOST_EVENTS)} requests. The file is read in this browser.`),
+    sets.length > 1 && field("Rule set", setChoice, "For requests that name none."));
+  const recent = records ? remark("The latest requests that this instance has decided.") : notRecorded();
+  const choice = segmented("Requests to try", [["recent", "Recent traffic"], ["file", "A log file"]],
+    "recent", (chosen) => {
+      isFile = chosen === "file";
+      upload.hidden = !isFile;
+      recent.hidden = isFile;
+    });
+  const element = h("section.card.stack-small",
+    h("h2", "Try it"),
+    h("p", "Replays requests through the active rules and through this text, and compares the "
+      + "decisions. Nothing changes."),
+    h("div", choice), recent, upload, h("div.actions", run), stale, status, answer);
 
-  /** @param {Options} options */
-  constructor(options) {
-    this.#options = options;
-    this.#set = h("select", {}, options.sets.map((set) => h("option", { value: set }, set)));
-    const upload = h("div", { class: "stack-small", hidden: true },
-      field("Log file", this.#file,
-        `Lines of JSON as for fluxgate simulate, or an access log in the combined format; the first ${number(MOST_EVENTS)} requests. The file is read in this browser.`),
-      options.sets.length > 1 && field("Rule set", this.#set, "For requests that name none."));
-    const recent = options.records
-      ? h("p", { class: "hint" }, "The latest requests that this instance has decided.")
-      : notRecorded();
-    this.#stale.hidden = true;
-    const choice = segmented("Requests to try", [["recent", "Recent traffic"], ["file", "A log file"]],
-      "recent", (source) => {
-        this.#source = source;
-        upload.hidden = source !== "file";
-        recent.hidden = source !== "recent";
-      });
-    this.element = h("section", { class: "card stack-small" },
-      h("h2", {}, "Try it"),
-      h("p", {}, "Replays requests through the active rules and through this text, and compares the decisions. Nothing changes."),
-      h("div", {}, choice), recent, upload,
-      h("div", { class: "actions" }, this.#run),
-      this.#stale, this.#status, this.#answer);
+  function textChanged() {
+    stale.hidden = tried === null || tried.rules === rules();
   }
 
-  /** Says that the text has changed. */
-  textChanged() {
-    this.#stale.hidden = this.#tried === null || this.#tried.rules === this.#options.rules();
-  }
-
-  /** Returns what the trial of the present text showed, if there was one. */
-  get words() {
-    return this.#tried?.rules === this.#options.rules() ? this.#tried.words : null;
-  }
-
-  async #try() {
-    const { signal } = this.#options;
-    const rules = this.#options.rules();
-    this.#run.disabled = true;
-    this.#stale.hidden = true;
-    this.#status.textContent = "Trying …";
-    replace(this.#answer, h("p", { class: "quiet" }, "Trying …"));
+  async function tryIt() {
+    const text = rules();
+    run.disabled = true;
+    stale.hidden = true;
+    tried = null;
+    status.textContent = "Trying …";
+    replace(answer, h("p.quiet", "Trying …"));
     try {
-      const { events, remarks } = await this.#events();
-      if (events.length === 0) return replace(this.#answer, remarks);
-      const lenient = this.#source === "file";
+      /** @type {Node[]} */
+      const remarks = [];
+      const events = await (isFile ? uploaded(remarks) : recorded(remarks));
+      if (events.length === 0) return replace(answer, remarks);
+      const body = { events, lenient: isFile, rule_set: setChoice.value || undefined };
       // In turn: the second is of no use if the rules have faults.
-      const after = await post("/v1/simulate", { rules, events, lenient }, signal);
+      const after = await post("/v1/simulate", { ...body, rules: text });
       // There may be no active rules to compare with, as for a new set.
-      const before = await post("/v1/simulate", { events, lenient }, signal).catch(() => null);
-      const shown = result(before?.summary, after.summary, after.changes);
-      this.#tried = { rules, words: shown.words };
-      this.#status.textContent = shown.words;
-      replace(this.#answer, remarks, shown.element);
-      this.textChanged();
+      const before = await post("/v1/simulate", body).catch(() => null);
+      const { words, parts } = result(before?.summary, after.summary, after.changes ?? {});
+      tried = { rules: text, words };
+      status.textContent = words;
+      replace(answer, remarks, parts);
+      textChanged();
     } catch (error) {
-      if (signal.aborted) return;
-      this.#tried = null;
-      replace(this.#answer, problemNotice(error instanceof Problem && error.faults
-        ? new Problem(error.status, error.message, error.faults.map(this.#options.unwrap))
-        : error));
+      if (error instanceof Problem) error.faults = error.faults.map(unwrap);
+      replace(answer, problemNotice(error));
     } finally {
-      this.#run.disabled = false;
+      run.disabled = false;
     }
   }
 
-  /** @returns {Promise<{events: Event[], remarks: Node[]}>} */
-  async #events() {
-    const { events, remarks } = this.#source === "recent" ? await this.#recent() : await this.#uploaded();
-    const set = this.#options.set();
-    if (set === null) {
-      const chosen = this.#set.value;
-      /** @param {Event} event */
-      const named = (event) => ("settle" in event ? event : { ...event, rule_set: event.rule_set ?? chosen });
-      return { events: chosen ? events.map(named) : events, remarks };
-    }
-    const own = eventsOfSet(events, set);
-    const others = events.length - own.length;
+  /** @param {Recorded[]} events @param {Node[]} remarks */
+  function own(events, remarks) {
+    const only = set();
+    if (only === null) return events;
+    const kept = eventsOfSet(events, only);
+    const others = events.length - kept.length;
     if (others > 0) remarks.push(remark(`${count(others, "request")} of other rule sets left out.`));
-    if (own.length === 0 && events.length > 0) remarks.push(remark(`No request is for the rule set ${set}.`));
-    return { events: own, remarks };
+    return kept;
   }
 
-  /** @returns {Promise<{events: Event[], remarks: Node[]}>} */
-  async #recent() {
-    const { records, events } = await get(`/v1/recent?n=${MOST_EVENTS}`, this.#options.signal);
-    if (!records) return { events: [], remarks: this.#options.records ? [notRecorded()] : [] };
-    if (events.length > 0) return { events, remarks: [] };
-    return { events, remarks: [notice("info", "No request has been recorded yet. Send some, or try a log file.")] };
-  }
-
-  /** @returns {Promise<{events: Event[], remarks: Node[]}>} */
-  async #uploaded() {
-    const file = this.#file.files?.[0];
-    if (!file) return { events: [], remarks: [notice("info", "Choose a log file first.")] };
-    const log = parseLog(await file.slice(0, MOST_BYTES).text());
-    const remarks = [];
-    if (log.cut || file.size > MOST_BYTES) {
-      remarks.push(remark(`Only the first ${count(log.events.length, "request")} of the file.`));
+  /** @param {Node[]} remarks */
+  async function recorded(remarks) {
+    const { records, events } = await get(`/v1/recent?n=${MOST_EVENTS}`);
+    if (!records) remarks.push(notRecorded());
+    else if (events.length === 0) {
+      remarks.push(notice("info", "No request has been recorded yet. Send some, or try a log file."));
     }
-    if (log.bad > 0) remarks.push(remark(`${count(log.bad, "line")} not understood and left out.`));
-    if (log.events.length === 0) remarks.push(notice("info", "The file has no request in a format that is known."));
-    return { events: log.events, remarks };
+    return own(events, remarks);
   }
+
+  /** @param {Node[]} remarks */
+  async function uploaded(remarks) {
+    const [chosen] = file.files ?? [];
+    const { events, bad, cut } = parseLog((await chosen?.slice(0, MOST_BYTES).text()) ?? "");
+    if (!chosen) remarks.push(notice("info", "Choose a log file first."));
+    else if (events.length === 0) {
+      remarks.push(notice("info", "The file has no request in a format that is known."));
+    }
+    if (cut || chosen?.size > MOST_BYTES) {
+      remarks.push(remark(`Only the first ${count(events.length, "request")} of the file.`));
+    }
+    if (bad > 0) remarks.push(remark(`${count(bad, "line")} not understood and left out.`));
+    return own(events, remarks);
+  }
+
+  return {
+    element,
+    textChanged,
+    words: () => (tried?.rules === rules() ? tried.words : null),
+  };
 }
 
 function notRecorded() {
-  return notice("info", "Requests are not recorded. Set ", h("code", {}, "admin: { record: true }"),
+  return notice("info", "Requests are not recorded. Set ", h("code", "admin: { record: true }"),
     " in the config and restart, or try a log file.");
 }
 
 /** @param {string} text */
 function remark(text) {
-  return h("p", { class: "hint" }, text);
+  return h("p.hint", text);
 }
 
-/**
- * @param {Summary | undefined} before
- * @param {Summary} after
- * @param {Changes | null} changes
- */
-function result(before, after, changes) {
-  const { newly_denied: denied = 0, newly_allowed: allowed = 0, identities = [] } = changes ?? {};
-  const words = `${count(after.total.requests, "request")} tried: ${number(denied)} newly denied, ${number(allowed)} newly allowed.`;
-  const totals = table(
-    ["Outcome", { text: "Active rules", numeric: true }, { text: "This text", numeric: true }],
-    /** @type {const} */ ([["Requests", "requests"], ["Allowed", "allowed"], ["Denied", "denied"],
-      ["Denied in shadow", "shadow_denied"], ["Delayed", "delayed"]]).map(([label, name]) =>
-      [label, before ? number(before.total[name] ?? 0) : "–", number(after.total[name] ?? 0)]),
-    { caption: "Totals before and after" },
-  );
+/** @param {Summary | undefined} before @param {Summary} after @param {Record<string, any>} changes */
+function result(before, after, { newly_denied: denied = 0, newly_allowed: allowed = 0, identities = [] }) {
+  const total = count(after.total.requests, "request");
   return {
-    words,
-    element: h("div", { class: "stack-small" },
-      h("p", { class: "verdict" },
+    words: `${total} tried: ${number(denied)} newly denied, ${number(allowed)} newly allowed.`,
+    parts: [
+      h("p.verdict",
         badge(`${number(denied)} newly denied`, denied > 0 ? "bad" : "quiet"), " ",
-        badge(`${number(allowed)} newly allowed`, allowed > 0 ? "good" : "quiet"), " ",
-        h("span", {}, `of ${count(after.total.requests, "request")}`)),
-      totals,
+        badge(`${number(allowed)} newly allowed`, allowed > 0 ? "good" : "quiet"), ` of ${total}`),
+      table("Totals before and after", ["Outcome", "Active rules", "This text"],
+        Object.entries(TOTALS).map(([name, label]) =>
+          [label, before?.total[name] ?? "–", after.total[name] ?? 0]), 1),
       rulesTable(before?.rules ?? [], after.rules),
-      identities.length > 0 && identityTable(identities)),
+      identities.length > 0 && table("Identities whose decisions change",
+        ["Identity", "Rule", "Newly denied", "Newly allowed"],
+        identities.map((/** @type {Record<string, any>} */ each) => [
+          h("span.mono", each.identity), `${each.rule_set}/${each.rule}`,
+          each.newly_denied, each.newly_allowed,
+        ]), 2),
+    ],
   };
 }
 
-/**
- * @param {RuleTotals[]} before
- * @param {RuleTotals[]} after
- */
+/** @param {RuleTotals[]} before @param {RuleTotals[]} after */
 function rulesTable(before, after) {
-  /** @type {Map<string, [RuleTotals | undefined, RuleTotals | undefined]>} */
-  const all = new Map();
-  for (const rule of after) all.set(`${rule.rule_set}/${rule.rule}`, [undefined, rule]);
-  for (const rule of before) {
-    const name = `${rule.rule_set}/${rule.rule}`;
-    if (rule.requests > 0 || all.has(name)) all.set(name, [rule, all.get(name)?.[1]]);
-  }
-  if (all.size === 0) return null;
-  /** @param {RuleTotals | undefined} rule */
-  const denied = (rule) => (rule ? `${number(rule.denied)} of ${number(rule.requests)}` : "no rule");
-  return table(
-    ["Rule", { text: "Denied now", numeric: true }, { text: "With this text", numeric: true }],
-    [...all].map(([name, [old, now]]) => [name, denied(old), denied(now)]),
-    { caption: "Denied by rule" },
-  );
-}
-
-/** @param {Changes["identities"]} identities */
-function identityTable(identities) {
-  const shown = identities.slice(0, MOST_IDENTITIES);
-  const rest = identities.length - shown.length;
-  return h("div", {}, table(
-    ["Identity", "Rule", { text: "Newly denied", numeric: true }, { text: "Newly allowed", numeric: true }],
-    shown.map((entry) => [h("span", { class: "mono" }, entry.identity), `${entry.rule_set}/${entry.rule}`,
-      number(entry.newly_denied), number(entry.newly_allowed)]),
-    { caption: "Identities whose decisions change" },
-  ), rest > 0 && h("p", { class: "hint" }, `And ${count(rest, "identity", "identities")} more.`));
+  const nameOf = (/** @type {RuleTotals} */ { rule_set: set, rule }) => `${set}/${rule}`;
+  const names = new Set([...after, ...before.filter(({ requests }) => requests > 0)].map(nameOf));
+  /** @param {RuleTotals[]} totals @param {string} name */
+  const denied = (totals, name) => {
+    const rule = totals.find((each) => nameOf(each) === name);
+    return rule ? `${number(rule.denied)} of ${number(rule.requests)}` : "no rule";
+  };
+  return names.size > 0 && table("Denied by rule", ["Rule", "Denied now", "With this text"],
+    [...names].map((name) => [name, denied(before, name), denied(after, name)]), 1);
 }

@@ -1,0 +1,409 @@
+// The rules: the list, the editor, trials, writing, conflicts and the history.
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+
+import { until } from "./element.mjs";
+import { browserTest, confirm, logIn, open } from "./harness.mjs";
+
+const ANN = { user: "ann", ip: "203.0.113.9", method: "GET", path: "/api/items" };
+const STORED = { rules: [
+  { id: "per-user", name: "Each user on the API", match: { path: ["/api/**"] }, scope: "per_user",
+    bands: [{ id: "hour", capacity: 10, window: "1h" }, "100/d"] },
+  { id: "login", match: { path: ["/login"], methods: ["POST"] }, scope: "per_ip", mode: "shadow",
+    algorithm: "sliding_log", bands: ["5/10m"] },
+  { id: "old", enabled: false, scope: "global", bands: ["5/s"] },
+] };
+
+const put = (service, body = STORED, set = "api") => service.call("PUT", `/v1/rule_sets/${set}`, body);
+const stored = (service, set = "api") => service.call("GET", `/v1/rule_sets/${set}`);
+
+/** Opens the editor of the stored set `api`, and returns its text field. */
+async function edit(page, service) {
+  await open(page, service, "#/rules?view=edit&set=api", "Rule set api");
+  return page.find("textbox", "Rules of api in YAML");
+}
+
+/** Replaces a part of the text in the editor. */
+async function change(field, before, after) {
+  const text = await field.value();
+  assert.ok(text.includes(before), text);
+  await field.fill(text.replace(before, after));
+}
+
+/** Returns the rule in the list whose heading has this text. */
+async function item(page, heading) {
+  const items = await page.all("listitem");
+  for (const each of items) {
+    const [found] = await page.all("heading", heading, each);
+    if (found) return each;
+  }
+  throw new Error(`there is no rule ${heading}`);
+}
+
+browserTest("lists the rules in words, with their pressure and their YAML", {}, async (page, service) => {
+  await open(page, service, "#/rules", "Rules");
+  await page.shows("Rules come from the config file.");
+  await page.find("heading", "api");
+  await page.shows("4 active rules. If the store fails, this instance decides by itself.");
+  await page.shows("10 per hour and 100 per day for each user on /api/**.");
+  await (await item(page, "login")).shows("enforced sliding log");
+  await (await item(page, "everything")).shows("shadow fixed window");
+  const rule = await item(page, "Each user on the API");
+  await rule.shows("No requests in the last second");
+  await service.check(ANN, 12);
+  await rule.shows("100% used · 2/s denied");
+  await page.click("button", "YAML of api/per-user");
+  const yaml = await page.find("region", "api/per-user in YAML");
+  await yaml.shows("- id: per-user");
+  assert.doesNotMatch(await yaml.text(), /login/);
+  await page.click("button", "YAML of api/per-user");
+  await page.gone("region", "api/per-user in YAML");
+  assert.equal(await page.has("button", /Switches/), false);
+  assert.equal(await page.has("link", "New rule set"), false);
+});
+
+browserTest("a link leads to a rule", {}, async (page, service) => {
+  await open(page, service, "#/rules?set=api&rule=everything", "Rules");
+  await page.waitFor("the rule has the focus", () => document.activeElement.textContent.includes("everything"));
+});
+
+browserTest("shows why rules or their text cannot be read", {}, async (page, service) => {
+  const stop = await page.fail("GET", "/v1/rule_sets", 503, "no rules yet");
+  await open(page, service, "#/rules", "Rules");
+  await page.says("alert", "503 no rules yet");
+  stop();
+  await page.fail("GET", "/v1/rules_text", 500, "it cannot be written");
+  await page.reload();
+  await page.click("button", "YAML of api/login");
+  await page.says("alert", "500 it cannot be written");
+  await page.click("link", "Edit and try");
+  await page.find("heading", "Rules as text");
+  await page.says("alert", "500 it cannot be written");
+});
+
+browserTest("rules of a file are edited and tried as a copy", {}, async (page, service) => {
+  await service.check(ANN, 9);
+  await open(page, service, "#/rules", "Rules");
+  await page.click("link", "Edit and try");
+  const field = await page.find("textbox", "Rules in YAML");
+  assert.equal(await page.has("button", "Apply …"), false);
+  await page.says("status", "No faults");
+  await change(field, "capacity: 10, window: 1h", "capacity: 4, window: 1h");
+  await page.shows("1 line added, 1 line removed.");
+  const difference = await page.find("region", "Changed lines");
+  await difference.shows(/- .*capacity: 10, window: 1h.*\+ .*capacity: 4, window: 1h/);
+  await page.click("button", "Try it");
+  await page.shows("5 newly denied 0 newly allowed of 9 requests");
+  const changed = await page.find("table", "Identities whose decisions change");
+  await changed.shows("user=ann api/per-user 5 0");
+  await change(field, "capacity: 4, window: 1h", "capacity: 3, window: 1h");
+  await page.says("status", "The text has changed since. Try it again.");
+
+  await page.grant(["clipboardReadWrite", "clipboardSanitizedWrite"], service.origin);
+  await page.click("button", "Copy");
+  await page.shows("The text is on the clipboard.");
+  const text = await field.value();
+  assert.equal(await page.evaluate(() => navigator.clipboard.readText()), text);
+  await page.downloads(service.path(""));
+  await page.click("button", "Download");
+  await until("the file is there", () => readFileSync(service.path("rules.yaml"), "utf8") === text);
+
+  // The draft outlives the view, and the browser asks before it is lost.
+  await page.click("link", "Overview");
+  await page.find("heading", "Overview");
+  await page.click("link", "Rules");
+  await page.click("link", "Continue editing");
+  assert.equal(await (await page.find("textbox", "Rules in YAML")).value(), text);
+  const asked = [];
+  page.onDialog((type) => asked.push(type) && false);
+  page.send("Page.reload").catch(() => {});
+  await until("the browser asks", () => asked.length > 0);
+  assert.deepEqual(asked, ["beforeunload"]);
+  await page.click("button", "Discard changes");
+  await confirm(page, "Discard");
+  await page.shows("No changes.");
+  assert.match(await (await page.find("textbox", "Rules in YAML")).value(), /capacity: 10, window: 1h/);
+});
+
+browserTest("a stored set is edited, corrected, tried and applied, and a conflict is resolved", { stored: true }, async (page, service) => {
+  await put(service);
+  await service.check(ANN, 9);
+  const field = await edit(page, service);
+  await page.says("status", "No faults");
+  assert.equal(await (await page.find("button", "Apply …")).call((button) => button.disabled), true);
+  const original = await field.value();
+
+  // A fault is shown at its line, and the text cannot be applied.
+  await change(field, "scope: per_user", "scope: per_person");
+  const line = (await field.value()).split("\n").findIndex((text) => text.includes("per_person")) + 1;
+  await page.says("status", "1 fault");
+  const link = await page.find("button", new RegExp(`^Line ${line}:\\d+$`));
+  await page.shows(/per_person/);
+  assert.equal(await field.attribute("aria-invalid"), "true");
+  assert.equal(await (await page.find("button", "Apply …")).call((button) => button.disabled), true);
+  await link.click();
+  assert.equal(await field.call((area) => document.activeElement === area && area.value.slice(area.selectionStart).startsWith("per_person")), true);
+
+  // It is corrected, and tried on what was recorded.
+  await field.fill(original.replace("capacity: 10", "capacity: 4"));
+  await page.says("status", "1 warning");
+  await page.shows("band `b1` has no effect");
+  await field.fill(original.replace("capacity: 10", "capacity: 5"));
+  await page.says("status", "No faults");
+  assert.equal(await field.attribute("aria-invalid"), "false");
+  await page.click("button", "Try it");
+  await page.shows("4 newly denied 0 newly allowed of 9 requests");
+  const totals = await page.find("table", "Totals before and after");
+  await totals.shows("Requests 9 9 Allowed 9 5 Denied 0 4");
+  await (await page.find("table", "Denied by rule")).shows("api/per-user 0 of 9 4 of 9");
+
+  // It is applied.
+  await page.click("button", "Apply …");
+  const dialog = await page.find("dialog", "Apply to api?");
+  await dialog.shows("1 line added, 1 line removed. 9 requests tried: 4 newly denied, 0 newly allowed.");
+  await confirm(page, "Cancel");
+  assert.deepEqual(await stored(service), STORED);
+  await page.click("button", "Apply …");
+  await confirm(page, "Apply");
+  await page.says("status", /Applied\. The new rules are active\. Rule per-user: bands from .*10.* to .*5/);
+  await page.shows("No changes.");
+  assert.equal((await stored(service)).rules[0].bands[0].capacity, 5);
+  assert.equal((await service.check({ ...ANN, user: "bob" }))[0].limit, 5);
+
+  // Somebody else is faster.
+  await change(field, "capacity: 5", "capacity: 6");
+  await put(service, { rules: STORED.rules.slice(0, 2) });
+  page.allow(/status of 412/);
+  await page.click("button", "Apply …");
+  await confirm(page, "Apply");
+  await page.find("heading", "Somebody else has changed this rule set");
+  assert.equal((await page.focused()).role, "alert");
+  assert.deepEqual(await stored(service), { rules: STORED.rules.slice(0, 2) });
+  await page.click("button", "See the difference");
+  await (await page.find("region", "From their text to yours")).shows(/capacity: 10.*capacity: 6/);
+  assert.match(await field.value(), /capacity: 6/);
+  await page.click("button", "Overwrite theirs with mine");
+  await page.says("status", "Applied.");
+  assert.equal((await stored(service)).rules[0].bands[0].capacity, 6);
+  await page.gone("heading", "Somebody else has changed this rule set");
+
+  // Again, and this time theirs stays.
+  await change(field, "capacity: 6", "capacity: 7");
+  await put(service);
+  await page.click("button", "Apply …");
+  await confirm(page, "Apply");
+  await page.click("button", "Discard mine");
+  await until("their text is shown", async () => (await field.value()).includes("capacity: 10"));
+  await page.shows("No changes.");
+  assert.deepEqual(await stored(service), STORED);
+});
+
+browserTest("a draft that is outdated on return is a conflict", { stored: true }, async (page, service) => {
+  await put(service);
+  const field = await edit(page, service);
+  await change(field, "capacity: 10", "capacity: 8");
+  await page.click("link", "← All rules");
+  await page.shows("unsaved edits");
+  await put(service, { rules: STORED.rules.slice(0, 1) });
+  await page.click("link", "Edit of api");
+  await page.find("heading", "Somebody else has changed this rule set");
+  assert.match(await (await page.find("textbox", "Rules of api in YAML")).value(), /capacity: 8/);
+  await service.call("DELETE", "/v1/rule_sets/api");
+  page.allow(/status of 404/);
+  await page.click("link", "← All rules");
+  await page.shows("There are no rules");
+  await page.evaluate(() => (location.hash = "#/rules?view=edit&set=api"));
+  await page.find("heading", "Somebody else has deleted this rule set");
+  await page.click("button", "Discard mine");
+  await page.shows("There are no rules");
+});
+
+browserTest("shows why a text was not applied, and keeps it", { stored: true }, async (page, service) => {
+  await put(service);
+  const field = await edit(page, service);
+  await change(field, "capacity: 10", "capacity: 8");
+  const stop = await page.fail("PUT", "/v1/rule_sets/api", 503, "Redis is away");
+  await page.click("button", "Apply …");
+  await confirm(page, "Apply");
+  await page.says("alert", "503 Redis is away");
+  assert.match(await field.value(), /capacity: 8/);
+  stop();
+  await page.click("button", "Apply …");
+  await confirm(page, "Apply");
+  await page.says("status", "Applied.");
+  assert.equal((await stored(service)).rules[0].bands[0].capacity, 8);
+
+  const stopCheck = await page.fail("POST", "/v1/validate", 503, "too busy");
+  await page.fail("POST", "/v1/simulate", 503, "no room to simulate");
+  await change(field, "capacity: 8", "capacity: 9");
+  await page.says("status", "Not checked. too busy");
+  await page.click("button", "Try it");
+  await page.says("status", /^No request has been recorded yet/);
+  await service.check(ANN);
+  await page.click("button", "Try it");
+  await page.says("alert", "503 no room to simulate");
+  stopCheck();
+  await change(field, "capacity: 9", "capacity: 9x");
+  await page.says("status", "1 fault");
+});
+
+browserTest("a text is tried on a log file", { stored: true, record: false }, async (page, service) => {
+  await put(service);
+  const field = await edit(page, service);
+  await page.shows("Requests are not recorded. Set admin: { record: true } in the config and restart, or try a log file.");
+  await page.click("button", "A log file");
+  await page.click("button", "Try it");
+  await page.says("status", "Choose a log file first.");
+  await change(field, "capacity: 10", "capacity: 2");
+  const lines = Array.from({ length: 6 }, (_, index) => JSON.stringify({ t: index * 1000, ...ANN, user: "<img src=x onerror=alert(1)>" }));
+  const file = await page.find("button", /^Log file/);
+  await file.choose(service.write("log.ndjson", [...lines, "no <b>event", ""].join("\n")));
+  await page.click("button", "Try it");
+  await page.shows("4 newly denied 0 newly allowed of 6 requests");
+  await page.shows("1 line not understood and left out.");
+  await (await page.find("table", "Identities whose decisions change")).shows("user=<img src=x onerror=alert(1)> api/per-user 4 0");
+  const combined = (user) => `192.0.2.1 - ${user} [17/Nov/2025:10:00:00 +0000] "GET /api/x HTTP/1.1" 200 5 "-" "a \\"b\\""\n`;
+  await file.choose(service.write("access.log", combined("ann").repeat(5)));
+  await page.click("button", "Try it");
+  await page.shows("3 newly denied 0 newly allowed of 5 requests");
+  await file.choose(service.write("other.log", "what is this\n"));
+  await page.click("button", "Try it");
+  await page.says("status", "The file has no request in a format that is known.");
+});
+
+browserTest("the switches of a rule change it", { stored: true }, async (page, service) => {
+  await put(service);
+  await open(page, service, "#/rules", "Rules");
+  await page.click("button", "Switches of api/per-user");
+  await page.click("button", "Switch to shadow …");
+  await (await page.find("dialog", "Shadow api/per-user?")).shows("counts and reports, but denies nothing");
+  await confirm(page, "Switch to shadow");
+  await page.shows("Rule per-user: mode from");
+  assert.equal((await stored(service)).rules[0].mode, "shadow");
+  await page.click("button", "Switches of api/per-user");
+  await page.click("button", "Enforce …");
+  await confirm(page, "Enforce");
+  await until("it is enforced", async () => (await stored(service)).rules[0].mode === "enforce");
+
+  await page.gone("button", "Enforce …");
+  await page.click("button", "Switches of api/per-user");
+  const share = await page.find("spinbutton", "Rollout, % of identities");
+  await share.fill("12.5");
+  await page.click("button", "Change …");
+  await confirm(page, "Change");
+  await page.shows("rollout 12.5%");
+  assert.equal((await stored(service)).rules[0].rollout, "12.5%");
+  await page.click("button", "Switches of api/per-user");
+  await (await page.find("spinbutton", "Rollout, % of identities")).fill("101");
+  await page.click("button", "Change …");
+  assert.equal(await page.has("dialog"), false);
+
+  await page.click("button", "Disable …");
+  await confirm(page, "Disable");
+  await page.find("button", "Enable … api/per-user");
+  assert.equal((await stored(service)).rules[0].enabled, false);
+  await page.click("button", "Enable … api/per-user");
+  await confirm(page, "Enable");
+  await page.shows("api/per-user is enabled.");
+  await page.find("button", "Switches of api/per-user");
+});
+
+browserTest("a switch that fails says why", { stored: true }, async (page, service) => {
+  await put(service);
+  await open(page, service, "#/rules", "Rules");
+  await page.fail("POST", /\/disable$/, 503, "Redis is away");
+  await page.click("button", "Switches of api/per-user");
+  await page.click("button", "Disable …");
+  await confirm(page, "Disable");
+  await page.says("alert", "503 Redis is away");
+  const stop = await page.fail("PUT", "/v1/rule_sets/api/rules/per-user", 412, "changed");
+  await page.click("button", "Switch to shadow …");
+  await confirm(page, "Switch to shadow");
+  await page.says("alert", "412 Somebody else changed this rule at the same moment. Nothing was changed.");
+  stop();
+  await page.fail("POST", /\/enable$/, 503, "Redis is still away");
+  await page.click("button", "Enable … api/old");
+  await confirm(page, "Enable");
+  await page.says("alert", "Redis is still away");
+  assert.deepEqual(await stored(service), STORED);
+});
+
+browserTest("the history shows changes, and restores a text", { stored: true }, async (page, service) => {
+  await put(service);
+  await put(service, { rules: STORED.rules.slice(0, 1) });
+  await open(page, service, "#/rules", "Rules");
+  await page.click("link", "History of api");
+  await page.find("heading", "History of api");
+  const see = await page.find("button", "See the change");
+  await see.click();
+  await (await page.find("region", "Changed lines")).shows("- id: login");
+  await page.click("button", "See the text");
+  await (await page.find("region", "Text after the change")).shows("id: login");
+  await page.shows("loopback");
+  await page.click("button", "Restore in the editor");
+  await page.find("heading", "Rule set api");
+  await page.shows(/\d+ lines added\./);
+  assert.equal((await stored(service)).rules.length, 1);
+  await page.click("button", "Apply …");
+  await confirm(page, "Apply");
+  await page.says("status", "Applied.");
+  assert.deepEqual((await stored(service)).rules.map(({ id }) => id), ["per-user", "login", "old"]);
+
+  await page.fail("GET", "/v1/rule_sets/api/history", 503, "the history is away");
+  await page.click("link", "History");
+  await page.says("alert", "503 the history is away");
+});
+
+browserTest("a new set is created, but not over another", { stored: true }, async (page, service) => {
+  await open(page, service, "#/rules", "Rules");
+  await page.shows("There are no rules");
+  await page.click("link", "New rule set");
+  const name = await page.find("textbox", /^Name of the rule set/);
+  assert.equal(await (await page.find("button", "Apply …")).call((button) => button.disabled), true);
+  await name.fill("mail <b>/ä?#");
+  await page.says("status", "No faults");
+  await page.click("button", "Apply …");
+  await confirm(page, "Apply");
+  await page.shows("The rule set mail <b>/ä?# is active.");
+  await page.find("heading", "mail <b>/ä?#");
+  assert.equal((await stored(service, encodeURIComponent("mail <b>/ä?#"))).rules[0].id, "per-user");
+
+  page.allow(/status of 412/);
+  await page.click("link", "New rule set");
+  await (await page.find("textbox", /^Name of the rule set/)).fill("mail <b>/ä?#");
+  await page.click("button", "Apply …");
+  await confirm(page, "Apply");
+  await page.find("heading", "Somebody else has changed this rule set");
+  await page.click("button", "Discard mine");
+  await page.find("heading", "Rule set mail <b>/ä?#");
+  assert.match(await (await page.find("textbox", "Rules of mail <b>/ä?# in YAML")).value(), /per-user/);
+});
+
+browserTest("each role is offered what it may do", { stored: true, tokens: true }, async (page, service) => {
+  await put(service);
+  page.allow(/status of 401/);
+  await page.goto(service.url("#/rules"));
+  const offered = async (role) => {
+    await logIn(page, role);
+    await page.find("button", "YAML of api/old");
+    const names = [...(await page.all("button")), ...(await page.all("link"))].map(({ name }) => name);
+    return names.filter((name) => /Switches of api\/login|Enable|Edit|Text|New|History/.test(name)).sort();
+  };
+  assert.deepEqual(await offered("viewer"), ["History of api", "Text of api"]);
+  await page.click("link", "Text of api");
+  await page.find("textbox", "Rules of api in YAML");
+  await page.find("button", "Try it");
+  assert.equal(await page.has("button", "Apply …"), false);
+  await page.click("link", "← All rules");
+  await page.click("button", "Log out");
+  assert.deepEqual(await offered("operator"), ["Enable … api/old", "History of api", "Switches of api/login", "Text of api"]);
+  await page.click("button", "Switches of api/login");
+  await page.find("button", "Disable …");
+  assert.equal(await page.has("button", /Enforce|Switch to shadow|Change …/), false);
+  await page.click("button", "Disable …");
+  await confirm(page, "Disable");
+  await until("it is disabled", async () => (await stored(service)).rules[1].enabled === false);
+  await page.click("button", "Log out");
+  assert.deepEqual(await offered("admin"), ["Edit of api", "Enable … api/login", "Enable … api/old", "History of api", "New rule set"]);
+});

@@ -1,0 +1,364 @@
+// What all views share: login, roles, themes, navigation, phones, keyboards, hostile values and
+// accessibility.
+
+import assert from "node:assert/strict";
+
+import { until } from "./element.mjs";
+import { browserTest, confirm, logIn, open } from "./harness.mjs";
+import { liveEvent } from "./service.mjs";
+
+const ANN = { user: "ann", ip: "203.0.113.9", method: "GET", path: "/api/items" };
+const VIEWS = ["Overview", "Rules", "Identities", "Lab", "Instances"];
+const STORED = { rules: [
+  { id: "per-user", name: "Each user on the API", match: { path: ["/api/**"] }, scope: "per_user", bands: ["10/h", "100/d"] },
+  { id: "login", scope: "per_ip", mode: "shadow", algorithm: "sliding_log", bands: ["5/10m"] },
+  { id: "old", enabled: false, scope: "global", bands: ["5/s"] },
+] };
+
+/** Every page with data, its heading and how it is brought into the state to look at. */
+const PAGES = [
+  ["#/overview", "Overview", (page) => page.find("link", "user=ann")],
+  ["#/rules", "Rules", async (page) => {
+    await page.find("button", "Enable … api/old");
+    await page.click("button", "YAML of api/per-user");
+    await page.click("button", "Switches of api/per-user");
+    await page.find("region", "api/per-user in YAML");
+  }],
+  ["#/rules?view=edit&set=api", "Rule set api", async (page) => {
+    const field = await page.find("textbox", "Rules of api in YAML");
+    await field.fill((await field.value()).replace("per_user", "per_person").replace("capacity: 5", "capacity: 6"));
+    await page.says("status", "1 fault");
+    await field.fill((await field.value()).replace("per_person", "per_user").replace("capacity: 10", "capacity: 5"));
+    await page.says("status", "No faults");
+    await page.click("button", "Try it");
+    await page.shows("newly denied");
+  }],
+  ["#/rules?view=new", "New rule set", (page) => page.says("status", "No faults")],
+  ["#/rules?view=history&set=api", "History of api", async (page) => {
+    await page.click("button", "See the change");
+    await page.find("region", "Changed lines");
+  }],
+  ["#/identities?user=ann", "user = ann", async (page) => {
+    await page.click("button", "Explain GET /api/items");
+    await page.shows("Denied. By per-user");
+  }],
+  ["#/lab", "Lab", async (page) => {
+    await (await page.find("region", "Fixed window")).shows("2× the limit");
+    for (const summary of await page.all("DisclosureTriangle")) await summary.click();
+    await page.find("table", "Totals of each algorithm");
+  }],
+  ["#/instances", "Instances", (page) => page.shows("this instance")],
+];
+
+async function fillService(service) {
+  await service.call("PUT", "/v1/rule_sets/api", { rules: STORED.rules.slice(0, 1) });
+  await service.call("PUT", "/v1/rule_sets/api", STORED);
+  await service.check(ANN, 12);
+}
+
+/** Shows a page by its address, from whichever view it is. Drafts of other pages stay. */
+async function show(page, service, [hash, heading, prepare]) {
+  if (!(await page.evaluate(() => document.querySelector("nav")))) await page.goto(service.url(hash));
+  else await page.evaluate((next) => (location.hash = next), hash);
+  await page.find("heading", heading);
+  await prepare(page);
+}
+
+browserTest("asks for a token, and takes only a good one", { tokens: true }, async (page, service) => {
+  page.allow(/status of 401/);
+  await page.goto(service.url("#/lab"));
+  const field = await page.find("textbox", /^Token/);
+  assert.equal(await field.call((input) => input.type), "password");
+  assert.match((await page.focused()).name, /^Token/);
+  await field.fill("wrong");
+  await page.click("button", "Log in");
+  await page.says("alert", /^401 /);
+  assert.equal(await page.has("navigation"), false);
+  await logIn(page, "operator");
+  await page.find("heading", "Lab");
+  await page.shows("the-operator");
+  await page.shows("operator");
+
+  // The token is of this tab, and outlives a reload.
+  await page.reload();
+  await page.find("heading", "Lab");
+  assert.equal(await page.evaluate(() => JSON.stringify(localStorage).includes("operator")), false);
+  await page.click("button", "Log out");
+  await page.find("textbox", /^Token/);
+  assert.equal(await page.evaluate(() => sessionStorage.length), 0);
+});
+
+browserTest("asks again when the token is taken away", { tokens: true }, async (page, service) => {
+  page.allow(/status of 401/);
+  await page.goto(service.url("#/identities?user=ann"));
+  await logIn(page, "viewer");
+  await page.find("heading", "user = ann");
+  service.setTokens(["admin"]);
+  await page.find("textbox", /^Token/);
+  await page.says("alert", /^401 /);
+  await logIn(page, "admin");
+  await page.find("heading", "user = ann");
+});
+
+browserTest("needs no token on loopback", {}, async (page, service) => {
+  await open(page, service, "", "Overview");
+  await page.shows("loopback");
+  await page.shows("admin");
+  assert.equal(await page.has("button", "Log out"), false);
+});
+
+browserTest("each view has an address, a title and the focus on its heading", {}, async (page, service) => {
+  await open(page, service, "", "Overview");
+  for (const view of [...VIEWS.slice(1), VIEWS[0]]) {
+    await page.click("link", view, await page.find("navigation", "Main"));
+    await page.waitFor(`the focus is on ${view}`, (text) => document.activeElement.matches("h1") && document.activeElement.textContent === text, view);
+    assert.deepEqual(await page.evaluate(() => [document.title, location.hash]), [`${view} · FluxGate`, `#/${view.toLowerCase()}`]);
+    const current = await page.evaluate(() => [...document.querySelectorAll("[aria-current=page]")].map((link) => link.textContent));
+    assert.deepEqual(current, [view]);
+  }
+  await page.evaluate(() => history.back());
+  await page.find("heading", "Instances");
+  await page.evaluate(() => (location.hash = "#/nonsense"));
+  await page.find("heading", "Overview");
+});
+
+browserTest("the theme follows the system until one is chosen, which stays", {}, async (page, service) => {
+  const brightness = () => page.evaluate(() => {
+    const [red, green, blue] = getComputedStyle(document.body).backgroundColor.match(/\d+/g).map(Number);
+    return (red + green + blue) / 3;
+  });
+  await open(page, service, "", "Overview");
+  assert.ok((await brightness()) > 200);
+  await page.media({ scheme: "dark" });
+  assert.ok((await brightness()) < 60);
+  await page.click("button", "Theme: system. Switch to light.");
+  assert.ok((await brightness()) > 200);
+  await page.click("button", "Theme: light. Switch to dark.");
+  await page.media({ scheme: "light" });
+  assert.ok((await brightness()) < 60);
+  await page.reload();
+  await page.find("button", "Theme: dark. Switch to system.");
+  assert.ok((await brightness()) < 60);
+});
+
+browserTest("nothing moves for those who want no motion", { feed: true }, async (page, service) => {
+  await page.media({ motion: "reduce" });
+  await open(page, service, "#/overview", "Overview");
+  await until("the page listens", () => service.feed.isOpen);
+  for (const used of [0.1, 0.9]) {
+    service.feed.send(liveEvent({ decisions: { allowed: 5 }, rules: [{ rule_set: "api", rule: "r", outcomes: { allowed: 5 }, used }] }));
+    await page.waitFor("it is shown", (value) => document.querySelector("[role=meter]")?.getAttribute("aria-valuenow") === value, String(used));
+    assert.equal(await page.evaluate(() => document.getAnimations().length), 0);
+  }
+});
+
+browserTest("no page is wider than a phone, and no control too small for a finger", { stored: true }, async (page, service) => {
+  await fillService(service);
+  const small = [];
+  for (const entry of PAGES) {
+    await page.view({ width: 390, phone: true });
+    await show(page, service, entry);
+    for (const width of [390, 360]) {
+      await page.view({ width, phone: true });
+      const { wide, past, low } = await page.evaluate(measure, width);
+      assert.ok(wide <= width, `${entry[0]} is ${wide} wide at ${width}: ${past.join("\n")}`);
+      small.push(...low.map((text) => `${entry[0]} at ${width}: ${text}`));
+    }
+  }
+  assert.deepEqual(small, []);
+});
+
+/** Returns how wide the page is, what sticks out, and the controls that are too low, in the page. */
+async function measure(width) {
+  // Charts follow their box in the next frame.
+  for (let frame = 0; frame < 2; frame++) await new Promise((done) => requestAnimationFrame(done));
+  const all = [...document.querySelectorAll("body *")];
+  const controls = all.filter((element) => element.matches("button, nav a, select, input") && element.checkVisibility());
+  const box = (element) => element.getBoundingClientRect();
+  return {
+    wide: Math.max(document.documentElement.scrollWidth, document.body.scrollWidth),
+    past: all.filter((element) => box(element).right > width + 1).slice(0, 5).map(({ outerHTML }) => outerHTML.slice(0, 120)),
+    low: controls.filter((element) => !["range", "checkbox"].includes(element.type) && box(element).height < 39.5)
+      .map((element) => `${element.textContent || element.type} is ${box(element).height} high`),
+  };
+}
+
+browserTest("every view is reached, and a change applied, with the keyboard alone", { stored: true }, async (page, service) => {
+  await fillService(service);
+  await open(page, service, "", "Overview");
+  await page.press("Tab");
+  assert.deepEqual(await page.focused(), { role: "link", name: "Skip to content" });
+  await page.press("Enter");
+  assert.equal((await page.focused()).role, "main");
+  for (const view of VIEWS) {
+    await page.evaluate(() => document.activeElement.blur());
+    await page.tabTo("link", view);
+    await page.press("Enter");
+    await page.find("heading", view);
+  }
+  await page.evaluate(() => document.activeElement.blur());
+  await page.tabTo("link", "Rules");
+  await page.press("Enter");
+  await page.find("link", "Edit of api");
+  await page.tabTo("link", "Edit of api");
+  await page.press("Enter");
+  await page.find("textbox", "Rules of api in YAML");
+  await page.tabTo("textbox", "Rules of api in YAML");
+  await page.press("End", "control");
+  await page.press("Home", "control");
+  for (const character of "# x") await page.press(character);
+  await page.press("Enter");
+  await page.press("Tab");
+  await page.press("Backspace");
+  await page.press("Backspace");
+  const field = await page.find("textbox", "Rules of api in YAML");
+  assert.match(await field.value(), /^# x\nrules:/);
+  await page.press("a", "control");
+  await page.type((await field.value()).replace("capacity: 10", "capacity: 7"));
+  await page.says("status", "No faults");
+  // Tab indents here, so Escape leaves first.
+  await page.press("Escape");
+  await page.tabTo("button", "Apply …");
+  await page.press("Enter");
+  await page.find("dialog", "Apply to api?");
+  await page.tabTo("button", "Apply", 5);
+  await page.press(" ");
+  await page.says("status", "Applied. The new rules are active.");
+  assert.equal((await service.call("GET", "/v1/rule_sets/api")).rules[0].bands[0].capacity, 7);
+});
+
+browserTest("axe finds nothing serious, in both themes", { stored: true }, async (page, service) => {
+  await fillService(service);
+  for (const entry of PAGES) {
+    await page.media({ scheme: "light", motion: "reduce" });
+    await show(page, service, entry);
+    for (const scheme of ["light", "dark"]) {
+      await page.media({ scheme, motion: "reduce" });
+      assert.deepEqual(await page.axe(), [], `${entry[0]}, ${scheme}`);
+    }
+  }
+  await page.click("link", "Rules", await page.find("navigation", "Main"));
+  await page.click("button", "Switches of api/per-user");
+  await page.click("button", "Disable …");
+  await page.find("dialog");
+  assert.deepEqual(await page.axe(), []);
+  await confirm(page, "Cancel");
+});
+
+browserTest("axe finds nothing serious in the login form", { tokens: true }, async (page, service) => {
+  page.allow(/status of 401/);
+  for (const scheme of ["light", "dark"]) {
+    await page.media({ scheme });
+    await page.goto(service.url());
+    await (await page.find("textbox", /^Token/)).fill("wrong");
+    await page.press("Enter");
+    await page.says("alert", /^401 /);
+    assert.deepEqual(await page.axe(), [], scheme);
+  }
+});
+
+const HOSTILE = [
+  `<img src=x onerror="alert('img')">`,
+  `"><script>alert('script')</script>`,
+  `'};alert('quote');//`,
+  `javascript:alert('link')`,
+  `<svg/onload=alert('svg')>{{constructor.constructor('alert(1)')()}}`,
+];
+
+browserTest("hostile values are text in every view", { stored: true }, async (page, service) => {
+  const sets = HOSTILE.slice(0, 2);
+  for (const set of ["api", ...sets]) {
+    const rules = HOSTILE.map((name, index) => ({ id: `r${index}`, name, scope: "per_user", match: { path: [`/${index}/**`] }, bands: ["2/h"] }));
+    const path = `/v1/rule_sets/${encodeURIComponent(set)}`;
+    await service.call("PUT", path, { rules: rules.slice(1) });
+    await service.call("PUT", path, { rules });
+    for (const [index, user] of HOSTILE.entries()) {
+      await service.check({ rule_set: set, user, ip: "192.0.2.1", method: "GET", path: `/${index}/${user}`, headers: { "x-hostile": user } }, 4);
+    }
+  }
+  const isText = async (where, text) => {
+    await page.shows(text.replace(/\s+/g, " "));
+    const made = await page.evaluate(() => document.querySelectorAll("img[src=x], main script, svg[onload], [href^=javascript]").length);
+    assert.equal(made, 0, where);
+  };
+  await open(page, service, "#/overview", "Overview");
+  await service.check({ rule_set: sets[0], user: HOSTILE[0], path: "/0/" }, 3);
+  for (const set of sets) await isText("overview", set);
+  await isText("overview", `user=${HOSTILE[0]}`);
+  await page.find("meter", `Used share of ${sets[0]} / r0`);
+
+  await show(page, service, ["#/rules", "Rules", (page) => page.find("heading", HOSTILE[4])]);
+  for (const text of HOSTILE) await isText("rules", text);
+  for (const [index, set] of sets.entries()) {
+    await page.evaluate((name) => (location.hash = `#/rules?${new URLSearchParams({ view: "edit", set: name })}`), set);
+    await page.find("heading", `Rule set ${set}`);
+    const field = await page.find("textbox", `Rules of ${set} in YAML`);
+    await field.fill((await field.value()).replace("capacity: 2", "capacity: 1").replace("scope: per_user", index ? "scope: per_user" : `scope: ${JSON.stringify(HOSTILE[0])}`));
+    if (index === 0) {
+      await page.says("status", /fault/);
+      await isText("fault", "onerror=");
+      await field.fill((await field.value()).replace(`scope: ${JSON.stringify(HOSTILE[0])}`, "scope: per_user"));
+    }
+    await page.says("status", "No faults");
+    await page.click("button", "Try it");
+    await page.shows("newly denied");
+    await isText("trial", `user=${HOSTILE[0]}`);
+    await page.click("button", "Apply …");
+    await confirm(page, "Apply");
+    await page.says("status", "Applied.");
+    await page.click("link", "History");
+    await page.find("heading", `History of ${set}`);
+    for (const see of await page.all("button", /^See the/)) await see.click();
+    await isText("history", HOSTILE[1]);
+  }
+
+  for (const user of HOSTILE) {
+    const query = new URLSearchParams({ identity: `user=${user}`, rule: `${sets[0]}/r0` });
+    await page.evaluate((next) => (location.hash = `#/identities?${next}`), String(query));
+    await page.find("heading", `user = ${user}`);
+    await page.find("table", "Recent requests, newest first");
+    await isText("identities", user);
+  }
+  await page.click("button", /^Explain GET \/4/);
+  await page.shows("Counts user=");
+  await page.evaluate((text) => (location.hash = `#/lab?${new URLSearchParams({ pattern: text, drawn: text })}`), HOSTILE[0]);
+  await page.find("heading", "Lab");
+  await page.shows("2× the limit");
+});
+
+browserTest("hostile values of the live events and of problems are text", { feed: true }, async (page, service) => {
+  const text = HOSTILE[0];
+  await page.answer("GET", "/v1/instances", { body: { instances: [{
+    id: text, version: text, revision: text, started_ms: 0, seen_ms: 0, decisions_per_second: 1, denied_per_second: 1, is_self: true, hostname: text,
+  }] } });
+  await page.fail("GET", "/v1/top", 500, text);
+  await open(page, service, "#/overview", "Overview");
+  await until("the page listens", () => service.feed.isOpen);
+  service.feed.send(liveEvent({
+    decisions: { allowed: 1 }, revision: text, store: { kind: text, breaker: "closed", keys: 1 },
+    rules: [{ rule_set: text, rule: HOSTILE[1], outcomes: { allowed: 1 }, used: 0.5 }],
+  }));
+  await page.find("link", `${text} / ${HOSTILE[1]}`);
+  await page.says("alert", `500 ${text}`);
+  await page.click("link", "Instances", await page.find("navigation", "Main"));
+  await page.find("heading", "Instances");
+  await page.shows(text);
+  assert.equal(await page.evaluate(() => document.querySelectorAll("img[src=x], main script").length), 0);
+});
+
+browserTest("other pages cannot frame it, and the policy holds", {}, async (page, service) => {
+  const { headers } = await fetch(service.url());
+  assert.match(headers.get("content-security-policy"), /^default-src 'none'; .*frame-ancestors 'none'$/);
+  await open(page, service, "", "Overview");
+  page.allow(/Content.Security.Policy|contentSecurityPolicy|policy/i);
+  // The page as it is would block what its code lets through.
+  const ran = await page.evaluate(async () => {
+    const element = document.createElement("div");
+    element.innerHTML = "<img src=x onerror='window.ran = true'>";
+    document.body.append(element);
+    await new Promise((done) => element.firstChild.addEventListener("error", () => setTimeout(done)));
+    return Boolean(window.ran);
+  });
+  assert.equal(ran, false);
+  page.allow(/status of 404/);
+});

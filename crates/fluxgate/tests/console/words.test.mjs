@@ -1,0 +1,70 @@
+// Rules in words.
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { algorithmWords, details, duration, sentence } from "../../src/console/rules/words.js";
+
+const bucket = (capacity, window_ms, refill = capacity, period_ms = window_ms) =>
+  ({ id: "b0", capacity, window_ms, refill, period_ms });
+const rule = (fields) => ({
+  id: "a", name: null, mode: "enforce", priority: 100, key: ["user"], group: null, rollout: null,
+  algorithm: "token_bucket", bands: [bucket(10, 1000)], lease: null, on_exceed: "reject", ...fields,
+});
+const says = (fields, expected) => assert.equal(sentence(rule(fields)), expected);
+
+test("bands", () => {
+  says({}, "10 per second for each user");
+  says({ bands: [bucket(10, 1000), bucket(100, 60000)], match: { path: ["/api/**"] } },
+    "10 per second and 100 per minute for each user on /api/**");
+  says({ bands: [bucket(50, 1000, 10, 1000)] }, "10 per second with bursts of up to 50 for each user");
+  says({ bands: [{ id: "b0", capacity: 5, window_ms: 900000 }] }, "5 per 15 minutes for each user");
+  says({ bands: [{ id: "b0", capacity: 5, window_ms: 1500 }] }, "5 per 1,500 milliseconds for each user");
+  says({ bands: [{ id: "b0", capacity: 10000, calendar: "month", time_zone: "Asia/Seoul" }] },
+    "10,000 per calendar month in Asia/Seoul for each user");
+  says({ bands: [{ id: "b0", capacity: 1, calendar: "day", time_zone: "UTC" }] },
+    "1 per calendar day for each user");
+  says({ bands: [{ id: "b0", capacity: 3, hold_ms: 60000 }] }, "at most 3 at the same time for each user");
+});
+
+test("keys", () => {
+  says({ key: [] }, "10 per second for all requests together");
+  says({ key: ["ip"] }, "10 per second for each address");
+  says({ key: ["api_key"] }, "10 per second for each API key");
+  says({ key: ["header:x-tenant"] }, "10 per second for each value of header x-tenant");
+  says({ key: ["user", "attr:a:b"] },
+    "10 per second for each combination of user and value of attribute a:b");
+});
+
+test("matches", () => {
+  says({ match: { path: ["/login"], methods: ["POST"] } }, "10 per second for each user on POST /login");
+  says({ match: { methods: ["GET", "POST"] } }, "10 per second for each user on GET or POST requests");
+  says({ match: { path: "/a", not_path: ["/a/x", "/a/y"], ip: ["10.0.0.0/8"], not_ip: "10.0.0.1" } },
+    "10 per second for each user on /a except on /a/x and /a/y from 10.0.0.0/8 not from 10.0.0.1");
+  says({ match: { headers: { "X-Plan": "free", "X-Debug": { present: false } },
+    attributes: { plan: ["free", "trial"], region: { not: "eu" }, n: 3, any: { present: true } } } },
+    "10 per second for each user with header X-Plan “free”, without header X-Debug, with attribute plan " +
+    "“free” or “trial”, with attribute region other than “eu”, with attribute n 3 and with any attribute any");
+  says({ match: null }, "10 per second for each user");
+});
+
+test("details", () => {
+  assert.deepEqual(details(rule({})), []);
+  assert.deepEqual(details(rule({
+    mode: "shadow", rollout: "12.5%", group: "plan", on_exceed: "wait", max_wait_ms: 2000, priority: -1,
+    lease: { share: "20%", for_ms: 1000 }, bands: [{ id: "b0", capacity: 3, hold_ms: 60000 }],
+  })), [
+    "Shadow: counts and reports, but never denies.",
+    "Enforced for 12.5% of the identities, shadow for the others.",
+    "Group plan: only the first rule that matches applies.",
+    "Requests over the limit wait for up to 2 seconds before they are denied.",
+    "Lease: instances take up to 20% in advance, for 1 second at most.",
+    "A slot that is not renewed ends after 1 minute.",
+    "Priority -1.",
+  ]);
+});
+
+test("names", () => {
+  assert.equal(algorithmWords("sliding_log"), "sliding log");
+  assert.equal(duration(500), "500 milliseconds");
+  assert.equal(duration(86400000), "1 day");
+});
