@@ -1,0 +1,37 @@
+// Takes the pictures of the console for the documents: node screenshots.mjs FOLDER
+
+import { writeFileSync } from "node:fs";
+
+import { launch } from "./browser.mjs";
+import { startService } from "./service.mjs";
+
+/** How long the demo sends traffic before the overview is taken. */
+const TRAFFIC_MS = 45_000;
+const [folder] = process.argv.slice(2);
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+
+const service = await startService({ demo: true });
+const browser = await launch();
+try {
+  const page = await browser.page();
+  await page.view({ width: 1280, height: 800 });
+  await page.media({ scheme: "light" });
+  await page.goto(service.url("#/overview"));
+  await page.find("heading", "Overview");
+  await page.click("button", "Send demo traffic");
+  await pause(TRAFFIC_MS);
+  const take = async (name) => {
+    const { data } = await page.send("Page.captureScreenshot", { format: "webp", quality: 90 });
+    writeFileSync(`${folder}/console-${name}.webp`, Buffer.from(data, "base64"));
+  };
+  await take("overview");
+  for (const [view, heading] of [["rules?view=edit", "Rules as text"], ["lab", "Lab"]]) {
+    await page.goto(service.url(`#/${view}`));
+    await page.find("heading", heading);
+    await pause(2_000);
+    await take(view.split("?")[0]);
+  }
+} finally {
+  await browser.close();
+  await service.end();
+}
