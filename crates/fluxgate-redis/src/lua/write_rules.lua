@@ -18,11 +18,14 @@ else
   redis.call('HSET', index, name, etag)
 end
 redis.call('HSET', index, '', version)
--- The change, with the server's time and the text after it.
-local time = redis.call('TIME')
-local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
-redis.call('LPUSH', history, now .. ' ' .. change .. '\n' .. text)
-redis.call('LTRIM', history, 0, kept - 1)
+-- The change, with the server's time and the text after it. Without the permission to keep
+-- it, rules can be written all the same.
+local time = redis.pcall('TIME')
+if not time.err then
+  local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+  redis.pcall('LPUSH', history, now .. ' ' .. change .. '\n' .. text)
+  redis.pcall('LTRIM', history, 0, kept - 1)
+end
 -- Without the permission to publish, other instances see the change by polling.
 redis.pcall('PUBLISH', channel, version)
 return {1, before}

@@ -1,8 +1,8 @@
 // Calls of the service, all of the same origin, and the shapes of its answers.
 
 /** @typedef {{
- *   name: string, role: "viewer" | "operator" | "admin", tokens: boolean, demo: boolean,
- *   version: string, instance: string, source: "file" | "directory" | "redis" | "demo",
+ *   name: string, role: "viewer" | "operator" | "admin", demo: boolean, version: string,
+ *   source: "file" | "directory" | "redis" | "demo",
  *   writable: boolean, records: boolean, identities: boolean,
  * }} Session */
 
@@ -91,18 +91,15 @@ function problemOf({ status, statusText }, text) {
 }
 
 /** @param {string} path @param {AbortSignal} [signal] @returns {Promise<any>} */
-export async function get(path, signal) {
-  return (await send("GET", path, { signal })).json();
-}
+export const get = async (path, signal) => (await send("GET", path, { signal })).json();
 
 /** @param {string} path @param {unknown} body @param {AbortSignal} [signal] @returns {Promise<any>} */
-export async function post(path, body, signal) {
-  return (await send("POST", path, { body, signal })).json();
-}
+export const post = async (path, body, signal) =>
+  (await send("POST", path, { body, signal })).json();
 
 /**
- * Reads server-sent events until `signal` aborts. Connects again after a second if the
- * connection is lost. Unlike `EventSource`, it can send a token.
+ * Reads server-sent events until `signal` aborts, over new connections if one is lost. Unlike
+ * `EventSource`, it can send a token.
  * @param {string} path @param {AbortSignal} signal @param {(data: any) => void} onEvent
  * @param {(problem: Problem) => void} onProblem
  */

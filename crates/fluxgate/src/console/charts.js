@@ -23,9 +23,7 @@ export function plot(picture) {
 }
 
 /** A line that is not stretched. @param {string} name @param {string} [d] */
-export function line(name, d) {
-  return svg(`path.${name}`, { d, "vector-effect": "non-scaling-stroke" });
-}
+export const line = (name, d) => svg(`path.${name}`, { d, "vector-effect": "non-scaling-stroke" });
 
 /** Stripes tell areas apart without their colours. @param {string} id @param {string} name */
 export function stripes(id, name) {
@@ -36,8 +34,7 @@ export function stripes(id, name) {
 }
 
 /**
- * A live chart of stacked areas, the first series at the bottom. The time window grows with the
- * data from one minute to `maxSeconds`.
+ * Stacked areas, the first series at the bottom. The window grows with the data from one minute on.
  * @param {{name: string, label: string}[]} series `name` is its CSS class too
  * @param {string} unit @param {number} maxSeconds
  */
@@ -94,14 +91,10 @@ function niceCeiling(value) {
 }
 
 /** @param {number} value */
-function tenth(value) {
-  return Math.round(value * 10) / 10;
-}
+const tenth = (value) => Math.round(value * 10) / 10;
 
 /** @param {number[]} xs @param {number[]} ys */
-function pairs(xs, ys) {
-  return xs.map((x, i) => `${x} ${ys[i]}`).join("L");
-}
+const pairs = (xs, ys) => xs.map((x, i) => `${x} ${ys[i]}`).join("L");
 
 /** @param {string} label */
 export function sparkline(label) {

@@ -11,19 +11,14 @@ import { number, share } from "./format.js";
  * @param {string} text @param {() => void} onclick
  * @param {{kind?: "primary" | "danger" | "plain", of?: string}} [options] `of` is read out too
  */
-export function button(text, onclick, { kind = "plain", of } = {}) {
-  return h(`button.button.${kind}`, { type: "button", onclick }, text, hidden(of));
-}
+export const button = (text, onclick, { kind = "plain", of } = {}) =>
+  h(`button.button.${kind}`, { type: "button", onclick }, text, hidden(of));
 
 /** @param {string} text */
-export function submitButton(text) {
-  return h("button.button.primary", { type: "submit" }, text);
-}
+export const submitButton = (text) => h("button.button.primary", { type: "submit" }, text);
 
 /** @param {string | undefined} text */
-export function hidden(text) {
-  return text && h("span.visually-hidden", ` ${text}`);
-}
+export const hidden = (text) => text && h("span.visually-hidden", ` ${text}`);
 
 /** @param {string} title @param {Child[]} text @param {...Child} actions */
 export function pageHead(title, text, ...actions) {
@@ -32,17 +27,14 @@ export function pageHead(title, text, ...actions) {
 }
 
 /** @param {string} title @param {...Part} children */
-export function card(title, ...children) {
-  return h("section.card", h("h2", title), ...children);
-}
+export const card = (title, ...children) => h("section.card", h("h2", title), ...children);
 
 /**
  * The hint is part of the label, so that it is read out too.
  * @param {string} label @param {HTMLElement} input @param {string} [hint]
  */
-export function field(label, input, hint) {
-  return h("label.field", h("span.field-label", label), input, hint && h("span.hint", hint));
-}
+export const field = (label, input, hint) =>
+  h("label.field", h("span.field-label", label), input, hint && h("span.hint", hint));
 
 /** An input whose text a browser must not correct. @param {Part} attributes */
 export function textInput(attributes) {
@@ -51,19 +43,14 @@ export function textInput(attributes) {
 }
 
 /** @param {string} text @param {Kind} [kind] */
-export function badge(text, kind = "quiet") {
-  return h(`span.badge.${kind}`, text);
-}
+export const badge = (text, kind = "quiet") => h(`span.badge.${kind}`, text);
 
 /** A message in the page. A bad one is read out at once. @param {Kind} kind @param {...Part} children */
-export function notice(kind, ...children) {
-  return h(`div.notice.${kind}`, { role: kind === "bad" ? "alert" : "status" }, ...children);
-}
+export const notice = (kind, ...children) =>
+  h(`div.notice.${kind}`, { role: kind === "bad" ? "alert" : "status" }, ...children);
 
-/** @param {string} title @param {string} text @param {...Child} actions */
-export function empty(title, text, ...actions) {
-  return h("div.empty", h("p.empty-title", title), h("p", text), h("div.actions", actions));
-}
+/** @param {string} title @param {string} text */
+export const empty = (title, text) => h("div.empty", h("p.empty-title", title), h("p", text));
 
 /** A bar of `used` out of `limit`, which `update` sets. @param {string} label */
 export function gauge(label) {
@@ -209,11 +196,6 @@ export async function copyText(text, notify, done) {
 
 /** @param {string} text */
 export function codeLine(text) {
-  const copy = button("Copy", async () => {
-    await navigator.clipboard.writeText(text);
-    copy.textContent = "Copied";
-    setTimeout(() => (copy.textContent = "Copy"), 2000);
-  });
-  // The clipboard needs a secure context, which plain HTTP on another host is not.
-  return h("div.row", h("pre.code.command", h("code", text)), isSecureContext && copy);
+  const copy = button("Copy", () => copyText(text, (said) => (copy.textContent = said), "Copied"));
+  return h("div.row", h("pre.code.command", h("code", text)), copy);
 }

@@ -10,17 +10,17 @@ import { count } from "./format.js";
 
 const TICK_MS = 100;
 const STOP_AFTER_MS = 120_000;
-/** More calls than this in flight: the service is slow, so this tick sends nothing. */
+/** With more calls in flight the service is slow, and gets no others. */
 const MAX_IN_FLIGHT = 24;
 
-/** The traffic of this page, if any. @type {{stop: () => void, sent: number, until: number} | null} */
+/** The traffic of this page, if any. @type {{sent: number, until: number} | null} */
 let running = null;
 
 /** A button for traffic that goes on in other views, and ends on its own. @param {Context} context */
 export function demoTraffic({ notify, signal }) {
   const text = h("span.hint");
   const toggle = button("", () => {
-    if (running) running.stop();
+    if (running) running = null;
     else startTraffic(notify);
     show();
   });
@@ -38,39 +38,27 @@ export function demoTraffic({ notify, signal }) {
 
 /** @param {Context["notify"]} notify */
 async function startTraffic(notify) {
-  const stopped = new AbortController();
-  const stop = () => {
-    stopped.abort();
-    clearInterval(timer);
-    running = null;
-  };
-  const fail = (/** @type {unknown} */ error) => {
-    if (stopped.signal.aborted) return;
-    stop();
-    notify(`The demo traffic stopped: ${error instanceof Error ? error.message : error}`, "bad");
-  };
-  const traffic = { stop, sent: 0, until: Date.now() + STOP_AFTER_MS };
-  running = traffic;
-  /** @type {RuleSet[]} */
-  let sets = [];
+  const traffic = (running = { sent: 0, until: Date.now() + STOP_AFTER_MS });
   let inFlight = 0;
-  const timer = setInterval(() => {
-    if (Date.now() > traffic.until) return stop();
-    // 20 to 60 requests a second, in slow waves.
-    const requests = Math.round(4 + 2 * Math.sin(Date.now() / 5000));
-    for (let i = 0; i < requests && sets.length > 0 && inFlight < MAX_IN_FLIGHT; i++) {
-      inFlight++;
-      post("/v1/check", requestFor(sets[0]), stopped.signal)
-        .then(() => traffic.sent++, fail)
-        .finally(() => inFlight--);
-    }
-  }, TICK_MS);
+  let failure = null;
   try {
-    sets = (await get("/v1/rule_sets", stopped.signal)).rule_sets;
-    if (sets.length === 0) fail("there is no rule set.");
+    const { rule_sets: [set] } = await get("/v1/rule_sets");
+    while (running === traffic && Date.now() < traffic.until && !failure) {
+      // 20 to 60 requests a second, in slow waves.
+      const requests = Math.round(4 + 2 * Math.sin(Date.now() / 5000));
+      for (let i = 0; i < requests && inFlight < MAX_IN_FLIGHT; i++) {
+        inFlight++;
+        post("/v1/check", requestFor(set))
+          .then(() => traffic.sent++, (error) => (failure = error))
+          .finally(() => inFlight--);
+      }
+      await new Promise((done) => setTimeout(done, TICK_MS));
+    }
+    if (failure) throw failure;
   } catch (error) {
-    fail(error);
+    notify(`The demo traffic stopped: ${/** @type {Error} */ (error).message}`, "bad");
   }
+  if (running === traffic) running = null;
 }
 
 /**

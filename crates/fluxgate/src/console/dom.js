@@ -49,7 +49,7 @@ export function set(element, all) {
   }
 }
 
-/** Sets a text if it differs: a live region would read it out again. @param {Element} element @param {string} text */
+/** The same text again would be read out again. @param {Element} element @param {string} text */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }

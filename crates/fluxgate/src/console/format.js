@@ -7,23 +7,17 @@ const clock = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
 const dayAndClock = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
 
 /** Returns `12,345`, or `12,345.6` with a digit. @param {number} value @param {0 | 1} [digits] */
-export function number(value, digits = 0) {
-  return numbers[digits].format(value);
-}
+export const number = (value, digits = 0) => numbers[digits].format(value);
 
-/** Returns a number in few characters: `987`, `1.2k`, `34k`, `5.6M`. @param {number} value */
+/** Returns `987`, `1.2k`, `34k` or `5.6M`. @param {number} value */
 export function compact(value) {
   if (value < 999.5) return value.toFixed(value < 10 && !Number.isInteger(value) ? 1 : 0);
-  const [divisor, unit] =
-    value < 999_500 ? [1e3, "k"] : value < 999_500_000 ? [1e6, "M"] : [1e9, "G"];
+  const [divisor, unit] = value < 999_500 ? [1e3, "k"] : [1e6, "M"];
   const scaled = value / divisor;
   return Number(scaled.toFixed(scaled < 9.95 ? 1 : 0)) + unit;
 }
 
-/**
- * Returns a share of 0 to 1 in percent. What is not quite 0 or 1 is not shown as 0 or 100%.
- * @param {number} value
- */
+/** Returns percent. What is not quite 0 or 1 is not shown as 0 or 100%. @param {number} value */
 export function share(value) {
   const percent = value * 100;
   if (percent > 0 && percent < 0.1) return "<0.1%";
@@ -32,23 +26,20 @@ export function share(value) {
   return `${isPrecise ? Number(percent.toFixed(1)) : Math.round(percent)}%`;
 }
 
-/** Returns a latency in the unit that suits its size: `1.2 µs`, `340 ms`. @param {number} value */
+/** Returns a latency: `1.2 µs`, `340 ms`. @param {number} value */
 export function micros(value) {
   const [scaled, unit] =
     value < 1e3 ? [value, "µs"] : value < 1e6 ? [value / 1e3, "ms"] : [value / 1e6, "s"];
   return `${scaled.toFixed(scaled < 10 ? 1 : 0)}${THIN}${unit}`;
 }
 
-/** Returns a short time with its fraction: `500 ms`, `1.5 s`. @param {number} milliseconds */
+/** Returns `500 ms` or `1.5 s`. @param {number} milliseconds */
 export function span(milliseconds) {
   const [scaled, unit] = milliseconds < 1000 ? [milliseconds, "ms"] : [milliseconds / 1000, "s"];
   return `${Number(scaled.toPrecision(3))}${THIN}${unit}`;
 }
 
-/**
- * Returns a duration in its two largest units: `45 s`, `2 min 5 s`, `3 h 20 min`, `4 d 2 h`.
- * @param {number} milliseconds
- */
+/** Returns the two largest units: `45 s`, `2 min 5 s`, `4 d 2 h`. @param {number} milliseconds */
 export function duration(milliseconds) {
   if (milliseconds > 0 && milliseconds < 1000) return `${Math.round(milliseconds)}${THIN}ms`;
   const seconds = Math.max(0, Math.floor(milliseconds / 1000));
@@ -65,33 +56,24 @@ export function duration(milliseconds) {
 }
 
 /** Returns a time to wait in whole seconds, never too short. @param {number} milliseconds */
-export function wait(milliseconds) {
-  return duration(Math.max(1, Math.ceil(milliseconds / 1000)) * 1000);
-}
+export const wait = (milliseconds) => duration(Math.max(1, Math.ceil(milliseconds / 1000)) * 1000);
 
-/**
- * Returns the time of day, `14:03:59`, and the date as well if it is another day.
- * @param {number} milliseconds since the Unix epoch
- */
+/** Returns `14:03:59` of a Unix time, and the date if it is another day. @param {number} milliseconds */
 export function time(milliseconds) {
   const date = new Date(milliseconds);
   const isToday = date.toDateString() === new Date().toDateString();
   return (isToday ? clock : dayAndClock).format(date);
 }
 
-/** Returns how long ago a Unix time was: `just now`, `5 s ago`. @param {number} milliseconds */
+/** Returns `just now` or `5 s ago` of a Unix time. @param {number} milliseconds */
 export function ago(milliseconds) {
   const passed = Date.now() - milliseconds;
   return passed < 2000 ? "just now" : `${duration(passed)} ago`;
 }
 
-/**
- * Returns a count with its noun: `1 rule`, `2 rules`.
- * @param {number} value @param {string} singular @param {string} [plural]
- */
-export function count(value, singular, plural = `${singular}s`) {
-  return `${number(value)} ${value === 1 ? singular : plural}`;
-}
+/** Returns `1 rule` or `2 rules`. @param {number} value @param {string} singular @param {string} [plural] */
+export const count = (value, singular, plural = `${singular}s`) =>
+  `${number(value)} ${value === 1 ? singular : plural}`;
 
 /** @param {string[]} items @param {"and" | "or"} [last] */
 export function listed(items, last = "and") {
@@ -100,11 +82,7 @@ export function listed(items, last = "and") {
 }
 
 /** @param {string} text */
-export function capitalized(text) {
-  return text.charAt(0).toUpperCase() + text.slice(1);
-}
+export const capitalized = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 /** @param {string} route @param {Record<string, string>} params */
-export function link(route, params) {
-  return `#/${route}?${new URLSearchParams(params)}`;
-}
+export const link = (route, params) => `#/${route}?${new URLSearchParams(params)}`;

@@ -1,5 +1,4 @@
-// Identities: what one identity has left under every rule, what it sent, and how a request of it
-// would be decided.
+// Identities: what one identity has left under every rule, and what it sent.
 
 import { get } from "./api.js";
 import {
@@ -46,7 +45,7 @@ export function view({ session, params, signal }) {
       const inputs = partsOf(entries, values).map((part) =>
         field(capitalized(nounOf(part)), textInput({ name: part }),
           part === "api_key" ? "Not part of the link." : undefined));
-      replace(fields, inputs, inputs.length === 0 && h("p.quiet", "No active rule counts by identity."));
+      replace(fields, inputs);
       if (!signal.aborted) lookUp(values);
     } catch (error) {
       replace(results, problemNotice(error), h("div.actions", button("Try again", load)));
@@ -103,7 +102,7 @@ export function view({ session, params, signal }) {
       && poll(current, 10_000, () => recent.refresh(values, current));
     const incomplete = entries.filter(({ rule }) => missingOf(rule, values).length > 0);
     replace(results,
-      h("div.row.id-results-head", h("h2", values.size > 0 ? describe(values) : "Everyone"), status),
+      h("div.row", h("h2", values.size > 0 ? describe(values) : "Everyone"), status),
       states.problem, requests && requests.problem,
       cards.length > 0
         ? h("div.grid", cards.map((each) => each.element))
@@ -111,7 +110,7 @@ export function view({ session, params, signal }) {
       !mayChange && h("p.hint",
         `Refunds and resets need the role operator. You have the role ${session.role}.`),
       incomplete.length > 0 && card("Rules that need more",
-        h("ul.id-missing", incomplete.map(({ set, rule }) => h("li.row",
+        h("ul", incomplete.map(({ set, rule }) => h("li.row",
           h("span", h("span.quiet", `${set} / `), rule.id),
           missingOf(rule, values).map((part) => badge(`needs ${part}`)))))));
   }

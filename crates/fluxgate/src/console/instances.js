@@ -21,8 +21,7 @@ export function view({ signal, live }) {
   /** @param {Instance[]} instances */
   function show(instances) {
     setText(text, live.latest?.store.kind === "memory" && instances.length < 2
-      ? "The store is in memory, so this instance is the only one. "
-        + "Instances that share a Redis store are listed here."
+      ? "The store is in memory, so this instance is the only one."
       : `${count(instances.length, "instance uses", "instances share")} the store.`);
     const own = instances.find((each) => each.is_self)?.revision;
     const rows = instances.map((each) => row(each, own));
@@ -43,9 +42,7 @@ export function view({ signal, live }) {
 }
 
 /** @param {Instance} instance */
-function isLate({ seen_ms: seen }) {
-  return Date.now() - seen > LATE_MS;
-}
+const isLate = ({ seen_ms: seen }) => Date.now() - seen > LATE_MS;
 
 /** @param {Instance} instance @param {string | undefined} own the revision of this instance */
 function row(instance, own) {

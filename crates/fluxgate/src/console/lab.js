@@ -51,12 +51,12 @@ export function view({ params, notify }) {
   const results = h("div.grid.lab-results", charts.map(({ element }) => element));
   const rules = h("pre.code", { tabindex: 0, role: "region", "aria-label": "Rules as YAML" });
   const numbers = h("div.stack-small");
-  const numbersDetails = h("details.lab-details", { ontoggle: showNumbers },
+  const numbersDetails = h("details", { ontoggle: showNumbers },
     h("summary", "The numbers as a table"), numbers);
   const trafficCard = card("Traffic", patterns, pattern.element);
   trafficCard.classList.add("lab-traffic");
 
-  const element = h("div.stack.lab",
+  const element = h("div.stack",
     pageHead("Lab", ["Pick or draw a traffic pattern, and see what each algorithm admits. "
       + "The engine of this service decides, on counters of its own."],
       button("Copy link", () => copyText(location.href, notify, COPIED)),
@@ -72,7 +72,7 @@ export function view({ params, notify }) {
     problem,
     h("div.row.spread", h("h2", "What each algorithm admits"), legend()),
     results, announcement, numbersDetails,
-    h("details.lab-details", h("summary", "The rules as YAML"), rules));
+    h("details", h("summary", "The rules as YAML"), rules));
 
   /** @type {Result[]} */
   let shown = [];
@@ -171,9 +171,7 @@ function slider(name, settings, onChange) {
 }
 
 /** @param {string} title @param {...HTMLElement} children */
-function group(title, ...children) {
-  return h("fieldset.lab-group", h("legend", title), ...children);
-}
+const group = (title, ...children) => h("fieldset.lab-group", h("legend", title), ...children);
 
 function legend() {
   /** @param {string} text @param {...SVGElement} marks */
@@ -185,6 +183,5 @@ function legend() {
     item("denied", svg("defs", stripes("lab-hatch-legend", "denied")),
       svg("rect.lab-denied", { fill: "url(#lab-hatch-legend)", ...box })),
     item("admitted in the last window, or running", svg("path.lab-level", { d: "M1 11H8V4H21" })),
-    item("limit", svg("path.lab-limit", { d: "M0 7H22" })),
     item("window edge", svg("path.lab-edge", { d: "M11 0V14" })));
 }

@@ -22,7 +22,7 @@ export function totals(outcomes) {
 }
 
 /**
- * Reads the stream until `signal` aborts. A hidden page records it, but does not draw.
+ * Reads the stream until `signal` aborts. A hidden page does not draw it.
  * @param {AbortSignal} signal @param {(problem: Problem | null) => void} onState `null`: events arrive
  */
 export function liveFeed(signal, onState) {

@@ -61,7 +61,7 @@ function showLogin(problem) {
   leave();
   token.clear();
   document.title = "Log in · FluxGate";
-  replace(app, login(problem, start));
+  replace(app, login(problem));
   app.querySelector("input")?.focus();
 }
 
@@ -72,9 +72,8 @@ function showUnreachable(error) {
   leave = () => clearTimeout(retry);
   if (app.querySelector(".unreachable")) return;
   replace(app, h("main.login", h("div.card.unreachable", brand(),
-    empty("The console could not start", "It tries again every two seconds.",
-      button("Try now", start, { kind: "primary" })),
-    problemNotice(error))));
+    empty("The console could not start", "It tries again every two seconds."),
+    problemNotice(error), button("Try now", start, { kind: "primary" }))));
 }
 
 /** @param {Session} session */
@@ -110,7 +109,7 @@ function showConsole(session) {
         h("nav.nav", { "aria-label": "Main" }, links),
         h("div.who",
           connection,
-          h("span.who-name", { title: session.name }, session.name),
+          h("span.who-name", session.name),
           badge(session.role),
           themeSwitch(),
           token.get() && iconButton("logout", "Log out", () => {
@@ -193,8 +192,8 @@ function notify(text, kind = "good") {
   setTimeout(() => toast.remove(), kind === "bad" ? 12_000 : 6000);
 }
 
-/** @param {unknown} problem of the token in use, if there was one @param {() => void} onLogin */
-function login(problem, onLogin) {
+/** @param {unknown} problem of the token in use, if there was one */
+function login(problem) {
   const input = textInput({ type: "password", name: "token", required: true });
   const message = h("div", problem ? problemNotice(problem) : null);
   const submit = submitButton("Log in");
@@ -206,7 +205,7 @@ function login(problem, onLogin) {
     token.set(input.value.trim());
     try {
       await get("/v1/session");
-      onLogin();
+      start();
     } catch (error) {
       token.clear();
       replace(message, problemNotice(error));
@@ -221,13 +220,9 @@ function login(problem, onLogin) {
     submit));
 }
 
-function brand() {
-  return h("h1.brand", logo(), "FluxGate console");
-}
+const brand = () => h("h1.brand", logo(), "FluxGate console");
 
-function logo() {
-  return h("img", { src: "icon.svg", alt: "", width: 26, height: 26 });
-}
+const logo = () => h("img", { src: "icon.svg", alt: "", width: 26, height: 26 });
 
 /** @param {string} name */
 function icon(name) {

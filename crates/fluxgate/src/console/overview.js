@@ -77,7 +77,8 @@ function trafficFigures() {
     chart.update(points);
   }
   const legend = h("div.row.legend", items.reverse(), h("span.hint", "now"));
-  return { figures, chart: h("figure.traffic", h("p.hint", { "aria-hidden": "true" }, "Decisions per second"), chart.element, legend), update };
+  const title = h("p.hint", { "aria-hidden": "true" }, "Decisions per second");
+  return { figures, chart: h("figure.traffic", title, chart.element, legend), update };
 }
 
 function latencyFigure() {

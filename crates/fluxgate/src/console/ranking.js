@@ -1,4 +1,4 @@
-// The cards of the overview that rank: identities by denials or requests, rules by used share.
+// The cards of the overview that rank identities and rules.
 
 import { get } from "./api.js";
 import { gauge, poll, segmented } from "./components.js";

@@ -44,7 +44,7 @@ export function view(context) {
   return listPage(context);
 }
 
-/** @param {string} title @param {string[]} text @param {HTMLElement | false} action @param {HTMLElement} body */
+/** @param {string} title @param {string[]} text @param {Node | false} action @param {Node} body */
 function subpage(title, text, action, body) {
   const head = pageHead(title, text, action);
   head.querySelector("h1")?.before(h("a", { href: "#/rules" }, "← All rules"));
@@ -90,9 +90,7 @@ function listPage(context) {
 }
 
 /** @returns {Promise<RuleSet[]>} */
-async function readSets() {
-  return (await get("/v1/rule_sets")).rule_sets;
-}
+const readSets = async () => (await get("/v1/rule_sets")).rule_sets;
 
 /** @typedef {{at_ms: number, who: string, what: string, etag: string, text: string | null}} Change */
 

@@ -15,24 +15,22 @@ export function explainCard() {
   const set = h("select", { name: "rule_set" });
   const result = h("div.stack-small", { "aria-live": "polite" },
     h("p.quiet", "Describe a request and see how it would be decided. Nothing is charged."));
-  /** @param {string} name @param {string} placeholder */
-  const lines = (name, placeholder) =>
-    h("textarea.mono", { name, placeholder, rows: 2, spellcheck: "false" });
+  /** @param {string} name */
+  const lines = (name) => h("textarea.mono", { name, rows: 2, spellcheck: "false" });
   const form = h("form.id-explain-form", { onsubmit: explain },
     field("Rule set", set), field("Method", textInput({ name: "method", value: "GET" })),
     field("Path", textInput({ name: "path", value: "/" })),
     field("User", textInput({ name: "user" })), field("IP address", textInput({ name: "ip" })),
     field("API key", textInput({ name: "api_key" })),
     field("Cost", h("input", { name: "cost", type: "number", min: 0, placeholder: "as the rules say" })),
-    field("Headers", lines("headers", "X-Plan: free"), LINES),
-    field("Attributes", lines("attributes", "tenant: t1"), LINES),
+    field("Headers", lines("headers"), LINES),
+    field("Attributes", lines("attributes"), LINES),
     h("div.actions", submitButton("Explain")));
   const element = card("Explain a request", h("div.halves", form, result));
 
   /** Returns what is typed in. @returns {Recorded} */
-  function request() {
-    return Object.fromEntries([...new FormData(form)].filter(([, value]) => value !== ""));
-  }
+  const request = () =>
+    Object.fromEntries([...new FormData(form)].filter(([, value]) => value !== ""));
 
   /** @param {Event} [event] */
   async function explain(event) {
@@ -87,9 +85,8 @@ function readPairs(text) {
 }
 
 /** @param {Record<string, unknown>} pairs */
-function writePairs(pairs) {
-  return Object.entries(pairs).map(([name, value]) => `${name}: ${value}`).join("\n");
-}
+const writePairs = (pairs) =>
+  Object.entries(pairs).map(([name, value]) => `${name}: ${value}`).join("\n");
 
 /** @param {Decision} decision */
 function decisionNotice(decision) {

@@ -15,9 +15,7 @@ export function nounOf(part) {
 }
 
 /** Names of headers are the same in any case. @param {string} part */
-function normal(part) {
-  return part.startsWith("header:") ? part.toLowerCase() : part;
-}
+const normal = (part) => part.startsWith("header:") ? part.toLowerCase() : part;
 
 /** @param {RuleSet[]} sets @returns {Entry[]} */
 export function entriesOf(sets) {
@@ -33,7 +31,7 @@ export function partsOf(entries, values) {
 }
 
 /**
- * Reads values from a link: `user=ann&ip=…`, or `identity=user=ann&rule=SET/RULE`.
+ * Reads `user=ann&ip=…`, or `identity=user=ann&rule=SET/RULE`.
  * @param {URLSearchParams} params @param {Entry[]} entries @returns {Values}
  */
 export function readValues(params, entries) {
@@ -62,14 +60,11 @@ export function linkOf(values) {
 }
 
 /** @param {Rule} rule @param {Values} values */
-export function missingOf(rule, values) {
-  return rule.key.filter((part) => !values.has(part));
-}
+export const missingOf = (rule, values) => rule.key.filter((part) => !values.has(part));
 
 /** @param {Iterable<[string, string]>} values */
-export function describe(values) {
-  return [...values].map(([part, value]) => `${part} = ${value}`).join(", ");
-}
+export const describe = (values) =>
+  [...values].map(([part, value]) => `${part} = ${value}`).join(", ");
 
 /** @param {Values} values @returns {Recorded} */
 export function requestOf(values) {

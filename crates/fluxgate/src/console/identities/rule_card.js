@@ -27,8 +27,7 @@ export function ruleCard({ set, rule }, values, mayChange) {
   const element = h("section.card.id-rule.stack-small", { "aria-label": name },
     h("div.row",
       h("h3", h("span.quiet", `${set} / `), h("a", { href: link("rules", { set, rule: rule.id }) }, rule.id)),
-      rule.mode === "shadow" && badge("shadow", "info"),
-      isShared && badge("shared by everyone")),
+      rule.mode === "shadow" && badge("shadow", "info")),
     h("p.hint", rule.name && `${rule.name}. `, `${capitalized(algorithmWords(rule.algorithm))}, `,
       isShared ? "one counter for all requests." : `counted by ${rule.key.map(nounOf).join(" and ")}.`),
     bands, mayChange && actions(), message);

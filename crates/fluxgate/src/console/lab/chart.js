@@ -1,5 +1,4 @@
-// The result of one algorithm: what it admits and denies in each slot, and how that compares with
-// the limit.
+// The result of one algorithm, and how it compares with the limit.
 
 import { line, plot, stripes, WIDTH } from "../charts.js";
 import { badge } from "../components.js";
@@ -14,19 +13,16 @@ import { sentence, times } from "./simulation.js";
 export const COLUMN = WIDTH / SLOTS;
 /** The levels are drawn above, the requests of each slot below. */
 const LEVELS = 90;
-const GAP = 14;
 const BARS = 76;
-const HEIGHT = LEVELS + GAP + BARS;
+const HEIGHT = LEVELS + 14 + BARS;
 
 /** @param {Settings} settings @param {number} height */
-export function edgePath(settings, height) {
-  return edgesOf(settings).map((edge) => `M${(edge / settings.duration) * WIDTH} 0V${height}`).join("");
-}
+export const edgePath = (settings, height) =>
+  edgesOf(settings).map((edge) => `M${(edge / settings.duration) * WIDTH} 0V${height}`).join("");
 
 /** @param {Settings} settings */
-export function timesOf({ duration }) {
-  return [0, 0.25, 0.5, 0.75, 1].map((part) => (part === 0 ? "0" : span(part * duration)));
-}
+export const timesOf = ({ duration }) =>
+  [0, 0.25, 0.5, 0.75, 1].map((part) => (part === 0 ? "0" : span(part * duration)));
 
 /** @param {string} id @param {string} name */
 export function chart(id, name) {
@@ -106,6 +102,5 @@ function columns(values, place) {
 }
 
 /** @param {number[]} heights */
-function steps(heights) {
-  return `M0 ${LEVELS}${heights.map((y, slot) => `V${y}H${(slot + 1) * COLUMN}`).join("")}`;
-}
+const steps = (heights) =>
+  `M0 ${LEVELS}${heights.map((y, slot) => `V${y}H${(slot + 1) * COLUMN}`).join("")}`;

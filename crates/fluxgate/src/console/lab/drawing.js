@@ -108,9 +108,7 @@ export function drawing(onDraw) {
   }
 
   /** @param {EventTarget | null} target */
-  function slotOf(target) {
-    return columns.indexOf(/** @type {SVGRectElement} */ (target));
-  }
+  const slotOf = (target) => columns.indexOf(/** @type {SVGRectElement} */ (target));
 
   /** @param {number} slot */
   function labelOf(slot) {
@@ -150,6 +148,4 @@ export function drawing(onDraw) {
 }
 
 /** @param {number} value @param {number} most */
-function within(value, most) {
-  return Math.min(most, Math.max(0, value));
-}
+const within = (value, most) => Math.min(most, Math.max(0, value));

@@ -1,4 +1,4 @@
-// The setting of the Lab: its defaults, its bounds, its form in a link, and its pattern.
+// The setting of the Lab: defaults, bounds, link and pattern.
 
 export const SLOTS = 60;
 export const MOST_PER_SLOT = 20;
@@ -10,7 +10,7 @@ const BURSTS = 6;
 
 /**
  * Times are in milliseconds. `burst` is the capacity of the buckets and `refill` what they regain
- * in a window, if it is not `capacity`; `shape` says whether the leaky bucket queues.
+ * in a window, if not `capacity`; with `shape` the leaky bucket queues.
  * @typedef {{
  *   pattern: typeof PATTERNS[number][0], drawn: number[], requests: number, seed: number,
  *   duration: number, capacity: number, window: number, burst: number | null,
@@ -73,9 +73,8 @@ export function linkOf(settings) {
 }
 
 /** @param {number[]} values @param {number} given */
-export function closest(values, given) {
-  return values.reduce((best, next) => Math.abs(next - given) < Math.abs(best - given) ? next : best);
-}
+export const closest = (values, given) =>
+  values.reduce((best, next) => Math.abs(next - given) < Math.abs(best - given) ? next : best);
 
 /** @param {number} least @param {number} most */
 function range(least, most) {
@@ -102,9 +101,8 @@ export function countsOf({ pattern, requests, drawn, duration, window, seed }) {
 }
 
 /** @param {{duration: number, window: number}} settings */
-export function edgesOf({ duration, window }) {
-  return range(1, Math.ceil(duration / window) - 1).map((index) => index * window);
-}
+export const edgesOf = ({ duration, window }) =>
+  range(1, Math.ceil(duration / window) - 1).map((index) => index * window);
 
 /**
  * Spreads requests over the slots by weight. Rounding the running sum keeps the total exact.

@@ -1,5 +1,4 @@
-// A simulation: one rule set for each algorithm, every request once in each of them, and what the
-// algorithms made of it.
+// A simulation: one rule set for each algorithm, and every request once in each of them.
 
 import { span } from "../format.js";
 import { SLOTS } from "./settings.js";
@@ -110,7 +109,8 @@ export function resultsOf(settings, events, decisions) {
  * @param {number[]} starts @param {number} span @param {number} slot
  */
 function levelsOf(starts, span, slot) {
-  const since = (/** @type {number} */ time) => starts.filter((start) => start > time - span && start <= time).length;
+  const since = (/** @type {number} */ time) =>
+    starts.filter((start) => start > time - span && start <= time).length;
   const all = starts.map(since);
   const levels = Array.from({ length: SLOTS }, (_, index) => Math.max(since(index * slot),
     ...all.filter((_, place) => Math.floor(starts[place] / slot) === index)));
@@ -118,9 +118,7 @@ function levelsOf(starts, span, slot) {
 }
 
 /** @param {number[]} values */
-export function sum(values) {
-  return values.reduce((total, value) => total + value, 0);
-}
+export const sum = (values) => values.reduce((total, value) => total + value, 0);
 
 /**
  * @param {Result} result @param {Result} log the result of the sliding log, which is exact
@@ -163,6 +161,5 @@ export function sentence(result, log, { capacity, window, burst, refill, shape, 
 }
 
 /** @param {number} value @param {number} limit */
-export function times(value, limit) {
-  return `${Number((value / limit).toFixed(value / limit < 1.1 ? 2 : 1))}×`;
-}
+export const times = (value, limit) =>
+  `${Number((value / limit).toFixed(value / limit < 1.1 ? 2 : 1))}×`;

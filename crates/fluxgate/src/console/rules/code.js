@@ -7,7 +7,7 @@ import { countChanges, diffLines, hunksOf } from "./diff.js";
 /** A difference is drawn as one types, so a long one is cut. */
 const MOST_SHOWN = 500;
 const SIGNS = { same: " ", added: "+", removed: "-" };
-const TAGS = /** @type {const} */ ({ same: "div.diff-line", added: "ins.diff-line", removed: "del.diff-line" });
+const TAGS = /** @type {const} */ ({ same: "div", added: "ins", removed: "del" });
 
 // What it does not know is plain text. The bound keeps the search for a key short.
 const TOKENS = new RegExp([
@@ -49,7 +49,7 @@ export function diffBlock(before, after, label) {
       const number = kind === "removed" ? old : now;
       if (kind !== "added") old++;
       if (kind !== "removed") now++;
-      return h(TAGS[kind], h("span.diff-number", { "aria-hidden": "true" }, number),
+      return h(`${TAGS[kind]}.diff-line`, h("span.diff-number", { "aria-hidden": "true" }, number),
         h("span.diff-sign", SIGNS[kind]), h("span", text));
     })];
   });

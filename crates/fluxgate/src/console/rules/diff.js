@@ -2,7 +2,7 @@
 
 /** @typedef {{kind: "same" | "removed" | "added", text: string}} Line */
 
-/** Beyond this the middle is shown as replaced: the search takes quadratic time and memory. */
+/** Beyond this the middle is shown as replaced: the search is quadratic. */
 const MOST_CELLS = 4_000_000;
 
 /** @param {string} before @param {string} after */
@@ -81,11 +81,7 @@ function middle(a, b) {
 }
 
 /** @param {Line["kind"]} kind @param {string[]} lines @returns {Line[]} */
-function marked(kind, lines) {
-  return lines.map((text) => ({ kind, text }));
-}
+const marked = (kind, lines) => lines.map((text) => ({ kind, text }));
 
 /** @param {string} text */
-function linesOf(text) {
-  return text === "" ? [] : text.replace(/\n$/, "").split("\n");
-}
+const linesOf = (text) => text === "" ? [] : text.replace(/\n$/, "").split("\n");

@@ -7,9 +7,7 @@ const HEAD_LINES = 2;
 
 /** @param {string} set @param {string} text */
 export function wrap(set, text) {
-  // A set may begin a YAML document, but a document cannot begin inside another.
-  const lines = text.replace(/^---[ \t]*$/m, "").split("\n")
-    .map((line) => (line === "" ? line : " ".repeat(INDENT) + line));
+  const lines = text.split("\n").map((line) => (line === "" ? line : " ".repeat(INDENT) + line));
   // JSON text is YAML text, so the name needs no other quoting.
   return `rule_sets:\n  ${JSON.stringify(set)}:\n${lines.join("\n")}\n`;
 }
@@ -21,10 +19,8 @@ export function unwrap({ line, column, message }) {
 }
 
 /**
- * Returns the text of one rule, or null if it is not found. The service writes one field a line,
- * with the id first.
- * @param {string} text of one set, or of a rule file
- * @param {string | null} set the set in a rule file; null if the text is that of one set
+ * Returns the text of one rule, if it is found. The service writes the id first.
+ * @param {string} text @param {string | null} set null if the text is that of one set
  * @param {string} id
  */
 export function ruleText(text, set, id) {
@@ -41,6 +37,4 @@ export function ruleText(text, set, id) {
 }
 
 /** @param {string} line */
-export function indentOf(line) {
-  return line.length - line.trimStart().length;
-}
+export const indentOf = (line) => line.length - line.trimStart().length;

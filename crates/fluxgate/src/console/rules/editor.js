@@ -1,4 +1,4 @@
-// An editor for YAML: a textarea exactly over coloured lines, and the list of its problems.
+// An editor for YAML: a textarea exactly over coloured lines, and its problems.
 
 import { post } from "../api.js";
 import { h, replace, set, setText } from "../dom.js";
@@ -22,31 +22,32 @@ export function editor(label, describedBy, onInput) {
     oninput: changed, onkeydown: press, onkeyup: reveal, onblur: () => (leaves = false),
   });
   const element = h("div.editor", h("div.editor-inner", gutter, h("div.editor-code", pre, input)));
-  /** @type {{key: string, row: Node, node: HTMLElement}[]} */
-  let lines = [];
+  /** @type {{node: HTMLElement, text: string}[]} */
+  const lines = [];
   let leaves = false;
 
   function changed() {
-    draw([]);
+    draw();
     reveal();
     onInput();
   }
 
-  /** @param {Mark[]} marks */
-  function draw(marks) {
+  /** Draws the lines that differ from those drawn last, so that long texts stay fluid. */
+  function draw() {
     const texts = input.value.split("\n");
-    lines = texts.map((text, index) => {
-      const isLast = index === texts.length - 1;
-      const here = marks.filter(({ line }) => line === index + 1 || (isLast && line > index));
-      // A line that does not change keeps its element, which is the least work for the browser.
-      const key = JSON.stringify([text, here]);
-      if (lines[index]?.key === key) return lines[index];
-      const mark = here.find(({ kind }) => kind === "fault") ?? here[0];
-      const row = h("div", { "data-mark": mark?.kind }, index + 1);
-      return { key, row, node: lineOf(text, mark, here.length) };
-    });
-    pre.replaceChildren(...lines.map(({ node }) => node));
-    gutter.replaceChildren(...lines.map(({ row }) => row));
+    const most = Math.min(lines.length, texts.length);
+    let start = 0;
+    while (start < most && lines[start].text === texts[start]) start++;
+    let end = 0;
+    while (end < most - start && lines.at(-1 - end)?.text === texts.at(-1 - end)) end++;
+    const added = texts.slice(start, texts.length - end).map((text) =>
+      ({ text, node: h("div.editor-line", colours(text)) }));
+    const removed = lines.splice(start, lines.length - end - start, ...added);
+    for (const { node } of removed) node.remove();
+    const after = lines[start + added.length]?.node ?? null;
+    for (const { node } of added) pre.insertBefore(node, after);
+    while (gutter.childElementCount > lines.length) gutter.lastElementChild?.remove();
+    for (let row = gutter.childElementCount; row < lines.length; row++) gutter.append(h("div", row + 1));
   }
 
   /** @param {KeyboardEvent} event */
@@ -63,9 +64,7 @@ export function editor(label, describedBy, onInput) {
     if (event.key !== "Shift") leaves = event.key === "Escape";
   }
 
-  function lineStart() {
-    return input.value.lastIndexOf("\n", input.selectionStart - 1) + 1;
-  }
+  const lineStart = () => input.value.lastIndexOf("\n", input.selectionStart - 1) + 1;
 
   /** Indents the selected lines, or inserts two spaces if nothing is selected. @param {boolean} back */
   function indent(back) {
@@ -105,11 +104,16 @@ export function editor(label, describedBy, onInput) {
     /** Sets the text as if it had been loaded: `onInput` is not called. */
     set text(text) {
       input.value = text;
-      draw([]);
+      draw();
     },
     /** @param {Mark[]} marks */
     mark(marks) {
-      draw(marks);
+      for (const { node } of lines) delete node.dataset.mark;
+      // Faults are listed first, and a line shows the first.
+      for (const { line, kind, message } of marks.toReversed()) {
+        const { node } = lines[Math.min(line, lines.length) - 1];
+        set(node, { "data-mark": kind, "data-message": message });
+      }
       set(input, { "aria-invalid": String(marks.some(({ kind }) => kind === "fault")) });
     },
     /** @param {number} line @param {number} column */
@@ -125,25 +129,12 @@ export function editor(label, describedBy, onInput) {
   };
 }
 
-/** @param {string} text @param {Mark | undefined} mark @param {number} marks */
-function lineOf(text, mark, marks) {
-  if (!mark) return h("div.editor-line", colours(text));
-  const start = Math.min(offsetOf(text, mark.column), Math.max(0, text.trimEnd().length - 1));
-  const [word = ""] = /^[^\s,:[\]{}]+|^./.exec(text.slice(start)) ?? [];
-  const message = mark.message + (marks > 1 ? ` (and ${marks - 1} more)` : "");
-  return h("div.editor-line", { "data-mark": mark.kind, "data-message": message },
-    colours(text.slice(0, start)), h(`span.squiggle.${mark.kind}`, word),
-    colours(text.slice(start + word.length)));
-}
-
 /** A column counts characters, not units of UTF-16. @param {string} text @param {number} column from 1 */
-function offsetOf(text, column) {
-  return [...text].slice(0, column - 1).join("").length;
-}
+const offsetOf = (text, column) => [...text].slice(0, column - 1).join("").length;
 
 /**
- * @param {() => string} rules @param {(fault: Fault) => Fault} unwrap @param {(marks: Mark[]) => void} onMarks
- * @param {(line: number, column: number) => void} moveTo
+ * @param {() => string} rules @param {(fault: Fault) => Fault} unwrap
+ * @param {(marks: Mark[]) => void} onMarks @param {(line: number, column: number) => void} moveTo
  */
 export function problems(rules, unwrap, onMarks, moveTo) {
   const status = h("p.editor-status", { id: "editor-status", role: "status" });

@@ -9,7 +9,7 @@ const COMBINED =
 
 /**
  * Reads `ndjson`, or the combined format of Apache and nginx, whichever the first line is. `bad`
- * lines are left out, and so are those beyond the limit if it is `cut`.
+ * lines are left out, and those beyond the limit if it is `cut`.
  * @param {string} text
  */
 export function parseLog(text) {
@@ -78,9 +78,7 @@ function combinedEvent(line) {
 }
 
 /** @param {string} target */
-function pathOf(target) {
-  return target.replace(/^https?:\/\/[^/?#]*/i, "").replace(/[?#].*$/, "") || "/";
-}
+const pathOf = (target) => target.replace(/^https?:\/\/[^/?#]*/i, "").replace(/[?#].*$/, "") || "/";
 
 /** @param {string} text */
 function unescape(text) {

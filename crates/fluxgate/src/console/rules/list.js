@@ -74,7 +74,7 @@ export function ruleList({ session, notify }, sets, onChange) {
     ], maySwitch && disclosure("Switches", place, () => switches(set, rule), `of ${set}/${rule.id}`), place);
   }
 
-  /** Disabled rules are stored, but not among the active ones. @param {string} set @param {HTMLElement} items */
+  /** They are stored, but not among the active ones. @param {string} set @param {HTMLElement} items */
   async function addDisabled(set, items) {
     /** @type {{rules: {id: string, name: string | null, enabled?: boolean}[]}} */
     const { rules } = await get(pathOf(set)).catch(() => ({ rules: [] }));
@@ -166,6 +166,4 @@ export function ruleList({ session, notify }, sets, onChange) {
 }
 
 /** @param {string} set @param {string} rule */
-export function keyOf(set, rule) {
-  return JSON.stringify([set, rule]);
-}
+export const keyOf = (set, rule) => JSON.stringify([set, rule]);

@@ -56,14 +56,11 @@ export async function changeRule(set, rule, fields) {
 }
 
 /** @param {string} set @param {string} rule @param {"enable" | "disable"} action */
-export async function switchRule(set, rule, action) {
-  return written(await send("POST", `${pathOf(set, rule)}/${action}`));
-}
+export const switchRule = async (set, rule, action) =>
+  written(await send("POST", `${pathOf(set, rule)}/${action}`));
 
 /** @param {string | null} etag @returns {Record<string, string>} */
-function condition(etag) {
-  return etag === null ? { "If-None-Match": "*" } : { "If-Match": etag };
-}
+const condition = (etag) => etag === null ? { "If-None-Match": "*" } : { "If-Match": etag };
 
 /** @param {Response} response @returns {Promise<Written>} */
 async function written(response) {

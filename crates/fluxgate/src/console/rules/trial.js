@@ -1,4 +1,4 @@
-// "Try it": what the edited rules would do to recorded requests, before anything changes.
+// "Try it": what the edited rules would do to recorded requests.
 
 import { get, post, Problem } from "../api.js";
 import { badge, button, field, notice, problemNotice, segmented, table } from "../components.js";
@@ -10,7 +10,7 @@ import { eventsOfSet, MOST_EVENTS, parseLog } from "./events.js";
 /** @typedef {{rule_set: string, rule: string, requests: number, denied: number}} RuleTotals */
 /** @typedef {{total: Record<string, number>, rules: RuleTotals[]}} Summary */
 
-/** No log of 10,000 lines is longer; the rest of a file need not be read. */
+/** No log of 10,000 lines is longer. */
 const MOST_BYTES = 16 << 20;
 const TOTALS = {
   requests: "Requests", allowed: "Allowed", denied: "Denied", shadow_denied: "Denied in shadow",
@@ -20,14 +20,13 @@ const TOTALS = {
 /**
  * @param {() => string} rules the rule file to try @param {(fault: Fault) => Fault} unwrap
  * @param {() => string | null} set the only set in it, if it is the text of one
- * @param {string[]} sets those to choose from @param {boolean} records
+ * @param {string | undefined} fallback the set of requests that name none @param {boolean} records
  */
-export function trial(rules, unwrap, set, sets, records) {
+export function trial(rules, unwrap, set, fallback, records) {
   let isFile = false;
   /** The text and what came of it, in words. @type {{rules: string, words: string} | null} */
   let tried = null;
-  const file = h("input", { type: "file", accept: ".log,.ndjson,.jsonl,.json,.txt" });
-  const setChoice = h("select", sets.map((name) => h("option", { value: name }, name)));
+  const file = h("input", { type: "file" });
   const status = h("p.visually-hidden", { role: "status" });
   const answer = h("div.stack-small");
   const stale = notice("warn", "The text has changed since. Try it again.");
@@ -35,8 +34,7 @@ export function trial(rules, unwrap, set, sets, records) {
   const run = button("Try it", tryIt, { kind: "primary" });
   const upload = h("div.stack-small", { hidden: true },
     field("Log file", file, "Lines of JSON as for fluxgate simulate, or an access log in the combined "
-      + `format; the first ${number(MOST_EVENTS)} requests. The file is read in this browser.`),
-    sets.length > 1 && field("Rule set", setChoice, "For requests that name none."));
+      + `format; the first ${number(MOST_EVENTS)} requests. The file is read in this browser.`));
   const recent = records ? remark("The latest requests that this instance has decided.") : notRecorded();
   const choice = segmented("Requests to try", [["recent", "Recent traffic"], ["file", "A log file"]],
     "recent", (chosen) => {
@@ -66,7 +64,7 @@ export function trial(rules, unwrap, set, sets, records) {
       const remarks = [];
       const events = await (isFile ? uploaded(remarks) : recorded(remarks));
       if (events.length === 0) return replace(answer, remarks);
-      const body = { events, lenient: isFile, rule_set: setChoice.value || undefined };
+      const body = { events, lenient: isFile, rule_set: fallback };
       // In turn: the second is of no use if the rules have faults.
       const after = await post("/v1/simulate", { ...body, rules: text });
       // There may be no active rules to compare with, as for a new set.
@@ -132,9 +130,7 @@ function notRecorded() {
 }
 
 /** @param {string} text */
-function remark(text) {
-  return h("p.hint", text);
-}
+const remark = (text) => h("p.hint", text);
 
 /** @param {Summary | undefined} before @param {Summary} after @param {Record<string, any>} changes */
 function result(before, after, { newly_denied: denied = 0, newly_allowed: allowed = 0, identities = [] }) {

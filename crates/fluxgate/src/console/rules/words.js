@@ -11,9 +11,8 @@ const UNITS = /** @type {const} */ ([
 const PARTS = { ip: "address", api_key: "API key" };
 
 /** Returns `10 per second and 100 per minute for each user on /api/**`. @param {Rule} rule */
-export function sentence({ bands, key, match }) {
-  return [listed(bands.map(limitWords)), keyWords(key), ...matchWords(match ?? {})].join(" ");
-}
+export const sentence = ({ bands, key, match }) =>
+  [listed(bands.map(limitWords)), keyWords(key), ...matchWords(match ?? {})].join(" ");
 
 /** @param {Rule} rule @returns {string[]} */
 export function details({ mode, rollout, group, on_exceed, max_wait_ms: wait, lease, bands, priority }) {
@@ -32,9 +31,8 @@ export function details({ mode, rollout, group, on_exceed, max_wait_ms: wait, le
 }
 
 /** @param {string} algorithm */
-export function algorithmWords(algorithm) {
-  return algorithm === "gcra" ? "GCRA" : algorithm.replaceAll("_", " ");
-}
+export const algorithmWords = (algorithm) =>
+  algorithm === "gcra" ? "GCRA" : algorithm.replaceAll("_", " ");
 
 /** @param {Band} band */
 export function limitWords({ capacity, window_ms, refill, period_ms, hold_ms, calendar, time_zone }) {
@@ -80,9 +78,7 @@ function valueWords(name, value) {
 }
 
 /** Returns a duration in words: `10 minutes`, `1 second`. @param {number} milliseconds */
-export function duration(milliseconds) {
-  return count(...unitOf(milliseconds));
-}
+export const duration = (milliseconds) => count(...unitOf(milliseconds));
 
 /** @param {number} milliseconds @returns {[number, string]} */
 function unitOf(milliseconds) {
@@ -91,6 +87,4 @@ function unitOf(milliseconds) {
 }
 
 /** @param {any} value */
-function many(value) {
-  return /** @type {any[]} */ ([value ?? []].flat());
-}
+const many = (value) => /** @type {any[]} */ ([value ?? []].flat());

@@ -1,4 +1,4 @@
-// The editor page: text, faults, difference, trial and, where rules can be written, applying.
+// The editor page: text, faults, difference, trial and applying.
 
 import { get, Problem } from "../api.js";
 import {
@@ -16,6 +16,7 @@ import { trial } from "./trial.js";
 /** @import { Context } from "../main.js" */
 /** @import { Draft, Stored, Written } from "./store.js" */
 
+const DIFF_PAUSE_MS = 120;
 /** Stands for the name of a new set until there is one. */
 const NO_NAME = "new";
 const TEMPLATE = `# What a rule can say: docs/rules.md
@@ -55,19 +56,20 @@ export async function workbench(context, name, sets) {
     text.mark(marks);
     updateActions();
   }, text.moveTo);
-  const attempt = trial(rules, toText, () => (name === ALL ? null : set() || NO_NAME), sets,
-    session.records);
+  const only = () => (name === ALL ? null : set() || NO_NAME);
+  const attempt = trial(rules, toText, only, sets[0], session.records);
 
-  function set() {
-    return name === NEW ? setName.value.trim() : name;
-  }
+  let diffTimer = 0;
+  const set = () => name === NEW ? setName.value.trim() : name;
 
   function typed() {
     Object.assign(draft, { text: text.text, set: set() });
     keep();
     checks.check();
     attempt.textChanged();
-    updateDiff();
+    updateActions();
+    clearTimeout(diffTimer);
+    diffTimer = setTimeout(updateDiff, DIFF_PAUSE_MS);
   }
 
   /** Keeps a draft that differs from what the editor shows at first. */
