@@ -75,7 +75,7 @@ impl Instances {
         let heartbeats = store.heartbeats();
         loop {
             let about = json!(self.about(engine, live)).to_string();
-            // The breaker tells of failures.
+            // Failures show up in the breaker state.
             let _ = heartbeats.beat(&self.id, &about).await;
             tokio::select! {
                 () = tokio::time::sleep(BEAT) => {}

@@ -62,7 +62,7 @@ async function startTraffic(notify) {
 }
 
 /**
- * Returns a request of one of 26 clients, two of which go over their limits. A rule of the demo
+ * Returns a request from one of 26 clients, two of which exceed their limits. A rule of the demo
  * matches the path of its name.
  * @param {RuleSet} set
  */

@@ -16,7 +16,7 @@ pub(crate) const MAX_RECENT: usize = 10_000;
 const MAX_BYTES: usize = 4096;
 /// The texts of a request without headers and attributes.
 const PARTS: usize = 5;
-/// Stands for a part that is missing; no text is as long.
+/// The length of a missing part. No text is that long.
 const MISSING: u16 = u16::MAX;
 
 /// The last requests of one thread, the oldest first.

@@ -1,4 +1,4 @@
-// Recorded requests out of a log that somebody uploads. Pure.
+// Parses an uploaded log into recorded requests.
 
 /** @import { Recorded } from "../api.js" */
 

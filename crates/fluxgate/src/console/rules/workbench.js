@@ -17,7 +17,7 @@ import { trial } from "./trial.js";
 /** @import { Draft, Stored, Written } from "./store.js" */
 
 const DIFF_PAUSE_MS = 120;
-/** Stands for the name of a new set until there is one. */
+/** The name of a new set that has none yet. */
 const NO_NAME = "new";
 const TEMPLATE = `# What a rule can say: docs/rules.md
 rules:
@@ -124,7 +124,7 @@ export async function workbench(context, name, sets) {
         return void (location.hash = link("rules", { set: set() }));
       }
       replace(messages, writtenNotice(answer));
-      // The service may write the same rules in another way; what has been typed meanwhile stays.
+      // The service may format the rules differently. Edits made in the meantime are kept.
       const stored = await readText(name);
       load(text.text === sent ? stored.text : text.text, stored);
     } catch (error) {
@@ -139,7 +139,7 @@ export async function workbench(context, name, sets) {
 
   /** @param {Stored} theirs */
   function showConflict(theirs) {
-    // The version stays the old one until somebody decides, so that Apply does not overwrite theirs.
+    // Keeps the old version until the user chooses, so that Apply does not overwrite their change.
     draft.base = theirs.text;
     keep();
     updateDiff();

@@ -14,7 +14,7 @@ pub(in crate::telemetry) type ByOutcome = [u64; Outcome::ALL.len()];
 /// Everything that has been counted up to some moment, or between two.
 #[derive(Clone, Debug, Default)]
 pub(in crate::telemetry) struct Counted {
-    /// By rule set and rule; a rule without a name stands for none.
+    /// By rule set and rule; the rule is empty for decisions without one.
     pub(in crate::telemetry) rules: BTreeMap<(Box<str>, Box<str>), ByOutcome>,
     /// The highest used share of a band of each rule since the last reading, in thousandths.
     pub(in crate::telemetry) used: BTreeMap<(Box<str>, Box<str>), u64>,

@@ -272,7 +272,7 @@ fn a_set_is_read_and_written_as_yaml() {
     );
     let etag = answer["etag"].as_str().unwrap().to_owned();
     assert_eq!(read.header("etag"), Some(&*etag));
-    // What is read can be written again, if nobody else has.
+    // The text can be written back while the ETag still matches.
     let text = answer["text"].as_str().unwrap();
     let again = http.request(
         "PUT",
