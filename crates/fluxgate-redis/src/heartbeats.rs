@@ -9,14 +9,9 @@ use std::time::Duration;
 
 use fluxgate_core::StoreError;
 use redis::{Cmd, FromRedisValue};
-use tokio::time::Instant;
 
-use crate::error::unexpected;
-use crate::node::Work;
 use crate::servers::Servers;
 
-/// No decision waits for this.
-const TIMEOUT: Duration = Duration::from_secs(2);
 /// After this time without a heartbeat, an instance is gone.
 const GONE: Duration = Duration::from_secs(30);
 const BEAT: &str = include_str!("lua/heartbeat.lua");
@@ -70,9 +65,8 @@ impl Heartbeats {
     }
 
     async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
-        let deadline = Instant::now() + TIMEOUT;
-        let work = Work::Command(command);
-        let reply = self.servers.perform(&work, self.key.as_bytes(), deadline);
-        redis::from_redis_value(reply.await?).map_err(|_| unexpected("a heartbeat"))
+        self.servers
+            .command(command, &self.key, "a heartbeat")
+            .await
     }
 }

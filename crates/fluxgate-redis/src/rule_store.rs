@@ -14,24 +14,20 @@ mod history;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::time::Duration;
 
 use fluxgate_core::StoreError;
 use redis::{Cmd, FromRedisValue};
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
-use crate::error::{bad_response, unexpected};
-use crate::node::Work;
-use crate::servers::Servers;
+use crate::error::bad_response;
+use crate::servers::{COMMAND_TIMEOUT, Servers};
 
 pub use changes::RuleChanges;
 pub use follow::FollowError;
 use history::change_line;
 pub use history::{Author, PastChange};
 
-/// No decision waits for this.
-const TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum size of the text of a stored rule set.
 pub const MAX_RULE_BYTES: usize = 1 << 20;
 /// The changes of a rule set that are kept.
@@ -201,7 +197,7 @@ impl RuleStore {
 
     /// Subscribes to changes, over a connection of its own.
     pub async fn changes(&self) -> Result<RuleChanges, StoreError> {
-        let deadline = Instant::now() + TIMEOUT;
+        let deadline = Instant::now() + COMMAND_TIMEOUT;
         let key = self.index.as_bytes();
         let node = self.servers.node_of(key, deadline).await?;
         RuleChanges::subscribe(&node, &self.channel).await
@@ -240,10 +236,8 @@ impl RuleStore {
     }
 
     async fn run<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, StoreError> {
-        let deadline = Instant::now() + TIMEOUT;
-        let work = Work::Command(command);
-        let reply = self.servers.perform(&work, self.index.as_bytes(), deadline);
-        redis::from_redis_value(reply.await?).map_err(|_| unexpected("a command on stored rules"))
+        let what = "a command on stored rules";
+        self.servers.command(command, &self.index, what).await
     }
 
     fn key(&self, name: &str) -> String {

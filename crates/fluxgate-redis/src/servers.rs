@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use fluxgate_core::{Clock, StoreError, SystemClock, Timestamp};
-use redis::{Cmd, Value};
+use redis::{Cmd, FromRedisValue, Value};
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 
@@ -25,6 +25,8 @@ use crate::script::TimeSource;
 const SCAN_COUNT: usize = 1000;
 /// No request waits for a step, so it may take longer than a decision.
 const STEP_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a command may take that no decision waits for.
+pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often a request is sent until its calendar windows contain the server's time. The
 /// second time they do, unless the clock jumps or another node answers.
 const MOST_DATES: usize = 4;
@@ -143,6 +145,20 @@ impl Servers {
             Detected::Single(node, _) => Ok(Arc::clone(node)),
             Detected::Cluster(cluster) => cluster.node_of(slot_of(key), deadline).await,
         }
+    }
+
+    /// Runs a command on the server that holds `key`, and reads its reply. `what` names it in
+    /// errors.
+    pub(crate) async fn command<T: FromRedisValue>(
+        &self,
+        command: &Cmd,
+        key: &str,
+        what: &str,
+    ) -> Result<T, StoreError> {
+        let deadline = Instant::now() + COMMAND_TIMEOUT;
+        let work = Work::Command(command);
+        let reply = self.perform(&work, key.as_bytes(), deadline);
+        redis::from_redis_value(reply.await?).map_err(|_| unexpected(what))
     }
 
     /// Runs a script or a command on the server that holds `key`.

@@ -13,12 +13,12 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use fluxgate_http::Problem;
+use fluxgate_redis::etag_of;
 use http::header::{
     ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
     IF_NONE_MATCH, REFERRER_POLICY, VARY, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
-use sha2::{Digest, Sha256};
 
 /// Nothing is loaded from elsewhere, nothing is inline, and no page can frame it.
 const POLICY: HeaderValue = HeaderValue::from_static(
@@ -28,12 +28,12 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 
 macro_rules! files {
     ($($path:literal),* $(,)?) => {
-        [$(($path, include_bytes!(concat!("console/", $path)).as_slice())),*]
+        [$(($path, include_str!(concat!("console/", $path)))),*]
     };
 }
 
 /// Every file of the page.
-const FILES: &[(&str, &[u8])] = &files![
+const FILES: &[(&str, &str)] = &files![
     "api.js",
     "charts.js",
     "components.js",
@@ -79,7 +79,7 @@ const FILES: &[(&str, &[u8])] = &files![
 struct File {
     kind: HeaderValue,
     etag: HeaderValue,
-    plain: &'static [u8],
+    plain: &'static str,
     compressed: Bytes,
 }
 
@@ -91,17 +91,13 @@ static BY_PATH: LazyLock<HashMap<&str, File>> = LazyLock::new(|| {
 });
 
 impl File {
-    fn new(path: &str, text: &'static [u8]) -> Self {
-        let hash = Sha256::digest(text);
-        let digits: String = hash
-            .iter()
-            .take(8)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        let etag = HeaderValue::from_str(&format!("\"{digits}\""));
+    fn new(path: &str, text: &'static str) -> Self {
+        let etag = HeaderValue::from_str(&format!("\"{}\"", etag_of(text)));
         let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
         // Writing to memory does not fail.
-        let compressed = encoder.write_all(text).and_then(|()| encoder.finish());
+        let compressed = encoder
+            .write_all(text.as_bytes())
+            .and_then(|()| encoder.finish());
         Self {
             kind: kind_of(path),
             // Hexadecimal digits are valid in a header.
@@ -169,14 +165,16 @@ pub(crate) async fn serve(request: Request) -> Response {
     response
 }
 
-/// Returns whether a list in a header has an item, whatever follows it after a `;`.
+/// Returns whether a list in a header has an item, unless its quality is 0.
 fn contains(headers: &HeaderMap, name: &str, item: &[u8]) -> bool {
     let values = headers.get_all(name).iter();
     let mut items = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b','));
     items.any(|known| {
-        let known = known.split(|byte| *byte == b';').next().unwrap_or_default();
-        let known = known.trim_ascii();
-        known.strip_prefix(b"W/").unwrap_or(known) == item
+        let mut parts = known.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+        let known = parts.next().unwrap_or_default();
+        let is_refused =
+            parts.any(|part| matches!(part, b"q=0" | b"q=0.0" | b"q=0.00" | b"q=0.000"));
+        known.strip_prefix(b"W/").unwrap_or(known) == item && !is_refused
     })
 }
 
@@ -209,5 +207,16 @@ mod tests {
         let mut served: Vec<_> = FILES.iter().map(|(path, _)| (*path).to_owned()).collect();
         served.sort();
         assert_eq!(served, found);
+    }
+
+    #[test]
+    fn an_encoding_with_quality_0_is_refused() {
+        let takes_gzip = |accepted| {
+            let headers =
+                HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(accepted))]);
+            contains(&headers, "accept-encoding", b"gzip")
+        };
+        assert!(takes_gzip("br, gzip;q=0.5") && takes_gzip("gzip"));
+        assert!(!takes_gzip("gzip; q=0") && !takes_gzip("br") && !takes_gzip("xgzip"));
     }
 }

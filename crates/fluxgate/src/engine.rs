@@ -16,7 +16,7 @@ use fluxgate_core::{
     OnError, Outcome, RequestContext, RuleSets, Settled, Settlement, StoreError,
 };
 use fluxgate_http::Origin;
-use sha2::{Digest, Sha256};
+use fluxgate_redis::etag_of;
 
 pub(crate) use any_store::AnyStore;
 pub(crate) use call_limit::ThrottleNumbers;
@@ -427,8 +427,8 @@ impl Engine {
 
 /// Returns the first digits of a hash of the rules.
 fn revision_of(rules: &RuleSets) -> String {
-    const BYTES: usize = 4;
-    let hash = Sha256::digest(rules.to_yaml().as_bytes());
-    let digits = hash.iter().take(BYTES);
-    digits.map(|byte| format!("{byte:02x}")).collect()
+    const DIGITS: usize = 8;
+    let mut hash = etag_of(&rules.to_yaml());
+    hash.truncate(DIGITS);
+    hash
 }

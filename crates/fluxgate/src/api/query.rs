@@ -20,6 +20,23 @@ pub(super) fn fields(query: &str) -> impl Iterator<Item = Result<(String, String
     })
 }
 
+/// Reads a number of results to return, from 1.
+pub(super) fn count(name: &str, value: &str, most: usize) -> Result<usize, Problem> {
+    let count = value.parse().ok();
+    let count = count.filter(|count| (1..=most).contains(count));
+    count.ok_or_else(|| expected(name, &format!("1 to {most}"), value))
+}
+
+/// Returns the error for an invalid value.
+pub(super) fn expected(name: &str, expected: &str, value: &str) -> Problem {
+    Problem::bad_request(format!("`{name}` must be {expected}, not {value:?}"))
+}
+
+/// Returns the error for a field that a call does not have.
+pub(super) fn unknown(name: &str) -> Problem {
+    Problem::bad_request(format!("unknown field `{name}`"))
+}
+
 /// Decodes `+` and `%XX`.
 fn decode(text: &str) -> Option<String> {
     let mut decoded = Vec::with_capacity(text.len());

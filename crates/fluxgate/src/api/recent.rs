@@ -37,14 +37,10 @@ fn read_most(query: &str) -> Result<usize, Problem> {
     let mut most = MAX_RECENT;
     for field in query::fields(query) {
         let (name, value) = field?;
-        if name != "n" {
-            return Err(Problem::bad_request(format!("unknown field `{name}`")));
-        }
-        let count = value.parse().ok();
-        let count = count.filter(|count| (1..=MAX_RECENT).contains(count));
-        most = count.ok_or_else(|| {
-            Problem::bad_request(format!("`n` must be 1 to {MAX_RECENT}, not {value:?}"))
-        })?;
+        most = match &*name {
+            "n" => query::count("n", &value, MAX_RECENT)?,
+            _ => return Err(query::unknown(&name)),
+        };
     }
     Ok(most)
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use fluxgate_core::internals::json::Text;
-use fluxgate_core::internals::yaml::Node;
 use fluxgate_core::{RuleSets, RulesError};
 use fluxgate_http::Problem;
 use fluxgate_simulate::{Change, Changes, Options, Simulation, SimulationError, Summary};
@@ -13,6 +12,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use super::validate::read_rules;
 use super::{Api, body, json_response};
 use crate::admin::Role;
 use crate::engine::EngineError;
@@ -62,7 +62,13 @@ fn run(fields: Fields<'_>, active: &RuleSets) -> Result<String, Problem> {
         ..Options::default()
     };
     let mut simulation = match fields.rules {
-        Some(Text(text)) => Simulation::new(read(&text)?, options).against(active.clone()),
+        Some(Text(text)) => {
+            let rules = read_rules(&text).map_err(|RulesError(faults)| {
+                Problem::bad_request("the rules are invalid").with_faults(faults)
+            });
+            let (_, rules) = rules?;
+            Simulation::new(rules, options).against(active.clone())
+        }
         None => Simulation::new(active.clone(), options),
     };
     let mut lines = Vec::new();
@@ -101,14 +107,6 @@ fn run(fields: Fields<'_>, active: &RuleSets) -> Result<String, Problem> {
         "],\"summary\":{summary},\"changes\":{changes},\"skipped\":{skipped}}}"
     ));
     Ok(answer)
-}
-
-fn read(text: &str) -> Result<RuleSets, Problem> {
-    let root = Node::parse_request(text).map_err(|fault| RulesError(vec![fault]));
-    let rules = root.and_then(|root| RuleSets::from_node(&root));
-    rules.map_err(|RulesError(faults)| {
-        Problem::bad_request("the rules are invalid").with_faults(faults)
-    })
 }
 
 fn summary_json(summary: &Summary) -> Value {

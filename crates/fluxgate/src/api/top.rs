@@ -18,17 +18,18 @@ use crate::telemetry::{MAX_WINDOW, TopBy};
 
 const DEFAULT_COUNT: usize = 20;
 const MAX_COUNT: usize = 1000;
+const MIN_WINDOW: Duration = Duration::from_secs(1);
 
 #[derive(Debug, PartialEq, Eq)]
-struct Question {
+struct TopQuery {
     by: TopBy,
     window: Duration,
     count: usize,
 }
 
-impl Question {
+impl TopQuery {
     fn read(query: &str) -> Result<Self, Problem> {
-        let mut question = Self {
+        let mut wanted = Self {
             by: TopBy::Denied,
             window: MAX_WINDOW,
             count: DEFAULT_COUNT,
@@ -37,35 +38,25 @@ impl Question {
             let (name, value) = field?;
             match &*name {
                 "by" => {
-                    question.by = match &*value {
+                    wanted.by = match &*value {
                         "denied" => TopBy::Denied,
                         "requests" => TopBy::Requests,
-                        _ => return Err(expected("by", "denied or requests", &value)),
+                        _ => return Err(query::expected("by", "denied or requests", &value)),
                     }
                 }
                 "window" => {
                     let window = parse_duration(&value);
                     let window = window.filter(|it| (MIN_WINDOW..=MAX_WINDOW).contains(it));
-                    let window = window.ok_or_else(|| expected("window", "1s to 60s", &value));
-                    question.window = window?;
+                    let window =
+                        window.ok_or_else(|| query::expected("window", "1s to 60s", &value));
+                    wanted.window = window?;
                 }
-                "n" => {
-                    let count = value.parse().ok();
-                    let count = count.filter(|count| (1..=MAX_COUNT).contains(count));
-                    let count = count.ok_or_else(|| expected("n", "1 to 1000", &value));
-                    question.count = count?;
-                }
-                _ => return Err(Problem::bad_request(format!("unknown field `{name}`"))),
+                "n" => wanted.count = query::count("n", &value, MAX_COUNT)?,
+                _ => return Err(query::unknown(&name)),
             }
         }
-        Ok(question)
+        Ok(wanted)
     }
-}
-
-const MIN_WINDOW: Duration = Duration::from_secs(1);
-
-fn expected(name: &str, expected: &str, value: &str) -> Problem {
-    Problem::bad_request(format!("`{name}` must be {expected}, not {value:?}"))
 }
 
 /// Returns the identities with the most requests or denials, by rule.
@@ -75,8 +66,8 @@ pub(super) async fn top(
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
     api.admin.authorize(&head, Role::Viewer)?;
-    let question = Question::read(head.uri.query().unwrap_or_default())?;
-    let Question { by, window, count } = question;
+    let query = TopQuery::read(head.uri.query().unwrap_or_default())?;
+    let TopQuery { by, window, count } = query;
     let top = api.engine.telemetry().top(by, window, count);
     let rules = api.engine.rules().unwrap_or_default();
     let mut names = HashMap::new();
@@ -119,10 +110,10 @@ mod tests {
 
     #[test]
     fn a_query_is_read_strictly() {
-        let read = |query| Question::read(query).map_err(|problem| problem.detail().to_owned());
+        let read = |query| TopQuery::read(query).map_err(|problem| problem.detail().to_owned());
         assert_eq!(
             read("by=requests&window=10s&n=5"),
-            Ok(Question {
+            Ok(TopQuery {
                 by: TopBy::Requests,
                 window: Duration::from_secs(10),
                 count: 5

@@ -59,10 +59,16 @@ fn report(text: &str, deployment: &Deployment) -> Vec<u8> {
     serde_json::to_vec(&report).unwrap_or_default()
 }
 
-/// Returns the warnings of a valid file.
-fn read(text: &str, deployment: &Deployment) -> Result<Vec<Fault>, RulesError> {
+/// Reads a rule file in a request.
+pub(super) fn read_rules(text: &str) -> Result<(Node, RuleSets), RulesError> {
     let root = Node::parse_request(text).map_err(|fault| RulesError(vec![fault]))?;
     let rules = RuleSets::from_node(&root)?;
+    Ok((root, rules))
+}
+
+/// Returns the warnings of a valid file.
+fn read(text: &str, deployment: &Deployment) -> Result<Vec<Fault>, RulesError> {
+    let (root, rules) = read_rules(text)?;
     // Without faults, the field is there.
     let [rule_sets, _, _] = root.fields(
         "a rule file",

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use fluxgate_http::Problem;
-use fluxgate_redis::etag_of;
+use fluxgate_redis::{StoredSet, etag_of};
 use http::StatusCode;
 use http::request::Parts;
 use http_body::Body;
@@ -24,15 +24,20 @@ use update::Update;
 
 type Names = Path<(String, String)>;
 
+/// Returns a stored set to a caller that may see it.
+async fn view(api: &Api, head: &Parts, set: &str) -> Result<StoredSet, Problem> {
+    api.admin.authorize(head, Role::Viewer)?;
+    let stored = read(store_of(api)?, set).await?;
+    stored.ok_or_else(|| no_such_set(set))
+}
+
 pub(super) async fn get_set(
     State(api): State<Arc<Api>>,
     Path(set): Path<String>,
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
-    api.admin.authorize(&head, Role::Viewer)?;
-    let stored = read(store_of(&api)?, &set).await?;
-    let stored = stored.ok_or_else(|| no_such_set(&set))?;
+    let stored = view(&api, &head, &set).await?;
     respond(&head, &stored.etag, &stored.text)
 }
 
@@ -57,9 +62,7 @@ pub(super) async fn get_text(
     request: Request,
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
-    api.admin.authorize(&head, Role::Viewer)?;
-    let stored = read(store_of(&api)?, &set).await?;
-    let stored = stored.ok_or_else(|| no_such_set(&set))?;
+    let stored = view(&api, &head, &set).await?;
     let text = edit::yaml_of(&set, &stored.text, api.admin.options);
     let etag = format!("\"{}\"", stored.etag);
     let mut response = json_response(json!({ "text": text, "etag": etag }).to_string());
