@@ -1,8 +1,9 @@
 //! The live view: what happened in each second, for all who look.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
@@ -14,13 +15,25 @@ use crate::telemetry::{LiveSecond, StoreGauges};
 const SECOND: Duration = Duration::from_secs(1);
 /// The load is the average of about so many seconds.
 const LOAD_SECONDS: f64 = 5.0;
+/// So many viewers get an event at the same time. Decisions would wait if all did.
+const WAVE: usize = 16;
+const BETWEEN_WAVES: Duration = Duration::from_millis(4);
+/// All have an event before the next one.
+const MAX_WAVES: usize = 200;
 
-/// Publishes one event a second. All who look share it, and who is slow misses some.
+/// Publishes one event a second. All viewers share it, and one that is slow misses some.
 #[derive(Debug)]
 pub(crate) struct LiveFeed {
-    /// `None` before the first event, and when the service closes.
-    events: watch::Sender<Option<Arc<str>>>,
+    /// As it is sent. `None` before the first event, and when the service closes.
+    events: watch::Sender<Option<Bytes>>,
     load: Mutex<Load>,
+}
+
+/// One who looks at the live view.
+#[derive(Debug)]
+pub(crate) struct Viewer {
+    events: watch::Receiver<Option<Bytes>>,
+    delay: Duration,
 }
 
 /// How much this process decides, by second.
@@ -91,14 +104,21 @@ impl LiveFeed {
             };
             // Numbers and texts can always be written as JSON.
             let event = serde_json::to_string(&event).unwrap_or_default();
+            let event = format!("data: {event}\n\n");
             self.events.send_replace(Some(event.into()));
         }
         self.events.send_replace(None);
     }
 
-    /// Returns the events from the last one on.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<Option<Arc<str>>> {
-        self.events.subscribe()
+    /// Adds a viewer, who gets the last event at once.
+    pub(crate) fn add_viewer(&self) -> Viewer {
+        let waves = self.events.receiver_count() / WAVE;
+        let mut events = self.events.subscribe();
+        events.mark_changed();
+        Viewer {
+            events,
+            delay: BETWEEN_WAVES * waves.min(MAX_WAVES) as u32,
+        }
     }
 
     /// Returns how much this process decides, in tenths.
@@ -127,6 +147,22 @@ impl LiveFeed {
             decisions: average(load.decisions, decisions),
             denied: average(load.denied, denied),
         };
+    }
+}
+
+impl Viewer {
+    /// Returns the next event as it is sent; `None` when the service closes.
+    pub(crate) async fn next(&mut self, closing: &CancellationToken) -> Option<Bytes> {
+        loop {
+            self.events.changed().await.ok()?;
+            if !self.delay.is_zero() {
+                tokio::time::sleep(self.delay).await;
+            }
+            let event = self.events.borrow_and_update().clone();
+            if event.is_some() || closing.is_cancelled() {
+                return event;
+            }
+        }
     }
 }
 

@@ -40,6 +40,7 @@ use denials::{Denial, DenialLog};
 use metrics::{Metrics, reported_rule};
 use open_holds::OpenHolds;
 use otlp::Spans;
+use recent::Recording;
 use sampler::Sampler;
 use store_outage::{StoreOutage, comes_from_store};
 use top::TopSum;
@@ -286,9 +287,10 @@ impl Telemetry {
 
     /// Returns the last recorded requests, the oldest first.
     pub(crate) fn recent(&self, most: usize) -> Vec<RecentRequest> {
-        let mut recent = Vec::new();
+        let mut recordings = Vec::new();
         self.metrics
-            .each_recent(|requests| recent.extend(requests.read()));
+            .each_recent(|requests| recordings.push(requests.copy()));
+        let mut recent: Vec<_> = recordings.iter().flat_map(Recording::requests).collect();
         recent.sort_by_key(|request| request.at);
         recent.drain(..recent.len().saturating_sub(most.min(MAX_RECENT)));
         recent

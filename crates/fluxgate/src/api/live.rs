@@ -6,7 +6,6 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use bytes::Bytes;
 use fluxgate_http::Problem;
 use futures_util::stream;
 use http::HeaderValue;
@@ -25,21 +24,10 @@ pub(super) async fn live(
 ) -> Result<Response, Problem> {
     let (head, _) = request.into_parts();
     api.admin.authorize(&head, Role::Viewer)?;
-    let mut events = api.live.subscribe();
-    // The last event is sent at once.
-    events.mark_changed();
-    let events = stream::unfold((events, api), async |(mut events, api)| {
-        loop {
-            tokio::select! {
-                changed = events.changed() => changed.ok()?,
-                () = api.closing.cancelled() => return None,
-            }
-            let event = events.borrow_and_update().clone();
-            if let Some(event) = event {
-                let text = Bytes::from(format!("data: {event}\n\n"));
-                return Some((Ok::<_, Infallible>(text), (events, api)));
-            }
-        }
+    let viewer = api.live.add_viewer();
+    let events = stream::unfold((viewer, api), async |(mut viewer, api)| {
+        let event = viewer.next(&api.closing).await?;
+        Some((Ok::<_, Infallible>(event), (viewer, api)))
     });
     let mut response = Response::new(Body::from_stream(events));
     let headers = response.headers_mut();

@@ -101,6 +101,17 @@ fn the_live_view_shows_each_decision_once() {
 }
 
 #[test]
+fn many_viewers_get_each_event() {
+    let service = Service::start(&[], RULES);
+    let mut viewers: Vec<_> = (0..300).map(|_| Events::open(&service)).collect();
+    for viewer in &mut viewers {
+        let mut time = || viewer.next().unwrap()["at_ms"].as_u64().unwrap();
+        let [first, second, third] = [time(), time(), time()];
+        assert!(first < second && second < third);
+    }
+}
+
+#[test]
 fn the_live_view_ends_with_the_service() {
     let service = Service::start(&[], RULES);
     let mut events = Events::open(&service);
