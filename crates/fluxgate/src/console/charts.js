@@ -9,6 +9,8 @@ import { compact, duration } from "./format.js";
 export const WIDTH = 600;
 export const HEIGHT = 200;
 const ROWS = 4;
+/** Values further apart are not joined: what happened between them is not known. */
+const GAP_MS = 3000;
 
 /** A picture with values beside it and times below it. @param {SVGSVGElement} picture */
 export function plot(picture) {
@@ -37,18 +39,42 @@ export function stripes(id, name) {
  * Stacked areas, the first series at the bottom. The window grows with the data from one minute on.
  * @param {{name: string, label: string}[]} series `name` is its CSS class too
  * @param {string} unit @param {number} maxSeconds
+ * @param {(values: number[], age: number) => void} onShow the values below the pointer or, without
+ * it, the latest, and how old they are in milliseconds
  */
-export function areaChart(series, unit, maxSeconds) {
+export function areaChart(series, unit, maxSeconds, onShow) {
   const grid = line("chart-grid");
   const areas = series.map(({ name }) => line(`chart-area.${name}`));
   const lines = series.map(({ name }) => line(`chart-line.${name}`));
+  const cursor = line("chart-cursor");
   const picture = svg("svg.chart", {
     viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img",
+    onpointermove: point,
+    onpointerleave: () => point(null),
   }, svg("defs", series.map(({ name }) => stripes(`stripes-${name}`, name))),
     // Lower layers are drawn last, so that an empty layer does not cover the line below it.
-    grid, areas, lines.toReversed());
+    grid, areas, lines.toReversed(), cursor);
   const { element, label } = plot(picture);
   let labelled = "";
+  let pointer = /** @type {number | null} */ (null);
+  let shown = /** @type {{points: readonly Point[], xs: number[]} | null} */ (null);
+
+  /** @param {PointerEvent | null} event */
+  function point(event) {
+    const { left, width } = picture.getBoundingClientRect();
+    pointer = event && ((event.clientX - left) / width) * WIDTH;
+    show();
+  }
+
+  function show() {
+    if (!shown) return;
+    const { points, xs } = shown;
+    const last = xs.length - 1;
+    const away = (/** @type {number} */ index) => Math.abs(xs[index] - (pointer ?? WIDTH));
+    const nearest = xs.reduce((best, _, index) => away(index) < away(best) ? index : best, last);
+    set(cursor, { d: pointer === null ? "" : `M${xs[nearest]} 0V${HEIGHT}` });
+    onShow(points[nearest].values, points[last].at - points[nearest].at);
+  }
 
   /** @param {readonly Point[]} points */
   function update(points) {
@@ -66,16 +92,25 @@ export function areaChart(series, unit, maxSeconds) {
       set(grid, { d: values.map((value) => `M0 ${y(value)}H${WIDTH}`).join("") });
     }
     const xs = points.map(({ at }) => tenth(WIDTH - ((end - at) / 1000 / seconds) * WIDTH));
+    const runs = /** @type {number[][]} */ ([]);
+    points.forEach(({ at }, index) => {
+      if (at - (points[index - 1]?.at ?? 0) > GAP_MS) runs.push([]);
+      runs[runs.length - 1].push(index);
+    });
+    const along = (/** @type {number[]} */ run, /** @type {number[]} */ ys) =>
+      run.map((index) => `${xs[index]} ${ys[index]}`).join("L");
     const sum = points.map(() => 0);
     let floor = points.map(() => y(0));
     series.forEach((_, layer) => {
       const ceiling = points.map(({ values }, i) => y((sum[i] += values[layer])));
-      const top = `M${pairs(xs, ceiling)}`;
       const isEmpty = points.every(({ values }) => values[layer] === 0);
-      set(areas[layer], { d: `${top}L${pairs(xs.toReversed(), floor.toReversed())}Z` });
-      set(lines[layer], { d: isEmpty ? "" : top });
+      set(areas[layer], { d: runs.map((run) =>
+        `M${along(run, ceiling)}L${along(run.toReversed(), floor)}Z`).join("") });
+      set(lines[layer], { d: isEmpty ? "" : runs.map((run) => `M${along(run, ceiling)}`).join("") });
       floor = ceiling;
     });
+    shown = { points, xs };
+    show();
     const now = series.map(({ label }, i) => `${compact(latest[i])} ${label.toLowerCase()}`);
     set(picture, { "aria-label": `${unit} over the last ${duration(seconds * 1000)}. `
       + `Now: ${now.reverse().join(", ")}. `
@@ -92,9 +127,6 @@ function niceCeiling(value) {
 
 /** @param {number} value */
 const tenth = (value) => Math.round(value * 10) / 10;
-
-/** @param {number[]} xs @param {number[]} ys */
-const pairs = (xs, ys) => xs.map((x, i) => `${x} ${ys[i]}`).join("L");
 
 /** @param {string} label */
 export function sparkline(label) {

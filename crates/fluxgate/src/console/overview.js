@@ -61,7 +61,11 @@ function trafficFigures() {
   const values = SERIES.map(() => h("strong"));
   const items = SERIES.map(({ name, label }, layer) =>
     h("span.row", h(`span.swatch.${name}`), label, " ", values[layer]));
-  const chart = areaChart(SERIES, "Decisions per second", HISTORY_SECONDS);
+  const when = h("span.hint");
+  const chart = areaChart(SERIES, "Decisions per second", HISTORY_SECONDS, (shown, age) => {
+    shown.forEach((value, layer) => setText(values[layer], `${compact(value)}/s`));
+    setText(when, age > 0 ? `${duration(age)} ago` : "now");
+  });
 
   /** @param {Sample[]} history */
   function update(history) {
@@ -73,10 +77,9 @@ function trafficFigures() {
     rate.classList.toggle("long", rate.textContent.length > 3);
     deniedShare.textContent = share(now[0] / (total || 1));
     second.classList.toggle("some", now[0] > 0);
-    now.forEach((value, layer) => setText(values[layer], `${compact(value)}/s`));
     chart.update(points);
   }
-  const legend = h("div.row.legend", items.reverse(), h("span.hint", "now"));
+  const legend = h("div.row.legend", items.reverse(), when);
   const title = h("p.hint", { "aria-hidden": "true" }, "Decisions per second");
   return { figures, chart: h("figure.traffic", title, chart.element, legend), update };
 }

@@ -76,6 +76,26 @@ browserTest("shows each number of an event", { feed: true }, async (page, servic
   await strip.shows("Units on lease 555 decide 21/s");
 });
 
+browserTest("tells the values below the pointer, and joins none over a gap", { feed: true }, async (page, service) => {
+  await open(page, service, "#/overview", "Overview");
+  await until("the page listens", () => service.feed.isOpen);
+  const end = Date.now();
+  for (const [before, allowed] of [[60_000, 100], [59_000, 200], [1000, 300], [0, 400]]) {
+    service.feed.send(busy({ at_ms: end - before, decisions: { allowed } }));
+  }
+  const decisions = await page.find("region", "Decisions");
+  await decisions.shows("Allowed 400/s Shadow-denied 0/s Denied 0/s now");
+  const d = await page.evaluate(() => document.querySelector(".chart-line.allowed").getAttribute("d"));
+  assert.equal(d.match(/M/g).length, 2, d);
+
+  const chart = await page.find("image", /^Decisions per second/);
+  const { left, y } = await chart.middle();
+  await page.mouse("mouseMoved", left + 1, y);
+  await decisions.shows("Allowed 100/s Shadow-denied 0/s Denied 0/s 1 min ago");
+  await page.mouse("mouseMoved", left - 50, y);
+  await decisions.shows("Allowed 400/s Shadow-denied 0/s Denied 0/s now");
+});
+
 browserTest("says how to make a first decision, and the command works", {}, async (page, service) => {
   await open(page, service, "#/overview", "Overview");
   await page.shows("No decisions yet");

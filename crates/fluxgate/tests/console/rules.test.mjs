@@ -155,7 +155,7 @@ browserTest("a stored set is edited, corrected, tried and applied, and a conflic
   await page.click("button", "Try it");
   await page.shows("4 newly denied 0 newly allowed of 9 requests");
   const totals = await page.find("table", "Totals before and after");
-  await totals.shows("Requests 9 9 Allowed 9 5 Denied 0 4");
+  await totals.shows("Requests 9 9 Allowed 9 5 Denied 0 4 Denied in shadow 0 0 Delayed 0 0");
   await (await page.find("table", "Denied by rule")).shows("api/per-user 0 of 9 4 of 9");
 
   // It is applied.

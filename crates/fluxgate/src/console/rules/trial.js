@@ -9,12 +9,12 @@ import { eventsOfSet, MOST_EVENTS, parseLog } from "./events.js";
 /** @import { Fault, Recorded } from "../api.js" */
 /** @typedef {{rule_set: string, rule: string, requests: number, denied: number}} RuleTotals */
 /** @typedef {{total: Record<string, number>, rules: RuleTotals[]}} Summary */
+/** @typedef {{summary: Summary, decisions: {delay_ms: number}[]}} Simulated */
 
 /** No log of 10,000 lines is longer. */
 const MOST_BYTES = 16 << 20;
 const TOTALS = {
   requests: "Requests", allowed: "Allowed", denied: "Denied", shadow_denied: "Denied in shadow",
-  delayed: "Delayed",
 };
 
 /**
@@ -69,7 +69,7 @@ export function trial(rules, unwrap, set, fallback, records) {
       const after = await post("/v1/simulate", { ...body, rules: text });
       // There may be no active rules to compare with, as for a new set.
       const before = await post("/v1/simulate", body).catch(() => null);
-      const { words, parts } = result(before?.summary, after.summary, after.changes ?? {});
+      const { words, parts } = result(before, after, after.changes ?? {});
       tried = { rules: text, words };
       status.textContent = words;
       replace(answer, remarks, parts);
@@ -132,9 +132,11 @@ function notRecorded() {
 /** @param {string} text */
 const remark = (text) => h("p.hint", text);
 
-/** @param {Summary | undefined} before @param {Summary} after @param {Record<string, any>} changes */
+/** @param {Simulated | null} before @param {Simulated} after @param {Record<string, any>} changes */
 function result(before, after, { newly_denied: denied = 0, newly_allowed: allowed = 0, identities = [] }) {
-  const total = count(after.total.requests, "request");
+  const total = count(after.summary.total.requests, "request");
+  const delayed = [before, after].map((each) =>
+    each?.decisions.filter(({ delay_ms: delay }) => delay > 0).length ?? "–");
   return {
     words: `${total} tried: ${number(denied)} newly denied, ${number(allowed)} newly allowed.`,
     parts: [
@@ -142,9 +144,10 @@ function result(before, after, { newly_denied: denied = 0, newly_allowed: allowe
         badge(`${number(denied)} newly denied`, denied > 0 ? "bad" : "quiet"), " ",
         badge(`${number(allowed)} newly allowed`, allowed > 0 ? "good" : "quiet"), ` of ${total}`),
       table("Totals before and after", ["Outcome", "Active rules", "This text"],
-        Object.entries(TOTALS).map(([name, label]) =>
-          [label, before?.total[name] ?? "–", after.total[name] ?? 0]), 1),
-      rulesTable(before?.rules ?? [], after.rules),
+        [...Object.entries(TOTALS).map(([name, label]) =>
+          [label, before?.summary.total[name] ?? "–", after.summary.total[name]]),
+        ["Delayed", ...delayed]], 1),
+      rulesTable(before?.summary.rules ?? [], after.summary.rules),
       identities.length > 0 && table("Identities whose decisions change",
         ["Identity", "Rule", "Newly denied", "Newly allowed"],
         identities.map((/** @type {Record<string, any>} */ each) => [
