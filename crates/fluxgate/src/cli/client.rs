@@ -162,7 +162,10 @@ pub(crate) fn state(arguments: &StateArguments) -> Result<(), Failure> {
             text("band"),
             text("limit"),
             text("remaining"),
-            duration_of(reset),
+            match reset {
+                0 => "now".to_owned(),
+                _ => duration_of(reset),
+            },
             text("on_lease"),
         ]);
     }
@@ -194,8 +197,9 @@ pub(crate) fn reset(arguments: &ResetArguments) -> Result<(), Failure> {
         fields.remove("identity");
     }
     let answer = call(&target.server, Method::POST, "/v1/reset", Some(&fields))?;
+    let plural = if answer["reset"] == 1 { "" } else { "s" };
     let line = format!(
-        "reset {}: {} counters\n",
+        "reset {}: {} counter{plural}\n",
         target.describe(),
         answer["reset"]
     );

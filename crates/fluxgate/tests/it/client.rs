@@ -64,11 +64,16 @@ fn a_request_is_checked_explained_refunded_and_reset() {
     let state: Value = serde_json::from_str(&state).unwrap();
     assert_eq!(state["bands"][0]["remaining"], 1);
     let reset = ok(&service, &["reset", "api/per-user", "ann"]);
-    assert_eq!(reset, "reset api/per-user of ann: 1 counters\n");
-    assert_eq!(
-        ok(&service, &["reset", "api/all", "--all"]),
-        "reset api/all: 1 counters\n"
-    );
+    assert_eq!(reset, "reset api/per-user of ann: 1 counter\n");
+    let state = ok(&service, &["state", "api/per-user", "ann"]);
+    let cells: Vec<_> = state.split_whitespace().rev().take(5).collect();
+    assert_eq!(cells, ["-", "now", "2", "2", "month"], "{state}");
+    for reset in ["1 counter", "0 counters"] {
+        assert_eq!(
+            ok(&service, &["reset", "api/all", "--all"]),
+            format!("reset api/all: {reset}\n")
+        );
+    }
 }
 
 #[test]

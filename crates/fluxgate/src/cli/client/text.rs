@@ -77,9 +77,17 @@ fn limit_of(band: &Value) -> String {
     if let Some(unit) = band["calendar"].as_str() {
         return format!("{capacity} a {unit}");
     }
-    match (band["window_ms"].as_u64(), band["hold_ms"].as_u64()) {
-        (Some(window), _) => format!("{capacity} per {}", duration_of(window)),
-        (None, _) => format!("{capacity} at the same time"),
+    let number = |name: &str| band[name].as_u64();
+    match (
+        number("refill").zip(number("period_ms")),
+        number("window_ms"),
+    ) {
+        (Some((refill, period)), _) if capacity.as_u64() != Some(refill) => {
+            let period = duration_of(period);
+            format!("{refill} per {period} with bursts of {capacity}")
+        }
+        (_, Some(window)) => format!("{capacity} per {}", duration_of(window)),
+        (_, None) => format!("{capacity} at the same time"),
     }
 }
 
@@ -109,5 +117,9 @@ mod tests {
             limit_of(&json!({ "capacity": 2, "hold_ms": 5 })),
             "2 at the same time"
         );
+        let mut band = json!({ "capacity": 5, "window_ms": 1000, "refill": 5, "period_ms": 1000 });
+        assert_eq!(limit_of(&band), "5 per 1s");
+        band["refill"] = 1.into();
+        assert_eq!(limit_of(&band), "1 per 1s with bursts of 5");
     }
 }
