@@ -38,6 +38,9 @@ pub struct Options {
     pub summary: bool,
     /// Whether to collect what [`Simulation::report`] shows.
     pub report: bool,
+    /// How many rules may be applied in all, to bound time and memory. Only counted with a
+    /// summary.
+    pub max_applied: Option<u64>,
 }
 
 /// Why a run ended early.
@@ -56,6 +59,14 @@ pub enum SimulationError {
         line: u64,
         /// What is wrong with it. Control characters are escaped.
         reason: String,
+    },
+    /// More rules would be applied than [`Options::max_applied`].
+    #[error("line {line}: {max} rules have been applied to requests, the most that is allowed")]
+    TooMuch {
+        /// The number of the line, from 1.
+        line: u64,
+        /// The most that is allowed.
+        max: u64,
     },
 }
 
@@ -76,6 +87,9 @@ pub struct Simulation {
     format: Format,
     default_set: Option<String>,
     lenient: bool,
+    max_applied: u64,
+    /// How many rules have been applied.
+    applied: u64,
     /// The latest time so far, for formats in which time must not go back.
     latest: Timestamp,
     summary: Option<Summary>,
@@ -100,6 +114,8 @@ impl Simulation {
             format: options.format,
             default_set: options.rule_set.or_else(only),
             lenient: options.lenient,
+            max_applied: options.max_applied.unwrap_or(u64::MAX),
+            applied: 0,
             latest: Timestamp::default(),
             summary: (options.summary || options.report).then(|| Summary::new(&rules)),
             report: options.report.then(|| Report::new(&rules)),
@@ -221,6 +237,12 @@ impl Simulation {
         event: &Result<Event<'_>, String>,
         output: &mut impl Write,
     ) -> Result<(), SimulationError> {
+        if self.applied >= self.max_applied {
+            return Err(SimulationError::TooMuch {
+                line: self.lines,
+                max: self.max_applied,
+            });
+        }
         let decided = match event {
             Ok(event) => self.run_event(event),
             Err(reason) => Err(Cow::Borrowed(reason.as_str())),
@@ -276,11 +298,13 @@ impl Simulation {
             rule_set.ok_or("`rule_set` is missing, and the rules do not have exactly one")?;
         let context = &request.context;
         let (summary, report, old) = (&mut self.summary, &mut self.report, &mut self.old);
+        let applied = &mut self.applied;
         let decision = if summary.is_none() && old.is_none() {
             self.limiter.check_at(rule_set, context, at)
         } else {
             self.limiter
                 .check_at_reporting(rule_set, context, at, |verdict| {
+                    *applied += 1;
                     if let Some(summary) = summary {
                         summary.record_rule(rule_set, &verdict);
                     }

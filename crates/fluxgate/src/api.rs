@@ -67,8 +67,11 @@ pub(crate) struct Api {
     /// The filters of `/v1/forward_auth`.
     filters: Filters,
     headers: HeaderFamilies,
-    /// Validates rules.
+    /// Validates rules that are written.
     validation: BlockingWork,
+    /// Validates, tries and formats rules for those who only read, so that a write need not
+    /// wait for them.
+    reading: BlockingWork,
     live: LiveFeed,
     instances: Instances,
     /// Cancelled when the service shuts down.
@@ -88,6 +91,7 @@ impl Api {
             filters: filters.trusting_their_peers(),
             headers: HeaderFamilies::default(),
             validation: BlockingWork::default(),
+            reading: BlockingWork::default(),
             live: LiveFeed::default(),
             instances: Instances::default(),
             closing,

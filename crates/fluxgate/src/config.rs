@@ -139,6 +139,7 @@ impl Config {
         RuleOptions {
             ipv6_prefix: self.keys.ipv6_prefix,
             on_missing_rule_set: self.on_missing_rule_set,
+            ..RuleOptions::default()
         }
     }
 
@@ -205,6 +206,7 @@ impl Config {
         let options = RuleOptions {
             ipv6_prefix: keys.ipv6_prefix,
             on_missing_rule_set: on_missing.unwrap_or_default(),
+            ..RuleOptions::default()
         };
         let rules = Rules::read(rule_sets, rules_from, options, &store, faults);
         let filters = filters::read(filters, &rules, faults);

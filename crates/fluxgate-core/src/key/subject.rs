@@ -51,12 +51,15 @@ impl RuleNumber {
         if let Some(number) = numbers.get(prefix) {
             return Some(Self(*number));
         }
-        let next = u32::try_from(numbers.len()).ok()? + 1;
-        if next >> Self::BITS > 0 {
-            return None;
-        }
-        numbers.insert(prefix.into(), next);
-        Some(Self(next))
+        let next = Self::at(numbers.len())?;
+        numbers.insert(prefix.into(), next.0);
+        Some(next)
+    }
+
+    /// Returns the number at an index, or `None` after a million.
+    pub(crate) fn at(index: usize) -> Option<Self> {
+        let number = u32::try_from(index).ok()?.checked_add(1)?;
+        (number >> Self::BITS == 0).then_some(Self(number))
     }
 }
 

@@ -12,7 +12,7 @@ use crate::context::RequestContext;
 use crate::key::{self, IdentityError, KeyPart, OnMissingKey, RuleNumber, Subject, SubjectBytes};
 use crate::lease::{BandLease, Lease};
 use crate::limit::{Algorithm, Limit};
-use crate::matcher::Conditions;
+use crate::matcher::{Conditions, Field};
 use crate::time::Micros;
 
 /// The bands of encoded identities.
@@ -145,6 +145,23 @@ impl ActiveRule {
     /// Returns the attributes that logs and events carry.
     pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
         self.attributes.iter().map(|(k, v)| (&**k, &**v))
+    }
+
+    /// Returns whether its match or its cost depends on the value of a header or an attribute.
+    #[doc(hidden)]
+    pub fn reads(&self, part: &KeyPart) -> bool {
+        let is_cost = match (&self.cost, part) {
+            (Cost::Header(name), KeyPart::Header(part)) => name == part,
+            (Cost::Attribute(name), KeyPart::Attribute(part)) => name == part,
+            _ => false,
+        };
+        let mut fields = self.conditions.values.iter().map(|(field, _)| field);
+        is_cost
+            || fields.any(|field| match (field, part) {
+                (Field::Header(name), KeyPart::Header(part)) => name == part,
+                (Field::Attribute(name), KeyPart::Attribute(part)) => name == part,
+                _ => false,
+            })
     }
 
     /// Returns whether any change of the rule resets its state.

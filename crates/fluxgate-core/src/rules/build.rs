@@ -40,6 +40,7 @@ impl RuleSet {
             on_error: OnError::default(),
             rules: Vec::new(),
             ipv6_prefix: RuleOptions::default().ipv6_prefix,
+            first_number: None,
         }
     }
 }
@@ -51,6 +52,8 @@ pub struct RuleSetBuilder {
     pub(super) on_error: OnError,
     pub(super) rules: Vec<Rule>,
     pub(super) ipv6_prefix: u8,
+    /// The number of its first rule, if its rules are only tried.
+    pub(super) first_number: Option<usize>,
 }
 
 impl RuleSetBuilder {
@@ -115,7 +118,8 @@ impl RuleSetBuilder {
                         let message = format!("rule set `{set}` already has a rule `{id}`");
                         faults.field("id", |faults| faults.add(message));
                     }
-                    RuleChecker::new(set, rule, self.ipv6_prefix, &groups, faults).check()
+                    let number = self.first_number.map(|first| first + index);
+                    RuleChecker::new(set, rule, self.ipv6_prefix, &groups, faults).check(number)
                 })
             });
             enabled.extend(checked.filter(|_| rule.enabled));

@@ -37,21 +37,26 @@ impl RuleSets {
     /// Reads a rule file that is already parsed.
     #[doc(hidden)]
     pub fn from_node(root: &Node) -> Result<Self, RulesError> {
+        Self::from_node_with(root, RuleOptions::default())
+    }
+
+    /// Reads a rule file that is already parsed. `options` apply where it says nothing else.
+    #[doc(hidden)]
+    pub fn from_node_with(root: &Node, options: RuleOptions) -> Result<Self, RulesError> {
         let mut faults = Faults::default();
-        let sets = Self::read_file(root, &mut faults);
+        let sets = Self::read_file(root, options, &mut faults);
         if faults.count() > 0 {
             return Err(RulesError(faults.into_sorted()));
         }
         Ok(sets)
     }
 
-    fn read_file(root: &Node, faults: &mut Faults) -> Self {
+    fn read_file(root: &Node, mut options: RuleOptions, faults: &mut Faults) -> Self {
         let [rule_sets, on_missing, keys] = root.fields(
             "a rule file",
             ["rule_sets", "on_missing_rule_set", "keys"],
             faults,
         );
-        let mut options = RuleOptions::default();
         if let Some(node) = on_missing {
             options.on_missing_rule_set =
                 values::on_missing_rule_set(node, faults).unwrap_or_default();
@@ -99,9 +104,13 @@ impl RuleSets {
     #[doc(hidden)]
     pub fn read(rule_sets: &Node, options: RuleOptions, faults: &mut Faults) -> Self {
         let mut sets = Vec::new();
+        let mut rules = 0;
         for (name, key, node) in rule_sets.map("`rule_sets`", faults) {
             let before = faults.count();
-            match read_set(name, node, options, faults).build() {
+            let mut set = read_set(name, node, options, faults);
+            set.first_number = options.is_trial.then_some(rules);
+            rules += set.rules.len();
+            match set.build() {
                 Ok(set) if faults.count() == before => sets.push(set),
                 Ok(_) => {}
                 Err(invalid) => {

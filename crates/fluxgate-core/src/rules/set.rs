@@ -39,6 +39,9 @@ pub struct RuleOptions {
     pub ipv6_prefix: u8,
     /// The decision on a rule set that does not exist.
     pub on_missing_rule_set: OnMissingRuleSet,
+    /// Whether the rules are only tried: they have numbers of their own, because those of the
+    /// process are never reused.
+    pub is_trial: bool,
 }
 
 impl Default for RuleOptions {
@@ -46,6 +49,7 @@ impl Default for RuleOptions {
         Self {
             ipv6_prefix: 64,
             on_missing_rule_set: OnMissingRuleSet::default(),
+            is_trial: false,
         }
     }
 }
@@ -283,7 +287,8 @@ impl RuleSet {
         &self.matcher
     }
 
-    pub(crate) fn ipv6_prefix(&self) -> u8 {
+    #[doc(hidden)]
+    pub fn ipv6_prefix(&self) -> u8 {
         self.ipv6_prefix
     }
 }

@@ -374,6 +374,7 @@ rule_sets:
     let options = RuleOptions {
         ipv6_prefix: 48,
         on_missing_rule_set: OnMissingRuleSet::Deny,
+        ..RuleOptions::default()
     };
     let mut faults = Faults::default();
     let sets = RuleSets::read(&pairs[1].1, options, &mut faults);
@@ -420,4 +421,27 @@ fn every_path_begins_with_a_slash() {
             }
         }
     }
+}
+
+#[test]
+fn rules_that_are_only_tried_have_numbers_of_their_own() {
+    let rule = |id: &str| format!("{{ id: {id}, scope: global, bands: [ 1/s ] }}");
+    let text = format!(
+        "rule_sets: {{ a: {{ rules: [ {}, {} ] }}, b: {{ rules: [ {} ] }} }}",
+        rule("x"),
+        rule("y"),
+        rule("x"),
+    );
+    let options = RuleOptions {
+        is_trial: true,
+        ..RuleOptions::default()
+    };
+    let numbers = |text: &str| {
+        let sets = RuleSets::from_node_with(&Node::parse(text).unwrap(), options).unwrap();
+        let rules = ["a", "b"].map(|set| sets.get(set).unwrap().rules().to_vec());
+        let rules = rules.iter().flatten();
+        rules.map(|rule| rule.number().get()).collect::<Vec<_>>()
+    };
+    assert_eq!(numbers(&text), [1, 2, 3]);
+    assert_eq!(numbers(&text.replace("id: y", "id: z")), [1, 2, 3]);
 }

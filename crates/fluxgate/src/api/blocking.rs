@@ -52,7 +52,7 @@ impl BlockingWork {
 }
 
 fn overloaded() -> Problem {
-    let detail = "too many rules are being validated at the moment; try again";
+    let detail = "too many calls wait for rules to be validated; try again";
     Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail)
         .with_header(RETRY_AFTER, HeaderValue::from_static("1"))
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use fluxgate_core::internals::RuleOptions;
 use fluxgate_core::internals::json::Text;
 use fluxgate_core::{RuleSets, RulesError};
 use fluxgate_http::Problem;
@@ -20,6 +21,9 @@ use crate::engine::EngineError;
 const MAX_EVENTS: usize = 10_000;
 /// Events with long texts come near it.
 const MAX_BYTES: usize = 8 * 1024 * 1024;
+/// How many rules are applied to events in all: 20 to each, if there are as many as allowed.
+/// Each counter takes memory until the end.
+const MAX_APPLIED: u64 = 200_000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -42,11 +46,16 @@ pub(super) async fn simulate(
     api.admin.authorize(&head, Role::Viewer)?;
     let body = body::read_up_to(MAX_BYTES, &head.headers, body).await?;
     let active = api.engine.rules().ok_or(EngineError::NotReady)?;
-    let work = move || run(body::parse(&body)?, &active);
-    Ok(json_response(api.validation.run(work).await?))
+    let rule_options = api.admin.options;
+    let work = move || run(body::parse(&body)?, &active, rule_options);
+    Ok(json_response(api.reading.run(work).await?))
 }
 
-fn run(fields: Fields<'_>, active: &RuleSets) -> Result<String, Problem> {
+fn run(
+    fields: Fields<'_>,
+    active: &RuleSets,
+    rule_options: RuleOptions,
+) -> Result<String, Problem> {
     let events = fields.events.ok_or_else(|| body::missing("events"))?;
     if events.len() > MAX_EVENTS {
         let detail = format!(
@@ -59,11 +68,12 @@ fn run(fields: Fields<'_>, active: &RuleSets) -> Result<String, Problem> {
         rule_set: fields.rule_set,
         lenient: fields.lenient,
         summary: true,
+        max_applied: Some(MAX_APPLIED),
         ..Options::default()
     };
     let mut simulation = match fields.rules {
         Some(Text(text)) => {
-            let rules = read_rules(&text).map_err(|RulesError(faults)| {
+            let rules = read_rules(&text, rule_options).map_err(|RulesError(faults)| {
                 Problem::bad_request("the rules are invalid").with_faults(faults)
             });
             let (_, rules) = rules?;
@@ -90,10 +100,15 @@ fn run(fields: Fields<'_>, active: &RuleSets) -> Result<String, Problem> {
         SimulationError::BadLine { line, reason } => {
             Problem::bad_request(format!("`events[{}]`: {reason}", line - 1))
         }
+        SimulationError::TooMuch { line, max } => Problem::bad_request(format!(
+            "`events[{}]`: the events before it were counted by {max} rules in all, the most \
+             that is allowed",
+            line - 1
+        )),
         error => Problem::bad_request(error.to_string()),
     })?;
     let mut answer = String::from("{\"decisions\":[");
-    // What it writes is text.
+    // The simulation writes UTF-8.
     let decisions = String::from_utf8(decisions).unwrap_or_default();
     for (index, decision) in decisions.lines().enumerate() {
         answer.push_str(if index == 0 { "" } else { "," });
@@ -112,7 +127,7 @@ fn run(fields: Fields<'_>, active: &RuleSets) -> Result<String, Problem> {
 fn summary_json(summary: &Summary) -> Value {
     let total = summary.total();
     let rules = summary.rules().map(|(name, counts)| {
-        let (rule_set, rule) = name.split_once('/').unwrap_or(("", name));
+        let (rule_set, rule) = name.rsplit_once('/').unwrap_or(("", name));
         json!({
             "rule_set": rule_set,
             "rule": rule,
@@ -140,7 +155,7 @@ fn changes_json(changes: &Changes) -> Value {
         (Change::NewlyAdmitted, "newly_allowed"),
     ] {
         for changed in changes.identities(change) {
-            let (rule_set, rule) = changed.rule.split_once('/').unwrap_or(("", changed.rule));
+            let (rule_set, rule) = changed.rule.rsplit_once('/').unwrap_or(("", changed.rule));
             let mut identity = json!({
                 "rule_set": rule_set,
                 "rule": rule,

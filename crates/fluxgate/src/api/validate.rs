@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
+use fluxgate_core::internals::RuleOptions;
 use fluxgate_core::internals::json::Text;
 use fluxgate_core::internals::yaml::{Fault, Faults, Node};
 use fluxgate_core::{RuleSets, RulesError};
@@ -12,8 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fault_json::{FaultJson, fault_list};
 use super::{Api, body, json_response};
-use crate::admin::Role;
-use crate::config::Deployment;
+use crate::admin::{Admin, Role};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,9 +34,9 @@ pub(super) async fn validate(
     let work = move || {
         let Fields { rules } = body::parse(&body)?;
         let Text(text) = rules.ok_or_else(|| body::missing("rules"))?;
-        Ok(report(&text, &validated.admin.deployment))
+        Ok(report(&text, &validated.admin))
     };
-    Ok(json_response(api.validation.run(work).await?))
+    Ok(json_response(api.reading.run(work).await?))
 }
 
 #[derive(Serialize)]
@@ -46,8 +46,8 @@ struct Report<'a> {
 }
 
 /// Returns the faults and warnings as JSON.
-fn report(text: &str, deployment: &Deployment) -> Vec<u8> {
-    let (faults, warnings) = match read(text, deployment) {
+fn report(text: &str, admin: &Admin) -> Vec<u8> {
+    let (faults, warnings) = match read(text, admin) {
         Ok(warnings) => (Vec::new(), warnings),
         Err(RulesError(faults)) => (faults, Vec::new()),
     };
@@ -59,21 +59,25 @@ fn report(text: &str, deployment: &Deployment) -> Vec<u8> {
     serde_json::to_vec(&report).unwrap_or_default()
 }
 
-/// Reads a rule file in a request.
-pub(super) fn read_rules(text: &str) -> Result<(Node, RuleSets), RulesError> {
+/// Reads a rule file in a request, whose rules are only tried.
+pub(super) fn read_rules(text: &str, options: RuleOptions) -> Result<(Node, RuleSets), RulesError> {
     let root = Node::parse_request(text).map_err(|fault| RulesError(vec![fault]))?;
-    let rules = RuleSets::from_node(&root)?;
+    let options = RuleOptions {
+        is_trial: true,
+        ..options
+    };
+    let rules = RuleSets::from_node_with(&root, options)?;
     Ok((root, rules))
 }
 
 /// Returns the warnings of a valid file.
-fn read(text: &str, deployment: &Deployment) -> Result<Vec<Fault>, RulesError> {
-    let (root, rules) = read_rules(text)?;
+fn read(text: &str, admin: &Admin) -> Result<Vec<Fault>, RulesError> {
+    let (root, rules) = read_rules(text, admin.options)?;
     // Without faults, the field is there.
     let [rule_sets, _, _] = root.fields(
         "a rule file",
         ["rule_sets", "on_missing_rule_set", "keys"],
         &mut Faults::default(),
     );
-    Ok(rule_sets.map_or_else(Vec::new, |node| deployment.warnings(&rules, node)))
+    Ok(rule_sets.map_or_else(Vec::new, |node| admin.deployment.warnings(&rules, node)))
 }

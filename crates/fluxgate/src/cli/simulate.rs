@@ -82,6 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<(), Failure> {
         lenient: arguments.lenient,
         summary: arguments.summary,
         report: report.is_some(),
+        max_applied: None,
     };
     let mut simulation = Simulation::new(rules, options);
     if let Some(old_rules) = old_rules {
@@ -129,6 +130,7 @@ fn explain(error: &SimulationError, arguments: &Arguments) -> Failure {
     match error {
         SimulationError::Input(error) => failure(Exit::NoInput, input, error),
         SimulationError::Output(error) => failure(Exit::Io, output, error),
+        error @ SimulationError::TooMuch { .. } => failure(Exit::Data, input, error),
         SimulationError::BadLine { line, reason } => {
             let message = format!("{}:{line}: {reason}", input.display());
             Failure::new(Exit::Data, message)

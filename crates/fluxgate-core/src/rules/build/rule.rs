@@ -44,8 +44,9 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
         }
     }
 
-    /// Returns the rule, or `None` if it has faults.
-    pub(super) fn check(mut self) -> Option<ActiveRule> {
+    /// Returns the rule, or `None` if it has faults. Without a `number`, it has that of the
+    /// process.
+    pub(super) fn check(mut self, number: Option<usize>) -> Option<ActiveRule> {
         let rule = self.rule;
         let faults_before = self.faults.count();
         self.id();
@@ -71,7 +72,11 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
         let (id, key) = (rule.id.clone()?, key?);
         let subject = subject_of_rule(self.set, &id, rule);
         let rollout = rule.rollout.map(|share| (share, subject_of(self.set, &id)));
-        let Some(number) = RuleNumber::of(&subject) else {
+        let number = match number {
+            Some(index) => RuleNumber::at(index),
+            None => RuleNumber::of(&subject),
+        };
+        let Some(number) = number else {
             self.faults
                 .add("this process has seen a million different rules; restart it to load more");
             return None;

@@ -79,18 +79,22 @@ pub(super) async fn get_history(
     let (head, _) = request.into_parts();
     api.admin.authorize(&head, Role::Viewer)?;
     let changes = store_of(&api)?.history(&set).await.map_err(store_failed)?;
-    let changes = changes.into_iter().map(|change| {
-        let text = change.text.as_deref();
-        json!({
-            "at_ms": change.at_ms,
-            "who": change.who,
-            "what": change.what,
-            "etag": text.map(|text| format!("\"{}\"", etag_of(text))),
-            "text": text.map(|text| edit::yaml_of(&set, text, api.admin.options)),
-        })
-    });
-    let changes: Vec<_> = changes.collect();
-    Ok(json_response(json!({ "changes": changes }).to_string()))
+    let options = api.admin.options;
+    let work = move || {
+        let changes = changes.into_iter().map(|change| {
+            let text = change.text.as_deref();
+            json!({
+                "at_ms": change.at_ms,
+                "who": change.who,
+                "what": change.what,
+                "etag": text.map(|text| format!("\"{}\"", etag_of(text))),
+                "text": text.map(|text| edit::yaml_of(&set, text, options)),
+            })
+        });
+        let changes: Vec<_> = changes.collect();
+        Ok(json!({ "changes": changes }).to_string())
+    };
+    Ok(json_response(api.reading.run(work).await?))
 }
 
 pub(super) async fn put_set(
