@@ -11,10 +11,10 @@ use crate::engine::Engine;
 use crate::live::LiveFeed;
 use crate::telemetry::unix_time;
 
-/// How often an instance writes that it is alive.
+/// The interval of heartbeats.
 const BEAT: Duration = Duration::from_secs(5);
 
-/// Knows all instances.
+/// This instance, which lists the others by their heartbeats.
 #[derive(Debug)]
 pub(crate) struct Instances {
     id: String,
@@ -22,7 +22,7 @@ pub(crate) struct Instances {
     started: Duration,
 }
 
-/// What an instance tells others about itself.
+/// What an instance reports about itself.
 #[derive(Debug, Serialize, Deserialize)]
 struct About {
     hostname: String,
@@ -62,7 +62,7 @@ impl Instances {
         }
     }
 
-    /// Writes that this instance is alive until the service closes.
+    /// Sends heartbeats until the service closes.
     pub(crate) async fn keep_alive(
         &self,
         engine: &Engine,

@@ -1,4 +1,4 @@
-//! The live view: what happened in each second, for all who look.
+//! The live view: what happened in each second, for all viewers.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::telemetry::{LiveSecond, StoreGauges};
 const SECOND: Duration = Duration::from_secs(1);
 /// The load is the average of about so many seconds.
 const LOAD_SECONDS: f64 = 5.0;
-/// So many viewers get an event at the same time. Decisions would wait if all did.
+/// How many viewers get an event at once. To wake all of them would delay decisions.
 const WAVE: usize = 16;
 const BETWEEN_WAVES: Duration = Duration::from_millis(4);
-/// All have an event before the next one.
+/// The last wave is over before the next event.
 const MAX_WAVES: usize = 200;
 
 /// Publishes one event a second. All viewers share it, and one that is slow misses some.
@@ -29,14 +29,14 @@ pub(crate) struct LiveFeed {
     load: Mutex<Load>,
 }
 
-/// One who looks at the live view.
+/// A subscriber of the live view.
 #[derive(Debug)]
 pub(crate) struct Viewer {
     events: watch::Receiver<Option<Bytes>>,
     delay: Duration,
 }
 
-/// How much this process decides, by second.
+/// The decisions of this process per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
     pub(crate) decisions: f64,
@@ -121,7 +121,7 @@ impl LiveFeed {
         }
     }
 
-    /// Returns how much this process decides, in tenths.
+    /// Returns the load of this process, rounded to tenths.
     #[expect(
         clippy::float_arithmetic,
         reason = "only to be looked at; no decision depends on it"

@@ -16,7 +16,7 @@ mod trace_context;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fluxgate_core::internals::{AdHocDecision, Fingerprinter};
+use fluxgate_core::internals::{AdHocDecision, Fingerprinter, RuleNumber};
 use fluxgate_core::{
     ActiveRule, Band, Decision, HoldId, OnError, Outcome, RequestContext, RuleSet, StoreError,
 };
@@ -193,7 +193,8 @@ impl Telemetry {
         let took = started.elapsed();
         let now = self.since_start(started) + took;
         let outcome = decision.outcome;
-        self.metrics.count_decision("", None, outcome, took, None);
+        self.metrics
+            .count_decision("", None, (outcome, decision.allowed), took, None);
         if comes_from_store(outcome) {
             self.store_outage.answered(now);
         }
@@ -227,8 +228,9 @@ impl Telemetry {
         let rule_set = set.map(RuleSet::name);
         let used = decision.limit().zip(decision.remaining());
         let used = used.map(|(limit, left)| limit.saturating_sub(left) * 1000 / limit.max(1));
+        let result = (outcome, decision.allowed());
         self.metrics
-            .count_decision(rule_set.unwrap_or_default(), rule, outcome, took, used);
+            .count_decision(rule_set.unwrap_or_default(), rule, result, took, used);
         self.count_identities(identity, decision, now);
         if comes_from_store(outcome) && set.is_some() {
             self.store_outage.answered(now);
@@ -287,20 +289,27 @@ impl Telemetry {
 
     /// Returns the last recorded requests, the oldest first.
     pub(crate) fn recent(&self, most: usize) -> Vec<RecentRequest> {
+        let most = most.min(MAX_RECENT);
         let mut recordings = Vec::new();
         self.metrics
-            .each_recent(|requests| recordings.push(requests.copy()));
+            .each_recent(|requests| recordings.push(requests.copy(most)));
         let mut recent: Vec<_> = recordings.iter().flat_map(Recording::requests).collect();
         recent.sort_by_key(|request| request.at);
-        recent.drain(..recent.len().saturating_sub(most.min(MAX_RECENT)));
+        recent.drain(..recent.len().saturating_sub(most));
         recent
     }
 
     /// Returns the heaviest identities of the last time, at most a minute.
-    pub(crate) fn top(&self, by: TopBy, window: Duration, most: usize) -> Top {
+    pub(crate) fn top(
+        &self,
+        by: TopBy,
+        window: Duration,
+        most: usize,
+        is_wanted: impl Fn(RuleNumber) -> bool,
+    ) -> Top {
         let mut sum = TopSum::new(by, window, self.started.elapsed());
         self.metrics.each_top(|counts| sum.add(counts));
-        sum.into_top(most)
+        sum.into_top(most, is_wanted)
     }
 
     /// Counts the hold of a decision, if it has one. `cost` replaces that of its rules.

@@ -9,7 +9,8 @@ local all = redis.call('HGETALL', key)
 local alive = {}
 for i = 1, #all, 2 do
   local at = tonumber(string.match(all[i + 1], '^%d+'))
-  if at and now - at < gone then
+  -- The clock may have been set back.
+  if at and math.abs(now - at) < gone then
     alive[#alive + 1] = all[i]
     alive[#alive + 1] = all[i + 1]
   else

@@ -37,7 +37,7 @@ pub(super) fn band(capacity: &str, refill_tokens_per_second: &str) -> Result<Ban
 
 /// Splits the name of a configured rule into its set and its id.
 pub(super) fn split_rule_id(rule_id: &str) -> Result<(&str, &str), Problem> {
-    rule_id.split_once('/').ok_or_else(|| {
+    rule_id.rsplit_once('/').ok_or_else(|| {
         Problem::bad_request(
             "`rule_id` must be \"SET/RULE\" if `capacity` and `refill_tokens_per_second` are \
              not given",

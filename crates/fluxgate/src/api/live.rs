@@ -17,7 +17,8 @@ use crate::admin::Role;
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// Sends server-sent events until the client leaves or the service closes.
+/// Sends server-sent events until the client leaves, loses its permission or the service
+/// closes.
 pub(super) async fn live(
     State(api): State<Arc<Api>>,
     request: Request,
@@ -25,9 +26,11 @@ pub(super) async fn live(
     let (head, _) = request.into_parts();
     api.admin.authorize(&head, Role::Viewer)?;
     let viewer = api.live.add_viewer();
-    let events = stream::unfold((viewer, api), async |(mut viewer, api)| {
+    let events = stream::unfold((viewer, api, head), async |(mut viewer, api, head)| {
         let event = viewer.next(&api.closing).await?;
-        Some((Ok::<_, Infallible>(event), (viewer, api)))
+        // Its token may have been taken away.
+        api.admin.authorize(&head, Role::Viewer).ok()?;
+        Some((Ok::<_, Infallible>(event), (viewer, api, head)))
     });
     let mut response = Response::new(Body::from_stream(events));
     let headers = response.headers_mut();

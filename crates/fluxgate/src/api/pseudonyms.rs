@@ -1,4 +1,4 @@
-//! Names for values that are not to be shown. The same value has the same name while the
+//! Pseudonyms for values that must stay hidden. The same value has the same name while the
 //! process runs.
 
 use std::hash::{BuildHasher, RandomState};
@@ -37,19 +37,32 @@ impl Pseudonyms {
         format!("~{}", digits.collect::<String>())
     }
 
-    /// Returns an address for an address. It keeps the first 16 bits, or 32 of IPv6, so that
-    /// most rules that match networks still match it.
-    pub(super) fn address(&self, address: IpAddr) -> IpAddr {
-        match address {
+    /// Returns the pseudonym of an address. It keeps the first 16 bits, or 32 of IPv6, so that
+    /// most rules that match networks still match it. Addresses that count as one client still
+    /// do: those of IPv6 with the same first `ipv6_prefix` bits.
+    pub(super) fn address(&self, address: IpAddr, ipv6_prefix: u8) -> IpAddr {
+        match address.to_canonical() {
             IpAddr::V4(v4) => {
-                let hash = self.hash(&v4.octets());
-                let [a, b, _, _] = v4.octets();
-                IpAddr::V4(Ipv4Addr::new(a, b, hash[0], hash[1]))
+                let [a, b, mut left, mut right] = v4.octets();
+                // Rounds of a Feistel network: no two addresses get the same pseudonym.
+                for round in 0..4 {
+                    let mask = self.hash(&[round, a, b, right])[0];
+                    (left, right) = (right, left ^ mask);
+                }
+                IpAddr::V4(Ipv4Addr::new(a, b, left, right))
             }
             IpAddr::V6(v6) => {
-                let mut octets = v6.octets();
-                octets[4..].copy_from_slice(&self.hash(&v6.octets())[..12]);
-                IpAddr::V6(Ipv6Addr::from(octets))
+                let bits = v6.to_bits();
+                let first = |count: u32| u128::MAX.checked_shl(128 - count).unwrap_or(0);
+                let kept = first(32);
+                let client = first(ipv6_prefix.into()) | kept;
+                let hash = |bits: u128| {
+                    let hash = self.hash(&bits.to_be_bytes());
+                    u128::from_be_bytes(std::array::from_fn(|index| hash[index]))
+                };
+                let network = hash(bits & client) & client & !kept;
+                let host = hash(bits) & !client;
+                IpAddr::V6(Ipv6Addr::from_bits(bits & kept | network | host))
             }
         }
     }
@@ -64,10 +77,35 @@ mod tests {
         let names = Pseudonyms::of_process();
         assert_eq!(names.name(b"ann"), names.name(b"ann"));
         assert_ne!(names.name(b"ann"), names.name(b"bob"));
-        let address = |text: &str| names.address(text.parse().unwrap());
+        let address = |text: &str| names.address(text.parse().unwrap(), 64);
         assert_eq!(address("203.0.113.9"), address("203.0.113.9"));
         assert_ne!(address("203.0.113.9"), address("203.0.113.10"));
         assert!(address("203.0.113.9").to_string().starts_with("203.0."));
         assert!(address("2001:db8::1").to_string().starts_with("2001:db8:"));
+        assert_eq!(address("::ffff:203.0.113.9"), address("203.0.113.9"));
+    }
+
+    #[test]
+    fn clients_stay_apart_and_addresses_of_one_client_together() {
+        let names = Pseudonyms::of_process();
+        let all = (0..=u16::MAX).map(|low| {
+            let [c, d] = low.to_be_bytes();
+            names.address(IpAddr::from([203, 0, c, d]), 64)
+        });
+        let all: std::collections::HashSet<_> = all.collect();
+        assert_eq!(all.len(), 65_536);
+        let client = |text: &str, prefix: u8| {
+            let IpAddr::V6(address) = names.address(text.parse().unwrap(), prefix) else {
+                unreachable!("an IPv6 address")
+            };
+            address.to_bits() >> (128 - u32::from(prefix))
+        };
+        assert_eq!(
+            client("2001:db8:1:2::1", 64),
+            client("2001:db8:1:2:3::9", 64)
+        );
+        assert_ne!(client("2001:db8:1:2::1", 64), client("2001:db8:1:3::1", 64));
+        assert_eq!(client("2001:db8:1:2::1", 48), client("2001:db8:1:3::1", 48));
+        assert_ne!(client("2001:db8:1::1", 128), client("2001:db8:1::2", 128));
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use fluxgate_core::{RuleSet, RuleSets};
+use fluxgate_core::{KeyPart, RuleSet, RuleSets};
 use fluxgate_http::Problem;
 use serde_json::{Map, Value, json};
 
@@ -23,14 +23,16 @@ pub(super) async fn recent(
     let most = read_most(head.uri.query().unwrap_or_default())?;
     let telemetry = Arc::clone(api.engine.telemetry());
     let rules = api.engine.rules().unwrap_or_default();
-    let is_named = telemetry.names_identities() && !api.admin.hides_identities;
+    let hides = api.admin.hides_identities;
+    let is_named = telemetry.names_identities() && !hides;
     let work = move || {
         let events = telemetry.recent(most);
-        let events = events.iter().map(|it| event(it, &rules, is_named));
+        let events = events.iter().map(|it| event(it, &rules, is_named, hides));
         let events: Vec<_> = events.collect();
-        Ok(json!({ "records": telemetry.records(), "events": events }).to_string())
+        let records = telemetry.records();
+        Ok(json!({ "records": records, "identities": is_named, "events": events }).to_string())
     };
-    Ok(json_response(api.validation.run(work).await?))
+    Ok(json_response(api.reading.run(work).await?))
 }
 
 fn read_most(query: &str) -> Result<usize, Problem> {
@@ -45,9 +47,10 @@ fn read_most(query: &str) -> Result<usize, Problem> {
     Ok(most)
 }
 
-/// Returns a request as an event. Without names, what could be an identity has a pseudonym;
-/// an API key always has one.
-fn event(request: &RecentRequest, rules: &RuleSets, is_named: bool) -> Value {
+/// Returns a request as an event. Unless `is_named`, all values are replaced by pseudonyms but
+/// those that a match or a cost depends on, and paths have no query. An API key always has a
+/// pseudonym, and a path that counts as an identity has one if the service `hides` them.
+fn event(request: &RecentRequest, rules: &RuleSets, is_named: bool, hides: bool) -> Value {
     let names = Pseudonyms::of_process();
     let mut event = Map::new();
     let mut put = |name: &str, value: Option<Value>| {
@@ -57,11 +60,12 @@ fn event(request: &RecentRequest, rules: &RuleSets, is_named: bool) -> Value {
     };
     let text = |text: &Option<String>| text.clone().map(Value::from);
     let set = request.rule_set.as_deref().and_then(|set| rules.get(set));
+    let set: Option<&RuleSet> = set.map(AsRef::as_ref);
     put("t", Some(json!(request.at.as_micros() as u64)));
     put("rule_set", text(&request.rule_set));
     let ip = request.ip.map(|ip| match is_named {
         true => ip,
-        false => names.address(ip),
+        false => names.address(ip, set.map_or(64, RuleSet::ipv6_prefix)),
     });
     put("ip", ip.map(|ip| ip.to_string().into()));
     let user = request.user.as_ref().map(|user| match is_named {
@@ -73,12 +77,24 @@ fn event(request: &RecentRequest, rules: &RuleSets, is_named: bool) -> Value {
     let api_key = api_key.map(|key| names.name(key.as_bytes()));
     put("api_key", api_key.map(Value::from));
     put("method", text(&request.method));
-    put("path", text(&request.path));
+    let path = request.path.as_deref().map(|path| {
+        let (bare, _) = path.split_once('?').unwrap_or((path, ""));
+        let is_key = set.is_none_or(|set| counts_by(set, &KeyPart::Path));
+        match (is_named, hides && is_key) {
+            (true, _) => path.to_owned(),
+            (false, true) => names.name(bare.as_bytes()),
+            (false, false) => bare.to_owned(),
+        }
+    });
+    put("path", path.map(Value::from));
     put("cost", request.cost.map(Value::from));
-    let pairs = |pairs: &[(String, String)], kind: &str| {
+    let pairs = |pairs: &[(String, String)], part: fn(Box<str>) -> KeyPart| {
         let pairs = pairs.iter().map(|(name, value)| {
-            let is_key = set.is_none_or(|set| counts_by(set, &format!("{kind}:{name}")));
-            let value = match is_named || !is_key {
+            let part = part(name.as_str().into());
+            let is_shown = |set: &RuleSet| {
+                set.rules().iter().any(|rule| rule.reads(&part)) && !counts_by(set, &part)
+            };
+            let value = match is_named || set.is_some_and(is_shown) {
                 true => value.clone(),
                 false => names.name(value.as_bytes()),
             };
@@ -87,13 +103,14 @@ fn event(request: &RecentRequest, rules: &RuleSets, is_named: bool) -> Value {
         let pairs: Map<_, _> = pairs.collect();
         (!pairs.is_empty()).then_some(Value::Object(pairs))
     };
-    put("headers", pairs(&request.headers, "header"));
-    put("attributes", pairs(&request.attributes, "attr"));
+    let header = |name: Box<str>| KeyPart::Header(name.to_ascii_lowercase().into());
+    put("headers", pairs(&request.headers, header));
+    put("attributes", pairs(&request.attributes, KeyPart::Attribute));
     Value::Object(event)
 }
 
 /// Returns whether a rule of the set has this part in its key.
-fn counts_by(set: &RuleSet, part: &str) -> bool {
+fn counts_by(set: &RuleSet, part: &KeyPart) -> bool {
     let mut parts = set.rules().iter().flat_map(|rule| rule.key());
-    parts.any(|known| known.to_string().eq_ignore_ascii_case(part))
+    parts.any(|known| known == part)
 }

@@ -1,4 +1,4 @@
-//! `GET /v1/session`: who the caller is, and what this instance is.
+//! `GET /v1/session`: who the caller is, and what this instance offers.
 
 use std::sync::Arc;
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use fluxgate_core::internals::describe_identity;
 use fluxgate_core::internals::values::parse_duration;
 use fluxgate_http::Problem;
 use serde_json::json;
@@ -68,7 +67,6 @@ pub(super) async fn top(
     api.admin.authorize(&head, Role::Viewer)?;
     let query = TopQuery::read(head.uri.query().unwrap_or_default())?;
     let TopQuery { by, window, count } = query;
-    let top = api.engine.telemetry().top(by, window, count);
     let rules = api.engine.rules().unwrap_or_default();
     let mut names = HashMap::new();
     for set in rules.iter() {
@@ -76,12 +74,14 @@ pub(super) async fn top(
             names.insert(rule.number(), (set.name(), rule.id()));
         }
     }
+    let telemetry = api.engine.telemetry();
+    // Those of rules that are gone are left out.
+    let top = telemetry.top(by, window, count, |rule| names.contains_key(&rule));
     let entries = top.entries.iter().filter_map(|entry| {
-        // A rule that is gone has no identities any more.
         let (rule_set, rule) = names.get(&entry.rule)?;
         let identity = match api.admin.hides_identities {
             true => Pseudonyms::of_process().name(&entry.identity),
-            false => describe_identity(&entry.identity),
+            false => entry.describe(),
         };
         Some(json!({
             "rule_set": rule_set,

@@ -1,4 +1,4 @@
-//! Commands that ask a running service.
+//! Commands that call a running service.
 
 mod server;
 mod text;
@@ -27,7 +27,7 @@ pub(crate) struct CheckArguments {
 pub(crate) struct StateArguments {
     #[command(flatten)]
     target: Target,
-    /// Print the JSON of the service
+    /// Print the response as JSON
     #[arg(long)]
     json: bool,
 }
@@ -70,7 +70,7 @@ struct Target {
     /// The rule, as `SET/RULE`
     #[arg(value_name = "SET/RULE")]
     rule: String,
-    /// The values of the rule's key, in its order; none for a global rule
+    /// The values of the rule's key, in order; none for a global rule
     #[arg(value_name = "IDENTITY")]
     identity: Vec<String>,
 }
@@ -78,7 +78,7 @@ struct Target {
 impl Target {
     /// Returns the fields that name it.
     fn fields(&self) -> Result<Value, Failure> {
-        let (rule_set, rule) = self.rule.split_once('/').ok_or_else(|| {
+        let (rule_set, rule) = self.rule.rsplit_once('/').ok_or_else(|| {
             let message = format!("{:?} is not a rule such as api/per-user", self.rule);
             Failure::new(Exit::Data, message)
         })?;
@@ -128,7 +128,7 @@ pub(crate) fn check(arguments: &CheckArguments) -> Result<(), Failure> {
     }
 }
 
-/// Prints how a service would decide a request.
+/// Returns how a service would decide a request.
 pub(crate) fn explain(server: &ServerArguments, request: Vec<u8>) -> Result<Value, Failure> {
     let server = server.server()?;
     run(server.call(Method::POST, "/v1/explain", Some(request)))

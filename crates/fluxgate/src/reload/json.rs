@@ -98,6 +98,7 @@ impl Json {
     /// or null is one; any other is a string.
     pub(crate) fn from_node(node: &Node) -> Self {
         match &node.value {
+            Value::Plain(_) if node.is_null() => Self::Plain("null".into()),
             Value::Plain(text) => match serde_json::from_str::<serde_json::Value>(text) {
                 Ok(serde_json::Value::String(_)) | Err(_) => Self::Text(text.clone()),
                 Ok(_) => Self::Plain(text.clone()),

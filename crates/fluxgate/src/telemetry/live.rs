@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::metrics::Counted;
 use super::{Telemetry, clock};
 
-/// Reads what is counted second by second.
+/// The counters at the last reading.
 #[derive(Debug)]
 pub(crate) struct LiveReader(Counted);
 
@@ -18,6 +18,7 @@ pub(crate) struct LiveSecond {
     pub(crate) at_ms: u64,
     uptime_s: u64,
     decisions: BTreeMap<&'static str, u64>,
+    denied: u64,
     rules: Vec<LiveRule>,
     latency_us: LiveLatency,
     waiting: u64,
@@ -31,6 +32,7 @@ struct LiveRule {
     rule_set: Box<str>,
     rule: Box<str>,
     outcomes: BTreeMap<&'static str, u64>,
+    denied: u64,
     /// The highest used share of a band that was reported.
     used: Option<f64>,
 }
@@ -45,16 +47,12 @@ struct LiveLatency {
 impl LiveSecond {
     /// Returns how many requests were decided, and how many of them were denied.
     pub(crate) fn load(&self) -> (u64, u64) {
-        let denied = [Outcome::Denied, Outcome::Never, Outcome::FailedClosed];
-        let denied = denied
-            .iter()
-            .filter_map(|outcome| self.decisions.get(outcome.name()));
-        (self.decisions.values().sum(), denied.sum())
+        (self.decisions.values().sum(), self.denied)
     }
 }
 
 impl Telemetry {
-    /// Begins to read from now on.
+    /// Returns a reader that starts now.
     pub(crate) fn live_reader(&self) -> LiveReader {
         LiveReader(self.metrics.counted())
     }
@@ -70,15 +68,18 @@ impl Telemetry {
         let rules = rules.map(|(name, counts)| LiveRule {
             rule_set: name.0.clone(),
             rule: name.1.clone(),
-            outcomes: named(counts),
+            outcomes: named(&counts.by_outcome),
+            denied: counts.denied,
             used: since.used.get(name).copied().map(in_thousandths),
         });
+        let total = since.total();
         let now = self.started.elapsed();
         let holds = self.holds.count(is_shared, now);
         LiveSecond {
             at_ms: clock::micros(clock::unix_time()) / 1000,
             uptime_s: now.as_secs(),
-            decisions: named(&since.total()),
+            decisions: named(&total.by_outcome),
+            denied: total.denied,
             rules: rules.collect(),
             latency_us: LiveLatency {
                 p50: micros(500),

@@ -89,7 +89,7 @@ impl Metrics {
         &self,
         rule_set: &str,
         rule: Option<&ActiveRule>,
-        outcome: Outcome,
+        (outcome, is_allowed): (Outcome, bool),
         took: Duration,
         used: Option<u64>,
     ) {
@@ -97,6 +97,9 @@ impl Metrics {
             .count_decision(rule_set, rule, |shard, decisions| {
                 shard.durations.add(took);
                 decisions.by_outcome[outcome as usize].add(1);
+                if !is_allowed {
+                    decisions.denied.add(1);
+                }
                 let used = used.map_or(0, |used| used + 1);
                 if used > decisions.most_used.load(Ordering::Relaxed) {
                     decisions.most_used.store(used, Ordering::Relaxed);
@@ -216,7 +219,8 @@ mod tests {
         let count = |rules: &RuleSets, times: u32| {
             let rule = &rules.get("s").unwrap().rules()[0];
             for _ in 0..times {
-                metrics.count_decision("s", Some(rule), Outcome::Denied, Duration::ZERO, None);
+                let denied = (Outcome::Denied, false);
+                metrics.count_decision("s", Some(rule), denied, Duration::ZERO, None);
             }
         };
         std::thread::scope(|scope| {
@@ -226,7 +230,7 @@ mod tests {
         });
         count(&after, 5);
         count(&before, 2);
-        metrics.count_decision("", None, Outcome::NoRule, Duration::ZERO, None);
+        metrics.count_decision("", None, (Outcome::NoRule, true), Duration::ZERO, None);
         let text = metrics.render(&StoreGauges::default(), &HoldCounts::default());
         let decisions = text
             .lines()

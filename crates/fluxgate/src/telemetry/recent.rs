@@ -1,8 +1,7 @@
 //! The last requests, for trying changed rules on.
 //!
-//! Each thread keeps its own, one behind the other in one buffer: that is written through in
-//! order, so a request touches no memory that has left the cache. A request is copied as it
-//! is, and what it reveals is decided when it is read.
+//! Each thread appends its requests to a ring of bytes, so that memory is written in order. A
+//! request is copied as it is, and what it reveals is decided when it is read.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -10,7 +9,7 @@ use std::time::Duration;
 
 use fluxgate_core::RequestContext;
 
-/// How many requests are kept.
+/// How many requests each thread keeps, and a call returns at most.
 pub(crate) const MAX_RECENT: usize = 10_000;
 /// A larger request is not kept.
 const MAX_BYTES: usize = 4096;
@@ -46,7 +45,7 @@ pub(crate) struct RecentRequest {
 }
 
 impl RecentRequests {
-    /// Records a request in place of the oldest, if there are as many as are kept.
+    /// Records a request. If there is no room, it replaces the oldest.
     pub(super) fn record(&mut self, at: Duration, rule_set: &str, context: &RequestContext<'_>) {
         self.buffer.clear();
         self.write(at, rule_set, context);
@@ -106,12 +105,15 @@ impl RecentRequests {
         }
     }
 
-    /// Copies the recorded requests, which takes less time than to read them.
-    pub(super) fn copy(&self) -> Recording {
+    /// Copies the last recorded requests, which is faster than to decode them.
+    pub(super) fn copy(&self, most: usize) -> Recording {
+        let skipped = self.sizes.len().saturating_sub(most);
+        let before: usize = self.sizes.range(..skipped).map(|size| *size as usize).sum();
         let (first, second) = self.bytes.as_slices();
+        let in_first = before.min(first.len());
         Recording {
-            bytes: [first, second].concat(),
-            sizes: self.sizes.iter().copied().collect(),
+            bytes: [&first[in_first..], &second[before - in_first..]].concat(),
+            sizes: self.sizes.range(skipped..).copied().collect(),
         }
     }
 }
@@ -220,7 +222,8 @@ mod tests {
             rule_set: Some("api".into()),
             ..RecentRequest::default()
         };
-        assert_eq!(recent.copy().requests(), [expected, bare]);
+        assert_eq!(recent.copy(1).requests(), std::slice::from_ref(&bare));
+        assert_eq!(recent.copy(9).requests(), [expected, bare]);
     }
 
     #[test]
@@ -235,7 +238,7 @@ mod tests {
             let context = RequestContext::builder().user(&large).build();
             recent.record(Duration::ZERO, "s", &context);
         }
-        let requests = recent.copy().requests();
+        let requests = recent.copy(MAX_RECENT).requests();
         let costs: Vec<_> = requests.iter().filter_map(|it| it.cost).collect();
         assert_eq!((costs.len(), costs[0]), (MAX_RECENT, 5));
     }

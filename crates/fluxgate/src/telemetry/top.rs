@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use fluxgate_core::internals::RuleNumber;
+use fluxgate_core::internals::{RuleNumber, describe_identity};
 use smallvec::SmallVec;
 
 /// How long a table counts.
@@ -19,6 +19,13 @@ const LINES: usize = 128;
 const LINE: usize = 8;
 /// The longest time to look back.
 pub(crate) const MAX_WINDOW: Duration = Duration::from_secs(60);
+/// A longer identity is kept as the beginning of its text and a hash. Clients choose
+/// identities, and memory is bounded.
+const MAX_IDENTITY: usize = 256;
+/// How much of its text is kept.
+const MAX_TEXT: usize = 200;
+/// The first byte of an identity that is kept as text. No encoded one begins with it.
+const AS_TEXT: u8 = 0;
 
 /// What identities are ordered by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +53,8 @@ impl TopCounts {
         (identity, hash): (&[u8], u64),
         is_denied: bool,
     ) {
+        let short = (identity.len() > MAX_IDENTITY).then(|| shortened(identity, hash));
+        let identity = short.as_deref().unwrap_or(identity);
         self.requests.current(now).count(rule, identity, hash);
         if is_denied {
             self.denied.current(now).count(rule, identity, hash);
@@ -75,11 +84,12 @@ impl Slices {
         table
     }
 
-    /// Returns the tables that count in this time before `now`.
+    /// Returns the tables that count in this time before `now`, of which the first may have
+    /// begun earlier.
     fn within(&self, window: Duration, now: Duration) -> impl Iterator<Item = &Table> {
         let last = now.as_secs() / SLICE.as_secs();
-        let slices = window.as_secs().div_ceil(SLICE.as_secs()).max(1);
-        let first = (last + 1).saturating_sub(slices);
+        let slices = window.as_secs().div_ceil(SLICE.as_secs());
+        let first = last.saturating_sub(slices);
         let tables = self.0.iter().flatten().map(|table| &**table);
         tables.filter(move |table| (first..=last).contains(&table.number))
     }
@@ -90,7 +100,7 @@ struct Table {
     /// Which ten seconds it counts.
     number: u64,
     total: u64,
-    /// The hashes are apart, because a line of them is one line of the cache.
+    /// Kept apart, so that the hashes of a line fill one line of the cache.
     hashes: Vec<[u64; LINE]>,
     places: Vec<[Place; LINE]>,
 }
@@ -139,11 +149,20 @@ impl Table {
         place.count += 1;
     }
 
-    /// Returns the most that an identity of a line may have without being there.
+    /// Returns the highest count that an identity missing from the line may have.
     fn most_missing(&self, line: usize) -> u64 {
         let counts = self.places[line].iter().map(|place| place.count);
         counts.min().unwrap_or_default()
     }
+}
+
+/// Returns what is kept of a long identity.
+fn shortened(identity: &[u8], hash: u64) -> Identity {
+    let text = describe_identity(identity);
+    let mut short = Identity::from_slice(&[AS_TEXT]);
+    short.extend_from_slice(&text.as_bytes()[..text.floor_char_boundary(MAX_TEXT)]);
+    short.extend_from_slice(format!("…{hash:016x}").as_bytes());
+    short
 }
 
 /// Returns a hash of a rule and an identity.
@@ -157,7 +176,7 @@ fn mixed(hash: u64, rule: RuleNumber) -> u64 {
 pub(crate) struct Top {
     /// All that was counted.
     pub(crate) total: u64,
-    /// An identity that is not listed has at most this, if all are listed that are known.
+    /// The most that an identity in none of the tables may have.
     pub(crate) error: u64,
     /// Those with the highest counts, in descending order.
     pub(crate) entries: Vec<TopEntry>,
@@ -171,6 +190,16 @@ pub(crate) struct TopEntry {
     pub(crate) identity: Identity,
     pub(crate) count: u64,
     pub(crate) error: u64,
+}
+
+impl TopEntry {
+    /// Returns the identity for people.
+    pub(crate) fn describe(&self) -> String {
+        match self.identity.split_first() {
+            Some((&AS_TEXT, text)) => String::from_utf8_lossy(text).into(),
+            _ => describe_identity(&self.identity),
+        }
+    }
 }
 
 /// Sums up the counts of all threads.
@@ -228,9 +257,11 @@ impl TopSum {
         }
     }
 
-    /// Returns the identities with the highest counts.
-    pub(super) fn into_top(self, most: usize) -> Top {
-        let entries = self.known.into_iter().map(|((rule, identity), known)| {
+    /// Returns the identities of some rules with the highest counts.
+    pub(super) fn into_top(self, most: usize, is_wanted: impl Fn(RuleNumber) -> bool) -> Top {
+        let known = self.known.into_iter();
+        let known = known.filter(|((rule, _), _)| is_wanted(*rule));
+        let entries = known.map(|((rule, identity), known)| {
             // It may have been pushed out of the tables that do not have it.
             let hidden = self.missing[known.line] - known.covered;
             TopEntry {
@@ -254,8 +285,8 @@ impl TopSum {
 
 #[cfg(test)]
 mod tests {
-    use fluxgate_core::RuleSets;
     use fluxgate_core::internals::Fingerprinter;
+    use fluxgate_core::{RequestContext, RuleSets};
 
     use super::*;
 
@@ -269,7 +300,7 @@ mod tests {
         let seconds = Duration::from_secs;
         let mut sum = TopSum::new(by, seconds(window), seconds(now));
         threads.iter().for_each(|counts| sum.add(counts));
-        sum.into_top(most)
+        sum.into_top(most, |_| true)
     }
 
     #[test]
@@ -295,9 +326,36 @@ mod tests {
         assert_eq!(counts(&requests), [(10, 0), (6, 0)]);
         assert_eq!(counts(&top(&threads, TopBy::Denied, 60, 5, 9)), [(4, 0)]);
         assert_eq!(top(&threads, TopBy::Requests, 60, 5, 1).entries.len(), 1);
-        // After a minute they are forgotten.
-        assert_eq!(top(&threads, TopBy::Requests, 60, 65, 9).total, 0);
-        assert_eq!(top(&threads, TopBy::Requests, 10, 12, 9).total, 0);
+        // A window has all that is in it, whatever the time within a table.
+        assert_eq!(top(&threads, TopBy::Requests, 60, 64, 9).total, 16);
+        assert_eq!(top(&threads, TopBy::Requests, 10, 12, 9).total, 16);
+        // They are evicted at the latest ten seconds after it.
+        assert_eq!(top(&threads, TopBy::Requests, 60, 70, 9).total, 0);
+        assert_eq!(top(&threads, TopBy::Requests, 10, 20, 9).total, 0);
+    }
+
+    #[test]
+    fn a_long_identity_takes_little_memory() {
+        let (rule, hashes) = (rule(), Fingerprinter::random());
+        let mut counts = TopCounts::default();
+        let text = "ä".repeat(30_000);
+        let user = RequestContext::builder().user(&text).build();
+        let rules = "rule_sets: { s: { rules: [ { id: r, scope: per_user, bands: [ 1/s ] } ] } }";
+        let rules = RuleSets::from_yaml(rules).unwrap();
+        let set = rules.get("s").unwrap();
+        let identity = set.identity_of(&set.rules()[0], &user).unwrap();
+        for _ in 0..2 {
+            let hash = hashes.of(&identity);
+            counts.count(Duration::ZERO, rule, (&identity, hash), false);
+        }
+        let top = top(&[counts], TopBy::Requests, 60, 0, 9);
+        assert_eq!(top.entries[0].count, 2);
+        assert!(top.entries[0].identity.len() < MAX_IDENTITY);
+        let described = top.entries[0].describe();
+        assert!(
+            described.starts_with("user=ää") && described.contains('…'),
+            "{described}"
+        );
     }
 
     /// A million identities by Zipf's law: all counts are within their errors, and the true

@@ -93,7 +93,7 @@ fn rules_and_the_overview_are_shown() {
     assert_eq!(service.dir.run(&["validate", "rules.yaml"]).code, Some(0));
     let top = ok(&service, &["top", "--requests"]);
     assert!(
-        top.contains("user=ann\u{fffd}[31m  api/per-user  1      1"),
+        top.contains("user=ann\u{fffd}[31m  api/per-user  1        1"),
         "{top}"
     );
     assert!(!top.contains('\u{1b}'));

@@ -25,7 +25,7 @@ const DEFAULT_SERVER: &str = "http://127.0.0.1:8081";
 /// How long a call may take.
 const DEADLINE: Duration = Duration::from_secs(10);
 
-/// Which service a command asks.
+/// The service that a command calls.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ServerArguments {
     /// The address of the service's API
@@ -36,10 +36,10 @@ pub(crate) struct ServerArguments {
     token_file: Option<PathBuf>,
 }
 
-/// The service that a command asks, if it asks one.
+/// The service that a command calls, if it calls one.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct OptionalServer {
-    /// Ask the service with this API address instead; prints JSON
+    /// Send the request to the service at this address instead; prints JSON
     #[arg(long, value_name = "URL", conflicts_with = "rules")]
     server: Option<String>,
     /// A file with the token for the service, if it needs one
@@ -204,7 +204,7 @@ impl Server {
         Failure::new(Exit::Unavailable, format!("{}: {error}", self.name))
     }
 
-    /// Returns what the service said against a request.
+    /// Returns the failure for an error response.
     fn refused(&self, status: u16, body: &[u8]) -> Failure {
         let problem: Option<Value> = serde_json::from_slice(body).ok();
         let detail = problem.as_ref().and_then(|it| it["detail"].as_str());

@@ -53,7 +53,7 @@ pub(super) fn duration_of(millis: u64) -> String {
     duration_text(Duration::from_millis(millis))
 }
 
-/// Returns a rule in words.
+/// Returns the row of a rule.
 pub(super) fn rule_row(set: &Value, rule: &Value) -> [String; 5] {
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let parts = rule["key"].as_array().into_iter().flatten();

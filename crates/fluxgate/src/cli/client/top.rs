@@ -1,4 +1,4 @@
-//! `fluxgate top`: what happens, as a table that is drawn again every second.
+//! `fluxgate top`: what happens, as a table that is refreshed every second.
 
 use std::io::{self, IsTerminal};
 
@@ -17,10 +17,10 @@ const IDENTITIES: usize = 10;
 pub(crate) struct TopArguments {
     #[command(flatten)]
     server: ServerArguments,
-    /// Order identities by all requests instead of those that were denied
+    /// Rank identities by requests instead of denials
     #[arg(long)]
     requests: bool,
-    /// Print once and exit; the default if standard output is no terminal
+    /// Print once and exit; the default if standard output is not a terminal
     #[arg(long)]
     once: bool,
 }
@@ -54,24 +54,25 @@ async fn heaviest(server: &Server, by: &str) -> Result<Value, Failure> {
 
 /// Returns what is shown.
 fn screen(server: &str, by: &str, event: &Value, top: &Value) -> String {
-    let count = |name: &str| event["decisions"][name].as_u64().unwrap_or_default();
     let total: u64 = event["decisions"]
         .as_object()
         .map(|counts| counts.values().filter_map(Value::as_u64).sum())
         .unwrap_or_default();
-    let denied = count("denied") + count("never") + count("failed_closed");
     let micros = |name: &str| match event["latency_us"][name].as_f64() {
         Some(micros) => format!("{micros:.1} us"),
         None => "-".to_owned(),
     };
     let mut text = format!(
-        "{}  store {} ({})  rules {}\n{total} decisions/s, {denied} denied, {} shadow-denied  \
+        "{}  store {} ({})  rules {}\n{total} decisions/s, {} denied, {} shadow-denied  \
          p50 {}  p99 {}  waiting {}  slots {}\n\n",
         clean(server),
         event["store"]["kind"].as_str().unwrap_or("-"),
         event["store"]["breaker"].as_str().unwrap_or("-"),
         event["revision"].as_str().unwrap_or("-"),
-        count("shadow_denied"),
+        event["denied"],
+        event["decisions"]["shadow_denied"]
+            .as_u64()
+            .unwrap_or_default(),
         micros("p50"),
         micros("p99"),
         event["waiting"],
@@ -80,13 +81,12 @@ fn screen(server: &str, by: &str, event: &Value, top: &Value) -> String {
     let mut rules = Table::new(["RULE", "DECISIONS/S", "DENIED/S", "USED"]);
     for rule in event["rules"].as_array().into_iter().flatten() {
         let outcomes = &rule["outcomes"];
-        let of = |name: &str| outcomes[name].as_u64().unwrap_or_default();
         let all = outcomes.as_object().into_iter().flatten();
         let all: u64 = all.filter_map(|(_, count)| count.as_u64()).sum();
         rules.row([
             name_of(rule),
             all.to_string(),
-            (of("denied") + of("never") + of("shadow_denied")).to_string(),
+            rule["denied"].to_string(),
             match rule["used"].as_f64() {
                 Some(used) => percent(used),
                 None => "-".to_owned(),
@@ -94,8 +94,8 @@ fn screen(server: &str, by: &str, event: &Value, top: &Value) -> String {
         ]);
     }
     text += &rules.to_string();
-    text += &format!("\nIn the last minute, by {by}:\n");
-    let mut identities = Table::new(["IDENTITY", "RULE", "COUNT", "AT LEAST"]);
+    text += &format!("\nThe most {by} in the last minute:\n");
+    let mut identities = Table::new(["IDENTITY", "RULE", "AT MOST", "AT LEAST"]);
     for entry in top["entries"].as_array().into_iter().flatten() {
         let of = |name: &str| entry[name].as_u64().unwrap_or_default();
         identities.row([
@@ -130,10 +130,10 @@ mod tests {
     #[test]
     fn the_screen_shows_the_second_and_the_minute() {
         let event = json!({
-            "decisions": { "allowed": 8, "denied": 2 }, "revision": "abc",
+            "decisions": { "allowed": 8, "denied": 2 }, "denied": 2, "revision": "abc",
             "rules": [{
                 "rule_set": "api", "rule": "r", "outcomes": { "allowed": 8, "denied": 2 },
-                "used": 0.934,
+                "denied": 2, "used": 0.934,
             }],
             "latency_us": { "p50": 1.25, "p99": null }, "waiting": 1, "slots": 0,
             "store": { "kind": "memory", "breaker": "closed" },
@@ -148,9 +148,9 @@ http://x  store memory (closed)  rules abc
 RULE   DECISIONS/S  DENIED/S  USED
 api/r  10           2         93%
 
-In the last minute, by denied:
-IDENTITY  RULE   COUNT  AT LEAST
-user=a\u{fffd}   api/r  7      5
+The most denied in the last minute:
+IDENTITY  RULE   AT MOST  AT LEAST
+user=a\u{fffd}   api/r  7        5
 ";
         assert_eq!(screen("http://x", "denied", &event, &top), expected);
     }

@@ -8,14 +8,18 @@ use fluxgate_core::Outcome;
 use super::Metrics;
 use super::durations::{AllDurations, BOUNDS};
 
-/// The decisions of a rule by outcome.
-pub(in crate::telemetry) type ByOutcome = [u64; Outcome::ALL.len()];
+/// The decisions of a rule.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::telemetry) struct RuleCounts {
+    pub(in crate::telemetry) by_outcome: [u64; Outcome::ALL.len()],
+    pub(in crate::telemetry) denied: u64,
+}
 
 /// Everything that has been counted up to some moment, or between two.
 #[derive(Clone, Debug, Default)]
 pub(in crate::telemetry) struct Counted {
     /// By rule set and rule; the rule is empty for decisions without one.
-    pub(in crate::telemetry) rules: BTreeMap<(Box<str>, Box<str>), ByOutcome>,
+    pub(in crate::telemetry) rules: BTreeMap<(Box<str>, Box<str>), RuleCounts>,
     /// The highest used share of a band of each rule since the last reading, in thousandths.
     pub(in crate::telemetry) used: BTreeMap<(Box<str>, Box<str>), u64>,
     durations: AllDurations,
@@ -30,9 +34,10 @@ impl Metrics {
             for decisions in shard.decisions() {
                 let name = || (decisions.rule_set.clone(), decisions.rule.clone());
                 let sums = counted.rules.entry(name()).or_default();
-                for (sum, count) in sums.iter_mut().zip(&decisions.by_outcome) {
+                for (sum, count) in sums.by_outcome.iter_mut().zip(&decisions.by_outcome) {
                     *sum += count.get();
                 }
+                sums.denied += decisions.denied.get();
                 if let Some(used) = decisions
                     .most_used
                     .swap(0, Ordering::Relaxed)
@@ -52,11 +57,13 @@ impl Counted {
     pub(in crate::telemetry) fn since(mut self, earlier: &Self) -> Self {
         for (name, sums) in &mut self.rules {
             let before = earlier.rules.get(name).copied().unwrap_or_default();
-            for (sum, before) in sums.iter_mut().zip(before) {
+            for (sum, before) in sums.by_outcome.iter_mut().zip(before.by_outcome) {
                 *sum = sum.saturating_sub(before);
             }
+            sums.denied = sums.denied.saturating_sub(before.denied);
         }
-        self.rules.retain(|_, sums| sums.iter().any(|sum| *sum > 0));
+        self.rules
+            .retain(|_, sums| sums.by_outcome.iter().any(|sum| *sum > 0));
         let buckets = self.durations.buckets.iter_mut();
         for (bucket, before) in buckets.zip(earlier.durations.buckets) {
             *bucket = bucket.saturating_sub(before);
@@ -64,13 +71,14 @@ impl Counted {
         self
     }
 
-    /// Returns the decisions of all rules by outcome.
-    pub(in crate::telemetry) fn total(&self) -> ByOutcome {
-        let mut total = ByOutcome::default();
+    /// Returns the decisions of all rules.
+    pub(in crate::telemetry) fn total(&self) -> RuleCounts {
+        let mut total = RuleCounts::default();
         for sums in self.rules.values() {
-            for (sum, count) in total.iter_mut().zip(sums) {
+            for (sum, count) in total.by_outcome.iter_mut().zip(sums.by_outcome) {
                 *sum += count;
             }
+            total.denied += sums.denied;
         }
         total
     }
@@ -104,7 +112,8 @@ mod tests {
 
     fn count(metrics: &Metrics, outcome: Outcome, micros: u64, used: Option<u64>) {
         let took = Duration::from_micros(micros);
-        metrics.count_decision("s", None, outcome, took, used);
+        let result = (outcome, outcome == Outcome::Allowed);
+        metrics.count_decision("s", None, result, took, used);
     }
 
     #[test]
@@ -114,14 +123,16 @@ mod tests {
         let first = metrics.counted();
         count(&metrics, Outcome::Allowed, 1, Some(300));
         count(&metrics, Outcome::Denied, 1, Some(1000));
+        count(&metrics, Outcome::Fallback, 1, None);
         let name = ("s".into(), "".into());
         assert_eq!(first.used[&name], 400);
         let second = metrics.counted();
         assert_eq!(second.used[&name], 1000);
         let since = second.since(&first);
         let total = since.total();
-        assert_eq!(total[Outcome::Allowed as usize], 1);
-        assert_eq!(total[Outcome::Denied as usize], 1);
+        assert_eq!(total.by_outcome[Outcome::Allowed as usize], 1);
+        assert_eq!(total.by_outcome[Outcome::Denied as usize], 1);
+        assert_eq!(total.denied, 2);
         let third = metrics.counted();
         assert!(third.used.is_empty());
         let none = third.since(&metrics.counted());

@@ -39,6 +39,8 @@ pub(super) struct Shard {
 #[repr(align(64))]
 pub(super) struct Decisions {
     pub(super) by_outcome: [Tally; Outcome::ALL.len()],
+    /// Those that were denied, whatever their outcome: a fallback allows or denies.
+    pub(super) denied: Tally,
     /// The highest used share of a reported band since it was read last, in thousandths, plus
     /// one; 0 if there was none.
     pub(super) most_used: AtomicU64,
@@ -151,6 +153,7 @@ impl LocalShard {
     fn add(&mut self, rule_set: &str, rule: Option<&ActiveRule>) -> Arc<Decisions> {
         let decisions = Arc::new(Decisions {
             by_outcome: Default::default(),
+            denied: Default::default(),
             most_used: AtomicU64::new(0),
             rule_set: rule_set.into(),
             rule: rule.map_or("", ActiveRule::id).into(),

@@ -297,6 +297,14 @@ fn a_set_is_read_and_written_as_yaml() {
     let bad: Value = serde_json::from_str(&bad.body).unwrap();
     assert_eq!(bad["faults"][2]["line"], 3, "{bad}");
     assert_eq!(http.get("/v1/rule_sets/other/text").status, 404);
+    // A value may be left out in every spelling of null.
+    for null in ["", "~", "Null", "NULL", "null"] {
+        let text = format!(
+            "rules:\n  - id: r\n    name: {null}\n    match: {null}\n    bands: [ 5/m ]\n    scope: per_user\n"
+        );
+        let written = http.request("PUT", "/v1/rule_sets/api", &[yaml], &text);
+        assert_eq!(written.status, 200, "{null:?}: {written:?}");
+    }
 }
 
 #[test]

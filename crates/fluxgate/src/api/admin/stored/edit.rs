@@ -217,8 +217,11 @@ pub(super) fn parse_yaml_set(
     let text =
         std::str::from_utf8(body).map_err(|_| Problem::bad_request("the body is not UTF-8"))?;
     let node = Node::parse_request(text).map_err(|fault| invalid_rules(vec![fault]))?;
-    check_set(set, node.clone(), options).map_err(invalid_rules)?;
-    Ok(Json::from_node(&node))
+    // What is stored is read as JSON by all instances, so it must be valid as such, too.
+    let json = Json::from_node(&node);
+    check_set(set, node, options).map_err(invalid_rules)?;
+    check_set(set, json.to_node(), options).map_err(invalid_rules)?;
+    Ok(json)
 }
 
 /// Returns a stored set as YAML. A set that is invalid is JSON, which is YAML as well.
