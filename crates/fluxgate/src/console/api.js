@@ -7,8 +7,11 @@
  * }} Session */
 
 /** @typedef {{
- *   at_ms: number, revision: string, uptime_s: number, decisions: Record<string, number>,
- *   rules: {rule_set: string, rule: string, outcomes: Record<string, number>, used: number | null}[],
+ *   at_ms: number, revision: string, uptime_s: number, decisions: Record<string, number>, denied: number,
+ *   rules: {
+ *     rule_set: string, rule: string, outcomes: Record<string, number>, denied: number,
+ *     used: number | null,
+ *   }[],
  *   latency_us: {p50: number | null, p99: number | null}, waiting: number, slots: number,
  *   store: {kind: string, breaker: "closed" | "half_open" | "open", keys: number | null},
  *   leases: {allowed: number, denied: number, units: number} | null,

@@ -102,7 +102,7 @@ export function problemNotice(error) {
 
 /** @param {Promise<Child>} content */
 export function loaded(content) {
-  const place = h("div", h("p.quiet", "Loading …"));
+  const place = h("div", h("p.quiet", "Loading…"));
   content.catch(problemNotice).then((child) => replace(place, child));
   return place;
 }

@@ -17,8 +17,9 @@ import { ruleCard } from "./identities/rule_card.js";
 /** @import { Entry, Values } from "./identities/parts.js" */
 
 const SHOWN = 50;
-const OFF = "Recording is off. Set admin: { record: true } in the config, "
-  + "and the service keeps its latest requests.";
+const OFF = "Requests are not recorded. Set admin: { record: true } in the config and restart.";
+const UNNAMED = " Recorded requests have pseudonyms unless telemetry.identities is true; "
+  + "API keys always do.";
 
 /** @param {import("./main.js").Context} context */
 export function view({ session, params, signal }) {
@@ -94,8 +95,8 @@ export function view({ session, params, signal }) {
       const known = cards.map((each) => each.isUsed()).filter((each) => each !== null);
       const used = known.filter(Boolean).length;
       setText(status, known.length === 0 ? ""
-        : used === 0 ? "Nothing is used: all its bands are full."
-        : `Has used units of ${used} of ${count(known.length, "rule")}.`);
+        : used === 0 ? "No units used."
+        : `Units used under ${used} of ${count(known.length, "rule")}.`);
     });
     // Recent requests are many, so they are read less often than states.
     const requests = values.size > 0
@@ -106,10 +107,10 @@ export function view({ session, params, signal }) {
       states.problem, requests && requests.problem,
       cards.length > 0
         ? h("div.grid", cards.map((each) => each.element))
-        : notice("quiet", "No rule can be looked up with these values alone."),
+        : notice("quiet", "These values are not enough for any rule."),
       !mayChange && h("p.hint",
         `Refunds and resets need the role operator. You have the role ${session.role}.`),
-      incomplete.length > 0 && card("Rules that need more",
+      incomplete.length > 0 && card("Rules that need more values",
         h("ul", incomplete.map(({ set, rule }) => h("li.row",
           h("span", h("span.quiet", `${set} / `), rule.id),
           missingOf(rule, values).map((part) => badge(`needs ${part}`)))))));
@@ -120,7 +121,7 @@ export function view({ session, params, signal }) {
     const top = get("/v1/top?by=denied&window=60s&n=10");
     replace(results, card("Most denied in the last minute",
       identity !== null && notice("warn",
-        `The identity “${identity}” cannot be looked up: it is shared, hidden or not an identity.`),
+        `The identity “${identity}” cannot be looked up: it is anonymous, hidden or invalid.`),
       loaded(top.then(({ entries }) => topList(entries)))));
   }
 
@@ -153,20 +154,20 @@ function recentRequests(onExplain) {
 
   /** @param {Values} values @param {AbortSignal} signal */
   async function refresh(values, signal) {
-    /** @type {{records: boolean, events: Recorded[]}} */
-    const { records, events } = await get("/v1/recent?n=10000", signal);
+    /** @type {{records: boolean, identities: boolean, events: Recorded[]}} */
+    const { records, identities, events } = await get("/v1/recent?n=10000", signal);
     const own = events.filter((event) => event.settle === undefined && hasValues(event, values));
     // The table stays as it is, with its focus, if there is nothing new.
     const next = JSON.stringify([records, own.length, own.at(-1), [...values]]);
-    if (next !== shown) show(records, own, values);
+    const none = `No recorded request has ${describe(values)}.`
+      + (identities && !values.has("api_key") ? "" : UNNAMED);
+    if (next !== shown) show(own, records ? none : OFF);
     shown = next;
   }
 
-  /** @param {boolean} records @param {Recorded[]} own @param {Values} values */
-  function show(records, own, values) {
-    if (own.length === 0) {
-      return replace(body, h("p.quiet", records ? `No recorded request has ${describe(values)}.` : OFF));
-    }
+  /** @param {Recorded[]} own @param {string} none */
+  function show(own, none) {
+    if (own.length === 0) return replace(body, h("p.quiet", none));
     const rows = own.slice(-SHOWN).reverse().map((event) => [
       time(event.t === undefined ? Date.parse(event.time ?? "") : event.t / 1000),
       event.method ?? "–",

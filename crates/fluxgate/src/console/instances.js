@@ -1,7 +1,7 @@
 // The instances that share the rules and the store.
 
 import { get } from "./api.js";
-import { badge, card, empty, pageHead, poll, table } from "./components.js";
+import { badge, card, pageHead, poll, table } from "./components.js";
 import { h, replace, setText } from "./dom.js";
 import { ago, count, duration } from "./format.js";
 
@@ -18,15 +18,15 @@ export function view({ signal, live }) {
   const body = h("div", h("p.hint", "Loading the instances."));
   const text = h("span");
 
-  /** @param {Instance[]} instances */
-  function show(instances) {
-    setText(text, live.latest?.store.kind === "memory" && instances.length < 2
-      ? "The store is in memory, so this instance is the only one."
+  /** @param {{instances: Instance[], failure: string | null}} answer */
+  function show({ instances, failure }) {
+    setText(text, failure ? `Other instances are unknown: ${failure}.`
+      : live.latest?.store.kind === "memory" && instances.length < 2
+      ? "The store is in memory, so no other instance shares it."
       : `${count(instances.length, "instance uses", "instances share")} the store.`);
     const own = instances.find((each) => each.is_self)?.revision;
     const rows = instances.map((each) => row(each, own));
-    const made = rows.length > 0 ? table("Instances", COLUMNS, rows, 5)
-      : empty("No instances", "Each instance reports itself within a few seconds of its start.");
+    const made = table("Instances", COLUMNS, rows, 5);
     const scroll = body.firstElementChild?.scrollLeft ?? 0;
     const hadFocus = body.contains(document.activeElement);
     replace(body, made, summary(instances, own));
@@ -35,7 +35,7 @@ export function view({ signal, live }) {
   }
 
   const { problem } = poll(signal, 3000, async () =>
-    show((await get("/v1/instances", signal)).instances));
+    show(await get("/v1/instances", signal)));
   return {
     element: h("div.stack", pageHead("Instances", [text]), problem, card("All instances", body)),
   };
@@ -53,7 +53,7 @@ function row(instance, own) {
       hostname && h("div.hint.mono", id),
     ],
     version,
-    h("div.tight", h("code", revision.slice(0, 8)), revision !== own && badge("other rules", "warn")),
+    h("div.tight", h("code", revision.slice(0, 8)), revision !== own && badge("different rules", "warn")),
     duration(Date.now() - started),
     h("div.tight", ago(seen), isLate(instance) && badge("late", "bad")),
     instance.decisions_per_second,
@@ -66,8 +66,8 @@ function summary(instances, own) {
   const differ = instances.filter(({ revision }) => revision !== own).length;
   const late = instances.filter(isLate).length;
   return h("div.card-foot.hint",
-    differ > 0 && h("p", `${count(differ, "instance has", "instances have")} other rules than the `
-      + "rest. A change reaches all within seconds."),
-    late > 0 && h("p", `${count(late, "instance was", "instances were")} not seen for 10 seconds: `
-      + "stopped, or cut off from the store."));
+    differ > 0 && h("p", `${count(differ, "instance has", "instances have")} different rules from `
+      + "this one. Changes in Redis spread within seconds."),
+    late > 0 && h("p", `${count(late, "instance has", "instances have")} not been seen for 10 `
+      + "seconds: stopped, or cut off from Redis."));
 }

@@ -16,7 +16,7 @@ import { ALGORITHMS, eventsOf, resultsOf, rulesOf } from "./lab/simulation.js";
 /** @import { Result } from "./lab/simulation.js" */
 
 const DEBOUNCE_MS = 120;
-const COPIED = "The link is copied. It holds the whole setting.";
+const COPIED = "Link copied. It contains all settings.";
 
 /** @type {Record<Exclude<Name, "seed">, [string, (value: number, settings: Settings) => string]>} */
 const SLIDERS = {
@@ -24,9 +24,9 @@ const SLIDERS = {
   duration: ["Duration", span],
   capacity: ["Capacity", (value) => count(value, "request")],
   window: ["Window", span],
-  burst: ["Burst", (value, { burst }) => burst === null ? `${value}, as the capacity` : String(value)],
+  burst: ["Burst", (value, { burst }) => burst === null ? `${value} (capacity)` : String(value)],
   refill: ["Refill", (value, { window }) => `${value} in ${span(window)}`],
-  run: ["A request runs for", span],
+  run: ["Each request runs", span],
 };
 const NAMES = /** @type {(keyof typeof SLIDERS)[]} */ (Object.keys(SLIDERS));
 
@@ -43,7 +43,7 @@ export function view({ params, notify }) {
     type: "number", min: 1, max: STEPS.seed.length, step: 1,
     onchange: () => change({ seed: closest(STEPS.seed, Number(seed.value)) }),
   });
-  const seedRow = h("div.row.bottom", field("Seed", seed), button("Another", () =>
+  const seedRow = h("div.row.bottom", field("Seed", seed), button("New seed", () =>
     change({ seed: (settings.seed % STEPS.seed.length) + 1 })));
   const shape = h("input", { type: "checkbox", onchange: () => change({ shape: shape.checked }) });
   const problem = h("div.stack-small");
@@ -58,7 +58,7 @@ export function view({ params, notify }) {
 
   const element = h("div.stack",
     pageHead("Lab", ["Pick or draw a traffic pattern, and see what each algorithm admits. "
-      + "The engine of this service decides, on counters of its own."],
+      + "The engine of this service decides, on separate counters."],
       button("Copy link", () => copyText(location.href, notify, COPIED)),
       button("Reset", () => change(defaults()))),
     h("div.lab-setup",
@@ -130,7 +130,7 @@ export function view({ params, notify }) {
 
   function showNumbers() {
     if (!numbersDetails.open || shown.length === 0) return;
-    const slots = table("Requests and admitted requests in each slot",
+    const slots = table("Requests and admitted requests in each column",
       ["From", "Requests", ...shown.map(({ name }) => `${name} admits`)],
       shownCounts.map((requests, slot) => [
         span((settings.duration / SLOTS) * slot), requests, ...shown.map(({ admitted }) => admitted[slot]),

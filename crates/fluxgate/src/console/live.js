@@ -10,13 +10,13 @@ export const HISTORY_SECONDS = 300;
 /** The service sends an event a second. */
 const STALLED_MS = 6000;
 
-/** @param {Record<string, number>} outcomes */
-export function totals(outcomes) {
+/** @param {Record<string, number>} outcomes @param {number} denied whatever their outcomes */
+export function totals(outcomes, denied) {
   const of = (/** @type {string} */ name) => outcomes[name] ?? 0;
+  const all = Object.values(outcomes).reduce((sum, count) => sum + count, 0);
+  const shadow = of("shadow_denied");
   return {
-    allowed: of("allowed") + of("no_rule") + of("failed_open") + of("fallback"),
-    denied: of("denied") + of("never") + of("failed_closed"),
-    shadow: of("shadow_denied"),
+    allowed: all - denied - shadow, denied, shadow,
     unavailable: of("failed_open") + of("failed_closed") + of("fallback"),
   };
 }
@@ -56,7 +56,7 @@ export function liveFeed(signal, onState) {
     onState(null);
     feed.latest = event;
     feed.decided ||= Object.values(event.decisions).some((count) => count > 0);
-    feed.history.push({ at: event.at_ms, ...totals(event.decisions), ...event.latency_us });
+    feed.history.push({ at: event.at_ms, ...totals(event.decisions, event.denied), ...event.latency_us });
     const start = event.at_ms - HISTORY_SECONDS * 1000;
     // The clock of the service may have been set back, so the length has a bound as well.
     feed.history = feed.history.filter(({ at }) => at > start).slice(-HISTORY_SECONDS);

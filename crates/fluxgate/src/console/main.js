@@ -72,7 +72,7 @@ function showUnreachable(error) {
   leave = () => clearTimeout(retry);
   if (app.querySelector(".unreachable")) return;
   replace(app, h("main.login", h("div.card.unreachable", brand(),
-    empty("The console could not start", "It tries again every two seconds."),
+    empty("The console could not start", "Retrying every two seconds."),
     problemNotice(error), button("Try now", start, { kind: "primary" }))));
 }
 
@@ -91,9 +91,9 @@ function showConsole(session) {
     connection.dataset.state = state;
     connection.textContent = problem ? "Offline" : "Live";
     lost.hidden = !problem;
-    const since = live.latest && ` The page shows the state of ${time(live.latest.at_ms)}.`;
+    const since = live.latest && ` Data as of ${time(live.latest.at_ms)}.`;
     replace(lost, h("p", h("strong", "Connection lost. "), problem && `${problem} `,
-      "The console tries to connect every second.", since));
+      "Reconnecting every second.", since));
   });
 
   /** The hash is the route, so the skip link moves the focus itself. @param {Event} event */
@@ -124,7 +124,7 @@ function showConsole(session) {
     left.abort();
     const { signal } = (left = new AbortController());
     const [asked, query] = location.hash.replace(/^#\/?/, "").split(/\?(.*)/s);
-    const route = asked in VIEWS ? asked : "overview";
+    const route = Object.hasOwn(VIEWS, asked) ? asked : "overview";
     for (const each of links) each.ariaCurrent = each.hash === `#/${route}` ? "page" : null;
     const title = capitalized(route);
     document.title = `${title} · FluxGate`;

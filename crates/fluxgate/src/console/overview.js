@@ -20,9 +20,12 @@ const SERIES = [
   { name: "allowed", label: "Allowed" },
 ];
 const SPARK_SECONDS = 120;
-const BREAKER = /** @type {const} */ ({ closed: "good", half_open: "warn", open: "bad" });
+const BREAKER = /** @type {const} */ ({
+  closed: ["good", "store in use"], half_open: ["warn", "probing the store"],
+  open: ["bad", "store not in use"],
+});
 const SOURCES = {
-  file: "from a file", directory: "from a directory", redis: "from Redis", demo: "of the demo",
+  file: "from a file", directory: "from a directory", redis: "from Redis", demo: "built in",
 };
 
 /** @param {Context} context */
@@ -116,31 +119,31 @@ function serviceStrip({ session, signal }) {
   }));
   // The header says if the service does not answer.
   poll(signal, 10_000, async () => {
-    /** @type {{instances: {revision: string}[]}} */
-    const { instances } = await get("/v1/instances", signal);
+    /** @type {{instances: {revision: string}[], failure: string | null}} */
+    const { instances, failure } = await get("/v1/instances", signal);
     const { value, detail } = tiles.Instances;
     replace(value, h("a", { href: "#/instances" }, number(instances.length)));
     const revisions = new Set(instances.map(({ revision }) => revision)).size;
-    setText(detail, instances.length < 2 ? "only this one"
+    setText(detail, failure ? "others unknown" : instances.length < 2 ? "only this one"
       : revisions > 1 ? `${revisions} versions of the rules` : "same rules");
     detail.classList.toggle("attention", revisions > 1);
   });
 
   /** @param {LiveEvent} event */
-  function update({ store, waiting, slots, leases, decisions, revision, uptime_s: uptime }) {
-    const { unavailable } = totals(decisions);
+  function update({ store, waiting, slots, leases, decisions, denied: no, revision, uptime_s: uptime }) {
+    const { unavailable } = totals(decisions, no);
     const breaker = store.breaker.replace("_", " ");
     const { value } = tiles.Breaker;
-    if (value.textContent !== breaker) replace(value, badge(breaker, BREAKER[store.breaker]));
+    if (value.textContent !== breaker) replace(value, badge(breaker, BREAKER[store.breaker][0]));
     tiles["Units on lease"].element.hidden = leases === null;
     const { units = 0, allowed = 0, denied = 0 } = leases ?? {};
     for (const [label, [text, more]] of Object.entries({
       Store: [store.kind, store.keys === null ? "" : count(store.keys, "key")],
       Breaker: [breaker, unavailable > 0 ? `${count(unavailable, "decision")}/s without the store`
-        : store.breaker === "closed" ? "store in use" : "store not in use"],
+        : BREAKER[store.breaker][1]],
       Waiting: [number(waiting), "requests"],
       "Slots held": [number(slots), "by running requests"],
-      "Units on lease": [number(units), `decide ${compact(allowed + denied)}/s`],
+      "Units on lease": [number(units), `${compact(allowed + denied)}/s decided`],
       Rules: [revision.slice(0, 8), SOURCES[session.source]],
       Uptime: [duration(uptime * 1000), `version ${session.version}`],
     })) {
@@ -166,7 +169,7 @@ function firstDecision({ session, signal }) {
   }
   get("/v1/rule_sets", signal).then(show, () => {});
   const text = session.demo
-    ? "Send demo traffic with the button above, or make a decision from a terminal:"
-    : "Nothing has asked for a decision since this page was opened. Make one from a terminal:";
+    ? "Send demo traffic with the button above, or request a decision from a terminal:"
+    : "No decision since this page was opened. Request one from a terminal:";
   return card("Decisions", empty("No decisions yet", text), command);
 }

@@ -18,7 +18,7 @@ const KEEP_MS = 60_000;
 export function topIdentities({ signal, session }) {
   const head = h("div.card-head", h("h2", "Top identities"));
   if (!session.identities) {
-    return h("section.card", head, h("p.hint", "This service does not show identities."));
+    return h("section.card", head, h("p.hint", "Identities are hidden (keys.hash_keys: all)."));
   }
   /** @type {"denied" | "requests"} */
   let by = "denied";
@@ -39,7 +39,8 @@ export function topIdentities({ signal, session }) {
     })));
     const what = by === "denied" ? "denials" : "requests";
     const ranges = entries.some(({ error }) => error > 0) ? " The true count is within the range." : "";
-    setText(text, `${entries.length === 0 ? "No" : number(total)} ${what} in the last minute.${ranges}`);
+    setText(text, `${entries.length === 0 ? "No identity has" : number(total)} ${what} in the last `
+      + `minute, counted by rule.${ranges}`);
   });
   head.append(segmented("Count", [["denied", "Denied"], ["requests", "Requests"]], by, (value) => {
     by = value;
@@ -57,13 +58,13 @@ export function pressure() {
 
   /** @param {LiveEvent} event */
   function update({ at_ms: now, rules }) {
-    for (const entry of entries.values()) Object.assign(entry, totals({}));
-    for (const { rule_set: set, rule, outcomes, used } of rules) {
+    for (const entry of entries.values()) Object.assign(entry, totals({}, 0));
+    for (const { rule_set: set, rule, outcomes, denied, used } of rules) {
       const key = JSON.stringify([set, rule]);
       const entry = entries.get(key) ?? { set, rule, used: 0, usedAt: 0 };
       const isPeak = used !== null && (used >= entry.used || now - entry.usedAt > PEAK_MS);
       const peak = isPeak ? { used, usedAt: now } : {};
-      entries.set(key, { ...entry, ...totals(outcomes), ...peak, seen: now });
+      entries.set(key, { ...entry, ...totals(outcomes, denied), ...peak, seen: now });
     }
     for (const [key, { seen }] of entries) if (now - seen > KEEP_MS) entries.delete(key);
     const order = [...entries.values()].sort((a, b) => b.used - a.used || b.denied - a.denied);
@@ -77,11 +78,11 @@ export function pressure() {
     })));
     const rest = entries.size - SHOWN;
     setText(text, entries.size === 0
-      ? "No rule has decided in the last minute."
-      : "The highest used share of a limit in the last 10 seconds."
-        + (rest > 0 ? ` ${count(rest, "more rule is", "more rules are")} below these.` : ""));
+      ? "No rule has applied in the last minute."
+      : "The recent peak of each rule."
+        + (rest > 0 ? ` ${count(rest, "more rule is", "more rules are")} not shown.` : ""));
   }
-  const head = h("div.card-head", h("h2", "Rules by pressure"));
+  const head = h("div.card-head", h("h2", "Rules by used share"));
   return { element: h("section.card", head, list.element, text), update };
 }
 

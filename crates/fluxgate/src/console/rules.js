@@ -31,7 +31,7 @@ export function view(context) {
     const name = !session.writable ? ALL : page === "new" || !set ? NEW : set;
     const title = name === NEW ? "New rule set" : name === ALL ? "Rules as text" : `Rule set ${name}`;
     const text = session.writable ? [] : [SOURCES[session.source],
-      " Here you can change a copy, check it and try it, and then copy or download it."];
+      " Here you can edit a draft, check it, try it, and copy or download it."];
     const open = async () => workbench(context, name, (await readSets()).map((each) => each.name));
     const past = name !== ALL && name !== NEW
       && h("a.button", { href: link("rules", { view: "history", set: name }) }, "History");
@@ -54,7 +54,7 @@ function subpage(title, text, action, body) {
 /** @param {Context} context */
 function listPage(context) {
   const { session, params, live, signal } = context;
-  const place = h("div", h("p.quiet", "Loading …"));
+  const place = h("div", h("p.quiet", "Loading…"));
   let update = (/** @type {LiveEvent | null} */ _event) => {};
 
   /** @param {string | null | undefined} focus the rule to move to */
@@ -83,7 +83,7 @@ function listPage(context) {
   const action = (view, text) => h("a.button.primary", { href: `#/rules?view=${view}` }, text);
   return { element: h("div.stack",
     pageHead("Rules",
-      [SOURCES[session.source], !session.writable && " You can edit and try a copy here."],
+      [SOURCES[session.source], !session.writable && " You can edit and try a draft here."],
       session.writable && session.role === "admin" && action("new", "New rule set"),
       !session.writable && action("edit", drafts.has(ALL) ? "Continue editing" : "Edit and try")),
     place) };
@@ -100,7 +100,7 @@ async function history(context, set) {
   const { changes } = await get(`${pathOf(set)}/history`);
   if (changes.length === 0) {
     return h("div.card", empty("No history yet",
-      "The next change of this rule set is the first to be listed."));
+      "Changes of this rule set from now on are listed here."));
   }
 
   /** @param {string} text */
@@ -129,7 +129,7 @@ async function history(context, set) {
       h("div.actions",
         disclosure(diff ? "See the change" : "See the text", place, () =>
           diff ? diff.element : codeBlock(text ?? "", "Text after the change")),
-        canRestore && button("Restore in the editor", () => restore(text))),
+        canRestore && button("Open in the editor", () => restore(text))),
       place);
   }
   return card("Changes, newest first", h("ol", changes.map(item)));

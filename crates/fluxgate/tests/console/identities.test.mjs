@@ -18,12 +18,12 @@ browserTest("lists who is denied, and looks one of them up", {}, async (page, se
   await page.click("link", /^user=ann api \/ per-user, denied 3 times$/);
   await page.find("heading", "user = ann");
   const card = await page.find("region", "api/per-user");
-  await card.shows("0 left 10 of 10 used full again in");
+  await card.shows("0 left 10 of 10 used all available in");
   await card.shows("90 left 10 of 100 used");
   const meters = await page.all("meter", /^Used of /, card);
   assert.deepEqual(meters.map(({ name }) => name), ["Used of hour", "Used of day"]);
   assert.equal(await meters[0].attribute("aria-valuetext"), "100% used");
-  await page.shows("Has used units of 1 of 1 rule.");
+  await page.shows("Units used under 1 of 1 rule.");
   await page.shows("needs attr:tenant");
 });
 
@@ -32,7 +32,7 @@ browserTest("without denials, says what to do", {}, async (page, service) => {
   await page.shows("No identity was denied");
   await lookUp(page, { User: "nobody" });
   await page.find("heading", "user = nobody");
-  await page.shows("Nothing is used: all its bands are full.");
+  await page.shows("No units used.");
   await page.shows("No recorded request has user = nobody.");
   assert.match(await page.evaluate(() => location.hash), /^#\/identities\?user=nobody$/);
   await page.click("button", "Clear");
@@ -57,7 +57,7 @@ browserTest("refunds and resets, after a question", {}, async (page, service) =>
   const units = await page.find("spinbutton", "Units to refund to api/per-user");
   await units.fill("3");
   await page.click("button", "Refund units: api/per-user");
-  await (await page.find("dialog", "Refund units?")).shows("user = ann gets back 3 units in every band of api/per-user");
+  await (await page.find("dialog", "Refund units?")).shows("3 units to user = ann, in every band of api/per-user");
   await confirm(page, "Cancel");
   assert.equal((await service.call("GET", "/v1/state?rule_set=api&rule=per-user&identity=ann")).bands[0].remaining, 2);
   await page.click("button", "Refund units: api/per-user");
@@ -66,7 +66,7 @@ browserTest("refunds and resets, after a question", {}, async (page, service) =>
   await card.shows("5 of 10 used");
 
   await page.click("button", "Reset: api/per-user");
-  await page.find("dialog", "Reset this identity?");
+  await page.find("dialog", "Reset api/per-user?");
   await page.press("Escape");
   await page.gone("dialog");
   await page.click("button", "Reset: api/per-user");
@@ -169,7 +169,13 @@ browserTest("explains a request that is typed in", {}, async (page, service) => 
 browserTest("says that requests are not recorded", { record: false }, async (page, service) => {
   await service.check(ANN);
   await open(page, service, "#/identities?user=ann", "user = ann");
-  await page.shows("Recording is off. Set admin: { record: true } in the config");
+  await page.shows("Requests are not recorded. Set admin: { record: true } in the config");
+});
+
+browserTest("says that recorded requests have pseudonyms", { identities: false }, async (page, service) => {
+  await service.check(ANN);
+  await open(page, service, "#/identities?user=ann", "user = ann");
+  await page.shows("No recorded request has user = ann. Recorded requests have pseudonyms unless telemetry.identities is true");
 });
 
 browserTest("shows that the state cannot be read, and reads it again", {}, async (page, service) => {

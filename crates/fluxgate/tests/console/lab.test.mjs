@@ -35,7 +35,7 @@ browserTest("shows what each algorithm makes of a burst at a window edge", {}, a
   assert.equal((await numbers(page, "Sliding log")).most, 10);
   await (await page.find("region", "Sliding log")).shows("within the limit");
   assert.equal((await numbers(page, "Leaky bucket")).most, 10);
-  await (await page.find("region", "Leaky bucket")).shows("A queue that lets one request go every 100 ms");
+  await (await page.find("region", "Leaky bucket")).shows("The queue releases one request every 100 ms");
 });
 
 browserTest("has patterns, and a seed that repeats", {}, async (page, service) => {
@@ -52,7 +52,7 @@ browserTest("has patterns, and a seed that repeats", {}, async (page, service) =
   const seed = await page.find("spinbutton", "Seed");
   const shape = () => page.evaluate(() => [...document.querySelectorAll("[role=slider]")].map((column) => column.getAttribute("aria-valuenow")).join());
   const first = await shape();
-  await page.click("button", "Another");
+  await page.click("button", "New seed");
   assert.equal(await seed.value(), "2");
   assert.notEqual(await shape(), first);
   await seed.fill("1");
@@ -70,13 +70,13 @@ browserTest("is set by sliders, with the keyboard too", {}, async (page, service
   assert.equal(await capacity.attribute("aria-valuetext"), "12 requests");
   await settles(page, "Sliding log", ({ most }) => most === 12);
   const burst = await page.find("slider", "Burst");
-  assert.equal(await burst.attribute("aria-valuetext"), "12, as the capacity");
+  assert.equal(await burst.attribute("aria-valuetext"), "12 (capacity)");
   await burst.call((slider) => slider.focus());
   await page.press("Home");
   await settles(page, "Token bucket", ({ admitted }) => admitted < 20);
   await page.click("checkbox", "The leaky bucket queues requests (shape)");
   await (await page.find("region", "Leaky bucket")).shows("Without a queue it admits exactly what the token bucket admits.");
-  for (const [name, key] of [["Requests", "End"], ["Duration", "End"], ["Window", "Home"], ["Refill", "Home"], ["A request runs for", "End"]]) {
+  for (const [name, key] of [["Requests", "End"], ["Duration", "End"], ["Window", "Home"], ["Refill", "Home"], ["Each request runs", "End"]]) {
     await (await page.find("slider", name)).call((slider) => slider.focus());
     await page.press(key);
   }
@@ -90,7 +90,7 @@ browserTest("is drawn with the mouse and with the keyboard, and its link repeats
   await open(page, service, "#/lab", "Lab");
   await numbers(page, "Sliding log");
   await page.click("button", "Drawn");
-  const surface = await page.find("group", "Requests in each slot");
+  const surface = await page.find("group", "Requests in each column");
   const { left, top, right, bottom, y } = await surface.middle();
   await page.mouse("mouseMoved", left + 2, y);
   await page.mouse("mousePressed", left + 2, top + 2, 1);
@@ -102,7 +102,7 @@ browserTest("is drawn with the mouse and with the keyboard, and its link repeats
   await page.mouse("mouseReleased", right - 2, bottom - 1);
   await (await page.find("region", "Sliding log")).shows("No request arrives.");
 
-  const last = await page.find("slider", /^Slot 60, /);
+  const last = await page.find("slider", /^Column 60, /);
   await last.call((column) => column.focus());
   for (const key of ["ArrowUp", "PageUp", "ArrowDown", "ArrowLeft", "End", "ArrowRight"]) await page.press(key);
   assert.equal((await page.focused()).name, last.name);
@@ -113,7 +113,7 @@ browserTest("is drawn with the mouse and with the keyboard, and its link repeats
   await page.goto("about:blank");
   await page.goto(link);
   await settles(page, "Sliding log", ({ admitted, denied }) => admitted === 10 && denied === 15);
-  await (await page.find("slider", /^Slot 60, /)).call((column) => column.focus());
+  await (await page.find("slider", /^Column 60, /)).call((column) => column.focus());
   await page.press("Delete");
   await settles(page, "Sliding log", ({ admitted, denied }) => admitted === 10 && denied === 10);
 });
@@ -135,7 +135,7 @@ browserTest("has the numbers as a table, and the rules as YAML", {}, async (page
   const rows = await Promise.all((await page.all("row", undefined, table)).map((row) => row.text()));
   assert.deepEqual(rows.slice(1).map((row) => row.replace(/ \d.*/, "")), ALGORITHMS);
   assert.match(rows[3], /^Fixed window 20 40 20 none$/);
-  const slots = await page.find("table", "Requests and admitted requests in each slot");
+  const slots = await page.find("table", "Requests and admitted requests in each column");
   assert.equal((await page.all("row", undefined, slots)).length, 61);
   const rules = await (await page.find("region", "Rules as YAML")).call((pre) => pre.textContent);
   assert.deepEqual((await service.call("POST", "/v1/validate", { rules })).faults, []);
@@ -146,7 +146,7 @@ browserTest("copies its link, or says that it cannot", {}, async (page, service)
   await open(page, service, "#/lab?pattern=ramp", "Lab");
   await page.grant(["clipboardReadWrite", "clipboardSanitizedWrite"], service.origin);
   await page.click("button", "Copy link");
-  await page.shows("The link is copied. It holds the whole setting.");
+  await page.shows("Link copied. It contains all settings.");
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), service.url("#/lab?pattern=ramp"));
   await page.evaluate(() => (navigator.clipboard.writeText = () => Promise.reject(new Error("denied"))));
   await page.click("button", "Copy link");

@@ -16,8 +16,8 @@ function busy(fields = {}) {
   return liveEvent({
     decisions: { allowed: 900, denied: 250, never: 50, shadow_denied: 34 },
     rules: [
-      { rule_set: "api", rule: "calm", outcomes: { allowed: 300 }, used: 0.125 },
-      { rule_set: "api", rule: "hot", outcomes: { allowed: 600, denied: 300 }, used: 1 },
+      { rule_set: "api", rule: "calm", outcomes: { allowed: 300 }, denied: 0, used: 0.125 },
+      { rule_set: "api", rule: "hot", outcomes: { allowed: 600, denied: 300 }, denied: 300, used: 1 },
     ],
     latency_us: { p50: 1.25, p99: 8400 }, waiting: 3, slots: 17, ...fields,
   });
@@ -35,12 +35,12 @@ browserTest("shows the decisions of the service, and who is denied", {}, async (
   const hot = await page.find("meter", "Used share of api / per-user");
   assert.equal(await hot.attribute("aria-valuetext"), "100% used");
   await page.shows("user=ann");
-  await page.shows("3 denials in the last minute.");
+  await page.shows("3 denials in the last minute, counted by rule.");
 
   await page.click("button", "Requests");
   assert.equal((await page.find("button", "Requests")).properties.pressed, "true");
   await page.shows("user=bob");
-  await page.shows("requests in the last minute.");
+  await page.shows("requests in the last minute, counted by rule.");
 
   await page.click("link", "user=ann");
   await page.find("heading", "user = ann");
@@ -68,12 +68,12 @@ browserTest("shows each number of an event", { feed: true }, async (page, servic
 
   service.feed.send(busy({
     at_ms: Date.now() + 1000,
-    decisions: { failed_open: 70, failed_closed: 30 },
+    decisions: { failed_open: 20, fallback: 80 }, denied: 30,
     store: { kind: "redis", breaker: "open", keys: null }, leases: { allowed: 20, denied: 1, units: 555 },
   }));
   await decisions.shows("100 decisions/s 30% denied");
   await strip.shows("Store redis Breaker open 100 decisions/s without the store");
-  await strip.shows("Units on lease 555 decide 21/s");
+  await strip.shows("Units on lease 555 21/s decided");
 });
 
 browserTest("tells the values below the pointer, and joins none over a gap", { feed: true }, async (page, service) => {
@@ -136,7 +136,7 @@ browserTest("says that the connection is lost, and connects again", {}, async (p
   await page.shows("Live");
   await service.stop();
   await page.shows("Offline");
-  await page.says("alert", /^Connection lost\. .*tries to connect every second\. The page shows the state of \d\d:\d\d:\d\d/);
+  await page.says("alert", /^Connection lost\. .*Reconnecting every second\. Data as of \d\d:\d\d:\d\d/);
   await service.start();
   await page.shows("Live");
   await page.gone("alert");
@@ -161,7 +161,7 @@ browserTest("shows why the identities cannot be read", {}, async (page, service)
 
 browserTest("does not show identities that the service hides", { config: "keys: { hash_keys: all }" }, async (page, service) => {
   await open(page, service, "#/overview", "Overview");
-  await page.shows("This service does not show identities.");
+  await page.shows("Identities are hidden (keys.hash_keys: all).");
 });
 
 browserTest("lists the instances that share a store", { stored: true }, async (page, service) => {
@@ -178,7 +178,7 @@ browserTest("lists the instances that share a store", { stored: true }, async (p
   }
 });
 
-browserTest("marks instances that are late or have other rules", {}, async (page, service) => {
+browserTest("marks instances that are late or have different rules", {}, async (page, service) => {
   const now = Date.now();
   const instance = (fields) => ({
     id: "one", version: "0.1.0", revision: "aaaaaaaa", started_ms: now - 90_000, seen_ms: now,
@@ -193,11 +193,16 @@ browserTest("marks instances that are late or have other rules", {}, async (page
   const rows = await page.all("row");
   const texts = await Promise.all(rows.slice(1).map((row) => row.text()));
   assert.match(texts[0], /^host-1 this instance one 0\.1\.0 aaaaaaaa 1 min 3\d s .* 12\.5 1$/);
-  assert.match(texts[1], /^host-2 two .* bbbbbbbb other rules /);
+  assert.match(texts[1], /^host-2 two .* bbbbbbbb different rules /);
   assert.match(texts[2], /^three .* late /);
-  await page.shows("1 instance has other rules than the rest.");
-  await page.shows("1 instance was not seen for 10 seconds");
+  await page.shows("1 instance has different rules from this one.");
+  await page.shows("1 instance has not been seen for 10 seconds");
   stop();
+  const stopFailure = await page.answer("GET", "/v1/instances", {
+    body: { instances: [instance({ is_self: true })], failure: "Redis did not answer" },
+  });
+  await page.shows("Other instances are unknown: Redis did not answer.");
+  stopFailure();
   await page.fail("GET", "/v1/instances", 503, "the store is away");
   await page.reload();
   await page.says("alert", "503 the store is away");
@@ -218,7 +223,7 @@ browserTest("the first view is complete in a second", {}, async (page, service, 
 
 browserTest("an event takes little time, and an hour of events no more memory", { feed: true }, async (page, service, context) => {
   const rules = Array.from({ length: 20 }, (_, index) => ({
-    rule_set: "api", rule: `rule-${index}`, outcomes: { allowed: 10 * index, denied: index }, used: index / 20,
+    rule_set: "api", rule: `rule-${index}`, outcomes: { allowed: 10 * index, denied: index }, denied: index, used: index / 20,
   }));
   let clock = Date.now() - 3 * 3600 * 1000;
   const next = () => {

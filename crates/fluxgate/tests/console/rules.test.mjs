@@ -50,7 +50,7 @@ browserTest("lists the rules in words, with their pressure and their YAML", {}, 
   await (await item(page, "login")).shows("enforced sliding log");
   await (await item(page, "everything")).shows("shadow fixed window");
   const rule = await item(page, "Each user on the API");
-  await rule.shows("No requests in the last second");
+  await rule.shows("No data for the last second");
   await service.check(ANN, 12);
   await rule.shows("100% used · 2/s denied");
   await page.click("button", "YAML of api/per-user");
@@ -87,7 +87,7 @@ browserTest("rules of a file are edited and tried as a copy", {}, async (page, s
   await open(page, service, "#/rules", "Rules");
   await page.click("link", "Edit and try");
   const field = await page.find("textbox", "Rules in YAML");
-  assert.equal(await page.has("button", "Apply …"), false);
+  assert.equal(await page.has("button", "Apply…"), false);
   await page.says("status", "No faults");
   await change(field, "capacity: 10, window: 1h", "capacity: 4, window: 1h");
   await page.shows("1 line added, 1 line removed.");
@@ -95,14 +95,14 @@ browserTest("rules of a file are edited and tried as a copy", {}, async (page, s
   await difference.shows(/- .*capacity: 10, window: 1h.*\+ .*capacity: 4, window: 1h/);
   await page.click("button", "Try it");
   await page.shows("5 newly denied 0 newly allowed of 9 requests");
-  const changed = await page.find("table", "Identities whose decisions change");
+  const changed = await page.find("table", "Identities with the most changes");
   await changed.shows("user=ann api/per-user 5 0");
   await change(field, "capacity: 4, window: 1h", "capacity: 3, window: 1h");
   await page.says("status", "The text has changed since. Try it again.");
 
   await page.grant(["clipboardReadWrite", "clipboardSanitizedWrite"], service.origin);
   await page.click("button", "Copy");
-  await page.shows("The text is on the clipboard.");
+  await page.shows("Text copied.");
   const text = await field.value();
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), text);
   await page.downloads(service.path(""));
@@ -131,7 +131,7 @@ browserTest("a stored set is edited, corrected, tried and applied, and a conflic
   await service.check(ANN, 9);
   const field = await edit(page, service);
   await page.says("status", "No faults");
-  assert.equal(await (await page.find("button", "Apply …")).call((button) => button.disabled), true);
+  assert.equal(await (await page.find("button", "Apply…")).call((button) => button.disabled), true);
   const original = await field.value();
 
   // A fault is shown at its line, and the text cannot be applied.
@@ -141,7 +141,7 @@ browserTest("a stored set is edited, corrected, tried and applied, and a conflic
   const link = await page.find("button", new RegExp(`^Line ${line}:\\d+$`));
   await page.shows(/per_person/);
   assert.equal(await field.attribute("aria-invalid"), "true");
-  assert.equal(await (await page.find("button", "Apply …")).call((button) => button.disabled), true);
+  assert.equal(await (await page.find("button", "Apply…")).call((button) => button.disabled), true);
   await link.click();
   assert.equal(await field.call((area) => document.activeElement === area && area.value.slice(area.selectionStart).startsWith("per_person")), true);
 
@@ -155,16 +155,16 @@ browserTest("a stored set is edited, corrected, tried and applied, and a conflic
   await page.click("button", "Try it");
   await page.shows("4 newly denied 0 newly allowed of 9 requests");
   const totals = await page.find("table", "Totals before and after");
-  await totals.shows("Requests 9 9 Allowed 9 5 Denied 0 4 Denied in shadow 0 0 Delayed 0 0");
+  await totals.shows("Requests 9 9 Allowed 9 5 Denied 0 4 Shadow-denied 0 0 Delayed 0 0");
   await (await page.find("table", "Denied by rule")).shows("api/per-user 0 of 9 4 of 9");
 
   // It is applied.
-  await page.click("button", "Apply …");
+  await page.click("button", "Apply…");
   const dialog = await page.find("dialog", "Apply to api?");
   await dialog.shows("1 line added, 1 line removed. 9 requests tried: 4 newly denied, 0 newly allowed.");
   await confirm(page, "Cancel");
   assert.deepEqual(await stored(service), STORED);
-  await page.click("button", "Apply …");
+  await page.click("button", "Apply…");
   await confirm(page, "Apply");
   await page.says("status", /Applied\. The new rules are active\. Rule per-user: bands from .*10.* to .*5/);
   await page.shows("No changes.");
@@ -175,9 +175,9 @@ browserTest("a stored set is edited, corrected, tried and applied, and a conflic
   await change(field, "capacity: 5", "capacity: 6");
   await put(service, { rules: STORED.rules.slice(0, 2) });
   page.allow(/status of 412/);
-  await page.click("button", "Apply …");
+  await page.click("button", "Apply…");
   await confirm(page, "Apply");
-  await page.find("heading", "Somebody else has changed this rule set");
+  await page.find("heading", "This rule set was changed elsewhere");
   assert.equal((await page.focused()).role, "alert");
   assert.deepEqual(await stored(service), { rules: STORED.rules.slice(0, 2) });
   await page.click("button", "See the difference");
@@ -186,12 +186,12 @@ browserTest("a stored set is edited, corrected, tried and applied, and a conflic
   await page.click("button", "Overwrite theirs with mine");
   await page.says("status", "Applied.");
   assert.equal((await stored(service)).rules[0].bands[0].capacity, 6);
-  await page.gone("heading", "Somebody else has changed this rule set");
+  await page.gone("heading", "This rule set was changed elsewhere");
 
   // Again, and this time theirs stays.
   await change(field, "capacity: 6", "capacity: 7");
   await put(service);
-  await page.click("button", "Apply …");
+  await page.click("button", "Apply…");
   await confirm(page, "Apply");
   await page.click("button", "Discard mine");
   await until("their text is shown", async () => (await field.value()).includes("capacity: 10"));
@@ -207,14 +207,14 @@ browserTest("a draft that is outdated on return is a conflict", { stored: true }
   await page.shows("unsaved edits");
   await put(service, { rules: STORED.rules.slice(0, 1) });
   await page.click("link", "Edit of api");
-  await page.find("heading", "Somebody else has changed this rule set");
+  await page.find("heading", "This rule set was changed elsewhere");
   assert.match(await (await page.find("textbox", "Rules of api in YAML")).value(), /capacity: 8/);
   await service.call("DELETE", "/v1/rule_sets/api");
   page.allow(/status of 404/);
   await page.click("link", "← All rules");
   await page.shows("There are no rules");
   await page.evaluate(() => (location.hash = "#/rules?view=edit&set=api"));
-  await page.find("heading", "Somebody else has deleted this rule set");
+  await page.find("heading", "This rule set was deleted elsewhere");
   await page.click("button", "Discard mine");
   await page.shows("There are no rules");
 });
@@ -224,12 +224,12 @@ browserTest("shows why a text was not applied, and keeps it", { stored: true }, 
   const field = await edit(page, service);
   await change(field, "capacity: 10", "capacity: 8");
   const stop = await page.fail("PUT", "/v1/rule_sets/api", 503, "Redis is away");
-  await page.click("button", "Apply …");
+  await page.click("button", "Apply…");
   await confirm(page, "Apply");
   await page.says("alert", "503 Redis is away");
   assert.match(await field.value(), /capacity: 8/);
   stop();
-  await page.click("button", "Apply …");
+  await page.click("button", "Apply…");
   await confirm(page, "Apply");
   await page.says("status", "Applied.");
   assert.equal((await stored(service)).rules[0].bands[0].capacity, 8);
@@ -261,49 +261,53 @@ browserTest("a text is tried on a log file", { stored: true, record: false }, as
   await file.choose(service.write("log.ndjson", [...lines, "no <b>event", ""].join("\n")));
   await page.click("button", "Try it");
   await page.shows("4 newly denied 0 newly allowed of 6 requests");
-  await page.shows("1 line not understood and left out.");
-  await (await page.find("table", "Identities whose decisions change")).shows("user=<img src=x onerror=alert(1)> api/per-user 4 0");
+  await page.shows("1 line skipped: unknown format.");
+  await (await page.find("table", "Identities with the most changes")).shows("user=<img src=x onerror=alert(1)> api/per-user 4 0");
   const combined = (user) => `192.0.2.1 - ${user} [17/Nov/2025:10:00:00 +0000] "GET /api/x HTTP/1.1" 200 5 "-" "a \\"b\\""\n`;
   await file.choose(service.write("access.log", combined("ann").repeat(5)));
   await page.click("button", "Try it");
   await page.shows("3 newly denied 0 newly allowed of 5 requests");
+  await field.fill("rules:\n  - { id: q, scope: global, algorithm: leaky_bucket, shape: true, bands: [{ capacity: 10, window: 10s }] }\n");
+  await file.choose(service.write("log.ndjson", lines.join("\n")));
+  await page.click("button", "Try it");
+  await (await page.find("table", "Totals before and after")).shows("Delayed 0 5");
   await file.choose(service.write("other.log", "what is this\n"));
   await page.click("button", "Try it");
-  await page.says("status", "The file has no request in a format that is known.");
+  await page.says("status", "No line of the file has a known format.");
 });
 
 browserTest("the switches of a rule change it", { stored: true }, async (page, service) => {
   await put(service);
   await open(page, service, "#/rules", "Rules");
   await page.click("button", "Switches of api/per-user");
-  await page.click("button", "Switch to shadow …");
-  await (await page.find("dialog", "Shadow api/per-user?")).shows("counts and reports, but denies nothing");
+  await page.click("button", "Switch to shadow…");
+  await (await page.find("dialog", "Switch api/per-user to shadow?")).shows("count and report, but deny nothing");
   await confirm(page, "Switch to shadow");
   await page.shows("Rule per-user: mode from");
   assert.equal((await stored(service)).rules[0].mode, "shadow");
   await page.click("button", "Switches of api/per-user");
-  await page.click("button", "Enforce …");
+  await page.click("button", "Enforce…");
   await confirm(page, "Enforce");
   await until("it is enforced", async () => (await stored(service)).rules[0].mode === "enforce");
 
-  await page.gone("button", "Enforce …");
+  await page.gone("button", "Enforce…");
   await page.click("button", "Switches of api/per-user");
   const share = await page.find("spinbutton", "Rollout, % of identities");
   await share.fill("12.5");
-  await page.click("button", "Change …");
+  await page.click("button", "Change…");
   await confirm(page, "Change");
   await page.shows("rollout 12.5%");
   assert.equal((await stored(service)).rules[0].rollout, "12.5%");
   await page.click("button", "Switches of api/per-user");
   await (await page.find("spinbutton", "Rollout, % of identities")).fill("101");
-  await page.click("button", "Change …");
+  await page.click("button", "Change…");
   assert.equal(await page.has("dialog"), false);
 
-  await page.click("button", "Disable …");
+  await page.click("button", "Disable…");
   await confirm(page, "Disable");
-  await page.find("button", "Enable … api/per-user");
+  await page.find("button", "Enable… api/per-user");
   assert.equal((await stored(service)).rules[0].enabled, false);
-  await page.click("button", "Enable … api/per-user");
+  await page.click("button", "Enable… api/per-user");
   await confirm(page, "Enable");
   await page.shows("api/per-user is enabled.");
   await page.find("button", "Switches of api/per-user");
@@ -314,16 +318,16 @@ browserTest("a switch that fails says why", { stored: true }, async (page, servi
   await open(page, service, "#/rules", "Rules");
   await page.fail("POST", /\/disable$/, 503, "Redis is away");
   await page.click("button", "Switches of api/per-user");
-  await page.click("button", "Disable …");
+  await page.click("button", "Disable…");
   await confirm(page, "Disable");
   await page.says("alert", "503 Redis is away");
   const stop = await page.fail("PUT", "/v1/rule_sets/api/rules/per-user", 412, "changed");
-  await page.click("button", "Switch to shadow …");
+  await page.click("button", "Switch to shadow…");
   await confirm(page, "Switch to shadow");
-  await page.says("alert", "412 Somebody else changed this rule at the same moment. Nothing was changed.");
+  await page.says("alert", "412 Not applied: the rule was changed at the same time.");
   stop();
   await page.fail("POST", /\/enable$/, 503, "Redis is still away");
-  await page.click("button", "Enable … api/old");
+  await page.click("button", "Enable… api/old");
   await confirm(page, "Enable");
   await page.says("alert", "Redis is still away");
   assert.deepEqual(await stored(service), STORED);
@@ -341,11 +345,11 @@ browserTest("the history shows changes, and restores a text", { stored: true }, 
   await page.click("button", "See the text");
   await (await page.find("region", "Text after the change")).shows("id: login");
   await page.shows("loopback");
-  await page.click("button", "Restore in the editor");
+  await page.click("button", "Open in the editor");
   await page.find("heading", "Rule set api");
   await page.shows(/\d+ lines added\./);
   assert.equal((await stored(service)).rules.length, 1);
-  await page.click("button", "Apply …");
+  await page.click("button", "Apply…");
   await confirm(page, "Apply");
   await page.says("status", "Applied.");
   assert.deepEqual((await stored(service)).rules.map(({ id }) => id), ["per-user", "login", "old"]);
@@ -360,10 +364,10 @@ browserTest("a new set is created, but not over another", { stored: true }, asyn
   await page.shows("There are no rules");
   await page.click("link", "New rule set");
   const name = await page.find("textbox", /^Name of the rule set/);
-  assert.equal(await (await page.find("button", "Apply …")).call((button) => button.disabled), true);
+  assert.equal(await (await page.find("button", "Apply…")).call((button) => button.disabled), true);
   await name.fill("mail <b>/ä?#");
   await page.says("status", "No faults");
-  await page.click("button", "Apply …");
+  await page.click("button", "Apply…");
   await confirm(page, "Apply");
   await page.shows("The rule set mail <b>/ä?# is active.");
   await page.find("heading", "mail <b>/ä?#");
@@ -372,9 +376,9 @@ browserTest("a new set is created, but not over another", { stored: true }, asyn
   page.allow(/status of 412/);
   await page.click("link", "New rule set");
   await (await page.find("textbox", /^Name of the rule set/)).fill("mail <b>/ä?#");
-  await page.click("button", "Apply …");
+  await page.click("button", "Apply…");
   await confirm(page, "Apply");
-  await page.find("heading", "Somebody else has changed this rule set");
+  await page.find("heading", "This rule set was changed elsewhere");
   await page.click("button", "Discard mine");
   await page.find("heading", "Rule set mail <b>/ä?#");
   assert.match(await (await page.find("textbox", "Rules of mail <b>/ä?# in YAML")).value(), /per-user/);
@@ -394,16 +398,16 @@ browserTest("each role is offered what it may do", { stored: true, tokens: true 
   await page.click("link", "Text of api");
   await page.find("textbox", "Rules of api in YAML");
   await page.find("button", "Try it");
-  assert.equal(await page.has("button", "Apply …"), false);
+  assert.equal(await page.has("button", "Apply…"), false);
   await page.click("link", "← All rules");
   await page.click("button", "Log out");
-  assert.deepEqual(await offered("operator"), ["Enable … api/old", "History of api", "Switches of api/login", "Text of api"]);
+  assert.deepEqual(await offered("operator"), ["Enable… api/old", "History of api", "Switches of api/login", "Text of api"]);
   await page.click("button", "Switches of api/login");
-  await page.find("button", "Disable …");
-  assert.equal(await page.has("button", /Enforce|Switch to shadow|Change …/), false);
-  await page.click("button", "Disable …");
+  await page.find("button", "Disable…");
+  assert.equal(await page.has("button", /Enforce|Switch to shadow|Change…/), false);
+  await page.click("button", "Disable…");
   await confirm(page, "Disable");
   await until("it is disabled", async () => (await stored(service)).rules[1].enabled === false);
   await page.click("button", "Log out");
-  assert.deepEqual(await offered("admin"), ["Edit of api", "Enable … api/login", "Enable … api/old", "History of api", "New rule set"]);
+  assert.deepEqual(await offered("admin"), ["Edit of api", "Enable… api/login", "Enable… api/old", "History of api", "New rule set"]);
 });

@@ -314,8 +314,10 @@ class Feed {
 
 /** Returns a live event. */
 export function liveEvent(fields = {}) {
+  const { denied = 0, never = 0, failed_closed = 0 } = fields.decisions ?? {};
   return {
     at_ms: Date.now(), revision: "a1b2c3d4", uptime_s: 3725, decisions: {}, rules: [],
+    denied: denied + never + failed_closed,
     latency_us: { p50: null, p99: null }, waiting: 0, slots: 0,
     store: { kind: "memory", breaker: "closed", keys: 1234 }, leases: null, ...fields,
   };

@@ -19,7 +19,7 @@ const STORED = { rules: [
 const PAGES = [
   ["#/overview", "Overview", (page) => page.find("link", "user=ann")],
   ["#/rules", "Rules", async (page) => {
-    await page.find("button", "Enable … api/old");
+    await page.find("button", "Enable… api/old");
     await page.click("button", "YAML of api/per-user");
     await page.click("button", "Switches of api/per-user");
     await page.find("region", "api/per-user in YAML");
@@ -146,7 +146,7 @@ browserTest("nothing moves for those who want no motion", { feed: true }, async 
   await open(page, service, "#/overview", "Overview");
   await until("the page listens", () => service.feed.isOpen);
   for (const used of [0.1, 0.9]) {
-    service.feed.send(liveEvent({ decisions: { allowed: 5 }, rules: [{ rule_set: "api", rule: "r", outcomes: { allowed: 5 }, used }] }));
+    service.feed.send(liveEvent({ decisions: { allowed: 5 }, rules: [{ rule_set: "api", rule: "r", outcomes: { allowed: 5 }, denied: 0, used }] }));
     await page.waitFor("it is shown", (value) => document.querySelector("[role=meter]")?.getAttribute("aria-valuenow") === value, String(used));
     assert.equal(await page.evaluate(() => document.getAnimations().length), 0);
   }
@@ -218,7 +218,7 @@ browserTest("every view is reached, and a change applied, with the keyboard alon
   await page.says("status", "No faults");
   // Tab indents here, so Escape leaves first.
   await page.press("Escape");
-  await page.tabTo("button", "Apply …");
+  await page.tabTo("button", "Apply…");
   await page.press("Enter");
   await page.find("dialog", "Apply to api?");
   await page.tabTo("button", "Apply", 5);
@@ -239,7 +239,7 @@ browserTest("axe finds nothing serious, in both themes", { stored: true }, async
   }
   await page.click("link", "Rules", await page.find("navigation", "Main"));
   await page.click("button", "Switches of api/per-user");
-  await page.click("button", "Disable …");
+  await page.click("button", "Disable…");
   await page.find("dialog");
   assert.deepEqual(await page.axe(), []);
   await confirm(page, "Cancel");
@@ -303,7 +303,7 @@ browserTest("hostile values are text in every view", { stored: true }, async (pa
     await page.click("button", "Try it");
     await page.shows("newly denied");
     await isText("trial", `user=${HOSTILE[0]}`);
-    await page.click("button", "Apply …");
+    await page.click("button", "Apply…");
     await confirm(page, "Apply");
     await page.says("status", "Applied.");
     await page.click("link", "History");
@@ -336,7 +336,7 @@ browserTest("hostile values of the live events and of problems are text", { feed
   await until("the page listens", () => service.feed.isOpen);
   service.feed.send(liveEvent({
     decisions: { allowed: 1 }, revision: text, store: { kind: text, breaker: "closed", keys: 1 },
-    rules: [{ rule_set: text, rule: HOSTILE[1], outcomes: { allowed: 1 }, used: 0.5 }],
+    rules: [{ rule_set: text, rule: HOSTILE[1], outcomes: { allowed: 1 }, denied: 0, used: 0.5 }],
   }));
   await page.find("link", `${text} / ${HOSTILE[1]}`);
   await page.says("alert", `500 ${text}`);

@@ -58,7 +58,7 @@ test("details", () => {
     "Group plan: only the first rule that matches applies.",
     "Requests over the limit wait for up to 2 seconds before they are denied.",
     "Lease: instances take up to 20% in advance, for 1 second at most.",
-    "A slot that is not renewed ends after 1 minute.",
+    "A slot expires after 1 minute unless renewed.",
     "Priority -1.",
   ]);
 });

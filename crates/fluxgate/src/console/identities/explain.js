@@ -22,7 +22,7 @@ export function explainCard() {
     field("Path", textInput({ name: "path", value: "/" })),
     field("User", textInput({ name: "user" })), field("IP address", textInput({ name: "ip" })),
     field("API key", textInput({ name: "api_key" })),
-    field("Cost", h("input", { name: "cost", type: "number", min: 0, placeholder: "as the rules say" })),
+    field("Cost", h("input", { name: "cost", type: "number", min: 0, placeholder: "set by the rules" })),
     field("Headers", lines("headers"), LINES),
     field("Attributes", lines("attributes"), LINES),
     h("div.actions", submitButton("Explain")));
@@ -107,12 +107,12 @@ function decisionWords(decision) {
   if (outcome === "no_rule") return "No rule applies to it.";
   if (allowed) {
     const delay = decision.delay_ms > 0 ? `It has to wait for ${duration(decision.delay_ms)}. ` : "";
-    return (outcome === "shadow_denied" ? `In shadow mode only, ${by} would deny it. ` : delay)
-      + (limit === null ? "No rule that may deny applies to it."
+    return (outcome === "shadow_denied" ? `${by} would deny it, but is in shadow mode. ` : delay)
+      + (limit === null ? "Only shadow rules apply to it."
         : `${number(remaining)} of ${number(limit)} left in ${place} afterwards.`);
   }
   if (by.endsWith("/missing_key")) return `The request lacks a part of the key: ${by}.`;
-  if (retry === null) return `It costs more than ${by} can ever give, so it never passes.`;
+  if (retry === null) return `It costs more than ${by} ever allows, so it never passes.`;
   return `By ${by}. It would pass in ${wait(retry)}.`;
 }
 
@@ -132,23 +132,23 @@ function explainedRule(explained) {
 
 /** @param {Explained} explained */
 function reasonsOf({ failed, identity, missing, applies, mode, group, rollout, lease }) {
-  const isHere = mode === "enforce" ? " This one is." : " This one is not.";
+  const isHere = mode === "enforce" ? ", including this one" : ", but not this one";
   return [
     failed === "enabled" ? "It is disabled."
       : failed === "key" ? "The request lacks a part of its key, and on_missing_key is skip."
       : failed && `Its match fails at ${failed}.`,
     identity && (identity === "(everyone)" ? "Counts everyone together." : `Counts ${identity}.`),
     missing.length > 0 && `The request has no ${missing.join(", no ")}.`,
-    group && `Place ${group.place} in the group ${group.name}`
+    group && `Rule ${group.place} of the group ${group.name}`
       + (group.instead === null ? "." : `; ${group.instead} applies instead.`),
-    rollout && `Enforced for ${rollout} of identities.${applies ? isHere : ""}`,
+    rollout && `Enforced for ${rollout} of identities${applies ? isHere : ""}.`,
     lease && `Leases up to ${lease.share} for ${lease.for}.`,
   ].filter(Boolean);
 }
 
 /** @param {Record<string, any>} band */
 function explainedBand({ band, limit, on_lease: leased, before, after, denies }) {
-  const reset = after.reset_after_ms > 0 ? `, full in ${wait(after.reset_after_ms)}` : "";
+  const reset = after.reset_after_ms > 0 ? `, all available in ${wait(after.reset_after_ms)}` : "";
   const lease = leased === undefined ? "" : `, ${number(leased)} on lease`;
   return h("li",
     h("span.mono", band), " ",

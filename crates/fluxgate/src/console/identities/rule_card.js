@@ -60,13 +60,13 @@ export function ruleCard({ set, rule }, values, mayChange) {
       "aria-label": `Units to refund to ${name}`,
     });
     const refund = button("Refund…", () => units.reportValidity() && change("Refund units?",
-      `${who} gets back ${count(Number(units.value), "unit")} in every band of ${name}, up to what is used.`,
+      `${count(Number(units.value), "unit")} to ${who}, in every band of ${name}, but not more than is used.`,
       "Refund", async () => {
         const { remaining } = await post("/v1/refund", { ...target, units: Number(units.value) });
         return `Refunded. ${number(remaining)} left.`;
       }));
-    const reset = button("Reset…", () => change("Reset this identity?",
-      `All counters of ${who} under ${name} start again from zero. This cannot be undone.`,
+    const reset = button("Reset…", () => change(`Reset ${name}?`,
+      `Deletes the counters of ${who}. This cannot be undone.`,
       "Reset", async () => {
         const { reset } = await post("/v1/reset", target);
         return reset === 0 ? "There was nothing to reset." : `Reset: ${count(reset, "counter")} deleted.`;
@@ -106,7 +106,7 @@ function bandItem({ band: id, limit, remaining, reset_after_ms: reset, on_lease:
   meter.update(used, limit);
   const foot = [
     `${number(used)} of ${number(limit)} ${isSlots ? "slots taken" : "used"}`,
-    reset > 0 && (isSlots ? `all free in ${wait(reset)} at the latest` : `full again in ${wait(reset)}`),
+    reset > 0 && (isSlots ? `all free in ${wait(reset)} at the latest` : `all available in ${wait(reset)}`),
     leased !== undefined && `${number(leased)} on lease`,
   ];
   return h("li",

@@ -78,7 +78,7 @@ export function chart(id, name) {
     admitted.textContent = number(result.allowed);
     denied.textContent = number(result.refused);
     worst.textContent = number(result.worst);
-    worstLabel.textContent = `Most ${result.delay > 0 ? "proceed" : "admitted"} in any ${window}`;
+    worstLabel.textContent = `Most ${result.delay > 0 ? "started" : "admitted"} in any ${window}`;
     words.textContent = sentence(result, log, settings);
     replace(verdict, result.id === "concurrency" ? badge(`${count(result.peak, "slot")} used`)
       : result.worst > capacity ? badge(`${times(result.worst, capacity)} the limit`, "warn")

@@ -8,8 +8,8 @@ import { MOST_PER_SLOT, SLOTS } from "./settings.js";
 import { sum } from "./simulation.js";
 
 const UNIT = HEIGHT / MOST_PER_SLOT;
-const HINT = "Draw with the mouse or a finger. With the keyboard: left and right move between slots, "
-  + "up and down change the number of requests, Page Up and Page Down by 5, Delete clears a slot.";
+const HINT = "Draw with the mouse or a finger. With the keyboard: left and right move between columns, "
+  + "up and down change the number of requests, Page Up and Page Down by 5, Delete clears a column.";
 
 /** @type {Record<string, number>} */
 const MOVES = { ArrowLeft: -1, ArrowRight: 1 };
@@ -39,7 +39,7 @@ export function drawing(onDraw) {
   const rows = [5, 10, 15].map((units) => `M0 ${HEIGHT - units * UNIT}H${WIDTH}`);
   const surface = svg("svg.lab-surface", {
     viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none",
-    role: "group", "aria-label": "Requests in each slot", "aria-describedby": "lab-drawing-hint",
+    role: "group", "aria-label": "Requests in each column", "aria-describedby": "lab-drawing-hint",
     onpointerdown: start,
     onpointermove: move,
     onpointerleave: () => show(-1),
@@ -113,7 +113,7 @@ export function drawing(onDraw) {
   /** @param {number} slot */
   function labelOf(slot) {
     const [from, to] = [slot, slot + 1].map((index) => span((duration / SLOTS) * index));
-    return `Slot ${slot + 1}, ${from} to ${to}`;
+    return `Column ${slot + 1}, ${from} to ${to}`;
   }
 
   /** @param {number} slot */

@@ -1,6 +1,6 @@
 // A simulation: one rule set for each algorithm, and every request once in each of them.
 
-import { span } from "../format.js";
+import { count, span } from "../format.js";
 import { SLOTS } from "./settings.js";
 
 /** @import { Settings } from "./settings.js" */
@@ -133,29 +133,29 @@ export function sentence(result, log, { capacity, window, burst, refill, shape, 
   switch (result.id) {
     case "token_bucket":
       if (refused === 0) return `The bucket of ${size} never runs empty, so every request passes.`;
-      return `A burst may take all ${size} tokens; then one request passes every ${pace}. `
-        + `Together ${worst} pass ${within}.`;
+      return `A burst may take ${count(size, "token")}; then one request passes every ${pace}. `
+        + `Up to ${worst} pass ${within}.`;
     case "leaky_bucket":
       if (!shape) return "Without a queue it admits exactly what the token bucket admits.";
       if (delay === 0) return "The requests are far enough apart: none has to wait in the queue.";
-      return `A queue that lets one request go every ${pace}; the longest wait is ${span(delay)}.`
+      return `The queue releases one request every ${pace}; the longest wait is ${span(delay)}.`
         + (refused > 0 ? ` When ${size} are in it, more are denied.` : "");
     case "fixed_window":
       return "The count starts again at each window edge" + (worst > capacity
         ? `, so ${worst} requests pass ${within}: ${times(worst, capacity)} the limit.`
-        : ". This pattern gains nothing from it.");
+        : ". Here that makes no difference.");
     case "sliding_log":
-      return `Exact: it keeps the time of every request, so no interval of ${span(window)} admits `
+      return `Exact: it keeps the time of every admitted request, so no interval of ${span(window)} admits `
         + `more than ${capacity}.`;
     case "sliding_window": {
       const more = allowed - log.allowed;
-      const differs = more === 0 ? "as many as the log"
-        : `${Math.abs(more)} ${more > 0 ? "more" : "fewer"} than the log`;
+      const differs = more === 0 ? "as many as the sliding log"
+        : `${Math.abs(more)} ${more > 0 ? "more" : "fewer"} than the sliding log`;
       const excess = worst > capacity ? `, and up to ${worst} ${within}` : "";
-      return `Estimates the log from two counts. Here it admits ${differs}${excess}.`;
+      return `Estimates the sliding log from two counts. Here it admits ${differs}${excess}.`;
     }
     case "concurrency":
-      return `Counts requests that run, each for ${span(run)}: at most ${peak} of ${capacity} at `
+      return `Counts running requests (${span(run)} each): at most ${peak} of ${capacity} at `
         + `once. It does not limit the rate: ${worst} start ${within}.`;
   }
 }

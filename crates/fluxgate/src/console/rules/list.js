@@ -55,11 +55,12 @@ export function ruleList({ session, notify }, sets, onChange) {
     rows.set(keyOf(set, rule.id), (live) => {
       const part = live?.used ?? 0;
       bar.update(part, 1);
-      const { denied: no = 0, never = 0, shadow_denied: shadow = 0 } = live?.outcomes ?? {};
-      setText(used, live ? `${share(part)} used` : "No requests in the last second");
-      setText(denied, (no + never > 0 ? ` · ${number(no + never)}/s denied` : "")
-        + (shadow > 0 ? ` · ${number(shadow)}/s denied in shadow` : ""));
-      denied.dataset.any = String(no + never > 0);
+      const no = live?.denied ?? 0;
+      const shadow = live?.outcomes.shadow_denied ?? 0;
+      setText(used, live ? `${share(part)} used` : "No data for the last second");
+      setText(denied, (no > 0 ? ` · ${number(no)}/s denied` : "")
+        + (shadow > 0 ? ` · ${number(shadow)}/s shadow-denied` : ""));
+      denied.dataset.any = String(no > 0);
     });
     const place = h("div");
     return item(set, rule, [
@@ -81,11 +82,11 @@ export function ruleList({ session, notify }, sets, onChange) {
     for (const rule of rules.filter(({ enabled }) => enabled === false)) {
       const name = `${set}/${rule.id}`;
       const enable = () => ask(`Enable ${name}?`,
-        "From then on, the rule applies to the requests that it matches.", "Enable",
+        "The rule will apply to requests that it matches.", "Enable",
         () => switchRule(set, rule.id, "enable"), `${name} is enabled.`);
       items.append(item(set, rule, [badge("disabled", "warn")],
         [h("p.rule-body.quiet", "Stored, but ignored.")],
-        maySwitch && button("Enable …", enable, { of: name }), null));
+        maySwitch && button("Enable…", enable, { of: name }), null));
     }
   }
 
@@ -118,20 +119,20 @@ export function ruleList({ session, notify }, sets, onChange) {
     return h("div.switches.stack-small",
       h("div.row",
         isAdmin && (isShadow
-          ? button("Enforce …", () => ask(`Enforce ${name}?`,
-            "From then on, the rule denies requests that exceed it.", "Enforce",
+          ? button("Enforce…", () => ask(`Enforce ${name}?`,
+            "The rule will deny requests that exceed it.", "Enforce",
             () => changeRule(set, id, { mode: "enforce" })))
-          : button("Switch to shadow …", () => ask(`Shadow ${name}?`,
-            "From then on, the rule counts and reports, but denies nothing.", "Switch to shadow",
+          : button("Switch to shadow…", () => ask(`Switch ${name} to shadow?`,
+            "The rule will count and report, but deny nothing.", "Switch to shadow",
             () => changeRule(set, id, { mode: "shadow" })))),
-        button("Disable …", () => ask(`Disable ${name}?`, "From then on, the rule is ignored.",
+        button("Disable…", () => ask(`Disable ${name}?`, "The rule will be ignored.",
           "Disable", () => switchRule(set, id, "disable")))),
       isAdmin && key.length > 0 && h("div.row.bottom",
         field("Rollout, % of identities", percent, hint),
-        button("Change …", () => {
+        button("Change…", () => {
           const next = `${Number(percent.value)}%`;
           if (percent.reportValidity()) ask(`Enforce ${name} for ${next}?`,
-            "It is decided by the identity alone; the others have the rule in shadow.", "Change",
+            "The choice depends on the identity alone. For the others, the rule is in shadow.", "Change",
             () => changeRule(set, id, { rollout: next === "100%" ? undefined : next }));
         })));
   }
@@ -150,13 +151,13 @@ export function ruleList({ session, notify }, sets, onChange) {
     } catch (error) {
       const isRace = error instanceof Problem && error.status === 412;
       notify(isRace
-        ? "412 Somebody else changed this rule at the same moment. Nothing was changed. Try again."
+        ? "412 Not applied: the rule was changed at the same time. Try again."
         : String(error), "bad");
     }
   }
 
   const element = h("div.stack", sets.map(setCard),
-    sets.length === 0 && empty("There are no rules", "Requests are not limited."));
+    sets.length === 0 && empty("There are no rules", "No rule set is active."));
   /** @param {LiveEvent | null} event */
   function update(event) {
     const live = new Map(event?.rules.map((rule) => [keyOf(rule.rule_set, rule.rule), rule]));

@@ -70,7 +70,7 @@ async function written(response) {
   return { changes, warnings, delayed, etag: response.headers.get("ETag") };
 }
 
-/** Returns a change in words: `Rule per-user: bands from … to …`. @param {Change} change */
+/** Returns a change in words: `Rule per-user: bands from… to…`. @param {Change} change */
 export function changeWords({ rule_set: set, rule, change, fields }) {
   const what = rule === null ? `Rule set ${set}` : `Rule ${rule}`;
   if (fields.length === 0) return `${what} ${change}.`;

@@ -9,12 +9,12 @@ import { eventsOfSet, MOST_EVENTS, parseLog } from "./events.js";
 /** @import { Fault, Recorded } from "../api.js" */
 /** @typedef {{rule_set: string, rule: string, requests: number, denied: number}} RuleTotals */
 /** @typedef {{total: Record<string, number>, rules: RuleTotals[]}} Summary */
-/** @typedef {{summary: Summary, decisions: {delay_ms: number}[]}} Simulated */
+/** @typedef {{summary: Summary, decisions: {delay_us: number}[]}} Simulated */
 
-/** No log of 10,000 lines is longer. */
+/** Enough for 10,000 lines of the usual length. */
 const MOST_BYTES = 16 << 20;
 const TOTALS = {
-  requests: "Requests", allowed: "Allowed", denied: "Denied", shadow_denied: "Denied in shadow",
+  requests: "Requests", allowed: "Allowed", denied: "Denied", shadow_denied: "Shadow-denied",
 };
 
 /**
@@ -34,7 +34,8 @@ export function trial(rules, unwrap, set, fallback, records) {
   const run = button("Try it", tryIt, { kind: "primary" });
   const upload = h("div.stack-small", { hidden: true },
     field("Log file", file, "Lines of JSON as for fluxgate simulate, or an access log in the combined "
-      + `format; the first ${number(MOST_EVENTS)} requests. The file is read in this browser.`));
+      + `format; the first ${number(MOST_EVENTS)} requests. They are sent to this service, which `
+      + "does not keep them."));
   const recent = records ? remark("The latest requests that this instance has decided.") : notRecorded();
   const choice = segmented("Requests to try", [["recent", "Recent traffic"], ["file", "A log file"]],
     "recent", (chosen) => {
@@ -57,8 +58,8 @@ export function trial(rules, unwrap, set, fallback, records) {
     run.disabled = true;
     stale.hidden = true;
     tried = null;
-    status.textContent = "Trying …";
-    replace(answer, h("p.quiet", "Trying …"));
+    status.textContent = "Trying…";
+    replace(answer, h("p.quiet", "Trying…"));
     try {
       /** @type {Node[]} */
       const remarks = [];
@@ -108,12 +109,12 @@ export function trial(rules, unwrap, set, fallback, records) {
     const { events, bad, cut } = parseLog((await chosen?.slice(0, MOST_BYTES).text()) ?? "");
     if (!chosen) remarks.push(notice("info", "Choose a log file first."));
     else if (events.length === 0) {
-      remarks.push(notice("info", "The file has no request in a format that is known."));
+      remarks.push(notice("info", "No line of the file has a known format."));
     }
     if (cut || chosen?.size > MOST_BYTES) {
       remarks.push(remark(`Only the first ${count(events.length, "request")} of the file.`));
     }
-    if (bad > 0) remarks.push(remark(`${count(bad, "line")} not understood and left out.`));
+    if (bad > 0) remarks.push(remark(`${count(bad, "line")} skipped: unknown format.`));
     return own(events, remarks);
   }
 
@@ -136,7 +137,7 @@ const remark = (text) => h("p.hint", text);
 function result(before, after, { newly_denied: denied = 0, newly_allowed: allowed = 0, identities = [] }) {
   const total = count(after.summary.total.requests, "request");
   const delayed = [before, after].map((each) =>
-    each?.decisions.filter(({ delay_ms: delay }) => delay > 0).length ?? "–");
+    each?.decisions.filter(({ delay_us: delay }) => delay > 0).length ?? "–");
   return {
     words: `${total} tried: ${number(denied)} newly denied, ${number(allowed)} newly allowed.`,
     parts: [
@@ -148,7 +149,7 @@ function result(before, after, { newly_denied: denied = 0, newly_allowed: allowe
           [label, before?.summary.total[name] ?? "–", after.summary.total[name]]),
         ["Delayed", ...delayed]], 1),
       rulesTable(before?.summary.rules ?? [], after.summary.rules),
-      identities.length > 0 && table("Identities whose decisions change",
+      identities.length > 0 && table("Identities with the most changes",
         ["Identity", "Rule", "Newly denied", "Newly allowed"],
         identities.map((/** @type {Record<string, any>} */ each) => [
           h("span.mono", each.identity), `${each.rule_set}/${each.rule}`,
@@ -167,6 +168,6 @@ function rulesTable(before, after) {
     const rule = totals.find((each) => nameOf(each) === name);
     return rule ? `${number(rule.denied)} of ${number(rule.requests)}` : "no rule";
   };
-  return names.size > 0 && table("Denied by rule", ["Rule", "Denied now", "With this text"],
+  return names.size > 0 && table("Denied by rule", ["Rule", "Active rules", "This text"],
     [...names].map((name) => [name, denied(before, name), denied(after, name)]), 1);
 }

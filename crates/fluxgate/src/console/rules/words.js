@@ -25,7 +25,7 @@ export function details({ mode, rollout, group, on_exceed, max_wait_ms: wait, le
       + "before they are denied." : "",
     lease ? `Lease: instances take up to ${lease.share} in advance, for ${duration(lease.for_ms)} `
       + "at most." : "",
-    hold ? `A slot that is not renewed ends after ${duration(hold)}.` : "",
+    hold ? `A slot expires after ${duration(hold)} unless renewed.` : "",
     priority === 100 ? "" : `Priority ${priority}.`,
   ].filter(Boolean);
 }

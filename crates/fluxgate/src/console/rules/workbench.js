@@ -19,7 +19,7 @@ import { trial } from "./trial.js";
 const DIFF_PAUSE_MS = 120;
 /** The name of a new set that has none yet. */
 const NO_NAME = "new";
-const TEMPLATE = `# What a rule can say: docs/rules.md
+const TEMPLATE = `# All fields: docs/rules.md
 rules:
   - id: per-user
     scope: per_user
@@ -46,7 +46,7 @@ export async function workbench(context, name, sets) {
   const changes = h("div");
   const summary = h("span.quiet");
   const setName = textInput({ maxlength: 200, value: draft.set, oninput: typed });
-  const apply = button("Apply …", askToApply, { kind: "primary" });
+  const apply = button("Apply…", askToApply, { kind: "primary" });
   const discard = button("Discard changes", askToDiscard);
   const text = editor(name === ALL || name === NEW ? "Rules in YAML" : `Rules of ${name} in YAML`,
     "editor-hint editor-status", typed);
@@ -100,7 +100,7 @@ export async function workbench(context, name, sets) {
   }
 
   async function askToDiscard() {
-    const asked = "Your text is replaced by the active rules.";
+    const asked = "Your edits will be lost.";
     if (!(await confirmDialog("Discard your changes?", asked, "Discard"))) return;
     replace(messages);
     load(name === NEW ? TEMPLATE : draft.base, { text: draft.base, etag: draft.etag });
@@ -108,7 +108,7 @@ export async function workbench(context, name, sets) {
 
   async function askToApply() {
     const tried = attempt.words() ?? "You have not tried this text on requests.";
-    const asked = `${updateDiff()} ${tried} When you apply it, it is active in all instances.`;
+    const asked = `${updateDiff()} ${tried} Applying it changes all instances.`;
     if (await confirmDialog(`Apply to ${set()}?`, asked, "Apply")) await write(draft.etag);
   }
 
@@ -145,8 +145,8 @@ export async function workbench(context, name, sets) {
     updateDiff();
     const difference = h("div");
     const panel = h("section.card.conflict.stack-small", { tabindex: -1, role: "alert" },
-      h("h2", `Somebody else has ${theirs.etag === null ? "deleted" : "changed"} this rule set`),
-      h("p", "Your text is based on an older version. Nothing of it has been applied or lost."),
+      h("h2", `This rule set was ${theirs.etag === null ? "deleted" : "changed"} elsewhere`),
+      h("p", "Your text is based on an older version. It is not applied, and nothing is lost."),
       h("div.actions",
         disclosure("See the difference", difference, () =>
           diffBlock(theirs.text, text.text, "From their text to yours").element),
@@ -166,7 +166,7 @@ export async function workbench(context, name, sets) {
     panel.focus();
   }
 
-  const copy = () => copyText(text.text, notify, "The text is on the clipboard.");
+  const copy = () => copyText(text.text, notify, "Text copied.");
 
   function download() {
     const url = URL.createObjectURL(new Blob([text.text], { type: "application/yaml" }));
@@ -187,20 +187,20 @@ export async function workbench(context, name, sets) {
     messages,
     h("section.card.stack-small", { "aria-label": "Text" },
       name === NEW && field("Name of the rule set", setName,
-        "Clients and filters name it in their requests."),
+        "Clients and filters refer to it by this name."),
       text.element,
       h("p.hint", { id: "editor-hint" },
         "Tab indents by two spaces. To leave the text with the keyboard, press Escape, then Tab."),
       checks.element,
       h("div.actions", canApply && apply, discard, button("Copy", copy), button("Download", download),
         summary)),
-    h("div.grid.bench", card("Changes against the active rules", changes), attempt.element));
+    h("div.grid.bench", card("Changes to the active rules", changes), attempt.element));
 }
 
 /** @param {Written} answer */
 function writtenNotice({ changes, warnings, delayed }) {
   const head = delayed
-    ?? `Applied. ${changes.length === 0 ? "Nothing has changed in effect." : "The new rules are active."}`;
+    ?? `Applied. ${changes.length === 0 ? "No effective change." : "The new rules are active."}`;
   return notice(delayed ? "warn" : "good",
     h("p", h("strong", head)),
     h("ul", changes.map((change) => h("li", changeWords(change)))),
