@@ -25,12 +25,19 @@ try {
     writeFileSync(`${folder}/console-${name}.webp`, Buffer.from(data, "base64"));
   };
   await take("overview");
-  for (const [view, heading] of [["rules?view=edit", "Rules as text"], ["lab", "Lab"]]) {
-    await page.goto(service.url(`#/${view}`));
-    await page.find("heading", heading);
-    await pause(2_000);
-    await take(view.split("?")[0]);
-  }
+  await page.goto(service.url("#/rules?view=edit"));
+  const text = await page.find("textbox", "Rules in YAML");
+  await text.fill((await text.value()).replace("capacity: 5", "capacity: 3"));
+  await page.click("button", "Try it");
+  await page.find("table", "Totals before and after");
+  await page.evaluate(() => document.querySelector(".bench").scrollIntoView());
+  await page.evaluate(() => scrollBy(0, -150));
+  await pause(1_000);
+  await take("rules");
+  await page.goto(service.url("#/lab"));
+  await page.find("heading", "Lab");
+  await pause(2_000);
+  await take("lab");
 } finally {
   await browser.close();
   await service.end();
