@@ -1,6 +1,7 @@
 -- Writes or deletes one stored rule set, if the precondition holds.
 local index, set, history = KEYS[1], KEYS[2], KEYS[3]
 local name, expected, etag, text, version, channel, change, kept = unpack(ARGV)
+local DAY = 86400000
 local before = redis.call('HGET', index, name) or ''
 if (expected == 'absent' and before ~= '')
   or (expected == 'present' and before == '')
@@ -25,6 +26,8 @@ if not time.err then
   local now = string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000))
   redis.pcall('LPUSH', history, now .. ' ' .. change .. '\n' .. text)
   redis.pcall('LTRIM', history, 0, kept - 1)
+  -- The history of a deleted set ends, or there would be one of every name that was ever used.
+  redis.pcall('PEXPIRE', history, (etag == '' and 90 or 36500) * DAY)
 end
 -- Without the permission to publish, other instances see the change by polling.
 redis.pcall('PUBLISH', channel, version)

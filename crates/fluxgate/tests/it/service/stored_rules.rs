@@ -6,7 +6,7 @@ mod instances;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fluxgate_testkit::{Answer, Http, RedisCluster, RedisServer, wait_for, wait_until};
+use fluxgate_testkit::{Answer, Http, RedisCluster, RedisServer, Reply, wait_for, wait_until};
 use serde_json::{Value, json};
 
 use super::{Service, limit};
@@ -340,9 +340,17 @@ fn the_history_says_who_changed_what() {
     assert!(changes[1]["text"].as_str().unwrap().contains("capacity: 2"));
     assert!(changes[2]["text"].as_str().unwrap().contains("capacity: 1"));
     assert!(changes[0]["at_ms"].as_u64() >= changes[2]["at_ms"].as_u64());
+    let mut cli = server.cli();
+    let key = cli.keys("*:history:api").remove(0);
+    let mut days_left = || match cli.command(&["PTTL", &key]) {
+        Reply::Int(millis) => millis / 86_400_000,
+        reply => panic!("{reply:?}"),
+    };
+    assert!((80..=90).contains(&days_left()), "a deleted set");
     for number in 0..60 {
         put_ok(&service, "/v1/rule_sets/api", &set(10 + number));
     }
+    assert!(days_left() > 30_000, "a set that is stored again");
     let history: Value = serde_json::from_str(&http.get("/v1/rule_sets/api/history").body).unwrap();
     assert_eq!(history["changes"].as_array().unwrap().len(), 50);
 }
