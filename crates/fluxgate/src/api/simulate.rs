@@ -24,6 +24,7 @@ const MAX_BYTES: usize = 8 * 1024 * 1024;
 /// How many rules are applied to events in all: 20 to each, if there are as many as allowed.
 /// Each counter takes memory until the end.
 const MAX_APPLIED: u64 = 200_000;
+const MAX_WARNINGS: usize = 20;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -117,9 +118,11 @@ fn run(
     let summary = simulation.summary().map(summary_json);
     let changes = simulation.changes().map(changes_json);
     let (summary, changes) = (json!(summary), json!(changes));
-    let skipped = simulation.skipped();
+    let mut warnings = simulation.warnings();
+    warnings.truncate(MAX_WARNINGS);
+    let (skipped, warnings) = (simulation.skipped(), json!(warnings));
     answer.push_str(&format!(
-        "],\"summary\":{summary},\"changes\":{changes},\"skipped\":{skipped}}}"
+        "],\"summary\":{summary},\"changes\":{changes},\"skipped\":{skipped},\"warnings\":{warnings}}}"
     ));
     Ok(answer)
 }

@@ -3,7 +3,7 @@
 import { get, post, Problem } from "../api.js";
 import { badge, button, field, notice, problemNotice, segmented, table } from "../components.js";
 import { h, replace } from "../dom.js";
-import { count, number } from "../format.js";
+import { capitalized, count, number } from "../format.js";
 import { eventsOfSet, MOST_EVENTS, parseLog } from "./events.js";
 
 /** @import { Fault, Recorded } from "../api.js" */
@@ -73,7 +73,7 @@ export function trial(rules, unwrap, set, fallback, records) {
       const { words, parts } = result(before, after, after.changes ?? {});
       tried = { rules: text, words };
       status.textContent = words;
-      replace(answer, remarks, parts);
+      replace(answer, remarks, after.warnings.map(warning), parts);
       textChanged();
     } catch (error) {
       if (error instanceof Problem) error.faults = error.faults.map(unwrap);
@@ -132,6 +132,9 @@ function notRecorded() {
 
 /** @param {string} text */
 const remark = (text) => h("p.hint", text);
+
+/** @param {string} text */
+const warning = (text) => notice("warn", `${capitalized(text)}.`);
 
 /** @param {Simulated | null} before @param {Simulated} after @param {Record<string, any>} changes */
 function result(before, after, { newly_denied: denied = 0, newly_allowed: allowed = 0, identities = [] }) {

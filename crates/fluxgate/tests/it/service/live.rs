@@ -390,6 +390,10 @@ fn what_cannot_be_simulated_is_named() {
     let bad = json!({ "events": [{ "t": 0 }, { "t": -1 }], "lenient": true });
     let lenient = post(&service, "/v1/simulate", &bad);
     assert_eq!(lenient["skipped"], 1);
+    let events = json!([{ "t": 0, "rule_set": "none", "user": "ann" }]);
+    let missing = post(&service, "/v1/simulate", &json!({ "events": events }));
+    let expected = "there is no rule set `none`; its requests were allowed";
+    assert_eq!(missing["warnings"], json!([expected]));
 }
 
 #[test]
