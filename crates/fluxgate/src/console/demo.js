@@ -62,8 +62,8 @@ async function startTraffic(notify) {
 }
 
 /**
- * Returns a request from one of 26 clients, two of which exceed their limits. A rule of the demo
- * matches the path of its name.
+ * Returns a request of one of 26 clients. Two of them exceed their limits. Each rule of the demo
+ * matches the path with its name.
  * @param {RuleSet} set
  */
 function requestFor({ name, rules }) {

@@ -84,8 +84,8 @@ impl Slices {
         table
     }
 
-    /// Returns the tables that count in this time before `now`, of which the first may have
-    /// begun earlier.
+    /// Returns the tables that cover the window before `now`. The oldest may start before the
+    /// window.
     fn within(&self, window: Duration, now: Duration) -> impl Iterator<Item = &Table> {
         let last = now.as_secs() / SLICE.as_secs();
         let slices = window.as_secs().div_ceil(SLICE.as_secs());

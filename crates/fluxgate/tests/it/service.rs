@@ -26,6 +26,7 @@ mod slots;
 mod store_outage;
 mod stored_rules;
 pub(crate) mod telemetry;
+mod trial;
 
 /// A running service and its directory.
 pub(crate) struct Service {
