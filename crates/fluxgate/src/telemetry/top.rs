@@ -326,6 +326,10 @@ mod tests {
         assert_eq!(counts(&requests), [(10, 0), (6, 0)]);
         assert_eq!(counts(&top(&threads, TopBy::Denied, 60, 5, 9)), [(4, 0)]);
         assert_eq!(top(&threads, TopBy::Requests, 60, 5, 1).entries.len(), 1);
+        let mut sum = TopSum::new(TopBy::Requests, MAX_WINDOW, Duration::from_secs(5));
+        threads.iter().for_each(|counts| sum.add(counts));
+        let removed = sum.into_top(9, |known| known != rule);
+        assert_eq!((removed.entries.len(), removed.total), (0, 16));
         // A window has all that is in it, whatever the time within a table.
         assert_eq!(top(&threads, TopBy::Requests, 60, 64, 9).total, 16);
         assert_eq!(top(&threads, TopBy::Requests, 10, 12, 9).total, 16);

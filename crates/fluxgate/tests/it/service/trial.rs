@@ -199,3 +199,19 @@ fn what_cannot_be_simulated_is_named() {
     let expected = "there is no rule set `none`; its requests were allowed";
     assert_eq!(missing["warnings"], json!([expected]));
 }
+
+#[test]
+fn the_name_of_a_rule_set_may_have_slashes() {
+    let rules = RULES.replace("  api:", "  a/b:");
+    let service = Service::start(&[], &rules);
+    let events = json!([{ "t": 0, "user": "ann", "path": "/api/x" }]);
+    let tried = post(&service, "/v1/simulate", &json!({ "events": events }));
+    let rule = &tried["summary"]["rules"][1];
+    assert_eq!(
+        (&rule["rule_set"], &rule["rule"]),
+        (&json!("a/b"), &json!("per-user")),
+        "{tried}"
+    );
+    let consumed = json!({ "rule_id": "a/b/per-user", "identity": "ann" });
+    assert_eq!(post(&service, "/v1/consume", &consumed)["allowed"], true);
+}
