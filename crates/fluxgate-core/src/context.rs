@@ -92,6 +92,13 @@ impl<'a> RequestContext<'a> {
         self
     }
 
+    /// Compares path patterns without ASCII case.
+    #[doc(hidden)]
+    pub fn ignoring_case(mut self) -> Self {
+        self.path = self.path.map(RequestPath::ignoring_case);
+        self
+    }
+
     /// Returns the cost that the request itself names.
     pub fn cost(&self) -> Option<u64> {
         self.cost

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 const FIRST: u32 = 0x10_FF00;
 
 /// The first UTF-8 byte of every character that may stand for a byte.
-pub(crate) const LEAD: u8 = 0xF4;
+const LEAD: u8 = 0xF4;
 
 /// Returns bytes as text, so that different bytes are always different text.
 ///
@@ -25,14 +25,6 @@ pub fn lossless_text(bytes: &[u8]) -> Cow<'_, str> {
         Ok(text) if !bytes.contains(&LEAD) => Cow::Borrowed(text),
         _ => Cow::Owned(escaped(bytes)),
     }
-}
-
-/// Like [`lossless_text`], but reuses the memory of `bytes`.
-pub(crate) fn into_lossless_text(bytes: Vec<u8>) -> String {
-    if bytes.contains(&LEAD) {
-        return escaped(&bytes);
-    }
-    String::from_utf8(bytes).unwrap_or_else(|error| escaped(error.as_bytes()))
 }
 
 fn escaped(bytes: &[u8]) -> String {
@@ -88,7 +80,6 @@ mod tests {
             ("\u{10ff7f}".as_bytes(), "\u{10ff7f}"),
         ] {
             assert_eq!(lossless_text(bytes), text);
-            assert_eq!(into_lossless_text(bytes.to_vec()), text);
         }
     }
 
@@ -98,7 +89,6 @@ mod tests {
             prop_oneof![any::<u8>(), Just(0xF4), Just(0x8F), Just(0xBF)], 0..24,
         )) {
             prop_assert_eq!(bytes_of(&lossless_text(&bytes)), &bytes[..]);
-            prop_assert_eq!(into_lossless_text(bytes.clone()), lossless_text(&bytes));
         }
     }
 }

@@ -87,6 +87,18 @@ impl Matcher {
         matcher
     }
 
+    /// Builds the matcher for paths that ignore case.
+    pub(crate) fn ignoring_case<'c>(conditions: impl Iterator<Item = &'c Conditions>) -> Self {
+        let lower = conditions.cloned().map(|mut conditions| {
+            for pattern in conditions.paths.iter_mut().flatten() {
+                *pattern = pattern.to_ascii_lowercase();
+            }
+            conditions
+        });
+        let lower: Vec<_> = lower.collect();
+        Self::new(lower.iter())
+    }
+
     fn signatures_of(&mut self, part: &Part) -> &mut Vec<Signature> {
         let index = *self.indices.entry(part.clone()).or_insert_with(|| {
             self.parts.push((part.clone(), Vec::new()));

@@ -81,7 +81,7 @@ impl Plan {
     /// Adds the rules of `set` that apply to a request.
     pub(crate) fn fill(&mut self, set: &RuleSet, context: &RequestContext<'_>) {
         let mut matches = Matches::new();
-        set.matcher().find(context, &mut matches);
+        set.matcher(context).find(context, &mut matches);
         let has_shadow = self.add_enforced(set, context, &matches);
         if self.lacks_key {
             self.only_peek();
@@ -104,7 +104,7 @@ impl Plan {
         let mut all = Vec::with_capacity(contexts.len());
         for context in contexts {
             let mut matches = Matches::new();
-            set.matcher().find(context, &mut matches);
+            set.matcher(context).find(context, &mut matches);
             let has_shadow = self.add_enforced(set, context, &matches);
             enforced.push(self.applied.len());
             all.push((context, matches, has_shadow));

@@ -1,23 +1,21 @@
-//! The path of a request, in the two forms in which servers read it.
+//! The path of a request, in the forms in which servers read it.
 
 use std::borrow::Cow;
 
-use crate::lossless::{LEAD, into_lossless_text};
-
 /// The path of a request in its raw form and its normal form.
 ///
-/// Servers disagree about `%61`, `%2f`, `//`, `\` and `;x`: one serves `/%61pi//x;v=1` as it
-/// is, another serves `/api/x`. Rules match if either form does. In the normal form every
-/// percent escape is decoded once, `\` is `/`, each segment is cut at its first `;`, and
-/// repeated slashes are merged, in this order. An invalid escape (`%zz`) stays. Bytes that
-/// are not text are encoded as in [`lossless_text`](crate::internals::lossless_text).
+/// Servers disagree about `%61`, `%2f`, `//`, `\`, `;x` and a slash at the end: one serves
+/// `/%61pi//x;v=1/` as it is, another serves `/api/x`. Rules match if either form does. In the
+/// normal form every percent escape is decoded once, `\` is `/`, each segment is cut at its
+/// first `;`, repeated slashes are merged, and a slash at the end is dropped, in this order. An
+/// invalid escape (`%zz`) stays.
 ///
 /// ```
 /// use fluxgate_core::internals::RequestPath;
 ///
 /// # fn main() -> Result<(), fluxgate_core::internals::PathError> {
-/// let path = RequestPath::read("/%61pi//x;v=1")?;
-/// assert_eq!((path.raw(), path.normal()), ("/%61pi//x;v=1", "/api/x"));
+/// let path = RequestPath::read("/%61pi//x;v=1/")?;
+/// assert_eq!((path.raw(), path.normal()), ("/%61pi//x;v=1/", "/api/x"));
 /// assert!(RequestPath::read("/api/%2e%2e/x").is_err());
 /// # Ok(())
 /// # }
@@ -25,8 +23,15 @@ use crate::lossless::{LEAD, into_lossless_text};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestPath<'a> {
     raw: Cow<'a, str>,
-    /// Only if it differs.
-    normal: Option<Cow<'a, str>>,
+    /// The raw form in lower case, if case is ignored and it has capitals.
+    lower: Option<Cow<'a, str>>,
+    /// The normal form with its slash at the end, if that differs from the form above.
+    with_slash: Option<Cow<'a, str>>,
+    /// Whether a slash at the end belongs to the normal form: the path is used as it is.
+    keeps_slash: bool,
+    /// Whether patterns are compared without ASCII case. Then all forms but the raw one are in
+    /// lower case.
+    ignores_case: bool,
 }
 
 /// Why a path is rejected.
@@ -37,7 +42,8 @@ pub struct PathError(&'static str);
 impl PathError {
     const NO_PATH: Self = Self("the target is not a path");
     const DOTS: Self = Self("the path has `.` or `..` in it");
-    const NUL: Self = Self("the path has an escaped NUL in it");
+    const CONTROL: Self = Self("the path has a control character in it");
+    const NOT_TEXT: Self = Self("the path is not UTF-8 when its escapes are decoded");
     const HIDDEN_SLASH: Self = Self("the path has an escaped slash or a backslash behind a `;`");
 
     /// Returns the reason, as it is sent to a client.
@@ -51,14 +57,17 @@ impl<'a> RequestPath<'a> {
     pub fn as_given(path: impl Into<Cow<'a, str>>) -> Self {
         Self {
             raw: path.into(),
-            normal: None,
+            lower: None,
+            with_slash: None,
+            keeps_slash: true,
+            ignores_case: false,
         }
     }
 
-    /// Sets the normal form, as it is.
+    /// Sets the normal form, in which a slash at the end is dropped where that counts.
     pub fn with_normal(mut self, normal: impl Into<Cow<'a, str>>) -> Self {
-        let normal = Some(normal.into());
-        self.normal = normal.filter(|normal| *normal != self.raw);
+        self.with_slash = Some(normal.into()).filter(|normal| *normal != *self.first());
+        self.keeps_slash = false;
         self
     }
 
@@ -66,9 +75,12 @@ impl<'a> RequestPath<'a> {
     /// `/*`, an empty path as `/`.
     ///
     /// # Errors
-    /// If it does not begin with `/`, or if servers could read it in yet other ways: with a
-    /// segment `.` or `..` in either form, with `%00`, or with an escaped slash in a parameter
-    /// (some servers cut parameters before they decode, some after).
+    /// If it does not begin with `/`, or if servers could read it in yet other ways:
+    /// - with a segment `.` or `..` in either form;
+    /// - with a control character, since some servers ignore a line feed at the end;
+    /// - with a normal form that is not UTF-8, since some servers drop what is not text;
+    /// - with an escaped slash in a parameter, since some servers cut parameters before they
+    ///   decode, some after.
     pub fn read(path: &'a str) -> Result<Self, PathError> {
         match path {
             "*" => return Ok(Self::as_given("/*")),
@@ -76,11 +88,34 @@ impl<'a> RequestPath<'a> {
             _ if !path.starts_with('/') => return Err(PathError::NO_PATH),
             _ => {}
         }
+        let mut read = Self::as_given(path);
+        read.keeps_slash = false;
         if is_plain(path.as_bytes())? {
-            return Ok(Self::as_given(path));
+            return Ok(read);
         }
-        let normal = into_lossless_text(normalize(path.as_bytes())?);
-        Ok(Self::as_given(path).with_normal(normal))
+        let normal = String::from_utf8(normalize(path.as_bytes())?);
+        Ok(read.with_normal(normal.map_err(|_| PathError::NOT_TEXT)?))
+    }
+
+    /// Compares patterns without ASCII case from now on, for servers that route without case.
+    pub fn ignoring_case(mut self) -> Self {
+        let has_capitals = |text: &str| text.bytes().any(|byte| byte.is_ascii_uppercase());
+        if has_capitals(&self.raw) {
+            // Without a normal form of its own, the new form is the normal one as well.
+            self.lower = Some(Cow::Owned(self.raw.to_ascii_lowercase()));
+        }
+        if let Some(normal) = &mut self.with_slash
+            && has_capitals(normal)
+        {
+            normal.to_mut().make_ascii_lowercase();
+        }
+        self.ignores_case = true;
+        self
+    }
+
+    /// Returns whether patterns are compared without ASCII case.
+    pub fn ignores_case(&self) -> bool {
+        self.ignores_case
     }
 
     /// Returns the path as it was sent.
@@ -88,31 +123,54 @@ impl<'a> RequestPath<'a> {
         &self.raw
     }
 
-    /// Returns the normal form.
+    /// Returns the normal form, in lower case if case is ignored.
     pub fn normal(&self) -> &str {
-        self.other().unwrap_or(&self.raw)
+        let path = self.normal_with_slash();
+        match path.strip_suffix('/') {
+            Some(path) if !self.keeps_slash && !path.is_empty() => path,
+            _ => path,
+        }
+    }
+
+    /// Returns the normal form with its slash at the end, if it has one. Exceptions and routes
+    /// compare this form: where a server distinguishes `/a/` from `/a`, only one of them is
+    /// excepted.
+    pub fn normal_with_slash(&self) -> &str {
+        self.with_slash.as_deref().unwrap_or(self.first())
     }
 
     /// Returns the normal form if it differs from the raw one.
     pub fn other(&self) -> Option<&str> {
-        self.normal.as_deref()
+        Some(self.normal()).filter(|normal| *normal != self.raw)
+    }
+
+    /// Returns the forms that rules match, without repetition: the raw form, and the normal form
+    /// with its slash at the end and without.
+    pub fn forms(&self) -> impl Iterator<Item = &str> {
+        let with_slash = self.normal_with_slash();
+        let normal = Some(self.normal()).filter(|normal| normal.len() < with_slash.len());
+        [Some(self.first()), self.with_slash.as_deref(), normal]
+            .into_iter()
+            .flatten()
     }
 
     /// Returns whether `holds` returns true for at least one form.
-    pub fn either(&self, mut holds: impl FnMut(&str) -> bool) -> bool {
-        holds(&self.raw) || self.other().is_some_and(holds)
+    pub fn either(&self, holds: impl FnMut(&str) -> bool) -> bool {
+        self.forms().any(holds)
     }
 
-    /// Returns whether `holds` returns true for both forms.
+    /// Returns whether `holds` returns true for both forms, the slash at the end kept.
     pub fn both(&self, mut holds: impl FnMut(&str) -> bool) -> bool {
-        holds(&self.raw) && self.other().is_none_or(holds)
+        holds(self.first()) && self.with_slash.as_deref().is_none_or(holds)
     }
 
     /// Returns a path that borrows from this one.
     pub fn borrowed(&self) -> RequestPath<'_> {
         RequestPath {
             raw: Cow::Borrowed(&self.raw),
-            normal: self.normal.as_deref().map(Cow::Borrowed),
+            lower: self.lower.as_deref().map(Cow::Borrowed),
+            with_slash: self.with_slash.as_deref().map(Cow::Borrowed),
+            ..*self
         }
     }
 
@@ -121,8 +179,16 @@ impl<'a> RequestPath<'a> {
         let own = |text: Cow<'_, str>| Cow::Owned(text.into_owned());
         RequestPath {
             raw: own(self.raw),
-            normal: self.normal.map(own),
+            lower: self.lower.map(own),
+            with_slash: self.with_slash.map(own),
+            keeps_slash: self.keeps_slash,
+            ignores_case: self.ignores_case,
         }
+    }
+
+    /// Returns the raw form, in lower case if case is ignored.
+    fn first(&self) -> &str {
+        self.lower.as_deref().unwrap_or(&self.raw)
     }
 }
 
@@ -154,6 +220,9 @@ fn may_be_special(path: &[u8]) -> bool {
     found != 0
 }
 
+/// The control character U+007F.
+const DELETE: u8 = 0x7f;
+
 const SPECIAL: u8 = 1;
 /// A slash; one bit below [`BEHIND`].
 const BEFORE: u8 = 2;
@@ -162,11 +231,16 @@ const BEHIND: u8 = 4;
 
 const CLASSES: [u8; 256] = {
     let mut classes = [0; 256];
-    let special = [b'%', b'\\', b';', 0, LEAD];
+    let special = [b'%', b'\\', b';', DELETE];
     let mut at = 0;
     while at < special.len() {
         classes[special[at] as usize] = SPECIAL;
         at += 1;
+    }
+    let mut control = 0;
+    while control < b' ' {
+        classes[control as usize] = SPECIAL;
+        control += 1;
     }
     classes[b'/' as usize] = BEFORE | BEHIND;
     classes[b'.' as usize] = BEHIND;
@@ -181,7 +255,7 @@ fn begins_with_dots(path: &[u8]) -> bool {
     )
 }
 
-/// Returns the normal form. Every separator of the raw form is one here too, so its dot
+/// Returns the normal form with its slash at the end. Every separator of the raw form is one here too, so its dot
 /// segments are found as well.
 fn normalize(path: &[u8]) -> Result<Vec<u8>, PathError> {
     let mut normal = Vec::with_capacity(path.len());
@@ -195,7 +269,7 @@ fn normalize(path: &[u8]) -> Result<Vec<u8>, PathError> {
             None => (*first, *first == b'/', behind),
         };
         match byte {
-            0 => return Err(PathError::NUL),
+            ..b' ' | DELETE => return Err(PathError::CONTROL),
             b'/' | b'\\' => {
                 if is_cut && !is_plain_slash {
                     return Err(PathError::HIDDEN_SLASH);
@@ -211,10 +285,10 @@ fn normalize(path: &[u8]) -> Result<Vec<u8>, PathError> {
         }
     }
     let mut segments = normal.split(|byte| *byte == b'/');
-    match segments.any(|segment| matches!(segment, b"." | b"..")) {
-        true => Err(PathError::DOTS),
-        false => Ok(normal),
+    if segments.any(|segment| matches!(segment, b"." | b"..")) {
+        return Err(PathError::DOTS);
     }
+    Ok(normal)
 }
 
 /// Decodes a percent escape at the start. Returns the byte and the rest.
@@ -242,13 +316,19 @@ mod tests {
             ("/api%2Fx", "/api/x"),
             ("/api\\x", "/api/x"),
             ("/api%5cx", "/api/x"),
-            ("//api///x//", "/api/x/"),
+            ("//api///x//", "/api/x"),
             ("/%2fapi", "/api"),
+            ("/api/", "/api"),
+            ("/api//", "/api"),
+            ("/api%2f", "/api"),
+            ("/api\\", "/api"),
+            ("//", "/"),
+            ("/%2f/", "/"),
             ("/api;v=1/x", "/api/x"),
             ("/api%3bv=1/x", "/api/x"),
             ("/api;a;b/x;c", "/api/x"),
             ("/a/;x/b", "/a/b"),
-            ("/a/;x", "/a/"),
+            ("/a/;x", "/a"),
             ("/;", "/"),
             ("/a;..;b/c%2Fd/..e/;./f..", "/a/c/d/..e/f.."),
             // Decoded once.
@@ -262,11 +342,10 @@ mod tests {
             ("/%6", "/%6"),
             ("/%+6/x", "/%+6/x"),
             ("/%é/x", "/%é/x"),
-            // Text, and bytes that are not.
+            // Text.
             ("/caf%C3%a9", "/café"),
             ("/caf\u{e9}", "/caf\u{e9}"),
-            ("/caf%e9", "/caf\u{10ffe9}"),
-            ("/%c0%af", "/\u{10ffc0}\u{10ffaf}"),
+            ("/\u{10ffe9}%20", "/\u{10ffe9} "),
             ("/%3f%23%20%2a", "/?# *"),
         ] {
             let path = RequestPath::read(raw).unwrap();
@@ -309,8 +388,32 @@ mod tests {
         ] {
             assert_eq!(RequestPath::read(path), Err(PathError::DOTS), "{path}");
         }
-        for path in ["/a%00", "/a;%00/x", "/%00"] {
-            assert_eq!(RequestPath::read(path), Err(PathError::NUL), "{path}");
+        for path in [
+            "/a%00",
+            "/a;%00/x",
+            "/%00",
+            "/a%0a",
+            "/a%0D/b",
+            "/a%09",
+            "/a%1f/x",
+            "/a%7F",
+            "/a\u{7f}",
+            "/a\n",
+            "/a;x\t",
+            "/%0a/../b",
+        ] {
+            let rejected = Err(PathError::CONTROL);
+            assert_eq!(RequestPath::read(path), rejected, "{path:?}");
+        }
+        for path in [
+            "/a%80",
+            "/a%ff",
+            "/caf%e9",
+            "/%c0%af",
+            "/%c3;%a9",
+            "/a/%ed%a0%80/b",
+        ] {
+            assert_eq!(RequestPath::read(path), Err(PathError::NOT_TEXT), "{path}");
         }
         for path in ["/api;%2fy/x", "/api;a%5Cy/x", "/api;\\y", "/a%3bx%2fy"] {
             let refused = Err(PathError::HIDDEN_SLASH);
@@ -325,5 +428,48 @@ mod tests {
         assert!(!path.both(|it| it == "/a") && path.both(|it| it.starts_with('/')));
         let plain = RequestPath::read("/a").unwrap();
         assert!(plain.either(|it| it == "/a") && plain.both(|it| it == "/a"));
+    }
+
+    #[test]
+    fn a_slash_at_the_end_is_kept_where_both_forms_must_match() {
+        for (raw, forms, both) in [
+            ("/a", &["/a"][..], &["/a"][..]),
+            ("/a/", &["/a/", "/a"], &["/a/"]),
+            ("/%61/", &["/%61/", "/a/", "/a"], &["/%61/", "/a/"]),
+            ("/a//", &["/a//", "/a/", "/a"], &["/a//", "/a/"]),
+            ("/a%2f", &["/a%2f", "/a/", "/a"], &["/a%2f", "/a/"]),
+            ("/", &["/"], &["/"]),
+            ("//", &["//", "/"], &["//", "/"]),
+        ] {
+            let path = RequestPath::read(raw).unwrap();
+            assert_eq!(path.forms().collect::<Vec<_>>(), forms);
+            let mut compared = Vec::new();
+            assert!(path.both(|form| {
+                compared.push(form.to_owned());
+                true
+            }));
+            assert_eq!(compared, both);
+        }
+        let given = RequestPath::as_given("/a/");
+        assert_eq!((given.normal(), given.other()), ("/a/", None));
+        let named = given.with_normal("/a/");
+        assert_eq!((named.normal(), named.other()), ("/a", Some("/a")));
+    }
+
+    #[test]
+    fn a_path_may_ignore_case() {
+        for (raw, forms) in [
+            ("/a/B", &["/a/b"][..]),
+            ("/a/b", &["/a/b"]),
+            ("/%41/B/", &["/%41/b/", "/a/b/", "/a/b"]),
+            ("/A/\u{c9}/", &["/a/\u{c9}/", "/a/\u{c9}"]),
+        ] {
+            let path = RequestPath::read(raw).unwrap().ignoring_case();
+            assert!(path.ignores_case());
+            assert_eq!(path.raw(), raw);
+            assert_eq!(path.forms().collect::<Vec<_>>(), forms);
+            assert_eq!(path.borrowed(), path);
+            assert_eq!(Some(path.normal()), forms.last().copied());
+        }
     }
 }

@@ -70,7 +70,8 @@ impl Routes {
             routes.position(|route| route.is_for(head, path, host))
         };
         let found = find(path.raw());
-        match path.other().is_none_or(|normal| find(normal) == found) {
+        let normal = Some(path.normal_with_slash()).filter(|normal| *normal != path.raw());
+        match normal.is_none_or(|normal| find(normal) == found) {
             true => Ok(found.map(|at| &self.0[at])),
             false => Err(TwoRoutes),
         }
@@ -115,7 +116,7 @@ impl Route {
     /// Returns whether calls to a language model at this path are counted.
     pub(crate) fn counts_calls(&self, path: &RequestPath<'_>) -> bool {
         let is_api = |path: &str| Api::of_path(path).is_some();
-        self.llm.is_some() && (is_api(path.raw()) || path.other().is_some_and(is_api))
+        self.llm.is_some() && path.either(is_api)
     }
 
     /// Returns whether the peer is a trusted proxy.
@@ -262,6 +263,7 @@ mod tests {
         let routes = Routes::new(vec![
             by_path("api", &["/api/**"]),
             by_path("other", &["/x/**", "/a*"]),
+            by_path("slash", &["/slash/"]),
         ]);
         let (parts, ()) = http::Request::new(()).into_parts();
         for (path, expected) in [
@@ -274,6 +276,12 @@ mod tests {
             ("/x%2fy", Err(TwoRoutes)),
             ("/api;v=1", Err(TwoRoutes)),
             ("//api", Err(TwoRoutes)),
+            // Routes distinguish a slash at the end, if they do, in both forms.
+            ("/none/", Ok(None)),
+            ("/slash/", Ok(Some("slash"))),
+            ("/%73lash/", Err(TwoRoutes)),
+            ("/slash//", Err(TwoRoutes)),
+            ("/sl%2561sh", Ok(None)),
         ] {
             let path = RequestPath::read(path).unwrap();
             let found = routes.find(&parts, &path, "h");

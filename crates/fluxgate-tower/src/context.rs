@@ -184,7 +184,7 @@ impl Sources {
 /// have two values. A value that is not UTF-8 counts by its bytes.
 pub(crate) fn from_head<'a>(
     head: &'a impl RequestHead,
-    path: &'a RequestPath<'_>,
+    path: RequestPath<'a>,
     ip: Option<IpAddr>,
     sources: &'a Sources,
     names: HeaderNames<'a>,
@@ -193,7 +193,7 @@ pub(crate) fn from_head<'a>(
     let claims = sources.claims(head)?;
     let mut context = RequestContext::builder()
         .method(head.method())
-        .request_path(path.borrowed());
+        .request_path(path);
     if let Some(ip) = ip {
         context = context.ip(ip);
     }
@@ -255,7 +255,7 @@ mod tests {
     ) -> Result<RequestContext<'static>, ContextError> {
         let path = RequestPath::as_given("/x");
         let sources = Sources::default();
-        let context = from_head(head, &path, None, &sources, names, keys)?;
+        let context = from_head(head, path, None, &sources, names, keys)?;
         Ok(context.build().into_owned())
     }
 

@@ -35,6 +35,8 @@ pub struct Filter {
     include: Option<Arc<PathSet>>,
     /// The paths to skip, even if they are included.
     exclude: Arc<PathSet>,
+    /// Whether these patterns, and those of the rules, are compared without ASCII case.
+    ignores_case: bool,
     sources: Sources,
     trusted_proxies: TrustedProxies,
     /// Whether every peer is trusted.
@@ -52,6 +54,7 @@ impl Default for Filter {
             has_warned: Arc::default(),
             include: None,
             exclude: Arc::default(),
+            ignores_case: false,
             sources: Sources::default(),
             trusted_proxies: TrustedProxies::default(),
             trusts_peer: false,
@@ -79,6 +82,13 @@ impl Filter {
     /// Skips these paths.
     pub fn exclude(mut self, paths: impl Into<Arc<PathSet>>) -> Self {
         self.exclude = paths.into();
+        self
+    }
+
+    /// Compares the patterns of this filter and of its rule set without ASCII case, for servers
+    /// that route without case.
+    pub fn ignore_case(mut self, ignores_case: bool) -> Self {
+        self.ignores_case = ignores_case;
         self
     }
 

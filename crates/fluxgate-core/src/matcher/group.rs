@@ -189,7 +189,7 @@ impl Section {
         let Some(path) = path else {
             return;
         };
-        for form in std::iter::once(path.raw()).chain(path.other()) {
+        for form in path.forms() {
             let _ = self.paths.find(form, |rules| {
                 matches.extend_from_slice(rules);
                 ControlFlow::Continue(())

@@ -54,6 +54,24 @@ impl Pattern {
             segments: segments.collect::<Result<_, _>>()?,
         })
     }
+
+    /// Returns the pattern with its ASCII letters in lower case.
+    pub(super) fn to_ascii_lowercase(&self) -> Self {
+        let segments = self.segments.iter().map(|segment| match segment {
+            Segment::Literal(text) => Segment::Literal(text.to_ascii_lowercase().into()),
+            Segment::Glob(tokens) => {
+                let tokens = tokens.iter().map(|token| match token {
+                    Token::Char(it) => Token::Char(it.to_ascii_lowercase()),
+                    other => *other,
+                });
+                Segment::Glob(tokens.collect())
+            }
+            other => other.clone(),
+        });
+        Self {
+            segments: segments.collect(),
+        }
+    }
 }
 
 impl Segment {

@@ -1,6 +1,7 @@
 //! Sets of path patterns.
 
 use std::ops::ControlFlow;
+use std::sync::OnceLock;
 
 use foldhash::HashSet;
 
@@ -68,7 +69,14 @@ impl Patterns {
 
 /// The paths that match at least one of several patterns.
 #[derive(Clone, Debug, Default)]
-pub struct PathSet(Paths);
+pub struct PathSet {
+    paths: Paths,
+    /// What the set is made of.
+    patterns: Vec<Pattern>,
+    /// The set of the patterns in lower case, for paths that ignore case; made when the first
+    /// of them comes.
+    lower: OnceLock<Box<Paths>>,
+}
 
 #[derive(Clone, Debug, Default)]
 enum Paths {
@@ -82,40 +90,63 @@ enum Paths {
 impl PathSet {
     /// Creates the set of the paths that match any of these patterns.
     pub fn new(patterns: Vec<Pattern>) -> Self {
-        let matches_all = |pattern: &Pattern| pattern.segments == [Segment::Deep];
-        if patterns.is_empty() {
-            return Self(Paths::None);
-        } else if patterns.iter().any(matches_all) {
-            return Self(Paths::All);
+        Self {
+            paths: Paths::new(&patterns),
+            patterns,
+            lower: OnceLock::new(),
         }
-        let patterns: Vec<_> = patterns.into_iter().map(|pattern| (pattern, 0)).collect();
-        Self(Paths::Matching(Patterns::new(&patterns)))
     }
 
     /// Returns whether the set contains this path; `false` without a path.
     pub fn contains(&self, path: Option<&str>) -> bool {
-        let Some(path) = path else {
-            return false;
-        };
-        let patterns = match &self.0 {
-            Paths::None => return false,
-            Paths::All => return path.starts_with('/'),
-            Paths::Matching(patterns) => patterns,
+        path.is_some_and(|path| self.paths.contains(path))
+    }
+
+    /// Returns whether the set contains at least one form of a path.
+    pub fn contains_either(&self, path: &RequestPath<'_>) -> bool {
+        let paths = self.paths_for(path);
+        path.either(|form| paths.contains(form))
+    }
+
+    /// Returns whether the set contains both forms of a path, the slash at the end kept.
+    pub fn contains_both(&self, path: &RequestPath<'_>) -> bool {
+        let paths = self.paths_for(path);
+        path.both(|form| paths.contains(form))
+    }
+
+    fn paths_for(&self, path: &RequestPath<'_>) -> &Paths {
+        match (&self.paths, path.ignores_case()) {
+            (Paths::Matching(_), true) => self.lower.get_or_init(|| {
+                let patterns = self.patterns.iter().map(Pattern::to_ascii_lowercase);
+                Box::new(Paths::new(&patterns.collect::<Vec<_>>()))
+            }),
+            (paths, _) => paths,
+        }
+    }
+}
+
+impl Paths {
+    fn new(patterns: &[Pattern]) -> Self {
+        let matches_all = |pattern: &Pattern| pattern.segments == [Segment::Deep];
+        if patterns.is_empty() {
+            return Self::None;
+        } else if patterns.iter().any(matches_all) {
+            return Self::All;
+        }
+        let patterns: Vec<_> = patterns.iter().map(|it| (it.clone(), 0)).collect();
+        Self::Matching(Patterns::new(&patterns))
+    }
+
+    fn contains(&self, path: &str) -> bool {
+        let patterns = match self {
+            Self::None => return false,
+            Self::All => return path.starts_with('/'),
+            Self::Matching(patterns) => patterns,
         };
         let found = patterns.find(path, |rules| match rules {
             [] => ControlFlow::Continue(()),
             _ => ControlFlow::Break(()),
         });
         found.is_break()
-    }
-
-    /// Returns whether the set contains at least one form of a path.
-    pub fn contains_either(&self, path: &RequestPath<'_>) -> bool {
-        path.either(|form| self.contains(Some(form)))
-    }
-
-    /// Returns whether the set contains both forms of a path.
-    pub fn contains_both(&self, path: &RequestPath<'_>) -> bool {
-        path.both(|form| self.contains(Some(form)))
     }
 }

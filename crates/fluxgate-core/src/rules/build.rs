@@ -4,6 +4,7 @@ mod conditions;
 mod rule;
 
 use std::collections::{BTreeSet, HashSet};
+use std::sync::OnceLock;
 
 use super::active_rule::ActiveRule;
 use super::cost::Cost;
@@ -140,6 +141,7 @@ impl RuleSetBuilder {
             key_header_names: key_header_names.into_iter().collect(),
             delays: rules.iter().any(ActiveRule::delays),
             matcher: Matcher::new(rules.iter().map(|rule| &rule.conditions)),
+            lower_matcher: OnceLock::new(),
             rules,
             groups,
             ipv6_prefix: self.ipv6_prefix,

@@ -1,6 +1,6 @@
 //! Rule sets.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use foldhash::HashMap;
 
@@ -10,6 +10,7 @@ use crate::context::RequestContext;
 use crate::key;
 use crate::limit::Limit;
 use crate::matcher::Matcher;
+use crate::request_path::RequestPath;
 
 /// All rule sets of a process.
 ///
@@ -149,6 +150,8 @@ pub struct RuleSet {
     /// The enabled rules in the order of evaluation.
     pub(super) rules: Vec<ActiveRule>,
     pub(super) matcher: Matcher,
+    /// The matcher of paths that ignore case; made when the first of them comes.
+    pub(super) lower_matcher: OnceLock<Box<Matcher>>,
     /// The names of the groups, by their numbers.
     pub(super) groups: Box<[Box<str>]>,
     pub(super) ipv6_prefix: u8,
@@ -283,8 +286,16 @@ impl RuleSet {
         disabled.filter_map(|rule| rule.id.as_deref())
     }
 
-    pub(crate) fn matcher(&self) -> &Matcher {
-        &self.matcher
+    /// Returns what finds the rules that match a request.
+    pub(crate) fn matcher(&self, context: &RequestContext<'_>) -> &Matcher {
+        let path = context.request_path();
+        if !path.is_some_and(RequestPath::ignores_case) {
+            return &self.matcher;
+        }
+        self.lower_matcher.get_or_init(|| {
+            let conditions = self.rules.iter().map(|rule| &rule.conditions);
+            Box::new(Matcher::ignoring_case(conditions))
+        })
     }
 
     #[doc(hidden)]

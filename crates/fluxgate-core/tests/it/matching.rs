@@ -298,3 +298,42 @@ fn a_rule_counts_once_for_both_forms() {
         assert_eq!(decision.violated().count(), 0);
     }
 }
+
+/// Frameworks route `/login/` as `/login`; with `ignore_case` `/LOGIN` too.
+#[test]
+fn a_rule_matches_with_a_slash_at_the_end_and_without_case() {
+    let set = |path: &str| {
+        let rule = format!(
+            "{{ id: r, scope: global, match: {{ path: [\"{path}\"], not_path: [\"/Log*/Off\"] }}, bands: [{{ capacity: 9, window: 1h }}] }}"
+        );
+        Gate::new(&set_of(&rule))
+    };
+    for (pattern, path, plain, ignoring_case) in [
+        ("/login", "/login", true, true),
+        ("/login", "/login/", true, true),
+        ("/login", "/%6cogin//", true, true),
+        ("/login/", "/login/", true, true),
+        ("/login/", "/%6cogin/", true, true),
+        ("/login/", "/login", false, false),
+        ("/login", "/Login", false, true),
+        ("/Login", "/login", false, true),
+        ("/LOG?N/*", "/login/X", false, true),
+        ("/**/X", "/login/x", false, true),
+        ("/Log*/**", "/Login/Off", false, false),
+        ("/Log*/**", "/Login/Off/", true, true),
+        ("/Log*/**", "/Login/off", true, false),
+        ("/log*/**", "/login/off", true, false),
+        ("/log*/**", "/login/OFF/", true, true),
+    ] {
+        let gate = set(pattern);
+        for (ignores_case, expected) in [(false, plain), (true, ignoring_case)] {
+            let mut read = RequestPath::read(path).unwrap();
+            if ignores_case {
+                read = read.ignoring_case();
+            }
+            let context = RequestContext::builder().request_path(read).build();
+            let matched = gate.check(&context).outcome().name() == "allowed";
+            assert_eq!(matched, expected, "{pattern} {path} {ignores_case}");
+        }
+    }
+}

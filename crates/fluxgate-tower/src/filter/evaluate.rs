@@ -219,6 +219,9 @@ impl Filter {
     /// Steps 1 to 3: returns the rule set that decides requests for this path, if the filter
     /// applies to them.
     pub fn rule_set_for(&self, path: &RequestPath<'_>) -> Option<&str> {
+        if self.ignores_case && !path.ignores_case() {
+            return self.rule_set_for(&path.borrowed().ignoring_case());
+        }
         if self.exclude.contains_both(path) {
             return None;
         }
@@ -251,6 +254,10 @@ impl Filter {
         };
         let names = handler.header_names(rules);
         let keys = handler.key_header_names(rules);
+        let path = match self.ignores_case {
+            true => path.borrowed().ignoring_case(),
+            false => path.borrowed(),
+        };
         let context = context::from_head(head, path, ip, &self.sources, names, keys)?;
         Ok(customize(context, head).build())
     }

@@ -189,6 +189,20 @@ impl<H: Handler + Clone, K> RateLimitLayer<H, K> {
         Ok(self.with(|filter| filter.exclude(paths)))
     }
 
+    /// Compares the patterns of this layer and those of its rules without ASCII case, for services
+    /// that route without case.
+    ///
+    /// ```
+    /// # use fluxgate_core::Quota;
+    /// # use fluxgate_tower::RateLimitLayer;
+    /// let limits = RateLimitLayer::by_peer_ip(Quota::per_second(10))
+    ///     .include(["/login"])
+    ///     .ignore_case(true);
+    /// ```
+    pub fn ignore_case(self, ignores_case: bool) -> Self {
+        self.with(|filter| filter.ignore_case(ignores_case))
+    }
+
     /// Identifies the sender of a request by these sources.
     ///
     /// ```

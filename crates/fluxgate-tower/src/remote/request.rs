@@ -43,9 +43,12 @@ pub(super) struct CheckRequest<'a> {
     method: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     path: Option<&'a str>,
-    /// The normal form, if it differs from the path.
+    /// The normal form with its slash at the end, if the normal form differs from the path.
     #[serde(skip_serializing_if = "Option::is_none")]
     normal_path: Option<&'a str>,
+    /// True if patterns are compared without case.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ignore_case: Option<bool>,
     #[serde(serialize_with = "as_map")]
     headers: Vec<(&'a str, &'a str)>,
     #[serde(serialize_with = "as_map")]
@@ -72,6 +75,9 @@ impl<'a> CheckRequest<'a> {
         context: &'a RequestContext<'_>,
         headers: Option<&[Box<str>]>,
     ) -> Option<Self> {
+        let path = context.request_path();
+        let ignores_case = path.is_some_and(RequestPath::ignores_case);
+        let normal = path.filter(|path| path.other().is_some());
         Some(Self {
             rule_set,
             ip: context.ip(),
@@ -79,7 +85,8 @@ impl<'a> CheckRequest<'a> {
             api_key: context.api_key(),
             method: context.method(),
             path: context.path(),
-            normal_path: context.request_path().and_then(RequestPath::other),
+            normal_path: normal.map(RequestPath::normal_with_slash),
+            ignore_case: ignores_case.then_some(true),
             headers: headers_of(context, headers)?,
             attributes: attributes_of(context),
             cost: context.cost(),
@@ -99,6 +106,7 @@ impl<'a> CheckRequest<'a> {
     /// Turns the check into a cancellation. Returns `None` if nothing was reserved.
     pub(super) fn cancelling(mut self, response: &'a CheckResponse) -> Option<Self> {
         self.hold = None;
+        self.ignore_case = None;
         self.outcome = Some(response.outcome.name());
         self.reservation = Some(response.reservation.as_deref()?);
         Some(self)

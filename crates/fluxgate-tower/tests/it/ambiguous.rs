@@ -14,7 +14,7 @@ use tower::util::service_fn;
 use crate::support::{Events, Got, Inner, get, limiter, send};
 
 /// Spellings of `/api/x`.
-const SPELLINGS: [&str; 9] = [
+const SPELLINGS: [&str; 11] = [
     "/%61pi/x",
     "//api/x",
     "/api;v=1/x",
@@ -23,6 +23,8 @@ const SPELLINGS: [&str; 9] = [
     "/api\\x",
     "/api%5Cx",
     "/api//x",
+    "/api/x/",
+    "/api%2fx//",
     "http://h/%61pi/x",
 ];
 
@@ -88,6 +90,7 @@ async fn a_path_is_included_by_either_form_and_excluded_by_both() {
         ("/%6fther", false),
         ("/api/health", false),
         ("/api/health;x", true),
+        ("/api/health/", true),
         ("/api/free", false),
         ("/api/fre%65", true),
     ] {
@@ -116,6 +119,8 @@ async fn dot_segments_in_either_form_are_rejected() {
         "/x\\..\\api/x",
         "/x/.",
         "/a%00",
+        "/api/x%0a",
+        "/api/x%80",
         "/api;%2fy/x",
     ];
     for path in rejected {
@@ -224,5 +229,24 @@ async fn the_inner_service_sees_only_headers_that_were_counted() {
             ask("/x", &[("x-user-id", user)]).await.0,
         ];
         assert_eq!(statuses, [200, 429]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn patterns_may_be_compared_without_case() {
+    let rule = "{ id: r, scope: global, match: { path: [/Login], not_path: [/LOGIN/x] }, bands: [ { capacity: 1, window: 1h } ] }";
+    let layer = RateLimitLayer::new(limiter(rule))
+        .rule_set("s")
+        .ignore_case(true);
+    let layer = layer.include(["/log*", "/log*/**"]).exclude(["/LOGINS"]);
+    let service = layer.layer(Inner::new(&Events::default()));
+    for (path, status) in [
+        ("/logins", 200),
+        ("/lOgInS", 200),
+        ("/login/", 200),
+        ("/LOGIN", 429),
+        ("/%4cOGIN", 429),
+    ] {
+        assert_eq!(send(&service, get(path)).await.status, status, "{path}");
     }
 }

@@ -25,8 +25,11 @@ const MAX_CHECKS: usize = 1_000;
 /// The field with the normal form of the path, for callers that have computed it.
 pub(super) const NORMAL_PATH: &str = "normal_path";
 
+/// The field of callers whose server routes without case.
+const IGNORE_CASE: &str = "ignore_case";
+
 /// The names of the fields of a check.
-const FIELDS: [&str; 13] = {
+const FIELDS: [&str; 14] = {
     let [a, b, c, d, e, f, g, h, i] = ContextFields::NAMES;
     [
         a,
@@ -39,6 +42,7 @@ const FIELDS: [&str; 13] = {
         h,
         i,
         NORMAL_PATH,
+        IGNORE_CASE,
         "peek",
         "wait",
         "hold",
@@ -160,6 +164,7 @@ struct Batch<'a> {
 pub(super) struct CheckRequest<'a> {
     context: ContextFields<'a>,
     normal_path: Option<Text<'a>>,
+    ignores_case: bool,
     /// How long to hold the charge.
     hold: Option<HoldText<'a>>,
     peek: bool,
@@ -202,6 +207,9 @@ impl<'a> CheckRequest<'a> {
         let mut context = self.context.into_context().map_err(Problem::bad_request)?;
         if let Some(Text(normal)) = self.normal_path {
             context = context.with_normal_path(normal);
+        }
+        if self.ignores_case {
+            context = context.ignoring_case();
         }
         if let Some(HoldText(hold)) = self.hold {
             let span = parse_hold_span("hold", &hold).map_err(Problem::bad_request)?;
@@ -247,7 +255,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for CheckRequest<'a> {
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
                 let mut context = ContextFields::default();
                 let (mut peek, mut wait) = (None, None);
-                let (mut normal_path, mut hold) = (None, None);
+                let (mut normal_path, mut ignore_case, mut hold) = (None, None, None);
                 while let Some(Text(name)) = map.next_key()? {
                     if name == "peek" {
                         read_once("peek", &mut peek, &mut map)?;
@@ -257,6 +265,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for CheckRequest<'a> {
                         read_once("hold", &mut hold, &mut map)?;
                     } else if name == NORMAL_PATH {
                         read_once(NORMAL_PATH, &mut normal_path, &mut map)?;
+                    } else if name == IGNORE_CASE {
+                        read_once(IGNORE_CASE, &mut ignore_case, &mut map)?;
                     } else if !context.read(&name, &mut map)? {
                         return Err(de::Error::unknown_field(&name, &FIELDS));
                     }
@@ -265,6 +275,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for CheckRequest<'a> {
                 Ok(CheckRequest {
                     context,
                     normal_path: normal_path.flatten(),
+                    ignores_case: ignore_case.flatten().unwrap_or(false),
                     hold: hold.flatten(),
                     peek: peek.unwrap_or(false),
                     may_wait: wait.unwrap_or(true),

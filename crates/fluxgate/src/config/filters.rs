@@ -27,6 +27,8 @@ pub struct Filter {
     pub include: PathPatterns,
     /// The exceptions from `include`.
     pub exclude: PathPatterns,
+    /// Whether its patterns, and those of its rule set, are compared without ASCII case.
+    pub ignore_case: bool,
     /// The sources of the user, the API key and the attributes.
     pub sources: Sources,
     /// How tokens are verified, if they are.
@@ -61,6 +63,7 @@ impl Filter {
             rule_set,
             include,
             exclude,
+            ignore_case,
             identity,
             attributes,
             jwt,
@@ -75,6 +78,7 @@ impl Filter {
                 "rule_set",
                 "include",
                 "exclude",
+                "ignore_case",
                 "identity",
                 "attributes",
                 "jwt",
@@ -102,6 +106,7 @@ impl Filter {
             rule_set: rule_set.map(Into::into),
             include: include.unwrap_or_else(PathPatterns::all),
             exclude: PathPatterns::read_or_empty(exclude, "`exclude`", faults),
+            ignore_case: read::boolean(ignore_case, "`ignore_case`", false, faults),
             sources,
             jwt: jwt.and_then(|node| Jwt::read(node, faults)),
             trusted_proxies: read_networks(trusted_proxies, faults),
@@ -132,6 +137,7 @@ impl Filter {
             ("rule_set", self.rule_set.as_ref().map(tree::text)),
             ("include", self.include.node()),
             ("exclude", self.exclude.node()),
+            ("ignore_case", Some(tree::plain(self.ignore_case))),
             ("identity", Some(self.sources.identity_node())),
             ("attributes", Some(self.sources.attributes_node())),
             ("jwt", self.jwt.as_ref().map(Jwt::node)),

@@ -90,6 +90,7 @@ fn filter(config: &config::Filter) -> Result<Filter, JwtError> {
     let mut filter = Filter::default()
         .include(Arc::clone(config.include.set()))
         .exclude(Arc::clone(config.exclude.set()))
+        .ignore_case(config.ignore_case)
         .identity(config.sources.identity())
         .trusted_proxies(config.trusted_proxies.iter().copied())
         .client_ip(config.client_ip.clone())

@@ -24,13 +24,16 @@ pub(super) fn check(bytes: &[u8]) {
         return;
     };
     assert_eq!(path.raw(), text);
-    assert_eq!(bytes_of(path.normal()), model, "{text:?}");
+    assert_eq!(path.normal_with_slash(), model, "{text:?}");
+    let dropped = model.strip_suffix('/').filter(|path| !path.is_empty());
+    assert_eq!(path.normal(), dropped.unwrap_or(&model), "{text:?}");
     check_spellings(path.normal());
     check_rules(&path);
 }
 
-/// Returns the normal form, computed step by step; `None` if the path is refused.
-fn slow_normal_form(path: &str) -> Option<Vec<u8>> {
+/// Returns the normal form with its slash at the end, computed step by step; `None` if the path
+/// is refused.
+fn slow_normal_form(path: &str) -> Option<String> {
     let mut decoded: Vec<(u8, bool)> = Vec::new();
     let bytes = path.as_bytes();
     let mut at = 0;
@@ -42,7 +45,7 @@ fn slow_normal_form(path: &str) -> Option<Vec<u8>> {
         decoded.push((value.unwrap_or(bytes[at]), value.is_some()));
         at += if value.is_some() { 3 } else { 1 };
     }
-    if decoded.iter().any(|(byte, _)| *byte == 0) {
+    if decoded.iter().any(|(byte, _)| byte.is_ascii_control()) {
         return None;
     }
     let mut normal = Vec::new();
@@ -70,20 +73,8 @@ fn slow_normal_form(path: &str) -> Option<Vec<u8>> {
     }
     let mut segments = normal.split(|byte| *byte == b'/');
     let has_dots = segments.any(|segment| segment == b"." || segment == b"..");
-    (!has_dots).then_some(normal)
-}
-
-/// Returns the bytes that a normal form represents.
-fn bytes_of(text: &str) -> Vec<u8> {
-    const FIRST: u32 = 0x10_FF80;
-    let mut bytes = Vec::new();
-    for it in text.chars() {
-        match u32::from(it).checked_sub(FIRST) {
-            Some(above) => bytes.push(0x80 + u8::try_from(above).expect("a byte")),
-            None => bytes.extend(it.encode_utf8(&mut [0; 4]).bytes()),
-        }
-    }
-    bytes
+    let normal = String::from_utf8(normal).ok();
+    normal.filter(|_| !has_dots)
 }
 
 /// Checks that every spelling of a normal form has that normal form.
@@ -92,14 +83,15 @@ fn check_spellings(normal: &str) {
         true => format!("%{byte:02x}"),
         false => char::from(*byte).to_string(),
     };
-    let bytes = bytes_of(normal);
+    let bytes = normal.as_bytes();
     let all: String = bytes[1..].iter().map(|it| escaped(it, |_| true)).collect();
     let needed = |it: &u8| *it != b'/' && !it.is_ascii_alphanumeric();
     let some: String = bytes[1..].iter().map(|it| escaped(it, needed)).collect();
-    let last = if normal.ends_with('/') { "" } else { ";x" };
     for spelled in [
         format!("/{all}"),
-        format!("/{some}{last}"),
+        format!("/{some};x"),
+        format!("/{some}//"),
+        format!("/{all}%2f;x/"),
         format!("//{}", some.replace('/', ";y//")),
         format!("/{}", some.replace('/', "\\")),
     ] {
@@ -120,9 +112,13 @@ fn check_rules(path: &RequestPath<'_>) {
     let directory = format!("/{first}/**");
     let patterns = [normal, &directory].map(quoted);
     let set = PathSet::new(vec![pattern]);
-    let matches_raw = set.contains(Some(path.raw()));
+    let [in_raw, in_normal] =
+        [path.raw(), path.normal_with_slash()].map(|form| set.contains(Some(form)));
+    let matches_both = in_raw && in_normal;
     assert!(set.contains_either(path));
-    assert_eq!(set.contains_both(path), matches_raw);
+    assert_eq!(set.contains_both(path), matches_both);
+    let upper = RequestPath::as_given(normal.to_ascii_uppercase());
+    assert!(set.contains_either(&upper.ignoring_case()));
 
     let (head, ()): (Parts, ()) = http::Request::new(()).into_parts();
     let plain = RequestPath::as_given(normal);
@@ -151,7 +147,7 @@ fn check_rules(path: &RequestPath<'_>) {
         assert_eq!(evaluate(&rule, included), ["allowed", "denied"], "{path:?}");
     }
     // Excluded only if both forms match.
-    let (spelled, excepted) = match matches_raw {
+    let (spelled, excepted) = match matches_both {
         true => ("skipped", "no rule"),
         false => ("allowed", "allowed"),
     };

@@ -159,7 +159,13 @@ impl Asked {
             Some(path) => std::iter::once(path).chain(&request.normal).collect(),
             None => Vec::new(),
         };
-        let either = |patterns: &[String]| forms.iter().any(|path| any_fits(patterns, path));
+        let normal = request.path.as_ref().and(request.normal.as_ref());
+        let dropped = normal.and_then(|path| path.strip_suffix('/'));
+        let dropped = dropped.filter(|path| !path.is_empty()).map(str::to_owned);
+        let either = |patterns: &[String]| {
+            let mut forms = forms.iter().copied().chain(&dropped);
+            forms.any(|path| any_fits(patterns, path))
+        };
         let both = |patterns: &[String]| {
             !forms.is_empty() && forms.iter().all(|path| any_fits(patterns, path))
         };

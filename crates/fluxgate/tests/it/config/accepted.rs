@@ -19,7 +19,7 @@ const VALID: &[&str] = &[
     "listen: { api: '[::]:0', grpc: '[::]:0', resp: 0.0.0.0:1 }",
     "filters: {}",
     "filters: { a: {} }",
-    "filters: { a: { exclude: [], trusted_proxies: [] } }",
+    "filters: { a: { exclude: [], trusted_proxies: [], ignore_case: true } }",
     "filters: { a: { trusted_proxies: [10.0.0.1, '::1', 'fd00::/8', 0.0.0.0/0] } }",
     "filters: { a: { client_ip: 'header:Forwarded' }, b: { client_ip: 'header:CF-Connecting-IP' } }",
     "filters: { a: { headers: { legacy: false, ietf: false, retry_after: false, reset: delta } } }",

@@ -41,6 +41,7 @@ const PATHS: &[&str] = &[
     "filters.main.rule_set",
     "filters.main.include",
     "filters.main.exclude",
+    "filters.main.ignore_case",
     "filters.main.identity.user",
     "filters.main.attributes",
     "filters.main.attributes.plan",

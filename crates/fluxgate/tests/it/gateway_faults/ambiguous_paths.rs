@@ -9,7 +9,7 @@ use super::{FAST_PATH, HYPER, TRANSPORTS, client, config, ok_upstream};
 use crate::service::Service;
 
 /// Other spellings of `/api/x`.
-const SPELLINGS: [&str; 14] = [
+const SPELLINGS: [&str; 17] = [
     "/%61pi/x",
     "/%61%70%69/%78",
     "//api/x",
@@ -23,6 +23,9 @@ const SPELLINGS: [&str; 14] = [
     "/api%5cx",
     "/%2fapi/x",
     "/;v/api/x",
+    "/api/x/",
+    "/api/x//",
+    "/api/x%2f;y",
     "\\api/x",
 ];
 
@@ -208,12 +211,20 @@ fn dot_segments_in_either_form_are_rejected() {
             assert_eq!(status, 400, "{path}");
         }
     }
-    for path in ["/a%00b", "/api;%2fy/x", "/api;a\\y/x"] {
-        assert_eq!(
-            status(&service, &format!("GET {path}"), FAST_PATH, "u"),
-            400,
-            "{path}"
-        );
+    for path in [
+        "/a%00b",
+        "/api;%2fy/x",
+        "/api;a\\y/x",
+        "/api/x%0a",
+        "/api/x%0D",
+        "/api%7f/x",
+        "/api/x%80",
+        "/api/x%ff",
+    ] {
+        for transport in TRANSPORTS {
+            let status = status(&service, &format!("GET {path}"), transport, "u");
+            assert_eq!(status, 400, "{path}");
+        }
     }
     assert_eq!(targets(&upstream), [""; 0]);
     // Dots within a segment are valid.
@@ -278,6 +289,7 @@ fn a_path_is_included_by_either_form_and_excluded_by_both() {
             ("/api/health", false),
             // Some servers read `/api/health;x` as another path.
             ("/api/health;x", true),
+            ("/api/health/", true),
             ("/api/free/a", false),
             ("/api/free/%61", false),
             ("/api/fre%65/b", true),
@@ -285,4 +297,35 @@ fn a_path_is_included_by_either_form_and_excluded_by_both() {
             assert_eq!(is_limited(&service, path, transport), expected, "{path}");
         }
     }
+}
+
+/// Frameworks that ignore a slash at the end serve `/login/` as `/login`; those that ignore case
+/// serve `/LOGIN`, too.
+#[test]
+fn a_limit_on_one_path_counts_a_slash_at_the_end_and_other_case() {
+    let upstream = ok_upstream();
+    let rule = "scope: per_user, match: { path: ['/Login'] }";
+    for (filter, spelled, other) in [
+        ("", "/Login/", "/login"),
+        (", ignore_case: true", "/login/", "/logins"),
+        (
+            ", ignore_case: true, include: ['/LOG*']",
+            "/%4cogin",
+            "/logins",
+        ),
+    ] {
+        let service = limited(upstream.address(), filter, rule);
+        for transport in TRANSPORTS {
+            let user = if transport == HYPER { "a" } else { "b" };
+            let send = |target: &str| status(&service, &format!("GET {target}"), transport, user);
+            assert_eq!(send(spelled), 200, "{filter}");
+            assert_eq!([send("/Login"), send(spelled)], [429, 429], "{filter}");
+            assert_eq!(send(other), 200, "{filter}");
+        }
+    }
+    let excluded = ", exclude: ['/Login'], ignore_case: true";
+    let service = limited(upstream.address(), excluded, "scope: global");
+    let send = |target: &str| status(&service, &format!("GET {target}"), FAST_PATH, "u");
+    assert_eq!([send("/LOGIN"), send("/login"), send("/LogIn")], [200; 3]);
+    assert_eq!([send("/login/"), send("/LOGIN/")], [200, 429]);
 }

@@ -324,6 +324,8 @@ rule_sets:
         "/api/.%2e",
         "/api%5c..%5cx",
         "/a%00",
+        "/api/x%0a",
+        "/api/x%80",
         "/api;%2fy/x",
     ] {
         let answer = send("GET", refused);
