@@ -24,7 +24,7 @@ impl Pattern {
                     Token::Char(char) => fragments.push(*char, None),
                     Token::One | Token::Many => fragments.end(),
                 }),
-                Segment::Any | Segment::Deep => fragments.end(),
+                Segment::Any | Segment::NonEmpty | Segment::Deep => fragments.end(),
             }
         }
         fragments.push('/', None);

@@ -19,6 +19,8 @@ struct PathNode {
     literals: SmallMap<u32>,
     globs: Option<Box<GlobTrie>>,
     any: Option<u32>,
+    /// The node after a segment that is not empty.
+    non_empty: Option<u32>,
     deep: Option<u32>,
     /// Reached by a `**`: every segment leads back here.
     stays: bool,
@@ -54,6 +56,7 @@ impl PathTrie {
                     *node.literals.get_or_insert_with(text.as_bytes(), || next)
                 }
                 Segment::Any => *node.any.get_or_insert(next),
+                Segment::NonEmpty => *node.non_empty.get_or_insert(next),
                 Segment::Glob(tokens) => {
                     let globs = node.globs.get_or_insert_default();
                     globs.target_of(tokens, || next)
@@ -97,6 +100,11 @@ impl PathTrie {
                     self.enter(*to, next, reporter)?;
                 }
                 if let Some(to) = node.any {
+                    self.enter(to, next, reporter)?;
+                }
+                if let Some(to) = node.non_empty
+                    && !segment.is_empty()
+                {
                     self.enter(to, next, reporter)?;
                 }
                 if let Some(globs) = &node.globs {
@@ -147,6 +155,9 @@ impl PathTrie {
 impl PathNode {
     /// Returns whether no segment leads on from here.
     fn is_end(&self) -> bool {
-        self.literals.is_empty() && self.globs.is_none() && self.any.is_none()
+        self.literals.is_empty()
+            && self.globs.is_none()
+            && self.any.is_none()
+            && self.non_empty.is_none()
     }
 }

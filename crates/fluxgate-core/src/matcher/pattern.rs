@@ -13,6 +13,8 @@ pub(super) enum Segment {
     Literal(Box<str>),
     /// `*`: any one segment.
     Any,
+    /// `{name}`: any one segment that is not empty. The name is for people.
+    NonEmpty,
     /// A text with `*` or `?` in it.
     Glob(Vec<Token>),
     /// `**`: zero or more whole segments.
@@ -40,11 +42,17 @@ pub enum PatternError {
     /// It has `**` inside of a segment.
     #[error("`**` must be a whole segment; `{0}` has more in it")]
     DeepInSegment(String),
+    /// It has a brace that is not part of a whole segment such as `{id}`.
+    #[error(
+        "`{{name}}` must be a whole segment, and a name has letters, digits, `_`, `-` and `.`; \
+         `{0}` is not one: write `*` for any characters of a segment"
+    )]
+    Brace(String),
 }
 
 impl Pattern {
-    /// Parses a pattern: `?` is one character, `*` any characters of a segment, `**` zero or
-    /// more whole segments.
+    /// Parses a pattern: `?` is one character, `*` any characters of a segment, `{name}` one
+    /// segment that is not empty, `**` zero or more whole segments.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let Some(rest) = text.strip_prefix('/') else {
             return Err(PatternError::NoSlash(text.into()));
@@ -79,6 +87,8 @@ impl Segment {
         match text {
             "*" => Ok(Self::Any),
             "**" => Ok(Self::Deep),
+            _ if is_variable(text) => Ok(Self::NonEmpty),
+            _ if text.contains(['{', '}']) => Err(PatternError::Brace(text.into())),
             _ if text.contains("**") => Err(PatternError::DeepInSegment(text.into())),
             _ if text.contains(['*', '?']) => {
                 let tokens = text.chars().map(|char| match char {
@@ -91,4 +101,14 @@ impl Segment {
             _ => Ok(Self::Literal(text.into())),
         }
     }
+}
+
+/// Returns whether a segment is a name in braces. What other programs write there besides, such
+/// as `{id:[0-9]+}` or `{*rest}`, means something else.
+fn is_variable(segment: &str) -> bool {
+    let name = segment
+        .strip_prefix('{')
+        .and_then(|rest| rest.strip_suffix('}'));
+    let is_allowed = |char: char| char.is_alphanumeric() || "_-.".contains(char);
+    name.is_some_and(|name| !name.is_empty() && name.chars().all(is_allowed))
 }

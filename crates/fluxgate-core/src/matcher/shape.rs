@@ -12,6 +12,7 @@ pub(super) struct Shape(Vec<Kind>);
 enum Kind {
     Literal,
     Any,
+    NonEmpty,
     Deep,
 }
 
@@ -39,6 +40,7 @@ impl Pattern {
         let kinds = segments.iter().map(|segment| match segment {
             Segment::Literal(_) => Some(Kind::Literal),
             Segment::Any => Some(Kind::Any),
+            Segment::NonEmpty => Some(Kind::NonEmpty),
             Segment::Deep => Some(Kind::Deep),
             Segment::Glob(_) => None,
         });
@@ -58,6 +60,7 @@ mod tests {
             &["/a/*", "/b/*/c/d", "/b/*/**"],
             &["/a/**/b", "/b/**/c/d/**"],
             &["/*/a/*/b", "/*/b/*/a/**"],
+            &["/a/{id}", "/b/{name}/c"],
         ] {
             assert!(alike.iter().all(|pattern| shape(pattern).is_some()));
             assert!(
@@ -69,6 +72,7 @@ mod tests {
         assert!(shape("/a/b/**").is_some_and(|shape| shape.is_plain()));
         assert!(shape("/*/b").is_some_and(|shape| !shape.is_plain()));
         assert_ne!(shape("/*/a"), shape("/a/*"));
+        assert_ne!(shape("/a/*"), shape("/a/{id}"));
         for pattern in ["/**/a/**/b", "/a*", "/a?/b", "/*/b/*c"] {
             assert_eq!(shape(pattern), None, "{pattern}");
         }

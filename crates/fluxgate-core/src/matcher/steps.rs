@@ -73,6 +73,7 @@ mod tests {
             ),
             (|i| format!("/api/r{i}/**"), |i| format!("/api/r{i}/a/b/c")),
             (|i| format!("/api/*/r{i}"), |i| format!("/api/zz/r{i}")),
+            (|i| format!("/api/{{id}}/r{i}"), |i| format!("/api/zz/r{i}")),
             (|i| format!("/**/r{i}"), |i| format!("/a/b/c/r{i}")),
             (|i| format!("/**/r{i}/**"), |i| format!("/a/b/c/r{i}/d")),
             (|i| format!("/**/*.e{i}"), |i| format!("/a/b/file.e{i}")),

@@ -126,6 +126,7 @@ impl Segment {
         match self {
             Self::Literal(literal) => **literal == *text,
             Self::Any | Self::Deep => true,
+            Self::NonEmpty => !text.is_empty(),
             Self::Glob(tokens) => glob_matches(tokens, text.chars()),
         }
     }

@@ -15,6 +15,7 @@ fn pattern() -> impl Strategy<Value = String> {
         2 => "[ab]{0,2}\\*[ab?]{0,2}",
         1 => "\\*[ab]\\*",
         2 => Just("*".to_owned()),
+        1 => Just("{id}".to_owned()),
         3 => Just("**".to_owned()),
     ];
     prop::collection::vec(segment, 1..7).prop_map(|segments| format!("/{}", segments.join("/")))
@@ -220,6 +221,13 @@ fn patterns_match_as_documented() {
             &["/a/z", "/a/b/z", "/a/b/c/z", "/a/z/z"],
             &["/a", "/az", "/a/z/"],
         ),
+        (
+            "/users/{id}",
+            &["/users/7", "/users/a.b", "/users/{id}", "/users/ä"],
+            &["/users", "/users/", "/users/7/", "/users/7/x", "/users//"],
+        ),
+        ("/{a}/{b-c}/**", &["/1/2", "/1/2/", "/1/2/3"], &["/1", "/1/", "//2"]),
+        ("/**/{id}", &["/7", "/a/7"], &["/", "/a/"]),
         ("/", &["/"], &["", "//", "/a"]),
         ("/*.json", &["/x.json", "/.json"], &["/x.jso", "/x/y.json"]),
     ] {

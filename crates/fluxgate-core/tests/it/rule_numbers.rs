@@ -215,6 +215,15 @@ fn patterns_begin_with_a_slash_and_keep_double_stars_apart() {
             ("/**b", "must be a whole segment"),
             ("/a/***", "must be a whole segment"),
             ("/a/x**y/b", "must be a whole segment"),
+            ("/users/{id}x", "`{id}x` is not one: write `*`"),
+            ("/users/v{id}", "write `*`"),
+            ("/users/{}", "write `*`"),
+            ("/users/{id", "write `*`"),
+            ("/users/id}", "write `*`"),
+            ("/users/{{id}}", "write `*`"),
+            ("/users/{id:[0-9]+}", "write `*`"),
+            ("/users/{*rest}", "write `*`"),
+            ("/users/{a?}", "write `*`"),
         ] {
             let body = format!(
                 "{{ id: r, scope: global, match: {{ {field}: [\"/fine\", §\"{pattern}\"] }}, BANDS }}"
@@ -222,7 +231,15 @@ fn patterns_begin_with_a_slash_and_keep_double_stars_apart() {
             rule_refused(&body, piece);
         }
     }
-    for pattern in ["/", "/**", "/a/**/b", "/*/?", "/a*b*/", "/**/**"] {
+    for pattern in [
+        "/",
+        "/**",
+        "/a/**/b",
+        "/*/?",
+        "/a*b*/",
+        "/**/**",
+        "/{id}/{user-id}/{a.b_c}",
+    ] {
         parse(&global(&format!(
             "match: {{ path: [\"{pattern}\"] }}, bands: [{{ capacity: 1, window: 1s }}]"
         )));

@@ -16,7 +16,7 @@ pub(super) struct Patterns {
 }
 
 /// Returns the pattern of all paths that begin with a text. A pattern cannot express a
-/// literal `*` or `?`.
+/// literal `*`, `?`, `{` or `}`.
 pub(super) fn prefix(text: &str) -> Option<String> {
     match text {
         "/" => Some("/**".into()),
@@ -26,18 +26,18 @@ pub(super) fn prefix(text: &str) -> Option<String> {
 
 /// Returns the pattern of one path.
 pub(super) fn literal(text: &str) -> Option<String> {
-    let is_literal = text.starts_with('/') && !text.contains(['*', '?']);
+    let is_literal = text.starts_with('/') && !text.contains(['*', '?', '{', '}']);
     is_literal.then(|| text.to_owned())
 }
 
-/// Returns the pattern of an Ant-style one. Variables such as `{id}` have no counterpart.
+/// Returns the pattern of an Ant-style one. Variables such as `{id}` have a counterpart, those
+/// with an expression, such as `{id:[0-9]+}`, have none.
 pub(super) fn ant(text: &str) -> Option<String> {
     let text = match text {
         "**" => "/**",
         text => text,
     };
-    let is_usable = !text.contains(['{', '}']) && Pattern::parse(text).is_ok();
-    is_usable.then(|| text.to_owned())
+    Pattern::parse(text).is_ok().then(|| text.to_owned())
 }
 
 /// Returns the patterns of a regular expression, if it uses only what patterns can express. An
@@ -293,7 +293,7 @@ fn globs(tokens: &[Token]) -> Option<Vec<String>> {
         let next = tokens.get(index + 1);
         let endings: &[&str] = match (token, index) {
             // An anchor in the middle, or a character that a pattern cannot express.
-            (Token::Start | Token::End | Token::Char('*' | '?'), _) => return None,
+            (Token::Start | Token::End | Token::Char('*' | '?' | '{' | '}'), _) => return None,
             (Token::Char('/'), _) => &["/"],
             // Every path begins with a slash, so the sequence matches none.
             (Token::Char(_) | Token::One | Token::Star, 0) => return Some(Vec::new()),

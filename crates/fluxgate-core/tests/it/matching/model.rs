@@ -22,6 +22,7 @@ pub(super) fn path_fits(pattern: &str, path: &str) -> bool {
     }
     fn segment_fits(pattern: &[char], text: &[char]) -> bool {
         match pattern {
+            ['{', .., '}'] => !text.is_empty(),
             [] => text.is_empty(),
             ['*', rest @ ..] => (0..=text.len()).any(|from| segment_fits(rest, &text[from..])),
             ['?', rest @ ..] => !text.is_empty() && segment_fits(rest, &text[1..]),
