@@ -37,6 +37,10 @@ impl Band {
     #[doc(hidden)]
     pub const MISSING_KEY: &'static str = "missing_key";
 
+    /// The id in place of a band's if a rule denies what it matches.
+    #[doc(hidden)]
+    pub const DENY: &'static str = "deny";
+
     /// Creates a band with this id in its rule.
     pub fn new(id: impl Into<Box<str>>, limit: impl Into<Limit>) -> Self {
         let (id, limit) = (id.into(), limit.into());

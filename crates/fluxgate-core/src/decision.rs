@@ -15,7 +15,7 @@ use crate::algorithm::Charged;
 use crate::band::Band;
 use crate::hold::{DEFAULT_HOLD, HoldId};
 use crate::limit::Algorithm;
-use crate::rules::{ActiveRule, ActiveRuleSet, RuleSet};
+use crate::rules::{ActiveRule, ActiveRuleSet, RuleAction, RuleSet};
 use crate::time::{Micros, Retry, Timestamp};
 pub use charge::Charge;
 pub use outcome::Outcome;
@@ -94,7 +94,8 @@ struct BandReservation {
     charged: Charged,
 }
 
-/// A band of a rule of the set; `None` stands for a missing part of the key.
+/// A band of a rule of the set; `None` stands for a missing part of the key, or for the action of
+/// a rule that decides by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BandRef {
     rule: u32,
@@ -121,14 +122,27 @@ pub struct BandLevel<'d> {
 pub struct Violation<'d> {
     /// The rule.
     pub rule: &'d ActiveRule,
-    /// The band; `None` if the rule denies because a part of its key is missing.
+    /// The band; `None` if the rule denies what it matches, or because a part of its key is
+    /// missing.
     pub band: Option<&'d Band>,
+}
+
+impl<'d> Violation<'d> {
+    /// Returns the id of the band, or what the rule denies for in its place: `deny` or
+    /// `missing_key`.
+    #[doc(hidden)]
+    pub fn band_id(&self) -> &'d str {
+        match self.band {
+            Some(band) => band.id(),
+            None if self.rule.action().decides() => Band::DENY,
+            None => Band::MISSING_KEY,
+        }
+    }
 }
 
 impl fmt::Display for Violation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let band = self.band.map_or(Band::MISSING_KEY, Band::id);
-        write!(f, "{}/{band}", self.rule.id())
+        write!(f, "{}/{}", self.rule.id(), self.band_id())
     }
 }
 
@@ -143,8 +157,8 @@ impl Decision {
         self.outcome
     }
 
-    /// Returns the reported rule: of a denial the one with the longest wait, otherwise
-    /// the one with the least left.
+    /// Returns the reported rule: the one whose action decided; else of a denial the one with
+    /// the longest wait, otherwise the one with the least left.
     pub fn rule(&self) -> Option<&ActiveRule> {
         Some(self.resolve(self.reported?)?.rule)
     }
@@ -165,7 +179,7 @@ impl Decision {
     }
 
     /// Returns the time until the same request would pass: zero if it passes, `None` if it
-    /// never will, because it costs more than the limit ever holds.
+    /// never will, because it costs more than the limit ever holds, or a rule forbids it.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after.after().map(Duration::from)
     }
@@ -221,6 +235,15 @@ impl Decision {
     /// allowed, they belong to shadow rules.
     pub fn violated(&self) -> impl Iterator<Item = Violation<'_>> {
         self.violated.iter().filter_map(|band| self.resolve(*band))
+    }
+
+    /// Returns the status over HTTP of a request that a rule forbids.
+    pub fn forbidden_status(&self) -> Option<u16> {
+        let rule = self.rule().filter(|_| self.outcome == Outcome::Forbidden);
+        match rule?.action() {
+            RuleAction::Deny { status } => Some(status),
+            _ => None,
+        }
     }
 
     /// Returns the rules that were decided, each with whether it denies.

@@ -101,6 +101,7 @@ mod reservation;
 mod rules;
 #[cfg(feature = "serde")]
 mod serde_impls;
+mod sha256;
 mod shared_keyed;
 mod sip;
 pub mod store;
@@ -138,8 +139,8 @@ pub use quota::Quota;
 pub use reservation::Reservation;
 pub use rules::{
     ActiveRule, Cost, FieldChange, InvalidRules, OnError, OnMissingRuleSet, Rollout, RolloutError,
-    Rule, RuleChange, RuleChangeKind, RuleFault, RuleMode, RuleSet, RuleSetBuilder, RuleSets,
-    RuleWarning, Tokens,
+    Rule, RuleAction, RuleChange, RuleChangeKind, RuleFault, RuleMode, RuleSet, RuleSetBuilder,
+    RuleSets, RuleWarning, Tokens,
 };
 pub use shared_keyed::SharedKeyedLimiter;
 pub use store::{DynStore, LocalStore, Store, StoreError};

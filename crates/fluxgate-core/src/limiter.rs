@@ -28,7 +28,7 @@ use crate::key::IdentityError;
 use crate::memory::MemoryStore;
 use crate::observer::{Observer, Stopwatch};
 use crate::plan::Plan;
-use crate::rules::{ActiveRuleSet, OnError, RuleSet, RuleSets};
+use crate::rules::{ActiveRule, ActiveRuleSet, OnError, RuleSet, RuleSets};
 use crate::store::{Checks, LocalStore, Reason, Store, StoreError, Verdict, Verdicts};
 pub(crate) use ad_hoc::AdHocVerdicts;
 pub use explain::{BandExplanation, Explanation, GroupPlace, RuleExplanation};
@@ -132,6 +132,16 @@ pub enum LimiterError {
         rule_set: String,
         /// The rule.
         rule: String,
+    },
+    /// The rule decides by itself, so no identity has a state in it.
+    #[error("rule `{rule}` of rule set `{rule_set}` counts nothing: it has `action: {action}`")]
+    NotALimit {
+        /// The set.
+        rule_set: String,
+        /// The rule.
+        rule: String,
+        /// What it does.
+        action: &'static str,
     },
     /// The identity does not match the rule's key.
     #[error(transparent)]
@@ -339,6 +349,7 @@ impl<S: Store> Limiter<S> {
         let set = self.known_set(rule_set)?;
         let index = set.rules().iter().position(|known| known.id() == rule);
         let index = index.ok_or_else(|| unknown_rule(&set, rule))?;
+        require_limit(&set, &set.rules()[index])?;
         let mut decision = {
             let mut plan = Plan::new(Mode::Take);
             plan.fill_named(&set, index, identity, cost)?;
@@ -433,6 +444,18 @@ fn unknown_rule(set: &RuleSet, id: &str) -> LimiterError {
         rule_set: set.name().into(),
         rule: id.into(),
     }
+}
+
+/// Returns an error if a rule decides by itself.
+fn require_limit(set: &RuleSet, rule: &ActiveRule) -> Result<(), LimiterError> {
+    if rule.action().decides() {
+        return Err(LimiterError::NotALimit {
+            rule_set: set.name().into(),
+            rule: rule.id().into(),
+            action: rule.action().name(),
+        });
+    }
+    Ok(())
 }
 
 fn no_verdict() -> StoreError {

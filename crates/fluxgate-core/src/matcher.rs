@@ -1,18 +1,21 @@
 //! Finds the rules that match a request, for all rules in one pass.
 //!
-//! Rules are grouped by what they require of method, headers, attributes and address:
+//! Rules are grouped by what they require of method, headers, attributes, user, key and address:
 //! first by the parts of the request, then, in a hash table, by their values. Each group
 //! has one trie of its plain path patterns; if there are many with wildcards, they are
-//! found by their literal fragments. So the cost depends on the request and on the rules
-//! that match, not on the number of rules.
+//! found by their literal fragments. The values of lists are in hash tables of their own, from
+//! each value to the lists that contain it, and rules are grouped by these lists. So the cost
+//! depends on the request and on the rules that match, not on the number of rules or values.
 
 mod active_nodes;
 mod conditions;
+mod facts;
 mod found;
 mod fragments;
 mod glob_trie;
 mod group;
 mod index;
+mod lists;
 mod path_trie;
 mod pattern;
 mod pattern_set;
@@ -23,14 +26,20 @@ mod small_map;
 mod steps;
 mod verify;
 
+use std::sync::Arc;
+
 use foldhash::HashMap;
 
 use crate::context::RequestContext;
 use crate::network::NetworkIndex;
 pub use conditions::ValueMatch;
-pub(crate) use conditions::{Conditions, Field, Values};
+pub(crate) use conditions::{
+    Conditions, FailedCondition, Field, ListNumber, ValueCondition, Values,
+};
+use facts::Facts;
 pub(crate) use group::Matches;
 use group::{Group, LateTests, Signature};
+pub(crate) use lists::ListIndex;
 pub use pattern::{Pattern, PatternError};
 pub use pattern_set::PathSet;
 use requirements::{Networks, Part, Requirements};
@@ -48,12 +57,17 @@ pub(crate) struct Matcher {
     unnamed: Vec<usize>,
     /// The networks of all rules.
     networks: NetworkIndex,
+    /// The lists that the rules use; they may be long.
+    lists: Arc<ListIndex>,
     late: LateTests,
 }
 
 impl Matcher {
     /// Builds the matcher of rules with these conditions, in the order of evaluation.
-    pub(crate) fn new<'c>(conditions: impl Iterator<Item = &'c Conditions> + Clone) -> Self {
+    pub(crate) fn new<'c>(
+        conditions: impl Iterator<Item = &'c Conditions> + Clone,
+        lists: Arc<ListIndex>,
+    ) -> Self {
         let networks = conditions.clone().filter_map(|it| it.ips.as_ref());
         let networks = NetworkIndex::new(networks.flatten().copied());
         let required: Vec<_> = conditions
@@ -66,6 +80,7 @@ impl Matcher {
         }
         let mut matcher = Self {
             networks,
+            lists,
             ..Self::default()
         };
         for (rule, (conditions, mut required)) in conditions.zip(required).enumerate() {
@@ -87,8 +102,11 @@ impl Matcher {
         matcher
     }
 
-    /// Builds the matcher for paths that ignore case.
-    pub(crate) fn ignoring_case<'c>(conditions: impl Iterator<Item = &'c Conditions>) -> Self {
+    /// Builds the matcher for paths that ignore case, from the conditions of this one.
+    pub(crate) fn ignoring_case<'c>(
+        &self,
+        conditions: impl Iterator<Item = &'c Conditions>,
+    ) -> Self {
         let lower = conditions.cloned().map(|mut conditions| {
             for pattern in conditions.paths.iter_mut().flatten() {
                 *pattern = pattern.to_ascii_lowercase();
@@ -96,7 +114,7 @@ impl Matcher {
             conditions
         });
         let lower: Vec<_> = lower.collect();
-        Self::new(lower.iter())
+        Self::new(lower.iter(), Arc::clone(&self.lists))
     }
 
     fn signatures_of(&mut self, part: &Part) -> &mut Vec<Signature> {
@@ -112,9 +130,10 @@ impl Matcher {
 
     /// Adds the rules whose conditions hold, except for `not_path`.
     pub(crate) fn find(&self, context: &RequestContext<'_>, matches: &mut Matches) {
-        self.plain.collect(context, matches);
+        let facts = &Facts::new(context, &self.lists);
+        self.plain.collect(facts, matches);
         if !self.parts.is_empty() {
-            self.find_by_parts(context, matches);
+            self.find_by_parts(facts, matches);
         }
         if matches.len() > 1 {
             // A rule may match by several of its patterns, or in both forms of the path.
@@ -123,34 +142,45 @@ impl Matcher {
         }
         if !self.late.is_empty() {
             let passes = |rule: &mut u32| match self.late.get(rule) {
-                Some(tests) => tests.iter().all(|test| test.passes(context)),
+                Some(tests) => tests.iter().all(|test| test.passes(facts)),
                 None => true,
             };
             matches.retain(passes);
         }
     }
 
-    fn find_by_parts(&self, context: &RequestContext<'_>, matches: &mut Matches) {
+    /// Returns the first condition that does not hold for a request.
+    pub(crate) fn first_failed(
+        &self,
+        conditions: &Conditions,
+        context: &RequestContext<'_>,
+    ) -> Option<FailedCondition> {
+        conditions.first_failed(&Facts::new(context, &self.lists))
+    }
+
+    fn find_by_parts(&self, facts: &Facts<'_, '_>, matches: &mut Matches) {
+        let context = facts.context;
         let ip = context.ip.filter(|_| !self.networks.is_empty());
         let networks = ip.map(|ip| self.networks.containing(ip));
         let networks = networks.into_iter().flatten();
         let networks: Networks = networks.map(u32::to_le_bytes).collect();
         let mut find_by = |index: usize| {
             let (part, signatures) = &self.parts[index];
-            part.for_each_value(context, &networks, |value| {
+            part.for_each_value(facts, &networks, |value| {
                 for signature in signatures {
-                    signature.find(value, context, &networks, matches);
+                    signature.find(value, facts, &networks, matches);
                 }
             });
         };
-        let in_request = 2 * (context.headers.len() + context.attributes.len());
+        let in_request = 3 * (context.headers.len() + context.attributes.len());
         if self.parts.len() <= in_request + self.unnamed.len() {
             return (0..self.parts.len()).for_each(find_by);
         }
         // There are many more parts than the request has.
         self.unnamed.iter().copied().for_each(&mut find_by);
         for field in fields_of(context) {
-            for part in [Part::Value(field.clone()), Part::Present(field)] {
+            let parts = [Part::Value, Part::Present, Part::Lists];
+            for part in parts.map(|part| part(field.clone())) {
                 if let Some(index) = self.indices.get(&part) {
                     find_by(*index);
                 }

@@ -1,10 +1,14 @@
 //! Networks of IP addresses.
 
+mod prefix_map;
+
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use smallvec::SmallVec;
+
+pub(crate) use prefix_map::PrefixMap;
 
 /// The addresses that begin with the same bits. A bare address is a network of one.
 /// IPv4-mapped IPv6 addresses are IPv4 addresses.
@@ -57,6 +61,16 @@ impl IpNetwork {
                 .map_or(u128::MAX, |mask| !mask)
     }
 
+    /// Returns the first address of the network with this prefix around an address.
+    fn first_of(family: Family, address: u128, prefix: u8) -> u128 {
+        let host_bits = u32::from(family.bits() - prefix);
+        address
+            .checked_shr(host_bits)
+            .unwrap_or(0)
+            .checked_shl(host_bits)
+            .unwrap_or(0)
+    }
+
     fn contains(&self, family: Family, address: u128) -> bool {
         self.family == family && self.first <= address && address <= self.last()
     }
@@ -100,14 +114,9 @@ impl FromStr for IpNetwork {
             }
         };
         let (family, number, prefix) = shared;
-        let host_bits = u32::from(family.bits() - prefix);
         let network = Self {
             family,
-            first: number
-                .checked_shr(host_bits)
-                .unwrap_or(0)
-                .checked_shl(host_bits)
-                .unwrap_or(0),
+            first: Self::first_of(family, number, prefix),
             prefix,
         };
         if network.first != number {

@@ -3,7 +3,7 @@
 use std::iter;
 use std::ops::Range;
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use crate::algorithm::Mode;
 use crate::context::RequestContext;
@@ -11,7 +11,7 @@ use crate::hold::HoldId;
 use crate::key::{self, Identity, IdentityError, OnMissingKey, Subject, SubjectBytes};
 use crate::matcher::Matches;
 use crate::request_path::RequestPath;
-use crate::rules::{ActiveRule, RuleMode, RuleSet};
+use crate::rules::{ActiveRule, RuleAction, RuleMode, RuleSet};
 use crate::store::{Checks, Group, HoldRequest};
 use crate::time::Micros;
 
@@ -20,7 +20,8 @@ use crate::time::Micros;
 pub(crate) struct AppliedRule {
     /// Its index in the order of evaluation.
     pub(crate) rule: u32,
-    /// The bands to check; none if a part of its key is missing and it denies.
+    /// The bands to check; none if it denies what it matches, or a part of its key is missing
+    /// and it denies.
     pub(crate) bands: Range<u32>,
     cost: u64,
     group: Group,
@@ -40,6 +41,13 @@ impl AppliedRule {
     }
 }
 
+/// A rule that decides a request by itself, as its index in the order of evaluation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Deny(u32),
+    Allow(u32),
+}
+
 /// The index in [`Plan::applied`] at which each of several requests ends.
 pub(crate) type Ends = SmallVec<[usize; 4]>;
 
@@ -50,6 +58,9 @@ pub(crate) type Ends = SmallVec<[usize; 4]>;
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) applied: SmallVec<[AppliedRule; 4]>,
+    /// What decides each of the requests, if not its limits. If one is denied, no rule applies
+    /// to any of them.
+    actions: SmallVec<[Option<Action>; 1]>,
     mode: Mode,
     /// The subjects, one after the other.
     bytes: SubjectBytes,
@@ -69,6 +80,7 @@ impl Plan {
     pub(crate) fn new(mode: Mode) -> Self {
         Self {
             applied: SmallVec::new(),
+            actions: SmallVec::new(),
             mode,
             bytes: SubjectBytes::new(),
             lacks_key: false,
@@ -82,6 +94,10 @@ impl Plan {
     pub(crate) fn fill(&mut self, set: &RuleSet, context: &RequestContext<'_>) {
         let mut matches = Matches::new();
         set.matcher(context).find(context, &mut matches);
+        if let Some(action) = action_of(set, context, &matches) {
+            self.actions.push(Some(action));
+            return;
+        }
         let has_shadow = self.add_enforced(set, context, &matches);
         if self.lacks_key {
             self.only_peek();
@@ -94,7 +110,7 @@ impl Plan {
 
     /// Adds the rules of `set` that apply to several requests, which are charged together
     /// or not at all. Returns where the enforced rules and the shadow rules of each
-    /// request end.
+    /// request end. If a rule denies one of them, nothing of the others is decided.
     pub(crate) fn fill_all(
         &mut self,
         set: &RuleSet,
@@ -105,9 +121,21 @@ impl Plan {
         for context in contexts {
             let mut matches = Matches::new();
             set.matcher(context).find(context, &mut matches);
-            let has_shadow = self.add_enforced(set, context, &matches);
+            self.actions.push(action_of(set, context, &matches));
+            all.push((context, matches, false));
+        }
+        if self
+            .actions
+            .iter()
+            .any(|it| matches!(it, Some(Action::Deny(_))))
+        {
+            return (smallvec![0; contexts.len()], shadow);
+        }
+        for (index, (context, matches, has_shadow)) in all.iter_mut().enumerate() {
+            if self.actions[index].is_none() {
+                *has_shadow = self.add_enforced(set, context, matches);
+            }
             enforced.push(self.applied.len());
-            all.push((context, matches, has_shadow));
         }
         if self.lacks_key {
             self.only_peek();
@@ -159,6 +187,12 @@ impl Plan {
         if (holds || self.takes_slots) && self.mode.takes() && !self.applied.is_empty() {
             self.hold = Some((HoldId::random(), span));
         }
+    }
+
+    /// Returns what decides one of the requests, if not its limits.
+    #[inline]
+    pub(crate) fn action(&self, request: usize) -> Option<Action> {
+        self.actions.get(request).copied().flatten()
     }
 
     /// Returns the id of the hold that the store creates if the request is charged, and how
@@ -256,6 +290,8 @@ impl Plan {
         for &index in matches.iter() {
             let rule = &set.rules()[index as usize];
             match rule.mode() {
+                // It does not match the path, or it would have decided.
+                RuleMode::Enforce if rule.action().decides() => {}
                 RuleMode::Enforce => self.add(set, index, context, Group::ENFORCED, &mut groups),
                 RuleMode::Shadow => has_shadow = true,
             }
@@ -268,6 +304,9 @@ impl Plan {
         let mut groups = RuleGroups::new();
         for &index in matches.iter() {
             let rule = &set.rules()[index as usize];
+            if rule.mode() == RuleMode::Shadow && rule.action() == RuleAction::Allow {
+                continue;
+            }
             if rule.mode() == RuleMode::Shadow || rule.rollout().is_some() {
                 let group = Group::shadow(self.applied.len());
                 self.add(set, index, context, group, &mut groups);
@@ -289,9 +328,7 @@ impl Plan {
         if rule.group().is_some_and(|own| groups.contains(&own)) {
             return;
         }
-        let not_paths = &rule.conditions().not_paths;
-        let is_excepted = |path: &RequestPath<'_>| not_paths.contains_both(path);
-        if context.request_path().is_some_and(is_excepted) {
+        if is_excepted(rule, context) {
             return;
         }
         let bytes = &mut self.bytes;
@@ -309,6 +346,11 @@ impl Plan {
             return;
         }
         let bands = match identity {
+            // A shadow rule that would deny: an enforced one would have decided.
+            _ if rule.action().decides() => {
+                bytes.truncate(start);
+                0..0
+            }
             Identity::Deny => {
                 bytes.truncate(start);
                 self.lacks_key |= is_enforced;
@@ -326,6 +368,32 @@ impl Plan {
             subject: start..bytes.len(),
         });
     }
+}
+
+/// Returns the first of the enforced rules among the matches that decides by itself.
+#[inline]
+fn action_of(set: &RuleSet, context: &RequestContext<'_>, matches: &Matches) -> Option<Action> {
+    if !set.has_actions() {
+        return None;
+    }
+    matches.iter().find_map(|&index| {
+        let rule = &set.rules()[index as usize];
+        let action = match rule.action() {
+            RuleAction::Limit => return None,
+            RuleAction::Deny { .. } => Action::Deny(index),
+            RuleAction::Allow => Action::Allow(index),
+        };
+        let decides = rule.mode() == RuleMode::Enforce && !is_excepted(rule, context);
+        decides.then_some(action)
+    })
+}
+
+/// Returns whether a rule excepts the path of a request, which the matcher does not test.
+#[inline]
+fn is_excepted(rule: &ActiveRule, context: &RequestContext<'_>) -> bool {
+    let not_paths = &rule.conditions().not_paths;
+    let is_excepted = |path: &RequestPath<'_>| not_paths.contains_both(path);
+    context.request_path().is_some_and(is_excepted)
 }
 
 /// The groups that already have a rule for the request, by their numbers.

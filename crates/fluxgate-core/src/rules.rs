@@ -1,11 +1,13 @@
 //! Rules: from what people write, in Rust or in YAML, to a form that decisions can use.
 
+mod action;
 mod active;
 mod active_rule;
 mod build;
 mod cost;
 mod diff;
 mod fault;
+mod lists;
 mod names;
 #[cfg(feature = "yaml")]
 mod read;
@@ -17,6 +19,7 @@ pub mod values;
 mod warning;
 mod write;
 
+pub use action::RuleAction;
 pub use active::ActiveRuleSet;
 pub use active_rule::ActiveRule;
 pub use build::RuleSetBuilder;

@@ -1,5 +1,7 @@
 //! One case of a vector file: rules, and steps with their expected results.
 
+use std::net::IpAddr;
+
 use super::action::{Action, Holds, RealCost, Target, flat, rules_of};
 use crate::clock::ManualClock;
 use crate::context::RequestContext;
@@ -125,10 +127,28 @@ impl Reader {
 
     /// Reads a request, and the name of its hold if it has one.
     fn check<'n>(&mut self, node: &'n Node) -> (RequestContext<'n>, Option<&'n str>) {
-        let names = ["user", "api_key", "cost", "attributes", "hold", "hold_us"];
-        let [user, api_key, cost, attributes, hold, hold_us] =
+        let names = [
+            "ip",
+            "user",
+            "api_key",
+            "path",
+            "cost",
+            "attributes",
+            "hold",
+            "hold_us",
+        ];
+        let [ip, user, api_key, path, cost, attributes, hold, hold_us] =
             node.fields("a check", names, &mut self.0);
         let mut context = RequestContext::builder();
+        if let Some(ip) = ip {
+            match ip.as_text().and_then(|ip| ip.parse::<IpAddr>().ok()) {
+                Some(ip) => context = context.ip(ip),
+                None => self.0.add(ip.position, "`ip` is not an address"),
+            }
+        }
+        if let Some(path) = path.and_then(Node::as_text) {
+            context = context.path(path);
+        }
         if let Some(user) = user.and_then(Node::as_text) {
             context = context.user(user);
         }

@@ -5,7 +5,7 @@ use std::slice;
 use super::outcome::Outcome;
 use super::{BandRef, BandReservation, DecidedRule, Decision, DecisionHold};
 use crate::algorithm::{Charged, Verdict};
-use crate::plan::{AppliedRule, Ends, Plan};
+use crate::plan::{Action, AppliedRule, Ends, Plan};
 use crate::time::{Micros, Retry};
 
 impl Decision {
@@ -13,7 +13,7 @@ impl Decision {
     /// [`Decision::set_rule_set`].
     pub(crate) fn combine(plan: &Plan, verdicts: &[Verdict]) -> Self {
         if plan.applied.is_empty() {
-            return Self::no_rule();
+            return plan.action(0).map_or_else(Self::no_rule, Self::by_action);
         }
         let mut decision = Self::without_rule(true, Outcome::Allowed, Retry::NOW);
         let all = verdicts;
@@ -45,7 +45,11 @@ impl Decision {
         let mut verdicts = verdicts.iter();
         let mut start = 0;
         let mut decisions = Vec::with_capacity(enforced.len());
-        for &end in enforced {
+        for (request, &end) in enforced.iter().enumerate() {
+            if let Some(action) = plan.action(request) {
+                decisions.push(Self::by_action(action));
+                continue;
+            }
             let mut decision = Self::without_rule(true, Outcome::Allowed, Retry::NOW);
             let of_this = verdicts.as_slice();
             for applied in &plan.applied[start..end] {
@@ -57,6 +61,12 @@ impl Decision {
             decisions.push(decision);
         }
         let all_allowed = decisions.iter().all(|decision| decision.allowed);
+        if plan.applied.is_empty() {
+            // Where one is forbidden, nothing of the others is decided.
+            let undecided = { decisions.iter_mut() }.filter(|decision| decision.rules.is_empty());
+            undecided.for_each(|decision| decision.outcome = Outcome::NoRule);
+            return decisions;
+        }
         for (decision, &end) in decisions.iter_mut().zip(shadow) {
             let shadow = &plan.applied[start..end];
             start = end;
@@ -74,6 +84,31 @@ impl Decision {
             }
         }
         decisions
+    }
+
+    /// Creates the decision of a rule that decides by itself.
+    pub(crate) fn by_action(action: Action) -> Self {
+        let (rule, denies) = match action {
+            Action::Deny(rule) => (rule, true),
+            Action::Allow(rule) => (rule, false),
+        };
+        let band = BandRef { rule, band: None };
+        let mut decision = if denies {
+            Self::without_rule(false, Outcome::Forbidden, Retry::Never)
+        } else {
+            Self::without_rule(true, Outcome::Exempt, Retry::NOW)
+        };
+        decision.reported = Some(band);
+        decision.rules.push(DecidedRule {
+            rule,
+            bands: 0..0,
+            denies,
+        });
+        if denies {
+            decision.remaining = Some(0);
+            decision.violated.push(band);
+        }
+        decision
     }
 
     /// Keeps the verdicts on a request that has to wait, which may have to be cancelled.

@@ -12,6 +12,10 @@ pub enum Outcome {
     Denied,
     /// The request can never pass.
     Never,
+    /// A rule with [`RuleAction::Deny`](crate::RuleAction::Deny) matches.
+    Forbidden,
+    /// A rule with [`RuleAction::Allow`](crate::RuleAction::Allow) matches.
+    Exempt,
     /// The request passes, but a shadow rule would have denied it.
     ShadowDenied,
     /// No rule matches.
@@ -27,10 +31,12 @@ pub enum Outcome {
 impl Outcome {
     /// All outcomes, in the order of their declaration.
     #[doc(hidden)]
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Allowed,
         Self::Denied,
         Self::Never,
+        Self::Forbidden,
+        Self::Exempt,
         Self::ShadowDenied,
         Self::NoRule,
         Self::FailedOpen,
@@ -56,6 +62,8 @@ impl Outcome {
             Self::Allowed => "allowed",
             Self::Denied => "denied",
             Self::Never => "never",
+            Self::Forbidden => "forbidden",
+            Self::Exempt => "exempt",
             Self::ShadowDenied => "shadow_denied",
             Self::NoRule => "no_rule",
             Self::FailedOpen => "failed_open",

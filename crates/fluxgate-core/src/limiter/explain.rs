@@ -6,8 +6,8 @@ use crate::context::RequestContext;
 use crate::decision::Decision;
 use crate::key::{KeyPart, OnMissingKey, describe_identity, missing_parts};
 use crate::lease::Lease;
-use crate::plan::Plan;
-use crate::rules::{ActiveRule, Rollout, RuleMode, RuleSet};
+use crate::plan::{Action, Plan};
+use crate::rules::{ActiveRule, Rollout, RuleAction, RuleMode, RuleSet};
 use crate::store::{Store, StoreError};
 
 /// How every rule of a set contributes to a decision.
@@ -30,6 +30,10 @@ pub struct RuleExplanation {
     /// if a part of the key is missing and the rule skips such requests; `enabled` if it is
     /// not. `None` if it matches.
     pub failed: Option<String>,
+    /// The list that the failed field is about, if it is about one.
+    pub list: Option<String>,
+    /// What it does with the requests that it matches.
+    pub action: RuleAction,
     /// The identity that it counts, if it matches and no part of the key is missing.
     /// Of API keys only the ends are shown.
     pub identity: Option<String>,
@@ -38,7 +42,7 @@ pub struct RuleExplanation {
     /// What it does about missing parts.
     pub on_missing_key: OnMissingKey,
     /// Whether it takes part in the decision. A rule that matches does, unless an earlier
-    /// one of its group does.
+    /// one of its group does, or a rule decides by itself.
     pub applies: bool,
     /// Whether it may deny this identity's requests.
     pub mode: RuleMode,
@@ -144,6 +148,9 @@ fn explain_rules(
     let mut rules: Vec<_> = active
         .map(|(index, rule)| explain_rule(set, index, rule, context))
         .collect();
+    if let Some(Action::Deny(index) | Action::Allow(index)) = plan.action(0) {
+        rules[index as usize].applies = true;
+    }
     let mut at = 0;
     for applied in &plan.applied {
         let index = applied.rule as usize;
@@ -171,6 +178,8 @@ fn explain_rules(
     rules.extend(set.disabled().map(|rule| RuleExplanation {
         rule: rule.into(),
         failed: Some("enabled".into()),
+        list: None,
+        action: RuleAction::default(),
         identity: None,
         missing: Vec::new(),
         on_missing_key: OnMissingKey::default(),
@@ -191,14 +200,19 @@ fn explain_rule(
     context: &RequestContext<'_>,
 ) -> RuleExplanation {
     let encoded = Plan::identity_of(set, rule, context);
-    let failed = rule.conditions().first_failed(context);
+    let failed = set
+        .matcher(context)
+        .first_failed(rule.conditions(), context);
+    let list = failed.as_ref().and_then(|failed| failed.list);
+    let failed = failed.map(|failed| failed.field);
     let missing = match failed {
         None => missing_parts(rule.key(), context).cloned().collect(),
         Some(_) => Vec::new(),
     };
     let is_skipped = failed.is_none() && encoded.is_none();
     let failed = failed.or(is_skipped.then(|| "key".into()));
-    let identity = encoded.flatten().filter(|_| failed.is_none());
+    let counts = failed.is_none() && !rule.action().decides();
+    let identity = encoded.flatten().filter(|_| counts);
     let group = rule.group().map(|group| GroupPlace {
         name: set.group_name(group).into(),
         place: {
@@ -210,6 +224,8 @@ fn explain_rule(
     RuleExplanation {
         rule: rule.id().into(),
         failed,
+        list: list.map(|list| set.list_name(list).into()),
+        action: rule.action(),
         mode: rule.mode_for(identity.as_deref().unwrap_or_default()),
         identity: identity.map(|identity| describe_identity(&identity)),
         missing,

@@ -43,13 +43,21 @@ impl<S: Store> Limiter<S> {
     ) -> Vec<Decision> {
         match verdicts {
             Ok(verdicts) => Decision::combine_all(plan, ends, &verdicts),
-            Err(error) => match self.fall_back(set.on_error(), checks, &error) {
-                Fallback::Fixed(decision) => vec![decision; ends.0.len()],
-                Fallback::Local(verdicts) => Decision::combine_all(plan, ends, &verdicts)
-                    .into_iter()
-                    .map(Decision::into_fallback)
-                    .collect(),
-            },
+            Err(error) => {
+                let decisions = match self.fall_back(set.on_error(), checks, &error) {
+                    Fallback::Fixed(decision) => vec![decision; ends.0.len()],
+                    Fallback::Local(verdicts) => Decision::combine_all(plan, ends, &verdicts)
+                        .into_iter()
+                        .map(Decision::into_fallback)
+                        .collect(),
+                };
+                // A request that a rule decides by itself needs no store.
+                let decisions = decisions.into_iter().enumerate();
+                let decisions = decisions.map(|(request, decision)| {
+                    plan.action(request).map_or(decision, Decision::by_action)
+                });
+                decisions.collect()
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Refunds, resets and states of identities.
 
-use super::{BandState, Limiter, LimiterError, no_verdict, unknown_rule};
+use super::{BandState, Limiter, LimiterError, no_verdict, require_limit, unknown_rule};
 use crate::algorithm::Mode;
 use crate::band::Band;
 use crate::key::{Subject, SubjectBytes};
@@ -63,7 +63,7 @@ impl<S: Store> Limiter<S> {
     pub async fn reset_set(&self, rule_set: &str) -> Result<u64, LimiterError> {
         let set = self.known_set(rule_set)?;
         let mut deleted = Ok(0);
-        for rule in set.rules() {
+        for rule in set.rules().iter().filter(|rule| !rule.action().decides()) {
             let reset = self.0.store.reset_rule(rule.subject()).await;
             deleted = deleted.and_then(|before: u64| Ok(before + reset?));
         }
@@ -143,5 +143,7 @@ impl<'s> Target<'s> {
 }
 
 fn find_rule<'s>(set: &'s RuleSet, id: &str) -> Result<&'s ActiveRule, LimiterError> {
-    set.rule(id).ok_or_else(|| unknown_rule(set, id))
+    let rule = set.rule(id).ok_or_else(|| unknown_rule(set, id))?;
+    require_limit(set, rule)?;
+    Ok(rule)
 }

@@ -51,6 +51,19 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
         let verdicts = self.0.store.decide_at(&plan.checks(set), now);
         let mut decision = Decision::combine(&plan, &verdicts);
         decision.set_rule_set(ActiveRuleSet::of(set));
+        if plan.action(0).is_some() {
+            for (rule, denied) in decision.rules() {
+                report(RuleVerdict {
+                    rule,
+                    identity: None,
+                    denied,
+                    delay: Micros::ZERO,
+                    is_shadow: false,
+                    units: 0,
+                    is_overridden: false,
+                });
+            }
+        }
         let mut verdicts = verdicts.iter();
         for ((rule, denied), applied) in decision.rules().zip(&plan.applied) {
             let verdicts = verdicts.by_ref().take(applied.bands.len());
@@ -76,7 +89,8 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
 pub struct RuleVerdict<'a> {
     /// The rule.
     pub rule: &'a ActiveRule,
-    /// The encoded identity that it counts; `None` if a part of its key is missing.
+    /// The encoded identity that it counts; `None` if a part of its key is missing, or it
+    /// decides by itself.
     pub identity: Option<&'a [u8]>,
     /// Whether it denies the request, or would if it were not a shadow rule.
     pub denied: bool,

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::net::IpAddr;
 
+use super::facts::Facts;
 use super::pattern::Pattern;
 use super::pattern_set::PathSet;
-use crate::context::RequestContext;
 use crate::network::{IpNetwork, NetworkIndex};
 
-/// The values of a header or an attribute that a rule matches.
+/// The values of a header, an attribute, a user or an API key that a rule matches.
 ///
 /// ```
 /// use fluxgate_core::{Quota, Rule, ValueMatch};
@@ -27,6 +27,9 @@ pub(crate) enum Values {
     OneOf(Vec<Box<str>>),
     NoneOf(Vec<Box<str>>),
     Present(bool),
+    /// In the list of this name.
+    In(Box<str>),
+    NotIn(Box<str>),
 }
 
 impl ValueMatch {
@@ -40,6 +43,17 @@ impl ValueMatch {
         Self(Values::NoneOf(values.into_iter().map(Into::into).collect()))
     }
 
+    /// Matches each value of a [list](crate::RuleSetBuilder::list) of the rule set.
+    pub fn in_list(name: impl Into<Box<str>>) -> Self {
+        Self(Values::In(name.into()))
+    }
+
+    /// Matches all values that are not in a [list](crate::RuleSetBuilder::list) of the rule set,
+    /// and a request without a value.
+    pub fn not_in_list(name: impl Into<Box<str>>) -> Self {
+        Self(Values::NotIn(name.into()))
+    }
+
     /// Matches every value, including an empty one.
     pub const fn present() -> Self {
         Self(Values::Present(true))
@@ -48,29 +62,6 @@ impl ValueMatch {
     /// Matches a request without a value.
     pub const fn absent() -> Self {
         Self(Values::Present(false))
-    }
-
-    /// Returns the same with its values sorted, for [`ValueMatch::matches`].
-    pub(crate) fn sorted(&self) -> Self {
-        let mut sorted = self.clone();
-        if let Values::OneOf(values) | Values::NoneOf(values) = &mut sorted.0 {
-            values.sort_unstable();
-            values.dedup();
-        }
-        sorted
-    }
-
-    /// Returns whether it matches the value of a request.
-    pub(super) fn matches(&self, value: Option<&[u8]>) -> bool {
-        let is_in = |values: &[Box<str>]| {
-            let found = value.map(|value| values.binary_search_by(|it| it.as_bytes().cmp(value)));
-            found.is_some_and(|found| found.is_ok())
-        };
-        match &self.0 {
-            Values::OneOf(values) => is_in(values),
-            Values::NoneOf(values) => !is_in(values),
-            Values::Present(present) => value.is_some() == *present,
-        }
     }
 }
 
@@ -116,16 +107,10 @@ pub(crate) enum Field {
     /// The name is in lower case.
     Header(Box<str>),
     Attribute(Box<str>),
-}
-
-impl Field {
-    pub(crate) fn value_in<'c>(&self, context: &'c RequestContext<'_>) -> Option<&'c [u8]> {
-        match self {
-            Self::Method => context.method().map(str::as_bytes),
-            Self::Header(name) => context.header(name).map(str::as_bytes),
-            Self::Attribute(name) => context.attribute_bytes(name),
-        }
-    }
+    User,
+    ApiKey,
+    /// The SHA-256 of the API key.
+    ApiKeyHash,
 }
 
 /// Writes the field of a rule that the condition is in: `methods`, `headers.x-plan`.
@@ -135,7 +120,65 @@ impl fmt::Display for Field {
             Self::Method => f.write_str("methods"),
             Self::Header(name) => write!(f, "headers.{name}"),
             Self::Attribute(name) => write!(f, "attributes.{name}"),
+            Self::User => f.write_str("user"),
+            Self::ApiKey | Self::ApiKeyHash => f.write_str("api_key"),
         }
+    }
+}
+
+/// The number of a list in its rule set.
+pub(crate) type ListNumber = u32;
+
+/// A condition on the value of a field. The values are sorted, each once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ValueCondition {
+    OneOf(Vec<Box<[u8]>>),
+    NoneOf(Vec<Box<[u8]>>),
+    Present(bool),
+    In(ListNumber),
+    NotIn(ListNumber),
+}
+
+impl ValueCondition {
+    /// Returns whether the value of a request meets it.
+    pub(super) fn holds(&self, field: &Field, facts: &Facts<'_, '_>) -> bool {
+        let value = facts.value_of(field);
+        let is_one_of = |values: &[Box<[u8]>]| {
+            let found = value.map(|value| values.binary_search_by(|it| (**it).cmp(value)));
+            found.is_some_and(|found| found.is_ok())
+        };
+        let is_in = |list: &ListNumber| facts.lists_of(field).contains(list);
+        match self {
+            Self::OneOf(values) => is_one_of(values),
+            Self::NoneOf(values) => !is_one_of(values),
+            Self::Present(present) => value.is_some() == *present,
+            Self::In(list) => is_in(list),
+            Self::NotIn(list) => !is_in(list),
+        }
+    }
+
+    /// Returns the list that it is about.
+    fn list(&self) -> Option<ListNumber> {
+        match self {
+            Self::In(list) | Self::NotIn(list) => Some(*list),
+            Self::OneOf(_) | Self::NoneOf(_) | Self::Present(_) => None,
+        }
+    }
+}
+
+/// A condition that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FailedCondition {
+    /// Its field under `match`.
+    pub(crate) field: String,
+    /// The list that it is about.
+    pub(crate) list: Option<ListNumber>,
+}
+
+impl FailedCondition {
+    fn new(field: impl Into<String>, list: Option<ListNumber>) -> Self {
+        let field = field.into();
+        Self { field, list }
     }
 }
 
@@ -144,47 +187,57 @@ impl fmt::Display for Field {
 pub(crate) struct Conditions {
     pub(crate) paths: Option<Vec<Pattern>>,
     pub(crate) not_paths: PathSet,
-    /// The values are sorted.
-    pub(crate) values: Vec<(Field, ValueMatch)>,
+    pub(crate) values: Vec<(Field, ValueCondition)>,
     pub(crate) ips: Option<Vec<IpNetwork>>,
+    pub(crate) ip_list: Option<ListNumber>,
     pub(crate) not_ips: NetworkIndex,
+    pub(crate) not_ip_list: Option<ListNumber>,
 }
 
 impl Conditions {
-    /// Returns the first part of `match` that does not hold, by its name in a rule.
-    /// Decisions do not evaluate rules one by one; see [`Matcher`](super::Matcher).
-    pub(crate) fn first_failed(&self, context: &RequestContext<'_>) -> Option<String> {
-        let path = context.request_path();
+    /// Returns the first part of `match` that does not hold. Decisions do not evaluate rules
+    /// one by one; see [`Matcher`](super::Matcher).
+    pub(super) fn first_failed(&self, facts: &Facts<'_, '_>) -> Option<FailedCondition> {
+        let path = facts.context.request_path();
+        let ip = facts.context.ip;
+        let failed = |field: &str, list| Some(FailedCondition::new(field, list));
         if let Some(patterns) = &self.paths {
             let patterns = PathSet::new(patterns.clone());
             let holds = path.is_some_and(|path| patterns.contains_either(path));
             if !holds {
-                return Some("path".into());
+                return failed("path", None);
             }
         }
         if path.is_some_and(|path| self.not_paths.contains_both(path)) {
-            return Some("not_path".into());
+            return failed("not_path", None);
         }
         for (field, value) in &self.values {
-            if !value.matches(field.value_in(context)) {
-                return Some(field.to_string());
+            if !value.holds(field, facts) {
+                return failed(&field.to_string(), value.list());
             }
         }
         if let Some(networks) = &self.ips {
             let networks = NetworkIndex::new(networks.iter().copied());
-            if !context.ip.is_some_and(|ip| networks.contains(ip)) {
-                return Some("ip".into());
+            if !ip.is_some_and(|ip| networks.contains(ip)) {
+                return failed("ip", None);
             }
         }
-        let is_excepted = |ip: IpAddr| self.not_ips.contains(ip);
-        context.ip.is_some_and(is_excepted).then(|| "not_ip".into())
+        let is_in = |list: &ListNumber| facts.ip_lists().contains(list);
+        if self.ip_list.is_some_and(|list| !is_in(&list)) {
+            return failed("ip", self.ip_list);
+        }
+        if ip.is_some_and(|ip: IpAddr| self.not_ips.contains(ip)) {
+            return failed("not_ip", None);
+        }
+        let excepted = self.not_ip_list.filter(is_in);
+        excepted.and_then(|list| failed("not_ip", Some(list)))
     }
 
     /// Returns the names of the headers that it needs.
     pub(crate) fn headers(&self) -> impl Iterator<Item = &Box<str>> {
         self.values.iter().filter_map(|(field, _)| match field {
             Field::Header(name) => Some(name),
-            Field::Method | Field::Attribute(_) => None,
+            _ => None,
         })
     }
 }

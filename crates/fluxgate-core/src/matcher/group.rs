@@ -6,11 +6,11 @@ use std::sync::Arc;
 use foldhash::HashMap;
 use smallvec::SmallVec;
 
+use super::facts::Facts;
 use super::pattern::Pattern;
 use super::pattern_set::Patterns;
 use super::requirements::{Networks, Part, Requirements, Test};
 use super::small_map::SmallMap;
-use crate::context::RequestContext;
 use crate::request_path::RequestPath;
 
 /// The rules that match, as indices in the order of evaluation.
@@ -24,8 +24,6 @@ pub(super) type LateTests = HashMap<u32, Arc<[Test]>>;
 pub(super) struct Signature {
     /// The parts besides the one by which it is found.
     others: Vec<Part>,
-    /// Whether the networks are among them.
-    has_networks: bool,
     /// By the values of all parts.
     groups: SmallMap<Group>,
 }
@@ -42,7 +40,6 @@ impl Signature {
         let same = signatures.iter().position(|known| known.others == others);
         let same = same.unwrap_or_else(|| {
             signatures.push(Self {
-                has_networks: others.contains(&Part::Networks),
                 others,
                 groups: SmallMap::default(),
             });
@@ -52,7 +49,11 @@ impl Signature {
             let [first, others @ ..] = &choice[..] else {
                 continue;
             };
-            let values = joined(others.iter().copied().map(Some), first).unwrap_or_default();
+            let mut values = JoinedValues::new();
+            others
+                .iter()
+                .for_each(|other| push_value(&mut values, other));
+            values.extend_from_slice(first);
             let groups = &mut signatures[same].groups;
             let group = groups.get_or_insert_with(&values, Group::default);
             group.insert(rule, paths, &required.tests);
@@ -68,33 +69,51 @@ impl Signature {
     pub(super) fn find(
         &self,
         first: &[u8],
-        context: &RequestContext<'_>,
+        facts: &Facts<'_, '_>,
         networks: &Networks,
         matches: &mut Matches,
     ) {
-        let mut add = |group: Option<&Group>| {
-            if let Some(group) = group {
-                group.collect(context, matches);
-            }
-        };
-        if self.others.is_empty() {
-            return add(self.groups.get(first));
+        if !self.others.is_empty() {
+            let mut values = JoinedValues::new();
+            self.find_joined(&self.others, first, &mut values, facts, networks, matches);
+        } else if let Some(group) = self.groups.get(first) {
+            group.collect(facts, matches);
         }
-        let find = |network: Option<&[u8]>| {
-            let others = self.others.iter();
-            let others = others.map(|other| match other {
-                Part::Networks => network,
-                other => other.value_in(context),
-            });
-            joined(others, first).and_then(|values| self.groups.get(&values))
-        };
-        if self.has_networks {
-            for network in networks {
-                add(find(Some(network)));
+    }
+
+    /// Adds the rules with these values and those of the other parts that are left. Of a part
+    /// that has several values, each is tried; a rule has only a few such parts.
+    fn find_joined(
+        &self,
+        others: &[Part],
+        first: &[u8],
+        values: &mut JoinedValues,
+        facts: &Facts<'_, '_>,
+        networks: &Networks,
+        matches: &mut Matches,
+    ) {
+        let start = values.len();
+        for (index, other) in others.iter().enumerate() {
+            if other.is_multiple() {
+                let here = values.len();
+                other.for_each_value(facts, networks, |value| {
+                    push_value(values, value);
+                    let rest = &others[index + 1..];
+                    self.find_joined(rest, first, values, facts, networks, matches);
+                    values.truncate(here);
+                });
+                return values.truncate(start);
             }
-        } else {
-            add(find(None));
+            let Some(value) = other.value_in(facts) else {
+                return values.truncate(start);
+            };
+            push_value(values, value);
         }
+        values.extend_from_slice(first);
+        if let Some(group) = self.groups.get(values) {
+            group.collect(facts, matches);
+        }
+        values.truncate(start);
     }
 }
 
@@ -159,10 +178,10 @@ impl Group {
     }
 
     /// Adds the rules that match a request's path in either form. A rule may be added twice.
-    pub(super) fn collect(&self, context: &RequestContext<'_>, matches: &mut Matches) {
+    pub(super) fn collect(&self, facts: &Facts<'_, '_>, matches: &mut Matches) {
         for section in &self.sections {
-            if section.tests.iter().all(|test| test.passes(context)) {
-                section.collect(context.request_path(), matches);
+            if section.tests.iter().all(|test| test.passes(facts)) {
+                section.collect(facts.context.request_path(), matches);
             }
         }
     }
@@ -198,21 +217,12 @@ impl Section {
     }
 }
 
-/// The values of a signature's parts.
+/// The values of a signature's parts: those of the others, each after its length, then the first
+/// one. No two lists collide, and a single value stays as it is.
 type JoinedValues = SmallVec<[u8; 64]>;
 
-/// Joins the other values with their lengths, then the first one. No two lists collide,
-/// and a single value stays as it is. Returns `None` if a value is missing.
-fn joined<'v>(
-    others: impl Iterator<Item = Option<&'v [u8]>>,
-    first: &[u8],
-) -> Option<JoinedValues> {
-    let mut values = JoinedValues::new();
-    for other in others {
-        let other = other?;
-        values.extend_from_slice(&(other.len() as u64).to_le_bytes());
-        values.extend_from_slice(other);
-    }
-    values.extend_from_slice(first);
-    Some(values)
+/// Adds the value of one of the other parts.
+fn push_value(values: &mut JoinedValues, value: &[u8]) {
+    values.extend_from_slice(&(value.len() as u64).to_le_bytes());
+    values.extend_from_slice(value);
 }

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use foldhash::HashMap;
 
+use super::action::RuleAction;
 use super::cost::{Cost, Tokens};
 use super::rollout::Rollout;
 use super::rule::RuleMode;
@@ -24,6 +25,7 @@ pub struct ActiveRule {
     pub(super) id: Box<str>,
     pub(super) name: Option<Box<str>>,
     pub(super) mode: RuleMode,
+    pub(super) action: RuleAction,
     pub(super) priority: i32,
     pub(super) conditions: Conditions,
     pub(super) key: Vec<KeyPart>,
@@ -65,6 +67,11 @@ impl ActiveRule {
     /// Returns whether it may deny requests.
     pub fn mode(&self) -> RuleMode {
         self.mode
+    }
+
+    /// Returns what it does with the requests that it matches.
+    pub fn action(&self) -> RuleAction {
+        self.action
     }
 
     /// Returns its priority: the lowest is evaluated first.
@@ -123,7 +130,8 @@ impl ActiveRule {
     /// Returns whether it counts requests: each costs the same, and takes no slots.
     #[doc(hidden)]
     pub fn counts_requests(&self) -> bool {
-        matches!(self.cost, Cost::Fixed(_)) && !self.takes_slots()
+        let is_fixed = matches!(self.cost, Cost::Fixed(_));
+        is_fixed && !self.takes_slots() && !self.action.decides()
     }
 
     /// Returns how instances take units of its bands in advance, if they do.
@@ -132,12 +140,14 @@ impl ActiveRule {
         self.lease.filter(|_| is_leased)
     }
 
-    /// Returns the parts of its key; none for a global rule.
+    /// Returns the parts of its key; none for a global rule, and if its
+    /// [action](ActiveRule::action) decides.
     pub fn key(&self) -> &[KeyPart] {
         &self.key
     }
 
-    /// Returns its bands, without those of its overrides.
+    /// Returns its bands, without those of its overrides; none if its
+    /// [action](ActiveRule::action) decides.
     pub fn bands(&self) -> &[Band] {
         self.bands_in(&(0..self.own))
     }
@@ -147,7 +157,7 @@ impl ActiveRule {
         self.attributes.iter().map(|(k, v)| (&**k, &**v))
     }
 
-    /// Returns whether its match or its cost depends on the value of a header or an attribute.
+    /// Returns whether its match or its cost depends on the value of this part of a request.
     #[doc(hidden)]
     pub fn reads(&self, part: &KeyPart) -> bool {
         let is_cost = match (&self.cost, part) {
@@ -160,6 +170,8 @@ impl ActiveRule {
             || fields.any(|field| match (field, part) {
                 (Field::Header(name), KeyPart::Header(part)) => name == part,
                 (Field::Attribute(name), KeyPart::Attribute(part)) => name == part,
+                (Field::User, KeyPart::User) => true,
+                (Field::ApiKey | Field::ApiKeyHash, KeyPart::ApiKey) => true,
                 _ => false,
             })
     }

@@ -1,19 +1,22 @@
 //! From rules as they are written to rules that decisions can use.
 
 mod conditions;
+mod lists;
 mod rule;
 
 use std::collections::{BTreeSet, HashSet};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use super::active_rule::ActiveRule;
 use super::cost::Cost;
 use super::fault::{FaultCollector, InvalidRules, Step};
+use super::lists::List;
 use super::names::{MAX_NAME, is_set_name};
 use super::rule::{OnError, Rule};
 use super::set::{RuleOptions, RuleSet};
 use crate::key::KeyPart;
-use crate::matcher::Matcher;
+use crate::matcher::{ListIndex, Matcher};
+use lists::ListUses;
 use rule::RuleChecker;
 
 impl RuleSet {
@@ -39,6 +42,7 @@ impl RuleSet {
         RuleSetBuilder {
             name: name.into(),
             on_error: OnError::default(),
+            lists: Vec::new(),
             rules: Vec::new(),
             ipv6_prefix: RuleOptions::default().ipv6_prefix,
             first_number: None,
@@ -51,6 +55,7 @@ impl RuleSet {
 pub struct RuleSetBuilder {
     pub(super) name: Box<str>,
     pub(super) on_error: OnError,
+    pub(super) lists: Vec<List>,
     pub(super) rules: Vec<Rule>,
     pub(super) ipv6_prefix: u8,
     /// The number of its first rule, if its rules are only tried.
@@ -61,6 +66,34 @@ impl RuleSetBuilder {
     /// Sets the decision when the store fails; [`OnError::Local`] by default.
     pub fn on_error(mut self, on_error: OnError) -> Self {
         self.on_error = on_error;
+        self
+    }
+
+    /// Adds a named list of up to 100,000 values, which the conditions of rules can refer to:
+    /// texts, or addresses and networks for [`Rule::match_ip_in`]. The cost of a decision does
+    /// not grow with the list.
+    ///
+    /// ```
+    /// use fluxgate_core::{Limiter, MemoryStore, Outcome, RequestContext, Rule, RuleSet, ValueMatch};
+    ///
+    /// # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+    /// let api = RuleSet::builder("api")
+    ///     .list("blocked", ["user-13", "user-99"])
+    ///     .rule(Rule::new("no-entry").match_user(ValueMatch::in_list("blocked")).deny())
+    ///     .build()?;
+    /// let limiter = Limiter::new(api, MemoryStore::default());
+    /// let blocked = RequestContext::builder().user("user-13").build();
+    /// assert_eq!(limiter.check_sync("api", &blocked).outcome(), Outcome::Forbidden);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn list(
+        mut self,
+        name: impl Into<Box<str>>,
+        values: impl IntoIterator<Item = impl Into<Box<str>>>,
+    ) -> Self {
+        let values = values.into_iter().map(Into::into);
+        self.lists.push(List::new(name, values.collect()));
         self
     }
 
@@ -96,16 +129,18 @@ impl RuleSetBuilder {
                 "a rule set's name must have 1 to {MAX_NAME} bytes and no control character"
             ));
         }
-        let enabled = self.check_rules(&mut faults);
+        lists::check(&self.lists, &mut faults);
+        let (enabled, lists) = self.check_rules(&mut faults);
         let faults = faults.into_faults();
         if !faults.is_empty() {
             return Err(InvalidRules(faults));
         }
-        Ok(self.into_set(enabled))
+        Ok(self.into_set(enabled, lists))
     }
 
-    /// Returns the enabled rules, in the order of the set.
-    fn check_rules(&self, faults: &mut FaultCollector<'_>) -> Vec<ActiveRule> {
+    /// Returns the enabled rules, in the order of the set, and the lists that they use.
+    fn check_rules(&self, faults: &mut FaultCollector<'_>) -> (Vec<ActiveRule>, ListIndex) {
+        let mut lists = ListUses::new(&self.lists);
         let mut ids = HashSet::new();
         let mut enabled = Vec::new();
         let groups = group_names(&self.rules);
@@ -120,15 +155,17 @@ impl RuleSetBuilder {
                         faults.field("id", |faults| faults.add(message));
                     }
                     let number = self.first_number.map(|first| first + index);
-                    RuleChecker::new(set, rule, self.ipv6_prefix, &groups, faults).check(number)
+                    RuleChecker::new(set, rule, self.ipv6_prefix, &groups, faults)
+                        .check(&mut lists, number)
                 })
             });
             enabled.extend(checked.filter(|_| rule.enabled));
         }
-        enabled
+        faults.extend(lists.faults);
+        (enabled, lists.index)
     }
 
-    fn into_set(self, mut rules: Vec<ActiveRule>) -> RuleSet {
+    fn into_set(self, mut rules: Vec<ActiveRule>, lists: ListIndex) -> RuleSet {
         // Stable: rules of one priority stay in the order of the set.
         rules.sort_by_key(|rule| rule.priority);
         let groups = group_names(&self.rules).into_iter().map(Into::into);
@@ -140,12 +177,14 @@ impl RuleSetBuilder {
             header_names: header_names(&rules),
             key_header_names: key_header_names.into_iter().collect(),
             delays: rules.iter().any(ActiveRule::delays),
-            matcher: Matcher::new(rules.iter().map(|rule| &rule.conditions)),
+            has_actions: rules.iter().any(|rule| rule.action.decides()),
+            matcher: Matcher::new(rules.iter().map(|rule| &rule.conditions), Arc::new(lists)),
             lower_matcher: OnceLock::new(),
             rules,
             groups,
             ipv6_prefix: self.ipv6_prefix,
             written: self.rules,
+            lists: self.lists,
         }
     }
 }

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use super::lists::List;
 use super::rule::Rule;
 use super::set::{RuleSet, RuleSets};
-use super::write::{on_error_name, rule_fields};
+use super::write::{on_error_name, rule_fields, written_values};
 
 /// A change of the rules, displayed as `api/per-user: bands changed from … to …`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -143,6 +144,7 @@ fn set_changes(before: &RuleSet, after: &RuleSet, changes: &mut Vec<RuleChange>)
             after: Some(after.ipv6_prefix().to_string()),
         });
     }
+    of_set.extend(list_changes(&before.lists, &after.lists));
     if !of_set.is_empty() {
         push(None, RuleChangeKind::Changed(of_set));
     }
@@ -200,4 +202,51 @@ fn field_changes(before: &Rule, after: &Rule) -> Vec<FieldChange> {
     changes
         .filter(|change| change.before != change.after)
         .collect()
+}
+
+/// The most values of a list that a change names.
+const MAX_NAMED: usize = 10;
+
+/// Returns the lists that have changed. Of a long list only what is new and what is gone is
+/// named, up to a few values each.
+fn list_changes(before: &[List], after: &[List]) -> Vec<FieldChange> {
+    fn values<'l>(lists: &'l [List], name: &str) -> Option<&'l [Box<str>]> {
+        let found = lists.iter().find(|list| *list.name == *name);
+        found.map(|list| &*list.values)
+    }
+    let names: BTreeSet<_> = before.iter().chain(after).map(|list| &list.name).collect();
+    let mut changes = Vec::new();
+    for name in names {
+        let (old, new) = (values(before, name), values(after, name));
+        if old == new {
+            continue;
+        }
+        let others = |other: Option<&[Box<str>]>| -> BTreeSet<Box<str>> {
+            other.unwrap_or_default().iter().cloned().collect()
+        };
+        let (without_old, without_new) = (others(old), others(new));
+        let describe = |values: &[Box<str>], other: &BTreeSet<Box<str>>| {
+            if values.len() <= MAX_NAMED {
+                return written_values(values);
+            }
+            let own = values.iter().filter(|value| !other.contains(*value));
+            let own: Vec<_> = own.cloned().collect();
+            let named = written_values(&own[..own.len().min(MAX_NAMED)]);
+            match own.len() {
+                0 => format!("{} values", values.len()),
+                1..=MAX_NAMED => format!("{} values, with {named}", values.len()),
+                more => format!(
+                    "{} values, with {named} and {} more",
+                    values.len(),
+                    more - MAX_NAMED
+                ),
+            }
+        };
+        changes.push(FieldChange {
+            field: format!("lists.{name}"),
+            before: old.map(|values| describe(values, &without_new)),
+            after: new.map(|values| describe(values, &without_old)),
+        });
+    }
+    changes
 }

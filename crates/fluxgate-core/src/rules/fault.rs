@@ -108,6 +108,19 @@ impl<'s> FaultCollector<'s> {
         });
     }
 
+    /// Returns a fault of another field, by the steps from the rule set to it.
+    pub(super) fn fault_at(&self, path: Vec<Step>, message: String) -> RuleFault {
+        RuleFault {
+            rule_set: self.rule_set.into(),
+            path,
+            message,
+        }
+    }
+
+    pub(super) fn extend(&mut self, faults: Vec<RuleFault>) {
+        self.faults.extend(faults);
+    }
+
     pub(super) fn count(&self) -> usize {
         self.faults.len()
     }

@@ -3,6 +3,7 @@
 //! positions.
 
 mod bands;
+mod lists;
 mod request;
 mod rule;
 
@@ -127,9 +128,11 @@ impl RuleSets {
 fn read_set(name: &str, node: &Node, options: RuleOptions, faults: &mut Faults) -> RuleSetBuilder {
     let mut set = RuleSet::builder(name);
     set.ipv6_prefix = options.ipv6_prefix;
-    let [on_error, rules] = node.fields("a rule set", ["on_error", "rules"], faults);
+    let fields = ["on_error", "lists", "rules"];
+    let [on_error, lists, rules] = node.fields("a rule set", fields, faults);
     let on_error = on_error.and_then(|node| values::on_error(node, faults));
     set.on_error = on_error.unwrap_or_default();
+    set.lists = lists.map_or(Vec::new(), |node| lists::read(node, faults));
     let rules = rules.map_or(&[][..], |node| node.list("`rules`", faults));
     set.rules = rules
         .iter()
@@ -167,8 +170,10 @@ fn locate<'n>(path: &[Step], key: &'n Node, set: &'n Node) -> (Position, Option<
                 let Some((key, value)) = field(pairs, name) else {
                     return (node.position, None);
                 };
-                debug_assert_eq!(index + 1, path.len());
-                return (key.position, Some(value));
+                if index + 1 == path.len() {
+                    return (key.position, Some(value));
+                }
+                node = value;
             }
             // A band in its short form, or not of the type that the reader requires, which it
             // has reported.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::action::RuleAction;
 use super::cost::Cost;
 use super::rollout::Rollout;
 use crate::band::Band;
@@ -41,7 +42,8 @@ pub enum RuleMode {
     Shadow,
 }
 
-/// A limit on the requests that match, for each value of a key.
+/// A limit on the requests that match, for each value of a key; or a rule that denies or allows
+/// what it matches.
 ///
 /// ```
 /// use std::time::Duration;
@@ -57,8 +59,9 @@ pub enum RuleMode {
 ///     .wait_up_to(Duration::from_secs(2));
 /// ```
 ///
-/// A rule needs a key (or a scope, which is a key of one part) and at least one band. Its
-/// values are checked when its [`RuleSet`](crate::RuleSet) is built.
+/// A rule needs a key (or a scope, which is a key of one part) and at least one band, unless it
+/// decides by itself ([`Rule::deny`], [`Rule::allow`]). Its values are checked when its
+/// [`RuleSet`](crate::RuleSet) is built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// `None` if the rule file has a fault there, which has been reported.
@@ -66,14 +69,21 @@ pub struct Rule {
     pub(super) name: Option<Box<str>>,
     pub(super) enabled: bool,
     pub(super) mode: RuleMode,
+    pub(super) action: RuleAction,
     pub(super) priority: i32,
     pub(super) paths: Vec<Box<str>>,
     pub(super) not_paths: Vec<Box<str>>,
     pub(super) methods: Vec<Box<str>>,
     pub(super) match_headers: ValueMatches,
     pub(super) match_attributes: ValueMatches,
+    pub(super) match_user: Option<ValueMatch>,
+    pub(super) match_api_key: Option<ValueMatch>,
     pub(super) ips: Vec<Box<str>>,
+    /// The list in place of `ips`.
+    pub(super) ip_list: Option<Box<str>>,
     pub(super) not_ips: Vec<Box<str>>,
+    /// The list in place of `not_ips`.
+    pub(super) not_ip_list: Option<Box<str>>,
     pub(super) key: Key,
     pub(super) group: Option<Box<str>>,
     pub(super) rollout: Option<Rollout>,
@@ -132,14 +142,19 @@ impl Rule {
             name: None,
             enabled: true,
             mode: RuleMode::default(),
+            action: RuleAction::default(),
             priority: DEFAULT_PRIORITY,
             paths: Vec::new(),
             not_paths: Vec::new(),
             methods: Vec::new(),
             match_headers: Vec::new(),
             match_attributes: Vec::new(),
+            match_user: None,
+            match_api_key: None,
             ips: Vec::new(),
+            ip_list: None,
             not_ips: Vec::new(),
+            not_ip_list: None,
             key: Key::Missing,
             group: None,
             rollout: None,
@@ -173,6 +188,32 @@ impl Rule {
         self
     }
 
+    /// Denies every request that matches, with the status 403 over HTTP. Such a rule has no key,
+    /// bands or cost. Of the rules that deny or allow what they match, the first in the order of
+    /// evaluation decides, before any limit: nothing is charged, and the store is not asked.
+    ///
+    /// ```
+    /// use fluxgate_core::Rule;
+    ///
+    /// let rule = Rule::new("no-admin").match_path("/admin/**").match_not_ip("10.0.0.0/8").deny();
+    /// ```
+    pub fn deny(self) -> Self {
+        self.deny_with(RuleAction::DEFAULT_STATUS)
+    }
+
+    /// Denies like [`Rule::deny`], with this status over HTTP: 400 to 499.
+    pub fn deny_with(mut self, status: u16) -> Self {
+        self.action = RuleAction::Deny { status };
+        self
+    }
+
+    /// Allows every request that matches, without counting it. Such a rule has no key, bands or
+    /// cost, and decides like one that [denies](Rule::deny).
+    pub fn allow(mut self) -> Self {
+        self.action = RuleAction::Allow;
+        self
+    }
+
     /// Sets the priority, 100 by default. Rules are evaluated and reported in ascending
     /// order; those of one priority in the order of their set.
     pub fn priority(mut self, priority: i32) -> Self {
@@ -181,7 +222,8 @@ impl Rule {
     }
 
     /// Requires the path to match this pattern, or another one that is added like this.
-    /// `?` is one character, `*` any characters of a segment, `**` zero or more segments.
+    /// `?` is one character, `*` any characters of a segment, `{name}` one segment that is not
+    /// empty, `**` zero or more segments.
     pub fn match_path(mut self, pattern: impl Into<Box<str>>) -> Self {
         self.paths.push(pattern.into());
         self
@@ -226,10 +268,37 @@ impl Rule {
         self
     }
 
+    /// Requires the user to be this one, one of several, or any other [`ValueMatch`].
+    pub fn match_user(mut self, user: impl Into<ValueMatch>) -> Self {
+        self.match_user = Some(user.into());
+        self
+    }
+
+    /// Requires the API key to be this one, one of several, or any other [`ValueMatch`]. A value
+    /// may be written as `sha256:` and the 64 hexadecimal digits of the key's SHA-256, so that
+    /// the rules do not reveal the key.
+    pub fn match_api_key(mut self, key: impl Into<ValueMatch>) -> Self {
+        self.match_api_key = Some(key.into());
+        self
+    }
+
     /// Requires the client's address to be in this network, or in another one that is added
     /// like this: `10.0.0.0/8`, `2001:db8::/32` or a single address.
     pub fn match_ip(mut self, network: impl Into<Box<str>>) -> Self {
         self.ips.push(network.into());
+        self
+    }
+
+    /// Requires the client's address to be in a [list](crate::RuleSetBuilder::list) of addresses
+    /// and networks, instead of networks of the rule itself.
+    pub fn match_ip_in(mut self, list: impl Into<Box<str>>) -> Self {
+        self.ip_list = Some(list.into());
+        self
+    }
+
+    /// Excepts the clients in a [list](crate::RuleSetBuilder::list) of addresses and networks.
+    pub fn match_not_ip_in(mut self, list: impl Into<Box<str>>) -> Self {
+        self.not_ip_list = Some(list.into());
         self
     }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use foldhash::HashMap;
 
 use super::active_rule::ActiveRule;
+use super::lists::List;
 use super::rule::{OnError, Rule};
 use crate::context::RequestContext;
 use crate::key;
@@ -161,8 +162,12 @@ pub struct RuleSet {
     pub(super) key_header_names: Box<[Box<str>]>,
     /// Whether a rule may delay requests.
     pub(super) delays: bool,
+    /// Whether a rule decides by itself.
+    pub(super) has_actions: bool,
     /// All rules, enabled or not, as they were written.
     pub(super) written: Vec<Rule>,
+    /// Its lists, by their numbers.
+    pub(super) lists: Vec<List>,
 }
 
 /// Rule sets are equal if all their rules, enabled or not, are written with the same
@@ -175,6 +180,7 @@ impl PartialEq for RuleSet {
             && self.on_error == other.on_error
             && self.ipv6_prefix == other.ipv6_prefix
             && self.written == other.written
+            && self.lists == other.lists
             // [`RuleSets::with_limits`] changes them.
             && bands.eq(other_bands)
     }
@@ -280,6 +286,17 @@ impl RuleSet {
         &self.groups[number as usize]
     }
 
+    /// Returns whether an enabled rule decides by itself, without a limit.
+    #[inline]
+    pub(crate) fn has_actions(&self) -> bool {
+        self.has_actions
+    }
+
+    /// Returns the name of a list.
+    pub(crate) fn list_name(&self, number: u32) -> &str {
+        &self.lists[number as usize].name
+    }
+
     /// Returns the ids of the disabled rules.
     pub(crate) fn disabled(&self) -> impl Iterator<Item = &str> {
         let disabled = self.written.iter().filter(|rule| !rule.enabled);
@@ -294,7 +311,7 @@ impl RuleSet {
         }
         self.lower_matcher.get_or_init(|| {
             let conditions = self.rules.iter().map(|rule| &rule.conditions);
-            Box::new(Matcher::ignoring_case(conditions))
+            Box::new(self.matcher.ignoring_case(conditions))
         })
     }
 

@@ -4,6 +4,7 @@ mod bands;
 mod costs;
 mod coverage;
 mod leases;
+mod lists;
 mod methods;
 mod requests;
 
@@ -40,8 +41,8 @@ impl fmt::Display for RuleWarning {
 
 impl RuleSet {
     /// Returns warnings: rules of a group that never apply, bands that never deny what another
-    /// band allows, costs that no request can pay, methods in the wrong case, and settings
-    /// without effect.
+    /// band allows, costs that no request can pay, methods in the wrong case, lists that no rule
+    /// uses, and settings without effect.
     ///
     /// ```
     /// use fluxgate_core::{Quota, Rule, RuleSet};
@@ -62,7 +63,8 @@ impl RuleSet {
     pub fn warnings(&self) -> Vec<RuleWarning> {
         let groups = Groups::of(self);
         let max_others = MAX_PAIRS / self.band_count().max(1);
-        self.collect_warnings(|index, rule, warnings| {
+        let mut all = lists::unused(self);
+        all.extend(self.collect_warnings(|index, rule, warnings| {
             if rule.rollout.is_some() && rule.mode == RuleMode::Shadow {
                 warnings.field("rollout", |warnings| {
                     warnings.add("`rollout` has no effect on a rule with `mode: shadow`");
@@ -80,7 +82,8 @@ impl RuleSet {
             if let Some(earlier) = groups.shadowing(index, KeyPresence::Unknown) {
                 warnings.add(never_applies(rule, earlier, ""));
             }
-        })
+        }));
+        all
     }
 
     /// Returns warnings about sliding logs that may need more events than the store holds for

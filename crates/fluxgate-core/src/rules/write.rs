@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use super::action::RuleAction;
 use super::cost::Cost;
+use super::lists::List;
 use super::rule::{DEFAULT_PRIORITY, Key, OnError, Pairs, Rule, RuleMode, ValueMatches};
 use super::set::{OnMissingRuleSet, RuleOptions, RuleSet, RuleSets};
 use crate::band::Band;
@@ -11,7 +13,7 @@ use crate::calendar::TimeZone;
 use crate::hold::DEFAULT_HOLD;
 use crate::key::{KeyPart, OnMissingKey};
 use crate::limit::Algorithm;
-use crate::matcher::Values;
+use crate::matcher::{ValueMatch, Values};
 
 impl RuleSets {
     /// Writes all rules, including disabled ones, as a rule file. Fields
@@ -74,6 +76,12 @@ fn write_set(set: &RuleSet, text: &mut String) {
     let _ = writeln!(text, "  {}:", scalar(set.name()));
     if set.on_error() != OnError::default() {
         let _ = writeln!(text, "    on_error: {}", on_error_name(set.on_error()));
+    }
+    if !set.lists.is_empty() {
+        text.push_str("    lists:\n");
+    }
+    for List { name, values } in &set.lists {
+        let _ = writeln!(text, "      {}: {}", scalar(name), written_values(values));
     }
     text.push_str("    rules:\n");
     for rule in &set.written {
@@ -143,6 +151,14 @@ impl WrittenFields {
         if rule.mode == RuleMode::Shadow {
             fields.scalar("mode", "shadow".into());
         }
+        if rule.action.decides() {
+            fields.scalar("action", rule.action.name().into());
+        }
+        if let RuleAction::Deny { status } = rule.action
+            && status != RuleAction::DEFAULT_STATUS
+        {
+            fields.scalar("status", status.to_string());
+        }
         if rule.priority != DEFAULT_PRIORITY {
             fields.scalar("priority", rule.priority.to_string());
         }
@@ -186,9 +202,10 @@ impl WrittenFields {
                 fields.scalar("hold", duration(limit.window().as_duration()));
             }
         }
-        fields
-            .0
-            .push(("bands", Written::List(bands(&rule.bands).collect())));
+        if !rule.action.decides() {
+            let bands = bands(&rule.bands).collect();
+            fields.0.push(("bands", Written::List(bands)));
+        }
         match &rule.cost {
             Cost::Fixed(1) => {}
             Cost::Fixed(units) => fields.scalar("cost", units.to_string()),
@@ -253,10 +270,12 @@ fn conditions(rule: &Rule) -> Vec<(String, String)> {
             "attributes",
             (!rule.match_attributes.is_empty()).then(|| value_matches(&rule.match_attributes)),
         ),
-        ("ip", (!rule.ips.is_empty()).then(|| texts(&rule.ips))),
+        ("user", rule.match_user.as_ref().map(value_match)),
+        ("api_key", rule.match_api_key.as_ref().map(value_match)),
+        ("ip", networks(&rule.ips, rule.ip_list.as_deref())),
         (
             "not_ip",
-            (!rule.not_ips.is_empty()).then(|| texts(&rule.not_ips)),
+            networks(&rule.not_ips, rule.not_ip_list.as_deref()),
         ),
     ];
     let parts = parts.into_iter();
@@ -296,20 +315,35 @@ fn bands(bands: &[Band]) -> impl Iterator<Item = String> {
     })
 }
 
+fn networks(texts: &[Box<str>], list: Option<&str>) -> Option<String> {
+    let list = list.map(|list| flow_map(vec![("in".into(), scalar(list))]));
+    list.or_else(|| (!texts.is_empty()).then(|| written_values(texts)))
+}
+
+/// Writes the values of a list.
+pub(super) fn written_values(values: &[Box<str>]) -> String {
+    flow_list(values.iter().map(|value| scalar(value)))
+}
+
 fn value_matches(matches: &ValueMatches) -> String {
+    let matches = matches.iter();
+    let matches = matches.map(|(name, value)| (scalar(name), value_match(value)));
+    flow_map(matches.collect())
+}
+
+fn value_match(ValueMatch(values): &ValueMatch) -> String {
     let one_or_more = |values: &[Box<str>]| match values {
         [one] => scalar(one),
-        several => flow_list(several.iter().map(|value| scalar(value))),
+        several => written_values(several),
     };
-    let matches = matches.iter().map(|(name, value)| {
-        let value = match &value.0 {
-            Values::OneOf(values) => one_or_more(values),
-            Values::NoneOf(values) => flow_map(vec![("not".into(), one_or_more(values))]),
-            Values::Present(present) => flow_map(vec![("present".into(), present.to_string())]),
-        };
-        (scalar(name), value)
-    });
-    flow_map(matches.collect())
+    let (name, value) = match values {
+        Values::OneOf(values) => return one_or_more(values),
+        Values::NoneOf(values) => ("not", one_or_more(values)),
+        Values::Present(present) => ("present", present.to_string()),
+        Values::In(list) => ("in", scalar(list)),
+        Values::NotIn(list) => ("not_in", scalar(list)),
+    };
+    flow_map(vec![(name.into(), value)])
 }
 
 fn pairs(pairs: &Pairs) -> String {

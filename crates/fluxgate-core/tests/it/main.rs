@@ -5,6 +5,7 @@
     reason = "a test that cannot go on has failed, and the panic says where"
 )]
 
+mod actions;
 mod against_model;
 mod calendar;
 mod calls;
@@ -19,6 +20,7 @@ mod holds;
 mod invariants;
 mod keyed;
 mod keys;
+mod lists;
 mod matching;
 mod memory;
 mod memory_logs;

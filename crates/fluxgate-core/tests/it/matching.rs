@@ -7,7 +7,10 @@ use fluxgate_core::internals::RequestPath;
 use proptest::prelude::*;
 
 use crate::support::{Gate, cases, set_of};
-use model::{ADDRESSES, Asked, METHODS, NETWORKS, Request, VALUES, Wanted, path_fits};
+use model::{
+    ADDRESSES, Addresses, Asked, LISTS, METHODS, NETWORK_LISTS, NETWORKS, Request, VALUES, Wanted,
+    lists, path_fits,
+};
 
 fn pattern() -> impl Strategy<Value = String> {
     let segment = prop_oneof![
@@ -37,18 +40,23 @@ fn pairs(names: usize, most: usize) -> impl Strategy<Value = Vec<(usize, &'stati
 
 /// Names with the values that match; each name once.
 fn wanted(names: usize, most: usize) -> impl Strategy<Value = Vec<(usize, Wanted)>> {
-    let values = || prop::sample::subsequence(&VALUES[..], 1..=VALUES.len());
-    let wanted = prop_oneof![
-        3 => prop::sample::select(&VALUES[..]).prop_map(|value| Wanted::OneOf(vec![value])),
-        2 => values().prop_map(Wanted::OneOf),
-        2 => values().prop_map(Wanted::NoneOf),
-        1 => any::<bool>().prop_map(Wanted::Present),
-    ];
-    prop::collection::vec((0..names, wanted), 0..=most).prop_map(|mut pairs| {
+    prop::collection::vec((0..names, wanted_values()), 0..=most).prop_map(|mut pairs| {
         pairs.sort_by_key(|(name, _)| *name);
         pairs.dedup_by_key(|(name, _)| *name);
         pairs
     })
+}
+
+fn wanted_values() -> impl Strategy<Value = Wanted> {
+    let values = || prop::sample::subsequence(&VALUES[..], 1..=VALUES.len());
+    prop_oneof![
+        3 => prop::sample::select(&VALUES[..]).prop_map(|value| Wanted::OneOf(vec![value])),
+        2 => values().prop_map(Wanted::OneOf),
+        2 => values().prop_map(Wanted::NoneOf),
+        1 => any::<bool>().prop_map(Wanted::Present),
+        2 => (0..LISTS.len()).prop_map(Wanted::In),
+        1 => (0..LISTS.len()).prop_map(Wanted::NotIn),
+    ]
 }
 
 /// `names` is the number of different headers and attributes.
@@ -61,10 +69,23 @@ fn asked(names: usize) -> impl Strategy<Value = Asked> {
         prop_oneof![2 => Just(Vec::new()), 1 => methods],
         prop_oneof![1 => Just(Vec::new()), 1 => wanted(names, 4)],
         prop_oneof![1 => Just(Vec::new()), 1 => wanted(names, 4)],
+        (
+            prop::option::weighted(0.3, wanted_values()),
+            prop::option::weighted(0.3, wanted_values()),
+        ),
         (networks(), networks(), prop::option::weighted(0.3, 0..3_u8)),
     )
         .prop_map(
-            |(priority, paths, not_paths, methods, headers, attributes, (ips, not_ips, group))| {
+            |(
+                priority,
+                paths,
+                not_paths,
+                methods,
+                headers,
+                attributes,
+                (user, api_key),
+                (ips, not_ips, group),
+            )| {
                 Asked {
                     priority,
                     paths,
@@ -72,6 +93,8 @@ fn asked(names: usize) -> impl Strategy<Value = Asked> {
                     methods,
                     headers,
                     attributes,
+                    user,
+                    api_key,
                     ips,
                     not_ips,
                     group,
@@ -80,9 +103,13 @@ fn asked(names: usize) -> impl Strategy<Value = Asked> {
         )
 }
 
-fn networks() -> impl Strategy<Value = Vec<usize>> {
+fn networks() -> impl Strategy<Value = Addresses> {
     let all: Vec<_> = (0..NETWORKS.len()).collect();
-    prop_oneof![3 => Just(Vec::new()), 1 => prop::sample::subsequence(all, 1..=3)]
+    prop_oneof![
+        4 => Just(Addresses::Networks(Vec::new())),
+        1 => prop::sample::subsequence(all, 1..=3).prop_map(Addresses::Networks),
+        1 => (0..NETWORK_LISTS.len()).prop_map(Addresses::List),
+    ]
 }
 
 fn incoming(names: usize) -> impl Strategy<Value = Request> {
@@ -93,15 +120,21 @@ fn incoming(names: usize) -> impl Strategy<Value = Request> {
         pairs(names, 3),
         pairs(names, 4),
         prop::option::weighted(0.8, 0..ADDRESSES.len()),
+        prop::option::weighted(0.8, prop::sample::select(&VALUES[..])),
+        prop::option::weighted(0.8, prop::sample::select(&VALUES[..])),
     )
-        .prop_map(|(path, normal, method, headers, attributes, ip)| Request {
-            ip,
-            path,
-            normal,
-            method,
-            headers,
-            attributes,
-        })
+        .prop_map(
+            |(path, normal, method, headers, attributes, ip, user, api_key)| Request {
+                ip,
+                path,
+                normal,
+                method,
+                headers,
+                attributes,
+                user,
+                api_key,
+            },
+        )
 }
 
 fn agrees(rules: &[Asked], requests: &[Request]) -> Result<(), TestCaseError> {
@@ -110,7 +143,11 @@ fn agrees(rules: &[Asked], requests: &[Request]) -> Result<(), TestCaseError> {
         .enumerate()
         .map(|(id, asked)| asked.rule(id))
         .collect();
-    let gate = Gate::new(&set_of(&written.join(",\n")));
+    let gate = Gate::new(&format!(
+        "rule_sets: {{ s: {{ lists: {}, rules: [ {} ] }} }}",
+        lists(),
+        written.join(",\n")
+    ));
     let mut order: Vec<_> = (0..rules.len()).collect();
     order.sort_by_key(|id| rules[*id].priority);
     for request in requests {
@@ -150,8 +187,10 @@ fn globs_agree(patterns: &[String], paths: Vec<String>) -> Result<(), TestCaseEr
         methods: vec![],
         headers: vec![],
         attributes: vec![],
-        ips: vec![],
-        not_ips: vec![],
+        user: None,
+        api_key: None,
+        ips: Addresses::Networks(vec![]),
+        not_ips: Addresses::Networks(vec![]),
         group: None,
     };
     let rules: Vec<_> = patterns.iter().map(alone).collect();
@@ -162,6 +201,8 @@ fn globs_agree(patterns: &[String], paths: Vec<String>) -> Result<(), TestCaseEr
         method: None,
         headers: vec![],
         attributes: vec![],
+        user: None,
+        api_key: None,
     };
     agrees(&rules, &paths.into_iter().map(request).collect::<Vec<_>>())
 }
@@ -226,7 +267,11 @@ fn patterns_match_as_documented() {
             &["/users/7", "/users/a.b", "/users/{id}", "/users/ä"],
             &["/users", "/users/", "/users/7/", "/users/7/x", "/users//"],
         ),
-        ("/{a}/{b-c}/**", &["/1/2", "/1/2/", "/1/2/3"], &["/1", "/1/", "//2"]),
+        (
+            "/{a}/{b-c}/**",
+            &["/1/2", "/1/2/", "/1/2/3"],
+            &["/1", "/1/", "//2"],
+        ),
         ("/**/{id}", &["/7", "/a/7"], &["/", "/a/"]),
         ("/", &["/"], &["", "//", "/a"]),
         ("/*.json", &["/x.json", "/.json"], &["/x.jso", "/x/y.json"]),

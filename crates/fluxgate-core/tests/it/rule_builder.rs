@@ -425,8 +425,11 @@ fn rules() -> impl Strategy<Value = Rule> {
             rule = rule.match_header("X-A", value);
             rule = rule.match_header("X-B", ValueMatch::not(methods.clone()));
             rule = rule.match_header("X-C", methods.clone());
+            rule = rule.match_user(ValueMatch::not(methods.clone()));
+            rule = rule.match_api_key(ValueMatch::present());
             for path in paths {
-                // Two stars are valid only as a whole segment.
+                // Two stars and braces are valid only as a whole segment.
+                let path = path.replace(['{', '}'], "");
                 let words: Vec<_> = path.split('*').filter(|word| !word.is_empty()).collect();
                 rule = rule.match_path(format!("/{}", words.join("*")));
             }

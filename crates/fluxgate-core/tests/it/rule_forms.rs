@@ -114,10 +114,10 @@ fn values_to_match_have_one_form() {
         "{ X-A: [a, §[b]] }",
         "a header's value must be a text, not a list",
     );
-    headers("{ X-A: §{} }", "either `not` or `present`");
+    headers("{ X-A: §{} }", "one of `not`, `present`, `in` and `not_in`");
     headers(
         "{ X-A: §{ not: a, present: true } }",
-        "either `not` or `present`",
+        "one of `not`, `present`, `in` and `not_in`",
     );
     headers("{ X-A: { §is: a } }", "unknown field `is`");
     headers(

@@ -4,10 +4,12 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use super::conditions::{self, header_name};
+use super::lists::ListUses;
 use crate::band::Band;
-use crate::key::{self, KeyPart, KeyPartError, RuleNumber, SubjectBytes};
+use crate::key::{self, KeyPart, KeyPartError, OnMissingKey, RuleNumber, SubjectBytes};
 use crate::lease::{self, Lease};
 use crate::limit::{Algorithm, LimitError, LimitField, MAX_UNITS, check_span, saturating_micros};
+use crate::rules::action::{RuleAction, misplaced};
 use crate::rules::active_rule::{ActiveRule, Overrides};
 use crate::rules::cost::{Cost, Tokens};
 use crate::rules::fault::{FaultCollector, Step};
@@ -46,19 +48,27 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
 
     /// Returns the rule, or `None` if it has faults. Without a `number`, it has that of the
     /// process.
-    pub(super) fn check(mut self, number: Option<usize>) -> Option<ActiveRule> {
+    pub(super) fn check(
+        mut self,
+        lists: &mut ListUses<'_>,
+        number: Option<usize>,
+    ) -> Option<ActiveRule> {
         let rule = self.rule;
         let faults_before = self.faults.count();
         self.id();
         let conditions = self
             .faults
-            .field("match", |faults| conditions::check(rule, faults));
+            .field("match", |faults| conditions::check(rule, lists, faults));
+        self.action();
         let key = self.key();
         let group = self.group();
         self.rollout();
         let max_wait = self.max_wait();
         let lease = self.lease();
-        let mut bands = self.bands("a rule needs `bands`", &rule.bands, max_wait);
+        let mut bands = match rule.action {
+            RuleAction::Limit => self.bands("a rule needs `bands`", &rule.bands, max_wait),
+            _ => Vec::new(),
+        };
         let own = bands.len() as u32;
         let cost = self.cost();
         self.clamp();
@@ -85,6 +95,7 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
             id,
             name: rule.name.clone(),
             mode: rule.mode,
+            action: rule.action,
             priority: rule.priority,
             conditions,
             key,
@@ -116,6 +127,40 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
         }
     }
 
+    /// Checks that a rule that decides by itself has nothing that only limits have.
+    fn action(&mut self) {
+        let rule = self.rule;
+        if let RuleAction::Deny { status } = rule.action
+            && !RuleAction::STATUSES.contains(&status)
+        {
+            let message = format!("`status` must be a whole number from 400 to 499, not {status}");
+            self.faults.field("status", |faults| faults.add(message));
+        }
+        if !rule.action.decides() {
+            return;
+        }
+        let on_missing_key = rule.on_missing_key != OnMissingKey::default();
+        let misplaced_fields = [
+            ("key", rule.key != Key::Missing),
+            ("group", rule.group.is_some()),
+            ("rollout", rule.rollout.is_some()),
+            ("on_missing_key", on_missing_key),
+            ("bands", !rule.bands.is_empty()),
+            ("cost", rule.cost != Cost::default()),
+            ("clamp", rule.clamp),
+            ("max_wait", rule.max_wait.is_some()),
+            ("lease", rule.lease.is_some()),
+            ("overrides", !rule.overrides.is_empty()),
+            ("reset_on_change", rule.reset_on_change),
+        ];
+        for (field, is_given) in misplaced_fields {
+            if is_given {
+                let message = misplaced(field, rule.action);
+                self.faults.field(field, |faults| faults.add(message));
+            }
+        }
+    }
+
     /// Returns the number of its group.
     fn group(&mut self) -> Option<u32> {
         let group = self.rule.group.as_deref()?;
@@ -138,6 +183,7 @@ impl<'a, 'f, 's> RuleChecker<'a, 'f, 's> {
     /// Returns the parts of the key, with the names of headers in lower case.
     fn key(&mut self) -> Option<Vec<KeyPart>> {
         let parts = match &self.rule.key {
+            Key::Missing if self.rule.action.decides() => return Some(Vec::new()),
             Key::Missing => {
                 let message = "a rule needs a `scope` or a `key`";
                 self.faults.field("scope", |faults| faults.add(message));

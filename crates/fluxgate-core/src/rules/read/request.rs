@@ -10,7 +10,17 @@ use crate::yaml::{Node, Value};
 impl RuleReader<'_> {
     pub(super) fn conditions(&mut self, node: Option<&Node>, rule: &mut Rule) {
         let Some(node) = node else { return };
-        let [path, not_path, methods, headers, attributes, ip, not_ip] = node.fields(
+        let [
+            path,
+            not_path,
+            methods,
+            headers,
+            attributes,
+            user,
+            api_key,
+            ip,
+            not_ip,
+        ] = node.fields(
             "`match`",
             [
                 "path",
@@ -18,6 +28,8 @@ impl RuleReader<'_> {
                 "methods",
                 "headers",
                 "attributes",
+                "user",
+                "api_key",
                 "ip",
                 "not_ip",
             ],
@@ -29,8 +41,28 @@ impl RuleReader<'_> {
         rule.match_headers = self.value_matches(headers, "`headers`", "a header's value");
         let what = "an attribute's value";
         rule.match_attributes = self.value_matches(attributes, "`attributes`", what);
-        rule.ips = self.list(ip, "`ip`", "a network");
-        rule.not_ips = self.list(not_ip, "`not_ip`", "a network");
+        rule.match_user = user.map(|node| self.value_match(node, "`user`"));
+        rule.match_api_key = api_key.map(|node| self.value_match(node, "`api_key`"));
+        (rule.ips, rule.ip_list) = self.networks(ip, "`ip`");
+        (rule.not_ips, rule.not_ip_list) = self.networks(not_ip, "`not_ip`");
+    }
+
+    /// Reads networks, or `{ in: LIST }`.
+    fn networks(&mut self, node: Option<&Node>, what: &str) -> (Vec<Box<str>>, Option<Box<str>>) {
+        let Some(node) = node else {
+            return (Vec::new(), None);
+        };
+        if !node.is_map() {
+            return (self.list(Some(node), what, "a network"), None);
+        }
+        let before = self.faults.count();
+        let [list] = node.fields(what, ["in"], self.faults);
+        let name = list.and_then(|node| node.text("the name of a list", self.faults));
+        if list.is_none() && self.faults.count() == before {
+            let message = format!("{what} is a list of networks, or `in` with the name of a list");
+            self.faults.add(node.position, message);
+        }
+        (Vec::new(), name.map(Into::into))
     }
 
     fn value_matches(&mut self, node: Option<&Node>, what: &str, value: &str) -> ValueMatches {
@@ -41,24 +73,40 @@ impl RuleReader<'_> {
             .collect()
     }
 
-    /// Reads a value, a list of them, `{ not: … }` or `{ present: … }`.
+    /// Reads a value, a list of them, `{ not: … }`, `{ present: … }`, `{ in: LIST }` or
+    /// `{ not_in: LIST }`.
     fn value_match(&mut self, node: &Node, what: &str) -> ValueMatch {
         let Value::Map(_) = &node.value else {
             return ValueMatch(Values::OneOf(self.one_or_more(node, what)));
         };
         let before = self.faults.count();
-        let [not, present] = node.fields(what, ["not", "present"], self.faults);
-        match (not, present) {
-            (Some(values), None) => ValueMatch(Values::NoneOf(self.one_or_more(values, what))),
-            (None, Some(present)) => {
+        let fields = ["not", "present", "in", "not_in"];
+        let [not, present, list, not_list] = node.fields(what, fields, self.faults);
+        let mut list_name = |node: &Node| {
+            let name = node.text("the name of a list", self.faults);
+            name.map(Into::into)
+        };
+        match (not, present, list, not_list) {
+            (Some(values), None, None, None) => {
+                ValueMatch(Values::NoneOf(self.one_or_more(values, what)))
+            }
+            (None, Some(present), None, None) => {
                 let present = present.boolean("`present`", self.faults);
                 ValueMatch(Values::Present(present.unwrap_or(true)))
             }
+            (None, None, Some(list), None) => {
+                list_name(list).map_or(ValueMatch::present(), |name| ValueMatch(Values::In(name)))
+            }
+            (None, None, None, Some(list)) => list_name(list)
+                .map_or(ValueMatch::present(), |name| {
+                    ValueMatch(Values::NotIn(name))
+                }),
             _ => {
                 // An unknown field has been reported.
                 if self.faults.count() == before {
                     let message = format!(
-                        "{what} is a text, a list, or a mapping with either `not` or `present`"
+                        "{what} is a text, a list, or a mapping with one of `not`, `present`, \
+                         `in` and `not_in`"
                     );
                     self.faults.add(node.position, message);
                 }

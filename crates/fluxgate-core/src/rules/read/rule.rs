@@ -7,6 +7,7 @@ use crate::key::OnMissingKey;
 use crate::lease::{self, Lease};
 use crate::limit::Algorithm;
 use crate::percent::Percent;
+use crate::rules::action::{RuleAction, misplaced};
 use crate::rules::rollout::Rollout;
 use crate::rules::rule::{DEFAULT_PRIORITY, Override, Rule, RuleMode};
 use crate::rules::values;
@@ -37,6 +38,8 @@ impl RuleReader<'_> {
             name,
             enabled,
             mode,
+            action,
+            status,
             priority,
             matches,
             scope,
@@ -63,6 +66,8 @@ impl RuleReader<'_> {
                 "name",
                 "enabled",
                 "mode",
+                "action",
+                "status",
                 "priority",
                 "match",
                 "scope",
@@ -103,6 +108,38 @@ impl RuleReader<'_> {
         let priority = priority.and_then(|priority| i32::try_from(priority).ok());
         rule.priority = priority.unwrap_or(DEFAULT_PRIORITY);
         self.conditions(matches, &mut rule);
+        let known = self.action(action, status);
+        rule.action = known.unwrap_or(RuleAction::Allow);
+        let attributes = attributes.map(|node| self.texts(node, "`attributes`"));
+        rule.attributes = attributes.unwrap_or_default();
+        if rule.action.decides() {
+            let of_limits = [
+                ("scope", scope),
+                ("key", key),
+                ("group", group),
+                ("rollout", rollout),
+                ("on_missing_key", on_missing_key),
+                ("algorithm", algorithm),
+                ("shape", shape),
+                ("hold", hold),
+                ("bands", bands),
+                ("cost", cost),
+                ("clamp", clamp),
+                ("on_exceed", on_exceed),
+                ("max_wait", max_wait),
+                ("lease", lease),
+                ("overrides", overrides),
+                ("reset_on_change", reset_on_change),
+            ];
+            for (field, node) in of_limits {
+                // What an unknown action may have is not known either.
+                if let Some(node) = node.filter(|_| known.is_some()) {
+                    self.faults
+                        .add(node.position, misplaced(field, rule.action));
+                }
+            }
+            return rule;
+        }
         rule.key = self.key(scope, key);
         let group = group.and_then(|node| node.text("`group`", self.faults));
         rule.group = group.map(Into::into);
@@ -140,9 +177,28 @@ impl RuleReader<'_> {
             rule.overrides = nodes.map(|node| self.override_of(node, &style)).collect();
         }
         rule.reset_on_change = self.boolean(reset_on_change, "`reset_on_change`", false);
-        let attributes = attributes.map(|node| self.texts(node, "`attributes`"));
-        rule.attributes = attributes.unwrap_or_default();
         rule
+    }
+
+    /// Reads what the rule does, and the status that it denies with.
+    fn action(&mut self, action: Option<&Node>, status: Option<&Node>) -> Option<RuleAction> {
+        let given = match action {
+            Some(node) => node.one_of("`action`", &RuleAction::NAMES, self.faults)?,
+            None => RuleAction::Limit,
+        };
+        let Some(node) = status else {
+            return Some(given);
+        };
+        let (least, most) = RuleAction::STATUSES.into_inner();
+        let status = node.whole("`status`", least.into(), most.into(), self.faults);
+        let status = status.and_then(|status| u16::try_from(status).ok());
+        if let RuleAction::Deny { status: default } = given {
+            let status = status.unwrap_or(default);
+            return Some(RuleAction::Deny { status });
+        }
+        self.faults
+            .add(node.position, "`status` is only for `action: deny`");
+        Some(given)
     }
 
     /// Returns how long slots are held at most.

@@ -24,6 +24,10 @@ pub(super) fn always_matches_with(earlier: &Rule, later: &Rule, keys: KeyPresenc
         && earlier.not_paths.iter().all(|path| later.not_paths.contains(path))
         && values_cover(&earlier.match_headers, &later.match_headers, str::eq_ignore_ascii_case)
         && values_cover(&earlier.match_attributes, &later.match_attributes, str::eq)
+        && identity_covers(earlier.match_user.as_ref(), later.match_user.as_ref())
+        && identity_covers(earlier.match_api_key.as_ref(), later.match_api_key.as_ref())
+        && list_covers(earlier.ip_list.as_deref(), later.ip_list.as_deref())
+        && earlier.not_ip_list.as_ref().is_none_or(|list| later.not_ip_list.as_ref() == Some(list))
         && texts_cover(&earlier.ips, &later.ips, network_covers)
         && earlier.not_ips.iter().all(|ip| {
             later.not_ips.iter().any(|excepted| network_covers(excepted, ip))
@@ -83,16 +87,30 @@ fn values_cover(
 }
 
 fn value_covers(ValueMatch(earlier): &ValueMatch, ValueMatch(later): &ValueMatch) -> bool {
-    use Values::{NoneOf, OneOf, Present};
+    use Values::{In, NoneOf, NotIn, OneOf, Present};
     match (earlier, later) {
         (OneOf(earlier), OneOf(later)) => later.iter().all(|value| earlier.contains(value)),
         (NoneOf(except), OneOf(later)) => !later.iter().any(|value| except.contains(value)),
         (NoneOf(except), NoneOf(later)) => except.iter().all(|value| later.contains(value)),
         (NoneOf(_), Present(false)) => true,
         (Present(true), OneOf(_)) => true,
+        (Present(true), In(_)) | (NotIn(_), Present(false)) => true,
         (Present(earlier), Present(later)) => earlier == later,
-        (OneOf(_), NoneOf(_) | Present(_))
-        | (NoneOf(_), Present(true))
-        | (Present(_), OneOf(_) | NoneOf(_)) => false,
+        (In(earlier), In(later)) | (NotIn(earlier), NotIn(later)) => earlier == later,
+        // What is in a list is not compared.
+        (OneOf(_), NoneOf(_) | Present(_) | In(_) | NotIn(_))
+        | (NoneOf(_), Present(true) | In(_) | NotIn(_))
+        | (Present(_), OneOf(_) | NoneOf(_) | In(_) | NotIn(_))
+        | (In(_), OneOf(_) | NoneOf(_) | Present(_) | NotIn(_))
+        | (NotIn(_), OneOf(_) | NoneOf(_) | Present(true) | In(_)) => false,
     }
+}
+
+/// An identity that is not tested matches everything.
+fn identity_covers(earlier: Option<&ValueMatch>, later: Option<&ValueMatch>) -> bool {
+    earlier.is_none_or(|earlier| later.is_some_and(|later| value_covers(earlier, later)))
+}
+
+fn list_covers(earlier: Option<&str>, later: Option<&str>) -> bool {
+    earlier.is_none_or(|earlier| later == Some(earlier))
 }

@@ -45,7 +45,10 @@ fn missing_attributes(rule: &Rule, source: &RequestSource<'_>, warnings: &mut Fa
     let is_missing = |name: &str| !source.attributes.iter().any(|known| known == name);
     let from = source.name;
     for (name, value) in &rule.match_attributes {
-        let is_required = matches!(value.0, Values::OneOf(_) | Values::Present(true));
+        let is_required = matches!(
+            value.0,
+            Values::OneOf(_) | Values::Present(true) | Values::In(_)
+        );
         if is_required && is_missing(name) {
             let path = [Step::Field("match"), Step::Field("attributes")];
             warnings.enter(path.into_iter().chain([Step::Name(name.clone())]));

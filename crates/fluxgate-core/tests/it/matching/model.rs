@@ -45,8 +45,10 @@ pub(super) struct Asked {
     pub(super) methods: Vec<&'static str>,
     pub(super) headers: Vec<(usize, Wanted)>,
     pub(super) attributes: Vec<(usize, Wanted)>,
-    pub(super) ips: Vec<usize>,
-    pub(super) not_ips: Vec<usize>,
+    pub(super) user: Option<Wanted>,
+    pub(super) api_key: Option<Wanted>,
+    pub(super) ips: Addresses,
+    pub(super) not_ips: Addresses,
     pub(super) group: Option<u8>,
 }
 
@@ -56,6 +58,40 @@ pub(super) enum Wanted {
     OneOf(Vec<&'static str>),
     NoneOf(Vec<&'static str>),
     Present(bool),
+    /// In one of [`LISTS`].
+    In(usize),
+    NotIn(usize),
+}
+
+/// Networks, or a list of them.
+#[derive(Clone, Debug)]
+pub(super) enum Addresses {
+    Networks(Vec<usize>),
+    /// One of [`NETWORK_LISTS`].
+    List(usize),
+}
+
+/// The values of lists, each by its position in [`VALUES`].
+pub(super) const LISTS: [&[usize]; 3] = [&[0], &[0, 1], &[2, 1]];
+
+/// The networks of lists, each by its position in [`NETWORKS`].
+pub(super) const NETWORK_LISTS: [&[usize]; 3] = [&[0, 3], &[1, 4], &[2, 1, 5]];
+
+/// Returns all lists, as a rule set has them.
+pub(super) fn lists() -> String {
+    let values = LISTS.iter().enumerate().map(|(list, values)| {
+        let values: Vec<_> = values.iter().map(|value| VALUES[*value]).collect();
+        format!("v{list}: {values:?}")
+    });
+    let networks = NETWORK_LISTS.iter().enumerate().map(|(list, networks)| {
+        let networks: Vec<_> = networks
+            .iter()
+            .map(|network| NETWORKS[*network].0)
+            .collect();
+        format!("n{list}: {networks:?}")
+    });
+    let lists: Vec<_> = values.chain(networks).collect();
+    format!("{{ {} }}", lists.join(", "))
 }
 
 impl Wanted {
@@ -66,6 +102,8 @@ impl Wanted {
             Self::NoneOf(values) if values.len() == 1 => format!("{{ not: {:?} }}", values[0]),
             Self::NoneOf(values) => format!("{{ not: {values:?} }}"),
             Self::Present(present) => format!("{{ present: {present} }}"),
+            Self::In(list) => format!("{{ in: v{list} }}"),
+            Self::NotIn(list) => format!("{{ not_in: v{list} }}"),
         }
     }
 
@@ -74,6 +112,8 @@ impl Wanted {
             Self::OneOf(values) => value.is_some_and(|value| values.contains(value)),
             Self::NoneOf(values) => value.is_none_or(|value| !values.contains(value)),
             Self::Present(present) => value.is_some() == *present,
+            Self::In(list) => LISTS[*list].iter().any(|it| Some(&VALUES[*it]) == value),
+            Self::NotIn(list) => LISTS[*list].iter().all(|it| Some(&VALUES[*it]) != value),
         }
     }
 }
@@ -104,6 +144,8 @@ pub(super) struct Request {
     pub(super) method: Option<&'static str>,
     pub(super) headers: Vec<(usize, &'static str)>,
     pub(super) attributes: Vec<(usize, &'static str)>,
+    pub(super) user: Option<&'static str>,
+    pub(super) api_key: Option<&'static str>,
 }
 
 pub(super) const METHODS: [&str; 3] = ["GET", "get", "POST"];
@@ -134,14 +176,21 @@ impl Asked {
         );
         parts += &format!("headers: {}, ", pairs("X-H", &self.headers));
         parts += &format!("attributes: {}, ", pairs("a", &self.attributes));
-        let networks = |chosen: &[usize]| {
-            let chosen = chosen.iter();
-            chosen
-                .map(|network| format!("{:?}", NETWORKS[*network].0))
-                .collect()
-        };
-        parts += &list("ip", networks(&self.ips));
-        parts += &list("not_ip", networks(&self.not_ips));
+        for (name, wanted) in [("user", &self.user), ("api_key", &self.api_key)] {
+            if let Some(wanted) = wanted {
+                parts += &format!("{name}: {}, ", wanted.yaml());
+            }
+        }
+        for (name, addresses) in [("ip", &self.ips), ("not_ip", &self.not_ips)] {
+            parts += &match addresses {
+                Addresses::Networks(chosen) => {
+                    let chosen = chosen.iter();
+                    let quoted = chosen.map(|network| format!("{:?}", NETWORKS[*network].0));
+                    list(name, quoted.collect())
+                }
+                Addresses::List(list) => format!("{name}: {{ in: n{list} }}, "),
+            };
+        }
         let priority = self.priority;
         let group = self.group.map(|group| format!("group: g{group}, "));
         let group = group.unwrap_or_default();
@@ -175,10 +224,13 @@ impl Asked {
             let found = pairs.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| *value)
         }
-        let is_in = |networks: &[usize]| {
-            let mut networks = networks.iter();
+        let is_in = |addresses: &Addresses| {
+            let mut networks = addresses.networks().iter();
             let ip = request.ip;
             ip.is_some_and(|ip| networks.any(|network| NETWORKS[*network].1.contains(&ip)))
+        };
+        let fits = |wanted: &Option<Wanted>, value: &Option<&'static str>| {
+            wanted.as_ref().is_none_or(|it| it.fits(value.as_ref()))
         };
         (self.paths.is_empty() || either(&self.paths))
             && !both(&self.not_paths)
@@ -194,8 +246,19 @@ impl Asked {
                 .attributes
                 .iter()
                 .all(|(name, wanted)| wanted.fits(value(&request.attributes, *name).as_ref()))
-            && (self.ips.is_empty() || is_in(&self.ips))
+            && fits(&self.user, &request.user)
+            && fits(&self.api_key, &request.api_key)
+            && (self.ips.networks().is_empty() || is_in(&self.ips))
             && !is_in(&self.not_ips)
+    }
+}
+
+impl Addresses {
+    fn networks(&self) -> &[usize] {
+        match self {
+            Self::Networks(networks) => networks,
+            Self::List(list) => NETWORK_LISTS[*list],
+        }
     }
 }
 
@@ -214,6 +277,12 @@ impl Request {
         }
         if let Some(ip) = self.ip {
             builder = builder.ip(ADDRESSES[ip].parse::<IpAddr>().unwrap());
+        }
+        if let Some(user) = self.user {
+            builder = builder.user(user);
+        }
+        if let Some(api_key) = self.api_key {
+            builder = builder.api_key(api_key);
         }
         for (name, value) in &self.headers {
             builder = builder.header(format!("x-h{name}"), *value);

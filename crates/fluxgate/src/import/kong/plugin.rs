@@ -190,7 +190,8 @@ fn identifier(
             let text = path.text("`path`", faults)?;
             let pattern = path_patterns::literal(text);
             if pattern.is_none() {
-                let text = format!("`{text}` must begin with `/` and have no `*`, `?`, `{{` or `}}`");
+                let text =
+                    format!("`{text}` must begin with `/` and have no `*`, `?`, `{{` or `}}`");
                 faults.add(path.position, text);
             }
             pattern.map(Identifier::Path)
