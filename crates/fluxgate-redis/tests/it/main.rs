@@ -22,6 +22,7 @@ mod load;
 mod near_cache;
 mod never_exceeded;
 mod reset;
+mod rule_model;
 mod rule_store;
 mod sentinel;
 mod sequences;
