@@ -137,6 +137,8 @@ pub(super) struct Rule {
     pub(super) name: Option<String>,
     pub(super) enabled: bool,
     pub(super) shadow: bool,
+    /// Whether it denies every request that it matches, and so has no key and no bands.
+    pub(super) denies: bool,
     pub(super) matches: Match,
     /// The parts of the key, as they are written. None: a global rule.
     pub(super) key: Vec<String>,
@@ -162,6 +164,7 @@ impl Rule {
             name: None,
             enabled: true,
             shadow: false,
+            denies: false,
             matches: Match::default(),
             key: Vec::new(),
             group: None,
@@ -174,12 +177,10 @@ impl Rule {
         }
     }
 
-    /// Creates a rule that denies every request that it matches: no request has its key.
+    /// Creates a rule that denies every request that it matches.
     pub(super) fn denying(id: String) -> Self {
-        let mut rule = Self::new(id, Algorithm::FixedWindow);
-        rule.key.push("attr:never-set".into());
-        rule.on_missing_key = "deny";
-        rule.bands.push(Band::new(1, 1_000));
+        let mut rule = Self::new(id, Algorithm::TokenBucket);
+        rule.denies = true;
         rule
     }
 }

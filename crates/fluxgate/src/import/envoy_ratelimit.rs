@@ -118,7 +118,9 @@ impl<'d> Builder<'d> {
             path.push(step(expected(kept.map(|(_, value)| *value).collect())));
             if let Some(Limit::Rate { requests, window }) = descriptor.limit {
                 let mut rule = self.rule(descriptor, path, requests, window);
-                if let Some(group) = groups.get_mut(&(key, descriptor.is_shadow)) {
+                if let Some(group) = groups.get_mut(&(key, descriptor.is_shadow))
+                    && !rule.denies
+                {
                     let group = group.get_or_insert_with(|| group_name(path));
                     rule.group = Some(group.clone());
                 }
@@ -145,8 +147,21 @@ impl<'d> Builder<'d> {
         let words: Vec<_> = words.filter(|word| !word.is_empty()).collect();
         let id = self.ids.unique(&words.join("-"));
         let denies = requests == 0;
-        let mut rule = Rule::new(id, Algorithm::FixedWindow);
-        if denies {
+        // A rule that denies what it matches decides before the others of its group, and no
+        // condition says that an attribute has another value than some, but has one. It has no
+        // place in a group of shadow rules either, of which only the first is to report.
+        let has_exceptions = path
+            .iter()
+            .any(|step| matches!(&step.value, Expected::AnyExcept(values) if !values.is_empty()));
+        let is_action = denies && !has_exceptions && !descriptor.is_shadow;
+        let mut rule = if is_action {
+            Rule::denying(id)
+        } else {
+            Rule::new(id, Algorithm::FixedWindow)
+        };
+        if is_action {
+            // It has no bands.
+        } else if denies {
             // The cost is above the capacity. A key that no request has would not do: over
             // gRPC, a rule without all parts of its key does not match.
             rule.bands.push(Band::new(1, MAX_WINDOW_MS));
@@ -179,7 +194,7 @@ impl<'d> Builder<'d> {
             let named = test.map(|test| (step.key.to_owned(), test));
             rule.matches.attributes.extend(named);
         }
-        if denies {
+        if denies && !is_action {
             let text = match rule.key.is_empty() {
                 true => "a call with a `hits_addend` of 1 passes once in 366 days",
                 false => "a call with a `hits_addend` of 1 passes once in 366 days for each value",

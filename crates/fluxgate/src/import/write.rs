@@ -59,6 +59,9 @@ fn rule_lines(rule: &Rule) -> Vec<String> {
     if rule.shadow {
         field("mode", "shadow".into());
     }
+    if rule.denies {
+        field("action", "deny".into());
+    }
     let conditions = conditions(&rule.matches);
     if !conditions.is_empty() {
         lines.push("match:".into());
@@ -68,6 +71,19 @@ fn rule_lines(rule: &Rule) -> Vec<String> {
                 .map(|(name, value)| format!("  {name}: {value}")),
         );
     }
+    if !rule.denies {
+        limit_lines(rule, &mut lines);
+    }
+    if !rule.attributes.is_empty() {
+        let pairs = rule.attributes.iter();
+        let pairs = pairs.map(|(name, value)| (scalar(name), scalar(value)));
+        lines.push(format!("attributes: {}", flow_map(pairs)));
+    }
+    lines
+}
+
+/// Adds the fields that only limits have.
+fn limit_lines(rule: &Rule, lines: &mut Vec<String>) {
     let mut field = |name: &str, value: String| lines.push(format!("{name}: {value}"));
     match &rule.key.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => field("scope", "global".into()),
@@ -105,14 +121,6 @@ fn rule_lines(rule: &Rule) -> Vec<String> {
         field("on_exceed", "wait".into());
         field("max_wait", duration(max_wait));
     }
-    if !rule.attributes.is_empty() {
-        let pairs = rule.attributes.iter();
-        field(
-            "attributes",
-            flow_map(pairs.map(|(name, value)| (scalar(name), scalar(value)))),
-        );
-    }
-    lines
 }
 
 fn conditions(matches: &Match) -> Vec<(&'static str, String)> {
