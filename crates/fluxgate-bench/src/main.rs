@@ -39,13 +39,14 @@ use report::Report;
 
 type Bench = (&'static str, fn(&mut Report));
 
-const BENCHES: [Bench; 28] = [
+const BENCHES: [Bench; 29] = [
     ("keyed-1k", keyed::thousand),
     ("keyed-1m", keyed::million),
     ("direct-1-thread", direct::one_thread),
     ("direct-2-threads", direct::two_threads),
     ("decision", decision::run),
     ("matching", matching::run),
+    ("lists", matching::run_lists),
     ("memory", memory::bytes_per_key),
     ("flood", memory::flood),
     ("simulate", simulate::run),
