@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use fluxgate_core::Decision;
 use fluxgate_core::internals::RequestPath;
+use fluxgate_core::{Decision, Outcome};
 use fluxgate_http::Origin;
 use fluxgate_tower::internals::{
     Filter, FilterOutcome, HeldUntilDropped, LimitHeaders, RequestHead, write_denial,
@@ -143,6 +143,10 @@ impl<E: Engine> Gateway<E> {
                     limit_headers.push(filter.families(), decision);
                 }
                 FilterOutcome::Denied(decision) => {
+                    if decision.outcome() == Outcome::Forbidden {
+                        // Limits say nothing about a request that may never pass.
+                        limit_headers = LimitHeaders::default();
+                    }
                     limit_headers.push(filter.families(), decision);
                     limit_headers.set_others(llm_limit_headers(&limit_headers));
                     let cause = Cause::Denied(filter.failed_closed());

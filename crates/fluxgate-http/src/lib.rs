@@ -21,7 +21,7 @@ pub use closing::{LINGER, close_gracefully, send, until_closing};
 pub use descriptors::{DescriptorPermit, DescriptorShare, raise_descriptor_limit};
 pub use error_rewriter::{ErrorRewriter, LibraryErrors, closing_response};
 pub use header_values::{content_length, is_token, wall_clock, write_date};
-pub use origin::{Listener, OUTCOME, Origin, TRACEPARENT};
+pub use origin::{Listener, OUTCOME, Origin, STATUS, TRACEPARENT};
 pub use prefixed_stream::PrefixedStream;
 pub use request_id::REQUEST_ID;
 

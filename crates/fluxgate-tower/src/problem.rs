@@ -34,10 +34,11 @@ pub enum FailedClosedStatus {
 }
 
 impl FailedClosedStatus {
-    /// Returns the status of a denied request with this outcome.
-    pub fn status_for(self, outcome: Outcome) -> StatusCode {
-        match (outcome, self) {
+    /// Returns the status of a denied request: that of the rule that forbids it, if one does.
+    pub fn status_for(self, report: &impl Report) -> StatusCode {
+        match (report.outcome(), self) {
             (Outcome::FailedClosed, Self::ServiceUnavailable) => StatusCode::SERVICE_UNAVAILABLE,
+            (Outcome::Forbidden, _) => report.forbidden_status().unwrap_or(StatusCode::FORBIDDEN),
             _ => StatusCode::TOO_MANY_REQUESTS,
         }
     }
@@ -49,7 +50,7 @@ pub fn write_denial(
     failed_closed: FailedClosedStatus,
     out: &mut Vec<u8>,
 ) -> StatusCode {
-    let status = failed_closed.status_for(report.outcome());
+    let status = failed_closed.status_for(report);
     write_denial_start(report, status, out);
     out.extend_from_slice(b"\"violated-policies\":[");
     let mut separator = "";
@@ -82,16 +83,22 @@ pub fn write_denial_start(report: &impl Report, status: StatusCode, out: &mut Ve
         (StatusCode::SERVICE_UNAVAILABLE, _) => {
             (REDUCED_CAPACITY, "Requests cannot be counted at the moment")
         }
+        (_, Outcome::Forbidden) => (
+            "about:blank",
+            status.canonical_reason().unwrap_or("Forbidden"),
+        ),
         (_, Outcome::Never) => (QUOTA_EXCEEDED, "This request can never pass the limit"),
         _ => (QUOTA_EXCEEDED, "The quota for these requests is used up"),
     };
     write_start(kind, title, status, out);
-    if report.outcome() == Outcome::Never {
+    let detail = match (report.outcome(), report.limit()) {
+        (Outcome::Forbidden, _) => Some("a rule forbids this request"),
+        (Outcome::Never, Some(_)) => Some("its cost is above the capacity of the limit"),
         // Only a missing key is reported without a band.
-        let detail = match report.limit() {
-            Some(_) => "its cost is above the capacity of the limit",
-            None => "it lacks a part of the key that the rule counts by",
-        };
+        (Outcome::Never, None) => Some("it lacks a part of the key that the rule counts by"),
+        _ => None,
+    };
+    if let Some(detail) = detail {
         for text in ["\"detail\":\"", detail, "\","] {
             out.extend_from_slice(text.as_bytes());
         }

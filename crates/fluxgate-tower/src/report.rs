@@ -1,7 +1,8 @@
 //! The report on a request: a decision as filters, headers and response bodies read it.
 
 use fluxgate_core::store::{Micros, Retry};
-use fluxgate_core::{Band, Decision, Outcome, Timestamp};
+use fluxgate_core::{Decision, Outcome, Timestamp};
+use http::StatusCode;
 
 use crate::rate_limit_fields;
 
@@ -12,6 +13,9 @@ pub trait Report: Send + Sync {
 
     /// Returns the outcome of the decision.
     fn outcome(&self) -> Outcome;
+
+    /// Returns the status of the response if a rule forbids the request.
+    fn forbidden_status(&self) -> Option<StatusCode>;
 
     /// Returns how long an allowed request must wait before it proceeds.
     fn delay(&self) -> Micros;
@@ -64,6 +68,11 @@ impl Report for Decision {
         Decision::outcome(self)
     }
 
+    fn forbidden_status(&self) -> Option<StatusCode> {
+        let status = Decision::forbidden_status(self)?;
+        StatusCode::from_u16(status).ok()
+    }
+
     fn delay(&self) -> Micros {
         Decision::delay_micros(self)
     }
@@ -114,8 +123,7 @@ impl Report for Decision {
 
     fn for_each_violated(&self, mut visit: impl FnMut(&str, &str)) {
         for violated in self.violated() {
-            let band = violated.band.map_or(Band::MISSING_KEY, Band::id);
-            visit(violated.rule.id(), band);
+            visit(violated.rule.id(), violated.band_id());
         }
     }
 }

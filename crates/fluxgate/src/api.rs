@@ -202,6 +202,7 @@ impl From<EngineError> for Problem {
         let status = match &error {
             EngineError::Call(LimiterError::UnknownRuleSet(_))
             | EngineError::Call(LimiterError::UnknownRule { .. }) => StatusCode::NOT_FOUND,
+            EngineError::Call(LimiterError::NotALimit { .. }) => StatusCode::BAD_REQUEST,
             EngineError::Call(LimiterError::Identity(why)) => {
                 return Self::bad_request(format!("`identity`: {why}"));
             }

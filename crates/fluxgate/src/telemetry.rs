@@ -18,7 +18,8 @@ use std::time::Duration;
 
 use fluxgate_core::internals::{AdHocDecision, Fingerprinter, RuleNumber};
 use fluxgate_core::{
-    ActiveRule, Band, Decision, HoldId, OnError, Outcome, RequestContext, RuleSet, StoreError,
+    ActiveRule, Band, Decision, HoldId, OnError, Outcome, RequestContext, RuleAction, RuleSet,
+    StoreError,
 };
 use fluxgate_gateway::CallEnd;
 use fluxgate_http::{Listener, Origin};
@@ -243,7 +244,7 @@ impl Telemetry {
                 outcome,
                 retry_after: decision.retry(),
                 identity: set
-                    .zip(rule)
+                    .zip(rule.filter(|rule| rule.action() == RuleAction::Limit))
                     .and_then(|(set, rule)| self.describe_identity(identity, set, rule)),
             });
         }

@@ -1,12 +1,19 @@
 //! Rules and limits in a few words.
 
-use fluxgate_core::{ActiveRule, Algorithm, Limit};
+use fluxgate_core::{ActiveRule, Algorithm, Limit, RuleAction};
 
 use super::conversion::{algorithm_name, has_own_refill};
 use super::humanize::{duration, grouped};
 
 /// Describes a rule: `token_bucket, 10 per 1 s and 100 per 1 min`.
 pub(super) fn rule(rule: &ActiveRule) -> String {
+    if rule.action() != RuleAction::Limit {
+        let text = format!("action: {}", rule.action().name());
+        return match rule.name() {
+            Some(name) => format!("{name}: {text}"),
+            None => text,
+        };
+    }
     let bands = rule.bands().iter();
     let bands: Vec<_> = bands.map(|band| limit(band.limit())).collect();
     let algorithm = rule.bands().first().map(|band| band.limit().algorithm());

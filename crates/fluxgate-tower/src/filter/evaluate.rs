@@ -24,7 +24,8 @@ pub enum FilterOutcome<R> {
     Skipped,
     /// Forward the request. It has waited if it had to.
     Allowed(R),
-    /// Answer with 429, or with [`Filter::failed_closed_status`] if the limiter failed closed.
+    /// Answer with 429, with the status of the rule that forbids the request, or with
+    /// [`Filter::failed_closed_status`] if the limiter failed closed.
     Denied(R),
     /// Answer with 400. The request was not charged.
     BadRequest(BadRequest),

@@ -55,8 +55,9 @@ impl Denial {
         }
     }
 
-    /// Returns the status that the layer itself would answer with: 429, or 503 if the limiter
-    /// failed closed ([`FailedClosedStatus`](crate::FailedClosedStatus)).
+    /// Returns the status that the layer itself would answer with: 429, 503 if the limiter
+    /// failed closed ([`FailedClosedStatus`](crate::FailedClosedStatus)), or that of the rule that
+    /// forbids the request.
     pub fn status(&self) -> StatusCode {
         self.status
     }
@@ -67,7 +68,8 @@ impl Denial {
     }
 
     /// Returns how long until the same request would be allowed, or `None` if it never would:
-    /// it costs more than the limit ever holds, or a part of its key is missing.
+    /// it costs more than the limit ever holds, a part of its key is missing, or a rule forbids
+    /// it.
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
     }
@@ -92,6 +94,13 @@ impl Denial {
     /// ([`OnMissingKey::Deny`](fluxgate_core::OnMissingKey::Deny)).
     pub fn missing_key(&self) -> bool {
         self.violated().any(|(_, band)| band == Band::MISSING_KEY)
+    }
+
+    /// Returns whether a rule forbids the request
+    /// ([`RuleAction::Deny`](fluxgate_core::RuleAction::Deny)). Such a denial says nothing about
+    /// the client's quota.
+    pub fn forbidden(&self) -> bool {
+        self.outcome == Outcome::Forbidden
     }
 
     /// Returns whether the request was denied because the store failed and `on_error` is

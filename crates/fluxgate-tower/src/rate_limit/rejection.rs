@@ -1,6 +1,7 @@
 //! The response to a request that is not forwarded.
 
 use bytes::Bytes;
+use fluxgate_core::Outcome;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
@@ -17,6 +18,7 @@ const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 // Codes of gRPC.
 const INVALID_ARGUMENT: HeaderValue = HeaderValue::from_static("3");
+const PERMISSION_DENIED: HeaderValue = HeaderValue::from_static("7");
 const RESOURCE_EXHAUSTED: HeaderValue = HeaderValue::from_static("8");
 const UNAVAILABLE: HeaderValue = HeaderValue::from_static("14");
 const UNAUTHENTICATED: HeaderValue = HeaderValue::from_static("16");
@@ -101,7 +103,7 @@ impl RejectionFormat {
         request: &Parts,
         report: &impl Report,
     ) -> Response<Bytes> {
-        let status = self.failed_closed.status_for(report.outcome());
+        let status = self.failed_closed.status_for(report);
         let mut response = handler.respond(request, &Denial::new(report, status));
         let length = response.body().len();
         let has_content = response.status() != StatusCode::NO_CONTENT;
@@ -147,7 +149,11 @@ fn grpc_status(
         }
         Rejection::Denied(report) => report,
     };
-    if failed_closed.status_for(report.outcome()) == StatusCode::SERVICE_UNAVAILABLE {
+    if report.outcome() == Outcome::Forbidden {
+        let message = HeaderValue::from_static("a rule forbids this request");
+        return (PERMISSION_DENIED, message);
+    }
+    if failed_closed.status_for(report) == StatusCode::SERVICE_UNAVAILABLE {
         let message = "requests cannot be counted at the moment (failed_closed)";
         return (UNAVAILABLE, HeaderValue::from_static(message));
     }

@@ -2,6 +2,7 @@
 
 use fluxgate_core::store::{Micros, Retry};
 use fluxgate_core::{Decision, Outcome, Timestamp};
+use http::StatusCode;
 
 use super::response::CheckResponse;
 use crate::report::Report;
@@ -37,9 +38,20 @@ impl Report for RemoteReport {
     fn outcome(&self) -> Outcome {
         match &self.0 {
             DecidedBy::Service(response) => response.outcome,
-            // The local rules decided in place of the service's.
-            DecidedBy::Local(decision) if decision.rules().next().is_some() => Outcome::Fallback,
-            DecidedBy::Local(decision) => decision.outcome(),
+            DecidedBy::Local(decision) => match decision.outcome() {
+                // A rule that decides by itself decides the same everywhere.
+                outcome @ (Outcome::Forbidden | Outcome::Exempt) => outcome,
+                // The local rules decided in place of the service's.
+                _ if decision.rules().next().is_some() => Outcome::Fallback,
+                outcome => outcome,
+            },
+        }
+    }
+
+    fn forbidden_status(&self) -> Option<StatusCode> {
+        match &self.0 {
+            DecidedBy::Service(response) => response.forbidden_status,
+            DecidedBy::Local(decision) => Report::forbidden_status(decision),
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 use fluxgate_core::store::{Micros, Retry};
 use fluxgate_core::{HoldId, Outcome, Timestamp};
-use http::{HeaderMap, Response};
+use http::{HeaderMap, Response, StatusCode};
 use serde::Deserialize;
 
 use super::pool::CallError;
@@ -13,12 +13,15 @@ use super::pool::CallError;
 const RESET: &str = "x-ratelimit-reset";
 const POLICY: &str = "ratelimit-policy";
 const RATE_LIMIT: &str = "ratelimit";
+/// The status that the rule of a forbidden request asks for.
+const STATUS: &str = "x-fluxgate-status";
 
 /// The decision of the service.
 #[derive(Clone, Debug)]
 pub(super) struct CheckResponse {
     pub(super) allowed: bool,
     pub(super) outcome: Outcome,
+    pub(super) forbidden_status: Option<StatusCode>,
     pub(super) limit: Option<u64>,
     pub(super) remaining: Option<u64>,
     pub(super) retry_after: Retry,
@@ -82,10 +85,14 @@ impl CheckResponse {
         let outcomes = Outcome::ALL.into_iter();
         let outcome = { outcomes }.find(|outcome| outcome.name() == body.outcome)?;
         let is_consistent = match outcome {
-            Outcome::Allowed | Outcome::ShadowDenied | Outcome::NoRule | Outcome::FailedOpen => {
-                body.allowed
+            Outcome::Allowed
+            | Outcome::ShadowDenied
+            | Outcome::NoRule
+            | Outcome::Exempt
+            | Outcome::FailedOpen => body.allowed,
+            Outcome::Denied | Outcome::Never | Outcome::Forbidden | Outcome::FailedClosed => {
+                !body.allowed
             }
-            Outcome::Denied | Outcome::Never | Outcome::FailedClosed => !body.allowed,
             Outcome::Fallback => true,
             _ => false,
         };
@@ -108,6 +115,7 @@ impl CheckResponse {
         Some(Self {
             allowed: body.allowed,
             outcome,
+            forbidden_status: (outcome == Outcome::Forbidden).then(|| forbidden_status(headers)),
             limit: body.limit,
             remaining: body.remaining,
             retry_after,
@@ -150,6 +158,14 @@ impl CheckResponse {
         }
         self
     }
+}
+
+/// Returns the status of a forbidden request. A proxy may have removed the header.
+fn forbidden_status(headers: &HeaderMap) -> StatusCode {
+    let status = headers.get(STATUS).map(|status| status.as_bytes());
+    let status = status.and_then(|status| StatusCode::from_bytes(status).ok());
+    let status = status.filter(StatusCode::is_client_error);
+    status.unwrap_or(StatusCode::FORBIDDEN)
 }
 
 /// Returns when the reported band is full again, by the service's clock.

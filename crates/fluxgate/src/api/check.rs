@@ -8,7 +8,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use fluxgate_core::internals::json::{ContextFields, Text, read_once};
 use fluxgate_core::{Decision, RequestContext, RequestContextBuilder};
-use fluxgate_http::{Listener, Origin, PROBLEM_JSON, Problem};
+use fluxgate_http::{Listener, Origin, PROBLEM_JSON, Problem, STATUS};
 use fluxgate_tower::FailedClosedStatus;
 use http::StatusCode;
 use http::header::CONTENT_TYPE;
@@ -62,7 +62,7 @@ pub(super) async fn check(
     let decision = check.decide(&api, &origin).await?;
     let (status, content_type, form) = match options.status {
         true if !decision.allowed() => {
-            let status = options.failed_closed.status_for(decision.outcome());
+            let status = options.failed_closed.status_for(&decision);
             (status, PROBLEM_JSON, Form::Problem(status))
         }
         _ => (StatusCode::OK, JSON, Form::Decision),
@@ -74,6 +74,9 @@ pub(super) async fn check(
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, content_type);
     api.headers.write(&decision, headers);
+    if let Some(status) = decision.forbidden_status() {
+        headers.insert(STATUS, status.into());
+    }
     Ok(response)
 }
 

@@ -8,8 +8,8 @@ use axum::response::Response;
 use fluxgate_core::internals::ready;
 use fluxgate_core::store::Micros;
 use fluxgate_core::{
-    BandExplanation, BandState, Explanation, Limiter, MemoryStore, RuleExplanation, RuleMode,
-    RuleSets,
+    BandExplanation, BandState, Explanation, Limiter, MemoryStore, RuleAction, RuleExplanation,
+    RuleMode, RuleSets,
 };
 use fluxgate_http::Problem;
 use serde::Serialize;
@@ -75,6 +75,11 @@ pub(crate) fn mode_name(mode: RuleMode) -> &'static str {
     }
 }
 
+/// Returns the name of an action in rules, unless the rule is a limit.
+pub(crate) fn action_name(action: RuleAction) -> Option<&'static str> {
+    (action != RuleAction::Limit).then(|| action.name())
+}
+
 fn hide_identities(explanation: &mut Explanation) {
     for rule in &mut explanation.rules {
         if let Some(identity) = &mut rule.identity {
@@ -88,6 +93,12 @@ struct RuleJson<'a> {
     rule: &'a str,
     matched: bool,
     failed: Option<&'a str>,
+    /// The list that `failed` is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    list: Option<&'a str>,
+    /// `None` if it is a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    action: Option<&'static str>,
     identity: Option<&'a str>,
     missing: Vec<String>,
     applies: bool,
@@ -137,6 +148,8 @@ impl<'a> From<&'a RuleExplanation> for RuleJson<'a> {
             rule: &rule.rule,
             matched: rule.failed.is_none(),
             failed: rule.failed.as_deref(),
+            list: rule.list.as_deref(),
+            action: action_name(rule.action),
             identity: rule.identity.as_deref(),
             missing: rule.missing.iter().map(ToString::to_string).collect(),
             applies: rule.applies,

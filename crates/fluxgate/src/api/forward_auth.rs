@@ -23,7 +23,6 @@ use crate::engine::{EngineError, EngineHandler};
 use forwarded::{ForwardedRequest, ambiguous};
 
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
-const FAILED_CLOSED: HeaderValue = HeaderValue::from_static("failed_closed");
 
 /// Decides the request of a proxy's client. If the proxy disconnects while a request
 /// waits, its units and its wait permit are released.
@@ -164,8 +163,10 @@ impl<'a> Options<'a> {
             // A proxy that needs 403 has a response of its own, and takes any other status
             // for an error.
             *response.status_mut() = self.denied;
-            if decision.outcome() == Outcome::FailedClosed {
-                response.headers_mut().insert(OUTCOME, FAILED_CLOSED);
+            // It distinguishes them from a used up quota.
+            if let Outcome::FailedClosed | Outcome::Forbidden = decision.outcome() {
+                let outcome = HeaderValue::from_static(decision.outcome().name());
+                response.headers_mut().insert(OUTCOME, outcome);
             }
             return response;
         }

@@ -2,7 +2,7 @@
 
 use fluxgate_core::Decision;
 use fluxgate_core::internals::json::JsonWriter;
-use fluxgate_http::{Listener, Origin, Problem, wall_clock, write_date};
+use fluxgate_http::{Listener, Origin, Problem, STATUS, wall_clock, write_date};
 
 use super::check::CheckRequest;
 use super::decision_json::{Form, write_decision};
@@ -52,6 +52,13 @@ impl Api {
                 if let Some(decision) = decision {
                     write_decision(json, &decision, Form::Decision);
                     self.headers.write_text(&decision, out);
+                    if let Some(status) = decision.forbidden_status() {
+                        let mut head = JsonWriter(out);
+                        head.text(STATUS.as_str());
+                        head.text(": ");
+                        head.number(status.into());
+                        head.text("\r\n");
+                    }
                 }
                 write_date(now, out);
                 200

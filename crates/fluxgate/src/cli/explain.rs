@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fluxgate_core::{
-    BandExplanation, Decision, Explanation, OnMissingKey, RuleExplanation, RuleMode,
+    BandExplanation, Decision, Explanation, OnMissingKey, Outcome, RuleExplanation, RuleMode,
 };
 
 use super::client::{self, OptionalServer};
 use super::request::read_request;
 use super::{Exit, Failure, print, rules};
-use crate::api::explain::{explain_offline, explanation_json, mode_name};
+use crate::api::explain::{action_name, explain_offline, explanation_json, mode_name};
 use crate::config::duration_text;
 
 /// The arguments of `fluxgate explain`.
@@ -96,7 +96,11 @@ fn decision_line(decision: &Decision) -> String {
             band.id()
         );
     }
-    if !decision.allowed() {
+    if let (Outcome::Forbidden | Outcome::Exempt, Some(rule)) =
+        (decision.outcome(), decision.rule())
+    {
+        let _ = write!(line, ": by {}", rule.id());
+    } else if !decision.allowed() {
         let _ = match decision.retry_after() {
             Some(wait) => write!(line, ", retry after {}", span(wait)),
             None => {
@@ -119,11 +123,17 @@ fn write_rule(f: &mut fmt::Formatter<'_>, rule: &RuleExplanation) -> fmt::Result
     let state = match (&rule.failed, rule.applies) {
         (Some(failed), _) if failed == "enabled" => "disabled".to_owned(),
         (Some(failed), _) if failed == "key" => "does not match: its key is missing".to_owned(),
-        (Some(failed), _) => format!("does not match: match.{failed}"),
+        (Some(failed), _) => match &rule.list {
+            Some(list) => format!("does not match: match.{failed} (list {list})"),
+            None => format!("does not match: match.{failed}"),
+        },
         (None, true) => "applies".to_owned(),
         (None, false) => "matches, but does not apply".to_owned(),
     };
     writeln!(f, "\n{}: {state}", rule.rule)?;
+    if let Some(action) = action_name(rule.action) {
+        writeln!(f, "  action: {action}")?;
+    }
     if let Some(group) = &rule.group {
         write!(f, "  group: {}, place {}", group.name, group.place)?;
         match &group.instead {

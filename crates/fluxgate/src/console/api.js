@@ -24,6 +24,7 @@
 /** @typedef {{
  *   id: string, name: string | null, mode: string, priority: number, key: string[],
  *   group: string | null, rollout: string | null, algorithm: string, bands: Band[],
+ *   action?: "deny" | "allow", status?: number,
  *   lease: {share: string, for_ms: number} | null, on_exceed: string,
  *   max_wait_ms?: number | null, match?: Record<string, any> | null,
  * }} Rule */

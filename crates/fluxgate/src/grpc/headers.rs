@@ -22,7 +22,7 @@ pub(super) fn response_headers(
     if decisions.len() > 1 && families.ietf {
         insert_all_policies(decisions, families, &mut headers);
     }
-    if reported.outcome() == Outcome::FailedClosed {
+    if let Outcome::FailedClosed | Outcome::Forbidden = reported.outcome() {
         // Distinguishes it from a used up quota, which has the code OVER_LIMIT too.
         let outcome = reported.outcome().name();
         headers.insert(OUTCOME, http::HeaderValue::from_static(outcome));

@@ -7,6 +7,7 @@ use fluxgate_testkit::{Http, Program};
 
 use crate::support::Dir;
 
+mod actions;
 mod admin;
 mod api;
 mod call_numbers;

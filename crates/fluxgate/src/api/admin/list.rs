@@ -6,13 +6,13 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use fluxgate_core::internals::yaml::Node;
 use fluxgate_core::store::Micros;
-use fluxgate_core::{ActiveRule, Algorithm, Band, OnError, RuleSet};
+use fluxgate_core::{ActiveRule, Algorithm, Band, OnError, RuleAction, RuleSet};
 use fluxgate_http::Problem;
 use serde_json::{Map, Value, json};
 
 use super::{Api, json_response};
 use crate::admin::Role;
-use crate::api::explain::mode_name;
+use crate::api::explain::{action_name, mode_name};
 use crate::engine::EngineError;
 use crate::reload::Json;
 
@@ -59,7 +59,7 @@ fn rule_json(set: &RuleSet, rule: &ActiveRule) -> Value {
         let life = Micros::from_duration(lease.span());
         json!({ "share": lease.share().to_string(), "for_ms": life.ceil_millis() })
     });
-    json!({
+    let mut json = json!({
         "id": rule.id(),
         "name": rule.name(),
         "mode": mode_name(rule.mode()),
@@ -71,7 +71,14 @@ fn rule_json(set: &RuleSet, rule: &ActiveRule) -> Value {
         "bands": bands,
         "lease": lease,
         "on_exceed": if rule.waits() { "wait" } else { "reject" },
-    })
+    });
+    if let Some(action) = action_name(rule.action()) {
+        json["action"] = action.into();
+    }
+    if let RuleAction::Deny { status } = rule.action() {
+        json["status"] = status.into();
+    }
+    json
 }
 
 /// Returns the conditions of a rule as they are written; null if it has none.

@@ -105,6 +105,8 @@ function decisionWords(decision) {
   const place = band === null ? rule : `${rule}/${band}`;
   const by = listed(violated) || place;
   if (outcome === "no_rule") return "No rule applies to it.";
+  if (outcome === "forbidden") return `The rule ${rule} forbids it.`;
+  if (outcome === "exempt") return `The rule ${rule} exempts it from every limit.`;
   if (allowed) {
     const delay = decision.delay_ms > 0 ? `It has to wait for ${duration(decision.delay_ms)}. ` : "";
     return (outcome === "shadow_denied" ? `${by} would deny it, but is in shadow mode. ` : delay)
@@ -118,11 +120,12 @@ function decisionWords(decision) {
 
 /** @param {Explained} explained */
 function explainedRule(explained) {
-  const { rule, matched, applies, mode, bands } = explained;
+  const { rule, matched, applies, mode, action, bands } = explained;
   const isShadow = mode === "shadow";
+  const denies = action === "deny" || bands.some((/** @type {Explained} */ band) => band.denies);
   const state = !matched ? badge("does not match")
     : !applies ? badge("matches, does not apply")
-    : !bands.some((/** @type {Explained} */ { denies }) => denies) ? badge("passes", "good")
+    : !denies ? badge(action === "allow" ? "exempts" : "passes", "good")
     : isShadow ? badge("would deny", "warn") : badge("denies", "bad");
   return h(applies ? "li" : "li.quiet",
     h("div.row", h("strong.mono", rule), state, isShadow && badge("shadow", "info")),
@@ -131,12 +134,12 @@ function explainedRule(explained) {
 }
 
 /** @param {Explained} explained */
-function reasonsOf({ failed, identity, missing, applies, mode, group, rollout, lease }) {
+function reasonsOf({ failed, list, identity, missing, applies, mode, group, rollout, lease }) {
   const isHere = mode === "enforce" ? ", including this one" : ", but not this one";
   return [
     failed === "enabled" ? "It is disabled."
       : failed === "key" ? "The request lacks a part of its key, and on_missing_key is skip."
-      : failed && `Its match fails at ${failed}.`,
+      : failed && `Its match fails at ${failed}${list ? ` (list ${list})` : ""}.`,
     identity && (identity === "(everyone)" ? "Counts everyone together." : `Counts ${identity}.`),
     missing.length > 0 && `The request has no ${missing.join(", no ")}.`,
     group && `Rule ${group.place} of the group ${group.name}`

@@ -57,7 +57,8 @@ export function ruleList({ session, notify }, sets, onChange) {
       bar.update(part, 1);
       const no = live?.denied ?? 0;
       const shadow = live?.outcomes.shadow_denied ?? 0;
-      setText(used, live ? `${share(part)} used` : "No data for the last second");
+      setText(used, !live ? "No data for the last second"
+        : rule.action ? "It counts nothing" : `${share(part)} used`);
       setText(denied, (no > 0 ? ` · ${number(no)}/s denied` : "")
         + (shadow > 0 ? ` · ${number(shadow)}/s shadow-denied` : ""));
       denied.dataset.any = String(no > 0);
@@ -65,7 +66,8 @@ export function ruleList({ session, notify }, sets, onChange) {
     const place = h("div");
     return item(set, rule, [
       rule.mode === "shadow" ? badge("shadow", "info") : badge("enforced", "good"),
-      badge(algorithmWords(rule.algorithm)),
+      rule.action ? badge(rule.action, rule.action === "deny" ? "bad" : "good")
+        : badge(algorithmWords(rule.algorithm)),
       rule.group && badge(`group ${rule.group}`),
       rule.rollout && badge(`rollout ${rule.rollout}`, "info"),
     ], [

@@ -11,8 +11,10 @@ const UNITS = /** @type {const} */ ([
 const PARTS = { ip: "address", api_key: "API key" };
 
 /** Returns `10 per second and 100 per minute for each user on /api/**`. @param {Rule} rule */
-export const sentence = ({ bands, key, match }) =>
-  [listed(bands.map(limitWords)), keyWords(key), ...matchWords(match ?? {})].join(" ");
+export const sentence = ({ bands, key, match, action, status }) =>
+  (action ? [action === "deny" ? `denies with status ${status}` : "exempts from every limit",
+    "requests", ...matchWords(match ?? {})]
+    : [listed(bands.map(limitWords)), keyWords(key), ...matchWords(match ?? {})]).join(" ");
 
 /** @param {Rule} rule @returns {string[]} */
 export function details({ mode, rollout, group, on_exceed, max_wait_ms: wait, lease, bands, priority }) {
@@ -55,22 +57,30 @@ function keyWords(key) {
 }
 
 /** @param {Record<string, any>} match */
-function matchWords({ methods, path, not_path, ip, not_ip, headers, attributes }) {
+function matchWords({ methods, path, not_path, ip, not_ip, user, api_key, headers, attributes }) {
   const words = [];
   const on = [listed(many(methods), "or"), listed(many(path), "or")].filter(Boolean).join(" ");
   if (on) words.push(`on ${on}${path ? "" : " requests"}`);
   if (not_path) words.push(`except on ${listed(many(not_path))}`);
-  if (ip) words.push(`from ${listed(many(ip), "or")}`);
-  if (not_ip) words.push(`not from ${listed(many(not_ip), "or")}`);
+  if (ip) words.push(`from ${addresses(ip)}`);
+  if (not_ip) words.push(`not from ${addresses(not_ip)}`);
   const values = [
+    ...(user ? [valueWords("user", user)] : []),
+    ...(api_key ? [valueWords("API key", api_key)] : []),
     ...Object.entries(headers ?? {}).map(([name, value]) => valueWords(`header ${name}`, value)),
     ...Object.entries(attributes ?? {}).map(([name, value]) => valueWords(`attribute ${name}`, value)),
   ];
   return values.length > 0 ? [...words, listed(values)] : words;
 }
 
-/** @param {string} name @param {any} value one or more, or `not` one or more, or `present` */
+/** @param {any} ip networks, or `in` a list */
+const addresses = (ip) => (ip.in ? `the list ${ip.in}` : listed(many(ip), "or"));
+
+/** @param {string} name @param {any} value one or more, or `not`, `present`, `in` or `not_in` */
 function valueWords(name, value) {
+  if (value.in ?? value.not_in) {
+    return `with ${name} ${value.in ? "" : "not "}in the list ${value.in ?? value.not_in}`;
+  }
   if (value.present !== undefined) return `${value.present ? "with any" : "without"} ${name}`;
   const values = many(value.not ?? value).map((each) =>
     (typeof each === "string" ? `“${each}”` : String(each)));

@@ -190,3 +190,72 @@ fn a_connection_over_the_limit_waits_for_another_to_close() {
     drop(first);
     assert_eq!(second.read_answer(false).unwrap().status, 200);
 }
+
+#[test]
+fn a_forbidden_request_gets_the_status_of_its_rule_and_no_limit_headers() {
+    let upstream = Upstream::with_body("");
+    let config = "
+filters: { counted: { rule_set: counted }, guarded: { rule_set: guarded } }
+rule_sets:
+  counted: { rules: [ { id: c, scope: per_ip, bands: [ { capacity: 99, window: 1m } ] } ] }
+  guarded:
+    rules:
+      - { id: no, action: deny, match: { user: eve } }
+      - { id: gone, action: deny, status: 410, match: { path: [\"/old/{id}\"] } }
+      - { id: vip, action: allow, match: { user: vip } }
+      - { id: g, scope: per_user, bands: [ { capacity: 99, window: 1m } ] }
+";
+    let routes = [
+        route(
+            "both",
+            "match: { path: [\"/old/**\"] }, filters: [counted, guarded],",
+            &[&upstream],
+        ),
+        route("one", "filters: [guarded],", &[&upstream]),
+    ];
+    let service = start(&routes, config);
+    let mut http = client(&service);
+    let mut get = |path: &str, user: &str| http.request("GET", path, &[("X-User-Id", user)], "");
+    let limit_headers = |answer: &Answer| {
+        let names = [
+            "retry-after",
+            "ratelimit",
+            "ratelimit-policy",
+            "x-ratelimit-limit",
+        ];
+        names
+            .iter()
+            .filter(|name| answer.header(name).is_some())
+            .count()
+    };
+    for (path, user, status) in [
+        ("/x", "eve", 403),
+        ("/old/7", "ann", 410),
+        ("/%6fld/7", "ann", 410),
+    ] {
+        let refused = get(path, user);
+        assert_problem(&refused, status);
+        assert_eq!(limit_headers(&refused), 0, "{refused:?}");
+        let body: serde_json::Value = serde_json::from_str(&refused.body).unwrap();
+        assert_eq!(body["retry_after_ms"], serde_json::Value::Null);
+        let rule = if status == 403 {
+            "no/deny"
+        } else {
+            "gone/deny"
+        };
+        assert_eq!(body["violated-policies"], serde_json::json!([rule]));
+    }
+    assert_eq!(upstream.requests().len(), 0);
+    let exempt = get("/x", "vip");
+    assert_eq!(
+        (exempt.status, limit_headers(&exempt)),
+        (200, 0),
+        "{exempt:?}"
+    );
+    let counted = get("/x", "ann");
+    assert_eq!(
+        (counted.status, limit_headers(&counted)),
+        (200, 3),
+        "{counted:?}"
+    );
+}

@@ -193,6 +193,48 @@ async fn responses_match_those_of_the_embedded_limiter() {
 }
 
 #[tokio::test]
+async fn a_forbidden_request_is_answered_with_the_status_of_its_rule() {
+    let rules = "
+rule_sets:
+  api:
+    rules:
+      - { id: no, action: deny, match: { path: [/no] } }
+      - { id: gone, action: deny, status: 410, match: { path: [/gone] } }
+      - { id: yes, action: allow, match: { path: [/yes] } }
+      - { id: limit, scope: per_user, bands: [ { capacity: 1, window: 1h } ] }
+";
+    let service = Service::start(&[], rules);
+    let limiter = Limiter::new(RuleSets::from_yaml(rules).unwrap(), MemoryStore::default());
+    // The service decides, or the local rules in its place.
+    let unreachable = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    for handler in [
+        handler(service.address("api")),
+        handler(unreachable).local_on_error(limiter),
+    ] {
+        let app = App::new(handler);
+        for (path, status) in [("/no", 403), ("/gone", 410)] {
+            let (got, headers, body) = app.send(get(path)).await;
+            assert_eq!(got, status);
+            let names: Vec<_> = headers.keys().map(|name| name.as_str()).collect();
+            assert_eq!(names, ["content-type", "content-length"]);
+            let body: Value = serde_json::from_str(&body).unwrap();
+            assert_eq!(
+                (&body["status"], &body["type"]),
+                (&status.into(), &"about:blank".into())
+            );
+        }
+        for _ in 0..3 {
+            let (status, headers, _) = app.send(get("/yes")).await;
+            assert!(status == 200 && headers.is_empty(), "{headers:?}");
+        }
+        assert_eq!(app.calls.load(Ordering::Relaxed), 3);
+    }
+}
+
+#[tokio::test]
 async fn the_service_receives_every_field_that_rules_may_use() {
     let service = Service::start(&[], RULES);
     let layer = RateLimitLayer::with_handler(handler(service.address("api")))

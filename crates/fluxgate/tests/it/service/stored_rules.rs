@@ -97,6 +97,50 @@ fn a_stored_set_is_returned_unchanged_and_active_at_once() {
 }
 
 #[test]
+fn lists_and_actions_are_stored_and_apply_at_once() {
+    let server = RedisServer::start();
+    let service = start_without_polling(&server);
+    let mut http = service.http();
+    let set = |blocked: &str| {
+        format!(
+            r#"{{"lists":{{"blocked":[{blocked}]}},"rules":[{{"id":"no","action":"deny","status":451,
+            "match":{{"user":{{"in":"blocked"}}}}}},{{"id":"r","scope":"per_user","bands":["10/h"]}}]}}"#
+        )
+    };
+    put_ok(&service, "/v1/rule_sets/api", &set(r#""eve""#));
+    let outcome = |http: &mut Http, user: &str| {
+        let body = format!(r#"{{"rule_set":"api","user":"{user}"}}"#);
+        let answer = http.post("/v1/check?status=true", &body);
+        let json: Value = serde_json::from_str(&answer.body).unwrap();
+        (answer.status, json["outcome"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(outcome(&mut http, "eve"), (451, "forbidden".into()));
+    assert_eq!(outcome(&mut http, "ann"), (200, "allowed".into()));
+    let changed = put(&mut http, "/v1/rule_sets/api", &set(r#""eve","ann""#), &[]);
+    assert_eq!(changed.status, 200, "{changed:?}");
+    assert!(
+        changed.body.contains("lists.blocked changed"),
+        "{changed:?}"
+    );
+    assert_eq!(outcome(&mut http, "ann"), (451, "forbidden".into()));
+    // A rule by itself refers to the lists of its set.
+    let path = "/v1/rule_sets/api/rules/office";
+    let office = r#"{"action":"allow","priority":1,"match":{"ip":{"in":"office"}}}"#;
+    let missing = put(&mut http, path, office, &[]);
+    assert_eq!(missing.status, 409, "{missing:?}");
+    assert!(
+        missing.body.contains("there is no list `office`"),
+        "{missing:?}"
+    );
+    let vip = r#"{"action":"allow","priority":1,"match":{"user":{"not_in":"blocked"}}}"#;
+    let put_rule = put(&mut http, path, vip, &[]);
+    assert_eq!(put_rule.status, 201, "{put_rule:?}");
+    assert_eq!(outcome(&mut http, "bob"), (200, "exempt".into()));
+    let wrong = r#"{"action":"allow","bands":["10/s"]}"#;
+    assert_eq!(put(&mut http, path, wrong, &[]).status, 400);
+}
+
+#[test]
 fn a_rule_can_be_put_enabled_disabled_and_deleted() {
     let server = RedisServer::start();
     let service = start_without_polling(&server);

@@ -264,16 +264,42 @@ pub(super) fn parse_rule(
         None => return Err(Problem::bad_request("`id` must be a text")),
     }
     let position = node.position;
+    let mut lists = Vec::new();
+    stand_in_lists(&node, &mut lists);
+    let mut fields = Vec::new();
+    if !lists.is_empty() {
+        let lists = Json::Map(lists);
+        fields.push((Json::Text("lists".into()).to_node(), lists.to_node()));
+    }
     let list = Node {
         value: Value::List(vec![node]),
         position,
     };
+    fields.push((Json::Text("rules".into()).to_node(), list));
     let set_of_one = Node {
-        value: Value::Map(vec![(Json::Text("rules".into()).to_node(), list)]),
+        value: Value::Map(fields),
         position,
     };
     check_set(set, set_of_one, options).map_err(invalid_rules)?;
     Ok(json)
+}
+
+/// Adds a list for each name that a rule refers to, so that the rule can be checked before the set
+/// that has its lists is known. The value of each is one for any condition.
+fn stand_in_lists(node: &Node, lists: &mut Vec<(String, Json)>) {
+    let Value::Map(pairs) = &node.value else {
+        return;
+    };
+    for (key, value) in pairs {
+        if let (Some("in" | "not_in"), Some(name)) = (key.as_text(), value.as_text()) {
+            if lists.iter().all(|(known, _)| known != name) {
+                let value = Json::Text("192.0.2.1".into());
+                lists.push((name.to_owned(), Json::List(vec![value])));
+            }
+        } else {
+            stand_in_lists(value, lists);
+        }
+    }
 }
 
 fn parse(body: &[u8]) -> Result<(Json, Node), Problem> {

@@ -347,3 +347,46 @@ fn the_request_id_is_returned() {
     }));
     assert_eq!(result["metadata"]["x-request-id"], "abc-1");
 }
+
+const ACTIONS: &str = r#"
+rule_sets:
+  api:
+    lists: { blocked: [eve], office: ["192.0.2.0/24"] }
+    rules:
+      - { id: banned, action: deny, match: { attributes: { user: { in: blocked } } } }
+      - { id: office, action: allow, match: { ip: { in: office } } }
+      - { id: per-user, key: ["attr:user"], bands: [ { capacity: 2, window: 1h } ] }
+      - { id: per-ip, scope: per_ip, bands: [ { capacity: 2, window: 1h } ] }
+"#;
+
+#[test]
+fn one_forbidden_descriptor_refuses_the_call_and_nothing_is_charged() {
+    let service = Service::start(&["grpc"], ACTIONS);
+    let mut client = Client::of(&service);
+    let ann = descriptor(&[("user", "ann")]);
+    let eve = descriptor(&[("user", "eve")]);
+    let office = descriptor(&[("remote_address", "192.0.2.1")]);
+    for descriptors in [[&ann, &eve, &office], [&eve, &office, &ann]] {
+        let all = json!({ "domain": "api", "hits_addend": 1, "descriptors": descriptors });
+        let refused = client.should_rate_limit(&all);
+        assert_eq!(refused.code(), "OVER_LIMIT");
+        assert_eq!(refused.header_names(), ["x-fluxgate-outcome"]);
+        assert_eq!(refused.header("x-fluxgate-outcome"), Some("forbidden"));
+        let of_eve = descriptors.iter().position(|it| **it == eve).unwrap();
+        assert_eq!(refused.codes()[of_eve], "OVER_LIMIT");
+    }
+    let others = json!({ "domain": "api", "descriptors": [ann, office] });
+    for remaining in [1, 0] {
+        let passed = client.should_rate_limit(&others);
+        assert_eq!(passed.codes(), ["OK", "OK"]);
+        assert_eq!(passed.remaining()[0], remaining, "only Ann is charged");
+        assert_eq!(
+            passed.statuses()[1]["current_limit"],
+            serde_json::Value::Null
+        );
+    }
+    assert_eq!(
+        client.should_rate_limit(&others).codes(),
+        ["OVER_LIMIT", "OK"]
+    );
+}
