@@ -38,6 +38,9 @@ impl Traffic {
     }
 }
 
+/// The microseconds that are shown of a rule that decides by itself, as if they were a window.
+const WITHOUT_WINDOW: u64 = 60_000_000;
+
 /// The requests that one rule matched, over time and in total. What it would have denied,
 /// were it not a shadow rule for the identity, counts as denied, too.
 #[derive(Clone, Debug)]
@@ -54,7 +57,7 @@ impl RuleTraffic {
         let windows = windows.map(|band| band.limit().window().get());
         Self {
             arrivals: Timeline::default(),
-            detail: Detail::of_window(windows.min().unwrap_or(u64::MAX)),
+            detail: Detail::of_window(windows.min().unwrap_or(WITHOUT_WINDOW)),
             total: OutcomeCounts::default(),
         }
     }

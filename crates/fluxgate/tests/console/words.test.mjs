@@ -12,6 +12,16 @@ const rule = (fields) => ({
 });
 const says = (fields, expected) => assert.equal(sentence(rule(fields)), expected);
 
+test("actions and lists", () => {
+  const action = { bands: [], key: [], algorithm: null };
+  says({ ...action, action: "deny", status: 403, match: { user: { in: "blocked" } } },
+    "denies with status 403 requests with user in the list blocked");
+  says({ ...action, action: "allow", match: { ip: { in: "office" }, api_key: { not_in: "stolen" } } },
+    "exempts from every limit requests from the list office with API key not in the list stolen");
+  says({ match: { not_ip: { in: "office" }, headers: { "X-A": { in: "l" } } } },
+    "10 per second for each user not from the list office with header X-A in the list l");
+});
+
 test("bands", () => {
   says({}, "10 per second for each user");
   says({ bands: [bucket(10, 1000), bucket(100, 60000)], match: { path: ["/api/**"] } },
