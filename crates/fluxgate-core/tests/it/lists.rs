@@ -1,5 +1,6 @@
 //! Lists, and conditions on users and API keys.
 
+use fluxgate_core::internals::RequestSource;
 use fluxgate_core::{RequestContext, RuleSets};
 
 use crate::rules::refused;
@@ -291,4 +292,27 @@ fn changed_lists_are_changes_of_the_set() {
         "s: lists.l changed from 50 values, with [u0] to 51 values, with [u50, u51]"
     );
     assert!(changes(&names(0..50), &names(0..100)).ends_with("u59] and 40 more"));
+}
+
+#[test]
+fn an_action_on_an_attribute_that_a_source_never_sets_is_a_warning() {
+    let rules = parse(
+        "rule_sets: { s: { lists: { l: [a] }, rules: [ \
+         { id: no, action: deny, match: { attributes: { plan: { in: l } } } }, \
+         { id: others, action: allow, match: { attributes: { plan: { not_in: l } } } } ] } }",
+    );
+    let source = RequestSource {
+        name: "filter `main`",
+        attributes: &[],
+        include: &[],
+    };
+    let warnings = rules.only().unwrap().warnings_for(&source);
+    let warnings: Vec<_> = warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        [
+            "s.rules[0].match.attributes[\"plan\"]: rule `no` never matches: requests of filter \
+             `main` have no attribute `plan`"
+        ]
+    );
 }

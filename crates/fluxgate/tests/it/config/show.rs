@@ -78,7 +78,11 @@ store: { redis: { url: 'redis://ann:hush-1@h:1/2' } }
 telemetry: { otlp: 'http://ann:hush-2@h:1/' }
 rule_sets:
   api:
+    lists: { stolen: [hush-6, 'sha256:2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b'], users: [eve] }
     rules:
+      - { id: no, action: deny, match: { api_key: { in: stolen }, user: { in: users } } }
+      - { id: one, action: deny, match: { api_key: hush-7 } }
+      - { id: more, action: deny, match: { api_key: { not: [hush-8, hush-9] } } }
       - id: a
         scope: per_api_key
         bands: [ { capacity: 1, window: 1s } ]
@@ -96,6 +100,7 @@ rule_sets:
     assert!(!run.stdout.contains("hush"), "{}", run.stdout);
     assert!(run.stdout.contains("redis://ann:***@h:1/2"));
     assert!(run.stdout.contains("identity: [ann, \"(hidden 0)\"]"));
+    assert!(run.stdout.contains("sha256:2bb80d") && run.stdout.contains("eve"));
     assert!(
         run.stdout
             .contains("# warning: `keys.hash_secret_file` is missing")
