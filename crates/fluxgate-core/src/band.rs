@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::lease::BandLease;
-use crate::limit::{Algorithm, Limit};
+use crate::limit::{Algorithm, FracMicros, Limit};
 use crate::quota::Quota;
 use crate::sip::Sip13;
 
@@ -82,6 +82,19 @@ impl Band {
     #[doc(hidden)]
     pub fn limit(&self) -> &Limit {
         &self.limit
+    }
+
+    /// Returns the time in which a whole quota returns: the window, or for a bucket the time to
+    /// fill from empty.
+    #[doc(hidden)]
+    pub fn quota_span(&self) -> FracMicros {
+        if self.algorithm().is_bucket() {
+            return self.limit.rate().fill();
+        }
+        FracMicros {
+            whole: self.limit.window().get(),
+            part: 0,
+        }
     }
 
     /// Returns its lease, if instances may take units of it in advance.

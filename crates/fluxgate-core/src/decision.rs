@@ -73,6 +73,8 @@ pub struct Decision {
 struct DecidedRule {
     rule: u32,
     bands: Range<u32>,
+    /// Whether it was decided as a shadow rule, which with a rollout depends on the identity.
+    is_shadow: bool,
     denies: bool,
 }
 
@@ -257,13 +259,21 @@ impl Decision {
 
     /// Returns every band that was decided, with its rule.
     pub fn bands(&self) -> impl Iterator<Item = (&ActiveRule, &Band)> {
-        let set = self.set.as_deref();
-        self.rules.iter().flat_map(move |decided| {
-            decided.bands.clone().filter_map(move |band| {
-                let rule = set?.rules().get(decided.rule as usize)?;
-                Some((rule, rule.band(band)?))
-            })
-        })
+        self.rules.iter().flat_map(|decided| self.bands_of(decided))
+    }
+
+    /// Returns every band that was enforced, with its rule: those that could have denied the
+    /// request. A rule with a rollout is among them only for identities within it.
+    pub fn enforced_bands(&self) -> impl Iterator<Item = (&ActiveRule, &Band)> {
+        let enforced = self.rules.iter().filter(|decided| !decided.is_shadow);
+        enforced.flat_map(|decided| self.bands_of(decided))
+    }
+
+    fn bands_of(&self, decided: &DecidedRule) -> impl Iterator<Item = (&ActiveRule, &Band)> {
+        let rules = self.set.as_deref().map(RuleSet::rules);
+        let rule = rules.and_then(|rules| rules.get(decided.rule as usize));
+        let bands = decided.bands.clone();
+        bands.filter_map(move |band| Some((rule?, rule?.band(band)?)))
     }
 
     /// Returns what is left in each enforced band, if the request asked for a hold.

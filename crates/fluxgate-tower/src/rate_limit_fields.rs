@@ -1,17 +1,17 @@
 //! The members of the fields `RateLimit-Policy` and `RateLimit`.
 
 use fluxgate_core::store::Micros;
-use fluxgate_core::{ActiveRule, Algorithm, Band, Decision, RuleMode};
+use fluxgate_core::{ActiveRule, Algorithm, Band, Decision};
 
-/// Appends `"per-user/burst";q=10;w=1,"per-user/sustained";q=100;w=60`: every band that can
-/// deny, which excludes those of shadow rules. Slots have a unit and no window:
-/// `"exports/b0";q=10;qu="concurrent-requests"`.
+const SECOND: u64 = 1_000_000;
+
+/// Appends `"per-user/burst";q=10;w=1,"per-user/sustained";q=100;w=60`: every band that was
+/// enforced, so none of a rule that is in shadow for this identity. `w` is the window, or for a
+/// bucket the time to fill from empty: `q/w` is the rate, whatever the burst. Slots have a unit
+/// and no window: `"exports/b0";q=10;qu="concurrent-requests"`.
 pub(crate) fn write_policies(decision: &Decision, text: &mut Vec<u8>) {
     let start = text.len();
-    for (rule, band) in decision.bands() {
-        if rule.mode() == RuleMode::Shadow {
-            continue;
-        }
+    for (rule, band) in decision.enforced_bands() {
         if text.len() > start {
             text.push(b',');
         }
@@ -19,7 +19,12 @@ pub(crate) fn write_policies(decision: &Decision, text: &mut Vec<u8>) {
         write_parameter(b";q=", band.limit().capacity(), text);
         match band.algorithm() {
             Algorithm::Concurrency => text.extend_from_slice(b";qu=\"concurrent-requests\""),
-            _ => write_seconds(b";w=", band.limit().window(), text),
+            _ => {
+                let span = band.quota_span();
+                if span.whole >= SECOND {
+                    write_parameter(b";w=", span.ceil().div_ceil(SECOND), text);
+                }
+            }
         }
     }
 }
@@ -44,7 +49,6 @@ fn write_name(rule: &ActiveRule, band: &Band, text: &mut Vec<u8>) {
 
 /// Appends a span in seconds, rounded up. A span below one second is omitted.
 fn write_seconds(name: &[u8], span: Micros, text: &mut Vec<u8>) {
-    const SECOND: u64 = 1_000_000;
     if span.get() >= SECOND {
         write_parameter(name, span.ceil_secs(), text);
     }

@@ -174,6 +174,7 @@ impl Decision {
         self.rules.push(DecidedRule {
             rule: applied.rule,
             bands: applied.bands.clone(),
+            is_shadow: false,
             denies: self.violated.len() > before,
         });
     }
@@ -230,6 +231,7 @@ impl Decision {
         self.rules.push(DecidedRule {
             rule,
             bands: applied.bands.clone(),
+            is_shadow: true,
             denies,
         });
     }

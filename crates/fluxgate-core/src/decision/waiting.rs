@@ -6,7 +6,6 @@ use super::charge::Charge;
 use super::outcome::Outcome;
 use super::{BandReservation, Decision};
 use crate::context::RequestContext;
-use crate::rules::RuleMode;
 use crate::time::{Micros, Retry, Timestamp};
 
 impl Decision {
@@ -80,11 +79,7 @@ impl Decision {
         self.at = at;
         self.reset_after = reset_after;
         // Shadow rules are not decided if the enforced ones deny.
-        let set = self.set.as_deref();
-        self.rules.retain(|decided| {
-            let rule = set.and_then(|set| set.rules().get(decided.rule as usize));
-            rule.is_some_and(|rule| rule.mode() == RuleMode::Enforce)
-        });
+        self.rules.retain(|decided| !decided.is_shadow);
         for decided in &mut self.rules {
             let mut delayed = delayed.iter();
             decided.denies = delayed.any(|reservation| reservation.band.rule == decided.rule);
@@ -95,14 +90,14 @@ impl Decision {
 
     /// Returns the enforced bands with a delay, in the order of evaluation.
     fn delayed(&self) -> impl Iterator<Item = &BandReservation> {
-        let enforced = |band| {
-            let rule = self.resolve(band).map(|it| it.rule);
-            rule.is_some_and(|rule| rule.mode() == RuleMode::Enforce)
+        let enforced = |rule| {
+            let mut decided = self.rules.iter();
+            decided.any(|decided| decided.rule == rule && !decided.is_shadow)
         };
         let reservations = self.reservations.iter();
         reservations
             .filter(move |reservation| reservation.delay > Micros::ZERO)
-            .filter(move |reservation| enforced(reservation.band))
+            .filter(move |reservation| enforced(reservation.band.rule))
     }
 
     /// Returns the charge of a request that has to wait, to be cancelled if it does not go

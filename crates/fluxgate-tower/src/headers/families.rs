@@ -163,6 +163,64 @@ rule_sets:
         assert_eq!(text, b"\"per-user/b0\";q=20;w=2");
     }
 
+    /// Returns the policies of a request of `user` by the rules of one set.
+    fn policies(rules: &str, user: &str) -> String {
+        let rules = format!("rule_sets: {{ s: {{ rules: [ {rules} ] }} }}");
+        let limiter = Limiter::new(RuleSets::from_yaml(&rules).unwrap(), MemoryStore::default());
+        let context = RequestContext::builder().user(user).path("/").build();
+        let mut text = Vec::new();
+        let decision = limiter.check_at("s", &context, Timestamp::default());
+        decision.write_policies(&mut text);
+        String::from_utf8(text).unwrap()
+    }
+
+    #[test]
+    fn the_window_of_a_bucket_is_the_time_to_fill_it() {
+        for (band, parameters) in [
+            ("10/s", "q=10;w=1"),
+            ("{ rate: 10/s, burst: 100 }", "q=100;w=10"),
+            ("{ rate: 100/s, burst: 10 }", "q=10"),
+            ("{ rate: 3/s, burst: 10 }", "q=10;w=4"),
+            (
+                "{ capacity: 10, window: 1h, refill: 1, period: 500ms }",
+                "q=10;w=5",
+            ),
+            // A third of a microsecond less than a second, and as much more.
+            (
+                "{ capacity: 2999999, window: 1s, refill: 3000000, period: 1s }",
+                "q=2999999",
+            ),
+            (
+                "{ capacity: 3000001, window: 1s, refill: 3000000, period: 1s }",
+                "q=3000001;w=2",
+            ),
+        ] {
+            let rule = format!("{{ id: r, scope: global, bands: [ {band} ] }}");
+            assert_eq!(policies(&rule, "u"), format!("\"r/b0\";{parameters}"));
+            let leaky = rule.replace("scope", "algorithm: leaky_bucket, scope");
+            assert_eq!(policies(&leaky, "u"), policies(&rule, "u"));
+        }
+        let window = "{ id: r, algorithm: sliding_window, scope: global, bands: [ 5/m ] }";
+        assert_eq!(policies(window, "u"), "\"r/b0\";q=5;w=60");
+    }
+
+    #[test]
+    fn only_bands_that_were_enforced_for_the_identity_are_listed() {
+        let rule =
+            |share| format!("{{ id: r, scope: per_user, rollout: {share}, bands: [ 5/m ] }}");
+        assert_eq!(policies(&rule("0%"), "u"), "");
+        assert_eq!(policies(&rule("100%"), "u"), "\"r/b0\";q=5;w=60");
+        let listed = (0..100).filter(|user| !policies(&rule("50%"), &user.to_string()).is_empty());
+        assert!((20..80).contains(&listed.count()));
+        // The first enforced rule of a group applies, with the bands of its override.
+        let group = "{ id: a, group: g, rollout: 0%, scope: per_user, bands: [ 1/m ] },
+            { id: b, group: g, scope: per_user, bands: [ 2/m ],
+              overrides: [ { identity: vip, bands: [ 20/m ] } ] },
+            { id: c, group: g, scope: per_user, bands: [ 3/m ] }";
+        assert_eq!(policies(group, "u"), "\"b/b0\";q=2;w=60");
+        assert_eq!(policies(group, "vip"), "\"b/b0\";q=20;w=60");
+    }
+
     #[test]
     fn a_denial_has_a_retry_after() {
         let denied = |families| lines(families, "/late", 2, 1);

@@ -45,6 +45,33 @@ fn a_request_over_the_limit_gets_retry_after_and_is_not_forwarded() {
 }
 
 #[test]
+fn the_policy_lists_what_is_enforced_for_the_identity_at_its_rate() {
+    let upstream = Upstream::with_body("");
+    let config = "
+filters: { f: { rule_set: s } }
+rule_sets:
+  s:
+    rules:
+      - { id: new, rollout: 0%, scope: per_user, bands: [ 1/h ] }
+      - { id: dark, mode: shadow, scope: per_user, bands: [ 1/h ] }
+      - { id: rate, scope: per_user, bands: [ { rate: 10/h, burst: 2 } ] }
+";
+    let service = start(&[route("r", "filters: [f],", &[&upstream])], config);
+    let policy = Some("\"rate/b0\";q=2;w=720");
+    let mut http = client(&service);
+    for (status, user) in [(200, "ann"), (200, "ann"), (429, "ann"), (200, "bob")] {
+        let answer = http.request("GET", "/", &[("X-User-Id", user)], "");
+        assert_eq!(
+            (answer.status, answer.header("ratelimit-policy")),
+            (status, policy)
+        );
+        let body = format!(r#"{{"rule_set":"s","user":"{user}","peek":true}}"#);
+        let answer = service.http().post("/v1/check", &body);
+        assert_eq!(answer.header("ratelimit-policy"), policy, "over the API");
+    }
+}
+
+#[test]
 fn filters_apply_in_order() {
     let upstream = Upstream::with_body("");
     let config = "
