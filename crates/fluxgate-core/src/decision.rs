@@ -3,6 +3,7 @@
 mod charge;
 mod combine;
 mod outcome;
+mod wait_refusal;
 mod waiting;
 
 use std::fmt;
@@ -19,6 +20,8 @@ use crate::rules::{ActiveRule, ActiveRuleSet, RuleAction, RuleSet};
 use crate::time::{Micros, Retry, Timestamp};
 pub use charge::Charge;
 pub use outcome::Outcome;
+use wait_refusal::WaitNote;
+pub use wait_refusal::WaitRefusal;
 
 /// The wait of a request that is denied because the store failed.
 const FAILED_CLOSED_RETRY: Micros = Micros::new(1_000_000);
@@ -67,6 +70,7 @@ pub struct Decision {
     hold: Option<DecisionHold>,
     /// What is left in each enforced band, if the request asked for a hold.
     levels: Vec<(BandRef, u64, Micros)>,
+    wait: WaitNote,
 }
 
 #[derive(Clone, Debug)]
@@ -361,6 +365,7 @@ impl Decision {
             violated: SmallVec::new(),
             hold: None,
             levels: Vec::new(),
+            wait: WaitNote::None,
         }
     }
 

@@ -52,10 +52,10 @@
 //! |---|---|---|
 //! | `fast-clock` | yes | a [`SystemClock`] that reads the processor's cycle counter, in half the time |
 //! | `time-zones` | yes | calendar windows in other time zones than UTC |
+//! | `tracing` | yes | a log line for each missing rule set, and `TracingObserver`, for the crate `tracing` |
 //! | `yaml` | yes | rule files: `RuleSets::from_yaml` |
 //! | `tokio` | | waiting: `until_ready` and `Reservation::wait`; `Limiter::watch_file` |
 //! | `metrics` | | `MetricsObserver`, for the crate `metrics` |
-//! | `tracing` | | `TracingObserver`, for the crate `tracing` |
 //! | `serde` | | `Serialize` of decisions, `Serialize` and `Deserialize` of rules |
 //! | `conformance` | | the suite that every [`Store`] must pass |
 //!
@@ -113,7 +113,7 @@ pub use band::Band;
 pub use calendar::{Calendar, CalendarUnit, TimeZone, UnknownTimeZone};
 pub use clock::{Clock, ManualClock, SystemClock};
 pub use context::{RequestContext, RequestContextBuilder};
-pub use decision::{Decision, Outcome, Violation};
+pub use decision::{Decision, Outcome, Violation, WaitRefusal};
 pub use hold::{HoldId, ParseHoldIdError, Settled, Settlement};
 pub use key::{IdentityError, KeyPart, KeyPartError, OnMissingKey};
 pub use keyed::{Denied, DirectLimiter, KeyedLimiter, Permit};

@@ -4,6 +4,7 @@ mod ad_hoc;
 mod explain;
 mod fallback;
 mod holds;
+mod missing_names;
 mod missing_sets;
 mod planned;
 mod state;
@@ -12,7 +13,6 @@ mod waiting;
 #[cfg(feature = "tokio")]
 mod watch;
 
-use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -28,11 +28,12 @@ use crate::key::IdentityError;
 use crate::memory::MemoryStore;
 use crate::observer::{Observer, Stopwatch};
 use crate::plan::Plan;
-use crate::rules::{ActiveRule, ActiveRuleSet, OnError, RuleSet, RuleSets};
+use crate::rules::{ActiveRule, ActiveRuleSet, OnError, OnMissingRuleSet, RuleSet, RuleSets};
 use crate::store::{Checks, LocalStore, Reason, Store, StoreError, Verdict, Verdicts};
 pub(crate) use ad_hoc::AdHocVerdicts;
 pub use explain::{BandExplanation, Explanation, GroupPlace, RuleExplanation};
 pub use holds::Hold;
+use missing_names::MissingNames;
 pub use planned::PendingDecision;
 #[cfg(all(feature = "tokio", feature = "yaml"))]
 pub use watch::RuleFileError;
@@ -74,9 +75,11 @@ struct Shared<S> {
     /// The holds of requests that are still running.
     #[cfg(feature = "tokio")]
     kept: KeptHolds,
-    /// Hashes of missing rule sets that were reported. The names come from clients, so
-    /// they are not kept themselves.
-    missing: Mutex<HashSet<u64>>,
+    missing: Mutex<MissingNames>,
+    /// The decision on a rule set that does not exist; `None` if the rules say it.
+    on_missing: Option<OnMissingRuleSet>,
+    /// Whether the limiter logs rule sets that are missing, which an observer may do better.
+    logs_missing: bool,
 }
 
 impl<S> Clone for Limiter<S> {
@@ -98,10 +101,12 @@ impl<S: Store> LimiterBuilder<S> {
         self
     }
 
-    /// Adds an observer that needs no decisions, so that they are not timed for it.
+    /// Adds an observer that needs no decisions, so that they are not timed for it, and that
+    /// logs missing rule sets itself.
     #[doc(hidden)]
     pub fn failure_observer(mut self, observer: impl Observer + 'static) -> Self {
         self.0.observers.push(Box::new(observer));
+        self.0.logs_missing = false;
         self
     }
 
@@ -109,6 +114,23 @@ impl<S: Store> LimiterBuilder<S> {
     #[doc(hidden)]
     pub fn call_limits(mut self, on_error: OnError) -> Self {
         self.0.call_limits = on_error;
+        self
+    }
+
+    /// Sets the decision on a rule set that does not exist, whatever the rules say. By default
+    /// they say it ([`RuleSets::with_on_missing`], or `on_missing_rule_set` in a file).
+    ///
+    /// ```
+    /// use fluxgate_core::{Limiter, MemoryStore, OnMissingRuleSet, RequestContext, RuleSets};
+    ///
+    /// let limiter = Limiter::builder(RuleSets::default(), MemoryStore::default())
+    ///     .on_missing_rule_set(OnMissingRuleSet::Deny)
+    ///     .build();
+    /// let ann = RequestContext::builder().user("ann").build();
+    /// assert!(!limiter.check_sync("misspelt", &ann).allowed());
+    /// ```
+    pub fn on_missing_rule_set(mut self, on_missing: OnMissingRuleSet) -> Self {
+        self.0.on_missing = Some(on_missing);
         self
     }
 
@@ -195,6 +217,8 @@ impl<S: Store> Limiter<S> {
             #[cfg(feature = "tokio")]
             kept: KeptHolds::default(),
             missing: Mutex::default(),
+            on_missing: None,
+            logs_missing: true,
         })
     }
 
@@ -308,7 +332,7 @@ impl<S: Store> Limiter<S> {
         let started = self.start_timing();
         let rules = self.rules();
         let Some(set) = rules.get(rule_set) else {
-            let decision = self.without_rule_set(rule_set, rules.on_missing());
+            let decision = self.without_rule_set(rule_set, &rules);
             return vec![decision; contexts.len()];
         };
         let mut plan = Plan::new(Mode::Take);
@@ -319,6 +343,7 @@ impl<S: Store> Limiter<S> {
         for decision in &mut decisions {
             decision.set_rule_set(ActiveRuleSet::of(set));
             self.observe(decision, started);
+            self.observe_refused_wait(decision);
         }
         decisions
     }
@@ -359,6 +384,7 @@ impl<S: Store> Limiter<S> {
         };
         decision.set_rule_set(set);
         self.observe(&decision, started);
+        self.observe_refused_wait(&decision);
         Ok(decision)
     }
 
@@ -373,10 +399,17 @@ impl<S: Store> Limiter<S> {
         let Some(set) = self.rule_set(rule_set) else {
             return self.missing_rule_set(rule_set);
         };
-        match self.try_check_owned(set, context, mode) {
+        let mut decision = match self.try_check_owned(set, context, mode) {
             Ok(decision) => decision,
             Err(pending) => self.complete_without_permit(pending).await,
+        };
+        if mode == Mode::TakeNow {
+            decision.note_no_wait_asked();
         }
+        if mode.takes() {
+            self.observe_refused_wait(&decision);
+        }
+        decision
     }
 
     fn each_observer(&self, observe: impl Fn(&dyn Observer)) {
@@ -395,6 +428,30 @@ impl<S: Store> Limiter<S> {
         for observer in &self.0.observers {
             observer.decided(decision, took);
         }
+    }
+
+    /// Passes the reason of a denial on to the observers, if the request was not allowed to
+    /// wait. Called once for each request, when its decision is final.
+    #[doc(hidden)]
+    pub fn observe_refused_wait(&self, decision: &Decision) {
+        if decision.allowed() || self.0.observers.is_empty() {
+            return;
+        }
+        if let Some(refusal) = decision.wait_refusal() {
+            self.each_observer(|observer| observer.wait_refused(decision, refusal));
+        }
+    }
+
+    /// Tells the observers that a request starts to wait.
+    #[doc(hidden)]
+    pub fn observe_wait_began(&self) {
+        self.each_observer(|observer| observer.wait_began());
+    }
+
+    /// Tells the observers that a request no longer waits.
+    #[doc(hidden)]
+    pub fn observe_wait_ended(&self) {
+        self.each_observer(|observer| observer.wait_ended());
     }
 
     async fn verdicts(&self, checks: &Checks<'_>) -> Result<Verdicts, StoreError> {
@@ -434,6 +491,7 @@ impl<S: LocalStore> Limiter<S> {
         decision.set_rule_set(set);
         if mode.takes() {
             self.observe(&decision, started);
+            self.observe_refused_wait(&decision);
         }
         decision
     }

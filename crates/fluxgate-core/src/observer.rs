@@ -7,7 +7,7 @@ mod tracing;
 
 use std::time::{Duration, Instant};
 
-use crate::decision::Decision;
+use crate::decision::{Decision, WaitRefusal};
 use crate::hold::{HoldId, Settled};
 use crate::rules::OnError;
 use crate::store::StoreError;
@@ -56,6 +56,19 @@ pub trait Observer: Send + Sync + std::fmt::Debug {
         let _ = (error, on_error);
     }
 
+    /// Called when a request starts to wait, in [`Limiter::until_ready`](crate::Limiter) or in
+    /// a layer.
+    fn wait_began(&self) {}
+
+    /// Called when a request no longer waits, because it goes on or was abandoned.
+    fn wait_ended(&self) {}
+
+    /// Called when a request is denied that its rules let wait, with the reason why it does
+    /// not.
+    fn wait_refused(&self, decision: &Decision, refusal: WaitRefusal) {
+        let _ = (decision, refusal);
+    }
+
     /// Called when a hold is settled or released: with `None` if it had ended before, so that
     /// nothing has changed.
     fn hold_settled(&self, hold: HoldId, settled: Option<Settled>) {
@@ -80,7 +93,8 @@ pub trait Observer: Send + Sync + std::fmt::Debug {
     }
 
     /// Called when a request names a rule set that does not exist. Return `true` if that is
-    /// reported: it is called no more for this name then.
+    /// reported: it is called no more for this name then. With the feature `tracing` the
+    /// limiter itself logs each name once, at the level `WARN`.
     fn rule_set_missing(&self, name: &str) -> bool {
         let _ = name;
         true

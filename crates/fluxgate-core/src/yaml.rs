@@ -7,6 +7,8 @@ mod suggestion;
 
 use std::fmt;
 
+pub(crate) use suggestion::suggestion;
+
 /// A position in a text. Both numbers count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {

@@ -53,6 +53,7 @@
 //!
 //! | feature | default | adds |
 //! |---|---|---|
+//! | `metrics` | | counts of script reloads and failovers, for the crate `metrics` |
 //! | `injected-time` | | for tests: a script that takes the time as an argument, and a store on it |
 //! | `fleet` | | for tests and benchmarks: a fleet of instances with leases on virtual time |
 //! | `fuzzing` | | functions for the fuzz targets of this workspace |

@@ -1,7 +1,7 @@
 //! The report on a request: a decision as filters, headers and response bodies read it.
 
 use fluxgate_core::store::{Micros, Retry};
-use fluxgate_core::{Decision, Outcome, Timestamp};
+use fluxgate_core::{Decision, Outcome, Timestamp, WaitRefusal};
 use http::StatusCode;
 
 use crate::rate_limit_fields;
@@ -30,6 +30,15 @@ pub trait Report: Send + Sync {
 
     /// Converts the report on a delayed request that got no permit to wait.
     fn into_denied(self) -> Self;
+
+    /// Sets why a denied request was not allowed to wait. Reports that do not tell ignore it.
+    fn refuse_wait(self, refusal: WaitRefusal) -> Self
+    where
+        Self: Sized,
+    {
+        let _ = refusal;
+        self
+    }
 
     /// Advances the report by the time that the request has waited.
     fn after(self, waited: Micros) -> Self;
@@ -87,6 +96,10 @@ impl Report for Decision {
 
     fn into_denied(self) -> Self {
         Decision::into_denied(self)
+    }
+
+    fn refuse_wait(self, refusal: WaitRefusal) -> Self {
+        Decision::refuse_wait(self, refusal)
     }
 
     fn after(self, waited: Micros) -> Self {

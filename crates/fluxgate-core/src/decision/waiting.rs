@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use super::charge::Charge;
 use super::outcome::Outcome;
+use super::wait_refusal::{WaitNote, WaitRefusal};
 use super::{BandReservation, Decision};
 use crate::context::RequestContext;
 use crate::time::{Micros, Retry, Timestamp};
@@ -33,6 +34,77 @@ impl Decision {
         { denied.chain(delayed) }
             .filter_map(|it| it.rule.max_wait())
             .min()
+    }
+
+    /// Returns why the request was not allowed to wait, if that is why it is denied: every
+    /// rule that denies it lets requests wait.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use fluxgate_core::{Limiter, ManualClock, MemoryStore, Quota, RequestContext, Rule};
+    /// use fluxgate_core::{RuleSet, WaitRefusal};
+    ///
+    /// # fn main() -> Result<(), fluxgate_core::InvalidRules> {
+    /// let mails = Rule::new("mails")
+    ///     .global()
+    ///     .band(Quota::per_minute(1))
+    ///     .wait_up_to(Duration::from_secs(90));
+    /// let rules = RuleSet::builder("outgoing").rule(mails).build()?;
+    /// let limiter = Limiter::new(rules, MemoryStore::with_clock(ManualClock::default()));
+    /// let check = || limiter.check_sync("outgoing", &RequestContext::default());
+    /// assert!(check().delay().is_zero());
+    /// assert_eq!(check().delay(), Duration::from_secs(60));
+    /// assert_eq!(check().wait_refusal(), Some(WaitRefusal::TooLong));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn wait_refusal(&self) -> Option<WaitRefusal> {
+        match self.wait {
+            WaitNote::None => self.refusal_by_verdicts(),
+            WaitNote::NotAsked => None,
+            WaitNote::Refused(refusal) => Some(refusal),
+        }
+    }
+
+    /// Sets why a denied request was not allowed to wait.
+    #[doc(hidden)]
+    pub fn refuse_wait(mut self, refusal: WaitRefusal) -> Self {
+        if !self.allowed {
+            self.wait = WaitNote::Refused(refusal);
+        }
+        self
+    }
+
+    /// Notes that the caller asked for a decision without a wait.
+    pub(crate) fn note_no_wait_asked(&mut self) {
+        self.wait = WaitNote::NotAsked;
+    }
+
+    /// A bucket reserves if the wait is short enough, unless no more requests may wait. A
+    /// window never does: its caller waits and asks again.
+    fn refusal_by_verdicts(&self) -> Option<WaitRefusal> {
+        let Retry::After(wait) = self.retry_after else {
+            return None;
+        };
+        if self.allowed || self.violated.is_empty() {
+            return None;
+        }
+        let mut shortest = None;
+        for violated in self.violated() {
+            let max = violated.rule.max_wait()?;
+            shortest = Some(shortest.map_or(max, |least| max.min(least)));
+        }
+        let reported = self.resolve(self.reported?)?;
+        let band = reported.band?;
+        if wait > reported.rule.max_wait()? {
+            Some(WaitRefusal::TooLong)
+        } else if band.algorithm().is_bucket() {
+            Some(WaitRefusal::TooMany)
+        } else {
+            // The caller of a window does not wait for it if another rule denies for longer.
+            (wait > shortest?).then_some(WaitRefusal::TooLong)
+        }
     }
 
     /// Returns the same decision after `waited` has passed.

@@ -1,32 +1,37 @@
 //! Rule sets that requests name and that do not exist.
 
 use super::Limiter;
+#[cfg(feature = "tracing")]
+use super::missing_names::MAX_NAMES;
 use crate::decision::{Decision, Outcome};
-use crate::rules::OnMissingRuleSet;
-use crate::sip::Sip13;
+use crate::rules::{OnMissingRuleSet, RuleSets};
 use crate::store::Store;
 use crate::time::Retry;
 
 impl<S: Store> Limiter<S> {
-    pub(super) fn without_rule_set(&self, name: &str, on_missing: OnMissingRuleSet) -> Decision {
-        const MAX_NAMES: usize = 1_000;
+    pub(super) fn without_rule_set(&self, name: &str, rules: &RuleSets) -> Decision {
         // If another thread holds the lock, the next request reports the name.
-        if !self.0.observers.is_empty()
-            && let Ok(mut reported) = self.0.missing.try_lock()
-        {
-            let hash = Sip13::PUBLIC.hash(name.as_bytes()) as u64;
-            if !reported.contains(&hash) && self.report_missing(name) {
-                // Reporting a name twice is better than growing without bound.
-                if reported.len() >= MAX_NAMES {
-                    reported.clear();
-                }
-                reported.insert(hash);
+        if let Ok(mut names) = self.0.missing.try_lock() {
+            if self.0.logs_missing
+                && let Some(count) = names.log(name)
+            {
+                log_missing(name, rules, self.on_missing(rules), count);
             }
+            names.report(name, || self.report_missing(name));
         }
-        match on_missing {
+        self.decide_missing(rules)
+    }
+
+    /// Returns the decision on a rule set that does not exist.
+    pub(super) fn decide_missing(&self, rules: &RuleSets) -> Decision {
+        match self.on_missing(rules) {
             OnMissingRuleSet::Allow => Decision::no_rule(),
             OnMissingRuleSet::Deny => Decision::without_rule(false, Outcome::Denied, Retry::Never),
         }
+    }
+
+    fn on_missing(&self, rules: &RuleSets) -> OnMissingRuleSet {
+        self.0.on_missing.unwrap_or(rules.on_missing())
     }
 
     /// Returns whether an observer has reported a missing rule set.
@@ -38,3 +43,24 @@ impl<S: Store> Limiter<S> {
         is_reported
     }
 }
+
+#[cfg(feature = "tracing")]
+fn log_missing(name: &str, rules: &RuleSets, on_missing: OnMissingRuleSet, count: usize) {
+    let effect = match on_missing {
+        OnMissingRuleSet::Allow => "allowed",
+        OnMissingRuleSet::Deny => "denied",
+    };
+    tracing::warn!(
+        target: "fluxgate",
+        rule_set = name,
+        did_you_mean = rules.nearest_name(name),
+        requests_are = effect,
+        "there is no such rule set"
+    );
+    if count == MAX_NAMES {
+        tracing::warn!(target: "fluxgate", "further missing rule sets are not logged");
+    }
+}
+
+#[cfg(not(feature = "tracing"))]
+fn log_missing(_: &str, _: &RuleSets, _: OnMissingRuleSet, _: usize) {}

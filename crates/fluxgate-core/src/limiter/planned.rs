@@ -36,7 +36,7 @@ impl<S: Store> Limiter<S> {
 
     /// Returns the decision on a rule set that does not exist.
     pub fn missing_rule_set(&self, name: &str) -> Decision {
-        self.without_rule_set(name, self.0.rules.load().on_missing())
+        self.without_rule_set(name, &self.0.rules.load())
     }
 
     /// Replaces all rules atomically and returns the old ones. Their state is not deleted

@@ -44,7 +44,8 @@ impl<C: Clock> Limiter<MemoryStore<C>> {
     ) -> Decision {
         let rules = self.0.rules.load();
         let Some(set) = rules.get(rule_set) else {
-            return self.without_rule_set(rule_set, rules.on_missing());
+            // Simulations report these themselves.
+            return self.decide_missing(&rules);
         };
         let mut plan = Plan::new(Mode::Take);
         plan.fill(set, context);

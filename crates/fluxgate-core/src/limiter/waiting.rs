@@ -5,6 +5,8 @@ use crate::algorithm::Mode;
 use crate::background;
 use crate::context::RequestContext;
 use crate::decision::Decision;
+#[cfg(feature = "tokio")]
+use crate::decision::WaitRefusal;
 use crate::reservation::Reservation;
 use crate::store::{Store, WaitPermit};
 
@@ -34,6 +36,19 @@ impl<S: Store + 'static> Limiter<S> {
     /// # }
     /// ```
     pub async fn reserve(
+        &self,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+    ) -> Result<Reservation<Decision>, Decision> {
+        let reserved = self.try_reserve(rule_set, context).await;
+        if let Err(denied) = &reserved {
+            self.observe_refused_wait(denied);
+        }
+        reserved
+    }
+
+    /// Reserves like [`Limiter::reserve`], for a caller that may still wait after a denial.
+    async fn try_reserve(
         &self,
         rule_set: &str,
         context: &RequestContext<'_>,
@@ -71,8 +86,21 @@ impl<S: Store + 'static> Limiter<S> {
         rule_set: &str,
         context: &RequestContext<'_>,
     ) -> Result<Decision, Decision> {
-        let denied = match self.reserve(rule_set, context).await {
-            Ok(reservation) => return Ok(reservation.wait().await),
+        let ready = self.wait_until_ready(rule_set, context).await;
+        if let Err(denied) = &ready {
+            self.observe_refused_wait(denied);
+        }
+        ready
+    }
+
+    #[cfg(feature = "tokio")]
+    async fn wait_until_ready(
+        &self,
+        rule_set: &str,
+        context: &RequestContext<'_>,
+    ) -> Result<Decision, Decision> {
+        let denied = match self.try_reserve(rule_set, context).await {
+            Ok(reservation) => return Ok(self.wait_for(reservation).await),
             Err(denied) => denied,
         };
         let Some(wait) = denied.worth_waiting() else {
@@ -82,10 +110,39 @@ impl<S: Store + 'static> Limiter<S> {
         // If the store fails, nothing bounds the waits.
         let permit = self.0.store.begin_wait(wait).await;
         let Some(_permit) = permit.unwrap_or(Some(WaitPermit::unbounded())) else {
-            return Err(denied);
+            return Err(denied.refuse_wait(WaitRefusal::TooMany));
         };
-        tokio::time::sleep(wait).await;
-        let reservation = self.reserve(rule_set, context).await?;
-        Ok(reservation.wait().await)
+        {
+            let _waiting = ObservedWait::begin(self);
+            tokio::time::sleep(wait).await;
+        }
+        let reservation = self.try_reserve(rule_set, context).await?;
+        Ok(self.wait_for(reservation).await)
+    }
+
+    #[cfg(feature = "tokio")]
+    async fn wait_for(&self, reservation: Reservation<Decision>) -> Decision {
+        let is_delayed = !reservation.delay().is_zero();
+        let _waiting = is_delayed.then(|| ObservedWait::begin(self));
+        reservation.wait().await
+    }
+}
+
+/// Tells the observers that a request waits, until it is dropped.
+#[cfg(feature = "tokio")]
+struct ObservedWait<'l, S: Store>(&'l Limiter<S>);
+
+#[cfg(feature = "tokio")]
+impl<'l, S: Store> ObservedWait<'l, S> {
+    fn begin(limiter: &'l Limiter<S>) -> Self {
+        limiter.observe_wait_began();
+        Self(limiter)
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl<S: Store> Drop for ObservedWait<'_, S> {
+    fn drop(&mut self) {
+        self.0.observe_wait_ended();
     }
 }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use super::Observer;
-use crate::decision::Decision;
+use crate::decision::{Decision, WaitRefusal};
 use crate::rules::OnError;
 use crate::store::StoreError;
 
 /// Records decisions as events of the crate `tracing`, with the target `fluxgate`: at the
-/// level `DEBUG` if a request is allowed, `INFO` if it is denied, and `WARN` if the store
-/// fails or a rule set is missing. No event holds an identity or a path.
+/// level `DEBUG` if a request is allowed, `INFO` if it is denied or may not wait, and `WARN`
+/// if the store fails. No event holds an identity or a path.
 ///
 /// ```
 /// use fluxgate_core::{Limiter, MemoryStore, RuleSets, TracingObserver};
@@ -52,6 +52,16 @@ impl Observer for TracingObserver {
         tracing::warn!(target: "fluxgate", %error, ?on_error, "the store failed");
     }
 
+    fn wait_refused(&self, decision: &Decision, refusal: WaitRefusal) {
+        tracing::info!(
+            target: "fluxgate",
+            rule_set = decision.rule_set().map(|set| set.name()),
+            rule = decision.rule().map(|rule| rule.id()),
+            reason = refusal.name(),
+            "the request may not wait"
+        );
+    }
+
     fn rules_changed(&self, loaded: Result<(), &(dyn std::error::Error + 'static)>) {
         match loaded {
             Ok(()) => tracing::info!(target: "fluxgate", "new rules are active"),
@@ -61,10 +71,5 @@ impl Observer for TracingObserver {
                 "the rules cannot be loaded; the old ones stay active"
             ),
         }
-    }
-
-    fn rule_set_missing(&self, name: &str) -> bool {
-        tracing::warn!(target: "fluxgate", rule_set = name, "there is no such rule set");
-        true
     }
 }

@@ -12,6 +12,8 @@ use crate::key;
 use crate::limit::Limit;
 use crate::matcher::Matcher;
 use crate::request_path::RequestPath;
+#[cfg(feature = "yaml")]
+use crate::yaml::suggestion;
 
 /// All rule sets of a process.
 ///
@@ -123,6 +125,22 @@ impl RuleSets {
     /// Returns the set of this name.
     pub fn get(&self, name: &str) -> Option<&Arc<RuleSet>> {
         self.sets.get(name)
+    }
+
+    /// Returns the name of the set that a name is most likely a misspelling of.
+    #[doc(hidden)]
+    #[cfg(feature = "yaml")]
+    pub fn nearest_name(&self, name: &str) -> Option<&str> {
+        let mut known: Vec<&str> = self.sets.keys().map(AsRef::as_ref).collect();
+        known.sort_unstable();
+        suggestion(name, &known)
+    }
+
+    /// Returns `None`: names are compared with the feature `yaml` only.
+    #[doc(hidden)]
+    #[cfg(not(feature = "yaml"))]
+    pub fn nearest_name(&self, _: &str) -> Option<&str> {
+        None
     }
 
     /// Returns the only set, if there is exactly one.

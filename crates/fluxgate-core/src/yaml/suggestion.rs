@@ -4,7 +4,7 @@
 const MAX_EDITS: usize = 2;
 
 /// Returns the known name that a name is most likely a misspelling of.
-pub(super) fn suggestion<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+pub(crate) fn suggestion<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
     let name: Vec<char> = name.chars().collect();
     let edits = known.iter().map(|known| {
         let chars: Vec<char> = known.chars().collect();

@@ -1,11 +1,15 @@
 //! Observers see every decision, and the adapters pass it on.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use fluxgate_core::store::Reason;
 use fluxgate_core::{
-    Decision, Limiter, MemoryStore, Observer, Quota, RequestContext, Rule, RuleSet, TracingObserver,
+    Decision, Limiter, MemoryStore, MetricsObserver, Observer, OnError, OnMissingRuleSet, Quota,
+    RequestContext, Rule, RuleSet, StoreError, TracingObserver, WaitRefusal,
 };
+use metrics::{KeyName, SharedString, Unit};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -124,7 +128,175 @@ fn decisions_are_tracing_events() {
         decided("DEBUG", "allowed", 1),
         decided("DEBUG", "allowed", 0),
         decided("INFO", "denied", 0),
-        "WARN message=there is no such rule set rule_set=\"missing\"".into(),
+        "WARN message=there is no such rule set rule_set=\"missing\" \
+         requests_are=\"allowed\""
+            .into(),
     ];
     assert_eq!(log.lines(), expected);
+}
+
+#[test]
+fn a_limiter_without_observers_logs_each_missing_rule_set_once() {
+    let log = Log::default();
+    let _guard = tracing::subscriber::set_default(Events(log.clone()));
+    let rule = Rule::new("r").per_user().band(Quota::per_hour(2));
+    let set = RuleSet::builder("api-limits").rule(rule).build().unwrap();
+    let limiter = Limiter::builder(set, MemoryStore::default())
+        .on_missing_rule_set(OnMissingRuleSet::Deny)
+        .build();
+    let ann = RequestContext::builder().user("ann").build();
+    let check = |name: &str| assert!(!limiter.check_sync(name, &ann).allowed());
+    for _ in 0..3 {
+        check("api-limit");
+    }
+    let missing = "WARN message=there is no such rule set";
+    let expected = format!(
+        "{missing} rule_set=\"api-limit\" did_you_mean=\"api-limits\" requests_are=\"denied\""
+    );
+    assert_eq!(log.lines(), [expected]);
+    // The names may come from clients: neither the memory nor the log grows without bound.
+    for name in 0..2_000 {
+        check(&format!("random-{name}"));
+    }
+    let lines = log.lines();
+    assert_eq!(lines.len(), 1_000);
+    assert!(lines[998].starts_with(missing), "{lines:?}");
+    assert_eq!(
+        lines[999],
+        "WARN message=further missing rule sets are not logged"
+    );
+}
+
+/// A recorder that adds up counters and gauges by their names and labels.
+#[derive(Clone, Debug, Default)]
+struct Totals(Arc<Mutex<BTreeMap<String, f64>>>);
+
+impl Totals {
+    fn get(&self, name: &str) -> f64 {
+        self.0
+            .lock()
+            .unwrap()
+            .get(name)
+            .copied()
+            .unwrap_or_default()
+    }
+
+    fn of(&self, key: &metrics::Key) -> Arc<Total> {
+        let labels = key
+            .labels()
+            .map(|label| format!(" {}={}", label.key(), label.value()));
+        let name = key.name().to_owned() + &labels.collect::<String>();
+        Arc::new(Total(self.clone(), name))
+    }
+}
+
+struct Total(Totals, String);
+
+impl Total {
+    fn add(&self, value: f64) {
+        *self.0.0.lock().unwrap().entry(self.1.clone()).or_default() += value;
+    }
+}
+
+impl metrics::CounterFn for Total {
+    fn increment(&self, value: u64) {
+        self.add(value as f64);
+    }
+
+    fn absolute(&self, _: u64) {}
+}
+
+impl metrics::GaugeFn for Total {
+    fn increment(&self, value: f64) {
+        self.add(value);
+    }
+
+    fn decrement(&self, value: f64) {
+        self.add(-value);
+    }
+
+    fn set(&self, _: f64) {}
+}
+
+impl metrics::Recorder for Totals {
+    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+
+    fn register_counter(&self, key: &metrics::Key, _: &metrics::Metadata<'_>) -> metrics::Counter {
+        metrics::Counter::from_arc(self.of(key))
+    }
+
+    fn register_gauge(&self, key: &metrics::Key, _: &metrics::Metadata<'_>) -> metrics::Gauge {
+        metrics::Gauge::from_arc(self.of(key))
+    }
+
+    fn register_histogram(
+        &self,
+        _: &metrics::Key,
+        _: &metrics::Metadata<'_>,
+    ) -> metrics::Histogram {
+        metrics::Histogram::noop()
+    }
+}
+
+#[test]
+fn waits_and_store_failures_are_metrics() {
+    let totals = Totals::default();
+    metrics::with_local_recorder(&totals, || {
+        let observer = MetricsObserver::default();
+        let error = StoreError {
+            reason: Reason::TIMEOUT,
+            message: "no answer".into(),
+        };
+        for on_error in [None, Some(OnError::Allow), Some(OnError::Deny)] {
+            observer.store_failed(&error, on_error);
+        }
+    });
+    assert_eq!(
+        totals.get("fluxgate_store_errors_total reason=timeout"),
+        3.0
+    );
+    assert_eq!(totals.get("fluxgate_failclosed_total reason=timeout"), 1.0);
+
+    let rule = Rule::new("r").global().band(Quota::per_minute(1));
+    let rule = rule.wait_up_to(Duration::from_secs(90));
+    let set = RuleSet::builder("s").rule(rule).build().unwrap();
+    let limiter = Limiter::builder(set, MemoryStore::default())
+        .observer(MetricsObserver::default())
+        .build();
+    let runtime = tokio::runtime::Builder::new_current_thread();
+    let runtime = { runtime }
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    metrics::with_local_recorder(&totals, || {
+        runtime.block_on(async {
+            let context = RequestContext::default();
+            assert!(limiter.until_ready("s", &context).await.is_ok());
+            assert_eq!(totals.get("fluxgate_waiting"), 0.0, "it did not wait");
+            let mut waits = Box::pin(limiter.until_ready("s", &context));
+            tokio::select! {
+                biased;
+                _ = &mut waits => unreachable!("a minute has not passed"),
+                () = tokio::task::yield_now() => {}
+            }
+            assert_eq!(totals.get("fluxgate_waiting"), 1.0);
+            let denied = limiter.until_ready("s", &context).await.unwrap_err();
+            assert_eq!(denied.wait_refusal(), Some(WaitRefusal::TooLong));
+            assert!(waits.await.is_ok());
+        });
+    });
+    assert_eq!(totals.get("fluxgate_waiting"), 0.0);
+    assert_eq!(
+        totals.get("fluxgate_waits_refused_total reason=too_long"),
+        1.0
+    );
+    assert_eq!(
+        totals.get("fluxgate_waits_refused_total reason=too_many"),
+        0.0
+    );
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use fluxgate_core::internals::ready;
-use fluxgate_core::store::Micros;
-use fluxgate_core::{Decision, RequestContext};
+use fluxgate_core::store::{Micros, Mode};
+use fluxgate_core::{Decision, RequestContext, WaitRefusal};
 
 use crate::support::{Gate, SECOND, fields, parse, set_of, violated};
 
@@ -44,6 +44,87 @@ fn a_reservation_without_a_permit_is_denied_by_the_bands_it_would_wait_for() {
         .collect();
     assert_eq!(rules, [("a", true), ("tight", false)]);
     assert!(denied.charge(&context).is_none());
+}
+
+#[test]
+fn a_rule_outside_its_rollout_makes_nobody_wait() {
+    let rules = set_of(&format!(
+        "{{ id: new, rollout: 0%, scope: per_user, {WAITS}, bands: [ 1/3s ] }}, \
+         {{ id: old, scope: per_user, {WAITS}, bands: [ 1/s ] }}"
+    ));
+    let gate = Gate::new(&rules);
+    let context = RequestContext::builder().user("ann").build();
+    assert!(gate.check(&context).allowed());
+    let reserved = gate.check(&context);
+    assert_eq!(reserved.delay_micros().get(), SECOND);
+    let enforced = reserved.enforced_bands().map(|(rule, _)| rule.id());
+    assert_eq!(enforced.collect::<Vec<_>>(), ["old"]);
+    let denied = reserved.into_denied();
+    assert_eq!(denied.rule().map(|rule| rule.id()), Some("old"));
+    assert_eq!(violated(&denied), ["old/b0"]);
+    assert_eq!(denied.rules().count(), 1, "shadow rules are not decided");
+}
+
+#[test]
+fn a_denial_says_why_the_request_may_not_wait() {
+    let rule = |id: &str, rest: &str, band: &str| {
+        format!("{{ id: {id}, scope: global, {rest}, bands: [ {band} ] }}")
+    };
+    let waits = |most: u32| format!("on_exceed: wait, max_wait: {most}s");
+    // Each takes its units until it denies.
+    let refusal = |rules: &[String]| {
+        let gate = Gate::new(&set_of(&rules.join(",")));
+        let mut decision = gate.take(1);
+        while decision.allowed() {
+            decision = gate.take(1);
+        }
+        decision.wait_refusal()
+    };
+    let (long, many) = (Some(WaitRefusal::TooLong), Some(WaitRefusal::TooMany));
+    assert_eq!(refusal(&[rule("a", &waits(5), "1/s")]), long);
+    assert_eq!(
+        refusal(&[rule("a", "mode: enforce", "1/s")]),
+        None,
+        "no rule waits"
+    );
+    let hard = rule("b", "mode: enforce", "1/h");
+    assert_eq!(
+        refusal(&[rule("a", &waits(5), "1/s"), hard]),
+        None,
+        "another rule denies"
+    );
+    let window = |most| {
+        rule(
+            "w",
+            &format!("algorithm: fixed_window, {}", waits(most)),
+            "1/m",
+        )
+    };
+    assert_eq!(refusal(&[window(1)]), long);
+    assert_eq!(
+        refusal(&[window(60)]),
+        None,
+        "the caller may wait and ask again"
+    );
+
+    // Without a permit to wait, a bucket denies what it would have reserved.
+    let gate = Gate::new(&set_of(&rule("a", &waits(5), "1/s")));
+    let context = RequestContext::default();
+    assert!(gate.take(1).allowed());
+    let set = gate.limiter.rule_set("s").unwrap();
+    let now = gate
+        .limiter
+        .try_check(&set, &context, Mode::TakeNow)
+        .unwrap();
+    assert_eq!((now.allowed(), now.wait_refusal()), (false, many));
+    // A caller that does not want to wait is refused nothing.
+    let now = ready(gate.limiter.check_in_mode("s", &context, Mode::TakeNow));
+    assert_eq!((now.allowed(), now.wait_refusal()), (false, None));
+    let never = gate.take(2);
+    assert_eq!(
+        (never.outcome().name(), never.wait_refusal()),
+        ("never", None)
+    );
 }
 
 #[test]

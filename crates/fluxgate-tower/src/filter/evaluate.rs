@@ -224,6 +224,7 @@ impl Filter {
             return self.rule_set_for(&path.borrowed().ignoring_case());
         }
         if self.exclude.contains_both(path) {
+            self.log_skipped(path, "excluded");
             return None;
         }
         let included = match &self.include {
@@ -231,12 +232,23 @@ impl Filter {
             None => path.raw().starts_with('/'),
         };
         if !included {
+            self.log_skipped(path, "not included");
             return None;
         }
         if self.rule_set.is_none() && !self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::warn!("a filter has no rule set: everything passes");
         }
         self.rule_set.as_deref()
+    }
+
+    /// Logs that the filter skips a request, for those who wonder why a path is not limited.
+    fn log_skipped(&self, path: &RequestPath<'_>, reason: &'static str) {
+        tracing::debug!(
+            rule_set = self.rule_set.as_deref(),
+            path = path.raw(),
+            reason,
+            "the filter skips the request"
+        );
     }
 
     /// Steps 4 and 5: builds the context of a request, and lets `customize` change it.

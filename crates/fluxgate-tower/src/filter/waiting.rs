@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use fluxgate_core::store::{Micros, Mode, WaitPermit};
-use fluxgate_core::{Outcome, RequestContext};
+use fluxgate_core::{Outcome, RequestContext, WaitRefusal};
 use tokio::time::{Instant, sleep_until};
 
 use super::Filter;
@@ -147,10 +147,11 @@ impl Filter {
         };
         let (Some(_local), Some(_shared)) = (local, shared) else {
             drop(reservation);
-            return match retry {
+            let denied = match retry {
                 Some(_) => report,
                 None => report.into_denied(),
             };
+            return denied.refuse_wait(WaitRefusal::TooMany);
         };
         let _guard = WaitGuard::new(handler);
         let _held = HeldWhileWaiting::new(handler.hold(&report));
@@ -175,7 +176,10 @@ impl Filter {
         let total = Micros::from_duration(until.saturating_duration_since(began));
         if { second.report.max_wait() }.is_some_and(|most| total > most) {
             drop(second.reservation);
-            return second.report.into_denied();
+            return second
+                .report
+                .into_denied()
+                .refuse_wait(WaitRefusal::TooLong);
         }
         let _held = HeldWhileWaiting::new(handler.hold(&second.report));
         sleep_until(until).await;

@@ -77,4 +77,16 @@ impl<S: Store + 'static> Handler for Limiter<S> {
         let permit = Limiter::begin_wait(self, longest).await;
         permit.unwrap_or(Some(WaitPermit::unbounded()))
     }
+
+    fn record(&self, _: &RequestContext<'_>, decision: &Decision) {
+        self.observe_refused_wait(decision);
+    }
+
+    fn wait_began(&self) {
+        self.observe_wait_began();
+    }
+
+    fn wait_ended(&self) {
+        self.observe_wait_ended();
+    }
 }
