@@ -1,5 +1,5 @@
-//! A circuit breaker: after several timeouts in a row no request is sent to a
-//! server for a while; then one request probes it before the others follow.
+//! A circuit breaker: after several calls in a row without an answer no request is sent to
+//! a server for a while; then one request probes it before the others follow.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

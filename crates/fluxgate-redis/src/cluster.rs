@@ -44,6 +44,8 @@ struct State {
     /// Ranges of slots, in order.
     slots: Vec<SlotRange>,
     nodes: HashMap<Address, Arc<Node>>,
+    /// The names of the primaries that were logged last.
+    logged: Vec<String>,
     /// When the map was last asked for, and the error if that failed.
     last_refresh: Option<Instant>,
     last_error: Option<StoreError>,
@@ -201,6 +203,15 @@ impl Cluster {
         slots.sort_by_key(|range| range.first);
         state.slots = slots;
         state.nodes = nodes;
+        let servers = state.primaries();
+        if state.logged != servers {
+            tracing::info!(
+                mode = "cluster",
+                servers = servers.join(", "),
+                "the primaries of Redis"
+            );
+            state.logged = servers;
+        }
     }
 
     /// Returns the node that has a slot, by the last map.
@@ -273,6 +284,14 @@ impl State {
     fn is_fresh(&self) -> bool {
         let fresh = |at: Instant| at + REFRESH_INTERVAL > Instant::now();
         self.last_refresh.is_some_and(fresh)
+    }
+
+    /// Returns the names of the nodes that have slots, in order.
+    fn primaries(&self) -> Vec<String> {
+        let mut names: Vec<_> = self.slots.iter().map(|range| range.node.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
     }
 
     fn node_of(&self, slot: u16) -> Option<Arc<Node>> {

@@ -332,8 +332,9 @@ impl Node {
             load.arg("LOAD").arg(script.text);
             let deadline = Instant::now() + CONNECT_TIMEOUT;
             // If it fails, the next call without a script loads it again.
-            if node.command(&load, false, deadline).await.is_ok() {
-                node.events.script_reloaded(&node.name());
+            match node.command(&load, false, deadline).await {
+                Ok(_) => node.events.script_reloaded(&node.name()),
+                Err(error) => node.events.script_reload_failed(&node.name(), error),
             }
             node.loading.store(false, Ordering::Release);
         });

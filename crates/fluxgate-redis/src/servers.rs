@@ -325,12 +325,20 @@ impl Servers {
         let detected = self.detected.get_or_try_init(async || {
             Ok(match &self.configured {
                 Configured::Single(node) => single(node),
-                Configured::Detect(node, _) if !is_cluster_node(node, deadline).await? => {
-                    single(node)
+                Configured::Detect(node, cluster) => {
+                    let is_cluster = is_cluster_node(node, deadline).await?;
+                    let mode = if is_cluster { "cluster" } else { "standalone" };
+                    tracing::info!(
+                        mode,
+                        servers = node.name(),
+                        "the mode of Redis was detected"
+                    );
+                    match is_cluster {
+                        true => Detected::Cluster(Arc::clone(cluster)),
+                        false => single(node),
+                    }
                 }
-                Configured::Cluster(cluster) | Configured::Detect(_, cluster) => {
-                    Detected::Cluster(Arc::clone(cluster))
-                }
+                Configured::Cluster(cluster) => Detected::Cluster(Arc::clone(cluster)),
             })
         });
         match timeout_at(deadline, detected).await {

@@ -80,6 +80,11 @@ impl RedisStore {
         self.servers().events().script_reloads()
     }
 
+    /// Returns how often the script was missing on a server and could not be loaded.
+    pub fn script_reload_failures(&self) -> u64 {
+        self.servers().events().script_reload_failures()
+    }
+
     /// Returns how often the sentinels have named another primary since this
     /// store first asked them. 0 without sentinels.
     pub fn failovers(&self) -> u64 {

@@ -206,6 +206,7 @@ impl Telemetry {
                 band: None,
                 outcome,
                 retry_after: decision.retry_after,
+                wait_refused: None,
                 identity: None,
             });
         }
@@ -237,12 +238,17 @@ impl Telemetry {
             self.store_outage.answered(now);
         }
         if !decision.allowed() || outcome == Outcome::ShadowDenied {
+            let refusal = decision.wait_refusal();
+            if let Some(refusal) = refusal {
+                self.metrics.count_refused_wait(refusal);
+            }
             self.log_denial(now, origin, || Denial {
                 rule_set,
                 rule,
                 band: band.map(Band::id),
                 outcome,
                 retry_after: decision.retry(),
+                wait_refused: refusal,
                 identity: set
                     .zip(rule.filter(|rule| rule.action() == RuleAction::Limit))
                     .and_then(|(set, rule)| self.describe_identity(identity, set, rule)),

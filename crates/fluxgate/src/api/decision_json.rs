@@ -40,6 +40,13 @@ pub(super) fn write_decision(out: &mut Vec<u8>, decision: &Decision, form: Form)
     out.number(decision.delay_micros().ceil_millis());
     out.text(",\"violated\":");
     out.violated(decision);
+    if form == Form::Preview
+        && let Some(refusal) = decision.wait_refusal()
+    {
+        out.text(",\"reason\":\"");
+        out.text(refusal.name());
+        out.text("\"");
+    }
     if let Some(hold) = decision.hold() {
         write_hold(&mut out, hold, decision.renew_within());
     }

@@ -58,6 +58,7 @@ impl AnyStore {
                     BreakerState::Open => 2,
                 },
                 script_reloads: store.script_reloads(),
+                script_reload_failures: store.script_reload_failures(),
                 failovers: store.failovers(),
                 memory_keys: None,
                 leases: Some(store.lease_counts()),

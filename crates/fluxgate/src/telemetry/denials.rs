@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fluxgate_core::internals::json::quoted;
 use fluxgate_core::store::Retry;
-use fluxgate_core::{ActiveRule, Outcome};
+use fluxgate_core::{ActiveRule, Outcome, WaitRefusal};
 use fluxgate_http::Origin;
 use tracing::field;
 
@@ -36,6 +36,8 @@ pub(super) struct Denial<'a> {
     pub(super) band: Option<&'a str>,
     pub(super) outcome: Outcome,
     pub(super) retry_after: Retry,
+    /// Why the request was not allowed to wait, if its rules let requests wait.
+    pub(super) wait_refused: Option<WaitRefusal>,
     /// `None` unless the config lets logs name identities.
     pub(super) identity: Option<String>,
 }
@@ -66,6 +68,7 @@ impl DenialLog {
             band = denial.band,
             outcome = denial.outcome.name(),
             retry_after_ms = retry_after.map(|wait| wait.ceil_millis()),
+            wait_refused = denial.wait_refused.map(WaitRefusal::name),
             listener = origin.listener.name(),
             request_id,
             trace_id = trace.map(|trace| field::display(trace.trace_id)),

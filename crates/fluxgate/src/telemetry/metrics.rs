@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use fluxgate_core::store::Reason;
-use fluxgate_core::{ActiveRule, Band, Decision, OnError, Outcome};
+use fluxgate_core::{ActiveRule, Band, Decision, OnError, Outcome, WaitRefusal};
 use fluxgate_redis::{LeaseCounts, reason};
 
 use crate::telemetry::recent::RecentRequests;
@@ -62,6 +62,7 @@ pub(crate) struct StoreGauges {
     /// The circuit breaker: 0 closed, 1 half open, 2 open.
     pub(crate) breaker: u64,
     pub(crate) script_reloads: u64,
+    pub(crate) script_reload_failures: u64,
     pub(crate) failovers: u64,
     /// The number of counters in a memory store.
     pub(crate) memory_keys: Option<u64>,
@@ -105,6 +106,12 @@ impl Metrics {
                     decisions.most_used.store(used, Ordering::Relaxed);
                 }
             });
+    }
+
+    /// Counts a request that was not allowed to wait.
+    pub(super) fn count_refused_wait(&self, refusal: WaitRefusal) {
+        self.shards
+            .count(|shard| shard.refused_waits[refusal as usize].add(1));
     }
 
     /// Counts the identities of a request on this thread.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fluxgate_core::Outcome;
+use fluxgate_core::{Outcome, WaitRefusal};
 use fluxgate_http::Listener;
 use fluxgate_redis::{LeaseCounts, reason};
 
@@ -35,6 +35,7 @@ impl Metrics {
         render_by_reason(&mut out, (name, help), &shards, |shard| &shard.store_errors);
         let help = "Requests that are waiting for units.";
         out.one("fluxgate_waiting", Kind::Gauge, help, get(&self.waiting));
+        render_refused_waits(&mut out, &shards);
         render_holds(&mut out, holds);
         self.llm.render(&mut out);
         render_store(&mut out, store);
@@ -145,6 +146,15 @@ fn render_by_reason(
     }
 }
 
+fn render_refused_waits(out: &mut Exposition, shards: &[Arc<Shard>]) {
+    let help = "Requests that their rules let wait, and that were denied instead.";
+    let mut family = out.family("fluxgate_waits_refused_total", Kind::Counter, help);
+    for (index, refusal) in WaitRefusal::ALL.iter().enumerate() {
+        let counts = shards.iter().map(|shard| shard.refused_waits[index].get());
+        family.sample(&[("reason", refusal.name())], counts.sum());
+    }
+}
+
 fn render_holds(out: &mut Exposition, counts: &HoldCounts) {
     let help = "Holds taken through this process that have not ended.";
     out.one("fluxgate_holds", Kind::Gauge, help, counts.holds);
@@ -167,6 +177,9 @@ fn render_store(out: &mut Exposition, store: &StoreGauges) {
     let help = "Times the script was loaded because Redis did not have it.";
     let name = "fluxgate_store_script_reloads_total";
     out.one(name, Kind::Counter, help, store.script_reloads);
+    let help = "Times the script could not be loaded although Redis did not have it.";
+    let name = "fluxgate_store_script_reload_failures_total";
+    out.one(name, Kind::Counter, help, store.script_reload_failures);
     let help = "Times the sentinels named another primary.";
     let name = "fluxgate_store_failovers_total";
     out.one(name, Kind::Counter, help, store.failovers);

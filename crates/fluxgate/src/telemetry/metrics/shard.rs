@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fluxgate_core::{ActiveRule, Outcome};
+use fluxgate_core::{ActiveRule, Outcome, WaitRefusal};
 use fluxgate_http::Listener;
 use fluxgate_redis::reason;
 
@@ -24,6 +24,8 @@ pub(super) struct Shard {
     pub(super) responses: [[Tally; STATUS_CLASSES]; Listener::ALL.len()],
     pub(super) store_errors: [Tally; reason::ALL.len()],
     pub(super) failed_closed: [Tally; reason::ALL.len()],
+    /// Requests that were not allowed to wait, by the reason.
+    pub(super) refused_waits: [Tally; WaitRefusal::ALL.len()],
     /// Denials that were left out of the log.
     pub(super) unlogged: Tally,
     /// The heaviest identities of this thread. Other threads lock it only to read.

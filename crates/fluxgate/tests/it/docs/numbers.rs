@@ -43,7 +43,7 @@ middleware ~ Up to 64 connections are kept ~ fluxgate-tower/src/remote/pool.rs ~
 middleware ~ 32 KiB of headers ~ fluxgate-tower/src/remote/request.rs ~ MAX_HEADER_BYTES: usize = 32 * 1024
 middleware ~ `deadline` (50 ms) ~ fluxgate-tower/src/remote.rs ~ DEFAULT_DEADLINE: Duration = Duration::from_millis(50)
 middleware ~ | `max_concurrent_waits(n)` | 100 | ~ fluxgate-tower/src/filter.rs ~ DEFAULT_MAX_WAITS: usize = 100
-redis ~ After five timeouts in a row ~ fluxgate-redis/src/breaker.rs ~ FAILURES: u32 = 5
+redis ~ After five calls in a row without an answer ~ fluxgate-redis/src/breaker.rs ~ FAILURES: u32 = 5
 redis ~ 50 to 800 ms ~ fluxgate-redis/src/breaker.rs ~ LONGEST_PAUSE: Duration = Duration::from_millis(800)
 redis ~ lapses after 10 s ~ fluxgate-redis/src/sentinel/answers.rs ~ LAPSE: Duration = Duration::from_secs(10)
 resp ~ 1,024 arguments of 64 KiB each and 128 KiB in all ~ fluxgate/src/resp/request.rs ~ MAX_REQUEST_BYTES: usize = 128 * 1024

@@ -123,9 +123,43 @@ rule_sets:
     wait_until("it waits", is_waiting);
     // `max_concurrent_waits` is 1.
     assert_eq!(client(&service).get("/").status, 429);
+    let line = service.wait_for_log("denied");
+    assert_eq!(line["wait_refused"], "too_many", "{line}");
+    let metrics = service.http().get("/metrics").body;
+    let refused = |reason: &str| {
+        let sample = format!("fluxgate_waits_refused_total{{reason=\"{reason}\"}} ");
+        let mut lines = metrics.lines();
+        lines
+            .find_map(|line| line.strip_prefix(&sample))
+            .map(str::to_owned)
+    };
+    assert_eq!(refused("too_many").as_deref(), Some("1"));
+    assert_eq!(refused("too_long").as_deref(), Some("0"));
     drop(waiting);
     wait_until("it no longer waits", || !is_waiting());
     assert_eq!(upstream.requests().len(), 1);
+}
+
+#[test]
+fn a_path_that_a_filter_skips_is_a_line_at_debug() {
+    let upstream = Upstream::with_body("");
+    let filters = "filters: { f: { rule_set: s, include: [/a/**], exclude: [/a/free] } }\n";
+    let level = "telemetry: { level: debug }\n";
+    let routes = [route("r", "filters: [f],", &[&upstream])];
+    let service = start(&routes, &format!("{filters}{level}{ONE_A_MINUTE}"));
+    let mut http = client(&service);
+    for (path, reason) in [("/a/free", "excluded"), ("/b", "not included")] {
+        assert_eq!(http.get(path).status, 200);
+        let line = service.program.wait_for_line("the line", |line| {
+            let line: serde_json::Value = serde_json::from_str(line).ok()?;
+            (line["path"] == path).then_some(line)
+        });
+        assert_eq!(line["message"], "the filter skips the request");
+        assert_eq!(
+            (&line["reason"], &line["rule_set"]),
+            (&reason.into(), &"s".into())
+        );
+    }
 }
 
 #[test]

@@ -284,6 +284,29 @@ fn denials_are_sampled_and_the_lines_count_those_left_out() {
 }
 
 #[test]
+fn a_wait_that_would_be_too_long_is_logged_counted_and_explained() {
+    let service = Service::start(
+        &[],
+        "rule_sets: { s: { rules: [ { id: r, scope: global, on_exceed: wait, max_wait: 1s, \
+         bands: [ 1/h ] } ] } }\n",
+    );
+    for body in ["{}", "{}", r#"{"wait":false}"#, r#"{"peek":true}"#] {
+        check(&service, &[], body);
+    }
+    let explained = service.http().post("/v1/explain", "{}").body;
+    let explained: serde_json::Value = serde_json::from_str(&explained).unwrap();
+    assert_eq!(explained["decision"]["reason"], "too_long", "{explained}");
+    let refused = "fluxgate_waits_refused_total{reason=\"too_long\"}";
+    assert_eq!(Metrics::of(&service).get(refused), 1);
+    let denied = with_message(&end(&service), "denied");
+    let refused: Vec<_> = denied
+        .iter()
+        .map(|line| line["wait_refused"].as_str())
+        .collect();
+    assert_eq!(refused, [Some("too_long"), None]);
+}
+
+#[test]
 fn missing_rule_sets_are_logged_once_each_and_sampled() {
     let service = Service::start(&[], &one_an_hour("", "scope: per_user"));
     let long = "x".repeat(5_000);

@@ -152,6 +152,39 @@ fn reloads_of_the_script_are_counted_and_logged() {
 }
 
 #[test]
+fn a_script_that_cannot_be_loaded_is_counted_and_logged_once() {
+    const MESSAGE: &str = "the script is missing and cannot be loaded";
+    let server = RedisServer::start();
+    let deny = ["ACL", "SETUSER", "default", "-script|load"];
+    server.cli().command(&deny).expect_ok();
+    let service = Service::start(&[], &config(&server));
+    let failures = || Metrics::of(&service).get("fluxgate_store_script_reload_failures_total");
+    for times in 1..=3 {
+        // The decision sends the whole script, which the server then has.
+        assert_eq!(check_all_sets(&service, 1), ["allowed"; 3]);
+        wait_until("the load has failed", || failures() == times);
+        server.cli().command(&["SCRIPT", "FLUSH"]).expect_ok();
+    }
+    assert_eq!(
+        Metrics::of(&service).get("fluxgate_store_script_reloads_total"),
+        0
+    );
+    let lines = end(&service);
+    let failed = with_message(&lines, MESSAGE);
+    assert_eq!(failed.len(), 1, "{failed:#?}");
+    assert_eq!(failed[0]["level"], "WARN");
+    assert_eq!(failed[0]["server"], server.addr().to_string());
+    assert!(
+        failed[0]["error"].as_str().unwrap().contains("NOPERM"),
+        "{failed:?}"
+    );
+    let detected = with_message(&lines, "the mode of Redis was detected");
+    assert_eq!(detected.len(), 1, "{detected:#?}");
+    assert_eq!(detected[0]["mode"], "standalone");
+    assert_eq!(detected[0]["servers"], server.addr().to_string());
+}
+
+#[test]
 fn a_failover_is_counted_and_logged_with_both_addresses() {
     let sentinels = Sentinels::start();
     let (urls, master) = (sentinels.sentinel_urls(), sentinels.master_name());
