@@ -160,16 +160,10 @@ impl Config {
         self.warn_about_tokens(&mut warn);
         for filter in &self.filters {
             let name = &filter.name;
-            match (&filter.rule_set, &self.rules) {
-                (None, _) => warn(format!(
+            if filter.rule_set.is_none() {
+                warn(format!(
                     "filter `{name}` has no `rule_set`: everything passes"
-                )),
-                (Some(set), Rules::Inline(sets)) if sets.get(set).is_none() => {
-                    warn(format!(
-                        "filter `{name}` names rule set `{set}`, but `rule_sets` is empty"
-                    ));
-                }
-                _ => {}
+                ));
             }
         }
         if self.listen.gateway.is_none() && !self.gateway.routes.is_empty() {

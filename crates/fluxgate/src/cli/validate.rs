@@ -82,11 +82,14 @@ fn validate_config(path: &Path, raw: &RawConfig, config: &Config) -> Result<Vali
     }
     let rules = match &config.rules {
         Rules::Inline(rules) => {
-            warnings.extend(raw.rule_warnings(rules, &config.deployment()));
+            let deployment = config.located_deployment(raw);
+            warnings.extend(raw.rule_warnings(rules, &deployment));
+            warnings.extend(deployment.missing_rule_sets(rules, &shown.to_string()));
             count(rules)
         }
         Rules::Directory { path, .. } if path.is_dir() => {
-            let compiled = rules_in(path, config.rule_options(), config.deployment())?;
+            let deployment = config.located_deployment(raw);
+            let compiled = rules_in(path, config.rule_options(), deployment)?;
             warnings.extend(compiled.warnings);
             format!("{} from {}", count(&compiled.rules), path.display())
         }

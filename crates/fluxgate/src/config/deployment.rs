@@ -5,7 +5,7 @@ use fluxgate_core::internals::RequestSource;
 use fluxgate_core::internals::yaml::{Fault, Faults, Node};
 use fluxgate_core::{OnMissingRuleSet, RuleSet, RuleSets, RuleWarning};
 
-use super::{Config, Filter, Store};
+use super::{Config, Filter, RawConfig, Store};
 
 /// The parts of the config that warnings about rules depend on.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +20,8 @@ pub struct Deployment {
 struct FilterRequests {
     name: String,
     rule_set: String,
+    /// Where the config names the rule set, such as `fluxgate.yaml:3:25`; `None` if unknown.
+    location: Option<String>,
     include: Vec<String>,
     attributes: Vec<String>,
 }
@@ -31,6 +33,7 @@ impl FilterRequests {
         Some(Self {
             name: format!("filter `{}`", filter.name),
             rule_set: filter.rule_set.clone()?,
+            location: None,
             include: filter.include.patterns().to_vec(),
             attributes: attributes.map(|(name, _)| name.to_owned()).collect(),
         })
@@ -50,6 +53,20 @@ impl Config {
             max_log_events,
         }
     }
+
+    /// Returns the parts that warnings about rules depend on, with their places in the file.
+    pub fn located_deployment(&self, raw: &RawConfig) -> Deployment {
+        let mut deployment = self.deployment();
+        let named = self
+            .filters
+            .iter()
+            .filter(|filter| filter.rule_set.is_some());
+        for (filter, requests) in named.zip(&mut deployment.filters) {
+            let field = format!("filters.{}.rule_set", filter.name);
+            requests.location = raw.location(&field).map(|place| place.to_string());
+        }
+        deployment
+    }
 }
 
 impl Deployment {
@@ -63,18 +80,25 @@ impl Deployment {
         warnings.into_sorted()
     }
 
-    /// Returns warnings about filters whose rule set is not among these, which are all.
-    pub fn missing_rule_sets(&self, rules: &RuleSets) -> Vec<String> {
+    /// Returns warnings about filters whose rule set is not among these, which are all:
+    /// `fluxgate.yaml:3:25: warning: …`. `source` names the rules where the config is unknown.
+    pub fn missing_rule_sets(&self, rules: &RuleSets, source: &str) -> Vec<String> {
         let filters = self.filters.iter();
         let missing = filters.filter(|filter| rules.get(&filter.rule_set).is_none());
         let effect = match rules.on_missing() {
             OnMissingRuleSet::Allow => "not limited",
             OnMissingRuleSet::Deny => "denied",
         };
-        let warnings = missing.map(|FilterRequests { name, rule_set, .. }| {
-            let known = known_sets(rules);
+        let warnings = missing.map(|filter| {
+            let FilterRequests { name, rule_set, .. } = filter;
+            let place = filter.location.as_deref().unwrap_or(source);
+            let known = match rules.nearest_name(rule_set) {
+                Some(nearest) => format!("did you mean `{nearest}`?"),
+                None => known_sets(rules),
+            };
             format!(
-                "{name}: there is no rule set `{rule_set}` ({known}); its requests are {effect}"
+                "{place}: warning: {name}: there is no rule set `{rule_set}` ({known}); its \
+                 requests are {effect}"
             )
         });
         warnings.collect()

@@ -172,9 +172,12 @@ fn read_rule_set<'n>(node: &'n Node, rules: &Rules, faults: &mut Faults) -> Opti
         let mut known: Vec<_> = sets.iter().map(|set| set.name()).collect();
         known.sort_unstable();
         let known = known.join(", ");
+        let nearest = sets.nearest_name(name);
+        let meant = nearest.map(|nearest| format!("; did you mean `{nearest}`?"));
+        let meant = meant.unwrap_or_default();
         faults.add(
             node.position,
-            format!("there is no rule set `{name}`; the rule sets are {known}"),
+            format!("there is no rule set `{name}`; the rule sets are {known}{meant}"),
         );
     }
     Some(name)

@@ -111,11 +111,12 @@ impl RuleDir {
         for (path, bytes) in &read.files {
             reading.file(path, bytes);
         }
-        let about_dir = ignored_files(read).into_iter();
-        let about_dir = about_dir.chain(self.deployment.missing_rule_sets(&reading.rules));
-        let path = self.path.display();
-        let about_dir = about_dir.map(|message| format!("{path}: warning: {message}"));
-        reading.warnings.extend(about_dir);
+        let path = self.path.display().to_string();
+        let ignored = ignored_files(read);
+        let ignored = ignored.map(|message| format!("{path}: warning: {message}"));
+        reading.warnings.extend(ignored);
+        let missing = self.deployment.missing_rule_sets(&reading.rules, &path);
+        reading.warnings.extend(missing);
         match reading.wrong.is_empty() {
             true => Ok(Compiled {
                 rules: reading.rules,

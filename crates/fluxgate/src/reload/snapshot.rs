@@ -88,12 +88,13 @@ pub(super) fn warning_lines(source: impl fmt::Display, warnings: Vec<Fault>) -> 
 /// Returns the rules in a config that holds them itself.
 pub(super) fn rules_of(raw: &RawConfig) -> Result<Compiled, ReloadError> {
     let config = raw.check().map_err(|error| invalid(&error))?;
-    let deployment = config.deployment();
+    let deployment = config.located_deployment(raw);
     match config.rules {
-        Rules::Inline(rules) => Ok(Compiled {
-            warnings: raw.rule_warnings(&rules, &deployment),
-            rules,
-        }),
+        Rules::Inline(rules) => {
+            let mut warnings = raw.rule_warnings(&rules, &deployment);
+            warnings.extend(deployment.missing_rule_sets(&rules, "the config"));
+            Ok(Compiled { rules, warnings })
+        }
         Rules::Directory { .. } | Rules::Redis { .. } => Err(ReloadError::Unreadable(
             "a change of `rules_from` needs a restart".into(),
         )),

@@ -88,8 +88,8 @@ impl RedisRules {
                 }
             }
         }
-        let missing = self.deployment.missing_rule_sets(&rules).into_iter();
-        warnings.extend(missing.map(|message| format!("the stored rules: warning: {message}")));
+        let source = "the stored rules";
+        warnings.extend(self.deployment.missing_rule_sets(&rules, source));
         match wrong.is_empty() {
             true => Ok(Compiled { rules, warnings }),
             false => Err(ReloadError::Invalid(wrong)),

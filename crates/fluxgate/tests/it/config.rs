@@ -79,8 +79,12 @@ fn a_config_with_every_section_is_valid() {
     let run = validate(WHOLE);
     let ok = "fluxgate.yaml: ok, 4 listener(s), 0 rule set(s) with 0 enabled rule(s)\n";
     assert_eq!((run.code, &*run.stdout), (Some(0), ok), "{run:?}");
-    let warning = "filter `main` names rule set `api-limits`, but `rule_sets` is empty";
-    assert_eq!(run.stderr, format!("fluxgate.yaml: warning: {warning}\n"));
+    let warning = "filter `main`: there is no rule set `api-limits` (there are none); its \
+                   requests are not limited";
+    assert_eq!(
+        run.stderr,
+        format!("fluxgate.yaml:16:15: warning: {warning}\n")
+    );
 }
 
 #[test]

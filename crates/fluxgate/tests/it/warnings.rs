@@ -210,18 +210,18 @@ fn files_of_a_directory_that_are_not_read_are_reported() {
 #[test]
 fn a_filter_whose_rule_set_is_not_in_the_directory_is_reported() {
     let filter = "filters: { main: { rule_set: aip } }\n";
-    let warning = |of: &str, effect: &str| {
+    let warning = |place: &str, effect: &str| {
         format!(
-            "rules.d: warning: filter `main`: there is no rule set `aip` ({of}); its requests are \
-             {effect}"
+            "fluxgate.yaml:{place}: warning: filter `main`: there is no rule set `aip` (did you \
+             mean `api`?); its requests are {effect}"
         )
     };
     let dir = Dir::new();
     let warnings = warnings_of_directory(&dir, &["a.yaml"], filter);
-    assert_eq!(warnings, [warning("there is: api", "not limited")]);
+    assert_eq!(warnings, [warning("3:30", "not limited")]);
     let deny = format!("on_missing_rule_set: deny\n{filter}");
     let warnings = warnings_of_directory(&Dir::new(), &["a.yaml"], &deny);
-    assert_eq!(warnings, [warning("there is: api", "denied")]);
+    assert_eq!(warnings, [warning("4:30", "denied")]);
     let found = warnings_of_directory(&Dir::new(), &["a.yaml"], &filter.replace("aip", "api"));
     assert_eq!(found, [""; 0]);
 }

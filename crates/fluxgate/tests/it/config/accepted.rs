@@ -60,6 +60,9 @@ fn a_filter_must_name_a_rule_set_of_the_file() {
     assert_eq!(validate(&config("api")).code, Some(0));
     let fault = only_fault(&config("web"));
     assert_eq!(fault, "there is no rule set `web`; the rule sets are api");
+    let fault = only_fault(&config("app"));
+    let meant = "there is no rule set `app`; the rule sets are api; did you mean `api`?";
+    assert_eq!(fault, meant);
     let elsewhere = "rules_from: { dir: d }\nfilters: { f: { rule_set: web } }\n";
     assert_eq!(validate(elsewhere).code, Some(0));
 }
